@@ -1,7 +1,7 @@
 """Ranking with bootstrap intervals, and tests by cross-fitting."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +15,7 @@ from fastcos.validation import Floats
 LEVEL = 0.95
 # samples behind an interval: its ends then vary by about 1.5 % of its width (standard error)
 N_RESAMPLES = 2000
-# candidates that the conclusion names beside the recommended one
+# candidates that the conclusion names besides the recommended one
 _NAMED = 3
 
 # scores (r, c) of c candidates (their numbers) on r samples; weights (r, n): how often each of the
@@ -23,46 +23,12 @@ _NAMED = 3
 Estimate = Callable[[Floats, Sequence[int]], Floats]
 
 
-class ChanceTest(NamedTuple):
-    """A score that the best candidate should raise above that of a trivial answer.
-
-    Attributes
-    ----------
-    score : str
-        Name of the score.
-    estimate : callable
-        The score of the candidates.
-    chance : callable
-        The score of the trivial answer, as that of one candidate.
-    baseline : str
-        The trivial answer, in words that a number follows: "chance has".
-    scope : str
-        What passing the test means, where there are several: "locally".
-    """
-
-    score: str
-    estimate: Estimate
-    chance: Estimate
-    baseline: str
-    scope: str = ""
-
-
 class Outcome(NamedTuple):
-    """What a test found.
+    """What a test against the chance level found.
 
-    Attributes
-    ----------
-    score : str
-        Name of the score.
-    value, chance : float
-        Of the best candidate, and of the trivial answer.
-    best : int
-        Number of that candidate.
-    passed : bool
-    evidence : str
-        The test in words that follow the score: "the lead is 0.1 [0.0, 0.2]".
-    baseline, scope : str
-        As of a ChanceTest.
+    value, chance: the score of the best candidate, number ``best``, and of the trivial answer.
+    evidence, baseline: in words, "the lead is 0.1 [0.0, 0.2]" and "chance has". scope: what passing
+    the test means, where there are several: "locally".
     """
 
     score: str
@@ -71,7 +37,7 @@ class Outcome(NamedTuple):
     best: int
     passed: bool
     evidence: str
-    baseline: str
+    baseline: str = "chance has"
     scope: str = ""
 
 
@@ -79,27 +45,11 @@ class Outcome(NamedTuple):
 class Evaluation:
     """Scores of all candidates on one task.
 
-    Attributes
-    ----------
-    task, unit : str
-        The question and its units, in words.
-    n_units : int
-    score : str
-        Name of the score that ranks.
-    estimate : callable
-        The score that ranks.
-    tests : sequence of ChanceTest
-        If the best candidate fails all, the task has no answer.
-    outcomes : sequence of Outcome
-        The same for tests that are done already.
-    other_scores : dict of str to Estimate
-        Further scores for the table.
-    failure : str
-        The conclusion if all tests fail.
-    success : str
-        Start of the sentence that names the tests passed; "" for none.
-    few : int
-        Number of units below which the conclusion warns.
+    task, unit: the question and its units, in words. score, estimate: what ranks, by name and as a
+    function. failure: the conclusion if all tests fail. chance: the score of a trivial answer, as
+    that of one candidate, which the best one must exceed; baseline: its words in the Outcome.
+    outcomes: tests that are done already. other_scores: for the table. success: the start of the
+    sentence that names the tests passed. few: number of units below which the conclusion warns.
     """
 
     task: str
@@ -107,12 +57,13 @@ class Evaluation:
     n_units: int
     score: str
     estimate: Estimate
-    tests: Sequence[ChanceTest]
-    other_scores: Mapping[str, Estimate]
     failure: str
+    chance: Estimate | None = None
+    baseline: str = "chance has"
+    outcomes: Sequence[Outcome] = ()
+    other_scores: Mapping[str, Estimate] = field(default_factory=dict)
     success: str = ""
     few: int = 0
-    outcomes: Sequence["Outcome"] = ()
 
 
 def mean_estimate(values: Floats, stands_for: Floats | None = None) -> Estimate:
@@ -138,7 +89,9 @@ def rank(
     table = _rows(evaluation, candidates, whole, resampled)
     rows = sorted(table, key=lambda row: -row.score.value)
     halves = _CrossFitting(n, random)
-    outcomes = [*_tested(evaluation, candidates, halves), *evaluation.outcomes]
+    outcomes = [*evaluation.outcomes]
+    if evaluation.chance is not None:
+        outcomes.append(_tested(evaluation, len(candidates), halves, evaluation.chance))
     succeeds = any(one.passed for one in outcomes)
     gain = None
     if len(candidates) > 1:
@@ -213,11 +166,11 @@ class _CrossFitting:
         self._halves = first, 1 - first
         self._samples = [_samples(half, random) for half in self._halves]
 
-    def lead(self, estimate: Estimate, some: Sequence[int], other: Estimate) -> BootstrapInterval:
-        """Lead of the best of some candidates over the first one of other, cross-fitted."""
+    def lead(self, estimate: Estimate, among: Sequence[int], other: Estimate) -> BootstrapInterval:
+        """Lead of the best among candidates over the first one of other, cross-fitted."""
         values, resampled = [], []
         for choosing, measuring in ((0, 1), (1, 0)):
-            best = some[int(estimate(self._halves[choosing], some)[0].argmax())]
+            best = among[int(estimate(self._halves[choosing], among)[0].argmax())]
             half, samples = self._halves[measuring], self._samples[measuring]
             values.append(estimate(half, [best])[0, 0] - other(half, [0])[0, 0])
             resampled.append((estimate(samples, [best]) - other(samples, [0]))[:, 0])
@@ -225,21 +178,17 @@ class _CrossFitting:
 
 
 def _tested(
-    evaluation: Evaluation, candidates: Sequence[Candidate], halves: _CrossFitting
-) -> list[Outcome]:
-    """The best candidate of each test, and the cross-fitted lead over the chance level."""
-    every, whole = range(len(candidates)), np.ones((1, evaluation.n_units))
-    found = []
-    for test in evaluation.tests:
-        lead = halves.lead(test.estimate, every, test.chance)
-        scores = test.estimate(whole, every)[0]
-        best, chance = int(scores.argmax()), float(test.chance(whole, [0])[0, 0])
-        evidence = f"the lead is {lead}"
-        found.append(
-            Outcome(test.score, float(scores[best]), chance, best, lead.low > 0, evidence,
-                    test.baseline, test.scope)
-        )  # fmt: skip
-    return found
+    evaluation: Evaluation, n_candidates: int, halves: _CrossFitting, chance: Estimate
+) -> Outcome:
+    """The best candidate, and its cross-fitted lead over the chance level."""
+    every, whole = range(n_candidates), np.ones((1, evaluation.n_units))
+    lead = halves.lead(evaluation.estimate, every, chance)
+    scores = evaluation.estimate(whole, every)[0]
+    best, level = int(scores.argmax()), float(chance(whole, [0])[0, 0])
+    return Outcome(
+        evaluation.score, float(scores[best]), level, best, lead.low > 0, f"the lead is {lead}",
+        evaluation.baseline,
+    )  # fmt: skip
 
 
 def _words(one: Outcome, candidates: Sequence[Candidate]) -> str:
@@ -253,7 +202,7 @@ def _failure(
 ) -> str:
     """The conclusion if all tests fail."""
     results = "; ".join(f"{_words(one, candidates)}, {one.evidence}" for one in outcomes)
-    method = f" {_method(evaluation)}." if evaluation.tests else ""
+    method = f" {_method(evaluation)}." if evaluation.chance else ""
     return f"{evaluation.failure}: of {len(candidates)} candidates the best has {results}.{method}"
 
 

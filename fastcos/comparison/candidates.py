@@ -51,20 +51,10 @@ _TWO_HALVES = "rows [a_i, b_i]"
 
 @dataclass(frozen=True)
 class Embeddings:
-    """The rows that measures are fitted to, and what else some measures require.
+    """The rows (p, d) that measures are fitted to, and what else some measures require.
 
-    Attributes
-    ----------
-    items : ndarray (p, d)
-    popularity : ndarray (p,), float64, or None
-    model : LinearMF or None
-    X : csr_array (n, p), or None
-        Interactions from which the model makes its users' rows.
-    rescaling : Rescaling or None
-    weight_decay : float or None
-        λ of Eq. 2; None for the model's default.
-    given_users : ndarray (n, d) or None
-        Rows of the users where there is no model.
+    X (n, p): interactions from which the model makes its users' rows; given_users (n, d): those
+    rows where there is no model. weight_decay: λ of Eq. 2; None for the model's default.
     """
 
     items: Rows

@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from fastcos.comparison.candidates import USER_ITEM, Candidate, Embeddings
 from fastcos.comparison.scoring import pair_scores, raw_score_blocks
+from fastcos.metrics.label_permutation import number_within_label
 from fastcos.storage import memmap
 from fastcos.validation import Floats, Integers
 
@@ -38,10 +39,8 @@ def choose_examples(codes: Integers | None, popularity: Integers, n: int) -> Int
         return order[:n]
     order = order[codes[order] >= 0]
     by_label = order[np.argsort(codes[order], kind="stable")]
-    _, starts, sizes = np.unique(codes[by_label], return_index=True, return_counts=True)
-    place = np.arange(len(by_label)) - np.repeat(starts, sizes)
-    chosen = np.sort(np.argsort(place, kind="stable")[:n])
-    return by_label[chosen]
+    first = np.argsort(number_within_label(codes[by_label]), kind="stable")
+    return by_label[np.sort(first[:n])]
 
 
 def find_example(candidate: Candidate, embeddings: Embeddings, items: Integers) -> Example | None:

@@ -96,16 +96,6 @@ class Leaderboard(Record):
         Items whose neighbours by every candidate were kept.
     examples : dict of Candidate to Example
         Those neighbours, and scores between the example items; none for measures of users.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import fastcos
-    >>> vectors = np.random.default_rng(0).standard_normal((100, 4))
-    >>> labels = np.argmax(vectors, axis=1)
-    >>> found = fastcos.compare_vectors(vectors, labels, measures=["dot"])
-    >>> found.beats_chance, found.score, [row.candidate.measure for row in found.rows]
-    (True, 'MAP@R', ['cosine', 'dot'])
     """
 
     task: str

@@ -11,7 +11,7 @@ from sklearn.base import clone
 
 from fastcos import validation
 from fastcos.comparison.candidates import EQ2
-from fastcos.models.linear_mf import LinearMF
+from fastcos.models.linear_mf import N_COMPONENTS, LinearMF
 from fastcos.models.preprocessing import (
     NormalizeRows,
     PopularityWeights,
@@ -20,6 +20,9 @@ from fastcos.models.preprocessing import (
 )
 from fastcos.parallel import Progress
 from fastcos.rescaling.diagonal import Rescaling, rescaling_grid, rescalings
+
+# choices of ``objective``: Eq. 1 is "dropout", Eq. 2 is "weight_decay"
+OBJECTIVES = ("both", "dropout", "weight_decay")
 
 
 class Settings(NamedTuple):
@@ -30,6 +33,24 @@ class Settings(NamedTuple):
     regularization: float | None
     weight_decay: float | None
     random_state: int
+
+
+def as_settings(
+    shape: tuple[int, int], n_components: Any, objective: Any, regularization: Any,
+    weight_decay: Any, random_state: Any,
+) -> Settings:  # fmt: skip
+    """Check the arguments of models of interactions of this shape."""
+    rank = min(N_COMPONENTS, *shape) if n_components is None else n_components
+    strengths = {"regularization": regularization, "weight_decay": weight_decay}
+    return Settings(
+        n_components=validation.as_count("n_components", rank, high=min(shape)),
+        objective=validation.as_choice("objective", objective, OBJECTIVES),
+        **{
+            name: None if value is None else validation.as_real(name, value, low=0)
+            for name, value in strengths.items()
+        },
+        random_state=validation.as_count("random_state", random_state, low=0),
+    )
 
 
 class Fitted(NamedTuple):
@@ -108,8 +129,8 @@ class ModelVariant(NamedTuple):
         return models[self.objective].item_embeddings(self.rescaling)
 
 
-def named_variants(chosen: Sequence[str | Rescaling] | None) -> list[ModelVariant]:
-    """The chosen rescalings of Eq. 1 (default: all that have a name), and Eq. 2."""
+def named_variants(chosen: Sequence[str | Rescaling] | None, objective: str) -> list[ModelVariant]:
+    """The chosen rescalings of Eq. 1 (default: all with a name), and Eq. 2; of the objective."""
     known = {named.name: named.rescaling for named in rescalings()}
     variants = []
     for choice in known if chosen is None else validation.as_list("rescalings", chosen):
@@ -118,9 +139,11 @@ def named_variants(chosen: Sequence[str | Rescaling] | None) -> list[ModelVarian
         else:
             name = validation.as_choice("rescalings", choice, known)
             variants.append(ModelVariant(name, "dropout", known[name]))
-    return [*variants, ModelVariant(EQ2, "weight_decay", None)]
+    variants.append(ModelVariant(EQ2, "weight_decay", None))
+    return [one for one in variants if objective in ("both", one.objective)]
 
 
-def grid_variants() -> list[ModelVariant]:
-    """Eq. 1 over a grid of exponents."""
-    return [ModelVariant(f"grid {D.formula}", "dropout", D) for D in rescaling_grid()]
+def grid_variants(objective: str) -> list[ModelVariant]:
+    """Eq. 1 over a grid of exponents; none of Eq. 2."""
+    grid = () if objective == "weight_decay" else rescaling_grid()
+    return [ModelVariant(f"grid {D.formula}", "dropout", D) for D in grid]

@@ -44,14 +44,6 @@ class RankChoice:
         is that of popularity, does not count.
     by_parallel_analysis : int
         Number of leading singular values above those of the noise; at least 2.
-
-    Examples
-    --------
-    >>> import fastcos
-    >>> X = fastcos.simulate_interactions(1000, 100, preset="zipf_pareto_focused").X
-    >>> found = fastcos.comparison.choose_rank(X, ranks=[2, 5, 20])
-    >>> found.by_gap, found.ranks.tolist()
-    (5, [2, 5, 20])
     """
 
     ranks: Integers
@@ -91,11 +83,6 @@ def choose_rank(
     -------
     RankChoice
 
-    Raises
-    ------
-    ValueError
-        X is not valid, or a rank or another argument is out of range.
-
     Notes
     -----
     Two SVDs of the largest rank. Sources: parallel analysis, Horn 1965, doi:10.1007/BF02289447;
@@ -103,7 +90,11 @@ def choose_rank(
 
     Examples
     --------
-    See :class:`RankChoice`.
+    >>> import fastcos
+    >>> X = fastcos.simulate_interactions(1000, 100, preset="zipf_pareto_focused").X
+    >>> choice = fastcos.comparison.choose_rank(X, ranks=[2, 5, 20])
+    >>> choice.by_gap, choice.ranks.tolist()
+    (5, [2, 5, 20])
     """
     X = as_interactions("X", X)
     most = min(X.shape)

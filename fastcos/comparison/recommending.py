@@ -22,23 +22,9 @@ def recommend(
 ) -> Neighbors:
     """Recommend k items by user-item scores, or by votes of the nearest users or nearest items.
 
-    Parameters
-    ----------
-    candidate : Candidate
-        The measure, of users with items, of users or of items.
-    embeddings : Embeddings
-        Of the items, and of the users of all rows of X.
-    users : ndarray (m,), int64
-        Ascending rows of X.
-    X : csr_array (n, p)
-        What every user has seen: it is never recommended, and votes.
-    k : int
-        Items for each user.
-
-    Returns
-    -------
-    Neighbors
-        indices (m, k): items, best first, -1 where fewer are left. scores (m, k): NaN for votes.
+    embeddings: of the items, and of the users of all rows of X. users (m,): ascending rows of X.
+    X (n, p): what every user has seen, which is never recommended, and votes. Returns the items,
+    best first, -1 where fewer are left; scores are NaN for votes.
     """
     measure, seen = candidate.make(embeddings), sp.csr_array(X[users])
     if candidate.name in USER_ITEM:

@@ -1,7 +1,7 @@
 """The result of a comparison: the table over rescalings, and the leaderboard of all measures."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -34,7 +34,7 @@ _COLUMNS = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class RescalingScores:
+class RescalingScores(Record):
     """Label recovery of one set of item embeddings by cosine; None without labels.
 
     Attributes
@@ -65,15 +65,6 @@ class RescalingScores:
         Its standard error over the items that were sampled; None for all items.
     zero_items : int
         Items whose embedding is zero: without interactions, or without a column of the model.
-
-    Examples
-    --------
-    >>> import fastcos
-    >>> data = fastcos.simulate_interactions(300, 60, random_state=0)
-    >>> found = fastcos.compare(data.X, data.item_cluster, n_components=8, measures=["cosine"])
-    >>> row = found.named[0]
-    >>> row.name, row.formula, row.pair_auc_low <= row.pair_auc <= row.pair_auc_high
-    ('identity', 'I', True)
     """
 
     name: str
@@ -108,10 +99,6 @@ class RescalingScores:
     def heading(self) -> str:
         """Its name and D, for a table."""
         return f"{self.name}, D = {self.formula}" if self.rescaling else "Eq. 2, unique"
-
-    def to_dict(self) -> dict[str, Any]:
-        """All fields."""
-        return asdict(self)
 
 
 def rescalings_table(named: Sequence[RescalingScores]) -> Table:
@@ -156,16 +143,6 @@ class Comparison(Record):
         All that is needed to repeat the comparison on the same data.
     models : dict of str to LinearMF
         The fitted model of each objective that was compared.
-
-    Examples
-    --------
-    >>> import fastcos
-    >>> data = fastcos.simulate_interactions(300, 60, random_state=0)
-    >>> found = fastcos.compare(data.X, data.item_cluster, n_components=8, measures=["cosine"])
-    >>> [row.name for row in found.named][-1]
-    'eq2'
-    >>> found.item_embeddings(found.named[0]).shape
-    (60, 8)
     """
 
     leaderboard: Leaderboard

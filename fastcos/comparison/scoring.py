@@ -17,11 +17,17 @@ from fastcos.validation import Floats, Integers, Rows
 BLOCK = 2**21
 # arrays of the size of its raw scores that a pairwise measure makes
 ARRAYS_OF_PAIRS = 8
-# rows on disk: share of the working memory for raw scores, and for items of the pool
+# a pool on disk that does not fit: share of the working memory for raw scores, and for its items
 SCORES_SHARE = 0.25
 POOL_SHARE = 0.25
 # an entry of a mapped item is held as given, transformed, of unit norm and packed, 8 bytes each
 BYTES_PER_ENTRY = 32
+
+
+def items_at_once(rows: Any) -> int:
+    """How many rows a pool may hold: all in memory, or as many of a map as fit working_memory."""
+    memory = POOL_SHARE * config.working_memory() * 2**20
+    return memmap.rows_at_once(rows, memory, BYTES_PER_ENTRY * rows.shape[1])
 
 
 def raw_score_blocks(
@@ -29,20 +35,18 @@ def raw_score_blocks(
 ) -> Iterator[tuple[slice, Floats]]:
     """Raw scores (b, m) of b query rows with the rows of the pool, for consecutive slices.
 
-    In float64. Raw scores of one query have the order of its scores. Rows on disk are read once
-    per slice, which is as wide as fits the working memory.
+    In float64. Raw scores of one query have the order of its scores. Rows that exceed the working
+    memory are read once per slice, which is as wide as fits.
     """
     n, m = len(queries), len(pool)
     query_rows = memmap.take_rows("vectors", rows, queries)
-    on_disk = isinstance(rows, np.memmap)
-    block, step = max(1, BLOCK // m), m
-    if on_disk:
-        memory = config.working_memory() * 2**20
-        block = max(1, int(SCORES_SHARE * memory / (8 * m)))
-        step = max(1, int(POOL_SHARE * memory / (BYTES_PER_ENTRY * rows.shape[1])))
+    step = items_at_once(rows)
+    # the fewer slices, the fewer passes over a pool that does not fit
+    entries = BLOCK if step >= m else int(SCORES_SHARE * config.working_memory() * 2**20 / 8)
     if is_upper_bounded(measure):
-        block = max(1, block // ARRAYS_OF_PAIRS)
-    known = None if on_disk else list(_pieces(measure, rows, pool, step))
+        entries //= ARRAYS_OF_PAIRS
+    block = max(1, entries // m)
+    known = list(_pieces(measure, rows, pool, step)) if step >= m else None
     for first in range(0, n, block):
         part = slice(first, min(n, first + block))
         pieces = _pieces(measure, rows, pool, step) if known is None else known
@@ -53,20 +57,19 @@ def raw_score_blocks(
 def _pieces(measure: Measure, rows: Any, pool: Integers, step: int) -> Iterator[tuple[Any, int]]:
     """Precomputed arrays of at most ``step`` items of the pool at a time, and their number."""
     for lo in range(0, len(pool), step):
-        some = pool[lo : lo + step]
-        yield _precomputed(measure, memmap.take_rows("vectors", rows, some)), len(some)
+        numbers = pool[lo : lo + step]
+        yield _precomputed(measure, memmap.take_rows("vectors", rows, numbers)), len(numbers)
 
 
 def _precomputed(measure: Measure, items: Rows) -> Any:
     if is_upper_bounded(measure):
         return measure.precompute(items)
     rows = np.ascontiguousarray(measure.encode_items(items), dtype=np.float64)
-    bias = -0.5 * np.square(norms_of(rows)) if measure.metric_type == "euclidean" else None
     if measure.metric_type == "cosine":
-        rows = unit_rows(rows)
-    if measure.metric_type == "dot":
-        bias = measure.item_bias(items)
-    return packed(rows), bias
+        return packed(unit_rows(rows)), None
+    if measure.metric_type == "euclidean":
+        return packed(rows), -0.5 * np.square(norms_of(rows))
+    return packed(rows), measure.item_bias(items)
 
 
 def _raw_scores(measure: Measure, queries: Rows, precomputed: Any, m: int) -> Floats:

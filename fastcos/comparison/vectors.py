@@ -16,6 +16,7 @@ from fastcos.comparison.runner import (
     rank_results,
     run_here,
 )
+from fastcos.comparison.scoring import items_at_once
 from fastcos.comparison.tasks.label_recovery import LabelTask
 from fastcos.comparison.tasks.rated_pairs import PairTask
 from fastcos.measures import Measure
@@ -44,10 +45,11 @@ def compare_vectors(
     pairs it is to follow people's ratings: Spearman's correlation, which must exceed 0. The lead of
     the best measure over the plain cosine is cross-fitted, as in :func:`fastcos.compare`.
 
-    Memory-mapped vectors (``np.load(path, mmap_mode="r")``) are read in blocks that fit the setting
-    ``working_memory``; the leaderboard has the same numbers. Measures that search neighbours in fit
-    require the rows in memory; they are left out, or refused if chosen. With labels a measure reads
-    the file about 1,000 x rows x 32 bytes / working_memory times.
+    Memory-mapped vectors (``np.load(path, mmap_mode="r")``) that do not fit the setting
+    ``working_memory`` are read in blocks; the leaderboard has the same numbers. Measures that
+    search neighbours in fit require the rows in memory; they are then left out, or refused if
+    chosen. With labels a measure reads the file about 1,000 x rows x 32 bytes / working_memory
+    times.
 
     Parameters
     ----------
@@ -94,6 +96,8 @@ def compare_vectors(
     'zscore_cosine'
     """
     rows = memmap.as_mapped_rows("vectors", vectors)
+    if fits := items_at_once(rows) == len(rows):
+        rows = memmap.read_rows("vectors", rows, 0, len(rows))
     validation.check_progress(progress)
     validation.check_callable("executor", executor)
     random_state = validation.as_count("random_state", random_state, low=0)
@@ -106,7 +110,7 @@ def compare_vectors(
     codes = None
     if pairs is None:
         codes = validation.as_partial_labels("labels", labels, len(rows))
-        present = np.concatenate([some.any(axis=1) for _, some in blocks_of(rows)])
+        present = np.concatenate([block.any(axis=1) for _, block in blocks_of(rows)])
         task: Task = LabelTask(codes, present, sampling, names=label_names(labels))
         order = drawing.permutation(len(rows))
     else:
@@ -123,16 +127,15 @@ def compare_vectors(
     embeddings = Embeddings(rows)
     chosen = measures is not None
     candidates, left_out = select_candidates(measures, embeddings)
-    if isinstance(rows, np.memmap):
-        in_memory = [one for one in candidates if not capabilities(one.make(embeddings)).blocks]
-        if chosen and in_memory:
+    if not fits:
+        served = [one for one in candidates if capabilities(one.make(embeddings)).blocks]
+        refused = [one.measure for one in candidates if one not in served]
+        if chosen and refused:
             raise ValueError(
-                "measures must have the capability 'blocks' for rows on disk, got "
-                f"{in_memory[0].name!r}"
+                "measures must have the capability 'blocks' for rows on disk that do not fit "
+                f"working_memory, got {refused[0]!r}"
             )
-        for one in in_memory:
-            left_out[one.measure] = "rows in memory"
-        candidates = [one for one in candidates if one not in in_memory]
+        candidates, left_out = served, left_out | dict.fromkeys(refused, "rows in memory")
     outcomes = []
     evaluator = CandidateEvaluator(task, {"": embeddings}.__getitem__, examples)
     for outcome in zip(candidates, executor(evaluator, candidates), strict=True):

@@ -179,6 +179,13 @@ def read_ahead(X: npt.NDArray[Any]) -> None:
     _advise(X, mmap.MADV_WILLNEED)
 
 
+def rows_at_once(X: Any, memory: float, bytes_per_row: float) -> int:
+    """Return how many rows of X to hold at once: of a map as many as fit memory, else all."""
+    if not isinstance(X, np.memmap):
+        return len(X)
+    return max(1, min(len(X), int(memory / bytes_per_row)))
+
+
 def rows_that_fit(memory: float, share: float, bytes_per_row: float, n: int) -> int:
     """Return how many of n rows fit a share of the memory, in bytes; at least _MIN_ROWS must."""
     validation.check_memory("working_memory", memory, bytes_per_row * min(n, _MIN_ROWS) / share)

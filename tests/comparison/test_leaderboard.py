@@ -113,9 +113,8 @@ def test_weighted_spearman_matches_scipy_on_repeats():
 def evaluation_of(values, chance):
     estimate = bootstrap.mean_estimate(values)
     trivial = bootstrap.mean_estimate(chance[None])
-    test = bootstrap.ChanceTest("score", estimate, trivial, "chance has")
     return bootstrap.Evaluation(
-        "what", "units", values.shape[1], "score", estimate, (test,), {}, "No measure does"
+        "what", "units", values.shape[1], "score", estimate, "No measure does", trivial
     )
 
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from fastcos.comparison.bootstrap import ChanceTest, Evaluation, mean_estimate
+from fastcos.comparison.bootstrap import Evaluation, mean_estimate
 from fastcos.comparison.candidates import Candidate, Embeddings
 from fastcos.comparison.recommending import recommend
 from fastcos.measures import Measure
@@ -27,13 +27,7 @@ HELD_OUT_SHARE = 0.2
 
 
 class UserScores(NamedTuple):
-    """Scores of the recommendations of each evaluated user, (n,) float64 each.
-
-    Attributes
-    ----------
-    ndcg, recall : ndarray
-        At 20, of the held-out items.
-    """
+    """NDCG@20 and recall@20 of the held-out items, of each evaluated user, (n,)."""
 
     ndcg: Floats
     recall: Floats
@@ -42,12 +36,8 @@ class UserScores(NamedTuple):
 class HeldOutTask:
     """Hold out a fifth of every user's interactions, and recommend them to some users.
 
-    Attributes
-    ----------
-    rest : csr_array (n, p)
-        The other interactions: all that a model may see.
-    users : ndarray (m,), int64
-        Numbers of the evaluated users, in ascending order.
+    rest (n, p): the other interactions, all that a model may see. users (m,): ascending numbers of
+    the evaluated users.
     """
 
     def __init__(
@@ -98,16 +88,10 @@ class HeldOutTask:
             n_units=len(self.users),
             score=f"NDCG@{self._k}",
             estimate=ndcg,
-            tests=(
-                ChanceTest(
-                    f"NDCG@{self._k}",
-                    ndcg,
-                    mean_estimate(self.most_popular().ndcg[None]),
-                    "the most popular items have",
-                ),
-            ),
-            other_scores={f"recall@{self._k}": recall},
             failure="No measure predicts held-out interactions",
+            chance=mean_estimate(self.most_popular().ndcg[None]),
+            baseline="the most popular items have",
+            other_scores={f"recall@{self._k}": recall},
             few=FEW_USERS,
         )
 

@@ -44,18 +44,10 @@ N_UNITS = 300
 class LabelScores(NamedTuple):
     """Scores of the ranked list of each query item, (n,) each.
 
-    Attributes
-    ----------
-    map_at_r : ndarray, float64
-        Average precision at R; ``metrics.map_at_r`` is its mean.
-    auc : ndarray, float64
-        P(an item of its label scores more than one of another) + half of P(equal).
-    precision : ndarray, float64
-        Share of the ten nearest that have its label; of equally near ones each counts in part.
-    accuracy : ndarray, float64
-        1 if the ten nearest vote for its label, else 0.
-    ranking : Ranking
-        Of places in the pool, for the tests.
+    map_at_r: average precision at R; ``metrics.map_at_r`` is its mean. auc: P(an item of its label
+    scores more than one of another) + half of P(equal). precision: share of the ten nearest that
+    have its label; of equally near ones each counts in part. accuracy: 1 if the ten nearest vote
+    for its label, else 0. ranking: of places in the pool, for the tests.
     """
 
     map_at_r: Floats
@@ -68,12 +60,8 @@ class LabelScores(NamedTuple):
 class LabelTask:
     """Rank all labelled items, or n_items of them, for some labelled query items.
 
-    names: of the labels, by number.
-
-    Attributes
-    ----------
-    queries : ndarray (n,), int64
-        Item numbers in ascending order; each shares its label with another item.
+    names: of the labels, by number. queries (n,): ascending item numbers; each shares its label
+    with another item.
     """
 
     def __init__(
@@ -148,10 +136,9 @@ class LabelTask:
             n_units=len(self.queries),
             score="MAP@R",
             estimate=map_at_r,
-            tests=(),
-            other_scores={"AUC": auc, "P@10": precision, "accuracy": accuracy},
             failure="It is not shown that a measure recovers these labels",
             success="The labels are recovered better than by chance",
+            other_scores={"AUC": auc, "P@10": precision, "accuracy": accuracy},
             outcomes=_outcomes(
                 permute_labels(
                     rankings, self._places, self._places[self._units], self._codes,
@@ -196,20 +183,19 @@ class LabelTask:
 def _outcomes(best: BestTest) -> list[Outcome]:
     """The tests among neighbours and over all pairs; a single label where these fail."""
     test = best.test
-    rows = [
-        ("precision@10 per class", test.precision, test.chance, best.of_neighbors,
-         test.precision_p, "locally"),
-        ("AUC per class", test.auc, 0.5, best.of_pairs, test.auc_p,
-         "weakly globally" if test.auc < WEAK_AUC and test.auc_p <= SIGNIFICANT else "globally"),
-    ]  # fmt: skip
+    locally, globally = test.precision_p <= SIGNIFICANT, test.auc_p <= SIGNIFICANT
+    weakly = "weakly " if globally and test.auc < WEAK_AUC else ""
     outcomes = [
-        Outcome(score, value, chance, candidate, p <= SIGNIFICANT,
-                f"p = {p:.2g} for the best of all", "chance has", scope)
-        for score, value, chance, candidate, p, scope in rows
+        Outcome("precision@10 per class", test.precision, test.chance, best.of_neighbors, locally,
+                f"p = {test.precision_p:.2g} for the best of all", scope="locally"),
+        Outcome("AUC per class", test.auc, 0.5, best.of_pairs, globally,
+                f"p = {test.auc_p:.2g} for the best of all", scope=f"{weakly}globally"),
     ]  # fmt: skip
-    if not test.shown or min(test.auc_p, test.precision_p) <= SIGNIFICANT:
-        return outcomes
-    label, candidate = test.classes[0], best.of_classes[0]
-    single = Outcome(f"precision@10 of {label.label}", label.precision, label.chance, candidate,
-                     True, f"p = {label.p:.2g}", "chance has", "for single labels")  # fmt: skip
-    return [single, *outcomes]
+    if test.classes and not (locally or globally):
+        label = test.classes[0]
+        outcomes.insert(
+            0,
+            Outcome(f"precision@10 of {label.label}", label.precision, label.chance,
+                    best.of_classes[0], True, f"p = {label.p:.2g}", scope="for single labels"),
+        )  # fmt: skip
+    return outcomes

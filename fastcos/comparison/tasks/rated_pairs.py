@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fastcos.comparison.bootstrap import ChanceTest, Evaluation, mean_estimate
+from fastcos.comparison.bootstrap import Evaluation, mean_estimate
 from fastcos.comparison.candidates import Candidate, Embeddings
 from fastcos.comparison.scoring import pair_scores
 from fastcos.storage import memmap
@@ -45,25 +45,23 @@ class PairTask:
         rows = candidate.rows(embeddings)
         measure = candidate.make(embeddings).fit(rows)
         used, numbers = np.unique(self._pairs, return_inverse=True)
-        some = memmap.take_rows("vectors", rows, used)
-        return tie_groups(pair_scores(measure, some, numbers.reshape(self._pairs.shape)))
+        paired = memmap.take_rows("vectors", rows, used)
+        return tie_groups(pair_scores(measure, paired, numbers.reshape(self._pairs.shape)))
 
     def evaluation(self, scores: Sequence[Integers]) -> Evaluation:
         """Ranked by Spearman's correlation; the best must exceed 0."""
 
-        def estimate(weights: Floats, some: Sequence[int]) -> Floats:
+        def estimate(weights: Floats, among: Sequence[int]) -> Floats:
             return np.array(
-                [[weighted_spearman(self._ratings, scores[c], w) for c in some] for w in weights]
+                [[weighted_spearman(self._ratings, scores[c], w) for c in among] for w in weights]
             )
 
-        chance = mean_estimate(np.zeros((1, len(self._pairs))))
         return Evaluation(
             task="how similar people rate pairs",
             unit="pairs",
             n_units=len(self._pairs),
             score="Spearman",
             estimate=estimate,
-            tests=(ChanceTest("Spearman", estimate, chance, "chance has"),),
-            other_scores={},
             failure="No measure follows these ratings",
+            chance=mean_estimate(np.zeros((1, len(self._pairs)))),
         )
