@@ -68,11 +68,6 @@ def vertex_attack(
     Attack
         indices, radius and rescaling; one row per item, or per one of rows, ascending.
 
-    Raises
-    ------
-    ValueError
-        NaN or infinity; k, condition or rows out of range.
-
     Notes
     -----
     Random rescalings are weak attacks: almost all neighbours survive them. This attack gives each
@@ -84,17 +79,21 @@ def vertex_attack(
     >>> import numpy as np
     >>> from fastcos.auditing import vertex_attack
     >>> items = np.array([[1.0, 0.0, 0.1], [1.0, 0.3, 0.0], [1.0, 0.0, 0.6], [0.0, 1.0, 1.0]])
-    >>> found = vertex_attack(items, k=1, condition=3.0, rows=[0])
-    >>> round(float(found.radius[0, 0]), 1), found.rescaling[0, 0].round(2)
+    >>> attack = vertex_attack(items, k=1, condition=3.0, rows=[0])
+    >>> round(float(attack.radius[0, 0]), 1), attack.rescaling[0, 0].round(2)
     (1.5, array([1.  , 0.65, 1.  ]))
     """
     validation.check_progress(progress)
-    sample, k, condition = edges.as_edges(items, k, condition, rows, working_memory)
-    length = min(len(sample.items) - 1, k + N_LISTED)
-    neighbors = edges.nearest(sample, length, n_threads).indices
-    certain = certificates.linear_radii(sample, neighbors, k, n_threads)
+    sample, k, condition = edges.as_edges(items, k, condition, rows, working_memory, n_threads)
+    neighbors = nearest_and_competing(sample, k)
+    certain = certificates.linear_radii(sample, neighbors, k)
     levels = certificates.levels_up_to(condition, _LEVEL_STEP)
-    return attack(sample, neighbors, certain, levels, n_threads, progress)
+    return attack(sample, neighbors, certain, levels, progress)
+
+
+def nearest_and_competing(sample: edges.ItemRows, k: int) -> Integers:
+    """The k nearest of each row, then the items that could take their places."""
+    return edges.nearest(sample, min(len(sample.items) - 1, k + N_LISTED)).indices
 
 
 def attack(
@@ -102,7 +101,6 @@ def attack(
     neighbors: Integers,
     certain: Floats,
     levels: Floats,
-    n_threads: int | None = None,
     progress: parallel.Progress | None = None,
 ) -> Attack:
     """Attack the first k neighbours of each list at ascending levels above their certified radii.
@@ -110,20 +108,19 @@ def attack(
     certain (n, k): the certified radii. The radii of the attack are among the levels.
     """
     n, k = certain.shape
-    d = sample.items.shape[1]
     radius = parallel.unfilled((n, k), np.float64)
-    weights = parallel.unfilled((n, k, d), np.float64)
-    for part, some, lists in edges.parts(sample, validation.read_only(neighbors)):
+    weights = parallel.unfilled((n, k, sample.items.shape[1]), np.float64)
+    for part, gathered, lists in edges.parts(sample, validation.read_only(neighbors)):
 
         def report_part(done: int, _: int, first: int = part.start) -> None:
             if progress is not None:
                 progress(first + done, n)
 
         parallel.run(
-            attacks.attacked_radii, parallel.row_blocks(len(lists), 4), *some.arrays, lists,
+            attacks.attacked_radii, parallel.row_blocks(len(lists), 4), *gathered.arrays, lists,
             _COMPETITORS, validation.read_only(certain[part]), validation.read_only(levels),
             certificates.DEPTH, radius[part], weights[part],
-            n_threads=n_threads,
+            n_threads=sample.n_threads,
             progress=None if progress is None else report_part,
         )  # fmt: skip
     return Attack(neighbors[:, :k].copy(), radius, weights**-0.5)

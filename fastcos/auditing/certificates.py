@@ -14,7 +14,6 @@ import numpy.typing as npt
 from fastcos import parallel, validation
 from fastcos.auditing import edges
 from fastcos.kernels import certificates
-from fastcos.neighbors.index import SimilarityIndex
 from fastcos.reports.table import as_table
 from fastcos.rescaling.cosine_bounds import CONDITION
 from fastcos.validation import Floats, Integers
@@ -106,39 +105,35 @@ def certified_neighbors(
     >>> import numpy as np
     >>> from fastcos import certified_neighbors
     >>> items = np.array([[1.0, 0.0], [1.0, 0.1], [1.0, 0.9], [0.0, 1.0]])
-    >>> found = certified_neighbors(items, k=1, condition=2.6)
-    >>> found.indices[:, 0], found.radius[:, 0].round(2), found.certified[:, 0]
+    >>> edges = certified_neighbors(items, k=1, condition=2.6)
+    >>> edges.indices[:, 0], edges.radius[:, 0].round(2), edges.certified[:, 0]
     (array([1, 0, 1, 2]), array([2.77, 2.56, 1.08, 1.43]), array([ True, False, False, False]))
     """
     validation.check_progress(progress)
-    sample, k, condition = edges.as_edges(items, k, condition, rows, working_memory)
+    sample, k, condition = edges.as_edges(items, k, condition, rows, working_memory, n_threads)
     family = validation.as_choice("family", family, ("linear", "rescaling"))
-    found = edges.nearest(sample, min(k + 1, len(sample.items) - 1), n_threads, progress)
-    radius = linear_radii(sample, found.indices, k, n_threads)
+    longer = edges.nearest(sample, min(k + 1, len(sample.items) - 1), progress=progress)
+    radius = linear_radii(sample, longer.indices, k)
     if family == "rescaling":
-        index = SimilarityIndex(n_threads=n_threads).fit(sample.items)
         # a hair above: a radius at the last level then exceeds the condition
         levels = validation.read_only(levels_up_to(condition, _LEVEL_STEP) * (1.0 + 1e-12))
-        certain = rescaling_radii(sample, index, k, levels, n_threads, progress)
-        radius = np.maximum(radius, certain)
-    indices, scores = found.indices[:, :k].copy(), found.scores[:, :k].copy()
+        radius = np.maximum(radius, rescaling_radii(sample, k, levels, progress))
+    indices, scores = longer.indices[:, :k].copy(), longer.scores[:, :k].copy()
     return CertifiedNeighbors(indices, scores, radius, radius > condition)
 
 
-def linear_radii(
-    sample: edges.ItemRows, neighbors: Integers, k: int, n_threads: int | None
-) -> Floats:
+def linear_radii(sample: edges.ItemRows, neighbors: Integers, k: int) -> Floats:
     """Radius of the first k neighbours of each list under all linear maps."""
     n, m = neighbors.shape
     fisher_z = parallel.unfilled((n, m), np.float64)
     radius = parallel.unfilled((n, k), np.float64)
-    for part, some, lists in edges.parts(sample, validation.read_only(neighbors), n_threads):
+    for part, gathered, lists in edges.parts(sample, validation.read_only(neighbors)):
         # 4 million products a block: milliseconds, so scheduling costs little
         rows_per_block = max(1, 4_000_000 // (sample.items.shape[1] * m))
         parallel.run(
             certificates.linear_radii, parallel.row_blocks(len(lists), rows_per_block),
-            *some.arrays, lists, fisher_z[part], radius[part],
-            n_threads=n_threads,
+            *gathered.arrays, lists, fisher_z[part], radius[part],
+            n_threads=sample.n_threads,
         )  # fmt: skip
     return radius
 
@@ -152,10 +147,8 @@ def levels_up_to(condition: float, step: float) -> Floats:
 
 def rescaling_radii(
     sample: edges.ItemRows,
-    index: SimilarityIndex,
     k: int,
     levels: Floats,
-    n_threads: int | None = None,
     progress: parallel.Progress | None = None,
     *,
     first_list: int = 48,
@@ -179,17 +172,15 @@ def rescaling_radii(
         while len(batch):
             length = min(length, longest)
             part = sample.subset(sample.rows[batch])
-            neighbors = validation.read_only(
-                edges.nearest(part, length, n_threads, index=index).indices
-            )
+            neighbors = validation.read_only(edges.nearest(part, length).indices)
             radii = parallel.unfilled(bounds.shape, np.float64)
             undecided = parallel.unfilled(len(batch), np.uint8)
-            for here, some, lists in edges.parts(part, neighbors, n_threads):
+            for here, gathered, lists in edges.parts(part, neighbors):
                 parallel.run(
                     certificates.rescaling_radii, parallel.row_blocks(len(lists), 4),
-                    *some.arrays, lists, first, length == others, levels, DEPTH, bounds[here],
+                    *gathered.arrays, lists, first, length == others, levels, DEPTH, bounds[here],
                     radii[here], undecided[here],
-                    n_threads=n_threads,
+                    n_threads=sample.n_threads,
                 )  # fmt: skip
             radius[batch] = radii
             again = (undecided > 0) & (length < longest)

@@ -12,10 +12,9 @@ from fastcos.auditing.records import DECAY, TRAINED_ON, VariantScores
 from fastcos.auditing.report import Audit
 from fastcos.auditing.robustness import robustness_curve
 from fastcos.kernels import intervals
-from fastcos.measures.row_transforms import fingerprints
+from fastcos.measures.row_transforms import count_duplicates
 from fastcos.metrics import label_permutation
 from fastcos.metrics.labelled import unit_rows
-from fastcos.neighbors.search import top_k
 from fastcos.rescaling.cosine_bounds import CONDITION
 from fastcos.rescaling.moments import gram_of, moments_of
 from fastcos.storage import memmap
@@ -38,8 +37,6 @@ _RANDOM_BASES = 3
 _ROWS_PER_PART = 128
 # ratio of the largest norm to the smallest that counts as equal: rows normalised in float16
 _EQUAL_NORMS = 1.002
-# rows that are hashed at once
-_HASHED_AT_ONCE = 8192
 
 
 def audit(
@@ -76,6 +73,9 @@ def audit(
     Memory-mapped items and users (``np.load(path, mmap_mode="r")``) are read in blocks that fit
     ``working_memory``; the report has the same numbers. It takes about 30 (k + 1) bytes per item
     more, and reads the file about 20 times.
+
+    Source: Steck, Ekanadham, Kallus, arXiv:2403.05440, for the rescalings; the certificates are
+    those of :func:`fastcos.certified_neighbors`.
 
     Parameters
     ----------
@@ -120,11 +120,6 @@ def audit(
         NaN or infinity; users of another width; labels or counts of another length; k,
         condition, trained_on or random_state out of range; fewer than k + 1 rows that are not zero.
 
-    Notes
-    -----
-    Source: Steck, Ekanadham, Kallus, arXiv:2403.05440, for the rescalings; the certificates are
-    those of :func:`fastcos.certified_neighbors`.
-
     Examples
     --------
     >>> import numpy as np
@@ -138,7 +133,9 @@ def audit(
     True
     """
     validation.check_progress(progress)
-    sample, k, condition = edges.as_edges(items, k, condition, None, working_memory)
+    sample, k, condition = edges.as_edges(
+        items, k, condition, working_memory=working_memory, n_threads=n_threads
+    )
     p, d = sample.items.shape
     if users is not None:
         users = memmap.as_mapped_rows("users", users)
@@ -158,38 +155,31 @@ def audit(
     if len(directed) < k + 1:
         raise ValueError(f"items must have {k + 1} rows that are not zero, got {len(directed)}")
 
-    found = top_k(
-        sample.items, k=min(k + 1, p - 1), n_threads=n_threads, progress=progress,
-        working_memory=sample.working_memory,
-    ).indices  # fmt: skip
-    linear = certificates.linear_radii(sample, found, k, n_threads)
-    lists = validation.read_only(np.ascontiguousarray(found[:, :k]))
+    longer = edges.nearest(sample, min(k + 1, p - 1), progress=progress).indices
+    linear = certificates.linear_radii(sample, longer, k)
+    lists = validation.read_only(np.ascontiguousarray(longer[:, :k]))
 
     indexed, certified, listed = (
         sample.subset(_draw(directed, most, generator))
         for most in (_INDEXED_ROWS, _CERTIFIED_ROWS, _LISTED_ROWS)
     )
-    labelled, labels_found = None, dict[str, Any](label_test=None, label_recovery=None)
+    labelled, about_labels = None, dict[str, Any](label_test=None, label_recovery=None)
     if codes is not None:
         names = label_permutation.label_names(labels)
-        labelled, labels_found = _study_labels(
-            sample, lists, codes, names, condition, generator, n_threads
-        )
-    sensitivity, shares = sensitivity_index(indexed, lists[indexed.rows], n_threads)
+        labelled, about_labels = _study_labels(sample, lists, codes, names, condition, generator)
+    sensitivity, shares = sensitivity_index(indexed, lists[indexed.rows])
     in_random_bases = [
-        sensitivity_index(certified, lists[certified.rows], n_threads, generator)[0]
+        sensitivity_index(certified, lists[certified.rows], generator)[0]
         for _ in range(_RANDOM_BASES)
     ]
-    variants_found = _study_variants(
-        listed, lists, users, popularity, activity, labelled, n_threads
-    )
+    about_variants = _study_variants(listed, lists, users, popularity, activity, labelled)
     return Audit(
         n_items=p,
         n_dimensions=d,
         k=k,
         condition=condition,
         n_zero=p - len(directed),
-        n_duplicates=_count_duplicates(sample.items),
+        n_duplicates=count_duplicates(sample.items),
         n_sampled=len(certified.rows),
         n_listed=len(listed.rows),
         trained_on=trained_on,
@@ -198,14 +188,14 @@ def audit(
         sensitivity=sensitivity,
         random_basis_sensitivity=float(np.mean(in_random_bases)),
         dimension_shares=shares,
-        robustness=robustness_curve(certified, linear, k, condition, generator, n_threads),
+        robustness=robustness_curve(certified, linear, k, condition, generator),
         hubness=metrics.hubness(lists),
         popularity=(
             None if popularity is None else metrics.popularity_bias(sample.items, popularity, lists)
         ),
         mean_cosine=metrics.mean_cosine(sample.items).value,
-        **variants_found,
-        **labels_found,
+        **about_variants,
+        **about_labels,
     )
 
 
@@ -217,7 +207,6 @@ def _study_variants(
     popularity: Floats | None,
     activity: Floats | None,
     labelled: variants.Labelled | None,
-    n_threads: int | None,
 ) -> dict[str, Any]:
     """What an Audit says of other parametrisations, of invariant baselines and of the spectrum."""
     own, second, by_counts = moments_of(listed.items), None, None
@@ -227,16 +216,16 @@ def _study_variants(
             by_counts = _gram_by_counts(listed.items, popularity), _gram_by_counts(users, activity)
 
     def score(variant: variants.Variant) -> VariantScores:
-        return variants.score_variant(variant, listed, lists[listed.rows], labelled, n_threads)
+        return variants.score_variant(variant, listed, lists[listed.rows], labelled)
 
-    found = tuple(map(score, variants.parametrizations(own.second, second, by_counts)))
+    forms = tuple(map(score, variants.parametrizations(own.second, second, by_counts)))
     d = listed.items.shape[1]
     lengths = variants.singular_values(own.covariance)
     centred, total = np.diag(lengths), np.square(lengths).sum()
     return {
-        "parametrization": variants.recognize_parametrization(found) if d > 1 else None,
+        "parametrization": variants.recognize_parametrization(forms) if d > 1 else None,
         "given": score(variants.AS_GIVEN),
-        "parametrizations": found,
+        "parametrizations": forms,
         "invariant_baselines": tuple(map(score, variants.invariant_baselines(own, users))),
         "effective_rank": metrics.effective_rank(np.diag(variants.singular_values(own.second))),
         "isoscore": (metrics.participation_ratio(centred) - 1) / (d - 1) if d > 1 else None,
@@ -252,7 +241,7 @@ def _gram_by_counts(rows: validation.Rows, counts: Floats) -> Floats:
 
 
 def _draw(rows: Integers, most: int, generator: np.random.Generator) -> Integers:
-    """At most so many of the rows, ascending."""
+    """At most that many of the rows, ascending."""
     return np.sort(generator.choice(rows, min(most, len(rows)), replace=False))
 
 
@@ -264,7 +253,6 @@ def _study_labels(
     names: list[str],
     condition: float,
     generator: np.random.Generator,
-    n_threads: int | None,
 ) -> tuple[variants.Labelled, dict[str, Any]]:
     """Items for the AUC of labels; whether these are recovered, and their AUC under rescalings."""
     codes = np.where(sample.norms > 0, codes, -1)  # zero rows have no neighbours
@@ -275,24 +263,21 @@ def _study_labels(
         chosen = _draw(labels_of_many, _LABELLED_ROWS // 2, generator)
         units = _draw(given[np.isin(codes[given], chosen)], _LABELLED_ROWS, generator)
     rows = memmap.take_rows("items", sample.items, units)
-    recovery = search_rescalings(rows, codes[units], condition, generator, n_threads)
+    recovery = search_rescalings(rows, codes[units], condition, generator, sample.n_threads)
     queries = given[label_permutation.draw_per_label(codes[given], _QUERIES, generator)]
     scaled = unit_rows(rows)
     ranking = label_permutation.Ranking(
         lists[queries], label_permutation.doubled_ranks(scaled @ scaled.T)
     )
     best = label_permutation.permute_labels(
-        [ranking], queries, units, codes, names, generator, n_threads
+        [ranking], queries, units, codes, names, generator, sample.n_threads
     )
     return (units, codes[units]), {"label_test": best.test, "label_recovery": recovery}
 
 
 @parallel.one_blas_thread()
 def sensitivity_index(
-    sample: ItemRows,
-    lists: Integers,
-    n_threads: int | None = None,
-    generator: np.random.Generator | None = None,
+    sample: ItemRows, lists: Integers, generator: np.random.Generator | None = None
 ) -> tuple[float, Floats]:
     """Mean total-variation index of the edges, and the share of each dimension in it.
 
@@ -312,19 +297,9 @@ def sensitivity_index(
     parallel.run(
         intervals.edge_indices, parallel.row_blocks(n_parts, 1), *sample.arrays, lists,
         validation.read_only(boundaries), indices, totals,
-        n_threads=n_threads,
+        n_threads=sample.n_threads,
     )  # fmt: skip
     sums = totals.sum(axis=0)
     finite = np.isfinite(indices)
     mean = float(indices[finite].mean()) if finite.any() else 0.0
     return mean, sums / sums.sum() if sums.sum() > 0 else sums
-
-
-def _count_duplicates(items: validation.Rows) -> int:
-    """Rows that are not zero and have the 64-bit hash of an earlier row."""
-    hashes = [
-        fingerprints(block[block.any(axis=1)])
-        for _, block in memmap.iter_blocks("items", items, _HASHED_AT_ONCE)
-    ]
-    _, counts = np.unique(np.concatenate(hashes), return_counts=True)
-    return int((counts - 1).sum())

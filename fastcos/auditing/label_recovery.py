@@ -50,11 +50,6 @@ def label_recovery_range(
     LabelRecovery
         condition, n_items, given, low, high, low_rescaling, high_rescaling.
 
-    Raises
-    ------
-    ValueError
-        NaN or infinity; labels of another length, or fewer than two of them; a condition below 1.
-
     Notes
     -----
     Gradient ascent of the AUC in ln w, w = D^-2, in the box of that condition. A pair of one label

@@ -13,7 +13,6 @@ import numpy as np
 
 from fastcos import metrics, validation
 from fastcos.auditing import edges
-from fastcos.auditing.sampling import standard_error
 from fastcos.metrics.list_overlap import jaccard_per_query
 from fastcos.reports import Estimate, Record, Section, Table, as_table
 from fastcos.rescaling.canonical import query_metric
@@ -151,12 +150,6 @@ def diff_models(
         overlap, overlap_after_rescaling, overlap_after_linear_map and more; ``verdict`` is its
         summary in a sentence.
 
-    Raises
-    ------
-    ValueError
-        Another number of items; NaN or infinity; users of another width than their items; fewer
-        than k + 1 items that are zero rows in neither version.
-
     Notes
     -----
     Least squares over all items that are zero in neither version; neighbours are searched among
@@ -190,8 +183,8 @@ def diff_models(
 
     def lists(rows: Any) -> Integers:
         """The k nearest of each listed item among the others."""
-        sample, _, _ = edges.as_edges(rows, k, 1.0, listed)
-        return edges.nearest(sample, k, n_threads).indices
+        sample, _, _ = edges.as_edges(rows, k, 1.0, listed, n_threads=n_threads)
+        return edges.nearest(sample, k).indices
 
     mapped, condition, explained_new = _fit_linear_map(old, new)
     explained_old = _fit_linear_map(new, old)[2]
@@ -217,8 +210,8 @@ def diff_models(
         overlap=overlap,
         overlap_after_rescaling=rescaled,
         overlap_after_linear_map=max(overlap, rescaled or 0.0, float(after.mean())),
-        overlap_error=standard_error(before, len(new)),
-        linear_error=standard_error(after, len(new)),
+        overlap_error=edges.standard_error(before, len(new)),
+        linear_error=edges.standard_error(after, len(new)),
         explained_new=explained_new,
         explained_old=explained_old,
         condition=condition,

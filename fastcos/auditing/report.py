@@ -20,6 +20,8 @@ from fastcos.validation import Floats
 
 # dimensions of the figure: bars that fit a narrow screen
 MAX_BARS = 64
+# the end of a premise under which D is not free
+_NOT_FREE = "these numbers are sensitivity, not arbitrariness."
 
 
 @as_table
@@ -74,16 +76,6 @@ class Audit(Record):
         None for one dimension.
     first_axis_share : float or None
         Share of the variance along the first principal axis. None if all items are equal.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from fastcos import audit
-    >>> report = audit(np.random.default_rng(0).standard_normal((200, 6)), k=5)
-    >>> len(report.dimension_shares), round(float(report.dimension_shares.sum()), 6)
-    (6, 1.0)
-    >>> len(report.advice) > 0
-    True
     """
 
     n_items: int
@@ -187,99 +179,87 @@ class Audit(Record):
 
     def _premise(self) -> str:
         """Whether rescalings are free, as far as is known: the vectors alone do not show it."""
-        if self.trained_on != "cosine" and self.weight_decay == "both":
-            return (
-                "The model was trained with weight decay on both sides, which chooses the scale of "
-                "each dimension: these numbers are sensitivity, not arbitrariness."
-            )
-        balanced = {BALANCED: "", BALANCED_BY_COUNTS: ", weighted by interactions"}
-        open_end = (
-            ""
-            if self.weight_decay == "not both"
-            else " Weight decay on both sides would have fixed the scale of each dimension."
-        )
-        if open_end and self.parametrization in balanced:
-            open_end = (
-                " But both sides have the same Gram matrix"
-                f"{balanced[self.parametrization]}, as weight decay on both leaves them. If the "
-                "loss had it, these numbers are sensitivity, not arbitrariness."
-            )
-        if self.trained_on == "dot":
-            return (
-                "The model was trained on dot products, which no rescaling and no linear map of "
-                f"both sides changes.{open_end}"
-            )
         if self.trained_on == "cosine":
             return (
                 "The model was trained on the cosine, so that its dimensions cannot be rescaled "
-                "freely: these numbers are sensitivity, not arbitrariness."
+                f"freely: {_NOT_FREE}"
             )
-        if self.equal_norms:
+        if self.weight_decay == "both":
+            return (
+                "The model was trained with weight decay on both sides, which chooses the scale of "
+                f"each dimension: {_NOT_FREE}"
+            )
+        if self.trained_on == "unknown" and self.equal_norms:
             return (
                 "All items have the same norm: if the model was trained on the cosine, no "
-                "rescaling is free, and these numbers are sensitivity, not arbitrariness."
+                f"rescaling is free, and {_NOT_FREE}"
+            )
+        balanced = {BALANCED: "", BALANCED_BY_COUNTS: ", weighted by interactions"}
+        decay = " Weight decay on both sides would have fixed the scale of each dimension."
+        if self.parametrization in balanced:
+            decay = (
+                " But both sides have the same Gram matrix"
+                f"{balanced[self.parametrization]}, as weight decay on both leaves them. If the "
+                f"loss had it, {_NOT_FREE}"
+            )
+        if self.weight_decay == "not both":
+            decay = ""
+        if self.trained_on == "dot":
+            return (
+                "The model was trained on dot products, which no rescaling and no linear map of "
+                f"both sides changes.{decay}"
             )
         return (
             "If predictions are dot products with vectors of users or contexts, no rescaling and "
-            f"no linear map of both sides changes one.{open_end}"
+            f"no linear map of both sides changes one.{decay}"
         )
 
     @property
     def advice(self) -> tuple[str, ...]:
         """What to do about it, most important first."""
-        found, free = [], self.is_free
-        if self.equal_norms and self.trained_on == "unknown":
-            found.append(
-                "Find out what the model was trained on (--trained-on): the items have equal "
-                "norms, as after training on the cosine, or after normalising anything else."
-            )
-        if self.equal_norms and self.trained_on == "dot":
-            found.append(
-                "Audit the items before they were normalised: their norms are part of a model that "
-                "was trained on dot products."
-            )
-        if self.trained_on == "cosine":
-            found.append(
-                "Keep the cosine, which is what was trained. Its temperature decides how similar "
-                "items come out: compare several by labels, if you have some."
-            )
-        elif not free:
-            found.append(
-                "The cosine may stay: decay on both sides has chosen it. Compare it with the query "
-                "metric (fastcos compare) before you prefer either."
-            )
-        if free and self.weight_decay == "unknown":
-            found.append(
-                "Find out whether the loss had weight decay on users and on items "
-                "(--weight-decay): if on both, training has chosen D."
-            )
-        if free and any(row.name == "query_metric" for row in self.invariant_baselines):
-            found.append(
-                "Compare items with the query metric (fastcos index export): no rescaling, and no "
-                "linear map that keeps the dot products, changes its cosines."
-            )
-        elif free:
-            found.append(
-                "Add the embeddings of users or queries (--users), if the model has them: only the "
-                "other side determines the scale of the dimensions."
-            )
-        if free:
-            found.append(
-                "Before you show a single neighbour as a fact, look whether certified_neighbors "
-                "certifies it, or check it against labels or interactions."
-            )
-        if self.label_test is not None and not self.label_test.shown:
-            found.append(
-                "Do not count on the labels: recovery is not shown, which is no proof that there "
-                "is none. More labelled items could show it."
-            )
+        free, knows_queries = self.is_free, self._has_query_metric
+        cases = [
+            (self.equal_norms and self.trained_on == "unknown",
+             "Find out what the model was trained on (--trained-on): the items have equal norms, "
+             "as after training on the cosine, or after normalising anything else."),
+            (self.equal_norms and self.trained_on == "dot",
+             "Audit the items before they were normalised: their norms are part of a model that "
+             "was trained on dot products."),
+            (self.trained_on == "cosine",
+             "Keep the cosine, which is what was trained. Its temperature decides how similar "
+             "items come out: compare several by labels, if you have some."),
+            (self.trained_on != "cosine" and not free,
+             "The cosine may stay: decay on both sides has chosen it. Compare it with the query "
+             "metric (fastcos compare) before you prefer either."),
+            (free and self.weight_decay == "unknown",
+             "Find out whether the loss had weight decay on users and on items (--weight-decay): "
+             "if on both, training has chosen D."),
+            (free and knows_queries,
+             "Compare items with the query metric (fastcos index export): no rescaling, and no "
+             "linear map that keeps the dot products, changes its cosines."),
+            (free and not knows_queries,
+             "Add the embeddings of users or queries (--users), if the model has them: only the "
+             "other side determines the scale of the dimensions."),
+            (free,
+             "Before you show a single neighbour as a fact, look whether certified_neighbors "
+             "certifies it, or check it against labels or interactions."),
+            (self.label_test is not None and not self.label_test.shown,
+             "Do not count on the labels: recovery is not shown, which is no proof that there is "
+             "none. More labelled items could show it."),
+        ]  # fmt: skip
+        advice = [text for applies, text in cases if applies]
         recovery = self.label_recovery
         if recovery is not None and recovery.high - recovery.low > 0.1:
-            found.append(
+            advice.append(
                 "Fix the rescaling with outside information: it alone moves the AUC of the "
                 f"labels from {recovery.low:.2f} to {recovery.high:.2f}."
             )
-        return tuple(found)
+        return tuple(advice)
+
+    @property
+    def _has_query_metric(self) -> bool:
+        """Whether the users were given."""
+        return any(row.name == "query_metric" for row in self.invariant_baselines)
 
     def statistics(self) -> dict[str, float | None]:
         """Numbers of the embeddings as given, by description; None or NaN if undefined."""
@@ -404,7 +384,7 @@ class Audit(Record):
         forms, baselines = self.parametrizations, self.invariant_baselines
         known = [one.meaning for one in forms if one.name == self.parametrization]
         shared = ", ".join(f"{row.name.replace('_', ' ')} {row.jaccard:.2f}" for row in baselines)
-        with_users = any(row.name == "query_metric" for row in baselines)
+        one_more = "" if self._has_query_metric else " One more needs the embeddings of the users."
         explanation = (
             f"Jaccard index of the {self.k} nearest neighbours of {self.n_listed:,} items with the "
             "given ones, ± one standard error; overlap weights the first ranks more. RSA: "
@@ -432,8 +412,7 @@ class Audit(Record):
                 (
                     "Cosines of these baselines are the same for every rescaling, and for every "
                     "linear map, of the model. Where they differ from the given embeddings, "
-                    "neither is wrong."
-                    + ("" if with_users else " One more needs the embeddings of the users."),
+                    "neither is wrong." + one_more,
                 ),
                 [variants_table("Invariant baselines", baselines)],
                 verdict=f"Jaccard index with the given neighbours: {shared}.",

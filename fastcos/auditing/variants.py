@@ -19,7 +19,6 @@ from fastcos.auditing.records import (
     USERS_ORTHONORMAL,
     VariantScores,
 )
-from fastcos.auditing.sampling import standard_error
 from fastcos.engine.segments import SEGMENT_MULTIPLE
 from fastcos.measures import Plain
 from fastcos.metrics.list_overlap import jaccard_per_query
@@ -126,7 +125,6 @@ def score_variant(
     sample: edges.ItemRows,
     lists: Integers,
     labelled: Labelled | None,
-    n_threads: int | None = None,
 ) -> VariantScores:
     """Compare a variant with the given embeddings.
 
@@ -135,8 +133,8 @@ def score_variant(
     own = memmap.take_rows("items", sample.items, sample.rows)
     found = lists
     if variant.transform is not None:
-        index = SimilarityIndex(variant, n_threads=n_threads).fit(sample.items)
-        found = edges.nearest(sample, lists.shape[1], n_threads, index=index).indices
+        index = SimilarityIndex(variant, n_threads=sample.n_threads).fit(sample.items)
+        found = edges.nearest(sample, lists.shape[1], index=index).indices
     auc = None
     if labelled is not None:
         rows = variant.encode_items(memmap.take_rows("items", sample.items, labelled[0]))
@@ -152,7 +150,7 @@ def score_variant(
         condition=variant.condition,
         jaccard=float(shared.mean()),
         overlap=metrics.rank_biased_overlap(found, lists).value,
-        jaccard_error=standard_error(shared, len(sample.items)),
+        jaccard_error=edges.standard_error(shared, len(sample.items)),
         rsa=rsa,
         hubness=metrics.hubness(found, n_items=len(sample.items)).skewness,
         auc=auc,

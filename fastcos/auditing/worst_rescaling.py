@@ -12,17 +12,15 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from fastcos import parallel, validation
-from fastcos.auditing.attacks import N_LISTED
-from fastcos.auditing.edges import ItemRows, as_edges, gather_items, nearest
-from fastcos.auditing.sampling import standard_error
+from fastcos.auditing.attacks import N_LISTED, nearest_and_competing
+from fastcos.auditing.edges import ItemRows, as_edges, gather_items, standard_error
 from fastcos.kernels import worst_rescaling as kernels
-from fastcos.neighbors.index import SimilarityIndex
 from fastcos.reports.table import as_table
 from fastcos.rescaling.cosine_bounds import CONDITION
 from fastcos.validation import Floats, Integers
 
 FAMILIES = ("rescaling", "linear")
-# up to so many items, all are searched and counted; else a sample is searched, others counted
+# up to this number of items, all are searched and counted; else a sample, and others counted
 _ALL_ROWS, _SEARCHED_ROWS = 1000, 500
 # numbers of the rows of all lists in memory, and the fewest items that are sampled in any case
 _ENTRIES, _LEAST_ROWS = 2**24, 100
@@ -116,12 +114,6 @@ def worst_rescaling(
     WorstRescaling
         condition, replaced, error, n_items, map.
 
-    Raises
-    ------
-    ValueError
-        NaN or infinity; k, condition, family or n_starts out of range; fewer than k + 1 rows that
-        are not zero.
-
     Notes
     -----
     Iterated local search: one weight of D at a time is switched between the ends of its range, if
@@ -139,35 +131,27 @@ def worst_rescaling(
     >>> bool(0.1 < found.replaced < 0.3), float(found.map.max() / found.map.min())
     (True, 1.2)
     """
-    sample, k, condition = as_edges(items, k, condition, None)
+    sample, k, condition = as_edges(items, k, condition, n_threads=n_threads)
     family = validation.as_choice("family", family, FAMILIES)
     n_starts = validation.as_count("n_starts", n_starts)
     generator = validation.as_generator("random_state", random_state)
     if (sample.norms > 0).sum() < k + 1:
         raise ValueError(f"items must have {k + 1} rows that are not zero, got fewer")
-    index = SimilarityIndex(n_threads=n_threads).fit(sample.items)
-    search = MapSearch(sample, index, k, generator, n_starts, n_threads)
-    found = search.worst(condition)
-    return found if family == "rescaling" else search.worst_linear(found)
+    search = MapSearch(sample, k, generator, n_starts)
+    worst = search.worst(condition)
+    return worst if family == "rescaling" else search.worst_linear(worst)
 
 
 class MapSearch:
     """Edges of sampled items, on which maps are searched, and edges of others, which are counted.
 
-    index: of the items. n_starts None: as many as the number of items allows.
+    n_starts None: as many as the number of items allows.
     """
 
     def __init__(
-        self,
-        sample: ItemRows,
-        index: SimilarityIndex,
-        k: int,
-        generator: np.random.Generator,
-        n_starts: int | None = None,
-        n_threads: int | None = None,
+        self, sample: ItemRows, k: int, generator: np.random.Generator, n_starts: int | None = None
     ) -> None:
-        self._k, self._n_threads = k, n_threads
-        self._generator = generator
+        self._k, self._generator = k, generator
         directed = generator.permutation(np.flatnonzero(sample.norms > 0))
         searched = counted = directed
         if len(directed) > _ALL_ROWS:
@@ -175,11 +159,11 @@ class MapSearch:
             n_searched = min(_SEARCHED_ROWS, max(_LEAST_ROWS, most // 2))
             searched, counted = np.split(directed, [n_searched])
             counted = counted[: min(_ALL_ROWS, max(_LEAST_ROWS, most))]
-        self._searched = _Edges(sample, index, np.sort(searched), k, n_threads)
+        self._searched = _Edges(sample.subset(np.sort(searched)), k)
         self._counted, self._counts = self._searched, _COUNTS
         fitting = _WORK // (len(searched) * self._searched.units.shape[1])
         if counted is not searched:
-            self._counted = _Edges(sample, index, np.sort(counted), k, n_threads)
+            self._counted = _Edges(sample.subset(np.sort(counted)), k)
             fitting, self._counts = _FEWEST_STARTS, _COUNTS // 2
         self._n_starts = n_starts or min(N_STARTS, max(_FEWEST_STARTS, fitting))
         self._population = len(sample.items)
@@ -229,7 +213,7 @@ class MapSearch:
 
     def count(self, map_: Floats, condition: float) -> WorstRescaling:
         """What one map of this condition, (d,) or (d, d), replaces."""
-        shares = self._counted.lost(map_, condition, self._n_threads) / self._k
+        shares = self._counted.lost(map_, condition) / self._k
         error = standard_error(shares, self._population)
         return WorstRescaling(condition, float(shares.mean()), error, len(shares), map_)
 
@@ -258,7 +242,7 @@ class MapSearch:
             validation.read_only(np.ascontiguousarray(lengths[:, kept])),
             self._k, validation.read_only(ends[:, 0].astype(np.float32)), counts_per_dimension * d,
             validation.read_only(orders), validation.read_only(turned), weights, counts,
-            n_threads=self._n_threads,
+            n_threads=edges.n_threads,
         )  # fmt: skip
         return np.where(weights > 1, ends, 1.0), counts
 
@@ -305,21 +289,12 @@ def _inverse(squares: Floats) -> Floats:
 class _Edges:
     """Unit rows of some items and of those in their lists; the lists by descending cosine."""
 
-    def __init__(
-        self,
-        sample: ItemRows,
-        index: SimilarityIndex,
-        rows: Integers,
-        k: int,
-        n_threads: int | None,
-    ) -> None:
-        part = sample.subset(rows)
-        length = min(len(sample.items) - 1, k + N_LISTED)
-        lists = nearest(part, length, n_threads, index=index).indices
-        gathered, neighbors = gather_items(part, validation.read_only(lists))
+    def __init__(self, sample: ItemRows, k: int) -> None:
+        lists = validation.read_only(nearest_and_competing(sample, k))
+        gathered, self.neighbors = gather_items(sample, lists)
         norms = np.where(gathered.norms > 0, gathered.norms, 1.0)
         self.units: Floats = gathered.items.astype(np.float64) / norms[:, None]
-        self.rows, self.neighbors, self._k = gathered.rows, neighbors, k
+        self.rows, self.n_threads, self._k = gathered.rows, sample.n_threads, k
         cosines = np.einsum("id,imd->im", self.units[self.rows], self.units[self.neighbors])
         self._fisher_z = np.arctanh(np.clip(cosines, -1 + 1e-12, 1 - 1e-12))
 
@@ -329,7 +304,7 @@ class _Edges:
         near: Integers = (gaps <= gap * np.log(condition)).sum(axis=1)
         return near
 
-    def lost(self, map_: Floats, condition: float, n_threads: int | None) -> Integers:
+    def lost(self, map_: Floats, condition: float) -> Integers:
         """Edges of each row that listed items pass under a map of this condition.
 
         From the images: products by the metric GG' err by the square of the condition.
@@ -343,6 +318,6 @@ class _Edges:
             validation.read_only(own), validation.read_only(mapped),
             validation.read_only(inverse), self.neighbors,
             validation.read_only(self.lengths(_PROVEN_GAP, condition)), self._k, counts,
-            n_threads=n_threads,
+            n_threads=self.n_threads,
         )  # fmt: skip
         return counts

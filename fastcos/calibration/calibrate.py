@@ -18,7 +18,7 @@ from fastcos.calibration.rescaled import SAMPLE, threshold_range
 from fastcos.calibration.result import Calibration
 from fastcos.calibration.tail import fit_tail
 from fastcos.measures.base import Measure, get_measure
-from fastcos.measures.row_transforms import fingerprints
+from fastcos.measures.row_transforms import count_duplicates
 from fastcos.rescaling.cosine_bounds import as_condition
 from fastcos.storage import memmap
 from fastcos.validation import Integers
@@ -147,7 +147,7 @@ def calibrate(
         self_join=own,
         n_given=(len(Q), len(X)),
         n_zero=zero,
-        n_duplicates=len(right) - len(np.unique(fingerprints(validation.read_only(some_items)))),
+        n_duplicates=count_duplicates(validation.read_only(some_items)),
         levels=levels,
         query_counts=of_queries,
         independent=np.array(

@@ -10,12 +10,15 @@ from fastcos.engine.packing import METRIC_TYPES, row_norms
 from fastcos.engine.safe_norms import scale_up
 from fastcos.kernels import row_transforms
 from fastcos.linalg import buffer_pool
+from fastcos.storage import memmap
 from fastcos.validation import Floats, Integers, Rows
 
 # multiplications of a block of rows that a thread transforms at once: enough to hide its start
 _WORK_PER_BLOCK = 1_000_000
 # rows of such a block at most: their copies stay in the cache
 _MOST_ROWS = 2048
+# rows that are hashed at once
+_HASHED_AT_ONCE = 8192
 
 
 def norms_of(rows: Rows) -> Floats:
@@ -54,6 +57,16 @@ def fingerprints(rows: Rows) -> npt.NDArray[np.uint64]:
     out = parallel.unfilled(len(rows), np.uint64)
     parallel.run(row_transforms.fingerprint_rows, row_cuts(rows, 1), as_contiguous(rows), out)
     return out
+
+
+def count_duplicates(rows: Rows) -> int:
+    """Return how many rows are not zero and have the hash of an earlier row."""
+    hashes = [
+        fingerprints(block[block.any(axis=1)])
+        for _, block in memmap.iter_blocks("items", rows, _HASHED_AT_ONCE)
+    ]
+    own = np.concatenate(hashes)
+    return len(own) - len(np.unique(own))
 
 
 def list_scores(

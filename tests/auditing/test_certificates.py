@@ -6,7 +6,6 @@ import pytest
 from fastcos.auditing.attacks import vertex_attack
 from fastcos.auditing.certificates import certified_neighbors, rescaling_radii
 from fastcos.auditing.edges import as_edges
-from fastcos.neighbors.index import SimilarityIndex
 from fastcos.rescaling.cosine_bounds import cosine_interval
 from fastcos.validation import read_only  # as certified_neighbors passes it: one type, one code
 from tests.oracles.audit import cosine, cosine_matrix, minimise_over_box, neighbour_sets, random_map
@@ -130,7 +129,7 @@ def test_rescaling_certifies_more_than_linear():
 def radii(items, rows=None, **lists):
     sample, k, _ = as_edges(items, 5, 1.6, rows)
     levels = read_only(1.6 ** np.linspace(0.02, 1, 50))
-    return rescaling_radii(sample, SimilarityIndex().fit(items), k, levels, **lists)
+    return rescaling_radii(sample, k, levels, **lists)
 
 
 @pytest.mark.slow

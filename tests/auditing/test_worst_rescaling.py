@@ -48,7 +48,7 @@ def test_a_map_along_an_axis_that_no_item_has_loses_nothing():
     axes, sizes = random_rotation(rng, 9), np.array([1e8, 1, 1, 1, 1, 1, 1, 1, 1])
     items = rng.standard_normal((300, 8)) @ axes[1:]  # their images have the same cosines
     sample, k, _ = as_edges(items, 5, 1e8, None)
-    search = MapSearch(sample, fastcos.SimilarityIndex().fit(items), k, rng)
+    search = MapSearch(sample, k, rng)
     assert search.count(axes.T * sizes, 1e8).replaced == 0
 
 
