@@ -75,11 +75,6 @@ class PairDistribution(Record):
         float
             An edge of a bin where at least 100 pairs are above it, else a score of the tail model.
             If more pairs than that have the largest score: the next larger float.
-
-        Raises
-        ------
-        ValueError
-            fpr out of range.
         """
         fpr = self.fpr if fpr is None else fpr
         fpr = validation.as_real("fpr", fpr, low=self.smallest_fpr, high=1)
@@ -114,11 +109,6 @@ class PairDistribution(Record):
         ndarray, float64
             Of the shape of scores, at least ``smallest_fpr``. Of the lower edge of the score's
             bin while at least 100 pairs are above it, then of the tail model.
-
-        Raises
-        ------
-        ValueError
-            NaN.
         """
         values = np.asarray(scores, np.float64)
         if np.isnan(values).any():
@@ -143,20 +133,8 @@ class PairDistribution(Record):
     def expected_false(self, scores: Any, *, n_items: int, n_queries: int = 1) -> Floats:
         """The number of random pairs expected at or above a score: the E-value of a search.
 
-        Parameters
-        ----------
-        scores : float or array_like
-        n_items, n_queries : int
-            Items searched, and queries that search them.
-
-        Returns
-        -------
-        ndarray, float64
-            n_queries n_items p_value(scores), of the shape of scores.
-
-        Notes
-        -----
-        Source: the E-value of sequence search, Karlin and Altschul 1990.
+        n_queries n_items p_value(scores), of the shape of scores, for n_items that n_queries
+        search. Source: the E-value of sequence search, Karlin and Altschul 1990.
         """
         n_items = validation.as_count("n_items", n_items)
         n_queries = validation.as_count("n_queries", n_queries)
@@ -171,6 +149,8 @@ class PairDistribution(Record):
         related, such as other queries of which nothing is relevant: a pair that is part of the
         calibration adds itself to the expected number.
 
+        Source: Benjamini and Hochberg 1995, by ``scipy.stats.false_discovery_control``.
+
         Parameters
         ----------
         scores : array_like (n, k)
@@ -182,15 +162,6 @@ class PairDistribution(Record):
         -------
         ndarray (n, k), float64
             From 0 to 1; 1 for padding.
-
-        Raises
-        ------
-        ValueError
-            scores that are not two-dimensional, NaN.
-
-        Notes
-        -----
-        Source: Benjamini and Hochberg 1995, by ``scipy.stats.false_discovery_control``.
         """
         from scipy.stats import false_discovery_control
 

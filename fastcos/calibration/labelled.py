@@ -35,15 +35,6 @@ class LabelledCalibration(Record):
         The calibrated probability at ascending scores: linear in between and constant beyond for
         isotonic regression. For Platt scaling slope and intercept of the log odds.
 
-    Examples
-    --------
-    >>> from fastcos.calibration import calibrate_pairs
-    >>> found = calibrate_pairs([0.9, 0.8, 0.3, 0.7, 0.2, 0.1], [1, 1, 1, 0, 0, 0])
-    >>> found.probability([0.15, 0.85]).tolist()
-    [0.0, 1.0]
-    >>> false_positive, false_negative = found.error_rates(0.75)
-    >>> round(false_positive, 3), round(false_negative, 3)
-    (0.0, 0.333)
     """
 
     method: str
@@ -94,16 +85,7 @@ class LabelledCalibration(Record):
         )
 
     def error_rates(self, threshold: float) -> tuple[float, float]:
-        """Shares of false positives and of false negatives where this score and more is accepted.
-
-        Parameters
-        ----------
-        threshold : float
-
-        Returns
-        -------
-        false_positive_rate, false_negative_rate : float
-        """
+        """Shares of false positives and false negatives if scores from this threshold on count."""
         threshold = validation.as_real("threshold", threshold)
         at = int(np.searchsorted(self.thresholds, threshold))
         if at == len(self.thresholds):  # beyond every score
@@ -111,24 +93,10 @@ class LabelledCalibration(Record):
         return float(self.false_positive_rate[at]), float(self.false_negative_rate[at])
 
     def probability(self, scores: Any, *, prevalence: float | None = None) -> Floats:
-        """The probability that pairs with these scores are relevant.
+        """The probability that pairs with these scores, of any shape, are relevant.
 
-        Parameters
-        ----------
-        scores : float or array_like, any shape
-        prevalence : float, optional
-            Share of relevant pairs where the scores come from, between 0 and 1. Default: that of
-            the labelled pairs, which is usually far higher than among all pairs.
-
-        Returns
-        -------
-        ndarray, float64
-            Of the shape of scores; 0 for the padding -inf.
-
-        Raises
-        ------
-        ValueError
-            NaN; prevalence out of range.
+        0 for the padding -inf. prevalence: share of relevant pairs where the scores come from.
+        Default: that of the labelled pairs, which is usually far higher than among all pairs.
         """
         values = np.asarray(scores, np.float64)
         if np.isnan(values).any():
@@ -168,11 +136,6 @@ def calibrate_pairs(scores: Any, relevant: Any, *, method: str = "isotonic") -> 
     -------
     LabelledCalibration
 
-    Raises
-    ------
-    ValueError
-        NaN, different lengths, other values than 0 and 1, pairs of one kind only.
-
     Notes
     -----
     By scikit-learn: ``roc_curve``, ``IsotonicRegression``, and logistic regression without a
@@ -181,9 +144,12 @@ def calibrate_pairs(scores: Any, relevant: Any, *, method: str = "isotonic") -> 
     Examples
     --------
     >>> from fastcos.calibration import calibrate_pairs
-    >>> found = calibrate_pairs([0.9, 0.8, 0.3, 0.7, 0.2, 0.1], [1, 1, 1, 0, 0, 0])
-    >>> round(found.auc, 3)
-    0.889
+    >>> labelled = calibrate_pairs([0.9, 0.8, 0.3, 0.7, 0.2, 0.1], [1, 1, 1, 0, 0, 0])
+    >>> round(labelled.auc, 3), labelled.probability([0.15, 0.85]).tolist()
+    (0.889, [0.0, 1.0])
+    >>> false_positive, false_negative = labelled.error_rates(0.75)
+    >>> round(false_positive, 3), round(false_negative, 3)
+    (0.0, 0.333)
     """
     from sklearn.isotonic import IsotonicRegression
     from sklearn.linear_model import LogisticRegression

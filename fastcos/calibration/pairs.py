@@ -57,11 +57,6 @@ def pairs_near(
     NearPairs
         No more than one pair of each query; fewer where there are no others.
 
-    Raises
-    ------
-    ValueError
-        NaN or infinity, rows of different width, a threshold that is not finite.
-
     Examples
     --------
     >>> import numpy as np
@@ -79,27 +74,26 @@ def pairs_near(
     validation.check_scorable("queries", Q, X)
     drawn = np.sort(generator.choice(len(Q), min(_QUERIES, len(Q)), replace=False))
     fitted = get_measure(measure).fit(X)
-    nearest, block = [], queries_per_block(len(X))
+    above: list[Any] = []
+    below: list[Any] = []
+    block = queries_per_block(len(X))
     for rows, scores in score_blocks(fitted, validation.read_only(Q[drawn]), X, block):
         numbers = drawn[rows]
         if queries is None:
             # each pair once, and none of a row with itself
             scores[np.arange(len(X)) <= numbers[:, None]] = np.nan
-        for above in (True, False):
-            wanted = np.where((scores >= threshold) == above, np.abs(scores - threshold), np.inf)
-            wanted[np.isnan(scores)] = np.inf
-            columns = wanted.argmin(axis=1)
-            distances = wanted[np.arange(len(numbers)), columns]
-            kept = np.isfinite(distances)
-            nearest.append((above, numbers[kept], columns[kept], distances[kept]))
+        for side, inside in ((above, scores >= threshold), (below, scores < threshold)):
+            distances = np.where(inside, np.abs(scores - threshold), np.inf)
+            columns = distances.argmin(axis=1)
+            least = distances[np.arange(len(numbers)), columns]
+            kept = np.isfinite(least)
+            side.append((numbers[kept], columns[kept], least[kept]))
     chosen = []
-    for side in (True, False):
-        parts = [part[1:] for part in nearest if part[0] == side]
-        query, item, distance = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    for side, sign in ((above, 1), (below, -1)):
+        query, item, distance = map(np.concatenate, zip(*side, strict=True))
         best = np.argsort(distance, kind="stable")[:n_each]
-        score = threshold + distance[best] * (1 if side else -1)
-        chosen.append((query[best], item[best], score))
-    query, item, score = (np.concatenate(arrays) for arrays in zip(*chosen, strict=True))
+        chosen.append((query[best], item[best], threshold + distance[best] * sign))
+    query, item, score = map(np.concatenate, zip(*chosen, strict=True))
     order = np.argsort(-score, kind="stable")
     return NearPairs(query[order], item[order], score[order])
 
@@ -118,11 +112,6 @@ def score_pairs(items: Any, pairs: Any, *, measure: str | Measure = "cosine") ->
     Returns
     -------
     ndarray (n,), float64
-
-    Raises
-    ------
-    ValueError
-        NaN or infinity, pairs of another shape or beyond the items.
 
     Examples
     --------

@@ -134,11 +134,6 @@ def threshold_range(
     -------
     ThresholdRange
 
-    Raises
-    ------
-    ValueError
-        fpr, condition or sample out of range; NaN or infinity; fewer than two directed rows.
-
     Examples
     --------
     >>> import numpy as np

@@ -78,16 +78,6 @@ class Calibration(PairDistribution):
         SHA-256 of shape, type and values of the rows given.
     model, model_version : str or None
         As given.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from fastcos import calibrate
-    >>> found = calibrate(np.random.default_rng(0).standard_normal((500, 16)))
-    >>> round(found.threshold(0.01), 2)
-    0.56
-    >>> float(found.p_value(found.threshold(0.01)).round(4))
-    0.01
     """
 
     n_given: tuple[int, int]
@@ -170,18 +160,8 @@ class Calibration(PairDistribution):
         """Bounds on the false-positive rate of a cosine over all linear maps of a condition.
 
         Rescalings D are among these maps. A map moves Fisher's z of each pair by at most
-        ln condition. Hence the pairs that it moves above the score were above the score less that.
-
-        Parameters
-        ----------
-        score : float
-            From -1 to 1.
-        condition : float
-            Largest singular value of the map over its smallest, at least 1.
-
-        Returns
-        -------
-        low, high : float
+        ln condition, the ratio of its extreme singular values. Hence the pairs that it moves above
+        the score were above the score less that.
         """
         score = validation.as_real("score", score, low=-1, high=1)
         low, high = self.p_value(fisher_z_interval(score, condition)[::-1])
@@ -227,15 +207,6 @@ class Calibration(PairDistribution):
         """Return in words what one score means, for a search of n_items (default: all given).
 
         The first words say if rescalings D put the score on either side of the threshold.
-
-        Parameters
-        ----------
-        score : float
-        n_items : int, optional
-
-        Returns
-        -------
-        str
         """
         score = validation.as_real("score", score)
         n_items = validation.as_count("n_items", self.n_given[1] if n_items is None else n_items)
@@ -385,33 +356,14 @@ class Calibration(PairDistribution):
         return files.document(self, super().to_dict())
 
     def save(self, path: PathLike) -> None:
-        """Write the result as a JSON file, atomically; one line a field.
-
-        Parameters
-        ----------
-        path : path-like
-        """
+        """Write the result to this path as a JSON file, atomically; one line a field."""
         files.write(path, self.to_dict())
 
     @classmethod
     def load(cls, path: PathLike) -> "Calibration":
-        """Read a file of :meth:`save`.
-
-        Parameters
-        ----------
-        path : path-like
-
-        Returns
-        -------
-        Calibration
-
-        Raises
-        ------
-        FastcosFormatError
-            The file is not such a file, or is damaged.
-        """
-        found: Calibration = files.read(path, cls)
-        return found
+        """Read a file of :meth:`save`; FastcosFormatError for another file, or a damaged one."""
+        calibration: Calibration = files.read(path, cls)
+        return calibration
 
 
 def _digits(score: float) -> str:

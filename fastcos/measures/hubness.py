@@ -251,15 +251,15 @@ def _origin_of(rows: Rows) -> Floats:
     not help: where few rows are large and most are nearly 0, most lie far from it. Weiszfeld's
     algorithm.
     """
-    some = rows[:: -(-len(rows) // _SAMPLE)].astype(np.float64)
-    centre: Floats = np.median(some, axis=0)
-    distances = np.linalg.norm(some - centre, axis=1)
+    sample = rows[:: -(-len(rows) // _SAMPLE)].astype(np.float64)
+    centre: Floats = np.median(sample, axis=0)
+    distances = np.linalg.norm(sample - centre, axis=1)
     for _ in range(_WEISZFELD_STEPS):
         least = 1e-9 * distances.max()
         if least == 0:
             break
         weights = least / np.maximum(distances, least)
-        centre = np.einsum("i,ij->j", weights, some) / weights.sum()
-        distances = np.linalg.norm(some - centre, axis=1)
+        centre = np.einsum("i,ij->j", weights, sample) / weights.sum()
+        distances = np.linalg.norm(sample - centre, axis=1)
     around = np.linalg.norm(centre) <= _NEAR_ORIGIN * np.median(distances)
     return np.zeros_like(centre) if around else centre

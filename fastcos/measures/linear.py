@@ -390,11 +390,11 @@ class LearnedDiagonal(Mapped):
 
         pairs = as_pairs("pairs", self.pairs, len(items))
         x, y = (unit_rows(items[pairs[:, side]]) for side in (0, 1))
-        some = x.any(axis=1) & y.any(axis=1)
-        if not some.any():
+        directed = x.any(axis=1) & y.any(axis=1)
+        if not directed.any():
             raise ValueError("pairs must be of rows that are not zero, got a zero row in each pair")
-        moments = (x * y)[some], (x * x)[some], (y * y)[some]
-        targets = self.targets[some] - self.targets[some].mean()
+        moments = (x * y)[directed], (x * x)[directed], (y * y)[directed]
+        targets = self.targets[directed] - self.targets[directed].mean()
         bound = np.log(self.condition)
         start = np.zeros(items.shape[1])
         done = minimize(

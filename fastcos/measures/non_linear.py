@@ -75,8 +75,8 @@ class Recos(Plain):
     def _fit(self, items: Rows, users: Rows | None) -> None:
         """Take the mean direction of some sorted items."""
         self._rows = scaled_up_rows(items)
-        some = sorted_rows(unit_rows(items[:: -(-len(items) // _AXIS_SAMPLE)]))
-        self._axis = unit_rows(some.sum(axis=0)[None])[0].astype(items.dtype)
+        sample = sorted_rows(unit_rows(items[:: -(-len(items) // _AXIS_SAMPLE)]))
+        self._axis = unit_rows(sample.sum(axis=0)[None])[0].astype(items.dtype)
 
     @parallel.lazy_attribute
     def _angle(self) -> float:
@@ -227,7 +227,7 @@ class NormAngleDistance(Plain):
 
     def _fit(self, items: Rows, users: Rows | None) -> None:
         """Take the median norm."""
-        norms = np.concatenate([norms_of(some) for _, some in blocks_of(items)])
+        norms = np.concatenate([norms_of(block) for _, block in blocks_of(items)])
         self._median_norm = float(np.median(norms))
 
     def encode_items(self, B: Rows) -> Rows:

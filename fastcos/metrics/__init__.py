@@ -18,7 +18,9 @@ over tiles of cosines (O(p p k) time, O(p k) memory)::
 
 Functions take the rows as given and compare them by cosine. For another measure, pass the rows to
 which the measure maps the items. Results have the same bits on any number of threads. A field
-``n_left_out`` counts the rows that the score does not use.
+``n_left_out`` counts the rows that the score does not use. Arguments that break their rule raise
+ValueError: numbers that are not finite, rows or labels of another length, lists with a repeated
+item or with one that does not exist, data in which the score is undefined.
 """
 
 from fastcos.metrics.alignment import (

@@ -31,24 +31,17 @@ def cka(first: Any, second: Any) -> float:
     Unchanged by rotations, translations and one scale of either; changes under a rescaling of the
     columns. O(p k k) time.
 
+    Source: Kornblith et al., ICML 2019, arXiv:1905.00414, section 3.
+
     Parameters
     ----------
     first, second : array_like (p, k1), (p, k2), float32 or float64
-        One row per item, the same items.
+        One row per item, the same items; not all equal.
 
     Returns
     -------
     float
         In [0, 1].
-
-    Raises
-    ------
-    ValueError
-        Different numbers of rows, or rows that are all equal.
-
-    Notes
-    -----
-    Source: Kornblith et al., ICML 2019, arXiv:1905.00414, section 3.
 
     Examples
     --------
@@ -69,6 +62,8 @@ def cca_similarity(first: Any, second: Any) -> float:
     other. Unchanged by any invertible linear map and translation of either, so by every rescaling:
     it compares what two embeddings contain, not their cosines. O(p k k) time.
 
+    Source: Hotelling, Biometrika 28 (1936); Kornblith et al. 2019, arXiv:1905.00414, table 1.
+
     Parameters
     ----------
     first, second
@@ -78,10 +73,6 @@ def cca_similarity(first: Any, second: Any) -> float:
     -------
     float
         In [0, 1].
-
-    Notes
-    -----
-    Source: Hotelling, Biometrika 28 (1936); Kornblith et al. 2019, arXiv:1905.00414, table 1.
 
     Examples
     --------
@@ -102,6 +93,8 @@ def procrustes(first: Any, second: Any) -> float:
     0 if one embedding is a translated, rotated, reflected and scaled copy of the other; they may
     have different numbers of columns. Changes under a rescaling of the columns. O(p k k) time.
 
+    Source: Schönemann, Psychometrika 31 (1966); scipy.spatial.procrustes.
+
     Parameters
     ----------
     first, second
@@ -111,10 +104,6 @@ def procrustes(first: Any, second: Any) -> float:
     -------
     float
         In [0, 1].
-
-    Notes
-    -----
-    Source: Schönemann, Psychometrika 31 (1966); scipy.spatial.procrustes.
 
     Examples
     --------
@@ -166,11 +155,6 @@ def model_change(
     Returns
     -------
     ModelChange
-
-    Raises
-    ------
-    ValueError
-        Numbers of rows or columns that do not match.
 
     Examples
     --------
@@ -254,10 +238,13 @@ def rsa(
     are no more; its interval is Fisher's with the variance (1 + r^2 / 2) / (n - 3). Either changes
     under a rescaling of the columns.
 
+    Sources: Kriegeskorte, Mur and Bandettini, Front. Syst. Neurosci. 2 (2008); the interval: Bonett
+    and Wright, Psychometrika 65 (2000).
+
     Parameters
     ----------
     first, second
-        As in :func:`cka`.
+        As in :func:`cka`; at least three items whose rows are non-zero in both.
     method : {"pearson", "spearman"}
         The correlation.
     n_pairs : int
@@ -268,16 +255,6 @@ def rsa(
     Returns
     -------
     RSA
-
-    Raises
-    ------
-    ValueError
-        Different numbers of rows, fewer than three non-zero rows, or cosines that are all equal.
-
-    Notes
-    -----
-    Sources: Kriegeskorte, Mur and Bandettini, Front. Syst. Neurosci. 2 (2008); the interval: Bonett
-    and Wright, Psychometrika 65 (2000).
 
     Examples
     --------
@@ -383,6 +360,8 @@ def trustworthiness(
     O(n n k) time, O(n) memory per thread besides copies of the inputs; the same bits on any number
     of threads.
 
+    Source: Venna and Kaski, ICANN 2001.
+
     Parameters
     ----------
     original, embedding : array_like (p, k1), (p, k2), float32 or float64
@@ -395,15 +374,6 @@ def trustworthiness(
     Returns
     -------
     Trustworthiness
-
-    Raises
-    ------
-    ValueError
-        Different numbers of rows, fewer than three non-zero rows, k of half of them or more.
-
-    Notes
-    -----
-    Source: Venna and Kaski, ICANN 2001.
 
     Examples
     --------

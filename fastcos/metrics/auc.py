@@ -64,31 +64,23 @@ def pair_auc(
     O(p p k) time and O(p k) memory; exact also holds the p (p - 1) / 2 cosines. The same bits on
     any number of threads.
 
+    Source: the Mann-Whitney statistic; Hanley and McNeil, Radiology 143 (1982).
+
     Parameters
     ----------
     items : array_like (p, k), float32 or float64
         One row per item.
     labels : array_like (p,), int or str
-        The cluster of every item.
+        The cluster of every item: at least two on non-zero rows, one of them on several.
     exact : bool, optional
-        Sort the cosines instead of binning them. Default: True for at most 2^22 pairs whose cosines
-        fit in the setting ``working_memory``.
+        Sort the cosines instead of binning them: they must fit in the setting ``working_memory``.
+        Default: True for at most 2^22 pairs that do.
     n_threads : int, optional
         Default: the setting ``num_threads``.
 
     Returns
     -------
     PairAUC
-
-    Raises
-    ------
-    ValueError
-        Fewer than two labels among non-zero rows, or none on several rows; labels of another
-        length; exact=True beyond the working memory.
-
-    Notes
-    -----
-    Source: the Mann-Whitney statistic; Hanley and McNeil, Radiology 143 (1982).
 
     Examples
     --------
@@ -287,12 +279,6 @@ def stratified_auc(
     -------
     StratifiedAUC
 
-    Raises
-    ------
-    ValueError
-        As pair_auc; negative popularity; no stratum with pairs of both kinds; both popularity and
-        strata, or neither.
-
     Examples
     --------
     >>> from fastcos.metrics import stratified_auc
@@ -358,7 +344,7 @@ def _pair_quantiles(levels: Floats, n_strata: int) -> Floats:
     cuts = []
     for stratum in range(1, n_strata):
         wanted = -(-stratum * n_pairs // n_strata)
-        # bisection for the smallest float that is at least so many sums
+        # bisection for the least float that the wanted number of sums do not exceed
         low, high = np.nextafter(2 * levels[0], -np.inf), 2 * levels[-1]
         while (middle := low + (high - low) / 2) not in (low, high):
             if pair_reductions.pairs_at_most(levels, middle) >= wanted:

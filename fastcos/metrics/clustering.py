@@ -44,6 +44,9 @@ def clustering_scores(
     maximises the sum of |S_c|^2 / n_c instead of |S_c|, and its bits depend on the number of
     threads; these do not. O(n_starts iterations p k C) time, O(p (k + C)) memory.
 
+    Sources: Dhillon and Modha, Machine Learning 42 (2001); Hubert and Arabie 1985; Vinh, Epps and
+    Bailey, JMLR 11 (2010). The scores are scikit-learn's.
+
     Parameters
     ----------
     items, labels, n_threads
@@ -56,11 +59,6 @@ def clustering_scores(
     Returns
     -------
     ClusteringScores
-
-    Notes
-    -----
-    Sources: Dhillon and Modha, Machine Learning 42 (2001); Hubert and Arabie 1985; Vinh, Epps and
-    Bailey, JMLR 11 (2010). The scores are scikit-learn's.
 
     Examples
     --------

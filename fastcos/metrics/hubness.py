@@ -41,6 +41,9 @@ class Hubness(NamedTuple):
 def hubness(neighbors: Any, *, n_items: int | None = None, k: int | None = None) -> Hubness:
     """Skewness, Robin Hood index and antihub share of the number of lists with an item.
 
+    Sources: Radovanović, Nanopoulos and Ivanović, JMLR 11 (2010); Feldbauer and Flexer, Knowl. Inf.
+    Syst. 59 (2019).
+
     Parameters
     ----------
     neighbors : array_like (n, K), int
@@ -53,16 +56,6 @@ def hubness(neighbors: Any, *, n_items: int | None = None, k: int | None = None)
     Returns
     -------
     Hubness
-
-    Raises
-    ------
-    ValueError
-        Lists with numbers out of range or with a repeated item.
-
-    Notes
-    -----
-    Sources: Radovanović, Nanopoulos and Ivanović, JMLR 11 (2010); Feldbauer and Flexer, Knowl. Inf.
-    Syst. 59 (2019).
 
     Examples
     --------
@@ -132,30 +125,20 @@ def popularity_bias(
     Exact in O(p k), besides the lists: the mean cosine of a row is its product with the sum of the
     unit rows.
 
+    Source: Zhou et al., ACL 2022, arXiv:2205.05092, for frequency and cosine.
+
     Parameters
     ----------
     items : array_like (p, k), float32 or float64
-        One row per item.
+        One row per item, at least ten non-zero ones of popularity above 0.
     popularity : array_like (p,), numbers of at least 0
         For example the number of users of every item.
-    neighbors : array_like (n, K), int
-        As in :func:`hubness`; numbers from 0 to p - 1.
-    k : int, optional
-        Only the first k columns of neighbors. Default: all.
+    neighbors, k
+        As in :func:`hubness`.
 
     Returns
     -------
     PopularityBias
-
-    Raises
-    ------
-    ValueError
-        Fewer than ten non-zero rows of popularity above 0; negative popularity; lists with numbers
-        out of range.
-
-    Notes
-    -----
-    Source: Zhou et al., ACL 2022, arXiv:2205.05092, for frequency and cosine.
 
     Examples
     --------

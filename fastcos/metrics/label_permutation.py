@@ -40,13 +40,8 @@ def check_testable(name: str, sizes: Integers) -> None:
 class Ranking(NamedTuple):
     """What one similarity says of the queries and of a sample of units.
 
-    Attributes
-    ----------
-    lists : ndarray (n, k), int64
-        Nearest items of each query; -1 for one without a label.
-    ranks : ndarray (m, m), int
-        Twice the place, from 0, of each other unit in the ascending scores of a unit; see
-        :func:`doubled_ranks`.
+    lists (n, k): nearest items of each query; -1 for one without a label. ranks (m, m): those of
+    :func:`doubled_ranks` for the units.
     """
 
     lists: Integers
@@ -165,13 +160,8 @@ class ClassTest(Record):
 class BestTest(NamedTuple):
     """The test of several similarities: each value is of the one that deviates most.
 
-    Attributes
-    ----------
-    test : LabelTest
-    of_pairs, of_neighbors : int
-        The similarities of ``auc`` and ``precision``, by number.
-    of_classes : tuple of int
-        Those of ``classes``.
+    of_pairs, of_neighbors, of_classes: the similarities of ``auc``, ``precision`` and ``classes``,
+    by number.
     """
 
     test: LabelTest
@@ -188,13 +178,18 @@ def label_names(labels: Any) -> list[str]:
 
 
 def draw_per_label(codes: Integers, most: int, generator: np.random.Generator) -> Integers:
-    """Places of at most so many items, ascending: of each label as equally many as it has."""
+    """Places of at most that many items, ascending: as many of each label as there are."""
     order = generator.permutation(len(codes))
-    by_label = order[np.argsort(codes[order], kind="stable")]
-    sizes = np.bincount(codes)
-    number = np.empty(len(codes), np.int64)  # of an item among those of its label
-    number[by_label] = np.arange(len(codes)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    return np.sort(order[np.argsort(number[order], kind="stable")[:most]])
+    first = np.argsort(number_within_label(codes[order]), kind="stable")
+    return np.sort(order[first[:most]])
+
+
+def number_within_label(codes: Integers) -> Integers:
+    """How many items before each one have its label."""
+    sizes, number = np.bincount(codes), np.empty(len(codes), np.int64)
+    starts = np.repeat(np.cumsum(sizes) - sizes, sizes)
+    number[np.argsort(codes, kind="stable")] = np.arange(len(codes)) - starts
+    return number
 
 
 def doubled_ranks(scores: Floats) -> npt.NDArray[np.signedinteger[Any]]:

@@ -125,19 +125,11 @@ class Score(NamedTuple):
 
 
 class LabelledRows(NamedTuple):
-    """Non-zero unit rows sorted by label; rows of one label keep their input order.
+    """Non-zero unit rows (n, d) sorted by label; rows of one label keep their input order.
 
-    Attributes
-    ----------
-    rows : ndarray (n, d), float64
-    codes : ndarray (n,), int64
-        0 .. C-1, ascending; every code occurs.
-    starts : ndarray (C + 1,), int64
-        Rows of code c are starts[c] .. starts[c+1].
-    places : ndarray (n,), int64
-        Their row numbers in the input.
-    n_left_out : int
-        Zero rows, and rows that ``kept`` excludes.
+    codes (n,): 0 .. C-1, ascending; every code occurs. Rows of code c are starts[c] .. starts[c+1].
+    places (n,): their row numbers in the input. n_left_out: zero rows, and rows that ``kept``
+    excludes.
     """
 
     rows: Floats

@@ -18,10 +18,13 @@ def jaccard_at_k(first: Any, second: Any, *, k: int | None = None) -> float:
 
     Per query it is o / (2 - o) with the overlap o = #(A and B) / k.
 
+    Source: Wendlandt, Kummerfeld and Mihalcea, NAACL 2018, arXiv:1804.09692, who measure the
+    stability of embeddings by the overlap.
+
     Parameters
     ----------
     first, second : array_like (n, K), int
-        Items by descending score, as ``top_k`` returns them; row i of both for the same query.
+        Items by descending score, as ``top_k`` returns them; row i of both is of the same query.
     k : int, optional
         Only the first k columns. Default: all.
 
@@ -29,16 +32,6 @@ def jaccard_at_k(first: Any, second: Any, *, k: int | None = None) -> float:
     -------
     float
         In [0, 1].
-
-    Raises
-    ------
-    ValueError
-        Lists of different shape, with negative numbers or with a repeated item.
-
-    Notes
-    -----
-    Source: Wendlandt, Kummerfeld and Mihalcea, NAACL 2018, arXiv:1804.09692, who measure the
-    stability of embeddings by the overlap.
 
     Examples
     --------
@@ -100,6 +93,9 @@ def rank_biased_overlap(
 
     The first ranks have most weight: with q = 0.9 the first ten have 86 %.
 
+    Source: Webber, Moffat and Zobel, ACM TOIS 28 (2010), equations 23 and 30 for lists of one
+    length.
+
     Parameters
     ----------
     first, second, k
@@ -110,16 +106,6 @@ def rank_biased_overlap(
     Returns
     -------
     RankBiasedOverlap
-
-    Raises
-    ------
-    ValueError
-        As in :func:`jaccard_at_k`; persistence out of range.
-
-    Notes
-    -----
-    Source: Webber, Moffat and Zobel, ACM TOIS 28 (2010), equations 23 and 30 for lists of one
-    length.
 
     Examples
     --------
@@ -178,11 +164,8 @@ def _shared_at_k(first: Any, second: Any, k: int | None) -> tuple[Floats, int]:
     """Number of items in both lists of a query, (n,), and the length of the lists."""
     a, b = _two_lists(first, second, k)
     shared = np.empty(len(a))
-    step = max(1, _BLOCK // a.shape[1])
-    for start in range(0, len(a), step):
-        block = slice(start, start + step)
-        both = np.sort(np.concatenate([a[block], b[block]], axis=1), axis=1)
-        shared[block] = (both[:, 1:] == both[:, :-1]).sum(axis=1)
+    for block, positions in _blocks_of_positions(a, b):
+        shared[block] = (positions >= 0).sum(axis=1)
     return shared, a.shape[1]
 
 

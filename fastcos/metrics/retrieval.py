@@ -30,6 +30,8 @@ def map_at_r(items: Any, labels: Any, *, n_threads: int | None = None) -> Score:
     The denominator is R, not the number of hits. O(p p k) time, O(p k) memory. The same bits on any
     number of threads.
 
+    Source: Musgrave, Belongie and Lim, ECCV 2020, arXiv:2003.08505, section 3.2.
+
     Parameters
     ----------
     items, labels, n_threads
@@ -39,10 +41,6 @@ def map_at_r(items: Any, labels: Any, *, n_threads: int | None = None) -> Score:
     -------
     Score
         The value is in [0, 1]. Left out: zero rows, and the only rows of their label.
-
-    Notes
-    -----
-    Source: Musgrave, Belongie and Lim, ECCV 2020, arXiv:2003.08505, section 3.2.
 
     Examples
     --------
@@ -109,12 +107,6 @@ def neighbor_purity(
     -------
     NeighborPurity
 
-    Raises
-    ------
-    ValueError
-        Lists with other numbers than 0 .. p - 1, or with a repeated item; labels of another length
-        than the lists, without query_labels.
-
     Examples
     --------
     >>> from fastcos.metrics import neighbor_purity
@@ -166,11 +158,6 @@ def recall_at_k(recommended: Any, held_out: Any, *, k: int | None = None) -> flo
     float
         In [0, 1].
 
-    Raises
-    ------
-    ValueError
-        Another number of users; item numbers out of range; no held-out items at all.
-
     Examples
     --------
     >>> import numpy as np, scipy.sparse as sp
@@ -184,6 +171,8 @@ def recall_at_k(recommended: Any, held_out: Any, *, k: int | None = None) -> flo
 def ndcg_at_k(recommended: Any, held_out: Any, *, k: int | None = None) -> float:
     """Mean over users of sum over hits at rank i of 1 / log2(i + 1), over the largest possible sum.
 
+    Source: Järvelin and Kekäläinen, ACM TOIS 20 (2002), with gains of 0 and 1.
+
     Parameters
     ----------
     recommended, held_out, k
@@ -193,10 +182,6 @@ def ndcg_at_k(recommended: Any, held_out: Any, *, k: int | None = None) -> float
     -------
     float
         In [0, 1].
-
-    Notes
-    -----
-    Source: Järvelin and Kekäläinen, ACM TOIS 20 (2002), with gains of 0 and 1.
 
     Examples
     --------

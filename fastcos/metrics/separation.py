@@ -117,6 +117,8 @@ def silhouette(items: Any, labels: Any, *, n_threads: int | None = None) -> Scor
     own cluster (n_c - b_i . S_c) / (n_c - 1). A cluster of one row counts 0, as does a row at
     distance 0 (within rounding, 1e-13) from both clusters.
 
+    Source: Rousseeuw, J. Comput. Appl. Math. 20 (1987), with cosine distance.
+
     Parameters
     ----------
     items, labels, n_threads
@@ -126,10 +128,6 @@ def silhouette(items: Any, labels: Any, *, n_threads: int | None = None) -> Scor
     -------
     Score
         The value is in [-1, 1]. Left out: zero rows.
-
-    Notes
-    -----
-    Source: Rousseeuw, J. Comput. Appl. Math. 20 (1987), with cosine distance.
 
     Examples
     --------

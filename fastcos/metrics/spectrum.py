@@ -19,24 +19,12 @@ def effective_rank(items: Any) -> float:
     time, O(k k) memory besides a chunk of rows. Orthogonal reductions keep the full precision of
     small singular values.
 
+    Source: Roy and Vetterli, EUSIPCO 2007; as RankMe in Garrido et al. 2023, arXiv:2210.02885.
+
     Parameters
     ----------
     items : array_like (p, k), float32 or float64
         One row per item.
-
-    Returns
-    -------
-    float
-        The effective rank.
-
-    Raises
-    ------
-    ValueError
-        Not two-dimensional, empty, NaN or infinite.
-
-    Notes
-    -----
-    Source: Roy and Vetterli, EUSIPCO 2007; as RankMe in Garrido et al. 2023, arXiv:2210.02885.
 
     Examples
     --------
@@ -60,11 +48,6 @@ def participation_ratio(items: Any) -> float:
     items
         As in :func:`effective_rank`.
 
-    Returns
-    -------
-    float
-        The participation ratio.
-
     Examples
     --------
     >>> from fastcos.metrics import participation_ratio
@@ -80,6 +63,9 @@ def isoscore(items: Any) -> float:
     1 for equal variances in all directions, 0 for variance in one direction or none. It changes
     under a rescaling of the columns. O(p k k) time.
 
+    Source: Rudman et al. 2022, arXiv:2108.07344; their algorithm reduces to this ratio of the
+    principal variances.
+
     Parameters
     ----------
     items
@@ -89,16 +75,6 @@ def isoscore(items: Any) -> float:
     -------
     float
         In [0, 1].
-
-    Raises
-    ------
-    ValueError
-        Fewer than two columns.
-
-    Notes
-    -----
-    Source: Rudman et al. 2022, arXiv:2108.07344; their algorithm reduces to this ratio of the
-    principal variances.
 
     Examples
     --------
@@ -118,24 +94,17 @@ def mean_cosine(items: Any) -> Score:
 
     Exact, O(p k). It changes under a rescaling of the columns.
 
+    Source: Ethayarajh, EMNLP 2019, arXiv:1909.00512.
+
     Parameters
     ----------
     items
-        As in :func:`effective_rank`.
+        As in :func:`effective_rank`; at least two non-zero rows.
 
     Returns
     -------
     Score
         The value is in [-1, 1]. Left out: zero rows.
-
-    Raises
-    ------
-    ValueError
-        Fewer than two non-zero rows.
-
-    Notes
-    -----
-    Source: Ethayarajh, EMNLP 2019, arXiv:1909.00512.
 
     Examples
     --------

@@ -74,6 +74,8 @@ def fisher_z_interval(cosine: Any, condition: float) -> Interval:
     Exact: some invertible G with condition(G) <= condition attains each end. In Fisher's
     z = artanh(cosine) the range is z - ln condition to z + ln condition, for any pair of vectors.
 
+    Source: Wielandt's angle bound, and Bauer and Householder 1960, in the form of Fisher's z.
+
     Parameters
     ----------
     cosine : float or array_like (n,)
@@ -85,15 +87,6 @@ def fisher_z_interval(cosine: Any, condition: float) -> Interval:
     -------
     Interval
         low and high, float or (n,) float64.
-
-    Raises
-    ------
-    ValueError
-        A cosine outside [-1, 1], a condition below 1.
-
-    Notes
-    -----
-    Source: Wielandt's angle bound, and Bauer and Householder 1960, in the form of Fisher's z.
 
     Examples
     --------
@@ -123,6 +116,9 @@ def unbounded_range(x: Any, y: Any) -> Interval:
     dimension is zero in only one of x and y. If all are negative, it is mirrored. If all are zero,
     it is 0. Ends need not be attained.
 
+    Source: the lower end is the constant in the inequality of Cassels (Pólya and Szegő, Greub and
+    Rheinboldt 1959).
+
     Parameters
     ----------
     x, y : array_like (d,), or (n, d)
@@ -132,16 +128,6 @@ def unbounded_range(x: Any, y: Any) -> Interval:
     -------
     Interval
         low and high, float or (n,) float64; NaN for a pair with a zero row.
-
-    Raises
-    ------
-    ValueError
-        Different shapes; NaN or infinity.
-
-    Notes
-    -----
-    Source: the lower end is the constant in the inequality of Cassels (Pólya and Szegő, Greub and
-    Rheinboldt 1959).
 
     Examples
     --------
@@ -187,11 +173,6 @@ def cosine_interval(
     -------
     CosineInterval
         low and high, and the diagonals of the D that attain them.
-
-    Raises
-    ------
-    ValueError
-        Different shapes; NaN or infinity; a condition below 1.
 
     Notes
     -----
@@ -249,11 +230,6 @@ def tv_index(x: Any, y: Any, *, n_threads: int | None = None) -> Sensitivity:
         index and contributions. Collinear pairs have 0, since no rescaling moves them. Pairs with
         a zero row have NaN.
 
-    Raises
-    ------
-    ValueError
-        Different shapes; NaN or infinity.
-
     Examples
     --------
     >>> from fastcos.auditing import tv_index
@@ -284,6 +260,8 @@ def rescaling_distance(first: Any, second: Any) -> float:
     For every pair of vectors, Fisher's z of its cosines in the two metrics differ by at most half
     of the distance.
 
+    Source: Bushell 1973 for the metric. For a map G of condition number κ, d(I, GG') = 2 ln κ.
+
     Parameters
     ----------
     first, second : array_like (d, d), or (d,)
@@ -295,15 +273,6 @@ def rescaling_distance(first: Any, second: Any) -> float:
     float
         ln of the largest over the smallest eigenvalue of first^-1 second. A common linear change of
         coordinates and the scale of either metric do not change it.
-
-    Raises
-    ------
-    ValueError
-        Different sizes; a metric that is not symmetric positive definite.
-
-    Notes
-    -----
-    Source: Bushell 1973 for the metric. For a map G of condition number κ, d(I, GG') = 2 ln κ.
 
     Examples
     --------

@@ -21,16 +21,14 @@ from fastcos.validation import Floats
 class Rescaling:
     """The diagonal matrix D = S^shrinkage Σ^spectrum, which acts as (A D, B D^-1).
 
+    Source: Steck, Ekanadham, Kallus, arXiv:2403.05440, Eq. 3 and sections 2.2 and 2.3.
+
     Parameters
     ----------
     shrinkage : float, default 0
         Exponent of S = diag(σ²/(σ²+λ)), the share of each direction that objective (1) keeps.
     spectrum : float, default 0
         Exponent of Σ = diag(σ), the singular values.
-
-    Notes
-    -----
-    Source: Steck, Ekanadham, Kallus, arXiv:2403.05440, Eq. 3 and sections 2.2 and 2.3.
 
     Examples
     --------
@@ -100,16 +98,14 @@ def rescalings() -> tuple[NamedRescaling, ...]:
 
     W = AB' is the model (p, p), M = XW its predictions (n, p); neither depends on D.
 
+    Source: arXiv:2403.05440, section 2.2 (identity: Eq. 5, orthonormal and weights: its two cases)
+    and the end of section 2.3 (balanced). ``smoothed`` does for items what the paper's remedy of
+    section 3, the rows of M, does for users; recommenders by a truncated SVD use ``data``.
+
     Returns
     -------
     tuple of NamedRescaling
         Each with name, rescaling, and formulas of what it compares.
-
-    Notes
-    -----
-    Source: arXiv:2403.05440, section 2.2 (identity: Eq. 5, orthonormal and weights: its two cases)
-    and the end of section 2.3 (balanced). ``smoothed`` does for items what the paper's remedy of
-    section 3, the rows of M, does for users; recommenders by a truncated SVD use ``data``.
 
     Examples
     --------

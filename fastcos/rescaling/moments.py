@@ -19,13 +19,13 @@ def mean_of(rows: Rows, shares: Floats | None = None) -> Floats:
     """Return the mean row in float64, by shares (n,) that sum to 1; exact for a constant column."""
     mean = np.zeros(rows.shape[1])
     first, same = rows[0], np.full(rows.shape[1], True)
-    for lo, some in blocks_of(rows):
+    for lo, block in blocks_of(rows):
         if shares is None:
-            mean += some.sum(axis=0, dtype=np.float64)
+            mean += block.sum(axis=0, dtype=np.float64)
         else:
             with parallel.blas_lock():
-                mean += shares[lo : lo + len(some)] @ some
-        same &= (some.max(axis=0) == first) & (some.min(axis=0) == first)
+                mean += shares[lo : lo + len(block)] @ block
+        same &= (block.max(axis=0) == first) & (block.min(axis=0) == first)
     if shares is None:
         mean /= len(rows)
     mean[same] = first[same]
@@ -36,12 +36,12 @@ def gram_of(rows: Rows, mean: Floats, shares: Floats | None = None) -> Floats:
     """Return the sum over rows of share (default 1/n) times the outer square of row - mean."""
     d = rows.shape[1]
     total = np.zeros((d, d))
-    for lo, some in blocks_of(rows):
-        block = some - mean
-        weights = 1 / len(rows) if shares is None else shares[lo : lo + len(some), None]
-        weighted = block * weights
+    for lo, block in blocks_of(rows):
+        centred = block - mean
+        weights = 1 / len(rows) if shares is None else shares[lo : lo + len(block), None]
+        weighted = centred * weights
         with parallel.blas_lock():
-            total += block.T @ weighted
+            total += centred.T @ weighted
     total += total.T
     return total / 2
 
@@ -67,8 +67,8 @@ def moments_of(rows: Rows) -> Moments:
 def mean_squares_of(rows: Rows, mean: Floats) -> Floats:
     """Return the mean over rows of the squared entries of row - mean, (d,)."""
     total = np.zeros(rows.shape[1])
-    for _, some in blocks_of(rows):
-        total += np.square(some - mean).sum(axis=0)
+    for _, block in blocks_of(rows):
+        total += np.square(block - mean).sum(axis=0)
     return total / len(rows)
 
 
