@@ -71,8 +71,8 @@ def audit(
     labels, 2,000 for the sensitivity index.
 
     Memory-mapped items and users (``np.load(path, mmap_mode="r")``) are read in blocks that fit
-    ``working_memory``; the report has the same numbers. It takes about 30 (k + 1) bytes per item
-    more, and reads the file about 20 times.
+    ``working_memory``, with the same numbers. An audit takes about 30 (k + 1) bytes per item more,
+    and reads the file about 20 times.
 
     Source: Steck, Ekanadham, Kallus, arXiv:2403.05440, for the rescalings; the certificates are
     those of :func:`fastcos.certified_neighbors`.
@@ -93,10 +93,9 @@ def audit(
     k : int
         Neighbours per item.
     condition : float
-        Largest entry of D over its smallest, for the verdict. Default: 1.2, a change by a fifth,
-        at which the nine cases of docs/howto/audit.md differ most. Parametrisations in use are
-        further apart: on the paper's simulation 2.2 from the usual factors to either case of its
-        section 2.2, and 5 between the two.
+        Largest entry of D over its smallest, for the verdict. Parametrisations in use are further
+        apart than the default: on the paper's simulation 2.2 from the usual factors to either case
+        of its section 2.2, and 5 between the two.
     trained_on : {"dot", "cosine", "unknown"}
         What the loss of the model used. The vectors alone do not show it.
     weight_decay : {"both", "not both", "unknown"}

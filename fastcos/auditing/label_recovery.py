@@ -64,10 +64,10 @@ def label_recovery_range(
     >>> labels = np.arange(200) % 2
     >>> items = rng.standard_normal((200, 4))
     >>> items[:, 0] += 2 * labels - 1
-    >>> found = label_recovery_range(items, labels, 3.0)
-    >>> found.low < found.given < found.high
+    >>> recovery = label_recovery_range(items, labels, 3.0)
+    >>> recovery.low < recovery.given < recovery.high
     True
-    >>> int(found.high_rescaling.argmin())  # the dimension of the labels has the largest weight
+    >>> int(recovery.high_rescaling.argmin())  # the dimension of the labels has the largest weight
     0
     """
     rows = validation.as_rows("items", items)

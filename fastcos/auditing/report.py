@@ -263,7 +263,7 @@ class Audit(Record):
 
     def statistics(self) -> dict[str, float | None]:
         """Numbers of the embeddings as given, by description; None or NaN if undefined."""
-        found = {
+        statistics = {
             "mean cosine of all pairs": self.mean_cosine,
             f"effective rank, of {self.n_dimensions}": self.effective_rank,
             "IsoScore (1 is isotropic)": self.isoscore,
@@ -272,13 +272,13 @@ class Audit(Record):
             "share of items in no list": self.hubness.antihub_share,
         }
         if self.popularity is not None:
-            found |= {
+            statistics |= {
                 "popularity and norm, correlation": self.popularity.norm_correlation,
                 "popularity and hubness, correlation": self.popularity.hubness_correlation,
                 "popularity and mean cosine, correlation": self.popularity.cosine_correlation,
                 "popularity of neighbours over that of items": self.popularity.lift,
             }
-        return found
+        return statistics
 
     def sections(self) -> tuple[Section, ...]:
         """Robustness, dimensions, parametrisations, invariant baselines, labels, shape, method."""

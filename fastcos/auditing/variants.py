@@ -109,13 +109,13 @@ def invariant_baselines(own: Moments, users: validation.Rows | None) -> Iterator
         yield Variant("whitened", "directions of the items, equally weighted", None, whitening)
 
 
-def recognize_parametrization(found: Sequence[VariantScores]) -> str | None:
-    """The parametrisation that the given items already have, if it is one of those found.
+def recognize_parametrization(forms: Sequence[VariantScores]) -> str | None:
+    """The parametrisation that the given items already have, if it is one of these forms.
 
     By the condition of the map to it, which bounds the change of every cosine (Theorem 3). One
     column has no parametrisation.
     """
-    near = [(one.condition, one.name) for one in found if one.condition is not None]
+    near = [(one.condition, one.name) for one in forms if one.condition is not None]
     condition, name = min(near, default=(np.inf, None))
     return name if condition < _SAME_CONDITION else None
 
@@ -131,10 +131,10 @@ def score_variant(
     lists (m, k): the k nearest of the sampled rows in the given embeddings.
     """
     own = memmap.take_rows("items", sample.items, sample.rows)
-    found = lists
+    neighbors = lists
     if variant.transform is not None:
         index = SimilarityIndex(variant, n_threads=sample.n_threads).fit(sample.items)
-        found = edges.nearest(sample, lists.shape[1], index=index).indices
+        neighbors = edges.nearest(sample, lists.shape[1], index=index).indices
     auc = None
     if labelled is not None:
         rows = variant.encode_items(memmap.take_rows("items", sample.items, labelled[0]))
@@ -143,16 +143,16 @@ def score_variant(
         rsa = metrics.rsa(variant.encode_items(own), own).value
     except ValueError:  # all cosines are equal
         rsa = None
-    shared = jaccard_per_query(found, lists)
+    shared = jaccard_per_query(neighbors, lists)
     return VariantScores(
         name=variant.name,
         meaning=variant.meaning,
         condition=variant.condition,
         jaccard=float(shared.mean()),
-        overlap=metrics.rank_biased_overlap(found, lists).value,
+        overlap=metrics.rank_biased_overlap(neighbors, lists).value,
         jaccard_error=edges.standard_error(shared, len(sample.items)),
         rsa=rsa,
-        hubness=metrics.hubness(found, n_items=len(sample.items)).skewness,
+        hubness=metrics.hubness(neighbors, n_items=len(sample.items)).skewness,
         auc=auc,
     )
 

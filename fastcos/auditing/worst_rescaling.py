@@ -26,9 +26,8 @@ _ALL_ROWS, _SEARCHED_ROWS = 1000, 500
 _ENTRIES, _LEAST_ROWS = 2**24, 100
 # searches from different starts; the first follow gradients, the others are random
 N_STARTS = 16
-# of an audit: 2 on a sample, where 2, 3 and 4 searches of 20,000 x 64 replace 17.4 to 17.6 % of the
-# neighbours of other items; else this over rows times dimensions: 4 of 1,000 x 50, which find 13.2
-# to 13.5 % (2 find 13.0 to 13.3 %), and 16 of 300 x 20
+# starts in an audit: the fewest on a sample, where more replace no more of other items' neighbours;
+# else this over rows times dimensions: 4 of 1,000 x 50 replace 13.2 to 13.5 %, 2 13.0 to 13.3 %
 _FEWEST_STARTS, _WORK = 2, 200_000
 # counts of a search for each dimension; half of them on a sample, which finds as much of other
 # items, and for linear maps (15.7 to 16.1 % of 1,000 x 50, not 16.0 to 16.3 %)
@@ -127,8 +126,8 @@ def worst_rescaling(
     >>> import numpy as np
     >>> from fastcos.auditing import worst_rescaling
     >>> items = np.random.default_rng(0).standard_normal((200, 8))
-    >>> found = worst_rescaling(items, k=5, condition=1.2)
-    >>> bool(0.1 < found.replaced < 0.3), float(found.map.max() / found.map.min())
+    >>> worst = worst_rescaling(items, k=5, condition=1.2)
+    >>> bool(0.1 < worst.replaced < 0.3), float(worst.map.max() / worst.map.min())
     (True, 1.2)
     """
     sample, k, condition = as_edges(items, k, condition, n_threads=n_threads)
@@ -182,13 +181,13 @@ class MapSearch:
     def worst_linear(self, rescaling: WorstRescaling) -> WorstRescaling:
         """The linear map of a rescaling's condition that loses most edges: it starts there."""
         units, condition = self._searched.units, rescaling.condition
-        found = [rescaling._replace(map=np.diag(rescaling.map))]
+        tried = [rescaling._replace(map=np.diag(rescaling.map))]
         for width in _LINEAR_WIDTHS:
-            metric = found[-1].map @ found[-1].map.T
+            metric = tried[-1].map @ tried[-1].map.T
             values, basis = np.linalg.eigh(self._gradient(metric, condition, width))
             weights, _ = self._climb(units @ basis, [condition], values[None] > 0, _COUNTS // 2)
-            found.append(self.count(basis * np.sqrt(weights[0]), condition))
-        return max(found, key=lambda one: one.replaced)
+            tried.append(self.count(basis * np.sqrt(weights[0]), condition))
+        return max(tried, key=lambda worst: worst.replaced)
 
     @parallel.one_blas_thread()
     def along(self, conditions: Sequence[float], known: WorstRescaling) -> list[WorstRescaling]:
@@ -209,7 +208,7 @@ class MapSearch:
         """Mean share that rescalings lose whose logarithms are uniform up to the condition's."""
         d = self._counted.units.shape[1]
         logs = self._generator.uniform(0, np.log(condition), (_RANDOM_MAPS, d))
-        return float(np.mean([self.count(one, condition).replaced for one in np.exp(logs)]))
+        return float(np.mean([self.count(map_, condition).replaced for map_ in np.exp(logs)]))
 
     def count(self, map_: Floats, condition: float) -> WorstRescaling:
         """What one map of this condition, (d,) or (d, d), replaces."""
@@ -276,14 +275,14 @@ class MapSearch:
         weights = np.bincount(y.ravel(), (halves * inverse[y] ** 2).ravel(), len(units))
         weights += np.bincount(x, halves.sum(axis=1) * inverse[x] ** 2, len(units))
         crossed = units[x].T @ others
-        found: Floats = (crossed + crossed.T) / 2 + (units * weights[:, None]).T @ units
-        return found
+        gradient: Floats = (crossed + crossed.T) / 2 + (units * weights[:, None]).T @ units
+        return gradient
 
 
 def _inverse(squares: Floats) -> Floats:
     """1 over the lengths of these squares, 0 for zero rows."""
-    found: Floats = np.where(squares > 0, 1 / np.sqrt(np.where(squares > 0, squares, 1)), 0)
-    return found
+    lengths = np.sqrt(squares)
+    return np.divide(1, lengths, out=np.zeros(len(lengths)), where=lengths > 0)
 
 
 class _Edges:

@@ -89,10 +89,10 @@ def calibrate(
     >>> from fastcos import calibrate, top_k
     >>> rng = np.random.default_rng(0)
     >>> items, queries = rng.standard_normal((1000, 32)), rng.standard_normal((20, 32))
-    >>> found = calibrate(items)
-    >>> least = found.threshold(fpr=1e-3)
+    >>> calibration = calibrate(items)
+    >>> least = calibration.threshold(fpr=1e-3)
     >>> neighbors = top_k(queries, items, k=5, min_score=least)
-    >>> bool((found.p_value(neighbors.scores)[neighbors.indices >= 0] <= 1e-3).all())
+    >>> bool((calibration.p_value(neighbors.scores)[neighbors.indices >= 0] <= 1e-3).all())
     True
     """
     validation.check_progress(progress)

@@ -88,8 +88,8 @@ class PairDistribution(Record):
         first = int(np.argmax(above <= max(allowed, OBSERVED)))
         if allowed >= OBSERVED <= above[first]:
             return float(edges[first])
-        found = max(self.tail.threshold(fpr), float(edges[first]))
-        return min(found, float(edges[-1])) if self._is_bounded else found
+        score = max(self.tail.threshold(fpr), float(edges[first]))
+        return min(score, float(edges[-1])) if self._is_bounded else score
 
     @property
     def _is_bounded(self) -> bool:

@@ -54,13 +54,13 @@ def read(path: PathLike, kind: type[PairDistribution]) -> Any:
     if file.is_dir():  # what fastcos calibrate wrote
         file /= "calibration.json"
     try:
-        found = json.loads(file.read_text("utf8"))
-        if found["format"] != _FORMAT:
-            raise ValueError(f"format must be {_FORMAT!r}, got {found['format']!r}")
+        loaded = json.loads(file.read_text("utf8"))
+        if loaded["format"] != _FORMAT:
+            raise ValueError(f"format must be {_FORMAT!r}, got {loaded['format']!r}")
         counts = np.zeros(N_BINS, np.int64)
-        first = validation.as_count("first_bin", found["first_bin"], 0, N_BINS - 1)
-        counts[first : first + len(found["counts"])] = found["counts"]
-        values = {field.name: found[field.name] for field in fields(kind)}
+        first = validation.as_count("first_bin", loaded["first_bin"], 0, N_BINS - 1)
+        counts[first : first + len(loaded["counts"])] = loaded["counts"]
+        values = {field.name: loaded[field.name] for field in fields(kind)}
         tail, rescaling = values["tail"], values["rescaling"]
         values |= {
             "counts": counts,

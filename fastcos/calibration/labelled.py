@@ -102,20 +102,20 @@ class LabelledCalibration(Record):
         if np.isnan(values).any():
             raise ValueError("scores must not be NaN, got one")
         if self.method == "isotonic":
-            found = np.interp(values, self.knots, self.probabilities)
+            share = np.interp(values, self.knots, self.probabilities)
         else:
             from scipy.special import expit
 
             slope, intercept = self.probabilities
-            found = expit(slope * values + intercept)
+            share = expit(slope * values + intercept)
         if prevalence is not None:
             prevalence = validation.as_real("prevalence", prevalence, above=0)
             if prevalence >= 1:
                 raise ValueError(f"prevalence must be below 1, got {prevalence!r}")
             # Bayes' rule: the odds change by the ratio of the prior odds
             ratio = prevalence / (1 - prevalence) * self.n_other / self.n_relevant
-            found = found * ratio / (found * ratio + (1 - found))
-        result: Floats = np.where(values == -np.inf, 0.0, found)
+            share = share * ratio / (share * ratio + (1 - share))
+        result: Floats = np.where(values == -np.inf, 0.0, share)
         return result
 
 

@@ -61,8 +61,8 @@ def pairs_near(
     --------
     >>> import numpy as np
     >>> from fastcos.calibration import pairs_near
-    >>> found = pairs_near(np.random.default_rng(0).standard_normal((100, 8)), 0.5, n_each=2)
-    >>> (found.scores >= 0.5).tolist()
+    >>> near = pairs_near(np.random.default_rng(0).standard_normal((100, 8)), 0.5, n_each=2)
+    >>> (near.scores >= 0.5).tolist()
     [True, True, False, False]
     """
     threshold = validation.as_real("threshold", threshold)
@@ -127,11 +127,11 @@ def score_pairs(items: Any, pairs: Any, *, measure: str | Measure = "cosine") ->
         raise ValueError(f"pairs must hold rows from 0 to {len(X) - 1}, got others")
     fitted = get_measure(measure).fit(X)
     first, places = np.unique(numbers[:, 0], return_inverse=True)
-    found = np.empty(len(numbers))
+    result = np.empty(len(numbers))
     if not len(numbers):
-        return found
+        return result
     block = queries_per_block(len(X))
     for rows, scores in score_blocks(fitted, validation.read_only(X[first]), X, block):
         here = np.flatnonzero((places >= rows.start) & (places < rows.stop))
-        found[here] = scores[places[here] - rows.start, numbers[here, 1]]
-    return found
+        result[here] = scores[places[here] - rows.start, numbers[here, 1]]
+    return result

@@ -138,8 +138,8 @@ def threshold_range(
     --------
     >>> import numpy as np
     >>> from fastcos.calibration import threshold_range
-    >>> found = threshold_range(np.random.default_rng(0).standard_normal((80, 4)), 0.01)
-    >>> found.bound_low <= found.low < found.given < found.high <= found.bound_high
+    >>> moved = threshold_range(np.random.default_rng(0).standard_normal((80, 4)), 0.01)
+    >>> moved.bound_low <= moved.low < moved.given < moved.high <= moved.bound_high
     True
     """
     from scipy.optimize import direct, minimize
@@ -185,8 +185,8 @@ def threshold_range(
                     face = direct(on_face, box[1:], maxfun=_GLOBAL_TRIALS, locally_biased=False)
                     at = min(at, np.insert(face.x, column, 0.0), key=loss)
             limits = {"maxfev": _TRIALS, "xtol": 1e-4, "ftol": 1e-9}
-            found = minimize(loss, at, method="Powell", bounds=box, options=limits)
-            at = min(at, np.clip(found.x, 0.0, largest), key=loss)
+            minimum = minimize(loss, at, method="Powell", bounds=box, options=limits)
+            at = min(at, np.clip(minimum.x, 0.0, largest), key=loss)
             best = pairs.threshold(at)
         # D up to its scale: its largest entry is 1
         ends.append((best, np.exp(-0.5 * (at - at.min()))))
@@ -221,8 +221,8 @@ class _RankedPairs:
         order = np.argpartition(cosines, (first, first + near - 1))[first : first + near]
         left, right = (side[order] for side in self._pairs)
         weights = np.exp(0.5 * logs)
-        found = tv_index(self._unit[left] * weights, self._unit[right] * weights)
-        derivatives: Floats = found.contributions.mean(axis=0)
+        sensitivity = tv_index(self._unit[left] * weights, self._unit[right] * weights)
+        derivatives: Floats = sensitivity.contributions.mean(axis=0)
         return derivatives
 
     def _cosines(self, logs: Floats) -> Floats:

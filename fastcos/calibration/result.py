@@ -211,10 +211,10 @@ class Calibration(PairDistribution):
         score = validation.as_real("score", score)
         n_items = validation.as_count("n_items", self.n_given[1] if n_items is None else n_items)
         p = float(self.p_value(score))
-        found = float(self.expected_false(score, n_items=n_items))
+        by_chance = float(self.expected_false(score, n_items=n_items))
         text = (
             f"A {self.measure} of {score:g} or more has probability {p:.2g} for a random pair; "
-            f"in {n_items:,} items a query finds {as_number(found)} such by chance."
+            f"in {n_items:,} items a query finds {as_number(by_chance)} such by chance."
         )
         if self.rescaling is None:
             return text
@@ -235,7 +235,7 @@ class Calibration(PairDistribution):
     @property
     def notes(self) -> tuple[str, ...]:
         """Where the promise is weak: duplicates, rows that share the high scores, the tail."""
-        found = []
+        notes = []
         pairs = self.query_counts.sum(axis=1) / (1 + self.self_join)
         shared = np.divide(
             pairs, self.independent, out=np.zeros(len(RATES)), where=self.independent > 0
@@ -245,7 +245,7 @@ class Calibration(PairDistribution):
             counts = self.query_counts[level]
             busiest = np.sort(counts)[::-1][: max(1, len(counts) // 100)].sum() / counts.sum()
             low, high = np.quantile(counts, (0.05, 0.95)) / (self.n_items - self.self_join)
-            found.append(
+            notes.append(
                 f"Queries differ at a rate of {RATES[level]:g}: the busiest 1 % have {busiest:.0%} "
                 f"of the pairs, and the rate of a single query is from {low:.2g} to {high:.2g} "
                 f"(5 % to 95 % of the queries). {shared[level]:,.0f} pairs count as one "
@@ -253,29 +253,29 @@ class Calibration(PairDistribution):
                 "measure query_normalized corrects for each query."
             )
         if self.fpr < self.carried_fpr:
-            found.append(
+            notes.append(
                 f"{self.n_pairs // (1 + self.self_join):,} pairs carry rates from "
                 f"{self.carried_fpr:.1g} on. Thresholds of lower rates come from a model of the "
                 "tail and have no interval."
             )
         if self.n_duplicates:
-            found.append(
+            notes.append(
                 f"{self.n_duplicates:,} of {self.n_items:,} items are duplicates of others. Their "
                 "pairs have the largest score and are no false positives. Remove duplicates first: "
                 "items[near_duplicates(items, 0.9999).representatives]."
             )
         top = self.counts[-1] / self.n_pairs
         if top > self.smallest_fpr and self.counts[-1] >= OBSERVED:
-            found.append(
+            notes.append(
                 f"A share of {top:.2g} of all pairs is in the last bin: no threshold within the "
                 "range has a lower rate."
             )
         if self.tail is not None and self.tail.distance > _POOR_FIT:
-            found.append(
+            notes.append(
                 f"The tail model does not fit (distance {self.tail.distance:.2f}): do not use "
                 f"rates below {OBSERVED / self.n_pairs:.1g}."
             )
-        return tuple(found)
+        return tuple(notes)
 
     def sections(self) -> tuple[Section, ...]:
         """The distribution, thresholds by rate, the range over rescalings, method."""

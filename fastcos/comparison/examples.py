@@ -68,11 +68,11 @@ def find_example(candidate: Candidate, embeddings: Embeddings, items: Integers) 
 def _largest(scores: Floats, k: int) -> Integers:
     """The k columns with the largest score of each row; equal ones by lower number."""
     least = np.partition(scores, scores.shape[1] - k, axis=1)[:, -k]
-    found = np.empty((len(scores), k), np.int64)
+    largest = np.empty((len(scores), k), np.int64)
     for row, bound in enumerate(least):
         columns = np.flatnonzero(scores[row] >= bound)
-        found[row] = columns[np.argsort(-scores[row, columns], kind="stable")[:k]]
-    return found
+        largest[row] = columns[np.argsort(-scores[row, columns], kind="stable")[:k]]
+    return largest
 
 
 def _ranks(scores: Floats) -> npt.NDArray[np.uint8]:

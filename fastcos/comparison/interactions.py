@@ -244,10 +244,10 @@ def compare(
         tick()
         if budget is not None and time.monotonic() - started > budget:
             break
-    found = {one: scores.get(representative(one)) for one in candidates}
-    results = [(one, result) for one, result in found.items() if result is not None]
+    outcomes = {one: scores.get(representative(one)) for one in candidates}
+    results = [(one, result) for one, result in outcomes.items() if result is not None]
     left_out |= {
-        str(one): f"more than {budget:g} s" for one, result in found.items() if result is None
+        str(one): f"more than {budget:g} s" for one, result in outcomes.items() if result is None
     }
     return Comparison(
         leaderboard=rank_results(

@@ -127,7 +127,7 @@ class RescalingEvaluator:
         kept = self._codes >= 0
         rows, labels = items[kept], self._codes[kept]
         auc = metrics.pair_auc(rows, labels)
-        found = (
+        clustering = (
             metrics.clustering_scores(rows, labels, random_state=self._random_state)
             if cluster
             else None
@@ -139,8 +139,8 @@ class RescalingEvaluator:
             "pair_auc_high": auc.high,
             "stratified_auc": self._stratified_auc(rows, labels, kept),
             "map_at_r": metrics.map_at_r(rows, labels).value,
-            "ami": None if found is None else found.ami,
-            "ari": None if found is None else found.ari,
+            "ami": None if clustering is None else clustering.ami,
+            "ari": None if clustering is None else clustering.ari,
             "silhouette": metrics.silhouette(rows, labels).value,
             "within": means.within,
             "between": means.between,

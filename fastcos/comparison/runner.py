@@ -94,19 +94,19 @@ def rank_results(
     """
     candidates: list[Candidate] = []
     scores: list[Any] = []
-    found: dict[Candidate, Example] = {}
+    shown: dict[Candidate, Example] = {}
     for candidate, result in results:
         if not isinstance(result, ValueError):
             candidates.append(candidate)
             scores.append(result.scores)
             if result.example is not None:
-                found[candidate] = result.example
+                shown[candidate] = result.example
         elif chosen or not candidates:
             raise result
         else:
             left_out[str(candidate)] = str(result)
     ranked = rank(task.evaluation(scores), candidates, left_out, random)
-    return replace(ranked, example_items=examples, examples=found)
+    return replace(ranked, example_items=examples, examples=shown)
 
 
 class ModelEmbeddings:

@@ -89,10 +89,10 @@ def compare_vectors(
     >>> vectors = random.standard_normal((200, 8)) * [9, 1, 1, 1, 1, 1, 1, 1]
     >>> pairs = random.integers(0, 200, (400, 2))
     >>> ratings = (vectors[pairs[:, 0], 1:] * vectors[pairs[:, 1], 1:]).sum(axis=1)
-    >>> found = fastcos.compare_vectors(
+    >>> board = fastcos.compare_vectors(
     ...     vectors, pairs=(pairs, ratings), measures=["zscore_cosine"]
     ... )
-    >>> str(found.recommended)
+    >>> str(board.recommended)
     'zscore_cosine'
     """
     rows = memmap.as_mapped_rows("vectors", vectors)

@@ -47,8 +47,8 @@ class QueryNormalized(Plain):
         mean, deviation = self._moments.of(unit_rows(Q), self._lookup.find(Q) >= 0)
         deviation = deviation[:, None]
         scale = np.divide(1, deviation, out=np.zeros_like(deviation), where=deviation > 0)
-        found = np.isfinite(raw)
-        scores: Floats = np.where(found, (np.where(found, raw, 0) - mean[:, None]) * scale, raw)
+        known = np.isfinite(raw)
+        scores: Floats = np.where(known, (np.where(known, raw, 0) - mean[:, None]) * scale, raw)
         return scores
 
 
@@ -83,8 +83,8 @@ class _Local(Plain):
             validation.check_same_width("other", other, "items", items)
             self._population = self._prepared(other)
         population = None if other is None else self._population
-        found = nearest(self._rows, population, self.n_neighbors, self.neighbor_metric)
-        self._statistics = self._statistic(self._rows, *found, self._population)
+        lists = nearest(self._rows, population, self.n_neighbors, self.neighbor_metric)
+        self._statistics = self._statistic(self._rows, *lists, self._population)
 
     def _of(self, rows: Rows, *, items: bool) -> Floats:
         """Return the statistic of items, or of queries; known for the rows that were fitted."""
@@ -97,8 +97,8 @@ class _Local(Plain):
         if len(new):
             population = self._population if items else self._rows
             given, k = self._prepared(rows[new]), min(self.n_neighbors, len(population))
-            found = nearest(given, population, k, self.neighbor_metric)
-            statistics[new] = self._statistic(given, *found, population)
+            lists = nearest(given, population, k, self.neighbor_metric)
+            statistics[new] = self._statistic(given, *lists, population)
         return statistics
 
     def _prepared(self, rows: Rows) -> Rows:

@@ -74,12 +74,12 @@ def clustering_scores(
     # in input order: the starts depend on the rows, not on the names of the labels
     order = np.argsort(grouped.places)
     rows, truth = np.ascontiguousarray(grouped.rows[order]), grouped.codes[order]
-    found = spherical_kmeans(
+    clusters = spherical_kmeans(
         rows, len(grouped.starts) - 1, n_starts=n_starts, random=random, n_threads=n_threads
     )
     return ClusteringScores(
-        float(metrics.adjusted_rand_score(truth, found)),
-        float(metrics.adjusted_mutual_info_score(truth, found)),
+        float(metrics.adjusted_rand_score(truth, clusters)),
+        float(metrics.adjusted_mutual_info_score(truth, clusters)),
         grouped.n_left_out,
     )
 

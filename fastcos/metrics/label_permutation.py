@@ -198,9 +198,9 @@ def doubled_ranks(scores: Floats) -> npt.NDArray[np.signedinteger[Any]]:
     Equal scores share the mean of their places. Scores of a unit with itself are overwritten.
     """
     np.fill_diagonal(scores, -np.inf)
-    found = 2 * (scipy.stats.rankdata(scores, axis=1) - 2)
-    np.fill_diagonal(found, 0)
-    ranks: npt.NDArray[np.signedinteger[Any]] = found.astype(
+    doubled = 2 * (scipy.stats.rankdata(scores, axis=1) - 2)
+    np.fill_diagonal(doubled, 0)
+    ranks: npt.NDArray[np.signedinteger[Any]] = doubled.astype(
         np.int16 if 2 * len(scores) < 2**15 else np.int32
     )
     return ranks
@@ -243,8 +243,8 @@ def permute_labels(
         if p <= SIGNIFICANT:
             own = shares[best_of_label[place], :, place]
             chance = float(own[1:].mean())
-            found = ClassTest(names[label], int(sizes[label]), float(own[0]), chance, p)
-            classes.append((found, int(best_of_label[place])))
+            recovered = ClassTest(names[label], int(sizes[label]), float(own[0]), chance, p)
+            classes.append((recovered, int(best_of_label[place])))
     classes.sort(key=lambda one: -one[0].precision / max(one[0].chance, 1e-9))
     of_pairs, of_neighbors = int(pairs[:, 0].argmax()), int(neighbors[:, 0].argmax())
     test = LabelTest(
@@ -253,7 +253,7 @@ def permute_labels(
         precision=float(means[of_neighbors, 0]),
         chance=float(means[of_neighbors, 1:].mean()),
         precision_p=_p_value(neighbors[of_neighbors, 0], neighbors.max(axis=0)),
-        classes=tuple(found for found, _ in classes),
+        classes=tuple(recovered for recovered, _ in classes),
         n_items=len(labelled),
         n_classes=int((sizes > 0).sum()),
         n_tested=len(tested),
@@ -284,7 +284,7 @@ def _shares(
     places = np.full(len(codes) + 1, -1)  # the last for an item that is not there
     places[items] = np.arange(len(items))
     lists = [validation.read_only(places[one.lists]) for one in rankings]
-    found = np.zeros((len(rankings), _PERMUTATIONS + 1, n_labels))
+    shares = np.zeros((len(rankings), _PERMUTATIONS + 1, n_labels))
     drawn = _permutations(codes[items], len(queries), generator)
     step = max(1, _ENTRIES // len(items))
     for lo in range(0, _PERMUTATIONS + 1, step):
@@ -296,8 +296,8 @@ def _shares(
                 kernels.count_same, parallel.row_blocks(n, 8), permuted, own, same, known,
                 n_threads=n_threads,
             )  # fmt: skip
-            found[number, lo : lo + n] = same / np.maximum(known, 1)
-    return found
+            shares[number, lo : lo + n] = same / np.maximum(known, 1)
+    return shares
 
 
 def _aucs(
@@ -323,8 +323,8 @@ def _aucs(
 def _deviations(values: Floats) -> Floats:
     """Differences from the mean over permutations, axis 1, in standard deviations."""
     spread = np.maximum(values.std(axis=1, keepdims=True), 1e-12)
-    found: Floats = (values - values.mean(axis=1, keepdims=True)) / spread
-    return found
+    deviations: Floats = (values - values.mean(axis=1, keepdims=True)) / spread
+    return deviations
 
 
 def _p_value(value: float, permuted: Floats) -> float:

@@ -123,8 +123,8 @@ def rank_biased_overlap(
     for block, positions in _blocks_of_positions(a, b):
         seen = np.where(positions >= 0, np.maximum(positions, depths - 1), k)
         rows = np.arange(len(seen))[:, None]
-        found = np.bincount((rows * (k + 1) + seen).ravel(), minlength=seen.shape[0] * (k + 1))
-        overlap = np.cumsum(found.reshape(-1, k + 1)[:, :k], axis=1)
+        counts = np.bincount((rows * (k + 1) + seen).ravel(), minlength=seen.shape[0] * (k + 1))
+        overlap = np.cumsum(counts.reshape(-1, k + 1)[:, :k], axis=1)
         values[block] = overlap[:, -1] / k * q**k + (overlap * weights).sum(axis=1)
         open_parts[block] = residuals[overlap[:, -1]]
     return RankBiasedOverlap(float(values.mean()), float(open_parts.mean()))

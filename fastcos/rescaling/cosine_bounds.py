@@ -185,10 +185,10 @@ def cosine_interval(
     >>> import numpy as np
     >>> from fastcos.auditing import cosine_interval
     >>> x, y = np.array([1.0, 0.5, -0.2]), np.array([0.9, 0.1, 0.3])
-    >>> found = cosine_interval(x, y, 2.0)
-    >>> round(found.low, 3), round(found.high, 3)
+    >>> interval = cosine_interval(x, y, 2.0)
+    >>> round(interval.low, 3), round(interval.high, 3)
     (0.532, 0.948)
-    >>> a, b = x / found.low_rescaling, y / found.low_rescaling
+    >>> a, b = x / interval.low_rescaling, y / interval.low_rescaling
     >>> round(float(a @ b / np.linalg.norm(a) / np.linalg.norm(b)), 3)
     0.532
     """

@@ -65,8 +65,8 @@ class HeldOutTask:
         """Scores of the most popular items, the same for all users: the chance level."""
         count = np.bincount(self.rest.indices, minlength=self.rest.shape[1]).astype(np.float64)
         users = np.ones((len(self.users), 1))
-        found = top_k(users, count[:, None], self._k, measure="dot", exclude=self._seen)
-        return self._scores(found.indices)
+        recommended = top_k(users, count[:, None], self._k, measure="dot", exclude=self._seen)
+        return self._scores(recommended.indices)
 
     def score(self, candidate: Candidate, embeddings: Embeddings) -> UserScores:
         """Recommend by user-item scores, by votes of the nearest users or of the nearest items."""
@@ -76,8 +76,8 @@ class HeldOutTask:
 
     def score_factors(self, users: Any, items: Any, measure: str | Measure = "dot") -> UserScores:
         """Recommend the items with the best scores for the rows (n, k) of the users."""
-        found = top_k(users[self.users], items, self._k, measure=measure, exclude=self._seen)
-        return self._scores(found.indices)
+        recommended = top_k(users[self.users], items, self._k, measure=measure, exclude=self._seen)
+        return self._scores(recommended.indices)
 
     def evaluation(self, scores: Sequence[UserScores]) -> Evaluation:
         """Ranked by NDCG; the best must exceed that of the most popular items."""

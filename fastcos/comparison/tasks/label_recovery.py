@@ -160,8 +160,8 @@ class LabelTask:
         n_groups = min(m, N_GROUPS * k)
         grouped = scores[:, : m - m % n_groups].reshape(n, -1, n_groups).max(axis=1)
         bounds = np.partition(grouped, n_groups - k, axis=1)[:, n_groups - k]
-        found = np.flatnonzero(scores >= bounds[:, np.newaxis])  # 25 times as fast as nonzero
-        (query, column), candidates = np.divmod(found, m), scores.ravel()[found]
+        places = np.flatnonzero(scores >= bounds[:, np.newaxis])  # 25 times as fast as nonzero
+        (query, column), candidates = np.divmod(places, m), scores.ravel()[places]
         order = np.lexsort((self._order[column], -candidates, query))
         firsts = np.cumsum(counts := np.bincount(query, minlength=n)) - counts
         least = candidates[order][firsts + k - 1][query]
