@@ -24,14 +24,14 @@ _COPY_BYTES = 4
 class ItemRows(NamedTuple):
     """Items, in memory or memory-mapped, with their norms, and a subset of their rows.
 
-    index: returns the index of all items, made once. working_memory: MiB for a search. at_once: how
+    get_index: of all items, made at the first call. working_memory: MiB for a search. at_once: how
     many items fit in it; all if in memory.
     """
 
     items: Any
     norms: Floats
     rows: Integers
-    index: Callable[[], SimilarityIndex]
+    get_index: Callable[[], SimilarityIndex]
     working_memory: float
     at_once: int
     n_threads: int | None
@@ -70,11 +70,11 @@ def as_edges(
     items = encoded.rows if at_once == p else given
 
     @functools.cache
-    def index() -> SimilarityIndex:
+    def get_index() -> SimilarityIndex:
         return SimilarityIndex(n_threads=n_threads).fit(items)
 
     norms, chosen = validation.read_only(norms), validation.read_only(chosen)
-    return ItemRows(items, norms, chosen, index, memory, at_once, n_threads), k, condition
+    return ItemRows(items, norms, chosen, get_index, memory, at_once, n_threads), k, condition
 
 
 def parts(sample: ItemRows, lists: Integers) -> Iterator[tuple[slice, ItemRows, Integers]]:
@@ -123,7 +123,7 @@ def nearest(
     }
     if index is None and len(sample.rows) == len(sample.items):
         return top_k(sample.items, k=length, **options)
-    index = sample.index() if index is None else index
+    index = sample.get_index() if index is None else index
     queries = memmap.take_rows("items", sample.items, sample.rows)
     longer = index.search(queries, length + 1, **options)
     own = longer.indices == sample.rows[:, np.newaxis]
