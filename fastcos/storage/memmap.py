@@ -181,7 +181,7 @@ def read_ahead(X: npt.NDArray[Any]) -> None:
 
 def rows_at_once(X: Any, memory: float, bytes_per_row: float) -> int:
     """Return how many rows of X to hold at once: of a map as many as fit memory, else all."""
-    if not isinstance(X, np.memmap):
+    if not is_on_disk(X):
         return len(X)
     return max(1, min(len(X), int(memory / bytes_per_row)))
 
