@@ -9,8 +9,8 @@ from fastcos import validation
 from fastcos.metrics.labelled import as_neighbor_lists
 from fastcos.validation import Floats, Integers
 
-# item numbers in one block of lists, 32 MiB: bounds the memory besides the lists
-_BLOCK = 2**22
+# item numbers in one block of lists, 4 MiB: bounds the memory besides the lists
+_BLOCK = 2**19
 
 
 def jaccard_at_k(first: Any, second: Any, *, k: int | None = None) -> float:

@@ -19,9 +19,9 @@ def planted(seed, n=240, d=6, informed=2):
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(s, marks=pytest.mark.slow) for s in (1, 2, 3))])
 def test_label_recovery_is_near_the_best_corner(seed):
-    items, labels = planted(seed, n=700)  # the search sees 300
+    items, labels = planted(seed, n=620, d=5)  # the search sees 300
     found = label_recovery_range(items, labels, 2.5)
-    corners = [pair_auc(items * np.sqrt(w), labels).value for w in vertices(6, 2.5**2)]
+    corners = [pair_auc(items * np.sqrt(w), labels).value for w in vertices(5, 2.5**2)]
     low, high = (
         pair_auc(items / D, labels).value for D in (found.low_rescaling, found.high_rescaling)
     )

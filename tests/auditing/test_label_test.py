@@ -57,10 +57,10 @@ def test_shuffled_labels_are_not_shown():
     unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
     ranking = Ranking(fastcos.top_k(rows, k=10).indices, doubled_ranks(unit @ unit.T))
     shown, items, names = 0, np.arange(150), [str(one) for one in range(12)]
-    for _ in range(100):
+    for _ in range(50):
         codes = rng.permutation(of).astype(np.int64)
         shown += permute_labels([ranking], items, items, codes, names, rng).test.shown
-    assert shown <= 2
+    assert shown <= 1
 
 
 def test_labels_without_signal_are_not_shown_and_not_denied():
@@ -94,8 +94,9 @@ def test_label_test_leaves_out_zero_rows():
 def test_weight_decay_on_both_sides_is_not_free():
     rng = np.random.default_rng(5)
     items, users = rng.standard_normal((60, 5)), rng.standard_normal((80, 5))
+    report = fastcos.audit(items, users, k=3, trained_on="dot", weight_decay="both")
     found = {
-        decay: fastcos.audit(items, users, k=3, trained_on="dot", weight_decay=decay)
+        decay: dataclasses.replace(report, weight_decay=decay)
         for decay in ("both", "not both", "unknown")
     }
     assert "sensitivity, not arbitrariness" in found["both"].verdict

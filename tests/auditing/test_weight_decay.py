@@ -19,14 +19,10 @@ def als_wr():
     P, Q = rng.standard_normal((n, d)), rng.standard_normal((p, d))
 
     def solve(rated, mask, others):
-        return np.stack(
-            [
-                np.linalg.solve(
-                    others[on].T @ others[on] + decay * on.sum() * np.eye(d), others[on].T @ row[on]
-                )
-                for row, on in zip(rated, mask, strict=True)
-            ]
-        )
+        products = (others[:, :, None] * others[:, None, :]).reshape(len(others), d * d)
+        grams = (mask @ products).reshape(-1, d, d)
+        grams += decay * mask.sum(axis=1)[:, None, None] * np.eye(d)
+        return np.linalg.solve(grams, ((mask * rated) @ others)[..., None])[..., 0]
 
     for _ in range(3000):
         P = solve(ratings, given, Q)

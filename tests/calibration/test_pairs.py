@@ -50,7 +50,7 @@ def test_score_pairs_refuses_wrong_pairs(pairs):
 
 @pytest.mark.parametrize("call", [calibrate, lambda rows: pairs_near(rows, 0.5)])
 def test_blocks_of_pairs_fit_working_memory(monkeypatch, call):
-    rows = np.random.default_rng(3).standard_normal((4000, 4))
+    rows = np.random.default_rng(3).standard_normal((2500, 4))
     call(rows[:10])  # imports
     monkeypatch.setenv("FASTCOS_WORKING_MEMORY", "1")
     tracemalloc.start()
@@ -59,5 +59,5 @@ def test_blocks_of_pairs_fit_working_memory(monkeypatch, call):
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    # copies of the rows, and the bins; a block of 128 queries took 20 MiB
+    # copies of the rows, and the bins; a block of 128 queries took 12 MiB
     assert peak < 2**20 + 8 * rows.nbytes + 6 * 8 * 2**16

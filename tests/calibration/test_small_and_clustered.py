@@ -13,9 +13,16 @@ def true_rate(cosine, d):
     return half if cosine >= 0 else 1 - half
 
 
-@pytest.mark.parametrize("n", [12, 30, 50, 100])
-def test_intervals_of_few_rows_hold_or_are_refused_or_noted(n):
-    random = (np.random.default_rng(seed) for seed in range(60))
+@pytest.mark.parametrize(
+    ("n", "n_seeds"),
+    [
+        (12, 20),
+        (100, 20),
+        *(pytest.param(n, 60, marks=pytest.mark.slow) for n in (12, 30, 50, 100)),
+    ],
+)
+def test_intervals_of_few_rows_hold_or_are_refused_or_noted(n, n_seeds):
+    random = (np.random.default_rng(seed) for seed in range(n_seeds))
     calibrations = [calibrate(rng.standard_normal((n, 8))) for rng in random]
     for fpr in (1e-1, 1e-2, 1e-3, 1e-4):
         good = 0
@@ -27,13 +34,13 @@ def test_intervals_of_few_rows_hold_or_are_refused_or_noted(n):
                 continue
             low, high = found.rate_interval(fpr, confidence=0.99)
             good += low <= true_rate(found.threshold(fpr), 8) <= high or bool(found.notes)
-        assert good >= 0.95 * 60, fpr
+        assert good >= 0.95 * n_seeds, fpr
 
 
 def test_thresholds_of_few_rows_have_their_rates():
     """870 ordered pairs, of which the tail model must not hold all: notes do not excuse it."""
     rates = []
-    for seed in range(100):
+    for seed in range(40):
         found = calibrate(np.random.default_rng(seed).standard_normal((30, 8)))
         rates.append(true_rate(found.threshold(0.1), 8))
     assert 0.09 < np.mean(rates) < 0.11
@@ -77,7 +84,7 @@ def test_intervals_of_a_planted_cluster_hold_or_are_noted(share):
 
 def test_independent_rows_are_not_called_clustered():
     noted = 0
-    for seed in range(40):
+    for seed in range(20):
         found = calibrate(np.random.default_rng(seed).standard_normal((400, 32)))
         noted += any("count as one independent pair" in note for note in found.notes)
-    assert noted <= 2
+    assert noted <= 1
