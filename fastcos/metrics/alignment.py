@@ -28,8 +28,8 @@ _NORMAL_95 = 1.959963984540054
 def cka(first: Any, second: Any) -> float:
     """Linear centred kernel alignment: |Y'X|^2 / (|X'X| |Y'Y|) of the centred rows.
 
-    Unchanged by rotations, translations and one scale of either; changes under a rescaling of the
-    columns. O(p k k) time.
+    From 0 to 1. Unchanged by rotations, translations and one scale of either; changes under a
+    rescaling of the columns. O(p k k) time.
 
     Source: Kornblith et al., ICML 2019, arXiv:1905.00414, section 3.
 
@@ -37,11 +37,6 @@ def cka(first: Any, second: Any) -> float:
     ----------
     first, second : array_like (p, k1), (p, k2), float32 or float64
         One row per item, the same items; not all equal.
-
-    Returns
-    -------
-    float
-        In [0, 1].
 
     Examples
     --------
@@ -58,9 +53,9 @@ def cka(first: Any, second: Any) -> float:
 def cca_similarity(first: Any, second: Any) -> float:
     """Mean squared canonical correlation: |Qx'Qy|^2 / r, orthonormal bases of centred columns.
 
-    r is the smaller of the two ranks, so it is 1 where one embedding is a linear function of the
-    other. Unchanged by any invertible linear map and translation of either, so by every rescaling:
-    it compares what two embeddings contain, not their cosines. O(p k k) time.
+    From 0 to 1: r is the smaller of the two ranks, so it is 1 where one embedding is a linear
+    function of the other. Unchanged by any invertible linear map and translation of either, so by
+    every rescaling: it compares what two embeddings contain, not their cosines. O(p k k) time.
 
     Source: Hotelling, Biometrika 28 (1936); Kornblith et al. 2019, arXiv:1905.00414, table 1.
 
@@ -68,11 +63,6 @@ def cca_similarity(first: Any, second: Any) -> float:
     ----------
     first, second
         As in :func:`cka`; more rows than columns, or the value is trivially near 1.
-
-    Returns
-    -------
-    float
-        In [0, 1].
 
     Examples
     --------
@@ -90,8 +80,9 @@ def cca_similarity(first: Any, second: Any) -> float:
 def procrustes(first: Any, second: Any) -> float:
     """Disparity after the best translation, scale and rotation: 1 - |X'Y|_*^2, centred, unit norm.
 
-    0 if one embedding is a translated, rotated, reflected and scaled copy of the other; they may
-    have different numbers of columns. Changes under a rescaling of the columns. O(p k k) time.
+    From 0 to 1; 0 if one embedding is a translated, rotated, reflected and scaled copy of the
+    other; they may have different numbers of columns. Changes under a rescaling of the columns.
+    O(p k k) time.
 
     Source: Schönemann, Psychometrika 31 (1966); scipy.spatial.procrustes.
 
@@ -99,11 +90,6 @@ def procrustes(first: Any, second: Any) -> float:
     ----------
     first, second
         As in :func:`cka`.
-
-    Returns
-    -------
-    float
-        In [0, 1].
 
     Examples
     --------

@@ -16,7 +16,7 @@ _BLOCK = 2**19
 def jaccard_at_k(first: Any, second: Any, *, k: int | None = None) -> float:
     """Mean over queries of #(A and B) / #(A or B) for the sets of the k nearest.
 
-    Per query it is o / (2 - o) with the overlap o = #(A and B) / k.
+    From 0 to 1. Per query it is o / (2 - o) with the overlap o = #(A and B) / k.
 
     Source: Wendlandt, Kummerfeld and Mihalcea, NAACL 2018, arXiv:1804.09692, who measure the
     stability of embeddings by the overlap.
@@ -27,11 +27,6 @@ def jaccard_at_k(first: Any, second: Any, *, k: int | None = None) -> float:
         Items by descending score, as ``top_k`` returns them; row i of both is of the same query.
     k : int, optional
         Only the first k columns. Default: all.
-
-    Returns
-    -------
-    float
-        In [0, 1].
 
     Examples
     --------
@@ -49,17 +44,12 @@ def jaccard_per_query(first: Any, second: Any, k: int | None = None) -> Floats:
 
 
 def overlap_at_k(first: Any, second: Any, *, k: int | None = None) -> float:
-    """Mean over queries of #(A and B) / k for the sets of the k nearest.
+    """Mean over queries of #(A and B) / k for the sets of the k nearest, from 0 to 1.
 
     Parameters
     ----------
     first, second, k
         As in :func:`jaccard_at_k`.
-
-    Returns
-    -------
-    float
-        In [0, 1].
 
     Examples
     --------

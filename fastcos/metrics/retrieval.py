@@ -142,7 +142,7 @@ def _codes_of(name: str, labels: Any, known: npt.NDArray[Any], length: int) -> I
 
 
 def recall_at_k(recommended: Any, held_out: Any, *, k: int | None = None) -> float:
-    """Mean over users of the share of held-out items among the k recommended, of k if more.
+    """Mean share, over users, of held-out items among the k recommended, of k if more: 0 to 1.
 
     Parameters
     ----------
@@ -152,11 +152,6 @@ def recall_at_k(recommended: Any, held_out: Any, *, k: int | None = None) -> flo
         The non-zeros of a row are the relevant items. Users without any do not count.
     k : int, optional
         Only the first k columns. Default: all.
-
-    Returns
-    -------
-    float
-        In [0, 1].
 
     Examples
     --------
@@ -171,17 +166,12 @@ def recall_at_k(recommended: Any, held_out: Any, *, k: int | None = None) -> flo
 def ndcg_at_k(recommended: Any, held_out: Any, *, k: int | None = None) -> float:
     """Mean over users of sum over hits at rank i of 1 / log2(i + 1), over the largest possible sum.
 
-    Source: Järvelin and Kekäläinen, ACM TOIS 20 (2002), with gains of 0 and 1.
+    From 0 to 1. Source: Järvelin and Kekäläinen, ACM TOIS 20 (2002), with gains of 0 and 1.
 
     Parameters
     ----------
     recommended, held_out, k
         As in :func:`recall_at_k`.
-
-    Returns
-    -------
-    float
-        In [0, 1].
 
     Examples
     --------

@@ -71,11 +71,6 @@ def isoscore(items: Any) -> float:
     items
         As in :func:`effective_rank`; k at least 2.
 
-    Returns
-    -------
-    float
-        In [0, 1].
-
     Examples
     --------
     >>> from fastcos.metrics import isoscore
