@@ -6,8 +6,10 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos.comparison.candidates import USER_ITEM, Candidate, Embeddings
-from fastcos.comparison.scoring import pair_scores, raw_score_blocks
+from fastcos.comparison.scoring import pair_scores
+from fastcos.linalg.csr import one_per_row
 from fastcos.metrics.label_permutation import number_within_label
+from fastcos.neighbors.search import top_k
 from fastcos.storage import memmap
 from fastcos.validation import Floats, Integers
 
@@ -48,31 +50,19 @@ def find_example(candidate: Candidate, embeddings: Embeddings, items: Integers) 
     if candidate.compares_users or candidate.name in USER_ITEM:
         return None
     rows = candidate.rows(embeddings)
-    measure = candidate.make(embeddings).fit(rows)
+    measure = candidate.make(embeddings)
     n, m = len(rows), len(items)
     k = min(_K, n - 1)
-    neighbors = np.empty((m, k), np.int64)
-    for part, raw in raw_score_blocks(measure, rows, items, np.arange(n)):
-        raw[np.arange(len(raw)), items[part]] = -np.inf
-        neighbors[part] = _largest(raw, k)
-    # raw scores have an order for each query alone: pairs are scored again
+    queries, themselves = memmap.take_rows("vectors", rows, items), one_per_row(items, n)
+    neighbors = top_k(queries, rows, k, measure=measure, exclude=themselves).indices
     used = np.unique(np.append(items, neighbors))
     pairs = np.stack(
         [np.repeat(items, k + m), np.hstack([neighbors, np.tile(items, (m, 1))]).ravel()]
     )
     known = memmap.take_rows("vectors", rows, used)
-    scores = pair_scores(measure, known, np.searchsorted(used, pairs.T)).reshape(m, k + m)
+    scores = pair_scores(measure.fit(rows), known, np.searchsorted(used, pairs.T))
+    scores = scores.reshape(m, k + m)
     return Example(neighbors, scores[:, :k].astype(np.float64), _ranks(scores[:, k:]))
-
-
-def _largest(scores: Floats, k: int) -> Integers:
-    """The k columns with the largest score of each row; equal ones by lower number."""
-    least = np.partition(scores, scores.shape[1] - k, axis=1)[:, -k]
-    largest = np.empty((len(scores), k), np.int64)
-    for row, bound in enumerate(least):
-        columns = np.flatnonzero(scores[row] >= bound)
-        largest[row] = columns[np.argsort(-scores[row, columns], kind="stable")[:k]]
-    return largest
 
 
 def _ranks(scores: Floats) -> npt.NDArray[np.uint8]:
