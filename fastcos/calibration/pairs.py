@@ -7,6 +7,7 @@ import numpy as np
 from fastcos import validation
 from fastcos.calibration.histogram import queries_per_block
 from fastcos.measures.base import Measure, get_measure
+from fastcos.measures.row_transforms import pair_scores
 from fastcos.neighbors.blocks import score_blocks
 from fastcos.validation import Floats, Integers
 
@@ -125,13 +126,4 @@ def score_pairs(items: Any, pairs: Any, *, measure: str | Measure = "cosine") ->
         raise ValueError(f"pairs must be integers of shape (n, 2), got shape {numbers.shape}")
     if len(numbers) and not (numbers.min() >= 0 and numbers.max() < len(X)):
         raise ValueError(f"pairs must hold rows from 0 to {len(X) - 1}, got others")
-    fitted = get_measure(measure).fit(X)
-    first, places = np.unique(numbers[:, 0], return_inverse=True)
-    result = np.empty(len(numbers))
-    if not len(numbers):
-        return result
-    block = queries_per_block(len(X))
-    for rows, scores in score_blocks(fitted, validation.read_only(X[first]), X, block):
-        here = np.flatnonzero((places >= rows.start) & (places < rows.stop))
-        result[here] = scores[places[here] - rows.start, numbers[here, 1]]
-    return result
+    return pair_scores(get_measure(measure).fit(X), X, numbers.astype(np.int64))

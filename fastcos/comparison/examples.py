@@ -6,8 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos.comparison.candidates import USER_ITEM, Candidate, Embeddings
-from fastcos.comparison.scoring import pair_scores
 from fastcos.linalg.csr import one_per_row
+from fastcos.measures.row_transforms import pair_scores
 from fastcos.metrics.label_permutation import number_within_label
 from fastcos.neighbors.search import top_k
 from fastcos.storage import memmap

@@ -1,14 +1,14 @@
-"""Raw scores of a fitted measure, for blocks of queries against a pool of items, or for pairs."""
+"""Raw scores of a fitted measure, for blocks of queries against a pool of items."""
 
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from fastcos import config, validation
+from fastcos import config
 from fastcos.measures import Measure
 from fastcos.measures.base import is_upper_bounded
-from fastcos.measures.row_transforms import list_scores, norms_of, unit_rows
+from fastcos.measures.row_transforms import norms_of, unit_rows
 from fastcos.metrics.labelled import packed, products
 from fastcos.storage import memmap
 from fastcos.validation import Floats, Integers, Rows
@@ -84,16 +84,3 @@ def _raw_scores(measure: Measure, queries: Rows, precomputed: Any, m: int) -> Fl
     if bias is not None:
         scores += bias
     return scores
-
-
-def pair_scores(measure: Measure, rows: Rows, pairs: Integers) -> Floats:
-    """Scores (m,) of pairs (m, 2) of rows, as ``top_k`` would return them, in float64."""
-    queries, columns = rows[pairs[:, 0]], np.ascontiguousarray(pairs[:, 1:])
-    if is_upper_bounded(measure):
-        raw = measure.rescore(queries, measure.precompute(rows), columns)
-    else:
-        encoded = measure.encode_queries(queries), measure.encode_items(rows)
-        raw = list_scores(measure.metric_type, *encoded, columns)
-        if (bias := measure.item_bias(rows)) is not None:
-            raw = raw + bias[columns]
-    return validation.read_only(measure.to_score(raw, queries)[:, 0])

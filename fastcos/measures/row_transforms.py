@@ -10,6 +10,7 @@ from fastcos.engine.packing import METRIC_TYPES, row_norms
 from fastcos.engine.safe_norms import scale_up
 from fastcos.kernels import row_transforms
 from fastcos.linalg import buffer_pool
+from fastcos.measures.base import Measure, is_upper_bounded
 from fastcos.storage import memmap
 from fastcos.validation import Floats, Integers, Rows
 
@@ -17,6 +18,8 @@ from fastcos.validation import Floats, Integers, Rows
 _WORK_PER_BLOCK = 1_000_000
 # rows of such a block at most: their copies stay in the cache
 _MOST_ROWS = 2048
+# pairs whose rows are copied and scored at once
+_PAIRS_AT_ONCE = 2**15
 # rows that are hashed at once
 _HASHED_AT_ONCE = 8192
 
@@ -82,6 +85,29 @@ def list_scores(
         row_transforms.list_scores, columns, METRIC_TYPES[metric_type], queries, norms_of(queries),
         items, norms, np.zeros(len(items)), columns,
     )  # fmt: skip
+
+
+def pair_scores(measure: Measure, rows: Rows, pairs: Integers) -> Floats:
+    """Return scores (m,) of pairs (m, 2) of rows, as ``top_k`` would return them, in float64."""
+    bias = norms = None
+    if is_upper_bounded(measure):
+        items: Any = measure.precompute(rows)
+    else:
+        items, bias = measure.encode_items(rows), measure.item_bias(rows)
+        norms = norms_of(items)
+    scores = np.empty(len(pairs))
+    for lo in range(0, len(pairs), _PAIRS_AT_ONCE):
+        part = pairs[lo : lo + _PAIRS_AT_ONCE]
+        queries, columns = rows[part[:, 0]], np.ascontiguousarray(part[:, 1:])
+        if is_upper_bounded(measure):
+            raw = measure.rescore(queries, items, columns)
+        else:
+            encoded = measure.encode_queries(queries)
+            raw = list_scores(measure.metric_type, encoded, items, columns, norms)
+        if bias is not None:
+            raw = raw + bias[columns]
+        scores[lo : lo + len(part)] = measure.to_score(raw, queries)[:, 0]
+    return scores
 
 
 def over_lists(kernel: Any, columns: Integers, *arguments: Any, pairs: int = 20_000) -> Floats:

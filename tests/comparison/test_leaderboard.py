@@ -14,6 +14,7 @@ from fastcos.comparison.tasks.held_out import HeldOutTask
 from fastcos.comparison.tasks.label_recovery import LabelTask
 from fastcos.measures import Plain, register
 from fastcos.measures.base import REGISTRY
+from fastcos.measures.row_transforms import pair_scores
 from tests.comparison.test_compare import clustered_interactions
 
 
@@ -44,7 +45,7 @@ def test_scoring_matches_top_k(candidate):
     # equal raw scores may change places by rounding
     assert steps.max() <= 1e-9 * np.abs(table).max()
     pairs = np.stack([np.arange(40), found.indices[:, 5]], axis=1)
-    scores = scoring.pair_scores(fitted, rows, pairs)
+    scores = pair_scores(fitted, rows, pairs)
     np.testing.assert_allclose(scores, found.scores[:, 5], rtol=1e-5, atol=1e-6)
 
 
