@@ -226,9 +226,9 @@ def encode_rows(
     The norms show NaN and infinity, so that nothing else needs to look for them. For the cosine,
     float64 rows whose squares would underflow are scaled up, which no cosine sees.
     """
-    name, rows = "items", cast(Any, memmap.as_bits(transformed))
+    name, hint, rows = "items", "counted from 0", cast(Any, memmap.as_bits(transformed))
     if rows is transformed:  # not narrow
-        name = "rows of a measure"
+        name, hint = "rows of a measure", "a zero row has no direction to divide by"
         _check_transformed(rows, bias)
         rows = validation.read_only(np.ascontiguousarray(rows))
     norms = row_norms(rows, n_threads)
@@ -236,7 +236,7 @@ def encode_rows(
         broken = np.flatnonzero(~np.isfinite(norms))
         raise ValueError(
             f"{name} must be finite, got NaN or infinity in {validation.format_rows(broken)} "
-            "(counted from 0; a zero row has no direction to divide by)"
+            f"({hint})"
         )
     if metric_type == "cosine" and rows.dtype == np.float64:
         scaled = safe_norms.scale_up(cast(Floats, rows), norms)
