@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 
-from fastcos import io
+import fastcos
 
 ROOT = Path(__file__).parents[1]
 CACHE = ROOT / ".bench"
@@ -32,7 +32,7 @@ class MissingData(LookupError):
 def interactions(name):
     """Return a matrix: of SHAPES, of a file, or of "users x items x non-zeros"."""
     if Path(name).is_file():
-        return io.read_interactions(name).X.astype(np.float32)
+        return fastcos.io.read_interactions(name).X.astype(np.float32)
     if name == "zipf_slice":
         return cached(name, zipf_slice)
     if name in ("zipf", "ml-32m"):
@@ -89,7 +89,7 @@ def zipf_slice():
 def rows(name):
     """Return the rows of a file, or standard normal ones of "20,000 x 128"."""
     if Path(name).exists():
-        return np.asarray(io.read_vectors(name).vectors, np.float32)
+        return np.asarray(fastcos.io.read_vectors(name).vectors, np.float32)
     return gaussian(*shape_of(name))
 
 

@@ -34,7 +34,7 @@ examples:
   python -m bench.your_data ratings.csv --seconds 3 --json > speed.json
   python -m bench.your_data --roofline roofline.png"""
 # shape of the Gaussian rows: all libraries together take a minute on two cores
-GAUSSIAN = "20,000 x 128"
+GAUSSIAN = "10,000 x 128"
 # columns of the dense factor of a product: a common rank
 N_COLUMNS = 64
 
@@ -48,7 +48,7 @@ def parse(arguments):
     add("data", nargs="?", metavar="DATA", help="embeddings or interactions")
     add("--k", type=int, default=10, metavar="K", help="neighbours (default 10)")
     add("--seconds", type=float, default=1.0, metavar="S", help="of a library and process (1)")
-    add("--processes", type=int, default=2, metavar="N", help="of every library (default 2)")
+    add("--processes", type=int, default=3, metavar="N", help="of every library (default 3)")
     add("--libraries", metavar="A,B,...", help="only these; '' for none (default: all installed)")
     add("--approximate", action="store_true", help="also scans of codes, with their recall")
     add("--roofline", metavar="FILE", help="draw the limits and these results")

@@ -7,11 +7,9 @@ thresholds.
 import functools
 
 import numpy as np
-from scipy.stats import mode
 
 import fastcos
 from bench import answers, inputs
-from fastcos import metrics
 from fastcos.datasets import presets
 
 N_NEIGHBORS = 10
@@ -52,15 +50,17 @@ class Rescalings:
 
     @measured_in("AUC")
     def track_pair_auc(self, _):
-        return metrics.pair_auc(self.items, self.labels).value
+        return fastcos.metrics.pair_auc(self.items, self.labels).value
 
     @measured_in("MAP@R")
     def track_map_at_r(self, _):
-        return metrics.map_at_r(self.items, self.labels).value
+        return fastcos.metrics.map_at_r(self.items, self.labels).value
 
     @measured_in("share")
     def track_knn_accuracy(self, _):
         """Return the share of items whose nearest neighbours mostly have their label."""
+        from scipy.stats import mode
+
         found = self.labels[fastcos.top_k(self.items, k=N_NEIGHBORS).indices]
         return float((mode(found, axis=1).mode == self.labels).mean())
 
@@ -86,7 +86,7 @@ class Measures:
     def track_neighbor_purity(self, measure):
         labels, model = fitted()
         found = fastcos.top_k(model.item_embeddings("balanced"), k=N_NEIGHBORS, measure=measure)
-        return metrics.neighbor_purity(found.indices, labels).value
+        return fastcos.metrics.neighbor_purity(found.indices, labels).value
 
 
 class Exactness:

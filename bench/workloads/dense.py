@@ -12,10 +12,10 @@ from bench import answers, inputs
 from bench.inputs import shape_of
 from bench.limits import search_work
 from bench.workloads import Work, Workload
-from fastcos import get_config, metrics
+from fastcos import get_config
 from fastcos.engine import packing, scan
 from fastcos.kernels.select import keep_best
-from tests.oracles import measures as oracles
+from tests.oracles import dense
 
 K = 10
 # widths of common text embeddings
@@ -83,24 +83,21 @@ class SelfJoin(_Search):
     phrase = "neighbours of all {rows}, k = {k}"
     competitors = ("faiss", "faiss Panorama", "numpy", "sklearn", "chunkdot", "implicit", "numkong")
 
-    def make(self, rows, k):
+    def make(self, rows, k=K):
         self.rows, self.k = [inputs.rows(rows)], k
         # what float64 sums order by their last bits has no known order in a user's file
         self.ties = 1e-14 * Path(rows).exists()
 
 
-class EuclideanSelfJoin(_Search):
+class EuclideanSelfJoin(SelfJoin):
     """The neighbours of every row by distance."""
 
-    question = "dense neighbours"
     measure = "neg_euclidean"
     axes = {"rows": ["20,000 x 64"]}
     quick = tables = {"rows": ["2,000 x 64"]}
+    large = roofline = None
     phrase = "neighbours of all {rows} by distance, k = 10"
     competitors = ("sklearn", "faiss")
-
-    def make(self, rows):
-        self.rows = [inputs.rows(rows)]
 
 
 class OneShot(_Search):
@@ -227,7 +224,7 @@ class ApproximateSearch(IndexSearch):
         return 0.0
 
     def facts(self, theirs, answer):
-        return {"recall": metrics.overlap_at_k(theirs, answer.indices)}
+        return {"recall": fastcos.metrics.overlap_at_k(theirs, answer.indices)}
 
 
 class FilteredQueries(_Search):
@@ -251,10 +248,9 @@ class FilteredQueries(_Search):
 
     def error(self, answer):
         checked = slice(0, 500, 20)
-        scores = answers.scores_of(self.rows[0][checked], self.items, "cosine")
-        scores[self.excluded[checked] | (scores < self.option.get("min_score", -2))] = -np.inf
-        best = np.argsort(-scores, axis=1, kind="stable")[:, :K]
-        best[np.take_along_axis(scores, best, axis=1) == -np.inf] = -1
+        queries, excluded = self.rows[0][checked], self.excluded[checked]
+        best, scores = dense.top_k(queries, self.items, K, "cosine", excluded=excluded)
+        best[scores < self.option.get("min_score", -2)] = -1
         return (best != answer.indices[checked]).any(axis=1).sum()
 
 
@@ -331,14 +327,14 @@ class NarrowIndex(NarrowRows):
         return fastcos.SimilarityIndex().fit(items).search(queries, K)
 
 
-# measures by their formulas: rows to scores of all pairs
+# measures by their formulas: oracles and rows to scores of all pairs
 MEASURES = {
-    "dot": lambda rows: rows @ rows.T,
-    "csls": lambda rows: oracles.csls(rows, 10),
-    "mutual_proximity": oracles.mutual_proximity,
-    "angular": lambda rows: oracles.cosine(rows, rows),
-    "zscore_cosine": lambda rows: oracles.zscores(rows, rows),
-    "spearman_dims": lambda rows: oracles.spearman(rows, rows),
+    "dot": lambda oracles, rows: rows @ rows.T,
+    "csls": lambda oracles, rows: oracles.csls(rows, 10),
+    "mutual_proximity": lambda oracles, rows: oracles.mutual_proximity(rows),
+    "angular": lambda oracles, rows: oracles.cosine(rows, rows),
+    "zscore_cosine": lambda oracles, rows: oracles.zscores(rows, rows),
+    "spearman_dims": lambda oracles, rows: oracles.spearman(rows, rows),
 }
 
 
@@ -354,7 +350,9 @@ class Measures(_Search):
         self.rows, self.measure = [inputs.gaussian(3_000, 32)], measure
 
     def error(self, answer):
-        scores = MEASURES[self.measure](self.items.astype(np.float64))
+        from tests.oracles import measures
+
+        scores = MEASURES[self.measure](measures, self.items.astype(np.float64))
         np.fill_diagonal(scores, -np.inf)
         best = -np.sort(-scores, axis=1)[:, :K]
         return (best - np.take_along_axis(scores, answer.indices, axis=1)).max()

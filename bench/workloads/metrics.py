@@ -1,15 +1,10 @@
 """Metrics over all pairs of rows, and over lists of neighbours; each with its reference."""
 
-import functools
-
 import numpy as np
-from scipy.stats import skew
-from sklearn.metrics import roc_auc_score, silhouette_score
 
 import fastcos
 from bench import inputs
 from bench.workloads import Work, Workload
-from fastcos import metrics
 from tests.oracles import metrics as oracles
 
 # neighbours of a list
@@ -23,13 +18,33 @@ def embeddings(n, width=32):
     return rows, labels
 
 
+# scikit-learn and what else takes long to import is imported where it is used: every process of asv
+# would spend a second on it
+
+
 def pair_auc(rows, labels):
+    from sklearn.metrics import roc_auc_score
+
     scores, same = oracles.pair_scores(rows, labels)
     return roc_auc_score(same, scores)
 
 
+def silhouette(rows, labels):
+    from sklearn.metrics import silhouette_score
+
+    return silhouette_score(rows, labels, metric="cosine")
+
+
+def hubness(lists):
+    from scipy.stats import skew
+
+    return skew(np.bincount(lists.ravel(), minlength=len(lists)))
+
+
 def stratified_auc(rows, labels, popularity):
     """Return the mean AUC of ten strata of pairs, weighted by their pairs of both kinds."""
+    from sklearn.metrics import roc_auc_score
+
     scores, same = oracles.pair_scores(rows, labels)
     i, j = np.triu_indices(len(rows), 1)
     levels = np.log(popularity[i]) + np.log(popularity[j])
@@ -47,7 +62,6 @@ def rsa(rows, noisy):
 
 def trustworthiness(*rows):
     """Return scikit-learn's, by distances of unit rows."""
-    # half a second, which every process of asv would spend
     from sklearn import manifold
 
     return manifold.trustworthiness(*map(oracles.unit, rows))
@@ -71,12 +85,12 @@ METRICS = {
     "pair_auc": ("rows labels", pair_auc),
     "stratified_auc": ("rows labels popularity", stratified_auc),
     "map_at_r": ("rows labels", oracles.map_at_r),
-    "silhouette": ("rows labels", functools.partial(silhouette_score, metric="cosine")),
+    "silhouette": ("rows labels", silhouette),
     "rsa": ("rows noisy", rsa),
     "trustworthiness": ("rows noisy", trustworthiness),
     "overlap_at_k": ("lists noisy_lists", lambda *both: overlaps(*both)[:, -1].mean() / K),
     "rank_biased_overlap": ("lists noisy_lists", rank_biased_overlap),
-    "hubness": ("lists", lambda lists: skew(np.bincount(lists.ravel(), minlength=len(lists)))),
+    "hubness": ("lists", hubness),
 }
 
 
@@ -95,7 +109,7 @@ class Metric(Workload):
         self.noisy_lists = fastcos.top_k(self.noisy, k=K).indices
         self.popularity = np.arange(1, items + 1)
         names, self.reference = METRICS[metric]
-        self.metric = getattr(metrics, metric)
+        self.metric = getattr(fastcos.metrics, metric)
         self.inputs = [getattr(self, name) for name in names.split()]
 
     def call(self):

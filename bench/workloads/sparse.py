@@ -5,7 +5,6 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-from sklearn.preprocessing import StandardScaler, normalize
 
 import fastcos
 from bench import answers, inputs
@@ -157,7 +156,7 @@ class ItemNeighbors(Workload):
 
     def error(self, answer):
         rows = np.linspace(0, self.items.shape[0] - 1, min(500, self.items.shape[0])).astype(int)
-        unit = normalize(self.items.astype(np.float64))
+        unit = normalised(self.items.astype(np.float64))
         cosines = (unit[rows] @ unit.T).toarray()
         cosines[np.arange(len(rows)), rows] = -np.inf
         best = -np.sort(-cosines, axis=1)[:, : self.k]
@@ -185,6 +184,18 @@ class ItemNeighbors(Workload):
         return (abs(theirs - answer.scores[:, -1]) / (1e-5 + terms / (1 - terms))).max()
 
 
+def normalised(X, axis=1):
+    from sklearn.preprocessing import normalize
+
+    return normalize(X, axis=axis)
+
+
+def standardised(X):
+    from sklearn.preprocessing import StandardScaler
+
+    return StandardScaler(with_mean=False).fit_transform(X)
+
+
 def ppmi(X):
     """Return X times the shifted PPMI of its items, by the formula of ShiftedPPMI."""
     pairs = (X.T @ X).toarray()
@@ -196,14 +207,12 @@ def ppmi(X):
     return X @ np.where(pairs > 0, np.maximum(values, 0), 0)
 
 
-# transformer by name, and its reference; all entries of X are 1
+# transformer of fastcos.models by name, and its reference; all entries of X are 1
 TRANSFORMERS = {
-    "normalise": (fastcos.models.NormalizeRows, normalize),
-    "standardise": (
-        fastcos.models.StandardizeColumns, StandardScaler(with_mean=False).fit_transform,
-    ),
-    "popularity": (fastcos.models.PopularityWeights, functools.partial(normalize, axis=0)),
-    "ppmi": (fastcos.models.ShiftedPPMI, ppmi),
+    "normalise": ("NormalizeRows", normalised),
+    "standardise": ("StandardizeColumns", standardised),
+    "popularity": ("PopularityWeights", functools.partial(normalised, axis=0)),
+    "ppmi": ("ShiftedPPMI", ppmi),
 }  # fmt: skip
 
 
@@ -220,8 +229,8 @@ class Weighting(Workload):
     limit = 1e-5
 
     def make(self, transformer, shape):
-        self.X, (kind, self.truth) = inputs.interactions(shape), TRANSFORMERS[transformer]
-        self.transformer = kind()
+        self.X, (name, self.truth) = inputs.interactions(shape), TRANSFORMERS[transformer]
+        self.transformer = getattr(fastcos.models, name)()
 
     def call(self):
         return self.transformer.fit_transform(self.X)

@@ -334,8 +334,10 @@ def test_is_wrong(benchmark):
 
 
 @pytest.mark.slow
-def test_benchmarks_that_wait_are_refused_and_wrong_ones_have_a_reason(tmp_path):
+def test_benchmarks_that_wait_are_refused_and_wrong_ones_have_a_reason(tmp_path, monkeypatch):
     pytest.importorskip("pytest_benchmark")
+    # pytest-benchmark measures nothing in a worker of xdist, which this process may be
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
     (tmp_path / "test_some.py").write_text(TESTS)
     command = processes.serving(sys.executable, ["test_some.py"], 1, {}, str(tmp_path))
     (found,) = processes.run_interleaved([command], 1, [])
