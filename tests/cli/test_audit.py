@@ -1,8 +1,9 @@
 """The command audit: what it prints and writes, and how it fails."""
 
+import contextlib
 import json
 import shlex
-from contextlib import redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout
 from io import StringIO
 
 import numpy as np
@@ -11,6 +12,8 @@ import pytest
 from fastcos import LinearMF, simulate_interactions
 from fastcos.cli.main import whole_parser
 from fastcos.cli.model_folder import write_model_folder
+
+EXPORT = "index export items.npy --users users.npy --out served"
 
 
 def run(*arguments):
@@ -34,57 +37,61 @@ def files(tmp_path):
 
 @pytest.fixture(scope="module")
 def audited(tmp_path_factory):
-    """The folder of an audit with --json, and what it printed."""
+    """A folder, and what its audits printed: as JSON with a page, with users, and below a limit."""
     folder = written(tmp_path_factory.mktemp("audited"))
-    with redirect_stdout(StringIO()) as out:
-        assert run(folder / "items.npy", "--k", 5, "--out", folder / "out", "--json") == 0
-    return folder / "out", out.getvalue()
+    calls = {
+        "json": ("--condition", 1.1, "--fail-under", "certified=0.01,jaccard=0.01", "--json",
+                 "--explore", "page.html"),
+        "users": ("--users", "users.npy", "--labels", "labels.csv", "--label-column", "kind"),
+        "failed": ("--condition", 1.1, "--fail-under", "certified=0.999"),
+    }  # fmt: skip
+    printed = {}
+    with contextlib.chdir(folder):
+        for name, words in calls.items():
+            with redirect_stdout(StringIO()) as out, redirect_stderr(StringIO()) as err:
+                status = run("items.npy", "--k", 5, *words, "--out", name)
+            assert status == (name == "failed")
+            printed[name] = out.getvalue(), err.getvalue()
+    return folder, printed
 
 
-def test_audit_prints_and_writes_the_same_report(files, capsys):
-    arguments = (files / "items.npy", "--users", files / "users.npy", "--k", 5)
-    labels = ("--labels", files / "labels.csv", "--label-column", "kind")
-    assert run(*arguments, *labels, "--out", files / "out") == 0
-    printed = capsys.readouterr().out
-    written = json.loads((files / "out" / "audit.json").read_text())
-    assert written["audit"]["verdict"] in printed
+def test_audit_prints_and_writes_the_same_report(audited):
+    folder, printed = audited
+    written = json.loads((folder / "users" / "audit.json").read_text())
+    assert written["audit"]["verdict"] in printed["users"][0]
     assert written["audit"]["n_items"] == 120
     assert written["audit"]["given"]["auc"] is not None
     for row in (
         *written["audit"]["parametrizations"],
         *written["audit"]["invariant_baselines"],
     ):
-        assert row["name"] in printed
+        assert row["name"] in printed["users"][0]
 
 
-def test_audit_ends_with_commands_that_parse(files, capsys, monkeypatch):
-    monkeypatch.chdir(files)
-    for users, wanted in ([], "audit items.npy --users users.npy"), (["--users", "users.npy"], ""):
-        assert run("items.npy", *users, "--k", 5, "--out", "out") == 0
-        printed = capsys.readouterr().out
-        assert "for comparison" not in printed  # shares depend on the number of items
-        commands = [
-            shlex.split(line.partition("  # ")[0])
-            for line in printed.partition("next:\n")[2].splitlines()
-            if line.startswith("  fastcos ")
-        ]
-        assert commands
-        assert not wanted or commands[0][1:] == wanted.split()
-        for _, *words in commands:
-            assert whole_parser(words).parse_args(words).command == words[0]
-    assert commands[0][1:5] == ["index", "export", "items.npy", "--users"]
+@pytest.mark.parametrize(
+    ("name", "wanted"), [("failed", "audit items.npy --users users.npy"), ("users", EXPORT)]
+)
+def test_audit_ends_with_commands_that_parse(audited, name, wanted):
+    printed = audited[1][name][0]
+    assert "for comparison" not in printed  # shares depend on the number of items
+    commands = [
+        shlex.split(line.partition("  # ")[0])
+        for line in printed.partition("next:\n")[2].splitlines()
+        if line.startswith("  fastcos ")
+    ]
+    assert commands[0][1:] == wanted.split()
+    for _, *words in commands:
+        assert whole_parser(words).parse_args(words).command == words[0]
 
 
 def test_json_on_stdout_is_the_file(audited):
     folder, printed = audited
-    assert json.loads(printed) == json.loads((folder / "audit.json").read_text())
+    assert json.loads(printed["json"][0]) == json.loads((folder / "json/audit.json").read_text())
 
 
-def test_fail_under_prints_the_reason_and_exits_with_1(files, capsys):
-    common = (files / "items.npy", "--k", 5, "--condition", 1.1, "--out", files / "out")
-    assert run(*common, "--fail-under", "certified=0.01,jaccard=0.01") == 0
-    assert run(*common, "--fail-under", "certified=0.999") == 1
-    assert "failed: certified is 0." in capsys.readouterr().err
+def test_fail_under_prints_the_reason_and_exits_with_1(audited):
+    assert "failed: certified is 0." in audited[1]["failed"][1]
+    assert "failed" not in audited[1]["json"][1]
 
 
 @pytest.mark.parametrize("limit", ["certified", "certified=2", "speed=1", "jaccard=x"])
@@ -94,7 +101,7 @@ def test_fail_under_refuses_wrong_limits(files, limit):
 
 
 def test_page_is_written_beside_the_numbers(audited):
-    folder, _ = audited
+    folder = audited[0] / "json"
     page = (folder / "audit.html").read_text("utf8")
     assert page.startswith("<!DOCTYPE html>")
     assert json.loads((folder / "audit.json").read_text())["audit"]["verdict"] in page
@@ -157,14 +164,13 @@ def test_fail_under_unchanged_requires_an_old_version(files):
         run(files / "items.npy", "--old-users", files / "users.npy", "--out", files / "out")
 
 
-def test_audit_explore_writes_a_page_of_named_items(files):
+def test_audit_explore_writes_a_page_of_named_items(files, audited):
+    text = (audited[0] / "page.html").read_text("utf8")
+    assert "All 120 items." in text
+    assert "Without users the page has no predictions" in text
     (files / "names.txt").write_text("3\n5\n\nabsent\n119\n")
     page = files / "page.html"
     arguments = (files / "items.npy", "--k", 5, "--out", files / "out", "--explore", page)
-    assert run(*arguments) == 0
-    text = page.read_text("utf8")
-    assert "All 120 items." in text
-    assert "Without users the page has no predictions" in text
     assert run(*arguments, "--users", files / "users.npy", "--explore-items",
                files / "names.txt") == 0  # fmt: skip
     text = page.read_text("utf8")

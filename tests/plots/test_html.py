@@ -151,7 +151,7 @@ def test_page_of_a_minimal_report():
     rng = np.random.default_rng(3)
     text = "".join(read(audit_page(audit(rng.standard_normal((30, 1)), k=3))).text)
     assert "nan" not in text.lower()
-    wide = audit(rng.standard_normal((300, 100)), k=3)
+    wide = audit(rng.standard_normal((60, 100)), k=3)
     assert "36 smaller ones are not drawn" in "".join(read(audit_page(wide)).text)
 
 
