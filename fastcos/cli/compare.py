@@ -137,7 +137,8 @@ def _compare_interactions(given: argparse.Namespace) -> int:
     model = options.model_arguments(given)
     labelled = options.read_labels(given, data.item_ids)
     labels, counts = (None, None) if labelled is None else options.use_labels(labelled)
-    chosen["strata"] = options.read_strata(given, data.item_ids)
+    strata = options.read_labels(given, data.item_ids, "stratum")
+    chosen["strata"] = None if strata is None else options.label_names(strata)
     with progress_bar("factorising, then comparing measures") as progress:
         comparison = compare(data.X, labels, **model, **chosen, progress=progress)
     parameters = {"given": options.arguments(given), "model": comparison.parameters}

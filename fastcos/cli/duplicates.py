@@ -8,6 +8,9 @@ from fastcos import io, validation
 from fastcos.cli import lists, options
 from fastcos.cli.model_folder import read_items
 from fastcos.cli.terminal import print_json, print_table, say, show_text
+from fastcos.measures import get_measure
+from fastcos.neighbors import SimilarityIndex, near_duplicates
+from fastcos.neighbors.types import as_threshold
 from fastcos.storage.provenance import json_ready, provenance
 
 if TYPE_CHECKING:
@@ -44,10 +47,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """Read, calibrate, connect, write and print."""
-    from fastcos.measures import get_measure
-    from fastcos.neighbors import near_duplicates
-    from fastcos.neighbors.types import as_threshold
-
     options.apply_common(given)
     out = Path(given.out)
     validation.as_choice("the suffix of --out", out.suffix, (".csv", ".parquet"))
@@ -86,7 +85,6 @@ def run(given: argparse.Namespace) -> int:
 def _calibrated(items: Any, measure: Any, given: argparse.Namespace) -> "Calibration":
     """Calibrate; without copies, where they are more than the rate allows."""
     from fastcos.calibration import calibrate
-    from fastcos.neighbors import near_duplicates
 
     chosen = {"measure": measure, "fpr": given.fpr, "random_state": given.seed}
     found = calibrate(items, **chosen)
@@ -99,8 +97,6 @@ def _calibrated(items: Any, measure: Any, given: argparse.Namespace) -> "Calibra
 
 def _items(given: argparse.Namespace) -> tuple[Any, Any]:
     """The vectors and ids of an index, or of a file."""
-    from fastcos.neighbors import SimilarityIndex
-
     if (Path(given.source) / "header.json").is_file():
         index = SimilarityIndex.open(given.source)
         return index.vectors_of(index.ids), index.ids

@@ -11,6 +11,7 @@ from fastcos.cli import options
 from fastcos.cli.terminal import print_json, progress_bar, say, show_text
 from fastcos.io import ann_files
 from fastcos.io.columns import positions_in
+from fastcos.neighbors import rescore, top_k
 
 # arguments of fastcos neighbors that these files have no place for
 _WITHOUT = (
@@ -26,8 +27,6 @@ def is_wanted(given: argparse.Namespace) -> bool:
 
 def run(given: argparse.Namespace) -> int:
     """Search; write or compare."""
-    from fastcos.neighbors import top_k
-
     options.refuse(given, "for files of benchmarks", *_WITHOUT)
     validation.as_instance("--queries", given.queries, str, "given for files of benchmarks")
     if given.out is not None:
@@ -73,8 +72,6 @@ def _vectors(name: str, path: str, dataset: str, given: argparse.Namespace) -> t
 
 def recall(queries: Any, items: Any, result: Any, least: Any, measure: Any) -> float:
     """Return the share of results (n, k) with an exact score of at least `least` (n,)."""
-    from fastcos.neighbors import rescore
-
     k = result.shape[1]
     found = rescore(np.asarray(queries), items, result, k, measure=measure)
     # repeated numbers count once: the others are padding

@@ -2,7 +2,7 @@
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,9 +13,7 @@ from fastcos.cli import duplicates, export, lists, options
 from fastcos.cli.model_folder import read_items
 from fastcos.cli.terminal import print_json, print_next, progress_bar, say
 from fastcos.io.columns import as_ids, check_row_numbers, positions_in
-
-if TYPE_CHECKING:
-    from fastcos.neighbors import SimilarityIndex
+from fastcos.neighbors import Neighbors, SimilarityIndex
 
 DESCRIPTION = """\
 Build, change and search an exact index in a directory, the one that SimilarityIndex.open opens: add
@@ -73,8 +71,6 @@ def _add_build(parser: argparse.ArgumentParser) -> None:
 
 
 def _build(given: argparse.Namespace) -> int:
-    from fastcos.neighbors import SimilarityIndex
-
     options.apply_common(given)
     if Path(given.index).exists():
         raise ValueError(
@@ -99,7 +95,7 @@ def _add_add(parser: argparse.ArgumentParser) -> None:
 
 
 def _add(given: argparse.Namespace) -> int:
-    index = _open(given.index, given.model)
+    index = SimilarityIndex.open(given.index, model=given.model)
     vectors, ids = read_items(given.source, given)
     before = len(index)
     if np.array_equal(ids, np.arange(len(ids))) and given.ids is None:
@@ -125,7 +121,7 @@ def _remove(given: argparse.Namespace) -> int:
             "ID or --ids must be given, and not both, got " + ("both" if given.gone else "none")
         )
     gone = as_ids(given.gone) if given.gone else io.read_ids(given.ids)
-    index = _open(given.index)
+    index = SimilarityIndex.open(given.index)
     index.remove(_typed(index, gone))
     index.save(given.index)
     return _report(given, f"items removed: {len(gone):,}", items=len(index), removed=len(gone))
@@ -159,14 +155,12 @@ def _add_search(parser: argparse.ArgumentParser) -> None:
 
 
 def _search(given: argparse.Namespace) -> int:
-    from fastcos.neighbors import Neighbors
-
     options.apply_common(given)
     out = lists.as_output(given.out)
     options.refuse(given, "for an index, which has its own", "ids")
     if given.queries is None:
         options.refuse(given, "without --queries", "vector_column", "id_column")
-    index = _open(given.index, given.model)
+    index = SimilarityIndex.open(given.index, model=given.model)
     ids = index.ids
     wanted: dict[str, Any] = {"k": given.k, "min_score": given.min_score}
     if given.only is not None:
@@ -197,7 +191,7 @@ def _search(given: argparse.Namespace) -> int:
 
 
 def _excluded(
-    given: argparse.Namespace, index: "SimilarityIndex", query_ids: npt.NDArray[Any]
+    given: argparse.Namespace, index: SimilarityIndex, query_ids: npt.NDArray[Any]
 ) -> list[npt.NDArray[Any]] | None:
     """The ids that each query must not find, of --exclude."""
     if given.exclude is None:
@@ -212,19 +206,13 @@ def _excluded(
     ]
 
 
-def _open(path: str, model: str | None = None) -> "SimilarityIndex":
-    from fastcos.neighbors import SimilarityIndex
-
-    return SimilarityIndex.open(path, model=model)
-
-
 def _add_model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--model", metavar="NAME", help="what made the vectors, such as minilm@2: kept and compared"
     )
 
 
-def _typed(index: "SimilarityIndex", ids: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _typed(index: SimilarityIndex, ids: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return ids that were read as texts where those of the index are."""
     return ids.astype(str) if index.ids.dtype.kind == "U" else ids
 

@@ -9,6 +9,7 @@ from fastcos.cli import ground_truth, lists, options
 from fastcos.cli.model_folder import is_model_folder, model_embeddings, read_items
 from fastcos.cli.terminal import progress_bar
 from fastcos.linalg.csr import one_per_row
+from fastcos.neighbors import top_k
 from fastcos.storage import OccupiedError
 
 if TYPE_CHECKING:
@@ -77,7 +78,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(given: argparse.Namespace) -> int:
     """Read, search, write or print."""
     from fastcos.comparison.candidates import select_candidates
-    from fastcos.neighbors.search import top_k
 
     options.apply_common(given)
     if ground_truth.is_wanted(given):

@@ -223,26 +223,19 @@ def check_labels(given: argparse.Namespace) -> None:
         validation.as_instance("--label-column", given.label_column, str, "given with --labels")
 
 
-def read_labels(given: argparse.Namespace, item_ids: Any) -> "ItemLabels | None":
-    """Read the file of labels, once its arguments are checked; None without a file."""
-    if given.labels is None:
-        return None
-    only = None if given.only is None else given.only.split(",")
-    return _read_column(given, item_ids, "column", given.label_column, only)
+def read_labels(
+    given: argparse.Namespace, item_ids: Any, option: str = "column"
+) -> "ItemLabels | None":
+    """Read --label-column, or --label-stratum, of the file of labels; None where it is not given.
 
-
-def read_strata(given: argparse.Namespace, item_ids: Any) -> list[str | None] | None:
-    """Read the strata of the items from the file of labels; None without a column of strata."""
-    if given.label_stratum is None:
-        return None
-    return label_names(_read_column(given, item_ids, "stratum", given.label_stratum, None))
-
-
-def _read_column(
-    given: argparse.Namespace, item_ids: Any, option: str, column: str, only: Any
-) -> "ItemLabels":
+    The arguments are those that check_labels has passed.
+    """
     from fastcos.io import read_labels
 
+    column = getattr(given, f"label_{option}")
+    if column is None:
+        return None
+    only = given.only.split(",") if option == "column" and given.only is not None else None
     try:
         return read_labels(
             given.labels,

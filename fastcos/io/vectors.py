@@ -3,6 +3,7 @@
 import errno
 import json
 import mmap
+import re
 from array import array
 from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
@@ -267,7 +268,7 @@ def _read_text_vectors(path: Path) -> Mapping[str, Array]:
     with open_bytes(path) as lines:
         for number, line in enumerate(lines, 1):
             fields = line.split()
-            if number == 1 and len(fields) == 2 and all(map(_is_whole, fields)):
+            if number == 1 and re.fullmatch(rb"[+-]?\d+\s+[+-]?\d+", line.strip()):
                 if not all(field.isdigit() and len(field) <= _MOST_DIGITS for field in fields):
                     raise FastcosFormatError(
                         f"{path} must declare counts of at most {_MOST_DIGITS} digits in line 1, "
@@ -334,10 +335,6 @@ def _as_word(path: Path, word: bytes, number: int) -> str:
     return text
 
 
-def _is_whole(field: bytes) -> bool:
-    return field.lstrip(b"+-").isdigit()
-
-
 def _add_numbers(entries: "array[float]", texts: list[Any]) -> bool:
     """Append texts as numbers; False if one is no number. Python reads 1_000, others do not."""
     if any(isinstance(text, str) and "_" in text for text in texts):
@@ -369,7 +366,10 @@ def _json_records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 def _table_records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the rows of a delimited table, with lists where a cell has one; header optional."""
-    has_header = _has_header(path)
+    with open_bytes(path) as stream:
+        names = DelimitedTable(stream, path, None, True).names
+    # a first line whose fields, but the first, are all numbers is no header
+    has_header = any(_as_number(name) is None for name in names[1:])
     with open_bytes(path) as stream:
         table = DelimitedTable(stream, path, None, has_header)
         for lines, rows in table.rows():
@@ -404,13 +404,6 @@ def _kinds(record: dict[str, Any]) -> tuple[list[str], list[str], list[str]]:
         elif isinstance(value, str):
             texts.append(name)
     return lists, numbers, texts
-
-
-def _has_header(path: Path) -> bool:
-    """Whether a field of the first line but its first one is no number."""
-    with open_bytes(path) as stream:
-        names = DelimitedTable(stream, path, None, True).names
-        return any(_as_number(name) is None for name in names[1:])
 
 
 def _as_cell(text: str) -> Any:

@@ -193,7 +193,7 @@ def _shown(comparison: Comparison, every: bool) -> list[RescalingScores]:
     own = [name for name in rows if name not in known and name != EQ2]
     shown = [rows[name] for name in (*(known if every else _PAPER), *own, EQ2) if name in rows]
     if every and comparison.labels is not None and comparison.grid:
-        worst = min(comparison.grid, key=_auc)
+        worst = min(comparison.grid, key=lambda row: row.pair_auc or 0.0)
         if worst.rescaling not in {row.rescaling for row in shown}:
             shown.insert(0, worst)
     return shown
@@ -217,24 +217,17 @@ def _rounded(value: float) -> str:
     return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
 
 
-def _auc(row: RescalingScores) -> float:
-    return -1.0 if row.pair_auc is None else row.pair_auc
-
-
 def _title(row: RescalingScores) -> str:
     model = "Eq. 2, unique"
     if row.name != EQ2:
-        model = f"Eq. 1, $D = {_mathematics(row.formula)}$"
+        # as matplotlib's mathtext: S^1/2 Σ^-1 becomes S^{1/2} Σ^{-1}
+        braced = re.sub(r"\^(\S+)", r"^{\1}", row.formula)
+        model = "Eq. 1, $D = " + braced.replace(" ", r"\,").replace("Σ", r"\Sigma") + "$"
         known = "" if row.rescaling is None else row.rescaling.name
         model += f" ({known})" if known != row.formula else ""
     if row.pair_auc is None:
         return f"{model}\nJaccard@10 with D = I {row.jaccard_at_10:.2f}"
     return f"{model}\nAUC {row.pair_auc:.3f}   MAP@R {row.map_at_r:.2f}"
-
-
-def _mathematics(formula: str) -> str:
-    """D as matplotlib's mathtext: S^1/2 Σ^-1 becomes S^{1/2} Σ^{-1}."""
-    return re.sub(r"\^(\S+)", r"^{\1}", formula).replace(" ", r"\,").replace("Σ", r"\Sigma")
 
 
 @dataclass

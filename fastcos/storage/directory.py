@@ -291,26 +291,21 @@ def _write(
 def _write_array(directory: Path, name: str, array: npt.NDArray[Any]) -> dict[str, Any]:
     """Write one array under a name that follows from its content; return its header entry."""
     array = np.ascontiguousarray(array).reshape(np.shape(array))
-    head = _npy_head(array)
+    head = io.BytesIO()
+    fields = {"descr": array.dtype.str, "fortran_order": False, "shape": array.shape}
+    np.lib.format.write_array_header_1_0(head, fields)
     body = array.reshape(-1).view(np.uint8).data if array.size else memoryview(b"")
-    digest = hashlib.sha256(head)
+    digest = hashlib.sha256(head.getvalue())
     digest.update(body)
     file = f"{name}-{digest.hexdigest()[:16]}.npy"
-    replace_file(directory / file, [head, body])
+    replace_file(directory / file, [head.getvalue(), body])
     return {
         "file": file,
         "shape": list(array.shape),
         "dtype": array.dtype.str,
-        "bytes": len(head) + body.nbytes,
+        "bytes": head.tell() + body.nbytes,
         "sha256": digest.hexdigest(),
     }
-
-
-def _npy_head(array: npt.NDArray[Any]) -> bytes:
-    head = io.BytesIO()
-    fields = {"descr": array.dtype.str, "fortran_order": False, "shape": array.shape}
-    np.lib.format.write_array_header_1_0(head, fields)
-    return head.getvalue()
 
 
 def replace_file(path: Path, parts: Sequence[bytes | memoryview]) -> None:

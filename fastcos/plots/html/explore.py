@@ -145,6 +145,7 @@ def figure_page(
     strengths = sorted({float(f"{strength * factor:.12g}") for factor in _LAMBDA_FACTORS})
     ranks = sorted({rank, *(k for k in _RANKS if k < rank)})
     examples, named = _example_users(X), _named_of_the_paper()
+    stride, caption = _drawn(len(order), rank)
     data = {
         "state": {
             "a": 0, "b": 0, "unique": False, "item": 0, "rank": rank,
@@ -153,7 +154,7 @@ def figure_page(
         "given": order.tolist(),
         **item_fields(order, None, None if labels is None else [f"cluster {c}" for c in labels]),
         "width": rank,
-        "stride": (stride := _stride(len(order), rank)),
+        "stride": stride,
         "rows": encoded(components.T[order]),
         "models": [
             _model(sigma, one, decay * (np.sqrt(one / strength) if strength > 0 else 1.0), ranks)
@@ -177,8 +178,8 @@ def figure_page(
     texts = {
         **_FIGURE_TEXTS,
         "summary": summary,
-        "map_caption": f"Cosines of {_pairs(stride)}, {'' if labels is None else 'by label, then '}"
-        "by descending popularity.",
+        "map_caption": f"{caption}, {'' if labels is None else 'by label, then '}by descending "
+        "popularity.",
         **_controls(_FIGURE_PAD, named),
         **_without(model=False, labels=labels is None, users=False, condition=True),
         "ranks": _options(ranks),
@@ -317,6 +318,7 @@ def items_page(
     axes = [_logarithms(chosen), [0.0] * d if users is None else _logarithms(users)]
     # a search up to the condition decides there exactly, one far beyond gives the other radii
     far = max(_FAR, condition)
+    stride, caption = _drawn(len(shown), d)
     named = [one for one in _NAMED_OF_ITEMS if users is not None or one["b"] == 0]
     data = {
         "state": {
@@ -326,7 +328,7 @@ def items_page(
         "given": shown.tolist(),
         **item_fields(shown, names, labels),
         "width": d,
-        "stride": (stride := _stride(len(shown), d)),
+        "stride": stride,
         "rows": encoded(chosen),
         "models": [{"lambda": None, "axes": axes}],
         **_certificates(chosen, min(_K, len(shown) - 1), condition, far),
@@ -342,7 +344,7 @@ def items_page(
         "name": f"Neighbours of {name} under rescalings",
         "summary": f"{note} D multiplies the dimensions of the users and divides those of the "
         "items: no dot product changes, and cosines do.",
-        "map_caption": f"Cosines of {_pairs(stride)}{'' if codes is None else ', by label'}.",
+        "map_caption": f"{caption}{'' if codes is None else ', by label'}.",
         **_controls(_ITEMS_PAD, named),
         **_without(model=True, labels=codes is None, users=users is None, condition=False),
         "most": f"{far:g}",
@@ -373,13 +375,10 @@ def _most_items(d: int, users: bool) -> int:
     return max(2, min(_MOST_ITEMS, fit))
 
 
-def _stride(n: int, width: int) -> int:
-    """Every how many of n items of a width the heat map draws one."""
-    return math.ceil(n / math.sqrt(2 * _MAP_WORK / width))
-
-
-def _pairs(stride: int) -> str:
-    return "all pairs of items" if stride == 1 else f"all pairs of one item in {stride}"
+def _drawn(n: int, width: int) -> tuple[int, str]:
+    """Every how many of n items of a width the heat map draws one, and its caption."""
+    stride = math.ceil(n / math.sqrt(2 * _MAP_WORK / width))
+    return stride, f"Cosines of all pairs of {'items' if stride == 1 else f'one item in {stride}'}"
 
 
 def _certificates(rows: Any, k: int, condition: float, far: float) -> dict[str, Any]:

@@ -50,17 +50,19 @@ def draw(figure: Figure) -> Markup:
 
 
 def _svg(display: Display, width: int, height: int, label: str, kind: str) -> Markup:
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
 
     inches = width / _PIXELS_PER_INCH, height / _PIXELS_PER_INCH
     written = io.StringIO()
     # text stays text; ids differ between drawings, since all are in one document
     with figure_style(svg_fonttype="none", svg_hashsalt=label + kind):
-        drawing = Figure(figsize=inches, layout="constrained")
+        drawing = Figure(figsize=inches, layout="constrained", facecolor="none")
         ax = drawing.subplots()
         display.plot(ax)
         ax.set_title("", loc="left")  # the page has a heading
-        drawing.savefig(written, format="svg", transparent=True)
+        ax.set_facecolor("none")
+        FigureCanvasSVG(drawing).print_svg(written)  # savefig draws twice
     svg = written.getvalue()
     # the content alone: no style sheet, comment or name space of a file of its own
     svg = svg[svg.index(">", svg.index("<svg")) + 1 : svg.rindex("</svg>")]
