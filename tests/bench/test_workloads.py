@@ -67,6 +67,11 @@ def test_every_workload_has_all_views():
         assert not [part for part in needed if not hasattr(kind, part)], name
 
 
+def test_series_show_the_source_of_their_workload():
+    for kind in (workloads.Workload, *list(workloads.WORKLOADS.values())[::9]):
+        assert timed.source_of(kind) == inspect.getsource(kind)
+
+
 def test_views_have_the_cases_of_the_workload():
     regular = collected("regular")
     for kind in workloads.WORKLOADS.values():
