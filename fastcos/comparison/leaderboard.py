@@ -149,14 +149,7 @@ class Leaderboard(Record):
     def to_dict(self) -> dict[str, Any]:
         """All fields but the examples, as dicts, lists, numbers and texts."""
         without = ("example_items", "examples")
-        return {
-            **{name: value for name, value in vars(self).items() if name not in without},
-            "rows": [row.to_dict() for row in self.rows],
-            "baseline": self.baseline.to_dict(),
-            "recommended": None if self.recommended is None else self.recommended.to_dict(),
-            "gain": None if self.gain is None else self.gain._asdict(),
-            "not_distinguishable": [one.to_dict() for one in self.not_distinguishable],
-        }
+        return {name: v for name, v in super().to_dict().items() if name not in without}
 
 
 def _cells(interval: BootstrapInterval) -> tuple[float, str]:

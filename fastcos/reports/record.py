@@ -77,6 +77,6 @@ def _plain(value: Any) -> Any:
         return value.to_dict()
     if hasattr(value, "_asdict"):
         return {name: _plain(item) for name, item in value._asdict().items()}
-    if isinstance(value, tuple):
+    if isinstance(value, (tuple, list)):
         return [_plain(item) for item in value]
     return value.tolist() if isinstance(value, np.ndarray) else value
