@@ -68,8 +68,8 @@ class VariantScores(Record):
     hubness : float
         Skewness of how often an item is in the sampled lists.
     auc : float or None
-        Probability that a pair of one label has a larger cosine than a pair of two labels. None
-        without labels.
+        Probability that two items with the same label have a larger cosine than two with different
+        labels. None without labels.
     """
 
     name: str

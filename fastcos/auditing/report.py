@@ -118,7 +118,7 @@ class Audit(Record):
 
     @property
     def nearest_parametrization(self) -> VariantScores | None:
-        """The one with the smallest condition of all but the given one; None if there is none."""
+        """The parametrisation nearest to the given one, by condition; None without any."""
         others = [one for one in self.parametrizations if one.name != self.parametrization]
         conditions = [one.condition for one in others if one.condition is not None]
         return next((one for one in others if one.condition == min(conditions, default=0)), None)
@@ -137,7 +137,7 @@ class Audit(Record):
 
     @property
     def is_free(self) -> bool:
-        """Whether D may be free, as far as is known."""
+        """Whether D may be free, by what is known of the training."""
         return self.trained_on != "cosine" and self.weight_decay != "both"
 
     @property
@@ -178,7 +178,7 @@ class Audit(Record):
         return super().table()._replace(lead=self.headline, more=self.verdict)
 
     def _premise(self) -> str:
-        """Whether rescalings are free, as far as is known: the vectors alone do not show it."""
+        """Whether rescalings are free, if that is known: the vectors alone do not show it."""
         if self.trained_on == "cosine":
             return (
                 "The model was trained on the cosine, so that its dimensions cannot be rescaled "

@@ -81,7 +81,7 @@ def read(path: PathLike, kind: type[PairDistribution]) -> Any:
 
 
 def _check(values: dict[str, Any]) -> None:
-    """Refuse values that no calibration has: what it computes later would fail, or mean nothing."""
+    """Refuse values that no calibration has: methods would fail later, or mean nothing."""
     for name in ("measure", "dataset"):
         validation.as_instance(name, values[name], str, "a text")
     for name in ("model", "model_version"):

@@ -160,8 +160,8 @@ class Calibration(PairDistribution):
         """Bounds on the false-positive rate of a cosine over all linear maps of a condition.
 
         Rescalings D are among these maps. A map moves Fisher's z of each pair by at most
-        ln condition, the ratio of its extreme singular values. Hence the pairs that it moves above
-        the score were above the score less that.
+        ln condition, the ratio of its extreme singular values. Hence pairs that it moves above the
+        score had a z of at most that much less.
         """
         score = validation.as_real("score", score, low=-1, high=1)
         low, high = self.p_value(fisher_z_interval(score, condition)[::-1])
@@ -174,7 +174,7 @@ class Calibration(PairDistribution):
     def is_reachable(self, fpr: float) -> bool:
         """Whether a score exists that random pairs reach with at most this probability.
 
-        Not where more pairs than that have the largest score, as of duplicates.
+        Not where more pairs than that have the largest score, as duplicates do.
         """
         is_last = self._is_bounded or self.tail is None
         return not is_last or bool(self.threshold(fpr) <= self.edges[-1])

@@ -18,8 +18,8 @@ Lists = npt.NDArray[np.int64]
 
 # heading, attribute of RescalingScores, and what a heading does not say
 _COLUMNS = (
-    ("AUC", "pair_auc", "a pair of one label has the larger cosine"),
-    ("stratified", "stratified_auc", "AUC among pairs of like popularity"),
+    ("AUC", "pair_auc", "two items of one label have the larger cosine"),
+    ("stratified", "stratified_auc", "AUC among pairs of similar popularity"),
     ("MAP@R", "map_at_r", "an item's label at the top of its list"),
     ("AMI", "ami", "agreement of clusters with labels, 0 by chance"),
     ("ARI", "ari", ""),

@@ -45,7 +45,7 @@ class Task(Protocol):
 
 
 class Evaluated(NamedTuple):
-    """Scores of a candidate on the units of a task, and what it says about example items."""
+    """Scores of a candidate on the units of a task, and its neighbours of example items."""
 
     scores: Any
     example: Example | None

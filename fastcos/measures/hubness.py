@@ -218,7 +218,7 @@ class DisSimLocal(_Local):
         super()._fit(items, users)
 
     def encode_items(self, B: Rows) -> Rows:
-        """Return the rows, less their median where they lie far from 0."""
+        """Return the rows, minus their median if they lie far from 0."""
         return self._prepared(B)
 
     def item_bias(self, B: Rows) -> Floats:

@@ -15,7 +15,7 @@ from fastcos.validation import Floats, Rows
 
 @register
 class CenteredCosine(Mapped):
-    """Cosine of the rows less their mean row.
+    """Cosine after the mean row is subtracted.
 
     A row that equals the mean becomes a zero row; so does a single row.
     Source: Mu and Viswanath arXiv:1702.01417.
@@ -99,7 +99,7 @@ class ZScoreCosine(Mapped):
 
 @register
 class LayerNormCosine(Plain):
-    """Cosine of rows less their own mean over the dimensions: Pearson's correlation over them.
+    """Cosine after each row's mean is subtracted: Pearson's correlation over the dimensions.
 
     Constant rows become zero rows. Pitfall: depends on the arbitrary basis of the factors; as a
     device of training it is another matter. Source: Ba et al. arXiv:1607.06450.
@@ -109,7 +109,7 @@ class LayerNormCosine(Plain):
     invariances: ClassVar[Invariances] = invariances("s=y r=y R=- D=- G=- t=-")
 
     def encode_items(self, B: Rows) -> Rows:
-        """Return the rows less their own mean, float64, scaled up where they would underflow."""
+        """Return the rows minus their own mean, float64, scaled up where they would underflow."""
         B = scaled_up_rows(B)
         centred: Floats = B.astype(np.float64)
         centred -= centred.mean(axis=1, keepdims=True)

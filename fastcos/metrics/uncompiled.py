@@ -34,7 +34,7 @@ def average_precisions_at_r(
     sizes: Integers,
     n_threads: int | None,
 ) -> Floats:
-    """Average precision at R of queries (n,), as of the kernel of this name."""
+    """Average precision at R of queries (n,), as the kernel of this name computes it."""
     values = np.empty(len(queries))
     for part in _blocks(len(queries), len(rows)):
         own = queries[part]
@@ -47,7 +47,7 @@ def average_precisions_at_r(
 def score_label_ranks(
     scores: Floats, owns: Integers, codes: Integers, sizes: Integers, k: int
 ) -> tuple[Floats, Floats, Integers]:
-    """AUC, average precision at R and voted label of rows (n,), as of the kernel of this name."""
+    """AUC, average precision at R and voted label of rows (n,), as the kernel of this name."""
     ranked = _ranked(scores, owns)
     own_codes = codes[owns]
     same = codes[ranked] == own_codes[:, None]

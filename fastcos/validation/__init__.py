@@ -101,13 +101,13 @@ def check_callable(name: str, function: Any) -> None:
 
 
 def check_text(name: str, value: Any) -> None:
-    """Refuse what is neither None nor a text of at least one letter."""
+    """Refuse anything but None and non-empty text."""
     if value is not None and not (isinstance(value, str) and value):
         raise TypeError(f"{name} must be a text or None, got {format_value(value)}")
 
 
 def as_list(name: str, values: Any) -> list[Any]:
-    """Return an iterable as a list; a text or a mapping is none."""
+    """Return an iterable as a list; refuse text and mappings."""
     if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
         raise TypeError(f"{name} must be a list, got {format_value(values)}")
     return list(values)
@@ -171,7 +171,7 @@ def as_choice(name: str, value: Any, choices: Collection[str]) -> str:
 
 
 def did_you_mean(value: Any, choices: Collection[str]) -> str:
-    """The end of a message: the choice that is nearly written so, if there is one."""
+    """The end of a message: the choice with the most similar spelling, if any."""
     found = difflib.get_close_matches(value, choices, 1) if isinstance(value, str) else []
     return f" (did you mean {found[0]!r}?)" if found else ""
 
