@@ -15,9 +15,9 @@ five seconds what other processes saved.
 
 import argparse
 import os
-import tempfile
 import threading
 import time
+import uuid
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -228,7 +228,9 @@ class Gone(BaseModel):
 def publish(folder: Path, items: np.ndarray, ids: np.ndarray) -> None:
     """Write a new version beside the old ones, then let ``current`` point to it."""
     folder.mkdir(parents=True, exist_ok=True)
-    version = Path(tempfile.mkdtemp(prefix="version-", dir=folder))
+    # readable for the user of the service, as a folder of tempfile is not
+    version = folder / f"version-{uuid.uuid4().hex}"
+    version.mkdir()
     fastcos.SimilarityIndex().fit(items, ids).save(version / "index")
     link = folder / f"{version.name}.link"
     link.symlink_to(version.name)

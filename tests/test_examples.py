@@ -102,6 +102,14 @@ def test_service_returns_exact_neighbours(retrieval, call):
         assert [one["id"] for one in hits] == nearest(items, query, 5)
 
 
+def test_published_index_is_readable_for_the_user_of_the_service(folder):
+    """In a container that is another user than who wrote it."""
+    current = (folder / "current").resolve()
+    for path in (current, *current.rglob("*")):
+        assert path.stat().st_mode & 0o004, path
+        assert not path.is_dir() or path.stat().st_mode & 0o001, path
+
+
 def test_service_takes_up_what_a_writer_process_saved(call, folder):
     vector = np.random.default_rng(2).standard_normal(8)
     assert call("/refresh", {}) == (200, {"new": False, "items": 200})
