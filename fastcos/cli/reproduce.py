@@ -1,17 +1,17 @@
 """fastcos reproduce: section 4 of the paper, at its own size, or its data."""
 
 import argparse
-import subprocess
-import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fastcos import io
 from fastcos.cli import options
 from fastcos.cli.results import show_comparison, write_comparison
 from fastcos.cli.terminal import print_json, progress_bar, say, say_written, spinner
-from fastcos.kernels import sampling
-from fastcos.kernels.jit import is_ready
 from fastcos.storage import provenance
+
+if TYPE_CHECKING:
+    from fastcos.datasets.simulation import Simulation
 
 DESCRIPTION = """\
 Simulate the paper's interactions, train both objectives, and score every rescaling D of the first
@@ -33,10 +33,6 @@ source: Steck, Ekanadham, Kallus 2024, arXiv:2403.05440, section 4"""
 
 # the paper's λ of Eq. 1 is 10,000 for 20,000 users; X'X grows with the number of users
 REGULARIZATION_PER_USER = 0.5
-# what is imported once the interactions are simulated
-LATER_IMPORTS = """\
-import fastcos.comparison, fastcos.plots, sklearn.metrics
-import matplotlib.backends.backend_agg, matplotlib.backends.backend_svg, PIL.PngImagePlugin"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -60,20 +56,9 @@ def run(given: argparse.Namespace) -> int:
     """Simulate, compare, write, print."""
     options.apply_common(given)
     folder = options.out_directory(given)
-    if given.only_data:
-        return _write_data(given, folder)
-    if is_ready(sampling.sample_rows):
-        return _reproduce(given, folder)
-    # the first run: while kernels compile, a second process compiles the sources of these libraries
-    # and lists the fonts for matplotlib
-    command = [sys.executable, "-c", LATER_IMPORTS]
-    with subprocess.Popen(command, stderr=subprocess.DEVNULL):
-        return _reproduce(given, folder)
-
-
-def _reproduce(given: argparse.Namespace, folder: Path) -> int:
-    """Simulate one data set and compare the rescalings."""
     simulation = options.simulate(given)
+    if given.only_data:
+        return _write_data(simulation, given, folder)
     # imported after the first message
     from fastcos.comparison import compare
     from fastcos.plots.html import figure_page
@@ -105,9 +90,8 @@ def _reproduce(given: argparse.Namespace, folder: Path) -> int:
     return 0
 
 
-def _write_data(given: argparse.Namespace, folder: Path) -> int:
-    """Simulate and write the interactions."""
-    simulation = options.simulate(given)
+def _write_data(simulation: "Simulation", given: argparse.Namespace, folder: Path) -> int:
+    """Write the interactions, the items and how they were simulated."""
     import scipy.sparse as sp
 
     folder.mkdir(parents=True, exist_ok=True)
