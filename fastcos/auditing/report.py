@@ -119,9 +119,9 @@ class Audit(Record):
     @property
     def nearest_parametrization(self) -> VariantScores | None:
         """The parametrisation nearest to the given one, by condition; None without any."""
-        others = [one for one in self.parametrizations if one.name != self.parametrization]
-        conditions = [one.condition for one in others if one.condition is not None]
-        return next((one for one in others if one.condition == min(conditions, default=0)), None)
+        others = [form for form in self.parametrizations if form.name != self.parametrization]
+        known = [(form.condition, form) for form in others if form.condition is not None]
+        return min(known, key=lambda pair: pair[0])[1] if known else None
 
     @property
     def headline(self) -> str:
@@ -426,11 +426,8 @@ class Audit(Record):
 
 def _form(variant: VariantScores) -> str:
     """A parametrisation in words, with its agreement."""
+    factors = "" if variant.condition is None else f"factors up to {variant.condition:.2g}, "
     return (
-        f"{variant.name.replace('_', ' ')} ({_factors(variant)}Jaccard index of "
+        f"{variant.name.replace('_', ' ')} ({factors}Jaccard index of "
         f"{variant.jaccard:.2f} ± {variant.jaccard_error:.2f})"
     )
-
-
-def _factors(variant: VariantScores) -> str:
-    return "" if variant.condition is None else f"factors up to {variant.condition:.2g}, "

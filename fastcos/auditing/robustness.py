@@ -35,8 +35,8 @@ def robustness_curve(
     linear_map = search.worst_linear(single)
     others = [kappa for kappa in conditions.tolist() if kappa != condition]
     singles, linears = (
-        {found.condition: found.replaced for found in [worst, *search.along(others, worst)]}
-        for worst in (single, linear_map)
+        {point.condition: point.replaced for point in [start, *search.along(others, start)]}
+        for start in (single, linear_map)
     )
     points = []
     worst = worst_linear = 0.0
