@@ -53,8 +53,7 @@ def as_edges(
     """Return the checked arguments of a search over the k nearest of some rows."""
     given = memmap.as_mapped_rows("items", items)
     p = len(given)
-    if p < 2:
-        raise ValueError(f"items must have at least 2 rows, got {p}")
+    validation.check_enough("items", p, 2, "rows")
     k = validation.as_count("k", k, high=p - 1)
     condition = as_condition("condition", condition)
     chosen = np.arange(p) if rows is None else validation.as_item_numbers("rows", rows, p)

@@ -151,8 +151,7 @@ def audit(
     generator = validation.as_generator("random_state", random_state)
     directed = np.flatnonzero(sample.norms > 0)
     norms = sample.norms[directed]
-    if len(directed) < k + 1:
-        raise ValueError(f"items must have {k + 1} rows that are not zero, got {len(directed)}")
+    validation.check_enough("items", len(directed), k + 1, "rows that are not zero")
 
     longer = edges.nearest(sample, min(k + 1, p - 1), progress=progress).indices
     linear = certificates.linear_radii(sample, longer, k)

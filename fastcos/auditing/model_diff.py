@@ -176,8 +176,7 @@ def diff_models(
         old_users = validation.as_rows("old_users", old_users)
         validation.check_same_width("old_users", old_users, "old_items", old)
     directed = np.flatnonzero(new.any(axis=1) & old.any(axis=1))
-    if len(directed) < k + 1:
-        raise ValueError(f"items must have {k + 1} rows that are not zero, got {len(directed)}")
+    validation.check_enough("items", len(directed), k + 1, "rows that are not zero")
     new, old = new[directed], old[directed]
     listed = np.sort(generator.choice(len(new), min(_LISTED_ROWS, len(new)), replace=False))
 

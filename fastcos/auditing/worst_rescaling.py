@@ -134,8 +134,8 @@ def worst_rescaling(
     family = validation.as_choice("family", family, FAMILIES)
     n_starts = validation.as_count("n_starts", n_starts)
     generator = validation.as_generator("random_state", random_state)
-    if (sample.norms > 0).sum() < k + 1:
-        raise ValueError(f"items must have {k + 1} rows that are not zero, got fewer")
+    n_directed = int((sample.norms > 0).sum())
+    validation.check_enough("items", n_directed, k + 1, "rows that are not zero")
     search = MapSearch(sample, k, generator, n_starts)
     worst = search.worst(condition)
     return worst if family == "rescaling" else search.worst_linear(worst)

@@ -148,8 +148,7 @@ def threshold_range(
     generator = validation.as_generator("random_state", random_state)
     rows = validation.as_rows("items", items)
     rows = rows[rows.any(axis=1)]
-    if len(rows) < 2:
-        raise ValueError(f"items must have at least 2 rows that are not zero, got {len(rows)}")
+    validation.check_enough("items", len(rows), 2, "rows that are not zero")
     if sample is not None:
         sample = validation.as_count("sample", sample, low=2)
         rows = rows[np.sort(generator.choice(len(rows), min(sample, len(rows)), replace=False))]

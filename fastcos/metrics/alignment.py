@@ -9,7 +9,6 @@ from fastcos import parallel, validation
 from fastcos.kernels import pair_reductions
 from fastcos.metrics.labelled import (
     CHUNK,
-    check_enough,
     check_varying,
     cross_products,
     packed,
@@ -265,7 +264,7 @@ def _directed(name: str, first: Any, other_name: str, second: Any) -> tuple[Floa
     """Unit rows of the items with non-zero rows in both embeddings, and how many others."""
     X, Y = same_rows(name, first, other_name, second)
     kept = X.any(axis=1) & Y.any(axis=1)
-    n = check_enough(name, int(kept.sum()), 3, "items whose rows are non-zero in both")
+    n = validation.check_enough(name, int(kept.sum()), 3, "items whose rows are non-zero in both")
     return unit_rows(X[kept]), unit_rows(Y[kept]), len(X) - n
 
 

@@ -11,7 +11,6 @@ from fastcos.metrics import uncompiled
 from fastcos.metrics.labelled import (
     LabelledRows,
     as_popularity,
-    check_enough,
     labelled_rows,
     packed,
     products,
@@ -303,10 +302,8 @@ def stratified_auc(
     counts, near = _histograms(grouped, levels, quantiles, _N_STRATUM_BINS, n_threads)
     sizes = counts.sum(axis=2)
     weights = sizes[:, 0].astype(np.float64) * sizes[:, 1]
-    both = np.flatnonzero(weights)
-    check_enough("labels", len(both), 1, "strata with pairs of both kinds")
     aucs = np.full((n_strata, 3), np.nan)
-    for stratum in both:
+    for stratum in np.flatnonzero(weights):
         aucs[stratum] = auc_of_counts(counts[stratum], near[stratum])
     return _mean_auc(aucs, weights, grouped.n_left_out)
 
@@ -325,13 +322,13 @@ def _auc_within(
         weights[stratum] = same * (len(inside) * (len(inside) - 1) / 2 - same)
         if weights[stratum]:
             aucs[stratum] = pair_auc(rows[inside], codes[inside], n_threads=n_threads)[:3]
-    check_enough("labels", int(np.count_nonzero(weights)), 1, "strata with pairs of both kinds")
     return _mean_auc(aucs, weights, len(rows) - int(used.sum()))
 
 
 def _mean_auc(aucs: Floats, weights: Floats, n_left_out: int) -> StratifiedAUC:
     """The mean AUC and bounds (strata, 3) of strata with weight."""
     both = np.flatnonzero(weights)
+    validation.check_enough("labels", len(both), 1, "strata with pairs of both kinds")
     value, low, high = (weights[both, None] * aucs[both]).sum(axis=0) / weights.sum()
     worst, strata = float(aucs[both, 0].min()), tuple(aucs[:, 0].tolist())
     return StratifiedAUC(float(value), float(low), float(high), worst, strata, n_left_out)

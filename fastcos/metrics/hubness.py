@@ -10,7 +10,6 @@ from fastcos.metrics.labelled import (
     CHUNK,
     as_neighbor_lists,
     as_popularity,
-    check_enough,
     unit_rows,
 )
 from fastcos.storage import memmap
@@ -161,7 +160,7 @@ def popularity_bias(
         norms[part] = norms_of(chunk)
         resultant += unit_rows(chunk)[counts[part] > 0].sum(axis=0)
     kept = non_zero & (counts > 0)
-    n = check_enough("items", int(kept.sum()), 10, "non-zero rows of popular items")
+    n = validation.check_enough("items", int(kept.sum()), 10, "non-zero rows of popular items")
     for lo, chunk in memmap.iter_blocks("items", rows, CHUNK):
         cosines[lo : lo + len(chunk)] = (unit_rows(chunk) * resultant).sum(axis=1)
     logs, cosines = np.log(counts[kept]), (cosines[kept] - 1) / (n - 1)

@@ -65,13 +65,6 @@ def check_same_length(name: str, length: int, other_name: str, other_length: int
         raise ValueError(f"{name} must be as long as {other_name} ({other_length}), got {length}")
 
 
-def check_enough(name: str, count: int, least: int, what: str) -> int:
-    """Return count if it is at least least."""
-    if count < least:
-        raise ValueError(f"{name} must have at least {least} {what}, got {count}")
-    return count
-
-
 def check_varying(name: str, varies: bool, what: str) -> None:
     """Refuse data without variance where a correlation needs it."""
     if not varies:

@@ -14,7 +14,6 @@ from fastcos.metrics.labelled import (
     Score,
     as_neighbor_lists,
     as_shared_labels,
-    check_enough,
     check_same_length,
     packed,
     unit_rows,
@@ -214,5 +213,5 @@ def _validated(recommended: Any, held_out: Any, k: int | None) -> tuple[Floats, 
     matrix = as_interactions("held_out", held_out)
     lists = as_neighbor_lists("recommended", recommended, k, n_items=matrix.shape[1], padded=True)
     check_same_length("recommended", len(lists), "held_out", matrix.shape[0])
-    check_enough("held_out", int(matrix.nnz > 0), 1, "interaction")
+    validation.check_enough("held_out", int(matrix.nnz > 0), 1, "interaction")
     return hits_of(lists, matrix)

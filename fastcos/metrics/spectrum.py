@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from fastcos import parallel, validation
-from fastcos.metrics.labelled import CHUNK, Score, check_enough, unit_rows
+from fastcos.metrics.labelled import CHUNK, Score, unit_rows
 from fastcos.rescaling.moments import triangle
 from fastcos.storage import memmap
 from fastcos.validation import Floats
@@ -78,7 +78,7 @@ def isoscore(items: Any) -> float:
     1.0
     """
     rows = validation.as_rows("items", items)
-    check_enough("items", rows.shape[1], 2, "columns")
+    validation.check_enough("items", rows.shape[1], 2, "columns")
     scaled = _scaled_up(rows)
     ratio = _participation(singular_values(scaled, scaled.mean(axis=0, dtype=np.float64)))
     return float(max(ratio - 1, 0.0) / (rows.shape[1] - 1))
@@ -112,7 +112,7 @@ def mean_cosine(items: Any) -> Score:
     for _, chunk in memmap.iter_blocks("items", rows, CHUNK):
         n_non_zero += int(chunk.any(axis=1).sum())
         resultant += unit_rows(chunk).sum(axis=0)
-    n = check_enough("items", n_non_zero, 2, "non-zero rows")
+    n = validation.check_enough("items", n_non_zero, 2, "non-zero rows")
     total = float(np.square(resultant).sum())
     return Score((total - n) / (n * (n - 1)), len(rows) - n)
 

@@ -276,6 +276,13 @@ def check_length(name: str, rows: Rows, length: int, of: str) -> None:
         raise ValueError(f"{name} must have as many rows as {of} ({length}), got {len(rows)}")
 
 
+def check_enough(name: str, count: int, least: int, what: str) -> int:
+    """Return count if it is at least least."""
+    if count < least:
+        raise ValueError(f"{name} must have at least {least} {what}, got {count}")
+    return count
+
+
 def as_vector(name: str, values: Any, length: int | None = None) -> npt.NDArray[np.float64]:
     """Return values as a finite, read-only float64 vector of the given length."""
     array = containers.as_array(name, values)

@@ -231,7 +231,7 @@ def test_errors_name_the_argument(arguments, message):
 def test_too_many_zero_rows_are_refused():
     items = np.zeros((20, 3))
     items[:4] = np.eye(4, 3) + 1
-    with pytest.raises(ValueError, match="items must have 6 rows that are not zero, got 4"):
+    with pytest.raises(ValueError, match=r"items must have at least 6 rows .* zero, got 4"):
         audit(items, k=5)
 
 

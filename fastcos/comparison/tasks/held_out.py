@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
+from fastcos import validation
 from fastcos.comparison.bootstrap import Evaluation, mean_estimate
 from fastcos.comparison.candidates import Candidate, Embeddings
 from fastcos.comparison.recommending import recommend
 from fastcos.measures import Measure
-from fastcos.metrics.labelled import check_enough
 from fastcos.metrics.retrieval import hits_of, ndcgs_at_k, recalls_at_k
 from fastcos.models.cosine_training import split_held_out
 from fastcos.neighbors.search import top_k
@@ -49,7 +49,7 @@ class HeldOutTask:
     ) -> None:
         self.rest, held = split_held_out(X, HELD_OUT_SHARE, random)
         able = np.flatnonzero(np.diff(held.indptr))
-        check_enough("X", len(able), 2, "users with interactions to hold out")
+        validation.check_enough("X", len(able), 2, "users with interactions to hold out")
         drawn = random.permutation(able)[:n_users]
         if n_items is not None:  # only the first, who have together seen that number of items
             seen = sp.csr_array(self.rest[drawn])
