@@ -117,8 +117,8 @@ def calibrate(
         some_queries, more = _drawn("queries", Q, sample, generator)
         zero += more
     own = queries is None
-    if not len(some_queries) or len(some_items) < 1 + own:
-        raise ValueError(f"items must have at least {1 + own} rows that are not zero, got fewer")
+    validation.check_enough("items", len(some_items), 1 + own, "rows that are not zero")
+    validation.check_enough("queries", len(some_queries), 1, "rows that are not zero")
     validation.check_scorable("queries", some_queries, some_items)
     # in float64: what is counted is then the order of a search
     left, right = (np.asarray(side, np.float64) for side in (some_queries, some_items))

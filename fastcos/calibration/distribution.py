@@ -20,6 +20,14 @@ OBSERVED = 100
 EXTRAPOLATED = 0.01
 
 
+def as_scores(scores: Any) -> Floats:
+    """Return scores of any shape as float64; refuse NaN."""
+    values: Floats = np.asarray(scores, np.float64)
+    if np.isnan(values).any():
+        raise ValueError("scores must not be NaN, got one")
+    return values
+
+
 @dataclass(frozen=True)
 class PairDistribution(Record):
     """Counts of the scores of random pairs, continued by a model of their tail.
@@ -110,9 +118,7 @@ class PairDistribution(Record):
             Of the shape of scores, at least ``smallest_fpr``. Of the lower edge of the score's
             bin while at least 100 pairs are above it, then of the tail model.
         """
-        values = np.asarray(scores, np.float64)
-        if np.isnan(values).any():
-            raise ValueError("scores must not be NaN, got one")
+        values = as_scores(scores)
         above = self.pairs_above
         counts = above[Bins(self.low, self.width).of(values)]
         counts = np.where(values > self.edges[-1], 0, counts)

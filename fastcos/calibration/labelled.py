@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from fastcos import validation
+from fastcos.calibration.distribution import as_scores
 from fastcos.reports import Estimate, Figure, Record, Section, Table, as_table
 from fastcos.validation import Floats
 
@@ -98,9 +99,7 @@ class LabelledCalibration(Record):
         0 for the padding -inf. prevalence: share of relevant pairs where the scores come from.
         Default: that of the labelled pairs, which is usually far higher than among all pairs.
         """
-        values = np.asarray(scores, np.float64)
-        if np.isnan(values).any():
-            raise ValueError("scores must not be NaN, got one")
+        values = as_scores(scores)
         if self.method == "isotonic":
             share = np.interp(values, self.knots, self.probabilities)
         else:
@@ -109,9 +108,7 @@ class LabelledCalibration(Record):
             slope, intercept = self.probabilities
             share = expit(slope * values + intercept)
         if prevalence is not None:
-            prevalence = validation.as_real("prevalence", prevalence, above=0)
-            if prevalence >= 1:
-                raise ValueError(f"prevalence must be below 1, got {prevalence!r}")
+            prevalence = validation.as_real("prevalence", prevalence, above=0, below=1)
             # Bayes' rule: the odds change by the ratio of the prior odds
             ratio = prevalence / (1 - prevalence) * self.n_other / self.n_relevant
             share = share * ratio / (share * ratio + (1 - share))

@@ -7,6 +7,7 @@ import numpy as np
 from fastcos import validation
 from fastcos.calibration.histogram import queries_per_block
 from fastcos.measures.base import Measure, get_measure
+from fastcos.measures.linear import as_pairs
 from fastcos.measures.row_transforms import pair_scores
 from fastcos.neighbors.blocks import score_blocks
 from fastcos.validation import Floats, Integers
@@ -121,9 +122,5 @@ def score_pairs(items: Any, pairs: Any, *, measure: str | Measure = "cosine") ->
     [0.6, 0.0]
     """
     X = validation.as_rows("items", items)
-    numbers = np.asarray(pairs)
-    if numbers.ndim != 2 or numbers.shape[1] != 2 or numbers.dtype.kind not in "iu":
-        raise ValueError(f"pairs must be integers of shape (n, 2), got shape {numbers.shape}")
-    if len(numbers) and not (numbers.min() >= 0 and numbers.max() < len(X)):
-        raise ValueError(f"pairs must hold rows from 0 to {len(X) - 1}, got others")
-    return pair_scores(get_measure(measure).fit(X), X, numbers.astype(np.int64))
+    numbers = as_pairs("pairs", pairs, len(X), least=0)
+    return pair_scores(get_measure(measure).fit(X), X, numbers)

@@ -121,9 +121,7 @@ class Calibration(PairDistribution):
         from scipy.stats import gamma, nbinom
 
         fpr = validation.as_real("fpr", fpr, low=self.carried_fpr * (1 - 1e-9), high=1)
-        confidence = validation.as_real("confidence", confidence, above=0)
-        if confidence >= 1:
-            raise ValueError(f"confidence must be below 1, got {confidence!r}")
+        confidence = validation.as_real("confidence", confidence, above=0, below=1)
         count = self.independent_pairs(fpr)
         # the posterior of a Poisson mean by Jeffreys' prior, and what it predicts
         law = nbinom(count + 0.5, 0.5) if held_out else gamma(count + 0.5)

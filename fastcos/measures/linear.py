@@ -331,17 +331,17 @@ class CausalInnerProduct(_Whitened):
         self._whiten(gram_of(items, mean_of(items)))
 
 
-def as_pairs(name: str, pairs: Any, n_items: int | None = None) -> Integers:
-    """Return pairs of item numbers (m, 2), int64, m >= 2; below n_items where it is given."""
+def as_pairs(name: str, pairs: Any, n_items: int | None = None, least: int = 2) -> Integers:
+    """Return pairs of item numbers (m, 2), int64, m >= least; each below n_items."""
     array = np.asarray(pairs)
-    if array.ndim != 2 or array.shape[1] != 2 or len(array) < 2 or array.dtype.kind not in "iu":
+    if array.ndim != 2 or array.shape[1] != 2 or len(array) < least or array.dtype.kind not in "iu":
         raise ValueError(
-            f"{name} must be whole numbers of shape (m, 2), m >= 2, got {array.dtype} of shape "
-            f"{array.shape}"
+            f"{name} must be whole numbers of shape (m, 2), m >= {least}, got {array.dtype} of "
+            f"shape {array.shape}"
         )
-    if array.min() < 0:
+    if array.min(initial=0) < 0:
         raise ValueError(f"{name} must be at least 0, got {array.min()}")
-    if n_items is not None and array.max() >= n_items:
+    if n_items is not None and array.max(initial=-1) >= n_items:
         raise ValueError(f"{name} must be below {n_items}, the number of items, got {array.max()}")
     return validation.read_only(array.astype(np.int64))
 

@@ -10,7 +10,6 @@ from fastcos.kernels import pair_reductions
 from fastcos.metrics import uncompiled
 from fastcos.metrics.labelled import (
     LabelledRows,
-    as_popularity,
     labelled_rows,
     packed,
     products,
@@ -292,7 +291,7 @@ def stratified_auc(
         validation.check_none("popularity", popularity, "with strata")
         stratum_of = validation.as_partial_labels("strata", strata, len(rows))
         return _auc_within(rows, codes, stratum_of, n_threads)
-    counted = as_popularity("popularity", popularity, len(rows))
+    counted = validation.as_weights("popularity", popularity, len(rows))
     # neighbouring rows of a label are alike in popularity: the kernel then seldom changes stratum
     order = np.argsort(counted, kind="stable")
     counted = counted[order]

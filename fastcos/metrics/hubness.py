@@ -9,7 +9,6 @@ from fastcos.measures.row_transforms import norms_of
 from fastcos.metrics.labelled import (
     CHUNK,
     as_neighbor_lists,
-    as_popularity,
     unit_rows,
 )
 from fastcos.storage import memmap
@@ -150,7 +149,7 @@ def popularity_bias(
     (0.99, 1.9, 0.95)
     """
     rows = memmap.as_mapped_rows("items", items)
-    counts = as_popularity("popularity", popularity, len(rows))
+    counts = validation.as_weights("popularity", popularity, len(rows))
     listed = occurrences(neighbors, len(rows), k).astype(np.float64)
     resultant, non_zero = np.zeros(rows.shape[1]), np.empty(len(rows), np.bool_)
     norms, cosines = np.empty(len(rows)), np.empty(len(rows))

@@ -71,17 +71,6 @@ def check_varying(name: str, varies: bool, what: str) -> None:
         raise ValueError(f"{name} must have {what} that differ, got only equal ones")
 
 
-def as_popularity(name: str, values: Any, length: int) -> Floats:
-    """Return values (length,) as float64: none negative, not all zero."""
-    vector = validation.as_vector(name, values, length)
-    if vector.min() < 0 or vector.max() == 0:
-        raise ValueError(
-            f"{name} must be at least 0 and not 0 everywhere, got values from {vector.min():g} to "
-            f"{vector.max():g}"
-        )
-    return vector
-
-
 def unit_rows(rows: validation.Rows) -> Floats:
     """Return float64 rows of norm 1, including tiny and huge rows; a zero row stays zero."""
     largest = np.maximum(rows.max(axis=1), -rows.min(axis=1)).astype(np.float64)

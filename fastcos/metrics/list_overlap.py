@@ -103,7 +103,7 @@ def rank_biased_overlap(
     >>> round(rank_biased_overlap([[1, 2, 3]], [[1, 3, 2]], persistence=0.5).value, 6)
     0.875
     """
-    q = validation.as_real("persistence", persistence, above=0, high=1 - 2.0**-53)
+    q = validation.as_real("persistence", persistence, above=0, below=1)
     a, b = _two_lists(first, second, k)
     k = a.shape[1]
     depths = np.arange(1, k + 1)

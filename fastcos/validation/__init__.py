@@ -14,6 +14,7 @@ are checked by :func:`fastcos.linalg.csr.as_interactions`, rows on disk by
 :mod:`fastcos.storage.memmap`, which read them in blocks.
 """
 
+import contextlib
 import difflib
 import math
 import operator
@@ -65,22 +66,16 @@ def format_value(value: Any) -> str:
 
 def as_count(name: str, value: Any, low: int = 1, high: int | None = None) -> int:
     """Return value as a whole number from low to high."""
-    try:
-        if isinstance(value, (bool, np.bool_)):
-            raise TypeError
-        count = operator.index(value)
-    except TypeError:
-        if not (isinstance(value, (float, np.floating)) and float(value).is_integer()):
-            raise _bad_count(name, value, low, high) from None
-        count = int(value)
-    if count < low or (high is not None and count > high):
-        raise _bad_count(name, value, low, high)
+    count = None
+    if isinstance(value, (float, np.floating)):
+        count = int(value) if float(value).is_integer() else None
+    elif not isinstance(value, (bool, np.bool_)):
+        with contextlib.suppress(TypeError):
+            count = operator.index(value)
+    if count is None or count < low or (high is not None and count > high):
+        bounds = f"from {low} to {high}" if high is not None else f"of at least {low}"
+        raise ValueError(f"{name} must be a whole number {bounds}, got {format_value(value)}")
     return count
-
-
-def _bad_count(name: str, value: Any, low: int, high: int | None) -> ValueError:
-    bounds = f"from {low} to {high}" if high is not None else f"of at least {low}"
-    return ValueError(f"{name} must be a whole number {bounds}, got {format_value(value)}")
 
 
 def as_thread_count(name: str, value: Any) -> int:
@@ -135,27 +130,24 @@ def as_real(
     low: float | None = None,
     above: float | None = None,
     high: float | None = None,
+    below: float | None = None,
 ) -> float:
-    """Return value as a finite number, at least low, greater than above, at most high."""
-    rules = [
-        f"{sign} {bound:g}"
-        for sign, bound in ((">=", low), (">", above), ("<=", high))
-        if bound is not None
-    ]
-    rule = " ".join(["a finite number", " and ".join(rules)]).strip()
-    if isinstance(value, (bool, np.bool_, str, bytes)):
-        raise ValueError(f"{name} must be {rule}, got {format_value(value)}")
-    try:
-        number = float(value)
-    except (TypeError, ValueError, OverflowError):
-        raise ValueError(f"{name} must be {rule}, got {format_value(value)}") from None
-    fits = (
-        math.isfinite(number)
-        and (low is None or number >= low)
-        and (above is None or number > above)
-        and (high is None or number <= high)
-    )
-    if not fits:
+    """Return value as a finite number >= low, > above, <= high and < below."""
+    bounds = (
+        (">=", low, operator.ge), (">", above, operator.gt), ("<=", high, operator.le),
+        ("<", below, operator.lt),
+    )  # fmt: skip
+    number, rules, fits = math.nan, [], True
+    # text may read as a number
+    if not isinstance(value, (bool, np.bool_, str, bytes)):
+        with contextlib.suppress(TypeError, ValueError, OverflowError):
+            number = float(value)
+    for sign, bound, holds in bounds:
+        if bound is not None:
+            rules.append(f"{sign} {bound:g}")
+            fits &= holds(number, bound)
+    if not (fits and math.isfinite(number)):
+        rule = " ".join(["a finite number", " and ".join(rules)]).strip()
         raise ValueError(f"{name} must be {rule}, got {format_value(value)}")
     return number
 
@@ -305,11 +297,20 @@ def as_positive_diagonal(name: str, values: Any, length: int) -> npt.NDArray[np.
     return diagonal
 
 
+def as_weights(name: str, values: Any, length: int) -> npt.NDArray[np.float64]:
+    """Return values that are not negative, and not all 0, as a vector (length,) float64."""
+    weights = as_vector(name, values, length)
+    if weights.min() < 0 or not weights.max() > 0:
+        raise ValueError(
+            f"{name} must be at least 0 and not all 0, got values from {weights.min():g} to "
+            f"{weights.max():g}"
+        )
+    return weights
+
+
 def as_probabilities(name: str, values: Any, length: int) -> npt.NDArray[np.float64]:
-    """Return non-negative values, not all 0, divided by their sum, (length,) float64."""
-    shares = as_vector(name, values, length)
-    if shares.min() < 0 or not shares.max() > 0:
-        raise ValueError(f"{name} must be at least 0 and not all 0, got {shares.tolist()}")
+    """Return the values of as_weights divided by their sum, (length,) float64."""
+    shares = as_weights(name, values, length)
     shares = shares / shares.max()
     return read_only(shares / shares.sum())
 

@@ -250,5 +250,5 @@ def test_stratified_auc_refuses_strata_of_one_kind():
 def test_stratified_auc_refuses_invalid_popularity():
     items, labels = oracles.blobs(0)
     for popularity in (np.zeros(60), -np.ones(60)):
-        with pytest.raises(ValueError, match="popularity must be at least 0 and not 0 everywhere"):
+        with pytest.raises(ValueError, match="popularity must be at least 0 and not all 0"):
             metrics.stratified_auc(items, labels, popularity)
