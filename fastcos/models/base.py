@@ -1,6 +1,6 @@
 """What the estimators of this package share: input validation and recommendations."""
 
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -8,9 +8,8 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from fastcos import validation
+from fastcos import storage, validation
 from fastcos.linalg.csr import as_interactions
-from fastcos.models.saved import SavedModelMixin
 from fastcos.neighbors.results import Neighbors
 from fastcos.neighbors.search import top_k
 from fastcos.parallel import Progress
@@ -18,6 +17,8 @@ from fastcos.reports.table import as_table
 
 # users of one block; their embeddings take 32 MiB at 128 dimensions
 _USERS_PER_BLOCK = 1 << 16
+# name of the array of a saved model, if it was fitted to a data frame
+_FEATURE_NAMES = "feature_names_in"
 
 
 class SparseInputMixin:
@@ -53,7 +54,6 @@ class ScoringEmbeddings(NamedTuple):
 
 class FactorModel(
     SparseInputMixin,
-    SavedModelMixin,
     ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]  # scikit-learn ships no types
     TransformerMixin,  # type: ignore[misc]
     BaseEstimator,  # type: ignore[misc]
@@ -61,7 +61,14 @@ class FactorModel(
     """Base of models with components_ (k, p): they are saved, transform users and recommend items.
 
     A subclass defines ``user_embeddings``, ``_embed`` of validated users, and ``item_embeddings``.
+    To be saved it defines the kind of its directory; its fitted arrays of floats: their names,
+    without the underscore, and a letter for each of their axes, p for the items, where axes of one
+    letter have one length, and a final ? allows None, which is not stored; ``_saved_fields``, JSON
+    with the checked "parameters"; and ``_restore``, which sets from these what is no array.
     """
+
+    _saved_as: ClassVar[str]
+    _fitted_arrays: ClassVar[dict[str, str]]
 
     @property
     def _n_features_out(self: Any) -> int:
@@ -168,3 +175,46 @@ class FactorModel(
             last = first + len(block.indices)
             found.indices[first:last], found.scores[first:last] = block
         return found
+
+    def save(self: Any, path: storage.PathLike) -> None:
+        """Write the fitted model to a directory, which appears or changes in one step.
+
+        path: a new directory, or one with a model that is replaced; ValueError if it holds
+        something else, or if random_state is a generator.
+        """
+        check_is_fitted(self)
+        arrays = {name: getattr(self, f"{name}_") for name in self._fitted_arrays}
+        arrays = {name: array for name, array in arrays.items() if array is not None}
+        if hasattr(self, "feature_names_in_"):
+            arrays[_FEATURE_NAMES] = self.feature_names_in_.astype(str)
+        storage.save_arrays(path, self._saved_as, arrays, self._saved_fields())
+
+    @classmethod
+    def load(cls, path: storage.PathLike) -> Self:
+        """Return the fitted model that save wrote to path; its arrays are read-only memory maps.
+
+        FileNotFoundError where there is no directory path, FastcosFormatError where it is damaged
+        or holds another kind.
+        """
+        stored = storage.load_arrays(path, cls._saved_as)
+        with storage.refuse_damage(path):
+            return cls._of_stored(stored.arrays, stored.fields)
+
+    @classmethod
+    def _of_stored(cls, arrays: dict[str, Any], fields: dict[str, Any]) -> Self:
+        model: Any = cls(**fields["parameters"])
+        for name in cls._fitted_arrays:
+            setattr(model, f"{name}_", arrays.get(name))
+        sizes: dict[str, int] = {}
+        for name, axes in cls._fitted_arrays.items():
+            if not (axes.endswith("?") and name not in arrays):
+                for axis, size in zip(axes.rstrip("?"), arrays[name].shape, strict=True):
+                    validation.check_shape(name, (size,), (sizes.setdefault(axis, size),))
+                if arrays[name].dtype.kind != "f":
+                    raise TypeError(f"{name} must be of floats, got {arrays[name].dtype}")
+        model.n_features_in_ = sizes["p"]
+        if _FEATURE_NAMES in arrays:
+            validation.check_shape(_FEATURE_NAMES, arrays[_FEATURE_NAMES].shape, (sizes["p"],))
+            model.feature_names_in_ = arrays[_FEATURE_NAMES].astype(object)
+        model._restore(fields)
+        return model  # type: ignore[no-any-return]
