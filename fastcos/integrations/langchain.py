@@ -173,16 +173,11 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped where it
         return self._nearest(self._embedding.embed_query(query), k, filter, min_score)
 
     def similarity_search_by_vector(
-        self,
-        embedding: list[float],
-        k: int = 4,
-        *,
-        filter: Filter | None = None,
-        min_score: float | Threshold | None = None,
-        **kwargs: Any,
+        self, embedding: list[float], k: int = 4, **kwargs: Any
     ) -> list[Document]:
-        """Return the k documents nearest to a vector."""
-        return [one for one, _ in self._nearest(embedding, k, filter, min_score)]
+        """Return the k documents nearest to a vector; kwargs: filter and min_score."""
+        chosen = kwargs.get("filter"), kwargs.get("min_score")
+        return [one for one, _ in self._nearest(embedding, k, *chosen)]
 
     def max_marginal_relevance_search(
         self, query: str, k: int = 4, fetch_k: int = 20, lambda_mult: float = 0.5, **kwargs: Any
