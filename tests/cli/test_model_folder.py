@@ -1,6 +1,8 @@
 """The folder that fit writes: other commands read it like files of users and items."""
 
 import json
+from contextlib import redirect_stdout
+from io import StringIO
 
 import numpy as np
 import pytest
@@ -34,6 +36,16 @@ def folder(tmp_path_factory):
     np.save(folder / "items.npy", model.item_embeddings())
     np.save(folder / "users.npy", model.user_embeddings(X))
     return folder
+
+
+@pytest.fixture(scope="module")
+def audited(folder):
+    """What an audit of the folder against itself printed."""
+    model = folder / "model"
+    words = ("--against", model, "--fail-under", "unchanged=1", "--k", 3)
+    with redirect_stdout(StringIO()) as out:
+        assert call("audit", model, *words, "--out", folder / "audit") == 0
+    return out.getvalue()
 
 
 @pytest.mark.parametrize("center", [False, True])
@@ -81,13 +93,11 @@ def test_export_canonical_of_a_folder_requires_users(folder, tmp_path, capsys):
     assert "--users must be given for the form canonical of a folder" in capsys.readouterr().err
 
 
-def test_audit_of_a_folder_matches_that_of_its_sides(folder, tmp_path):
-    reports = []
-    for sides in ((folder / "model",), (folder / "items.npy", "--users", folder / "users.npy")):
-        out = tmp_path / str(len(reports))
-        assert call("audit", *sides, "--k", 3, "--out", out) == 0
-        reports.append(json.loads((out / "audit.json").read_text())["audit"])
-    ours, truth = reports
+def test_audit_of_a_folder_matches_that_of_its_sides(folder, audited, tmp_path):
+    ours = json.loads((folder / "audit" / "audit.json").read_text())["audit"]
+    sides = (folder / "items.npy", "--users", folder / "users.npy")
+    assert call("audit", *sides, "--k", 3, "--out", tmp_path) == 0
+    truth = json.loads((tmp_path / "audit.json").read_text())["audit"]
     assert ours["robustness"] == truth["robustness"]
     assert [row["name"] for row in ours["invariant_baselines"]] == [
         row["name"] for row in truth["invariant_baselines"]
@@ -97,10 +107,10 @@ def test_audit_of_a_folder_matches_that_of_its_sides(folder, tmp_path):
             assert row["jaccard"] == pytest.approx(true["jaccard"], abs=0.02), row["name"]
 
 
-def test_audit_compares_two_folders(folder, tmp_path, capsys):
-    model = folder / "model"
-    out = ("--k", 3, "--out", tmp_path)
-    assert call("audit", model, "--against", model, "--fail-under", "unchanged=1", *out) == 0
+def test_audit_compares_two_folders(folder, audited):
+    """The fixture fails below a share of 1."""
+    diff = json.loads((folder / "audit" / "audit.json").read_text())["diff"]
+    assert diff["overlap_after_linear_map"] == 1
 
 
 def test_compare_of_a_folder_equals_that_of_its_items(folder, tmp_path):
@@ -139,11 +149,9 @@ def test_wrong_folders_and_files_are_refused(folder, tmp_path, capsys):
         assert len(error.strip().splitlines()) == 1
 
 
-def test_audit_of_a_fitted_model_knows_what_it_was_trained_on(folder, tmp_path, capsys):
-    assert call("audit", folder / "model", "--k", 3, "--out", tmp_path / "a") == 0
-    out = capsys.readouterr().out
-    assert "The model was trained on dot products" in out
-    assert "If predictions are dot products" not in out
+def test_audit_of_a_fitted_model_knows_what_it_was_trained_on(folder, audited, tmp_path, capsys):
+    assert "The model was trained on dot products" in audited
+    assert "If predictions are dot products" not in audited
     given = ("--trained-on", "cosine", "--out", tmp_path / "b")
     assert call("audit", folder / "model", "--k", 3, *given) == 0
     out = capsys.readouterr().out

@@ -137,7 +137,7 @@ def commands_after(out):
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (["--measures", "user_item_dot"], "recommend"),
+        pytest.param(["--measures", "user_item_dot"], "recommend", marks=pytest.mark.slow),
         (["--measures", "project_back_users", "--seed", "3"], "recommend"),
         (["--measures", "zscore_cosine,csls:n_neighbors=5"], "neighbors"),
         (["--objective", "weight_decay", "--weight-decay", "1.5"], "neighbors"),

@@ -74,37 +74,24 @@ def test_help_fits_a_terminal(capsys, monkeypatch):
     assert all(re.search(rf"^ +{name} +\S", out, re.MULTILINE) for name in COMMANDS)
 
 
-def test_help_imports_no_numerical_library():
+def test_import_help_and_the_first_message_import_nothing_heavy():
+    """In one process, as each imports no less than the one before."""
     code = """
-import sys
-from fastcos.cli.main import main
-try:
-    main(["--help"])
-except SystemExit:
-    pass
-print(sorted({"numba", "numpy", "scipy", "sklearn", "matplotlib", "rich"} & set(sys.modules)))
-"""
-    assert stdout_of(code).splitlines()[-1] == "[]"
-
-
-def test_reproduce_speaks_before_its_imports():
-    code = """
-import sys
+import sys, fastcos
+def show(*names):
+    print(sorted({*names} & set(sys.modules)), flush=True)
+show("numba", "numpy", "scipy")
 from fastcos.cli import main, terminal
-def fail(*_):
-    terminal.say(f"{sorted({'matplotlib', 'scipy.stats', 'sklearn'} & set(sys.modules))}")
-main.fail, sys.stderr = fail, sys.stdout
+try:
+    main.main(["--help"])
+except SystemExit:
+    show("numba", "numpy", "scipy", "sklearn", "matplotlib", "rich")
+main.fail, sys.stderr = (lambda *_: show("matplotlib", "scipy.stats", "sklearn")), sys.stdout
 main.main(["reproduce", "--users", "0"])
 """
-    assert stdout_of(code).splitlines() == [
-        "simulating the interactions of 0 users with 1,000 items",
-        "[]",
-    ]
-
-
-def test_importing_fastcos_imports_nothing_heavy():
-    code = "import sys, fastcos; print(sorted({'numba', 'numpy', 'scipy'} & set(sys.modules)))"
-    assert stdout_of(code) == "[]\n"
+    first, *_, after_help, message, last = stdout_of(code).splitlines()
+    assert message == "simulating the interactions of 0 users with 1,000 items"
+    assert [first, after_help, last] == ["[]"] * 3
 
 
 @pytest.mark.parametrize("shell", SHELLS)

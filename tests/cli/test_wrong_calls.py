@@ -14,9 +14,9 @@ reproduce --users 0                                  | --users must be a whole n
 reproduce --users many                               | argument --users: invalid int value: 'many'
 reproduce --items 1                                  | --clusters must be a whole number from 1 to 1
 reproduce --users 300 --items 60 --clusters 2000     | --clusters must be a whole number from 1 to
-reproduce --rank 5000                                | --rank must be a whole number from 1 to 100
+reproduce --users 90 --items 60 --rank 5000           | --rank must be a whole number from 1 to 60
 reproduce --preset zipf                              | --preset must be one of zipf_bounded, zipf_
-reproduce --regularization -1                        | --regularization must be a finite number >=
+reproduce --users 90 --items 60 --regularization -1   | --regularization must be a finite number >=
 reproduce --objective none                           | --objective: invalid choice: 'none'
 reproduce --item-exponent 2 1                        | --item-exponent[1] must be a finite number
 reproduce --seed -1                                  | --seed must be a whole number of at least 0

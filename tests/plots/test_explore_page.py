@@ -375,15 +375,12 @@ def test_items_page_of_few_items_without_users(browser, given, tmp_path):
     check_silent(browser)
 
 
-@pytest.mark.parametrize(
-    ("most", "width"), [(280, 1000), pytest.param(2000, 2, marks=pytest.mark.slow)]
-)
-def test_items_page_says_what_it_leaves_out(most, width):
-    n = most + 10
-    rows = np.random.default_rng(0).standard_normal((n, width)).astype(np.float32)
-    page = items_page(rows, popularity=np.arange(n))
-    assert f"The {most:,} most popular of {n:,} items; the page leaves out 10." in page
-    assert order_of(page)[0] == n - 1
+@pytest.mark.slow
+def test_items_page_says_what_it_leaves_out():
+    rows = np.random.default_rng(0).standard_normal((2010, 2)).astype(np.float32)
+    page = items_page(rows, popularity=np.arange(2010))
+    assert "The 2,000 most popular of 2,010 items; the page leaves out 10." in page
+    assert order_of(page)[0] == 2009
     assert len(page.encode()) < 2_500_000
 
 

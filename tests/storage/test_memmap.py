@@ -65,9 +65,10 @@ def test_leaderboard_of_mapped_rows_equals_rows_in_memory(model, tmp_path, monke
         assert found.conclusion == expected.conclusion
 
 
-def test_measures_that_need_all_rows_are_left_out_or_refused(model, tmp_path):
+def test_measures_that_need_all_rows_are_left_out_or_refused(model, tmp_path, monkeypatch):
     items, _, labels, _ = model
     [mapped] = on_disk(tmp_path, items=items[:500])
+    monkeypatch.setenv("FASTCOS_WORKING_MEMORY", "0.5")  # rows that fit are read
     with pytest.raises(ValueError, match=r"measures must have the capability 'blocks' .* 'csls'"):
         compare_vectors(mapped, labels[:500], measures=["dot", "csls"])
     pairs = np.arange(100).reshape(50, 2), np.arange(50.0)
