@@ -93,7 +93,7 @@ def vertex_attack(
 
 def nearest_and_competing(sample: edges.ItemRows, k: int) -> Integers:
     """The k nearest of each row, then the items that could take their places."""
-    return edges.nearest(sample, min(len(sample.items) - 1, k + N_LISTED)).indices
+    return edges.nearest_items(sample, min(len(sample.items) - 1, k + N_LISTED)).indices
 
 
 def attack(

@@ -112,7 +112,7 @@ def certified_neighbors(
     validation.check_progress(progress)
     sample, k, condition = edges.as_edges(items, k, condition, rows, working_memory, n_threads)
     family = validation.as_choice("family", family, ("linear", "rescaling"))
-    longer = edges.nearest(sample, min(k + 1, len(sample.items) - 1), progress=progress)
+    longer = edges.nearest_items(sample, min(k + 1, len(sample.items) - 1), progress=progress)
     radius = linear_radii(sample, longer.indices, k)
     if family == "rescaling":
         # a hair above: a radius at the last level then exceeds the condition
@@ -172,7 +172,7 @@ def rescaling_radii(
         while len(batch):
             length = min(length, longest)
             part = sample.subset(sample.rows[batch])
-            neighbors = validation.read_only(edges.nearest(part, length).indices)
+            neighbors = validation.read_only(edges.nearest_items(part, length).indices)
             radii = parallel.unfilled(bounds.shape, np.float64)
             undecided = parallel.unfilled(len(batch), np.uint8)
             for here, gathered, lists in edges.parts(part, neighbors):

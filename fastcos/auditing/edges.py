@@ -104,7 +104,7 @@ def gather_items(sample: ItemRows, lists: Integers) -> tuple[ItemRows, Integers]
     return gathered.subset(own), validation.read_only(listed)
 
 
-def nearest(
+def nearest_items(
     sample: ItemRows,
     length: int,
     *,

@@ -153,7 +153,7 @@ def audit(
     norms = sample.norms[directed]
     validation.check_enough("items", len(directed), k + 1, "rows that are not zero")
 
-    longer = edges.nearest(sample, min(k + 1, p - 1), progress=progress).indices
+    longer = edges.nearest_items(sample, min(k + 1, p - 1), progress=progress).indices
     linear = certificates.linear_radii(sample, longer, k)
     lists = validation.read_only(np.ascontiguousarray(longer[:, :k]))
 

@@ -183,7 +183,7 @@ def diff_models(
     def lists(rows: Any) -> Integers:
         """The k nearest of each listed item among the others."""
         sample, _, _ = edges.as_edges(rows, k, 1.0, listed, n_threads=n_threads)
-        return edges.nearest(sample, k).indices
+        return edges.nearest_items(sample, k).indices
 
     mapped, condition, explained_new = _fit_linear_map(old, new)
     explained_old = _fit_linear_map(new, old)[2]

@@ -134,7 +134,7 @@ def score_variant(
     neighbors = lists
     if variant.transform is not None:
         index = SimilarityIndex(variant, n_threads=sample.n_threads).fit(sample.items)
-        neighbors = edges.nearest(sample, lists.shape[1], index=index).indices
+        neighbors = edges.nearest_items(sample, lists.shape[1], index=index).indices
     auc = None
     if labelled is not None:
         rows = variant.encode_items(memmap.take_rows("items", sample.items, labelled[0]))

@@ -12,7 +12,7 @@ import numpy as np
 from fastcos import parallel, validation
 from fastcos.kernels import row_transforms
 from fastcos.measures.base import Invariances, MetricType, Plain, invariances, register
-from fastcos.measures.knn_stats import RowLookup, cosine_moments, nearest
+from fastcos.measures.knn_stats import RowLookup, cosine_moments, nearest_rows
 from fastcos.measures.row_transforms import as_contiguous, norms_of, same_type, unit_rows
 from fastcos.validation import Floats, Integers, Rows
 
@@ -83,7 +83,7 @@ class _Local(Plain):
             validation.check_same_width("other", other, "items", items)
             self._population = self._prepared(other)
         population = None if other is None else self._population
-        lists = nearest(self._rows, population, self.n_neighbors, self.neighbor_metric)
+        lists = nearest_rows(self._rows, population, self.n_neighbors, self.neighbor_metric)
         self._statistics = self._statistic(self._rows, *lists, self._population)
 
     def _of(self, rows: Rows, *, items: bool) -> Floats:
@@ -97,7 +97,7 @@ class _Local(Plain):
         if len(new):
             population = self._population if items else self._rows
             given, k = self._prepared(rows[new]), min(self.n_neighbors, len(population))
-            lists = nearest(given, population, k, self.neighbor_metric)
+            lists = nearest_rows(given, population, k, self.neighbor_metric)
             statistics[new] = self._statistic(given, *lists, population)
         return statistics
 

@@ -45,7 +45,7 @@ def _place(rows: Rows) -> tuple[object, ...]:
     return rows.ctypes.data, rows.shape, rows.strides, rows.dtype
 
 
-def nearest(
+def nearest_rows(
     queries: Rows, items: Rows | None, k: int, metric_type: MetricType
 ) -> tuple[Integers, Floats]:
     """Return columns and raw scores (n, k) of the nearest items; None: the other queries."""
