@@ -48,7 +48,6 @@ def label_recovery_range(
     Returns
     -------
     LabelRecovery
-        condition, n_items, given, low, high, low_rescaling, high_rescaling.
 
     Notes
     -----

@@ -93,25 +93,18 @@ def worst_rescaling(
 
     Parameters
     ----------
-    items : array_like (p, d), float32 or float64
-        Item embeddings. Zero rows have no neighbours.
-    k : int
-        Neighbours per item.
-    condition : float
-        Largest singular value of the map over its smallest (for D: largest entry over smallest).
+    items, k, condition, n_threads
+        As in :func:`fastcos.certified_neighbors`.
     family : {"rescaling", "linear"}
         Diagonal maps, or all invertible ones.
     n_starts : int
         Starts of the search, each a vertex of the box of rescalings.
-    n_threads : int, optional
-        As in :func:`fastcos.top_k`.
     random_state : int or Generator
         Seed of the samples and the starts. The same seed gives the same bits.
 
     Returns
     -------
     WorstRescaling
-        condition, replaced, error, n_items, map.
 
     Notes
     -----

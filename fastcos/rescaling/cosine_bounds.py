@@ -162,8 +162,8 @@ def cosine_interval(
 
     Parameters
     ----------
-    x, y : array_like (d,), or (n, d)
-        One pair of item embeddings, or n pairs row by row. A zero row has no direction: NaN.
+    x, y
+        As in :func:`unbounded_range`.
     condition : float
         Largest entry of D over its smallest, from 1 to 1e15.
     n_threads : int, optional
@@ -219,10 +219,8 @@ def tv_index(x: Any, y: Any, *, n_threads: int | None = None) -> Sensitivity:
 
     Parameters
     ----------
-    x, y : array_like (d,), or (n, d)
-        One pair, or n pairs row by row.
-    n_threads : int, optional
-        As in :func:`fastcos.top_k`.
+    x, y, n_threads
+        As in :func:`cosine_interval`.
 
     Returns
     -------
