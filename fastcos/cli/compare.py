@@ -217,12 +217,11 @@ def _as_given(best: "Candidate", given: argparse.Namespace) -> str:
     """The measure as it was written in --measures, with parameters that its name leaves out."""
     if isinstance(best.source, str):
         return best.measure
-    chosen = options.chosen_measures(given) or []
-    texts: list[str] = given.measures.split(",")
-    for text, one in zip(texts, chosen, strict=True):
-        if not isinstance(one, str) and label_of(one) == best.measure:
-            return text
-    return best.measure
+    chosen = zip(given.measures.split(","), options.chosen_measures(given) or [], strict=True)
+    labels: dict[str, str] = {
+        label_of(one): text for text, one in chosen if not isinstance(one, str)
+    }
+    return labels.get(best.measure, best.measure)
 
 
 def _compare_vectors(given: argparse.Namespace) -> int:

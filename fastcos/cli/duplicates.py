@@ -65,7 +65,11 @@ def run(given: argparse.Namespace) -> int:
     named = () if names is None else ("first_text", "second_text")
     header = ("score", "first", "second", "group", "kept", *named)
     out.resolve().parent.mkdir(parents=True, exist_ok=True)
-    lists.write_table(out, header, frame)
+    if out.suffix == ".csv":
+        io.write_csv(out, header, frame)
+    else:
+        columns = list(zip(*frame, strict=True)) or [()] * len(header)
+        io.write_parquet(out, dict(zip(header, columns, strict=True)))
     if given.kept is not None:
         kept = "".join(f"{one}\n" for one in ids[found.representatives].tolist())
         io.write_text(Path(given.kept), kept)

@@ -19,12 +19,6 @@ _WITHOUT = (
 )  # fmt: skip
 
 
-def is_wanted(given: argparse.Namespace) -> bool:
-    """Whether the arguments of fastcos neighbors name a file of such neighbours."""
-    suffix = "" if given.out is None else Path(given.out).suffix
-    return given.result is not None or suffix in ann_files.NEIGHBOR_SUFFIXES
-
-
 def run(given: argparse.Namespace) -> int:
     """Search; write or compare."""
     options.refuse(given, "for files of benchmarks", *_WITHOUT)

@@ -3,7 +3,7 @@
 import argparse
 import csv
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,6 +12,7 @@ import numpy as np
 from fastcos import io, validation
 from fastcos.cli import options
 from fastcos.cli.terminal import print_json, print_table, say
+from fastcos.io.columns import positions_in
 from fastcos.storage.provenance import json_ready, provenance
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 SUFFIXES = (".csv", ".npz", ".json", ".parquet")
 STDOUT = Path("-")
+# rows that are Python values at once
+_ROWS = 1 << 16
 _PLURALS = {"item": "items", "query": "queries", "user": "users", "neighbor": "neighbours"}
 
 
@@ -50,53 +53,46 @@ class Lists(NamedTuple):
     def _are_items(self) -> bool:
         return self.columns[0] == "item"
 
-    @property
-    def header(self) -> tuple[str, ...]:
-        """The columns of the table."""
-        named = () if self.names is None else ("name",)
-        query, found = self.columns
-        first = (query, *named) if self._are_items else (query,)
-        last = [] if np.isnan(self.neighbors.scores).any() else ["score"]
-        last += [] if self.calibration is None else ["p_value"]
-        return *first, "rank", found, *(f"{found}_{one}" for one in named), *last
-
-    def lines(self) -> Iterator[tuple[Any, ...]]:
-        """The rows of the table, without padding; votes have no score."""
-        named, indices = self.names is not None, self.neighbors.indices
-        scores: Any = self.neighbors.scores
-        columns = [] if np.isnan(scores).any() else [scores]
+    def table(self) -> dict[str, Any]:
+        """The columns of the table, without padding; votes have no score."""
+        indices, scores = self.neighbors.indices, self.neighbors.scores
+        rows, ranks = np.nonzero(indices >= 0)
+        places, (query, found) = indices[rows, ranks], self.columns
+        table = {query: self.query_ids[rows]}
+        if self.names is not None and self._are_items:
+            table["name"] = self.names[positions_in(self.ids, self.query_ids)][rows]
+        table |= {"rank": ranks + 1, found: self.ids[places]}
+        if self.names is not None:
+            table[f"{found}_name"] = self.names[places]
+        if not np.isnan(scores).any():
+            table["score"] = scores[rows, ranks].astype(np.float64)
         if self.calibration is not None:
-            columns.append(self.calibration.p_value(scores))
-        names = dict(zip(self.ids.tolist(), self.names, strict=True)) if named else {}
-        for number, (query, items) in enumerate(zip(self.query_ids, indices, strict=True)):
-            first = (query, names[query.item()]) if named and self._are_items else (query,)
-            for rank, item in enumerate(items):
-                if item < 0:
-                    break
-                found = (self.ids[item], self.names[item]) if named else (self.ids[item],)
-                yield *first, rank + 1, *found, *(float(one[number, rank]) for one in columns)
+            table["p_value"] = self.calibration.p_value(scores)[rows, ranks]
+        return table
 
     def deliver(self, given: argparse.Namespace, out: Path, title: str) -> int:
         """Print the lists of --show, or write all; return the exit status."""
+        table = self.table()
         if given.show:
             if given.json:
-                print_json(self.records())
+                print_json(_records(table))
             else:  # a row of the table always together: long names are wrapped
-                print_table(title, self.header, list(self.lines()))
+                print_table(title, [*table], list(_rows(table)))
             return 0
-        self.write(out)
+        self.write(out, table)
         if given.json:
             print_json(provenance(options.arguments(given) | {"out": str(out)}))
         query, found = (_PLURALS[one] for one in self.columns)
-        n_found, n = int((self.neighbors.indices >= 0).sum()), len(self.query_ids)
+        n_found, n = len(table["rank"]), len(self.query_ids)
         say(f"wrote {n_found:,} {found} of {n:,} {query}, {given.k} of each at most, to {out}")
         return 0
 
-    def write(self, out: Path) -> None:
+    def write(self, out: Path, table: dict[str, Any]) -> None:
         """Write the lists in the format of the suffix; a folder that is missing is made."""
         if out == STDOUT:
             writer = csv.writer(sys.stdout, lineterminator="\n")
-            writer.writerows([self.header, *self.lines()])
+            writer.writerow(table)
+            writer.writerows(_rows(table))
             return
         out.resolve().parent.mkdir(parents=True, exist_ok=True)
         if out.suffix == ".npz":
@@ -109,22 +105,23 @@ class Lists(NamedTuple):
                 arrays["names"] = self.names
             io.write_npz(out, arrays)
         elif out.suffix == ".json":
-            io.write_json(out, self.records())
+            io.write_json(out, _records(table))
+        elif out.suffix == ".csv":
+            io.write_csv(out, [*table], _rows(table))
         else:
-            write_table(out, self.header, self.lines())
-
-    def records(self) -> Any:
-        """The rows of the table as dicts, ready for JSON."""
-        return json_ready([dict(zip(self.header, line, strict=True)) for line in self.lines()])
+            io.write_parquet(out, table)
 
 
-def write_table(out: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Write rows as .csv or .parquet, by the suffix."""
-    if out.suffix == ".csv":
-        io.write_csv(out, header, rows)
-    else:
-        columns = list(zip(*rows, strict=True)) or [()] * len(header)
-        io.write_parquet(out, dict(zip(header, columns, strict=True)))
+def _rows(table: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
+    """The rows of a table of arrays as Python values, some at a time."""
+    for first in range(0, len(table["rank"]), _ROWS):
+        parts = (column[first : first + _ROWS].tolist() for column in table.values())
+        yield from zip(*parts, strict=True)
+
+
+def _records(table: dict[str, Any]) -> Any:
+    """The rows of a table as dicts, ready for JSON."""
+    return json_ready([dict(zip(table, row, strict=True)) for row in _rows(table)])
 
 
 def add_lists(

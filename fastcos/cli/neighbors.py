@@ -8,6 +8,7 @@ from fastcos import validation
 from fastcos.cli import ground_truth, lists, options
 from fastcos.cli.model_folder import is_model_folder, model_embeddings, read_items
 from fastcos.cli.terminal import progress_bar
+from fastcos.io.ann_files import NEIGHBOR_SUFFIXES
 from fastcos.linalg.csr import one_per_row
 from fastcos.neighbors import top_k
 from fastcos.storage import OccupiedError
@@ -80,7 +81,7 @@ def run(given: argparse.Namespace) -> int:
     from fastcos.comparison.candidates import select_candidates
 
     options.apply_common(given)
-    if ground_truth.is_wanted(given):
+    if given.result is not None or Path(given.out or "").suffix in NEIGHBOR_SUFFIXES:
         return ground_truth.run(given)
     out = lists.as_output(given.out)
     if given.min_score is not None:
