@@ -83,10 +83,7 @@ class Simulation(NamedTuple):
 def presets() -> dict[str, dict[str, Any]]:
     """Return the presets of simulate_interactions by name, each with all its choices.
 
-    Returns
-    -------
-    dict of dict
-        The default is the first.
+    The default is the first.
 
     Examples
     --------

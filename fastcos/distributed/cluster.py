@@ -66,6 +66,8 @@ def top_k(
 ) -> Neighbors:
     """The k items most similar to every query, bit-identical to :func:`fastcos.top_k`.
 
+    Returns memory maps of the arrays in out.
+
     Parameters
     ----------
     queries, items : path-like
@@ -83,11 +85,6 @@ def top_k(
         block. The same call after a crash resumes with the missing blocks.
     client : distributed.Client, optional
         Default: the current one.
-
-    Returns
-    -------
-    Neighbors
-        Memory maps of the arrays in out.
 
     Examples
     --------

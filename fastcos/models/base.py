@@ -140,11 +140,6 @@ class FactorModel(
             indices (m, k) int64 by descending score, equal scores by lower index; scores (m, k)
             float32.
 
-        Raises
-        ------
-        ValueError
-            X or k is not valid.
-
         Examples
         --------
         >>> import numpy as np

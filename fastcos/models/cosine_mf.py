@@ -189,16 +189,6 @@ class CosineMF(FactorModel):
         y : None, not used
         progress : callable, optional
             Called as progress(passes done, max_iter).
-
-        Returns
-        -------
-        CosineMF
-            self.
-
-        Raises
-        ------
-        ValueError
-            A parameter or X is not valid, or X has no interactions.
         """
         validation.check_progress(progress)
         X = self._as_matrix(X, reset=True)
@@ -251,12 +241,9 @@ class CosineMF(FactorModel):
         return (P / np.where(norms > 0, norms, 1)[:, None]).astype(np.float32)
 
     def item_embeddings(self) -> Floats:
-        """Return the item embeddings B.
+        """Return the item embeddings B (p, k): rows of norm 1 unless the similarity is "dot".
 
-        Returns
-        -------
-        ndarray (p, k), float32
-            Rows of norm 1 unless the similarity is "dot"; zeros for items without interactions.
+        Items without interactions have zeros.
         """
         check_is_fitted(self)
         return np.ascontiguousarray(self.components_.T)

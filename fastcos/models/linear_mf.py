@@ -172,11 +172,6 @@ class LinearMF(FactorModel):
         progress : callable, optional
             Called as progress(done, total) as by :func:`fastcos.randomized_svd`; by "direct" at
             the end only.
-
-        Returns
-        -------
-        LinearMF
-            self.
         """
         validation.check_progress(progress)
         X = self._as_matrix(X, reset=True)

@@ -376,18 +376,7 @@ class RescalingsDisplay(Display):
 
     @classmethod
     def from_estimator(cls, model: LinearMF) -> "RescalingsDisplay":
-        """Take the named rescalings of a fitted model of Eq. 1.
-
-        Parameters
-        ----------
-        model : LinearMF
-            Fitted, with objective "dropout": Eq. 2 determines the rescaling.
-
-        Raises
-        ------
-        ValueError
-            The model is of Eq. 2.
-        """
+        """Take the named rescalings of a fitted model of Eq. 1: Eq. 2 determines the rescaling."""
         validation.as_choice("the objective of the model", model.objective, ("dropout",))
         norms = {}
         for named in rescalings():

@@ -78,18 +78,7 @@ class Display(NotebookFigure):
     ax_: Any = None
 
     def plot(self, ax: "Axes | None" = None) -> Self:
-        """Draw the figure.
-
-        Parameters
-        ----------
-        ax : matplotlib.axes.Axes, optional
-            Default: those of a new figure.
-
-        Returns
-        -------
-        Display
-            Itself, with ``figure_`` and ``ax_``.
-        """
+        """Draw the figure on ax, by default those of a new figure; return the display itself."""
         from matplotlib.figure import Figure
 
         with figure_style():
