@@ -176,10 +176,15 @@ def test_pages_of_few_rows_and_of_users(browser, tmp_path):
 
 def test_page_leaves_out_rows_and_says_so():
     rows = np.random.default_rng(2).standard_normal((80, 4))
-    measures = [get_measure("csls", n_neighbors=n) for n in range(2, 70)]
-    measures += [get_measure("local_scaling", n_neighbors=n) for n in range(2, 70)]
-    measures += [get_measure("dis_sim_local", n_neighbors=n) for n in range(2, 70)]
-    board = compare_vectors(rows, np.arange(80) % 2, measures=measures, n_examples=64)
+    few = compare_vectors(rows, np.arange(80) % 2, measures=["csls"], n_examples=64)
+    row = next(one for one in few.rows if one.candidate != few.baseline)
+    # 204 candidates besides the cosine, with the examples of one
+    others = [replace(row.candidate, measure=f"{row.candidate.measure}:{n}") for n in range(204)]
+    copies = [row._replace(candidate=one) for one in others]
+    board = replace(
+        few, rows=[*copies, few.row(few.baseline)], recommended=few.baseline,
+        examples=few.examples | dict.fromkeys(others, few.examples[row.candidate]),
+    )  # fmt: skip
     page = leaderboard_page(board)
     assert "leaves out the 5 lowest candidates" in page
     assert len(page.encode()) < 2_500_000
