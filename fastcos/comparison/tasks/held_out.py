@@ -64,7 +64,7 @@ class HeldOutTask:
     def most_popular(self) -> UserScores:
         """Scores of the most popular items, the same for all users: the chance level."""
         count = np.bincount(self.rest.indices, minlength=self.rest.shape[1]).astype(np.float64)
-        return self.score_factors(np.ones((len(self.rest.indptr) - 1, 1)), count[:, None])
+        return self.score_factors(np.ones((self.rest.shape[0], 1)), count[:, None])
 
     def score(self, candidate: Candidate, embeddings: Embeddings) -> UserScores:
         """Recommend by user-item scores, by votes of the nearest users or of the nearest items."""
