@@ -25,7 +25,7 @@ _ALL_ROWS, _SEARCHED_ROWS = 1000, 500
 # numbers of the rows of all lists in memory, and the fewest items that are sampled in any case
 _ENTRIES, _LEAST_ROWS = 2**24, 100
 # searches from different starts; the first follow gradients, the others are random
-N_STARTS = 16
+N_STARTS, _MOST_STARTS = 16, 1000
 # starts in an audit: the fewest on a sample, where more replace no more of other items' neighbours;
 # else this over rows times dimensions: 4 of 1,000 x 50 replace 13.2 to 13.5 %, 2 13.0 to 13.3 %
 _FEWEST_STARTS, _WORK = 2, 200_000
@@ -98,7 +98,7 @@ def worst_rescaling(
     family : {"rescaling", "linear"}
         Diagonal maps, or all invertible ones.
     n_starts : int
-        Starts of the search, each a vertex of the box of rescalings.
+        Starts of the search, each a vertex of the box of rescalings; up to 1,000.
     random_state : int or Generator
         Seed of the samples and the starts. The same seed gives the same bits.
 
@@ -125,7 +125,7 @@ def worst_rescaling(
     """
     sample, k, condition = as_edges(items, k, condition, n_threads=n_threads)
     family = validation.as_choice("family", family, FAMILIES)
-    n_starts = validation.as_count("n_starts", n_starts)
+    n_starts = validation.as_count("n_starts", n_starts, high=_MOST_STARTS)
     generator = validation.as_generator("random_state", random_state)
     n_directed = int((sample.norms > 0).sum())
     validation.check_enough("items", n_directed, k + 1, "rows that are not zero")

@@ -311,6 +311,11 @@ GROUPS = {
         base(fastcos.certified_neighbors, items=ROWS, k=2), family=NO_NAME, **EDGES
     ),
     "vertex_attack": cases(base(auditing.vertex_attack, items=ROWS, k=2), **EDGES),
+    "worst_rescaling": cases(
+        base(auditing.worst_rescaling, items=ROWS, k=2),
+        items=NO_ROWS, k=NO_COUNT, condition=[*NO_REAL, 0.5], family=NO_NAME, n_starts=NO_COUNT,
+        n_threads=NO_THREADS, random_state=NO_SEED,
+    ),
     "cosine_interval": cases(
         base(auditing.cosine_interval, x=ROWS, y=ROWS, condition=1.2),
         condition=[*NO_REAL, 0.5], **COSINES,
