@@ -24,7 +24,6 @@ from fastcos.storage import provenance
 if TYPE_CHECKING:
     from fastcos.auditing.model_diff import ModelDiff
     from fastcos.auditing.report import Audit
-    from fastcos.calibration import Calibration
 
 DESCRIPTION = """\
 Report how far the cosine similarities of item embeddings depend on the parametrisation of their
@@ -133,7 +132,12 @@ def run(given: argparse.Namespace) -> int:
     document = {
         **facts,
         "audit": provenance.json_ready(report.to_dict()),
-        "calibration": _thresholds(calibration),
+        # the whole distribution is for fastcos calibrate
+        "calibration": {
+            "verdict": calibration.verdict,
+            "n_pairs": calibration.n_pairs,
+            "thresholds": {f"{rate:g}": calibration.threshold(rate) for rate in calibration.rates},
+        },
     }
     if diff is not None:
         changed = [str(model.ids[item]) for item in diff.most_changed]
@@ -151,7 +155,10 @@ def run(given: argparse.Namespace) -> int:
     else:
         show(report)
         if diff is not None:
-            _show_diff(diff, model.ids)
+            show_text(diff.verdict)
+            show_sections(diff.sections())
+            if changed:
+                show_text(f"largest real change: {', '.join(changed[:10])}")
     say_written([folder / "audit.html", folder / "audit.json"])
     if not given.json:
         print_next(_next_commands(report, given))
@@ -227,15 +234,6 @@ def _write_explorer(
     say(f"wrote {given.explore}")
 
 
-def _thresholds(calibration: "Calibration") -> dict[str, Any]:
-    """Return the thresholds by rate; the whole distribution is for fastcos calibrate."""
-    return {
-        "verdict": calibration.verdict,
-        "n_pairs": calibration.n_pairs,
-        "thresholds": {f"{rate:g}": calibration.threshold(rate) for rate in calibration.rates},
-    }
-
-
 def _old_version(given: argparse.Namespace, ids: Any) -> tuple[io.Factors, Any, Any] | None:
     """Read the old version, and match items: its factors, rows of the new one, rows of the old."""
     if given.against is None:
@@ -282,14 +280,6 @@ def _next_commands(report: "Audit", given: argparse.Namespace) -> list[tuple[lis
         gain += f"; AUC of the labels {row.auc:.2f} in place of {report.given.auc:.2f}"
     export = ["fastcos", "index", "export", given.items, *users, "--out", "served"]
     return [*found, (export, gain), (["fastcos", "neighbors", "served"], "their exact neighbours")]
-
-
-def _show_diff(diff: "ModelDiff", ids: Any) -> None:
-    show_text(diff.verdict)
-    show_sections(diff.sections())
-    if len(diff.most_changed):
-        named = ", ".join(str(ids[item]) for item in diff.most_changed[:10])
-        show_text(f"largest real change: {named}")
 
 
 def _limits(given: argparse.Namespace) -> dict[str, float]:

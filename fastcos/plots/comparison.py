@@ -205,16 +205,12 @@ def _model(comparison: Comparison) -> str:
     strengths = {"dropout": "regularization", "weight_decay": "weight_decay"}
     names = {"dropout": "Eq. 1", "weight_decay": "Eq. 2"}
     strength = ", ".join(
-        f"λ = {_rounded(given[strengths[one]])} of {names[one]}" for one in comparison.models
+        f"λ = {given[strengths[one]]:,.6g} of {names[one]}" for one in comparison.models
     )
     return (
         f"n = {given['n_users']:,} users, p = {given['n_items']:,} items, rank k = "
         f"{given['n_components']}, {strength}, seed {given['random_state']}"
     )
-
-
-def _rounded(value: float) -> str:
-    return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
 
 
 def _title(row: RescalingScores) -> str:

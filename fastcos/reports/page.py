@@ -116,17 +116,12 @@ def _cell(value: Any) -> str:
 
 def _facts(values: Mapping[str, float | str | None]) -> Markup:
     """Named numbers side by side."""
-    entries = (
-        element("div", element("dt", name), element("dd", _fact(value)))
-        for name, value in values.items()
-    )
+    entries = []
+    for name, value in values.items():
+        if not isinstance(value, str):
+            value = "-" if value is None or np.isnan(value) else f"{value:.3g}"
+        entries.append(element("div", element("dt", name), element("dd", value)))
     return element("dl", *entries, class_="facts")
-
-
-def _fact(value: float | str | None) -> str:
-    if isinstance(value, str):
-        return value
-    return "-" if value is None or np.isnan(value) else f"{value:.3g}"
 
 
 def footer(provenance: Mapping[str, Any] | None) -> Markup:
