@@ -154,8 +154,12 @@ def _shared_at_k(first: Any, second: Any, k: int | None) -> tuple[Floats, int]:
     """Number of items in both lists of a query, (n,), and the length of the lists."""
     a, b = _two_lists(first, second, k)
     shared = np.empty(len(a))
-    for block, positions in _blocks_of_positions(a, b):
-        shared[block] = (positions >= 0).sum(axis=1)
+    step = max(1, _BLOCK // a.shape[1])
+    for start in range(0, len(a), step):
+        block = slice(start, start + step)
+        # positions are not needed: this sort takes half the time of the stable one
+        both = np.sort(np.concatenate([a[block], b[block]], axis=1), axis=1)
+        shared[block] = (both[:, 1:] == both[:, :-1]).sum(axis=1)
     return shared, a.shape[1]
 
 
