@@ -71,8 +71,12 @@ class Worker:
 
     def start(self):
         """Start a process of the next interpreter."""
+        from bench.gate.processes import THREADS
+        from fastcos import config  # here: a competitor's interpreter need not have it
+
         # threads of OpenMP that spin after a call would slow down what runs next
         environment = os.environ | {"OMP_WAIT_POLICY": "passive"}
+        environment |= dict.fromkeys(THREADS, str(config.num_threads()))
         environment.pop("OPENBLAS_CORETYPE", None)
         environment |= {name: value for name, value in self.setting.variables if value}
         self.process = subprocess.Popen(

@@ -5,14 +5,12 @@ best setting (turns.py).
 """
 
 import argparse
-import os
 import statistics
 import sys
 from importlib import metadata
 from pathlib import Path
 
 from bench import limits, roofline, turns
-from bench.gate.processes import THREADS
 from bench.worker import OURS, with_threads
 from bench.workloads import WORKLOADS, WrongAnswer, label
 from fastcos import config, io, validation
@@ -115,8 +113,6 @@ def points(found, facts):
 def run(given):
     """Measure and print."""
     options.apply_common(given)
-    # of the processes that are started from here
-    os.environ.update(dict.fromkeys(THREADS, str(config.num_threads())))
     seconds = validation.as_real("--seconds", given.seconds, above=0)
     cases = workloads_of(given)
     results, missing, drawn = [], {}, []

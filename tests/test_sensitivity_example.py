@@ -66,6 +66,7 @@ def test_sensitivity_concludes_in_five_sentences(rows):
     assert high - mean == pytest.approx(4.3027 / 3**0.5, rel=1e-4)
 
 
+@pytest.mark.slow
 def test_sensitivity_continues_where_it_stopped(tmp_path):
     words = [sys.executable, "-m", "examples.sensitivity", "--users", "300", "--items", "60"]
     words += ["--preset", "zipf_pareto_focused", "--seeds", "1", "--out", str(tmp_path)]

@@ -116,7 +116,8 @@ def test_large_narrow_rows_make_no_wide_copy():
     assert_exact(joined, *expected)
 
 
-@pytest.mark.parametrize("dtype", [np.int8, np.float16])
+# int8 is packed as given here, by kernels of 35 s of compiling
+@pytest.mark.parametrize("dtype", [pytest.param(np.int8, marks=pytest.mark.slow), np.float16])
 def test_narrow_rows_of_many_columns_are_searched(dtype):
     rng = np.random.default_rng(0)
     X = rng.integers(-3, 4, (64, 70_000)).astype(dtype)
