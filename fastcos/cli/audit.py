@@ -105,7 +105,6 @@ def run(given: argparse.Namespace) -> int:
     from fastcos.calibration import calibrate
     from fastcos.plots.html import audit_page
 
-    options.apply_common(given)
     folder = options.out_directory(given)
     options.check_labels(given)
     limits = _limits(given)

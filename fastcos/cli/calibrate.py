@@ -87,7 +87,6 @@ def run(given: argparse.Namespace) -> int:
     from fastcos.calibration import METHODS, calibrate, pairs_near
     from fastcos.plots.html import calibration_page
 
-    options.apply_common(given)
     folder = options.out_directory(given)
     validation.as_choice("--method", given.method, METHODS)
     if given.score is not None:

@@ -104,7 +104,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """Read, compare, write, print."""
-    options.apply_common(given)
     options.out_directory(given)
     options.check_labels(given)
     if given.labels is None:

@@ -47,7 +47,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """Read, calibrate, connect, write and print."""
-    options.apply_common(given)
     out = Path(given.out)
     validation.as_choice("the suffix of --out", out.suffix, (".csv", ".parquet"))
     for name, path in (("--out", out), ("--kept", given.kept)):

@@ -69,7 +69,6 @@ def run(given: argparse.Namespace) -> int:
     """Read, fit, write."""
     from fastcos.models.linear_mf import LinearMF
 
-    options.apply_common(given)
     folder = options.out_directory(given)
     tol = validation.as_real("--tol", given.tol, above=0)
     validation.as_count("--seed", given.seed, low=0)

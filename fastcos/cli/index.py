@@ -71,7 +71,6 @@ def _add_build(parser: argparse.ArgumentParser) -> None:
 
 
 def _build(given: argparse.Namespace) -> int:
-    options.apply_common(given)
     if Path(given.index).exists():
         raise ValueError(
             f"DIR must be a new directory (fastcos index add changes one), got {given.index!r}"
@@ -155,7 +154,6 @@ def _add_search(parser: argparse.ArgumentParser) -> None:
 
 
 def _search(given: argparse.Namespace) -> int:
-    options.apply_common(given)
     out = lists.as_output(given.out)
     options.refuse(given, "for an index, which has its own", "ids")
     if given.queries is None:

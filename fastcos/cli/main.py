@@ -147,8 +147,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     program = given.parser.prog
     try:
         from fastcos import config
+        from fastcos.validation import as_thread_count
 
         config.get_config()  # refuse a wrong environment variable before any work
+        if getattr(given, "threads", None) is not None:
+            config.set_config(num_threads=as_thread_count("--threads", given.threads))
         with compilation_reported():
             return int(given.run(given))
     except BrokenPipeError:

@@ -80,7 +80,6 @@ def run(given: argparse.Namespace) -> int:
     """Read, search, write or print."""
     from fastcos.comparison.candidates import select_candidates
 
-    options.apply_common(given)
     if given.result is not None or Path(given.out or "").suffix in NEIGHBOR_SUFFIXES:
         return ground_truth.run(given)
     out = lists.as_output(given.out)

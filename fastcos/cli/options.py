@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fastcos import config, validation
+from fastcos import validation
 from fastcos.cli.terminal import progress_bar, say
 
 if TYPE_CHECKING:
@@ -472,13 +472,7 @@ def check_output_directory(name: str, path: Path) -> None:
 
 
 def add_common(parser: argparse.ArgumentParser, *, seed: bool = True) -> None:
-    """Add the arguments of every command that computes."""
+    """Add the arguments of every command that computes; main sets the threads."""
     if seed:
         parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed (default 0)")
     parser.add_argument("--threads", type=int, metavar="N", help="threads (default: all cores)")
-
-
-def apply_common(given: argparse.Namespace) -> None:
-    """Set the number of threads."""
-    if given.threads is not None:
-        config.set_config(num_threads=validation.as_thread_count("--threads", given.threads))

@@ -55,7 +55,6 @@ def run(given: argparse.Namespace) -> int:
     from fastcos.comparison.candidates import select_candidates
     from fastcos.comparison.recommending import recommend
 
-    options.apply_common(given)
     out = lists.as_output(given.out, "recommendations.csv")
     measure = options.as_measure("--measure", given.measure)
     if given.model == "none" and measure == "user_item_dot":

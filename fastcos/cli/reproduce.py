@@ -54,7 +54,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """Simulate, compare, write, print."""
-    options.apply_common(given)
     folder = options.out_directory(given)
     simulation = options.simulate(given)
     if given.only_data:
