@@ -147,8 +147,7 @@ def diff_models(
     Returns
     -------
     ModelDiff
-        overlap, overlap_after_rescaling, overlap_after_linear_map and more; ``verdict`` is its
-        summary in a sentence.
+        ``verdict`` is its summary in a sentence.
 
     Notes
     -----

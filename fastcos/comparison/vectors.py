@@ -62,9 +62,8 @@ def compare_vectors(
     measures : sequence of str or Measure, optional
         Default: all that require only the rows.
     n_examples : int, default 0
-        Keep the neighbours of this many rows by every measure, for
-        :func:`fastcos.plots.html.leaderboard_page`: rows drawn at random from each label, or those
-        of the most pairs.
+        As in :func:`fastcos.compare`, of rows drawn at random from each label, or those of the most
+        pairs.
     progress : callable, optional
         progress(done, total), in numbers of measures.
     random_state : int, default 0
