@@ -68,7 +68,8 @@ def write_text(path: PathLike, text: str) -> None:
     """Write text as UTF-8, atomically; OSError as :func:`atomic_path`."""
     as_instance("text", text, str, "a text")
     with atomic_path(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+        # half a character, as in names of broken files, has no UTF-8; JSON reads it as it is written
+        temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
 
 
 def _check_saved(name: str, array: Any) -> None:
