@@ -40,20 +40,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="sum",
         help="value of several rows of one user and item (default sum)",
     )
-    group = parser.add_argument_group("model")
-    options.add_rank(group)
-    group.add_argument(
-        "--objective",
-        choices=("dropout", "weight_decay"),
-        default="dropout",
-        help="Eq. 1 is dropout, Eq. 2 is weight_decay (default dropout)",
-    )
-    group.add_argument(
-        "--regularization",
-        type=float,
-        metavar="L",
-        help="λ (default: the singular value number K/5 for Eq. 2, its square for Eq. 1)",
-    )
+    default = "the singular value number K/5 for Eq. 2, its square for Eq. 1"
+    group = options.add_model(parser, default, "dropout", "weight_decay")
     group.add_argument(
         "--tol",
         type=float,

@@ -272,34 +272,26 @@ def label_names(labelled: "ItemLabels") -> list[str | None]:
     return [None if code < 0 else str(labelled.classes[code]) for code in labelled.labels]
 
 
-def add_rank(group: "argparse._ArgumentGroup") -> None:
-    """Add the rank of the model."""
+def add_model(
+    parser: argparse.ArgumentParser, default: str, *objectives: str
+) -> "argparse._ArgumentGroup":
+    """Add the arguments of a model; default describes that of --regularization.
+
+    Without objectives, the first of which is the default, they are both at once or one of them.
+    """
+    group = parser.add_argument_group("model")
     help_ = "rank k (default 50, or all of a smaller matrix)"
     group.add_argument("--rank", type=int, metavar="K", help=help_)
-
-
-def add_model(parser: argparse.ArgumentParser, default: str) -> None:
-    """Add the arguments of the model; default describes that of --regularization."""
-    group = parser.add_argument_group("model")
-    add_rank(group)
-    group.add_argument(
-        "--regularization",
-        type=float,
-        metavar="L",
-        help=f"λ of Eq. 1, on the scale of squared singular values (default: {default})",
-    )
-    group.add_argument(
-        "--weight-decay",
-        type=float,
-        metavar="L",
-        help="λ of Eq. 2, on the scale of singular values (default: root of the above)",
-    )
-    group.add_argument(
-        "--objective",
-        choices=("both", "dropout", "weight_decay"),
-        default="both",
-        help="Eq. 1 is dropout, Eq. 2 is weight_decay (default both)",
-    )
+    chosen = objectives or ("both", "dropout", "weight_decay")
+    help_ = f"Eq. 1 is dropout, Eq. 2 is weight_decay (default {chosen[0]})"
+    group.add_argument("--objective", choices=chosen, default=chosen[0], help=help_)
+    scale = "λ" if objectives else "λ of Eq. 1, on the scale of squared singular values"
+    help_ = f"{scale} (default: {default})"
+    group.add_argument("--regularization", type=float, metavar="L", help=help_)
+    if not objectives:
+        help_ = "λ of Eq. 2, on the scale of singular values (default: root of the above)"
+        group.add_argument("--weight-decay", type=float, metavar="L", help=help_)
+    return group
 
 
 def add_rescalings(group: "argparse._ActionsContainer") -> None:
