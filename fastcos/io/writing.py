@@ -68,7 +68,7 @@ def write_text(path: PathLike, text: str) -> None:
     """Write text as UTF-8, atomically; OSError as :func:`atomic_path`."""
     as_instance("text", text, str, "a text")
     with atomic_path(path) as temporary:
-        # half a character, as in names of broken files, has no UTF-8; JSON reads it as it is written
+        # half a character, as in names of broken files, has no UTF-8; JSON reads its escape
         temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
 
 
