@@ -101,10 +101,8 @@ class CosineMF(FactorModel):
         Mean loss of an interaction in each pass, before its step.
     validation_curve_ : ndarray, float64
         The same for held-out interactions; empty without them.
-    n_features_in_ : int
-        Items, p, of fit.
-    feature_names_in_ : ndarray (p,) of str
-        Only if X was a data frame with string columns.
+    n_features_in_, feature_names_in_
+        As in scikit-learn.
 
     See Also
     --------

@@ -94,10 +94,8 @@ class LinearMF(FactorModel):
         Relative residual of each singular triplet, see ``svd_residuals``.
     mean_ : ndarray (p,), float64, or None
         Subtracted from the columns: their means, less the overall mean with "both".
-    n_features_in_ : int
-        Items, p, of fit.
-    feature_names_in_ : ndarray (p,) of str
-        Only if X was a data frame with string columns.
+    n_features_in_, feature_names_in_
+        As in scikit-learn.
 
     Warns
     -----
