@@ -17,8 +17,9 @@ import numpy.typing as npt
 
 from fastcos import validation
 from fastcos.engine.segments import Segment
-from fastcos.measures.base import Measure, encode_segment
+from fastcos.measures.base import Measure
 from fastcos.neighbors.ids import Ids, ItemIds
+from fastcos.neighbors.types import encode_segment
 from fastcos.storage import memmap
 from fastcos.validation import Integers
 
