@@ -19,6 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import validation
+from fastcos.engine.packing import EncodedRows, encode_rows
+from fastcos.engine.segments import Segment
 from fastcos.storage import memmap
 from fastcos.validation import Floats, Rows
 
@@ -143,6 +145,31 @@ def require(measure: Any, capability: str, argument: str = "measure") -> None:
     """Refuse a measure without this capability."""
     if not getattr(capabilities(measure), capability):
         raise ValueError(f"{argument} must have the capability {capability!r}, got {measure.name}")
+
+
+def encode_items(measure: Measure, B: Rows, n_threads: int | None) -> EncodedRows:
+    """Encode items by a fitted measure, with their bias."""
+    validation.check_scorable("items", B, B)
+    transformed, bias = measure.encode_items(B), measure.item_bias(B)
+    return encode_rows(transformed, bias, n_threads, measure.metric_type)
+
+
+def encode_segment(
+    measure: Measure,
+    B: Rows,
+    n_threads: int | None,
+    *,
+    numbers: npt.NDArray[np.int64] | None = None,
+    first: int = 0,
+    positions: npt.NDArray[np.int64] | None = None,
+) -> Segment:
+    """Encode items by a fitted measure as one segment; only those of numbers can be found."""
+    encoded = encode_items(measure, B, n_threads)
+    if numbers is None:
+        numbers = np.arange(len(B), dtype=np.int64)
+    return Segment(
+        measure.metric_type, encoded, numbers, n_threads, rows=B, first=first, positions=positions
+    )
 
 
 class Invariances(NamedTuple):

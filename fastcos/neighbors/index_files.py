@@ -31,10 +31,9 @@ from fastcos.engine.segments import Segment
 from fastcos.kernels import tiles
 from fastcos.kernels.prefixes import Prefixes
 from fastcos.kernels.query_scaling import BOUND_PREFIX
-from fastcos.measures.base import Measure, capabilities
+from fastcos.measures.base import Measure, capabilities, encode_items
 from fastcos.neighbors.ids import NO_ID, ItemIds
 from fastcos.neighbors.index_parts import IndexPart
-from fastcos.neighbors.types import encode_items
 from fastcos.storage import FastcosFormatError, Stored, memmap
 
 Arrays = dict[str, npt.NDArray[Any]]

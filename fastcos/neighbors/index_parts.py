@@ -17,9 +17,8 @@ import numpy.typing as npt
 
 from fastcos import validation
 from fastcos.engine.segments import Segment
-from fastcos.measures.base import Measure
+from fastcos.measures.base import Measure, encode_segment
 from fastcos.neighbors.ids import Ids, ItemIds
-from fastcos.neighbors.types import encode_segment
 from fastcos.storage import memmap
 from fastcos.validation import Integers
 

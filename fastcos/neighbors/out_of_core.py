@@ -9,8 +9,8 @@ import numpy.typing as npt
 from fastcos import config, validation
 from fastcos.engine.packing import ExecutionOptions, Integers, tile_layout
 from fastcos.engine.segments import SEGMENT_MULTIPLE, Segment
-from fastcos.measures.base import Measure, Plain, require
-from fastcos.neighbors.types import FittedItems, Searched, SearchRequest, encode_segment
+from fastcos.measures.base import Measure, Plain, encode_segment, require
+from fastcos.neighbors.types import FittedItems, Searched, SearchRequest
 from fastcos.storage import memmap
 from fastcos.storage.checkpoint import Checkpoint, rows_per_block
 

@@ -22,19 +22,14 @@ from fastcos.measures.base import (
     Measure,
     Plain,
     capabilities,
+    encode_segment,
     get_measure,
     is_upper_bounded,
     require,
 )
 from fastcos.neighbors.bits import BIT_MEASURES, bit_top_k
 from fastcos.neighbors.results import Neighbors, no_neighbors, padded
-from fastcos.neighbors.types import (
-    FittedItems,
-    Searched,
-    SearchRequest,
-    as_min_score,
-    encode_segment,
-)
+from fastcos.neighbors.types import FittedItems, Searched, SearchRequest, as_min_score
 from fastcos.storage import memmap
 
 # bytes of a query in a batch beside its columns and results: norms, bias, lanes, candidates

@@ -3,17 +3,8 @@
 from collections.abc import Iterator
 from typing import Any, NamedTuple, Protocol
 
-import numpy as np
-
 from fastcos import validation
-from fastcos.engine.packing import (
-    EncodedRows,
-    ExcludedItems,
-    ExecutionOptions,
-    Integers,
-    PermittedItems,
-    encode_rows,
-)
+from fastcos.engine.packing import ExcludedItems, ExecutionOptions, Integers, PermittedItems
 from fastcos.engine.segments import Segment
 from fastcos.measures.base import Measure
 from fastcos.neighbors.index_model import check_same_model
@@ -138,28 +129,3 @@ def as_threshold(name: str, value: object, measure: Measure, model: str | None =
     parts = (getattr(value, "model", None), getattr(value, "model_version", None))
     check_same_model(name, model, "@".join(one for one in parts if one) or None)
     return float(calibrated.threshold())
-
-
-def encode_items(measure: Measure, B: validation.Rows, n_threads: int | None) -> EncodedRows:
-    """Encode items by a fitted measure, with their bias."""
-    validation.check_scorable("items", B, B)
-    transformed, bias = measure.encode_items(B), measure.item_bias(B)
-    return encode_rows(transformed, bias, n_threads, measure.metric_type)
-
-
-def encode_segment(
-    measure: Measure,
-    B: validation.Rows,
-    n_threads: int | None,
-    *,
-    numbers: Integers | None = None,
-    first: int = 0,
-    positions: Integers | None = None,
-) -> Segment:
-    """Encode items by a fitted measure as one segment; only those of numbers can be found."""
-    encoded = encode_items(measure, B, n_threads)
-    if numbers is None:
-        numbers = np.arange(len(B), dtype=np.int64)
-    return Segment(
-        measure.metric_type, encoded, numbers, n_threads, rows=B, first=first, positions=positions
-    )
