@@ -21,11 +21,11 @@ AREAS = {
 AREAS_DRIFT = 0.002
 
 
-def measured_in(unit):
-    """Set the unit of a tracked number."""
+def series(unit, name):
+    """Set the unit and the name of a tracked number."""
 
     def decorate(method):
-        method.unit = unit
+        method.unit, method.pretty_name = unit, f"quality: {name}"
         return method
 
     return decorate
@@ -48,17 +48,16 @@ class Rescalings:
         self.labels, model = fitted()
         self.items = model.item_embeddings(rescaling)
 
-    @measured_in("AUC")
+    @series("AUC", "AUC of pairs of items of one cluster and of two")
     def track_pair_auc(self, _):
         return fastcos.metrics.pair_auc(self.items, self.labels).value
 
-    @measured_in("MAP@R")
+    @series("MAP@R", "MAP@R of the other items of a cluster")
     def track_map_at_r(self, _):
         return fastcos.metrics.map_at_r(self.items, self.labels).value
 
-    @measured_in("share")
+    @series("share", "items whose neighbours mostly are of their cluster")
     def track_knn_accuracy(self, _):
-        """Return the share of items whose nearest neighbours mostly have their label."""
         from scipy.stats import mode
 
         found = self.labels[fastcos.top_k(self.items, k=N_NEIGHBORS).indices]
@@ -82,7 +81,7 @@ class Measures:
     params = [["cosine", "dot", "csls", "zscore_cosine", "whitened_cosine", "all_but_the_top"]]
     param_names = ["measure"]
 
-    @measured_in("share")
+    @series("share", "neighbours of the same cluster, by measure")
     def track_neighbor_purity(self, measure):
         labels, model = fitted()
         found = fastcos.top_k(model.item_embeddings("balanced"), k=N_NEIGHBORS, measure=measure)
@@ -105,7 +104,7 @@ class Exactness:
     params = [list(ROWS), [1, 2]]
     param_names = ["rows", "threads"]
 
-    @measured_in("share")
+    @series("share", "rows with their exact neighbours in order")
     def track_exact_share(self, rows, threads):
         X = self.ROWS[rows](np.random.default_rng(0))
         found = fastcos.top_k(X, k=N_NEIGHBORS, n_threads=threads).indices
@@ -130,7 +129,7 @@ class SameBits:
         X = inputs.interactions("2,000 x 500")
         self.one, self.two = (self.OPERATIONS[operation](X, n).tobytes() for n in (1, 2))
 
-    @measured_in("1 is the same")
+    @series("1 is the same", "identical bits on one and two threads")
     def track_same_bits(self, _):
         return float(self.one == self.two)
 

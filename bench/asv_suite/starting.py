@@ -27,3 +27,9 @@ def timeraw_cold_first_call():
 
 def timeraw_warm_first_call():
     return CALL, FULL_CACHE
+
+
+timeraw_import.pretty_name = "start: import fastcos"
+timeraw_import_of_the_search.pretty_name = "start: from fastcos import top_k"
+timeraw_cold_first_call.pretty_name = "start: import and first search without compiled code"
+timeraw_warm_first_call.pretty_name = "start: import and first search with compiled code"

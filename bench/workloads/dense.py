@@ -339,7 +339,10 @@ MEASURES = {
 
 
 class Measures(_Search):
-    """Self-join by other measures; measure_costs.py times all of them."""
+    """Self-join by other measures.
+
+    measure_costs.py times all of them.
+    """
 
     question = "dense neighbours, other measures"
     axes = {"measure": list(MEASURES)}

@@ -100,7 +100,7 @@ class GramMatmul(Matmul):
 
 
 class TruncatedSVD(Workload):
-    """randomized_svd to a certified residual."""
+    """Truncated SVD to a certified residual."""
 
     question = "truncated SVD at equal residual"
     unit = "non-zeros"
@@ -217,7 +217,7 @@ TRANSFORMERS = {
 
 
 class Weighting(Workload):
-    """fit_transform of a transformer before a factorisation."""
+    """Weights of interactions before a factorisation."""
 
     question = "weightings of interactions"
     unit = "non-zeros"
@@ -243,7 +243,7 @@ class Weighting(Workload):
 
 
 class Simulation(Workload):
-    """simulate_interactions in the size of the paper."""
+    """Simulated interactions in the size of the paper."""
 
     question = "interactions"
     unit = "non-zeros"

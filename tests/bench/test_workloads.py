@@ -12,7 +12,7 @@ import pytest
 
 import fastcos
 from bench import libraries, limits, test_throughput as views, workloads
-from bench.asv_suite import timed
+from bench.asv_suite import quality, starting, timed
 
 BENCH = Path(__file__).parents[2] / "bench"
 # pytest's and asv's views and the workloads are imported by everybody
@@ -65,6 +65,16 @@ def test_every_workload_has_all_views():
         needed = ["question", "make", "call", "error", "work"]
         needed += ["job", "disagreement"] if kind.competitors else []
         assert not [part for part in needed if not hasattr(kind, part)], name
+
+
+def test_series_have_names_in_words():
+    classes = [kind for kind in vars(quality).values() if isinstance(kind, type)]
+    classes += [getattr(timed, name) for name in workloads.WORKLOADS]
+    methods = [method for kind in (starting, *classes) for method in vars(kind).values()]
+    named = [one for one in methods if getattr(one, "__name__", "").startswith(("time", "track_"))]
+    assert len(named) > 120
+    assert all(": " in one.pretty_name and "_" not in one.pretty_name.replace("top_k", "")
+               for one in named)  # fmt: skip
 
 
 def test_series_show_the_source_of_their_workload():
