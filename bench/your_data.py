@@ -112,7 +112,8 @@ def points(found, facts):
 
 def run(given):
     """Measure and print."""
-    options.apply_common(given)
+    if given.threads is not None:
+        config.set_config(num_threads=validation.as_thread_count("--threads", given.threads))
     seconds = validation.as_real("--seconds", given.seconds, above=0)
     cases = workloads_of(given)
     results, missing, drawn = [], {}, []
