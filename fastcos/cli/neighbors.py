@@ -95,7 +95,11 @@ def run(given: argparse.Namespace) -> int:
     k = validation.as_count("--k", given.k, high=len(items) - own)
     wanted: dict[str, Any] = {"measure": measure, "min_score": min_score}
     columns = ("item" if own else "query", "neighbor")
-    queries, query_ids = _queries(given, items, ids)
+    queries: Any = None
+    query_ids = ids
+    if given.queries is not None:
+        queries, query_ids = options.read_vectors(given.queries, given, shared=True)
+        validation.check_same_width("--queries", queries, "items", items)
     if given.show:
         rows = [lists.position_of("--show", one, query_ids) for one in given.show]
         if own:  # an item does not find itself
@@ -142,12 +146,3 @@ def _embeddings(given: argparse.Namespace) -> tuple["Embeddings", Any]:
     validation.check_none("--rescaling", given.rescaling, "for vectors, which have no model")
     items, ids = read_items(source, given)
     return Embeddings(items), ids
-
-
-def _queries(given: argparse.Namespace, items: Any, ids: Any) -> tuple[Any, Any]:
-    """Return the queries and their ids; None for the items themselves."""
-    if given.queries is None:
-        return None, ids
-    found = options.read_vectors(given.queries, given, shared=True)
-    validation.check_same_width("--queries", found.vectors, "items", items)
-    return found
