@@ -27,7 +27,7 @@ def recorded(arm, ratio, pairs, seed, names=NAMES):
 
 @pytest.fixture(scope="module")
 def lines():
-    return [*recorded("nothing", 1.0, 40, 1), *recorded("30%", 1.3, 35, 2)]
+    return [*recorded("nothing", 1.0, 90, 1), *recorded("30%", 1.3, 35, 2)]
 
 
 def test_report_counts_failures_and_open_benchmarks(lines):
@@ -36,7 +36,7 @@ def test_report_counts_failures_and_open_benchmarks(lines):
     nothing, slower = (row for row in rows if row[:1] in (["nothing"], ["30%"]))
     # benchmarks, comparisons, slow at first, failed, undecided, left open
     counts = [", ".join(row[at] for at in (1, 3, 4, 5, 6, 8)) for row in (nothing, slower)]
-    assert counts == ["2, 8, 0, **0 (0.0%)**, 0, 0", "2, 2, 2, **2 (100.0%)**, 0, 2"]
+    assert counts == ["2, 18, 0, **0 (0.0%)**, 0, 0", "2, 2, 2, **2 (100.0%)**, 0, 2"]
     assert slower[2] in {"+29.8%", "+29.9%", "+30.0%", "+30.1%", "+30.2%"}
     assert "2026-01-02" in text
 
