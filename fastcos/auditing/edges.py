@@ -38,7 +38,7 @@ class ItemRows(NamedTuple):
 
     @property
     def arrays(self) -> tuple[Any, Floats, Integers]:
-        """What kernels take."""
+        """The arrays that kernels take."""
         return self[:3]
 
     def subset(self, rows: Integers) -> "ItemRows":

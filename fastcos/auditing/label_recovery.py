@@ -110,7 +110,7 @@ def search_rescalings(
 
 
 def _has_both_pairs(codes: npt.NDArray[np.int64]) -> bool:
-    """Whether some pair has one label, and some pair two."""
+    """Whether there are pairs with the same label and pairs with different ones."""
     return 1 < len(np.unique(codes)) < len(codes)
 
 

@@ -198,7 +198,7 @@ class MapSearch:
         return list(map(self.count, maps, conditions))
 
     def random(self, condition: float) -> float:
-        """Mean share that rescalings lose whose logarithms are uniform up to the condition's."""
+        """Mean share lost by random rescalings, their logarithms uniform up to the condition's."""
         d = self._counted.units.shape[1]
         logs = self._generator.uniform(0, np.log(condition), (_RANDOM_MAPS, d))
         return float(np.mean([self.count(map_, condition).replaced for map_ in np.exp(logs)]))

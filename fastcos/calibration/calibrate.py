@@ -162,7 +162,7 @@ def calibrate(
 
 
 class _Passes:
-    """Adds up the queries of several passes, of which the last may not be the last planned."""
+    """Reports progress over passes whose number is not known beforehand."""
 
     def __init__(self, progress: parallel.Progress | None, n: int) -> None:
         self._progress, self._n, self._done = progress, n, 0
@@ -177,7 +177,7 @@ class _Passes:
 def _drawn(
     name: str, rows: Any, sample: int | None, generator: np.random.Generator
 ) -> tuple[validation.Rows, int]:
-    """Return a sample of the rows without zero rows, in order, and the number of those."""
+    """Return a sample of the rows in order, without zero rows, and the number of zero rows."""
     numbers: Integers = np.arange(len(rows))
     if sample is not None and sample < len(rows):
         numbers = np.sort(generator.choice(len(rows), sample, replace=False))

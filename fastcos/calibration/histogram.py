@@ -127,7 +127,7 @@ def count_rows(
 
 
 def independent_pairs(of_queries: Integers, of_items: Integers, *, own: bool) -> float:
-    """Return how many independent pairs would count as surely as these, which share rows.
+    """Return how many independent pairs carry as much information as these, which share rows.
 
     of_queries (n,), of_items (m,): scores above a threshold by row. That is the square of their
     number over its variance when rows are drawn again by the bootstrap, to first order: a row that

@@ -198,7 +198,7 @@ def threshold_range(
 
 
 class _RankedPairs:
-    """All pairs of unit rows, and the one of a rank under weights of the columns."""
+    """All pairs of unit rows, ranked by cosine under weights of the columns."""
 
     def __init__(self, unit: Floats, fpr: float) -> None:
         self._unit = unit

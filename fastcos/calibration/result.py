@@ -30,7 +30,7 @@ _BORROWED = 10**0.5
 
 
 def as_number(value: float) -> str:
-    """A count or an expected count with two digits at least, never as 2e+03."""
+    """Format a count or an expected count: at least two digits, never 2e+03."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.2g}"
 
 
@@ -93,7 +93,7 @@ class Calibration(PairDistribution):
 
     @property
     def carried_fpr(self) -> float:
-        """The smallest rate of which these pairs carry an interval: two of them have it."""
+        """The smallest rate with an interval: two of these pairs are expected to reach it."""
         return min(_CARRIED * (1 + self.self_join) / self.n_pairs, 1.0)
 
     def rate_interval(
@@ -232,7 +232,7 @@ class Calibration(PairDistribution):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Where the promise is weak: duplicates, rows that share the high scores, the tail."""
+        """Caveats: duplicates, rows that share the high scores, the fit of the tail."""
         notes = []
         pairs = self.query_counts.sum(axis=1) / (1 + self.self_join)
         shared = np.divide(
@@ -365,5 +365,5 @@ class Calibration(PairDistribution):
 
 
 def _digits(score: float) -> str:
-    """A score with three decimals; five, and never 1, where it would look like 1: of duplicates."""
+    """Format a score: three decimals, or five just below 1, so that it does not look like 1."""
     return f"{min(score, 0.99999):.5f}" if 0.9995 <= score < 1 else f"{score:.3f}"

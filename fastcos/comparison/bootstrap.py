@@ -147,7 +147,7 @@ def _tied(
     recommended: Candidate,
     resampled: Floats,
 ) -> list[Candidate]:
-    """The other candidates whose score the samples do not tell from that of the recommended one."""
+    """Other candidates whose score differs from the recommended one's by no more than chance."""
     number = {candidate: c for c, candidate in enumerate(candidates)}
     leads = resampled[:, [number[recommended]]] - resampled
     tail = (1 - LEVEL) / 2
@@ -243,7 +243,7 @@ def _advice(
 
 
 def _ties(tied: Sequence[Candidate]) -> str:
-    """A sentence that names the candidates which are as good by this data; "" for none."""
+    """A sentence that names the candidates that these data do not separate; "" for none."""
     if not tied:
         return ""
     more = f" and {len(tied) - _NAMED} more" if len(tied) > _NAMED else ""
@@ -251,7 +251,7 @@ def _ties(tied: Sequence[Candidate]) -> str:
 
 
 def _warning(evaluation: Evaluation) -> str:
-    """A sentence that comes first where the units are few; "" for enough."""
+    """The first sentence if the units are few; "" for enough."""
     if evaluation.n_units >= evaluation.few:
         return ""
     return (
@@ -266,10 +266,10 @@ def _method(evaluation: Evaluation) -> str:
     )
 
 
-def _samples(some: Floats, random: np.random.Generator) -> Floats:
-    """Bootstrap samples of the units where some (1, n) is 1: how often each is drawn, (r, n)."""
-    size = int(some.sum())
-    return random.multinomial(size, some[0] / size, N_RESAMPLES).astype(np.float64)
+def _samples(included: Floats, random: np.random.Generator) -> Floats:
+    """Bootstrap samples (r, n) of the units where included (1, n) is 1: how often each is drawn."""
+    size = int(included.sum())
+    return random.multinomial(size, included[0] / size, N_RESAMPLES).astype(np.float64)
 
 
 def _interval(value: float, resampled: Floats) -> BootstrapInterval:

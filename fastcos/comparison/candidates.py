@@ -137,7 +137,7 @@ class Candidate:
 
     @property
     def compares_users(self) -> bool:
-        """Whether the rows are users in place of items."""
+        """Whether the rows are users, not items."""
         return self.name in USER_USER
 
     @property

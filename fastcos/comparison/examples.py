@@ -35,7 +35,7 @@ class Example(NamedTuple):
 
 
 def choose_examples(codes: Integers | None, popularity: Integers, n: int) -> Integers:
-    """The n most popular items, of each label about as many; by label, then by popularity."""
+    """The n most popular items, about equally many of each label; by label, then popularity."""
     order = np.argsort(-popularity, kind="stable")
     if codes is None:
         return order[:n]

@@ -26,7 +26,7 @@ OBJECTIVES = ("both", "dropout", "weight_decay")
 
 
 class Settings(NamedTuple):
-    """Arguments of the models; strengths None for the default of the data."""
+    """Arguments of the models; a strength of None is chosen from the data."""
 
     n_components: int
     objective: str

@@ -148,7 +148,7 @@ class LabelTask:
         )  # fmt: skip
 
     def _nearest(self, scores: Floats, owns: Integers, k: int) -> tuple[Floats, Integers]:
-        """Share of own's label among the k best columns of scores (b, m), own left out; those.
+        """Share of own's label among the k best other columns of scores (b, m), and these columns.
 
         Columns that tie at the k-th score share the places that are left. Scores of own are
         overwritten.
@@ -181,7 +181,7 @@ class LabelTask:
 
 
 def _outcomes(best: BestTest) -> list[Outcome]:
-    """The tests among neighbours and over all pairs; a single label where these fail."""
+    """The tests among neighbours and over all pairs, and of a single label if both fail."""
     test = best.test
     locally, globally = test.precision_p <= SIGNIFICANT, test.auc_p <= SIGNIFICANT
     weakly = "weakly " if globally and test.auc < WEAK_AUC else ""
