@@ -235,7 +235,7 @@ numbers = st.integers(-(10**20), 10**20).map(str)
 cells = st.tuples(st.one_of(ids, numbers), st.one_of(ids, numbers), st.integers(-8, 8))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.lists(cells, min_size=1, max_size=30), st.randoms(use_true_random=False))
 def test_read_interactions_inverts_csv_in_any_row_order(rows, random):
     truth = defaultdict(float)
