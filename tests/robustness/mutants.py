@@ -36,8 +36,8 @@ EXCUSES = Path(__file__).with_suffix(".json")
 # modules, and the files or folders of tests that must detect their mutants
 TARGETS = {
     "validation": (
-        "fastcos.validation fastcos.linalg.csr fastcos.metrics.labelled fastcos.auditing.checks",
-        "validation metrics auditing/test_checks.py rescaling/test_cosine_bounds.py linalg storage",
+        "fastcos.validation fastcos.linalg.csr fastcos.metrics.labelled",
+        "validation metrics rescaling/test_cosine_bounds.py linalg storage",
     ),
     "metrics": (
         " ".join(
