@@ -175,8 +175,9 @@ class RestedSearch(SmallSearch):
     """A service's searches after a pause: threads sleep, and caches hold other data."""
 
     state = "rested"
-    quick = {"queries": [1], "items": ["10,000 x 64"]}
-    tables = {"queries": [1], "items": ["10,000 x 64", "100,000 x 384"]}
+    axes = SmallSearch.axes | {"queries": [1]}
+    quick = {"items": ["10,000 x 64"]}
+    tables = {"items": ["10,000 x 64", "100,000 x 384"]}
 
 
 class DecayingSearch(IndexSearch):

@@ -103,14 +103,19 @@ class Metric(Workload):
     limit = 1e-4
 
     def make(self, metric, items):
-        self.rows, self.labels = embeddings(items)
-        self.noisy = self.rows + 0.5 * inputs.gaussian(*self.rows.shape, seed=2)
-        self.lists = fastcos.top_k(self.rows, k=K).indices
-        self.noisy_lists = fastcos.top_k(self.noisy, k=K).indices
-        self.popularity = np.arange(1, items + 1)
+        rows, labels = embeddings(items)
+        noisy = rows + 0.5 * inputs.gaussian(*rows.shape, seed=2)
+        made = {
+            "rows": lambda: rows,
+            "labels": lambda: labels,
+            "noisy": lambda: noisy,
+            "lists": lambda: fastcos.top_k(rows, k=K).indices,
+            "noisy_lists": lambda: fastcos.top_k(noisy, k=K).indices,
+            "popularity": lambda: np.arange(1, items + 1),
+        }
         names, self.reference = METRICS[metric]
         self.metric = getattr(fastcos.metrics, metric)
-        self.inputs = [getattr(self, name) for name in names.split()]
+        self.inputs, self.of_lists = [made[name]() for name in names.split()], "lists" in names
 
     def call(self):
         return self.metric(*self.inputs)
@@ -122,5 +127,5 @@ class Metric(Workload):
     def work(self):
         """Count the inner products of all pairs of rows; of lists, their bytes."""
         n, columns = self.inputs[0].shape
-        adds = 0.0 if self.inputs[0] is self.lists else float(n) * n * columns
+        adds = 0.0 if self.of_lists else float(n) * n * columns
         return Work(n, adds, reads=float(sum(array.nbytes for array in self.inputs)))
