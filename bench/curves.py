@@ -24,7 +24,7 @@ from scipy.optimize import least_squares
 
 import fastcos
 from bench import limits
-from bench.markdown import cpu_name, table
+from bench.markdown import cpu_name, table, text_of
 from bench.worker import in_new_process, peak_of
 from bench.workloads import WORKLOADS, in_turns, label, prepared, words
 
@@ -110,7 +110,7 @@ def predictions(name, axis, points, case, bandwidth):
     if (name, axis) in FAR:
         title, *far = FAR[name, axis]
         minutes = predict(fit(points, bandwidth), *far, bandwidth) / 60
-        yield title, "all", f"{minutes:.3g} minutes", "", "not known"
+        yield title, "all", f"{text_of(minutes)} minutes", "", "not known"
 
 
 def points_of(curve, threads, table):

@@ -37,7 +37,7 @@ def draw(points, peaks, bandwidth):
     """Return the roofline of a machine as a figure (Williams, Waterman and Patterson, 2009).
 
     Operations per second by operations per byte, below the roofs; percent of limit beside it.
-    Operations without multiply-adds, such as a selection, have a bar and no point.
+    What has no multiply-adds or no bytes to count, such as a selection, has a bar and no point.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ def draw(points, peaks, bandwidth):
 
 
 def _draw_roofs(ax, points, peaks, bandwidth):
-    shown = [(i, one) for i, one in enumerate(points) if one.operations > 0]
+    shown = [(i, one) for i, one in enumerate(points) if one.operations and one.bytes]
     reach = [one.operations / one.bytes for _, one in shown]
     reach += [peak / bandwidth for peak in peaks.values()]
     intensity = np.geomspace(min(reach) / 2, max(reach) * 4, 200)

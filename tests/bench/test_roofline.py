@@ -1,8 +1,10 @@
 """The roofline shows every operation at its place, and below the limits that were measured."""
 
+import json
+
 import pytest
 
-from bench import roofline
+from bench import roofline, tables
 
 POINTS = [
     roofline.Point("search", 8e9, 1e6, 2.0, 40.0, "tile"),
@@ -29,3 +31,12 @@ def test_roofline_roofs_are_bandwidth_then_peak(axes):
 def test_roofline_bars_have_all_operations(axes):
     assert [bar.get_width() for bar in axes[1].patches] == [40.0, 70.0]
     assert [text.get_text() for text in axes[1].texts] == [" 40% of tile", " 70% of copy"]
+
+
+def test_roofline_has_the_published_kernels():
+    rows = json.loads(tables.RECORD.read_text("utf8"))
+    points = roofline.points_of(rows)
+    assert len(points) > 15
+    assert all(one.seconds > 0 and one.percent > 0 for one in points)
+    assert sum(one.bytes > 0 for one in points) > 15
+    assert len({one.name for one in points}) == len(points)
