@@ -94,9 +94,12 @@ def _draw_bars(ax, points):
 
 def points_of(rows):
     """Return the points of the kernels among the rows of bench.tables."""
-    names = "case", "operations", "bytes", "seconds", "percent_of_limit", "limited_by"
+    names = "operations", "bytes", "seconds", "percent_of_limit", "limited_by"
     kernels = (row | row[OURS] for row in rows if row["question"] == KERNELS)
-    return [Point(*(row[name] for name in names)) for row in kernels]
+    # ids are shorter than the cases in words
+    return [
+        Point(row["id"].removesuffix(", kernel"), *(row[name] for name in names)) for row in kernels
+    ]
 
 
 def main():
