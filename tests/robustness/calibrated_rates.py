@@ -25,8 +25,9 @@ from scipy.sparse.linalg import svds
 from scipy.stats import norm
 
 from bench import inputs
-from fastcos import LinearMF, calibrate, read_interactions, read_vectors, top_k
+from fastcos import LinearMF, calibrate, read_interactions, top_k
 from fastcos.calibration import threshold_range
+from fastcos.io import read_vectors
 from fastcos.storage.provenance import versions
 
 # data sets that cannot be shipped
