@@ -128,13 +128,17 @@ def test_numba_uses_our_cache(cache):
     assert len(entries(cache)) == 1
 
 
-def test_private_kernels_are_part_of_their_callers_code(cache):
+def test_private_kernels_are_part_of_their_callers_code_and_kept(cache):
     for from_cache in (False, True):
         fresh = kernel(triple.py_func)
         x = np.array([2.0])
         fresh(0, 1, x)
         assert (x[0], bool(sum(fresh._cache_hits.values()))) == (6.0, from_cache)
-        assert [file.name.partition("-")[0] for file in entries(cache)] == ["triple"]
+        assert [file.name.partition("-")[0] for file in entries(cache)] == ["_triple", "triple"]
+    # the caller alone is loaded
+    next(file for file in entries(cache) if file.name.startswith("_")).unlink()
+    kernel(triple.py_func)(0, 1, x)
+    assert x[0] == 18.0
 
 
 @pytest.mark.slow
