@@ -1,5 +1,6 @@
 """For all tests: one BLAS thread, Ctrl-C as in a terminal, and settings restored afterwards."""
 
+import gc
 import os
 import signal
 import sys
@@ -12,6 +13,21 @@ import pytest
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # a shell without job control starts its background jobs with SIGINT ignored, children inherit that
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+# many tests start a Python, which would compile every module of fastcos again
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
+# Files that run first, one in each worker: the largest kernels that they compile differ. A worker
+# waits for a kernel that the other one compiles: 150 s of a run in another order, 3 s in this one.
+FIRST = ["tests/test_docs.py", "tests/neighbors/test_search.py"]
+
+
+def pytest_collection_modifyitems(config, items):
+    names = {config.rootpath / name: place for place, name in enumerate(FIRST)}
+    items.sort(key=lambda item: names.get(item.path, len(FIRST)))
+    gc.freeze()  # collections do not look at 6,000 tests
 
 
 @pytest.fixture(autouse=True)

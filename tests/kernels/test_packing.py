@@ -79,7 +79,7 @@ def packed(isa, X, factor, shift, offsets):
     """Panels of an instruction set, as codes or floats by position, with everything else."""
     n, depth = X.shape
     words, panels = WORDS[isa], -(-n // 32)
-    order = np.arange(n)[::-1].copy()
+    order = np.arange(n, dtype=np.int32)[::-1].copy()
     coefficients = np.linspace(-1, 2, n)
     kind = np.float32 if isa == "avx512" else np.int32
     out = np.full(32 * panels * words, 77, kind)

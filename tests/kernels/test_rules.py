@@ -10,8 +10,10 @@ COMPILERS = {"njit", "jit", "vectorize", "guvectorize", "generated_jit", "stenci
 FLAGS = {"fastmath", "parallel", "nogil", "boundscheck", "error_model", "cache", "locals"}
 DECORATORS = {"kernel", "borrowing_kernel", "relaxed_kernel"}
 INFRASTRUCTURE = {"__init__", "build", "code_cache", "compiler", "cpu", "jit", "native"}
+COMPILE = {"kernels/jit.py", "kernels/compiler.py"}
 
 
+@functools.cache
 def parsed(*patterns):
     """Syntax tree of every file of some folders, by its name relative to the repository."""
     paths = [path for pattern in patterns for path in sorted(ROOT.glob(pattern))]
@@ -23,11 +25,20 @@ def parsed(*patterns):
     }
 
 
-KERNELS = parsed("kernels/*.py")
-PACKAGE = parsed("fastcos/**/*.py")
-EVERYWHERE = KERNELS | PACKAGE
-COMPILE = {"kernels/jit.py", "kernels/compiler.py"}
-WITHOUT_JIT = {name: tree for name, tree in EVERYWHERE.items() if name not in COMPILE}
+def kernels():
+    return parsed("kernels/*.py")
+
+
+def package():
+    return parsed("fastcos/**/*.py")
+
+
+def everywhere():
+    return kernels() | package()
+
+
+def without_jit():
+    return {name: tree for name, tree in everywhere().items() if name not in COMPILE}
 
 
 @functools.cache
@@ -68,7 +79,7 @@ def test_every_rows_kernel_has_a_test():
     tests = "".join(path.read_text("utf8") for path in (ROOT / "tests/kernels").glob("*.py"))
     rows_kernels = {
         function.name
-        for tree in KERNELS.values()
+        for tree in kernels().values()
         for function in compiled(tree)
         if [argument.arg for argument in function.args.args[:2]] == ["lo", "hi"]
         # the twin of a kernel of vector instructions, which the generic tests run in its place
@@ -82,20 +93,20 @@ def test_every_rows_kernel_has_a_test():
 
 
 def test_the_table_of_the_package_names_every_module():
-    table = ast.get_docstring(KERNELS["kernels/__init__.py"])
-    modules = {Path(name).stem for name in KERNELS} - {"__init__"}
+    table = ast.get_docstring(kernels()["kernels/__init__.py"])
+    modules = {Path(name).stem for name in kernels()} - {"__init__"}
     assert not {name for name in modules if not re.search(rf"\b{name}\b", table)}
 
 
 def test_files_are_read():
-    assert len(KERNELS) > 30
-    assert len(PACKAGE) > 100
-    assert sum(len(compiled(tree)) for tree in KERNELS.values()) > 150
+    assert len(kernels()) > 30
+    assert len(package()) > 100
+    assert sum(len(compiled(tree)) for tree in kernels().values()) > 150
 
 
 def test_compiler_flags_are_set_in_jit_only():
     offenders = {}
-    for name, tree in WITHOUT_JIT.items():
+    for name, tree in without_jit().items():
         used = {node.attr for node in nodes(tree, ast.Attribute)}
         used |= {alias.name for node in nodes(tree, ast.ImportFrom) for alias in node.names}
         decorators = [
@@ -113,7 +124,7 @@ def test_compiler_flags_are_set_in_jit_only():
 def test_prange_is_named_in_jit_only():
     offenders = [
         name
-        for name, tree in WITHOUT_JIT.items()
+        for name, tree in without_jit().items()
         if "prange" in {node.id for node in nodes(tree, ast.Name)}
         or "prange" in {node.attr for node in nodes(tree, ast.Attribute)}
     ]
@@ -123,7 +134,7 @@ def test_prange_is_named_in_jit_only():
 def test_kernels_never_raise():
     offenders = [
         f"{name}:{node.lineno}"
-        for name, tree in KERNELS.items()
+        for name, tree in kernels().items()
         if Path(name).stem not in INFRASTRUCTURE
         for function in compiled(tree)
         for node in nodes(function, ast.Raise, ast.Assert)
@@ -135,7 +146,7 @@ def test_kernels_do_not_recurse():
     """Numba cannot always link recursive code again from the disk; LLVM then ends the process."""
     offenders = [
         f"{name}:{function.lineno} {function.name}"
-        for name, tree in KERNELS.items()
+        for name, tree in kernels().items()
         if Path(name).stem not in INFRASTRUCTURE
         for function in nodes(tree, ast.FunctionDef)
         for node in nodes(function, ast.Call)
@@ -147,7 +158,7 @@ def test_kernels_do_not_recurse():
 def test_package_has_no_assert():
     offenders = [
         f"{name}:{node.lineno}"
-        for name, tree in EVERYWHERE.items()
+        for name, tree in everywhere().items()
         for node in nodes(tree, ast.Assert)
     ]
     assert not offenders, "python -O drops asserts"
@@ -157,12 +168,12 @@ def test_private_kernels_are_called_by_kernels_only():
     """jit.py compiles a kernel called _name without an entry from Python: a call is a crash."""
     private = {
         function.name
-        for tree in KERNELS.values()
+        for tree in kernels().values()
         for function in compiled(tree)
         if function.name.startswith("_")
     }
     offenders = {}
-    for name, tree in (PACKAGE | parsed("tests/**/*.py", "bench/**/*.py")).items():
+    for name, tree in (package() | parsed("tests/**/*.py", "bench/**/*.py")).items():
         own = {function.name for function in compiled(tree) if function.name.startswith("_")}
         by_kernels = {call for function in compiled(tree) for call in nodes(function, ast.Call)}
         called = {

@@ -1,6 +1,7 @@
 """Results as small tables: text for a terminal, HTML for a notebook."""
 
 import dataclasses
+import functools
 import html
 import re
 from html.parser import HTMLParser
@@ -21,7 +22,6 @@ ROWS = np.random.default_rng(0).standard_normal((30, 4))
 NEIGHBORS = fastcos.Neighbors(
     np.array([[2, 1], [0, -1]]), np.array([[0.5, 0.25], [1, -np.inf]], np.float32)
 )
-CALIBRATION = fastcos.calibrate(ROWS)
 X = sp.csr_array(np.eye(30, 6))
 INTERVAL = comparison.leaderboard.BootstrapInterval(0.5, 0.4, 0.6)
 COSINE = comparison.Candidate("cosine")
@@ -30,10 +30,22 @@ LEADERBOARD = comparison.Leaderboard(
     [comparison.LeaderboardRow(COSINE, INTERVAL, INTERVAL, {})], COSINE,
     {"chance": 0.1}, 30, "items", True, COSINE, None, "Use cosine.", {},
 )  # fmt: skip
+
+
+@functools.cache  # not at import: every worker would wait until its kernels are compiled
+def audited():
+    return fastcos.audit(ROWS, k=2)
+
+
+@functools.cache
+def calibrated():
+    return fastcos.calibrate(ROWS)
+
+
 RESULTS = {
     "neighbors": NEIGHBORS,
     "many neighbors": fastcos.Neighbors(np.zeros((10**5, 9), int), np.zeros((10**5, 9), "f4")),
-    "audit": fastcos.audit(ROWS, k=2),
+    "audit": audited,  # called by result
     "diff": ModelDiff(30, 30, 2, 0.5, None, 0.7, 0.1, 0.1, 1, 1, 2, None, None, np.ones(2)),
     "leaderboard": LEADERBOARD,
     "comparison": comparison.Comparison(
@@ -50,6 +62,10 @@ RESULTS = {
     "factors": io.Factors(ROWS, None, np.arange(30), ("a note",)),
     "interactions": io.Interactions(X, np.arange(30), np.arange(6)),
 }  # fmt: skip
+
+
+def result(name):
+    return audited() if name == "audit" else RESULTS[name]
 
 
 class Balanced(HTMLParser):
@@ -71,7 +87,7 @@ class Balanced(HTMLParser):
 
 @pytest.mark.parametrize("name", RESULTS)
 def test_result_fits_a_screen(name):
-    lines = repr(RESULTS[name]).splitlines()
+    lines = repr(result(name)).splitlines()
     assert 2 <= len(lines) <= 24
     assert all(len(line) <= 140 and line == line.rstrip() for line in lines)
 
@@ -79,23 +95,25 @@ def test_result_fits_a_screen(name):
 @pytest.mark.parametrize("name", RESULTS)
 def test_result_has_the_same_texts_as_html(name):
     page = Balanced()
-    page.feed(RESULTS[name]._repr_html_())
+    page.feed(result(name)._repr_html_())
     assert page.open == []
-    words = re.findall(r"\w+", repr(RESULTS[name]))
+    words = re.findall(r"\w+", repr(result(name)))
     assert sorted(re.findall(r"\w+", " ".join(page.texts))) == sorted(words)
 
 
 @pytest.mark.parametrize(
-    ("found", "answer"),
+    ("call", "answer_of"),
     [
-        (RESULTS["audit"], RESULTS["audit"].headline),
-        (LEADERBOARD, "Use cosine."),
-        (CALIBRATION, CALIBRATION.verdict),
-        (near_duplicates(ROWS, 0.9), near_duplicates(ROWS, 0.9).verdict),
+        (audited, lambda found: found.headline),
+        (lambda: LEADERBOARD, lambda _: "Use cosine."),
+        (calibrated, lambda found: found.verdict),
+        (lambda: near_duplicates(ROWS, 0.9), lambda found: found.verdict),
     ],
     ids=["audit", "leaderboard", "calibration", "duplicates"],
 )
-def test_results_begin_with_the_answer(found, answer):
+def test_results_begin_with_the_answer(call, answer_of):
+    found = call()
+    answer = answer_of(found)
     assert " ".join(repr(found).split()).startswith(answer)
     assert found._repr_html_().startswith(f'<p>{html.escape(answer)}</p><div class="scroll"')
 
@@ -162,10 +180,10 @@ def test_neighbors_to_pandas_refuses_too_few_ids(given, line):
 
 
 def test_audit_is_a_page():
-    page = audit_page(RESULTS["audit"], name="a < b")
+    page = audit_page(audited(), name="a < b")
     assert page.lower().startswith("<!doctype html>")
     assert "a &lt; b" in page
-    assert RESULTS["audit"].verdict in page
+    assert audited().verdict in page
 
 
 def test_tables_leave_records_as_they_are():
@@ -200,9 +218,9 @@ def test_neighbors_are_whole_in_a_notebook_and_padding_is_none():
 
 
 def test_calibration_shows_its_thresholds_in_one_table():
-    for text in (repr(CALIBRATION), CALIBRATION._repr_html_()):
+    for text in (repr(calibrated()), calibrated()._repr_html_()):
         assert "99 % interval" in text
         assert "int64" not in text
     with pytest.raises((TypeError, ValueError)) as error:
-        fastcos.top_k(ROWS, k=CALIBRATION)
+        fastcos.top_k(ROWS, k=calibrated())
     assert "\n" not in str(error.value)
