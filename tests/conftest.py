@@ -19,14 +19,20 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
-# Files that run first, one in each worker: the largest kernels that they compile differ. A worker
-# waits for a kernel that the other one compiles: 150 s of a run in another order, 3 s in this one.
-FIRST = ["tests/test_docs.py", "tests/neighbors/test_search.py"]
+# What runs first: one worker compiles the search, the other what needs no search, and then finds it
+# compiled. A worker waits for what the other one compiles: 150 s of a run in another order.
+FIRST = ["tests/test_docs.py", "tests/kernels", "tests/linalg", "tests/models"]
 
 
 def pytest_collection_modifyitems(config, items):
-    names = {config.rootpath / name: place for place, name in enumerate(FIRST)}
-    items.sort(key=lambda item: names.get(item.path, len(FIRST)))
+    places = [config.rootpath / name for name in FIRST]
+
+    def place(item):
+        return next(
+            (n for n, path in enumerate(places) if item.path.is_relative_to(path)), len(FIRST)
+        )
+
+    items.sort(key=place)
     gc.freeze()  # collections do not look at 6,000 tests
 
 
