@@ -5,6 +5,7 @@ import functools
 import hashlib
 import statistics
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -40,6 +41,8 @@ class _View:
     warmup_time = 0.3
 
     def setup(self, *values):
+        # asv removes this folder, and ends its processes without what removes temporary ones
+        tempfile.tempdir = str(Path.cwd())
         # once per process and case, although asv calls it before every sample
         self.workload = prepared(self.kind, dict(zip(self.param_names, values, strict=True)))
         if self.kind.state == "rested":
