@@ -7,4 +7,4 @@ from pathlib import Path
 # fastcos
 sys.path.append(str(Path(__file__).parents[2]))
 
-import bench  # noqa: F401  it chooses the code cache of this commit
+import bench  # noqa: F401  it chooses the code cache

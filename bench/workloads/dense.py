@@ -369,11 +369,10 @@ class _IndexChange(Workload):
     axes = {"items": [50_000]}
     large = {"items": [1_000_000]}
     phrase = "{said}, {items} rows x 64"
-    changed = np.arange(100)
 
-    def make(self, items):
+    def make(self, items, **how):
         self.queries, self.rows = queries_and_items(256, f"{items} x 64")
-        self.index = fastcos.SimilarityIndex().fit(self.rows)
+        self.how, self.index = how, fastcos.SimilarityIndex().fit(self.rows)
         self.folder = tempfile.TemporaryDirectory()
         self.path = Path(self.folder.name, "index")
         self.index.save(self.path)
@@ -398,44 +397,33 @@ class IndexFit(_IndexChange):
 
 
 class IndexReplace(_IndexChange):
-    """Replace 100 items of an index."""
+    """Replace 100 items of an index, which stays in memory or is saved."""
+
+    axes = {"then": ["nothing", "save"]} | _IndexChange.axes
+    changed = np.arange(100)
 
     def call(self):
         self.index.upsert(self.rows[self.changed], self.changed)
+        if self.how["then"] == "save":
+            self.index.save(self.path)
         return self.index
 
     def work(self):
-        return Work(100, reads=4.0 * 100 * 64, writes=5.0 * 100 * 64)
-
-
-class IndexSave(IndexReplace):
-    """Replace 100 items and save the index."""
-
-    def call(self):
-        super().call().save(self.path)
-        return self.index
+        n, d = len(self.changed), self.rows.shape[1]
+        return Work(n, reads=4.0 * n * d, writes=5.0 * n * d)
 
 
 class IndexOpen(_IndexChange):
-    """Open an index."""
+    """Open an index, without and with the verification of its checksums."""
 
-    options = {}
+    axes = {"verify": ["nothing", "checksums"]} | _IndexChange.axes
 
     def call(self):
-        return fastcos.SimilarityIndex.open(self.path, **self.options)
-
-    def work(self):
-        return Work(len(self.rows))  # it reads no rows
-
-
-class IndexLoad(IndexOpen):
-    """Open an index and verify its checksums."""
-
-    options = {"verify": True}
+        return fastcos.SimilarityIndex.open(self.path, verify=self.how["verify"] == "checksums")
 
     def work(self):
         n, d = self.rows.shape
-        return Work(n, reads=5.0 * n * d)
+        return Work(n, reads=5.0 * n * d * (self.how["verify"] == "checksums"))
 
 
 class Packing(_Search):
