@@ -135,6 +135,10 @@ def _object(kernel, kinds, symbol):
         reloc="pic",  # of a shared library; Numba's own code is not
         codemodel="default",
     )
+    # Numba's entry from Python is not called here, and no library defines what it calls
+    passes = binding.create_new_module_pass_manager()
+    passes.add_global_dead_code_eliminate_pass()
+    passes.run(module, binding.create_pass_builder(machine, binding.create_pipeline_tuning_options()))
     return machine.emit_object(module)
 
 

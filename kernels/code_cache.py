@@ -29,6 +29,9 @@ import numpy as np
 # be stopped. The largest kernel takes 20 s on a busy machine.
 LONGEST_WAIT = 120.0
 
+# begins the names of files of code that only kernels call
+INNER = "~"
+
 # directory of set_cache_directory; None: from the environment
 _directory = None
 
@@ -116,12 +119,20 @@ def code_digest():
     return hashlib.sha256(content.encode()).hexdigest()[:16]
 
 
-class Files:
-    """One file per signature of a function: a sha256 of its path and the payload, the payload."""
+def signatures():
+    """Paths of the code that Python can call, one for each signature."""
+    return list((cache_directory() / code_digest()).rglob(f"[!{INNER}]*-*"))
 
-    def __init__(self, function):
+
+class Files:
+    """One file per signature of a function: a sha256 of its path and the payload, the payload.
+
+    Names begin with the mark and the function's name.
+    """
+
+    def __init__(self, function, mark=""):
         self._folder = Path(code_digest(), function.__module__.rpartition(".")[2])
-        self._name = function.__qualname__.replace("<", "").replace(">", "")
+        self._name = mark + function.__qualname__.replace("<", "").replace(">", "")
 
     def _path(self, key):
         name = f"{self._name}-{hashlib.sha256(repr(key).encode()).hexdigest()[:24]}"

@@ -12,15 +12,17 @@ from pathlib import Path
 
 import numba
 import numpy.ma  # noqa: F401  Numba imports it at a first call: a fork beside that would hang
-from llvmlite import ir
+from llvmlite import binding, ir
 from numba import prange, types
 from numba.core import caching, cgutils, event, serialize
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import Compiler, compile_result
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import cpu_target
 from numba.core.runtime import rtsys
 from numba.extending import intrinsic
 
-from .code_cache import Files, warn
+from .code_cache import INNER, Files, warn
 from .cpu import code_name, supported_tiers
 
 # LLVM ends the process where it gets no memory; the search for 64 columns takes it 144 MiB more
@@ -43,34 +45,19 @@ def release():
 
 def compiled(function, flags):
     """Return Numba's dispatcher of a function; it compiles or loads at its calls."""
-    if function.__name__.startswith("_"):
-        # private kernels are called by kernels only: no entry from Python is compiled
-        flags = {**flags, "no_cpython_wrapper": True}
     # kernels are not called from C: without that entry the first audit is 5 % faster
     dispatcher = numba.njit(nogil=True, no_cfunc_wrapper=True, **flags)(function)
     dispatcher._cache = CodeCache(function)
     dispatcher.compile = functools.partial(_compile_in_turn, dispatcher, dispatcher.compile)
-    dispatcher.get_call_template = functools.partial(_call_template, dispatcher.get_call_template)
     return dispatcher
-
-
-def _call_template(template_of, arguments, keywords):
-    """Type a call of a kernel by another one, with constants as numbers of their type.
-
-    Numba would compile a called kernel again for every constant that it is given.
-    """
-    keywords = {name: types.unliteral(kind) for name, kind in keywords.items()}
-    return template_of(tuple(map(types.unliteral, arguments)), keywords)
 
 
 def _compile_in_turn(dispatcher, compile_here, signature):
     """Load the code of a signature, or compile it while no other process compiles the same.
 
-    The turn is taken under Numba's lock and by the outermost kernel only, so that no process waits
-    for another one while it holds a turn.
+    The turn is taken under Numba's lock and one at a time, so that no process waits for another
+    one while it holds a turn.
     """
-    if global_compiler_lock.is_locked():
-        return compile_here(signature)
     turn = dispatcher._cache.turn(signature, dispatcher.targetctx)
     with global_compiler_lock, turn as must_compile:
         if must_compile:
@@ -225,15 +212,99 @@ class CodeCache(caching.FunctionCache):
         return self._cache_file.turn(self._keys(sig, target_context))
 
     def save_overload(self, sig, data):
-        """Save compiled code, or warn.
-
-        That of a private kernel is part of its callers' code. It is saved for the next caller: a
-        process that compiles a second search takes 17 s for 32, and the files take 23 MiB for 16.
-        """
+        """Save compiled code, or warn."""
         try:
             super().save_overload(sig, data)
         except Exception as error:
             warn("cannot keep compiled code", error)
+
+
+# A kernel that another one calls is kept as LLVM's intermediate code, which is optimised as part of
+# its callers only. Numba would optimise it by itself, too, give it machine code and an entry from
+# Python, and link the optimised code into its callers: the first search took twice the time.
+
+
+def compiled_for_kernels(function, flags):
+    """Return the dispatcher of a function that other kernels call."""
+    dispatcher = numba.njit(pipeline_class=_Inner, **_INNER, **flags)(function)
+    dispatcher._cache = _InnerCache(function)
+    dispatcher.add_overload = functools.partial(_add_overload, dispatcher)
+    dispatcher.get_call_template = functools.partial(_call_template, dispatcher.get_call_template)
+    return dispatcher
+
+
+# no entry from Python or C
+_INNER = {"nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+
+
+def _add_overload(dispatcher, result):
+    """Let kernels call a result; Numba would let Python call it, too."""
+    dispatcher.overloads[result.signature.args] = result
+
+
+def _call_template(template_of, arguments, keywords):
+    """Type a call of a kernel by another one, with constants as numbers of their type.
+
+    Numba would compile a called kernel again for every constant that it is given.
+    """
+    keywords = {name: types.unliteral(kind) for name, kind in keywords.items()}
+    return template_of(tuple(map(types.unliteral, arguments)), keywords)
+
+
+class _InnerLibrary(JITCodeLibrary):
+    """Intermediate code of a kernel and of those that it calls; no machine code."""
+
+    def _optimize_final_module(self):
+        """Do nothing: its callers' libraries do it."""
+
+    def _finalize_final_module(self):
+        self._finalized = True
+
+
+class _Inner(Compiler):
+    """Numba's compiler up to the intermediate code."""
+
+    def compile_extra(self, func):
+        state = self.state
+        state.flags.no_compile = True
+        state.library = _InnerLibrary(state.targetctx.codegen(), func.__qualname__)
+        # calls find the code by its entry, which must be hashable and of one signature
+        result = super().compile_extra(func)._replace(entry_point=state.library)
+        state.library.finalize()  # links the code of the kernels that it calls
+        state.targetctx.insert_user_function(result.entry_point, result.fndesc, [state.library])
+        return result
+
+
+class _InnerImplementation(_Implementation):
+    def reduce(self, cres):
+        cres.fndesc.typemap = cres.fndesc.calltypes = None  # large, and not used again
+        code = cres.library._final_module.as_bitcode()
+        return cres.library.name, code, cres.fndesc, cres.signature
+
+    def rebuild(self, target_context, payload):
+        name, code, fndesc, signature = payload
+        library = _InnerLibrary(target_context.codegen(), name)
+        library._final_module = binding.parse_bitcode(code)
+        library._finalized = True
+        return compile_result(
+            typing_context=target_context.typing_context,
+            target_context=target_context,
+            library=library,
+            entry_point=library,
+            fndesc=fndesc,
+            signature=signature,
+            objectmode=False,
+        )
+
+
+class _InnerCache(CodeCache):
+    """Cache of the intermediate code of one function, for the next caller."""
+
+    _impl_class = _InnerImplementation
+
+    def __init__(self, function):
+        super().__init__(function)
+        self._cache_file = _PickledFiles(function, INNER)
 
 
 # The parallel loop is compiled once. It calls a kernel by address and passes a pointer to the
@@ -344,10 +415,11 @@ def slots_entry(kernel, kinds):
 
         return types.none(*_BLOCK), generate
 
-    @numba.njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
+    @numba.njit(pipeline_class=_Inner, **_INNER)
     def entry(lo, hi, place):
         run_rows(lo, hi, place)
 
+    entry.add_overload = functools.partial(_add_overload, entry)
     entry.compile(_BLOCK)
     return entry.overloads[_BLOCK]
 

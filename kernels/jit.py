@@ -124,7 +124,8 @@ class Kernel:
 
     def __init__(self, function, **flags):
         functools.update_wrapper(self, function)
-        self.py_func, self._flags, self._dispatcher = function, flags, None
+        self.py_func, self._flags = function, flags
+        self._dispatcher, self._for_kernels = None, None
         self._is_ready, self._next_look = False, 0.0
 
     @property
@@ -138,8 +139,18 @@ class Kernel:
         return self._dispatcher
 
     @property
+    def for_kernels(self):
+        """Numba's dispatcher for calls by other kernels, which have the code within theirs."""
+        if self._for_kernels is None:
+            with _compiler().lock:
+                if self._for_kernels is None:
+                    made = _compiler().compiled_for_kernels(self.py_func, self._flags)
+                    self._for_kernels = made
+        return self._for_kernels
+
+    @property
     def _numba_type_(self):
-        return _compiler().dispatcher_type(self.dispatcher)
+        return _compiler().dispatcher_type(self.for_kernels)
 
     def bind(self, *arrays):
         """Return the code for arrays of these types, and its arguments after lo and hi.

@@ -61,7 +61,7 @@ def findings() -> dict[str, Any]:
         "cache_writable": code_cache.is_writable(),
         "native_code": native.tier() or "none",
         "numba_installed": code_cache.has_compiler(),
-        "compiled_signatures_cached": sum(1 for _ in directory.rglob("*-*")),
+        "compiled_signatures_cached": len(code_cache.signatures()),
         "search_is_compiled": tile_top_k.scan_panels.is_ready() if tiles.AVAILABLE else False,
         "blas": [
             {key: library.get(key) for key in ("prefix", "version", "architecture", "num_threads")}

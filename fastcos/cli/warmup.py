@@ -72,7 +72,7 @@ def run(given: argparse.Namespace) -> int:
     for message in sorted(messages):
         say(message)
     seconds = time.perf_counter() - started
-    files = list((directory / code_cache.code_digest()).rglob("*-*"))
+    files = code_cache.signatures()
     size = sum(path.stat().st_size for path in files) / 2**20
     if given.json:
         document = provenance({"cache_directory": str(directory)})

@@ -399,7 +399,7 @@ for words in (
 
 
 def compiled_files(folder):
-    return {path.relative_to(folder) for path in folder.rglob("*-*")}
+    return {path.relative_to(folder) for path in folder.rglob("[!~]*-*")}
 
 
 @pytest.mark.long

@@ -103,6 +103,12 @@ def triple(lo, hi, x):
         x[i] = _triple(x[i])
 
 
+@kernel
+def nonuple(lo, hi, x):
+    for i in range(lo, hi):
+        x[i] = _triple(_triple(x[i]))
+
+
 @pytest.fixture
 def cache(tmp_path, monkeypatch):
     """An empty cache directory for this process."""
@@ -128,17 +134,34 @@ def test_numba_uses_our_cache(cache):
     assert len(entries(cache)) == 1
 
 
-def test_private_kernels_are_part_of_their_callers_code_and_kept(cache):
+def names(cache):
+    return [file.name.partition("-")[0] for file in entries(cache)]
+
+
+def test_a_called_kernel_is_part_of_its_callers_code(cache):
     for from_cache in (False, True):
         fresh = kernel(triple.py_func)
         x = np.array([2.0])
         fresh(0, 1, x)
         assert (x[0], bool(sum(fresh._cache_hits.values()))) == (6.0, from_cache)
-        assert [file.name.partition("-")[0] for file in entries(cache)] == ["_triple", "triple"]
+        assert names(cache) == ["triple", "~_triple"]
     # the caller alone is loaded
-    next(file for file in entries(cache) if file.name.startswith("_")).unlink()
+    next(file for file in entries(cache) if file.name.startswith("~")).unlink()
     kernel(triple.py_func)(0, 1, x)
     assert x[0] == 18.0
+
+
+def test_a_called_kernel_is_kept_for_its_next_caller(cache, monkeypatch):
+    hits = []
+    for caller, result in ((triple, 6.0), (nonuple, 18.0)):
+        fresh, callee = kernel(caller.py_func), kernel(_triple.py_func)
+        monkeypatch.setattr(sys.modules[__name__], "_triple", callee)
+        x = np.array([2.0])
+        fresh(0, 1, x)
+        assert x[0] == result
+        hits.append([sum(made._cache_hits.values()) for made in (fresh, callee.for_kernels)])
+    assert hits == [[0, 0], [0, 1]]
+    assert names(cache) == ["nonuple", "triple", "~_triple"]
 
 
 @pytest.mark.slow
