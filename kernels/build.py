@@ -138,7 +138,8 @@ def _object(kernel, kinds, symbol):
     # Numba's entry from Python is not called here, and no library defines what it calls
     passes = binding.create_new_module_pass_manager()
     passes.add_global_dead_code_eliminate_pass()
-    passes.run(module, binding.create_pass_builder(machine, binding.create_pipeline_tuning_options()))
+    options = binding.create_pipeline_tuning_options()
+    passes.run(module, binding.create_pass_builder(machine, options))
     return machine.emit_object(module)
 
 
