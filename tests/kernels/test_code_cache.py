@@ -93,20 +93,20 @@ def double(lo, hi, x):
 
 
 @kernel
-def _triple(x):
+def three_times(x):
     return 3 * x
 
 
 @kernel
 def triple(lo, hi, x):
     for i in range(lo, hi):
-        x[i] = _triple(x[i])
+        x[i] = three_times(x[i])
 
 
 @kernel
 def nonuple(lo, hi, x):
     for i in range(lo, hi):
-        x[i] = _triple(_triple(x[i]))
+        x[i] = three_times(three_times(x[i]))
 
 
 @pytest.fixture
@@ -144,7 +144,7 @@ def test_a_called_kernel_is_part_of_its_callers_code(cache):
         x = np.array([2.0])
         fresh(0, 1, x)
         assert (x[0], bool(sum(fresh._cache_hits.values()))) == (6.0, from_cache)
-        assert names(cache) == ["triple", "~_triple"]
+        assert names(cache) == ["triple", "~three_times"]
     # the caller alone is loaded
     next(file for file in entries(cache) if file.name.startswith("~")).unlink()
     kernel(triple.py_func)(0, 1, x)
@@ -154,14 +154,14 @@ def test_a_called_kernel_is_part_of_its_callers_code(cache):
 def test_a_called_kernel_is_kept_for_its_next_caller(cache, monkeypatch):
     hits = []
     for caller, result in ((triple, 6.0), (nonuple, 18.0)):
-        fresh, callee = kernel(caller.py_func), kernel(_triple.py_func)
-        monkeypatch.setattr(sys.modules[__name__], "_triple", callee)
+        fresh, callee = kernel(caller.py_func), kernel(three_times.py_func)
+        monkeypatch.setattr(sys.modules[__name__], "three_times", callee)
         x = np.array([2.0])
         fresh(0, 1, x)
         assert x[0] == result
         hits.append([sum(made._cache_hits.values()) for made in (fresh, callee.for_kernels)])
     assert hits == [[0, 0], [0, 1]]
-    assert names(cache) == ["nonuple", "triple", "~_triple"]
+    assert names(cache) == ["nonuple", "triple", "~three_times"]
 
 
 @pytest.mark.slow
