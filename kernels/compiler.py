@@ -226,15 +226,18 @@ class CodeCache(caching.FunctionCache):
 
 def compiled_for_kernels(function, flags):
     """Return the dispatcher of a function that other kernels call."""
-    dispatcher = numba.njit(pipeline_class=_Inner, **_INNER, **flags)(function)
+    dispatcher = _uncompiled(function, **flags)
     dispatcher._cache = _InnerCache(function)
-    dispatcher.add_overload = functools.partial(_add_overload, dispatcher)
     dispatcher.get_call_template = functools.partial(_call_template, dispatcher.get_call_template)
     return dispatcher
 
 
-# no entry from Python or C
-_INNER = {"nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+def _uncompiled(function, **flags):
+    """Return a dispatcher that ends with intermediate code, without an entry from Python or C."""
+    no_entry = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    dispatcher = numba.njit(pipeline_class=_Inner, nogil=True, **no_entry, **flags)(function)
+    dispatcher.add_overload = functools.partial(_add_overload, dispatcher)
+    return dispatcher
 
 
 def _add_overload(dispatcher, result):
@@ -415,11 +418,10 @@ def slots_entry(kernel, kinds):
 
         return types.none(*_BLOCK), generate
 
-    @numba.njit(pipeline_class=_Inner, **_INNER)
+    @_uncompiled
     def entry(lo, hi, place):
         run_rows(lo, hi, place)
 
-    entry.add_overload = functools.partial(_add_overload, entry)
     entry.compile(_BLOCK)
     return entry.overloads[_BLOCK]
 
