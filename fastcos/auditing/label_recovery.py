@@ -142,8 +142,7 @@ def _ascend(
         if largest == 0 or step < 1e-3 * width or width == 0:
             break
         log_w = np.clip(best + 2 * step * gradient / largest, 0, width)
-    D: Floats = np.exp((best.min() - best) / 2)
-    return D
+    return np.exp((best.min() - best) / 2)
 
 
 def _auc_and_slopes(scores: Floats, same: npt.NDArray[np.bool_]) -> tuple[float, Floats]:

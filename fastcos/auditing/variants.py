@@ -159,8 +159,7 @@ def score_variant(
 
 def singular_values(second: Floats) -> Floats:
     """Singular values of rows with these second moments, descending, up to a common factor."""
-    values: Floats = np.sqrt(np.maximum(np.linalg.eigvalsh(second)[::-1], 0.0))
-    return values
+    return np.sqrt(np.maximum(np.linalg.eigvalsh(second)[::-1], 0.0))
 
 
 def _condition(factor: Floats) -> float | None:

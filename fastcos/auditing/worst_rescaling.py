@@ -268,8 +268,7 @@ class MapSearch:
         weights = np.bincount(y.ravel(), (halves * inverse[y] ** 2).ravel(), len(units))
         weights += np.bincount(x, halves.sum(axis=1) * inverse[x] ** 2, len(units))
         crossed = units[x].T @ others
-        gradient: Floats = (crossed + crossed.T) / 2 + (units * weights[:, None]).T @ units
-        return gradient
+        return (crossed + crossed.T) / 2 + (units * weights[:, None]).T @ units
 
 
 def _inverse(squares: Floats) -> Floats:
@@ -293,8 +292,7 @@ class _Edges:
     def lengths(self, gap: float, condition: float) -> Integers:
         """How many items of each list have a z at most gap ln condition below the last edge's."""
         gaps = self._fisher_z[:, self._k - 1 : self._k] - self._fisher_z
-        near: Integers = (gaps <= gap * np.log(condition)).sum(axis=1)
-        return near
+        return (gaps <= gap * np.log(condition)).sum(axis=1)
 
     def lost(self, map_: Floats, condition: float) -> Integers:
         """Edges of each row that listed items pass under a map of this condition.

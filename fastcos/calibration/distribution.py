@@ -178,5 +178,4 @@ class PairDistribution(Record):
         # p times the tests over the listed: what SciPy then multiplies by listed over rank. 1 for
         # more, which any rank leaves at 1
         p = np.minimum(self.p_value(values) * (n_items / values.shape[1]), 1.0)
-        adjusted: Floats = false_discovery_control(p.ravel()).reshape(values.shape)
-        return adjusted
+        return false_discovery_control(p.ravel()).reshape(values.shape)

@@ -34,16 +34,14 @@ class Bins(NamedTuple):
     @property
     def edges(self) -> Floats:
         """All edges, (N_BINS + 1,)."""
-        edges: Floats = self.low + self.width * np.arange(N_BINS + 1.0)
-        return edges
+        return self.low + self.width * np.arange(N_BINS + 1.0)
 
     def of(self, scores: Floats) -> Integers:
         """Return the bin of each score; scores outside belong to the first or the last bin."""
         first = round(self.low / self.width)
         with np.errstate(over="ignore", invalid="ignore"):
             places = np.floor(scores / self.width) - first
-        kept: Integers = np.clip(places, 0, N_BINS - 1).astype(np.int64)
-        return kept
+        return np.clip(places, 0, N_BINS - 1).astype(np.int64)
 
 
 # of cosines: no score is outside

@@ -112,8 +112,7 @@ class LabelledCalibration(Record):
             # Bayes' rule: the odds change by the ratio of the prior odds
             ratio = prevalence / (1 - prevalence) * self.n_other / self.n_relevant
             share = share * ratio / (share * ratio + (1 - share))
-        result: Floats = np.where(values == -np.inf, 0.0, share)
-        return result
+        return np.where(values == -np.inf, 0.0, share)
 
 
 def calibrate_pairs(scores: Any, relevant: Any, *, method: str = "isotonic") -> LabelledCalibration:

@@ -221,14 +221,12 @@ class _RankedPairs:
         left, right = (side[order] for side in self._pairs)
         weights = np.exp(0.5 * logs)
         sensitivity = tv_index(self._unit[left] * weights, self._unit[right] * weights)
-        derivatives: Floats = sensitivity.contributions.mean(axis=0)
-        return derivatives
+        return sensitivity.contributions.mean(axis=0)
 
     def _cosines(self, logs: Floats) -> Floats:
         rows = self._unit * np.exp(0.5 * logs)
         rows /= np.sqrt(np.einsum("ij,ij->i", rows, rows))[:, None]
-        cosines: Floats = (rows @ rows.T)[self._pairs]
-        return cosines
+        return (rows @ rows.T)[self._pairs]
 
 
 def _inside(cosine: float) -> float:

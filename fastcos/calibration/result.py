@@ -360,8 +360,7 @@ class Calibration(PairDistribution):
     @classmethod
     def load(cls, path: PathLike) -> "Calibration":
         """Read a file of :meth:`save`; FastcosFormatError for another file, or a damaged one."""
-        calibration: Calibration = files.read(path, cls)
-        return calibration
+        return files.read(path, cls)
 
 
 def _digits(score: float) -> str:

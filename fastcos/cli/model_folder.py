@@ -145,5 +145,4 @@ def _typical_rows(model: "LinearMF", means: Any, n: int) -> npt.NDArray[np.float
     values, vectors = np.linalg.eigh(covariance)
     deviations = np.sqrt(len(V) * np.maximum(values, 0))[:, None] * vectors.T
     rows = np.vstack([mean + deviations, mean - deviations])
-    typical: npt.NDArray[np.float64] = rows @ V + center
-    return typical
+    return rows @ V + center

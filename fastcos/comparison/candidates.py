@@ -179,12 +179,10 @@ class Candidate:
         given = self._arguments(embeddings)
         if self.source is None or isinstance(self.source, str):
             maker: Any = REGISTRY[self.name]
-            made: Measure = maker(**given)
-            return made
+            return maker(**given)
         if not given:
             return self.source
-        again: Measure = type(self.source)(**{**parameters_of(self.source), **given})
-        return again
+        return type(self.source)(**{**parameters_of(self.source), **given})
 
     def _arguments(self, embeddings: Embeddings) -> dict[str, Any]:
         model, requirement = embeddings.model, self.requires

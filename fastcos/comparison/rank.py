@@ -147,8 +147,7 @@ def simplest_of_best(ranks: Sequence[int], ndcg: Floats) -> int:
 def _errors(ndcg: Floats) -> Floats:
     """Standard error over users of the difference to the best rank."""
     best = ndcg[ndcg.mean(axis=1).argmax()]
-    errors: Floats = (ndcg - best).std(axis=1, ddof=1) / np.sqrt(ndcg.shape[1])
-    return errors
+    return (ndcg - best).std(axis=1, ddof=1) / np.sqrt(ndcg.shape[1])
 
 
 def n_above(values: Any, noise: Any) -> int:

@@ -213,8 +213,7 @@ def _evaluate(file: str, work: Any) -> Any:
 
 @functools.lru_cache(maxsize=1)
 def _evaluator(file: str) -> Evaluator:
-    evaluator: Evaluator = joblib.load(file)
-    return evaluator
+    return joblib.load(file)
 
 
 class _Search(NamedTuple):

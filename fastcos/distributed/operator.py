@@ -76,7 +76,7 @@ class _ClusterOperator(Operator):
 
     def _sum(self, product: str, factor: Matrix | None) -> Floats:
         total = reduce_in_tree(self._client, operator.add, self._each(product, factor))
-        return total.result()  # type: ignore[no-any-return]
+        return total.result()
 
     def _each(self, product: str, factor: Matrix | None) -> list["Future[Any]"]:
         """Submit one product per shard. The factor is a task's result, so Dask can recompute it."""
@@ -130,8 +130,7 @@ def _product(path: str, number: int, product: str, factor: Matrix | None, first:
         return shard.gram()
     if product == "rmatmul":
         factor = factor[first : first + X.shape[0]]
-    made: Matrix = getattr(shard, product)(validation.read_only(np.ascontiguousarray(factor)))
-    return made
+    return getattr(shard, product)(validation.read_only(np.ascontiguousarray(factor)))
 
 
 @functools.lru_cache(maxsize=4)

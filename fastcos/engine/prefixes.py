@@ -248,16 +248,14 @@ def principal_axes(sample: Floats32, p: int) -> Floats32:
     V = square @ rng.standard_normal((len(square), p), dtype=np.float32)
     V = np.linalg.qr(square @ np.linalg.qr(V)[0])[0]
     _, rotation = np.linalg.eigh(V.T @ (square @ V))
-    axes: Floats32 = V @ rotation[:, ::-1]
-    return axes
+    return V @ rotation[:, ::-1]
 
 
 def rotated(axes: Floats32) -> Floats32:
     """Return axes of the same space, along which rows have no long coordinates."""
     p = axes.shape[1]
     rng = np.random.default_rng(_SEED + p)
-    mixed: Floats32 = axes @ np.linalg.qr(rng.standard_normal((p, p)))[0].astype(np.float32)
-    return mixed
+    return axes @ np.linalg.qr(rng.standard_normal((p, p)))[0].astype(np.float32)
 
 
 def _choose_axes(packed: PackedItems, items: EncodedRows, scaling: RowScaling) -> Axes | None:

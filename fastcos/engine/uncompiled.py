@@ -150,8 +150,7 @@ def _scaled(metric_type: str, rows: npt.NDArray[Any], norms: Floats) -> Floats:
     """Return rows in float64, for the cosine divided by their norms."""
     if metric_type != "cosine":
         return rows.astype(np.float64)
-    scaled: Floats = rows / np.where(norms > 0, norms, 1.0)[:, None]
-    return scaled
+    return rows / np.where(norms > 0, norms, 1.0)[:, None]
 
 
 def _are_safe(rows: npt.NDArray[Any], norms: Floats) -> Flags:

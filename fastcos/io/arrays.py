@@ -136,8 +136,7 @@ def _header(file: BinaryIO, size: int) -> tuple[tuple[int, ...], Literal["C", "F
 def _read_npy(file: BinaryIO, size: int) -> Array:
     _header(file, size)
     file.seek(0)
-    array: Array = np.lib.format.read_array(file, allow_pickle=False)
-    return array
+    return np.lib.format.read_array(file, allow_pickle=False)
 
 
 def _damaged(path: Path, kind: str, error: BaseException) -> FastcosFormatError:

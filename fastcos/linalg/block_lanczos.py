@@ -323,8 +323,7 @@ class _Basis:
         sums = np.empty((len(rows) - 1, tiled, Z.shape[1]), Z.dtype)
         arrays = (*map(validation.read_only, (rows, B, Z)), sums)
         self._run("cross_parts", parallel.row_blocks(len(sums), 1), *arrays)
-        total: Floats = sums[:, :m].sum(axis=0, dtype=np.float64)
-        return total
+        return sums[:, :m].sum(axis=0, dtype=np.float64)
 
     def _add_product(self, B: Matrix, C: Matrix, Z: Matrix) -> None:
         """Z += B C in place, for B (p, at least m), C (m, w) and Z (p, w); computed in Z's type."""

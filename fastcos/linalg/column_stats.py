@@ -14,7 +14,7 @@ def values(X: Any) -> npt.NDArray[Any]:
     """Return an array whose extremes are those of X's non-zeros."""
     if isinstance(X, InteractionShards):
         return np.concatenate([X.column_lows, X.column_highs])
-    return X.data if is_sparse(X) else X  # type: ignore[no-any-return]
+    return X.data if is_sparse(X) else X
 
 
 def are_empty(X: Any, center: bool) -> npt.NDArray[np.bool_]:
@@ -29,7 +29,7 @@ def are_empty(X: Any, center: bool) -> npt.NDArray[np.bool_]:
         return np.asarray(low == high)
     if is_sparse(X):
         return np.asarray(np.bincount(X.indices, minlength=X.shape[1]) == 0)
-    return ~X.any(axis=0)  # type: ignore[no-any-return]
+    return ~X.any(axis=0)
 
 
 def means(X: Any) -> npt.NDArray[np.float64]:

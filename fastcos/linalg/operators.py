@@ -398,8 +398,7 @@ def _unshifted(X: Any, divisors: Floats | None, n_threads: int | None) -> Operat
     if _is_implicit(X):
         return _ImplicitOperator(X if divisors is None else _scaled(X, divisors))
     if hasattr(X, "_as_operator"):
-        made: Operator = X._as_operator(n_threads)
-        return made
+        return X._as_operator(n_threads)
     if not validation.is_sparse(X):
         return _DenseOperator(X if divisors is None else (X / divisors).astype(X.dtype))
     if divisors is not None:

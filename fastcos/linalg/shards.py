@@ -406,8 +406,7 @@ def shard_rows(indptr: npt.NDArray[np.integer[Any]], entries: int) -> list[int]:
     n = len(indptr) - 1
     wanted = np.arange(entries, int(indptr[-1]), entries)
     inner = np.minimum(np.searchsorted(indptr, wanted), n)
-    rows: list[int] = np.unique(np.concatenate([[0], inner, [n]])).tolist()
-    return rows
+    return np.unique(np.concatenate([[0], inner, [n]])).tolist()
 
 
 class ShardedOperator(Operator):

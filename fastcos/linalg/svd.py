@@ -396,7 +396,7 @@ def _dense_eigenvectors(side: Operator, k: int) -> Matrix:
     # with two threads of OpenBLAS and p = 1,000: 1.0 to 1.5 s instead of 0.2, and 80 s beside other
     # work (bench: starting)
     with parallel.one_blas_thread(), parallel.blas_lock():
-        return eigh(gram, subset_by_index=[p - k, p - 1])[1]  # type: ignore[no-any-return]
+        return eigh(gram, subset_by_index=[p - k, p - 1])[1]
 
 
 def _signs(V: Matrix) -> Matrix:

@@ -315,8 +315,7 @@ def get_measure(measure: str | Measure, **parameters: Any) -> Measure:
             )
         if measure not in REGISTRY:
             validation.as_choice("measure", measure, list_measures())
-        made: Measure = REGISTRY[measure](**parameters)
-        return made
+        return REGISTRY[measure](**parameters)
     # the check of a protocol takes 28 us: not for what has all members but perhaps a name
     if not (isinstance(measure, Plain) and hasattr(measure, "name")):
         rule = f"a name or a Measure ({', '.join(_MEMBERS)})"

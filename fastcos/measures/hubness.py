@@ -48,8 +48,7 @@ class QueryNormalized(Plain):
         deviation = deviation[:, None]
         scale = np.divide(1, deviation, out=np.zeros_like(deviation), where=deviation > 0)
         known = np.isfinite(raw)
-        scores: Floats = np.where(known, (np.where(known, raw, 0) - mean[:, None]) * scale, raw)
-        return scores
+        return np.where(known, (np.where(known, raw, 0) - mean[:, None]) * scale, raw)
 
 
 class _Local(Plain):
@@ -138,8 +137,7 @@ class CSLS(_Local):
         return 2 * raw - self._of(Q, items=False)[:, None]
 
     def _statistic(self, rows: Rows, columns: Integers, scores: Floats, population: Rows) -> Floats:
-        mean: Floats = scores.mean(axis=1)
-        return mean
+        return scores.mean(axis=1)
 
     def item_bias(self, B: Rows) -> Floats:
         """Return -r(b) / 2."""
@@ -176,12 +174,10 @@ class LocalScaling(_Local):
 
     def to_score(self, raw: Floats, Q: Rows) -> Floats:
         """Return exp(2 raw / s)."""
-        scores: Floats = np.exp(2 * raw / self._positive(self._of(Q, items=False))[:, None])
-        return scores
+        return np.exp(2 * raw / self._positive(self._of(Q, items=False))[:, None])
 
     def _statistic(self, rows: Rows, columns: Integers, scores: Floats, population: Rows) -> Floats:
-        distances: Floats = np.sqrt(np.maximum(0, 2 - 2 * scores[:, -1]))
-        return distances
+        return np.sqrt(np.maximum(0, 2 - 2 * scores[:, -1]))
 
     def item_bias(self, B: Rows) -> Floats:
         """Return -1 / s."""

@@ -92,8 +92,7 @@ class Recos(Plain):
         ordered, norms = sorted_rows(B), norms_of(B)
         weights = np.maximum(self._cosines(ordered, norms), _LEAST_WEIGHT)
         factors = np.divide(1, norms * weights, out=np.zeros(len(norms)), where=norms > 0)
-        scaled: Rows = np.multiply(B, factors[:, None], dtype=B.dtype, casting="same_kind")
-        return scaled
+        return np.multiply(B, factors[:, None], dtype=B.dtype, casting="same_kind")
 
     def precompute(self, B: Rows) -> tuple[Rows, Rows]:
         """Return the rows, and their entries in ascending order."""
@@ -119,8 +118,7 @@ class Recos(Plain):
         largest = np.full(len(raw), np.inf)
         np.divide(raw * own * furthest, least, out=largest, where=least > 0)
         negative = raw * own * _LEAST_WEIGHT
-        bounds: Floats = np.where(raw < 0, negative, np.minimum(largest, 1)) + _SLACK
-        return bounds
+        return np.where(raw < 0, negative, np.minimum(largest, 1)) + _SLACK
 
     def _cosines(self, ordered: Rows, norms: Floats) -> Floats:
         cosines: Floats = np.zeros(len(ordered))
@@ -177,13 +175,11 @@ class MutualProximity(Plain):
         right = np.clip(np.searchsorted(_GRID, raw), 1, len(_GRID) - 1)
         ends = np.maximum(*np.abs(self._largest[[right - 1, right]]))
         best += _SLACK * (1 + np.abs(best)) + _ROUNDING * ends
-        bounds: Floats = (own + log_ndtr(best)) * (1 - _SLACK)
-        return bounds
+        return (own + log_ndtr(best)) * (1 - _SLACK)
 
     def to_score(self, raw: Floats, Q: Rows) -> Floats:
         """Return the product."""
-        scores: Floats = np.exp(raw)
-        return scores
+        return np.exp(raw)
 
     def _of(self, rows: Rows) -> tuple[Floats, Floats]:
         """Mean and deviation of every row's cosines; known for the items."""

@@ -137,5 +137,4 @@ class SpearmanDims(Plain):
 
 def _inverse(values: Floats) -> Floats:
     """1 / values, 0 where the value is 0."""
-    inverse: Floats = np.divide(1.0, values, out=np.zeros(len(values)), where=values > 0)
-    return inverse
+    return np.divide(1.0, values, out=np.zeros(len(values)), where=values > 0)

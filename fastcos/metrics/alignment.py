@@ -184,8 +184,7 @@ def _basis(rows: Floats) -> Floats:
     """Orthonormal basis of the columns; directions within rounding of 0 are not in it."""
     with parallel.blas_lock():
         Q, sigma, _ = np.linalg.svd(rows, full_matrices=False)
-    kept: Floats = Q[:, sigma > sigma[0] * max(rows.shape) * np.finfo(np.float64).eps]
-    return kept
+    return Q[:, sigma > sigma[0] * max(rows.shape) * np.finfo(np.float64).eps]
 
 
 class RSA(NamedTuple):

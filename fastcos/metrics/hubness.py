@@ -79,8 +79,7 @@ def occurrences(neighbors: Any, n_items: int | None, k: int | None = None) -> In
     n_lists = array.shape[0] if array.ndim else 0  # a scalar is refused below
     size = n_lists if n_items is None else validation.as_count("n_items", n_items)
     lists = as_neighbor_lists("neighbors", array, k, n_items=size)
-    counts: Integers = np.bincount(lists.ravel(), minlength=size).astype(np.int64)
-    return counts
+    return np.bincount(lists.ravel(), minlength=size).astype(np.int64)
 
 
 class PopularityBias(NamedTuple):

@@ -200,10 +200,7 @@ def doubled_ranks(scores: Floats) -> npt.NDArray[np.signedinteger[Any]]:
     np.fill_diagonal(scores, -np.inf)
     doubled = 2 * (scipy.stats.rankdata(scores, axis=1) - 2)
     np.fill_diagonal(doubled, 0)
-    ranks: npt.NDArray[np.signedinteger[Any]] = doubled.astype(
-        np.int16 if 2 * len(scores) < 2**15 else np.int32
-    )
-    return ranks
+    return doubled.astype(np.int16 if 2 * len(scores) < 2**15 else np.int32)
 
 
 def permute_labels(
@@ -316,15 +313,13 @@ def _aucs(
     )  # fmt: skip
     lowest = sizes * n_same * (n_same - 1) / 2
     aucs = (sums / 2 - lowest)[:, able] / (sizes * n_same * n_other)[able]
-    means: Floats = aucs.mean(axis=1)
-    return means
+    return aucs.mean(axis=1)
 
 
 def _deviations(values: Floats) -> Floats:
     """Differences from the mean over permutations, axis 1, in standard deviations."""
     spread = np.maximum(values.std(axis=1, keepdims=True), 1e-12)
-    deviations: Floats = (values - values.mean(axis=1, keepdims=True)) / spread
-    return deviations
+    return (values - values.mean(axis=1, keepdims=True)) / spread
 
 
 def _p_value(value: float, permuted: Floats) -> float:

@@ -185,8 +185,7 @@ def ndcg_at_k(recommended: Any, held_out: Any, *, k: int | None = None) -> float
 def recalls_at_k(hits: Floats, n_held: Floats) -> Floats:
     """Recall of every user, (n,); hits (n, k) of 0 and 1; NaN without held-out items."""
     most = np.where(n_held > 0, np.minimum(n_held, hits.shape[1]), np.nan)
-    recalls: Floats = hits.sum(axis=1) / most
-    return recalls
+    return hits.sum(axis=1) / most
 
 
 def ndcgs_at_k(hits: Floats, n_held: Floats) -> Floats:
@@ -194,8 +193,7 @@ def ndcgs_at_k(hits: Floats, n_held: Floats) -> Floats:
     gains = 1 / np.log2(np.arange(2, hits.shape[1] + 2))
     ideal = np.concatenate([[np.nan], np.cumsum(gains)])
     most = np.minimum(n_held, hits.shape[1]).astype(np.int64)
-    ndcgs: Floats = (hits * gains).sum(axis=1) / ideal[most]
-    return ndcgs
+    return (hits * gains).sum(axis=1) / ideal[most]
 
 
 def hits_of(recommended: Any, held_out: sp.csr_array) -> tuple[Floats, Floats]:

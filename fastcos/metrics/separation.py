@@ -84,8 +84,7 @@ def within_between(items: Any, labels: Any) -> WithinBetween:
 
 
 def _cluster_sums(grouped: LabelledRows) -> Floats:
-    sums: Floats = np.add.reduceat(grouped.rows, grouped.starts[:-1], axis=0)
-    return sums
+    return np.add.reduceat(grouped.rows, grouped.starts[:-1], axis=0)
 
 
 def _cluster_squares(grouped: LabelledRows) -> Floats:
@@ -157,5 +156,4 @@ def _silhouettes(sums: Floats, codes: Any, sizes: Floats) -> Floats:
     b = np.maximum(distances.min(axis=1), 0)
     larger = np.maximum(a, b)
     counted = (own_size > 1) & (larger > _ROUNDING)
-    values: Floats = np.where(counted, (b - a) / np.where(counted, larger, 1), 0.0)
-    return values
+    return np.where(counted, (b - a) / np.where(counted, larger, 1), 0.0)

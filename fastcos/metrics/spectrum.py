@@ -129,8 +129,7 @@ def _scaled_up(rows: validation.Rows) -> validation.Rows:
     largest = float(np.abs(rows).max())
     if rows.dtype == np.float32 or largest > 1e-150 or largest == 0:
         return rows
-    scaled: Floats = np.ldexp(rows, -int(np.frexp(largest)[1]))
-    return scaled
+    return np.ldexp(rows, -int(np.frexp(largest)[1]))
 
 
 def singular_values(rows: validation.Rows, centre: Floats | None = None) -> Floats:

@@ -104,8 +104,7 @@ def _ranked(scores: Floats, owns: Integers) -> Integers:
     ordered = np.take_along_axis(keys, order, axis=1)
     is_tied = (ordered[:, 1:] == ordered[:, :-1]).any(axis=1)
     order[is_tied] = np.argsort(keys[is_tied], axis=1, kind="stable")
-    columns: Integers = order[order != owns[:, None]].reshape(len(scores), -1)
-    return columns
+    return order[order != owns[:, None]].reshape(len(scores), -1)
 
 
 def _precisions(same: npt.NDArray[np.bool_], relevant: Integers) -> Floats:
@@ -113,8 +112,7 @@ def _precisions(same: npt.NDArray[np.bool_], relevant: Integers) -> Floats:
     same = same[:, : relevant.max()]
     precisions = np.cumsum(same, axis=1) / np.arange(1, same.shape[1] + 1)
     sums = np.cumsum(np.where(same, precisions, 0.0), axis=1)
-    values: Floats = sums[np.arange(len(sums)), relevant - 1] / relevant
-    return values
+    return sums[np.arange(len(sums)), relevant - 1] / relevant
 
 
 def _blocks(n: int, n_columns: int) -> Iterator[slice]:

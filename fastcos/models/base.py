@@ -101,7 +101,7 @@ class FactorModel(
         (300, 5)
         """
         check_is_fitted(self)
-        return self._scoring(self._as_matrix(X, reset=False))  # type: ignore[no-any-return]
+        return self._scoring(self._as_matrix(X, reset=False))
 
     def _scoring(self: Any, X: Any) -> ScoringEmbeddings:
         return ScoringEmbeddings(self._embed(X), self.item_embeddings())
@@ -212,4 +212,4 @@ class FactorModel(
             validation.check_shape(_FEATURE_NAMES, arrays[_FEATURE_NAMES].shape, (sizes["p"],))
             model.feature_names_in_ = arrays[_FEATURE_NAMES].astype(object)
         model._restore(fields)
-        return model  # type: ignore[no-any-return]
+        return model

@@ -170,8 +170,7 @@ class ById:
         """The ids of all items that can be found, by position."""
         segments = [part.segment for part in self._in_memory("to list ids").parts]
         positions = [one.positions_of(one.numbers) for one in segments]
-        ids: Ids = self.ids_of(np.sort(np.concatenate([np.zeros(0, np.int64), *positions])))
-        return ids
+        return self.ids_of(np.sort(np.concatenate([np.zeros(0, np.int64), *positions])))
 
     def vectors_of(self, ids: Any) -> npt.NDArray[Any]:
         """Return the rows of items as they were given last. O(m d).

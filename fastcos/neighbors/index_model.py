@@ -13,8 +13,7 @@ def as_model(model: object) -> str | None:
     """Return the name of a model, such as "minilm@2"; None for none."""
     if model is None:
         return None
-    name: str = validation.as_instance("model", model, str, 'a name such as "minilm@2"')
-    return name
+    return validation.as_instance("model", model, str, 'a name such as "minilm@2"')
 
 
 def check_same_model(name: str, mine: str | None, other: str | None) -> None:

@@ -216,5 +216,4 @@ def _named(name: str, ids: Any, numbers: npt.NDArray[np.int64], least: int) -> n
     array = np.asarray(ids)
     if array.ndim != 1 or len(array) < least:
         raise ValueError(f"{name} must be of at least {least} ids, got shape {array.shape}")
-    found: npt.NDArray[Any] = array[numbers]
-    return found
+    return array[numbers]

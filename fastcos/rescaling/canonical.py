@@ -212,8 +212,7 @@ def metric_factor(users: Rows, *, centered: bool = True) -> Floats:
     with parallel.blas_lock():
         _, s, Vt = np.linalg.svd(R / np.sqrt(n), full_matrices=False)
     kept = s > np.finfo(np.float64).eps * max(n, k) * s.max(initial=0.0)
-    factor: Floats = np.ascontiguousarray(Vt[kept].T * s[kept])
-    return factor
+    return np.ascontiguousarray(Vt[kept].T * s[kept])
 
 
 def _column_norms(rows: Floats) -> Floats:

@@ -111,8 +111,7 @@ def read_rows(name: str, X: Any, lo: int, hi: int, n_threads: int | None = 1) ->
     if is_narrow(X):
         return validation.as_rows(f"{name}[{lo}:{hi}]", X[lo:hi], dtype=np.float32)
     if not is_on_disk(X):
-        rows_in_memory: validation.Rows = X[lo:hi]
-        return rows_in_memory
+        return X[lo:hi]
     read_ahead(X[hi : 2 * hi - lo])
     rows = np.empty((hi - lo, X.shape[1]), X.dtype)
     blocks = parallel.row_blocks(len(rows), max(1, _COPIED_AT_ONCE // (X.shape[1] * X.itemsize)))
@@ -133,8 +132,7 @@ def take_rows(
     if is_narrow(X):
         return validation.as_rows(name, X[numbers], dtype=np.float32)
     if not is_on_disk(X):
-        rows_in_memory: validation.Rows = validation.read_only(X[numbers])
-        return rows_in_memory
+        return validation.read_only(X[numbers])
     rows = np.empty((len(numbers), X.shape[1]), X.dtype)
     order = np.argsort(numbers, kind="stable")
     blocks = parallel.row_blocks(len(order), _TAKEN_AT_ONCE)

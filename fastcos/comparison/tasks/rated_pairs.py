@@ -30,8 +30,7 @@ def weighted_spearman(first: Integers, second: Integers, weights: Floats) -> flo
 
 def _mean_ranks(groups: Integers, weights: Floats) -> Floats:
     sizes = np.bincount(groups, weights)
-    ranks: Floats = (np.cumsum(sizes) - sizes / 2)[groups]
-    return ranks
+    return (np.cumsum(sizes) - sizes / 2)[groups]
 
 
 class PairTask:

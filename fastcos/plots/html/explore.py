@@ -221,14 +221,13 @@ def _nearest_place(axes: Floats, weights: Floats) -> list[float]:
         return [0.0, 0.0]
     columns, goal = axes[:, kept].T, 0.5 * axes[0, kept] - np.log(weights[kept])
     found = lsq_linear(columns - columns.mean(axis=0), goal - goal.mean(), (-1, 1))
-    return found.x.round(4).tolist()  # type: ignore[no-any-return]
+    return found.x.round(4).tolist()
 
 
 def _root_of_users(sigma: Floats, mean: Floats, n: int) -> Floats:
     """L with LL' the covariance of n users X V, by their singular values and their mean."""
     values, vectors = np.linalg.eigh(np.diag(sigma**2 / n) - np.outer(mean, mean))
-    root: Floats = vectors * np.sqrt(np.maximum(values, 0.0))
-    return root
+    return vectors * np.sqrt(np.maximum(values, 0.0))
 
 
 def items_page(
@@ -423,7 +422,7 @@ def _logarithms(rows: Any) -> list[float]:
     squares = np.zeros(rows.shape[1])
     for _, block in memmap.iter_blocks("rows", rows, _BLOCK):
         squares += np.square(block, dtype=np.float64).sum(axis=0)
-    return (0.5 * np.log(np.where(squares > 0, squares, 1.0))).tolist()  # type: ignore[no-any-return]
+    return (0.5 * np.log(np.where(squares > 0, squares, 1.0))).tolist()
 
 
 def _controls(label: str, named: list[dict[str, Any]]) -> dict[str, Markup]:

@@ -89,7 +89,7 @@ def item_fields(numbers: Integers, names: Any, labels: Any) -> dict[str, Any]:
 def boundaries(codes: Sequence[int]) -> list[float]:
     """Return where the label changes in a sequence, as shares of its length."""
     changes = (np.flatnonzero(np.diff(codes)) + 1) / len(codes)
-    return changes.round(6).tolist()  # type: ignore[no-any-return]
+    return changes.round(6).tolist()
 
 
 def _read(name: str) -> str:
