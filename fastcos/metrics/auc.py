@@ -8,12 +8,7 @@ import numpy as np
 from fastcos import config, parallel, validation
 from fastcos.kernels import pair_reductions
 from fastcos.metrics import uncompiled
-from fastcos.metrics.labelled import (
-    LabelledRows,
-    labelled_rows,
-    packed,
-    products,
-)
+from fastcos.metrics.labelled import LabelledRows, labelled_rows, packed, products
 from fastcos.validation import Floats, Integers
 
 # bins of pair_auc; the interval is then at most 1e-3 wide (tests/metrics/test_recovery.py)
@@ -91,12 +86,11 @@ def pair_auc(
     n_pairs = n * (n - 1) // 2
     # the scores, and a copy while they are sorted
     need, memory = 16 * n_pairs, config.working_memory()
-    if exact is not None:
-        exact = validation.as_flag("exact", exact)
+    fits = need <= memory * 2**20
     if exact is None:
-        exact = n_pairs <= _SORTED_PAIRS and need <= memory * 2**20
-    if exact:
-        if need > memory * 2**20:
+        exact = fits and n_pairs <= _SORTED_PAIRS
+    if validation.as_flag("exact", exact):
+        if not fits:
             raise ValueError(
                 f"exact=True must fit in the working memory of {memory:g} MiB, got a need of "
                 f"{need / 2**20:.0f} MiB"

@@ -24,7 +24,7 @@ WEAK_AUC = 0.55
 _ENTRIES = 2**24
 
 
-def check_testable(name: str, sizes: Integers) -> None:
+def check_testable(sizes: Integers) -> None:
     """Refuse labels, sizes items of each, without the permutations for a p-value of SIGNIFICANT."""
     n, least = int(sizes.sum()), round(1 / SIGNIFICANT)
     # logarithm; an exchange of two labels of one size leaves every statistic as it is
@@ -32,7 +32,7 @@ def check_testable(name: str, sizes: Integers) -> None:
     distinct = gammaln(n + 1) - gammaln(sizes + 1).sum() - gammaln(equal + 1).sum()
     if distinct < np.log(least):
         raise ValueError(
-            f"{name} must have at least {least} permutations of different outcome for a test, got "
+            f"labels must have at least {least} permutations of different outcome for a test, got "
             f"{np.exp(distinct):.0f} of {n} items: label more items"
         )
 

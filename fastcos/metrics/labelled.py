@@ -22,12 +22,12 @@ _MANY_ROWS = 16 * _STRIP
 _LEAST_WORK = 2**21
 
 
-def as_shared_labels(name: str, codes: Integers) -> Integers:
+def as_shared_labels(codes: Integers) -> Integers:
     """Return the codes of non-zero rows renumbered 0 .. C-1, if pairs of both kinds exist."""
     values, renumbered = np.unique(codes, return_inverse=True)
     if not 2 <= len(values) < len(codes):
         raise ValueError(
-            f"{name} must have at least two different values on non-zero rows, one of them "
+            "labels must have at least two different values on non-zero rows, one of them "
             f"repeated, got {len(values)} on {len(codes)} rows"
         )
     return validation.read_only(renumbered.astype(np.int64))
@@ -129,7 +129,7 @@ def labelled_rows(
     codes = validation.as_labels("labels", labels, len(given))
     filled = given.any(axis=1)
     places = np.flatnonzero(filled if kept is None else filled & kept)
-    codes = as_shared_labels("labels", codes[places])
+    codes = as_shared_labels(codes[places])
     order = np.argsort(codes, kind="stable")
     places, codes = places[order], codes[order]
     starts = np.searchsorted(codes, np.arange(codes[-1] + 2))

@@ -50,7 +50,7 @@ def map_at_r(items: Any, labels: Any, *, n_threads: int | None = None) -> Score:
     given = validation.as_rows("items", items)
     codes = validation.as_labels("labels", labels, len(given))
     filled = given.any(axis=1)
-    as_shared_labels("labels", codes[filled])
+    as_shared_labels(codes[filled])
     sizes = np.bincount(codes)
     queries = np.flatnonzero(filled & (sizes[codes] > 1))
     rows = validation.read_only(unit_rows(given))
@@ -59,13 +59,13 @@ def map_at_r(items: Any, labels: Any, *, n_threads: int | None = None) -> Score:
         precisions = uncompiled.average_precisions_at_r(
             queries, rows, panels, codes, counts, n_threads
         )
-        return Score(float(precisions.mean()), len(given) - len(queries))
-    precisions = parallel.unfilled(len(queries), np.float64)
-    parallel.run(
-        pair_reductions.average_precisions_at_r, parallel.row_blocks(len(queries), 48),
-        validation.read_only(queries), rows, panels, codes, counts, precisions,
-        n_threads=n_threads,
-    )  # fmt: skip
+    else:
+        precisions = parallel.unfilled(len(queries), np.float64)
+        parallel.run(
+            pair_reductions.average_precisions_at_r, parallel.row_blocks(len(queries), 48),
+            validation.read_only(queries), rows, panels, codes, counts, precisions,
+            n_threads=n_threads,
+        )  # fmt: skip
     return Score(float(precisions.mean()), len(given) - len(queries))
 
 
@@ -113,30 +113,30 @@ def neighbor_purity(
     NeighborPurity(value=0.75, baseline=0.3333333333333333)
     """
     codes = validation.as_labels("labels", labels, np.size(labels))
-    names = np.asarray(labels)
     lists = as_neighbor_lists("neighbors", neighbors, k, n_items=len(codes))
     if query_labels is None:
         check_same_length("labels", len(codes), "neighbors", len(lists))
         queries = codes
     else:
-        queries = _codes_of("query_labels", query_labels, names, len(lists))
+        queries = _codes_of(query_labels, np.asarray(labels), len(lists))
     sizes = np.bincount(codes).astype(np.float64)
     baseline = (sizes * (sizes - 1)).sum() / (len(codes) * (len(codes) - 1.0))
     return NeighborPurity(float((codes[lists] == queries[:, None]).mean()), float(baseline))
 
 
-def _codes_of(name: str, labels: Any, known: npt.NDArray[Any], length: int) -> Integers:
+def _codes_of(query_labels: Any, known: npt.NDArray[Any], length: int) -> Integers:
     """Return labels (length,) as the codes that as_labels gives to known."""
-    array = np.asarray(labels)
-    if array.shape != (length,):
-        raise ValueError(f"{name} must be of shape ({length},), got {array.shape}")
+    array = np.asarray(query_labels)
+    validation.check_shape("query_labels", array.shape, (length,))
     if known.dtype.kind == "O":
         known, array = known.astype(str), array.astype(str)
     values = np.unique(known)
     codes = np.minimum(np.searchsorted(values, array), len(values) - 1)
     unknown = np.flatnonzero(values[codes] != array)
     if len(unknown):
-        raise ValueError(f"{name} must be among the labels, got {array[unknown].tolist()[0]!r}")
+        raise ValueError(
+            f"query_labels must be among the labels, got {array[unknown].tolist()[0]!r}"
+        )
     return codes.astype(np.int64)
 
 

@@ -10,7 +10,6 @@ from fastcos import validation
 from fastcos.comparison.bootstrap import Evaluation, mean_estimate
 from fastcos.comparison.candidates import Candidate, Embeddings
 from fastcos.comparison.recommending import recommend
-from fastcos.measures import Measure
 from fastcos.metrics.retrieval import hits_of, ndcgs_at_k, recalls_at_k
 from fastcos.models.cosine_training import split_held_out
 from fastcos.neighbors.search import top_k
@@ -68,13 +67,12 @@ class HeldOutTask:
 
     def score(self, candidate: Candidate, embeddings: Embeddings) -> UserScores:
         """Recommend by user-item scores, by votes of the nearest users or of the nearest items."""
-        return self._scores(
-            recommend(candidate, embeddings, self.users, self.rest, self._k).indices
-        )
+        recommended = recommend(candidate, embeddings, self.users, self.rest, self._k)
+        return self._scores(recommended.indices)
 
-    def score_factors(self, users: Any, items: Any, measure: str | Measure = "dot") -> UserScores:
-        """Recommend the items with the best scores for the rows (n, k) of the users."""
-        recommended = top_k(users[self.users], items, self._k, measure=measure, exclude=self._seen)
+    def score_factors(self, users: Any, items: Any) -> UserScores:
+        """Recommend the items with the largest products with the rows (n, k) of the users."""
+        recommended = top_k(users[self.users], items, self._k, measure="dot", exclude=self._seen)
         return self._scores(recommended.indices)
 
     def evaluation(self, scores: Sequence[UserScores]) -> Evaluation:

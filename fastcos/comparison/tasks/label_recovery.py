@@ -76,12 +76,12 @@ class LabelTask:
         self._pool = np.flatnonzero((codes >= 0) & present)
         if n_items is not None and n_items < len(self._pool):
             self._pool = np.sort(random.choice(self._pool, n_items, replace=False))
-        self._codes = as_shared_labels("labels", codes[self._pool])
+        self._codes = as_shared_labels(codes[self._pool])
         self._names = [
             str(code) if names is None else names[code] for code in np.unique(codes[self._pool])
         ]
         self._sizes = validation.read_only(np.bincount(self._codes).astype(np.int64))
-        check_testable("labels", self._sizes)
+        check_testable(self._sizes)
         able = np.flatnonzero(self._sizes[self._codes] > 1)
         # as many of each label as there are, so that rare labels have queries
         places = able[draw_per_label(self._codes[able], N_QUERIES, random)]
