@@ -126,8 +126,7 @@ class Candidate:
 
     def to_dict(self) -> dict[str, str]:
         """The measure, the rescaling and the preprocessing by name."""
-        names = ("measure", "rescaling", "preprocessing")
-        return {name: getattr(self, name) for name in names}
+        return {name: getattr(self, name) for name in ("measure", "rescaling", "preprocessing")}
 
     @property
     def name(self) -> str:

@@ -42,15 +42,16 @@ def score_rescalings(
 ) -> Tables:
     """Score the cosines of every variant; one that is also on the grid is evaluated once."""
     tables = Tables([], [], {})
-    works = [_Work(variant, cluster=True) for variant in named]
-    of_named = {work.variant.rescaling for work in works}
-    works += [_Work(one, cluster=False) for one in grid if one.rescaling not in of_named]
+    works = [(variant, True) for variant in named]
+    of_named = {variant.rescaling for variant, _ in works}
+    works += [(variant, False) for variant in grid if variant.rescaling not in of_named]
     scored: dict[Rescaling | None, RescalingScores] = {}
-    for work, (row, lists) in zip(works, executor(evaluator, works), strict=True):
-        scored[work.variant.rescaling] = row
-        if work.cluster:
+    results = executor(evaluator, works)
+    for (variant, is_named), (row, lists) in zip(works, results, strict=True):
+        scored[variant.rescaling] = row
+        if is_named:
             tables.named.append(row)
-            tables.neighbors[work.variant.name] = lists
+            tables.neighbors[variant.name] = lists
         tick()
     for variant in grid:
         row = scored[variant.rescaling]
@@ -58,13 +59,6 @@ def score_rescalings(
         if variant.rescaling in of_named:
             tick()
     return tables
-
-
-class _Work(NamedTuple):
-    """A variant to score; whether it is clustered for AMI and ARI."""
-
-    variant: ModelVariant
-    cluster: bool
 
 
 class RescalingEvaluator:
@@ -89,20 +83,25 @@ class RescalingEvaluator:
         self._k = min(N_NEIGHBORS, len(reference_items) - 1)
         self._reference = self._neighbors(reference_items)
 
-    def evaluate(self, work: _Work) -> tuple[RescalingScores, Lists]:
-        """The scores and the neighbour lists of one variant."""
-        variant, D = work.variant, work.variant.rescaling
-        items = variant.embeddings(self._models)
+    def evaluate(self, work: tuple[ModelVariant, bool]) -> tuple[RescalingScores, Lists]:
+        """The scores and the neighbour lists of a variant, which is clustered for AMI if True."""
+        variant, cluster = work
+        D, items = variant.rescaling, variant.embeddings(self._models)
         lists = self._neighbors(items)
+        # the overlap with the reference, and its standard error over sampled items
+        of_items, error = jaccard_per_query(lists, self._reference), None
+        if self._sampled is not None:
+            error = float(np.std(of_items, ddof=1) / np.sqrt(len(lists)))
         scores = RescalingScores(
             name=variant.name,
             formula="unique" if D is None else D.formula,
             objective=variant.objective,
             shrinkage=None if D is None else D.shrinkage,
             spectrum=None if D is None else D.spectrum,
-            **self._recovery(items, work.cluster),
+            **self._recovery(items, cluster),
             effective_rank=metrics.effective_rank(items),
-            **self._overlap(lists),
+            jaccard_at_10=float(of_items.mean()),
+            jaccard_error=error,
             zero_items=int((~items.any(axis=1)).sum()),
         )
         return scores, lists
@@ -113,39 +112,28 @@ class RescalingEvaluator:
         own = one_per_row(self._sampled, len(items))
         return top_k(items[self._sampled], items, self._k, exclude=own).indices
 
-    def _overlap(self, lists: Lists) -> dict[str, Any]:
-        """The mean overlap with the reference, and its standard error over sampled items."""
-        of_items = jaccard_per_query(lists, self._reference)
-        error = None
-        if self._sampled is not None:
-            error = float(np.std(of_items, ddof=1) / np.sqrt(len(lists)))
-        return {"jaccard_at_10": float(of_items.mean()), "jaccard_error": error}
-
     def _recovery(self, items: Items, cluster: bool) -> dict[str, Any]:
         if self._codes is None:
             return {}
         kept = self._codes >= 0
         rows, labels = items[kept], self._codes[kept]
         auc = metrics.pair_auc(rows, labels)
-        clustering = (
-            metrics.clustering_scores(rows, labels, random_state=self._random_state)
-            if cluster
-            else None
-        )
         means = metrics.within_between(rows, labels)
-        return {
+        scores = {
             "pair_auc": auc.value,
             "pair_auc_low": auc.low,
             "pair_auc_high": auc.high,
             "stratified_auc": self._stratified_auc(rows, labels, kept),
             "map_at_r": metrics.map_at_r(rows, labels).value,
-            "ami": None if clustering is None else clustering.ami,
-            "ari": None if clustering is None else clustering.ari,
             "silhouette": metrics.silhouette(rows, labels).value,
             "within": means.within,
             "between": means.between,
             "contrast": means.contrast,
         }
+        if cluster:
+            found = metrics.clustering_scores(rows, labels, random_state=self._random_state)
+            scores |= {"ami": found.ami, "ari": found.ari}
+        return scores
 
     def _stratified_auc(self, rows: Items, labels: Integers, kept: npt.NDArray[np.bool_]) -> float:
         if self._strata is not None:

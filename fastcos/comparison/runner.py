@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -44,11 +44,8 @@ class Task(Protocol):
         ...
 
 
-class Evaluated(NamedTuple):
-    """Scores of a candidate on the units of a task, and its neighbours of example items."""
-
-    scores: Any
-    example: Example | None
+# scores of a candidate on the units of a task, and its neighbours of example items
+Evaluated = tuple[Any, Example | None]
 
 
 class CandidateEvaluator:
@@ -73,10 +70,9 @@ class CandidateEvaluator:
         embeddings, items = self._last[1], self._examples
         try:
             scores = self._task.score(work, embeddings)
-            example = None if items is None else find_example(work, embeddings, items)
+            return scores, None if items is None else find_example(work, embeddings, items)
         except ValueError as error:
             return error
-        return Evaluated(scores, example)
 
 
 def rank_results(
@@ -97,10 +93,11 @@ def rank_results(
     shown: dict[Candidate, Example] = {}
     for candidate, result in results:
         if not isinstance(result, ValueError):
+            own, example = result
             candidates.append(candidate)
-            scores.append(result.scores)
-            if result.example is not None:
-                shown[candidate] = result.example
+            scores.append(own)
+            if example is not None:
+                shown[candidate] = example
         elif chosen or not candidates:
             raise result
         else:
