@@ -13,23 +13,18 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, check_non_negative
 
-from fastcos import config, validation
+from fastcos import config, parallel, validation
 from fastcos.linalg import column_stats
 from fastcos.linalg.products import matmul
 from fastcos.models.base import SparseInputMixin
 from fastcos.validation import Floats
 
+# bytes of a product of X'X with its place: in CSR, as coordinates, and while it becomes a PPMI
+_BYTES_PER_PRODUCT = 64
+
 
 class Biases(NamedTuple):
-    """Arguments row_center= and center= of the products and the SVD, which subtract them from X.
-
-    Attributes
-    ----------
-    row_center : ndarray (n,), float64, or None
-        Subtracted from the rows.
-    center : ndarray (p,), float64, or None
-        Subtracted from the columns.
-    """
+    """Arguments row_center= (n,) and center= (p,) of products and the SVD: subtracted from X."""
 
     row_center: Floats | None
     center: Floats | None
@@ -94,10 +89,8 @@ def _sums(X: Any, axis: int) -> Floats:
 
 def _power(values: Floats, exponent: float) -> Floats:
     """Values ** exponent, and 0 for values of 0."""
-    out = np.zeros(len(values))
     positive = values > 0
-    out[positive] = values[positive] ** exponent
-    return out
+    return np.where(positive, np.where(positive, values, 1.0) ** exponent, 0.0)
 
 
 class StandardizeColumns(_Transformer):
@@ -300,15 +293,18 @@ class ShiftedPPMI(_Transformer):
         shift = np.log(validation.as_real("shift", self.shift, low=1))
         X = sp.csr_array(X, dtype=np.float64)
         check_non_negative(X, "ShiftedPPMI")
-        columns = sp.csr_array(X.T)
+        columns, entries = sp.csr_array(X.T), np.diff(X.indptr)
         # #(i): row sums of the co-occurrence without its diagonal
         totals = columns @ (X @ np.ones(X.shape[1])) - np.asarray((X * X).sum(axis=0)).ravel()
         contexts = _power(totals, smoothing)
         with np.errstate(divide="ignore"):
             row_terms, column_terms = np.log(totals), np.log(contexts)
         constant = np.log(contexts.sum()) - shift if contexts.any() else 0.0
+        work = np.bincount(X.indices, np.repeat(entries, entries), X.shape[1]).astype(np.int64)
+        at_once = int(config.working_memory() * 2**20 / _BYTES_PER_PRODUCT)
+        cuts = parallel.work_blocks(np.append(0, np.cumsum(work)), at_once)
         blocks = []
-        for lo, hi in _blocks(columns, X):
+        for lo, hi in itertools.pairwise(cuts.tolist()):
             counts = sp.coo_array(columns[lo:hi] @ X)
             i, j = counts.coords
             kept = (i + lo != j) & (counts.data > 0)
@@ -333,15 +329,3 @@ class ShiftedPPMI(_Transformer):
         tags = super().__sklearn_tags__()
         tags.input_tags.positive_only = True
         return tags
-
-
-def _blocks(columns: sp.csr_array, X: sp.csr_array) -> list[tuple[int, int]]:
-    """Blocks of rows of X'X whose products fit in the working memory, at least one row each."""
-    work = np.concatenate([[0], np.cumsum(columns @ np.diff(X.indptr).astype(np.float64))])
-    work = np.maximum.accumulate(work)
-    limit = config.working_memory() * 2**20 / 64
-    cuts, p = [0], columns.shape[0]
-    while cuts[-1] < p:
-        reach = int(np.searchsorted(work, work[cuts[-1]] + limit, side="right")) - 1
-        cuts.append(min(p, max(cuts[-1] + 1, reach)))
-    return list(itertools.pairwise(cuts))
