@@ -58,16 +58,16 @@ def spectrum(S: Floats) -> tuple[Floats, Floats]:
     return values[::-1].copy(), np.ascontiguousarray(vectors[:, ::-1])
 
 
-def root_of(name: str, S: Floats) -> Floats:
+def root_of(S: Floats) -> Floats:
     """Return L (d, r) with S = L L' for a positive semidefinite S of rank r >= 1.
 
     An eigenvalue counts as zero below 1e-12 of the largest; a clearly negative one is refused.
     """
     values, vectors = spectrum(S)
     if not values[0] > 0:
-        raise ValueError(f"{name} must have a positive eigenvalue, got at most {values[0]:g}")
+        raise ValueError(f"matrix must have a positive eigenvalue, got at most {values[0]:g}")
     if values[-1] < -_RANK_TOLERANCE * values[0] * len(values):
-        raise ValueError(f"{name} must be positive semidefinite, got the eigenvalue {values[-1]:g}")
+        raise ValueError(f"matrix must be positive semidefinite, got the eigenvalue {values[-1]:g}")
     kept = values > _RANK_TOLERANCE * values[0]
     return np.ascontiguousarray(vectors[:, kept] * np.sqrt(values[kept]))
 
@@ -120,7 +120,7 @@ class SoftCosine(Mapped):
             raise ValueError(f"matrix must be symmetric, got entries that differ by {gap:g}")
         self.matrix = validation.read_only((S + S.T) / 2)
         self.features = None  # the matrix holds all that counts of them
-        self.root_ = root_of("matrix", self.matrix)
+        self.root_ = root_of(self.matrix)
         self.mean_ = np.zeros(len(self.matrix))
 
     def _fit(self, items: Rows, users: Rows | None) -> None:
@@ -140,8 +140,7 @@ class _OtherSide(Mapped):
 
     def _fit(self, items: Rows, users: Rows | None) -> None:
         """Take the root of the other side's moment."""
-        given = self.other if users is None else users
-        other: Rows = as_given("other", given, self.name)
+        other: Rows = as_given("other", self.other if users is None else users, self.name)
         validation.check_same_width("other", other, "items", items)
         self.mean_ = np.zeros(items.shape[1])
         self.root_ = metric_factor(other, centered=self.centered)
@@ -377,10 +376,9 @@ class LearnedDiagonal(Mapped):
     invariances: ClassVar[Invariances] = invariances("s=y r=y R=- D=- G=- t=-")
 
     def __init__(self, pairs: Any = None, targets: Any = None, *, condition: float = 10.0) -> None:
-        given = as_given("pairs", pairs, self.name)
-        self.pairs = as_pairs("pairs", given)
-        given = as_given("targets", targets, self.name)
-        self.targets = validation.as_vector("targets", given, len(self.pairs))
+        self.pairs = as_pairs("pairs", as_given("pairs", pairs, self.name))
+        targets = as_given("targets", targets, self.name)
+        self.targets = validation.as_vector("targets", targets, len(self.pairs))
         check_varied("targets", self.targets)
         self.condition = validation.as_real("condition", condition, low=1)
 

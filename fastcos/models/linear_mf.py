@@ -1,5 +1,6 @@
 """The linear models of the paper in closed form: a truncated SVD and a shrinkage."""
 
+import copy
 import math
 import warnings
 from types import SimpleNamespace
@@ -7,7 +8,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fastcos import validation
@@ -213,13 +213,9 @@ class LinearMF(FactorModel):
         array([0.75, 0.5 ])
         """
         check_is_fitted(self)
-        other: LinearMF = clone(self).set_params(objective=objective, regularization=regularization)
         strength = validation.as_real("regularization", regularization, low=0)
+        other = copy.copy(self).set_params(objective=objective, regularization=regularization)
         settings = other._settings(len(self.singular_values_))
-        for name in ("components_", "singular_values_", "residuals_", "mean_", "n_features_in_"):
-            setattr(other, name, getattr(self, name))
-        if hasattr(self, "feature_names_in_"):
-            other.feature_names_in_ = self.feature_names_in_
         shrinkage = _shrinkage(self.singular_values_, settings.objective, strength)
         return other._shrink(shrinkage, strength)
 
