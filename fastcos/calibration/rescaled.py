@@ -96,10 +96,8 @@ class ThresholdRange(Record):
     @classmethod
     def of(cls, values: dict[str, Any]) -> "ThresholdRange":
         """Return the range whose ``to_dict`` this is."""
-        arrays = {
-            name: np.array(values[name], np.float64) for name in ("low_rescaling", "high_rescaling")
-        }
-        return cls(**{**values, **arrays})
+        ends = ("low_rescaling", "high_rescaling")
+        return cls(**values | {name: np.array(values[name], np.float64) for name in ends})
 
 
 def threshold_range(
@@ -172,7 +170,9 @@ def threshold_range(
             box = [(0.0, largest)] * len(at)
 
             def loss(logs: Floats, sign: float = sign) -> float:
-                return -sign * float(np.arctanh(_inside(pairs.threshold(logs))))
+                # Fisher's z, kept finite
+                inside = np.clip(pairs.threshold(logs), -1 + 2.0**-52, 1 - 2.0**-52)
+                return -sign * float(np.arctanh(inside))
 
             if len(at) <= _FEW_COLUMNS:
                 # up to the scale of D one of its weights is the least: a face of the box each
@@ -227,8 +227,3 @@ class _RankedPairs:
         rows = self._unit * np.exp(0.5 * logs)
         rows /= np.sqrt(np.einsum("ij,ij->i", rows, rows))[:, None]
         return (rows @ rows.T)[self._pairs]
-
-
-def _inside(cosine: float) -> float:
-    """Keep Fisher's z finite."""
-    return min(max(cosine, -1 + 2.0**-52), 1 - 2.0**-52)
