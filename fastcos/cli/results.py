@@ -7,12 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fastcos import io
-from fastcos.cli.terminal import (
-    say,
-    show_sections,
-    show_table,
-    show_text,
-)
+from fastcos.cli.terminal import say, show_sections, show_table, show_text
 from fastcos.storage import provenance
 
 if TYPE_CHECKING:

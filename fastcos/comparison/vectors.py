@@ -9,13 +9,7 @@ from fastcos import validation
 from fastcos.comparison.candidates import Embeddings, select_candidates
 from fastcos.comparison.examples import choose_examples
 from fastcos.comparison.leaderboard import Leaderboard
-from fastcos.comparison.runner import (
-    CandidateEvaluator,
-    Executor,
-    Task,
-    rank_results,
-    run_here,
-)
+from fastcos.comparison.runner import CandidateEvaluator, Executor, Task, rank_results, run_here
 from fastcos.comparison.scoring import items_at_once
 from fastcos.comparison.tasks.label_recovery import LabelTask
 from fastcos.comparison.tasks.rated_pairs import PairTask

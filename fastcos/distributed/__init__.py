@@ -14,12 +14,6 @@ workers, and an SVD agrees with that of one machine within its certificate. A wo
 one pool of as many threads as the worker has. Dashboard, reports and scheduling are Dask's.
 """
 
-from fastcos.distributed.cluster import (
-    compare,
-    fit,
-    gram_matmul,
-    randomized_svd,
-    top_k,
-)
+from fastcos.distributed.cluster import compare, fit, gram_matmul, randomized_svd, top_k
 
 __all__ = ["compare", "fit", "gram_matmul", "randomized_svd", "top_k"]

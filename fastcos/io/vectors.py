@@ -21,12 +21,7 @@ from fastcos.io.columns import (
     choose_vector_columns,
     names_pairs,
 )
-from fastcos.io.parquet import (
-    ARROW_SUFFIXES,
-    PARQUET_SUFFIXES,
-    ParquetTable,
-    read_vector_table,
-)
+from fastcos.io.parquet import ARROW_SUFFIXES, PARQUET_SUFFIXES, ParquetTable, read_vector_table
 from fastcos.io.streams import open_bytes
 from fastcos.io.tables import DelimitedTable
 from fastcos.reports.table import as_table

@@ -52,12 +52,7 @@ from fastcos.metrics.retrieval import (
     recall_at_k,
 )
 from fastcos.metrics.separation import WithinBetween, silhouette, within_between
-from fastcos.metrics.spectrum import (
-    effective_rank,
-    isoscore,
-    mean_cosine,
-    participation_ratio,
-)
+from fastcos.metrics.spectrum import effective_rank, isoscore, mean_cosine, participation_ratio
 
 __all__ = [
     "RSA",

@@ -6,11 +6,7 @@ import numpy as np
 
 from fastcos import validation
 from fastcos.measures.row_transforms import norms_of
-from fastcos.metrics.labelled import (
-    CHUNK,
-    as_neighbor_lists,
-    unit_rows,
-)
+from fastcos.metrics.labelled import CHUNK, as_neighbor_lists, unit_rows
 from fastcos.storage import memmap
 from fastcos.validation import Floats, Integers
 

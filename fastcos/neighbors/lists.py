@@ -4,13 +4,7 @@ import numpy as np
 
 from fastcos import parallel, validation
 from fastcos.engine import scan, segments
-from fastcos.engine.packing import (
-    METRIC_TYPES,
-    EncodedRows,
-    ExecutionOptions,
-    Floats,
-    Integers,
-)
+from fastcos.engine.packing import METRIC_TYPES, EncodedRows, ExecutionOptions, Floats, Integers
 from fastcos.engine.segments import Segment
 from fastcos.kernels import exhaustive_top_k
 from fastcos.measures.base import Measure, UpperBounded, is_upper_bounded

@@ -19,11 +19,7 @@ global state of matplotlib. :func:`fastcos.plots.html.audit_page` writes the pag
 ``ScoreDistributionDisplay``, ``TailDisplay`` and ``OperatingCurveDisplay``.
 """
 
-from fastcos.plots.calibration import (
-    OperatingCurveDisplay,
-    ScoreDistributionDisplay,
-    TailDisplay,
-)
+from fastcos.plots.calibration import OperatingCurveDisplay, ScoreDistributionDisplay, TailDisplay
 from fastcos.plots.comparison import (
     ExponentGridDisplay,
     LeaderboardDisplay,
@@ -31,11 +27,7 @@ from fastcos.plots.comparison import (
     SimilarityMapsDisplay,
     similarity_image,
 )
-from fastcos.plots.report import (
-    DimensionSharesDisplay,
-    LabelRecoveryDisplay,
-    RobustnessDisplay,
-)
+from fastcos.plots.report import DimensionSharesDisplay, LabelRecoveryDisplay, RobustnessDisplay
 
 __all__ = [
     "DimensionSharesDisplay",

@@ -4,16 +4,8 @@ import io
 import re
 from typing import Any
 
-from fastcos.plots.calibration import (
-    OperatingCurveDisplay,
-    ScoreDistributionDisplay,
-    TailDisplay,
-)
-from fastcos.plots.report import (
-    DimensionSharesDisplay,
-    LabelRecoveryDisplay,
-    RobustnessDisplay,
-)
+from fastcos.plots.calibration import OperatingCurveDisplay, ScoreDistributionDisplay, TailDisplay
+from fastcos.plots.report import DimensionSharesDisplay, LabelRecoveryDisplay, RobustnessDisplay
 from fastcos.plots.style import COLOURS, GRID_COLOUR, Display, figure_style
 from fastcos.reports import Figure
 from fastcos.reports.markup import Markup, element
