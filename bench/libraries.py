@@ -1,10 +1,11 @@
 """Competitors: how each library does the work that is timed, as its manual says.
 
 Read by worker.py in the competitor's own process, which may lack fastcos: the top imports NumPy and
-SciPy only. Every function prepares, untimed, what a user of the library would prepare once, and
-returns Calls.
+SciPy only. TASKS has a function for every task and library. Of the arrays and parameters of a job
+it prepares, untimed, what a user of the library would prepare once, and returns Calls.
 """
 
+import importlib
 import operator
 import os
 import sys
@@ -17,8 +18,6 @@ import scipy.sparse as sp
 
 # their speed depends on OPENBLAS_CORETYPE, which is read when they are loaded
 USE_BLAS = {"faiss", "numpy", "sklearn", "implicit"}
-
-
 # of FAISS Panorama: a query leaves an item after any eighth of its columns
 PANORAMA_LEVELS = 8
 
@@ -30,17 +29,9 @@ class Calls(NamedTuple):
     read: Any = lambda found: found
 
 
-def prepare(task, library, arrays, parameters):
-    """Return the Calls of a library for a task; ImportError if it is not installed."""
-    return TASKS[task][library](arrays, parameters)
-
-
 def n_threads():
-    """Return the threads of a competitor: OMP_NUM_THREADS, else all cores of this process."""
-    limit = int(os.environ.get("OMP_NUM_THREADS", 0))
-    if limit or not hasattr(os, "sched_getaffinity"):
-        return limit or os.cpu_count() or 1
-    return len(os.sched_getaffinity(0))
+    """Return the threads of a competitor: OMP_NUM_THREADS, else all cores."""
+    return int(os.environ.get("OMP_NUM_THREADS") or os.cpu_count())
 
 
 # search: an index of items (m, d), queries (n, d) or none for a self-join, to scores (n, k)
@@ -134,16 +125,18 @@ def sklearn_index(items, measure):
     return Index(model.kneighbors, lambda found: (found[1], 1 - found[0] if cosine else -found[0]))
 
 
-def best_of(products, k):
-    """Return indices and scores (n, k) of the k best of every row."""
-    best = np.argpartition(products, -k, axis=1)[:, -k:]
-    values = np.take_along_axis(products, best, 1)
-    order = np.argsort(-values, axis=1, kind="stable")
-    return np.take_along_axis(best, order, 1), np.take_along_axis(values, order, 1)
+def descending(indices, scores):
+    """Return indices and scores (n, k), the best of every row first."""
+    order = np.argsort(-scores, axis=1, kind="stable")
+    return np.take_along_axis(indices, order, 1), np.take_along_axis(scores, order, 1)
 
 
 def best_of_products(product):
     """Return the Index that multiplies blocks of unit queries, then selects by argpartition."""
+
+    def best_of(products, k):
+        best = np.argpartition(products, -k, axis=1)[:, -k:]
+        return descending(best, np.take_along_axis(products, best, 1))
 
     def find(queries, k):
         blocks = (queries[at : at + 1024] for at in range(0, len(queries), 1024))
@@ -200,9 +193,7 @@ def chunkdot_index(items, measure):
 
     def read(found):
         k, matrix = found
-        values, indices = matrix.data.reshape(-1, k), matrix.indices.reshape(-1, k)
-        order = np.argsort(-values, axis=1, kind="stable")
-        return np.take_along_axis(indices, order, 1), np.take_along_axis(values, order, 1)
+        return descending(matrix.indices.reshape(-1, k), matrix.data.reshape(-1, k))
 
     return Index(find, read)
 
@@ -236,10 +227,6 @@ def matrix(arrays, parameters):
     """Return the CSR matrix of a job."""
     parts = arrays["data"], arrays["indices"], arrays["indptr"]
     return sp.csr_array(parts, shape=parameters["shape"])
-
-
-def scipy_dot():
-    return operator.matmul
 
 
 def mkl_dot():
@@ -303,45 +290,27 @@ def kth_best(found, k):
     return best
 
 
-# svd: to s and Vt, side by side. Settings: the fastest of a scan that reach 1e-2 on the decks and
-# zipf; arpack stops by itself. A library that misses the residual has a wrong answer.
-SVD_SETTING = {"n_iter": 7, "n_oversamples": 64}
+# svd: to s and Vt, side by side, (k, 1 + p). A library that misses the residual has a wrong answer.
+# Settings: the fastest of a scan that reach 1e-2 on the decks and zipf; arpack stops by itself.
+SKLEARN_SVD = {"n_iter": 7, "n_oversamples": 64, "random_state": 0, "flip_sign": False}
 
 
-def singular(found):
-    """Return s and Vt side by side, (k, 1 + p)."""
-    s, Vt = found[-2:]
-    return np.column_stack([s, Vt])
+def truncated_svd(module, name, **setting):
+    """Return prepare for a function of a module; a tolerance is that of the case at most."""
 
+    def prepare_svd(arrays, parameters):
+        function = getattr(importlib.import_module(module), name)
+        X, k, options = matrix(arrays, parameters), parameters["k"], dict(setting)
+        if "tol" in setting:
+            options["tol"] = min(parameters["tol"], setting["tol"])
 
-def sklearn_svd(arrays, parameters):
-    from sklearn.utils.extmath import randomized_svd
+        def read(found):
+            s, Vt = found[-2:]
+            return np.column_stack([s, Vt])[np.argsort(-s)]
 
-    X, k = matrix(arrays, parameters), parameters["k"]
-    setting = SVD_SETTING | {"random_state": 0, "flip_sign": False}
-    return Calls(lambda: randomized_svd(X, k, **setting), singular)
+        return Calls(lambda: function(X, k, **options), read)
 
-
-def arpack_svd(arrays, parameters):
-    from scipy.sparse.linalg import svds
-
-    X, k, tol = matrix(arrays, parameters), parameters["k"], min(parameters["tol"], 1e-3)
-
-    def call():
-        U, s, Vt = svds(X, k, tol=tol, random_state=0)
-        order = np.argsort(-s)
-        return U[:, order], s[order], Vt[order]
-
-    return Calls(call, singular)
-
-
-def primme_svd(arrays, parameters):
-    """PRIMME; its source needs the LAPACK of the system, and has no wheel."""
-    from primme import svds
-
-    X, k = matrix(arrays, parameters), parameters["k"]
-    tol = min(parameters["tol"], 1e-3)
-    return Calls(lambda: svds(X, k, tol=tol, return_stats=False), singular)
+    return prepare_svd
 
 
 # rescoring: candidates (n, m) of queries (n, d) among items, to the k best scores (n, k); cosine
@@ -351,13 +320,11 @@ def numpy_rescoring(dtype):
     """Return prepare for a loop over the queries in a type."""
 
     def prepare_loop(arrays, parameters):
-        items, k = arrays["items"], parameters["k"]
+        items, candidates, k = arrays["items"], arrays["candidates"], parameters["k"]
 
         def call():
             scores = np.empty((len(arrays["queries"]), k))
-            for best, query, listed in zip(
-                scores, arrays["queries"], arrays["candidates"], strict=True
-            ):
+            for best, query, listed in zip(scores, arrays["queries"], candidates, strict=True):
                 rows, one = items[listed].astype(dtype, copy=False), query.astype(dtype, copy=False)
                 found = rows @ one / np.sqrt(np.einsum("ij,ij->i", rows, rows) * (one @ one))
                 best[:] = found[np.argsort(-found, kind="stable")[:k]]
@@ -392,12 +359,17 @@ TASKS = {
         "numpy float32": numpy_rescoring(np.float32),
         "numpy float64": numpy_rescoring(np.float64),
     },
-    "product": {"scipy": multiplier(scipy_dot), "mkl": multiplier(mkl_dot)},
+    "product": {"scipy": multiplier(lambda: operator.matmul), "mkl": multiplier(mkl_dot)},
     # by a CSC view SciPy multiplies twice as fast as by the transpose in CSR, MKL 4 times as slowly
     "gram": {
-        "scipy": multiplier(scipy_dot, lambda X: X.T),
+        "scipy": multiplier(lambda: operator.matmul, lambda X: X.T),
         "mkl": multiplier(mkl_dot, lambda X: X.T.tocsr()),
     },
     "items": {"sparse_dot_topn": sparse_dot_topn_items, "implicit": implicit_items},
-    "svd": {"scikit-learn": sklearn_svd, "arpack": arpack_svd, "primme": primme_svd},
+    "svd": {
+        "scikit-learn": truncated_svd("sklearn.utils.extmath", "randomized_svd", **SKLEARN_SVD),
+        "arpack": truncated_svd("scipy.sparse.linalg", "svds", tol=1e-3, random_state=0),
+        # its source needs the LAPACK of the system, and has no wheel
+        "primme": truncated_svd("primme", "svds", tol=1e-3, return_stats=False),
+    },
 }

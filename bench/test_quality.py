@@ -39,6 +39,6 @@ def test_top_k_quality_of_time():
     """A search takes at most as long as sgemm and argpartition in this process."""
     rows = inputs.gaussian(4_000, 128)
     job = {"items": rows}, {"k": 10, "measure": "cosine"}
-    theirs = libraries.prepare("search", "numpy", *job).call
+    theirs = libraries.TASKS["search"]["numpy"](*job).call
     ours, others = clock.in_turns(lambda: fastcos.top_k(rows, k=10), theirs).T
     assert np.median(ours / others) <= 1

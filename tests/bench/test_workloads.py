@@ -170,7 +170,7 @@ def test_search_rejects_every_kind_of_wrong_answer():
 def test_products_of_competitors_are_compared(kind):
     workload = workloads.WORKLOADS[kind](shape="200 x 50 x 1000", columns=4)
     task, arrays, parameters = workload.job()
-    theirs, answer = libraries.prepare(task, "scipy", arrays, parameters).call(), workload.call()
+    theirs, answer = libraries.TASKS[task]["scipy"](arrays, parameters).call(), workload.call()
     assert workload.disagreement(theirs, answer) <= 1
     theirs[3, 2] += 0.01 * abs(theirs).max()
     assert not workload.disagreement(theirs, answer) <= 1
