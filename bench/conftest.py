@@ -29,13 +29,10 @@ def pytest_benchmark_update_machine_info(machine_info):
     from bench.tables import versions
     from fastcos import get_config
 
-    config = get_config()
     machine_info |= {
-        "cpu_name": cpu_name(),
-        "threads": config.num_threads,
-        "isa": config.isa,
+        "cpu_name": cpu_name(), "threads": get_config().num_threads, "isa": get_config().isa,
         "versions": versions(),
-    }
+    }  # fmt: skip
 
 
 def pytest_terminal_summary(terminalreporter, config):

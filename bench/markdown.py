@@ -1,8 +1,13 @@
-"""Markdown tables, as every script prints them, and the machine that their numbers are of."""
+"""Markdown tables, as every script prints them, and the machine that their numbers are of.
+
+`python bench/markdown.py PACKAGE ...` prints the versions of packages as JSON, in any interpreter.
+"""
 
 import contextlib
+import json
 import platform
 import re
+import sys
 from importlib import metadata
 from pathlib import Path
 
@@ -54,3 +59,7 @@ def versions_of(packages):
         with contextlib.suppress(metadata.PackageNotFoundError):
             found[name] = metadata.version(name)
     return found
+
+
+if __name__ == "__main__":
+    print(json.dumps(versions_of(sys.argv[1:])))

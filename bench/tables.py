@@ -7,7 +7,6 @@ bench/tables.json. Nothing else is written.
 """
 
 import argparse
-import inspect
 import json
 import statistics
 import subprocess
@@ -48,11 +47,10 @@ BEGIN, END = "<!-- begin bench/tables.md -->\n", "<!-- end bench/tables.md -->\n
 
 def versions():
     """Return the versions of fastcos here, and of the competitors in their interpreters."""
-    code = inspect.getsource(versions_of) + f"print(json.dumps(versions_of({LIBRARIES})))"
-    code = f"import contextlib, json\nfrom importlib import metadata\n{code}"
     found = {}
     for python in interpreters():
-        run = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True)
+        command = [python, ROOT / "bench" / "markdown.py", *LIBRARIES]
+        run = subprocess.run(command, capture_output=True, text=True, check=True)
         found = json.loads(run.stdout) | found
     return found | versions_of(("fastcos", "numba"))
 
@@ -64,11 +62,11 @@ def rows_of(run):
     """
     found = {}
     for entry in run["benchmarks"]:
-        info, (question, _, work) = entry["extra_info"], entry["group"].partition(": ")
-        if "turns" in info:
-            found.setdefault((question, work), {})[info["library"]] = info
+        if "turns" in (info := entry["extra_info"]):
+            found.setdefault(entry["group"], {})[info["library"]] = info
     rows = []
-    for (question, work), libraries in found.items():
+    for group, libraries in found.items():
+        question, _, work = group.partition(": ")
         ours = libraries.pop(OURS, None)
         if ours is None:
             raise SystemExit(f"bench.tables: {work} has no times of fastcos; select its test, too")
@@ -76,22 +74,21 @@ def rows_of(run):
         others = [info for info in libraries.values() if info not in fewer]
         if fewer:
             rows.append(row_of(run, KERNELS, f"{work}, kernel", ours, fewer))
-        if question in PARTS and (others or ours["absent"] or ours["wrong"]):
+        if question in PARTS and (others or ours["absent"]):
             rows.append(row_of(run, question, work, ours, others))
     return rows
 
 
 def row_of(run, question, work, ours, others):
     machine = run["machine_info"]
-    competitors = [times_of(info) | ratio(info, ours) for info in others]
-    return {
-        "id": work, "case": ours["case"], "question": question, "state": ours["state"],
-        "date": run["datetime"][:10], "cpu": machine["cpu_name"],
-        "threads": machine["threads"], "versions": machine["versions"],
-        "processes": len(process_times(ours["turns"])),
-        "operations": ours["operations"], "bytes": ours["bytes"], "others": ours["others"],
-        "percent_of_limit": statistics.median(ours["percents"]),
-        "limited_by": ours["limited_by"], "absent": ours["absent"], "wrong": ours["wrong"],
+    competitors = [times_of(info) for info in others]
+    for info, one in zip(others, competitors, strict=True):
+        one["ratio"], one["low"], one["high"] = ratio_of(info["turns"], ours["turns"])
+    kept = ("case", "state", "operations", "bytes", "others", "limited_by", "absent")
+    return {name: ours[name] for name in kept} | {
+        "id": work, "question": question, "date": run["datetime"][:10],
+        "cpu": machine["cpu_name"], "threads": machine["threads"], "versions": machine["versions"],
+        "processes": len(ours["turns"]), "percent_of_limit": statistics.median(ours["percents"]),
         OURS: times_of(ours), "competitors": sorted(competitors, key=lambda one: one["seconds"]),
     }  # fmt: skip
 
@@ -101,10 +98,6 @@ def times_of(info):
     found = {"seconds": time_of(info["turns"]), "least": min(medians), "most": max(medians)}
     kept = ("library", "setting", "peak_mib", "recall")
     return found | {name: info[name] for name in kept if name in info}
-
-
-def ratio(info, ours):
-    return dict(zip(("ratio", "low", "high"), ratio_of(info["turns"], ours["turns"]), strict=True))
 
 
 def merged(rows, new):
@@ -152,8 +145,7 @@ def ours_of(row):
 def cells_of(row, one):
     """Return the cells of a competitor; the reasons of absent ones where there is none."""
     if one is None:
-        why = "; ".join((*row["absent"].values(), *row["wrong"].values())) or "none was measured"
-        return [why, "", "", "", ""]
+        return ["; ".join(row["absent"].values()) or "none was measured", "", "", "", ""]
     return [
         name_of(one, row["versions"]), time_text(one), f"{one['ratio']:.2f}",
         f"{one['low']:.2f} to {one['high']:.2f}", verdict(one["low"], one["high"]),
@@ -189,18 +181,14 @@ def machines(rows):
     known = {}
     for row in rows:
         known.setdefault(f"{row['cpu']}, {row['threads']} threads", []).append(row)
-    lines = (
-        f"{range_of(some, 'date')}, {machine}, {range_of(some, 'processes')} processes of each "
-        "library."
-        for machine, some in sorted(known.items())
-    )
+    lines = []
+    for machine, some in sorted(known.items()):
+        dates, processes = (
+            " to ".join(dict.fromkeys(str(end(row[name] for row in some)) for end in (min, max)))
+            for name in ("date", "processes")
+        )
+        lines.append(f"{dates}, {machine}, {processes} processes of each library.")
     return " ".join(lines)
-
-
-def range_of(rows, name):
-    """Return the least and the most of a value of the rows, as text."""
-    least, most = min(row[name] for row in rows), max(row[name] for row in rows)
-    return f"{least}" if least == most else f"{least} to {most}"
 
 
 def readme_rows(rows):
@@ -271,7 +259,7 @@ def missing(rows):
     """Return a list of the libraries that have no time, with the reason and the cases."""
     found = {}
     for row in rows:
-        for library, why in (row["absent"] | row["wrong"]).items():
+        for library, why in row["absent"].items():
             found.setdefault(f"{library}: {why}", []).append(row["case"])
     lines = [
         f"- {why}. {len(cases)} case{'s' * (len(cases) > 1)}, such as {cases[0]}"
@@ -294,8 +282,7 @@ def draw(rows, path):
     """Draw the ratio of every row with its interval; the cases that we lose in another colour."""
     from matplotlib import pyplot as plt
 
-    rows = [(row, best_of(row)) for row in readme_rows(rows)]
-    rows = [(row, one) for row, one in rows if one is not None][::-1]
+    rows = [(row, one) for row in readme_rows(rows)[::-1] if (one := best_of(row)) is not None]
     figure, axes = plt.subplots(figsize=(9, 0.42 * len(rows) + 1.2), layout="constrained")
     colours = {"faster": "#1f6fb4", "undecided": "#767676", "slower": "#c8442b"}
     for at, (_, one) in enumerate(rows):

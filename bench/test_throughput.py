@@ -1,9 +1,5 @@
 """pytest-benchmark's views: every workload by fastcos, and by its competitors.
 
-    pytest bench --benchmark-only                             # the quick cases
-    pytest bench --benchmark-only --cases regular -k SelfJoin
-    pytest bench --benchmark-disable -k fastcos               # do they run, are the answers right
-
 The libraries of a case that are selected are measured in one turn loop (turns.py), before the first
 of its tests; each test hands the seconds of its library to pytest-benchmark.
 """
@@ -91,20 +87,17 @@ def test_throughput(kind, case, library, benchmark, request):
         pytest.skip(str(error))
     except WrongAnswer as error:
         pytest.fail(f"fastcos: {error}")
-    for reasons in (found.wrong, found.absent):
-        if library in reasons:
-            pytest.skip(reasons[library])
-    one = found.measured[library]
-    replay = itertools.cycle(itertools.chain(*one.turns))
+    if library in found.absent:
+        pytest.skip(found.absent[library])
+    info = found.measured[library] | {"library": library, "case": words(kind, case)}
+    if library == OURS:
+        info |= {"state": kind.state, "others": found.others, "absent": found.absent}
+    benchmark.extra_info.update(info)
+    replay = itertools.cycle(itertools.chain(*info["turns"]))
 
     def call():
         timer.now += next(replay)
 
-    benchmark.pedantic(call, rounds=sum(map(len, one.turns)))
-    info = one.facts | {"library": library, "turns": one.turns, "case": words(kind, case)}
-    if library == OURS:
-        info |= {"unit": kind.unit, "state": kind.state, "others": found.others}
-        info |= {"absent": found.absent, "wrong": found.wrong}
-    benchmark.extra_info.update(info)
+    benchmark.pedantic(call, rounds=sum(map(len, info["turns"])))
     if benchmark.enabled:
         config.measured[benchmark.group] = found

@@ -19,7 +19,6 @@ import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -30,20 +29,6 @@ OURS = "fastcos"
 REST = 0.06
 # seconds of the calls of a turn that follow each other, and of the pause before a rested call
 BURST, PAUSE = 0.02, 0.1
-
-
-class Missing(LookupError):
-    """The library is not installed."""
-
-
-class Setting(NamedTuple):
-    """How a library is started: in words, and the variables of its process."""
-
-    words: str = ""
-    variables: tuple[tuple[str, str], ...] = ()
-
-
-AS_INSTALLED = Setting()
 
 
 def with_threads(n):
@@ -58,19 +43,17 @@ def threads_of(library):
 
 
 class Worker:
-    """A library in a process of its own; a request is sent, and its answer received later.
+    """A library in a process of its own, with additional variables; setting says them in words.
 
     cpu are the CPU seconds of the process until its last answer.
     """
 
-    def __init__(self, library, setting=AS_INSTALLED):
-        self.library, self.setting = library, setting
+    def __init__(self, library, setting="", variables=None):
+        self.library, self.setting, self.variables = library, setting, variables or {}
         self.is_ours = library == OURS or threads_of(library) is not None
-        self.interpreters = [sys.executable] if self.is_ours else interpreters()
-        self.start()
 
-    def start(self):
-        """Start a process of the next interpreter."""
+    def prepare(self, **job):
+        """Prepare a job by the first interpreter that has the library, and return the answer."""
         from bench.gate.processes import THREADS
         from fastcos import config  # here: a competitor's interpreter need not have it
 
@@ -78,38 +61,33 @@ class Worker:
         environment = os.environ | {"OMP_WAIT_POLICY": "passive"}
         environment |= dict.fromkeys(THREADS, str(config.num_threads()))
         environment.pop("OPENBLAS_CORETYPE", None)
-        environment |= {name: value for name, value in self.setting.variables if value}
-        self.process = subprocess.Popen(
-            [self.interpreters.pop(0), str(HERE / "worker.py")],
-            env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
+        for python in [sys.executable] if self.is_ours else interpreters():
+            self.process = subprocess.Popen(
+                [python, str(HERE / "worker.py")], env=environment | self.variables,
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            )  # fmt: skip
+            try:
+                return self.request(do="prepare", library=self.library, **job)
+            except ImportError as error:
+                missing = error
+                self.close()
+            except RuntimeError:
+                self.close()
+                raise
+        raise missing
 
-    def send(self, **words):
-        """Send a request."""
-        self.sent = words
+    def request(self, **words):
+        """Return the answer; raise ImportError or RuntimeError where library or process failed."""
         with contextlib.suppress(BrokenPipeError):  # the empty answer shows it
             print(json.dumps(words), file=self.process.stdin, flush=True)
-
-    def receive(self):
-        """Return the answer; raise Missing, or RuntimeError where the library or process failed."""
         line = self.process.stdout.readline()
         found = json.loads(line) if line else {"error": "the process ended"}
-        if found.get("missing") and self.interpreters:
-            self.close()
-            self.start()
-            self.send(**self.sent)
-            return self.receive()
-        if found.get("missing"):
-            raise Missing(f"{self.library} is not installed ({found['missing']})")
-        if found.get("error"):
+        if "missing" in found:
+            raise ImportError(f"{self.library} is not installed ({found['missing']})")
+        if "error" in found:
             raise RuntimeError(f"{self.library}: {found['error']}")
         self.cpu = found["cpu"]
         return found
-
-    def request(self, **words):
-        """Send a request and return its answer."""
-        self.send(**words)
-        return self.receive()
 
     def close(self):
         """Close its stdin and wait until it ends."""
@@ -166,9 +144,8 @@ def prepared_call(libraries, request):
         workload = prepared(WORKLOADS[request["kind"]], request["case"])
         return workload.call, None, Limit(workload.work())
     arrays = {file.stem: np.load(file) for file in Path(request["folder"]).glob("*.npy")}
-    task, library = request["task"], request["library"]
-    calls = libraries["prepare"](task, library, arrays, request["parameters"])
-    return *calls, None
+    prepare = libraries["TASKS"][request["task"]][request["library"]]
+    return *prepare(arrays, request["parameters"]), None
 
 
 def serve():

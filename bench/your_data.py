@@ -79,14 +79,15 @@ def libraries_of(given, kind):
 def records(title, outcome):
     """Return the results as JSON has them, one a library."""
     ours, found = outcome.measured[OURS], []
-    for library, spent, facts in outcome.measured.values():
-        seconds, (ratio, low, high) = turns.time_of(spent), turns.ratio_of(spent, ours.turns)
+    for library, facts in outcome.measured.items():
+        ratio, *interval = turns.ratio_of(facts["turns"], ours["turns"])
+        seconds = turns.time_of(facts["turns"])
         found.append({
             "operation": title, "library": library, "setting": facts["setting"], "seconds": seconds,
-            "operations_per_second": ours.facts["operations"] / seconds, "ratio": ratio,
-            "interval": [low, high], "peak_mib": facts["peak_mib"],
-            "percent_of_limit": statistics.median(ours.facts["percents"]) / ratio,
-            "limited_by": ours.facts["limited_by"],
+            "operations_per_second": ours["operations"] / seconds, "ratio": ratio,
+            "interval": interval, "peak_mib": facts["peak_mib"],
+            "percent_of_limit": statistics.median(ours["percents"]) / ratio,
+            "limited_by": ours["limited_by"],
         })  # fmt: skip
     return found
 
@@ -98,16 +99,6 @@ def share(title, found):
     parts += [f"{one['ratio']:.2g}x {one['library']}" for one in others]
     threads, version = config.num_threads(), metadata.version("fastcos")
     return f"fastcos {version}, {threads} threads, {title}: {'; '.join(parts)}"
-
-
-def points(found, facts):
-    """Return the points of a roofline."""
-    size = facts["operations"], facts["bytes"]
-    for one in found:
-        name = f"{one['operation']}, {one['library']}"
-        yield roofline.Point(
-            name, *size, one["seconds"], one["percent_of_limit"], one["limited_by"]
-        )
 
 
 def run(given):
@@ -125,9 +116,16 @@ def run(given):
         found = records(title, outcome)
         if not given.json:
             print("\n".join([title, *turns.lines(outcome), share(title, found), ""]))
-        drawn += points(found, outcome.measured[OURS].facts)
+        size = outcome.measured[OURS]["operations"], outcome.measured[OURS]["bytes"]
+        drawn += [
+            roofline.Point(
+                f"{title}, {one['library']}", *size, one["seconds"], one["percent_of_limit"],
+                one["limited_by"],
+            )
+            for one in found
+        ]  # fmt: skip
         results += found
-        missing |= outcome.absent | outcome.wrong
+        missing |= outcome.absent
     if given.roofline:
         roofline.draw(drawn, *limits.roofs()).savefig(given.roofline, dpi=150)
     if given.json:

@@ -14,7 +14,7 @@ GROUP = "dense neighbours: SelfJoin 9 x 2"
 MACHINE = {"cpu_name": "Some CPU", "threads": 2, "versions": {"numpy": "2.0", "faiss-cpu": "9.9"}}
 FACTS = {"case": "neighbours of all 9 rows x 2", "state": "warm", "others": 0.0, "operations": 8.0}
 FACTS |= {"bytes": 4.0}
-FACTS |= {"percents": [40.0], "limited_by": "tile", "absent": {}, "wrong": {}}
+FACTS |= {"percents": [40.0], "limited_by": "tile", "absent": {}}
 
 
 def entry(library, seconds, group=GROUP, **facts):

@@ -23,15 +23,15 @@ def rows(tmp_path_factory):
     return path
 
 
-def measured(library, seconds, **facts):
-    facts |= {"setting": "", "peak_mib": 1.0, "percents": [50.0, 50.0], "limited_by": "tile"}
-    facts |= {"count": 10.0, "bytes": 1e6, "operations": 1e9}
-    return turns.Measured(library, [[seconds], [seconds]], facts)
-
-
 def outcome(*_):
-    found = {name: measured(name, seconds) for name, seconds in ((OURS, 0.1), ("faiss", 0.2))}
-    return turns.Outcome(found, {"numkong": "numkong is not installed"}, {"numpy": "wrong"}, None)
+    facts = {"setting": "", "peak_mib": 1.0, "percents": [50.0, 50.0], "limited_by": "tile"}
+    facts |= {"count": 10.0, "bytes": 1e6, "operations": 1e9}
+    found = {
+        name: facts | {"turns": [[seconds], [seconds]]}
+        for name, seconds in ((OURS, 0.1), ("faiss", 0.2))
+    }
+    absent = {"numkong": "numkong is not installed", "numpy": "wrong"}
+    return turns.Outcome(found, absent, None)
 
 
 @pytest.mark.slow  # six processes
