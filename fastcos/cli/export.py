@@ -133,7 +133,7 @@ def _arrays(
 
 def _as_float32(name: str, values: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
     """Return values as contiguous float32; refuse numbers beyond its range."""
-    largest = float(max(values.max(), -values.min())) if values.size else 0.0
+    largest = validation.largest_magnitude(values)
     if not largest <= float(np.finfo(np.float32).max):
         raise ValueError(f"{name} must fit in float32 (scale the input), got {largest:g}")
     return np.ascontiguousarray(values, np.float32)

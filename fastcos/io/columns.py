@@ -10,15 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos.storage import FastcosFormatError, PathLike
-from fastcos.validation import (
-    ITEM_WORDS,
-    USER_WORDS,
-    VALUE_WORDS,
-    Integers,
-    column_word,
-    format_rows,
-    is_id,
-)
+from fastcos.validation import Integers, format_rows
+from fastcos.validation.column_names import ITEM_WORDS, USER_WORDS, VALUE_WORDS, column_word, is_id
 
 # letters of an id; longer texts are a column of the wrong kind
 LONGEST_ID = 500

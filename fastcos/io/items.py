@@ -19,17 +19,8 @@ from fastcos.io.columns import (
 from fastcos.io.tables import Table, open_table, read_columns
 from fastcos.reports.table import as_table
 from fastcos.storage import FastcosFormatError, PathLike
-from fastcos.validation import (
-    ITEM_WORDS,
-    NAME_WORDS,
-    VALUE_WORDS,
-    Integers,
-    as_list,
-    as_path,
-    check_text,
-    format_value,
-    read_only,
-)
+from fastcos.validation import Integers, as_list, as_path, check_text, format_value, read_only
+from fastcos.validation.column_names import ITEM_WORDS, NAME_WORDS, VALUE_WORDS
 
 Texts = npt.NDArray[np.str_]
 # cells that mean no label; the second is MovieLens'

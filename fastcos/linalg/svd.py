@@ -166,7 +166,8 @@ def randomized_svd(
     else:
         dtypes = list(dict.fromkeys([operator.dtype, np.dtype(np.float64)]))
         # products with the Gram matrix would overflow or underflow in float32
-        if not 1 / _LARGEST_FLOAT32 < _largest(_values_of(X)) < _LARGEST_FLOAT32:
+        largest = validation.largest_magnitude(_values_of(X))
+        if not 1 / _LARGEST_FLOAT32 < largest < _LARGEST_FLOAT32:
             dtypes = dtypes[-1:]
     for dtype in dtypes:
         ritz = block_lanczos.leading_eigenpairs(
@@ -293,13 +294,9 @@ def _values_of(X: Any) -> npt.NDArray[Any]:
     return cast("npt.NDArray[Any]", values) if is_plain else np.ones(1)
 
 
-def _largest(values: npt.NDArray[Any]) -> float:
-    return float(max(values.max(), -values.min())) if values.size else 0.0
-
-
 def _check_magnitude(name: str, values: npt.NDArray[Any]) -> None:
     """Refuse values whose Gram matrix float64 does not hold."""
-    largest = _largest(values)
+    largest = validation.largest_magnitude(values)
     if 0 < largest < 1e-140 or largest > 1e140:
         raise ValueError(
             f"{name} must have its largest magnitude from 1e-140 to 1e140 (scale it), got "

@@ -27,14 +27,6 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos.validation import containers
-from fastcos.validation.column_names import (
-    ITEM_WORDS as ITEM_WORDS,
-    NAME_WORDS as NAME_WORDS,
-    USER_WORDS as USER_WORDS,
-    VALUE_WORDS as VALUE_WORDS,
-    column_word as column_word,
-    is_id as is_id,
-)
 from fastcos.validation.containers import (
     as_array as as_array,
     as_shared_array as as_shared_array,
@@ -387,6 +379,11 @@ def as_instance(name: str, value: Any, kind: type[Kind], rule: str) -> Kind:
     return value
 
 
+def largest_magnitude(values: npt.NDArray[Any]) -> float:
+    """Return the largest absolute value, 0 of an empty array, without a copy of the values."""
+    return float(max(values.max(), -values.min())) if values.size else 0.0
+
+
 def check_scorable(name: str, rows: Rows, other: Rows, width: int | None = None) -> None:
     """Refuse rows whose float64 inner products with other's, or their norms, would overflow.
 
@@ -394,9 +391,7 @@ def check_scorable(name: str, rows: Rows, other: Rows, width: int | None = None)
     """
     for side in (rows, other):
         # float32 cannot overflow a float64 sum
-        largest = 0.0
-        if side.dtype == np.float64 and side.size:
-            largest = float(max(side.max(), -side.min()))
+        largest = largest_magnitude(side) if side.dtype == np.float64 else 0.0
         if largest > 1e150 / (width or side.shape[1]):
             raise ValueError(
                 f"{name} must have entries whose squares can be summed, got one of {largest:g}"
@@ -406,7 +401,7 @@ def check_scorable(name: str, rows: Rows, other: Rows, width: int | None = None)
 def check_squarable(name: str, values: npt.NDArray[Any]) -> None:
     """Refuse values whose Gram matrix, or its squares in float64, would overflow or underflow."""
     limit = 1e12 if values.dtype == np.float32 else 1e60
-    largest = float(max(values.max(), -values.min())) if values.size else 0.0
+    largest = largest_magnitude(values)
     if largest > limit or 0 < largest < 1 / limit:
         raise ValueError(
             f"{name} must have its largest magnitude from {1 / limit:g} to {limit:g} (scale it), "
@@ -414,13 +409,8 @@ def check_squarable(name: str, values: npt.NDArray[Any]) -> None:
         )
 
 
-def as_item_numbers(
-    name: str, items: Any, n_items: int, *, distinct: bool = False
-) -> npt.NDArray[np.int64]:
-    """Return a mask (n_items,) or a list of item numbers as ascending item numbers, int64.
-
-    distinct: refuse repeated numbers.
-    """
+def as_item_numbers(name: str, items: Any, n_items: int) -> npt.NDArray[np.int64]:
+    """Return a mask (n_items,) or a list of item numbers as ascending item numbers, int64."""
     array = np.asarray(containers.from_container(name, items))
     if array.ndim != 1 or array.dtype.kind not in "iub":
         raise TypeError(
@@ -436,15 +426,12 @@ def as_item_numbers(
             f"{name} must hold item numbers from 0 to {n_items - 1}, got "
             f"{int(array.min())} to {int(array.max())}"
         )
-    numbers, counts = np.unique(array, return_counts=True)
+    numbers = np.unique(array)
     if n_items > 2 and len(array) == n_items and set(numbers.tolist()) == {0, 1}:
         raise TypeError(
             f"{name} must be a mask of booleans or item numbers, got zeros and ones of dtype "
             f"{array.dtype} (use .astype(bool))"
         )
-    if distinct and len(numbers) < len(array):
-        twice = int(numbers[counts > 1][0])
-        raise ValueError(f"{name} must be distinct, got {twice} more than once")
     return numbers.astype(np.int64)
 
 

@@ -522,11 +522,6 @@ def test_as_item_numbers_refuses_a_mask_of_integers():
     assert validation.as_item_numbers("allowed", [0, 1, 1], 2).tolist() == [0, 1]
 
 
-def test_as_item_numbers_refuses_repeated_numbers():
-    with pytest.raises(ValueError, match=r"^numbers must be distinct, got 0 more than once$"):
-        validation.as_item_numbers("numbers", [0, 2, 0], 3, distinct=True)
-
-
 @pytest.mark.parametrize(
     "convert", [validation.as_item_numbers, validation.as_labels, validation.as_partial_labels]
 )
