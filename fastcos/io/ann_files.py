@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos.io.arrays import read_npy
+from fastcos.io.errors import import_for
 from fastcos.io.writing import atomic_path
 from fastcos.storage import FastcosFormatError, PathLike
 from fastcos.validation import as_choice, as_path
@@ -73,11 +74,7 @@ def write_neighbors(path: PathLike, indices: npt.NDArray[np.int64]) -> None:
 
 
 def _open_hdf5(path: Path, mode: str) -> Any:
-    try:
-        import h5py
-    except ImportError:
-        raise FastcosFormatError(f"{path}: HDF5 needs h5py: pip install h5py") from None
-    return h5py.File(path, mode)
+    return import_for(path, "HDF5 needs", "h5py").File(path, mode)
 
 
 def _read_hdf5(file: Path, name: str) -> Any:

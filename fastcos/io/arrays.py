@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from fastcos import config
 from fastcos.io import streams
+from fastcos.io.errors import damage_refused, import_for
 from fastcos.storage import FastcosFormatError
 
 Array = npt.NDArray[Any]
@@ -36,23 +37,23 @@ _END_OF_DIRECTORY = struct.Struct("<4s6xH10x")
 def read_npz(path: Path) -> Mapping[str, Array]:
     """Return all arrays of an .npz file; nothing is unpickled, checksums are verified."""
     arrays = {}
-    with path.open("rb") as file:
-        try:
-            with zipfile.ZipFile(file) as archive:
-                _check_directory(file, len(archive.infolist()))
-                expanded = sum(info.file_size for info in archive.infolist())
-                if expanded > streams.largest_size(path.stat().st_size):
-                    raise ValueError(
-                        f"it expands more than {streams.LARGEST_RATIO}-fold, to {expanded:,} bytes"
-                    )
-                for info in archive.infolist():
-                    if info.filename.removesuffix(".npy") in arrays:
-                        raise ValueError(f"it holds {info.filename!r} twice")
-                    with archive.open(info) as member:
-                        array = _read_npy(cast(BinaryIO, member), info.file_size)
-                    arrays[info.filename.removesuffix(".npy")] = array
-        except _DAMAGE as error:
-            raise _damaged(path, ".npz", error) from None
+    with (
+        path.open("rb") as file,
+        damage_refused(path, "a whole .npz file of plain arrays", _DAMAGE),
+        zipfile.ZipFile(file) as archive,
+    ):
+        _check_directory(file, len(archive.infolist()))
+        expanded = sum(info.file_size for info in archive.infolist())
+        if expanded > streams.largest_size(path.stat().st_size):
+            raise ValueError(
+                f"it expands more than {streams.LARGEST_RATIO}-fold, to {expanded:,} bytes"
+            )
+        for info in archive.infolist():
+            name = info.filename.removesuffix(".npy")
+            if name in arrays:
+                raise ValueError(f"it holds {info.filename!r} twice")
+            with archive.open(info) as member:
+                arrays[name] = _read_npy(cast(BinaryIO, member), info.file_size)
     return arrays
 
 
@@ -61,38 +62,29 @@ def read_npy(path: Path) -> Array:
 
     An array larger than the setting ``working_memory`` is memory-mapped, read-only.
     """
-    with path.open("rb") as file:
-        try:
-            size = path.stat().st_size
-            if size <= config.working_memory() * 2**20:
-                return _read_npy(file, size)
-            shape, order, dtype = _header(file, size)
-            return np.memmap(path, dtype, "r", file.tell(), shape, order)
-        except _DAMAGE as error:
-            raise _damaged(path, ".npy", error) from None
+    rule = "a whole .npy file of plain arrays"
+    with path.open("rb") as file, damage_refused(path, rule, _DAMAGE):
+        size = path.stat().st_size
+        if size <= config.working_memory() * 2**20:
+            return _read_npy(file, size)
+        shape, order, dtype = _header(file, size)
+        return np.memmap(path, dtype, "r", file.tell(), shape, order)
 
 
 def read_safetensors(path: Path) -> Mapping[str, npt.NDArray[Any]]:
     """Return all arrays of a safetensors file."""
-    try:
-        from safetensors import SafetensorError, deserialize, safe_open
-    except ImportError:
-        raise FastcosFormatError(
-            f"{path}: safetensors files need safetensors: pip install safetensors"
-        ) from None
+    safetensors = import_for(path, "safetensors files need", "safetensors")
     arrays: dict[str, npt.NDArray[Any]] = {}
     raw: dict[str, Any] = {}
-    try:
-        with safe_open(path, framework="numpy") as file:
+    damage = (safetensors.SafetensorError, AttributeError, TypeError, ValueError)
+    with damage_refused(path, "a whole safetensors file", damage):
+        with safetensors.safe_open(path, framework="numpy") as file:
             kinds = {name: file.get_slice(name).get_dtype() for name in file.keys()}  # noqa: SIM118
             for name, kind in kinds.items():
                 if kind != "BF16" and not kind.startswith(("F8", "F6", "F4")):
                     arrays[name] = np.asarray(file.get_tensor(name))
         if "BF16" in kinds.values():
-            raw = dict(deserialize(path.read_bytes()))
-    except (SafetensorError, AttributeError, TypeError, ValueError) as error:
-        what = str(error).partition("\n")[0]
-        raise FastcosFormatError(f"{path} must be a whole safetensors file: {what}") from None
+            raw = dict(safetensors.deserialize(path.read_bytes()))
     for name in kinds.keys() - arrays.keys():
         if kinds[name] != "BF16":
             raise FastcosFormatError(
@@ -137,8 +129,3 @@ def _read_npy(file: BinaryIO, size: int) -> Array:
     _header(file, size)
     file.seek(0)
     return np.lib.format.read_array(file, allow_pickle=False)
-
-
-def _damaged(path: Path, kind: str, error: BaseException) -> FastcosFormatError:
-    what = (str(error) or type(error).__name__).partition("\n")[0]
-    return FastcosFormatError(f"{path} must be a whole {kind} file of plain arrays: {what}")

@@ -9,6 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from fastcos.io.arrays import Array, read_npz
+from fastcos.io.errors import damage_refused
 from fastcos.io.streams import open_bytes
 from fastcos.linalg.csr import as_interactions
 from fastcos.storage import FastcosFormatError
@@ -74,7 +75,8 @@ def read_mtx_matrix(path: Path) -> sp.csr_array:
     # SciPy's reader crashes on zero bytes and on a missing end of the last line
     if not content.endswith(b"\n"):
         content += b"\n"
-    try:
+    damage = (ValueError, TypeError, OverflowError, RuntimeError)
+    with damage_refused(path, "a Matrix Market file", damage):
         if b"\0" in content:
             raise ValueError("text must hold no zero bytes")
         rows, columns, entries, layout, field, _ = mminfo(io.BytesIO(content))
@@ -87,11 +89,6 @@ def read_mtx_matrix(path: Path) -> sp.csr_array:
         check_size(path, (rows, columns), entries)
         matrix: Any = mmread(io.BytesIO(content), spmatrix=False)
         return as_interactions("matrix", matrix)
-    except FastcosFormatError:
-        raise
-    except (ValueError, TypeError, OverflowError, RuntimeError) as error:
-        what = str(error).partition("\n")[0]
-        raise FastcosFormatError(f"{path} must be a Matrix Market file: {what}") from None
 
 
 def check_size(path: Path, shape: tuple[int, int], entries: int) -> None:

@@ -1,7 +1,7 @@
 """Tables and vectors in Parquet and Arrow files, read by pyarrow, which is an extra."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from fastcos.io.columns import (
     choose_vector_columns,
     refuse_rows,
 )
+from fastcos.io.errors import damage_refused, import_for
 from fastcos.io.streams import LARGEST_FREE_SIZE, LARGEST_RATIO, largest_size
 from fastcos.storage import FastcosFormatError
 from fastcos.validation import Integers
@@ -53,19 +54,14 @@ class ParquetTable:
     """A Parquet or Arrow file whose schema has been read."""
 
     def __init__(self, path: Path) -> None:
-        try:
-            import pyarrow as arrow
-            from pyarrow import parquet
-        except ImportError:
-            raise FastcosFormatError(
-                f"{path}: Parquet and Arrow need pyarrow: pip install pyarrow"
-            ) from None
         self.path = path
-        self._arrow = arrow
+        self._arrow = import_for(path, "Parquet and Arrow need", "pyarrow")
+        from pyarrow import parquet
+
         path.stat()  # a missing file is reported in the system's words
         with self._reading():
             if path.suffix.lower() in ARROW_SUFFIXES:
-                self._file: Any = _ArrowFile(arrow, path)
+                self._file: Any = _ArrowFile(self._arrow, path)
             else:
                 self._file = parquet.ParquetFile(path)
                 self._refuse_bomb(self._file.metadata)
@@ -132,17 +128,9 @@ class ParquetTable:
                 "genuine"
             )
 
-    @contextmanager
-    def _reading(self) -> Iterator[None]:
-        """Turn errors of pyarrow for damaged files into FastcosFormatError."""
-        try:
-            yield
-        except (self._arrow.ArrowException, UnicodeDecodeError) as error:
-            raise self._damaged(error) from None
-        except OSError as error:
-            if error.errno is not None:  # from the system, such as no such file
-                raise
-            raise self._damaged(error) from None
+    def _reading(self) -> AbstractContextManager[None]:
+        damage = (self._arrow.ArrowException, UnicodeDecodeError, OSError)
+        return damage_refused(self.path, "a whole Parquet file", damage)
 
     def check_numbers(self, name: str, values: npt.NDArray[np.float64], lines: Integers) -> None:
         """Do nothing: chunks has validated the numbers."""
@@ -194,10 +182,6 @@ class ParquetTable:
         if column.null_count:
             nulls = column.is_null().to_numpy().astype(bool)
             refuse_rows(self.path, f"column {name!r} must have no nulls", "null", lines[nulls])
-
-    def _damaged(self, error: Exception) -> FastcosFormatError:
-        what = str(error).partition("\n")[0]
-        return FastcosFormatError(f"{self.path} must be a whole Parquet file: {what}")
 
 
 def read_vector_table(

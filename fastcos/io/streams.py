@@ -1,6 +1,5 @@
 """Streams of possibly compressed files, with limits on their expansion."""
 
-import errno
 import gzip
 import io
 import lzma
@@ -11,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
+from fastcos.io.errors import damage_refused
 from fastcos.parallel import Progress
 from fastcos.storage import FastcosFormatError
 
@@ -85,33 +85,26 @@ def open_bytes(
     as progress(done, total) with numbers of stored bytes. Damaged and encrypted files and
     decompression bombs raise FastcosFormatError.
     """
-    with path.open("rb") as file:
-        try:
-            stored = path.stat().st_size
-            magic = file.read(4)
-            file.seek(0)
-            is_zip = magic in (b"PK\x03\x04", b"PK\x05\x06")
-            if member is not None and not is_zip:
-                raise FastcosFormatError(
-                    f"member must be None for {path}, which is not a zip archive, got {member!r}"
-                )
-            if is_zip:
-                with zipfile.ZipFile(file) as archive:
-                    info = _find_member(archive, path, member)
-                    first, size = info.header_offset, info.compress_size
-                    with archive.open(info) as content:
-                        yield _buffered(content, path, file, first, size, progress)
-            elif magic[:2] == b"\x1f\x8b":
-                with gzip.GzipFile(fileobj=file) as content:
-                    yield _buffered(content, path, file, 0, stored, progress)
-            else:
-                yield _buffered(file, path, file, 0, stored, progress)
-        except DAMAGE as error:
-            # of the system, such as a full disk of the caller; but EINVAL is a seek before the file
-            if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
-                raise
-            what = str(error) or type(error).__name__
-            raise FastcosFormatError(f"{path} must be a whole, readable file: {what}") from None
+    with path.open("rb") as file, damage_refused(path, "a whole, readable file", DAMAGE):
+        stored = path.stat().st_size
+        magic = file.read(4)
+        file.seek(0)
+        is_zip = magic in (b"PK\x03\x04", b"PK\x05\x06")
+        if member is not None and not is_zip:
+            raise FastcosFormatError(
+                f"member must be None for {path}, which is not a zip archive, got {member!r}"
+            )
+        if is_zip:
+            with zipfile.ZipFile(file) as archive:
+                info = _find_member(archive, path, member)
+                first, size = info.header_offset, info.compress_size
+                with archive.open(info) as content:
+                    yield _buffered(content, path, file, first, size, progress)
+        elif magic[:2] == b"\x1f\x8b":
+            with gzip.GzipFile(fileobj=file) as content:
+                yield _buffered(content, path, file, 0, stored, progress)
+        else:
+            yield _buffered(file, path, file, 0, stored, progress)
 
 
 def _buffered(

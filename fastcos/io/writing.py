@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fastcos.storage import FastcosFormatError, PathLike
+from fastcos.io.errors import import_for
+from fastcos.storage import PathLike
 from fastcos.storage.directory import sync_directory
 from fastcos.validation import as_instance, as_list, as_path
 
@@ -96,15 +97,12 @@ def write_npz(path: PathLike, arrays: dict[str, Any]) -> None:
 def write_parquet(path: PathLike, columns: dict[str, Any]) -> None:
     """Write columns as Parquet, atomically; FastcosFormatError without pyarrow."""
     as_instance("columns", columns, dict, "a dict of names to values")
-    try:
-        import pyarrow as arrow
-        from pyarrow import parquet
-    except ImportError:
-        raise FastcosFormatError(f"{path}: Parquet needs pyarrow: pip install pyarrow") from None
+    arrow = import_for(path, "Parquet needs", "pyarrow")
+    from pyarrow import parquet
+
+    table = arrow.table({name: list(one) for name, one in columns.items()})
     with atomic_path(path) as temporary:
-        parquet.write_table(
-            arrow.table({name: list(one) for name, one in columns.items()}), temporary
-        )
+        parquet.write_table(table, temporary)
 
 
 def write_csv(
