@@ -76,36 +76,30 @@ def advice(found: dict[str, Any]) -> list[str]:
     """Return what to change, one line each."""
     threads, cores = found["threads"], found["cores_allowed"]
     isa, supported = found["instruction_set"], found["instruction_sets_supported"][0]
-    compiles = found["cache_writable"] and found["numba_installed"]
-    cases = (
-        (
-            found["numba_installed"] and not found["cache_writable"],
-            f"{found['cache_directory']} cannot be written: every process compiles again. "
-            "Set FASTCOS_CACHE_DIR to a writable folder.",
-        ),
-        (
-            not found["numba_installed"],
+    lines = []
+    if not found["numba_installed"]:
+        lines.append(
             "Numba is not installed: what the wheel holds no native code of fails, such as "
-            "training, audits and comparisons. pip install 'fastcos[compile]'.",
-        ),
-        (
-            compiles and not found["search_is_compiled"],
-            "The search is not compiled yet, and runs in NumPy until it is: run fastcos warmup.",
-        ),
-        (
-            threads > cores,
-            f"{threads} threads share {cores} cores: unset FASTCOS_NUM_THREADS.",
-        ),
-        (
-            isa == "generic",
-            "No vector instructions are used (FASTCOS_ISA is generic): slow, same results.",
-        ),
-        (
-            isa not in ("generic", supported),
-            f"FASTCOS_ISA limits the kernels to {isa}; this processor has {supported}.",
-        ),
-    )
-    return [line for applies, line in cases if applies]
+            "training, audits and comparisons. pip install 'fastcos[compile]'."
+        )
+    elif not found["cache_writable"]:
+        lines.append(
+            f"{found['cache_directory']} cannot be written: every process compiles again. "
+            "Set FASTCOS_CACHE_DIR to a writable folder."
+        )
+    elif not found["search_is_compiled"]:
+        lines.append(
+            "The search is not compiled yet, and runs in NumPy until it is: run fastcos warmup."
+        )
+    if threads > cores:
+        lines.append(f"{threads} threads share {cores} cores: unset FASTCOS_NUM_THREADS.")
+    if isa == "generic":
+        lines.append(
+            "No vector instructions are used (FASTCOS_ISA is generic): slow, same results."
+        )
+    elif isa != supported:
+        lines.append(f"FASTCOS_ISA limits the kernels to {isa}; this processor has {supported}.")
+    return lines
 
 
 def _text(value: Any) -> str:

@@ -2,7 +2,7 @@
 
 import argparse
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -34,25 +34,16 @@ input: a folder of fastcos fit or of fastcos index export, or
 {options.VECTOR_FORMATS}"""
 
 
-class _Verb(NamedTuple):
-    summary: str
-    add_arguments: Any
-    run: Any
-    description: str = ""
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of all verbs."""
     verbs = parser.add_subparsers(title="verbs", dest="verb", required=True, metavar="VERB")
-    for name, verb in _VERBS.items():
+    for name, (summary, add, run_verb) in _VERBS.items():
+        about = _DESCRIPTIONS.get(name, summary)
         one = verbs.add_parser(
-            name,
-            help=verb.summary,
-            description=verb.description or verb.summary,
-            formatter_class=parser.formatter_class,
+            name, help=summary, description=about, formatter_class=parser.formatter_class
         )
-        verb.add_arguments(one)
-        one.set_defaults(run_verb=verb.run, parser=one)
+        add(one)
+        one.set_defaults(run_verb=run_verb, parser=one)
 
 
 def run(given: argparse.Namespace) -> int:
@@ -163,27 +154,24 @@ def _search(given: argparse.Namespace) -> int:
     wanted: dict[str, Any] = {"k": given.k, "min_score": given.min_score}
     if given.only is not None:
         wanted["allowed_ids"] = _typed(index, io.read_ids(given.only))
-    columns = ("item" if given.queries is None else "query", "neighbor")
-    if given.queries is None:
-        query_ids = ids
-        if given.show:
-            query_ids = ids[[lists.position_of("--show", one, ids) for one in given.show]]
-        excluded = _excluded(given, index, query_ids)
-        with progress_bar("searching"):
-            found = index.similar(query_ids, exclude_ids=excluded, **wanted)
-    else:
+    queries, query_ids = None, ids
+    if given.queries is not None:
         queries, query_ids = options.read_vectors(given.queries, given)
-        if given.show:
-            rows = [lists.position_of("--show", one, query_ids) for one in given.show]
-            queries, query_ids = queries[rows], query_ids[rows]
-        excluded = _excluded(given, index, query_ids)
-        with progress_bar("searching") as progress:
-            found = index.search(queries, exclude_ids=excluded, progress=progress, **wanted)
+    if given.show:
+        rows = lists.shown_rows(given, query_ids)
+        queries, query_ids = None if queries is None else queries[rows], query_ids[rows]
+    wanted["exclude_ids"] = _excluded(given, index, query_ids)
+    with progress_bar("searching") as progress:
+        if queries is None:
+            found = index.similar(query_ids, **wanted)
+        else:
+            found = index.search(queries, progress=progress, **wanted)
     # numbers in ids of what is found there by position
     places = np.full(index.n_positions_ + 1, -1)
     places[index.positions_of(ids)] = np.arange(len(ids))
     names = lists.read_names(given, given.index, ids)
     neighbors = Neighbors(places[found.indices], found.scores)
+    columns = ("item" if queries is None else "query", "neighbor")
     best = lists.Lists(neighbors, query_ids, ids, names, columns)
     return best.deliver(given, out, f"in {given.index}")
 
@@ -215,27 +203,26 @@ def _typed(index: SimilarityIndex, ids: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return ids.astype(str) if index.ids.dtype.kind == "U" else ids
 
 
+# of each verb its summary, and the functions that add its arguments and run it
 _VERBS = {
-    "build": _Verb("a new index of vectors with ids, by a measure", _add_build, _build),
-    "add": _Verb("add items, or replace those with the same ids", _add_add, _add),
-    "remove": _Verb("remove items by id", _add_remove, _remove),
-    "search": _Verb(
-        "neighbours of items, or of other vectors",
-        _add_search,
-        _search,
-        "Find the k most similar items of every item of an index, of some (--show), or of every "
-        "vector of --queries. Writes a table as fastcos neighbors does.",
-    ),
-    "duplicates": _Verb(
+    "build": ("a new index of vectors with ids, by a measure", _add_build, _build),
+    "add": ("add items, or replace those with the same ids", _add_add, _add),
+    "remove": ("remove items by id", _add_remove, _remove),
+    "search": ("neighbours of items, or of other vectors", _add_search, _search),
+    "duplicates": (
         "pairs that are nearly the same, and what to keep",
         duplicates.add_arguments,
         duplicates.run,
-        duplicates.DESCRIPTION,
     ),
-    "export": _Verb(
+    "export": (
         "embeddings that no rescaling changes, for any index",
         export.add_arguments,
         export.run,
-        export.DESCRIPTION,
     ),
+}
+_DESCRIPTIONS = {
+    "search": "Find the k most similar items of every item of an index, of some (--show), or of "
+    "every vector of --queries. Writes a table as fastcos neighbors does.",
+    "duplicates": duplicates.DESCRIPTION,
+    "export": export.DESCRIPTION,
 }

@@ -162,12 +162,11 @@ def read_names(given: argparse.Namespace, source: str, ids: Any) -> Any:
     return io.read_names(source if own else given.names, ids, name=given.text, item=item)
 
 
-def position_of(name: str, text: str, ids: Any) -> int:
-    """Return the position of the id that is written like text."""
-    found = np.flatnonzero(ids.astype(str) == text)
-    if len(found) == 0:
-        hint = (
-            validation.did_you_mean(text, list(map(str, ids.tolist()))) if len(ids) < 10**5 else ""
-        )
-        raise ValueError(f"{name} must be an id of the items, such as {ids[0]}, got {text!r}{hint}")
-    return int(found[0])
+def shown_rows(given: argparse.Namespace, ids: Any) -> Any:
+    """Return the positions of the ids of --show, in their order."""
+    rows = positions_in(ids, np.array(given.show))
+    if (rows < 0).any():
+        text = given.show[rows.argmin()]
+        hint = validation.did_you_mean(text, ids.astype(str).tolist()) if len(ids) < 10**5 else ""
+        raise ValueError(f"--show must be an id of the items, such as {ids[0]}, got {text!r}{hint}")
+    return rows

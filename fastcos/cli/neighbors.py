@@ -95,21 +95,20 @@ def run(given: argparse.Namespace) -> int:
     k = validation.as_count("--k", given.k, high=len(items) - own)
     wanted: dict[str, Any] = {"measure": measure, "min_score": min_score}
     columns = ("item" if own else "query", "neighbor")
-    queries: Any = None
-    query_ids = ids
-    if given.queries is not None:
+    queries, query_ids = items, ids
+    if not own:
         queries, query_ids = options.read_vectors(given.queries, given, shared=True)
         validation.check_same_width("--queries", queries, "items", items)
     if given.show:
-        rows = [lists.position_of("--show", one, query_ids) for one in given.show]
+        rows = lists.shown_rows(given, query_ids)
         if own:  # an item does not find itself
             wanted["exclude"] = one_per_row(rows, len(items))
-        queries, query_ids = (items if own else queries)[rows], query_ids[rows]
-    left, right = (items, None) if queries is None else (queries, items)
+        queries, query_ids = queries[rows], query_ids[rows]
+    searched = None if queries is items else items
     try:
         with progress_bar("searching") as progress:
             out_folder = None if given.show else given.checkpoint
-            found = top_k(left, right, k, progress=progress, out=out_folder, **wanted)
+            found = top_k(queries, searched, k, progress=progress, out=out_folder, **wanted)
     except OccupiedError as error:  # "out must ..."
         raise ValueError(str(error).replace("out", "--checkpoint", 1)) from None
     best = lists.Lists(found, query_ids, ids, names, columns, calibration)

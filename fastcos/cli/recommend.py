@@ -68,7 +68,7 @@ def run(given: argparse.Namespace) -> int:
     # users of the model who have seen nothing are no users of the table
     users = np.flatnonzero(np.diff(X.indptr))
     if given.show:
-        users = np.sort([lists.position_of("--show", one, user_ids) for one in given.show])
+        users = np.sort(lists.shown_rows(given, user_ids))
     with spinner("recommending"):
         found = recommend(candidate, embeddings, users, X, k)
     best = lists.Lists(found, user_ids[users], ids, names, ("user", "item"))
