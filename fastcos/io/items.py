@@ -171,11 +171,7 @@ def read_labels(
 
 
 def read_names(
-    path: PathLike,
-    item_ids: npt.ArrayLike,
-    *,
-    name: str | None = None,
-    item: str | None = None,
+    path: PathLike, item_ids: npt.ArrayLike, *, name: str | None = None, item: str | None = None
 ) -> Texts:
     """Read a name of at most 200 letters for each item: the first one, or its id without any.
 
@@ -221,11 +217,7 @@ class Popularity(NamedTuple):
 
 
 def read_popularity(
-    path: PathLike,
-    item_ids: npt.ArrayLike,
-    *,
-    column: str | None = None,
-    item: str | None = None,
+    path: PathLike, item_ids: npt.ArrayLike, *, column: str | None = None, item: str | None = None
 ) -> Popularity:
     """Read a number of at least 0 for each item, such as the number of its users.
 

@@ -90,10 +90,7 @@ def of_export(path: Path) -> bool:
 
 
 def read_vectors(
-    path: PathLike,
-    *,
-    vector_column: str | None = None,
-    id_column: str | None = None,
+    path: PathLike, *, vector_column: str | None = None, id_column: str | None = None
 ) -> Vectors:
     """Read dense vectors, and their words or ids if the file has them. Nothing is unpickled.
 

@@ -123,10 +123,7 @@ def write_csv(
     header = as_list("header", header)
     if not isinstance(rows, Iterable):
         raise TypeError(f"rows must be rows of values, got {rows!r}")
-    with (
-        atomic_path(path) as temporary,
-        temporary.open("w", encoding="utf-8", newline="") as file,
-    ):
+    with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(header)
         for row in rows:

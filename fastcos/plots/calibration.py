@@ -46,10 +46,8 @@ class ScoreDistributionDisplay(Display):
         heights = counts / found.n_pairs / np.diff(edges)
         ax.stairs(heights, edges, fill=True, color=COLOURS[0], alpha=0.75)
         ax.axvline(found.threshold(), color=COLOURS[1], linewidth=1.2, linestyle="--")
-        ax.set_xlabel(f"{found.measure} of a random pair")
-        ax.set_ylabel("density")
+        ax.set(xlabel=f"{found.measure} of a random pair", ylabel="density", ylim=(0, None))
         ax.set_title("Scores of random pairs")
-        ax.set_ylim(0)
         ax.grid(visible=True, axis="y")
 
 
@@ -120,10 +118,8 @@ class OperatingCurveDisplay(Display):
                 found.thresholds, rates, where="pre", label=name, color=COLOURS[number],
                 linestyle=("-", "--")[number],
             )  # fmt: skip
-        ax.set_xlabel("threshold")
-        ax.set_ylabel("error rate")
+        ax.set(xlabel="threshold", ylabel="error rate", ylim=(0, 1.02))
         ax.set_title("Error rates of labelled pairs")
-        ax.set_ylim(0, 1.02)
         ax.grid(visible=True)
         # above the curves, which cross the whole drawing
         ax.legend(bbox_to_anchor=(0, 1.02), loc="lower left", ncols=2, borderaxespad=0)

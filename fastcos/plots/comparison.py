@@ -136,13 +136,9 @@ class SimilarityMapsDisplay(NotebookFigure):
             titles.append(_title(row))
         return cls(images, titles, _model(comparison), boundaries, names)
 
+    @figure_style()
     def plot(self) -> "SimilarityMapsDisplay":
         """Draw all panels, five a row, with one colour scale, on a figure of their own."""
-        with figure_style():
-            self._draw()
-        return self
-
-    def _draw(self) -> None:
         from matplotlib.figure import Figure
 
         n_columns = min(5, len(self.images))
@@ -165,6 +161,7 @@ class SimilarityMapsDisplay(NotebookFigure):
             order = "items, sorted by descending popularity"
         figure.supxlabel(f"{order}\n{self.model}", fontsize="medium")
         self.figure_, self.axes_ = figure, axes[: len(self.images)]
+        return self
 
     def _panel(self, ax: "Axes", image: Floats, title: str) -> Any:
         drawn = ax.imshow(image, cmap=MAP_COLOURS, vmin=-1, vmax=1)
