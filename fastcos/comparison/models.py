@@ -132,13 +132,12 @@ class ModelVariant(NamedTuple):
 def named_variants(chosen: Sequence[str | Rescaling] | None, objective: str) -> list[ModelVariant]:
     """The chosen rescalings of Eq. 1 (default: all with a name), and Eq. 2; of the objective."""
     known = {named.name: named.rescaling for named in rescalings()}
-    variants = []
-    for choice in known if chosen is None else validation.as_list("rescalings", chosen):
-        if isinstance(choice, Rescaling):
-            variants.append(ModelVariant(choice.name, "dropout", choice))
-        else:
-            name = validation.as_choice("rescalings", choice, known)
-            variants.append(ModelVariant(name, "dropout", known[name]))
+    listed = known if chosen is None else validation.as_list("rescalings", chosen)
+    given = [
+        one if isinstance(one, Rescaling) else known[validation.as_choice("rescalings", one, known)]
+        for one in listed
+    ]
+    variants = [ModelVariant(D.name, "dropout", D) for D in given]
     variants.append(ModelVariant(EQ2, "weight_decay", None))
     return [one for one in variants if objective in ("both", one.objective)]
 
