@@ -55,13 +55,9 @@ def find_example(candidate: Candidate, embeddings: Embeddings, items: Integers) 
     k = min(_K, n - 1)
     queries, themselves = memmap.take_rows("vectors", rows, items), one_per_row(items, n)
     neighbors = top_k(queries, rows, k, measure=measure, exclude=themselves).indices
-    used = np.unique(np.append(items, neighbors))
-    pairs = np.stack(
-        [np.repeat(items, k + m), np.hstack([neighbors, np.tile(items, (m, 1))]).ravel()]
-    )
-    known = memmap.take_rows("vectors", rows, used)
-    scores = pair_scores(measure.fit(rows), known, np.searchsorted(used, pairs.T))
-    scores = scores.reshape(m, k + m)
+    others = np.hstack([neighbors, np.tile(items, (m, 1))])
+    pairs = np.column_stack([np.repeat(items, k + m), others.ravel()])
+    scores = pair_scores(measure.fit(rows), rows, pairs).reshape(m, k + m)
     return Example(neighbors, scores[:, :k].astype(np.float64), _ranks(scores[:, k:]))
 
 

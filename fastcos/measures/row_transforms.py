@@ -88,7 +88,12 @@ def list_scores(
 
 
 def pair_scores(measure: Measure, rows: Rows, pairs: Integers) -> Floats:
-    """Return scores (m,) of pairs (m, 2) of rows, as ``top_k`` would return them, in float64."""
+    """Return scores (m,) of pairs (m, 2) of rows, as ``top_k`` would return them, in float64.
+
+    Of rows on disk, only those of the pairs are read.
+    """
+    used, numbers = np.unique(pairs, return_inverse=True)
+    rows, pairs = memmap.take_rows("vectors", rows, used), numbers.reshape(pairs.shape)
     bias = norms = None
     if is_upper_bounded(measure):
         items: Any = measure.precompute(rows)

@@ -7,7 +7,6 @@ import numpy as np
 from fastcos.comparison.bootstrap import Evaluation, mean_estimate
 from fastcos.comparison.candidates import Candidate, Embeddings
 from fastcos.measures.row_transforms import pair_scores
-from fastcos.storage import memmap
 from fastcos.validation import Floats, Integers
 
 
@@ -43,9 +42,7 @@ class PairTask:
         """The scores of the pairs by a measure fitted to all rows, as tie groups."""
         rows = candidate.rows(embeddings)
         measure = candidate.make(embeddings).fit(rows)
-        used, numbers = np.unique(self._pairs, return_inverse=True)
-        paired = memmap.take_rows("vectors", rows, used)
-        return tie_groups(pair_scores(measure, paired, numbers.reshape(self._pairs.shape)))
+        return tie_groups(pair_scores(measure, rows, self._pairs))
 
     def evaluation(self, scores: Sequence[Integers]) -> Evaluation:
         """Ranked by Spearman's correlation; the best must exceed 0."""
