@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from fastcos.datasets.simulation import Simulation
     from fastcos.io import Interactions, ItemLabels, Vectors
     from fastcos.measures import Measure
-    from fastcos.rescaling import Rescaling
+    from fastcos.rescaling.diagonal import Rescaling
 
 
 VECTOR_FORMATS = """\
@@ -307,7 +307,7 @@ def add_rescalings(group: "argparse._ActionsContainer") -> None:
 
 def as_rescaling(text: str) -> "str | Rescaling":
     """Return the rescaling of exponents A,B, or the name that is given."""
-    from fastcos.rescaling import Rescaling, rescalings
+    from fastcos.rescaling.diagonal import Rescaling, rescalings
 
     names = [one.name for one in rescalings()]
     if text in names:
@@ -324,7 +324,7 @@ def as_rescaling(text: str) -> "str | Rescaling":
 
 def chosen_rescalings(given: argparse.Namespace) -> "list[str | Rescaling] | None":
     """Return every named rescaling and those of --rescaling; None without any."""
-    from fastcos.rescaling import rescalings
+    from fastcos.rescaling.diagonal import rescalings
 
     if not given.rescaling:
         return None
