@@ -13,7 +13,7 @@ from fastcos import parallel, validation
 from fastcos.kernels import row_transforms
 from fastcos.measures.base import Invariances, MetricType, Plain, invariances, register
 from fastcos.measures.knn_stats import RowLookup, cosine_moments, nearest_rows
-from fastcos.measures.row_transforms import as_contiguous, norms_of, same_type, unit_rows
+from fastcos.measures.row_transforms import as_contiguous, inverses, norms_of, same_type, unit_rows
 from fastcos.validation import Floats, Integers, Rows
 
 # dis_sim_local: rows from which the origin is computed, and steps towards their median
@@ -45,8 +45,7 @@ class QueryNormalized(Plain):
     def to_score(self, raw: Floats, Q: Rows) -> Floats:
         """Return the standardised raw."""
         mean, deviation = self._moments.of(unit_rows(Q), self._lookup.find(Q) >= 0)
-        deviation = deviation[:, None]
-        scale = np.divide(1, deviation, out=np.zeros_like(deviation), where=deviation > 0)
+        scale = inverses(deviation)[:, None]
         known = np.isfinite(raw)
         return np.where(known, (np.where(known, raw, 0) - mean[:, None]) * scale, raw)
 

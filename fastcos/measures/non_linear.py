@@ -11,6 +11,7 @@ from fastcos.linalg import buffer_pool
 from fastcos.measures.base import Invariances, MetricType, Plain, invariances, register
 from fastcos.measures.knn_stats import RowLookup, cosine_moments
 from fastcos.measures.row_transforms import (
+    inverses,
     list_scores,
     norms_of,
     over_lists,
@@ -91,7 +92,7 @@ class Recos(Plain):
         B = scaled_up_rows(B)
         ordered, norms = sorted_rows(B), norms_of(B)
         weights = np.maximum(self._cosines(ordered, norms), _LEAST_WEIGHT)
-        factors = np.divide(1, norms * weights, out=np.zeros(len(norms)), where=norms > 0)
+        factors = inverses(norms * weights)
         return np.multiply(B, factors[:, None], dtype=B.dtype, casting="same_kind")
 
     def precompute(self, B: Rows) -> tuple[Rows, Rows]:

@@ -8,6 +8,7 @@ import numpy as np
 from fastcos import validation
 from fastcos.measures.base import REGISTRY, Invariances, MetricType, Plain, invariances, register
 from fastcos.measures.linear import Mapped, as_given
+from fastcos.measures.row_transforms import inverses
 from fastcos.rescaling.diagonal import Rescaling, as_diagonal, rescalings
 from fastcos.validation import Floats, Rows
 
@@ -147,5 +148,5 @@ class WeightCosine(Plain):
             i = int(weights.argmin())
             raise ValueError(f"W_ii of the rows must be at least 0, got {weights[i]:g} for row {i}")
         half = rows[:, side * k : (side + 1) * k].astype(np.float64)
-        half *= np.divide(1, np.sqrt(weights), out=np.zeros(len(rows)), where=weights > 0)[:, None]
+        half *= inverses(np.sqrt(weights))[:, None]
         return half

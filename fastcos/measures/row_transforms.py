@@ -127,6 +127,11 @@ def over_lists(kernel: Any, columns: Integers, *arguments: Any, pairs: int = 20_
     return scores
 
 
+def inverses(values: Floats) -> Floats:
+    """Return 1 / values, 0 where a value is 0."""
+    return np.divide(1.0, values, out=np.zeros(len(values)), where=values > 0)
+
+
 def same_type(*arrays: Rows) -> tuple[Rows, ...]:
     """Return the arrays as they are if they are of one type, else all in float64."""
     if len({array.dtype for array in arrays}) == 1:

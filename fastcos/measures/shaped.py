@@ -8,7 +8,7 @@ from fastcos import parallel, validation
 from fastcos.kernels import row_transforms
 from fastcos.measures.base import Invariances, Plain, invariances, register
 from fastcos.measures.linear import Mapped, spectrum
-from fastcos.measures.row_transforms import as_contiguous, row_cuts, scaled_up_rows
+from fastcos.measures.row_transforms import as_contiguous, inverses, row_cuts, scaled_up_rows
 from fastcos.rescaling.moments import gram_of, mean_of, mean_squares_of
 from fastcos.validation import Floats, Rows
 
@@ -77,7 +77,7 @@ class UnitColumnCosine(Mapped):
         """Take the columns' norms."""
         self.mean_ = np.zeros(items.shape[1])
         mean_squares = mean_squares_of(items, self.mean_)
-        self.root_ = _inverse(np.sqrt(mean_squares * len(items)))
+        self.root_ = inverses(np.sqrt(mean_squares * len(items)))
 
 
 @register
@@ -94,7 +94,7 @@ class ZScoreCosine(Mapped):
     def _fit(self, items: Rows, users: Rows | None) -> None:
         """Take the columns' means and standard deviations."""
         self.mean_ = mean_of(items)
-        self.root_ = _inverse(np.sqrt(mean_squares_of(items, self.mean_)))
+        self.root_ = inverses(np.sqrt(mean_squares_of(items, self.mean_)))
 
 
 @register
@@ -133,8 +133,3 @@ class SpearmanDims(Plain):
         ranks = parallel.unfilled(B.shape, np.float32)
         parallel.run(row_transforms.rank_rows, row_cuts(B, 64), as_contiguous(B), ranks)
         return ranks
-
-
-def _inverse(values: Floats) -> Floats:
-    """1 / values, 0 where the value is 0."""
-    return np.divide(1.0, values, out=np.zeros(len(values)), where=values > 0)
