@@ -129,10 +129,13 @@ class Candidate:
         return {name: getattr(self, name) for name in ("measure", "rescaling", "preprocessing")}
 
     @property
+    def _source(self) -> str | Measure:
+        return self.measure if self.source is None else self.source
+
+    @property
     def name(self) -> str:
         """The registered name of the measure."""
-        source = self.measure if self.source is None else self.source
-        return source if isinstance(source, str) else source.name
+        return self._source if isinstance(self._source, str) else self._source.name
 
     @property
     def compares_users(self) -> bool:
@@ -142,11 +145,11 @@ class Candidate:
     @property
     def requires(self) -> str:
         """What the measure requires besides the rows, in its class's words; "" for nothing."""
-        if self.source is None or isinstance(self.source, str):
+        if isinstance(self._source, str):
             return _OPTIONAL_MODEL.get(self.name, str(self._class.needs))
         needs = str(getattr(self._class, "needs", ""))
         # an object may already hold the other side; the other requirements it must hold
-        missing = needs == _OTHER_SIDE and getattr(self.source, _OTHER_SIDE, None) is None
+        missing = needs == _OTHER_SIDE and getattr(self._source, _OTHER_SIDE, None) is None
         return needs if missing or needs == _TWO_HALVES else ""
 
     @property
@@ -157,10 +160,9 @@ class Candidate:
 
     @property
     def _class(self) -> Any:
-        if self.source is None or isinstance(self.source, str):
-            maker: Any = REGISTRY[self.name]
-            return getattr(maker, "func", maker)
-        return type(self.source)
+        if isinstance(self._source, str):
+            return getattr(REGISTRY[self.name], "func", REGISTRY[self.name])
+        return type(self._source)
 
     def rows(self, embeddings: Embeddings) -> Rows:
         """The rows of the items, or of the users, in the form that the measure takes."""
@@ -176,12 +178,11 @@ class Candidate:
     def make(self, embeddings: Embeddings) -> Measure:
         """The measure with its requirements from the embeddings, not fitted."""
         given = self._arguments(embeddings)
-        if self.source is None or isinstance(self.source, str):
-            maker: Any = REGISTRY[self.name]
-            return maker(**given)
+        if isinstance(self._source, str):
+            return REGISTRY[self.name](**given)
         if not given:
-            return self.source
-        return type(self.source)(**{**parameters_of(self.source), **given})
+            return self._source
+        return type(self._source)(**parameters_of(self._source) | given)
 
     def _arguments(self, embeddings: Embeddings) -> dict[str, Any]:
         model, requirement = embeddings.model, self.requires
