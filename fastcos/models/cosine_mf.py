@@ -231,11 +231,10 @@ class CosineMF(FactorModel):
 
     def _embed(self, X: sp.csr_array) -> Floats:
         X = X.astype(np.float64)
-        squares = sp.csr_array((X.data**2, X.indices, X.indptr), shape=X.shape)
         P = matmul(X, self.encoder_.astype(np.float64))
         if self.similarity != "dot":
             return _unit(P)
-        norms = np.sqrt(squares.sum(axis=1))
+        norms = np.sqrt(X.power(2).sum(axis=1))
         return (P / np.where(norms > 0, norms, 1)[:, None]).astype(np.float32)
 
     def item_embeddings(self) -> Floats:

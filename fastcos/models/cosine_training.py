@@ -31,10 +31,6 @@ class Parameters(NamedTuple):
     B: Floats
     bias: Floats
 
-    def copy(self) -> "Parameters":
-        """Return a copy that further steps do not change."""
-        return Parameters(*(array.copy() for array in self))
-
 
 class TrainingResult(NamedTuple):
     """The best parameters, the popularity for drawing, and the mean losses of every epoch."""
@@ -119,7 +115,7 @@ def train(
         if held_out is not None:
             validation.append(held_out.mean())
             if validation[-1] <= min(validation):
-                best, best_epoch = trainer.parameters.copy(), epoch
+                best, best_epoch = Parameters(*map(np.copy, trainer.parameters)), epoch
         if progress is not None:
             progress(epoch, settings.max_iter)
         if held_out is not None and epoch - best_epoch >= settings.n_iter_no_change:
