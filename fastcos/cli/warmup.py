@@ -22,7 +22,11 @@ from fastcos import config
 from fastcos.cli import options
 from fastcos.cli.terminal import print_json, progress_bar, say
 from fastcos.engine import uncompiled
+from fastcos.engine.compile_searches import compile_searches
 from fastcos.kernels import code_cache, cpu, native, tiles
+from fastcos.linalg import gram_matmul, matmul, randomized_svd, rmatmul, svd_residuals
+from fastcos.measures import list_measures
+from fastcos.neighbors import SimilarityIndex, neighbors_above, rescore, similarity_blocks, top_k
 from fastcos.storage.provenance import provenance
 
 DESCRIPTION = """\
@@ -89,13 +93,8 @@ def _run_job(job: str, tier: str | None) -> list[str]:
         target = {"NUMBA_CPU_NAME": name, "NUMBA_CPU_FEATURES": features, "FASTCOS_ISA": ""}
         environment = {**os.environ, **target}
     code = f"from fastcos.cli import warmup; warmup.compile_now(); warmup.JOBS[{job!r}]()"
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env=environment,
-        stderr=subprocess.PIPE,
-        text=True,
-        check=False,
-    )
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, env=environment, stderr=subprocess.PIPE, text=True, check=False)
     if done.returncode:
         last = done.stderr.strip().rpartition("\n")[2]
         raise ChildProcessError(f"compiling for {job} ended with {done.returncode}: {last}")
@@ -136,9 +135,6 @@ def _compare() -> None:
 
 
 def _search(dtype: str) -> None:
-    from fastcos.engine.compile_searches import compile_searches
-    from fastcos.neighbors import neighbors_above, similarity_blocks, top_k
-
     one = sp.csr_array(([1.0], ([0], [0])), shape=(1, 300))
     items = _vectors(dtype)
     for measure in ("cosine", "dot", "neg_euclidean"):
@@ -150,31 +146,24 @@ def _search(dtype: str) -> None:
     list(similarity_blocks(items, measure="cosine"))
     top_k(np.repeat(items, 2, axis=0), k=5)  # duplicates
     top_k(items + 3, k=5)  # a shared direction
-    if dtype in ("float32", "float64"):
-        compile_searches(dtype)  # with prefixes
+    compile_searches(dtype)  # with prefixes
     if dtype == "float32":  # enough rows to be multiplied as they are
         top_k(items[:120], _vectors(dtype, 280_000), 5)
 
 
 def _rescore(dtype: str) -> None:
-    from fastcos.neighbors import rescore
-
     items, candidates = _vectors(dtype), np.arange(150).reshape(3, 50)
     for rows in (items, items.astype(np.float16)):  # scored as they are, and as copies
         rescore(items[:3], rows, candidates, 5)
 
 
 def _bits() -> None:
-    from fastcos.neighbors import top_k
-
     rows = np.arange(300 * 16, dtype=np.uint32).astype(np.uint8).reshape(300, 16)
     top_k(rows, k=5, measure="hamming")
     top_k(rows[:3], rows, 5, measure="hamming")
 
 
 def _sparse_search(dtype: str) -> None:
-    from fastcos.neighbors import top_k
-
     for value in (1, 2, 0.5):  # ones, whole numbers, others
         X = value * _interactions(dtype)
         for measure in ("cosine", "dot"):
@@ -184,8 +173,6 @@ def _sparse_search(dtype: str) -> None:
 
 
 def _index() -> None:
-    from fastcos.neighbors import SimilarityIndex
-
     items = _vectors("float32")
     made = SimilarityIndex().fit(items)
     with tempfile.TemporaryDirectory() as folder:
@@ -201,8 +188,6 @@ def _index() -> None:
 
 
 def _narrow_index(kind: str) -> None:
-    from fastcos.neighbors import SimilarityIndex
-
     if kind == "bfloat16":  # only who has such rows has the package
         if importlib.util.find_spec("ml_dtypes") is None:
             return
@@ -215,9 +200,6 @@ def _narrow_index(kind: str) -> None:
 
 
 def _measures(dtype: str) -> None:
-    from fastcos.measures import list_measures
-    from fastcos.neighbors import SimilarityIndex, top_k
-
     # enough rows for the kernels of large searches
     large = _vectors(dtype, 2_000)
     for name in ("csls", "local_scaling", "dis_sim_local"):
@@ -256,8 +238,6 @@ def _audit(dtype: str) -> None:
 
 
 def _products(dtype: str) -> None:
-    from fastcos.linalg import gram_matmul, matmul, randomized_svd, rmatmul, svd_residuals
-
     X = _interactions(dtype, rated=True)
     left, right = _vectors(dtype, X.shape[0]), _vectors(dtype, X.shape[1])
     matmul(X, right), rmatmul(X, left), gram_matmul(X, right)

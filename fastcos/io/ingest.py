@@ -3,14 +3,12 @@
 from contextlib import ExitStack
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
 from fastcos.io.columns import (
     TextColumn,
-    Vocabulary,
     check_ids,
     check_texts,
     interaction_columns,
@@ -32,14 +30,6 @@ RECORDS_PER_BLOCK = 1 << 20
 # codes of ids are int32 in the spill file
 MAX_IDS = 2**31 - 1
 _RECORD = np.dtype([("user", np.int32), ("item", np.int32), ("value", np.float64)])
-
-
-class _Spill(NamedTuple):
-    """Result of the pass over the table: its rows as records of codes, and the vocabularies."""
-
-    file: Path
-    vocabularies: list[Vocabulary]
-    rows_per_user: Integers
 
 
 def ingest_interactions(
@@ -112,17 +102,19 @@ def ingest_interactions(
         ) as table,
     ):
         columns = interaction_columns(path, table.names, user, item, value)
-        spill = _spill(table, columns, folder)
-        _write_shards(path, spill, target, entries, duplicates, progress)
+        rows = folder / "rows"
+        ids, counts = _spill(table, columns, rows)
+        _write_shards(path, rows, ids, counts, target, entries, duplicates, progress)
     return InteractionShards(target, verify=False)
 
 
-def _spill(table: Table, columns: tuple[str, str, str | None], folder: Path) -> _Spill:
-    """Read the table once and write its rows as records of codes to a file."""
+def _spill(
+    table: Table, columns: tuple[str, str, str | None], file: Path
+) -> tuple[list[list[str]], Integers]:
+    """Write the table's rows as records of codes; return both lists of ids, and rows per user."""
     *names, number = columns
     vocabularies = [new_vocabulary() for _ in names]
     counts = np.zeros(0, np.int64)
-    file = folder / "rows"
     with file.open("wb") as stream:
         known = [0] * len(names)
         for chunk in table.chunks([str(name) for name in names], number, vocabularies):
@@ -144,25 +136,27 @@ def _spill(table: Table, columns: tuple[str, str, str | None], folder: Path) -> 
             counts[users] += times
     if not len(counts):
         raise FastcosFormatError(f"{table.path} must have at least one row, got none")
-    return _Spill(file, vocabularies, counts[: len(vocabularies[0])])
+    return list(map(list, vocabularies)), counts[: known[0]]
 
 
 def _write_shards(
     path: Path,
-    spill: _Spill,
+    spilled: Path,
+    ids: list[list[str]],
+    rows_per_user: Integers,
     target: Path,
     entries: int,
     duplicates: str,
     progress: Progress | None,
 ) -> None:
     """Sort the records into one file per shard, and convert each into rows of X."""
-    user_ids, user_ranks = sorted_ids(list(spill.vocabularies[0]))
-    item_ids, item_ranks = sorted_ids(list(spill.vocabularies[1]))
+    user_ids, user_ranks = sorted_ids(ids[0])
+    item_ids, item_ranks = sorted_ids(ids[1])
     counts = np.empty(len(user_ids), np.int64)
-    counts[user_ranks] = spill.rows_per_user
+    counts[user_ranks] = rows_per_user
     cuts = shard_rows(np.concatenate([[0], np.cumsum(counts)]), entries)
-    files = [spill.file.with_name(f"shard{number}") for number in range(len(cuts) - 1)]
-    _split_records(files, spill.file, user_ranks, item_ranks, np.array(cuts))
+    files = [spilled.with_name(f"shard{number}") for number in range(len(cuts) - 1)]
+    _split_records(files, spilled, user_ranks, item_ranks, np.array(cuts))
     done, total = 0, int(counts.sum())
     if progress is not None:
         progress(done, total)
