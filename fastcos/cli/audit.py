@@ -101,7 +101,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """Read, audit, write, show, compare with the limits."""
-    from fastcos.auditing import audit
+    from fastcos.auditing import audit, diff_models
     from fastcos.calibration import calibrate
     from fastcos.plots.html import audit_page
 
@@ -123,7 +123,15 @@ def run(given: argparse.Namespace) -> int:
             trained_on=trained_on, weight_decay=weight_decay, progress=progress,
             random_state=given.seed, **condition,
         )  # fmt: skip
-    diff = None if old is None else _diff(given, model, *old)
+    diff = None
+    if old is not None:
+        older, rows, old_rows = old
+        diff = diff_models(
+            model.items[rows], older.items[old_rows], users=model.users, old_users=older.users,
+            k=given.k, random_state=given.seed,
+        )  # fmt: skip
+        # of the common items: as rows of the new version
+        diff = dataclasses.replace(diff, most_changed=rows[diff.most_changed])
     calibration = calibrate(
         model.items, sample=_CALIBRATED, condition=report.condition, random_state=given.seed
     )
@@ -177,19 +185,6 @@ def _about_items(given: argparse.Namespace, ids: Any) -> tuple["io.ItemLabels | 
         popularity, n_known = found.values, len(ids) - found.n_missing
         say(f"popularity: {n_known:,} items, {found.n_missing:,} not in the file")
     return labelled, labels, popularity
-
-
-def _diff(
-    given: argparse.Namespace, model: io.Factors, old: io.Factors, rows: Any, old_rows: Any
-) -> "ModelDiff":
-    """What changed since the old version, of the items in both; numbers are rows of the new one."""
-    from fastcos.auditing import diff_models
-
-    diff = diff_models(
-        model.items[rows], old.items[old_rows], users=model.users, old_users=old.users,
-        k=given.k, random_state=given.seed,
-    )  # fmt: skip
-    return dataclasses.replace(diff, most_changed=rows[diff.most_changed])
 
 
 def _loss(given: argparse.Namespace) -> tuple[str, str]:

@@ -49,6 +49,7 @@ MIN_ITEMS = 1 << 19
 # tasks at most: Dask's scheduler takes about 1 ms for each
 MAX_TASKS = 1 << 15
 
+_load = functools.lru_cache(maxsize=1)(joblib.load)
 Pairs = tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]
 
 
@@ -208,12 +209,7 @@ def _on_workers(
 def _evaluate(file: str, work: Any) -> Any:
     """Return the result of one work; runs on a worker."""
     use_threads_of_this_worker()
-    return _evaluator(file).evaluate(work)
-
-
-@functools.lru_cache(maxsize=1)
-def _evaluator(file: str) -> Evaluator:
-    return joblib.load(file)
+    return _load(file).evaluate(work)
 
 
 class _Search(NamedTuple):

@@ -25,6 +25,7 @@ _SUM_BYTES_PER_ENTRY = 6
 _ENTRIES_PER_COLUMN = 96
 # the graph carries the factor Q (p, l), because a scattered copy is lost with its worker
 _LARGE_GRAPH = {"distributed.admin.large-graph-warning-threshold": "4GiB"}
+_open_shards = functools.lru_cache(maxsize=4)(InteractionShards)
 
 
 class ClusterShards(InteractionShards):
@@ -124,18 +125,13 @@ def _identity(value: Any) -> Any:
 
 def _product(path: str, number: int, product: str, factor: Matrix | None, first: int) -> Matrix:
     """Compute one product of one shard, on a worker. first: the shard's first row in the factor."""
-    X = _shards(path).shard(number)
+    X = _open_shards(path, verify=False).shard(number)
     shard = SparseOperator(X, threads_of_this_worker())
     if factor is None:
         return shard.gram()
     if product == "rmatmul":
         factor = factor[first : first + X.shape[0]]
     return getattr(shard, product)(validation.read_only(np.ascontiguousarray(factor)))
-
-
-@functools.lru_cache(maxsize=4)
-def _shards(path: str) -> InteractionShards:
-    return InteractionShards(path, verify=False)
 
 
 def threads_of_this_worker() -> int:

@@ -149,7 +149,12 @@ class SimilarityMapsDisplay(NotebookFigure):
         )
         axes = figure.subplots(n_rows, n_columns, squeeze=False).ravel()
         for ax, image, title in zip(axes, self.images, self.titles, strict=False):
-            drawn = self._panel(ax, image, title)
+            drawn = ax.imshow(image, cmap=MAP_COLOURS, vmin=-1, vmax=1)
+            for boundary in self.boundaries * len(image) - 0.5:
+                ax.axhline(boundary, color="black", linewidth=0.4)
+                ax.axvline(boundary, color="black", linewidth=0.4)
+            ax.set_title(title, fontsize="medium")
+            ax.set(xticks=[], yticks=[])
         self._name_blocks(axes[0])
         for ax in axes[len(self.images) :]:
             ax.remove()
@@ -162,16 +167,6 @@ class SimilarityMapsDisplay(NotebookFigure):
         figure.supxlabel(f"{order}\n{self.model}", fontsize="medium")
         self.figure_, self.axes_ = figure, axes[: len(self.images)]
         return self
-
-    def _panel(self, ax: "Axes", image: Floats, title: str) -> Any:
-        drawn = ax.imshow(image, cmap=MAP_COLOURS, vmin=-1, vmax=1)
-        for boundary in self.boundaries * len(image) - 0.5:
-            ax.axhline(boundary, color="black", linewidth=0.4)
-            ax.axvline(boundary, color="black", linewidth=0.4)
-        ax.set_title(title, fontsize="medium")
-        ax.set_xticks([])
-        ax.set_yticks([])
-        return drawn
 
     def _name_blocks(self, ax: "Axes") -> None:
         """Write the labels beside their blocks, where there is room."""
