@@ -13,6 +13,7 @@ import sys
 import textwrap
 from collections.abc import Collection, Sequence
 from importlib import import_module, metadata
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -61,17 +62,13 @@ class _Help(argparse.RawDescriptionHelpFormatter):
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         filled: list[str] = []
-        paragraph: list[str] = []
-        for line in (*text.split("\n"), ""):
-            kept = not line or line.startswith(" ")
-            if not kept:
-                paragraph.append(line)
-            if paragraph and (kept or line.endswith(":")):
-                filled.append(textwrap.fill(" ".join(paragraph), width))
-                paragraph = []
-            if kept:
-                filled.append(line)
-        return "\n".join(filled[:-1])
+        for kept, group in groupby(text.split("\n"), lambda line: not line or line[0] == " "):
+            lines = list(group)
+            if not kept:  # a paragraph also ends after a colon
+                parts = re.split(r"(?<=:)\n", "\n".join(lines))
+                lines = [textwrap.fill(part, width) for part in parts]
+            filled += lines
+        return "\n".join(filled)
 
     def _format_action(self, action: argparse.Action) -> str:
         formatted = super()._format_action(action)

@@ -45,9 +45,8 @@ class Table(NamedTuple):
         """The table as lines of text, numbers to the right."""
         cells = [list(map(printable, self.header)), *(list(map(as_cell, row)) for row in self.rows)]
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-        right = [
-            any(isinstance(v, (int, float, Estimate)) for v in column) for column in self._columns()
-        ]
+        columns = zip(*self.rows, strict=True) if self.rows else [()] * len(self.header)
+        right = [any(isinstance(v, (int, float, Estimate)) for v in column) for column in columns]
         lines = [
             "  ".join(
                 cell.rjust(width) if is_right else cell.ljust(width)
@@ -63,9 +62,6 @@ class Table(NamedTuple):
         rows = [list(map(as_text, row)) for row in self.rows]
         lead, more = (element("p", text) if text else "" for text in (self.lead, self.more))
         return joined([lead, table(self.title, self.header, rows), more])
-
-    def _columns(self) -> list[Sequence[Any]]:
-        return list(zip(*self.rows, strict=True)) if self.rows else [()] * len(self.header)
 
 
 def as_cell(value: Any) -> str:
