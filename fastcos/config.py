@@ -32,12 +32,6 @@ class Config(NamedTuple):
         Directory of compiled code.
     working_memory : float
         MiB that one call may use besides its inputs and outputs. Default: scikit-learn's.
-
-    Examples
-    --------
-    >>> import fastcos
-    >>> fastcos.get_config().backend
-    'pool'
     """
 
     num_threads: int

@@ -52,7 +52,11 @@ def run(given: argparse.Namespace) -> int:
     for name, path in (("--out", out), ("--kept", given.kept)):
         if path is not None:
             options.check_output_file(name, Path(path))
-    items, ids = _items(given)
+    if (Path(given.source) / "header.json").is_file():
+        index = SimilarityIndex.open(given.source)
+        items, ids = index.vectors_of(index.ids), index.ids
+    else:
+        items, ids = read_items(given.source, given)
     measure = options.as_measure("--measure", given.measure)
     if given.min_score is not None:
         threshold: Any = as_threshold("--min-score", given.min_score, get_measure(measure))
@@ -96,11 +100,3 @@ def _calibrated(items: Any, measure: Any, given: argparse.Namespace) -> "Calibra
     kept = near_duplicates(items, float(found.edges[-2]), measure=measure).representatives
     say(f"calibrated without {len(items) - len(kept):,} items that repeat others")
     return calibrate(items[kept], **chosen)
-
-
-def _items(given: argparse.Namespace) -> tuple[Any, Any]:
-    """The vectors and ids of an index, or of a file."""
-    if (Path(given.source) / "header.json").is_file():
-        index = SimilarityIndex.open(given.source)
-        return index.vectors_of(index.ids), index.ids
-    return read_items(given.source, given)

@@ -1,14 +1,13 @@
 """Sparse matrices in .npz and Matrix Market files."""
 
 import io
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from fastcos.io.arrays import Array, read_npz
+from fastcos.io.arrays import read_npz
 from fastcos.io.errors import damage_refused
 from fastcos.io.streams import open_bytes
 from fastcos.linalg.csr import as_interactions
@@ -39,17 +38,10 @@ def read_npz_matrix(path: Path) -> sp.csr_array:
             f"{path} must hold arrays {', '.join(wanted)}, got {held[:200]} without "
             f"{', '.join(missing)}"
         )
-    return _canonical(path, layout, arrays, parts[layout])
-
-
-def _canonical(
-    path: Path, layout: str, arrays: Mapping[str, Array], parts: tuple[str, str]
-) -> sp.csr_array:
-    shape, data = arrays["shape"], arrays["data"]
+    shape, data, first, second = (arrays[name] for name in wanted)
     if shape.shape != (2,) or shape.dtype.kind not in "iu" or shape.min() < 1:
         raise FastcosFormatError(f"{path}: shape must be two integers >= 1, got {shape}")
-    first, second = (arrays[name] for name in parts)
-    for name, array in zip(("data", *parts), (data, first, second), strict=True):
+    for name, array in zip(wanted[1:], (data, first, second), strict=True):
         if array.ndim != 1 or array.dtype.kind not in ("fiub" if name == "data" else "iu"):
             raise FastcosFormatError(
                 f"{path}: {name} must be a vector of numbers, got {array.dtype} of shape "

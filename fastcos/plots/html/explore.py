@@ -87,7 +87,6 @@ _FIGURE_TEXTS = {
     "axis_b": "exponent b of Σ",
     "as_given": "under D = I",
 }
-_FIGURE_PAD = "D = Sᵃ Σᵇ: exponent a from left to right, b from bottom to top"
 _FIGURE_METHOD = (
     "S = σ²/(σ²+λ) is the share of each direction that Eq. 1 keeps, Σ holds the singular values of "
     "the interactions. Items are V S^1/2 D^-1.",
@@ -97,14 +96,12 @@ _FIGURE_METHOD = (
     "Other ranks are the first columns of the same decomposition; other λ change S. λ of Eq. 2 "
     "moves with it, so that both have their knee at the same singular value.",
 )
-_ITEMS_DATA = {"own": 0, "replay": "Replay"}
 _ITEMS_TEXTS = {
     "headline": "The predictions stay. Do the neighbours?",
     "axis_a": "a, items' norms",
     "axis_b": "b, users' norms",
     "as_given": "as trained",
 }
-_ITEMS_PAD = "D = Qᵃ Pᵇ: exponent a from left to right, b from bottom to top"
 _ITEMS_METHOD = (
     "Q and P hold the norms of the columns of the items and of the users. The condition κ of D is "
     "its largest entry over its smallest.",
@@ -182,7 +179,7 @@ def figure_page(
         "summary": summary,
         "map_caption": f"{caption}, {'' if labels is None else 'by label, then '}by descending "
         "popularity.",
-        **_controls(_FIGURE_PAD, named),
+        **_controls("D = Sᵃ Σᵇ", named),
         **_without(model=False, labels=labels is None, users=False, condition=True),
         "ranks": _options(ranks),
         "strengths": _options(strengths),
@@ -336,7 +333,8 @@ def items_page(
         **_of_users(users, chosen),
         "background": "overlap with the trained neighbours" if codes is None else "AUC",
         "named": named,
-        **_ITEMS_DATA,
+        "own": 0,
+        "replay": "Replay",
         "symbols": ["Q"] if users is None else ["Q", "P"],
         "rest": _REST,
     }  # fmt: skip
@@ -346,7 +344,7 @@ def items_page(
         "summary": f"{note} D multiplies the dimensions of the users and divides those of the "
         "items: no dot product changes, and cosines do.",
         "map_caption": f"{caption}{'' if codes is None else ', by label'}.",
-        **_controls(_ITEMS_PAD, named),
+        **_controls("D = Qᵃ Pᵇ", named),
         **_without(model=True, labels=codes is None, users=users is None, condition=False),
         "most": f"{far:g}",
     }
@@ -427,7 +425,7 @@ def _logarithms(rows: Any) -> list[float]:
     return (0.5 * np.log(np.where(squares > 0, squares, 1.0))).tolist()
 
 
-def _controls(label: str, named: list[dict[str, Any]]) -> dict[str, Markup]:
+def _controls(D: str, named: list[dict[str, Any]]) -> dict[str, Markup]:
     """The named D as points of the pad, whose unit is 0.01 of an exponent, and as buttons."""
     points, buttons = [], []
     for number, one in enumerate(named):
@@ -447,7 +445,7 @@ def _controls(label: str, named: list[dict[str, Any]]) -> dict[str, Markup]:
     ring = Markup('<g id="ring"><circle r="7"/><circle r="7"/></g>')
     pad = element(
         "svg", *points, ring, id="pad", viewBox="-110 -110 220 220", tabindex=0, role="img",
-        aria_label=label,
+        aria_label=f"{D}: exponent a from left to right, b from bottom to top",
     )  # fmt: skip
     return {"pad": pad, "named": joined(buttons)}
 

@@ -19,15 +19,8 @@ from fastcos.reports.markup import Markup, element, joined
 from fastcos.reports.page import own_style, whole_page
 from fastcos.validation import Integers
 
-# files of each page: the styles after the one of all reports, and the scripts in their order
-_STYLES = {
-    "explore": ("explore.css",),
-    "leaderboard": ("explore.css", "leaderboard.css"),
-}
-_SCRIPTS = {
-    "explore": ("parts.js", "explore.js"),
-    "leaderboard": ("parts.js", "leaderboard.js"),
-}
+# styles of each page, after the one of all reports
+_STYLES = {"explore": ("explore.css",), "leaderboard": ("explore.css", "leaderboard.css")}
 
 
 def framed_page(
@@ -43,7 +36,7 @@ def framed_page(
     texts: by their names in the frame, escaped unless they are Markup. method: sentences that say
     how to read the page.
     """
-    script = "".join(map(_read, _SCRIPTS[kind]))
+    script = _read("parts.js") + _read(f"{kind}.js")
     style = own_style() + "".join(map(_read, _STYLES[kind]))
     written = {name: joined([text]) for name, text in texts.items()}
     written["method"] = joined(element("p", line) for line in method)

@@ -5,13 +5,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fastcos.comparison import Candidate, Leaderboard, LeaderboardRow
+from fastcos.comparison import Leaderboard, LeaderboardRow
 from fastcos.comparison.leaderboard import BootstrapInterval
 from fastcos.plots.html.frame import boundaries, encoded, framed_page, item_fields
 from fastcos.plots.html.svg import draw
 from fastcos.reports import Section
 from fastcos.reports.markup import Markup, element, joined
 from fastcos.reports.page import folded
+from fastcos.validation import Integers
 
 # rows of a page, best first: 9 kB each with 64 example items, 1.8 of 2.5 MB
 _MOST_ROWS = 200
@@ -63,7 +64,6 @@ def leaderboard_page(
     items = np.empty(0, np.int64) if examples is None else examples
     found = [leaderboard.examples[one].neighbors for one in rows if one in leaderboard.examples]
     used = np.unique(np.concatenate([items, *(lists.ravel() for lists in found)]))
-    place = {number: at for at, number in enumerate(used.tolist())}
     fields = item_fields(used, names, labels)
     tests, chance = leaderboard.chance_level, leaderboard.chance_level.get(leaderboard.score)
     columns = ("measure", "score", "gain", *leaderboard.rows[0].other_scores)
@@ -74,8 +74,8 @@ def leaderboard_page(
     beyond = any(not axis.least <= row.score.value <= axis.most for row in shown)
     data = {
         "baseline": rows.index(leaderboard.baseline),
-        "rows": [_row(row, leaderboard, row.candidate in best, place) for row in shown],
-        "items": (places := [place[number] for number in items.tolist()]),
+        "rows": [_row(row, leaderboard, row.candidate in best, used) for row in shown],
+        "items": (places := np.searchsorted(used, items).tolist()),
         **fields,
         "boundaries": [] if labels is None else boundaries([fields["labels"][at] for at in places]),
     }
@@ -133,10 +133,10 @@ def _headline(found: Leaderboard) -> str:
 
 
 def _row(
-    row: LeaderboardRow, leaderboard: Leaderboard, best: bool, place: Mapping[int, int]
+    row: LeaderboardRow, leaderboard: Leaderboard, best: bool, used: Integers
 ) -> dict[str, Any]:
-    """What the script reads of a row."""
-    candidate: Candidate = row.candidate
+    """What the script reads of a row; used: the items of the page, ascending."""
+    candidate = row.candidate
     example = leaderboard.examples.get(candidate)
     sorted_by = {"score": row.score.value, "gain": row.gain.value, **row.other_scores}
     written: dict[str, Any] = {
@@ -151,7 +151,7 @@ def _row(
     if example is not None:
         written |= {
             "map": encoded(example.ranks, "u1"),
-            "lists": [[place[j] for j in line] for line in example.neighbors.tolist()],
+            "lists": np.searchsorted(used, example.neighbors).tolist(),
             "values": [
                 [round(score, 3) if np.isfinite(score) else None for score in line]
                 for line in example.scores.tolist()
