@@ -76,14 +76,7 @@ class Rescaling:
 
 
 class NamedRescaling(NamedTuple):
-    """A rescaling by its name for ``rescaling=``, its embeddings, and what their cosines compare.
-
-    Attributes
-    ----------
-    name : str
-    rescaling : Rescaling
-    items, users, item_cosine, user_cosine : str
-    """
+    """A rescaling by its name for ``rescaling=``, and what cosines of its embeddings compare."""
 
     name: str
     rescaling: Rescaling
