@@ -1,7 +1,7 @@
 """Ranking with bootstrap intervals, and tests by cross-fitting."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -86,8 +86,8 @@ def rank(
     n = evaluation.n_units
     whole = np.ones((1, n))
     resampled = evaluation.estimate(_samples(whole, random), range(len(candidates)))
-    table = _rows(evaluation, candidates, whole, resampled)
-    rows = sorted(table, key=lambda row: -row.score.value)
+    rows = _rows(evaluation, candidates, whole, resampled)
+    rows.sort(key=lambda row: -row.score.value)
     halves = _CrossFitting(n, random)
     outcomes = [*evaluation.outcomes]
     if evaluation.chance is not None:
@@ -100,7 +100,7 @@ def rank(
     best = next((row for row in rows if row.candidate != candidates[0]), rows[0])
     recommended = best.candidate if gain is not None and gain.low > 0 else candidates[0]
     tied = _tied(candidates, rows, recommended, resampled) if succeeds else []
-    return Leaderboard(
+    board = Leaderboard(
         task=evaluation.task,
         score=evaluation.score,
         rows=rows,
@@ -111,17 +111,11 @@ def rank(
         beats_chance=succeeds,
         recommended=recommended if succeeds else None,
         gain=gain,
-        conclusion=_warning(evaluation)
-        + (
-            _advice(evaluation, table[0], best, gain)
-            + _ties(tied)
-            + _success(evaluation, outcomes, candidates)
-            if succeeds
-            else _failure(evaluation, outcomes, candidates)
-        ),
+        conclusion="",
         left_out=dict(left_out),
         not_distinguishable=tied,
     )
+    return replace(board, conclusion=_conclusion(evaluation, board, outcomes, candidates))
 
 
 def _rows(
@@ -197,13 +191,26 @@ def _words(one: Outcome, candidates: Sequence[Candidate]) -> str:
     return f"{own}, {one.baseline} {one.chance:.3f}"
 
 
-def _failure(
-    evaluation: Evaluation, outcomes: Sequence[Outcome], candidates: Sequence[Candidate]
+def _conclusion(
+    evaluation: Evaluation,
+    board: Leaderboard,
+    outcomes: Sequence[Outcome],
+    candidates: Sequence[Candidate],
 ) -> str:
-    """The conclusion if all tests fail."""
-    results = "; ".join(f"{_words(one, candidates)}, {one.evidence}" for one in outcomes)
-    method = f" {_method(evaluation)}." if evaluation.chance else ""
-    return f"{evaluation.failure}: of {len(candidates)} candidates the best has {results}.{method}"
+    """What to use, and the evidence; or that no test shows anything."""
+    units, few = f"{board.n_units:,} {board.unit}", ""
+    if board.n_units < evaluation.few:
+        few = f"Only {units} were evaluated, so that other {board.unit} may give another answer. "
+    method = f"Chosen on one half of {units} and measured on the other"
+    if not board.beats_chance:
+        results = "; ".join(f"{_words(one, candidates)}, {one.evidence}" for one in outcomes)
+        failure = f"{evaluation.failure}: of {len(candidates)} candidates the best has {results}."
+        return f"{few}{failure}" + (f" {method}." if evaluation.chance else "")
+    ties, tied = "", board.not_distinguishable
+    if tied:
+        more = f" and {len(tied) - _NAMED} more" if len(tied) > _NAMED else ""
+        ties = f" Not distinguishable from it: {', '.join(map(str, tied[:_NAMED]))}{more}."
+    return few + _advice(board, method) + ties + _success(evaluation, outcomes, candidates)
 
 
 def _success(
@@ -221,49 +228,21 @@ def _success(
     return f" {evaluation.success} {joint.join(words)}."
 
 
-def _advice(
-    evaluation: Evaluation,
-    own: LeaderboardRow,
-    best: LeaderboardRow,
-    gain: BootstrapInterval | None,
-) -> str:
-    """The conclusion if all tests pass."""
-    stay = f"Stay with {own.candidate}: {evaluation.score} {own.score.value:.3f}"
+def _advice(board: Leaderboard, method: str) -> str:
+    """Which candidate to use, and what it gains."""
+    own, gain = board.row(board.baseline), board.gain
+    stay = f"Stay with {own.candidate}: {board.score} {own.score.value:.3f}"
     if gain is None:
         return f"{stay}; nothing was compared with it."
-    method = _method(evaluation)
+    best = next(row for row in board.rows if row.candidate != board.baseline)
     if gain.low > 0:
         return (
-            f"Use {best.candidate}: {evaluation.score} {best.score.value:.3f} against "
+            f"Use {best.candidate}: {board.score} {best.score.value:.3f} against "
             f"{own.score.value:.3f} of {own.candidate}. {method}, the best candidate gains {gain}."
         )
     what = "loses" if gain.high < 0 else "differs by no more than chance"
     other = f"{best.candidate} {best.score.value:.3f}"
     return f"{stay}, {other}. {method}, the best alternative {what}: {gain}."
-
-
-def _ties(tied: Sequence[Candidate]) -> str:
-    """A sentence that names the candidates that these data do not separate; "" for none."""
-    if not tied:
-        return ""
-    more = f" and {len(tied) - _NAMED} more" if len(tied) > _NAMED else ""
-    return f" Not distinguishable from it: {', '.join(map(str, tied[:_NAMED]))}{more}."
-
-
-def _warning(evaluation: Evaluation) -> str:
-    """The first sentence if the units are few; "" for enough."""
-    if evaluation.n_units >= evaluation.few:
-        return ""
-    return (
-        f"Only {evaluation.n_units:,} {evaluation.unit} were evaluated, so that other "
-        f"{evaluation.unit} may give another answer. "
-    )
-
-
-def _method(evaluation: Evaluation) -> str:
-    return (
-        f"Chosen on one half of {evaluation.n_units:,} {evaluation.unit} and measured on the other"
-    )
 
 
 def _samples(included: Floats, random: np.random.Generator) -> Floats:
