@@ -31,6 +31,7 @@ from fastcos.storage import provenance
 
 if TYPE_CHECKING:
     from fastcos.comparison import Candidate, Comparison, Leaderboard, RescalingScores
+    from fastcos.measures import Measure
 
 DESCRIPTION = """\
 Which similarity to use, by how much, and whether that is more than chance.
@@ -86,7 +87,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="for vectors: tables of two items and a rating a line, such as WS-353",
     )
-    options.add_candidates(parser)
+    group = parser.add_argument_group("candidates")
+    group.add_argument(
+        "--measures",
+        metavar="A,B,...",
+        help="measures besides the cosine (default, for interactions, a dozen that differ; all; "
+        f"a wrong name lists them); {options.MEASURE_SYNTAX}",
+    )
+    group.add_argument(
+        "--preprocessing",
+        default="none",
+        metavar="A,B,...",
+        help="of the interactions before the model, each besides none "
+        "(default none; all; a wrong name lists them)",
+    )
     options.add_rescalings(parser)
     parser.add_argument(
         "--all", action="store_true", help="all measures, 10,000 items, a grid of exponents of D"
@@ -116,17 +130,36 @@ def run(given: argparse.Namespace) -> int:
     return _compare_interactions(given)
 
 
+def _chosen_measures(given: argparse.Namespace) -> "list[str | Measure] | None":
+    """Return the measures of --measures, None for all."""
+    if given.measures in (None, "all"):
+        return None
+    return [options.as_measure("--measures", text) for text in given.measures.split(",")]
+
+
+def _chosen_preprocessings(given: argparse.Namespace) -> list[str]:
+    """Return the names of --preprocessing."""
+    from fastcos.comparison.models import PREPROCESSINGS
+
+    if given.preprocessing == "all":
+        return list(PREPROCESSINGS)
+    return [
+        validation.as_choice("--preprocessing", name, ("all", *PREPROCESSINGS))
+        for name in given.preprocessing.split(",")
+    ]
+
+
 def _compare_interactions(given: argparse.Namespace) -> int:
     from fastcos.comparison import compare
     from fastcos.plots.html import leaderboard_page
 
-    measures: Any = options.chosen_measures(given)
+    measures: Any = _chosen_measures(given)
     if given.measures is None and not given.all:
         measures = "default"
     chosen: dict[str, Any] = {
         "measures": measures,
         "rescalings": options.chosen_rescalings(given),
-        "preprocessing": options.chosen_preprocessings(given),
+        "preprocessing": _chosen_preprocessings(given),
         "grid": given.all,
         "n_sampled": N_SAMPLED_OF_ALL if given.all else N_SAMPLED,
         "n_examples": N_EXAMPLES,
@@ -216,7 +249,7 @@ def _as_given(best: "Candidate", given: argparse.Namespace) -> str:
     """The measure as it was written in --measures, with parameters that its name leaves out."""
     if isinstance(best.source, str):
         return best.measure
-    chosen = zip(given.measures.split(","), options.chosen_measures(given) or [], strict=True)
+    chosen = zip(given.measures.split(","), _chosen_measures(given) or [], strict=True)
     labels: dict[str, str] = {
         label_of(one): text for text, one in chosen if not isinstance(one, str)
     }
@@ -231,7 +264,7 @@ def _compare_vectors(given: argparse.Namespace) -> int:
     validation.check_none("--budget", given.budget, "for vectors")
     validation.check_none("--label-stratum", given.label_stratum, "for vectors")
     validation.check_none("--rescaling", given.rescaling or None, "for vectors, which have no D")
-    measures = options.chosen_measures(given)
+    measures = _chosen_measures(given)
     validation.as_choice("--preprocessing", given.preprocessing, ("none",))
     if given.labels is None and not given.pairs:
         raise ValueError("--labels or --pairs must be given for vectors, got none")

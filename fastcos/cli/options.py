@@ -15,7 +15,6 @@ from fastcos import validation
 from fastcos.cli.terminal import progress_bar, say
 
 if TYPE_CHECKING:
-    from fastcos.datasets.simulation import Simulation
     from fastcos.io import Interactions, ItemLabels, Vectors
     from fastcos.measures import Measure
     from fastcos.rescaling.diagonal import Rescaling
@@ -32,57 +31,6 @@ MEASURE_SYNTAX = (
     "a measure may have parameters, of numbers, texts and files of arrays: csls:n_neighbors=20, "
     "soft_cosine:matrix=S.npy"
 )
-
-
-def add_simulation(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the simulation; the defaults are the paper's."""
-    group = parser.add_argument_group("simulation (section 4 of the paper)")
-    sizes = ("users", "N", 20_000), ("items", "P", 1_000), ("clusters", "C", 5)
-    for flag, metavar, default in sizes:
-        group.add_argument(
-            f"--{flag}", dest=f"n_{flag}", type=int, default=default, metavar=metavar,
-            help=f"default {default}",
-        )  # fmt: skip
-    group.add_argument(
-        "--item-exponent",
-        type=float,
-        nargs=2,
-        default=(0.25, 1.5),
-        metavar=("MIN", "MAX"),
-        help="range of the items' power-law exponents (default 0.25 1.5)",
-    )
-    group.add_argument(
-        "--user-exponent",
-        type=float,
-        default=0.5,
-        metavar="B",
-        help="power-law exponent of interactions per user (default 0.5)",
-    )
-    group.add_argument(
-        "--preset",
-        metavar="NAME",
-        help="reading of what the paper leaves open (default zipf_bounded; "
-        "a wrong name lists them all)",
-    )
-
-
-def simulate(given: argparse.Namespace) -> "Simulation":
-    """Simulate with the arguments of the simulation."""
-    # imports and the first kernel take seconds, before any user is simulated
-    say(f"simulating the interactions of {given.n_users:,} users with {given.n_items:,} items")
-    from fastcos.datasets.simulation import simulate_interactions
-
-    with progress_bar("simulating users") as progress:
-        return simulate_interactions(
-            given.n_users,
-            given.n_items,
-            n_clusters=given.n_clusters,
-            item_exponent=tuple(given.item_exponent),
-            user_exponent=given.user_exponent,
-            preset="zipf_bounded" if given.preset is None else given.preset,
-            random_state=given.seed,
-            progress=progress,
-        )
 
 
 def add_interactions(parser: argparse.ArgumentParser, what: str = "file of interactions") -> None:
@@ -340,43 +288,6 @@ def model_arguments(given: argparse.Namespace) -> dict[str, Any]:
         "weight_decay": given.weight_decay,
         "random_state": given.seed,
     }
-
-
-def add_candidates(parser: argparse.ArgumentParser) -> None:
-    """Add the measures and preprocessings to compare."""
-    group = parser.add_argument_group("candidates")
-    group.add_argument(
-        "--measures",
-        metavar="A,B,...",
-        help="measures besides the cosine (default, for interactions, a dozen that differ; all; "
-        f"a wrong name lists them); {MEASURE_SYNTAX}",
-    )
-    group.add_argument(
-        "--preprocessing",
-        default="none",
-        metavar="A,B,...",
-        help="of the interactions before the model, each besides none "
-        "(default none; all; a wrong name lists them)",
-    )
-
-
-def chosen_measures(given: argparse.Namespace) -> "list[str | Measure] | None":
-    """Return the measures of --measures, None for all."""
-    if given.measures in (None, "all"):
-        return None
-    return [as_measure("--measures", text) for text in given.measures.split(",")]
-
-
-def chosen_preprocessings(given: argparse.Namespace) -> list[str]:
-    """Return the names of --preprocessing."""
-    from fastcos.comparison.models import PREPROCESSINGS
-
-    if given.preprocessing == "all":
-        return list(PREPROCESSINGS)
-    return [
-        validation.as_choice("--preprocessing", name, ("all", *PREPROCESSINGS))
-        for name in given.preprocessing.split(",")
-    ]
 
 
 def as_measure(flag: str, text: str) -> "str | Measure":

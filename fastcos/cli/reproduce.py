@@ -37,7 +37,34 @@ REGULARIZATION_PER_USER = 0.5
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    options.add_simulation(parser)
+    group = parser.add_argument_group("simulation (section 4 of the paper)")
+    sizes = ("users", "N", 20_000), ("items", "P", 1_000), ("clusters", "C", 5)
+    for flag, metavar, default in sizes:
+        group.add_argument(
+            f"--{flag}", dest=f"n_{flag}", type=int, default=default, metavar=metavar,
+            help=f"default {default}",
+        )  # fmt: skip
+    group.add_argument(
+        "--item-exponent",
+        type=float,
+        nargs=2,
+        default=(0.25, 1.5),
+        metavar=("MIN", "MAX"),
+        help="range of the items' power-law exponents (default 0.25 1.5)",
+    )
+    group.add_argument(
+        "--user-exponent",
+        type=float,
+        default=0.5,
+        metavar="B",
+        help="power-law exponent of interactions per user (default 0.5)",
+    )
+    group.add_argument(
+        "--preset",
+        metavar="NAME",
+        help="reading of what the paper leaves open (default zipf_bounded; "
+        "a wrong name lists them all)",
+    )
     options.add_model(parser, "users / 2, the paper's 10,000 for 20,000")
     options.add_rescalings(parser)
     parser.add_argument(
@@ -55,7 +82,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(given: argparse.Namespace) -> int:
     """Simulate, compare, write, print."""
     folder = options.out_directory(given)
-    simulation = options.simulate(given)
+    # imports and the first kernel take seconds, before any user is simulated
+    say(f"simulating the interactions of {given.n_users:,} users with {given.n_items:,} items")
+    from fastcos.datasets.simulation import simulate_interactions
+
+    with progress_bar("simulating users") as progress:
+        simulation = simulate_interactions(
+            given.n_users,
+            given.n_items,
+            n_clusters=given.n_clusters,
+            item_exponent=tuple(given.item_exponent),
+            user_exponent=given.user_exponent,
+            preset="zipf_bounded" if given.preset is None else given.preset,
+            random_state=given.seed,
+            progress=progress,
+        )
     if given.only_data:
         return _write_data(simulation, given, folder)
     # imported after the first message
