@@ -49,50 +49,28 @@ LIMITS = ("certified", "jaccard", "unchanged")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    parser.add_argument("items", metavar="ITEMS", help="file of item embeddings, or a model")
-    parser.add_argument(
-        "--users", metavar="FILE", help="user or query embeddings; interactions, for a folder"
+    add = parser.add_argument
+    add("items", metavar="ITEMS", help="file of item embeddings, or a model")
+    add("--users", metavar="FILE", help="user or query embeddings; interactions, for a folder")
+    add("--k", type=int, default=10, metavar="K", help="neighbours (default 10)")
+    help_ = "largest over smallest entry of D, for the verdict (default 1.2)"
+    add("--condition", type=float, metavar="C", help=help_)
+    help_ = "what the model was trained on: dot, cosine or unknown (default unknown)"
+    add("--trained-on", default="unknown", metavar="LOSS", help=help_)
+    help_ = "whether the loss had weight decay on users and items: both, not both or unknown"
+    add("--weight-decay", default="unknown", metavar="SIDES", help=help_)
+    add("--popularity", metavar="FILE", help="table of items and counts, such as their users")
+    add("--against", metavar="OLD", help="the old version of the same items")
+    add("--old-users", metavar="FILE", help="users of the old version")
+    help_ = (
+        "exit 1 if lower: certified (at --condition), jaccard (of the worst "
+        "parametrisation), unchanged (overlap with OLD after the best linear map)"
     )
-    parser.add_argument("--k", type=int, default=10, metavar="K", help="neighbours (default 10)")
-    parser.add_argument(
-        "--condition",
-        type=float,
-        metavar="C",
-        help="largest over smallest entry of D, for the verdict (default 1.2)",
-    )
-    parser.add_argument(
-        "--trained-on",
-        default="unknown",
-        metavar="LOSS",
-        help="what the model was trained on: dot, cosine or unknown (default unknown)",
-    )
-    parser.add_argument(
-        "--weight-decay",
-        default="unknown",
-        metavar="SIDES",
-        help="whether the loss had weight decay on users and items: both, not both or unknown",
-    )
-    parser.add_argument(
-        "--popularity", metavar="FILE", help="table of items and counts, such as their users"
-    )
-    parser.add_argument("--against", metavar="OLD", help="the old version of the same items")
-    parser.add_argument("--old-users", metavar="FILE", help="users of the old version")
-    parser.add_argument(
-        "--fail-under",
-        metavar="NAME=SHARE,...",
-        help="exit 1 if lower: certified (at --condition), jaccard (of the worst "
-        "parametrisation), unchanged (overlap with OLD after the best linear map)",
-    )
-    parser.add_argument(
-        "--explore",
-        metavar="PAGE",
-        help="also write a page on which you rescale up to 2,000 items, and see their neighbours",
-    )
-    parser.add_argument(
-        "--explore-items",
-        metavar="FILE",
-        help="ids of the items of that page, one a line (default: the most popular)",
-    )
+    add("--fail-under", metavar="NAME=SHARE,...", help=help_)
+    help_ = "also write a page on which you rescale up to 2,000 items, and see their neighbours"
+    add("--explore", metavar="PAGE", help=help_)
+    help_ = "ids of the items of that page, one a line (default: the most popular)"
+    add("--explore-items", metavar="FILE", help=help_)
     options.add_vectors(parser)
     options.add_labels(parser)
     options.add_output(parser, "audit")

@@ -40,43 +40,23 @@ FOLDER = "calibration"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    parser.add_argument("items", metavar="ITEMS", help="file of item embeddings, or a model")
-    parser.add_argument(
-        "--queries", metavar="FILE", help="vectors that search the items (default: the items)"
-    )
+    add = parser.add_argument
+    add("items", metavar="ITEMS", help="file of item embeddings, or a model")
+    add("--queries", metavar="FILE", help="vectors that search the items (default: the items)")
     options.add_measure(parser)
-    parser.add_argument(
-        "--fpr", type=float, default=1e-4, metavar="P", help="false-positive rate (default 1e-4)"
-    )
-    parser.add_argument("--score", type=float, metavar="S", help="a score in use, to be explained")
-    parser.add_argument(
-        "--condition",
-        type=float,
-        metavar="C",
-        help="also search rescalings D whose largest entry over the smallest is up to C",
-    )
-    parser.add_argument(
-        "--sample",
-        type=int,
-        default=SAMPLE,
-        metavar="N",
-        help=f"rows drawn from each side (default {SAMPLE:,}; 0 for all)",
-    )
-    parser.add_argument(
-        "--labelled", metavar="FILE", help="table of item, item and 1 if relevant, 0 if not"
-    )
-    parser.add_argument(
-        "--method",
-        default="isotonic",
-        metavar="NAME",
-        help="probabilities by isotonic or platt (default isotonic), for --labelled",
-    )
-    parser.add_argument("--names", metavar="FILE", help="table of item ids and names")
-    parser.add_argument(
-        "--only", metavar="FILE", help="text with the ids of the items to use, one a line"
-    )
-    parser.add_argument("--model-name", metavar="NAME", help="of the model, kept with the result")
-    parser.add_argument("--model-version", metavar="V", help="of the model, kept with the result")
+    add("--fpr", type=float, default=1e-4, metavar="P", help="false-positive rate (default 1e-4)")
+    add("--score", type=float, metavar="S", help="a score in use, to be explained")
+    help_ = "also search rescalings D whose largest entry over the smallest is up to C"
+    add("--condition", type=float, metavar="C", help=help_)
+    help_ = f"rows drawn from each side (default {SAMPLE:,}; 0 for all)"
+    add("--sample", type=int, default=SAMPLE, metavar="N", help=help_)
+    add("--labelled", metavar="FILE", help="table of item, item and 1 if relevant, 0 if not")
+    help_ = "probabilities by isotonic or platt (default isotonic), for --labelled"
+    add("--method", default="isotonic", metavar="NAME", help=help_)
+    add("--names", metavar="FILE", help="table of item ids and names")
+    add("--only", metavar="FILE", help="text with the ids of the items to use, one a line")
+    add("--model-name", metavar="NAME", help="of the model, kept with the result")
+    add("--model-version", metavar="V", help="of the model, kept with the result")
     options.add_vectors(parser)
     options.add_output(parser, FOLDER)
     options.add_common(parser)

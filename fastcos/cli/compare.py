@@ -76,43 +76,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_interactions(parser, "file of interactions, or of vectors")
     options.add_vectors(parser)
     options.add_labels(parser)
-    parser.add_argument(
-        "--label-stratum",
-        metavar="C",
-        help="column of strata, such as decades: stratified AUC of pairs of one stratum",
-    )
-    parser.add_argument(
-        "--pairs",
-        nargs="+",
-        metavar="FILE",
-        help="for vectors: tables of two items and a rating a line, such as WS-353",
-    )
+    add = parser.add_argument
+    help_ = "column of strata, such as decades: stratified AUC of pairs of one stratum"
+    add("--label-stratum", metavar="C", help=help_)
+    help_ = "for vectors: tables of two items and a rating a line, such as WS-353"
+    add("--pairs", nargs="+", metavar="FILE", help=help_)
     group = parser.add_argument_group("candidates")
-    group.add_argument(
-        "--measures",
-        metavar="A,B,...",
-        help="measures besides the cosine (default, for interactions, a dozen that differ; all; "
-        f"a wrong name lists them); {options.MEASURE_SYNTAX}",
+    help_ = (
+        "measures besides the cosine (default, for interactions, a dozen that differ; all; "
+        f"a wrong name lists them); {options.MEASURE_SYNTAX}"
     )
-    group.add_argument(
-        "--preprocessing",
-        default="none",
-        metavar="A,B,...",
-        help="of the interactions before the model, each besides none "
-        "(default none; all; a wrong name lists them)",
+    group.add_argument("--measures", metavar="A,B,...", help=help_)
+    help_ = (
+        "of the interactions before the model, each besides none "
+        "(default none; all; a wrong name lists them)"
     )
+    group.add_argument("--preprocessing", default="none", metavar="A,B,...", help=help_)
     options.add_rescalings(parser)
-    parser.add_argument(
-        "--all", action="store_true", help="all measures, 10,000 items, a grid of exponents of D"
-    )
-    parser.add_argument(
-        "--budget", metavar="TIME", help="evaluate no further candidate then, such as 60s or 5m"
-    )
+    add("--all", action="store_true", help="all measures, 10,000 items, a grid of exponents of D")
+    add("--budget", metavar="TIME", help="evaluate no further candidate then, such as 60s or 5m")
     options.add_model(parser, "square of the singular value number K/5")
     options.add_output(parser, "comparison")
-    parser.add_argument(
-        "--show", type=int, default=3, metavar="N", help="print neighbours of N items (default 3)"
-    )
+    add("--show", type=int, default=3, metavar="N", help="print neighbours of N items (default 3)")
     options.add_common(parser)
 
 

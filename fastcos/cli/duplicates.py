@@ -34,12 +34,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_measure(parser)
     options.add_vectors(parser)
     lists.add_names(parser)
-    parser.add_argument(
-        "--out",
-        default="duplicates.csv",
-        metavar="FILE",
-        help="table of pairs, .csv or .parquet (default duplicates.csv)",
-    )
+    help_ = "table of pairs, .csv or .parquet (default duplicates.csv)"
+    parser.add_argument("--out", default="duplicates.csv", metavar="FILE", help=help_)
     parser.add_argument("--kept", metavar="FILE", help="text for the ids that stay, one a line")
     options.add_json(parser)
     options.add_common(parser)

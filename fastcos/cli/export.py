@@ -40,21 +40,13 @@ MEANINGS = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    parser.add_argument("items", metavar="ITEMS", help="file of item embeddings, or a model")
-    parser.add_argument(
-        "--users", metavar="FILE", help="user or query embeddings; interactions, for a folder"
-    )
-    parser.add_argument(
-        "--form",
-        default="query_metric",
-        metavar="NAME",
-        help=f"{' or '.join(MEANINGS)} (default query_metric)",
-    )
-    parser.add_argument(
-        "--unit-rows",
-        action="store_true",
-        help="items of length 1: an index of inner products then answers cosines",
-    )
+    add = parser.add_argument
+    add("items", metavar="ITEMS", help="file of item embeddings, or a model")
+    add("--users", metavar="FILE", help="user or query embeddings; interactions, for a folder")
+    help_ = f"{' or '.join(MEANINGS)} (default query_metric)"
+    add("--form", default="query_metric", metavar="NAME", help=help_)
+    help_ = "items of length 1: an index of inner products then answers cosines"
+    add("--unit-rows", action="store_true", help=help_)
     options.add_vectors(parser)
     options.add_output(parser, "export")
 

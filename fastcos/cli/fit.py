@@ -34,21 +34,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--shards", metavar="DIR", help="folder for row shards of a table larger than memory"
     )
-    parser.add_argument(
-        "--duplicates",
-        choices=("sum", "last", "max"),
-        default="sum",
-        help="value of several rows of one user and item (default sum)",
-    )
+    help_ = "value of several rows of one user and item (default sum)"
+    parser.add_argument("--duplicates", choices=("sum", "last", "max"), default="sum", help=help_)
     default = "the singular value number K/5 for Eq. 2, its square for Eq. 1"
     group = options.add_model(parser, default, "dropout", "weight_decay")
-    group.add_argument(
-        "--tol",
-        type=float,
-        default=1e-3,
-        metavar="T",
-        help="largest relative residual of a singular triplet (default 1e-3)",
-    )
+    help_ = "largest relative residual of a singular triplet (default 1e-3)"
+    group.add_argument("--tol", type=float, default=1e-3, metavar="T", help=help_)
     options.add_output(parser, "model")
     options.add_common(parser)
 

@@ -126,18 +126,16 @@ def _report(given: argparse.Namespace, text: str, **counts: int) -> int:
 
 
 def _add_search(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("index", metavar="DIR", help="what fastcos index build wrote")
-    parser.add_argument("--queries", metavar="FILE", help="vectors that search, with their ids")
-    parser.add_argument("--min-score", type=float, metavar="S", help="only scores from S on")
-    parser.add_argument(
-        "--exclude",
-        metavar="FILE",
-        help="table of user,item pairs, such as what was bought: a query finds no item that a line "
-        "with its id names",
+    add = parser.add_argument
+    add("index", metavar="DIR", help="what fastcos index build wrote")
+    add("--queries", metavar="FILE", help="vectors that search, with their ids")
+    add("--min-score", type=float, metavar="S", help="only scores from S on")
+    help_ = (
+        "table of user,item pairs, such as what was bought: a query finds no item that a line "
+        "with its id names"
     )
-    parser.add_argument(
-        "--only", metavar="FILE", help="text with the ids that may be found, one a line"
-    )
+    add("--exclude", metavar="FILE", help=help_)
+    add("--only", metavar="FILE", help="text with the ids that may be found, one a line")
     options.add_vectors(parser)
     _add_model(parser)
     lists.add_lists(parser)

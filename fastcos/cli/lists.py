@@ -135,11 +135,8 @@ def add_lists(
     parser.add_argument("--k", type=int, default=10, metavar="K", help=f"{what} (default 10)")
     parser.add_argument("--show", nargs="+", metavar=of, help="print the lists of these only")
     add_names(parser)
-    parser.add_argument(
-        "--out",
-        metavar="FILE",
-        help=f"{', '.join(SUFFIXES)}, - for stdout (default {out}){more}; not written with --show",
-    )
+    help_ = f"{', '.join(SUFFIXES)}, - for stdout (default {out}){more}; not written with --show"
+    parser.add_argument("--out", metavar="FILE", help=help_)
     options.add_json(parser)
 
 

@@ -104,12 +104,9 @@ def whole_parser(called: Collection[str]) -> argparse.ArgumentParser:
     # known to all, and the help of all commands fits one screen
     top.add_argument("-h", "--help", action="help", help=argparse.SUPPRESS)
     top.add_argument("--version", action=_Version, nargs=0, help="print the version")
+    help_ = f"print completion for a shell ({', '.join(SHELLS)})"
     top.add_argument(
-        "--completion",
-        action=_Completion,
-        choices=SHELLS,
-        help=f"print completion for a shell ({', '.join(SHELLS)})",
-        metavar="SHELL",
+        "--completion", action=_Completion, choices=SHELLS, metavar="SHELL", help=help_
     )
     commands = top.add_subparsers(
         title="commands", dest="command", required=True, metavar="COMMAND"

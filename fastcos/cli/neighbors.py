@@ -45,34 +45,21 @@ input: a folder of fastcos fit or export, or
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    parser.add_argument("source", metavar="SOURCE", help="folder of fastcos fit, or vectors")
-    parser.add_argument(
-        "--queries", metavar="FILE", help="vectors whose neighbours to find (default: the items)"
-    )
-    parser.add_argument("--min-score", type=float, metavar="S", help="only scores from S on")
-    parser.add_argument(
-        "--calibration",
-        metavar="FILE",
-        help="calibration.json of fastcos calibrate, for p-values beside the scores",
-    )
-    parser.add_argument(
-        "--fpr",
-        type=float,
-        metavar="P",
-        help="only neighbours that a random pair reaches with this probability, by --calibration",
-    )
+    add = parser.add_argument
+    add("source", metavar="SOURCE", help="folder of fastcos fit, or vectors")
+    add("--queries", metavar="FILE", help="vectors whose neighbours to find (default: the items)")
+    add("--min-score", type=float, metavar="S", help="only scores from S on")
+    help_ = "calibration.json of fastcos calibrate, for p-values beside the scores"
+    add("--calibration", metavar="FILE", help=help_)
+    help_ = "only neighbours that a random pair reaches with this probability, by --calibration"
+    add("--fpr", type=float, metavar="P", help=help_)
     options.add_measure(parser)
-    parser.add_argument(
-        "--rescaling",
-        metavar="NAME",
-        help="D of a model of Eq. 1 (default identity; a wrong name lists all), or A,B for S^A Σ^B",
-    )
+    help_ = "D of a model of Eq. 1 (default identity; a wrong name lists all), or A,B for S^A Σ^B"
+    add("--rescaling", metavar="NAME", help=help_)
     options.add_vectors(parser)
     lists.add_lists(parser, more=", or of a benchmark")
-    parser.add_argument("--result", metavar="FILE", help="neighbours whose recall to print")
-    parser.add_argument(
-        "--checkpoint", metavar="DIR", help="directory for the finished blocks, as .npy arrays"
-    )
+    add("--result", metavar="FILE", help="neighbours whose recall to print")
+    add("--checkpoint", metavar="DIR", help="directory for the finished blocks, as .npy arrays")
     options.add_common(parser, seed=False)
 
 

@@ -77,23 +77,18 @@ def columns_of(given: argparse.Namespace) -> dict[str, Any]:
 
 def add_vectors(parser: "argparse._ActionsContainer") -> None:
     """Add the columns of a file of vectors."""
-    parser.add_argument(
-        "--vector-column",
-        metavar="C",
-        help="column of vectors in a table, or array in .npz or .safetensors (default: the only "
-        "one); also of --queries",
+    help_ = (
+        "column of vectors in a table, or array in .npz or .safetensors (default: the only "
+        "one); also of --queries"
     )
-    parser.add_argument(
-        "--id-column",
-        metavar="C",
-        help="column or array of ids (default: by its name; '' for none)",
+    parser.add_argument("--vector-column", metavar="C", help=help_)
+    help_ = "column or array of ids (default: by its name; '' for none)"
+    parser.add_argument("--id-column", metavar="C", help=help_)
+    help_ = (
+        "ids of the items in the order of their rows, for a file without: .npy, .npz with the "
+        "array ids, or text with one a line"
     )
-    parser.add_argument(
-        "--ids",
-        metavar="FILE",
-        help="ids of the items in the order of their rows, for a file without: .npy, .npz with the "
-        "array ids, or text with one a line",
-    )
+    parser.add_argument("--ids", metavar="FILE", help=help_)
 
 
 def read_vectors(path: str, given: argparse.Namespace, shared: bool = False) -> "Vectors":
@@ -134,33 +129,22 @@ def words_of(given: argparse.Namespace, *names: str) -> list[str]:
 
 def add_measure(parser: argparse.ArgumentParser, default: str = "cosine") -> None:
     """Add --measure, for as_measure."""
-    parser.add_argument(
-        "--measure",
-        default=default,
-        metavar="NAME",
-        help=f"default {default}; a wrong name lists all; {MEASURE_SYNTAX}",
-    )
+    help_ = f"default {default}; a wrong name lists all; {MEASURE_SYNTAX}"
+    parser.add_argument("--measure", default=default, metavar="NAME", help=help_)
 
 
 def add_labels(parser: argparse.ArgumentParser) -> None:
     """Add the file of labels and its columns."""
     group = parser.add_argument_group("labels of the items")
-    group.add_argument("--labels", metavar="FILE", help="table with one row or more an item")
-    group.add_argument(
-        "--label-column", metavar="C", help="column of labels (needed with --labels)"
-    )
-    group.add_argument("--label-item", metavar="C", help="column of item ids in FILE")
-    group.add_argument("--label-name", metavar="C", help="column of names for printing")
-    group.add_argument("--label-member", metavar="FILE", help="which file of a zip archive")
-    group.add_argument(
-        "--label-separator",
-        default="|",
-        metavar="S",
-        help="between several labels of one item (default |); such items are left out",
-    )
-    group.add_argument(
-        "--only", metavar="A,B,...", help="labels to use; items with another are left out"
-    )
+    add = group.add_argument
+    add("--labels", metavar="FILE", help="table with one row or more an item")
+    add("--label-column", metavar="C", help="column of labels (needed with --labels)")
+    add("--label-item", metavar="C", help="column of item ids in FILE")
+    add("--label-name", metavar="C", help="column of names for printing")
+    add("--label-member", metavar="FILE", help="which file of a zip archive")
+    help_ = "between several labels of one item (default |); such items are left out"
+    add("--label-separator", default="|", metavar="S", help=help_)
+    add("--only", metavar="A,B,...", help="labels to use; items with another are left out")
 
 
 def check_labels(given: argparse.Namespace) -> None:
@@ -244,13 +228,8 @@ def add_model(
 
 def add_rescalings(group: "argparse._ActionsContainer") -> None:
     """Add --rescaling, for one's own D besides the named ones."""
-    group.add_argument(
-        "--rescaling",
-        action="append",
-        default=[],
-        metavar="A,B",
-        help="also D = S^A Σ^B, such as 0.25,-0.5 (write --rescaling=-1,0 where A is negative)",
-    )
+    help_ = "also D = S^A Σ^B, such as 0.25,-0.5 (write --rescaling=-1,0 where A is negative)"
+    group.add_argument("--rescaling", action="append", default=[], metavar="A,B", help=help_)
 
 
 def as_rescaling(text: str) -> "str | Rescaling":

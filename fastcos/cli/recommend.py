@@ -36,16 +36,14 @@ then interactions as for fastcos fit"""
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    parser.add_argument(
-        "model",
-        metavar="MODEL",
-        help="folder of fastcos fit, or both embeddings, or none: the columns of INTERACTIONS",
-    )
+    add = parser.add_argument
+    help_ = "folder of fastcos fit, or both embeddings, or none: the columns of INTERACTIONS"
+    add("model", metavar="MODEL", help=help_)
     options.add_interactions(parser, "file of all that the users have seen")
     options.add_measure(parser, "user_item_dot")
-    parser.add_argument("--rescaling", metavar="NAME", help="D of a model of Eq. 1")
-    parser.add_argument("--ids", metavar="FILE", help="ids of the items of a file of embeddings")
-    parser.add_argument("--user-ids", metavar="FILE", help="ids of its users, in their order")
+    add("--rescaling", metavar="NAME", help="D of a model of Eq. 1")
+    add("--ids", metavar="FILE", help="ids of the items of a file of embeddings")
+    add("--user-ids", metavar="FILE", help="ids of its users, in their order")
     lists.add_lists(parser, "items a user", "USER", "recommendations.csv")
     options.add_common(parser, seed=False)
 

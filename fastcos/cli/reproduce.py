@@ -44,34 +44,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             f"--{flag}", dest=f"n_{flag}", type=int, default=default, metavar=metavar,
             help=f"default {default}",
         )  # fmt: skip
+    help_ = "range of the items' power-law exponents (default 0.25 1.5)"
     group.add_argument(
-        "--item-exponent",
-        type=float,
-        nargs=2,
-        default=(0.25, 1.5),
-        metavar=("MIN", "MAX"),
-        help="range of the items' power-law exponents (default 0.25 1.5)",
+        "--item-exponent", type=float, nargs=2, default=(0.25, 1.5), metavar=("MIN", "MAX"),
+        help=help_,
+    )  # fmt: skip
+    help_ = "power-law exponent of interactions per user (default 0.5)"
+    group.add_argument("--user-exponent", type=float, default=0.5, metavar="B", help=help_)
+    help_ = (
+        "reading of what the paper leaves open (default zipf_bounded; a wrong name lists them all)"
     )
-    group.add_argument(
-        "--user-exponent",
-        type=float,
-        default=0.5,
-        metavar="B",
-        help="power-law exponent of interactions per user (default 0.5)",
-    )
-    group.add_argument(
-        "--preset",
-        metavar="NAME",
-        help="reading of what the paper leaves open (default zipf_bounded; "
-        "a wrong name lists them all)",
-    )
+    group.add_argument("--preset", metavar="NAME", help=help_)
     options.add_model(parser, "users / 2, the paper's 10,000 for 20,000")
     options.add_rescalings(parser)
-    parser.add_argument(
-        "--all",
-        action="store_true",
-        help="a panel of figure1 for every D, and for the worst of a grid",
-    )
+    help_ = "a panel of figure1 for every D, and for the worst of a grid"
+    parser.add_argument("--all", action="store_true", help=help_)
     parser.add_argument(
         "--only-data", action="store_true", help="write the simulated interactions and stop"
     )
