@@ -1,10 +1,9 @@
 """One class per workload: seconds, throughput, percent of the machine's limit."""
 
-import ast
 import functools
 import hashlib
+import inspect
 import statistics
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -16,17 +15,8 @@ from bench.workloads import WORKLOADS, in_turns, prepared, said
 BUDGET, TURNS = 0.25, 5
 
 
-@functools.cache
-def sources_of(module):
-    """Return the source of every class of a module; inspect would parse the module for each."""
-    text = Path(sys.modules[module].__file__).read_text("utf8")
-    classes = (node for node in ast.parse(text).body if isinstance(node, ast.ClassDef))
-    lines = text.splitlines(keepends=True)
-    return {node.name: "".join(lines[node.lineno - 1 : node.end_lineno]) for node in classes}
-
-
-def source_of(kind):
-    return sources_of(kind.__module__)[kind.__name__]
+# inspect parses a whole module for every class
+source_of = functools.cache(inspect.getsource)
 
 
 class _View:
