@@ -1,6 +1,11 @@
 """Metrics over all pairs of rows, and over lists of neighbours; each with its reference."""
 
+from functools import partial
+
 import numpy as np
+from scipy.stats import skew
+from sklearn.manifold import trustworthiness
+from sklearn.metrics import roc_auc_score, silhouette_score
 
 import fastcos
 from bench import inputs
@@ -18,33 +23,8 @@ def embeddings(n, width=32):
     return rows, labels
 
 
-# scikit-learn and what else takes long to import is imported where it is used: every process of asv
-# would spend a second on it
-
-
-def pair_auc(rows, labels):
-    from sklearn.metrics import roc_auc_score
-
-    scores, same = oracles.pair_scores(rows, labels)
-    return roc_auc_score(same, scores)
-
-
-def silhouette(rows, labels):
-    from sklearn.metrics import silhouette_score
-
-    return silhouette_score(rows, labels, metric="cosine")
-
-
-def hubness(lists):
-    from scipy.stats import skew
-
-    return skew(np.bincount(lists.ravel(), minlength=len(lists)))
-
-
 def stratified_auc(rows, labels, popularity):
     """Return the mean AUC of ten strata of pairs, weighted by their pairs of both kinds."""
-    from sklearn.metrics import roc_auc_score
-
     scores, same = oracles.pair_scores(rows, labels)
     i, j = np.triu_indices(len(rows), 1)
     levels = np.log(popularity[i]) + np.log(popularity[j])
@@ -58,13 +38,6 @@ def rsa(rows, noisy):
     """Return the correlation of the cosines of all pairs."""
     upper = np.triu_indices(len(rows), 1)
     return np.corrcoef(oracles.cosines(rows)[upper], oracles.cosines(noisy)[upper])[0, 1]
-
-
-def trustworthiness(*rows):
-    """Return scikit-learn's, by distances of unit rows."""
-    from sklearn import manifold
-
-    return manifold.trustworthiness(*map(oracles.unit, rows))
 
 
 def overlaps(first, second):
@@ -82,16 +55,18 @@ def rank_biased_overlap(first, second, q=0.9):
 
 # metric to its inputs, attributes of the workload, and its reference
 METRICS = {
-    "pair_auc": ("rows labels", pair_auc),
+    "pair_auc": (
+        "rows labels", lambda *labelled: roc_auc_score(*oracles.pair_scores(*labelled)[::-1]),
+    ),
     "stratified_auc": ("rows labels popularity", stratified_auc),
     "map_at_r": ("rows labels", oracles.map_at_r),
-    "silhouette": ("rows labels", silhouette),
+    "silhouette": ("rows labels", partial(silhouette_score, metric="cosine")),
     "rsa": ("rows noisy", rsa),
-    "trustworthiness": ("rows noisy", trustworthiness),
+    "trustworthiness": ("rows noisy", lambda *both: trustworthiness(*map(oracles.unit, both))),
     "overlap_at_k": ("lists noisy_lists", lambda *both: overlaps(*both)[:, -1].mean() / K),
     "rank_biased_overlap": ("lists noisy_lists", rank_biased_overlap),
-    "hubness": ("lists", hubness),
-}
+    "hubness": ("lists", lambda lists: skew(np.bincount(lists.ravel(), minlength=len(lists)))),
+}  # fmt: skip
 
 
 class Metric(Workload):
@@ -104,18 +79,16 @@ class Metric(Workload):
 
     def make(self, metric, items):
         rows, labels = embeddings(items)
-        noisy = rows + 0.5 * inputs.gaussian(*rows.shape, seed=2)
-        made = {
-            "rows": lambda: rows,
-            "labels": lambda: labels,
-            "noisy": lambda: noisy,
-            "lists": lambda: fastcos.top_k(rows, k=K).indices,
-            "noisy_lists": lambda: fastcos.top_k(noisy, k=K).indices,
-            "popularity": lambda: np.arange(1, items + 1),
-        }
+        noisy, popularity = rows + 0.5 * inputs.gaussian(*rows.shape, seed=2), np.arange(items) + 1
+        made = {"rows": rows, "labels": labels, "noisy": noisy, "popularity": popularity}
         names, self.reference = METRICS[metric]
+        self.of_lists = "lists" in names
+        if self.of_lists:
+            made["lists"], made["noisy_lists"] = (
+                fastcos.top_k(some, k=K).indices for some in (rows, noisy)
+            )
+        self.inputs = [made[name] for name in names.split()]
         self.metric = getattr(fastcos.metrics, metric)
-        self.inputs, self.of_lists = [made[name]() for name in names.split()], "lists" in names
 
     def call(self):
         return self.metric(*self.inputs)

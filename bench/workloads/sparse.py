@@ -5,6 +5,7 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+from sklearn.preprocessing import StandardScaler, normalize
 
 import fastcos
 from bench import answers, inputs
@@ -156,7 +157,7 @@ class ItemNeighbors(Workload):
 
     def error(self, answer):
         rows = np.linspace(0, self.items.shape[0] - 1, min(500, self.items.shape[0])).astype(int)
-        unit = normalised(self.items.astype(np.float64))
+        unit = normalize(self.items.astype(np.float64))
         cosines = (unit[rows] @ unit.T).toarray()
         cosines[np.arange(len(rows)), rows] = -np.inf
         best = -np.sort(-cosines, axis=1)[:, : self.k]
@@ -184,18 +185,6 @@ class ItemNeighbors(Workload):
         return (abs(theirs - answer.scores[:, -1]) / (1e-5 + terms / (1 - terms))).max()
 
 
-def normalised(X, axis=1):
-    from sklearn.preprocessing import normalize
-
-    return normalize(X, axis=axis)
-
-
-def standardised(X):
-    from sklearn.preprocessing import StandardScaler
-
-    return StandardScaler(with_mean=False).fit_transform(X)
-
-
 def ppmi(X):
     """Return X times the shifted PPMI of its items, by the formula of ShiftedPPMI."""
     pairs = (X.T @ X).toarray()
@@ -209,11 +198,11 @@ def ppmi(X):
 
 # transformer of fastcos.models by name, and its reference; all entries of X are 1
 TRANSFORMERS = {
-    "normalise": ("NormalizeRows", normalised),
-    "standardise": ("StandardizeColumns", standardised),
-    "popularity": ("PopularityWeights", functools.partial(normalised, axis=0)),
+    "normalise": ("NormalizeRows", normalize),
+    "standardise": ("StandardizeColumns", StandardScaler(with_mean=False).fit_transform),
+    "popularity": ("PopularityWeights", functools.partial(normalize, axis=0)),
     "ppmi": ("ShiftedPPMI", ppmi),
-}  # fmt: skip
+}
 
 
 class Weighting(Workload):
