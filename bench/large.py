@@ -156,50 +156,44 @@ class ItemNeighbors(Interactions):
 
 
 class Search:
-    """Neighbours of dense queries; certified by how many sampled queries lack theirs."""
+    """Neighbours of dense queries, in this process or by the workers of a local cluster.
+
+    Certified by how many sampled queries lack theirs.
+    """
 
     unit = "pairs_per_second"
 
     def __init__(self, given, where):
-        few = inputs.gaussian(3_000, 16)
-        self.of(few, few)
         self.files = [given.folder / name for name in ("queries.npy", "items.npy")]
         self.queries = np.load(self.files[0])
         self.items = np.load(self.files[1], mmap_mode=None if where == "memory" else "r")
         (n, d), m = self.queries.shape, len(self.items)
         self.size, self.work = {"queries": n, "rows": m, "columns": d}, n * m
+        few, self.client = inputs.gaussian(3_000, 16), None
+        self.of(few, few)
+        if "worker" in where:
+            from dask.distributed import Client, LocalCluster
+
+            own = {"threads_per_worker": 1, "dashboard_address": ":0", "memory_limit": "4GiB"}
+            self.client = Client(LocalCluster(n_workers=int(where[0]), **own))
+            self.client.run(importlib.import_module, "bench")  # which sees to compiled kernels
+            self.client.run(fastcos.top_k, few, few, K)
+            self.out = Path(tempfile.mkdtemp(dir=given.folder), "found")
 
     def of(self, queries, items):
         return fastcos.top_k(queries, items, K)
 
     def call(self):
-        return self.of(self.queries, self.items)
-
-    def check(self, found):
-        indices, scores = np.array(found.indices), np.array(found.scores)
-        wrong = answers.wrong_rows(indices, self.queries, self.items)
-        return wrong, indices.tobytes() + scores.tobytes()
-
-
-class ClusterSearch(Search):
-    """The same search by the workers of a cluster on this machine."""
-
-    def __init__(self, given, where):
-        from dask.distributed import Client, LocalCluster
-
-        super().__init__(given, where)
-        own = {"threads_per_worker": 1, "dashboard_address": ":0", "memory_limit": "4GiB"}
-        self.client = Client(LocalCluster(n_workers=int(where[0]), **own))
-        self.client.run(importlib.import_module, "bench")  # which sees to compiled kernels
-        self.client.run(fastcos.top_k, self.queries[:3_000], self.queries[:3_000], K)
-        self.out = Path(tempfile.mkdtemp(dir=given.folder), "found")
-
-    def call(self):
+        if self.client is None:
+            return self.of(self.queries, self.items)
         return fastcos.distributed.top_k(*self.files, K, out=self.out, client=self.client)
 
     def check(self, found):
-        self.client.shutdown()
-        return super().check(found)
+        if self.client is not None:
+            self.client.shutdown()
+        indices, scores = np.array(found.indices), np.array(found.scores)
+        wrong = answers.wrong_rows(indices, self.queries, self.items)
+        return wrong, indices.tobytes() + scores.tobytes()
 
 
 class Audit(Search):
@@ -226,8 +220,7 @@ NUMBERS = {
 def run(given, name, where):
     """Run an operation once in this process."""
     fastcos.set_config(working_memory=given.memory)
-    kind = ClusterSearch if "worker" in where else (SPARSE | DENSE)[name]
-    operation = kind(given, where)
+    operation = (SPARSE | DENSE)[name](given, where)
     start = time.perf_counter()
     found = operation.call()
     seconds, peak = time.perf_counter() - start, resident_mib("VmHWM")
@@ -267,13 +260,13 @@ def table_of(results):
     columns = "operation", "where", "seconds", "per second", "peak MiB", "certificate", "% of limit"
     (peaks, read), rows = limits.roofs(), []
     for one in results:
-        rate = next(value for name, value in one.items() if name.endswith("_per_second"))
+        (rate,) = (value for name, value in one.items() if name.endswith("_per_second"))
         share, adds = None, {"gram": 2, "svd": 4}.get(one["operation"])
         if adds:
             products = 2.0 * adds * one["nnz"] * one["rank"] / peaks["float32 gemm"]
             share = 100 * max(products, DISK_BYTES * one["nnz"] / read) / one["seconds"]
-        known = (one[name] for name in ("operation", "where", "seconds"))
-        rows.append((*known, rate, one["peak_mib"], one["certificate"], share))
+        seconds = one["operation"], one["where"], one["seconds"]
+        rows.append((*seconds, rate, one["peak_mib"], one["certificate"], share))
     return "\n".join(table("llrrrrr", columns, rows))
 
 
