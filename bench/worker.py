@@ -139,7 +139,8 @@ def prepared_call(libraries, request):
     """Return the call of a request, the reader of its answers, and the limit of fastcos' work."""
     if "kind" in request:
         sys.path.insert(0, str(HERE.parent))
-        from bench.workloads import WORKLOADS, Limit, prepared
+        from bench.limits import Limit
+        from bench.workloads import WORKLOADS, prepared
 
         workload = prepared(WORKLOADS[request["kind"]], request["case"])
         return workload.call, None, Limit(workload.work())

@@ -1,20 +1,10 @@
 """Performance regression gate: is the code of one commit slower than that of another?
 
 ``python -m bench.gate BASE HEAD -- TESTS`` answers for two commits of any project with tests of
-pytest-benchmark; action.yml is a GitHub Action of it. The package needs NumPy and SciPy, not
-fastcos.
-
-    BASE, HEAD
-       |  serve       a pytest plugin: times benchmarks on request
-       |  processes   a pair of fresh processes, both alive, take turns at every benchmark
-       v
-    seconds per turn
-       |  intervals   median ratio of a pair; trimmed mean of the pairs, bootstrap interval
-       v
-    Ratio per benchmark
-       |  compare     more pairs while the interval contains the tolerance; suspects measured again
-       v
-    Verdict           passed, slower, undecided, missing; markdown() for a pull request
+pytest-benchmark; action.yml is a GitHub Action of it. It needs NumPy and SciPy, not fastcos.
+serve, a pytest plugin, times benchmarks on request; processes takes turns at them in a pair of
+fresh processes; intervals estimates the ratio of a benchmark; compare measures until it has a
+verdict.
 """
 
 from .compare import MIN_PAIRS, Verdict, compare_pairs

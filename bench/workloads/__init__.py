@@ -1,11 +1,8 @@
 """Every workload, once: asv, pytest-benchmark, the gate and the tables are views of these classes.
 
-    class Workload       input (seeded), call, error of an answer, work; one instance per case
-    cases("quick")       what a benchmark runs; also "regular" and "large"
-    prepared(kind, case) an instance whose answer has been checked: WrongAnswer is raised before
-                         anything is timed
-
-Modules: dense, sparse, models, metrics, auditing. A new workload is a subclass in one of them.
+An instance is one case. prepared(kind, case) has checked its answer: WrongAnswer is raised before
+anything is timed. Modules: dense, sparse, models, metrics, auditing; a new workload is a subclass
+of Workload in one of them.
 """
 
 import functools
@@ -14,10 +11,7 @@ import itertools
 import numpy as np
 
 from bench import clock, inputs
-from bench.limits import Limit, Work
-
-__all__ = ["WORKLOADS", "Limit", "Work", "Workload", "WrongAnswer", "cases", "in_turns",
-           "prepared", "words"]  # fmt: skip
+from bench.limits import Limit
 
 WORKLOADS = {}
 # tables: the cases that bench/tables.md publishes, which any machine can make; roofline: every
@@ -32,48 +26,33 @@ class WrongAnswer(AssertionError):
 class Workload:
     """One operation on one input; a class whose name starts with _ is a base of others.
 
-    A subclass sets the attributes and defines the methods below; the last two serve competitors.
+    A subclass defines question, the heading under which results are compared, and
 
-    Attributes
-    ----------
-    question : str
-        The heading under which results are compared.
-    unit : str
-        What the work counts.
-    axes : dict
-        Parameters of make, and their values; the cases are their product.
-    quick, large, tables, roofline : dict or None
-        Values that replace those of axes in these sets; None: no case.
-    phrase : str
-        The case in words, with the names of axes in braces; see words.
-    state : {"warm", "rested"}
-        Whether calls follow each other as in a loop, or each comes after a pause.
-    limit : float
-        Largest error of a correct answer.
-    competitors : tuple of str
-        Libraries that do the same; see libraries.py.
+    make(**case)            make the seeded input; not timed
+    call()                  return the answer; this is timed
+    error(answer)           return how wrong an answer is; compared with float64
+    work()                  return the Work of one call
 
-    Methods
-    -------
-    make(**case)
-        Make the input; not timed.
-    call()
-        Return the answer; this is timed.
-    error(answer)
-        Return how wrong an answer is; compared with float64.
-    work()
-        Return the Work of one call.
-    job()
-        Return the task of the competitors, its arrays and its parameters.
+    and for competitors
+
+    job()                   return their task, its arrays and its parameters
     disagreement(theirs, answer)
-        Return how far a competitor's answer is from ours, as a share of what is allowed.
+                            return how far theirs is from ours, as a share of what is allowed
     """
 
+    # what the work counts
     unit = "rows"
+    # parameters of make, and their values: the cases are their product
     axes = {}
+    # values that replace those of axes in these sets; None: no case
     quick = large = tables = roofline = None
-    phrase, state = "", "warm"
+    # the case in words, with the names of axes in braces; see words
+    phrase = ""
+    # warm: calls follow each other as in a loop; rested: each comes after a pause
+    state = "warm"
+    # largest error of a correct answer
     limit = 0.0
+    # libraries that do the same; see libraries.py
     competitors = ()
 
     def __init_subclass__(cls):

@@ -4,7 +4,8 @@ import numpy as np
 
 import fastcos
 from bench import answers, inputs
-from bench.workloads import Work, Workload
+from bench.limits import Work
+from bench.workloads import Workload
 from bench.workloads.metrics import embeddings
 
 K, CONDITION = 10, 2.0

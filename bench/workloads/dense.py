@@ -10,8 +10,8 @@ import scipy.sparse as sp
 import fastcos
 from bench import answers, inputs
 from bench.inputs import shape_of
-from bench.limits import search_work
-from bench.workloads import Work, Workload
+from bench.limits import Work, search_work
+from bench.workloads import Workload
 from fastcos import get_config
 from fastcos.engine import packing, scan
 from fastcos.kernels.select import keep_best

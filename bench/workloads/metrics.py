@@ -9,7 +9,8 @@ from sklearn.metrics import roc_auc_score, silhouette_score
 
 import fastcos
 from bench import inputs
-from bench.workloads import Work, Workload
+from bench.limits import Work
+from bench.workloads import Workload
 from tests.oracles import metrics as oracles
 
 # neighbours of a list

@@ -6,8 +6,8 @@ import numpy as np
 
 import fastcos
 from bench import answers, inputs
-from bench.limits import bytes_of, svd_work
-from bench.workloads import Work, Workload
+from bench.limits import Work, bytes_of, svd_work
+from bench.workloads import Workload
 from bench.workloads.sparse import MIDDLE, SMALL
 
 N_COMPONENTS = 16

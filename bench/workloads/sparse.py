@@ -9,8 +9,8 @@ from sklearn.preprocessing import StandardScaler, normalize
 
 import fastcos
 from bench import answers, inputs
-from bench.limits import bytes_of, gram_work, product_work, svd_work
-from bench.workloads import Work, Workload
+from bench.limits import Work, bytes_of, gram_work, product_work, svd_work
+from bench.workloads import Workload
 
 SMALL, MIDDLE = "2,000 x 500", "40,000 x 20,000"
 # rows of a product that are compared

@@ -124,7 +124,7 @@ class Sum(workloads.Workload):
         return abs(answer - self.number - 1)
 
     def work(self):
-        return workloads.Work(1, multiply_adds=1.0)
+        return limits.Work(1, multiply_adds=1.0)
 
 
 del workloads.WORKLOADS["Sum"]
