@@ -11,8 +11,7 @@ import scipy.sparse as sp
 
 import fastcos
 
-ROOT = Path(__file__).parents[1]
-CACHE = ROOT / ".bench"
+CACHE = Path(__file__).parents[1] / ".bench"
 # users, items and interactions of the matrices by name
 SHAPES = {
     "2,000 x 500": (2_000, 500, 40_000),
@@ -22,10 +21,13 @@ SHAPES = {
     "zipf_slice": (20_000, 27_000, 6_300_000),
     "ml-32m": (200_948, 84_432, 32_500_000),  # that of MovieLens-32M
 }
+# those that take long to make
+KEPT = ("zipf", "zipf_slice", "ml-32m")
 
 
-class MissingData(LookupError):
-    """The package of a type is not installed."""
+def shape_of(name):
+    """Return the numbers of "20,000 x 128", or those of a name in SHAPES."""
+    return SHAPES.get(name) or tuple(int(word.replace(",", "")) for word in name.split(" x "))
 
 
 @functools.lru_cache(4)
@@ -33,21 +35,12 @@ def interactions(name):
     """Return a matrix: of SHAPES, of a file, or of "users x items x non-zeros"."""
     if Path(name).is_file():
         return fastcos.io.read_interactions(name).X.astype(np.float32)
-    if name == "zipf_slice":
-        return cached(name, zipf_slice)
-    if name in ("zipf", "ml-32m"):
-        return cached(name, lambda: zipf_interactions(*SHAPES[name]))
-    shape = SHAPES.get(name) or (int(number) for number in name.split(" x "))
-    return zipf_interactions(*shape)
-
-
-def cached(name, make):
-    """Return a CSR matrix that is kept on disk."""
+    if name not in KEPT:
+        return zipf_interactions(*shape_of(name))
     path = CACHE / f"{name}.npz"
     if not path.exists():
         CACHE.mkdir(exist_ok=True)
-        X = sp.csr_array(make())
-        X.indices, X.indptr = X.indices.astype(np.int32), X.indptr.astype(np.int32)
+        X = zipf_slice() if name == "zipf_slice" else zipf_interactions(*SHAPES[name])
         sp.save_npz(path, X, compressed=False)
     return sp.csr_array(sp.load_npz(path))
 
@@ -93,11 +86,6 @@ def rows(name):
     return gaussian(*shape_of(name))
 
 
-def shape_of(text):
-    """Return the numbers of "20,000 x 128"."""
-    return tuple(int(number.replace(",", "")) for number in text.split(" x "))
-
-
 @functools.lru_cache(8)
 def gaussian(n, d, seed=0):
     """Return standard normal rows, float32."""
@@ -119,9 +107,5 @@ def narrow(rows, name):
     if name == "int8":
         return np.clip(np.rint(30 * rows), -127, 127).astype(np.int8)
     if name == "bfloat16":
-        try:
-            from ml_dtypes import bfloat16
-        except ImportError:
-            raise MissingData("ml_dtypes, which has bfloat16, is not installed") from None
-        return rows.astype(bfloat16)
+        from ml_dtypes import bfloat16 as name
     return rows.astype(name)

@@ -33,9 +33,22 @@ def encoded(n, d):
     return items, Segment("cosine", items, np.arange(n)).packed
 
 
-def queries(items, n):
-    """Return the arguments of a search of the first items."""
-    return items.take(slice(0, n)), packing.no_exclusions(n), K, OPTIONS
+def searching(packed, items, n, options=OPTIONS):
+    """Return the search of packed items for the first of them."""
+    few = items.take(slice(0, n)), packing.no_exclusions(n)
+    return partial(scan.search, packed, *few, K, options)
+
+
+def timed_with(constant, value, *calls):
+    """Return the milliseconds of calls while a constant of fastcos.engine.scan has a value."""
+    usual = getattr(scan, constant)
+    setattr(scan, constant, value)
+    scan._plan_runs.cache_clear()
+    try:
+        return [milliseconds(call) for call in calls]
+    finally:
+        setattr(scan, constant, usual)
+        scan._plan_runs.cache_clear()
 
 
 def show(title, header, rows):
@@ -49,54 +62,42 @@ def packing_against_scoring(d):
     items, _ = encoded(n_items, d)
     numbers = np.arange(n_items)
     ways = (
-        lambda few: scan.score_all("cosine", items, numbers, *few),
-        lambda few: scan.search_unpacked(packing.unpacked_items("cosine", items), *few),
-        lambda few: scan.search(packing.pack_items("cosine", items, numbers, None), *few),
+        lambda *few: scan.score_all("cosine", items, numbers, *few),
+        lambda *few: scan.search_unpacked(packing.unpacked_items("cosine", items), *few),
+        lambda *few: scan.search(packing.pack_items("cosine", items, numbers, None), *few),
     )
-    show(
-        f"QUERIES_TO_PACK, QUERIES_AS_GIVEN: {n_items:,} x {d}, ms",
-        ("queries", "score all pairs", "rows as given", "pack and search"),
-        (
-            (n, *(milliseconds(partial(way, queries(items, n))) for way in ways))
-            for n in (2, 4, 10, 20, 40, 80, 150, 300)
-        ),
-    )
+    table = []
+    for n in (2, 4, 10, 20, 40, 80, 150, 300):
+        few = items.take(slice(0, n)), packing.no_exclusions(n), K, OPTIONS
+        table.append((n, *(milliseconds(partial(way, *few)) for way in ways)))
+    title = f"QUERIES_TO_PACK, QUERIES_AS_GIVEN: {n_items:,} x {d}, ms"
+    show(title, ("queries", "score all pairs", "rows as given", "pack and search"), table)
 
 
 def few_queries(n_items):
     """Packed items: up to 64 queries threads share the items, above it the queries."""
     items, packed = encoded(n_items, 128)
-    spent = {
-        n: milliseconds(partial(scan.search, packed, *queries(items, n)))
-        for n in (1, 16, 48, 64, 65, 96, 128)
-    }
-    table = ((n, ms, ms / n) for n, ms in spent.items())
+    counts = 1, 16, 48, 64, 65, 96, 128
+    spent = [milliseconds(searching(packed, items, n)) for n in counts]
+    table = ((n, ms, ms / n) for n, ms in zip(counts, spent, strict=True))
     show(f"FEW_QUERIES: {n_items:,} x 128", ("queries", "ms", "ms a query"), table)
 
 
 def threads_of_few_queries():
     """One thread, or two that share the items however few these are."""
-    one, two = (OPTIONS._replace(n_threads=n) for n in (1, 2))
-    least, table = scan._LEAST_BYTES, []
+    table = []
     for n_items, n in ((4_000, 1), (8_000, 1), (16_000, 1), (32_000, 1), (4_000, 16), (16_000, 16)):
         items, packed = encoded(n_items, 128)
-        some, nothing, k, _ = queries(items, n)
-        scan._LEAST_BYTES = 1
-        scan._plan_runs.cache_clear()
-        ways = (partial(scan.search, packed, some, nothing, k, way) for way in (one, two))
-        table.append((f"{n_items:,}", n, *(1000 * milliseconds(way) for way in ways)))
-    scan._LEAST_BYTES = least
-    scan._plan_runs.cache_clear()
+        ways = (searching(packed, items, n, OPTIONS._replace(n_threads=m)) for m in (1, 2))
+        spent = timed_with("_LEAST_BYTES", 1, *ways)
+        table.append((f"{n_items:,}", n, *(1000 * ms for ms in spent)))
     show("_LEAST_BYTES: rows of 128 columns, us", ("rows", "queries", "one", "two"), table)
 
 
 def panels_of_a_run():
     items, packed = encoded(1_000_000, 128)
-    table = []
-    for panels in (512, 2048, 8192, 32768):
-        scan._MOST_PANELS = panels
-        scan._plan_runs.cache_clear()
-        table.append((panels, milliseconds(partial(scan.search, packed, *queries(items, 64)))))
+    search = searching(packed, items, 64)
+    table = ((n, *timed_with("_MOST_PANELS", n, search)) for n in (512, 2048, 8192, 32768))
     show("_MOST_PANELS: 64 queries of 1,000,000 x 128", ("panels of a run", "ms"), table)
 
 
@@ -143,19 +144,18 @@ def clustered(n, d, seed=1):
     return ((rows + 0.15 * rng.standard_normal(d)) @ rotation).astype(np.float32)
 
 
-def sets_of_prefixes(files):
-    """Yield names and rows, of which the first 1,000 are the queries."""
-    for n, d in ((60_000, 768), (30_000, 1536), (30_000, 384)):
-        yield f"clustered {n:,} x {d}", clustered(n + 1000, d)
-    foreign = clustered(1000, 768, seed=2), clustered(60_000, 768)
-    yield "clustered 60,000 x 768, queries of another kind", np.concatenate(foreign)
-    yield "independent columns 30,000 x 384", gaussian(31_000, 384)
-    for file in files:
-        yield file, np.load(file).astype(np.float32)
-
-
 def without_and_with_prefixes(files):
     """Times of an index without and with prefixes, if it chooses any; the answers are equal."""
+    sets = {
+        f"clustered {n:,} x {d}": partial(clustered, n + 1000, d)
+        for n, d in ((60_000, 768), (30_000, 1536), (30_000, 384))
+    } | {
+        "clustered 60,000 x 768, queries of another kind": lambda: np.concatenate(
+            [clustered(1000, 768, seed=2), clustered(60_000, 768)]
+        ),
+        "independent columns 30,000 x 384": partial(gaussian, 31_000, 384),
+    }
+    sets |= {file: partial(np.load, file) for file in files}
 
     def fitted(forced):
         prefixes.FORCED = forced
@@ -165,8 +165,8 @@ def without_and_with_prefixes(files):
         return index
 
     table = []
-    for name, rows in sets_of_prefixes(files):
-        queries, items = rows[:1000], np.ascontiguousarray(rows[1000:])
+    for name, make in sets.items():
+        queries, items = np.split(make().astype(np.float32, copy=False), [1000])
         fitted(None)  # compiles
         plain, index, cells = fitted(0), fitted(None), []
         fits = [seconds(partial(fitted, forced)) for forced in (0, None)]

@@ -99,8 +99,7 @@ def words(kind, case):
     if "queries" in case:
         given["queries"] = "one query" if case["queries"] == 1 else f"{case['queries']:,} queries"
     if "shape" in case:
-        name = case["shape"]
-        n, p, nnz = inputs.SHAPES.get(name) or (int(number) for number in name.split(" x "))
+        n, p, nnz = inputs.shape_of(case["shape"])
         given["shape"] = f"{n:,} users x {p:,} items, {nnz / 1e6:.2g} M non-zeros"
     ending = ", after a pause" if kind.state == "rested" else ", in a loop"
     return kind.phrase.format(**given) + (ending if case.get("queries", 99) <= 16 else "")

@@ -28,14 +28,6 @@ def queries_and_items(queries, items):
     return inputs.gaussian(queries, d, seed=1), inputs.gaussian(n, d)
 
 
-def float32_error(d):
-    """Return the largest error of a float32 cosine, whatever the order of summation.
-
-    The product of d columns takes d roundings of 2^-24, each of the two norms d / 2 + 3.
-    """
-    return (2 * d + 6) * 2.0**-24
-
-
 class _Search(Workload):
     """Search of self.rows: queries and items, or items among themselves."""
 
@@ -61,8 +53,12 @@ class _Search(Workload):
         return "search", arrays, {"k": self.k, "measure": self.measure}
 
     def disagreement(self, theirs, answer):
-        """Compare scores: neighbours that tie in float32 may be swapped."""
-        ours, allowed = answer.scores, float32_error(self.items.shape[1])
+        """Compare scores: neighbours that tie in float32 may be swapped.
+
+        The product of d columns takes d roundings of 2^-24, whatever the order of summation, each
+        of the two norms d / 2 + 3.
+        """
+        ours, allowed = answer.scores, (2 * self.items.shape[1] + 6) * 2.0**-24
         if self.measure == "neg_euclidean":
             # x^2 + y^2 - 2xy cancels: the error is relative to the largest norm
             longest = max(float(np.linalg.norm(rows, axis=1).max()) for rows in self.rows)
