@@ -21,19 +21,13 @@ ANALYSES = 4
 class Verdict(NamedTuple):
     """The outcome of a comparison."""
 
-    # every benchmark that both sides ran in every pair; the slowest first
-    ratios: list[Ratio]
-    # the second series, of the benchmarks whose interval was above the tolerance
-    suspects: list[Ratio]
-    # benchmarks that base ran and head did not, or not in every pair
-    missing: list[str]
-    # benchmarks that only head ran
-    new: list[str]
+    ratios: list[Ratio]  # benchmarks that both sides ran in every pair; the slowest first
+    suspects: list[Ratio]  # the second series, of those whose interval was above the tolerance
+    missing: list[str]  # benchmarks that base ran and head did not, or not in every pair
+    new: list[str]  # benchmarks that only head ran
     tolerance: float
-    # benchmark to the reason why it has no time: a wrong answer, or one that the gate refuses
-    reasons: dict[str, str]
-    # suspects that the time was too short to measure again
-    unconfirmed: list[str]
+    reasons: dict[str, str]  # why a benchmark has no time: a wrong answer, or the gate refuses it
+    unconfirmed: list[str]  # suspects that the time was too short to measure again
 
     @property
     def slower(self):
@@ -57,55 +51,52 @@ class Verdict(NamedTuple):
 
     def markdown(self):
         """Return a summary for a pull request."""
-        undecided = [
-            f"`{one.name}`, {one.low:.3f} to {one.high:.3f} after {one.pairs} pairs"
-            for one in self.undecided
-        ]
-        without = [f"`{name}`: {why}" for name, why in sorted(self.reasons.items())]
-        blocks = [
-            [f"### Speed: {self._headline()}"],
-            [
-                f"Ratio: head / base, trimmed mean of pairs of fresh processes, {CONFIDENCE:.0%} "
-                f"bootstrap interval. Slower: the interval is above {1 + self.tolerance:.2f} in "
-                "two series."
+        lists = {
+            "Base ran these, head did not:": [f"`{name}`" for name in self.missing],
+            "No time, because:": [f"`{name}`: {why}" for name, why in sorted(self.reasons.items())],
+            "Only in head:": [f"`{name}`" for name in self.new],
+            "Undecided:": [
+                f"`{one.name}`, {one.low:.3f} to {one.high:.3f} after {one.pairs} pairs"
+                for one in self.undecided
             ],
-            _list("Base ran these, head did not:", [f"`{name}`" for name in self.missing]),
-            _list("No time, because:", without),
-            _list("Only in head:", [f"`{name}`" for name in self.new]),
-            _list("Undecided:", undecided),
-            ["Second series, of the suspects:"] if self.suspects else [],
-            _table(self.suspects) if self.suspects else [],
-            ["First series:"] if self.suspects else [],
-            _table(self.ratios) if self.ratios else [],
+        }
+        blocks = [
+            f"### Speed: {self._headline()}",
+            f"Ratio: head / base, trimmed mean of pairs of fresh processes, {CONFIDENCE:.0%} "
+            f"bootstrap interval. Slower: the interval is above {1 + self.tolerance:.2f} in two "
+            "series.",
         ]
+        for title, entries in lists.items():
+            blocks += [title, "\n".join(f"- {one}" for one in entries)] if entries else []
+        if self.suspects:
+            blocks += ["Second series, of the suspects:", _table(self.suspects), "First series:"]
+        blocks += [_table(self.ratios)] if self.ratios else []
         # a table needs an empty line before it
-        return "\n\n".join("\n".join(block) for block in blocks if block)
+        return "\n\n".join(blocks)
 
     def _headline(self):
-        parts = [f"{len(self.slower)} slower"] if self.slower else []
-        parts += [f"{len(self.missing)} of base did not run"] if self.missing else []
-        others = [name for name in self.reasons if name not in self.missing]
-        parts += [f"{len(others)} without a time"] if others else []
-        parts += [f"{len(self.undecided)} undecided"] if self.undecided else []
+        others = self.reasons.keys() - self.missing
+        counts = {
+            "slower": self.slower,
+            "of base did not run": self.missing,
+            "without a time": others,
+            "undecided": self.undecided,
+        }
+        parts = [f"{len(found)} {words}" for words, found in counts.items() if found]
         if not self.ratios:
             return ", ".join(["failed, no benchmark ran on both sides", *parts])
         found = f"{'passed' if self.passed else 'failed'}, {len(self.ratios)} benchmarks compared"
         return ", ".join([found, *(parts or ["none slower"])])
 
 
-def _list(title, items):
-    return [title, "", *(f"- {item}" for item in items)] if items else []
-
-
 def _table(ratios):
-    return [
-        "| benchmark | base | head | ratio | interval | pairs |",
-        "|---|---:|---:|---:|---:|---:|",
-    ] + [
+    rows = (
         f"| `{one.name}` | {1e3 * one.base:.3g} ms | {1e3 * one.head:.3g} ms "
         f"| {one.ratio:.3f} | {one.low:.3f} to {one.high:.3f} | {one.pairs} |"
         for one in ratios
-    ]
+    )
+    header = "| benchmark | base | head | ratio | interval | pairs |"
+    return "\n".join([header, "|---|---:|---:|---:|---:|---:|", *rows])
 
 
 def compare_pairs(pair, pairs=MIN_PAIRS, tolerance=0.10, progress=None, seconds=np.inf):
@@ -158,13 +149,10 @@ def _series(names, stop, pair, reasons, pairs, limit, progress):
         for number in range(more):
             if time.monotonic() > stop:
                 break
-            base, head = pair(names)
-            for side in (base, head):
-                reasons |= {name: one for name, one in side.items() if isinstance(one, str)}
-            base, head = (
-                {name: one for name, one in side.items() if not isinstance(one, str)}
-                for side in (base, head)
-            )
+            base, head = sides = [{}, {}]
+            for side, found in zip(sides, pair(names), strict=True):
+                for name, one in found.items():
+                    (reasons if isinstance(one, str) else side)[name] = one
             for name in base.keys() & head.keys():
                 if len(base[name]) == len(head[name]):
                     times[name].append((base[name], head[name]))
