@@ -73,7 +73,7 @@ def measure(name, case, threads):
     fastcos.set_config(num_threads=threads)
     workload = prepared(WORKLOADS[name], case)
     seconds, percent, bound = in_turns(workload)
-    mib, work = peak_of(workload.call)[1], workload.work()
+    mib, work = peak_of(workload.call)[1], workload.work
     return {
         "seconds": seconds, "percent": percent, "bound": bound, "mib": mib,
         "operations": 2 * work.multiply_adds, "bytes": work.bytes,

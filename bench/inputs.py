@@ -4,6 +4,7 @@ Inputs that take long are kept in .bench/ at the root of the clone.
 """
 
 import functools
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -98,6 +99,16 @@ def clustered(n, d, rng):
     centres = 0.7 * spectrum * rng.standard_normal((64, d))
     rows = centres[rng.integers(64, size=n)] + spectrum * rng.standard_normal((n, d))
     return (rows + 0.4 * np.sqrt(np.square(spectrum).mean())).astype(np.float32)
+
+
+# temporary ones, which are removed when this process ends
+folders = []
+
+
+def new_folder():
+    """Return the path of a new temporary folder."""
+    folders.append(tempfile.TemporaryDirectory())
+    return Path(folders[-1].name)
 
 
 def narrow(rows, name):

@@ -141,18 +141,17 @@ def measure(kind, case, libraries, processes, budget):
 
     Parameters
     ----------
-    kind, case : type, dict
-        Of a workload.
+    kind, case : Workload, dict
     libraries : list of str
     processes : int
     budget : float
         Seconds of calls of a library in a process.
     """
     workload, measured, absent, others = prepared(kind, case), {}, {}, []
-    answer, work, jobs = workload.call(), workload.work(), {}
+    answer, work, jobs = workload.call(), workload.work, {}
     chosen = [(name, *one) for name in libraries for one in settings(name)]
     with tempfile.TemporaryDirectory() as place:
-        jobs[True] = {"kind": kind.__name__, "case": case}
+        jobs[True] = {"kind": kind.name, "case": case}
         if set(libraries) & set(kind.competitors):
             task, arrays, parameters = workload.job()
             jobs[False] = {"task": task, "folder": place, "parameters": parameters}

@@ -143,7 +143,7 @@ def prepared_call(libraries, request):
         from bench.workloads import WORKLOADS, prepared
 
         workload = prepared(WORKLOADS[request["kind"]], request["case"])
-        return workload.call, None, Limit(workload.work())
+        return workload.call, None, Limit(workload.work)
     arrays = {file.stem: np.load(file) for file in Path(request["folder"]).glob("*.npy")}
     prepare = libraries["TASKS"][request["task"]][request["library"]]
     return *prepare(arrays, request["parameters"]), None

@@ -1,6 +1,5 @@
 """One class per workload: seconds, throughput, percent of the machine's limit."""
 
-import functools
 import hashlib
 import inspect
 import statistics
@@ -9,14 +8,10 @@ import time
 from pathlib import Path
 
 from bench.worker import PAUSE, turn
-from bench.workloads import WORKLOADS, in_turns, prepared, said
+from bench.workloads import WORKLOADS, in_turns, prepared
 
 # seconds of the turns of a tracked number, one at least, and the most turns for the throughput
 BUDGET, TURNS = 0.25, 5
-
-
-# inspect parses a whole module for every class
-source_of = functools.cache(inspect.getsource)
 
 
 class _View:
@@ -49,18 +44,18 @@ def view(kind):
         spent = []
         while len(spent) < TURNS and sum(spent) < BUDGET:
             spent.append(turn(self.workload.call, "warm"))
-        return self.workload.work().units / statistics.median(spent)
+        return self.workload.work.units / statistics.median(spent)
 
     def track_percent_of_limit(self, *_):
         return in_turns(self.workload, BUDGET)[1]
 
-    lineage = [one for one in kind.__mro__ if one.__module__.startswith("bench.")]
+    source = inspect.getsource(kind.make)
     attributes = {
         "kind": kind,
         "params": [list(values) for values in kind.axes.values()],
         "param_names": list(kind.axes),
-        "version": hashlib.sha256("".join(map(source_of, lineage)).encode()).hexdigest(),
-        "__doc__": kind.__doc__,
+        "version": hashlib.sha256(source.encode()).hexdigest(),
+        "__doc__": kind.said,
     }
     units = {
         time_call: ("seconds", "time"),
@@ -71,10 +66,10 @@ def view(kind):
         attributes |= {"number": 1, "warmup_time": 0}
         units = {time_call: units[time_call]}
     for method, (unit, words) in units.items():
-        method.unit, method.pretty_name = unit, f"{kind.question}: {said(kind)} ({words})"
-        method.pretty_source = source_of(kind)  # what the page shows as code
+        method.unit, method.pretty_name = unit, f"{kind.question}: {kind.said} ({words})"
+        method.pretty_source = source  # what the page shows as code
         attributes[method.__name__] = method
-    return type(kind.__name__, (_View,), attributes)
+    return type(kind.name, (_View,), attributes)
 
 
 globals().update({name: view(kind) for name, kind in WORKLOADS.items()})

@@ -1,17 +1,21 @@
-"""Every workload, once: asv, pytest-benchmark, the gate and the tables are views of these classes.
+"""Every workload, once: asv, pytest-benchmark, the gate and the tables are views of WORKLOADS.
 
-An instance is one case. prepared(kind, case) has checked its answer: WrongAnswer is raised before
-anything is timed. Modules: dense, sparse, models, metrics, auditing; a new workload is a subclass
-of Workload in one of them.
+A workload is a function that makes the seeded input of a case and returns the Case: its call, the
+check of an answer, its work. A decorator registers it, with the cases to measure. prepared(kind,
+case) has checked the answer: WrongAnswer is raised before anything is timed. Modules: dense,
+sparse, models, metrics, auditing.
 """
 
+import dataclasses
 import functools
 import itertools
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from bench import clock, inputs
-from bench.limits import Limit
+from bench.limits import Limit, Work
 
 WORKLOADS = {}
 # tables: the cases that bench/tables.md publishes, which any machine can make; roofline: every
@@ -23,48 +27,52 @@ class WrongAnswer(AssertionError):
     """The operation to be timed returns a wrong answer."""
 
 
+class Case(NamedTuple):
+    """One input of a workload; job and what follows it are for competitors."""
+
+    call: Callable  # returns the answer; this is timed
+    error: Callable  # answer to how wrong it is; compared with float64
+    work: Work  # of one call
+    job: Callable | None = None  # returns the task of libraries.py, its arrays and its parameters
+    # their answer and ours to how far theirs is from ours, as a share of what is allowed
+    disagreement: Callable | None = None
+    facts: Callable = lambda theirs, answer: {}  # what else is said of theirs, by name
+    measured_error: float = 0.0
+
+
+@dataclasses.dataclass(eq=False)
 class Workload:
-    """One operation on one input; a class whose name starts with _ is a base of others.
+    """One operation, and the cases in which it is measured."""
 
-    A subclass defines question, the heading under which results are compared, and
-
-    make(**case)            make the seeded input; not timed
-    call()                  return the answer; this is timed
-    error(answer)           return how wrong an answer is; compared with float64
-    work()                  return the Work of one call
-
-    and for competitors
-
-    job()                   return their task, its arrays and its parameters
-    disagreement(theirs, answer)
-                            return how far theirs is from ours, as a share of what is allowed
-    """
-
-    # what the work counts
-    unit = "rows"
+    make: Callable  # parameters to a Case; not timed
+    name: str
+    said: str  # in words
+    question: str  # the heading under which results are compared
+    unit: str = "rows"  # what the work counts
     # parameters of make, and their values: the cases are their product
-    axes = {}
+    axes: dict[str, list[Any]] = dataclasses.field(default_factory=dict)
     # values that replace those of axes in these sets; None: no case
-    quick = large = tables = roofline = None
-    # the case in words, with the names of axes in braces; see words
-    phrase = ""
+    quick: dict | None = None
+    large: dict | None = None
+    tables: dict | None = None
+    roofline: dict | None = None
+    phrase: str = ""  # the case in words, with the names of axes in braces; see words
     # warm: calls follow each other as in a loop; rested: each comes after a pause
-    state = "warm"
-    # largest error of a correct answer
-    limit = 0.0
-    # libraries that do the same; see libraries.py
-    competitors = ()
+    state: str = "warm"
+    limit: float = 0.0  # largest error of a correct answer
+    competitors: tuple[str, ...] = ()  # libraries that do the same; see libraries.py
 
-    def __init_subclass__(cls):
-        if not cls.__name__.startswith("_"):
-            WORKLOADS[cls.__name__] = cls
 
-    def __init__(self, **case):
-        self.make(**case)
+def workload(question, name="", said="", **settings):
+    """Return a decorator that registers a function, by its own name and words or by others."""
 
-    def facts(self, theirs, answer):
-        """Return what else is said of a competitor's answer, by name."""
-        return {}
+    def register(make):
+        kind = name or make.__name__
+        words = said or make.__doc__.split("\n")[0].rstrip(".")
+        WORKLOADS[kind] = Workload(make, kind, words, question, **settings)
+        return make
+
+    return register
 
 
 def cases(which, kind):
@@ -80,19 +88,14 @@ def label(kind, case):
     """Return the name of a case: what every view and table calls it."""
     parameters = (f"{name}={value}" if isinstance(value, int) else str(value)
                   for name, value in case.items())  # fmt: skip
-    return " ".join([kind.__name__, *parameters])
-
-
-def said(kind):
-    """Return the first sentence of a workload's description."""
-    return kind.__doc__.split("\n")[0].rstrip(".")
+    return " ".join([kind.name, *parameters])
 
 
 def words(kind, case):
     """Return a case as people say it: one query, 10,000 rows x 64, k = 10, in a loop."""
     if not kind.phrase:
-        return ", ".join([said(kind), *label(kind, case).split(" ", 1)[1:]])
-    given = {"said": said(kind)} | {
+        return ", ".join([kind.said, *label(kind, case).split(" ", 1)[1:]])
+    given = {"said": kind.said} | {
         name: f"{value:,}" if isinstance(value, int) else str(value).replace(" x ", " rows x ")
         for name, value in case.items()
     }
@@ -106,34 +109,32 @@ def words(kind, case):
 
 
 @functools.cache
-def _prepared(kind, case):
-    workload = kind(**dict(case))
-    error = float(workload.error(workload.call()))
+def _prepared(kind, parameters):
+    case = kind.make(**dict(parameters))
+    error = float(case.error(case.call()))
     if not error <= kind.limit:
         raise WrongAnswer(f"error must be at most {kind.limit:g}, got {error:g}")
-    workload.measured_error = error
-    return workload
+    return case._replace(measured_error=error)
 
 
-def prepared(kind, case):
-    """Return the workload of a case, made and checked once per process."""
-    return _prepared(kind, tuple(case.items()))
+def prepared(kind, parameters):
+    """Return the Case of parameters, made and checked once per process."""
+    return _prepared(kind, tuple(parameters.items()))
 
 
-def forget():
-    """Free the inputs of all prepared workloads."""
-    _prepared.cache_clear()
+# frees the inputs of all prepared workloads
+forget = _prepared.cache_clear
 
 
-def in_turns(workload, budget=4.0, most=50):
+def in_turns(case, budget=4.0, most=50):
     """Return median seconds, the percent of the limit, and what the limit is.
 
     Limit and call are measured in turns, as many as fit into the seconds of the budget. The percent
     is of their lower quartiles: the quarter of the turns that other work on the machine left alone.
     """
-    limit, turns = Limit(workload.work()), []
+    limit, turns = Limit(case.work), []
     while len(turns) < most and sum(spent for _, spent in turns) < budget:
-        turns.append((limit.seconds(), clock.seconds(workload.call)))
+        turns.append((limit.seconds(), clock.seconds(case.call)))
     least, spent = np.quantile(turns, 0.25, axis=0)
     return float(np.median(turns, axis=0)[1]), float(100 * least / spent), limit.bound
 

@@ -10,7 +10,7 @@ from sklearn.metrics import roc_auc_score, silhouette_score
 import fastcos
 from bench import inputs
 from bench.limits import Work
-from bench.workloads import Workload
+from bench.workloads import Case, workload
 from tests.oracles import metrics as oracles
 
 # neighbours of a list
@@ -70,36 +70,27 @@ METRICS = {
 }  # fmt: skip
 
 
-class Metric(Workload):
+@workload(
+    "metrics", axes={"metric": list(METRICS), "items": [1_000]},
+    roofline={"metric": ["pair_auc", "map_at_r"]}, limit=1e-4,
+)  # fmt: skip
+def Metric(metric, items):
     """A metric, of whose record the first number is compared."""
+    rows, labels = embeddings(items)
+    noisy, popularity = rows + 0.5 * inputs.gaussian(*rows.shape, seed=2), np.arange(items) + 1
+    made = {"rows": rows, "labels": labels, "noisy": noisy, "popularity": popularity}
+    names, reference = METRICS[metric]
+    of_lists = "lists" in names
+    if of_lists:
+        made["lists"], made["noisy_lists"] = (
+            fastcos.top_k(some, k=K).indices for some in (rows, noisy)
+        )
+    given = [made[name] for name in names.split()]
 
-    question = "metrics"
-    axes = {"metric": list(METRICS), "items": [1_000]}
-    roofline = {"metric": ["pair_auc", "map_at_r"]}
-    limit = 1e-4
+    def error(answer):
+        return abs(reference(*given) - (answer[0] if isinstance(answer, tuple) else answer))
 
-    def make(self, metric, items):
-        rows, labels = embeddings(items)
-        noisy, popularity = rows + 0.5 * inputs.gaussian(*rows.shape, seed=2), np.arange(items) + 1
-        made = {"rows": rows, "labels": labels, "noisy": noisy, "popularity": popularity}
-        names, self.reference = METRICS[metric]
-        self.of_lists = "lists" in names
-        if self.of_lists:
-            made["lists"], made["noisy_lists"] = (
-                fastcos.top_k(some, k=K).indices for some in (rows, noisy)
-            )
-        self.inputs = [made[name] for name in names.split()]
-        self.metric = getattr(fastcos.metrics, metric)
-
-    def call(self):
-        return self.metric(*self.inputs)
-
-    def error(self, answer):
-        value = answer[0] if isinstance(answer, tuple) else answer
-        return abs(self.reference(*self.inputs) - value)
-
-    def work(self):
-        """Count the inner products of all pairs of rows; of lists, their bytes."""
-        n, columns = self.inputs[0].shape
-        adds = 0.0 if self.of_lists else float(n) * n * columns
-        return Work(n, adds, reads=float(sum(array.nbytes for array in self.inputs)))
+    # of rows the inner products of all pairs, of lists their bytes
+    adds = 0.0 if of_lists else float(items) ** 2 * rows.shape[1]
+    work = Work(items, adds, reads=float(sum(array.nbytes for array in given)))
+    return Case(partial(getattr(fastcos.metrics, metric), *given), error, work)

@@ -1,95 +1,69 @@
 """Models: fit, and recommendations."""
 
 import warnings
+from functools import partial
 
 import numpy as np
 
 import fastcos
 from bench import answers, inputs
 from bench.limits import Work, bytes_of, svd_work
-from bench.workloads import Workload
+from bench.workloads import Case, workload
 from bench.workloads.sparse import MIDDLE, SMALL
 
 N_COMPONENTS = 16
 N_PASSES = 5
 
 
-class LinearMFFit(Workload):
+@workload(
+    "models", unit="non-zeros", axes={"shape": [MIDDLE], "objective": ["dropout", "weight_decay"]},
+    quick={"objective": ["dropout"]}, roofline={"objective": ["dropout"]}, limit=1e-2,
+)  # fmt: skip
+def LinearMFFit(shape, objective):
     """Fit of a linear matrix factorisation."""
+    warnings.simplefilter("ignore", fastcos.models.AmbiguousSolutionWarning)
+    X = inputs.interactions(shape)
+    model = fastcos.LinearMF(N_COMPONENTS, objective=objective, regularization=10.0)
 
-    question = "models"
-    unit = "non-zeros"
-    axes = {"shape": [MIDDLE], "objective": ["dropout", "weight_decay"]}
-    quick = {"objective": ["dropout"]}
-    roofline = {"objective": ["dropout"]}
-    limit = 1e-2
+    def error(answer):
+        return answers.eigen_residual(X, answer.singular_values_, answer.components_)
 
-    def make(self, shape, objective):
-        warnings.simplefilter("ignore", fastcos.models.AmbiguousSolutionWarning)
-        self.X = inputs.interactions(shape)
-        self.model = fastcos.LinearMF(N_COMPONENTS, objective=objective, regularization=10.0)
-
-    def call(self):
-        return self.model.fit(self.X)
-
-    def error(self, answer):
-        return answers.eigen_residual(self.X, answer.singular_values_, answer.components_)
-
-    def work(self):
-        return svd_work(self.X, N_COMPONENTS)
+    return Case(partial(model.fit, X), error, svd_work(X, N_COMPONENTS))
 
 
-class CosineMFFit(Workload):
+@workload("models", unit="pairs", axes={"shape": [SMALL]}, roofline={})
+def CosineMFFit(shape):
     """Fit of a cosine factorisation by a fixed number of passes."""
+    X = inputs.interactions(shape)
+    model = fastcos.CosineMF(N_COMPONENTS, max_iter=N_PASSES, validation_fraction=0.0)
 
-    question = "models"
-    unit = "pairs"
-    axes = {"shape": [SMALL]}
-    roofline = {}
-
-    def make(self, shape):
-        self.X = inputs.interactions(shape)
-        self.model = fastcos.CosineMF(N_COMPONENTS, max_iter=N_PASSES, validation_fraction=0.0)
-
-    def call(self):
-        return self.model.fit(self.X)
-
-    def error(self, answer):
+    def error(answer):
         """Known items must score above any."""
-        scores = answer.user_embeddings(self.X) @ answer.item_embeddings().T
+        scores = answer.user_embeddings(X) @ answer.item_embeddings().T
         drawn = np.random.default_rng(0).permuted(scores, axis=1)
-        return float(scores[self.X.toarray() > 0].mean() - drawn.mean() < 0.02)
+        return float(scores[X.toarray() > 0].mean() - drawn.mean() < 0.02)
 
-    def work(self):
-        """Count the cosine of every known pair in every pass."""
-        pairs = float(N_PASSES * self.X.nnz)
-        return Work(pairs, 3 * pairs * N_COMPONENTS, reads=bytes_of(self.X))
+    # the cosine of every known pair in every pass
+    pairs = float(N_PASSES * X.nnz)
+    work = Work(pairs, 3 * pairs * N_COMPONENTS, reads=bytes_of(X))
+    return Case(partial(model.fit, X), error, work)
 
 
-class Recommend(Workload):
+@workload("models", unit="pairs", limit=1e-5, roofline={})
+def Recommend():
     """Recommendations without the items that users know."""
+    X = inputs.interactions(SMALL)
+    model = fastcos.LinearMF(N_COMPONENTS, regularization=10.0).fit(X)
 
-    question = "models"
-    unit = "pairs"
-    limit = 1e-5
-    roofline = {}
-
-    def make(self):
-        self.X = inputs.interactions(SMALL)
-        self.model = fastcos.LinearMF(N_COMPONENTS, regularization=10.0).fit(self.X)
-
-    def call(self):
-        return self.model.recommend(self.X, 10)
-
-    def error(self, answer):
+    def error(answer):
         """Compare with scores by V, the shrinkage and V'."""
-        Vt = self.model.components_.astype(np.float64)
-        scores = (self.X @ Vt.T * self.model.shrinkage_) @ Vt
-        scores = np.where(self.X.toarray() > 0, -np.inf, scores)
+        Vt = model.components_.astype(np.float64)
+        scores = (X @ Vt.T * model.shrinkage_) @ Vt
+        scores = np.where(X.toarray() > 0, -np.inf, scores)
         best = -np.sort(-scores, axis=1)[:, :10]
         lost = best - np.take_along_axis(scores, answer.indices, axis=1)
         return lost.max() / best.max()
 
-    def work(self):
-        n, p = self.X.shape
-        return Work(float(n) * p, float(n) * p * N_COMPONENTS, "tile", bytes_of(self.X))
+    pairs = float(X.shape[0] * X.shape[1])
+    work = Work(pairs, pairs * N_COMPONENTS, "tile", bytes_of(X))
+    return Case(partial(model.recommend, X, 10), error, work)

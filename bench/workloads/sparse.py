@@ -1,7 +1,7 @@
 """Products, truncated SVD and exact neighbours of sparse interactions; weightings; reading."""
 
-import functools
 import tempfile
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -10,11 +10,27 @@ from sklearn.preprocessing import StandardScaler, normalize
 import fastcos
 from bench import answers, inputs
 from bench.limits import Work, bytes_of, gram_work, product_work, svd_work
-from bench.workloads import Workload
+from bench.workloads import Case, workload
 
 SMALL, MIDDLE = "2,000 x 500", "40,000 x 20,000"
 # rows of a product that are compared
 CHECKED = 1_000
+# settings of all products
+PRODUCTS = {
+    "question": "sparse products", "unit": "non-zeros", "limit": 1e-5,
+    "axes": {"shape": [MIDDLE], "columns": [16, 64]},
+}  # fmt: skip
+PUBLISHED = {"shape": [MIDDLE, "zipf"], "columns": [64]}
+COMPARED = {
+    "quick": {"columns": [64]}, "large": {"shape": ["zipf", "ml-32m"], "columns": [64, 128]},
+    "tables": PUBLISHED, "competitors": ("scipy", "mkl"),
+}  # fmt: skip
+
+
+def factors(shape, columns):
+    """Return a matrix X, and A of X A."""
+    X, random = inputs.interactions(shape), np.random.default_rng(0)
+    return X, random.standard_normal((X.shape[1], columns)).astype(np.float32)
 
 
 def csr_job(task, X, parameters, **arrays):
@@ -23,166 +39,118 @@ def csr_job(task, X, parameters, **arrays):
     return task, parts | arrays, parameters | {"shape": X.shape}
 
 
-class Matmul(Workload):
+def product_disagreement(theirs, answer):
+    return answers.relative_error(theirs, answer) / 1e-4
+
+
+@workload(
+    **PRODUCTS, **COMPARED, roofline={"columns": [64]}, phrase="X A, {shape}, {columns} columns"
+)
+def Matmul(shape, columns):
     """X A."""
+    X, A = factors(shape, columns)
+    rows = np.linspace(0, X.shape[0] - 1, min(CHECKED, X.shape[0])).astype(int)
 
-    question = "sparse products"
-    unit = "non-zeros"
-    axes = {"shape": [MIDDLE], "columns": [16, 64]}
-    quick = {"columns": [64]}
-    large = {"shape": ["zipf", "ml-32m"], "columns": [64, 128]}
-    limit = 1e-5
-    tables = {"shape": [MIDDLE, "zipf"], "columns": [64]}
-    roofline = {"columns": [64]}
-    phrase = "X A, {shape}, {columns} columns"
-    competitors = ("scipy", "mkl")
-    task = "product"
+    def error(answer):
+        return answers.relative_error(answer[rows], X[rows].astype(np.float64) @ A)
 
-    def make(self, shape, columns):
-        self.X = inputs.interactions(shape)
-        n, p = self.X.shape
-        self.A = np.random.default_rng(0).standard_normal((p, columns)).astype(np.float32)
-        self.rows = np.linspace(0, n - 1, min(CHECKED, n)).astype(int)
-
-    def call(self):
-        return fastcos.matmul(self.X, self.A)
-
-    def error(self, answer):
-        truth = self.X[self.rows].astype(np.float64) @ self.A
-        return answers.relative_error(answer[self.rows], truth)
-
-    def work(self):
-        return product_work(self.X, self.A.shape[1])
-
-    def job(self):
-        return csr_job(self.task, self.X, {}, A=self.A)
-
-    def disagreement(self, theirs, answer):
-        return answers.relative_error(theirs, answer) / 1e-4
+    return Case(
+        partial(fastcos.matmul, X, A), error, product_work(X, columns),
+        partial(csr_job, "product", X, {}, A=A), product_disagreement,
+    )  # fmt: skip
 
 
-class Rmatmul(Matmul):
+@workload(**PRODUCTS, roofline={"columns": [64]}, phrase="X'Y, {shape}, {columns} columns")
+def Rmatmul(shape, columns):
     """X'Y."""
+    X, A = factors(shape, columns)
+    Y = np.random.default_rng(1).standard_normal((X.shape[0], columns)).astype(np.float32)
 
-    quick = large = tables = None
-    phrase, competitors = "X'Y, {shape}, {columns} columns", ()
+    def error(answer):
+        return answers.relative_error(answer, X.astype(np.float64).T @ Y)
 
-    def make(self, shape, columns):
-        super().make(shape, columns)
-        rng = np.random.default_rng(1)
-        self.Y = rng.standard_normal((self.X.shape[0], columns)).astype(np.float32)
-
-    def call(self):
-        return fastcos.rmatmul(self.X, self.Y)
-
-    def error(self, answer):
-        return answers.relative_error(answer, self.X.astype(np.float64).T @ self.Y)
-
-    def work(self):
-        reads, writes = bytes_of(self.X) + self.Y.nbytes, float(self.A.nbytes)
-        return super().work()._replace(reads=reads, writes=writes)
+    reads, writes = bytes_of(X) + Y.nbytes, float(A.nbytes)
+    work = product_work(X, columns)._replace(reads=reads, writes=writes)
+    return Case(partial(fastcos.rmatmul, X, Y), error, work)
 
 
-class GramMatmul(Matmul):
+@workload(**PRODUCTS, **COMPARED, roofline=PUBLISHED, phrase="X'(X A), {shape}, {columns} columns")
+def GramMatmul(shape, columns):
     """X'(X A) in one pass over X."""
+    X, A = factors(shape, columns)
 
-    roofline = Matmul.tables
-    phrase, task = "X'(X A), {shape}, {columns} columns", "gram"
+    def error(answer):
+        wide = X.astype(np.float64)
+        return answers.relative_error(answer, wide.T @ (wide @ A))
 
-    def call(self):
-        return fastcos.gram_matmul(self.X, self.A)
-
-    def error(self, answer):
-        wide = self.X.astype(np.float64)
-        return answers.relative_error(answer, wide.T @ (wide @ self.A))
-
-    def work(self):
-        return gram_work(self.X, self.A.shape[1])
+    return Case(
+        partial(fastcos.gram_matmul, X, A), error, gram_work(X, columns),
+        partial(csr_job, "gram", X, {}, A=A), product_disagreement,
+    )  # fmt: skip
 
 
-class TruncatedSVD(Workload):
+@workload(
+    "truncated SVD at equal residual", unit="non-zeros",
+    axes={"shape": [MIDDLE], "k": [16], "tol": [1e-2, 1e-4]},
+    quick={"shape": ["10,000 x 3,000"], "tol": [1e-2]}, large={"shape": ["zipf"], "k": [64, 128]},
+    tables={"tol": [1e-2]}, roofline={"tol": [1e-2]},
+    phrase="truncated SVD, {shape}, k = {k}, residual {tol}",
+    competitors=("scikit-learn", "arpack", "primme"),
+)  # fmt: skip
+def TruncatedSVD(shape, k, tol):
     """Truncated SVD to a certified residual."""
+    X = inputs.interactions(shape)
 
-    question = "truncated SVD at equal residual"
-    unit = "non-zeros"
-    axes = {"shape": [MIDDLE], "k": [16], "tol": [1e-2, 1e-4]}
-    quick = {"shape": ["10,000 x 3,000"], "tol": [1e-2]}
-    large = {"shape": ["zipf"], "k": [64, 128]}
-    tables = {"tol": [1e-2]}
-    roofline = {"tol": [1e-2]}
-    phrase = "truncated SVD, {shape}, k = {k}, residual {tol}"
-    competitors = ("scikit-learn", "arpack", "primme")
-
-    def make(self, shape, k, tol):
-        self.X, self.k, self.tol = inputs.interactions(shape), k, tol
-
-    def call(self):
-        return fastcos.randomized_svd(self.X, self.k, tol=self.tol)
-
-    def error(self, answer):
+    def error(answer):
         """Return 0 where the residual is at most tol, in float64."""
-        return float(answers.residuals(self.X, answer.s, answer.Vt).max() > self.tol)
+        return float(answers.residuals(X, answer.s, answer.Vt).max() > tol)
 
-    def work(self):
-        return svd_work(self.X, self.k)
+    def disagreement(theirs, answer):
+        return answers.residuals(X, theirs[:, 0], theirs[:, 1:]).max() / tol
 
-    def job(self):
-        return csr_job("svd", self.X, {"k": self.k, "tol": self.tol})
-
-    def disagreement(self, theirs, answer):
-        s, Vt = theirs[:, 0], theirs[:, 1:]
-        return answers.residuals(self.X, s, Vt).max() / self.tol
+    call, job = partial(fastcos.randomized_svd, X, k, tol=tol), {"k": k, "tol": tol}
+    return Case(call, error, svd_work(X, k), partial(csr_job, "svd", X, job), disagreement)
 
 
-class ItemNeighbors(Workload):
+@workload(
+    "sparse neighbours", unit="pairs of non-zeros",
+    axes={"shape": ["10,000 x 3,000"], "k": [10, 100]}, quick={"k": [10]},
+    large={"shape": ["zipf_slice"]}, tables={"shape": ["10,000 x 3,000", "zipf_slice"], "k": [10]},
+    roofline={"k": [10]}, phrase="neighbours of all items, {shape}, k = {k}",
+    competitors=("sparse_dot_topn", "implicit"),
+    limit=1e-6,  # counts have many ties, and SciPy sums in another order
+)  # fmt: skip
+def ItemNeighbors(shape, k):
     """Items of interactions, compared by their users."""
+    X = inputs.interactions(shape)
+    items = X.T.tocsr()
+    n = items.shape[0]
 
-    question = "sparse neighbours"
-    unit = "pairs of non-zeros"
-    axes = {"shape": ["10,000 x 3,000"], "k": [10, 100]}
-    quick = {"k": [10]}
-    large = {"shape": ["zipf_slice"]}
-    limit = 1e-6  # counts have many ties, and SciPy sums in another order
-    tables = {"shape": ["10,000 x 3,000", "zipf_slice"], "k": [10]}
-    roofline = {"k": [10]}
-    phrase = "neighbours of all items, {shape}, k = {k}"
-    competitors = ("sparse_dot_topn", "implicit")
-
-    def make(self, shape, k):
-        self.X, self.k = inputs.interactions(shape), k
-        self.items = self.X.T.tocsr()
-
-    def call(self):
-        return fastcos.top_k(self.items, k=self.k)
-
-    def error(self, answer):
-        rows = np.linspace(0, self.items.shape[0] - 1, min(500, self.items.shape[0])).astype(int)
-        unit = normalize(self.items.astype(np.float64))
+    def error(answer):
+        rows = np.linspace(0, n - 1, min(500, n)).astype(int)
+        unit = normalize(items.astype(np.float64))
         cosines = (unit[rows] @ unit.T).toarray()
         cosines[np.arange(len(rows)), rows] = -np.inf
-        best = -np.sort(-cosines, axis=1)[:, : self.k]
+        best = -np.sort(-cosines, axis=1)[:, :k]
         return abs(answer.scores[rows] - best).max()
 
-    def work(self):
-        """Count a pair of interactions of one user once: its product is in two cosines."""
-        per_user = np.diff(self.X.indptr).astype(np.float64)
-        pairs = float((per_user * (per_user - 1)).sum() / 2)
-        n = self.items.shape[0]
-        return Work(pairs, pairs, "float32", bytes_of(self.items),
-                    12.0 * n * self.k, pairs, (n, 1), self.X.indices)  # fmt: skip
-
-    def job(self):
-        return csr_job("items", self.X, {"k": self.k})
-
-    def disagreement(self, theirs, answer):
+    def disagreement(theirs, answer):
         """Compare k-th best scores: 1e-5, and the rounding of sums in float32.
 
         The cosine of an item with n entries is a sum of at most n products of two rounded factors.
         Its error is at most g = (n + 2) u / (1 - (n + 2) u) times the cosine (Higham 2002, Accuracy
         and Stability of Numerical Algorithms, section 3.1); the k-th best moves no further.
         """
-        terms = (np.diff(self.items.indptr) + 2) * np.finfo(np.float32).eps / 2
+        terms = (np.diff(items.indptr) + 2) * np.finfo(np.float32).eps / 2
         return (abs(theirs - answer.scores[:, -1]) / (1e-5 + terms / (1 - terms))).max()
+
+    # a pair of interactions of one user counts once: its product is in two cosines
+    per_user = np.diff(X.indptr).astype(np.float64)
+    pairs = float((per_user * (per_user - 1)).sum() / 2)
+    writes = 12.0 * n * k
+    work = Work(pairs, pairs, "float32", bytes_of(items), writes, pairs, (n, 1), X.indices)
+    job = partial(csr_job, "items", X, {"k": k})
+    return Case(partial(fastcos.top_k, items, k=k), error, work, job, disagreement)
 
 
 def ppmi(X):
@@ -200,88 +168,70 @@ def ppmi(X):
 TRANSFORMERS = {
     "normalise": ("NormalizeRows", normalize),
     "standardise": ("StandardizeColumns", StandardScaler(with_mean=False).fit_transform),
-    "popularity": ("PopularityWeights", functools.partial(normalize, axis=0)),
+    "popularity": ("PopularityWeights", partial(normalize, axis=0)),
     "ppmi": ("ShiftedPPMI", ppmi),
 }
 
 
-class Weighting(Workload):
-    """Weights of interactions before a factorisation."""
-
-    question = "weightings of interactions"
-    unit = "non-zeros"
+@workload(
+    "weightings of interactions", unit="non-zeros", limit=1e-5,
     # ppmi counts pairs of items: a minute if the popular items have 40,000 users
-    axes = {"transformer": list(TRANSFORMERS), "shape": [SMALL]}
-    quick = {"transformer": ["standardise"]}
-    large = {"transformer": ["normalise", "standardise", "popularity"], "shape": [MIDDLE]}
-    roofline = {"transformer": ["standardise"], "shape": [MIDDLE]}
-    limit = 1e-5
-
-    def make(self, transformer, shape):
-        self.X, (name, self.truth) = inputs.interactions(shape), TRANSFORMERS[transformer]
-        self.transformer = getattr(fastcos.models, name)()
-
-    def call(self):
-        return self.transformer.fit_transform(self.X)
-
-    def error(self, answer):
-        return abs(answer - self.truth(self.X.astype(np.float64))).max()
-
-    def work(self):
-        return Work(self.X.nnz, reads=bytes_of(self.X), writes=bytes_of(self.X))
+    axes={"transformer": list(TRANSFORMERS), "shape": [SMALL]},
+    quick={"transformer": ["standardise"]},
+    large={"transformer": ["normalise", "standardise", "popularity"], "shape": [MIDDLE]},
+    roofline={"transformer": ["standardise"], "shape": [MIDDLE]},
+)  # fmt: skip
+def Weighting(transformer, shape):
+    """Weights of interactions before a factorisation."""
+    X, (name, truth) = inputs.interactions(shape), TRANSFORMERS[transformer]
+    return Case(
+        partial(getattr(fastcos.models, name)().fit_transform, X),
+        lambda answer: abs(answer - truth(X.astype(np.float64))).max(),
+        Work(X.nnz, reads=bytes_of(X), writes=bytes_of(X)),
+    )
 
 
-class Simulation(Workload):
+@workload("interactions", unit="non-zeros")
+def Simulation():
     """Simulated interactions in the size of the paper."""
+    call = partial(fastcos.simulate_interactions, 20_000, 1_000, random_state=0)
 
-    question = "interactions"
-    unit = "non-zeros"
-
-    def make(self):
-        self.nnz = self.call().X.nnz
-
-    def call(self):
-        return fastcos.simulate_interactions(20_000, 1_000, random_state=0)
-
-    def error(self, answer):
+    def error(answer):
         """Return how many entries are repeated or other than 1, and how many rows are missing."""
         X = answer.X
         repeated = sum(len(set(row)) < len(row) for row in np.split(X.indices, X.indptr[1:-1]))
         return repeated + (X.data != 1).sum() + abs(X.shape[0] - 20_000)
 
-    def work(self):
-        return Work(self.nnz, writes=8.0 * self.nnz)
+    nnz = call().X.nnz
+    return Case(call, error, Work(nnz, writes=8.0 * nnz))
 
 
-class Reading(Workload):
+def csv_file():
+    """Return the path of a csv of interactions, these, and the work of reading it."""
+    X, path = inputs.interactions(SMALL), inputs.new_folder() / "interactions.csv"
+    rows = np.stack([*X.nonzero(), X.data], axis=1).astype(int)
+    np.savetxt(path, rows, "%d", ",", header="user,item,value", comments="")
+    return path, X, Work(X.nnz, reads=float(path.stat().st_size))
+
+
+@workload("interactions", unit="non-zeros")
+def Reading():
     """A csv of 40,000 interactions."""
+    path, X, work = csv_file()
 
-    question = "interactions"
-    unit = "non-zeros"
+    def error(answer):
+        return abs(float(answer.X.sum() - X.sum())) + abs(answer.X.nnz - X.nnz)
 
-    def make(self):
-        self.X = inputs.interactions(SMALL)
-        self.folder = tempfile.TemporaryDirectory()
-        self.path = Path(self.folder.name, "interactions.csv")
-        rows = np.stack([*self.X.nonzero(), self.X.data], axis=1).astype(int)
-        np.savetxt(self.path, rows, "%d", ",", header="user,item,value", comments="")
-
-    def call(self):
-        return fastcos.read_interactions(self.path)
-
-    def error(self, answer):
-        return abs(float(answer.X.sum() - self.X.sum())) + abs(answer.X.nnz - self.X.nnz)
-
-    def work(self):
-        return Work(self.X.nnz, reads=float(self.path.stat().st_size))
+    return Case(partial(fastcos.read_interactions, path), error, work)
 
 
-class Ingesting(Reading):
+@workload("interactions", unit="non-zeros")
+def Ingesting():
     """A csv of 40,000 interactions to a matrix on disk, each time in a new folder."""
+    path, X, work = csv_file()
 
-    def call(self):
-        new = tempfile.mkdtemp(dir=self.folder.name)
-        return fastcos.io.ingest_interactions(self.path, Path(new, "matrix"))
+    def call():
+        new = tempfile.mkdtemp(dir=path.parent)
+        return fastcos.io.ingest_interactions(path, Path(new, "matrix"))
 
-    def error(self, answer):
-        return abs(answer.nnz - self.X.nnz)
+    return Case(call, lambda answer: abs(answer.nnz - X.nnz), work)

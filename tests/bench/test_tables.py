@@ -160,7 +160,7 @@ def test_cases_of_the_tables_are_said_in_words():
         for case in workloads.cases("tables", kind):
             assert kind.question in tables.PARTS
             said = workloads.words(kind, case)
-            assert kind.__name__ not in said
+            assert kind.name not in said
             assert "=" not in said.replace("k = ", "")
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import fastcos
-from bench import libraries, limits, test_throughput as views, workloads
+from bench import inputs, libraries, limits, test_throughput as views, workloads
 from bench.asv_suite import quality, starting, timed
 
 BENCH = Path(__file__).parents[2] / "bench"
@@ -62,9 +62,18 @@ def test_every_workload_has_all_views():
         assert view.kind is kind
         assert view.param_names == list(kind.axes)
         assert kind in in_pytest
-        needed = ["question", "make", "call", "error", "work"]
-        needed += ["job", "disagreement"] if kind.competitors else []
-        assert not [part for part in needed if not hasattr(kind, part)], name
+        assert kind.name == name
+        assert kind.question
+        assert kind.said
+
+
+def test_competitors_have_a_job_and_a_comparison():
+    for kind in workloads.WORKLOADS.values():
+        if kind.competitors:
+            case = kind.make(**workloads.cases("regular", kind)[0])
+            task, _, _ = case.job()
+            assert set(kind.competitors) <= libraries.TASKS[task].keys()
+            assert case.disagreement is not None
 
 
 def test_series_have_names_in_words():
@@ -79,8 +88,8 @@ def test_series_have_names_in_words():
 
 def test_series_show_the_source_of_their_workload():
     for kind in list(workloads.WORKLOADS.values())[::9]:
-        view = getattr(timed, kind.__name__)
-        assert view.time_call.pretty_source == inspect.getsource(kind)
+        view = getattr(timed, kind.name)
+        assert view.time_call.pretty_source == inspect.getsource(kind.make)
 
 
 def test_views_have_the_cases_of_the_workload():
@@ -108,34 +117,26 @@ def test_quick_cases_have_wide_rows():
     assert {"384", "768", "1536"} <= rows
 
 
-class Sum(workloads.Workload):
-    """A workload of this test: the sum of a number and 1."""
-
-    question = "test"
-    axes = {"number": [1, 2]}  # noqa: RUF012 a constant, as in bench/
-
-    def make(self, number):
-        self.number = number
-
-    def call(self):
-        return self.number + self.wrong
-
-    def error(self, answer):
-        return abs(answer - self.number - 1)
-
-    def work(self):
-        return limits.Work(1, multiply_adds=1.0)
+@workloads.workload("test", axes={"number": [1, 2]})
+def Sum(number):
+    """The sum of a number and 1."""
+    return workloads.Case(
+        lambda: number + ADDED["number"], lambda answer: abs(answer - number - 1),
+        limits.Work(1, multiply_adds=1.0),
+    )  # fmt: skip
 
 
-del workloads.WORKLOADS["Sum"]
+# what Sum adds
+ADDED = {"number": 1}
+SUM = workloads.WORKLOADS.pop("Sum")
 
 
 def test_prepared_refuses_wrong_answers(monkeypatch):
-    monkeypatch.setattr(Sum, "wrong", 2, raising=False)
+    monkeypatch.setitem(ADDED, "number", 2)
     with pytest.raises(workloads.WrongAnswer, match="error must be at most 0, got 1"):
-        workloads.prepared(Sum, {"number": 1})
-    monkeypatch.setattr(Sum, "wrong", 1)
-    assert workloads.prepared(Sum, {"number": 1}).measured_error == 0
+        workloads.prepared(SUM, {"number": 1})
+    monkeypatch.undo()
+    assert workloads.prepared(SUM, {"number": 1}).measured_error == 0
     workloads.forget()
 
 
@@ -143,7 +144,7 @@ def test_prepared_refuses_wrong_answers(monkeypatch):
 def test_workload_rejects_a_wrong_answer(name):
     kind = workloads.WORKLOADS[name]
     small = {"rows": "500 x 16", "shape": "200 x 50 x 1000", "candidates": 500, "k": 5}
-    workload = kind(**{axis: small.get(axis, 4) for axis in kind.axes})
+    workload = kind.make(**{axis: small.get(axis, 4) for axis in kind.axes})
     answer = workload.call()
     assert workload.error(answer) <= kind.limit
     if name == "SelfJoin":
@@ -156,7 +157,8 @@ def test_workload_rejects_a_wrong_answer(name):
 def test_search_rejects_every_kind_of_wrong_answer():
     workload = workloads.dense.SelfJoin(rows="300 x 8", k=5)
     indices, scores = workload.call()[:2]
-    missed = np.argsort(-np.float64(workload.items @ workload.items.T), axis=1)[:, 9:14]
+    rows = inputs.rows("300 x 8")
+    missed = np.argsort(-np.float64(rows @ rows.T), axis=1)[:, 9:14]
     itself = np.column_stack([np.arange(300), indices[:, 1:]])
     repeated = np.repeat(indices[:, :1], 5, axis=1)
     for wrong in (indices[:, ::-1], missed, itself, repeated, indices * 0 - 1):
@@ -169,7 +171,7 @@ def test_search_rejects_every_kind_of_wrong_answer():
 
 @pytest.mark.parametrize("kind", ["Matmul", "GramMatmul"])
 def test_products_of_competitors_are_compared(kind):
-    workload = workloads.WORKLOADS[kind](shape="200 x 50 x 1000", columns=4)
+    workload = workloads.WORKLOADS[kind].make(shape="200 x 50 x 1000", columns=4)
     task, arrays, parameters = workload.job()
     theirs, answer = libraries.TASKS[task]["scipy"](arrays, parameters).call(), workload.call()
     assert workload.disagreement(theirs, answer) <= 1
@@ -201,4 +203,5 @@ def test_every_costly_operation_has_a_benchmark():
         for name in fastcos.__all__
         if inspect.isfunction(thing := getattr(fastcos, name)) or hasattr(thing, "fit")
     }
-    assert {name for name in operations if f"fastcos.{name}(" not in sources} == NOT_MEASURED
+    called = set(re.findall(r"\bfastcos\.(\w+)[(,]", sources))
+    assert operations - called == NOT_MEASURED

@@ -80,7 +80,7 @@ def test_scaling_is_measured_where_there_are_threads(rows, monkeypatch):
 
 
 def test_wrong_answer_of_fastcos_is_status_1(rows, monkeypatch, capsys):
-    monkeypatch.setattr(workloads.dense.SelfJoin, "error", lambda *_: 3.0)
+    monkeypatch.setattr(answers, "wrong_rows", lambda *_, **__: 3.0)
     assert run(rows, "--k", 3, *FEW) == 1
     assert "fastcos is wrong: error must be at most 0, got 3" in capsys.readouterr().err
 
@@ -101,7 +101,7 @@ def test_rows_of_a_file_may_tie_in_float64(tmp_path):
     assert workload.error(answer) == 0
     swapped = answer._replace(indices=answer.indices[:, ::-1])
     assert workload.error(swapped) == 0
-    assert answers.wrong_rows(swapped.indices, workload.items) > 0
+    assert answers.wrong_rows(swapped.indices, rows.astype(np.float32)) > 0
     repeated = answer._replace(indices=answer.indices[:, :1].repeat(2, axis=1))
     assert workload.error(repeated) > 0
 
