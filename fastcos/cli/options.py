@@ -271,9 +271,7 @@ def model_arguments(given: argparse.Namespace) -> dict[str, Any]:
 
 def as_measure(flag: str, text: str) -> "str | Measure":
     """Return the name, or the measure of NAME:PARAMETER=VALUE:PARAMETER=VALUE."""
-    from fastcos.comparison.candidates import check_known
-    from fastcos.measures import get_measure
-    from fastcos.measures.base import REGISTRY
+    from fastcos.measures.base import REGISTRY, check_known, get_measure
 
     # a colon is also in names such as rescaled_cosine:data
     name, *pairs = re.split(r":(?=\w+=)", text)

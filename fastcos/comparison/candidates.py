@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from fastcos import parallel, validation
 from fastcos.measures import Measure, get_measure, list_measures
-from fastcos.measures.base import REGISTRY, Invariances, Plain
+from fastcos.measures.base import REGISTRY, Invariances, Plain, check_known
 from fastcos.measures.serialization import label_of, parameters_of
 from fastcos.models.linear_mf import LinearMF
 from fastcos.validation import Rows, as_rows
@@ -249,15 +249,6 @@ def _check_served(argument: str, one: Candidate, embeddings: Embeddings, with_us
         if argument.startswith("--"):
             example = f"{one.name}:{parameter}={source}"
         raise ValueError(f"measure {one.name!r} requires {one.requires} ({example})")
-
-
-def check_known(argument: str, name: str) -> None:
-    """Refuse a name that is not registered, in the words of get_measure."""
-    if name not in REGISTRY:
-        try:
-            get_measure(name)
-        except ValueError as error:
-            raise ValueError(str(error).replace("measure", argument, 1)) from None
 
 
 def _candidate(choice: str | Measure, argument: str = "measures") -> Candidate:

@@ -280,6 +280,14 @@ def list_measures() -> tuple[str, ...]:
     return tuple(sorted(REGISTRY))
 
 
+def check_known(argument: str, name: str) -> None:
+    """Refuse a name that is not registered."""
+    if name in _SCORERS and name not in REGISTRY:
+        raise ValueError(f"{argument} must compare vectors, got {name!r}: use {_SCORERS[name]}")
+    if name not in REGISTRY:
+        validation.as_choice(argument, name, list_measures())
+
+
 def get_measure(measure: str | Measure, **parameters: Any) -> Measure:
     """The measure of that name with these parameters; a measure object is returned as it is.
 
@@ -309,12 +317,7 @@ def get_measure(measure: str | Measure, **parameters: Any) -> Measure:
     'cosine'
     """
     if isinstance(measure, str):
-        if measure in _SCORERS and measure not in REGISTRY:
-            raise ValueError(
-                f"measure must compare vectors, got {measure!r}: use {_SCORERS[measure]}"
-            )
-        if measure not in REGISTRY:
-            validation.as_choice("measure", measure, list_measures())
+        check_known("measure", measure)
         return REGISTRY[measure](**parameters)
     # the check of a protocol takes 28 us: not for what has all members but perhaps a name
     if not (isinstance(measure, Plain) and hasattr(measure, "name")):
