@@ -84,8 +84,8 @@ def parametrizations(
         powers = {BALANCED: 0.25, ITEMS_ORTHONORMAL: 0.0, USERS_ORTHONORMAL: 0.5}
     for name, power in powers.items():
         factor = inverse @ (basis * np.maximum(squares, 0.0) ** power)
-        transform = _center_and_map(np.zeros(len(factor)), factor)
-        yield Variant(name, _MEANINGS[name], _condition(vectors.T @ factor), transform)
+        condition = _condition(vectors.T @ factor)
+        yield Variant(name, _MEANINGS[name], condition, _center_and_map(factor))
     if by_counts is not None:
         name, one = BALANCED_BY_COUNTS, next(parametrizations(*by_counts))
         yield Variant(name, _MEANINGS[name], one.condition, one.transform)
@@ -100,12 +100,10 @@ def invariant_baselines(own: Moments, users: validation.Rows | None) -> Iterator
         metric = metric_factor(users)
         if metric.shape[1]:
             meaning = "correlation over users of predicted scores"
-            yield Variant(
-                "query_metric", meaning, None, _center_and_map(np.zeros(len(metric)), metric)
-            )
+            yield Variant("query_metric", meaning, None, _center_and_map(metric))
     values, vectors = _eigen(own.covariance)
     if len(values):
-        whitening = _center_and_map(own.mean, vectors * values**-0.5)
+        whitening = _center_and_map(vectors * values**-0.5, own.mean)
         yield Variant("whitened", "directions of the items, equally weighted", None, whitening)
 
 
@@ -169,15 +167,16 @@ def _condition(factor: Floats) -> float | None:
     return float(sizes[0] / sizes[-1]) if invertible else None
 
 
-def _center_and_map(mean: Floats, factor: Floats) -> Map:
+def _center_and_map(factor: Floats, mean: Floats | None = None) -> Map:
     """The map to (rows - mean) factor, in the type of the rows and in blocks of them."""
 
     def transform(rows: validation.Rows) -> validation.Rows:
-        left, right = mean.astype(rows.dtype), factor.astype(rows.dtype)
+        right = factor.astype(rows.dtype)
         out = np.empty((len(rows), factor.shape[1]), rows.dtype)
         for lo in range(0, len(rows), SEGMENT_MULTIPLE):
             some: Any = rows[lo : lo + SEGMENT_MULTIPLE]
-            np.matmul(some - left if mean.any() else some, right, out=out[lo : lo + len(some)])
+            centred = some if mean is None else some - mean.astype(rows.dtype)
+            np.matmul(centred, right, out=out[lo : lo + len(some)])
         return out
 
     return transform

@@ -180,9 +180,9 @@ class Calibration(PairDistribution):
     @property
     def verdict(self) -> str:
         """The threshold for the rate fpr, and how far rescalings move it."""
-        text = self._of_one_rate()
-        reachable = self.rescaling is not None and self.is_reachable(self.fpr)
-        return f"{text} {self.rescaling.verdict}" if reachable else text  # type: ignore[union-attr]
+        if self.rescaling is None or not self.is_reachable(self.fpr):
+            return self._of_one_rate()
+        return f"{self._of_one_rate()} {self.rescaling.verdict}"
 
     def _of_one_rate(self) -> str:
         """The threshold for the rate fpr in a sentence."""
