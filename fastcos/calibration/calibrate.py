@@ -122,14 +122,13 @@ def calibrate(
     validation.check_scorable("queries", some_queries, some_items)
     # in float64: what is counted is then the order of a search
     left, right = (np.asarray(side, np.float64) for side in (some_queries, some_items))
-    pairs = Pairs(given.fit(validation.read_only(right)), left, right, own)
-    report = _Passes(progress, len(left))
-    bins = bins_of(pairs, report)
-    counts = count_scores(pairs, bins, report)
+    pairs = Pairs(given.fit(validation.read_only(right)), left, right, own, progress)
+    bins = bins_of(pairs)
+    counts = count_scores(pairs, bins)
     above = np.append(np.cumsum(counts[::-1])[::-1], 0)
     # a level is an edge: the least one above which the rate is at most the promised one
     levels = np.array([bins.edges[np.argmax(above <= rate * pairs.total)] for rate in RATES])
-    of_queries, of_items = count_rows(pairs, levels, report)
+    of_queries, of_items = count_rows(pairs, levels)
     moved = None
     if condition is not None:
         n_pairs = min(len(right), SAMPLE) * (min(len(right), SAMPLE) - 1) // 2
@@ -159,19 +158,6 @@ def calibrate(
         model=model,
         model_version=model_version,
     )
-
-
-class _Passes:
-    """Reports progress over passes whose number is not known beforehand."""
-
-    def __init__(self, progress: parallel.Progress | None, n: int) -> None:
-        self._progress, self._n, self._done = progress, n, 0
-
-    def __call__(self, n: int) -> None:
-        self._done += n
-        if self._progress is not None:
-            passes = max(2, -(-self._done // self._n))
-            self._progress(self._done, passes * self._n)
 
 
 def _drawn(

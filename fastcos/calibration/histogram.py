@@ -1,7 +1,8 @@
 """Exact histograms of all scores, and how often each row takes part in a high one."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from fastcos import config
 from fastcos.measures.base import Measure, Plain
 from fastcos.neighbors.blocks import score_blocks
+from fastcos.parallel import Progress
 from fastcos.validation import Floats, Integers
 
 # bins of a histogram: a bin of cosines is 2^-15 wide, 3e-5, less than the third decimal
@@ -54,36 +56,45 @@ def queries_per_block(n_items: int) -> int:
     return max(1, min(_BLOCK, int(fits)))
 
 
-class Pairs(NamedTuple):
-    """Pairs to score: every query with every item; own: rows are no pair with themselves."""
+@dataclass
+class Pairs:
+    """Pairs to score: every query with every item; own: rows are no pair with themselves.
+
+    n_scored: queries in all passes so far, whose number is not known beforehand.
+    """
 
     measure: Measure
     queries: Any
     items: Any
     own: bool
+    progress: Progress | None
+    n_scored: int = 0
 
     @property
     def total(self) -> int:
         """Number of pairs."""
         return len(self.queries) * (len(self.items) - self.own)
 
-    def blocks(self, progress: Callable[[int], None]) -> Iterator[tuple[slice, Floats]]:
+    def blocks(self) -> Iterator[tuple[slice, Floats]]:
         """Yield the scores of some queries with all items; -inf for a row with itself."""
         block = queries_per_block(len(self.items))
         for rows, scores in score_blocks(self.measure, self.queries, self.items, block):
             if self.own:
                 scores[np.arange(len(scores)), np.arange(rows.start, rows.stop)] = -np.inf
             yield rows, scores
-            progress(len(scores))
+            self.n_scored += len(scores)
+            if self.progress is not None:
+                n = len(self.queries)
+                self.progress(self.n_scored, max(2, -(-self.n_scored // n)) * n)
 
 
-def bins_of(pairs: Pairs, progress: Callable[[int], None]) -> Bins:
+def bins_of(pairs: Pairs) -> Bins:
     """Return bins that hold all scores; a pass over the pairs unless they are cosines."""
     kind = type(pairs.measure)
     if pairs.measure.metric_type == "cosine" and getattr(kind, "to_score", None) is Plain.to_score:
         return COSINE_BINS
     low, high = np.inf, -np.inf
-    for _, scores in pairs.blocks(progress):
+    for _, scores in pairs.blocks():
         finite = scores[np.isfinite(scores)]
         if len(finite):
             low, high = min(low, float(finite.min())), max(high, float(finite.max()))
@@ -95,24 +106,22 @@ def bins_of(pairs: Pairs, progress: Callable[[int], None]) -> Bins:
     return Bins(math.floor(low / width) * width, width)
 
 
-def count_scores(pairs: Pairs, bins: Bins, progress: Callable[[int], None]) -> Integers:
+def count_scores(pairs: Pairs, bins: Bins) -> Integers:
     """Return the number of scores in each bin, (N_BINS,)."""
     counts = np.zeros(N_BINS, np.int64)
-    for _, scores in pairs.blocks(progress):
+    for _, scores in pairs.blocks():
         counts += np.bincount(bins.of(scores).ravel(), minlength=N_BINS)
     # a row with itself was counted in the first bin
     counts[0] -= len(pairs.queries) * pairs.own
     return counts
 
 
-def count_rows(
-    pairs: Pairs, thresholds: Floats, progress: Callable[[int], None]
-) -> tuple[Integers, Integers]:
+def count_rows(pairs: Pairs, thresholds: Floats) -> tuple[Integers, Integers]:
     """Return how many scores of each query, and of each item, reach each ascending threshold."""
     n_levels = len(thresholds)
     of_queries = np.zeros((n_levels, len(pairs.queries)), np.int64)
     of_items = np.zeros((n_levels, len(pairs.items)), np.int64)
-    for rows, scores in pairs.blocks(progress):
+    for rows, scores in pairs.blocks():
         query, item = np.nonzero(scores >= thresholds[0])
         high = scores[query, item]
         for level, threshold in enumerate(thresholds):
