@@ -83,10 +83,6 @@ def _scaled(X: Any, rows: Floats | None = None, columns: Floats | None = None) -
     return sp.csr_array((data.astype(X.dtype), X.indices, X.indptr), shape=X.shape)
 
 
-def _sums(X: Any, axis: int) -> Floats:
-    return np.asarray(abs(X).sum(axis=axis, dtype=np.float64)).ravel()
-
-
 def _power(values: Floats, exponent: float) -> Floats:
     """Values ** exponent, and 0 for values of 0."""
     positive = values > 0
@@ -127,7 +123,7 @@ class StandardizeColumns(_Transformer):
         """Learn means and standard deviations of the columns of X (n, p)."""
         X = self._as_matrix(X, reset=True)
         n, p = X.shape
-        self.mean_ = np.asarray(X.sum(axis=0, dtype=np.float64)).ravel() / n
+        self.mean_ = X.sum(axis=0, dtype=np.float64) / n
         squares = np.zeros(p)
         if sp.issparse(X):
             # in two passes: deviations of the non-zeros, then those of the zeros
@@ -189,8 +185,7 @@ class NormalizeRows(_Transformer):
         # squares then neither overflow nor underflow; two powers of 2, as one may be too large
         half, rest = np.divmod(-np.frexp(largest)[1], 2)
         X = _scaled(_scaled(X, rows=np.exp2(half)), rows=np.exp2(half + rest))
-        squares = (X * X).sum(axis=1, dtype=np.float64)
-        return _scaled(X, rows=_power(np.asarray(squares).ravel(), -0.5))
+        return _scaled(X, rows=_power((X * X).sum(axis=1, dtype=np.float64), -0.5))
 
 
 class PopularityWeights(_Transformer):
@@ -236,15 +231,17 @@ class PopularityWeights(_Transformer):
         X = self._as_matrix(X, reset=True)
         validation.as_real("column_power", self.column_power)
         validation.as_real("row_power", self.row_power)
-        self.popularity_ = _sums(X, 0)
+        self.popularity_ = abs(X).sum(axis=0, dtype=np.float64)
         return self
 
     def transform(self, X: Any) -> Any:
         """Return the weighted rows X (m, p)."""
         check_is_fitted(self)
         X = self._as_matrix(X, reset=False)
-        rows = _power(_sums(X, 1), -self.row_power) if self.row_power else None
-        return _scaled(X, rows, _power(self.popularity_, -self.column_power))
+        columns, rows = _power(self.popularity_, -self.column_power), None
+        if self.row_power:
+            rows = _power(abs(X).sum(axis=1, dtype=np.float64), -self.row_power)
+        return _scaled(X, rows, columns)
 
 
 class ShiftedPPMI(_Transformer):
@@ -295,7 +292,7 @@ class ShiftedPPMI(_Transformer):
         check_non_negative(X, "ShiftedPPMI")
         columns, entries = sp.csr_array(X.T), np.diff(X.indptr)
         # #(i): row sums of the co-occurrence without its diagonal
-        totals = columns @ (X @ np.ones(X.shape[1])) - np.asarray((X * X).sum(axis=0)).ravel()
+        totals = columns @ (X @ np.ones(X.shape[1])) - (X * X).sum(axis=0)
         contexts = _power(totals, smoothing)
         with np.errstate(divide="ignore"):
             row_terms, column_terms = np.log(totals), np.log(contexts)
