@@ -98,11 +98,9 @@ def choose_rank(
     """
     X = as_interactions("X", X)
     most = min(X.shape)
-    given = (
-        [rank for rank in RANKS if rank <= most]
-        if ranks is None
-        else validation.as_list("ranks", ranks)
-    )
+    if ranks is None:
+        ranks = [rank for rank in RANKS if rank <= most]
+    given = validation.as_list("ranks", ranks)
     chosen = sorted({validation.as_count("ranks", rank, 2, most) for rank in given})
     if not chosen:
         raise ValueError("ranks must have at least one rank, got none")

@@ -172,9 +172,8 @@ class BestTest(NamedTuple):
 
 def label_names(labels: Any) -> list[str]:
     """Labels by the number that validation gives them: their sorted order."""
-    values = [None if label is None else label for label in np.asarray(labels, object).tolist()]
-    known = {value for value in values if value is not None and value == value}
-    return [str(value) for value in sorted(known)]
+    values = np.asarray(labels, object).tolist()
+    return [str(one) for one in sorted({one for one in values if one is not None and one == one})]
 
 
 def draw_per_label(codes: Integers, most: int, generator: np.random.Generator) -> Integers:
