@@ -1,10 +1,8 @@
 """Cosine, inner product, angle and Euclidean distance: the measures that need no fitting."""
 
-from typing import ClassVar
-
 import numpy as np
 
-from fastcos.measures.base import Invariances, MetricType, Plain, invariances, register
+from fastcos.measures.base import Plain, invariances, register
 from fastcos.validation import Floats
 
 
@@ -16,8 +14,8 @@ class Cosine(Plain):
     Source: arXiv:2403.05440.
     """
 
-    name: ClassVar[str] = "cosine"
-    takes_sparse_rows: ClassVar[bool] = True
+    name = "cosine"
+    takes_sparse_rows = True
 
 
 @register
@@ -28,7 +26,7 @@ class UserItemCosine(Plain):
     section 2.1.
     """
 
-    name: ClassVar[str] = "user_item_cosine"
+    name = "user_item_cosine"
 
 
 @register
@@ -38,10 +36,10 @@ class Dot(Plain):
     Pitfall: not invariant under D; popular items have large norms and come first.
     """
 
-    name: ClassVar[str] = "dot"
-    takes_sparse_rows: ClassVar[bool] = True
-    metric_type: ClassVar[MetricType] = "dot"
-    invariances: ClassVar[Invariances] = invariances("s=rank r=- R=y D=- G=- t=-")
+    name = "dot"
+    takes_sparse_rows = True
+    metric_type = "dot"
+    invariances = invariances("s=rank r=- R=y D=- G=- t=-")
 
 
 @register
@@ -52,16 +50,16 @@ class UserItemDot(Plain):
     Source: arXiv:2403.05440, section 2.
     """
 
-    name: ClassVar[str] = "user_item_dot"
-    metric_type: ClassVar[MetricType] = "dot"
-    invariances: ClassVar[Invariances] = invariances("s=rank r=- R=y D=y G=y t=rank")
+    name = "user_item_dot"
+    metric_type = "dot"
+    invariances = invariances("s=rank r=- R=y D=y G=y t=rank")
 
 
 @register
 class Angular(Plain):
     """1 - angle / π: the cosine's ranking on a scale where equal steps are equal angles."""
 
-    name: ClassVar[str] = "angular"
+    name = "angular"
 
     def to_score(self, raw: Floats, Q: object) -> Floats:
         """Return 1 - arccos(cosine) / π."""
@@ -76,9 +74,9 @@ class NegEuclidean(Plain):
     duplicates do not cancel.
     """
 
-    name: ClassVar[str] = "neg_euclidean"
-    metric_type: ClassVar[MetricType] = "euclidean"
-    invariances: ClassVar[Invariances] = invariances("s=rank r=- R=y D=- G=- t=y")
+    name = "neg_euclidean"
+    metric_type = "euclidean"
+    invariances = invariances("s=rank r=- R=y D=- G=- t=y")
 
     def to_score(self, raw: Floats, Q: object) -> Floats:
         """Return minus the root of the squared distance."""

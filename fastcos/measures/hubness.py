@@ -11,7 +11,7 @@ import numpy as np
 
 from fastcos import parallel, validation
 from fastcos.kernels import row_transforms
-from fastcos.measures.base import Invariances, MetricType, Plain, invariances, register
+from fastcos.measures.base import MetricType, Plain, invariances, register
 from fastcos.measures.knn_stats import RowLookup, cosine_moments, nearest_rows
 from fastcos.measures.row_transforms import as_contiguous, inverses, norms_of, same_type, unit_rows
 from fastcos.validation import Floats, Integers, Rows
@@ -35,7 +35,7 @@ class QueryNormalized(Plain):
     Source: You arXiv:2504.16318.
     """
 
-    name: ClassVar[str] = "query_normalized"
+    name = "query_normalized"
 
     def _fit(self, items: Rows, users: Rows | None) -> None:
         """Take the moments of the items' directions."""
@@ -57,7 +57,7 @@ class _Local(Plain):
     items, without itself if it is one of them and no other side is given.
     """
 
-    metric_type: ClassVar[MetricType] = "dot"
+    metric_type = "dot"
     neighbor_metric: ClassVar[MetricType] = "cosine"
 
     def __init__(self, n_neighbors: int = 10, *, other: Any = None) -> None:
@@ -125,7 +125,7 @@ class CSLS(_Local):
         Default: among the other items.
     """
 
-    name: ClassVar[str] = "csls"
+    name = "csls"
 
     def encode_items(self, B: Rows) -> Rows:
         """Return unit rows, float64."""
@@ -158,7 +158,7 @@ class LocalScaling(_Local):
         As in ``csls``.
     """
 
-    name: ClassVar[str] = "local_scaling"
+    name = "local_scaling"
 
     def __init__(self, n_neighbors: int = 7, *, other: Any = None) -> None:
         super().__init__(n_neighbors, other=other)
@@ -202,9 +202,9 @@ class DisSimLocal(_Local):
         As in ``csls``.
     """
 
-    name: ClassVar[str] = "dis_sim_local"
-    neighbor_metric: ClassVar[MetricType] = "euclidean"
-    invariances: ClassVar[Invariances] = invariances("s=rank r=- R=y D=- G=- t=y")
+    name = "dis_sim_local"
+    neighbor_metric = "euclidean"
+    invariances = invariances("s=rank r=- R=y D=- G=- t=y")
 
     def _fit(self, items: Rows, users: Rows | None) -> None:
         """Choose the origin, and search."""

@@ -1,12 +1,12 @@
 """Measures that are the cosine of (row - mean) root: a metric of the columns, given or learned."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from fastcos import parallel, validation
 from fastcos.kernels import row_transforms
-from fastcos.measures.base import REGISTRY, Invariances, Plain, invariances, register
+from fastcos.measures.base import REGISTRY, Plain, invariances, register
 from fastcos.measures.row_transforms import as_contiguous, row_cuts, scaled_up_rows, unit_rows
 from fastcos.rescaling.canonical import metric_factor
 from fastcos.rescaling.moments import gram_of, mean_of
@@ -19,7 +19,7 @@ _RANK_TOLERANCE = 1e-12
 class Mapped(Plain):
     """Cosine of (row - mean_) root_, with root_ (d, r), or (d,) for a diagonal; _fit sets both."""
 
-    fits_in_blocks: ClassVar[bool] = True
+    fits_in_blocks = True
     mean_: Floats
     root_: Floats
 
@@ -97,9 +97,9 @@ class SoftCosine(Mapped):
         Instead of S: features of every column; S is then the cosine of those of two columns.
     """
 
-    name: ClassVar[str] = "soft_cosine"
-    needs: ClassVar[str] = "matrix or features"
-    invariances: ClassVar[Invariances] = invariances("s=y r=y R=- D=- G=- t=-")
+    name = "soft_cosine"
+    needs = "matrix or features"
+    invariances = invariances("s=y r=y R=- D=- G=- t=-")
 
     def __init__(self, matrix: Any = None, *, features: Any = None) -> None:
         if (matrix is None) == (features is None):
@@ -131,8 +131,8 @@ class SoftCosine(Mapped):
 class _OtherSide(Mapped):
     """Soft cosine whose S is a moment of the rows of the model's other side."""
 
-    needs: ClassVar[str] = "other"
-    invariances: ClassVar[Invariances] = invariances("s=y r=y R=y D=y G=y t=-")
+    needs = "other"
+    invariances = invariances("s=y r=y R=y D=y G=y t=-")
     centered: bool = False
 
     def __init__(self, other: Any = None) -> None:
@@ -164,7 +164,7 @@ class QueryMetricCosine(_OtherSide):
         False: E[uu'] instead of Cov(u), which is ``project_back_items``.
     """
 
-    name: ClassVar[str] = "query_metric_cosine"
+    name = "query_metric_cosine"
 
     def __init__(self, other: Any = None, *, centered: bool = True) -> None:
         super().__init__(other)
@@ -184,7 +184,7 @@ class ProjectBackItems(_OtherSide):
         User embeddings P; or give them to ``fit``.
     """
 
-    name: ClassVar[str] = "project_back_items"
+    name = "project_back_items"
 
 
 @register
@@ -200,14 +200,14 @@ class ProjectBackUsers(_OtherSide):
         Item embeddings B; or give them to ``fit``.
     """
 
-    name: ClassVar[str] = "project_back_users"
-    invariances: ClassVar[Invariances] = invariances("s=y r=- R=y D=y G=y t=-")
+    name = "project_back_users"
+    invariances = invariances("s=y r=- R=y D=y G=y t=-")
 
 
 class _Whitened(Mapped):
     """Cosine under the inverse of the items' own second moment."""
 
-    invariances: ClassVar[Invariances] = invariances("s=y r=- R=y D=y G=y t=y")
+    invariances = invariances("s=y r=- R=y D=y G=y t=y")
 
     def __init__(self, *, n_components: int | None = None, ridge: float = 0.0) -> None:
         if n_components is not None:
@@ -258,7 +258,7 @@ class WhitenedCosine(_Whitened):
         Added to the eigenvalues, as a share of their mean.
     """
 
-    name: ClassVar[str] = "whitened_cosine"
+    name = "whitened_cosine"
 
     def __init__(
         self, *, centered: bool = True, n_components: int | None = None, ridge: float = 0.0
@@ -291,8 +291,8 @@ class PopularityWhitenedCosine(_Whitened):
     ridge : float, default 0
     """
 
-    name: ClassVar[str] = "popularity_whitened_cosine"
-    needs: ClassVar[str] = "popularity"
+    name = "popularity_whitened_cosine"
+    needs = "popularity"
 
     def __init__(
         self, popularity: Any = None, *, n_components: int | None = None, ridge: float = 0.0
@@ -321,8 +321,8 @@ class CausalInnerProduct(_Whitened):
     ridge : float, default 0
     """
 
-    name: ClassVar[str] = "causal_inner_product"
-    invariances: ClassVar[Invariances] = invariances("s=y r=- R=y D=y G=y t=-")
+    name = "causal_inner_product"
+    invariances = invariances("s=y r=- R=y D=y G=y t=-")
 
     def _fit(self, items: Rows, users: Rows | None) -> None:
         """Take the inverse root of the covariance and no mean."""
@@ -371,9 +371,9 @@ class LearnedDiagonal(Mapped):
         κ >= 1.
     """
 
-    name: ClassVar[str] = "learned_diagonal"
-    needs: ClassVar[str] = "pairs and targets"
-    invariances: ClassVar[Invariances] = invariances("s=y r=y R=- D=- G=- t=-")
+    name = "learned_diagonal"
+    needs = "pairs and targets"
+    invariances = invariances("s=y r=y R=- D=- G=- t=-")
 
     def __init__(self, pairs: Any = None, targets: Any = None, *, condition: float = 10.0) -> None:
         self.pairs = as_pairs("pairs", as_given("pairs", pairs, self.name))

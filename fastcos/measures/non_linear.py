@@ -1,6 +1,6 @@
 """Similarities that are no inner product, exact by filter and refine with an upper bound."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -8,7 +8,7 @@ import numpy.typing as npt
 from fastcos import parallel, validation
 from fastcos.kernels import normal_cdf, row_transforms
 from fastcos.linalg import buffer_pool
-from fastcos.measures.base import Invariances, MetricType, Plain, invariances, register
+from fastcos.measures.base import Plain, invariances, register
 from fastcos.measures.knn_stats import RowLookup, cosine_moments
 from fastcos.measures.row_transforms import (
     inverses,
@@ -69,9 +69,9 @@ class Recos(Plain):
     Source: Ai arXiv:2602.05266.
     """
 
-    name: ClassVar[str] = "recos"
-    metric_type: ClassVar[MetricType] = "dot"
-    invariances: ClassVar[Invariances] = invariances("s=y r=y R=- D=- G=- t=-")
+    name = "recos"
+    metric_type = "dot"
+    invariances = invariances("s=y r=y R=- D=- G=- t=-")
 
     def _fit(self, items: Rows, users: Rows | None) -> None:
         """Take the mean direction of some sorted items."""
@@ -138,7 +138,7 @@ class MutualProximity(Plain):
     by cosine. Pitfall: assumes normal distances. Source: Schnitzer et al., JMLR 13 (2012).
     """
 
-    name: ClassVar[str] = "mutual_proximity"
+    name = "mutual_proximity"
 
     def _fit(self, items: Rows, users: Rows | None) -> None:
         """Take the moments, and the largest standardised cosine of any item on a grid."""
@@ -214,10 +214,10 @@ class NormAngleDistance(Plain):
         λ > 0.
     """
 
-    name: ClassVar[str] = "norm_angle_distance"
-    metric_type: ClassVar[MetricType] = "euclidean"
-    invariances: ClassVar[Invariances] = invariances("s=- r=- R=y D=- G=- t=-")
-    fits_in_blocks: ClassVar[bool] = True
+    name = "norm_angle_distance"
+    metric_type = "euclidean"
+    invariances = invariances("s=- r=- R=y D=- G=- t=-")
+    fits_in_blocks = True
 
     def __init__(self, weight: float = 1.0) -> None:
         self.weight = validation.as_real("weight", weight, above=0)

@@ -1,11 +1,9 @@
 """Measures in which the norm of a row counts besides its direction."""
 
-from typing import ClassVar
-
 import numpy as np
 
 from fastcos import validation
-from fastcos.measures.base import Invariances, MetricType, Plain, invariances, register
+from fastcos.measures.base import Plain, invariances, register
 from fastcos.measures.row_transforms import norms_of, unit_rows
 from fastcos.rescaling.moments import blocks_of
 from fastcos.validation import Floats, Rows
@@ -24,9 +22,9 @@ class RadialCosine(Plain):
         γ >= 0.
     """
 
-    name: ClassVar[str] = "radial_cosine"
-    metric_type: ClassVar[MetricType] = "dot"
-    invariances: ClassVar[Invariances] = invariances("s=rank r=- R=y D=- G=- t=-")
+    name = "radial_cosine"
+    metric_type = "dot"
+    invariances = invariances("s=rank r=- R=y D=- G=- t=-")
 
     def __init__(self, power: float = 0.5) -> None:
         self.power = validation.as_real("power", power, low=0)
@@ -39,9 +37,9 @@ class RadialCosine(Plain):
 class _MeanNorm(Plain):
     """Norms are counted in units of the items' mean norm (1 if all rows are zero)."""
 
-    metric_type: ClassVar[MetricType] = "dot"
-    invariances: ClassVar[Invariances] = invariances("s=y r=- R=y D=- G=- t=-")
-    fits_in_blocks: ClassVar[bool] = True
+    metric_type = "dot"
+    invariances = invariances("s=y r=- R=y D=- G=- t=-")
+    fits_in_blocks = True
     mean_norm_: float
 
     def _fit(self, items: Rows, users: Rows | None) -> None:
@@ -68,7 +66,7 @@ class ScaledSimilarity(_MeanNorm):
         From 0 to 1.
     """
 
-    name: ClassVar[str] = "scaled_similarity"
+    name = "scaled_similarity"
 
     def __init__(self, alpha: float = 0.5) -> None:
         self.alpha = validation.as_real("alpha", alpha, low=0, high=1)
@@ -106,7 +104,7 @@ class FeatureAugmented(_MeanNorm):
         Whether the augmented rows are scaled to unit norm.
     """
 
-    name: ClassVar[str] = "feature_augmented"
+    name = "feature_augmented"
 
     def __init__(self, weight: float = 1.0, *, normalized: bool = False) -> None:
         self.weight = validation.as_real("weight", weight, low=0)

@@ -1,12 +1,12 @@
 """Cosines under the rescalings of the paper's model, and of the model's weights."""
 
 import functools
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from fastcos import validation
-from fastcos.measures.base import REGISTRY, Invariances, MetricType, Plain, invariances, register
+from fastcos.measures.base import REGISTRY, Plain, invariances, register
 from fastcos.measures.linear import Mapped, as_given
 from fastcos.measures.row_transforms import inverses
 from fastcos.rescaling.diagonal import Rescaling, as_diagonal, rescalings
@@ -51,8 +51,8 @@ class RescaledCosine(Mapped):
         Needed unless rescaling is "identity" or an array.
     """
 
-    name: ClassVar[str] = "rescaled_cosine"
-    needs: ClassVar[str] = "model"
+    name = "rescaled_cosine"
+    needs = "model"
 
     def __init__(self, rescaling: Any = "identity", *, model: Any = None) -> None:
         self.model = _spectrum_of(model)
@@ -98,7 +98,7 @@ class Eq2Cosine(Mapped):
         λ of objective (2), with a model.
     """
 
-    name: ClassVar[str] = "eq2_cosine"
+    name = "eq2_cosine"
 
     def __init__(self, *, model: Any = None, regularization: float = 100.0) -> None:
         self.regularization = validation.as_real("regularization", regularization, low=0)
@@ -126,10 +126,10 @@ class WeightCosine(Plain):
     symmetric and positive semidefinite it is no cosine and not within [-1, 1].
     """
 
-    name: ClassVar[str] = "weight_cosine"
-    metric_type: ClassVar[MetricType] = "dot"
-    needs: ClassVar[str] = "rows [a_i, b_i]"
-    invariances: ClassVar[Invariances] = invariances("s=y r=- R=y D=y G=y t=-")
+    name = "weight_cosine"
+    metric_type = "dot"
+    needs = "rows [a_i, b_i]"
+    invariances = invariances("s=y r=- R=y D=y G=y t=-")
 
     def encode_queries(self, Q: Rows) -> Rows:
         """Return a_i / sqrt(W_ii), (n, k) float64."""

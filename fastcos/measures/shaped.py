@@ -1,12 +1,10 @@
 """Cosines after the rows are centred, or their columns or entries made alike."""
 
-from typing import ClassVar
-
 import numpy as np
 
 from fastcos import parallel, validation
 from fastcos.kernels import row_transforms
-from fastcos.measures.base import Invariances, Plain, invariances, register
+from fastcos.measures.base import Plain, invariances, register
 from fastcos.measures.linear import Mapped, spectrum
 from fastcos.measures.row_transforms import as_contiguous, inverses, row_cuts, scaled_up_rows
 from fastcos.rescaling.moments import gram_of, mean_of, mean_squares_of
@@ -21,8 +19,8 @@ class CenteredCosine(Mapped):
     Source: Mu and Viswanath arXiv:1702.01417.
     """
 
-    name: ClassVar[str] = "centered_cosine"
-    invariances: ClassVar[Invariances] = invariances("s=y r=- R=y D=- G=- t=y")
+    name = "centered_cosine"
+    invariances = invariances("s=y r=- R=y D=- G=- t=y")
 
     def _fit(self, items: Rows, users: Rows | None) -> None:
         """Take the mean row."""
@@ -43,8 +41,8 @@ class AllButTheTop(Mapped):
         Directions removed, fewer than d. Default: d/100, at least 1; none of a single column.
     """
 
-    name: ClassVar[str] = "all_but_the_top"
-    invariances: ClassVar[Invariances] = invariances("s=y r=- R=y D=- G=- t=y")
+    name = "all_but_the_top"
+    invariances = invariances("s=y r=- R=y D=- G=- t=y")
 
     def __init__(self, *, n_directions: int | None = None) -> None:
         if n_directions is not None:
@@ -70,8 +68,8 @@ class UnitColumnCosine(Mapped):
     Pitfall: depends on the basis (not invariant under rotation). Source: theorem 7 of this project.
     """
 
-    name: ClassVar[str] = "unit_column_cosine"
-    invariances: ClassVar[Invariances] = invariances("s=y r=- R=- D=y G=- t=-")
+    name = "unit_column_cosine"
+    invariances = invariances("s=y r=- R=- D=y G=- t=-")
 
     def _fit(self, items: Rows, users: Rows | None) -> None:
         """Take the columns' norms."""
@@ -88,8 +86,8 @@ class ZScoreCosine(Mapped):
     Source: theorem 7 of this project.
     """
 
-    name: ClassVar[str] = "zscore_cosine"
-    invariances: ClassVar[Invariances] = invariances("s=y r=- R=- D=y G=- t=y")
+    name = "zscore_cosine"
+    invariances = invariances("s=y r=- R=- D=y G=- t=y")
 
     def _fit(self, items: Rows, users: Rows | None) -> None:
         """Take the columns' means and standard deviations."""
@@ -105,8 +103,8 @@ class LayerNormCosine(Plain):
     device of training it is another matter. Source: Ba et al. arXiv:1607.06450.
     """
 
-    name: ClassVar[str] = "layer_norm_cosine"
-    invariances: ClassVar[Invariances] = invariances("s=y r=y R=- D=- G=- t=-")
+    name = "layer_norm_cosine"
+    invariances = invariances("s=y r=y R=- D=- G=- t=-")
 
     def encode_items(self, B: Rows) -> Rows:
         """Return the rows minus their own mean, float64, scaled up where they would underflow."""
@@ -125,8 +123,8 @@ class SpearmanDims(Plain):
     basis. Standard.
     """
 
-    name: ClassVar[str] = "spearman_dims"
-    invariances: ClassVar[Invariances] = invariances("s=y r=y R=- D=- G=- t=-")
+    name = "spearman_dims"
+    invariances = invariances("s=y r=y R=- D=- G=- t=-")
 
     def encode_items(self, B: Rows) -> Rows:
         """Return centred average ranks, float32: they are exact."""
