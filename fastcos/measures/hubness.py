@@ -38,7 +38,6 @@ class QueryNormalized(Plain):
     name = "query_normalized"
 
     def _fit(self, items: Rows, users: Rows | None) -> None:
-        """Take the moments of the items' directions."""
         self._moments = cosine_moments(unit_rows(items))
         self._lookup = RowLookup(items)
 
@@ -207,7 +206,6 @@ class DisSimLocal(_Local):
     invariances = invariances("s=rank r=- R=y D=- G=- t=y")
 
     def _fit(self, items: Rows, users: Rows | None) -> None:
-        """Choose the origin, and search."""
         self._origin = _origin_of(items)
         self._moved = bool(self._origin.any())
         super()._fit(items, users)

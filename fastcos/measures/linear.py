@@ -124,7 +124,6 @@ class SoftCosine(Mapped):
         self.mean_ = np.zeros(len(self.matrix))
 
     def _fit(self, items: Rows, users: Rows | None) -> None:
-        """Check that S fits the rows."""
         validation.check_same_width("items", items, "matrix", self.matrix)
 
 
@@ -139,7 +138,6 @@ class _OtherSide(Mapped):
         self.other = None if other is None else validation.as_rows("other", other)
 
     def _fit(self, items: Rows, users: Rows | None) -> None:
-        """Take the root of the other side's moment."""
         other: Rows = as_given("other", self.other if users is None else users, self.name)
         validation.check_same_width("other", other, "items", items)
         self.mean_ = np.zeros(items.shape[1])
@@ -267,7 +265,6 @@ class WhitenedCosine(_Whitened):
         self.centered = validation.as_flag("centered", centered)
 
     def _fit(self, items: Rows, users: Rows | None) -> None:
-        """Take mean and inverse root of the items' covariance."""
         self.mean_ = mean_of(items) if self.centered else np.zeros(items.shape[1])
         self._whiten(gram_of(items, self.mean_))
 
@@ -302,7 +299,6 @@ class PopularityWhitenedCosine(_Whitened):
         self.popularity = validation.as_vector("popularity", popularity)
 
     def _fit(self, items: Rows, users: Rows | None) -> None:
-        """Take weighted mean and inverse root of the weighted covariance."""
         shares = validation.as_probabilities("popularity", self.popularity, len(items))
         self.mean_ = mean_of(items, shares)
         self._whiten(gram_of(items, self.mean_, shares))
@@ -325,7 +321,6 @@ class CausalInnerProduct(_Whitened):
     invariances = invariances("s=y r=- R=y D=y G=y t=-")
 
     def _fit(self, items: Rows, users: Rows | None) -> None:
-        """Take the inverse root of the covariance and no mean."""
         self.mean_ = np.zeros(items.shape[1])
         self._whiten(gram_of(items, mean_of(items)))
 

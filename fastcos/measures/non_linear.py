@@ -223,7 +223,6 @@ class NormAngleDistance(Plain):
         self.weight = validation.as_real("weight", weight, above=0)
 
     def _fit(self, items: Rows, users: Rows | None) -> None:
-        """Take the median norm."""
         norms = np.concatenate([norms_of(block) for _, block in blocks_of(items)])
         self._median_norm = float(np.median(norms))
 

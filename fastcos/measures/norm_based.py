@@ -43,7 +43,6 @@ class _MeanNorm(Plain):
     mean_norm_: float
 
     def _fit(self, items: Rows, users: Rows | None) -> None:
-        """Take the mean norm of the items that are not zero."""
         norms = np.concatenate([norms_of(block) for _, block in blocks_of(items)])
         self.mean_norm_ = float(norms[norms > 0].mean()) if norms.any() else 1.0
 

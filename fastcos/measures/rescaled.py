@@ -67,7 +67,6 @@ class RescaledCosine(Mapped):
             self.rescaling = validation.as_vector("rescaling", rescaling)
 
     def _fit(self, items: Rows, users: Rows | None) -> None:
-        """Take the diagonal of D."""
         d = items.shape[1]
         named, identity = isinstance(self.rescaling, str), ModelSpectrum(np.ones(d), np.ones(d))
         if named and self.rescaling != "identity":
@@ -105,7 +104,6 @@ class Eq2Cosine(Mapped):
         self.model = _spectrum_of(model)
 
     def _fit(self, items: Rows, users: Rows | None) -> None:
-        """Take the factor of every column."""
         d = items.shape[1]
         self.mean_, self.root_ = np.zeros(d), np.ones(d)
         if self.model is not None:

@@ -23,7 +23,6 @@ class CenteredCosine(Mapped):
     invariances = invariances("s=y r=- R=y D=- G=- t=y")
 
     def _fit(self, items: Rows, users: Rows | None) -> None:
-        """Take the mean row."""
         self.mean_ = mean_of(items)
         self.root_ = np.ones(items.shape[1])
 
@@ -50,7 +49,6 @@ class AllButTheTop(Mapped):
         self.n_directions = n_directions
 
     def _fit(self, items: Rows, users: Rows | None) -> None:
-        """Take the mean row and the directions that stay."""
         d = items.shape[1]
         usual = min(d - 1, max(1, round(d / 100)))
         removed = usual if self.n_directions is None else self.n_directions
@@ -72,7 +70,6 @@ class UnitColumnCosine(Mapped):
     invariances = invariances("s=y r=- R=- D=y G=- t=-")
 
     def _fit(self, items: Rows, users: Rows | None) -> None:
-        """Take the columns' norms."""
         self.mean_ = np.zeros(items.shape[1])
         mean_squares = mean_squares_of(items, self.mean_)
         self.root_ = inverses(np.sqrt(mean_squares * len(items)))
@@ -90,7 +87,6 @@ class ZScoreCosine(Mapped):
     invariances = invariances("s=y r=- R=- D=y G=- t=y")
 
     def _fit(self, items: Rows, users: Rows | None) -> None:
-        """Take the columns' means and standard deviations."""
         self.mean_ = mean_of(items)
         self.root_ = inverses(np.sqrt(mean_squares_of(items, self.mean_)))
 
