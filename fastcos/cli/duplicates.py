@@ -16,6 +16,7 @@ from fastcos.storage.provenance import json_ready, provenance
 if TYPE_CHECKING:
     from fastcos.calibration import Calibration
 
+SUMMARY = "pairs that are nearly the same, and what to keep"
 DESCRIPTION = """\
 Find the pairs of items that are nearly the same: by a least score, or by the share of random pairs
 that may reach it (--fpr). Prints the pairs just above the threshold, which decide whether it is

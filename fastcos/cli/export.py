@@ -14,6 +14,7 @@ from fastcos.cli.model_folder import is_model_folder, read_factors
 from fastcos.cli.terminal import print_json, print_next, say
 from fastcos.storage import provenance
 
+SUMMARY = "embeddings that no rescaling changes, for any index"
 DESCRIPTION = """\
 Write item embeddings in a form that is the same for every parametrisation of the model, as float32
 .npy files that FAISS, usearch or SimilarityIndex take unchanged.

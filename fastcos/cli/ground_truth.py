@@ -37,8 +37,8 @@ def run(given: argparse.Namespace) -> int:
     result = None
     if given.result is not None:
         if Path(given.result).suffix in ann_files.NEIGHBOR_SUFFIXES:
-            found = ann_files.read_neighbors("--result", given.result)
-            result = _as_result(found, given.k, len(queries), len(items))
+            numbers = ann_files.read_neighbors("--result", given.result)
+            result = _as_result(numbers, given.k, len(queries), len(items))
         else:
             result = _result_of_ids(given.result, given.k, query_ids, ids)
     with progress_bar("searching queries") as progress:
@@ -48,7 +48,9 @@ def run(given: argparse.Namespace) -> int:
         ann_files.write_neighbors(out, truth.indices)
         say(f"wrote {given.k} neighbours of {len(queries):,} queries to {out}")
     if result is not None:
-        report["recall"] = recall(queries, items, result, truth.scores[:, -1], measure)
+        found = rescore(np.asarray(queries), items, result, given.k, measure=measure)
+        # repeated numbers count once: the others are padding
+        report["recall"] = float((found.scores >= truth.scores[:, -1:]).mean())
     if given.json:
         print_json(report)
     elif result is not None:
@@ -62,14 +64,6 @@ def _vectors(name: str, path: str, dataset: str, given: argparse.Namespace) -> t
         rows = ann_files.read_vectors(name, path, dataset)
         return rows, np.arange(len(rows))
     return options.read_vectors(path, given, shared=dataset == "test")
-
-
-def recall(queries: Any, items: Any, result: Any, least: Any, measure: Any) -> float:
-    """Return the share of results (n, k) with an exact score of at least `least` (n,)."""
-    k = result.shape[1]
-    found = rescore(np.asarray(queries), items, result, k, measure=measure)
-    # repeated numbers count once: the others are padding
-    return float((found.scores >= least[:, None]).mean())
 
 
 def _result_of_ids(path: str, k: int, query_ids: Any, ids: Any) -> Any:

@@ -207,16 +207,8 @@ _VERBS = {
     "add": ("add items, or replace those with the same ids", _add_add, _add),
     "remove": ("remove items by id", _add_remove, _remove),
     "search": ("neighbours of items, or of other vectors", _add_search, _search),
-    "duplicates": (
-        "pairs that are nearly the same, and what to keep",
-        duplicates.add_arguments,
-        duplicates.run,
-    ),
-    "export": (
-        "embeddings that no rescaling changes, for any index",
-        export.add_arguments,
-        export.run,
-    ),
+    "duplicates": (duplicates.SUMMARY, duplicates.add_arguments, duplicates.run),
+    "export": (export.SUMMARY, export.add_arguments, export.run),
 }
 _DESCRIPTIONS = {
     "search": "Find the k most similar items of every item of an index, of some (--show), or of "
