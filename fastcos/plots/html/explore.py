@@ -72,21 +72,6 @@ _METHOD = (
     "The query metric is the correlation over users of predicted scores. No D changes it.",
     "The address keeps the state: copy it to share what you see.",
 )
-_FIGURE_DATA = {
-    "own": 0.5,
-    "symbols": ["S", "Σ"],
-    "replay": "Replay the paper",
-    "fixedNote": "Both are computed here from the factors A D and B D⁻¹. The loss is that of "
-    "Eq. 1; predictions are the three highest of X A B'.",
-    "uniqueNote": "Eq. 2 is another model: it has its own loss and predictions, and no D is free.",
-}
-_FIGURE_TEXTS = {
-    "name": "After Figure 1 of Steck, Ekanadham and Kallus (2024), arXiv:2403.05440",
-    "headline": "One model, one loss, and cosines that are whatever D makes them.",
-    "axis_a": "exponent a of S",
-    "axis_b": "exponent b of Σ",
-    "as_given": "under D = I",
-}
 _FIGURE_METHOD = (
     "S = σ²/(σ²+λ) is the share of each direction that Eq. 1 keeps, Σ holds the singular values of "
     "the interactions. Items are V S^1/2 D^-1.",
@@ -96,12 +81,6 @@ _FIGURE_METHOD = (
     "Other ranks are the first columns of the same decomposition; other λ change S. λ of Eq. 2 "
     "moves with it, so that both have their knee at the same singular value.",
 )
-_ITEMS_TEXTS = {
-    "headline": "The predictions stay. Do the neighbours?",
-    "axis_a": "a, items' norms",
-    "axis_b": "b, users' norms",
-    "as_given": "as trained",
-}
 _ITEMS_METHOD = (
     "Q and P hold the norms of the columns of the items and of the users. The condition κ of D is "
     "its largest entry over its smallest.",
@@ -165,18 +144,25 @@ def figure_page(
         "examples": [(components @ X[[user]].toarray()[0]).tolist() for user in examples],
         "exampleNames": [f"user {user}" for user in examples],
         "named": named,
-        **_FIGURE_DATA,
+        "own": 0.5,
+        "symbols": ["S", "Σ"],
+        "replay": "Replay the paper",
+        "fixedNote": "Both are computed here from the factors A D and B D⁻¹. The loss is that of "
+        "Eq. 1; predictions are the three highest of X A B'.",
+        "uniqueNote": "Eq. 2 is another model: it has its own loss and predictions, and no D is "
+        "free.",
         "background": "overlap with the neighbours under D = I" if labels is None else "AUC",
         "rest": _REST,
     }  # fmt: skip
-    summary = (
-        f"{n:,} users, {p:,} items, rank k = {rank}, λ = {strength:,.6g} of Eq. 1. D = Sᵃ Σᵇ "
-        "multiplies the latent dimensions of the users and divides those of the items. Training "
-        "does not determine it. Move it."
-    )
     texts = {
-        **_FIGURE_TEXTS,
-        "summary": summary,
+        "name": "After Figure 1 of Steck, Ekanadham and Kallus (2024), arXiv:2403.05440",
+        "headline": "One model, one loss, and cosines that are whatever D makes them.",
+        "axis_a": "exponent a of S",
+        "axis_b": "exponent b of Σ",
+        "as_given": "under D = I",
+        "summary": f"{n:,} users, {p:,} items, rank k = {rank}, λ = {strength:,.6g} of Eq. 1. D = "
+        "Sᵃ Σᵇ multiplies the latent dimensions of the users and divides those of the items. "
+        "Training does not determine it. Move it.",
         "map_caption": f"{caption}, {'' if labels is None else 'by label, then '}by descending "
         "popularity.",
         **_controls("D = Sᵃ Σᵇ", named),
@@ -339,7 +325,10 @@ def items_page(
         "rest": _REST,
     }  # fmt: skip
     texts = {
-        **_ITEMS_TEXTS,
+        "headline": "The predictions stay. Do the neighbours?",
+        "axis_a": "a, items' norms",
+        "axis_b": "b, users' norms",
+        "as_given": "as trained",
         "name": f"Neighbours of {name} under rescalings",
         "summary": f"{note} D multiplies the dimensions of the users and divides those of the "
         "items: no dot product changes, and cosines do.",
