@@ -44,10 +44,8 @@ def read_neighbors(name: str, path: PathLike) -> Any:
     is_npy = file.suffix == ".npy"
     found = read_npy(file) if is_npy else _read(file, np.dtype("<i4"), "neighbors")
     if found.dtype.kind not in "iu" or found.ndim != 2 or 0 in found.shape:
-        raise FastcosFormatError(
-            f"{file} must hold rows (n, k) of whole numbers, got dtype {found.dtype}, shape "
-            f"{found.shape}"
-        )
+        got = f"dtype {found.dtype}, shape {found.shape}"
+        raise FastcosFormatError(f"{file} must hold rows (n, k) of whole numbers, got {got}")
     return found
 
 
@@ -111,11 +109,10 @@ def _read(file: Path, dtype: np.dtype[Any], dataset: str) -> Any:
         raise FastcosFormatError(f"{file} is damaged: it must begin with sizes above 0, got {head}")
     if file.suffix.endswith("bin"):
         n, width = head
-        if size != _HEADER_BYTES + 4 * n * width:
-            raise FastcosFormatError(
-                f"{file} is damaged: {n} rows of {width} are {_HEADER_BYTES + 4 * n * width} "
-                f"bytes, not {size}"
-            )
+        needed = _HEADER_BYTES + 4 * n * width
+        if size != needed:
+            what = f"{n} rows of {width} are {needed} bytes, not {size}"
+            raise FastcosFormatError(f"{file} is damaged: {what}")
         return np.memmap(file, dtype, "r", _HEADER_BYTES, (n, width))
     width = head[0]
     n, rest = divmod(size, 4 * (width + 1))

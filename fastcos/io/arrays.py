@@ -87,10 +87,9 @@ def read_safetensors(path: Path) -> Mapping[str, npt.NDArray[Any]]:
             raw = dict(safetensors.deserialize(path.read_bytes()))
     for name in kinds.keys() - arrays.keys():
         if kinds[name] != "BF16":
-            raise FastcosFormatError(
-                f"{path}: {name} must be of floats of 16 bits or more, or of integers, got "
-                f"{kinds[name]} (save it as float16)"
-            )
+            rule = "of floats of 16 bits or more, or of integers"
+            got = f"{kinds[name]} (save it as float16)"
+            raise FastcosFormatError(f"{path}: {name} must be {rule}, got {got}")
         # the upper half of a float32
         bits = np.frombuffer(raw[name]["data"], "<u2").astype(np.uint32) << 16
         arrays[name] = bits.view(np.float32).reshape(raw[name]["shape"])

@@ -60,9 +60,9 @@ def interaction_columns(
     item = require_column("item", item, ITEM_WORDS, names, path)
     value = find_column("value", value, VALUE_WORDS, names, path) if value != "" else None
     if user == item or value in (user, item):
+        got = f"{user!r}, {item!r} and {value!r}"
         raise FastcosFormatError(
-            f"user, item and value must be different columns of {path}, got {user!r}, {item!r} "
-            f"and {value!r}"
+            f"user, item and value must be different columns of {path}, got {got}"
         )
     return user, item, value
 
@@ -87,39 +87,30 @@ def choose_vector_columns(
     """
     names = [*lists, *numbers, *texts]
     if vector_column is not None and vector_column not in lists:
-        raise FastcosFormatError(
-            f"vector_column must name a column of lists of {path} ({_format_names(lists)}), got "
-            f"{vector_column!r}"
-        )
+        rule = f"name a column of lists of {path} ({_format_names(lists)})"
+        raise FastcosFormatError(f"vector_column must {rule}, got {vector_column!r}")
     if vector_column is None and len(lists) > 1:
         raise FastcosFormatError(
             f"vector_column must be given for {path}: it may be any of {_format_names(lists)}"
         )
     if not lists and names_pairs(names):
-        raise FastcosFormatError(
-            f"{path} must have a row per vector, got a table of users and items "
-            f"({_format_names(names)})"
-        )
+        got = f"a table of users and items ({_format_names(names)})"
+        raise FastcosFormatError(f"{path} must have a row per vector, got {got}")
     if id_column and id_column not in names:
-        raise FastcosFormatError(
-            f"id_column must name a column of {path} ({_format_names(names)}), got {id_column!r}"
-        )
+        rule = f"name a column of {path} ({_format_names(names)})"
+        raise FastcosFormatError(f"id_column must {rule}, got {id_column!r}")
     known = [id_column] if id_column else []
     if id_column is None:
         known = [n for n in names if is_id(n) or column_word(n, ITEM_WORDS) in ITEM_WORDS]
         known = [n for n in known if n not in lists] or list(texts)
     if len(known) > 1:
-        raise FastcosFormatError(
-            f"id_column must be given for {path}, or '' for none: it may be any of "
-            f"{_format_names(known)}"
-        )
+        rule = f"given for {path}, or '' for none: it may be any of {_format_names(known)}"
+        raise FastcosFormatError(f"id_column must be {rule}")
     id_ = known[0] if known else None
     columns = [vector_column or lists[0]] if lists else [n for n in numbers if n != id_]
     if not columns:
-        raise FastcosFormatError(
-            f"{path} must hold one column of lists of numbers, or columns of numbers, got "
-            f"{_format_names(names)}"
-        )
+        rule = "hold one column of lists of numbers, or columns of numbers"
+        raise FastcosFormatError(f"{path} must {rule}, got {_format_names(names)}")
     return columns, id_
 
 
@@ -145,10 +136,9 @@ def check_row_numbers(path: PathLike, ids: npt.NDArray[Any], others: Any) -> Non
     known = set(map(str, others))
     foreign = min(known - numbers, default=None)
     if foreign is not None and not numbers <= known:
-        raise FastcosFormatError(
-            f"{path} must name rows by their numbers, 0 to {len(ids) - 1}, where no ids are given "
-            f"(ids=, --ids FILE), got {foreign[:40]!r}"
-        )
+        rule = f"name rows by their numbers, 0 to {len(ids) - 1}"
+        where = "where no ids are given (ids=, --ids FILE)"
+        raise FastcosFormatError(f"{path} must {rule}, {where}, got {foreign[:40]!r}")
 
 
 def positions_in(ids: npt.NDArray[Any], wanted: npt.NDArray[Any]) -> Integers:
@@ -163,10 +153,8 @@ def check_distinct(path: PathLike, name: str, ids: npt.NDArray[Any]) -> None:
     again = np.flatnonzero(first[codes] != np.arange(len(ids)))
     if len(again):
         row = int(again[0])
-        raise FastcosFormatError(
-            f"{path}: {name} must be distinct, got {ids[row].item()!r} in rows "
-            f"{first[codes[row]]} and {row}"
-        )
+        got = f"{ids[row].item()!r} in rows {first[codes[row]]} and {row}"
+        raise FastcosFormatError(f"{path}: {name} must be distinct, got {got}")
 
 
 def _format_names(names: Sequence[str]) -> str:

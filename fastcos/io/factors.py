@@ -152,19 +152,15 @@ def common_rows(
     if len(ids) == len(old_ids) and np.array_equal(ids, old_ids):
         return rows, old_rows
     if np.array_equal(ids, rows) and np.array_equal(old_ids, old_rows):
-        raise FastcosFormatError(
-            f"{old_path} must hold as many items as {path} ({len(ids)}) if both have no ids, got "
-            f"{len(old_ids)}"
-        )
+        rule = f"hold as many items as {path} ({len(ids)}) if both have no ids"
+        raise FastcosFormatError(f"{old_path} must {rule}, got {len(old_ids)}")
     check_row_numbers(old_path, ids, old_ids)
     check_row_numbers(path, old_ids, ids)
     old_rows = positions_in(old_ids, ids)
     rows = np.flatnonzero(old_rows >= 0)
     if not len(rows):
-        raise FastcosFormatError(
-            f"{old_path} must hold items of {path} (such as {ids[0]!s}), got only others (such as "
-            f"{old_ids[0]!s})"
-        )
+        rule = f"hold items of {path} (such as {ids[0]})"
+        raise FastcosFormatError(f"{old_path} must {rule}, got only others (such as {old_ids[0]})")
     return rows, old_rows[rows]
 
 

@@ -134,24 +134,18 @@ def read_labels(
     single = {position: next(iter(s)) for position, s in found.items() if len(s) == 1}
     longest = max(map(len, single.values()), default=0)
     if longest > LONGEST_ID:
-        raise FastcosFormatError(
-            f"{path}: column {column!r} must hold labels of at most {LONGEST_ID} letters, got "
-            f"{longest}"
-        )
+        rule = f"hold labels of at most {LONGEST_ID} letters"
+        raise FastcosFormatError(f"{path}: column {column!r} must {rule}, got {longest}")
     kept = {at: label for at, label in single.items() if only is None or label in only}
     classes = sorted(set(kept.values()))
     absent = sorted(set(only or ()) - set(classes))
     if absent:
-        raise FastcosFormatError(
-            f"only must name labels of column {column!r} of {path} "
-            f"({', '.join(sorted(set(single.values()))[:10])}), got "
-            f"{', '.join(map(repr, absent[:5]))}"
-        )
+        known, got = sorted(set(single.values()))[:10], ", ".join(map(repr, absent[:5]))
+        rule = f"name labels of column {column!r} of {path} ({', '.join(known)})"
+        raise FastcosFormatError(f"only must {rule}, got {got}")
     if len(classes) < 2:
-        raise FastcosFormatError(
-            f"{path}: column {column!r} must have at least two different labels among items with "
-            f"exactly one, got {len(classes)}"
-        )
+        rule = "have at least two different labels among items with exactly one"
+        raise FastcosFormatError(f"{path}: column {column!r} must {rule}, got {len(classes)}")
     numbers = {label: number for number, label in enumerate(classes)}
     labels = np.full(len(positions.ids), -1, dtype=np.int64)
     labels[list(kept)] = [numbers[label] for label in kept.values()]
@@ -288,10 +282,8 @@ def read_pairs(path: PathLike, ids: npt.ArrayLike) -> ItemPairs:
         sides.append(np.array(at, dtype=np.int64)[column.codes])
     known = (sides[0] >= 0) & (sides[1] >= 0)
     if known.sum() < 2:
-        raise FastcosFormatError(
-            f"{path} must hold at least two pairs of known items, got {int(known.sum())} of "
-            f"{len(known)}"
-        )
+        got = f"{int(known.sum())} of {len(known)}"
+        raise FastcosFormatError(f"{path} must hold at least two pairs of known items, got {got}")
     return ItemPairs(
         read_only(np.stack(sides, axis=1)[known]),
         read_only(np.asarray(read.numbers, dtype=np.float64)[known]),
@@ -321,11 +313,11 @@ class _Positions:
         found = np.array([self._of.get(text, -1) for text in column.texts], dtype=np.int64)
         unknown = np.flatnonzero(found < 0)
         if len(unknown) == len(found):
-            shown = ", ".join(repr(column.texts[one][:40]) for one in unknown[:5])
+            some = ", ".join(map(repr, self.ids[:3].tolist()))
+            others = ", ".join(repr(column.texts[one][:40]) for one in unknown[:5])
             raise FastcosFormatError(
-                f"{path} must contain some of the items (such as "
-                f"{', '.join(map(repr, self.ids[:3].tolist()))}), got {len(unknown)} others: "
-                f"{shown}"
+                f"{path} must contain some of the items (such as {some}), got {len(unknown)} "
+                f"others: {others}"
             )
         if len(unknown):
             check_row_numbers(path, self._given, column.texts)

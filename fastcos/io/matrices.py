@@ -34,19 +34,15 @@ def read_npz_matrix(path: Path) -> sp.csr_array:
     missing = [name for name in wanted if name not in arrays]
     if missing:
         held = ", ".join(arrays) or "nothing"
-        raise FastcosFormatError(
-            f"{path} must hold arrays {', '.join(wanted)}, got {held[:200]} without "
-            f"{', '.join(missing)}"
-        )
+        got = f"{held[:200]} without {', '.join(missing)}"
+        raise FastcosFormatError(f"{path} must hold arrays {', '.join(wanted)}, got {got}")
     shape, data, first, second = (arrays[name] for name in wanted)
     if shape.shape != (2,) or shape.dtype.kind not in "iu" or shape.min() < 1:
         raise FastcosFormatError(f"{path}: shape must be two integers >= 1, got {shape}")
     for name, array in zip(wanted[1:], (data, first, second), strict=True):
         if array.ndim != 1 or array.dtype.kind not in ("fiub" if name == "data" else "iu"):
-            raise FastcosFormatError(
-                f"{path}: {name} must be a vector of numbers, got {array.dtype} of shape "
-                f"{array.shape}"
-            )
+            got = f"{array.dtype} of shape {array.shape}"
+            raise FastcosFormatError(f"{path}: {name} must be a vector of numbers, got {got}")
     size = (int(shape[0]), int(shape[1]))
     check_size(path, size, len(data))
     try:

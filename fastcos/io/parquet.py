@@ -209,10 +209,8 @@ def read_vector_table(
             raise FastcosFormatError(f"{path}: column {id_!r} must have no nulls")
         longest = max(len(str(one)) for one in ids)
         if longest > LONGEST_ID:
-            raise FastcosFormatError(
-                f"{path}: column {id_!r} must hold ids of at most {LONGEST_ID} letters, got "
-                f"{longest}"
-            )
+            rule = f"hold ids of at most {LONGEST_ID} letters"
+            raise FastcosFormatError(f"{path}: column {id_!r} must {rule}, got {longest}")
         arrays["ids"] = np.array(ids)
     return arrays
 
@@ -225,9 +223,7 @@ def _from_lists(path: Path, column: Any) -> npt.NDArray[Any]:
     if len(odd) or not width:
         row = int(odd[0]) if len(odd) else 0
         what = "none" if np.isnan(lengths[row]) else f"{lengths[row]:.0f} numbers"
-        raise FastcosFormatError(
-            f"{path} must hold lists of one length, without nulls, got {what} in row {row} "
-            f"({width:.0f} in another)"
-        )
+        got = f"{what} in row {row} ({width:.0f} in another)"
+        raise FastcosFormatError(f"{path} must hold lists of one length, without nulls, got {got}")
     values = lists.flatten().to_numpy(zero_copy_only=False)
     return np.asarray(values.reshape(len(lists), int(width)))

@@ -68,10 +68,8 @@ class BoundedReader(io.RawIOBase):
         line_end = max(block.rfind(b"\n"), block.rfind(b"\r"))
         self._since_line_end = len(block) - line_end + (self._since_line_end if line_end < 0 else 0)
         if self._since_line_end > LONGEST_LINE:
-            raise FastcosFormatError(
-                f"{self._path} must be text in lines, got a line of more than "
-                f"{LONGEST_LINE >> 20} MiB"
-            )
+            got = f"a line of more than {LONGEST_LINE >> 20} MiB"
+            raise FastcosFormatError(f"{self._path} must be text in lines, got {got}")
         return len(block)
 
 

@@ -82,10 +82,9 @@ class DelimitedTable:
         except csv.Error as error:
             raise FastcosFormatError(f"{path}: line 1 must be a header line: {error}") from None
         if len(first) < 2:
-            raise FastcosFormatError(
-                f"{path} must have columns separated by tab, comma, semicolon or the "
-                f"given delimiter, got one column in line 1: {first_line.strip()[:60]!r}"
-            )
+            rule = "have columns separated by tab, comma, semicolon or the given delimiter"
+            got = f"one column in line 1: {first_line.strip()[:60]!r}"
+            raise FastcosFormatError(f"{path} must {rule}, got {got}")
         self.names = first if header else [str(1 + i) for i in range(len(first))]
         self._rows = self._reader if header else chain([first], self._reader)
 

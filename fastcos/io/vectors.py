@@ -189,19 +189,15 @@ def as_vectors(
     of_table = _kind(path) not in (".npz", ".safetensors")
     if vector_column is not None and not of_table:
         if vector_column not in arrays:
-            raise FastcosFormatError(
-                f"vector_column must be an array of {path} ({', '.join(arrays)}), got "
-                f"{vector_column!r}"
-            )
+            rule = f"an array of {path} ({', '.join(arrays)})"
+            raise FastcosFormatError(f"vector_column must be {rule}, got {vector_column!r}")
         arrays = {n: a for n, a in arrays.items() if n == vector_column or a.ndim == 1}
     held = ", ".join(f"{name} {array.dtype} {array.shape}" for name, array in arrays.items())
     found = [array for array in arrays.values() if array.ndim == 2 and array.dtype.kind in "fiub"]
     if len(found) != 1:
         hint = " (give vector_column)" if len(found) > 1 else ""
-        raise FastcosFormatError(
-            f"{path} must hold one 2-dimensional array of numbers, got {held[:200] or 'nothing'}"
-            f"{hint}"
-        )
+        got = f"{held[:200] or 'nothing'}{hint}"
+        raise FastcosFormatError(f"{path} must hold one 2-dimensional array of numbers, got {got}")
     try:
         vectors = as_mapped_rows("vectors", found[0])
         for _ in iter_blocks("vectors", vectors, _ROWS):
@@ -217,10 +213,9 @@ def as_vectors(
         return Vectors(vectors, np.arange(len(vectors)))
     ids = arrays[named[0]]
     if len(named) > 1 or ids.shape != (len(vectors),) or ids.dtype.kind not in "iuU":
-        raise FastcosFormatError(
-            f"{path} must hold one id or word for each of {len(vectors)} vectors, got "
-            f"{', '.join(named)} of shape {ids.shape}, dtype {ids.dtype}"
-        )
+        rule = f"hold one id or word for each of {len(vectors)} vectors"
+        got = f"{', '.join(named)} of shape {ids.shape}, dtype {ids.dtype}"
+        raise FastcosFormatError(f"{path} must {rule}, got {got}")
     check_distinct(path, named[0], ids)
     return Vectors(vectors, ids)
 
@@ -262,10 +257,9 @@ def _read_text_vectors(path: Path) -> Mapping[str, Array]:
             fields = line.split()
             if number == 1 and re.fullmatch(rb"[+-]?\d+\s+[+-]?\d+", line.strip()):
                 if not all(field.isdigit() and len(field) <= _MOST_DIGITS for field in fields):
-                    raise FastcosFormatError(
-                        f"{path} must declare counts of at most {_MOST_DIGITS} digits in line 1, "
-                        f"got {line[:40].decode().strip()!r}"
-                    )
+                    rule = f"declare counts of at most {_MOST_DIGITS} digits in line 1"
+                    got = line[:40].decode().strip()
+                    raise FastcosFormatError(f"{path} must {rule}, got {got!r}")
                 declared, width = int(fields[0]), int(fields[1])
                 continue
             if not fields:
@@ -274,10 +268,9 @@ def _read_text_vectors(path: Path) -> Mapping[str, Array]:
             word, *texts = line.strip().rsplit(None, width)
             broken = b"_" in line and any(b"_" in text for text in texts)
             if len(texts) != width or not width or broken or not _add_numbers(entries, texts):
-                raise FastcosFormatError(
-                    f"{path} must have a word and {max(width, 1)} numbers in every line, got "
-                    f"{line[:40].decode(errors='replace').strip()!r} in line {number}"
-                )
+                rule = f"have a word and {max(width, 1)} numbers in every line"
+                got = f"{line[:40].decode(errors='replace').strip()!r} in line {number}"
+                raise FastcosFormatError(f"{path} must {rule}, got {got}")
             text = _as_word(path, word, number)
             if text in words:  # refused here, so that a bomb of equal lines fills no memory
                 raise FastcosFormatError(
@@ -320,9 +313,9 @@ def _as_word(path: Path, word: bytes, number: int) -> str:
     """Return a word as text; an array of words takes as much memory for each as for the longest."""
     text = word.decode(errors="backslashreplace")
     if len(text) > LONGEST_ID:
+        got = f"{len(text)} in vector {number}"
         raise FastcosFormatError(
-            f"{path} must have words of at most {LONGEST_ID} letters, got {len(text)} in "
-            f"vector {number}"
+            f"{path} must have words of at most {LONGEST_ID} letters, got {got}"
         )
     return text
 
@@ -431,24 +424,18 @@ def _read_records(
             cells = [record[name] for name in columns]
             id_ = None if id_name is None else record[id_name]
         except KeyError as error:
-            raise FastcosFormatError(
-                f"{path} must have the column {error.args[0]!r} in every row, got none in line "
-                f"{number}"
-            ) from None
+            rule = f"have the column {error.args[0]!r} in every row"
+            raise FastcosFormatError(f"{path} must {rule}, got none in line {number}") from None
         values = cells[0] if isinstance(cells[0], list) else cells
         width = width or len(values)
         if len(values) != width or not _add_numbers(entries, values):
-            raise FastcosFormatError(
-                f"{path} must have {width} numbers in every row, got {str(values)[:40]} in line "
-                f"{number}"
-            )
+            got = f"{str(values)[:40]} in line {number}"
+            raise FastcosFormatError(f"{path} must have {width} numbers in every row, got {got}")
         if id_name is not None and (
             not isinstance(id_, (str, int)) or isinstance(id_, bool) or len(str(id_)) > LONGEST_ID
         ):
-            raise FastcosFormatError(
-                f"{path}: column {id_name!r} must hold ids of at most {LONGEST_ID} letters, got "
-                f"{str(id_)[:40]!r} in line {number}"
-            )
+            rule = f"column {id_name!r} must hold ids of at most {LONGEST_ID} letters"
+            raise FastcosFormatError(f"{path}: {rule}, got {str(id_)[:40]!r} in line {number}")
         ids.append(str(id_))
     found = {"vectors": np.frombuffer(entries).reshape(len(ids), width)}
     return found if id_name is None else found | {"ids": as_ids(ids)}
