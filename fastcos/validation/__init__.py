@@ -147,10 +147,8 @@ def as_real(
 def as_choice(name: str, value: Any, choices: Collection[str]) -> str:
     """Return value if it is one of choices."""
     if not isinstance(value, str) or value not in choices:
-        raise ValueError(
-            f"{name} must be one of {', '.join(choices)}, got {format_value(value)}"
-            f"{did_you_mean(value, choices)}"
-        )
+        got = f"{format_value(value)}{did_you_mean(value, choices)}"
+        raise ValueError(f"{name} must be one of {', '.join(choices)}, got {got}")
     return value
 
 
@@ -191,9 +189,8 @@ def as_rows(
     rows = _converted(array, dtype)
     if not _are_finite(rows):
         broken = np.flatnonzero(~np.isfinite(rows).all(axis=1))
-        raise ValueError(
-            f"{name} must be finite, got NaN or infinity in {format_rows(broken)} (counted from 0)"
-        )
+        got = f"NaN or infinity in {format_rows(broken)} (counted from 0)"
+        raise ValueError(f"{name} must be finite, got {got}")
     return read_only(rows)
 
 
@@ -248,10 +245,8 @@ def _converted(array: npt.NDArray[Any], dtype: npt.DTypeLike) -> npt.NDArray[Any
 def check_same_width(name: str, rows: Any, other_name: str, other: Any) -> None:
     """Refuse rows whose width differs from that of other; both have a shape."""
     if rows.shape[1] != other.shape[1]:
-        raise ValueError(
-            f"{name} must have as many columns as {other_name} ({other.shape[1]}), "
-            f"got {rows.shape[1]}"
-        )
+        rule = f"have as many columns as {other_name} ({other.shape[1]})"
+        raise ValueError(f"{name} must {rule}, got {rows.shape[1]}")
 
 
 def check_length(name: str, rows: Rows, length: int, of: str) -> None:
@@ -293,10 +288,8 @@ def as_weights(name: str, values: Any, length: int) -> npt.NDArray[np.float64]:
     """Return values that are not negative, and not all 0, as a vector (length,) float64."""
     weights = as_vector(name, values, length)
     if weights.min() < 0 or not weights.max() > 0:
-        raise ValueError(
-            f"{name} must be at least 0 and not all 0, got values from {weights.min():g} to "
-            f"{weights.max():g}"
-        )
+        got = f"values from {weights.min():g} to {weights.max():g}"
+        raise ValueError(f"{name} must be at least 0 and not all 0, got {got}")
     return weights
 
 
@@ -393,9 +386,8 @@ def check_scorable(name: str, rows: Rows, other: Rows, width: int | None = None)
         # float32 cannot overflow a float64 sum
         largest = largest_magnitude(side) if side.dtype == np.float64 else 0.0
         if largest > 1e150 / (width or side.shape[1]):
-            raise ValueError(
-                f"{name} must have entries whose squares can be summed, got one of {largest:g}"
-            )
+            rule = "have entries whose squares can be summed"
+            raise ValueError(f"{name} must {rule}, got one of {largest:g}")
 
 
 def check_squarable(name: str, values: npt.NDArray[Any]) -> None:
@@ -403,44 +395,35 @@ def check_squarable(name: str, values: npt.NDArray[Any]) -> None:
     limit = 1e12 if values.dtype == np.float32 else 1e60
     largest = largest_magnitude(values)
     if largest > limit or 0 < largest < 1 / limit:
-        raise ValueError(
-            f"{name} must have its largest magnitude from {1 / limit:g} to {limit:g} (scale it), "
-            f"got {largest:g}"
-        )
+        rule = f"have its largest magnitude from {1 / limit:g} to {limit:g} (scale it)"
+        raise ValueError(f"{name} must {rule}, got {largest:g}")
 
 
 def as_item_numbers(name: str, items: Any, n_items: int) -> npt.NDArray[np.int64]:
     """Return a mask (n_items,) or a list of item numbers as ascending item numbers, int64."""
     array = np.asarray(containers.from_container(name, items))
     if array.ndim != 1 or array.dtype.kind not in "iub":
-        raise TypeError(
-            f"{name} must be a mask or item numbers of one dimension, got dtype {array.dtype} "
-            f"of shape {array.shape}"
-        )
+        got = f"dtype {array.dtype} of shape {array.shape}"
+        raise TypeError(f"{name} must be a mask or item numbers of one dimension, got {got}")
     if array.dtype.kind == "b":
         if len(array) != n_items:
             raise ValueError(f"{name} must be of shape ({n_items},), got {array.shape}")
         return np.flatnonzero(array).astype(np.int64)
     if len(array) and (int(array.min()) < 0 or int(array.max()) >= n_items):
-        raise ValueError(
-            f"{name} must hold item numbers from 0 to {n_items - 1}, got "
-            f"{int(array.min())} to {int(array.max())}"
-        )
+        got = f"{int(array.min())} to {int(array.max())}"
+        raise ValueError(f"{name} must hold item numbers from 0 to {n_items - 1}, got {got}")
     numbers = np.unique(array)
     if n_items > 2 and len(array) == n_items and set(numbers.tolist()) == {0, 1}:
-        raise TypeError(
-            f"{name} must be a mask of booleans or item numbers, got zeros and ones of dtype "
-            f"{array.dtype} (use .astype(bool))"
-        )
+        got = f"zeros and ones of dtype {array.dtype} (use .astype(bool))"
+        raise TypeError(f"{name} must be a mask of booleans or item numbers, got {got}")
     return numbers.astype(np.int64)
 
 
 def check_memory(name: str, given: float, needed: float) -> None:
     """Refuse less memory than needed; both in bytes."""
     if given < needed:
-        raise ValueError(
-            f"{name} must be at least {needed / 2**20:.2f} MiB here, got {given / 2**20:.2f}"
-        )
+        rule = f"at least {needed / 2**20:.2f} MiB here"
+        raise ValueError(f"{name} must be {rule}, got {given / 2**20:.2f}")
 
 
 def check_shape(name: str, shape: tuple[int, ...], wanted: tuple[int, ...]) -> None:

@@ -51,9 +51,8 @@ def from_container(name: str, values: Any) -> Any:
         raise TypeError(f"{name} must be read, got a LazyFrame (use .collect())")
     # who has one has imported numpy.ma, which takes 15 ms
     if "numpy.ma" in sys.modules and isinstance(values, np.ma.MaskedArray):
-        raise TypeError(
-            f"{name} must be an array without a mask, got a masked array (use .filled(value))"
-        )
+        got = "a masked array (use .filled(value))"
+        raise TypeError(f"{name} must be an array without a mask, got {got}")
     if isinstance(values, np.ndarray):
         # bfloat16, float8 and int4 of ml_dtypes, which are exact in float32
         is_extension = values.dtype.isbuiltin == 2 and np.can_cast(values.dtype, np.float32)
@@ -151,9 +150,8 @@ def _from_torch(name: str, tensor: Any, torch: Any) -> Array:
     if tensor.layout != torch.strided:
         raise TypeError(f"{name} must be a dense tensor, got {tensor.layout} (use .to_dense())")
     if tensor.device.type != "cpu":
-        raise TypeError(
-            f"{name} must be in main memory, got a tensor on {tensor.device} (use .cpu())"
-        )
+        got = f"a tensor on {tensor.device} (use .cpu())"
+        raise TypeError(f"{name} must be in main memory, got {got}")
     plain = (torch.float16, torch.float32, torch.float64)
     try:
         tensor = tensor.detach()
@@ -185,20 +183,16 @@ def _check_shapes(name: str, shapes: list[tuple[int, ...]]) -> None:
         _one_length(name, np.array(shapes).ravel())
     for row, shape in enumerate(shapes):
         if shape != shapes[0]:
-            raise ValueError(
-                f"{name} must have rows of one shape, got {shapes[0]} in row 0 and {shape} in row "
-                f"{row}"
-            )
+            got = f"{shapes[0]} in row 0 and {shape} in row {row}"
+            raise ValueError(f"{name} must have rows of one shape, got {got}")
 
 
 def _one_length(name: str, lengths: Array) -> int:
     """Return the length of all rows, 0 for none; refuse the first row of another one."""
     other = np.flatnonzero(lengths != lengths[:1])
     if len(other):
-        raise ValueError(
-            f"{name} must have rows of one length, got {lengths[0]} numbers in row 0 and "
-            f"{lengths[other[0]]} in row {other[0]}"
-        )
+        got = f"{lengths[0]} numbers in row 0 and {lengths[other[0]]} in row {other[0]}"
+        raise ValueError(f"{name} must have rows of one length, got {got}")
     return int(lengths[0]) if len(lengths) else 0
 
 
@@ -209,9 +203,8 @@ def _from_objects(name: str, array: Array) -> Array:
     if array.ndim == 1 and len(array) and not isinstance(array[0], Real):
         for row, one in enumerate(array):
             if one is None or isinstance(one, (str, bytes)) or not hasattr(one, "__len__"):
-                raise TypeError(
-                    f"{name} must hold vectors of numbers, got {type(one).__name__} in row {row}"
-                )
+                got = f"{type(one).__name__} in row {row}"
+                raise TypeError(f"{name} must hold vectors of numbers, got {got}")
         rows = [as_array(f"{name}[{row}]", one) for row, one in enumerate(array)]
         _check_shapes(name, [one.shape for one in rows])
         return np.stack(rows)
@@ -222,9 +215,8 @@ def _from_objects(name: str, array: Array) -> Array:
             hint = f" (give column {vectors[0]}, of vectors, alone)" if vectors else ""
             if array.ndim == 0 and type(one).__module__ != "builtins":
                 hint = " (a model? use fastcos.from_model)"
-            raise TypeError(
-                f"{name} must hold real numbers, got dtype object with {type(one).__name__}{hint}"
-            )
+            got = f"dtype object with {type(one).__name__}{hint}"
+            raise TypeError(f"{name} must hold real numbers, got {got}")
     try:
         return array.astype(np.float64)
     except OverflowError:
