@@ -195,7 +195,6 @@ def _as_isa(name: str, value: object) -> str:
     known = validation.as_choice(name, value, tuple(cpu.ISA_FEATURES))
     supported = cpu.supported_isas()
     if known not in supported:
-        raise ValueError(
-            f"{name} must be supported by this CPU ({', '.join(supported)}), got {known!r}"
-        )
+        rule = f"supported by this CPU ({', '.join(supported)})"
+        raise ValueError(f"{name} must be {rule}, got {known!r}")
     return known

@@ -86,14 +86,10 @@ def _as_result(found: Any, k: int, n_queries: int, n_items: int) -> Any:
     """Return the first k neighbours of each query."""
     validation.as_count("k", k, high=n_items)
     if len(found) != n_queries or found.shape[1] < k:
-        raise ValueError(
-            f"--result must have at least {k} neighbours of {n_queries} queries, got "
-            f"{found.shape[1]} of {len(found)}"
-        )
+        rule = f"have at least {k} neighbours of {n_queries} queries"
+        raise ValueError(f"--result must {rule}, got {found.shape[1]} of {len(found)}")
     first = np.array(found[:, :k])
     if first.min() < -1 or first.max() >= n_items:
-        raise ValueError(
-            f"--result must hold item numbers from 0 to {n_items - 1} or -1, got {first.min()} to "
-            f"{first.max()}"
-        )
+        rule = f"hold item numbers from 0 to {n_items - 1} or -1"
+        raise ValueError(f"--result must {rule}, got {first.min()} to {first.max()}")
     return first

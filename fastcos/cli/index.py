@@ -63,9 +63,8 @@ def _add_build(parser: argparse.ArgumentParser) -> None:
 
 def _build(given: argparse.Namespace) -> int:
     if Path(given.index).exists():
-        raise ValueError(
-            f"DIR must be a new directory (fastcos index add changes one), got {given.index!r}"
-        )
+        rule = "a new directory (fastcos index add changes one)"
+        raise ValueError(f"DIR must be {rule}, got {given.index!r}")
     vectors, ids = read_items(given.source, given)
     measure = options.as_measure("--measure", given.measure)
     index = SimilarityIndex(measure, model=given.model).fit(vectors, ids)
@@ -107,9 +106,8 @@ def _add_remove(parser: argparse.ArgumentParser) -> None:
 
 def _remove(given: argparse.Namespace) -> int:
     if bool(given.gone) == (given.ids is not None):
-        raise ValueError(
-            "ID or --ids must be given, and not both, got " + ("both" if given.gone else "none")
-        )
+        got = "both" if given.gone else "none"
+        raise ValueError(f"ID or --ids must be given, and not both, got {got}")
     gone = as_ids(given.gone) if given.gone else io.read_ids(given.ids)
     index = SimilarityIndex.open(given.index)
     index.remove(_typed(index, gone))

@@ -66,9 +66,8 @@ def read_model_folder(path: str | Path) -> ModelFolder:
         n, means = int(moments["n"][0]), moments["column_means"]
         popularity = moments.get("popularity")
     if means.shape != (p,):
-        raise FastcosFormatError(
-            f"{folder / _USERS} must hold the means of {p} columns, got {means.shape}"
-        )
+        rule = f"hold the means of {p} columns"
+        raise FastcosFormatError(f"{folder / _USERS} must {rule}, got {means.shape}")
     return ModelFolder(model, ids, _typical_rows(model, means, n), popularity)
 
 
@@ -125,10 +124,8 @@ def aligned(
     here = positions_in(ids, data.item_ids)
     there = np.flatnonzero(here >= 0)
     if not len(there):
-        raise ValueError(
-            f"--users must hold interactions with items of the model (such as {ids[0]}), got none "
-            f"in {users}"
-        )
+        rule = f"hold interactions with items of the model (such as {ids[0]})"
+        raise ValueError(f"--users must {rule}, got none in {users}")
     known = sp.csc_array(data.X)[:, there].tocoo()
     X = sp.csr_array(
         (known.data, (known.row, here[there][known.col])), shape=(known.shape[0], len(ids))

@@ -241,10 +241,9 @@ def as_rescaling(text: str) -> "str | Rescaling":
         return text
     exponents = text.split(",")
     if len(exponents) != 2:
-        raise ValueError(
-            f"--rescaling must be two exponents, such as 0.5,1, or one of {', '.join(names)}, got "
-            f"{text!r}{validation.did_you_mean(text, names)}"
-        )
+        rule = f"two exponents, such as 0.5,1, or one of {', '.join(names)}"
+        hint = validation.did_you_mean(text, names)
+        raise ValueError(f"--rescaling must be {rule}, got {text!r}{hint}")
     numbers = (validation.as_number("--rescaling", one) for one in exponents)
     return Rescaling(*(validation.as_real("--rescaling", number) for number in numbers))
 
