@@ -60,10 +60,8 @@ def interaction_columns(
     item = require_column("item", item, ITEM_WORDS, names, path)
     value = find_column("value", value, VALUE_WORDS, names, path) if value != "" else None
     if user == item or value in (user, item):
-        got = f"{user!r}, {item!r} and {value!r}"
-        raise FastcosFormatError(
-            f"user, item and value must be different columns of {path}, got {got}"
-        )
+        rule, got = f"different columns of {path}", f"{user!r}, {item!r} and {value!r}"
+        raise FastcosFormatError(f"user, item and value must be {rule}, got {got}")
     return user, item, value
 
 

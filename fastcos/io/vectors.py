@@ -313,10 +313,8 @@ def _as_word(path: Path, word: bytes, number: int) -> str:
     """Return a word as text; an array of words takes as much memory for each as for the longest."""
     text = word.decode(errors="backslashreplace")
     if len(text) > LONGEST_ID:
-        got = f"{len(text)} in vector {number}"
-        raise FastcosFormatError(
-            f"{path} must have words of at most {LONGEST_ID} letters, got {got}"
-        )
+        rule = f"have words of at most {LONGEST_ID} letters"
+        raise FastcosFormatError(f"{path} must {rule}, got {len(text)} in vector {number}")
     return text
 
 
