@@ -91,7 +91,7 @@ def run(given: argparse.Namespace) -> int:
         if own:  # an item does not find itself
             wanted["exclude"] = one_per_row(rows, len(items))
         queries, query_ids = queries[rows], query_ids[rows]
-    searched = None if queries is items else items
+    searched = None if queries is items else items  # None: the queries themselves
     try:
         with progress_bar("searching") as progress:
             out_folder = None if given.show else given.checkpoint

@@ -49,6 +49,7 @@ MIN_ITEMS = 1 << 19
 # tasks at most: Dask's scheduler takes about 1 ms for each
 MAX_TASKS = 1 << 15
 
+# a worker keeps the evaluator of its last comparison
 _load = functools.lru_cache(maxsize=1)(joblib.load)
 Pairs = tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]
 
