@@ -3,49 +3,30 @@
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from fastcos.comparison.bootstrap import Evaluation, rank
+from fastcos.comparison.bootstrap import rank
 from fastcos.comparison.candidates import NO_MODEL, Candidate, Embeddings
 from fastcos.comparison.examples import Example, find_example
 from fastcos.comparison.leaderboard import Leaderboard
 from fastcos.comparison.models import Fitted, ModelVariant, Settings, fit_models
+from fastcos.comparison.tasks.held_out import HeldOutTask
+from fastcos.comparison.tasks.label_recovery import LabelTask
+from fastcos.comparison.tasks.rated_pairs import PairTask
 from fastcos.validation import Integers
 
-
-class Evaluator(Protocol):
-    """Evaluates single items of work, in this process or where its copy is."""
-
-    def evaluate(self, work: Any) -> Any:
-        """The result of one item of work."""
-        ...
-
-
-# executor(evaluator, works) returns the results in the order of the works
-Executor = Callable[[Evaluator, Sequence[Any]], Iterable[Any]]
-
-
-def run_here(evaluator: Evaluator, works: Sequence[Any]) -> Iterable[Any]:
-    """Evaluate one work after another in this process."""
-    return map(evaluator.evaluate, works)
-
-
-class Task(Protocol):
-    """A task on which a candidate scores unit by unit."""
-
-    def score(self, candidate: Candidate, embeddings: Embeddings) -> Any:
-        """Scores of the units, arrays (n,)."""
-        ...
-
-    def evaluation(self, scores: Sequence[Any]) -> Evaluation:
-        """The scores of all candidates, ready to be ranked."""
-        ...
-
-
+Task = HeldOutTask | LabelTask | PairTask
+# executor(evaluator, works) returns evaluator.evaluate(work) of every work, in their order
+Executor = Callable[[Any, Sequence[Any]], Iterable[Any]]
 # scores of a candidate on the units of a task, and its neighbours of example items
 Evaluated = tuple[Any, Example | None]
+
+
+def run_here(evaluator: Any, works: Sequence[Any]) -> Iterable[Any]:
+    """Evaluate one work after another in this process."""
+    return map(evaluator.evaluate, works)
 
 
 class CandidateEvaluator:

@@ -14,7 +14,6 @@ from distributed import Client, as_completed, get_client
 
 from fastcos import config, parallel, storage, validation
 from fastcos.comparison import Comparison, interactions
-from fastcos.comparison.runner import Evaluator
 from fastcos.distributed.operator import (
     ClusterShards,
     reduce_in_tree,
@@ -196,7 +195,7 @@ def compare(
 
 
 def _on_workers(
-    client: Client, folder: Path, evaluator: Evaluator, works: Sequence[Any]
+    client: Client, folder: Path, evaluator: Any, works: Sequence[Any]
 ) -> Iterator[Any]:
     """Evaluate the works by copies of the evaluator that the workers read from the folder."""
     file = folder / uuid.uuid4().hex
