@@ -7,9 +7,7 @@ from fastcos.reports import Estimate, Figure, Record, Section, Table, as_table
 from fastcos.validation import Floats
 
 # other parametrisations, and what the model was trained on
-BALANCED, ITEMS_ORTHONORMAL = "balanced", "items_orthonormal"
-BALANCED_BY_COUNTS = "balanced_by_counts"
-USERS_ORTHONORMAL = "users_orthonormal"
+BALANCED, BALANCED_BY_COUNTS = "balanced", "balanced_by_counts"
 TRAINED_ON = ("dot", "cosine", "unknown")
 # whether the loss had weight decay on users and items both
 DECAY = ("both", "not both", "unknown")

@@ -12,13 +12,7 @@ import numpy as np
 
 from fastcos import metrics, validation
 from fastcos.auditing import edges
-from fastcos.auditing.records import (
-    BALANCED,
-    BALANCED_BY_COUNTS,
-    ITEMS_ORTHONORMAL,
-    USERS_ORTHONORMAL,
-    VariantScores,
-)
+from fastcos.auditing.records import BALANCED, BALANCED_BY_COUNTS, VariantScores
 from fastcos.engine.segments import SEGMENT_MULTIPLE
 from fastcos.measures import Plain
 from fastcos.metrics.list_overlap import jaccard_per_query
@@ -34,12 +28,16 @@ Labelled = tuple[Integers, Integers]  # rows with a label, and their labels
 # condition of the map to a parametrisation that counts as the given one: it moves Fisher's z by at
 # most 0.05. Gradient training and a randomized SVD stay below it, a D of condition 1.1 does not
 _SAME_CONDITION = 1.05
-_MEANINGS = {
-    BALANCED: "both sides have the same Gram matrix, as under weight decay on both factors",
-    BALANCED_BY_COUNTS: "the same, each row by its number of interactions: decay as in ALS-WR",
-    ITEMS_ORTHONORMAL: "directions of the items, equally weighted: components of a truncated SVD",
-    USERS_ORTHONORMAL: "columns of predictions: LSA, PureSVD, and the paper's remedy for items",
-}
+# the power of s² in a parametrisation, and what it is
+_FORMS = {
+    BALANCED: (0.25, "both sides have the same Gram matrix, as under weight decay on both factors"),
+    "items_orthonormal": (
+        0.0, "directions of the items, equally weighted: components of a truncated SVD"
+    ),
+    "users_orthonormal": (
+        0.5, "columns of predictions: LSA, PureSVD, and the paper's remedy for items"
+    ),
+}  # fmt: skip
 
 
 class Variant(Plain):
@@ -77,18 +75,19 @@ def parametrizations(
     values, vectors = _eigen(own)
     root, inverse = vectors * values**0.5, vectors * values**-0.5
     squares, basis = np.ones(len(values)), np.eye(len(values))
-    powers = {ITEMS_ORTHONORMAL: 0.0}
     if users is not None:
         # of the product, up to a factor: s² and V in the basis of the columns of inverse
         squares, basis = np.linalg.eigh(root.T @ users @ root)
-        powers = {BALANCED: 0.25, ITEMS_ORTHONORMAL: 0.0, USERS_ORTHONORMAL: 0.5}
-    for name, power in powers.items():
+    for name, (power, meaning) in _FORMS.items():
+        if users is None and power > 0:
+            continue
         factor = inverse @ (basis * np.maximum(squares, 0.0) ** power)
         condition = _condition(vectors.T @ factor)
-        yield Variant(name, _MEANINGS[name], condition, _center_and_map(factor))
+        yield Variant(name, meaning, condition, _center_and_map(factor))
     if by_counts is not None:
-        name, one = BALANCED_BY_COUNTS, next(parametrizations(*by_counts))
-        yield Variant(name, _MEANINGS[name], one.condition, one.transform)
+        meaning = "the same, each row by its number of interactions: decay as in ALS-WR"
+        one = next(parametrizations(*by_counts))
+        yield Variant(BALANCED_BY_COUNTS, meaning, one.condition, one.transform)
 
 
 def invariant_baselines(own: Moments, users: validation.Rows | None) -> Iterator[Variant]:
