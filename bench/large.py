@@ -28,6 +28,7 @@ import shutil
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -91,123 +92,99 @@ def write_rows(path, n, d, seed):
     rows.flush()
 
 
-# Operations: call is timed, after a call on little data that compiles; check returns the
-# certificate of its answer, and the bytes that the digest is of.
+# Certificates of answers, and the bytes that the digest is of.
 
 
-class Interactions:
-    """An operation on interactions in shards, or on a CSR in memory."""
-
-    unit = "non_zeros_per_second"
-
-    def __init__(self, given, where):
-        self.shards = shards = InteractionShards(given.folder / "shards", verify=False)
-        (n, p), self.work, self.rank = shards.shape, shards.nnz, given.rank
-        self.size = {"users": n, "items": p, "nnz": shards.nnz, "rank": given.rank}
-        self.Q = np.random.default_rng(0).standard_normal((p, given.rank)).astype(np.float32)
-        _, self.X = next(shards.blocks(0, min(n, 5_000)))
-        self.call()
-        self.X = shards
-        if where == "memory" or isinstance(self, ItemNeighbors):
-            self.X = sp.vstack([rows for _, rows in shards.blocks()]).tocsr()
+def check_gram(shards, Q, found):
+    """The largest relative error of some columns."""
+    truth = np.zeros((len(Q), CHECKED))
+    for _, rows in shards.blocks():
+        wide = rows.astype(np.float64)
+        truth += wide.T @ (wide @ Q[:, :CHECKED])
+    return answers.relative_error(found[:, :CHECKED], truth), found.tobytes()
 
 
-class Gram(Interactions):
-    """X'(X Q); certified by the largest relative error of some columns."""
-
-    def call(self):
-        return fastcos.gram_matmul(self.X, self.Q)
-
-    def check(self, found):
-        truth = np.zeros((len(self.Q), CHECKED))
-        for _, rows in self.shards.blocks():
-            wide = rows.astype(np.float64)
-            truth += wide.T @ (wide @ self.Q[:, :CHECKED])
-        return answers.relative_error(found[:, :CHECKED], truth), found.tobytes()
+def check_svd(shards, Q, found):
+    """The largest residual."""
+    return float(found.residuals.max()), found.s.tobytes() + found.Vt.tobytes()
 
 
-class TruncatedSVD(Interactions):
-    """randomized_svd; certified by the largest residual."""
-
-    def call(self):
-        return fastcos.randomized_svd(self.X, self.rank, compute_u=False)
-
-    def check(self, found):
-        return float(found.residuals.max()), found.s.tobytes() + found.Vt.tobytes()
-
-
-class ItemNeighbors(Interactions):
-    """The nearest items of every item, by their users; certified by the error of some cosines."""
-
-    def call(self):
-        return fastcos.top_k(self.X.T, k=K)
-
-    def check(self, found):
-        counts = self.shards.column_sums
-        chosen = np.argsort(-counts)[: CHECKED * 100 : 100]
-        sums = np.zeros((len(counts), len(chosen)))
-        for _, rows in self.shards.blocks():
-            sums += (rows.T @ rows[:, chosen]).toarray()
-        lengths = np.sqrt(np.where(counts > 0, counts, 1))
-        cosines = sums / lengths[:, None] / lengths[chosen]
-        cosines[chosen, np.arange(len(chosen))] = -np.inf
-        best = -np.sort(-cosines, axis=0)[:K].T
-        return float(abs(found.scores[chosen] - best).max()), found.indices.tobytes()
+def check_items(shards, Q, found):
+    """The error of some cosines."""
+    counts = shards.column_sums
+    chosen = np.argsort(-counts)[: CHECKED * 100 : 100]
+    sums = np.zeros((len(counts), len(chosen)))
+    for _, rows in shards.blocks():
+        sums += (rows.T @ rows[:, chosen]).toarray()
+    lengths = np.sqrt(np.where(counts > 0, counts, 1))
+    cosines = sums / lengths[:, None] / lengths[chosen]
+    cosines[chosen, np.arange(len(chosen))] = -np.inf
+    best = -np.sort(-cosines, axis=0)[:K].T
+    return float(abs(found.scores[chosen] - best).max()), found.indices.tobytes()
 
 
-class Search:
-    """Neighbours of dense queries, in this process or by the workers of a local cluster.
-
-    Certified by how many sampled queries lack theirs.
-    """
-
-    unit = "pairs_per_second"
-
-    def __init__(self, given, where):
-        self.files = [given.folder / name for name in ("queries.npy", "items.npy")]
-        self.queries = np.load(self.files[0])
-        self.items = np.load(self.files[1], mmap_mode=None if where == "memory" else "r")
-        (n, d), m = self.queries.shape, len(self.items)
-        self.size, self.work = {"queries": n, "rows": m, "columns": d}, n * m
-        few, self.client = inputs.gaussian(3_000, 16), None
-        self.of(few, few)
-        if "worker" in where:
-            from dask.distributed import Client, LocalCluster
-
-            own = {"threads_per_worker": 1, "dashboard_address": ":0", "memory_limit": "4GiB"}
-            self.client = Client(LocalCluster(n_workers=int(where[0]), **own))
-            self.client.run(importlib.import_module, "bench")  # which sees to compiled kernels
-            self.client.run(fastcos.top_k, few, few, K)
-            self.out = Path(tempfile.mkdtemp(dir=given.folder), "found")
-
-    def of(self, queries, items):
-        return fastcos.top_k(queries, items, K)
-
-    def call(self):
-        if self.client is None:
-            return self.of(self.queries, self.items)
-        return fastcos.distributed.top_k(*self.files, K, out=self.out, client=self.client)
-
-    def check(self, found):
-        if self.client is not None:
-            self.client.shutdown()
-        indices, scores = np.array(found.indices), np.array(found.scores)
-        wrong = answers.wrong_rows(indices, self.queries, self.items)
-        return wrong, indices.tobytes() + scores.tobytes()
+def check_search(queries, items, found):
+    """How many sampled queries lack their neighbours."""
+    indices, scores = np.array(found.indices), np.array(found.scores)
+    return answers.wrong_rows(indices, queries, items), indices.tobytes() + scores.tobytes()
 
 
-class Audit(Search):
-    """An audit of the rows; without a certificate."""
-
-    def of(self, queries, items):
-        return fastcos.audit(items, k=K)
-
-    def check(self, found):
-        return None, json.dumps(found.to_dict()).encode()
+def check_audit(queries, items, found):
+    return None, json.dumps(found.to_dict()).encode()
 
 
-SPARSE = {"gram": Gram, "svd": TruncatedSVD, "items": ItemNeighbors}
-DENSE = {"search": Search, "audit": Audit}
+# what is timed, and the check: of a matrix and Q, of queries and items
+SPARSE = {
+    "gram": (fastcos.gram_matmul, check_gram),
+    "svd": (lambda X, Q: fastcos.randomized_svd(X, Q.shape[1], compute_u=False), check_svd),
+    "items": (lambda X, Q: fastcos.top_k(X.T, k=K), check_items),
+}
+DENSE = {
+    "search": (lambda queries, items: fastcos.top_k(queries, items, K), check_search),
+    "audit": (lambda queries, items: fastcos.audit(items, k=K), check_audit),
+}
+
+
+# Each prepares an operation, and returns its call, the check, sizes, what it counts and how many.
+
+
+def on_interactions(given, name, where, stack):
+    """Prepare an operation on interactions in shards, or on a CSR in memory."""
+    call, check = SPARSE[name]
+    shards = InteractionShards(given.folder / "shards", verify=False)
+    (n, p), X = shards.shape, shards
+    Q = np.random.default_rng(0).standard_normal((p, given.rank)).astype(np.float32)
+    call(next(shards.blocks(0, min(n, 5_000)))[1], Q)  # compiles
+    if where == "memory" or name == "items":
+        X = sp.vstack([rows for _, rows in shards.blocks()]).tocsr()
+    size = {"users": n, "items": p, "nnz": shards.nnz, "rank": given.rank}
+    return partial(call, X, Q), partial(check, shards, Q), size, "non_zeros", shards.nnz
+
+
+def on_rows(given, name, where, stack):
+    """Prepare an operation on dense rows, by this process or by workers on this machine."""
+    call, check = DENSE[name]
+    files = [given.folder / name for name in ("queries.npy", "items.npy")]
+    queries = np.load(files[0])
+    items = np.load(files[1], mmap_mode=None if where == "memory" else "r")
+    few = inputs.gaussian(3_000, 16)
+    call(few, few)  # compiles
+    call = partial(call, queries, items)
+    if "worker" in where:
+        from dask.distributed import Client, LocalCluster
+
+        own = {"threads_per_worker": 1, "dashboard_address": ":0", "memory_limit": "4GiB"}
+        client = Client(LocalCluster(n_workers=int(where[0]), **own))
+        stack.callback(client.shutdown)
+        client.run(importlib.import_module, "bench")  # which sees to compiled kernels
+        client.run(fastcos.top_k, few, few, K)
+        out = Path(tempfile.mkdtemp(dir=given.folder), "found")
+        call = partial(fastcos.distributed.top_k, *files, K, out=out, client=client)
+    (n, d), m = queries.shape, len(items)
+    size = {"queries": n, "rows": m, "columns": d}
+    return call, partial(check, queries, items), size, "pairs", n * m
+
+
 # on a local cluster, searches only
 PLACES = ("disk", "memory", "1-worker", "2-workers")
 # users: one per 50 non-zeros; rank: columns of Q and of the SVD; rows, columns, queries: dense
@@ -220,14 +197,16 @@ NUMBERS = {
 def run(given, name, where):
     """Run an operation once in this process."""
     fastcos.set_config(working_memory=given.memory)
-    operation = (SPARSE | DENSE)[name](given, where)
-    start = time.perf_counter()
-    found = operation.call()
-    seconds, peak = time.perf_counter() - start, resident_mib("VmHWM")
-    certificate, content = operation.check(found)
-    return {"operation": name, "where": where, **operation.size} | {
+    with contextlib.ExitStack() as stack:
+        prepare = on_interactions if name in SPARSE else on_rows
+        call, check, size, unit, work = prepare(given, name, where, stack)
+        start = time.perf_counter()
+        found = call()
+        seconds, peak = time.perf_counter() - start, resident_mib("VmHWM")
+        certificate, content = check(found)
+    return {"operation": name, "where": where, **size} | {
         "threads": fastcos.get_config().num_threads, "seconds": seconds,
-        operation.unit: operation.work / seconds, "peak_mib": peak, "certificate": certificate,
+        f"{unit}_per_second": work / seconds, "peak_mib": peak, "certificate": certificate,
         "digest": hashlib.sha256(content).hexdigest(),
     }  # fmt: skip
 
