@@ -6,7 +6,6 @@ docs/figures/roofline.png has the kernels of bench/tables.json that were measure
 
 import json
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -18,30 +17,24 @@ from fastcos.plots.style import COLOURS, MARKERS, figure_style, line_style
 FIGURE = Path(__file__).parents[1] / "docs" / "figures" / "roofline.png"
 
 
-class Point(NamedTuple):
-    """One measured operation: its work by the plain method, and the limit that it is nearest to."""
-
-    name: str
-    operations: float
-    bytes: float
-    seconds: float
-    percent: float
-    bound: str
-
-
 def draw(points, peaks, bandwidth):
     """Return the roofline of a machine as a figure (Williams, Waterman and Patterson, 2009).
 
-    Operations per second by operations per byte, below the roofs: peaks, in operations per second
-    by arithmetic, and the bandwidth in bytes per second. Percent of limit beside it. What has no
-    multiply-adds or no bytes to count, such as a selection, has a bar and no point.
+    A point is a dict of its name, operations and bytes by the plain method, seconds, and the
+    percent of them that the limit limited_by needs at least. Operations per second by operations
+    per byte, below the roofs: peaks, in operations per second by arithmetic, and the bandwidth in
+    bytes per second. Percent of limit beside it. What has no multiply-adds or no bytes to count,
+    such as a selection, has a bar and no point.
     """
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9.6, max(3.6, 0.26 * len(points) + 1.2)), layout="constrained")
-    shown = [(i, one) for i, one in enumerate(points) if one.operations and one.bytes]
-    reach = [one.operations / one.bytes for _, one in shown]
-    reach += [peak / bandwidth for peak in peaks.values()]
+    shown = [
+        (i, one["operations"] / one["bytes"], one["operations"] / one["seconds"] / 1e9)
+        for i, one in enumerate(points)
+        if one["operations"] and one["bytes"]
+    ]
+    reach = [at for _, at, _ in shown] + [peak / bandwidth for peak in peaks.values()]
     intensity = np.geomspace(min(reach) / 2, max(reach) * 4, 200)
     with figure_style():
         roofs, bars = figure.subplots(1, 2)
@@ -49,8 +42,7 @@ def draw(points, peaks, bandwidth):
             style = line_style(number) | {"marker": ""}
             roof = np.minimum(peak, intensity * bandwidth) / 1e9
             roofs.plot(intensity, roof, label=f"{name}, {peak / 1e9:,.0f} Gop/s", **style)
-        for i, one in shown:
-            at = one.operations / one.bytes, one.operations / one.seconds / 1e9
+        for i, *at in shown:
             roofs.plot(*at, MARKERS[i % len(MARKERS)], color=COLOURS[-1])
             roofs.annotate(str(i + 1), at, xytext=(4, 3), textcoords="offset points", fontsize=7)
         roofs.set(
@@ -59,9 +51,10 @@ def draw(points, peaks, bandwidth):
         )  # fmt: skip
         roofs.legend(loc="lower right")
         roofs.grid(visible=True)
-        names = [f"{i}  {one.name}" for i, one in enumerate(points, 1)]
-        drawn = bars.barh(names, [one.percent for one in points], color=COLOURS[0], height=0.6)
-        shares = [f" {one.percent:.0f}% of {one.bound}" for one in points]
+        names = [f"{i}  {one['name']}" for i, one in enumerate(points, 1)]
+        percents = [one["percent_of_limit"] for one in points]
+        drawn = bars.barh(names, percents, color=COLOURS[0], height=0.6)
+        shares = [f" {one['percent_of_limit']:.0f}% of {one['limited_by']}" for one in points]
         bars.bar_label(drawn, shares, fontsize=7)
         bars.tick_params("y", labelsize=7)
         bars.invert_yaxis()
@@ -72,13 +65,10 @@ def draw(points, peaks, bandwidth):
 
 
 def points_of(rows):
-    """Return the points of the kernels among the rows of bench.tables."""
-    names = "operations", "bytes", "seconds", "percent_of_limit", "limited_by"
-    kernels = (row | row[OURS] for row in rows if row["question"] == KERNELS)
+    """Return the kernels among the rows of bench.tables."""
     # ids are shorter than the cases in words
-    return [
-        Point(row["id"].removesuffix(", kernel"), *(row[name] for name in names)) for row in kernels
-    ]
+    kernels = (row | row[OURS] for row in rows if row["question"] == KERNELS)
+    return [row | {"name": row["id"].removesuffix(", kernel")} for row in kernels]
 
 
 def main():

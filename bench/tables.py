@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 from bench.markdown import replace_between, table, text_of, versions_of
-from bench.turns import BUSY, process_times, ratio_of, time_of, verdict
+from bench.turns import BUSY, results_of, verdict
 from bench.worker import OURS, interpreters, threads_of
 
 ROOT = Path(__file__).parents[1]
@@ -70,8 +70,8 @@ def rows_of(run):
         ours = libraries.pop(OURS, None)
         if ours is None:
             raise SystemExit(f"bench.tables: {work} has no times of fastcos; select its test, too")
-        fewer = [info for name, info in libraries.items() if threads_of(name)]
-        others = [info for info in libraries.values() if info not in fewer]
+        fewer = {name: info for name, info in libraries.items() if threads_of(name)}
+        others = {name: info for name, info in libraries.items() if name not in fewer}
         if fewer:
             rows.append(row_of(run, KERNELS, f"{work}, kernel", ours, fewer))
         if question in PARTS and (others or ours["absent"]):
@@ -81,23 +81,14 @@ def rows_of(run):
 
 def row_of(run, question, work, ours, others):
     machine = run["machine_info"]
-    competitors = [times_of(info) for info in others]
-    for info, one in zip(others, competitors, strict=True):
-        one["ratio"], one["low"], one["high"] = ratio_of(info["turns"], ours["turns"])
+    own, *competitors = results_of({OURS: ours} | others)
     kept = ("case", "state", "operations", "bytes", "others", "limited_by", "absent")
     return {name: ours[name] for name in kept} | {
         "id": work, "question": question, "date": run["datetime"][:10],
         "cpu": machine["cpu_name"], "threads": machine["threads"], "versions": machine["versions"],
         "processes": len(ours["turns"]), "percent_of_limit": statistics.median(ours["percents"]),
-        OURS: times_of(ours), "competitors": sorted(competitors, key=lambda one: one["seconds"]),
+        OURS: own, "competitors": sorted(competitors, key=lambda one: one["seconds"]),
     }  # fmt: skip
-
-
-def times_of(info):
-    medians = process_times(info["turns"])
-    found = {"seconds": time_of(info["turns"]), "least": min(medians), "most": max(medians)}
-    kept = ("library", "setting", "peak_mib", "recall")
-    return found | {name: info[name] for name in kept if name in info}
 
 
 def merged(rows, new):

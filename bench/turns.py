@@ -182,23 +182,29 @@ def measure(kind, case, libraries, processes, budget):
     return Outcome(measured, absent, None if math.isnan(sum(others)) else max(0.0, *others))
 
 
-def process_times(turns):
-    """Return the median seconds of every process."""
-    return [statistics.median(one) for one in turns]
-
-
-def time_of(turns):
-    """Return the seconds of a library: the geometric mean of its processes' medians."""
-    return statistics.geometric_mean(process_times(turns))
-
-
 def ratio_of(theirs, ours):
     """Return the ratio of two times with the ends of its interval over processes."""
-    logs = np.log(process_times(theirs)) - np.log(process_times(ours))
+    logs = np.log(theirs) - np.log(ours)
     middle, wide = logs.mean(), np.inf
     if len(logs) > 1:
         wide = stats.t.ppf((1 + CONFIDENCE) / 2, len(logs) - 1) * stats.sem(logs)
-    return tuple(np.exp([middle, middle - wide, middle + wide]).tolist())
+    return np.exp([middle, middle - wide, middle + wide]).tolist()
+
+
+def results_of(measured):
+    """Yield what is published of every library: its time, and its ratio to that of fastcos."""
+    medians = {
+        name: [statistics.median(turns) for turns in facts["turns"]]
+        for name, facts in measured.items()
+    }
+    for name, facts in measured.items():
+        ratio, low, high = ratio_of(medians[name], medians[OURS])
+        kept = {one: facts[one] for one in ("setting", "peak_mib", "recall") if one in facts}
+        yield {
+            "library": name, "seconds": statistics.geometric_mean(medians[name]),
+            "least": min(medians[name]), "most": max(medians[name]), **kept,
+            "ratio": ratio, "low": low, "high": high,
+        }  # fmt: skip
 
 
 def verdict(low, high):
@@ -209,17 +215,17 @@ def verdict(low, high):
 def lines(outcome):
     """Yield a line for every library: time, throughput, and percent of limit or ratio."""
     ours = outcome.measured[OURS]
-    for library, facts in outcome.measured.items():
-        seconds = time_of(facts["turns"])
+    for one in results_of(outcome.measured):
+        seconds = one["seconds"]
         units, gb, gop = (ours[name] / seconds / 1e9 for name in ("count", "bytes", "operations"))
         ending = f"{statistics.median(ours['percents']):4.0f}% of {ours['limited_by']}"
-        if library != OURS:
-            ratio, low, high = ratio_of(facts["turns"], ours["turns"])
-            ending = f"{ratio:7.2f} [{low:.2f}, {high:.2f}] x {OURS}, {verdict(low, high)}"
-            ending += f", {facts['setting']}" if facts["setting"] else ""
-            ending += f", recall {facts['recall']:.3f}" if "recall" in facts else ""
+        if one["library"] != OURS:
+            low, high = one["low"], one["high"]
+            ending = f"{one['ratio']:7.2f} [{low:.2f}, {high:.2f}] x {OURS}, {verdict(low, high)}"
+            ending += f", {one['setting']}" if one["setting"] else ""
+            ending += f", recall {one['recall']:.3f}" if "recall" in one else ""
         yield (
-            f"{library:19}{1e3 * seconds:11.3f} ms{1e3 * units:11.2f} M units/s"
+            f"{one['library']:19}{1e3 * seconds:11.3f} ms{1e3 * units:11.2f} M units/s"
             f"{gb:8.2f} GB/s{gop:9.1f} Gop/s  {ending}"
         )
     for library, why in outcome.absent.items():

@@ -79,14 +79,11 @@ def libraries_of(given, kind):
 def records(title, outcome):
     """Return the results as JSON has them, one a library."""
     ours, found = outcome.measured[OURS], []
-    for library, facts in outcome.measured.items():
-        ratio, *interval = turns.ratio_of(facts["turns"], ours["turns"])
-        seconds = turns.time_of(facts["turns"])
+    for one in turns.results_of(outcome.measured):
         found.append({
-            "operation": title, "library": library, "setting": facts["setting"], "seconds": seconds,
-            "operations_per_second": ours["operations"] / seconds, "ratio": ratio,
-            "interval": interval, "peak_mib": facts["peak_mib"],
-            "percent_of_limit": statistics.median(ours["percents"]) / ratio,
+            "operation": title, **one, "interval": [one["low"], one["high"]],
+            "operations_per_second": ours["operations"] / one["seconds"],
+            "percent_of_limit": statistics.median(ours["percents"]) / one["ratio"],
             "limited_by": ours["limited_by"],
         })  # fmt: skip
     return found
@@ -116,14 +113,8 @@ def run(given):
         found = records(title, outcome)
         if not given.json:
             print("\n".join([title, *turns.lines(outcome), share(title, found), ""]))
-        size = outcome.measured[OURS]["operations"], outcome.measured[OURS]["bytes"]
-        drawn += [
-            roofline.Point(
-                f"{title}, {one['library']}", *size, one["seconds"], one["percent_of_limit"],
-                one["limited_by"],
-            )
-            for one in found
-        ]  # fmt: skip
+        size = {name: outcome.measured[OURS][name] for name in ("operations", "bytes")}
+        drawn += [one | size | {"name": f"{title}, {one['library']}"} for one in found]
         results += found
         missing |= outcome.absent
     if given.roofline:

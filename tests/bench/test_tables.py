@@ -72,13 +72,13 @@ def test_best_competitor_is_the_fastest_exact_one():
     ("theirs", "word"), [([2.0, 2.2], "faster"), ([0.4, 0.5], "slower"), ([0.8, 1.3], "undecided")]
 )
 def test_verdict_is_undecided_where_the_interval_contains_1(theirs, word):
-    ratio, low, high = turns.ratio_of([[one] for one in theirs * 3], [[1.0]] * 6)
+    ratio, low, high = turns.ratio_of(theirs * 3, [1.0] * 6)
     assert ratio == pytest.approx(math.prod(theirs) ** 0.5)
     assert turns.verdict(low, high) == word
 
 
 def test_interval_of_processes_is_that_of_student():
-    _, low, high = turns.ratio_of([[1.0], [1.1], [1.3]], [[1.0]] * 3)
+    _, low, high = turns.ratio_of([1.0, 1.1, 1.3], [1.0] * 3)
     # t of 2 degrees of freedom, 95%: 4.303; the logarithms have standard deviation 0.1321
     assert math.log(high / low) / 2 == pytest.approx(4.303 * 0.1331 / 3**0.5, rel=0.01)
 
