@@ -39,12 +39,11 @@ ARMS = {
 }  # fmt: skip
 
 
-def verdicts(name, pairs, most):
-    """Return the gate's first verdicts on a benchmark, from the recorded pairs."""
-    recorded = iter([({name: base}, {name: head}) for base, head in pairs])
-    found = []
+def verdicts(pairs, arm):
+    """Return the gate's first verdicts on a benchmark, from its recorded pairs."""
+    recorded, found = iter([({"": base}, {"": head}) for base, head in pairs]), []
     with contextlib.suppress(StopIteration):  # the record has no more pairs
-        while len(found) < most:
+        while len(found) < ARMS[arm][1]:
             found.append(compare_pairs(lambda names: next(recorded)))
     return found
 
@@ -67,7 +66,7 @@ def undecided(lines, arm):
     """Return the benchmarks without all their verdicts."""
     pairs, (_, most, stride) = pairs_of(lines, arm), ARMS[arm]
     names = sorted(pairs_of(lines, "nothing"))[::stride]
-    return [name for name in names if len(verdicts(name, pairs[name], most)) < most]
+    return [name for name in names if len(verdicts(pairs[name], arm)) < most]
 
 
 def read(path):
@@ -104,7 +103,7 @@ def record(path, minutes):
 
 
 def report(lines):
-    """Return Markdown: failures of the gate and observed slow-downs, by arm."""
+    """Return Markdown: failures of the gate and observed slow-downs, by arm, and their scatter."""
     header = (
         "injected", "benchmarks", "seen", "comparisons", "slow at first", "**failed**", "undecided",
         "pairs", "left open",
@@ -112,7 +111,7 @@ def report(lines):
     rows = []
     for arm, (_, most, _) in ARMS.items():
         pairs = pairs_of(lines, arm)
-        found = {name: verdicts(name, pairs[name], most) for name in pairs}
+        found = {name: verdicts(pairs[name], arm) for name in pairs}
         every = [verdict for some in found.values() for verdict in some]
         if not every:
             continue
@@ -128,21 +127,18 @@ def report(lines):
             f"**{failed} ({failed / len(every):.1%})**", sum(bool(v.undecided) for v in every),
             round(np.mean([pairs_used(v) for v in every])), left,
         ))  # fmt: skip
-    return [*table("lrrrrrrrr", header, rows), "", scatter(lines), ""]
-
-
-def scatter(lines):
-    """Return a sentence: scatter of the ratios of equal code, over benchmarks."""
     deviations = [np.std(log_ratios(some)) for some in pairs_of(lines, "nothing").values()]
     low, middle, high = np.quantile(deviations, [0, 0.5, 1])
     dates = [line["date"] for line in lines]
-    dates = sorted({min(dates), max(dates)})
-    versions = versions_of(("fastcos", "numba", "numpy", "scipy"))
-    return (
+    machine = [
+        f"{len(lines)} pairs of processes", " to ".join(sorted({min(dates), max(dates)})),
+        cpu_name(), *map(" ".join, versions_of(("fastcos", "numba", "numpy", "scipy")).items()),
+    ]  # fmt: skip
+    scatter = (
         f"Ratios of equal code scatter by {middle:.1%} from pair to pair ({low:.1%} to {high:.1%}, "
-        f"by benchmark). {len(lines)} pairs of processes, {' to '.join(dates)}, {cpu_name()}, "
-        f"{', '.join(f'{name} {version}' for name, version in versions.items())}."
+        f"by benchmark). {', '.join(machine)}."
     )
+    return [*table("lrrrrrrrr", header, rows), "", scatter, ""]
 
 
 def main():
