@@ -109,7 +109,8 @@ def time_text(one):
 def name_of(one, versions):
     """Return a library with its version and setting: faiss 1.15.1, AVX-512 kernels."""
     word = one["library"].split()[0]
-    version = versions.get(PACKAGES.get(word, word), "")
+    # fastcos on fewer threads has the version of the row
+    version = "" if threads_of(one["library"]) else versions.get(PACKAGES.get(word, word), "")
     parts = [f"{one['library']} {version}".strip(), one.get("setting")]
     parts += [f"recall {one['recall']:.3f}"] if "recall" in one else []
     return ", ".join(filter(None, parts))
@@ -120,51 +121,41 @@ def best_of(row):
     return next((one for one in row["competitors"] if "recall" not in one), None)
 
 
-# Cells of a row of the tables: the case and fastcos, then a competitor. A row of Markdown is their
-# sum.
+def reasons(row):
+    return "; ".join(row["absent"].values()) or "none was measured"
 
 
-def case_of(row):
-    """Return the case in words, marked where other processes used the cores."""
-    return row["case"] + (" (busy machine)" if (row["others"] or 0) > BUSY else "")
-
-
-def ours_of(row):
+def ours_of(row, _):
     return f"{time_text(row[OURS])}, {row['percent_of_limit']:.0f}% of {row['limited_by']}"
 
 
-def cells_of(row, one):
-    """Return the cells of a competitor; the reasons of absent ones where there is none."""
-    if one is None:
-        return ["; ".join(row["absent"].values()) or "none was measured", "", "", "", ""]
-    return [
-        name_of(one, row["versions"]), time_text(one), f"{one['ratio']:.2f}",
-        f"{one['low']:.2f} to {one['high']:.2f}", verdict(one["low"], one["high"]),
-    ]  # fmt: skip
+def efficiency(row, one):
+    """Return the ratio a thread, of fastcos to itself on fewer."""
+    return f"{one['ratio'] * threads_of(one['library']) / row['threads']:.0%}"
 
 
-BESIDE = "library", "its time", "ratio", "interval", "fastcos is"
+# columns: their alignment, and the cell of a row and a competitor, which may be missing
+COLUMNS = {
+    "case": ("l", lambda row, _: row["case"] + " (busy machine)" * ((row["others"] or 0) > BUSY)),
+    "fastcos (processes), percent of limit": ("r", ours_of),
+    "all threads, percent of limit": ("r", ours_of),
+    "library": ("l", lambda row, one: name_of(one, row["versions"]) if one else reasons(row)),
+    "its time": ("r", lambda _, one: one and time_text(one)),
+    "ratio": ("r", lambda _, one: one and f"{one['ratio']:.2f}"),
+    "interval": ("r", lambda _, one: one and f"{one['low']:.2f} to {one['high']:.2f}"),
+    "fastcos is": ("l", lambda _, one: one and verdict(one["low"], one["high"])),
+    "efficiency": ("r", efficiency),
+}
+COMPARED = "library", "its time", "ratio", "interval", "fastcos is"
+BESIDE = "case", "fastcos (processes), percent of limit", *COMPARED
+SCALING = "case", "all threads, percent of limit", *COMPARED[:4], "efficiency"
 
 
-def beside(pairs):
+def lines_of(columns, pairs):
     """Return the lines of a table of rows and one competitor each."""
-    header = "case", "fastcos (processes), percent of limit", *BESIDE
-    cells = ([case_of(row), ours_of(row), *cells_of(row, one)] for row, one in pairs)
-    return [*table("lrlrrrl", header, cells), ""]
-
-
-def scaling(rows):
-    """Return the lines of the table of kernels; the efficiency is the ratio a thread."""
-    header = "case", "all threads, percent of limit", *BESIDE[:4], "efficiency"
-    cells = (
-        [
-            case_of(row), ours_of(row), one["library"], *cells_of(row, one)[1:4],
-            f"{one['ratio'] * threads_of(one['library']) / row['threads']:.0%}",
-        ]
-        for row in rows
-        for one in row["competitors"]
-    )  # fmt: skip
-    return [*table("lrlrrrr", header, cells), ""]
+    alignment = [COLUMNS[name][0] for name in columns]
+    cells = ([COLUMNS[name][1](*pair) for name in columns] for pair in pairs)
+    return [*table(alignment, columns, cells), ""]
 
 
 def machines(rows):
@@ -197,7 +188,7 @@ def readme_rows(rows):
 def short_markdown(rows):
     """Return the README's rows, each with its fastest exact competitor."""
     chosen = readme_rows(rows)
-    lines = beside((row, best_of(row)) for row in chosen)
+    lines = lines_of(BESIDE, ((row, best_of(row)) for row in chosen))
     return "\n".join([*lines, f"{summary(rows)} {machines(chosen)}", ""])
 
 
@@ -224,25 +215,23 @@ def summary(rows):
 def markdown(rows):
     """Return the cases in which another library is faster, all cases by question, and threads."""
     lost = not_won(rows)
-    lines = [f"**{summary(rows)}**", "", *(beside(lost) if lost else [])]
+    lines = [f"**{summary(rows)}**", "", *(lines_of(BESIDE, lost) if lost else [])]
     for question, title in PARTS.items():
         some = [row for row in rows if row["question"] == question]
         if not some:
             continue
         shown = [(row, best_of(row) or next(iter(row["competitors"]), None)) for row in some]
-        lines += [f"**{title}**", "", *beside(shown)]
+        lines += [f"**{title}**", "", *lines_of(BESIDE, shown)]
         others = [
-            [case_of(row), *cells_of(row, one)]
-            for row, best in shown
-            for one in row["competitors"]
-            if one is not best
+            (row, one) for row, best in shown for one in row["competitors"] if one is not best
         ]
         if others:
             lines += ["<details><summary>The other competitors</summary>", ""]
-            lines += [*table("llrrrl", ("case", *BESIDE), others), "", "</details>", ""]
+            lines += [*lines_of(("case", *COMPARED), others), "</details>", ""]
         lines += missing(some)
     if some := [row for row in rows if row["question"] == KERNELS]:
-        lines += ["**Kernels, on one thread and on all**", "", *scaling(some)]
+        pairs = ((row, one) for row in some for one in row["competitors"])
+        lines += ["**Kernels, on one thread and on all**", "", *lines_of(SCALING, pairs)]
     return "\n".join([*lines, machines(rows), "", versions_line(rows), ""])
 
 
