@@ -188,11 +188,14 @@ def pack_query_prefixes(lo, hi, isa, batch, queries, items, all_codes, lanes, sc
 
 @kernel
 def spread_codes(isa, used, packed, words):
-    """Words of few queries of a panel, each 8 times, as score_run takes them; or nothing."""
+    """Words of few queries of a panel as score_run takes them, or nothing."""
     if not are_few(isa, used):
         return packed[:0]
     spread = aligned_empty(used * words * GROUP, packed)
-    _spread(used, packed, words, spread)
+    if len(isa) == 1:
+        _copy_codes(isa, packed, 0, 0, words, spread, 0)
+    else:
+        _spread(used, packed, words, spread)
     return spread
 
 

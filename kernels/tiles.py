@@ -78,7 +78,7 @@ TAU, RESIDUAL, CODED, WEIGHT, REST = range(5)
 # items of a group: their words lie together
 GROUP = 8
 # queries up to which each is compared by itself: 8 take about as long either way, 16 1.3 times as
-# long (1,000 and 10,000 x 64, Zen 4)
+# long (1,000 and 10,000 x 64, Zen 4). With amx only one: 0.6 of the time of a tile of 10,000 x 64
 FEW = 4
 # columns up to which a sum of products of -127 .. 127 and 1 .. 255 fits in int32
 MOST_CODES = 65_000
@@ -92,11 +92,10 @@ def _isa_number(isa):
 
 @inlined_kernel
 def are_few(isa, used):
-    """Whether so many queries take less time one by one: by score_run, not score_panel.
-
-    Not with amx, whose layout of queries is another, nor with float32.
-    """
-    return used <= FEW and 1 < len(isa) <= _AVX2
+    """Whether so many queries take less time one by one: by score_run, not score_panel."""
+    if len(isa) == 1:
+        return used == 1
+    return used <= FEW and len(isa) <= _AVX2
 
 
 def configuration():
@@ -230,25 +229,16 @@ def score_run(
     """Scores of one query with the items of `count` panels, and the largest of each panel.
 
     items, codes, scores, largest are flat; panels begin at item0, `step` words apart. codes: from
-    code0 on the query's words, each 8 times, one behind the other; start: as in score_panel. Out:
-    scores (32 count,) and largest (count,) int32. Where are_few may be true.
+    code0 on the query's words, each 8 times but with amx, one behind the other; start: -128 times
+    the sum of its codes. Out: scores (32 count,) and largest (count,) int32. Where are_few may be
+    true.
     """
     signature = types.void(
         isa, items, item0, step, count, words, codes, code0, start, scores, largest
     )
 
     def codegen(context, builder, sig, a):
-        number = _isa_number(sig.args[0])
-
-        def score_panel(panel, codes, out):
-            totals = _emit_groups(builder, number, panel, codes, a[5], a[8])
-            largest = totals[0]
-            for group, value in enumerate(totals):
-                _store(builder, value, out, group * GROUP)
-                largest = _larger(builder, value, largest)
-            return _largest_lane(builder, largest)
-
-        _emit_run(context, builder, sig.args, a, score_panel)
+        _emit_run(context, builder, sig.args, a, _score_panel_for_one)
         return context.get_dummy_value()
 
     return signature, codegen
@@ -267,17 +257,20 @@ def score_run_by_item(
     )
 
     def codegen(context, builder, sig, a):
-        number, kind = _isa_number(sig.args[0]), ir.VectorType(I32, GROUP)
-        lanes, _ = _INT8_SHAPES.get(number, (GROUP, 0))
+        number = _isa_number(sig.args[0])
+        if number == 1:
+            _emit_run(context, builder, sig.args, a, _score_panel_for_one)
+            return context.get_dummy_value()
+        kind, (lanes, _) = ir.VectorType(I32, GROUP), _INT8_SHAPES.get(number, (GROUP, 0))
 
-        def score_panel(panel, codes, out):
+        def score_panel(builder, number, panel, codes, words, start, out):
             totals = cgutils.alloca_once(builder, ir.VectorType(I32, lanes), PANEL)
             # an item of each group at once, so that memory is read as by score_run: neighbouring
             # items take 1.3 times as long (60,000 x 768)
             with cgutils.for_range(builder, I64(GROUP)) as item:
                 places = [builder.add(item.index, I64(first)) for first in range(0, PANEL, GROUP)]
-                rows = [builder.gep(panel, [builder.mul(place, a[5])]) for place in places]
-                sums = _emit_items(builder, number, rows, a[5], codes)
+                rows = [builder.gep(panel, [builder.mul(place, words)]) for place in places]
+                sums = _emit_items(builder, number, rows, words, codes)
                 for place, total in zip(places, sums, strict=True):
                     builder.store(total, builder.gep(totals, [place]))
 
@@ -285,7 +278,7 @@ def score_run_by_item(
                 first = builder.mul(group, I64(GROUP))
                 places = [builder.add(first, I64(item)) for item in range(GROUP)]
                 sums = [builder.load(builder.gep(totals, [place])) for place in places]
-                scores = builder.add(_sum_of_each(builder, sums), broadcast(builder, a[8], kind))
+                scores = builder.add(_sum_of_each(builder, sums), broadcast(builder, start, kind))
                 _store(builder, scores, builder.gep(out, [first]), 0)
                 return [_larger(builder, scores, carried[0])]
 
@@ -301,7 +294,8 @@ def score_run_by_item(
 
 def _emit_run(context, builder, kinds, a, score_panel):
     """Emit score_run of its arguments: score_panel writes a panel's scores, returns the largest."""
-    if _isa_number(kinds[0]) not in _INT8_SHAPES:
+    number = _isa_number(kinds[0])
+    if number in _FLOAT_SHAPES:
         return
     first, codes, out, top = (
         pointer(context, builder, kinds[i], a[i], at)
@@ -310,8 +304,18 @@ def _emit_run(context, builder, kinds, a, score_panel):
     with cgutils.for_range(builder, a[4]) as run:
         panel = builder.gep(first, [builder.mul(run.index, a[3])])
         scores = builder.gep(out, [builder.mul(run.index, I64(PANEL))])
-        largest = score_panel(panel, codes, scores)
+        largest = score_panel(builder, number, panel, codes, a[5], a[8], scores)
         builder.store(largest, builder.gep(top, [run.index]))
+
+
+def _score_panel_for_one(builder, number, panel, codes, words, start, out):
+    """Emit the scores of a panel with one query, and return the largest."""
+    totals = _emit_for_one(builder, number, panel, codes, words, start)
+    largest = totals[0]
+    for group, value in enumerate(totals):
+        _store(builder, value, out, group * GROUP)
+        largest = _larger(builder, value, largest)
+    return _largest_lane(builder, largest)
 
 
 @intrinsic
@@ -470,8 +474,42 @@ def _largest_lane(builder, vector):
     return builder.call(function(builder, name, I32, [vector.type]), [vector])
 
 
-def _emit_groups(builder, number, items, codes, words, start):
+def _emit_for_one(builder, number, items, codes, words, start):
     """Emit the scores of all items of a panel with one query, 8 items a vector: see score_run."""
+    emit = _emit_steps if number == 1 else _emit_groups
+    start = broadcast(builder, start, ir.VectorType(I32, GROUP))
+    return [builder.add(sums, start) for sums in emit(builder, number, items, codes, words)]
+
+
+def _emit_steps(builder, number, items, codes, words):
+    """Emit the sums of products of all items, whose signed codes lie in steps of 16 words.
+
+    A CPU with tile registers has vpdpbusd, too, which wants unsigned codes on one side.
+    """
+    kind, count = ir.VectorType(I32, 16), PANEL // 2
+    flip, totals = broadcast(builder, I32(-0x7F7F7F80), kind), []
+    for first in range(0, PANEL, count):  # half of the items have a register each
+
+        def step(k, sums, first=first):
+            at = builder.add(builder.mul(k, I64(16 * PANEL)), I64(16 * first))
+            place = builder.gep(items, [at])
+            query = load(builder, builder.gep(codes, [builder.mul(k, I64(16))]), kind, None)
+            added = []
+            # item by item: LLVM moves no load across a prefetch, and would keep all in memory
+            for item, total in enumerate(sums):
+                row = builder.xor(load(builder, place, kind, 16 * item), flip)
+                added.append(_add_products(builder, 2, total, row, query))
+                _prefetch_next_panel(builder, builder.gep(place, [I64(16 * item)]), words)
+            return added
+
+        zero = ir.Constant(kind, [0] * 16)
+        sums = loop(builder, builder.lshr(words, I64(4)), [zero] * count, step)
+        totals += [_sum_of_each(builder, sums[i : i + GROUP]) for i in range(0, count, GROUP)]
+    return totals
+
+
+def _emit_groups(builder, number, items, codes, words):
+    """Emit the sums of products of all items, of which the words of a group lie together."""
     lanes, _ = _INT8_SHAPES[number]
     kind, wide = ir.VectorType(I32, lanes), lanes // GROUP
     groups = [builder.gep(items, [builder.mul(words, I64(i))]) for i in range(0, PANEL, GROUP)]
@@ -493,12 +531,10 @@ def _emit_groups(builder, number, items, codes, words, start):
 
     zero = broadcast(builder, I32(0), kind)
     sums = loop(builder, builder.udiv(words, I64(wide)), [zero] * len(groups), step)
-    start = broadcast(builder, start, ir.VectorType(I32, GROUP))
     totals = []
     for value in sums:
         pieces = [builder.shuffle_vector(value, value, part) for part in parts]
-        total = pieces[0] if wide == 1 else builder.add(*pieces)
-        totals.append(builder.add(total, start))
+        totals.append(pieces[0] if wide == 1 else builder.add(*pieces))
     return totals
 
 
@@ -765,14 +801,14 @@ def find_by_prefix(
 
     def codegen(context, builder, sig, a):
         number = _isa_number(sig.args[0])
-        if number not in _INT8_SHAPES:
+        if number in _FLOAT_SHAPES:
             return I64(0)
         left = pointer(context, builder, sig.args[1], a[1], a[2])
         right = pointer(context, builder, sig.args[4], a[4], a[5])
         starts = (pointer(context, builder, sig.args[i], a[i], I64(0)) for i in (8, 9, 10, 13))
         prefix = _Prefix(builder, a[11], *starts)
         out = pointer(context, builder, sig.args[14], a[14], a[15])
-        totals = _emit_groups(builder, number, left, right, a[3], a[6])
+        totals = _emit_for_one(builder, number, left, right, a[3], a[6])
         word = builder.and_(prefix.reached_by(builder, totals, a[7]), _valid(builder, a[12]))
         return _list_bits(builder, word, I32(0), out)
 
