@@ -54,9 +54,15 @@ def find_run(isa, first, step, count, i, items, block):
             items.prefix, block,
         )  # fmt: skip
     score_run_of(isa, first, step, count, i, items, block)
+    return list_scored(first, step, count, i, items, block)
+
+
+@inlined_kernel
+def list_scored(first, step, count, i, items, block):
+    """Do as find_run for a run that score_run_of has just scored."""
     return _list_hits(
-        first, step, count, i, n_items, items.statistics, block.lanes[0], block.scores,
-        block.largest, block.hits,
+        first, step, count, i, items.order.shape[0], items.statistics, block.lanes[0],
+        block.scores, block.largest, block.hits,
     )  # fmt: skip
 
 

@@ -77,9 +77,10 @@ _STEP_BYTES = 2048
 TAU, RESIDUAL, CODED, WEIGHT, REST = range(5)
 # items of a group: their words lie together
 GROUP = 8
-# queries up to which each is compared by itself: 8 take about as long either way, 16 1.3 times as
-# long (1,000 and 10,000 x 64, Zen 4). With amx only one: 0.6 of the time of a tile of 10,000 x 64
-FEW = 4
+# by isa number, less 1: queries up to which each is compared by itself. 8 take about as long either
+# way, 16 1.3 times as long (1,000 and 10,000 x 64, Zen 4); with amx one query of 10,000 x 64 takes
+# 0.7 of the time, 4 of 10,000 x 384 1.3
+FEW = (1, 4, 4, 4, 0, 0)
 # columns up to which a sum of products of -127 .. 127 and 1 .. 255 fits in int32
 MOST_CODES = 65_000
 _V_I32, _V_F32 = ir.VectorType(I32, 16), ir.VectorType(F32, 16)
@@ -93,9 +94,7 @@ def _isa_number(isa):
 @inlined_kernel
 def are_few(isa, used):
     """Whether so many queries take less time one by one: by score_run, not score_panel."""
-    if len(isa) == 1:
-        return used == 1
-    return used <= FEW and len(isa) <= _AVX2
+    return used <= FEW[len(isa) - 1]
 
 
 def configuration():

@@ -119,7 +119,7 @@ def search(
             for query in zero:
                 columns[query], scores[query] = _lowest(numbers, exclusions, int(query), k)
     known, again = np.full(n, _NO_THRESHOLD), np.zeros(n, np.uint8)
-    stride, rank = _guess(wanted, n_panels)
+    stride, rank = _guess(k, wanted, n_panels)
     if thresholds is not None and np.isfinite(thresholds).all():
         known = _filter_thresholds(scaled, thresholds)
     while len(left):
@@ -185,13 +185,17 @@ def scan_few(
     needs more care.
     """
     n_panels, n = len(packed.arrays.statistics), len(rows)
-    per_run, stride, rank = _plan_runs(n, n_panels, packed.layout.words, wanted, n_threads)
+    isa, metric_type = packed.kernel_code
+    is_few = n <= tiles.FEW[len(isa) - 1]
+    per_run, stride, rank = _plan_runs(
+        n, n_panels, packed.layout.words, k, wanted, n_threads, is_few
+    )
     n_runs = 1 if n_panels <= per_run else -(-n_panels // per_run)
     scores, columns = np.empty((n_runs, n, k)), np.empty((n_runs, n, k), np.int64)
     if not has_guess:
         stride = rank = 0
     arguments = (
-        *packed.kernel_code, rows, filters, packed.slots, packed.row_type, packed.score_type,
+        isa, metric_type, rows, filters, packed.slots, packed.row_type, packed.score_type,
         packed.units, _capacity(wanted), stride, rank, per_run, must_check, scores, columns,
     )  # fmt: skip
     if n_runs == 1:
@@ -220,14 +224,20 @@ def _work(n: int, n_panels: int, words: int) -> int:
 
 @functools.lru_cache(256)
 def _plan_runs(
-    n: int, n_panels: int, words: int, wanted: float, n_threads: int
+    n: int, n_panels: int, words: int, k: int, wanted: float, n_threads: int, is_few: bool
 ) -> tuple[int, int, int]:
-    """Panels of a run, as many runs for each thread, and the guess of a threshold: see _guess."""
+    """Panels of a run, as many runs for each thread, and the guess of a threshold: see _guess.
+
+    is_few: as kernels.tiles.are_few.
+    """
     n_threads = min(n_threads, max(1, _work(n, n_panels, words) // _LEAST_BYTES))
     rounds = -(-n_panels // (n_threads * _MOST_PANELS))
     per_run = -(-n_panels // (n_threads * rounds))
-    least_sample = _LEAST_SAMPLE // 2 if n <= tiles.FEW else _LEAST_SAMPLE
-    return per_run, *_guess(min(wanted, per_run * 4), per_run, least_sample)
+    least_sample = _LEAST_SAMPLE // 2 if n <= max(tiles.FEW) else _LEAST_SAMPLE
+    if is_few and per_run <= tiles.PANEL:  # one run: all its maxima are known without a sample
+        least_sample = tiles.PANEL
+    wanted = min(wanted, per_run * 4)
+    return per_run, *_guess(min(k, wanted), wanted, per_run, least_sample)
 
 
 def score_all(
@@ -305,16 +315,22 @@ def blocks(n: int, wanted: float, k: int, depth: int, options: ExecutionOptions)
     return min(range(largest, 0, -1), key=duration) * tiles.PANEL, n_threads, capacity
 
 
-def _guess(k: float, n_panels: int, least_sample: int = _LEAST_SAMPLE) -> tuple[int, int]:
+def _guess(
+    k: float, wanted: float, n_panels: int, least_sample: int = _LEAST_SAMPLE
+) -> tuple[int, int]:
     """Return which panels to sample and which rank among their maxima is the first threshold.
 
-    The rank fails for about one query in a hundred: those are searched twice.
+    Of the `wanted` best items k may be found. The rank fails for about one query in a hundred:
+    those are searched twice.
     """
     # half of the panels sampled must be able to hold the rank
-    stride = max(1, min(16, (n_panels + 1) // least_sample, int(math.sqrt(n_panels / (2 * k)) * 4)))
+    most = int(math.sqrt(n_panels / (2 * wanted)) * 4)
+    stride = max(1, min(16, (n_panels + 1) // least_sample, most))
     panels = max(1, n_panels // stride)
-    expected = k / stride
-    rank = expected + _GUESS_DEVIATIONS * math.sqrt(expected) + 1.5
+    expected = wanted / stride
+    # a binomial variance: each of the best is in the sample, and may be found, or not
+    deviation = math.sqrt(expected * (1 - k / wanted / stride))
+    rank = expected + _GUESS_DEVIATIONS * deviation + (1.5 if stride > 1 else 2.5)
     return stride, min(panels, int(panels * -math.expm1(-rank / panels)) + 1)
 
 
