@@ -225,9 +225,8 @@ def select_candidates(
             _check_served(argument, one, embeddings, with_users)
         objects = [one.measure for one in selected if not isinstance(one.source, str)]
         if twice := next((label for label in objects if objects.count(label) > 1), None):
-            raise ValueError(
-                f"{argument} must differ by name or by a numeric parameter, got {twice} twice"
-            )
+            rule = "differ by name or by a numeric parameter"
+            raise ValueError(f"{argument} must {rule}, got {twice} twice")
     by_label = {one.measure: one for one in [_candidate(BASELINE), *selected]}
     return [one for label, one in by_label.items() if label not in left_out], left_out
 
@@ -236,10 +235,8 @@ def _check_served(argument: str, one: Candidate, embeddings: Embeddings, with_us
     """Refuse a chosen measure that these rows cannot serve."""
     only_rows = embeddings.model is None and not one.requires
     if not with_users and (one.name in USER_ITEM or (one.name in USER_USER and not only_rows)):
-        raise ValueError(
-            f"{argument} must compare items with each other here, got {one.name}, a measure of "
-            "users (compare evaluates it on held-out interactions)"
-        )
+        got = f"{one.name}, a measure of users (compare evaluates it on held-out interactions)"
+        raise ValueError(f"{argument} must compare items with each other here, got {got}")
     # the caller says that given rows are two halves
     given_halves = one.requires == _TWO_HALVES and embeddings.model is None
     if not embeddings.provide(one.requires) and not given_halves:

@@ -105,10 +105,8 @@ def fit_models(
         if decay >= largest:  # no column would be left
             decay = largest / 2
     if settings.objective != "dropout" and 0 < largest <= decay:
-        raise ValueError(
-            f"weight_decay must be less than the largest singular value of X, {largest:g}, "
-            f"got {decay:g}"
-        )
+        rule = f"less than the largest singular value of X, {largest:g}"
+        raise ValueError(f"weight_decay must be {rule}, got {decay:g}")
     models = {
         objective: model.reregularized(objective, value)
         for objective, value in (("dropout", strength), ("weight_decay", decay))

@@ -124,10 +124,8 @@ def compare_vectors(
         served = [one for one in candidates if capabilities(one.make(embeddings)).blocks]
         refused = [one.measure for one in candidates if one not in served]
         if chosen and refused:
-            raise ValueError(
-                "measures must have the capability 'blocks' for rows on disk that do not fit "
-                f"working_memory, got {refused[0]!r}"
-            )
+            rule = "have the capability 'blocks' for rows on disk that do not fit working_memory"
+            raise ValueError(f"measures must {rule}, got {refused[0]!r}")
         candidates, left_out = served, left_out | dict.fromkeys(refused, "rows in memory")
     outcomes = []
     evaluator = CandidateEvaluator(task, {"": embeddings}.__getitem__, examples)

@@ -70,10 +70,8 @@ class _Local(Plain):
         self._two_sides = other is not None
         available = len(items) - 1 if other is None else len(other)
         if self.n_neighbors > available:
-            raise ValueError(
-                f"n_neighbors must be at most the number of rows searched ({available}), "
-                f"got {self.n_neighbors}"
-            )
+            rule = f"at most the number of rows searched ({available})"
+            raise ValueError(f"n_neighbors must be {rule}, got {self.n_neighbors}")
         self._lookup = RowLookup(items)
         self._population = self._rows
         if other is not None:

@@ -75,9 +75,8 @@ def root_of(S: Floats) -> Floats:
 def as_given(name: str, value: Any, measure: str) -> Any:
     """Refuse None for a parameter that the measure requires."""
     if value is None:
-        raise ValueError(
-            f'{name} must be given, as in get_measure("{measure}", {name}=...), got None'
-        )
+        example = f'get_measure("{measure}", {name}=...)'
+        raise ValueError(f"{name} must be given, as in {example}, got None")
     return value
 
 
@@ -104,10 +103,8 @@ class SoftCosine(Mapped):
     def __init__(self, matrix: Any = None, *, features: Any = None) -> None:
         if (matrix is None) == (features is None):
             given = "neither" if matrix is None else "both"
-            raise ValueError(
-                "one of matrix and features must be given, as in "
-                f'get_measure("soft_cosine", matrix=...), got {given}'
-            )
+            rule = 'be given, as in get_measure("soft_cosine", matrix=...)'
+            raise ValueError(f"one of matrix and features must {rule}, got {given}")
         if features is not None:
             units = unit_rows(validation.as_rows("features", features))
             with parallel.blas_lock():
@@ -229,10 +226,9 @@ class _Whitened(Mapped):
         if self.ridge == 0 and rank < 1:
             raise ValueError("items must differ from each other to be whitened, got identical rows")
         if self.ridge == 0 and rank < kept:
-            raise ValueError(
-                f"items must vary in all {kept} dimensions to be whitened, got {rank}: give more "
-                "rows, n_components or ridge"
-            )
+            rule = f"vary in all {kept} dimensions to be whitened"
+            got = f"{rank}: give more rows, n_components or ridge"
+            raise ValueError(f"items must {rule}, got {got}")
         values = np.maximum(values, 0) + self.ridge * values.mean()
         self.root_ = np.zeros((len(moment), kept))
         self.root_[used] = vectors[:, :kept] / np.sqrt(values[:kept])
@@ -329,10 +325,8 @@ def as_pairs(name: str, pairs: Any, n_items: int | None = None, least: int = 2) 
     """Return pairs of item numbers (m, 2), int64, m >= least; each below n_items."""
     array = np.asarray(pairs)
     if array.ndim != 2 or array.shape[1] != 2 or len(array) < least or array.dtype.kind not in "iu":
-        raise ValueError(
-            f"{name} must be whole numbers of shape (m, 2), m >= {least}, got {array.dtype} of "
-            f"shape {array.shape}"
-        )
+        rule = f"be whole numbers of shape (m, 2), m >= {least}"
+        raise ValueError(f"{name} must {rule}, got {array.dtype} of shape {array.shape}")
     if array.min(initial=0) < 0:
         raise ValueError(f"{name} must be at least 0, got {array.min()}")
     if n_items is not None and array.max(initial=-1) >= n_items:

@@ -26,11 +26,10 @@ def _spectrum_of(model: Any) -> ModelSpectrum | None:
     fitted = hasattr(model, "shrinkage_") and hasattr(model, "singular_values_")
     objective = getattr(model, "objective", "dropout")
     if not fitted or objective != "dropout":
-        kind = type(model).__name__ + " without fit" * hasattr(model, "fit")
-        raise TypeError(
-            "model must be a fitted LinearMF of the objective 'dropout', got "
-            f"{f'one of the objective {objective!r}' if fitted else kind}"
-        )
+        got = type(model).__name__ + " without fit" * hasattr(model, "fit")
+        if fitted:
+            got = f"one of the objective {objective!r}"
+        raise TypeError(f"model must be a fitted LinearMF of the objective 'dropout', got {got}")
     return ModelSpectrum(model.shrinkage_, model.singular_values_)
 
 

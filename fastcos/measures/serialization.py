@@ -52,10 +52,8 @@ def to_parts(measure: str | Measure) -> tuple[dict[str, Any], dict[str, npt.NDAr
             parameters[parameter] = value
         else:
             kind = "no attribute of its name" if value is measure else type(value).__name__
-            raise TypeError(
-                f"{parameter} of the measure must be a number, a text or an array to be saved, "
-                f"got {kind}"
-            )
+            rule = "a number, a text or an array to be saved"
+            raise TypeError(f"{parameter} of the measure must be {rule}, got {kind}")
     return {"name": measure.name, "parameters": parameters}, arrays
 
 

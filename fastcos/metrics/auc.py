@@ -91,10 +91,8 @@ def pair_auc(
         exact = fits and n_pairs <= _SORTED_PAIRS
     if validation.as_flag("exact", exact):
         if not fits:
-            raise ValueError(
-                f"exact=True must fit in the working memory of {memory:g} MiB, got a need of "
-                f"{need / 2**20:.0f} MiB"
-            )
+            rule = f"fit in the working memory of {memory:g} MiB"
+            raise ValueError(f"exact=True must {rule}, got a need of {need / 2**20:.0f} MiB")
         same, other = _pair_scores(grouped, n_threads)
         value = _auc_of_scores(same, other, 2 * _rounding(grouped.rows))
         return PairAUC(value, value, value, grouped.n_left_out)

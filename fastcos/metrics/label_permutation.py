@@ -31,10 +31,9 @@ def check_testable(sizes: Integers) -> None:
     equal = np.unique(sizes[sizes > 0], return_counts=True)[1]
     distinct = gammaln(n + 1) - gammaln(sizes + 1).sum() - gammaln(equal + 1).sum()
     if distinct < np.log(least):
-        raise ValueError(
-            f"labels must have at least {least} permutations of different outcome for a test, got "
-            f"{np.exp(distinct):.0f} of {n} items: label more items"
-        )
+        rule = f"have at least {least} permutations of different outcome for a test"
+        got = f"{np.exp(distinct):.0f} of {n} items: label more items"
+        raise ValueError(f"labels must {rule}, got {got}")
 
 
 class Ranking(NamedTuple):

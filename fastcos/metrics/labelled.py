@@ -26,10 +26,8 @@ def as_shared_labels(codes: Integers) -> Integers:
     """Return the codes of non-zero rows renumbered 0 .. C-1, if pairs of both kinds exist."""
     values, renumbered = np.unique(codes, return_inverse=True)
     if not 2 <= len(values) < len(codes):
-        raise ValueError(
-            "labels must have at least two different values on non-zero rows, one of them "
-            f"repeated, got {len(values)} on {len(codes)} rows"
-        )
+        rule = "have at least two different values on non-zero rows, one of them repeated"
+        raise ValueError(f"labels must {rule}, got {len(values)} on {len(codes)} rows")
     return validation.read_only(renumbered.astype(np.int64))
 
 
@@ -39,10 +37,8 @@ def as_neighbor_lists(
     """Return the first k columns of lists (n, K) as int64; no repeated item, -1 only if padded."""
     array = validation.as_array(name, indices)
     if array.dtype.kind not in "iu" or array.ndim != 2 or 0 in array.shape:
-        raise ValueError(
-            f"{name} must be a two-dimensional array of integers (lists, items), got shape "
-            f"{array.shape} of {array.dtype}"
-        )
+        rule = "be a two-dimensional array of integers (lists, items)"
+        raise ValueError(f"{name} must {rule}, got shape {array.shape} of {array.dtype}")
     k = array.shape[1] if k is None else validation.as_count("k", k, 1, array.shape[1])
     lists = np.ascontiguousarray(array[:, :k], dtype=np.int64)
     least = -1 if padded else 0

@@ -134,9 +134,8 @@ def _codes_of(query_labels: Any, known: npt.NDArray[Any], length: int) -> Intege
     codes = np.minimum(np.searchsorted(values, array), len(values) - 1)
     unknown = np.flatnonzero(values[codes] != array)
     if len(unknown):
-        raise ValueError(
-            f"query_labels must be among the labels, got {array[unknown].tolist()[0]!r}"
-        )
+        first = array[unknown].tolist()[0]
+        raise ValueError(f"query_labels must be among the labels, got {first!r}")
     return codes.astype(np.int64)
 
 

@@ -60,10 +60,8 @@ class QueryMetric(NamedTuple):
             transformed: Floats = rows.astype(np.float64) @ self.factor
         largest = float(np.abs(transformed).max(initial=0.0))
         if largest > float(np.finfo(rows.dtype).max):
-            raise ValueError(
-                f"items must have products with the metric that {rows.dtype} holds (scale them, or "
-                f"give float64), got {largest:g}"
-            )
+            rule = f"have products with the metric that {rows.dtype} holds"
+            raise ValueError(f"items must {rule} (scale them, or give float64), got {largest:g}")
         return transformed.astype(np.float32) if rows.dtype == np.float32 else transformed
 
 

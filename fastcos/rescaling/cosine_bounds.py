@@ -330,10 +330,8 @@ def _as_metric(name: str, metric: Any, size: int | None = None) -> Floats:
     values = np.linalg.eigvalsh(matrix)
     asymmetry = np.abs(matrix - matrix.T).max()
     if asymmetry > 1e-10 * np.abs(matrix).max() or not values[0] > 0:
-        raise ValueError(
-            f"{name} must be symmetric and positive definite, got a smallest eigenvalue of "
-            f"{values[0]:g}"
-        )
+        got = f"a smallest eigenvalue of {values[0]:g}"
+        raise ValueError(f"{name} must be symmetric and positive definite, got {got}")
     return matrix
 
 
