@@ -248,30 +248,20 @@ def simulate_interactions(
 def _choices(preset: str, given: dict[str, Any], n_clusters: int) -> dict[str, Any]:
     """Return every choice: the given value, else that of the preset."""
     validation.as_choice("preset", preset, tuple(_PRESETS))
-    choices = presets()[preset] | {
-        name: value for name, value in given.items() if value is not None
-    }
+    choices = presets()[preset] | {name: one for name, one in given.items() if one is not None}
     for name, known in _CHOICES.items():
         validation.as_choice(name, choices[name], known)
+    name = "preference_concentration"
     if choices["preference_law"] == "softmax":
-        validation.check_none(
-            "preference_concentration",
-            given["preference_concentration"],
-            "where preference_law is 'softmax'",
-        )
-        choices["preference_concentration"] = None
+        validation.check_none(name, given[name], "where preference_law is 'softmax'")
+        choices[name] = None
     else:
-        choices["preference_concentration"] = validation.as_real(
-            "preference_concentration", choices["preference_concentration"], low=0.01
-        )
-    if isinstance(choices["cluster_probabilities"], str):
-        validation.as_choice(
-            "cluster_probabilities", choices["cluster_probabilities"], ("uniform", "dirichlet")
-        )
+        choices[name] = validation.as_real(name, choices[name], low=0.01)
+    name = "cluster_probabilities"
+    if isinstance(choices[name], str):
+        validation.as_choice(name, choices[name], ("uniform", "dirichlet"))
     else:
-        choices["cluster_probabilities"] = validation.as_probabilities(
-            "cluster_probabilities", choices["cluster_probabilities"], n_clusters
-        ).tolist()
+        choices[name] = validation.as_probabilities(name, choices[name], n_clusters).tolist()
     return choices
 
 
