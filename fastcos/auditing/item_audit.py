@@ -264,9 +264,8 @@ def _study_labels(
     recovery = search_rescalings(rows, codes[units], condition, generator, sample.n_threads)
     queries = given[label_permutation.draw_per_label(codes[given], _QUERIES, generator)]
     scaled = unit_rows(rows)
-    ranking = label_permutation.Ranking(
-        lists[queries], label_permutation.doubled_ranks(scaled @ scaled.T)
-    )
+    ranks = label_permutation.doubled_ranks(scaled @ scaled.T)
+    ranking = label_permutation.Ranking(lists[queries], ranks)
     best = label_permutation.permute_labels(
         [ranking], queries, units, codes, names, generator, sample.n_threads
     )

@@ -133,10 +133,9 @@ class Calibration(PairDistribution):
 
         The thresholds of both ends of :meth:`rate_interval` (Woodruff 1952).
         """
-        low, high = self.rate_interval(fpr, confidence=confidence)
-        return self.threshold(max(high, self.smallest_fpr)), self.threshold(
-            max(low, self.smallest_fpr)
-        )
+        rates = self.rate_interval(fpr, confidence=confidence)
+        low, high = (max(rate, self.smallest_fpr) for rate in rates)
+        return self.threshold(high), self.threshold(low)
 
     def independent_pairs(self, fpr: float) -> float:
         """How many independent pairs would determine this rate as well.

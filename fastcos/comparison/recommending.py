@@ -33,22 +33,22 @@ def recommend(
     rows = candidate.rows(embeddings)
     n = rows.shape[0]
     n_votes = min(N_VOTES, n - 1)
+
+    def nearest(some: Integers) -> Integers:
+        others = one_per_row(some, n)
+        return top_k(rows[some], rows, n_votes, measure=measure, exclude=others).indices
+
     if candidate.compares_users:
-        lists = top_k(
-            rows[users], rows, n_votes, measure=measure, exclude=one_per_row(users, n)
-        ).indices
         return _elected(
             knn_vote.recommend_by_users, len(users), k, validation.read_only(users),
-            *_votes(lists), *_row_starts_and_items(X), X.shape[1],
+            *_votes(nearest(users)), *_row_starts_and_items(X), X.shape[1],
         )  # fmt: skip
     voters = np.unique(seen.indices)
     if len(voters) == n:
         lists = top_k(rows, k=n_votes, measure=measure).indices
     else:
         lists = np.zeros((n, n_votes), np.int64)
-        lists[voters] = top_k(
-            rows[voters], rows, n_votes, measure=measure, exclude=one_per_row(voters, n)
-        ).indices
+        lists[voters] = nearest(voters)
     return _elected(
         knn_vote.recommend_by_items, len(users), k, *_row_starts_and_items(seen), *_votes(lists)
     )

@@ -103,11 +103,7 @@ class RescalingScores(Record):
 
 def rescalings_table(named: Sequence[RescalingScores]) -> Table:
     """The scores by rescaling; a column that is empty, as most are without labels, is left out."""
-    columns = [
-        (name, attribute, meaning)
-        for name, attribute, meaning in _COLUMNS
-        if any(getattr(row, attribute) is not None for row in named)
-    ]
+    columns = [one for one in _COLUMNS if any(getattr(row, one[1]) is not None for row in named)]
     attributes = [attribute for _, attribute, _ in columns]
     rows = [(row.heading, *(getattr(row, one) for one in attributes)) for row in named]
     title = "Item-item cosine under every rescaling D of one model (Eq. 1), and under Eq. 2"

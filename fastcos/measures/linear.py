@@ -382,12 +382,9 @@ class LearnedDiagonal(Mapped):
             raise ValueError("pairs must be of rows that are not zero, got a zero row in each pair")
         moments = (x * y)[directed], (x * x)[directed], (y * y)[directed]
         targets = self.targets[directed] - self.targets[directed].mean()
-        bound = np.log(self.condition)
-        start = np.zeros(items.shape[1])
-        done = minimize(
-            _loss, start, (*moments, targets), "L-BFGS-B", jac=True,
-            bounds=[(-bound, bound)] * len(start),
-        )  # fmt: skip
+        largest, start = np.log(self.condition), np.zeros(items.shape[1])
+        bounds = [(-largest, largest)] * len(start)
+        done = minimize(_loss, start, (*moments, targets), "L-BFGS-B", jac=True, bounds=bounds)
         better = done.fun < _loss(start, *moments, targets)[0]
         self.mean_ = np.zeros(len(start))
         self.root_ = np.exp((done.x if better else start) / 2)

@@ -86,11 +86,8 @@ class LabelTest(Record):
         weakly = "weakly " if self.auc < WEAK_AUC else ""
         globally = f"{weakly}over all pairs (AUC {self.auc:.2f}, chance 0.50)"
         locally = f"among neighbours (precision {self.precision:.2f}, chance {self.chance:.2f})"
-        shown = [
-            text
-            for text, p in ((locally, self.precision_p), (globally, self.auc_p))
-            if p <= SIGNIFICANT
-        ]
+        tests = (locally, self.precision_p), (globally, self.auc_p)
+        shown = [text for text, p in tests if p <= SIGNIFICANT]
         names = ", ".join(one.label for one in self.classes[:3])
         if shown:
             # the means may rest on few labels

@@ -166,11 +166,8 @@ class LabelTask:
         firsts = np.cumsum(counts := np.bincount(query, minlength=n)) - counts
         least = candidates[order][firsts + k - 1][query]
         codes = self._codes
-        same, above, equal = (
-            codes[column] == codes[owns][query],
-            candidates > least,
-            candidates == least,
-        )
+        same = codes[column] == codes[owns][query]
+        above, equal = candidates > least, candidates == least
 
         def count(flags: npt.NDArray[np.bool_]) -> Integers:
             return np.bincount(query, flags, n)
