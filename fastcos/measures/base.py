@@ -52,23 +52,18 @@ class Measure(Protocol):
 
     def fit(self, items: Rows, users: Rows | None = None) -> Self:
         """Return a measure fitted to the items, and to the other side if given."""
-        ...
 
     def encode_queries(self, Q: Rows) -> Rows:
         """Return encoded queries phi(q), (n, d')."""
-        ...
 
     def encode_items(self, B: Rows) -> Rows:
         """Return encoded items psi(b), (p, d')."""
-        ...
 
     def item_bias(self, B: Rows) -> Floats | None:
         """Return what is added to each item's inner product, (p,) float64; None for nothing."""
-        ...
 
     def to_score(self, raw: Floats, Q: Rows) -> Floats:
         """Return scores (n, k) from raw scores (n, k) of the queries Q (n, d)."""
-        ...
 
 
 @runtime_checkable
@@ -82,18 +77,15 @@ class UpperBounded(Measure, Protocol):
 
     def precompute(self, B: Rows) -> Any:
         """Return what rescore needs of the items B (p, d), made once per search."""
-        ...
 
     def rescore(self, Q: Rows, precomputed: Any, columns: npt.NDArray[np.int64]) -> Floats:
         """Return exact raw scores (n, k) of the queries Q (n, d) and the items columns (n, k)."""
-        ...
 
     def upper_bound(self, Q: Rows, raw: Floats) -> Floats:
         """Return a score (n,) that no item with an engine's raw score up to raw (n,) exceeds.
 
         It never decreases where raw increases.
         """
-        ...
 
 
 class Capabilities(NamedTuple):
