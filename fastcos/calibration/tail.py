@@ -49,8 +49,7 @@ class Tail(Record):
         """Return the modelled share of pairs at or above scores of at least start."""
         from scipy.stats import genpareto
 
-        above: Floats = genpareto.sf((scores - self.start) / self.scale, self.shape)
-        return self.share * above
+        return self.share * genpareto.sf((scores - self.start) / self.scale, self.shape)
 
     def threshold(self, share: float) -> float:
         """Return the score that this share of all pairs reaches by the model."""

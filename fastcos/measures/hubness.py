@@ -73,12 +73,11 @@ class _Local(Plain):
             rule = f"at most the number of rows searched ({available})"
             raise ValueError(f"n_neighbors must be {rule}, got {self.n_neighbors}")
         self._lookup = RowLookup(items)
-        self._population = self._rows
+        self._population, others = self._rows, None
         if other is not None:
             validation.check_same_width("other", other, "items", items)
-            self._population = self._prepared(other)
-        population = None if other is None else self._population
-        lists = nearest_rows(self._rows, population, self.n_neighbors, self.neighbor_metric)
+            self._population = others = self._prepared(other)
+        lists = nearest_rows(self._rows, others, self.n_neighbors, self.neighbor_metric)
         self._statistics = self._statistic(self._rows, *lists, self._population)
 
     def _of(self, rows: Rows, *, items: bool) -> Floats:

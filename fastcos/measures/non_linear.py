@@ -244,8 +244,7 @@ class NormAngleDistance(Plain):
         B, scaled_norms, norms = precomputed
         cosines = list_scores("cosine", scaled_up_rows(Q), B, columns, scaled_norms)
         gaps = np.abs(norms_of(Q)[:, None] - norms[columns])
-        distances: Floats = gaps + self.weight * np.arccos(cosines)
-        return -distances
+        return -(gaps + self.weight * np.arccos(cosines))
 
     def upper_bound(self, Q: Rows, raw: Floats) -> Floats:
         """Return minus the least distance of this s²."""

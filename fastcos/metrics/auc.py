@@ -139,12 +139,9 @@ def auc_of_counts(counts: Integers, near: Integers) -> tuple[float, float, float
     below = np.concatenate([[0], np.cumsum(other)[:-1]])
     n_same, n_other = int(same.sum()), int(other.sum())
     total = n_same * n_other
-    if total < 2**63:
-        wins, tied = int(same @ below), int(same @ other)
-    else:
-        used = np.flatnonzero(same)
-        wins = sum(int(same[b]) * int(below[b]) for b in used)
-        tied = sum(int(same[b]) * int(other[b]) for b in used)
+    if total >= 2**63:  # as Python's integers
+        same, below, other = (one.astype(object) for one in (same, below, other))
+    wins, tied = int(same @ below), int(same @ other)
     moved = int(near[1, 0]) * n_other + int(near[0, 0]) * n_same
     low, high = max(0, wins - moved) / total, min(total, wins + tied + moved) / total
     return (2 * wins + tied) / (2 * total), low, high

@@ -218,14 +218,11 @@ def permute_labels(
     labelled = np.flatnonzero(codes >= 0)
     sizes = np.bincount(codes[labelled], minlength=len(names))
     tested = np.flatnonzero(sizes > 1)
-    aucs = [
-        _aucs(one.ranks, permuted, n_threads)
-        for permuted in [np.stack(list(_permutations(codes[units], len(units), generator)))]
-        for one in rankings
-    ]
+    permuted = np.stack(list(_permutations(codes[units], len(units), generator)))
+    aucs = np.stack([_aucs(one.ranks, permuted, n_threads) for one in rankings])
     shares = _shares(rankings, queries, codes, len(names), generator, n_threads)[..., tested]
     means = shares.mean(axis=2)
-    pairs, neighbors, single = (_deviations(one) for one in (np.stack(aucs), means, shares))
+    pairs, neighbors, single = map(_deviations, (aucs, means, shares))
     largest = single.max(axis=0, initial=-np.inf)
     most = largest.max(axis=1, initial=-np.inf)
     best_of_label = single[:, 0].argmax(axis=0)
@@ -240,7 +237,7 @@ def permute_labels(
     classes.sort(key=lambda one: -one[0].precision / max(one[0].chance, 1e-9))
     of_pairs, of_neighbors = int(pairs[:, 0].argmax()), int(neighbors[:, 0].argmax())
     test = LabelTest(
-        auc=float(aucs[of_pairs][0]),
+        auc=float(aucs[of_pairs, 0]),
         auc_p=_p_value(pairs[of_pairs, 0], pairs.max(axis=0)),
         precision=float(means[of_neighbors, 0]),
         chance=float(means[of_neighbors, 1:].mean()),

@@ -136,5 +136,4 @@ def singular_values(rows: validation.Rows, centre: Floats | None = None) -> Floa
     """Singular values of rows, or of rows minus centre, in descending order."""
     R = triangle(rows, centre)
     with parallel.blas_lock():
-        values: Floats = np.asarray(np.linalg.svd(R, compute_uv=False))
-    return values
+        return np.asarray(np.linalg.svd(R, compute_uv=False))

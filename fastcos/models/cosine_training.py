@@ -204,13 +204,8 @@ class _Trainer:
         rows = self.parameters.B[items]
         position_of = np.full(len(self.cumulative), -1, np.int32)
         position_of[items] = np.arange(len(items))
-        arrays: tuple[Any, ...] = (
-            rows,
-            np.ascontiguousarray(rows.T),
-            self.parameters.bias[items],
-            counts.astype(np.float32),
-            position_of,
-        )
+        bias, weights = self.parameters.bias[items], counts.astype(np.float32)
+        arrays: tuple[Any, ...] = (rows, np.ascontiguousarray(rows.T), bias, weights, position_of)
         return training.Pool(*map(read_only, arrays))
 
     def run_epoch(self) -> float:

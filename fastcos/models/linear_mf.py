@@ -235,8 +235,8 @@ class LinearMF(FactorModel):
         (16.0, 2.0)
         """
         check_is_fitted(self)
-        known = validation.as_choice("objective", objective, OBJECTIVES)
-        return _knee(self.singular_values_, known)
+        validation.as_choice("objective", objective, OBJECTIVES)
+        return _knee(self.singular_values_, objective)
 
     def _shrink(self, shrinkage: npt.NDArray[np.float64], regularization: float) -> "LinearMF":
         self.regularization_, self.shrinkage_ = regularization, shrinkage
