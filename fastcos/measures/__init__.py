@@ -30,15 +30,8 @@ A measure of your own is one small class. This one compares only the signs of th
 [2, 0, 0]
 """
 
-from fastcos.measures import (  # noqa: F401  they register their classes
-    elementary,
-    hubness,
-    linear,
-    non_linear,
-    norm_based,
-    rescaled,
-    shaped,
-)
+# they register their classes
+from fastcos.measures import elementary, hubness, linear, non_linear, norm_based, rescaled, shaped  # noqa: F401
 from fastcos.measures.base import (
     Capabilities,
     Invariances,

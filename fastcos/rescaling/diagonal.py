@@ -174,20 +174,18 @@ def _power(base: str, exponent: float) -> str:
     return base + words.get(exponent, f"^{exponent:g}")
 
 
-# name, exponents of S and of Σ in D, what cosines of items and of users compare
-_NAMES: tuple[tuple[str, float, float, str, str], ...] = (
-    ("identity", 0, 0, "W_ij / sqrt(W_ii W_jj)", "rows of X W^1/2"),
-    ("orthonormal", 0.5, 0, "V_k V_k', normalised: no two items are similar at k = p",
-     "rows of M (the paper's remedy)"),
-    ("weights", -0.5, 0, "rows of W", "rows of X V_k V_k': of X itself at k = p"),
-    ("balanced", 0, -0.5, "(M'M)^1/2, normalised", "(MM')^1/2, normalised"),
-    ("smoothed", -0.5, -1, "columns of M", "U_k U_k', normalised"),
-    ("data", 0.5, -1, "columns of the rank-k approximation of X", "rows of U_k S"),
-)  # fmt: skip
+# what cosines of items and of users compare under each
 _NAMED = tuple(
     NamedRescaling(
-        name, D, _product("V_k", *D.item_exponents), _product("U_k", *D.user_exponents), one, other
+        name, D, _product("V_k", *D.item_exponents), _product("U_k", *D.user_exponents), *compared
     )
-    for name, a, b, one, other in _NAMES
-    for D in [Rescaling(a, b)]
-)
+    for name, D, *compared in (
+        ("identity", Rescaling(), "W_ij / sqrt(W_ii W_jj)", "rows of X W^1/2"),
+        ("orthonormal", Rescaling(0.5), "V_k V_k', normalised: no two items are similar at k = p",
+         "rows of M (the paper's remedy)"),
+        ("weights", Rescaling(-0.5), "rows of W", "rows of X V_k V_k': of X itself at k = p"),
+        ("balanced", Rescaling(0, -0.5), "(M'M)^1/2, normalised", "(MM')^1/2, normalised"),
+        ("smoothed", Rescaling(-0.5, -1), "columns of M", "U_k U_k', normalised"),
+        ("data", Rescaling(0.5, -1), "columns of the rank-k approximation of X", "rows of U_k S"),
+    )
+)  # fmt: skip
