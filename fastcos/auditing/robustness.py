@@ -13,11 +13,7 @@ CONDITIONS = (1.02, 1.05, 1.1, 1.15, 1.2, 1.3, 1.5, 1.7, 2.0)
 
 
 def robustness_curve(
-    sample: edges.ItemRows,
-    linear: Floats,
-    k: int,
-    condition: float,
-    generator: np.random.Generator,
+    sample: edges.ItemRows, linear: Floats, k: int, condition: float, generator: np.random.Generator
 ) -> tuple[RobustnessPoint, ...]:
     """The points at CONDITIONS and at condition, for the sampled rows.
 

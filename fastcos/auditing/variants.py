@@ -118,10 +118,7 @@ def recognize_parametrization(forms: Sequence[VariantScores]) -> str | None:
 
 
 def score_variant(
-    variant: Variant,
-    sample: edges.ItemRows,
-    lists: Integers,
-    labelled: Labelled | None,
+    variant: Variant, sample: edges.ItemRows, lists: Integers, labelled: Labelled | None
 ) -> VariantScores:
     """Compare a variant with the given embeddings.
 

@@ -36,10 +36,7 @@ class CandidateEvaluator:
     """
 
     def __init__(
-        self,
-        task: Task,
-        embeddings: Callable[[str], Embeddings],
-        examples: Integers | None = None,
+        self, task: Task, embeddings: Callable[[str], Embeddings], examples: Integers | None
     ) -> None:
         self._task, self._embeddings, self._examples = task, embeddings, examples
         self._last: tuple[str, Embeddings] | None = None  # candidates of a rescaling are adjacent
@@ -63,7 +60,7 @@ def rank_results(
     random: np.random.Generator,
     *,
     chosen: bool,
-    examples: Integers | None = None,
+    examples: Integers | None,
 ) -> Leaderboard:
     """Rank the candidates by what ``CandidateEvaluator.evaluate`` returned.
 
@@ -120,7 +117,7 @@ def evaluate_models(
     settings: Settings,
     candidates: Iterable[Candidate],
     executor: Executor,
-    examples: Integers | None = None,
+    examples: Integers | None,
 ) -> Iterator[tuple[Candidate, Any]]:
     """Evaluate candidates of the models of X; adjacent ones share models of their preprocessing."""
     for name, group in itertools.groupby(candidates, key=lambda one: one.preprocessing):

@@ -101,11 +101,7 @@ def pair_auc(
 
 
 def _histograms(
-    grouped: LabelledRows,
-    levels: Floats,
-    boundaries: Floats,
-    n_bins: int,
-    n_threads: int | None,
+    grouped: LabelledRows, levels: Floats, boundaries: Floats, n_bins: int, n_threads: int | None
 ) -> tuple[Integers, Integers]:
     """Counts (strata, 2, bins) of the scores of all pairs, and of those near an edge.
 
