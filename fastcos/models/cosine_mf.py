@@ -192,11 +192,9 @@ class CosineMF(FactorModel):
         X = self._as_matrix(X, reset=True)
         validation.check_squarable("X", X.data)
         validation.as_count("interactions in X", X.nnz)
-        settings, seed = self._settings(), self.random_state
-        if isinstance(seed, np.random.Generator):
-            seed = int(seed.integers(2**63))
-        else:
-            seed = self._seed()
+        settings, given = self._settings(), self.random_state
+        is_generator = isinstance(given, np.random.Generator)
+        seed = int(given.integers(2**63)) if is_generator else self._seed()
         fitted = train(X, settings, seed, progress)
         A, B, bias = fitted.parameters
         if settings.similarity == "layer_norm":
@@ -204,9 +202,8 @@ class CosineMF(FactorModel):
             B = _unit(B - B.mean(axis=1, keepdims=True))
         self.encoder_ = A
         self.components_ = np.ascontiguousarray(B.T)
-        drawn = settings.negative_exponent * np.maximum(fitted.log_counts, 0)
         used = ~np.isneginf(fitted.log_counts)
-        item_bias = bias + drawn
+        item_bias = bias + settings.negative_exponent * np.maximum(fitted.log_counts, 0)
         self.item_bias_ = np.where(used, item_bias, item_bias[used].min()).astype(np.float32)
         self.n_iter_ = fitted.best_epoch
         self.loss_curve_ = np.array(fitted.losses)
@@ -268,15 +265,13 @@ class CosineMF(FactorModel):
         }
         # a row of one number that sums to 0 is zero
         fewest = 2 if checked["similarity"] == "layer_norm" else 1
-        checked["n_components"] = validation.as_count(
-            "n_components", self.n_components, fewest, _MOST_COMPONENTS
-        )
+        k = validation.as_count("n_components", self.n_components, fewest, _MOST_COMPONENTS)
         for name in ("n_negatives", "batch_size", "max_iter", "n_iter_no_change"):
             checked[name] = validation.as_count(name, getattr(self, name))
         for name, (low, high) in _RANGES.items():
             checked[name] = validation.as_real(name, getattr(self, name), low=low, high=high)
         rate = validation.as_real("learning_rate", self.learning_rate, above=0, high=10)
-        return SimpleNamespace(learning_rate=rate, **checked)
+        return SimpleNamespace(n_components=k, learning_rate=rate, **checked)
 
     def _seed(self) -> int:
         return validation.as_count("random_state", self.random_state, low=0)

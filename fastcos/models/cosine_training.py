@@ -64,8 +64,7 @@ def draw_items(
     cumulative (p,): cumulative weights. Items of weight 0 are never drawn.
     """
     places = np.searchsorted(cumulative, random.random(count) * cumulative[-1], side="right")
-    items, counts = np.unique(np.minimum(places, len(cumulative) - 1), return_counts=True)
-    return items, counts
+    return np.unique(np.minimum(places, len(cumulative) - 1), return_counts=True)
 
 
 def split_held_out(
@@ -94,10 +93,7 @@ def split_held_out(
 
 
 def train(
-    X: sp.csr_array,
-    settings: SimpleNamespace,
-    seed: int,
-    progress: parallel.Progress | None = None,
+    X: sp.csr_array, settings: SimpleNamespace, seed: int, progress: parallel.Progress | None
 ) -> TrainingResult:
     """Train on canonical, non-negative X with interactions; bit-identical over threads.
 
@@ -143,10 +139,9 @@ def _kernel_csr(X: sp.csr_array) -> tuple[Integers, npt.NDArray[np.int32]]:
 
 def _unit_profiles(X: sp.csr_array) -> Floats:
     """X's values, each row divided by its norm."""
-    values = X.data.astype(np.float64)
-    rows = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
-    norms = np.sqrt(np.bincount(rows, values**2, minlength=X.shape[0]))
-    return np.asarray(values / norms[rows]).astype(np.float32)
+    X = X.astype(np.float64)
+    norms = np.sqrt(X.power(2).sum(axis=1))
+    return (X.data / np.repeat(norms, np.diff(X.indptr))).astype(np.float32)
 
 
 class _Trainer:
@@ -234,12 +229,9 @@ class _Trainer:
             tuple(map(read_only, self.parameters)), pool, self.objective(penalty), gradients,
             losses,
         )  # fmt: skip
+        items, entries = self._indices[start:stop], np.arange(stop - start, dtype=np.int32)
         of_items, users, places = transposed(
-            indptr,
-            read_only(self._indices[start:stop]),
-            read_only(np.arange(stop - start, dtype=np.int32)),
-            len(self._raw),
-            np.int32,
+            indptr, read_only(items), read_only(entries), len(self._raw), np.int32
         )
         drawn = np.cumsum(pool.position_of >= 0) * (n // _POOL_PER_INTERACTION)
         parallel.run(
