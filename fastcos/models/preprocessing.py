@@ -290,14 +290,14 @@ class ShiftedPPMI(_Transformer):
         shift = np.log(validation.as_real("shift", self.shift, low=1))
         X = sp.csr_array(X, dtype=np.float64)
         check_non_negative(X, "ShiftedPPMI")
-        columns, entries = sp.csr_array(X.T), np.diff(X.indptr)
+        columns, lengths = sp.csr_array(X.T), np.diff(X.indptr)
         # #(i): row sums of the co-occurrence without its diagonal
         totals = columns @ (X @ np.ones(X.shape[1])) - (X * X).sum(axis=0)
         contexts = _power(totals, smoothing)
         with np.errstate(divide="ignore"):
             row_terms, column_terms = np.log(totals), np.log(contexts)
         constant = np.log(contexts.sum()) - shift if contexts.any() else 0.0
-        work = np.bincount(X.indices, np.repeat(entries, entries), X.shape[1]).astype(np.int64)
+        work = np.bincount(X.indices, np.repeat(lengths, lengths), X.shape[1]).astype(np.int64)
         at_once = int(config.working_memory() * 2**20 / _BYTES_PER_PRODUCT)
         cuts = parallel.work_blocks(np.append(0, np.cumsum(work)), at_once)
         blocks = []
@@ -317,10 +317,7 @@ class ShiftedPPMI(_Transformer):
         """Return X ppmi_ for rows X (m, p)."""
         check_is_fitted(self)
         X = self._as_matrix(X, reset=False)
-        product = X @ self.ppmi_
-        if sp.issparse(product):
-            return sp.csr_array(product, dtype=X.dtype)
-        return np.asarray(product, dtype=X.dtype)
+        return (X @ self.ppmi_).astype(X.dtype)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
