@@ -354,19 +354,13 @@ def _draw_items(
     n_drawn = int(indptr[-1])
     index_type = np.int32 if max(n_drawn, n_items) <= INT32_MAX else np.int64
     indices = parallel.unfilled(n_drawn, index_type)
+    # the start of a block clears one mark per item: 4 n_items interactions hide that cost
+    blocks = parallel.work_blocks(indptr, max(_WORK_PER_BLOCK, 4 * n_items))
+    clusters = Clusters(*map(validation.read_only, (starts, order, running, log_weight)))
     parallel.run(
-        sample_rows,
-        # the start of a block clears one mark per item: 4 n_items interactions hide that cost
-        parallel.work_blocks(indptr, max(_WORK_PER_BLOCK, 4 * n_items)),
-        validation.read_only(preference),
-        Clusters(*map(validation.read_only, (starts, order, running, log_weight))),
-        *key,
-        -(-n_items // _RACE_SHARE),
-        n_items,
-        validation.read_only(indptr),
-        indices,
-        n_threads=n_threads,
-        progress=progress,
-    )
+        sample_rows, blocks, validation.read_only(preference), clusters, *key,
+        -(-n_items // _RACE_SHARE), n_items, validation.read_only(indptr), indices,
+        n_threads=n_threads, progress=progress,
+    )  # fmt: skip
     ones = np.ones(n_drawn, np.float32)
     return sp.csr_array((ones, indices, indptr.astype(index_type)), shape=(len(activity), n_items))

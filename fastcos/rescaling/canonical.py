@@ -119,8 +119,7 @@ def canonicalize(users: Any, items: Any) -> CanonicalFactors:
     given = [side.dtype for side in (users, items) if side.dtype.kind == "f"]
     eps = max(np.finfo(dtype).eps for dtype in (np.dtype(np.float64), *given))
     rank = int((s > eps * sizes).sum())
-    values = np.zeros(k)
-    values[:rank] = s[:rank]
+    values = np.append(s[:rank], np.zeros(k - rank))
     if rank < k:
         warnings.warn(
             f"users @ items.T has rank {rank}: {k - rank} of {k} columns are zero", stacklevel=2
