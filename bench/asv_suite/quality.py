@@ -5,6 +5,7 @@ thresholds.
 """
 
 import numpy as np
+from scipy.stats import mode
 
 import fastcos
 from bench import answers, inputs
@@ -37,8 +38,6 @@ def fitted(**preset):
 
 def recovery(simulated, rescaling):
     """Return how well cosines of items recover their clusters: AUC, MAP@R, accuracy."""
-    from scipy.stats import mode
-
     labels, model = simulated
     items = model.item_embeddings(rescaling)
     near = labels[fastcos.top_k(items, k=N_NEIGHBORS).indices]
@@ -101,22 +100,21 @@ class Measures:
 class Exactness:
     """Share of rows with their exact neighbours in order, on numerically hard rows."""
 
-    ROWS = {
-        "gaussian": lambda rng: rng.standard_normal((2_000, 48)),
-        # all cosines are within 1.5e-8: one tie in float32. The smallest gap that decides a
-        # checked row is 3.3e-13, 28 times the float64 error; closer rows have no known order
-        "near ties": lambda rng: 1 + 1e-4 * rng.standard_normal((2_000, 48)),
-        "huge and tiny": lambda rng: (
-            rng.standard_normal((2_000, 48)) * 10.0 ** rng.integers(-30, 30, (2_000, 1))
-        ),
-        "duplicates": lambda rng: rng.standard_normal((40, 48))[rng.integers(0, 40, 2_000)],
-    }
-    params = [list(ROWS), [1, 2]]
+    params = [["gaussian", "near ties", "huge and tiny", "duplicates"], [1, 2]]
     param_names = ["rows", "threads"]
 
     @series("share", "rows with their exact neighbours in order")
     def track_exact_share(self, rows, threads):
-        X = self.ROWS[rows](np.random.default_rng(0))
+        rng = np.random.default_rng(0)
+        X = rng.standard_normal((40 if rows == "duplicates" else 2_000, 48))
+        if rows == "near ties":
+            # all cosines are within 1.5e-8: one tie in float32. The smallest gap that decides a
+            # checked row is 3.3e-13, 28 times the float64 error; closer rows have no known order
+            X = 1 + 1e-4 * X
+        elif rows == "huge and tiny":
+            X *= 10.0 ** rng.integers(-30, 30, (2_000, 1))
+        elif rows == "duplicates":
+            X = X[rng.integers(0, 40, 2_000)]
         found = fastcos.top_k(X, k=N_NEIGHBORS, n_threads=threads).indices
         # duplicates have equal scores: their order is by index
         if rows == "duplicates":
@@ -127,21 +125,18 @@ class Exactness:
 class SameBits:
     """Whether one and two threads give bit-identical results."""
 
-    OPERATIONS = {
-        "top_k": lambda X, n: fastcos.top_k(inputs.gaussian(2_000, 48), k=20, n_threads=n).scores,
-        "gram_matmul": lambda X, n: fastcos.gram_matmul(X, inputs.gaussian(500, 16), n_threads=n),
-        "randomized_svd": lambda X, n: fastcos.randomized_svd(X, 8, n_threads=n).Vt,
-    }
-    params = [list(OPERATIONS)]
+    params = [["top_k", "gram_matmul", "randomized_svd"]]
     param_names = ["operation"]
 
-    def setup(self, operation):
-        X = inputs.interactions("2,000 x 500")
-        self.one, self.two = (self.OPERATIONS[operation](X, n).tobytes() for n in (1, 2))
-
     @series("1 is the same", "identical bits on one and two threads")
-    def track_same_bits(self, _):
-        return float(self.one == self.two)
+    def track_same_bits(self, operation):
+        X, rows = inputs.interactions("2,000 x 500"), inputs.gaussian(2_000, 48)
+        call = {
+            "top_k": lambda n: fastcos.top_k(rows, k=20, n_threads=n).scores,
+            "gram_matmul": lambda n: fastcos.gram_matmul(X, inputs.gaussian(500, 16), n_threads=n),
+            "randomized_svd": lambda n: fastcos.randomized_svd(X, 8, n_threads=n).Vt,
+        }[operation]
+        return float(call(1).tobytes() == call(2).tobytes())
 
 
 def threshold(name, value):
