@@ -46,23 +46,6 @@ URL = f"http://127.0.0.1:{PORT}"
 BLOCK = 1 << 16  # rows that are made at once
 
 
-class Served:
-    """The index of a library, as the application calls that of fastcos."""
-
-    def __init__(self, index, items):
-        self.index, self.items, self.n_items_ = index, items, len(items)
-
-    def search(self, vectors, k, n_threads):
-        indices, scores = self.index.read(self.index.find(self.index.encode(vectors), k))
-        return SimpleNamespace(ids=indices, scores=scores)
-
-    def vectors_of(self, ids):
-        return self.items[ids]
-
-    def ids_of(self, positions):
-        return np.array(positions)
-
-
 def hnswlib_index(items, folder, least_recall):
     """The graph, searched with the least ef that reaches a recall."""
     import hnswlib
@@ -133,17 +116,21 @@ def recall(found, items, chosen, best):
     return (scores >= best[:, None] - 1e-6).mean()
 
 
-def mapped_items(folder):
-    return np.load(folder / "items.npy", mmap_mode="r")
-
-
 def serve(library, folder):
-    """Run the application with the index of a library."""
+    """Run the application with the index of a library, in the place of that of fastcos."""
     _, index_of = LIBRARIES[library]
     if index_of is not None:
+        mapped = np.load(folder / "items.npy", mmap_mode="r")
         # copied: what building reads of a mapped file would count as resident
-        index, items = index_of(np.array(mapped_items(folder)), folder), mapped_items(folder)
-        batches = retrieval_service.Batches(Served(index, items))
+        index = index_of(np.array(mapped), folder)
+
+        def search(vectors, k, n_threads):
+            indices, scores = index.read(index.find(index.encode(vectors), k))
+            return SimpleNamespace(ids=indices, scores=scores)
+
+        batches = retrieval_service.Batches(SimpleNamespace(
+            search=search, n_items_=len(mapped), vectors_of=mapped.__getitem__, ids_of=np.array
+        ))  # fmt: skip
         retrieval_service.loaded = lambda _: batches
     application = retrieval_service.service(folder)
     uvicorn.run(application, port=PORT, log_level="error", access_log=False)
@@ -168,7 +155,7 @@ def measured(library, folder, seconds):
             if not process.is_alive():
                 raise SystemExit(f"{library} did not start")
             time.sleep(0.5)
-        items, cells = mapped_items(folder), [library]
+        items, cells = np.load(folder / "items.npy", mmap_mode="r"), [library]
         for connections in CONNECTIONS:
             asyncio.run(load_test.load(URL, len(items), connections, seconds / 10))
             found = asyncio.run(load_test.load(URL, len(items), connections, seconds))
