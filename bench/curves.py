@@ -28,26 +28,35 @@ from bench.markdown import cpu_name, table, text_of
 from bench.worker import in_new_process, peak_of
 from bench.workloads import WORKLOADS, in_turns, label, prepared, words
 
-# workload, axis, exponent of the cost model, and cases by what varies: n, or n // 60 users with n
-# non-zeros
-DECKS, BY_NON_ZEROS = "100000 x 17000 x 6000000", "{users} x 17000 x {n}"
-NON_ZEROS = (1_000_000, 4_000_000, 16_000_000)
+DECKS, NON_ZEROS = "100000 x 17000 x 6000000", (1_000_000, 4_000_000, 16_000_000)
+
+
+def interactions(n):
+    """Return the shape of n non-zeros of n // 60 users."""
+    return f"{n // 60} x 17000 x {n}"
+
+
+# workload, axis, exponent of the cost model, and cases by what varies
 CURVES = (
-    ("SelfJoin", "rows", 2, {"rows": "{n} x 64", "k": 10},
+    ("SelfJoin", "rows", 2, lambda n: {"rows": f"{n} x 64", "k": 10},
      (10_000, 20_000, 40_000, 80_000, 160_000, 320_000)),
-    ("SelfJoin", "rows of 768", 2, {"rows": "{n} x 768", "k": 10}, (5_000, 10_000, 20_000, 80_000)),
-    ("SelfJoin", "columns", 1, {"rows": "20000 x {n}", "k": 10}, (64, 128, 256, 512, 768, 1536)),
-    ("SelfJoin", "k", 0, {"rows": "20000 x 128", "k": "{n}"}, (1, 3, 10, 30, 100, 300, 1000)),
-    ("IndexSearch", "items", 1, {"queries": 1, "items": "{n} x 768", "k": 10},
+    ("SelfJoin", "rows of 768", 2, lambda n: {"rows": f"{n} x 768", "k": 10},
+     (5_000, 10_000, 20_000, 80_000)),
+    ("SelfJoin", "columns", 1, lambda n: {"rows": f"20000 x {n}", "k": 10},
+     (64, 128, 256, 512, 768, 1536)),
+    ("SelfJoin", "k", 0, lambda n: {"rows": "20000 x 128", "k": n}, (1, 3, 10, 30, 100, 300, 1000)),
+    ("IndexSearch", "items", 1, lambda n: {"queries": 1, "items": f"{n} x 768", "k": 10},
      (10_000, 40_000, 160_000)),
-    ("GramMatmul", "non-zeros", 1, {"shape": BY_NON_ZEROS, "columns": 64}, NON_ZEROS),
-    ("GramMatmul", "columns of Q", 1, {"shape": DECKS, "columns": "{n}"}, (16, 32, 64, 128, 256)),
-    ("GramMatmul", "items", 0, {"shape": "100000 x {n} x 6000000", "columns": 64},
+    ("GramMatmul", "non-zeros", 1, lambda n: {"shape": interactions(n), "columns": 64}, NON_ZEROS),
+    ("GramMatmul", "columns of Q", 1, lambda n: {"shape": DECKS, "columns": n},
+     (16, 32, 64, 128, 256)),
+    ("GramMatmul", "items", 0, lambda n: {"shape": f"100000 x {n} x 6000000", "columns": 64},
      (5_000, 20_000, 80_000)),
-    ("TruncatedSVD", "non-zeros", 1, {"shape": BY_NON_ZEROS, "k": 64, "tol": 1e-2}, NON_ZEROS),
-    ("TruncatedSVD", "k", 1, {"shape": DECKS, "k": "{n}", "tol": 1e-2}, (16, 64, 128)),
-    ("Audit", "items", 2, {"items": "{n}", "columns": 128}, (5_000, 10_000, 20_000)),
-    ("ItemNeighbors", "non-zeros", 1, {"shape": BY_NON_ZEROS, "k": 10}, NON_ZEROS),
+    ("TruncatedSVD", "non-zeros", 1, lambda n: {"shape": interactions(n), "k": 64, "tol": 1e-2},
+     NON_ZEROS),
+    ("TruncatedSVD", "k", 1, lambda n: {"shape": DECKS, "k": n, "tol": 1e-2}, (16, 64, 128)),
+    ("Audit", "items", 2, lambda n: {"items": n, "columns": 128}, (5_000, 10_000, 20_000)),
+    ("ItemNeighbors", "non-zeros", 1, lambda n: {"shape": interactions(n), "k": 10}, NON_ZEROS),
 )  # fmt: skip
 # the sizes of bench/model.md that nobody here can measure, by workload and axis: their case, its
 # operations and its bytes
@@ -59,23 +68,13 @@ FAR = {
 }  # fmt: skip
 
 
-def case_of(template, n):
-    """Return the case of a curve at n."""
-    return {
-        name: n if value == "{n}" else
-        value.format(n=n, users=n // 60) if isinstance(value, str) else value
-        for name, value in template.items()
-    }  # fmt: skip
-
-
 def measure(name, case, threads):
     """Return the facts about a case."""
     fastcos.set_config(num_threads=threads)
     workload = prepared(WORKLOADS[name], case)
-    seconds, percent, bound = in_turns(workload)
-    mib, work = peak_of(workload.call)[1], workload.work
+    (seconds, percent, _), work = in_turns(workload), workload.work
     return {
-        "seconds": seconds, "percent": percent, "bound": bound, "mib": mib,
+        "seconds": seconds, "percent": percent, "mib": peak_of(workload.call)[1],
         "operations": 2 * work.multiply_adds, "bytes": work.bytes,
     }  # fmt: skip
 
@@ -83,17 +82,16 @@ def measure(name, case, threads):
 def predict(rates, size, operations, n_bytes, bandwidth):
     """Return seconds by the model: own and peak are rates, in seconds a unit."""
     own, peak = rates
-    return size * own + max(operations * peak, n_bytes / bandwidth)
+    return size * own + np.maximum(operations * peak, n_bytes / bandwidth)
 
 
 def fit(points, bandwidth):
     """Return the rates (own, peak) for points (size, operations, bytes, seconds)."""
-    points = np.asarray(points, float)
-    start = [(points[:, 3] / points[:, 0]).min() / 4, (points[:, 3] / points[:, 1]).min() / 2]
+    *work, seconds = np.transpose(points).astype(float)
+    start = [(seconds / work[0]).min() / 4, (seconds / work[1]).min() / 2]
 
     def errors(logs):
-        predicted = [predict(np.exp(logs), *one[:3], bandwidth) for one in points]
-        return np.log(predicted) - np.log(points[:, 3])
+        return np.log(predict(np.exp(logs), *work, bandwidth)) - np.log(seconds)
 
     return np.exp(least_squares(errors, np.log(start)).x)
 
@@ -115,10 +113,10 @@ def predictions(name, axis, points, case, bandwidth):
 
 def points_of(curve, threads, table):
     """Return what was measured of a curve; write it into a CSV table."""
-    name, axis, model, template, values = curve
+    name, axis, model, case_of, values = curve
     points = []
     for n in values:
-        case = case_of(template, n)
+        case = case_of(n)
         found = in_new_process(measure, name, case, threads)
         points.append((n, found["operations"], found["bytes"], found["seconds"]))
         figures = f"{found['seconds']:.4g} {found['percent']:.0f} {found['mib']:.0f}"
@@ -148,13 +146,12 @@ def main():
     facts = "seconds", "percent_of_limit", "added_mib"
     out.writerow(("case", "varies", "value", "threads", *facts))
     for curve in CURVES:
-        name, axis, _, template, values = curve
+        name, axis, _, case_of, values = curve
         if name not in (given.workloads or names) or axis != (given.axis or axis):
             continue
         points = points_of(curve, given.threads, out)
         if axis.startswith(("rows", "non-zeros")):
-            case, bandwidth = case_of(template, values[-1]), limits.roofs()[1]
-            rows += predictions(name, axis, points, case, bandwidth)
+            rows += predictions(name, axis, points, case_of(values[-1]), limits.roofs()[1])
     if given.model:
         machine = f"{cpu_name()}, {given.threads} threads, `python -m bench.curves --model`."
         header = "case", "fitted to", "predicted", "measured", "error"

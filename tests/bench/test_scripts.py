@@ -92,11 +92,11 @@ def test_published_predictions_are_within_a_quarter():
 
 def test_curves_write_predictions_into_their_rows(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["curves", "SelfJoin", "--model", str(tmp_path / "model.md")])
-    sizes = {"rows": "{n} x 8", "k": 2}, (600, 2_400)
+    sizes = (lambda n: {"rows": f"{n} x 8", "k": 2}), (600, 2_400)
     for axis in ("rows", "rows", "rows again"):
         monkeypatch.setattr(curves, "CURVES", (("SelfJoin", axis, 2, *sizes),))
         curves.main()
-        sizes = {"rows": "{n} x 8", "k": 3}, (600, 2_400)
+        sizes = (lambda n: {"rows": f"{n} x 8", "k": 3}), (600, 2_400)
     table = (tmp_path / "model.md").read_text().splitlines()
     cases = [line.split(" | ")[0] for line in table[4:]]
     assert cases == [f"| neighbours of all 2400 rows x 8, k = {k}" for k in (3, 2)]
