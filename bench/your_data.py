@@ -37,24 +37,6 @@ GAUSSIAN = "10,000 x 128"
 N_COLUMNS = 64
 
 
-def parse(arguments):
-    parser = argparse.ArgumentParser(
-        prog="python -m bench.your_data", description=DESCRIPTION, epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
-    add = parser.add_argument
-    add("data", nargs="?", metavar="DATA", help="embeddings or interactions")
-    add("--k", type=int, default=10, metavar="K", help="neighbours (default 10)")
-    add("--seconds", type=float, default=1.0, metavar="S", help="of a library and process (1)")
-    add("--processes", type=int, default=3, metavar="N", help="of every library (default 3)")
-    add("--libraries", metavar="A,B,...", help="only these; '' for none (default: all installed)")
-    add("--approximate", action="store_true", help="also scans of codes, with their recall")
-    add("--roofline", metavar="FILE", help="draw the limits and these results")
-    options.add_json(parser)
-    options.add_common(parser, seed=False)
-    return parser, parser.parse_args(arguments)
-
-
 def workloads_of(given):
     """Return workloads with their case, for a file of rows or interactions, or Gaussian rows."""
     path = given.data and str(Path(given.data).absolute())
@@ -125,10 +107,22 @@ def run(given):
 
 
 def main(arguments=None):
-    """Parse the command line, and run."""
-    parser, given = parse(arguments)
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.your_data", description=DESCRIPTION, epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    add = parser.add_argument
+    add("data", nargs="?", metavar="DATA", help="embeddings or interactions")
+    add("--k", type=int, default=10, metavar="K", help="neighbours (default 10)")
+    add("--seconds", type=float, default=1.0, metavar="S", help="of a library and process (1)")
+    add("--processes", type=int, default=3, metavar="N", help="of every library (default 3)")
+    add("--libraries", metavar="A,B,...", help="only these; '' for none (default: all installed)")
+    add("--approximate", action="store_true", help="also scans of codes, with their recall")
+    add("--roofline", metavar="FILE", help="draw the limits and these results")
+    options.add_json(parser)
+    options.add_common(parser, seed=False)
     try:
-        run(given)
+        run(parser.parse_args(arguments))
     except WrongAnswer as error:
         say(f"fastcos is wrong: {error}")
         return 1
