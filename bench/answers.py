@@ -57,9 +57,3 @@ def residuals(X, s, Vt):
     X = X.astype(np.float64)
     r = np.linalg.norm(X.T @ (X @ V) - V * s**2, axis=0)
     return np.minimum(r / s, np.sqrt(r)) / s
-
-
-def eigen_residual(X, s, Vt):
-    """Return the largest |X'Xv - s^2 v| as a share of the largest eigenvalue of X'X."""
-    wide, V = X.astype(np.float64), np.asarray(Vt, np.float64).T
-    return np.linalg.norm(wide.T @ (wide @ V) - V * s**2, axis=0).max() / s[0] ** 2
