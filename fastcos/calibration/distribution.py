@@ -86,11 +86,10 @@ class PairDistribution(Record):
         """
         fpr = self.fpr if fpr is None else fpr
         fpr = validation.as_real("fpr", fpr, low=self.smallest_fpr, high=1)
-        allowed, above = fpr * self.n_pairs, self.pairs_above
+        above, edges = self.pairs_above, self.edges
         # 1e-9 forgives the rounding of fpr times the pairs
-        edges = self.edges
+        allowed = fpr * self.n_pairs * (1 + 1e-9)
         edges[-1] = np.nextafter(edges[-1], np.inf)  # the last bin holds its upper edge
-        allowed *= 1 + 1e-9
         if self.tail is None:
             return float(edges[np.argmax(above <= allowed)])
         first = int(np.argmax(above <= max(allowed, OBSERVED)))

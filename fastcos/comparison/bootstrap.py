@@ -13,6 +13,7 @@ from fastcos.validation import Floats
 # coverage of the intervals, over units drawn again for this data and these models; a test is
 # significant where the interval excludes 0, by chance in 2.5 % of tests of independent units
 LEVEL = 0.95
+_TAIL = (1 - LEVEL) / 2
 # samples behind an interval: its ends then vary by about 1.5 % of its width (standard error)
 N_RESAMPLES = 2000
 # candidates that the conclusion names besides the recommended one
@@ -142,13 +143,11 @@ def _tied(
     resampled: Floats,
 ) -> list[Candidate]:
     """Other candidates whose score differs from the recommended one's by no more than chance."""
-    number = {candidate: c for c, candidate in enumerate(candidates)}
-    leads = resampled[:, [number[recommended]]] - resampled
-    tail = (1 - LEVEL) / 2
-    low, high = np.quantile(leads, (tail, 1 - tail), axis=0)
-    is_tied = (low <= 0) & (high >= 0)
+    leads = resampled[:, [candidates.index(recommended)]] - resampled
+    ends = np.quantile(leads, (_TAIL, 1 - _TAIL), axis=0).T
+    tied = {one for one, (low, high) in zip(candidates, ends, strict=True) if low <= 0 <= high}
     others = [row.candidate for row in rows if row.candidate != recommended]
-    return [one for one in others if is_tied[number[one]]]
+    return [one for one in others if one in tied]
 
 
 class _CrossFitting:
@@ -253,6 +252,5 @@ def _samples(included: Floats, random: np.random.Generator) -> Floats:
 
 def _interval(value: float, resampled: Floats) -> BootstrapInterval:
     """The percentile interval of a value."""
-    tail = (1 - LEVEL) / 2
-    low, high = np.quantile(resampled, (tail, 1 - tail))
+    low, high = np.quantile(resampled, (_TAIL, 1 - _TAIL))
     return BootstrapInterval(float(value), float(low), float(high))

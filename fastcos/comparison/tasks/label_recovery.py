@@ -101,7 +101,7 @@ class LabelTask:
         n = len(self.queries)
         auc, average = parallel.unfilled(n, np.float64), parallel.unfilled(n, np.float64)
         voted, precision = parallel.unfilled(n, np.int64), np.empty(n)
-        of_units = np.empty((len(self._units),) * 2)
+        units, of_units = self._places[self._units], np.empty((len(self._units),) * 2)
         k = min(N_VOTERS, len(self._pool) - 1)
         lists = np.empty((n, k), np.int64)
         for part, scores in raw_score_blocks(measure, rows, self.queries, self._pool):
@@ -117,8 +117,7 @@ class LabelTask:
                     average[part], voted[part],
                 )  # fmt: skip
             here = np.flatnonzero((self._units >= part.start) & (self._units < part.stop))
-            of_units[here] = scores[np.ix_(self._units[here] - part.start,
-                                           self._places[self._units])]  # fmt: skip
+            of_units[here] = scores[np.ix_(self._units[here] - part.start, units)]
             precision[part], lists[part] = self._nearest(scores, owns, k)
         right = voted == self._codes[self._places]
         ranking = Ranking(lists, doubled_ranks(of_units))
@@ -130,6 +129,8 @@ class LabelTask:
         map_at_r, auc, precision, accuracy = (
             mean_estimate(np.stack(of_score), self._stands_for) for of_score in values
         )
+        units, random = self._places[self._units], np.random.default_rng(self._seed)
+        best = permute_labels(rankings, self._places, units, self._codes, self._names, random)
         return Evaluation(
             task="which items have the same label",
             unit="items",
@@ -139,13 +140,8 @@ class LabelTask:
             failure="It is not shown that a measure recovers these labels",
             success="The labels are recovered better than by chance",
             other_scores={"AUC": auc, "P@10": precision, "accuracy": accuracy},
-            outcomes=_outcomes(
-                permute_labels(
-                    rankings, self._places, self._places[self._units], self._codes,
-                    self._names, np.random.default_rng(self._seed),
-                )
-            ),
-        )  # fmt: skip
+            outcomes=_outcomes(best),
+        )
 
     def _nearest(self, scores: Floats, owns: Integers, k: int) -> tuple[Floats, Integers]:
         """Share of own's label among the k best other columns of scores (b, m), and these columns.
