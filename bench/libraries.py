@@ -54,28 +54,21 @@ def unit(rows):
     return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-30)
 
 
-def searcher(index_of, exact=True, **settings):
-    """Return prepare for a library: index_of(items, measure, **settings) returns its Index.
+def search(index_of, arrays, parameters, exact=True, **settings):
+    """Search the index of a library: index_of(items, measure, **settings) returns its Index.
 
     In a self-join k + 1 are found, and the row itself is left out. The answer of a search that is
     not exact are its indices.
     """
+    items, k, own = arrays["items"], parameters["k"], "queries" not in arrays
+    index = index_of(items, parameters["measure"], **settings)
+    queries = index.encode(arrays.get("queries", items))
 
-    def prepare_search(arrays, parameters):
-        items, k, own = arrays["items"], parameters["k"], "queries" not in arrays
-        index = index_of(items, parameters["measure"], **settings)
-        queries = index.encode(arrays.get("queries", items))
+    def read(raw):
+        found = index.read(raw)
+        return scores_of(*found, own) if exact else found[0]
 
-        def read(raw):
-            found = index.read(raw)
-            return scores_of(*found, own) if exact else found[0]
-
-        return Calls(lambda: index.find(queries, k + own), read)
-
-    return prepare_search
-
-
-scan = partial(searcher, exact=False)
+    return Calls(lambda: index.find(queries, k + own), read)
 
 
 def scores_of(indices, scores, own):
@@ -229,6 +222,10 @@ def matrix(arrays, parameters):
     return sp.csr_array(parts, shape=parameters["shape"])
 
 
+def scipy_dot():
+    return operator.matmul
+
+
 def mkl_dot():
     """Return the product of sparse_dot_mkl, which looks for pip's MKL in LD_LIBRARY_PATH only."""
     for library in Path(sys.prefix, "lib").glob("libmkl_rt.so*"):
@@ -238,17 +235,13 @@ def mkl_dot():
     return dot_product_mkl
 
 
-def multiplier(dot_of, transposed=None):
-    """Return prepare for X A by a product, or for X'(X A) if it says how X is transposed."""
-
-    def prepare_product(arrays, parameters):
-        X, A, dot = matrix(arrays, parameters), arrays["A"], dot_of()
-        if transposed is None:
-            return Calls(lambda: dot(X, A))
-        transpose = transposed(X)
-        return Calls(lambda: dot(transpose, dot(X, A)))
-
-    return prepare_product
+def multiply(dot_of, arrays, parameters, transposed=None):
+    """Multiply X A, or X'(X A) if it says how X is transposed, by the product of a library."""
+    X, A, dot = matrix(arrays, parameters), arrays["A"], dot_of()
+    if transposed is None:
+        return Calls(lambda: dot(X, A))
+    transpose = transposed(X)
+    return Calls(lambda: dot(transpose, dot(X, A)))
 
 
 # items: nearest items of every item, by cosine of the columns of X; to the k-th best scores
@@ -295,81 +288,75 @@ def kth_best(found, k):
 SKLEARN_SVD = {"n_iter": 7, "n_oversamples": 64, "random_state": 0, "flip_sign": False}
 
 
-def truncated_svd(module, name, **setting):
-    """Return prepare for a function of a module; a tolerance is that of the case at most."""
+def truncated_svd(module, name, arrays, parameters, **setting):
+    """Call a function of a module; a tolerance is that of the case at most."""
+    function = getattr(importlib.import_module(module), name)
+    X, k = matrix(arrays, parameters), parameters["k"]
+    if "tol" in setting:
+        setting["tol"] = min(parameters["tol"], setting["tol"])
 
-    def prepare_svd(arrays, parameters):
-        function = getattr(importlib.import_module(module), name)
-        X, k, options = matrix(arrays, parameters), parameters["k"], dict(setting)
-        if "tol" in setting:
-            options["tol"] = min(parameters["tol"], setting["tol"])
+    def read(found):
+        s, Vt = found[-2:]
+        return np.column_stack([s, Vt])[np.argsort(-s)]
 
-        def read(found):
-            s, Vt = found[-2:]
-            return np.column_stack([s, Vt])[np.argsort(-s)]
-
-        return Calls(lambda: function(X, k, **options), read)
-
-    return prepare_svd
+    return Calls(lambda: function(X, k, **setting), read)
 
 
 # rescoring: candidates (n, m) of queries (n, d) among items, to the k best scores (n, k); cosine
 
 
-def numpy_rescoring(dtype):
-    """Return prepare for a loop over the queries in a type."""
+def numpy_rescoring(dtype, arrays, parameters):
+    """A loop over the queries in a type."""
+    items, candidates, k = arrays["items"], arrays["candidates"], parameters["k"]
 
-    def prepare_loop(arrays, parameters):
-        items, candidates, k = arrays["items"], arrays["candidates"], parameters["k"]
+    def call():
+        scores = np.empty((len(arrays["queries"]), k))
+        for best, query, listed in zip(scores, arrays["queries"], candidates, strict=True):
+            rows, one = items[listed].astype(dtype, copy=False), query.astype(dtype, copy=False)
+            found = rows @ one / np.sqrt(np.einsum("ij,ij->i", rows, rows) * (one @ one))
+            best[:] = found[np.argsort(-found, kind="stable")[:k]]
+        return scores
 
-        def call():
-            scores = np.empty((len(arrays["queries"]), k))
-            for best, query, listed in zip(scores, arrays["queries"], candidates, strict=True):
-                rows, one = items[listed].astype(dtype, copy=False), query.astype(dtype, copy=False)
-                found = rows @ one / np.sqrt(np.einsum("ij,ij->i", rows, rows) * (one @ one))
-                best[:] = found[np.argsort(-found, kind="stable")[:k]]
-            return scores
-
-        return Calls(call)
-
-    return prepare_loop
+    return Calls(call)
 
 
 TASKS = {
     "search": {
-        "faiss": searcher(faiss_index),
-        "faiss Panorama": searcher(faiss_index, factory="Panorama"),
-        "numkong": searcher(numkong_index),
-        "sklearn": searcher(sklearn_index),
-        "numpy": searcher(numpy_index),
-        "usearch": searcher(usearch_index),
-        "chunkdot": searcher(chunkdot_index),
-        "implicit": searcher(implicit_index),
+        "faiss": partial(search, faiss_index),
+        "faiss Panorama": partial(search, faiss_index, factory="Panorama"),
+        "numkong": partial(search, numkong_index),
+        "sklearn": partial(search, sklearn_index),
+        "numpy": partial(search, numpy_index),
+        "usearch": partial(search, usearch_index),
+        "chunkdot": partial(search, chunkdot_index),
+        "implicit": partial(search, implicit_index),
     },
     "approximate search": {
-        "faiss": scan(faiss_index),
-        "faiss SQ8": scan(faiss_index, factory="SQ8"),
-        "faiss SQ4": scan(faiss_index, factory="SQ4"),
-        "faiss PQ fast-scan": scan(faiss_index, factory="PQ{half}x4fs"),
-        "usearch int8": scan(usearch_index, encode=int8_codes),
-        "turbovec": scan(turbovec_index),
-        "turbovec 2 bits": scan(turbovec_index, bits=2),
+        "faiss": partial(search, faiss_index, exact=False),
+        "faiss SQ8": partial(search, faiss_index, exact=False, factory="SQ8"),
+        "faiss SQ4": partial(search, faiss_index, exact=False, factory="SQ4"),
+        "faiss PQ fast-scan": partial(search, faiss_index, exact=False, factory="PQ{half}x4fs"),
+        "usearch int8": partial(search, usearch_index, exact=False, encode=int8_codes),
+        "turbovec": partial(search, turbovec_index, exact=False),
+        "turbovec 2 bits": partial(search, turbovec_index, exact=False, bits=2),
     },
     "rescoring": {
-        "numpy float32": numpy_rescoring(np.float32),
-        "numpy float64": numpy_rescoring(np.float64),
+        "numpy float32": partial(numpy_rescoring, np.float32),
+        "numpy float64": partial(numpy_rescoring, np.float64),
     },
-    "product": {"scipy": multiplier(lambda: operator.matmul), "mkl": multiplier(mkl_dot)},
+    "product": {"scipy": partial(multiply, scipy_dot), "mkl": partial(multiply, mkl_dot)},
     # by a CSC view SciPy multiplies twice as fast as by the transpose in CSR, MKL 4 times as slowly
     "gram": {
-        "scipy": multiplier(lambda: operator.matmul, lambda X: X.T),
-        "mkl": multiplier(mkl_dot, lambda X: X.T.tocsr()),
+        "scipy": partial(multiply, scipy_dot, transposed=lambda X: X.T),
+        "mkl": partial(multiply, mkl_dot, transposed=lambda X: X.T.tocsr()),
     },
     "items": {"sparse_dot_topn": sparse_dot_topn_items, "implicit": implicit_items},
     "svd": {
-        "scikit-learn": truncated_svd("sklearn.utils.extmath", "randomized_svd", **SKLEARN_SVD),
-        "arpack": truncated_svd("scipy.sparse.linalg", "svds", tol=1e-3, random_state=0),
+        "scikit-learn": partial(
+            truncated_svd, "sklearn.utils.extmath", "randomized_svd", **SKLEARN_SVD
+        ),
+        "arpack": partial(truncated_svd, "scipy.sparse.linalg", "svds", tol=1e-3, random_state=0),
         # its source needs the LAPACK of the system, and has no wheel
-        "primme": truncated_svd("primme", "svds", tol=1e-3, return_stats=False),
+        "primme": partial(truncated_svd, "primme", "svds", tol=1e-3, return_stats=False),
     },
 }
