@@ -8,6 +8,7 @@ ratio of two times is the mean of the processes' ratios, and has Student's inter
 
 import contextlib
 import math
+import os
 import random
 import statistics
 import tempfile
@@ -149,6 +150,7 @@ def measure(kind, case, libraries, processes, budget):
     """
     workload, measured, absent, others = prepared(kind, case), {}, {}, []
     answer, work, jobs = workload.call(), workload.work, {}
+    os.environ.pop("OPENBLAS_CORETYPE", None)  # which the settings have
     chosen = [(name, *one) for name in libraries for one in settings(name)]
     with tempfile.TemporaryDirectory() as place:
         jobs[True] = {"kind": kind.name, "case": case}

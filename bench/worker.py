@@ -54,18 +54,15 @@ class Worker:
 
     def prepare(self, **job):
         """Prepare a job by the first interpreter that has the library, and return the answer."""
-        from bench.gate.processes import THREADS
-        from fastcos import config  # here: a competitor's interpreter need not have it
+        # here: a competitor's interpreter need not have them
+        from bench.gate.processes import THREADS, Command, Server
+        from fastcos import config
 
         # threads of OpenMP that spin after a call would slow down what runs next
-        environment = os.environ | {"OMP_WAIT_POLICY": "passive"}
-        environment |= dict.fromkeys(THREADS, str(config.num_threads()))
-        environment.pop("OPENBLAS_CORETYPE", None)
+        environment = {"OMP_WAIT_POLICY": "passive"} | self.variables
+        environment = dict.fromkeys(THREADS, str(config.num_threads())) | environment
         for python in [sys.executable] if self.is_ours else interpreters():
-            self.process = subprocess.Popen(
-                [python, str(HERE / "worker.py")], env=environment | self.variables,
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-            )  # fmt: skip
+            self.server = Server(Command([python, str(HERE / "worker.py")], environment))
             try:
                 return self.request(do="prepare", library=self.library, **job)
             except ImportError as error:
@@ -78,10 +75,10 @@ class Worker:
 
     def request(self, **words):
         """Return the answer; raise ImportError or RuntimeError where library or process failed."""
-        with contextlib.suppress(BrokenPipeError):  # the empty answer shows it
-            print(json.dumps(words), file=self.process.stdin, flush=True)
-        line = self.process.stdout.readline()
-        found = json.loads(line) if line else {"error": "the process ended"}
+        try:
+            found = self.server(words)
+        except subprocess.CalledProcessError:
+            found = {"error": "the process ended"}
         if "missing" in found:
             raise ImportError(f"{self.library} is not installed ({found['missing']})")
         if "error" in found:
@@ -92,7 +89,7 @@ class Worker:
     def close(self):
         """Close its stdin and wait until it ends."""
         with contextlib.suppress(BrokenPipeError):
-            self.process.communicate()
+            self.server.communicate()
 
 
 def in_new_process(function, *arguments):

@@ -87,11 +87,11 @@ class Server(subprocess.Popen):
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
 
-    def __call__(self, names):
-        """Return the seconds of these benchmarks, or of all."""
+    def __call__(self, request):
+        """Return the answer to a request: seconds, for names of benchmarks or for [], all."""
         # if the process has ended, the empty line below shows it
         with contextlib.suppress(BrokenPipeError):
-            print(json.dumps(names), file=self.stdin, flush=True)
+            print(json.dumps(request), file=self.stdin, flush=True)
         line = self.stdout.readline()
         if not line:
             raise subprocess.CalledProcessError(self.wait(), self.args)
