@@ -47,10 +47,10 @@ def script():
 @pytest.mark.parametrize(
     ("head", "status", "words"),
     [
-        ({}, 0, "passed, none of 2 benchmarks is slower"),
-        ({"more": 1.15}, 1, "failed, 1 of 2 benchmarks are slower"),
-        ({"more": 1.30}, 1, "failed, 1 of 2 benchmarks are slower"),
-        ({"error": " + 1"}, 1, "failed, 1 benchmarks of base did not run"),
+        ({}, 0, "passed, 2 benchmarks compared, none slower"),
+        ({"more": 1.15}, 1, "failed, 2 benchmarks compared, 1 slower"),
+        ({"more": 1.30}, 1, "failed, 2 benchmarks compared, 1 slower"),
+        ({"error": " + 1"}, 1, "failed, 1 benchmarks compared, 1 of base did not run"),
     ],
     ids=["equal", "15 % slower", "30 % slower", "wrong answer"],
 )
