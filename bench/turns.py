@@ -162,10 +162,11 @@ def measure(kind, case, libraries, processes, budget):
         for _ in range(processes):
             with contextlib.ExitStack() as ending, ThreadPoolExecutor(len(chosen)) as pool:
                 workers = [Worker(*one) for one in chosen]
+                for one in workers:
+                    ending.callback(one.close)
                 # all at once, for imports take long
                 facts = [pool.submit(checked_facts, w, jobs, workload, answer) for w in workers]
                 for one, found in zip(workers, facts, strict=True):
-                    ending.callback(one.close)
                     try:
                         measured.setdefault(one.library, {"turns": []}).update(found.result())
                     except (ImportError, RuntimeError) as error:

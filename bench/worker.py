@@ -48,8 +48,8 @@ class Worker:
     cpu are the CPU seconds of the process until its last answer.
     """
 
-    def __init__(self, library, setting="", variables=None):
-        self.library, self.setting, self.variables = library, setting, variables or {}
+    def __init__(self, library, setting, variables):
+        self.library, self.setting, self.variables = library, setting, variables
         self.is_ours = library == OURS or threads_of(library) is not None
 
     def prepare(self, **job):

@@ -98,24 +98,22 @@ def parse(arguments):
 
 def commands(given, root):
     """Return the commands that serve the benchmarks of both commits."""
-    places = [extract(getattr(given, role), role, root) for role in ("base", "head")]
-    copy_tests(given.tests, places[1], places[0])
+    base, head = (extract(getattr(given, role), role, root) for role in ("base", "head"))
+    copy_tests(given.tests, head, base)
     requirements = [word for word in given.install or ["."] if word]
-    found = []
-    for place in places:
+    for place in (base, head):
         python, sources = install(place, requirements), str(place / "sources")
         environment = {
             "FASTCOS_CACHE_DIR": str(place / "cache"),
             "PYTHONPATH": "" if requirements else sources,
         }
-        found.append(serving(python, given.tests, given.threads, environment, sources))
-    return found
+        yield serving(python, given.tests, given.threads, environment, sources)
 
 
 def main(arguments=None):
     given, started = parse(arguments), time.monotonic()
     try:
-        sides = commands(given, Path(git("rev-parse", "--show-toplevel")))
+        sides = list(commands(given, Path(git("rev-parse", "--show-toplevel"))))
         for side in sides:  # compiles, and fills the page cache
             run_interleaved([side], 0, [])
         verdict = compare_pairs(
