@@ -70,7 +70,7 @@ def packing_against_scoring(d):
     for n in (2, 4, 10, 20, 40, 80, 150, 300):
         few = items.take(slice(0, n)), packing.no_exclusions(n), K, OPTIONS
         table.append((n, *(milliseconds(partial(way, *few)) for way in ways)))
-    title = f"QUERIES_TO_PACK, QUERIES_AS_GIVEN: {n_items:,} x {d}, ms"
+    title = f"QUERIES_TO_PACK, _QUERIES_AS_GIVEN: {n_items:,} x {d}, ms"
     show(title, ("queries", "score all pairs", "rows as given", "pack and search"), table)
 
 
