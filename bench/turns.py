@@ -178,8 +178,7 @@ def measure(kind, case, libraries, processes, budget):
                 chosen = [(one.library, one.setting, one.variables) for one in crew]
                 others.append(take_turns(crew, kind.state, measured, budget))
     measured[OURS] |= {
-        "error": workload.measured_error, "count": work.units, "bytes": work.bytes,
-        "operations": 2 * work.multiply_adds,
+        "count": work.units, "bytes": work.bytes, "operations": 2 * work.multiply_adds
     }  # fmt: skip
     measured = {name: facts for name, facts in measured.items() if name not in absent}
     return Outcome(measured, absent, None if math.isnan(sum(others)) else max(0.0, *others))

@@ -1,7 +1,7 @@
 """Every workload, once: asv, pytest-benchmark, the gate and the tables are views of WORKLOADS.
 
 A workload is a function that makes the seeded input of a case and returns the Case: its call, the
-check of an answer, its work. A decorator registers it, with the cases to measure. prepared(kind,
+check of an answer, its work. Workload, its decorator, has the cases to measure. prepared(kind,
 case) has checked the answer: WrongAnswer is raised before anything is timed. Modules: dense,
 sparse, models, metrics, auditing.
 """
@@ -37,17 +37,15 @@ class Case(NamedTuple):
     # their answer and ours to how far theirs is from ours, as a share of what is allowed
     disagreement: Callable | None = None
     facts: Callable = lambda theirs, answer: {}  # what else is said of theirs, by name
-    measured_error: float = 0.0
 
 
 @dataclasses.dataclass(eq=False)
 class Workload:
-    """One operation, and the cases in which it is measured."""
+    """One operation, and the cases in which it is measured; a decorator of what makes the Case."""
 
-    make: Callable  # parameters to a Case; not timed
-    name: str
-    said: str  # in words
     question: str  # the heading under which results are compared
+    name: str = ""  # default: that of the function
+    said: str = ""  # the operation in words; default: those of the function
     unit: str = "rows"  # what the work counts
     # parameters of make, and their values: the cases are their product
     axes: dict[str, list[Any]] = dataclasses.field(default_factory=dict)
@@ -62,17 +60,13 @@ class Workload:
     limit: float = 0.0  # largest error of a correct answer
     competitors: tuple[str, ...] = ()  # libraries that do the same; see libraries.py
 
-
-def workload(question, name="", said="", **settings):
-    """Return a decorator that registers a function, by its own name and words or by others."""
-
-    def register(make):
-        kind = name or make.__name__
-        words = said or make.__doc__.split("\n")[0].rstrip(".")
-        WORKLOADS[kind] = Workload(make, kind, words, question, **settings)
+    def __call__(self, make):
+        """Register a function of parameters, which makes the Case; not timed."""
+        self.make = make
+        self.name = self.name or make.__name__
+        self.said = self.said or make.__doc__.split("\n")[0].rstrip(".")
+        WORKLOADS[self.name] = self
         return make
-
-    return register
 
 
 def cases(which, kind):
@@ -114,7 +108,7 @@ def _prepared(kind, parameters):
     error = float(case.error(case.call()))
     if not error <= kind.limit:
         raise WrongAnswer(f"error must be at most {kind.limit:g}, got {error:g}")
-    return case._replace(measured_error=error)
+    return case
 
 
 def prepared(kind, parameters):

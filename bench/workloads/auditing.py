@@ -7,13 +7,13 @@ import numpy as np
 import fastcos
 from bench import answers, inputs
 from bench.limits import Work
-from bench.workloads import Case, workload
+from bench.workloads import Case, Workload
 from bench.workloads.metrics import embeddings
 
 K, CONDITION = 10, 2.0
 
 
-@workload("audit of pairs", unit="pairs", limit=1e-9)
+@Workload("audit of pairs", unit="pairs", limit=1e-9)
 def TVIndex():
     """How strongly cosines of pairs depend on the scale of single dimensions."""
     n, d = 1_000, 32
@@ -30,7 +30,7 @@ def TVIndex():
     return Case(partial(fastcos.auditing.tv_index, *pairs), error, work)
 
 
-@workload(
+@Workload(
     "audit of neighbours", unit="edges", axes={"family": ["linear", "rescaling"]},
     roofline={"family": ["linear"]},
 )  # fmt: skip
@@ -45,7 +45,7 @@ def CertifiedNeighbors(family):
     )
 
 
-@workload("audit of neighbours", unit="edges", axes={"family": ["rescaling"]})
+@Workload("audit of neighbours", unit="edges", axes={"family": ["rescaling"]})
 def VertexAttack(family):
     """Attacks on the edges of a neighbour graph."""
     certified, rows = CertifiedNeighbors(family), inputs.gaussian(200, 16)
@@ -64,7 +64,7 @@ def pairs_work(n, d):
     return Work(n, float(n) ** 2 * d, reads=4.0 * n * d)
 
 
-@workload("audit and compare", axes=AUDITED, roofline={"items": [2_000]})
+@Workload("audit and compare", axes=AUDITED, roofline={"items": [2_000]})
 def Audit(items, columns):
     """Audit of rows with labels."""
     rows, labels = embeddings(items, columns)
@@ -78,7 +78,7 @@ def Audit(items, columns):
     return Case(call, error, pairs_work(items, columns))
 
 
-@workload("audit and compare", axes=AUDITED)
+@Workload("audit and compare", axes=AUDITED)
 def CompareVectors(items, columns):
     """Comparison of two measures on rows with labels."""
     rows, labels = embeddings(items, columns)
@@ -91,7 +91,7 @@ def CompareVectors(items, columns):
     return Case(call, error, pairs_work(items, columns))
 
 
-@workload("audit and compare", unit="non-zeros")
+@Workload("audit and compare", unit="non-zeros")
 def Compare():
     """Comparison of rescalings and measures on interactions with labels."""
     data = fastcos.simulate_interactions(2_000, 200, random_state=0)

@@ -10,7 +10,7 @@ import fastcos
 from bench import answers, inputs
 from bench.inputs import shape_of
 from bench.limits import Work, search_work
-from bench.workloads import Case, workload
+from bench.workloads import Case, Workload
 from fastcos import get_config
 from fastcos.engine import packing, scan
 from fastcos.kernels.select import keep_best
@@ -61,7 +61,7 @@ def queries_and_items(queries, items):
 SEARCHERS = ("faiss", "faiss Panorama", "numpy", "sklearn", "chunkdot", "implicit", "numkong")
 
 
-@workload(
+@Workload(
     "dense neighbours", unit="pairs",
     axes={"rows": ["1,000 x 64", "20,000 x 128", "4,000 x 768"], "k": [10, 100]},
     quick={"rows": ["2,000 x 64", *(f"2,000 x {d}" for d in WIDE)], "k": [10]},
@@ -76,7 +76,7 @@ def SelfJoin(rows, k):
     return search_case([inputs.rows(rows)], k, ties=1e-14 * Path(rows).exists())
 
 
-@workload(
+@Workload(
     "dense neighbours", unit="pairs", axes={"rows": ["20,000 x 64"]},
     quick={"rows": ["2,000 x 64"]}, tables={"rows": ["2,000 x 64"]},
     phrase="neighbours of all {rows} by distance, k = 10", competitors=("sklearn", "faiss"),
@@ -86,7 +86,7 @@ def EuclideanSelfJoin(rows):
     return search_case([inputs.rows(rows)], measure="neg_euclidean")
 
 
-@workload(
+@Workload(
     "dense queries, one shot", unit="pairs",
     axes={
         "queries": [1, 32, 1_000], "items": ["20,000 x 64", "4,000 x 768"],
@@ -123,20 +123,20 @@ INDEX = {
 SMALL = [f"{n:,} x {d}" for n in (1_000, 10_000, 100_000) for d in (64, 384, 768)]
 
 
-@workload(
+@Workload(
     **INDEX, name="RestedSearch", state="rested",
     said="A service's searches after a pause: threads sleep, and caches hold other data",
     axes={"queries": [1], "items": SMALL, "k": [K]}, quick={"items": ["10,000 x 64"]},
     tables={"items": ["10,000 x 64", "100,000 x 384"]},
 )  # fmt: skip
-@workload(
+@Workload(
     **INDEX, name="SmallSearch",
     said="A service's searches: few queries of small to middling indexes",
     axes={"queries": [1, 4, 16], "items": SMALL, "k": [K]},
     quick={"queries": [1, 4], "items": ["1,000 x 64"]},
     tables={"queries": [1], "items": ["1,000 x 64", "10,000 x 384", "10,000 x 768"]},
 )  # fmt: skip
-@workload(
+@Workload(
     **INDEX, axes={"queries": [1, 16, 256], "items": ["50,000 x 64", "10,000 x 768"], "k": [K]},
     quick={"queries": [1, 16], "items": ["10,000 x 64", "10,000 x 768"]},
     large={
@@ -151,7 +151,7 @@ def IndexSearch(queries, items, k):
     return index_case(queries_and_items(queries, items), k)
 
 
-@workload(**INDEX | {
+@Workload(**INDEX | {
     "axes": {"queries": [1, 256], "items": ["50,000 x 384"], "k": [K]},
     "quick": {"items": ["10,000 x 384"]}, "tables": {},
     "phrase": "{queries}, {items} with a decaying spectrum, k = {k}",
@@ -162,7 +162,7 @@ def DecayingSearch(queries, items, k):
     return index_case([rows * scales for rows in queries_and_items(queries, items)], k)
 
 
-@workload(
+@Workload(
     "dense queries, approximate scans", unit="pairs",
     axes={"queries": [1_000], "items": ["10,000 x 384"], "k": [K]},
     large={"items": ["60,000 x 768"], "k": [10, 100]}, tables={"items": ["60,000 x 768"]},
@@ -188,7 +188,7 @@ def ApproximateSearch(queries, items, k):
     )
 
 
-@workload(
+@Workload(
     "dense queries, filtered", unit="pairs",
     axes={"filter": ["allowed", "exclude", "min_score"]}, roofline={"filter": ["allowed"]},
 )  # fmt: skip
@@ -215,7 +215,7 @@ def FilteredQueries(filter):
     return search_case((queries, items), call=call)._replace(error=error)
 
 
-@workload(
+@Workload(
     "exact scores of candidates", unit="candidates",
     axes={"queries": [1_000], "items": ["10,000 x 768"]}, large={"items": ["100,000 x 768"]},
     roofline={}, competitors=("numpy float32", "numpy float64"),
@@ -259,7 +259,7 @@ def narrow_case(call, type, items):
     return case._replace(work=case.work._replace(reads=float(sum(one.nbytes for one in narrow))))
 
 
-@workload(
+@Workload(
     **NARROW, axes={"type": ["float16", "int8", "bits"], "items": ["4,000 x 768"]},
     large={
         "type": ["float32", "float16", "bfloat16", "int8", "bits"], "items": ["100,000 x 768"],
@@ -272,7 +272,7 @@ def NarrowRows(type, items):
     return narrow_case(partial(fastcos.top_k, k=K, measure=measure), type, items)
 
 
-@workload(
+@Workload(
     **NARROW, axes={"type": ["float16", "int8"], "items": ["4,000 x 768"]},
     large={"type": ["float32", "float16", "bfloat16", "int8"], "items": ["100,000 x 768"]},
     roofline={"type": ["float16"]},
@@ -297,7 +297,7 @@ MEASURES = {
 }
 
 
-@workload(
+@Workload(
     "dense neighbours, other measures", unit="pairs", axes={"measure": list(MEASURES)},
     roofline={"measure": ["csls"]}, limit=1e-6,
 )  # fmt: skip
@@ -333,7 +333,7 @@ def index_of(items):
     return fastcos.SimilarityIndex().fit(rows), rows, error
 
 
-@workload(**CHANGES, axes={"items": [50_000]}, quick={"items": [1_000]}, roofline={})
+@Workload(**CHANGES, axes={"items": [50_000]}, quick={"items": [1_000]}, roofline={})
 def IndexFit(items):
     """Fit an index."""
     _, rows, error = index_of(items)
@@ -341,7 +341,7 @@ def IndexFit(items):
     return Case(lambda: fastcos.SimilarityIndex().fit(rows), error, work)
 
 
-@workload(**CHANGES, axes={"then": ["nothing", "save"], "items": [50_000]})
+@Workload(**CHANGES, axes={"then": ["nothing", "save"], "items": [50_000]})
 def IndexReplace(then, items):
     """Replace 100 items of an index, which stays in memory or is saved."""
     (index, rows, error), path = index_of(items), inputs.new_folder() / "index"
@@ -358,7 +358,7 @@ def IndexReplace(then, items):
     return Case(call, error, Work(len(changed), reads=4.0 * size, writes=5.0 * size))
 
 
-@workload(**CHANGES, axes={"verify": ["nothing", "checksums"], "items": [50_000]})
+@Workload(**CHANGES, axes={"verify": ["nothing", "checksums"], "items": [50_000]})
 def IndexOpen(verify, items):
     """Open an index, without and with the verification of its checksums."""
     (index, rows, error), path = index_of(items), inputs.new_folder() / "index"
@@ -368,7 +368,7 @@ def IndexOpen(verify, items):
     return Case(call, error, Work(items, reads=5.0 * rows.size * verified))
 
 
-@workload(
+@Workload(
     "packing and selection", axes={"rows": ["20,000 x 768"]}, quick={"rows": ["4,000 x 768"]},
     roofline={},
 )  # fmt: skip
@@ -388,7 +388,7 @@ def Packing(rows):
     return Case(call, error, Work(len(items), reads=4.0 * items.size, writes=1.0 * items.size))
 
 
-@workload(
+@Workload(
     "packing and selection", unit="candidates", axes={"candidates": [500, 100_000], "k": [100]},
     quick={"candidates": [100_000]},
 )  # fmt: skip
@@ -415,7 +415,7 @@ GRAPHS = {
 }  # fmt: skip
 
 
-@workload(**GRAPHS)
+@Workload(**GRAPHS)
 def RangeSearch(rows):
     """All pairs above a score."""
     X, threshold = inputs.gaussian(rows, 64), 0.5
@@ -427,7 +427,7 @@ def RangeSearch(rows):
     return Case(call, error, search_work(rows, *X.shape, K))
 
 
-@workload(**GRAPHS, limit=1e-5)
+@Workload(**GRAPHS, limit=1e-5)
 def SimilarityBlocks(rows):
     """All scores, block by block."""
     X = inputs.gaussian(rows, 64)

@@ -10,7 +10,7 @@ from sklearn.metrics import roc_auc_score, silhouette_score
 import fastcos
 from bench import inputs
 from bench.limits import Work
-from bench.workloads import Case, workload
+from bench.workloads import Case, Workload
 from tests.oracles import metrics as oracles
 
 # neighbours of a list
@@ -70,7 +70,7 @@ METRICS = {
 }  # fmt: skip
 
 
-@workload(
+@Workload(
     "metrics", axes={"metric": list(METRICS), "items": [1_000]},
     roofline={"metric": ["pair_auc", "map_at_r"]}, limit=1e-4,
 )  # fmt: skip

@@ -8,14 +8,14 @@ import numpy as np
 import fastcos
 from bench import inputs
 from bench.limits import Work, bytes_of, svd_work
-from bench.workloads import Case, workload
+from bench.workloads import Case, Workload
 from bench.workloads.sparse import MIDDLE, SMALL
 
 N_COMPONENTS = 16
 N_PASSES = 5
 
 
-@workload(
+@Workload(
     "models", unit="non-zeros", axes={"shape": [MIDDLE], "objective": ["dropout", "weight_decay"]},
     quick={"objective": ["dropout"]}, roofline={"objective": ["dropout"]}, limit=1e-2,
 )  # fmt: skip
@@ -34,7 +34,7 @@ def LinearMFFit(shape, objective):
     return Case(partial(model.fit, X), error, svd_work(X, N_COMPONENTS))
 
 
-@workload("models", unit="pairs", axes={"shape": [SMALL]}, roofline={})
+@Workload("models", unit="pairs", axes={"shape": [SMALL]}, roofline={})
 def CosineMFFit(shape):
     """Fit of a cosine factorisation by a fixed number of passes."""
     X = inputs.interactions(shape)
@@ -52,7 +52,7 @@ def CosineMFFit(shape):
     return Case(partial(model.fit, X), error, work)
 
 
-@workload("models", unit="pairs", limit=1e-5, roofline={})
+@Workload("models", unit="pairs", limit=1e-5, roofline={})
 def Recommend():
     """Recommendations without the items that users know."""
     X = inputs.interactions(SMALL)

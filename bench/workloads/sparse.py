@@ -10,7 +10,7 @@ from sklearn.preprocessing import StandardScaler, normalize
 import fastcos
 from bench import answers, inputs
 from bench.limits import Work, bytes_of, gram_work, product_work, svd_work
-from bench.workloads import Case, workload
+from bench.workloads import Case, Workload
 
 SMALL, MIDDLE = "2,000 x 500", "40,000 x 20,000"
 # rows of a product that are compared
@@ -43,7 +43,7 @@ def product_disagreement(theirs, answer):
     return answers.relative_error(theirs, answer) / 1e-4
 
 
-@workload(
+@Workload(
     **PRODUCTS, **COMPARED, roofline={"columns": [64]}, phrase="X A, {shape}, {columns} columns"
 )
 def Matmul(shape, columns):
@@ -60,7 +60,7 @@ def Matmul(shape, columns):
     )  # fmt: skip
 
 
-@workload(**PRODUCTS, roofline={"columns": [64]}, phrase="X'Y, {shape}, {columns} columns")
+@Workload(**PRODUCTS, roofline={"columns": [64]}, phrase="X'Y, {shape}, {columns} columns")
 def Rmatmul(shape, columns):
     """X'Y."""
     X, A = factors(shape, columns)
@@ -74,7 +74,7 @@ def Rmatmul(shape, columns):
     return Case(partial(fastcos.rmatmul, X, Y), error, work)
 
 
-@workload(**PRODUCTS, **COMPARED, roofline=PUBLISHED, phrase="X'(X A), {shape}, {columns} columns")
+@Workload(**PRODUCTS, **COMPARED, roofline=PUBLISHED, phrase="X'(X A), {shape}, {columns} columns")
 def GramMatmul(shape, columns):
     """X'(X A) in one pass over X."""
     X, A = factors(shape, columns)
@@ -89,7 +89,7 @@ def GramMatmul(shape, columns):
     )  # fmt: skip
 
 
-@workload(
+@Workload(
     "truncated SVD at equal residual", unit="non-zeros",
     axes={"shape": [MIDDLE], "k": [16], "tol": [1e-2, 1e-4]},
     quick={"shape": ["10,000 x 3,000"], "tol": [1e-2]}, large={"shape": ["zipf"], "k": [64, 128]},
@@ -112,7 +112,7 @@ def TruncatedSVD(shape, k, tol):
     return Case(call, error, svd_work(X, k), partial(csr_job, "svd", X, job), disagreement)
 
 
-@workload(
+@Workload(
     "sparse neighbours", unit="pairs of non-zeros",
     axes={"shape": ["10,000 x 3,000"], "k": [10, 100]}, quick={"k": [10]},
     large={"shape": ["zipf_slice"]}, tables={"shape": ["10,000 x 3,000", "zipf_slice"], "k": [10]},
@@ -173,7 +173,7 @@ TRANSFORMERS = {
 }
 
 
-@workload(
+@Workload(
     "weightings of interactions", unit="non-zeros", limit=1e-5,
     # ppmi counts pairs of items: a minute if the popular items have 40,000 users
     axes={"transformer": list(TRANSFORMERS), "shape": [SMALL]},
@@ -191,7 +191,7 @@ def Weighting(transformer, shape):
     )
 
 
-@workload("interactions", unit="non-zeros")
+@Workload("interactions", unit="non-zeros")
 def Simulation():
     """Simulated interactions in the size of the paper."""
     call = partial(fastcos.simulate_interactions, 20_000, 1_000, random_state=0)
@@ -214,7 +214,7 @@ def csv_file():
     return path, X, Work(X.nnz, reads=float(path.stat().st_size))
 
 
-@workload("interactions", unit="non-zeros")
+@Workload("interactions", unit="non-zeros")
 def Reading():
     """A csv of 40,000 interactions."""
     path, X, work = csv_file()
@@ -225,7 +225,7 @@ def Reading():
     return Case(partial(fastcos.read_interactions, path), error, work)
 
 
-@workload("interactions", unit="non-zeros")
+@Workload("interactions", unit="non-zeros")
 def Ingesting():
     """A csv of 40,000 interactions to a matrix on disk, each time in a new folder."""
     path, X, work = csv_file()

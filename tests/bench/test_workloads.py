@@ -117,7 +117,7 @@ def test_quick_cases_have_wide_rows():
     assert {"384", "768", "1536"} <= rows
 
 
-@workloads.workload("test", axes={"number": [1, 2]})
+@workloads.Workload("test", axes={"number": [1, 2]})
 def Sum(number):
     """The sum of a number and 1."""
     return workloads.Case(
@@ -136,7 +136,7 @@ def test_prepared_refuses_wrong_answers(monkeypatch):
     with pytest.raises(workloads.WrongAnswer, match="error must be at most 0, got 1"):
         workloads.prepared(SUM, {"number": 1})
     monkeypatch.undo()
-    assert workloads.prepared(SUM, {"number": 1}).measured_error == 0
+    assert workloads.prepared(SUM, {"number": 1}).call() == 2
     workloads.forget()
 
 
