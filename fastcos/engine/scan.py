@@ -28,6 +28,7 @@ from fastcos.engine.packing import (
     PackedItems,
     PermittedItems,
     Rows,
+    TileLayout,
     pack_queries,
 )
 from fastcos.kernels import exhaustive_top_k, packing, tile_top_k, tiles
@@ -39,8 +40,9 @@ FEW_QUERIES = 64
 # thread, and to merge what two runs find, takes 0.1 ms: one query of 10,000 x 384 (4 MB) takes 0.10
 # ms in one thread and 0.25 in two, of 20,000 x 768 (15 MB) 0.38 and 0.32 (Zen 4; bench.search_plan)
 _LEAST_BYTES = 1 << 23
-# queries that are searched in the time of one more reading of the items
-_QUERIES_OF_READING = 4
+# queries that are searched in the time of one more reading of the items. With amx two threads take
+# 1.5 times as long for 16 queries of 10,000 x 384 (4 MB), 0.7 for 1 to 64 of 60,000 x 768
+_QUERIES_OF_READING, _QUERIES_OF_READING_AMX = 4, 16
 # panels of a run at most, so that a thread that is held up leaves runs to others. Every run has a
 # threshold and candidates of its own: 64 queries of 60,000 x 768 take 9.9 ms in 2 runs, 11.3 in 4,
 # 12.4 in 8; of 1,000,000 x 128 27 ms in 4 to 16 runs, 38 in 64 (Zen 5, two threads;
@@ -185,17 +187,13 @@ def scan_few(
     needs more care.
     """
     n_panels, n = len(packed.arrays.statistics), len(rows)
-    isa, metric_type = packed.kernel_code
-    is_few = n <= tiles.FEW[len(isa) - 1]
-    per_run, stride, rank = _plan_runs(
-        n, n_panels, packed.layout.words, k, wanted, n_threads, is_few
-    )
+    per_run, stride, rank = _plan_runs(packed.layout, n, n_panels, k, wanted, n_threads)
     n_runs = 1 if n_panels <= per_run else -(-n_panels // per_run)
     scores, columns = np.empty((n_runs, n, k)), np.empty((n_runs, n, k), np.int64)
     if not has_guess:
         stride = rank = 0
     arguments = (
-        isa, metric_type, rows, filters, packed.slots, packed.row_type, packed.score_type,
+        *packed.kernel_code, rows, filters, packed.slots, packed.row_type, packed.score_type,
         packed.units, _capacity(wanted), stride, rank, per_run, must_check, scores, columns,
     )  # fmt: skip
     if n_runs == 1:
@@ -214,26 +212,25 @@ def scan_few(
 
 def threads_pay(packed: PackedItems, n: int) -> bool:
     """Whether several threads search n queries faster than one."""
-    return _work(n, len(packed.arrays.statistics), packed.layout.words) >= 2 * _LEAST_BYTES
+    return _work(packed.layout, n, len(packed.arrays.statistics)) >= 2 * _LEAST_BYTES
 
 
-def _work(n: int, n_panels: int, words: int) -> int:
+def _work(layout: TileLayout, n: int, n_panels: int) -> int:
     """Bytes of codes that are read, as many times as queries take."""
-    return n_panels * tiles.PANEL * 4 * words * (1 + n // _QUERIES_OF_READING)
+    of_reading = _QUERIES_OF_READING_AMX if layout.isa == "amx" else _QUERIES_OF_READING
+    return n_panels * tiles.PANEL * 4 * layout.words * (1 + n // of_reading)
 
 
 @functools.lru_cache(256)
 def _plan_runs(
-    n: int, n_panels: int, words: int, k: int, wanted: float, n_threads: int, is_few: bool
+    layout: TileLayout, n: int, n_panels: int, k: int, wanted: float, n_threads: int
 ) -> tuple[int, int, int]:
-    """Panels of a run, as many runs for each thread, and the guess of a threshold: see _guess.
-
-    is_few: as kernels.tiles.are_few.
-    """
-    n_threads = min(n_threads, max(1, _work(n, n_panels, words) // _LEAST_BYTES))
+    """Panels of a run, as many runs for each thread, and the guess of a threshold: see _guess."""
+    n_threads = min(n_threads, max(1, _work(layout, n, n_panels) // _LEAST_BYTES))
     rounds = -(-n_panels // (n_threads * _MOST_PANELS))
     per_run = -(-n_panels // (n_threads * rounds))
     least_sample = _LEAST_SAMPLE // 2 if n <= max(tiles.FEW) else _LEAST_SAMPLE
+    is_few = n <= tiles.FEW[len(tiles.ISA_TUPLES[layout.isa]) - 1]
     if is_few and per_run <= tiles.PANEL:  # one run: all its maxima are known without a sample
         least_sample = tiles.PANEL
     wanted = min(wanted, per_run * 4)
