@@ -137,7 +137,6 @@ def main():
     names = list(dict.fromkeys(name for name, *_ in CURVES))
     parser.add_argument("workloads", nargs="*", metavar="WORKLOAD", help=f"of {', '.join(names)}")
     parser.add_argument("--threads", type=int, default=fastcos.get_config().num_threads)
-    parser.add_argument("--axis", help="only curves along this")
     parser.add_argument("--model", type=Path, help="write predictions into this Markdown file")
     given = parser.parse_args()
     if unknown := set(given.workloads) - set(names):
@@ -147,7 +146,7 @@ def main():
     out.writerow(("case", "varies", "value", "threads", *facts))
     for curve in CURVES:
         name, axis, _, case_of, values = curve
-        if name not in (given.workloads or names) or axis != (given.axis or axis):
+        if name not in (given.workloads or names):
             continue
         points = points_of(curve, given.threads, out)
         if axis.startswith(("rows", "non-zeros")):
