@@ -9,7 +9,7 @@ import numpy as np
 from .exhaustive_top_k import write_run
 from .jit import DISABLE_JIT, intrinsic, ir, kernel, types
 from .select import keep_best
-from .vector_ir import F64, I8, I64, broadcast, function, load, loop, pointer
+from .vector_ir import F64, I8, I64, broadcast, function, load, loop, pointer, store
 
 # items of a vector
 LANES = 8
@@ -43,7 +43,7 @@ def _count_compiled(
             return [builder.add(sums[0], builder.call(ones, [bits]))]
 
         (total,) = loop(builder, arguments[4], [broadcast(builder, I64(0), kind)], step)
-        builder.store(total, builder.bitcast(out, kind.as_pointer()), align=8)
+        store(builder, total, out)
         found = builder.sitofp(total, floats)
         found = builder.select(is_both, found, builder.fsub(ir.Constant(floats, [0.0] * 8), found))
         slopes, bases = (broadcast(builder, arguments[a], floats) for a in (8, 9))

@@ -9,7 +9,7 @@ import numpy as np
 
 from .cpu import supported_isas
 from .jit import borrowing_kernel, intrinsic, ir, kernel, types
-from .vector_ir import F64, I64, broadcast, load, loop
+from .vector_ir import F64, I64, broadcast, load, loop, store
 
 # rows of a tile
 ROWS = 6
@@ -28,7 +28,6 @@ def _dots(typing, rows, first_row, panels, panel, column, out):
 
     r runs over 0 .. 5; a row past the last is read as the last row.
     """
-    signature = types.void(rows, first_row, panels, panel, column, out)
 
     def codegen(context, builder, signature, arguments):
         matrices = [
@@ -62,11 +61,10 @@ def _dots(typing, rows, first_row, panels, panel, column, out):
         tile = builder.gep(matrices[2].data, [arguments[4]])
         for r in range(ROWS):
             for part in parts:
-                at = builder.gep(tile, [I64(r * COLUMNS + part)])
-                builder.store(next(sums), builder.bitcast(at, vector.as_pointer()), align=8)
+                store(builder, next(sums), tile, r * COLUMNS + part)
         return context.get_dummy_value()
 
-    return signature, codegen
+    return types.void(rows, first_row, panels, panel, column, out), codegen
 
 
 @borrowing_kernel

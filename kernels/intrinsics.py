@@ -55,14 +55,12 @@ def _multiply_add_plain(a, b, c):
 
 @intrinsic
 def _prefetch_compiled(typingctx, array, i):
-    signature = types.void(array, i)
-
     def codegen(context, builder, sig, arguments):
         at = byte_pointer(context, builder, sig.args[0], arguments[0], arguments[1])
         emit_prefetch(builder, at)
         return context.get_dummy_value()
 
-    return signature, codegen
+    return types.void(array, i), codegen
 
 
 def _prefetch_plain(array, i):
@@ -94,14 +92,12 @@ def _prefetch_row_plain(rows, start, size):
 
 @intrinsic
 def _load_64_bits_compiled(typingctx, array, start):
-    signature = types.uint64(array, start)
-
     def codegen(context, builder, sig, arguments):
         at = pointer(context, builder, sig.args[0], *arguments)
         size = context.get_abi_sizeof(at.type.pointee)
         return builder.load(builder.bitcast(at, ir.PointerType(I64)), align=size)
 
-    return signature, codegen
+    return types.uint64(array, start), codegen
 
 
 def _load_64_bits_plain(array, start):

@@ -14,7 +14,7 @@ from .pair_scores import emit_float, product
 from .rotation import LANES, measure_row, quantise_row, rotate_row
 from .select import sort_best_first
 from .tiles import GROUP, PANEL
-from .vector_ir import F32, F64, I64, broadcast, load, loop, pointer
+from .vector_ir import F32, F64, I64, broadcast, load, loop, pointer, store
 
 # bound on rounding relative to |x||y|: rotation and float32 of both sides, and the thresholds
 SLACK = np.float32(2.0**-16)
@@ -57,10 +57,10 @@ def _load_elements(typingctx, row, start, factor, coefficient, shift, out, depth
         if isinstance(sig.args[4], types.Array):
             shifts = pointer(context, builder, sig.args[4], a[4], I64(0))
 
-        def store(at, lanes):
+        def store_scaled(at, lanes):
             def read(array):
                 vector = ir.VectorType(array.type.pointee, lanes)
-                return load(builder, builder.gep(array, [at]), vector, None)
+                return load(builder, builder.gep(array, [at]), vector)
 
             def scaled(number, value):
                 return builder.fmul(broadcast(builder, number, value.type), value)
@@ -69,14 +69,13 @@ def _load_elements(typingctx, row, start, factor, coefficient, shift, out, depth
             if shifts is not None:
                 value = builder.fsub(value, scaled(a[3], read(shifts)))
             value = builder.fptrunc(value, ir.VectorType(F32, lanes))
-            place = builder.bitcast(builder.gep(target, [at]), value.type.as_pointer())
-            builder.store(value, place, align=4)
+            store(builder, value, builder.gep(target, [at]))
             return []
 
         whole = builder.and_(a[6], I64(-LANES))
         blocks, rest = builder.lshr(a[6], I64(4)), builder.and_(a[6], I64(LANES - 1))
-        loop(builder, blocks, [], lambda k, _: store(builder.mul(k, I64(LANES)), LANES))
-        loop(builder, rest, [], lambda k, _: store(builder.add(whole, k), 1))
+        loop(builder, blocks, [], lambda k, _: store_scaled(builder.mul(k, I64(LANES)), LANES))
+        loop(builder, rest, [], lambda k, _: store_scaled(builder.add(whole, k), 1))
         return context.get_dummy_value()
 
     return types.void(row, start, factor, coefficient, shift, out, depth), codegen

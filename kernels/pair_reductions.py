@@ -18,16 +18,11 @@ OFFSET = 0.3719
 
 
 @borrowing_kernel
-def bin_position(score, n_bins):
-    """Position of a score of [-1, 1] on n_bins bins of width 2 / (n_bins - 2), in bins."""
-    return (score + 1.0) * (0.5 * n_bins - 1.0) + OFFSET
-
-
-@borrowing_kernel
 def count_score(score, margin, histogram, near):
     """Count a score in its bin, and in near[0] if it is within margin (in bins) of an edge."""
     n_bins = histogram.shape[0]
-    place = bin_position(score, n_bins)
+    # bins of width 2 / (n_bins - 2)
+    place = (score + 1.0) * (0.5 * n_bins - 1.0) + OFFSET
     whole = np.int64(place)
     histogram[min(max(whole, 0), n_bins - 1)] += 1
     near[0] += abs(place - whole - 0.5) > 0.5 - margin

@@ -15,7 +15,7 @@ import numpy as np
 from .cpu import has_instruction
 from .intrinsics import emit_multiply_add, emit_prefetch, prefetch_row
 from .jit import DISABLE_JIT, borrowing_kernel, intrinsic, ir, kernel, types
-from .vector_ir import BYTES, F16, F32, F64, I32, I64, broadcast, load, loop, pointer, sum_lanes
+from .vector_ir import BYTES, F16, F32, F64, I32, I64, broadcast, fold, load, loop, pointer
 
 # partial sums of an inner product
 LANES = 16
@@ -89,7 +89,8 @@ def _emit_sums(builder, rows, dtypes, depth, count, add, before=None):
     blocks = builder.lshr(depth, I64(4))
     lanes = loop(builder, blocks, [broadcast(builder, F64(0.0), kind)] * count, block)
     rest = builder.and_(depth, I64(LANES - 1))
-    return loop(builder, rest, [sum_lanes(builder, one) for one in lanes], single)
+    sums = [fold(builder, one, builder.fadd) for one in lanes]
+    return loop(builder, rest, sums, single)
 
 
 def _multiply_add(builder, x, y, total, is_exact):
@@ -320,7 +321,7 @@ def _product_float32(typingctx, x, x0, y, y0, depth):
             if lanes is None:
                 value = builder.load(start)
             else:
-                value = load(builder, start, ir.VectorType(row.type.pointee, lanes), None)
+                value = load(builder, start, ir.VectorType(row.type.pointee, lanes))
             return emit_float(builder, value, dtype, F32)
 
         def vectors(k, sums):
@@ -341,7 +342,8 @@ def _product_float32(typingctx, x, x0, y, y0, depth):
 
         blocks = builder.lshr(a[4], I64(6))
         a0, a1, a2, a3 = loop(builder, blocks, [broadcast(builder, F32(0.0), kind)] * 4, vectors)
-        total = sum_lanes(builder, builder.fadd(builder.fadd(a0, a1), builder.fadd(a2, a3)))
+        total = builder.fadd(builder.fadd(a0, a1), builder.fadd(a2, a3))
+        total = fold(builder, total, builder.fadd)
         return loop(builder, builder.and_(a[4], I64(63)), [total], single)[0]
 
     return types.float32(x, x0, y, y0, depth), codegen

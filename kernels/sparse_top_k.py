@@ -18,7 +18,7 @@ from .intrinsics import lowest_bit
 from .inverted_lists import add_lists
 from .jit import DISABLE_JIT, intrinsic, ir, kernel, types
 from .select import keep_best, kth_largest
-from .vector_ir import F64, I32, I64, broadcast, load, pointer
+from .vector_ir import F64, I32, I64, broadcast, load, pointer, store
 
 # sums that are compared at once: their bits fill a uint64
 CHUNK = 64
@@ -79,8 +79,6 @@ def _kind(factors_at):
 
 @intrinsic
 def _largest_compiled(typingctx, sums, factors, start, maxima, at):
-    signature = types.void(sums, factors, start, maxima, at)
-
     def codegen(context, builder, sig, arguments):
         sums_at = pointer(context, builder, sig.args[0], arguments[0], arguments[2])
         factors_at = pointer(context, builder, sig.args[1], arguments[1], arguments[2])
@@ -90,10 +88,10 @@ def _largest_compiled(typingctx, sums, factors, start, maxima, at):
         for member in range(1, _GROUP):
             scores = _scores(builder, sums_at, factors_at, kind, member * kind.count)
             best = builder.select(builder.fcmp_ordered(">", scores, best), scores, best)
-        builder.store(best, builder.bitcast(out, kind.as_pointer()), align=4)
+        store(builder, best, out)
         return context.get_dummy_value()
 
-    return signature, codegen
+    return types.void(sums, factors, start, maxima, at), codegen
 
 
 def _largest_plain(sums, factors, start, maxima, at):
@@ -107,8 +105,6 @@ def _largest_plain(sums, factors, start, maxima, at):
 
 @intrinsic
 def _reaching_compiled(typingctx, sums, start, factors, bound):
-    signature = types.uint64(sums, start, factors, bound)
-
     def codegen(context, builder, sig, arguments):
         sums_at = pointer(context, builder, sig.args[0], arguments[0], arguments[1])
         factors_at = pointer(context, builder, sig.args[2], arguments[2], arguments[1])
@@ -122,7 +118,7 @@ def _reaching_compiled(typingctx, sums, start, factors, bound):
             word = builder.or_(word, builder.shl(bits, I64(first)))
         return word
 
-    return signature, codegen
+    return types.uint64(sums, start, factors, bound), codegen
 
 
 def _reaching_plain(sums, start, factors, bound):

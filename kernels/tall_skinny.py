@@ -7,7 +7,7 @@ bit-identical to the plain loops, ``*_plain``, on every CPU.
 """
 
 from .jit import intrinsic, ir, kernel, types
-from .vector_ir import I64, broadcast, loop
+from .vector_ir import I64, broadcast, load, loop, store
 
 # basis columns, or rows of Z, in a tile
 TILE = 8
@@ -18,37 +18,29 @@ _LANES = 16
 _ROWS = 64
 
 
-class _Code:
-    """Emits loads and stores of vectors that lie in rows of matrices."""
+def _entry_of(context, builder, kinds, arguments):
+    """Return at(a, row, column): pointer to an entry of the C-order matrix that is argument a."""
 
-    def __init__(self, context, builder, signature, arguments, lanes):
-        self._context, self._builder = context, builder
-        self._types, self._arguments = signature.args, arguments
-        self.vector = ir.VectorType(context.get_value_type(signature.args[0].dtype), lanes)
+    def at(a, row, column):
+        matrix = context.make_array(kinds[a])(context, builder, arguments[a])
+        start = builder.mul(row, builder.extract_value(matrix.shape, 1))
+        return builder.gep(matrix.data, [builder.add(start, column)])
 
-    def at(self, argument, row, column):
-        """Pointer to an entry of a C-order matrix."""
-        array_type = self._types[argument]
-        array = self._context.make_array(array_type)(
-            self._context, self._builder, self._arguments[argument]
-        )
-        length = self._builder.extract_value(array.shape, 1)
-        start = self._builder.add(self._builder.mul(row, length), column)
-        return self._builder.gep(array.data, [start])
+    return at
 
-    def load(self, pointer):
-        return self._builder.load(self._as_vector(pointer), align=4)
 
-    def store(self, value, pointer):
-        self._builder.store(value, self._as_vector(pointer), align=4)
+def _plus_products(builder, totals, places, vector):
+    """Return totals + (scalars at the places) * vector."""
+    scalars = [broadcast(builder, builder.load(place), vector.type) for place in places]
+    products = [builder.fmul(scalar, vector) for scalar in scalars]
+    return [builder.fadd(*pair) for pair in zip(totals, products, strict=True)]
 
-    def plus_product(self, total, pointer, vector):
-        """Return total + (scalar at the pointer) * vector."""
-        scalar = broadcast(self._builder, self._builder.load(pointer), self.vector)
-        return self._builder.fadd(total, self._builder.fmul(scalar, vector))
 
-    def _as_vector(self, pointer):
-        return self._builder.bitcast(pointer, self.vector.as_pointer())
+def _accumulate(builder, count, targets, vector, step):
+    """Add to the vectors at the targets: totals = step(k, totals) for each k below count."""
+    totals = [load(builder, target, vector) for target in targets]
+    for total, target in zip(loop(builder, count, totals, step), targets, strict=True):
+        store(builder, total, target)
 
 
 def _cross(lanes):
@@ -56,29 +48,24 @@ def _cross(lanes):
 
     @intrinsic
     def cross(typing, B, first, last, j, Z, c, C):
-        signature = types.void(B, first, last, j, Z, c, C)
-
         def codegen(context, builder, signature, arguments):
-            code = _Code(context, builder, signature, arguments, lanes)
+            at = _entry_of(context, builder, signature.args, arguments)
+            vector = ir.VectorType(context.get_value_type(B.dtype), lanes)
             _, first, last, j, _, c, _ = arguments
-            targets = [code.at(6, builder.add(j, I64(r)), c) for r in range(TILE)]
+            targets = [at(6, builder.add(j, I64(r)), c) for r in range(TILE)]
 
             def step(i, totals):
                 row = builder.add(first, i)
-                vector, start = code.load(code.at(4, row, c)), code.at(0, row, j)
+                start = at(0, row, j)
                 entries = [builder.gep(start, [I64(r)]) for r in range(TILE)]
-                return [
-                    code.plus_product(total, entry, vector)
-                    for total, entry in zip(totals, entries, strict=True)
-                ]
+                return _plus_products(
+                    builder, totals, entries, load(builder, at(4, row, c), vector)
+                )
 
-            totals = [code.load(target) for target in targets]
-            totals = loop(builder, builder.sub(last, first), totals, step)
-            for total, target in zip(totals, targets, strict=True):
-                code.store(total, target)
+            _accumulate(builder, builder.sub(last, first), targets, vector, step)
             return context.get_dummy_value()
 
-        return signature, codegen
+        return types.void(B, first, last, j, Z, c, C), codegen
 
     return cross
 
@@ -88,28 +75,22 @@ def _add(rows, lanes):
 
     @intrinsic
     def add(typing, B, m, C, i, Z, c):
-        signature = types.void(B, m, C, i, Z, c)
-
         def codegen(context, builder, signature, arguments):
-            code = _Code(context, builder, signature, arguments, lanes)
+            at = _entry_of(context, builder, signature.args, arguments)
+            vector = ir.VectorType(context.get_value_type(B.dtype), lanes)
             _, m, _, i, _, c = arguments
             lines = [builder.add(i, I64(r)) for r in range(rows)]
-            starts = [code.at(0, line, I64(0)) for line in lines]
-            targets = [code.at(4, line, c) for line in lines]
+            starts = [at(0, line, I64(0)) for line in lines]
 
             def step(j, totals):
-                vector = code.load(code.at(2, j, c))
-                return [
-                    code.plus_product(total, builder.gep(start, [j]), vector)
-                    for total, start in zip(totals, starts, strict=True)
-                ]
+                values = load(builder, at(2, j, c), vector)
+                entries = [builder.gep(start, [j]) for start in starts]
+                return _plus_products(builder, totals, entries, values)
 
-            totals = loop(builder, m, [code.load(target) for target in targets], step)
-            for total, target in zip(totals, targets, strict=True):
-                code.store(total, target)
+            _accumulate(builder, m, [at(4, line, c) for line in lines], vector, step)
             return context.get_dummy_value()
 
-        return signature, codegen
+        return types.void(B, m, C, i, Z, c), codegen
 
     return add
 

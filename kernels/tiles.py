@@ -48,6 +48,7 @@ from .vector_ir import (
     load,
     loop,
     pointer,
+    store,
 )
 
 # items, and queries, of a panel
@@ -87,10 +88,6 @@ _V_I32, _V_F32 = ir.VectorType(I32, 16), ir.VectorType(F32, 16)
 _VOID = ir.VoidType()
 
 
-def _isa_number(isa):
-    return len(isa)
-
-
 @inlined_kernel
 def are_few(isa, used):
     """Whether so many queries take less time one by one: by score_run, not score_panel."""
@@ -123,7 +120,7 @@ def start_tiles(typingctx, isa, configuration):
     """Configure the tile registers, with isa amx. configuration (64,) uint8."""
 
     def codegen(context, builder, signature, arguments):
-        if _isa_number(signature.args[0]) == 1:
+        if len(signature.args[0]) == 1:
             shape = byte_pointer(context, builder, signature.args[1], arguments[1], I64(0))
             builder.call(function(builder, "llvm.x86.ldtilecfg", _VOID, [BYTES]), [shape])
         return context.get_dummy_value()
@@ -136,7 +133,7 @@ def end_tiles(typingctx, isa):
     """Release the tile registers, so that a context switch does not save them."""
 
     def codegen(context, builder, signature, arguments):
-        if _isa_number(signature.args[0]) == 1:
+        if len(signature.args[0]) == 1:
             builder.call(function(builder, "llvm.x86.tilerelease", _VOID, []), [])
         return context.get_dummy_value()
 
@@ -168,7 +165,7 @@ def score_panel_by_item(
     signature = types.void(isa, items, item0, queries, query0, words, starts, start0, used, scores)
 
     def codegen(context, builder, sig, a):
-        if _isa_number(sig.args[0]) not in _FLOAT_SHAPES:  # which have no prefixes
+        if len(sig.args[0]) not in _FLOAT_SHAPES:  # which have no prefixes
             _emit_panel(context, builder, sig.args, a, by_item=True)
         return context.get_dummy_value()
 
@@ -177,7 +174,7 @@ def score_panel_by_item(
 
 def _emit_panel(context, builder, kinds, a, by_item):
     """Emit score_panel of its arguments; by_item: where the words of an item lie together."""
-    number = _isa_number(kinds[0])
+    number = len(kinds[0])
     left = pointer(context, builder, kinds[1], a[1], a[2])
     right = pointer(context, builder, kinds[3], a[3], a[4])
     out = pointer(context, builder, kinds[9], a[9], I64(0))
@@ -204,10 +201,9 @@ def score_item(typingctx, isa, items, item0, item, words, codes, code0, start):
     items as of score_panel_by_item; items, codes flat; item0 and code0 count words. codes: from
     code0 on the query's words, one behind the other; start: as in score_panel.
     """
-    signature = types.int32(isa, items, item0, item, words, codes, code0, start)
 
     def codegen(context, builder, sig, a):
-        number = _isa_number(sig.args[0])
+        number = len(sig.args[0])
         if number in _FLOAT_SHAPES:  # which have no prefixes
             return I32(0)
         panel = pointer(context, builder, sig.args[1], a[1], a[2])
@@ -218,7 +214,7 @@ def score_item(typingctx, isa, items, item0, item, words, codes, code0, start):
         (products,) = _emit_items(builder, number, [row], a[4], query)
         return builder.add(_sum_integers(builder, products), a[7])
 
-    return signature, codegen
+    return types.int32(isa, items, item0, item, words, codes, code0, start), codegen
 
 
 @intrinsic
@@ -256,7 +252,7 @@ def score_run_by_item(
     )
 
     def codegen(context, builder, sig, a):
-        number = _isa_number(sig.args[0])
+        number = len(sig.args[0])
         if number == 1:
             _emit_run(context, builder, sig.args, a, _score_panel_for_one)
             return context.get_dummy_value()
@@ -278,7 +274,7 @@ def score_run_by_item(
                 places = [builder.add(first, I64(item)) for item in range(GROUP)]
                 sums = [builder.load(builder.gep(totals, [place])) for place in places]
                 scores = builder.add(_sum_of_each(builder, sums), broadcast(builder, start, kind))
-                _store(builder, scores, builder.gep(out, [first]), 0)
+                store(builder, scores, builder.gep(out, [first]))
                 return [_larger(builder, scores, carried[0])]
 
             least = ir.Constant(kind, [-(2**31)] * GROUP)
@@ -293,7 +289,7 @@ def score_run_by_item(
 
 def _emit_run(context, builder, kinds, a, score_panel):
     """Emit score_run of its arguments: score_panel writes a panel's scores, returns the largest."""
-    number = _isa_number(kinds[0])
+    number = len(kinds[0])
     if number in _FLOAT_SHAPES:
         return
     first, codes, out, top = (
@@ -312,7 +308,7 @@ def _score_panel_for_one(builder, number, panel, codes, words, start, out):
     totals = _emit_for_one(builder, number, panel, codes, words, start)
     largest = totals[0]
     for group, value in enumerate(totals):
-        _store(builder, value, out, group * GROUP)
+        store(builder, value, out, group * GROUP)
         largest = _larger(builder, value, largest)
     return _largest_lane(builder, largest)
 
@@ -325,17 +321,16 @@ def multiply_floats(typingctx, isa, rows, row0, stride, n_rows, others, other0, 
     32 columns for each of `depth` elements. Up to 7 rows behind the last are read, too. isa: of the
     tiles that read int8 codes.
     """
-    signature = types.void(isa, rows, row0, stride, n_rows, others, other0, depth, out)
 
     def codegen(context, builder, sig, a):
         left = pointer(context, builder, sig.args[1], a[1], a[2])
         right = pointer(context, builder, sig.args[5], a[5], a[6])
         out = pointer(context, builder, sig.args[8], a[8], I64(0))
-        shape = _FLOATS_BESIDE_CODES.get(_isa_number(sig.args[0]), _FLOAT_SHAPES[6])
+        shape = _FLOATS_BESIDE_CODES.get(len(sig.args[0]), _FLOAT_SHAPES[6])
         _emit_float(builder, shape, left, a[3], right, a[7], out, n_items=a[4])
         return context.get_dummy_value()
 
-    return signature, codegen
+    return types.void(isa, rows, row0, stride, n_rows, others, other0, depth, out), codegen
 
 
 @intrinsic
@@ -347,7 +342,7 @@ def multiply_registers(typingctx, isa, count, factors, sums):
     """
 
     def codegen(context, builder, sig, a):
-        number = _isa_number(sig.args[0])
+        number = len(sig.args[0])
         source, out = (pointer(context, builder, sig.args[i], a[i], I64(0)) for i in (2, 3))
         if number == 1:
             _emit_amx_peak(builder, source, a[1], out)
@@ -374,7 +369,7 @@ def multiply_registers(typingctx, isa, count, factors, sums):
 
         zero = ir.Constant(kind, [0] * lanes)
         for place, value in enumerate(loop(builder, a[1], [zero] * (2 * rows), step)):
-            _store(builder, value, out, place * lanes)
+            store(builder, value, out, place * lanes)
         return context.get_dummy_value()
 
     return types.void(isa, count, factors, sums), codegen
@@ -461,7 +456,7 @@ def _emit_int8(builder, number, items, queries, words, starts, n_queries, out, b
         target = builder.gep(out, [builder.mul(first, I64(PANEL))])
         for t, value in enumerate(sums):
             row, vector = divmod(t, len(columns))
-            _store(builder, value, target, row * PANEL + columns[vector])
+            store(builder, value, target, row * PANEL + columns[vector])
 
 
 def _larger(builder, value, other):
@@ -492,7 +487,7 @@ def _emit_steps(builder, number, items, codes, words):
         def step(k, sums, first=first):
             at = builder.add(builder.mul(k, I64(16 * PANEL)), I64(16 * first))
             place = builder.gep(items, [at])
-            query = load(builder, builder.gep(codes, [builder.mul(k, I64(16))]), kind, None)
+            query = load(builder, builder.gep(codes, [builder.mul(k, I64(16))]), kind)
             added = []
             # item by item: LLVM moves no load across a prefetch, and would keep all in memory
             for item, total in enumerate(sums):
@@ -519,8 +514,8 @@ def _emit_groups(builder, number, items, codes, words):
 
     def step(k, sums):
         place = builder.mul(k, I64(lanes))
-        query = load(builder, builder.gep(codes, [place]), kind, None)
-        rows = [load(builder, builder.gep(group, [place]), kind, None) for group in groups]
+        query = load(builder, builder.gep(codes, [place]), kind)
+        rows = [load(builder, builder.gep(group, [place]), kind) for group in groups]
         for group in groups:
             _prefetch_next_panel(builder, builder.gep(group, [place]), words)
         return [
@@ -557,7 +552,7 @@ def _emit_items(builder, number, rows, words, query):
         return totals
 
     def whole_register(place):
-        return load(builder, place, kind, None)
+        return load(builder, place, kind)
 
     def step(k, sums):
         # two chains hide the latency of an instruction
@@ -600,8 +595,8 @@ def _emit_item_of_steps(builder, panel, item, words, query):
     first = builder.gep(panel, [builder.mul(item, I64(16))])
 
     def step(k, sums):
-        row = load(builder, builder.gep(first, [builder.mul(k, I64(16 * PANEL))]), kind, None)
-        codes = load(builder, builder.gep(query, [builder.mul(k, I64(16))]), kind, None)
+        row = load(builder, builder.gep(first, [builder.mul(k, I64(16 * PANEL))]), kind)
+        codes = load(builder, builder.gep(query, [builder.mul(k, I64(16))]), kind)
         codes = builder.xor(codes, flip)
         return [
             _add_products(builder, 2, sums[0], codes, row),
@@ -709,12 +704,7 @@ def _emit_float(builder, shape, items, stride, queries, depth, out, n_items=None
             sums = loop(builder, depth, [zero] * (2 * rows), step)
             target = builder.gep(out, [builder.add(builder.mul(first, I64(PANEL)), column)])
             for t, value in enumerate(sums):
-                _store(builder, value, target, t // 2 * PANEL + t % 2 * lanes)
-
-
-def _store(builder, value, start, offset):
-    at = builder.bitcast(builder.gep(start, [I64(offset)]), value.type.as_pointer())
-    builder.store(value, at, align=4)
+                store(builder, value, target, t // 2 * PANEL + t % 2 * lanes)
 
 
 @inlined_kernel
@@ -741,7 +731,6 @@ def passing(typingctx, scores, lanes, lane0, statistics, panel, n_items, hits):
     int32 out: 32 i + q if item i passes for query q, by q and then i; items from n_items on are
     ignored.
     """
-    signature = types.int64(scores, lanes, lane0, statistics, panel, n_items, hits)
 
     def codegen(context, builder, sig, a):
         values = pointer(context, builder, sig.args[0], a[0], I64(0))
@@ -752,7 +741,7 @@ def passing(typingctx, scores, lanes, lane0, statistics, panel, n_items, hits):
         reached = [_reached(builder, values, half, thresholds[half]) for half in (0, 1)]
         return _emit_hits(builder, reached, _valid(builder, a[5]), out)
 
-    return signature, codegen
+    return types.int64(scores, lanes, lane0, statistics, panel, n_items, hits), codegen
 
 
 @intrinsic
@@ -799,7 +788,7 @@ def find_by_prefix(
     )  # fmt: skip
 
     def codegen(context, builder, sig, a):
-        number = _isa_number(sig.args[0])
+        number = len(sig.args[0])
         if number in _FLOAT_SHAPES:
             return I64(0)
         left = pointer(context, builder, sig.args[1], a[1], a[2])
@@ -876,7 +865,7 @@ class _Prefix:
 
         def read(start, row):
             at = builder.add(first, I64(row * PANEL))
-            return load(builder, builder.gep(start, [at]), kind, None)
+            return load(builder, builder.gep(start, [at]), kind)
 
         bound = builder.fmul(read(self._lanes, TAU), read(self._own, TAU))
         rows = (RESIDUAL, CODED, WEIGHT, REST)
@@ -947,7 +936,7 @@ def _emit_hits(builder, reached, valid, out):
     words = cgutils.alloca_once(builder, I32, PANEL)
     with builder.if_then(builder.icmp_unsigned("!=", some, I32(0))):
         for half in (0, 1):
-            _store(builder, reached[half], words, 16 * half)
+            store(builder, reached[half], words, 16 * half)
         builder.store(_list_hits(builder, some, words, out), found)
     return builder.load(found)
 
@@ -1057,7 +1046,7 @@ def largest_scores(typingctx, scores, largest):
             top = _largest(builder, values, half)
             if values.type.pointee == I32:
                 top = builder.sitofp(top, _V_F32)
-            _store(builder, top, out, half * 16)
+            store(builder, top, out, half * 16)
         return context.get_dummy_value()
 
     return types.void(scores, largest), codegen

@@ -12,6 +12,7 @@ from .jit import cgutils, ir
 I8, I16, I32, I64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
 F16, F32, F64 = ir.HalfType(), ir.FloatType(), ir.DoubleType()
 BYTES = I8.as_pointer()
+_BYTES_OF = {I8: 1, I16: 2, I32: 4, I64: 8, F32: 4, F64: 8}
 
 
 def pointer(context, builder, array_type, array, offset):
@@ -26,10 +27,15 @@ def byte_pointer(context, builder, array_type, array, offset):
 
 
 def load(builder, start, vector_type, offset=0):
-    """Load one vector, `offset` elements after a typed pointer; no alignment is assumed."""
-    at = builder.gep(start, [I64(offset)]) if isinstance(offset, int) else start
-    size = {I8: 1, I16: 2, I32: 4, I64: 8, F32: 4, F64: 8}[vector_type.element]
-    return builder.load(builder.bitcast(at, vector_type.as_pointer()), align=size)
+    """Load one vector, `offset` elements after a typed pointer, aligned as one element."""
+    at = builder.bitcast(builder.gep(start, [I64(offset)]), vector_type.as_pointer())
+    return builder.load(at, align=_BYTES_OF[vector_type.element])
+
+
+def store(builder, vector, start, offset=0):
+    """Store one vector, `offset` elements after a typed pointer, aligned as one element."""
+    at = builder.bitcast(builder.gep(start, [I64(offset)]), vector.type.as_pointer())
+    builder.store(vector, at, align=_BYTES_OF[vector.type.element])
 
 
 def broadcast(builder, scalar, vector_type):
@@ -81,17 +87,17 @@ def while_loop(builder, count, carried, step, condition=None):
     return k, values
 
 
-def sum_lanes(builder, vector):
-    """Sum of the lanes by halves: lanes l and l + 8, then l and l + 4, ... in this fixed order."""
+def fold(builder, vector, operation):
+    """Combine all lanes by halves: l and l + 8, then l and l + 4, ... in this fixed order."""
     count = vector.type.count
-    undefined = ir.Constant(vector.type, ir.Undefined)
     while count > 1:
         count //= 2
-        kind = ir.VectorType(I32, count)
-        low = builder.shuffle_vector(vector, undefined, ir.Constant(kind, list(range(count))))
-        high = builder.shuffle_vector(
-            vector, undefined, ir.Constant(kind, list(range(count, 2 * count)))
-        )
-        vector = builder.fadd(low, high)
         undefined = ir.Constant(vector.type, ir.Undefined)
+        low, high = (
+            builder.shuffle_vector(
+                vector, undefined, ir.Constant(ir.VectorType(I32, count), list(lanes))
+            )
+            for lanes in (range(count), range(count, 2 * count))
+        )
+        vector = operation(low, high)
     return builder.extract_element(vector, I32(0))
