@@ -10,10 +10,14 @@ The IR names no instruction, so it compiles for every CPU. Values are an array, 
 value is 1. A float32 value is widened where the matrix is float64.
 """
 
+import functools
+
 from .intrinsics import emit_multiply_add
 from .jit import intrinsic, ir, types
-from .vector_ir import I32, I64, broadcast, while_loop
+from .vector_ir import I32, I64, broadcast, load, pointer, store, while_loop
 
+# columns of a panel, the widest first
+WIDTHS = (64, 32, 16, 4, 1)
 # numbers in one vector of IR: one 512-bit register of float32
 LANES = 16
 # bytes; streamed stores must start at one
@@ -26,27 +30,21 @@ class _RowCode:
     def __init__(self, context, builder, signature, arguments, element, width):
         self._context, self._builder = context, builder
         self._types, self._arguments = signature.args, arguments
-        self._lanes = min(width, LANES)
-        self._parts = range(width // self._lanes)
-        self._vector = ir.VectorType(context.get_value_type(element), self._lanes)
-        self._values = None if signature.args[0] is types.none else self._from_first(0)
-        self._indices = self._from_first(1)
+        lanes = min(width, LANES)
+        self._places = range(0, width, lanes)
+        self._vector = ir.VectorType(context.get_value_type(element), lanes)
+        values, indices = (
+            None if kind is types.none else pointer(context, builder, kind, array, arguments[2])
+            for kind, array in zip(signature.args[:2], arguments[:2], strict=True)
+        )
+        self._values, self._indices = values, indices
         self._count = builder.sub(arguments[3], arguments[2])
 
-    def _array(self, argument):
-        array_type = self._types[argument]
-        return self._context.make_array(array_type)(
-            self._context, self._builder, self._arguments[argument]
-        )
-
-    def _from_first(self, argument):
-        return self._builder.gep(self._array(argument).data, [self._arguments[2]])
-
-    def panel(self, argument, column=None):
-        """Pointer to row 0 of a matrix, at the column argument if given, and the row length."""
-        array = self._array(argument)
-        first = I64(0) if column is None else self._arguments[column]
-        start = self._builder.gep(array.data, [first])
+    def panel(self, argument, column):
+        """Pointer to a column of row 0 of a matrix, and the row length."""
+        make = self._context.make_array(self._types[argument])
+        array = make(self._context, self._builder, self._arguments[argument])
+        start = self._builder.gep(array.data, [column])
         return start, self._builder.extract_value(array.shape, 1)
 
     def row(self, panel, index):
@@ -54,25 +52,22 @@ class _RowCode:
         return self._builder.gep(start, [self._builder.mul(index, length)])
 
     def zeros(self):
-        return [ir.Constant(self._vector, [0.0] * self._lanes) for _ in self._parts]
+        return [ir.Constant(self._vector, [0.0] * self._vector.count) for _ in self._places]
 
-    def load(self, pointer):
-        return [self._builder.load(self._lanes_at(pointer, part), align=4) for part in self._parts]
+    def read(self, start):
+        return [load(self._builder, start, self._vector, at) for at in self._places]
 
-    def store(self, values, pointer):
-        for part, value in zip(self._parts, values, strict=True):
-            self._builder.store(value, self._lanes_at(pointer, part), align=4)
+    def write(self, values, start):
+        for at, value in zip(self._places, values, strict=True):
+            store(self._builder, value, start, at)
 
-    def stream(self, values, pointer):
+    def stream(self, values, start):
         """Store past the caches; the pointer is aligned to a cache line."""
-        hint = self._builder.module.add_metadata([I32(1)])
-        for part, value in zip(self._parts, values, strict=True):
-            stored = self._builder.store(value, self._lanes_at(pointer, part), align=CACHE_LINE)
+        builder, hint = self._builder, self._builder.module.add_metadata([I32(1)])
+        for at, value in zip(self._places, values, strict=True):
+            place = builder.bitcast(builder.gep(start, [I64(at)]), self._vector.as_pointer())
+            stored = builder.store(value, place, align=CACHE_LINE)
             stored.set_metadata("nontemporal", hint)
-
-    def _lanes_at(self, pointer, part):
-        first = self._builder.gep(pointer, [I64(part * self._lanes)])
-        return self._builder.bitcast(first, self._vector.as_pointer())
 
     def plus_products(self, sums, entry, vectors):
         """Return sums + (value of the row's entry) * vectors."""
@@ -94,14 +89,14 @@ class _RowCode:
         With a bound, the loop ends at the first index that is not below it.
         """
 
-        def visit(entry, values):
-            return step(entry, self._index(entry), values)
-
-        def is_below_bound(entry):
+        def is_below(entry):
             return self._builder.icmp_signed("<", self._index(entry), bound)
 
-        condition = None if bound is None else is_below_bound
-        return while_loop(self._builder, self._count, carried, visit, condition)
+        return while_loop(
+            self._builder, self._count, carried,
+            lambda entry, values: step(entry, self._index(entry), values),
+            None if bound is None else is_below,
+        )  # fmt: skip
 
     def _index(self, entry):
         index = self._builder.load(self._builder.gep(self._indices, [entry]))
@@ -112,13 +107,12 @@ class _RowCode:
 
     def weighted_sum(self, panel, start=None, bound=None):
         """Return start + sum of value times panel row over the non-zeros, and where it ended."""
-        entry, sums = self.for_each_entry(
-            self.zeros() if start is None else start,
-            lambda entry, index, sums: self.plus_products(
-                sums, entry, self.load(self.row(panel, index))
-            ),
-            bound,
-        )
+
+        def step(entry, index, sums):
+            return self.plus_products(sums, entry, self.read(self.row(panel, index)))
+
+        start = self.zeros() if start is None else start
+        entry, sums = self.for_each_entry(start, step, bound)
         return sums, entry
 
     def scatter(self, vectors, panel):
@@ -126,33 +120,56 @@ class _RowCode:
 
         def step(entry, index, _):
             target = self.row(panel, index)
-            self.store(self.plus_products(self.load(target), entry, vectors), target)
+            self.write(self.plus_products(self.read(target), entry, vectors), target)
             return []
 
         self.for_each_entry([], step)
 
 
-def row_sum(width, is_streamed=False):
-    """Intrinsic (data, indices, first, last, A, a, Y, i, y): Y[i, y:] = sum x_t A[j_t, a:a+w].
+def _for_each_panel(context, builder, signature, arguments, matrix, carried, emit):
+    """Emit carried = emit(code, column, carried) for panels of WIDTHS from column 0 on.
 
-    Returns Y[i, y]. A streamed sum is stored past the caches: Y[i, y] must be aligned to a cache
+    They cover the columns of the matrix that is argument number `matrix`.
+    """
+    n_columns = builder.extract_value(
+        context.make_array(signature.args[matrix])(context, builder, arguments[matrix]).shape, 1
+    )
+    column = I64(0)
+    for width in WIDTHS:
+        code = _RowCode(context, builder, signature, arguments, signature.args[matrix].dtype, width)
+        end = builder.sub(n_columns, I64(width - 1))
+        step = functools.partial(emit, code)
+        column, carried = while_loop(builder, end, carried, step, first=column, stride=width)
+    return carried
+
+
+@intrinsic
+def sum_row(typing, data, indices, first, last, A, Y, row, is_streamed):
+    """Y[row] = sum x_t A[j_t]; return an entry of it, 0 if there is none.
+
+    is_streamed: panels of 64 columns are stored past the caches: they must be aligned to a cache
     line, and `fence` must follow the last row.
     """
 
-    @intrinsic
-    def sum_row(typing, data, indices, first, last, A, a_column, Y, row, y_column):
-        signature = Y.dtype(data, indices, first, last, A, a_column, Y, row, y_column)
+    def codegen(context, builder, signature, arguments):
+        def emit(code, column, _):
+            sums, _ = code.weighted_sum(code.panel(4, column))
+            target = code.row(code.panel(5, column), arguments[6])
+            if len(sums) * LANES == WIDTHS[0]:
+                with builder.if_else(arguments[7]) as (past_caches, through):
+                    with past_caches:
+                        code.stream(sums, target)
+                    with through:
+                        code.write(sums, target)
+            else:
+                code.write(sums, target)
+            return [builder.extract_element(sums[0], I32(0))]
 
-        def codegen(context, builder, signature, arguments):
-            code = _RowCode(context, builder, signature, arguments, Y.dtype, width)
-            sums, _ = code.weighted_sum(code.panel(4, 5))
-            write = code.stream if is_streamed else code.store
-            write(sums, code.row(code.panel(6, 8), arguments[7]))
-            return builder.extract_element(sums[0], I32(0))
+        nothing = [ir.Constant(context.get_value_type(Y.dtype), 0.0)]
+        return _for_each_panel(context, builder, signature, arguments, 4, nothing, emit)[0]
 
-        return signature, codegen
-
-    return sum_row
+    arrays = data, indices, first, last, A, Y, row
+    return Y.dtype(*arrays, types.boolean), codegen
 
 
 @intrinsic
@@ -170,56 +187,53 @@ def bounded_row_sum(width):
     """Intrinsic (data, indices, first, last, A, Y, i, bound): Y[i] += sum x_t A[j_t].
 
     A and Y have width columns. The sum ends at the first index >= bound; returns its position, or
-    last.
+    last. bound None: Y[i] is set to the sum of all.
     """
 
     @intrinsic
     def add_sum(typing, data, indices, first, last, A, Y, row, bound):
-        signature = types.int64(data, indices, first, last, A, Y, row, bound)
-
         def codegen(context, builder, signature, arguments):
             code = _RowCode(context, builder, signature, arguments, Y.dtype, width)
-            target = code.row(code.panel(5), arguments[6])
-            sums, entry = code.weighted_sum(code.panel(4), code.load(target), arguments[7])
-            code.store(sums, target)
+            target = code.row(code.panel(5, I64(0)), arguments[6])
+            start, end = code.read(target), arguments[7]
+            if signature.args[7] == types.none:
+                start, end = code.zeros(), None
+            sums, entry = code.weighted_sum(code.panel(4, I64(0)), start, end)
+            code.write(sums, target)
             return builder.add(entry, arguments[2])
 
-        return signature, codegen
+        return types.int64(data, indices, first, last, A, Y, row, bound), codegen
 
     return add_sum
 
 
-def scatter_row(width):
-    """Intrinsic (data, indices, first, last, Y, i, y, Z, z): Z[j_t, z:] += x_t Y[i, y:y+w]."""
+@intrinsic
+def scatter_row(typing, data, indices, first, last, Y, row, y_column, Z):
+    """Z[j_t] += x_t Y[row, y_column : y_column + w] for Z of w columns."""
 
-    @intrinsic
-    def scatter(typing, data, indices, first, last, Y, row, y_column, Z, z_column):
-        signature = types.void(data, indices, first, last, Y, row, y_column, Z, z_column)
+    def codegen(context, builder, signature, arguments):
+        def emit(code, column, _):
+            source = code.panel(4, builder.add(arguments[6], column))
+            code.scatter(code.read(code.row(source, arguments[5])), code.panel(7, column))
+            return []
 
-        def codegen(context, builder, signature, arguments):
-            code = _RowCode(context, builder, signature, arguments, Z.dtype, width)
-            source = code.row(code.panel(4, 6), arguments[5])
-            code.scatter(code.load(source), code.panel(7, 8))
-            return context.get_dummy_value()
+        _for_each_panel(context, builder, signature, arguments, 7, [], emit)
+        return context.get_dummy_value()
 
-        return signature, codegen
-
-    return scatter
+    return types.void(data, indices, first, last, Y, row, y_column, Z), codegen
 
 
-def gram_row(width):
-    """Intrinsic (data, indices, first, last, Q, q, Z, z): the row's sum, scattered into Z."""
+@intrinsic
+def gram_row(typing, data, indices, first, last, Q, q_column, Z):
+    """Do as scatter_row with the row's sum over Q[:, q_column : q_column + w] as its values."""
 
-    @intrinsic
-    def gram(typing, data, indices, first, last, Q, q_column, Z, z_column):
-        signature = types.void(data, indices, first, last, Q, q_column, Z, z_column)
+    def codegen(context, builder, signature, arguments):
+        def emit(code, column, _):
+            sums, _ = code.weighted_sum(code.panel(4, builder.add(arguments[5], column)))
+            code.scatter(sums, code.panel(6, column))
+            return []
 
-        def codegen(context, builder, signature, arguments):
-            code = _RowCode(context, builder, signature, arguments, Z.dtype, width)
-            sums, _ = code.weighted_sum(code.panel(4, 5))
-            code.scatter(sums, code.panel(6, 7))
-            return context.get_dummy_value()
+        _for_each_panel(context, builder, signature, arguments, 6, [], emit)
+        return context.get_dummy_value()
 
-        return signature, codegen
-
-    return gram
+    return types.void(data, indices, first, last, Q, q_column, Z), codegen

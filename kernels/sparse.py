@@ -8,18 +8,11 @@ data is None where all values are 1.
 
 import numpy as np
 
-from . import csr, csr_row_sums
+from . import csr
+from .csr_row_sums import fence, gram_row, scatter_row, sum_row
 from .intrinsics import multiply_add, prefetch
 from .jit import kernel
 
-# columns of a panel
-WIDTHS = (64, 32, 16, 4, 1)
-_sum_64, _sum_32, _sum_16, _sum_4, _sum_1 = map(csr_row_sums.row_sum, WIDTHS)
-_stream_64 = csr_row_sums.row_sum(64, is_streamed=True)
-_scatter_64, _scatter_32, _scatter_16, _scatter_4, _scatter_1 = map(
-    csr_row_sums.scatter_row, WIDTHS
-)
-_gram_64, _gram_32, _gram_16, _gram_4, _gram_1 = map(csr_row_sums.gram_row, WIDTHS)
 # non-zeros that are validated together, then multiplied: 32 KiB with float32 values, which stay in
 # the first-level cache
 _VALIDATED_AT_ONCE = 4096
@@ -39,35 +32,15 @@ def matmul_rows(lo, hi, indptr, indices, data, A, Y, is_streamed):
     """
     _multiply(lo, hi, indptr, indices, data, A, Y, is_streamed)
     if is_streamed:
-        csr_row_sums.fence()
+        fence()
 
 
 @kernel
 def _multiply(lo, hi, indptr, indices, data, A, Y, is_streamed):
     """Compute matmul_rows; return whether one column of every row is finite."""
-    width = A.shape[1]
     are_finite = True
     for i in range(lo, hi):
-        first, last = indptr[i], indptr[i + 1]
-        column, total = 0, A.dtype.type(0)
-        while column + 64 <= width:
-            if is_streamed:
-                total = _stream_64(data, indices, first, last, A, column, Y, i, column)
-            else:
-                total = _sum_64(data, indices, first, last, A, column, Y, i, column)
-            column += 64
-        while column + 32 <= width:
-            total = _sum_32(data, indices, first, last, A, column, Y, i, column)
-            column += 32
-        while column + 16 <= width:
-            total = _sum_16(data, indices, first, last, A, column, Y, i, column)
-            column += 16
-        while column + 4 <= width:
-            total = _sum_4(data, indices, first, last, A, column, Y, i, column)
-            column += 4
-        while column < width:
-            total = _sum_1(data, indices, first, last, A, column, Y, i, column)
-            column += 1
+        total = sum_row(data, indices, indptr[i], indptr[i + 1], A, Y, i, is_streamed)
         are_finite &= np.isfinite(total)
     return are_finite
 
@@ -93,7 +66,7 @@ def validated_matmul_rows(lo, hi, indptr, indices, data, columns, A, Y, is_strea
         )
         first = last
     if is_streamed:
-        csr_row_sums.fence()
+        fence()
 
 
 @kernel
@@ -135,29 +108,12 @@ def rmatmul_parts(lo, hi, boundaries, indptr, indices, data, Y, y_column, accumu
     of overwriting it; Z (parts, p, w) of Y's type, out. O(nnz w) time. The rows of a part are added
     in order.
     """
-    width = Z.shape[2]
     for part in range(lo, hi):
         target = Z[part]
         if not accumulate:
             target[:] = 0
         for i in range(boundaries[part], boundaries[part + 1]):
-            first, last = indptr[i], indptr[i + 1]
-            column = 0
-            while column + 64 <= width:
-                _scatter_64(data, indices, first, last, Y, i, y_column + column, target, column)
-                column += 64
-            while column + 32 <= width:
-                _scatter_32(data, indices, first, last, Y, i, y_column + column, target, column)
-                column += 32
-            while column + 16 <= width:
-                _scatter_16(data, indices, first, last, Y, i, y_column + column, target, column)
-                column += 16
-            while column + 4 <= width:
-                _scatter_4(data, indices, first, last, Y, i, y_column + column, target, column)
-                column += 4
-            while column < width:
-                _scatter_1(data, indices, first, last, Y, i, y_column + column, target, column)
-                column += 1
+            scatter_row(data, indices, indptr[i], indptr[i + 1], Y, i, y_column, target)
 
 
 @kernel
@@ -181,29 +137,12 @@ def gram_parts(lo, hi, boundaries, indptr, indices, data, Q, q_column, accumulat
     of overwriting it; Z (parts, p, w) of Q's type, out. X Q is never stored: a row's product stays
     in registers. O(nnz w) time.
     """
-    width = Z.shape[2]
     for part in range(lo, hi):
         target = Z[part]
         if not accumulate:
             target[:] = 0
         for i in range(boundaries[part], boundaries[part + 1]):
-            first, last = indptr[i], indptr[i + 1]
-            column = 0
-            while column + 64 <= width:
-                _gram_64(data, indices, first, last, Q, q_column + column, target, column)
-                column += 64
-            while column + 32 <= width:
-                _gram_32(data, indices, first, last, Q, q_column + column, target, column)
-                column += 32
-            while column + 16 <= width:
-                _gram_16(data, indices, first, last, Q, q_column + column, target, column)
-                column += 16
-            while column + 4 <= width:
-                _gram_4(data, indices, first, last, Q, q_column + column, target, column)
-                column += 4
-            while column < width:
-                _gram_1(data, indices, first, last, Q, q_column + column, target, column)
-                column += 1
+            gram_row(data, indices, indptr[i], indptr[i + 1], Q, q_column, target)
 
 
 @kernel

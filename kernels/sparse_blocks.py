@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from . import csr_row_sums
+from .csr_row_sums import bounded_row_sum
 from .jit import kernel
 from .tiles import aligned_empty
 
@@ -23,8 +23,7 @@ WIDTHS = (64, 32, 16)
 # rows of a block: 512 KiB of a panel of 64 float32 or 32 float64, within a second-level cache
 ROWS = 2048
 
-_sum_64, _sum_32, _sum_16 = map(csr_row_sums.row_sum, WIDTHS)
-_add_64, _add_32, _add_16 = map(csr_row_sums.bounded_row_sum, WIDTHS)
+_add_64, _add_32, _add_16 = map(bounded_row_sum, WIDTHS)
 
 
 class Transposes(NamedTuple):
@@ -68,6 +67,7 @@ def transpose_blocks(lo, hi, indptr, indices, data, boundaries, starts, rows, va
 
 @kernel
 def _add_row(data, indices, first, last, A, Y, row, bound):
+    """Do as bounded_row_sum of A's width."""
     width = A.shape[1]
     if width == 64:
         return _add_64(data, indices, first, last, A, Y, row, bound)
@@ -77,22 +77,11 @@ def _add_row(data, indices, first, last, A, Y, row, bound):
 
 
 @kernel
-def _set_row(data, indices, first, last, A, Y, row):
-    width = A.shape[1]
-    if width == 64:
-        _sum_64(data, indices, first, last, A, 0, Y, row, 0)
-    elif width == 32:
-        _sum_32(data, indices, first, last, A, 0, Y, row, 0)
-    else:
-        _sum_16(data, indices, first, last, A, 0, Y, row, 0)
-
-
-@kernel
 def _multiply_block(first, last, indptr, indices, data, panel, item_rows, places, Y):
     """Y[i - first] = X[i] panel for rows first .. last, item_rows rows of the panel at a time."""
     if item_rows >= panel.shape[0]:
         for i in range(first, last):
-            _set_row(data, indices, indptr[i], indptr[i + 1], panel, Y, i - first)
+            _add_row(data, indices, indptr[i], indptr[i + 1], panel, Y, i - first, None)
         return
     Y[: last - first] = 0
     for i in range(first, last):

@@ -57,20 +57,23 @@ def loop(builder, count, carried, step):
     return while_loop(builder, count, carried, step)[1]
 
 
-def while_loop(builder, count, carried, step, condition=None):
-    """Emit loop(...) that ends at the first k where condition(k) is false; return k and values."""
+def while_loop(builder, end, carried, step, condition=None, first=None, stride=1):
+    """Emit loop(...) over range(first or 0, end, stride); return k at its end, and the values.
+
+    With a condition, it ends at the first k where condition(k) is false.
+    """
     before = builder.block
     head, body, after = (builder.append_basic_block(name) for name in ("head", "body", "after"))
     builder.branch(head)
     builder.position_at_end(head)
     k = builder.phi(I64)
-    k.add_incoming(I64(0), before)
+    k.add_incoming(I64(0) if first is None else first, before)
     values = []
     for start in carried:
         value = builder.phi(start.type)
         value.add_incoming(start, before)
         values.append(value)
-    within = builder.icmp_signed("<", k, count)
+    within = builder.icmp_signed("<", k, end)
     if condition is not None:
         look = builder.append_basic_block("look")
         builder.cbranch(within, look, after)
@@ -79,7 +82,7 @@ def while_loop(builder, count, carried, step, condition=None):
     builder.cbranch(within, body, after)
     builder.position_at_end(body)
     results = step(k, values)
-    k.add_incoming(builder.add(k, I64(1)), builder.block)
+    k.add_incoming(builder.add(k, I64(stride)), builder.block)
     for value, result in zip(values, results, strict=True):
         value.add_incoming(result, builder.block)
     builder.branch(head)
