@@ -40,7 +40,7 @@ import fastcos
 from bench import answers, inputs, limits
 from bench.markdown import table
 from bench.worker import in_new_process, resident_mib
-from fastcos.linalg.shards import ENTRIES_PER_SHARD, InteractionShards, ShardWriter
+from fastcos.linalg.shards import ENTRIES_PER_SHARD, InteractionShards, shard_writer
 
 K = 10
 ERRORS = Console(stderr=True)
@@ -70,7 +70,7 @@ def write_shards(path, n, p, nnz):
     chances = 1 / np.arange(1, p + 1) ** EXPONENT
     edges = np.cumsum(chances / chances.sum())
     users = max(1, DRAWS_PER_BLOCK // per_user)
-    with ShardWriter(path, np.arange(p)) as writer:
+    with shard_writer(path, np.arange(p)) as writer:
         for lo in track(range(0, n, users), "writing shards", console=ERRORS):
             m, generator = min(n - lo, users), np.random.default_rng([0, lo // users])
             items = np.searchsorted(edges, generator.random(m * per_user), side="right")

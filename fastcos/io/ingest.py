@@ -18,7 +18,7 @@ from fastcos.io.interactions import merge_cells, sorted_ids
 from fastcos.io.matrices import as_small
 from fastcos.io.tables import Table, open_table
 from fastcos.linalg.csr import as_interactions
-from fastcos.linalg.shards import ENTRIES_PER_SHARD, InteractionShards, ShardWriter, shard_rows
+from fastcos.linalg.shards import ENTRIES_PER_SHARD, InteractionShards, shard_rows, shard_writer
 from fastcos.parallel import Progress
 from fastcos.storage import FastcosFormatError, PathLike, check_new_directory, temporary_directory
 from fastcos.validation import Integers, as_choice, as_count, as_path
@@ -160,7 +160,7 @@ def _write_shards(
     done, total = 0, int(counts.sum())
     if progress is not None:
         progress(done, total)
-    with ShardWriter(target, item_ids) as writer:
+    with shard_writer(target, item_ids) as writer:
         for file, (lo, hi) in zip(files, pairwise(cuts), strict=True):
             records = np.fromfile(file, _RECORD)
             file.unlink()

@@ -31,18 +31,10 @@ _MOST_PARTS = 64
 
 
 class Ritz(NamedTuple):
-    """Approximate eigenpairs of X'X.
+    """Approximate eigenpairs of X'X: orthonormal vectors (p, k), descending values (k,).
 
-    Attributes
-    ----------
-    vectors : ndarray (p, k)
-        Orthonormal to working precision.
-    values : ndarray (k,), float64
-        Descending.
-    residuals : ndarray (k,), float64
-        Estimates of ||X'Xv - value v|| / value.
-    is_limited : bool
-        Whether the rounding of the working precision keeps residuals above tol.
+    residuals (k,): estimates of ||X'Xv - value v|| / value; is_limited: whether the rounding of the
+    working precision keeps them above tol.
     """
 
     vectors: Matrix

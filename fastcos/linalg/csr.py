@@ -24,14 +24,7 @@ _EXACT_FLOAT32 = 2**24
 
 
 class CSRArrays(NamedTuple):
-    """A canonical CSR matrix as kernels take it; all read-only.
-
-    Attributes
-    ----------
-    indptr : ndarray (n + 1,), int64
-    indices : ndarray (nnz,), int32 or int64, ascending within a row
-    data : ndarray (nnz,), float32 or float64
-    """
+    """A CSR matrix as kernels take it; all read-only, indices int32 or int64."""
 
     indptr: npt.NDArray[np.int64]
     indices: npt.NDArray[np.integer[Any]]
@@ -94,9 +87,12 @@ def one_per_row(columns: Any, n_columns: int) -> sp.csr_array:
 
 def csr_arrays(X: sp.csr_array) -> CSRArrays:
     """Return the three arrays of what as_interactions returned, as kernels take them."""
-    return CSRArrays(
-        read_only(X.indptr.astype(np.int64, copy=False)), read_only(X.indices), read_only(X.data)
-    )
+    return _as_read(X.indptr, X.indices, X.data)
+
+
+def _as_read(indptr: Any, indices: Any, data: Any) -> CSRArrays:
+    indptr = indptr.astype(np.int64, copy=False)
+    return CSRArrays(read_only(indptr), read_only(indices), read_only(data))
 
 
 def unchecked_arrays(name: str, X: Any) -> CSRArrays | None:
@@ -104,9 +100,7 @@ def unchecked_arrays(name: str, X: Any) -> CSRArrays | None:
     is_plain = is_sparse(X) and X.format == "csr" and X.dtype in (np.float32, np.float64)
     if not is_plain or X.ndim != 2 or 0 in X.shape:
         return None
-    indptr, indices, data = _compressed(name, X, X.shape[0])
-    indptr = indptr.astype(np.int64, copy=False)
-    return CSRArrays(read_only(indptr), read_only(indices), read_only(data))
+    return _as_read(*_compressed(name, X, X.shape[0]))
 
 
 def _as_csr(name: str, X: Any) -> tuple[Any, Any, Any]:

@@ -311,7 +311,7 @@ class SparseOperator(Operator):
         """The rows between which the parts lie."""
         n, p = self.shape
         indptr = self._arrays[0]
-        starts = partial_sums.starts(n, int(indptr[-1]), partial_sums.count(p, int(indptr[-1])))
+        starts = partial_sums.starts(n, p, int(indptr[-1]))
         inner = parallel.rows_at_work(indptr, starts)
         return validation.read_only(np.unique(np.concatenate([[0], inner, [n]])))
 
@@ -356,7 +356,6 @@ class SparseOperator(Operator):
 
 def as_operator(
     X: Any,
-    *,
     center: Any = None,
     scale: Any = None,
     row_center: Any = None,
@@ -396,7 +395,12 @@ def _unshifted(X: Any, divisors: Floats | None, n_threads: int | None) -> Operat
     if isinstance(X, Operator):
         return X
     if _is_implicit(X):
-        return _ImplicitOperator(X if divisors is None else _scaled(X, divisors))
+        if divisors is None:
+            return _ImplicitOperator(X)
+        import scipy.sparse as sp
+        from scipy.sparse.linalg import aslinearoperator
+
+        return _ImplicitOperator(X @ aslinearoperator(sp.diags_array(1 / divisors)))
     if hasattr(X, "_as_operator"):
         return X._as_operator(n_threads)
     if not validation.is_sparse(X):
@@ -416,14 +420,6 @@ def _is_implicit(X: Any) -> bool:
     from scipy.sparse.linalg import LinearOperator
 
     return isinstance(X, LinearOperator)
-
-
-def _scaled(X: LinearOperator, divisors: Floats) -> LinearOperator:
-    """Return X diag(1 / divisors)."""
-    import scipy.sparse as sp
-    from scipy.sparse.linalg import aslinearoperator
-
-    return X @ aslinearoperator(sp.diags_array(1 / divisors))
 
 
 def as_factor(operator: Operator, A: Matrix) -> Matrix:

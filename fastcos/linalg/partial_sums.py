@@ -33,8 +33,9 @@ def count(n_columns: int, nnz: int) -> int:
     return max(1, parts) if parts < 3 else max(_EVEN, parts - parts % _EVEN)
 
 
-def starts(n_rows: int, nnz: int, parts: int) -> npt.NDArray[np.int64]:
+def starts(n_rows: int, n_columns: int, nnz: int) -> npt.NDArray[np.int64]:
     """Return after how many non-zeros and rows, added up, parts 1, 2, ... start."""
+    parts = count(n_columns, nnz)
     return np.arange(1, parts, dtype=np.int64) * (n_rows + nnz) // parts
 
 

@@ -74,9 +74,7 @@ def matmul(
         product = _fused_matmul(X, A, n_threads)
         if product is not None:
             return product
-    operator = as_operator(
-        X, center=center, scale=scale, row_center=row_center, n_threads=n_threads
-    )
+    operator = as_operator(X, center, scale, row_center, n_threads)
     return operator.matmul(_as_factor("A", A, operator.shape[1], "columns"))
 
 
@@ -118,9 +116,7 @@ def rmatmul(
            [0., 3.],
            [2., 0.]])
     """
-    operator = as_operator(
-        X, center=center, scale=scale, row_center=row_center, n_threads=n_threads
-    )
+    operator = as_operator(X, center, scale, row_center, n_threads)
     return operator.rmatmul(_as_factor("Y", Y, operator.shape[0], "rows"))
 
 
@@ -163,9 +159,7 @@ def gram_matmul(
            [0., 9., 0.],
            [2., 0., 4.]])
     """
-    operator = as_operator(
-        X, center=center, scale=scale, row_center=row_center, n_threads=n_threads
-    )
+    operator = as_operator(X, center, scale, row_center, n_threads)
     return operator.gram_matmul(_as_factor("Q", Q, operator.shape[1], "columns"))
 
 

@@ -2,8 +2,8 @@
 
 ::
 
-    ShardWriter -> path/  manifest/, 00000/, 00001/, ... -> InteractionShards (memory maps)
-                                                                  |
+    shard_writer -> path/  manifest/, 00000/, 00001/, ... -> InteractionShards (memory maps)
+                                                                   |
                              up to ENTRIES_HELD non-zeros: SparseOperator of all rows in memory
                              more: ShardedOperator, which reads the rows once for every product
 """
@@ -11,10 +11,11 @@
 from __future__ import annotations
 
 import bisect
+import contextlib
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -117,13 +118,8 @@ class InteractionShards:
         starts = self.first_rows
         if starts[0] != 0 or starts[-1] != n or any(lo >= hi for lo, hi in pairwise(starts)):
             raise ValueError(f"first_rows must ascend from 0 to {n}")
-        for name, size in (
-            ("user_ids", n),
-            ("item_ids", p),
-            ("column_sums", p),
-            ("column_lows", p),
-            ("column_highs", p),
-        ):
+        for name in ("user_ids", "item_ids", "column_sums", "column_lows", "column_highs"):
+            size = n if name == "user_ids" else p
             validation.check_shape(name, getattr(self, name).shape, (size,))
 
     @classmethod
@@ -165,7 +161,7 @@ class InteractionShards:
         items = np.arange(p) if item_ids is None else np.asarray(item_ids)
         validation.check_shape("user_ids", users.shape, (n,))
         validation.check_shape("item_ids", items.shape, (p,))
-        with ShardWriter(path, items) as writer:
+        with shard_writer(path, items) as writer:
             for lo, hi in pairwise(shard_rows(X.indptr, entries)):
                 writer.add(X[lo:hi], users[lo:hi])
         return cls(path, verify=False)
@@ -284,33 +280,28 @@ class InteractionShards:
         return ShardedOperator(self, n_threads)
 
     def _open(self, number: int, verify: bool) -> Sequence[npt.NDArray[Any]]:
-        """Return indptr, indices and data of a shard; data of ones take no memory."""
+        """Return indptr, indices and data of a shard, checked; data of ones take no memory."""
         path = self.path / f"{number:05d}"
-        stored = storage.load_arrays(path, _SHARD_KIND, verify=verify)
-        with storage.refuse_damage(path):
-            return self._checked(number, stored, verify)
-
-    def _checked(
-        self, number: int, stored: storage.Stored, verify: bool
-    ) -> Sequence[npt.NDArray[Any]]:
-        indptr, indices = stored.arrays["indptr"], stored.arrays["indices"]
+        arrays = storage.load_arrays(path, _SHARD_KIND, verify=verify).arrays
         rows = self.first_rows[number + 1] - self.first_rows[number]
-        ones = np.broadcast_to(self.dtype.type(1), indices.shape)
-        data = stored.arrays.get("data", ones).astype(self.dtype, copy=False)
-        if indptr.shape != (rows + 1,) or indices.ndim != 1 or data.shape != indices.shape:
-            raise ValueError(f"shard {number} must hold {rows} rows, got {len(indptr) - 1}")
-        if indptr.dtype.kind != "i" or indices.dtype.kind != "i":
-            raise TypeError(f"indices must be integers, got {indptr.dtype} and {indices.dtype}")
-        if indptr[0] != 0 or indptr[-1] != len(indices) or (indptr[1:] < indptr[:-1]).any():
-            raise ValueError(f"indptr must ascend from 0 to {len(indices)}")
-        if not verify:
-            self._unread.add(number)
-        else:
+        with storage.refuse_damage(path):
+            indptr, indices = arrays["indptr"], arrays["indices"]
+            ones = np.broadcast_to(self.dtype.type(1), indices.shape)
+            data = arrays.get("data", ones).astype(self.dtype, copy=False)
+            if indptr.shape != (rows + 1,) or indices.ndim != 1 or data.shape != indices.shape:
+                raise ValueError(f"shard {number} must hold {rows} rows, got {len(indptr) - 1}")
+            if indptr.dtype.kind != "i" or indices.dtype.kind != "i":
+                raise TypeError(f"indices must be integers, got {indptr.dtype} and {indices.dtype}")
+            if indptr[0] != 0 or indptr[-1] != len(indices) or (indptr[1:] < indptr[:-1]).any():
+                raise ValueError(f"indptr must ascend from 0 to {len(indices)}")
+            if not verify:
+                self._unread.add(number)
+                return indptr, indices, data
             import scipy.sparse as sp
 
-            X = sp.csr_array((data, indices, indptr), shape=(len(indptr) - 1, self.shape[1]))
-            if as_interactions("X", X).nnz != len(indices) or len(indptr) != rows + 1:
-                raise ValueError(f"it must hold {rows} rows without zeros, got {len(indptr) - 1}")
+            X = sp.csr_array((data, indices, indptr), shape=(rows, self.shape[1]))
+            if as_interactions("X", X).nnz != len(indices):
+                raise ValueError(f"it must hold {rows} rows without zeros, got {rows}")
             for array in (indptr, indices, data):
                 memmap.release(array)
         return indptr, indices, data
@@ -330,23 +321,30 @@ def _rows_of(shard: Sequence[npt.NDArray[Any]], lo: int, hi: int, p: int) -> sp.
     return X
 
 
-class ShardWriter:
-    """Writes shards one by one; the directory appears when ``with`` ends without error."""
+@contextlib.contextmanager
+def shard_writer(path: storage.PathLike, item_ids: Ids) -> Iterator[_ShardWriter]:
+    """Yield what adds shards one by one; the directory appears at the end, if there is no error."""
+    target = validation.as_path("path", path).absolute()
+    storage.check_new_directory("path", target)
+    with storage.temporary_directory(target) as folder:
+        writer = _ShardWriter(folder, item_ids)
+        yield writer
+        writer.finish()
+        if target.is_dir():
+            target.rmdir()  # empty: checked before
+        folder.rename(target)
 
-    def __init__(self, path: storage.PathLike, item_ids: Ids) -> None:
-        self._target = validation.as_path("path", path).absolute()
-        storage.check_new_directory("path", self._target)
-        self._temporary = storage.temporary_directory(self._target)
-        self._item_ids, self._dtype = item_ids, np.dtype(np.float32)
+
+class _ShardWriter:
+    """Writes shards to a folder, and at the end what describes all of them."""
+
+    def __init__(self, folder: Path, item_ids: Ids) -> None:
+        self._folder, self._item_ids, self._dtype = folder, item_ids, np.dtype(np.float32)
         p = len(item_ids)
         self._sums, self._counts = np.zeros(p), np.zeros(p, np.int64)
         self._lows, self._highs = np.full(p, np.inf), np.full(p, -np.inf)
         self._first_rows = [0]
         self._user_ids: list[Ids] = []
-
-    def __enter__(self) -> Self:
-        self._folder = self._temporary.__enter__()
-        return self
 
     def add(self, X: sp.csr_array, user_ids: Ids) -> None:
         """Write the next rows, a canonical CSR with a column for every item."""
@@ -366,19 +364,8 @@ class ShardWriter:
         self._first_rows.append(self._first_rows[-1] + X.shape[0])
         self._user_ids.append(user_ids)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        try:
-            if kind is None:
-                self._finish()
-        finally:
-            self._temporary.__exit__(None, None, None)
-
-    def _finish(self) -> None:
+    def finish(self) -> None:
+        """Write the manifest."""
         with_zeros = self._counts < self._first_rows[-1]
         self._lows[with_zeros] = np.minimum(self._lows[with_zeros], 0)
         self._highs[with_zeros] = np.maximum(self._highs[with_zeros], 0)
@@ -396,9 +383,6 @@ class ShardWriter:
             "dtype": self._dtype.name,
         }
         storage.save_arrays(self._folder / _MANIFEST, _KIND, arrays, fields)
-        if self._target.is_dir():
-            self._target.rmdir()  # empty: checked in __init__
-        self._folder.rename(self._target)
 
 
 def shard_rows(indptr: npt.NDArray[np.integer[Any]], entries: int) -> list[int]:
@@ -421,7 +405,7 @@ class ShardedOperator(Operator):
         self._X, self._n_threads = X, n_threads
         self._memory = Workspace()
         n, p = X.shape
-        starts = partial_sums.starts(n, X.nnz, partial_sums.count(p, X.nnz))
+        starts = partial_sums.starts(n, p, X.nnz)
         self._part_rows = np.unique(np.concatenate([[0], X._rows_at_work(starts), [n]])).tolist()
 
     def matmul(self, A: Matrix) -> Matrix:
@@ -461,34 +445,26 @@ class ShardedOperator(Operator):
             for column, w in panels
         ]
         out = np.zeros((p, width), factor.dtype)
+
+        def sum_part(lo: int, hi: int, first: int, sums: list[Matrix]) -> None:
+            """Write the sums of parts first + lo .. first + hi, panel by panel of columns."""
+            for slot in range(lo, hi):
+                begin, end = self._part_rows[first + slot : first + slot + 2]
+                ahead = self._part_rows[first + slot + self._size : first + slot + self._size + 2]
+                if len(ahead) == 2:
+                    self._X._read_ahead(*ahead)
+                for row, X in self._X.blocks(begin, end):
+                    for (column, _), panel in zip(panels, sums, strict=True):
+                        own = panel[slot : slot + 1]
+                        _add_rows(kernel, X, row, factor, column, row > begin, own)
+
         for first in range(0, parts, most):
             here = [panel[: parts - first] for panel in sums]
             numbers = parallel.row_blocks(len(here[0]), 1)
-            arrays = first, kernel, factor, panels, here
-            parallel.run(self._sum_part, numbers, *arrays, n_threads=self._n_threads)
+            parallel.run(sum_part, numbers, first, here, n_threads=self._n_threads)
             for (column, _), panel in zip(panels, here, strict=True):
                 partial_sums.add(panel, column, out, self._n_threads)
         return out
-
-    def _sum_part(
-        self,
-        lo: int,
-        hi: int,
-        first: int,
-        kernel: str,
-        factor: Matrix,
-        panels: list[tuple[int, int]],
-        sums: list[Matrix],
-    ) -> None:
-        """Write the sums of parts first + lo .. first + hi, panel by panel of columns."""
-        for slot in range(lo, hi):
-            begin, end = self._part_rows[first + slot : first + slot + 2]
-            ahead = self._part_rows[first + slot + self._size : first + slot + self._size + 2]
-            if len(ahead) == 2:
-                self._X._read_ahead(*ahead)
-            for row, X in self._X.blocks(begin, end):
-                for (column, _), panel in zip(panels, sums, strict=True):
-                    _add_rows(kernel, X, row, factor, column, row > begin, panel[slot : slot + 1])
 
     def _sum_in_order(self, kernel: str, factor: Matrix) -> Matrix:
         """Sum all rows in order; every thread has its own columns of the factor."""

@@ -149,9 +149,7 @@ def randomized_svd(
     >>> bool(residuals.max() < 1e-3)
     True
     """
-    operator = as_operator(
-        X, center=center, scale=scale, row_center=row_center, n_threads=n_threads
-    )
+    operator = as_operator(X, center, scale, row_center, n_threads)
     _check_magnitude("X", _values_of(X))
     k = validation.as_count("n_components", n_components, high=min(operator.shape))
     compute_u = validation.as_flag("compute_u", compute_u)
@@ -261,9 +259,7 @@ def svd_residuals(
     >>> svd_residuals(X, (U, s * 1.1, Vt)).round(2)
     array([0.17, 0.17, 0.17])
     """
-    operator = as_operator(
-        X, center=center, scale=scale, row_center=row_center, n_threads=n_threads
-    )
+    operator = as_operator(X, center, scale, row_center, n_threads)
     try:
         U, s, Vt = svd[:3]
     except (TypeError, ValueError, IndexError, KeyError):
