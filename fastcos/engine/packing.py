@@ -198,16 +198,6 @@ class PackedItems(NamedTuple):
     score_type: npt.NDArray[Any]
 
     @property
-    def unit(self) -> float:
-        """Unit of the scaled rows."""
-        return self.units[0]
-
-    @property
-    def bias_unit(self) -> float:
-        """Unit of the scaled bias."""
-        return self.units[1]
-
-    @property
     def numbers(self) -> Integers:
         """Ascending numbers of the items."""
         return np.sort(self.arrays.order).astype(np.int64)
@@ -298,8 +288,9 @@ def pack_items(
     norms = items.norms
     factors, bias, unit, bias_unit = _scaling(metric_type, items)
     shift, order = _NO_SHIFT, numbers
-    alike = metric_type == "cosine" or _are_alike(norms[numbers])
-    if alike and not len(bias):
+    some = norms[numbers]
+    alike = some.min(initial=np.inf) >= _ALIKE * some.max(initial=0.0)
+    if (metric_type == "cosine" or alike) and not len(bias):
         shift = _common_direction(items.rows, factors, numbers)
     if len(shift):
         bias = _shift_products(items.rows, factors, shift, n_threads)
@@ -450,17 +441,10 @@ def _power_of_two(size: float) -> float:
 
 @functools.lru_cache(8)
 def _no_prefixes(depth: int, quantised: bool) -> Any:
-    shapes: dict[str, tuple[int, ...]] = {
-        "axes": (0, depth, tiles.PANEL), "packed": (0,), "statistics": (0, 5), "rests": (0,),
-        "eta": (0,),
-    }  # fmt: skip
-    arrays = {
-        name: np.zeros(shape, np.int32 if quantised and name == "packed" else np.float32)
-        for name, shape in shapes.items()
-    }
-    return prefixes.Prefixes(
-        words=0, **{name: validation.read_only(a) for name, a in arrays.items()}
-    )
+    shapes: Any = ((0, depth, tiles.PANEL), (0, 5), 0)
+    axes, statistics, none = (validation.read_only(np.zeros(shape, np.float32)) for shape in shapes)
+    codes = validation.read_only(np.zeros(0, np.int32)) if quantised else none
+    return prefixes.Prefixes(axes, codes, 0, statistics, rests=none, eta=none)
 
 
 def aligned(count: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
@@ -486,10 +470,6 @@ def _signs(depth: int) -> npt.NDArray[np.float32]:
 # example, are often short and then all point the same way, against the mean: their cosines differ
 # by less than the error, and nearly all pairs would be scored in float64, 60 times the time of the
 # rows as given (bench.measure_costs). So a direction is preferred around which many rows are close.
-
-
-def _are_alike(norms: Floats) -> bool:
-    return bool(norms.min(initial=np.inf) >= _ALIKE * norms.max(initial=0.0))
 
 
 def _common_direction(rows: Rows, factors: Floats, numbers: Integers) -> Floats:

@@ -216,9 +216,7 @@ def with_axes(
         axes.panels, read_only(codes), words, read_only(statistics), read_only(rests), axes.eta
     )
     same = (arrays.order, packed_codes, arrays.small_offsets, arrays.statistics, arrays.shift)
-    return packed_items(
-        packed.metric_type, layout, items, same, packed.unit, packed.bias_unit, prefix=prefix
-    )
+    return packed_items(packed.metric_type, layout, items, same, *packed.units[:2], prefix=prefix)
 
 
 def as_axes(V: npt.NDArray[Any]) -> Axes:

@@ -69,22 +69,10 @@ _MERGED_ROWS = 4096
 class Segment:
     """Encoded items with what searches need of them, made at first use.
 
-    Attributes
-    ----------
-    metric_type : {"dot", "cosine", "euclidean"}
-        How a pair of encoded rows is scored.
-    encoded : EncodedRows
-        Of all items, removed ones included.
-    numbers : ndarray (m,), int64
-        Ascending numbers of the items that can be found.
-    rows : ndarray (p, d)
-        The items as given, which no inner product needs.
-    first : int
-        Position of the segment's item 0 among all items.
-    positions : ndarray (p,), int64, or None
-        Ascending positions of the items among all, None where they are first, first + 1, ...
-    left : PermittedItems or None
-        The items that can be found, where packed ones were removed; None where all packed ones can.
+    encoded and rows (p, d), as given, are of all items, removed ones included; numbers (m,) of
+    those that can be found, ascending. first: position of the segment's item 0 among all items;
+    positions (p,): of all, ascending, None where they are first, first + 1, ... left: the items
+    that can be found, where packed ones were removed; None where all packed ones can.
     """
 
     def __init__(
@@ -209,12 +197,6 @@ class Segment:
             self._pending.wait()
             self._pending = None
 
-    def _is_searched_as_given(self, n_queries: int, n_permitted: int) -> bool:
-        """Whether tiles may multiply the rows as they are, all of them."""
-        n, depth = self.encoded.rows.shape
-        is_much = n_queries in _QUERIES_AS_GIVEN and n_queries * n * depth >= WORK_AS_GIVEN
-        return is_much and n_permitted == n and tiles.AVAILABLE
-
     def plan(
         self,
         n_queries: int,
@@ -224,22 +206,22 @@ class Segment:
     ) -> Search:
         """Choose how this many queries search the segment; call it as Search says.
 
-        permitted: as permit returns.
-
         Few queries score all pairs, or multiply float32 rows as they are given, unless the items
-        are packed already. Where items repeat and no
-        filter separates copies, one of each is searched. Otherwise the tiles filter. Small searches
-        do without kernels while these are not compiled.
+        are packed already. Where items repeat and no filter separates copies, one of each is
+        searched. Otherwise the tiles filter. Small searches do without kernels while these are not
+        compiled.
         """
         is_unpacked, few = not self.packed_forms, n_queries <= QUERIES_TO_PACK
         numbers = self.numbers if permitted is None else permitted.numbers
         kernel = score_all_rows if few else search_rows
-        size = n_queries, len(numbers), self.encoded.rows.shape[1]
+        n, depth = self.encoded.rows.shape
+        size = n_queries, len(numbers), depth
         is_compiled = not is_unpacked or parallel.has_run(kernel)
         if not is_compiled and uncompiled.takes(kernel, *size) and self.duplicates is None:
             encoded = self.encoded._replace(rows=memmap.from_bits(self.encoded.rows))
             return functools.partial(uncompiled.search, self.metric_type, encoded, numbers)
-        if is_unpacked and self._is_searched_as_given(n_queries, len(numbers)):
+        is_much = n_queries in _QUERIES_AS_GIVEN and n_queries * n * depth >= WORK_AS_GIVEN
+        if is_unpacked and is_much and len(numbers) == n and tiles.AVAILABLE:
             unpacked = unpacked_items(self.metric_type, self.encoded)
             if unpacked is not None:
                 return functools.partial(scan.search_unpacked, unpacked)

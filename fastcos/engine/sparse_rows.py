@@ -29,15 +29,9 @@ class SparseRows:
     """Rows by row and by column, each made at first use, with their norms.
 
     Either is a tuple (indptr int64, indices, data), data None where all values are 1. Indices by
-    row are int32 (int64 beyond), by column uint16 where that holds the rows.
-
-    Attributes
-    ----------
-    shape : tuple (n, d)
-    are_whole : bool
-        Whether all values are whole numbers of int16.
-    packed : ndarray (nnz,), int32, or None
-        The entries by column in one array: an item in the lower half, its value in the upper one.
+    row are int32 (int64 beyond), by column uint16 where that holds the rows. are_whole: whether all
+    values are whole numbers of int16. packed (nnz,), int32 or None: the entries by column in one
+    array, an item in the lower half, its value in the upper one.
     """
 
     def __init__(
@@ -93,10 +87,7 @@ class SparseRows:
             inverted_lists.take_rows,
             parallel.work_blocks(taken_indptr, _NNZ_PER_PASS),
             validation.read_only(order),
-            validation.read_only(indptr),
-            validation.read_only(indices),
-            None if data is None else validation.read_only(data),
-            validation.read_only(taken_indptr),
+            *map(validation.read_only, (indptr, indices, data, taken_indptr)),
             taken,
             values,
             n_threads=self._n_threads,
@@ -192,6 +183,5 @@ def _index_type(count: int) -> npt.DTypeLike:
 
 def _narrowed(arrays: Arrays, index_type: npt.DTypeLike) -> Arrays:
     indptr, indices, data = arrays
-    narrow = validation.read_only(indices.astype(index_type, copy=False))
-    readable = None if data is None else validation.read_only(data)
-    return validation.read_only(indptr), narrow, readable
+    narrow = indices.astype(index_type, copy=False)
+    return tuple(map(validation.read_only, (indptr, narrow, data)))  # type: ignore[return-value]

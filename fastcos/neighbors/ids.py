@@ -17,12 +17,8 @@ NO_ID = -1
 class ItemIds:
     """The ids of a segment's rows, and their order, by which they are found in O(log p).
 
-    Attributes
-    ----------
-    values : ndarray (p,), int64 or str
-        Of every row, removed ones included.
-    order : ndarray (p,), int64, or None
-        Numbers of the rows by ascending id; None where the ids ascend.
+    values (p,) are of all rows, removed ones included; order (p,) are the numbers of the rows by
+    ascending id, None where the ids ascend.
     """
 
     def __init__(self, values: Ids, order: Integers | None = None) -> None:

@@ -116,8 +116,8 @@ def _to_stored(part: IndexPart) -> tuple[Arrays, Fields]:
         "first": segment.first,
         "removed": n - len(segment.numbers),
         "layout": _layout_of(packed),
-        "unit": packed.unit,
-        "bias_unit": packed.bias_unit,
+        "unit": packed.units[0],
+        "bias_unit": packed.units[1],
     }
 
 
@@ -174,13 +174,21 @@ def from_stored(field: Mapping[str, Any], stored: Stored, measure: Measure) -> I
         memmap.release(array)
         return array
 
-    def check_finite(name: str, low: float = -np.inf) -> None:
-        """Refuse NaN, infinity, and what is not above low."""
-        array = of(name)
+    def check_finite(name: str, shape: tuple[int, ...], kind: str, low: float = -np.inf) -> Any:
+        """Return an array of this shape and type without NaN, infinity, and what is below low."""
+        array = check(name, shape, kind)
         least, most = array.min(initial=np.inf), array.max(initial=-np.inf)
         if array.size and not (low <= least and most < np.inf and least > -np.inf):
             raise damage(name, f"must be finite and at least {low:g}, got {least:g} to {most:g}")
         memmap.release(array)
+        return array
+
+    def check_statistics(name: str, n_panels: int) -> Any:
+        """Return statistics of panels with scales that no padding passes."""
+        array = check_finite(name, (n_panels, 5), "f")
+        if not (array[:, 0] >= _LEAST_SCALE).all():
+            raise damage(name, f"must hold scales of at least {_LEAST_SCALE}")
+        return array
 
     def damage(name: str, rule: str) -> FastcosFormatError:
         file = stored.files.get(f"{name}_{key}", f"{name}_{key}")
@@ -206,8 +214,7 @@ def from_stored(field: Mapping[str, Any], stored: Stored, measure: Measure) -> I
     if of("positions") is not None:
         check_range("positions", MOST_POSITIONS, (n,), ascending=True)
     if norms is not None:
-        check("norms", (n,), "d")
-        check_finite("norms", 0.0)
+        check_finite("norms", (n,), "d", 0.0)
     rows = memmap.from_bits(bits)
     if norms is not None and capabilities(measure).append:
         encoded = EncodedRows(bits, norms, NO_BIAS)
@@ -249,35 +256,23 @@ def from_stored(field: Mapping[str, Any], stored: Stored, measure: Measure) -> I
                 raise damage("order", "must hold every item that can be found")
         depth, n_panels = encoded.rows.shape[1], -(-m // tiles.PANEL)
         check("packed", (n_panels * tiles.PANEL * here.words,), here.empty_array().dtype.char)
-        check("statistics", (n_panels, 5), "f")
-        check_finite("statistics")
-        if not (of("statistics")[:, 0] >= _LEAST_SCALE).all():
-            raise damage("statistics", f"must hold scales of at least {_LEAST_SCALE}")
-        for name, size, kinds in (("small_offsets", m, "f"), ("shift", depth, "d")):
-            check(name, (size if np.size(of(name)) else 0,), kinds)
-            check_finite(name)
+        check_statistics("statistics", n_panels)
+        for name, size, kind in (("small_offsets", m, "f"), ("shift", depth, "d")):
+            check_finite(name, (size if np.size(of(name)) else 0,), kind)
         prefix = None
         if has_prefixes:
             n_axes = len(of("prefix_axes")) * tiles.PANEL
             words = tile_layout(here.isa, n_axes).words
-            shapes = {
-                "axes": (n_axes // tiles.PANEL, depth, tiles.PANEL),
-                "packed": (n_panels * tiles.PANEL * words,),
-                "statistics": (n_panels, 5),
-                "rests": (n_panels * tiles.PANEL,),
-                "eta": (1,),
-            }
-            named = {
-                name: check(f"prefix_{name}", shape, "i" if name == "packed" else "f")
-                for name, shape in shapes.items()
-            }
-            for name in ("axes", "statistics", "rests", "eta"):
-                check_finite(f"prefix_{name}", 0.0 if name in ("rests", "eta") else -np.inf)
             if not 0 < n_axes <= depth + tiles.PANEL or not here.quantised:
                 raise damage("prefix_axes", f"must hold fewer axes than {depth}")
-            if not (named["statistics"][:, 0] >= _LEAST_SCALE).all():
-                raise damage("prefix_statistics", f"must hold scales of at least {_LEAST_SCALE}")
-            prefix = Prefixes(words=words, **named)
+            prefix = Prefixes(
+                check_finite("prefix_axes", (n_axes // tiles.PANEL, depth, tiles.PANEL), "f"),
+                check("prefix_packed", (n_panels * tiles.PANEL * words,), "i"),
+                words,
+                check_statistics("prefix_statistics", n_panels),
+                check_finite("prefix_rests", (n_panels * tiles.PANEL,), "f", 0.0),
+                check_finite("prefix_eta", (1,), "f", 0.0),
+            )
         packed = packed_items(
             segment.metric_type, here, encoded, [of(name) for name in PACKED], field["unit"],
             field["bias_unit"], prefix=prefix,

@@ -46,18 +46,8 @@ class FittedItems(NamedTuple):
     """What a search reads of the items; never changed, only replaced as a whole.
 
     Here they are in memory, encoded: the segments of an index or of one call. ``MappedItems`` stay
-    where they are, and every search reads them in blocks (out_of_core).
-
-    Attributes
-    ----------
-    measure : Measure
-        Fitted.
-    n_items : int
-        Positions, those of removed items included.
-    segments : tuple of Segment
-        Those in memory.
-    given : array_like (p, d)
-        Rows that are read in blocks.
+    where they are, and every search reads the rows given in blocks (out_of_core). The measure is
+    fitted; n_items counts positions, those of removed items included.
     """
 
     measure: Measure

@@ -53,18 +53,9 @@ class CheckpointError(OSError):
 class Checkpoint:
     """Arrays of n rows in a directory, each block of rows written once.
 
-    Parameters
-    ----------
-    path : path-like
-        The directory to make: one .npy file per array, and run.json.
-    request : mapping of str to JSON values
-        All that the result depends on. A directory of another request is refused; an incomplete
-        one of another version of fastcos, too.
-    arrays : mapping of str to (shape, dtype)
-        The arrays to write; the first dimension is split into blocks. Their space is reserved up
-        front: CheckpointError where the disk is full or cannot be written.
-    block : int
-        Rows of a block. A resumed run keeps the size that it started with.
+    request: all that the result depends on, as JSON values. A directory of another request is
+    refused; an incomplete one of another version of fastcos, too. arrays: shape and dtype of each;
+    their space is reserved up front. A resumed run keeps the size of block that it started with.
     """
 
     def __init__(

@@ -86,22 +86,10 @@ def save_arrays(
     """Write arrays and fields to the directory path, replacing what was saved there before.
 
     Atomic: path appears, or changes, in one step. Writers wait for each other (not on
-    Windows); any number of readers. Returns the checksum of what path holds now.
-
-    Parameters
-    ----------
-    path : path-like
-        A new directory, or one that this function wrote; ValueError if it holds something else.
-    kind : str
-        What is stored, for example "LinearMF"; load_arrays must be given the same.
-    arrays : mapping of str to ndarray
-        Names are Python identifiers; any type but object.
-    fields : mapping of str to JSON values
-        No NaN and no infinity.
-    kept : collection of str
-        Names of arrays that path holds already and that stay as they are; not written again.
-    expected : str, optional
-        The checksum that path must have: so no writer overwrites what it has not read.
+    Windows); any number of readers. Returns the checksum of what path holds now. kind says what is
+    stored, for example "LinearMF". Names of arrays are Python identifiers. kept: names of arrays
+    that path holds already and that stay as they are. expected: the checksum that path must have,
+    so that no writer overwrites what it has not read.
     """
     target = validation.as_path("path", path)
     check_replaceable("path", target, _HEADER)

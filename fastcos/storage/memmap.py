@@ -135,8 +135,16 @@ def take_rows(
         return validation.read_only(X[numbers])
     rows = np.empty((len(numbers), X.shape[1]), X.dtype)
     order = np.argsort(numbers, kind="stable")
+
+    def take(lo: int, hi: int, X: npt.NDArray[Any]) -> None:
+        """Copy the rows that are number lo to hi in the order of the file."""
+        places = order[lo:hi]
+        first, last = numbers[places[0]], numbers[places[-1]]
+        rows[places] = X[numbers[places]]
+        _release_copied(X[first : last + 1])
+
     blocks = parallel.row_blocks(len(order), _TAKEN_AT_ONCE)
-    parallel.run(_take, blocks, X, numbers, order, rows, n_threads=n_threads)
+    parallel.run(take, blocks, X, n_threads=n_threads)
     return validation.as_rows(name, rows)
 
 
@@ -144,21 +152,6 @@ def _copy(lo: int, hi: int, X: npt.NDArray[Any], rows: npt.NDArray[Any]) -> None
     """Copy rows [lo, hi) of a map."""
     np.copyto(rows[lo:hi], X[lo:hi])
     _release_copied(X[lo:hi])
-
-
-def _take(
-    lo: int,
-    hi: int,
-    X: npt.NDArray[Any],
-    numbers: npt.NDArray[np.integer[Any]],
-    order: npt.NDArray[np.integer[Any]],
-    rows: npt.NDArray[Any],
-) -> None:
-    """Copy the rows of a map that are number lo to hi in the order of the file."""
-    places = order[lo:hi]
-    first, last = numbers[places[0]], numbers[places[-1]]
-    rows[places] = X[numbers[places]]
-    _release_copied(X[first : last + 1])
 
 
 def _release_copied(X: Any) -> None:
