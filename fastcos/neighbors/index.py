@@ -469,8 +469,9 @@ class SimilarityIndex(index_ids.ById, index_model.OfModel):
             found = index_ids.find(state.parts, state.has_names, gone)
             index_ids.check_all("ids", gone, found, "in the index")
             if len(gone):
-                parts = _without(state.parts, found)
-                self._state = self._with_parts(state, parts, state.fitted.n_items)
+                left, n_items = _without(state.parts, found), state.fitted.n_items
+                measure = get_measure(self.measure)
+                self._state = changed_state(state, measure, left, n_items, None, self.n_threads)
 
     def positions_of(self, ids: Any) -> Integers:
         """Return the positions of items, for ``allowed`` and ``exclude``.
@@ -701,8 +702,7 @@ class SimilarityIndex(index_ids.ById, index_model.OfModel):
         with parallel.writer_lock():
             state = self._in_memory()
             _check_width("items", rows, state)
-            n_items, parts = state.fitted.n_items, state.parts
-            new = given
+            n_items, parts, new = state.fitted.n_items, state.parts, given
             if new is None:
                 if state.has_names:
                     raise TypeError("ids must be strings as those of the index, got None")
@@ -719,21 +719,9 @@ class SimilarityIndex(index_ids.ById, index_model.OfModel):
             order = np.argsort(positions)
             # a copy: the caller may use the memory of the rows again
             contents = Contents(validation.read_only(rows[order]), new[order], positions[order])
-            self._state = self._with_parts(
-                state, _without(parts, found), n_items + int(is_new.sum()), contents
-            )
+            left, n_items = _without(parts, found), n_items + int(is_new.sum())
+            self._state = changed_state(state, measure, left, n_items, contents, self.n_threads)
         return new
-
-    def _with_parts(
-        self,
-        state: IndexState,
-        parts: Sequence[IndexPart],
-        n_items: int,
-        new: Contents | None = None,
-    ) -> IndexState:
-        """Return the state with these parts and new contents."""
-        measure = get_measure(self.measure)
-        return changed_state(state, measure, parts, n_items, new, self.n_threads)
 
     def _take_up(
         self, path: Path, stored: storage.Stored, known: dict[str, index_files.Fields]

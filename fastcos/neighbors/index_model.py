@@ -30,23 +30,6 @@ def as_canaries(rows: Any, width: int) -> Rows:
     return canaries
 
 
-def agreement(kept: npt.NDArray[Any], rows: Any, model: str | None, least: float) -> Floats:
-    """Return the cosines of rows of today with those kept; refuse one below least."""
-    today = as_canaries(rows, kept.shape[1]).astype(np.float64)
-    if len(today) != len(kept):
-        raise ValueError(f"rows must be of the {len(kept)} canaries, got {len(today)}")
-    then = np.asarray(kept, np.float64)
-    lengths = np.linalg.norm(today, axis=1) * np.linalg.norm(then, axis=1)
-    scores: Floats = (today * then).sum(axis=1) / np.where(lengths > 0, lengths, 1)
-    worst = int(scores.argmin())
-    if scores[worst] < least:
-        raise ValueError(
-            f"rows must be as the model {model or 'of the index'} embedded them, got a cosine of "
-            f"{scores[worst]:.3f} for canary {worst}"
-        )
-    return scores
-
-
 class OfModel:
     """The model of an index; a part of ``SimilarityIndex``."""
 
@@ -75,4 +58,16 @@ class OfModel:
         if self._canaries is None:
             raise ValueError("canaries must be given to save before they are checked, got none")
         least = validation.as_real("least", least)
-        return agreement(self._canaries, rows, self.model, least)
+        then = np.asarray(self._canaries, np.float64)
+        today = as_canaries(rows, then.shape[1]).astype(np.float64)
+        if len(today) != len(then):
+            raise ValueError(f"rows must be of the {len(then)} canaries, got {len(today)}")
+        lengths = np.linalg.norm(today, axis=1) * np.linalg.norm(then, axis=1)
+        scores: Floats = (today * then).sum(axis=1) / np.where(lengths > 0, lengths, 1)
+        worst = int(scores.argmin())
+        if scores[worst] < least:
+            raise ValueError(
+                f"rows must be as the model {self.model or 'of the index'} embedded them, got a "
+                f"cosine of {scores[worst]:.3f} for canary {worst}"
+            )
+        return scores

@@ -51,11 +51,6 @@ class IndexState(NamedTuple):
     plain: PlainSearch | None = None
 
     @property
-    def no_id(self) -> int | str:
-        """What stands for no item among ids: strings, or numbers."""
-        return "" if self.has_names else NO_ID
-
-    @property
     def memory(self) -> IndexMemory:
         """Bytes of codes and rows."""
         codes = rows = mapped = 0
@@ -94,7 +89,8 @@ class IndexState(NamedTuple):
         """Return the ids at positions, -1 or "" where there is no item."""
         kinds = [part.ids.values.dtype for part in self.parts]
         names = np.dtype(np.str_ if self.has_names else np.int64)
-        ids = np.full(positions.shape, self.no_id, np.result_type(*kinds) if kinds else names)
+        no_id = "" if self.has_names else NO_ID
+        ids = np.full(positions.shape, no_id, np.result_type(*kinds) if kinds else names)
         for part in self.parts:
             numbers, found = part.segment.locate(positions)
             found[found] = part.is_live(numbers[found])

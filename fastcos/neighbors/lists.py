@@ -5,9 +5,8 @@ import numpy as np
 from fastcos import parallel, validation
 from fastcos.engine import scan, segments
 from fastcos.engine.packing import METRIC_TYPES, EncodedRows, ExecutionOptions, Floats, Integers
-from fastcos.engine.segments import Segment
 from fastcos.kernels import exhaustive_top_k
-from fastcos.measures.base import Measure, UpperBounded, is_upper_bounded
+from fastcos.measures.base import UpperBounded, is_upper_bounded
 from fastcos.neighbors.types import FittedItems, SearchRequest
 
 # pairs that a thread scores at once
@@ -51,35 +50,22 @@ def score_lists(
             some = np.flatnonzero(found)
             found[some] = np.isin(numbers[some], segment.numbers)
         places = np.flatnonzero(found)
-        if len(places):
-            starts = np.concatenate([[0], np.cumsum(found)])[indptr].astype(np.int64)
-            here = numbers[places]
-            raw[places] = score_within(items.measure, segment, Q, queries, starts, here, options)
-    return raw
-
-
-def score_within(
-    measure: Measure,
-    segment: Segment,
-    Q: validation.Rows,
-    queries: EncodedRows,
-    starts: Integers,
-    numbers: Integers,
-    options: ExecutionOptions,
-) -> Floats:
-    """Raw scores of the numbers within a segment; those of query i from starts[i] on."""
-    if is_upper_bounded(measure):
-        return score_by_measure(measure, segment.rows, Q, starts, numbers)
-    n, right = len(Q), segment.encoded
-    left = scan.as_wide(queries, right.rows)
-    raw = parallel.unfilled(len(numbers), np.float64)
-    # bounds of -inf keep every pair where it is
-    parallel.run(
-        exhaustive_top_k.keep_above, parallel.work_blocks(starts, _PAIRS_PER_BLOCK),
-        METRIC_TYPES[segment.metric_type], left.rows, left.norms, *right, np.full(n, -np.inf),
-        starts[:-1], np.diff(starts), numbers, raw,
-        n_threads=options.n_threads,
-    )  # fmt: skip
+        if not len(places):
+            continue
+        starts = np.concatenate([[0], np.cumsum(found)])[indptr].astype(np.int64)
+        here, right = numbers[places], segment.encoded
+        if is_upper_bounded(items.measure):
+            raw[places] = score_by_measure(items.measure, segment.rows, Q, starts, here)
+            continue
+        left, scores = scan.as_wide(queries, right.rows), parallel.unfilled(len(here), np.float64)
+        # bounds of -inf keep every pair where it is
+        parallel.run(
+            exhaustive_top_k.keep_above, parallel.work_blocks(starts, _PAIRS_PER_BLOCK),
+            METRIC_TYPES[segment.metric_type], left.rows, left.norms, *right,
+            np.full(len(Q), -np.inf), starts[:-1], np.diff(starts), here, scores,
+            n_threads=options.n_threads,
+        )  # fmt: skip
+        raw[places] = scores
     return raw
 
 
