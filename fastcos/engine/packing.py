@@ -129,9 +129,9 @@ NO_FILTERS = (
 )  # fmt: skip
 
 
-def no_exclusions(n: int, *, own: bool = False, first: int = 0) -> ExcludedItems:
-    """Exclude nothing for n queries; with own, item first + i for query i."""
-    itself = np.arange(first, first + n, dtype=np.int64) if own else np.full(n, -1, np.int64)
+def no_exclusions(n: int, *, own: bool = False) -> ExcludedItems:
+    """Exclude nothing for n queries; with own, item i for query i."""
+    itself = np.arange(n, dtype=np.int64) if own else np.full(n, -1, np.int64)
     empty = np.zeros(n + 1, np.int64), np.zeros(0, np.int64)
     return ExcludedItems(*map(validation.read_only, (itself, *empty)))
 

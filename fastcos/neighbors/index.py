@@ -466,8 +466,7 @@ class SimilarityIndex(index_ids.ById, index_model.OfModel):
         gone = as_ids("ids", ids)
         with parallel.writer_lock():
             state = self._in_memory()
-            found = index_ids.find(state.parts, state.has_names, gone)
-            index_ids.check_all("ids", gone, found, "in the index")
+            found = index_ids.find_all(state, gone)
             if len(gone):
                 left, n_items = _without(state.parts, found), state.fitted.n_items
                 measure = get_measure(self.measure)
@@ -492,8 +491,7 @@ class SimilarityIndex(index_ids.ById, index_model.OfModel):
             An id is not in the index.
         """
         state, wanted = self._in_memory("to look up ids"), as_ids("ids", ids)
-        found = index_ids.find(state.parts, state.has_names, wanted)
-        index_ids.check_all("ids", wanted, found, "in the index")
+        found = index_ids.find_all(state, wanted)
         return index_ids.positions_in(state.parts, found, len(wanted))
 
     def ids_of(self, positions: Any) -> Ids:
@@ -708,9 +706,9 @@ class SimilarityIndex(index_ids.ById, index_model.OfModel):
                     raise TypeError("ids must be strings as those of the index, got None")
                 index_ids.check_are_positions(parts)
                 new = np.arange(n_items, n_items + len(rows), dtype=np.int64)
-            found = index_ids.find(state.parts, state.has_names, new)
+            found = index_ids.find(state, new)
             if not may_replace:
-                index_ids.check_none("ids", new, found)
+                index_ids.check_none(new, found)
             if not len(rows):
                 return new
             positions = index_ids.positions_in(parts, found, len(new))

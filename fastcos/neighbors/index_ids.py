@@ -20,34 +20,35 @@ class Found(NamedTuple):
     numbers: list[Integers]
 
 
-def find(parts: Sequence[IndexPart], has_names: bool, ids: Ids) -> Found:
+def find(state: Any, ids: Ids) -> Found:
     """Find ids in every part; they must be of the type of those in the index."""
     places, numbers = [], []
-    if parts and len(ids) and (ids.dtype.kind == "U") != has_names:
-        rule = "strings" if has_names else "whole numbers"
+    if state.parts and len(ids) and (ids.dtype.kind == "U") != state.has_names:
+        rule = "strings" if state.has_names else "whole numbers"
         raise TypeError(f"ids must be {rule} as those of the index, got {ids[0].item()!r}")
-    for part in parts:
+    for part in state.parts:
         some, found = part.find(ids) if len(ids) else (np.zeros(0, np.int64), np.zeros(0, bool))
         places.append(np.flatnonzero(found))
         numbers.append(some[found])
     return Found(places, numbers)
 
 
-def check_all(name: str, ids: Ids, found: Found, rule: str) -> None:
-    """Refuse ids that are in no part."""
-    missing = np.ones(len(ids), np.bool_)
+def find_all(state: Any, ids: Ids) -> Found:
+    """Find ids; each must be in the index."""
+    found, missing = find(state, ids), np.ones(len(ids), np.bool_)
     for places in found.places:
         missing[places] = False
     if missing.any():
-        raise ValueError(f"{name} must be {rule}, got {ids[missing][0].item()!r}")
+        raise ValueError(f"ids must be in the index, got {ids[missing][0].item()!r}")
+    return found
 
 
-def check_none(name: str, ids: Ids, found: Found) -> None:
+def check_none(ids: Ids, found: Found) -> None:
     """Refuse ids that are in the index."""
     known = [place for places in found.places for place in places[:1]]
     if known:
         one = ids[min(known)].item()
-        raise ValueError(f"{name} must be new to the index (use upsert), got {one!r}")
+        raise ValueError(f"ids must be new to the index (use upsert), got {one!r}")
 
 
 def check_are_positions(parts: Sequence[IndexPart]) -> None:
@@ -114,7 +115,7 @@ def _known(name: str, ids: Any, state: Any, *, keep: bool = False) -> Integers:
     """Return the positions of those ids that are in the index; keep: -1 for the others."""
     wanted = as_ids(name, ids, distinct=False)
     try:
-        found = find(state.parts, state.has_names, wanted)
+        found = find(state, wanted)
     except TypeError as error:
         raise TypeError(str(error).replace("ids", name, 1)) from None
     positions = positions_in(state.parts, found, len(wanted))
@@ -160,7 +161,7 @@ class ById:
         """Whether an item has this id."""
         state = self._in_memory("to look up ids")
         try:
-            found = find(state.parts, state.has_names, as_ids("id", [id]))
+            found = find(state, as_ids("id", [id]))
         except (TypeError, ValueError):  # no id, or of another type than those of the index
             return False
         return any(len(places) for places in found.places)
@@ -245,8 +246,7 @@ class ById:
     def _rows_of(self, ids: Any) -> tuple[npt.NDArray[Any], Integers]:
         """Return the rows of items, and their positions."""
         state, wanted = self._in_memory("to look up ids"), as_ids("ids", ids, distinct=False)
-        found = find(state.parts, state.has_names, wanted)
-        check_all("ids", wanted, found, "in the index")
+        found = find_all(state, wanted)
         rows = [
             memmap.take_rows("items", part.segment.rows, numbers)
             for part, numbers in zip(state.parts, found.numbers, strict=True)
