@@ -7,7 +7,7 @@ query meets eight items in three instructions, and no sum crosses lanes.
 import numpy as np
 
 from .exhaustive_top_k import write_run
-from .jit import DISABLE_JIT, intrinsic, ir, kernel, types
+from .jit import intrinsic_of, ir, kernel, types
 from .select import keep_best
 from .vector_ir import F64, I8, I64, broadcast, function, load, loop, pointer, store
 
@@ -15,16 +15,30 @@ from .vector_ir import F64, I8, I64, broadcast, function, load, loop, pointer, s
 LANES = 8
 # items that are laid out together: 32 KiB for 1,024 bits, which the first or second cache holds
 _ITEMS = 256
-
-
 # factor of a threshold that exceeds the rounding of the few operations of a cosine
 _BELOW = 1.0 - 1e-12
 
 
-@intrinsic
-def _count_compiled(
-    typingctx, words, start, query, first, length, both, norms, item, slope, base, counts
-):
+def _count_plain(words, start, query, first, length, both, norms, item, slope, base, counts):
+    """counts[l] (8,) int64 out: bits that item l and the query both have, or in which they differ.
+
+    words: flat uint64, word j of item l at start + 8 j + l; query: flat, its words from first on.
+    Return the lanes, as bits, where the count, or minus the differing bits, exceeds slope
+    norms[item + l] + base.
+    """
+    mask = 0
+    for lane in range(LANES):
+        counts[lane] = 0
+        for j in range(length):
+            x, y = int(words[start + LANES * j + lane]), int(query[first + j])
+            counts[lane] += (x & y if both else x ^ y).bit_count()
+        value = counts[lane] if both else -counts[lane]
+        mask |= int(value > slope * norms[item + lane] + base) << lane
+    return mask
+
+
+@intrinsic_of(_count_plain)
+def _count(typingctx, words, start, query, first, length, both, norms, item, slope, base, counts):
     def codegen(context, builder, signature, arguments):
         items, row, sizes, out = (
             pointer(context, builder, signature.args[a], arguments[a], at)
@@ -53,27 +67,6 @@ def _count_compiled(
 
     arguments = (words, start, query, first, length, both, norms, item, slope, base, counts)
     return types.int64(*arguments), codegen
-
-
-def _count_plain(words, start, query, first, length, both, norms, item, slope, base, counts):
-    """counts[l] (8,) int64 out: bits that item l and the query both have, or in which they differ.
-
-    words: flat uint64, word j of item l at start + 8 j + l; query: flat, its words from first on.
-    Return the lanes, as bits, where the count, or minus the differing bits, exceeds slope
-    norms[item + l] + base.
-    """
-    mask = 0
-    for lane in range(LANES):
-        counts[lane] = 0
-        for j in range(length):
-            x, y = int(words[start + LANES * j + lane]), int(query[first + j])
-            counts[lane] += (x & y if both else x ^ y).bit_count()
-        value = counts[lane] if both else -counts[lane]
-        mask |= int(value > slope * norms[item + lane] + base) << lane
-    return mask
-
-
-_count = _count_plain if DISABLE_JIT else _count_compiled
 
 
 @kernel

@@ -5,7 +5,7 @@ NUMBA_DISABLE_JIT is set, and as the reference of the tests.
 """
 
 from .cpu import has_instruction
-from .jit import DISABLE_JIT, cgutils, intrinsic, ir, types
+from .jit import cgutils, intrinsic, intrinsic_of, ir, types
 from .vector_ir import BYTES, F64, I32, I64, byte_pointer, function, pointer
 
 
@@ -32,8 +32,13 @@ def emit_prefetch(builder, at, level=1):
     builder.call(fetch, [at, I32(0), I32(4 - level), I32(1)])
 
 
-@intrinsic
-def _multiply_add_compiled(typingctx, a, b, c):
+def _multiply_add_plain(a, b, c):
+    return a * b + c
+
+
+@intrinsic_of(_multiply_add_plain)
+def multiply_add(typingctx, a, b, c):
+    """Return a b + c, in the type of c, by one rounding; the plain function has two."""
     if not all(isinstance(kind, types.Float) for kind in (a, b, c)):
         return None
 
@@ -48,13 +53,14 @@ def _multiply_add_compiled(typingctx, a, b, c):
     return c(a, b, c), codegen
 
 
-def _multiply_add_plain(a, b, c):
-    """Return a b + c, in the type of c."""
-    return a * b + c
+def _prefetch_plain(array, i):
+    """Do nothing."""
 
 
-@intrinsic
-def _prefetch_compiled(typingctx, array, i):
+@intrinsic_of(_prefetch_plain)
+def prefetch(typingctx, array, i):
+    """Load the cache line of array[i] in the background; an unmapped address is ignored."""
+
     def codegen(context, builder, sig, arguments):
         at = byte_pointer(context, builder, sig.args[0], arguments[0], arguments[1])
         emit_prefetch(builder, at)
@@ -63,12 +69,12 @@ def _prefetch_compiled(typingctx, array, i):
     return types.void(array, i), codegen
 
 
-def _prefetch_plain(array, i):
-    """Load the cache line of array[i] in the background; an unmapped address is ignored."""
+def _prefetch_row_plain(rows, start, size):
+    """Do nothing."""
 
 
-@intrinsic
-def _prefetch_row_compiled(typingctx, rows, start, size):
+@intrinsic_of(_prefetch_row_plain)
+def prefetch_row(typingctx, rows, start, size):
     """Prefetch the cache lines of rows[start : start + size] into the second cache; rows flat.
 
     Some wide rows fill the first cache: pairs of 30,000 x 384 in the order of their items took 160
@@ -86,31 +92,20 @@ def _prefetch_row_compiled(typingctx, rows, start, size):
     return types.void(rows, start, size), codegen
 
 
-def _prefetch_row_plain(rows, start, size):
-    """Do nothing."""
+def _load_64_bits_plain(array, start):
+    return array[start : start + 8 // array.itemsize].view("u8")[0]
 
 
-@intrinsic
-def _load_64_bits_compiled(typingctx, array, start):
+@intrinsic_of(_load_64_bits_plain)
+def load_64_bits(typingctx, array, start):
+    """Return the 64 bits of array from element start on."""
+
     def codegen(context, builder, sig, arguments):
         at = pointer(context, builder, sig.args[0], *arguments)
         size = context.get_abi_sizeof(at.type.pointee)
         return builder.load(builder.bitcast(at, ir.PointerType(I64)), align=size)
 
     return types.uint64(array, start), codegen
-
-
-def _load_64_bits_plain(array, start):
-    """Return the 64 bits of array from element start on."""
-    return array[start : start + 8 // array.itemsize].view("u8")[0]
-
-
-if DISABLE_JIT:
-    multiply_add, load_64_bits = _multiply_add_plain, _load_64_bits_plain
-    prefetch, prefetch_row = _prefetch_plain, _prefetch_row_plain
-else:
-    multiply_add, load_64_bits = _multiply_add_compiled, _load_64_bits_compiled
-    prefetch, prefetch_row = _prefetch_compiled, _prefetch_row_compiled
 
 
 @intrinsic

@@ -119,6 +119,11 @@ class Intrinsic:
 intrinsic = Intrinsic
 
 
+def intrinsic_of(plain):
+    """Decorate the intrinsic of a plain function, which takes its place where nothing compiles."""
+    return (lambda _: plain) if DISABLE_JIT else Intrinsic
+
+
 class Kernel:
     """A compiled function: native code of the wheel if it has the signature, else Numba's."""
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from .cpu import has_instruction
 from .intrinsics import emit_multiply_add, emit_prefetch, prefetch_row
-from .jit import DISABLE_JIT, borrowing_kernel, intrinsic, ir, kernel, types
+from .jit import borrowing_kernel, intrinsic, intrinsic_of, ir, kernel, types
 from .vector_ir import BYTES, F16, F32, F64, I32, I64, broadcast, fold, load, loop, pointer
 
 # partial sums of an inner product
@@ -29,6 +29,46 @@ _FEW_PAIRS = 256
 DOT = 0
 COSINE = 1
 EUCLIDEAN = 2
+
+
+def _sum_plain(terms):
+    """Sum in the order of the emitted code."""
+    whole = len(terms) - len(terms) % LANES
+    lanes = [0.0] * LANES
+    for j in range(whole):
+        lanes[j % LANES] += terms[j]
+    while len(lanes) > 1:
+        half = len(lanes) // 2
+        lanes = [lanes[lane] + lanes[lane + half] for lane in range(half)]
+    total = lanes[0]
+    for term in terms[whole:]:
+        total += term
+    return total
+
+
+def _numbers(row):
+    """Return the numbers that a row stands for."""
+    if row.dtype == np.uint16:
+        row = row.view(np.float16)
+    elif row.dtype == np.int16:
+        row = (row.astype(np.int32) << 16).view(np.float32)
+    return row.astype(np.float64).tolist()
+
+
+def _product_plain(x, x0, y, y0, depth):
+    pairs = zip(_numbers(x[x0 : x0 + depth]), _numbers(y[y0 : y0 + depth]), strict=True)
+    return _sum_plain([one * other for one, other in pairs])
+
+
+def _squared_distance_plain(x, x0, y, y0, depth):
+    # not ** 2: the power of the C library may round differently
+    pairs = zip(_numbers(x[x0 : x0 + depth]), _numbers(y[y0 : y0 + depth]), strict=True)
+    differences = [one - other for one, other in pairs]
+    return _sum_plain([one * one for one in differences])
+
+
+def _square_and_product_plain(x, x0, later, y, depth):
+    return _product_plain(x, x0, x, x0, depth), _product_plain(x, x0, y, 0, depth)
 
 
 def emit_float(builder, value, dtype, element):
@@ -122,18 +162,25 @@ def _emit(difference):
     return codegen
 
 
-@intrinsic
-def _product_compiled(typingctx, x, x0, y, y0, depth):
+@intrinsic_of(_product_plain)
+def product(typingctx, x, x0, y, y0, depth):
+    """Inner product of two rows of flat arrays, float64."""
     return types.float64(x, x0, y, y0, depth), _emit(difference=False)
 
 
-@intrinsic
-def _squared_distance_compiled(typingctx, x, x0, y, y0, depth):
+@intrinsic_of(_squared_distance_plain)
+def squared_distance(typingctx, x, x0, y, y0, depth):
+    """Squared distance of two rows of flat arrays, float64."""
     return types.float64(x, x0, y, y0, depth), _emit(difference=True)
 
 
-@intrinsic
-def _square_and_product_compiled(typingctx, x, x0, later, y, depth):
+@intrinsic_of(_square_and_product_plain)
+def square_and_product(typingctx, x, x0, later, y, depth):
+    """Return <x, x> and <x, y>, and prefetch the row of x that is ``later``.
+
+    y (d,) float64; where x is float32, so are the numbers of y, which is widened only once.
+    """
+
     def codegen(context, builder, signature, arguments):
         row, soon, other = (
             pointer(context, builder, signature.args[a], arguments[a], start)
@@ -155,58 +202,6 @@ def _square_and_product_compiled(typingctx, x, x0, later, y, depth):
 
     pair = types.UniTuple(types.float64, 2)
     return pair(x, x0, later, y, depth), codegen
-
-
-def _sum_plain(terms):
-    """Sum in the order of the emitted code."""
-    whole = len(terms) - len(terms) % LANES
-    lanes = [0.0] * LANES
-    for j in range(whole):
-        lanes[j % LANES] += terms[j]
-    while len(lanes) > 1:
-        half = len(lanes) // 2
-        lanes = [lanes[lane] + lanes[lane + half] for lane in range(half)]
-    total = lanes[0]
-    for term in terms[whole:]:
-        total += term
-    return total
-
-
-def _numbers(row):
-    """Return the numbers that a row stands for."""
-    if row.dtype == np.uint16:
-        row = row.view(np.float16)
-    elif row.dtype == np.int16:
-        row = (row.astype(np.int32) << 16).view(np.float32)
-    return row.astype(np.float64).tolist()
-
-
-def _product_plain(x, x0, y, y0, depth):
-    pairs = zip(_numbers(x[x0 : x0 + depth]), _numbers(y[y0 : y0 + depth]), strict=True)
-    return _sum_plain([one * other for one, other in pairs])
-
-
-def _squared_distance_plain(x, x0, y, y0, depth):
-    # not ** 2: the power of the C library may round differently
-    pairs = zip(_numbers(x[x0 : x0 + depth]), _numbers(y[y0 : y0 + depth]), strict=True)
-    differences = [one - other for one, other in pairs]
-    return _sum_plain([one * one for one in differences])
-
-
-def _square_and_product_plain(x, x0, later, y, depth):
-    """Return <x, x> and <x, y>, and prefetch the row of x that is ``later``.
-
-    y (d,) float64; where x is float32, so are the numbers of y, which is widened only once.
-    """
-    return _product_plain(x, x0, x, x0, depth), _product_plain(x, x0, y, 0, depth)
-
-
-if DISABLE_JIT:
-    product, squared_distance = _product_plain, _squared_distance_plain
-    square_and_product = _square_and_product_plain
-else:
-    product, squared_distance = _product_compiled, _squared_distance_compiled
-    square_and_product = _square_and_product_compiled
 
 
 @borrowing_kernel

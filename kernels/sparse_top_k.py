@@ -16,7 +16,7 @@ import numpy as np
 from .exhaustive_top_k import is_excluded, write_run
 from .intrinsics import lowest_bit
 from .inverted_lists import add_lists
-from .jit import DISABLE_JIT, intrinsic, ir, kernel, types
+from .jit import intrinsic_of, ir, kernel, types
 from .select import keep_best, kth_largest
 from .vector_ir import F64, I32, I64, broadcast, load, pointer, store
 
@@ -77,8 +77,17 @@ def _kind(factors_at):
     return ir.VectorType(element, 8 if element == F64 else 16)
 
 
-@intrinsic
-def _largest_compiled(typingctx, sums, factors, start, maxima, at):
+def _largest_plain(sums, factors, start, maxima, at):
+    """Write the largest sums[j] * factors[j] of each of 16 (float64: 8) groups of 16."""
+    lanes = 64 // factors.itemsize
+    scores = sums[start : start + _GROUP * lanes] * factors[start : start + _GROUP * lanes]
+    largest = scores.reshape(_GROUP, lanes).max(axis=0)
+    for lane in range(lanes):
+        maxima[at + lane] = largest[lane]
+
+
+@intrinsic_of(_largest_plain)
+def _largest(typingctx, sums, factors, start, maxima, at):
     def codegen(context, builder, sig, arguments):
         sums_at = pointer(context, builder, sig.args[0], arguments[0], arguments[2])
         factors_at = pointer(context, builder, sig.args[1], arguments[1], arguments[2])
@@ -94,17 +103,17 @@ def _largest_compiled(typingctx, sums, factors, start, maxima, at):
     return types.void(sums, factors, start, maxima, at), codegen
 
 
-def _largest_plain(sums, factors, start, maxima, at):
-    """Write the largest sums[j] * factors[j] of each of 16 (float64: 8) groups of 16."""
-    lanes = 64 // factors.itemsize
-    scores = sums[start : start + _GROUP * lanes] * factors[start : start + _GROUP * lanes]
-    largest = scores.reshape(_GROUP, lanes).max(axis=0)
-    for lane in range(lanes):
-        maxima[at + lane] = largest[lane]
+def _reaching_plain(sums, start, factors, bound):
+    """Return bits: bit j is sums[start + j] * factors[start + j] >= bound, for CHUNK sums."""
+    word = 0
+    for j in range(CHUNK):
+        if factors.dtype.type(sums[start + j]) * factors[start + j] >= bound:
+            word |= 1 << j
+    return np.uint64(word)
 
 
-@intrinsic
-def _reaching_compiled(typingctx, sums, start, factors, bound):
+@intrinsic_of(_reaching_plain)
+def _reaching(typingctx, sums, start, factors, bound):
     def codegen(context, builder, sig, arguments):
         sums_at = pointer(context, builder, sig.args[0], arguments[0], arguments[1])
         factors_at = pointer(context, builder, sig.args[2], arguments[2], arguments[1])
@@ -119,21 +128,6 @@ def _reaching_compiled(typingctx, sums, start, factors, bound):
         return word
 
     return types.uint64(sums, start, factors, bound), codegen
-
-
-def _reaching_plain(sums, start, factors, bound):
-    """Return bits: bit j is sums[start + j] * factors[start + j] >= bound, for CHUNK sums."""
-    word = 0
-    for j in range(CHUNK):
-        if factors.dtype.type(sums[start + j]) * factors[start + j] >= bound:
-            word |= 1 << j
-    return np.uint64(word)
-
-
-if DISABLE_JIT:
-    _largest, _reaching = _largest_plain, _reaching_plain
-else:
-    _largest, _reaching = _largest_compiled, _reaching_compiled
 
 
 @kernel
