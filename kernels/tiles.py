@@ -140,58 +140,48 @@ def end_tiles(typingctx, isa):
     return types.void(isa), codegen
 
 
-@intrinsic
-def score_panel(typingctx, isa, items, item0, queries, query0, words, starts, start0, used, scores):
-    """Scores (32, 32) of one panel of items with one panel of queries.
+def _panel_scorer(by_item):
+    """Intrinsic of the scores (32, 32) of one panel of items with one panel of queries.
 
     items, queries, starts, scores are flat; item0, query0 and start0 count elements. starts: -128
     times the sum of each query's codes, for int8 without amx. used: queries that are no padding;
-    scores of others may be left out, so that few queries take less time.
+    scores of others may be left out, so that few queries take less time. by_item: for panels in
+    which the words of each item lie together, as of prefixes, which float32 has not.
     """
-    signature = types.void(isa, items, item0, queries, query0, words, starts, start0, used, scores)
 
-    def codegen(context, builder, sig, a):
-        _emit_panel(context, builder, sig.args, a, by_item=False)
-        return context.get_dummy_value()
+    @intrinsic
+    def score(typingctx, isa, items, item0, queries, query0, words, starts, start0, used, scores):
+        def codegen(context, builder, sig, a):
+            number = len(sig.args[0])
+            left, right, offsets, out = (
+                pointer(context, builder, sig.args[i], a[i], at)
+                for i, at in ((1, a[2]), (3, a[4]), (6, a[7]), (9, I64(0)))
+            )
+            if number in _FLOAT_SHAPES:
+                if not by_item:
+                    shape = _FLOAT_SHAPES[number]
+                    _emit_float(builder, shape, left, a[5], right, a[5], out)
+                return context.get_dummy_value()
+            half = PANEL // 2
+            is_full = builder.icmp_signed(">", a[8], I64(half))
+            with builder.if_else(is_full) as (all_queries, some):
+                for branch, halves in ((all_queries, (0, 1)), (some, (0,))):
+                    with branch:
+                        if number == 1:
+                            steps = builder.lshr(a[5], I64(4))
+                            _emit_amx(builder, left, right, steps, halves, out)
+                            continue
+                        n = half * len(halves)
+                        _emit_int8(builder, number, left, right, a[5], offsets, n, out, by_item)
+            return context.get_dummy_value()
 
-    return signature, codegen
+        arrays = items, item0, queries, query0, words, starts, start0, used, scores
+        return types.void(isa, *arrays), codegen
+
+    return score
 
 
-@intrinsic
-def score_panel_by_item(
-    typingctx, isa, items, item0, queries, query0, words, starts, start0, used, scores
-):
-    """Do as score_panel, for panels in which the words of each item lie together (by_item)."""
-    signature = types.void(isa, items, item0, queries, query0, words, starts, start0, used, scores)
-
-    def codegen(context, builder, sig, a):
-        if len(sig.args[0]) not in _FLOAT_SHAPES:  # which have no prefixes
-            _emit_panel(context, builder, sig.args, a, by_item=True)
-        return context.get_dummy_value()
-
-    return signature, codegen
-
-
-def _emit_panel(context, builder, kinds, a, by_item):
-    """Emit score_panel of its arguments; by_item: where the words of an item lie together."""
-    number = len(kinds[0])
-    left = pointer(context, builder, kinds[1], a[1], a[2])
-    right = pointer(context, builder, kinds[3], a[3], a[4])
-    out = pointer(context, builder, kinds[9], a[9], I64(0))
-    if number in _FLOAT_SHAPES:
-        _emit_float(builder, _FLOAT_SHAPES[number], left, a[5], right, a[5], out)
-        return
-    offsets = pointer(context, builder, kinds[6], a[6], a[7])
-    half = PANEL // 2
-    is_full = builder.icmp_signed(">", a[8], I64(half))
-    with builder.if_else(is_full) as (all_queries, some):
-        for branch, halves in ((all_queries, (0, 1)), (some, (0,))):
-            with branch:
-                if number == 1:
-                    _emit_amx(builder, left, right, builder.lshr(a[5], I64(4)), halves, out)
-                    continue
-                count = half * len(halves)
-                _emit_int8(builder, number, left, right, a[5], offsets, count, out, by_item)
+score_panel, score_panel_by_item = _panel_scorer(by_item=False), _panel_scorer(by_item=True)
 
 
 @intrinsic
@@ -212,7 +202,7 @@ def score_item(typingctx, isa, items, item0, item, words, codes, code0, start):
             return _emit_item_of_steps(builder, panel, a[3], a[4], query)
         row = builder.gep(panel, [builder.mul(a[3], a[4])])
         (products,) = _emit_items(builder, number, [row], a[4], query)
-        return builder.add(_sum_integers(builder, products), a[7])
+        return builder.add(_reduced(builder, "add", products), a[7])
 
     return types.int32(isa, items, item0, item, words, codes, code0, start), codegen
 
@@ -279,7 +269,7 @@ def score_run_by_item(
 
             least = ir.Constant(kind, [-(2**31)] * GROUP)
             (largest,) = loop(builder, I64(PANEL // GROUP), [least], add_lanes)
-            return _largest_lane(builder, largest)
+            return _reduced(builder, "smax", largest)
 
         _emit_run(context, builder, sig.args, a, score_panel)
         return context.get_dummy_value()
@@ -310,7 +300,7 @@ def _score_panel_for_one(builder, number, panel, codes, words, start, out):
     for group, value in enumerate(totals):
         store(builder, value, out, group * GROUP)
         largest = _larger(builder, value, largest)
-    return _largest_lane(builder, largest)
+    return _reduced(builder, "smax", largest)
 
 
 @intrinsic
@@ -416,7 +406,7 @@ def _emit_amx(builder, items, queries, steps, halves, out):
         builder.call(write, [I8(tile), builder.gep(out, [I64(at)]), I64(PANEL * 4)])
 
 
-def _emit_int8(builder, number, items, queries, words, starts, n_queries, out, by_item=False):
+def _emit_int8(builder, number, items, queries, words, starts, n_queries, out, by_item):
     """Blocks of items x all queries, with as many items as have registers; two words a step.
 
     by_item: the words of an item lie together, not those of its group.
@@ -463,8 +453,9 @@ def _larger(builder, value, other):
     return builder.select(builder.icmp_signed(">", value, other), value, other)
 
 
-def _largest_lane(builder, vector):
-    name = f"llvm.vector.reduce.smax.v{vector.type.count}i32"
+def _reduced(builder, operation, vector):
+    """Emit the combination of all lanes of integers."""
+    name = f"llvm.vector.reduce.{operation}.v{vector.type.count}i32"
     return builder.call(function(builder, name, I32, [vector.type]), [vector])
 
 
@@ -605,13 +596,7 @@ def _emit_item_of_steps(builder, panel, item, words, query):
 
     zero = ir.Constant(kind, [0] * 16)
     total, shifted = loop(builder, builder.lshr(words, I64(4)), [zero, zero], step)
-    return _sum_integers(builder, builder.sub(total, shifted))
-
-
-def _sum_integers(builder, vector):
-    name = f"llvm.vector.reduce.add.v{vector.type.count}i32"
-    add = function(builder, name, I32, [vector.type])
-    return builder.call(add, [vector])
+    return _reduced(builder, "add", builder.sub(total, shifted))
 
 
 def _sum_of_each(builder, vectors):
