@@ -15,13 +15,13 @@ from fastcos.engine.packing import (
     EncodedRows,
     ExcludedItems,
     ExecutionOptions,
-    Integers,
     PackedItems,
     has_many_copies,
     no_exclusions,
     norms_repeat,
 )
 from fastcos.kernels import exhaustive_top_k
+from fastcos.validation import Integers
 
 # rows compared at once: they stay in the cache
 _CHUNK = 4096

@@ -17,10 +17,7 @@ from fastcos import config, parallel, validation
 from fastcos.engine import safe_norms, uncompiled
 from fastcos.kernels import candidate_filter, packing, pair_scores, prefixes, query_scaling, tiles
 from fastcos.storage import memmap
-
-Rows = validation.Rows
-Integers = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
+from fastcos.validation import Floats as Floats, Integers as Integers, Rows as Rows
 
 METRIC_TYPES = {
     "dot": pair_scores.DOT,

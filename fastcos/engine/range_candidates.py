@@ -7,13 +7,12 @@ from fastcos.engine.packing import (
     EncodedRows,
     ExcludedItems,
     ExecutionOptions,
-    Floats,
-    Integers,
     PackedItems,
     PermittedItems,
     pack_queries,
 )
 from fastcos.kernels import candidate_filter, tiles
+from fastcos.validation import Floats, Integers
 
 # queries that one thread compares with all items at once
 _BLOCK = 128

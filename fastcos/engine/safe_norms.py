@@ -3,10 +3,10 @@
 import numpy as np
 import numpy.typing as npt
 
+from fastcos.validation import Floats
+
 # squares of rows with a smaller norm lose digits in float64, or vanish
 LEAST_NORM = 2.0**-480
-
-Floats = npt.NDArray[np.float64]
 
 
 def find_small(norms: Floats) -> npt.NDArray[np.intp]:

@@ -17,11 +17,8 @@ from fastcos.engine.packing import (
     EncodedRows,
     ExcludedItems,
     ExecutionOptions,
-    Floats,
-    Integers,
     PackedItems,
     PermittedItems,
-    Rows,
     no_exclusions,
     norms_repeat,
     pack_items,
@@ -32,6 +29,7 @@ from fastcos.kernels import tiles
 from fastcos.kernels.exhaustive_top_k import merge_rows, score_all_rows
 from fastcos.kernels.tile_top_k import scan_panels, search_rows
 from fastcos.storage import memmap
+from fastcos.validation import Floats, Integers, Rows
 
 # find(queries, exclusions, k, options) returns columns and raw scores (n, k), best first
 Search = Callable[[EncodedRows, ExcludedItems, int, ExecutionOptions], scan.Found]

@@ -34,9 +34,8 @@ import numpy.typing as npt
 from fastcos import parallel
 from fastcos.engine import background
 from fastcos.kernels.jit import is_ready
+from fastcos.validation import Floats, Integers
 
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
 # lanes of a sum in pair_scores

@@ -14,17 +14,11 @@ import numpy as np
 
 from fastcos import parallel, validation
 from fastcos.engine import scan
-from fastcos.engine.packing import (
-    EncodedRows,
-    ExcludedItems,
-    ExecutionOptions,
-    Floats,
-    Integers,
-    PermittedItems,
-)
+from fastcos.engine.packing import EncodedRows, ExcludedItems, ExecutionOptions, PermittedItems
 from fastcos.engine.range_candidates import find_candidates
 from fastcos.engine.segments import Segment, best_of_lists
 from fastcos.measures.base import UpperBounded
+from fastcos.validation import Floats, Integers
 
 # candidates of the first search beside k: with 14 most queries of Gaussian rows end there for csls
 _EXTRA_CANDIDATES = 14

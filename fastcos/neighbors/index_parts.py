@@ -68,7 +68,7 @@ class IndexPart(NamedTuple):
         if len(segment.numbers):
             segment.pack()
         # what is packed anew is not what files of the old key hold
-        key = self.key if segment.left is not None else new_key()
+        key = self.key if segment.left is not None else uuid.uuid4().hex
         return self._replace(segment=segment, key=key)
 
 
@@ -80,11 +80,6 @@ class Contents(NamedTuple):
     positions: Integers
 
 
-def new_key() -> str:
-    """Return a name for the files of a part that no other part has."""
-    return uuid.uuid4().hex
-
-
 def new_part(contents: Contents, measure: Measure, n_threads: int | None) -> IndexPart:
     """Encode and pack contents as one part; measure is fitted."""
     rows, ids, positions = contents
@@ -94,7 +89,7 @@ def new_part(contents: Contents, measure: Measure, n_threads: int | None) -> Ind
         measure, rows, n_threads, first=first, positions=None if is_run else positions
     )
     segment.pack()
-    return IndexPart(segment, ItemIds.of(ids), new_key())
+    return IndexPart(segment, ItemIds.of(ids), uuid.uuid4().hex)
 
 
 def contents_of(parts: Sequence[IndexPart]) -> Contents:

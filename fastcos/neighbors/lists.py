@@ -4,10 +4,11 @@ import numpy as np
 
 from fastcos import parallel, validation
 from fastcos.engine import scan, segments
-from fastcos.engine.packing import METRIC_TYPES, EncodedRows, ExecutionOptions, Floats, Integers
+from fastcos.engine.packing import METRIC_TYPES, EncodedRows, ExecutionOptions
 from fastcos.kernels import exhaustive_top_k
 from fastcos.measures.base import UpperBounded, is_upper_bounded
 from fastcos.neighbors.types import FittedItems, SearchRequest
+from fastcos.validation import Floats, Integers
 
 # pairs that a thread scores at once
 _PAIRS_PER_BLOCK = 20_000

@@ -7,12 +7,13 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import config, validation
-from fastcos.engine.packing import ExecutionOptions, Integers, tile_layout
+from fastcos.engine.packing import ExecutionOptions, tile_layout
 from fastcos.engine.segments import SEGMENT_MULTIPLE, Segment
 from fastcos.measures.base import Measure, Plain, encode_segment, require
 from fastcos.neighbors.types import FittedItems, Searched, SearchRequest
 from fastcos.storage import memmap
 from fastcos.storage.checkpoint import Checkpoint, rows_per_block
+from fastcos.validation import Integers
 
 # share of the working memory for searching a segment that was read; the rest is for the segment and
 # the batch

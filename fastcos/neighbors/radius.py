@@ -15,8 +15,6 @@ from fastcos.engine.packing import (
     EncodedRows,
     ExcludedItems,
     ExecutionOptions,
-    Floats,
-    Integers,
     PackedItems,
     PermittedItems,
     encode_rows,
@@ -29,6 +27,7 @@ from fastcos.measures.base import Measure, get_measure, is_upper_bounded
 from fastcos.neighbors.lists import score_by_measure
 from fastcos.neighbors.search import as_options, fit_items
 from fastcos.neighbors.types import FittedItems, Threshold, as_threshold
+from fastcos.validation import Floats, Integers
 
 if TYPE_CHECKING:
     import scipy.sparse as sp

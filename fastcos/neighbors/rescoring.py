@@ -11,8 +11,6 @@ from fastcos.engine.packing import (
     METRIC_TYPES,
     EncodedRows,
     ExecutionOptions,
-    Floats,
-    Integers,
     encode_rows,
     row_norms,
 )
@@ -22,6 +20,7 @@ from fastcos.neighbors.lists import best_of_scored, score_lists
 from fastcos.neighbors.search import as_items, as_options, finish, fit_items
 from fastcos.neighbors.types import FittedItems
 from fastcos.storage import memmap
+from fastcos.validation import Floats, Integers
 
 # bytes of the rows that a thread copies and scores at once: they stay in its second cache
 _BLOCK_BYTES = 1 << 20

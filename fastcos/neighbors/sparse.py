@@ -84,9 +84,10 @@ def sparse_top_k(
     indices, scores = parallel.unfilled((n, k), np.int64), parallel.unfilled((n, k), np.float32)
     sum_type, query_values, item_values = _kinds(given, searched)
     indptr, columns, _ = given.by_row
+    work = indptr + np.arange(len(indptr)) * (count // _SUMS_PER_NNZ)
     parallel.run(
         sparse_topk.best_rows,
-        _cuts(indptr, count),
+        parallel.work_blocks(work, _NNZ_PER_BLOCK),
         name == "cosine",
         sparse_topk.Queries(
             indptr, columns, query_values, given.norms, own.astype(np.int64),
@@ -200,9 +201,3 @@ def _items(
             indptr, validation.read_only(searched.packed), None, norms, factors
         )
     return sparse_topk.Items(indptr, np.ascontiguousarray(lists), values, norms, factors)
-
-
-def _cuts(indptr: npt.NDArray[np.int64], n_items: int) -> parallel.Blocks:
-    """Cut the queries by their non-zeros and the sums to be read."""
-    sums = np.arange(len(indptr)) * (n_items // _SUMS_PER_NNZ)
-    return parallel.work_blocks(indptr + sums, _NNZ_PER_BLOCK)

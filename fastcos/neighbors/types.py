@@ -4,10 +4,11 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple, Protocol
 
 from fastcos import validation
-from fastcos.engine.packing import ExcludedItems, ExecutionOptions, Integers, PermittedItems
+from fastcos.engine.packing import ExcludedItems, ExecutionOptions, PermittedItems
 from fastcos.engine.segments import Segment
 from fastcos.measures.base import Measure
 from fastcos.neighbors.index_model import check_same_model
+from fastcos.validation import Integers
 
 # a cosine of float32 rows may exceed 1 by rounding
 _LARGEST_COSINE = 1.001
