@@ -272,15 +272,12 @@ def svd_residuals(
         raise ValueError(f"svd.s must be at least 0, got {values.min():g}")
     _check_magnitude("svd.s", values)
     _check_magnitude("X", _values_of(X))
-    n, p = operator.shape
-    if p <= n or U is None:
-        found = _residuals(operator.gram_matmul(rows.T), rows.T, values)
-        return _without_repeats(found, rows.T)
-    columns = validation.as_rows("svd.U", U, dtype=np.float64)
-    validation.check_length("svd.U", columns, n, "X")
-    validation.check_same_width("svd.U", columns, "svd.s", values[None])
-    found = _residuals(operator.transposed().gram_matmul(columns), columns, values)
-    return _without_repeats(found, columns)
+    (n, p), side, vectors = operator.shape, operator, rows.T
+    if p > n and U is not None:
+        side, vectors = operator.transposed(), validation.as_rows("svd.U", U, dtype=np.float64)
+        validation.check_length("svd.U", vectors, n, "X")
+        validation.check_same_width("svd.U", vectors, "svd.s", values[None])
+    return _without_repeats(_residuals(side.gram_matmul(vectors), vectors, values), vectors)
 
 
 def _values_of(X: Any) -> npt.NDArray[Any]:

@@ -57,10 +57,8 @@ class IndexPart(NamedTuple):
         live = self.segment.numbers
         if len(live) == len(self.ids.values):
             return np.ones(numbers.shape, np.bool_)
-        found: npt.NDArray[np.bool_]
         places = np.minimum(np.searchsorted(live, numbers), len(live) - 1)
-        found = live[places] == numbers
-        return found
+        return live[places] == numbers
 
     def without(self, gone: Integers) -> "IndexPart":
         """Return the part without the items of these numbers."""

@@ -82,10 +82,8 @@ def rescore(
     upper_bounds : array_like (n,), optional
         No item that is missing from a query's candidates has a higher score. inf where nothing is
         known, -inf where nothing is missing. Default: nothing is known.
-    n_threads : int, optional
-        Default: the setting ``num_threads``.
-    working_memory : float, optional
-        MiB for buffers.
+    n_threads, working_memory
+        As in :func:`fastcos.top_k`.
 
     Returns
     -------
