@@ -699,7 +699,7 @@ class SimilarityIndex(index_ids.ById, index_model.OfModel):
         given = None if ids is None else as_ids("ids", ids, len(rows))
         with parallel.writer_lock():
             state = self._in_memory()
-            _check_width("items", rows, state)
+            index_model.check_width("items", rows, state.width)
             n_items, parts, new = state.fitted.n_items, state.parts, given
             if new is None:
                 if state.has_names:
@@ -750,12 +750,8 @@ def _as_rows(
 def _as_query_rows(X: Any, state: IndexState) -> Any:
     """Return X as checked queries."""
     Q = _as_rows("queries", X, state.fitted.measure, or_vector=True)
-    _check_width("queries", Q, state)
+    index_model.check_width("queries", Q, state.width)
     return memmap.widened("queries", Q)
-
-
-def _check_width(name: str, rows: Any, state: IndexState) -> None:
-    validation.check_same_width(name, rows, "the items of the index", np.empty((0, state.width)))
 
 
 def _without(parts: Sequence[IndexPart], found: index_ids.Found) -> list[IndexPart]:

@@ -109,22 +109,17 @@ def _to_stored(part: IndexPart) -> tuple[Arrays, Fields]:
     segment.settle()
     packed = segment.packed if groups is None else segment.packed_distinct
     arrays |= packed_arrays(packed)
+    mark = _BY_ITEM if packed.arrays.prefix.words > 0 and packed.layout.isa != "amx" else ()
     if groups is not None:
         arrays |= {f"groups_{name}": array for name, array in groups._asdict().items()}
     return arrays, {
         "key": part.key,
         "first": segment.first,
         "removed": n - len(segment.numbers),
-        "layout": _layout_of(packed),
+        "layout": [*packed.layout, *mark],
         "unit": packed.units[0],
         "bias_unit": packed.units[1],
     }
-
-
-def _layout_of(packed: PackedItems) -> list[Any]:
-    """Return the layout, marked where the words of an item lie together."""
-    is_by_item = packed.arrays.prefix.words > 0 and packed.layout.isa != "amx"
-    return [*packed.layout, *(_BY_ITEM if is_by_item else ())]
 
 
 def packed_arrays(packed: PackedItems) -> Arrays:

@@ -22,11 +22,15 @@ def check_same_model(name: str, mine: str | None, other: str | None) -> None:
         raise ValueError(f"{name} must be of the model {mine!r} as the index, got {other!r}")
 
 
+def check_width(name: str, rows: Any, width: int) -> None:
+    """Refuse rows of another width than those of the index."""
+    validation.check_same_width(name, rows, "the items of the index", np.empty((0, width)))
+
+
 def as_canaries(rows: Any, width: int) -> Rows:
     """Return rows of the same few inputs, embedded by the model of the index."""
     canaries = validation.as_rows("canaries", rows)
-    items = np.empty((0, width))
-    validation.check_same_width("canaries", canaries, "the items of the index", items)
+    check_width("canaries", canaries, width)
     return canaries
 
 

@@ -51,10 +51,8 @@ def semantic_search(
     >>> semantic_search([[1.0, 0.0]], [[0.0, 1.0], [2.0, 0.0]], top_k=1)
     [[{'corpus_id': 1, 'score': 1.0}]]
     """
-    for name, size in (
-        ("query_chunk_size", query_chunk_size), ("corpus_chunk_size", corpus_chunk_size),
-    ):  # fmt: skip
-        validation.as_count(name, size)
+    validation.as_count("query_chunk_size", query_chunk_size)
+    validation.as_count("corpus_chunk_size", corpus_chunk_size)
     k = validation.as_count("top_k", top_k)
     function = getattr(score_function, "__name__", score_function)
     measure = _MEASURES[validation.as_choice("score_function", function, _MEASURES)]

@@ -95,7 +95,15 @@ def save_arrays(
     check_replaceable("path", target, _HEADER)
     if target.is_dir():
         with _one_writer(target):
-            entries = {} if expected is None else _kept_entries(target, kind, kept, expected)
+            entries = {}
+            if expected is not None:
+                header = _read_header(target, kind)[1]
+                if header["sha256"] != expected:
+                    raise OccupiedError(
+                        f"path must be as it was read or saved last, got {str(target)!r} changed "
+                        "by another writer; read it again, and repeat the change"
+                    )
+                entries = {name: header["arrays"][name] for name in kept}
             return _write(target, kind, arrays, fields, entries)
     with temporary_directory(target) as temporary:
         checksum = _write(temporary, kind, arrays, fields, {})
@@ -124,19 +132,6 @@ def refuse_damage(path: PathLike) -> Iterator[None]:
     except Exception as error:
         what = f"{type(error).__name__}: {error}".partition("\n")[0]
         raise FastcosFormatError(f"{path} is damaged: {what}") from error
-
-
-def _kept_entries(
-    directory: Path, kind: str, kept: Collection[str], expected: str
-) -> dict[str, Any]:
-    """Return the header's entries of the arrays that stay, if the directory is as expected."""
-    header = _read_header(directory, kind)[1]
-    if header["sha256"] != expected:
-        raise OccupiedError(
-            f"path must be as it was read or saved last, got {str(directory)!r} changed by another "
-            "writer; read it again, and repeat the change"
-        )
-    return {name: header["arrays"][name] for name in kept}
 
 
 def load_arrays(path: PathLike, kind: str, *, verify: bool = True) -> Stored:
@@ -327,9 +322,12 @@ def _read_header(directory: Path, kind: str) -> tuple[bytes, dict[str, Any]]:
     """Return the header as bytes and as JSON, if it is whole and of this kind."""
     path = directory / _HEADER
     try:
-        content = read_regular(path, _LARGEST_HEADER)
+        with _open_regular(path) as file:
+            content = file.read(_LARGEST_HEADER + 1)
     except (FileNotFoundError, NotADirectoryError):
         raise FastcosFormatError(f"path must be a saved {kind}, got no header {path}") from None
+    if len(content) > _LARGEST_HEADER:
+        raise FastcosFormatError(f"{path} is damaged: larger than {_LARGEST_HEADER} bytes")
     try:
         header = json.loads(content)
         digest = header.pop("sha256")
@@ -377,20 +375,8 @@ def _check_entry(header: Path, name: str, entry: Any) -> None:
             )
 
 
-def read_regular(path: Path, limit: int) -> bytes:
-    """Return the content of a regular file of at most limit bytes; devices and pipes are refused.
-
-    A pipe would be waited for, and some devices never end.
-    """
-    with _open_regular(path) as file:
-        content = file.read(limit + 1)
-    if len(content) > limit:
-        raise FastcosFormatError(f"{path} is damaged: larger than {limit} bytes")
-    return content
-
-
 def _open_regular(path: Path) -> io.BufferedReader:
-    """Open a regular file, or a link to one."""
+    """Open a regular file, or a link to one: a pipe would be waited for, some devices never end."""
 
     def opener(name: str, flags: int) -> int:
         return os.open(name, flags | getattr(os, "O_NONBLOCK", 0))
