@@ -9,7 +9,7 @@ import numpy as np
 from .exhaustive_top_k import write_run
 from .jit import intrinsic_of, ir, kernel, types
 from .select import keep_best
-from .vector_ir import F64, I8, I64, broadcast, function, load, loop, pointer, store
+from .vector_ir import F64, I8, I64, broadcast, function, load, loop, pointers, store
 
 # items of a vector
 LANES = 8
@@ -40,12 +40,8 @@ def _count_plain(words, start, query, first, length, both, norms, item, slope, b
 @intrinsic_of(_count_plain)
 def _count(typingctx, words, start, query, first, length, both, norms, item, slope, base, counts):
     def codegen(context, builder, signature, arguments):
-        items, row, sizes, out = (
-            pointer(context, builder, signature.args[a], arguments[a], at)
-            for a, at in (
-                (0, arguments[1]), (2, arguments[3]), (6, arguments[7]), (10, I64(0))
-            )
-        )  # fmt: skip
+        places = (0, arguments[1]), (2, arguments[3]), (6, arguments[7]), (10, I64(0))
+        items, row, sizes, out = pointers(context, builder, signature, arguments, *places)
         kind, floats = ir.VectorType(I64, LANES), ir.VectorType(F64, LANES)
         ones = function(builder, f"llvm.ctpop.v{LANES}i64", kind, [kind])
         is_both = builder.icmp_signed("!=", arguments[5], I64(0))

@@ -14,7 +14,7 @@ from .pair_scores import emit_float, product
 from .rotation import LANES, measure_row, quantise_row, rotate_row
 from .select import sort_best_first
 from .tiles import GROUP, PANEL
-from .vector_ir import F32, F64, I64, broadcast, load, loop, pointer, store
+from .vector_ir import F32, F64, I64, broadcast, load, loop, pointer, pointers, store
 
 # bound on rounding relative to |x||y|: rotation and float32 of both sides, and the thresholds
 SLACK = np.float32(2.0**-16)
@@ -51,8 +51,7 @@ def _load_elements(typingctx, row, start, factor, coefficient, shift, out, depth
 
     def codegen(context, builder, sig, a):
         dtype = sig.args[0].dtype
-        source = pointer(context, builder, sig.args[0], a[0], a[1])
-        target = pointer(context, builder, sig.args[5], a[5], I64(0))
+        source, target = pointers(context, builder, sig, a, (0, a[1]), (5, I64(0)))
         shifts = None
         if isinstance(sig.args[4], types.Array):
             shifts = pointer(context, builder, sig.args[4], a[4], I64(0))

@@ -15,7 +15,7 @@ import numpy as np
 from .cpu import has_instruction
 from .intrinsics import emit_multiply_add, emit_prefetch, prefetch_row
 from .jit import borrowing_kernel, intrinsic, intrinsic_of, ir, kernel, types
-from .vector_ir import BYTES, F16, F32, F64, I32, I64, broadcast, fold, load, loop, pointer
+from .vector_ir import BYTES, F16, F32, F64, I32, I64, broadcast, fold, load, loop, pointers
 
 # partial sums of an inner product
 LANES = 16
@@ -144,10 +144,8 @@ def _emit(difference):
     """Emit sum x*y or sum (x - y)^2 over two rows of flat arrays, in float64."""
 
     def codegen(context, builder, signature, arguments):
-        rows = [
-            pointer(context, builder, signature.args[a], arguments[a], arguments[a + 1])
-            for a in (0, 2)
-        ]
+        places = (0, arguments[1]), (2, arguments[3])
+        rows = pointers(context, builder, signature, arguments, *places)
         dtypes = [signature.args[a].dtype for a in (0, 2)]
         is_exact = not difference and all(dtype.bitwidth <= 32 for dtype in dtypes)
 
@@ -182,10 +180,8 @@ def square_and_product(typingctx, x, x0, later, y, depth):
     """
 
     def codegen(context, builder, signature, arguments):
-        row, soon, other = (
-            pointer(context, builder, signature.args[a], arguments[a], start)
-            for a, start in ((0, arguments[1]), (0, arguments[2]), (3, I64(0)))
-        )
+        places = (0, arguments[1]), (0, arguments[2]), (3, I64(0))
+        row, soon, other = pointers(context, builder, signature, arguments, *places)
         dtypes = signature.args[0].dtype, signature.args[3].dtype
         is_exact = row.type.pointee == F32
 
@@ -305,10 +301,8 @@ def _product_float32(typingctx, x, x0, y, y0, depth):
     """Inner product of two rows of flat arrays in float32, contracted, in 64 sums."""
 
     def codegen(context, builder, sig, a):
-        rows = [
-            (pointer(context, builder, sig.args[i], a[i], a[i + 1]), sig.args[i].dtype)
-            for i in (0, 2)
-        ]
+        starts = pointers(context, builder, sig, a, (0, a[1]), (2, a[3]))
+        rows = [*zip(starts, (sig.args[0].dtype, sig.args[2].dtype), strict=True)]
         kind = ir.VectorType(F32, LANES)
 
         def numbers(row, dtype, at, lanes):

@@ -18,7 +18,7 @@ from .intrinsics import lowest_bit
 from .inverted_lists import add_lists
 from .jit import intrinsic_of, ir, kernel, types
 from .select import keep_best, kth_largest
-from .vector_ir import F64, I32, I64, broadcast, load, pointer, store
+from .vector_ir import F64, I32, I64, broadcast, load, pointers, store
 
 # sums that are compared at once: their bits fill a uint64
 CHUNK = 64
@@ -89,9 +89,8 @@ def _largest_plain(sums, factors, start, maxima, at):
 @intrinsic_of(_largest_plain)
 def _largest(typingctx, sums, factors, start, maxima, at):
     def codegen(context, builder, sig, arguments):
-        sums_at = pointer(context, builder, sig.args[0], arguments[0], arguments[2])
-        factors_at = pointer(context, builder, sig.args[1], arguments[1], arguments[2])
-        out = pointer(context, builder, sig.args[3], arguments[3], arguments[4])
+        places = (0, arguments[2]), (1, arguments[2]), (3, arguments[4])
+        sums_at, factors_at, out = pointers(context, builder, sig, arguments, *places)
         kind = _kind(factors_at)
         best = _scores(builder, sums_at, factors_at, kind, 0)
         for member in range(1, _GROUP):
@@ -115,8 +114,8 @@ def _reaching_plain(sums, start, factors, bound):
 @intrinsic_of(_reaching_plain)
 def _reaching(typingctx, sums, start, factors, bound):
     def codegen(context, builder, sig, arguments):
-        sums_at = pointer(context, builder, sig.args[0], arguments[0], arguments[1])
-        factors_at = pointer(context, builder, sig.args[2], arguments[2], arguments[1])
+        places = (0, arguments[1]), (2, arguments[1])
+        sums_at, factors_at = pointers(context, builder, sig, arguments, *places)
         kind = _kind(factors_at)
         limit = broadcast(builder, arguments[3], kind)
         word = I64(0)

@@ -48,6 +48,7 @@ from .vector_ir import (
     load,
     loop,
     pointer,
+    pointers,
     store,
 )
 
@@ -153,10 +154,8 @@ def _panel_scorer(by_item):
     def score(typingctx, isa, items, item0, queries, query0, words, starts, start0, used, scores):
         def codegen(context, builder, sig, a):
             number = len(sig.args[0])
-            left, right, offsets, out = (
-                pointer(context, builder, sig.args[i], a[i], at)
-                for i, at in ((1, a[2]), (3, a[4]), (6, a[7]), (9, I64(0)))
-            )
+            places = (1, a[2]), (3, a[4]), (6, a[7]), (9, I64(0))
+            left, right, offsets, out = pointers(context, builder, sig, a, *places)
             if number in _FLOAT_SHAPES:
                 if not by_item:
                     shape = _FLOAT_SHAPES[number]
@@ -196,8 +195,7 @@ def score_item(typingctx, isa, items, item0, item, words, codes, code0, start):
         number = len(sig.args[0])
         if number in _FLOAT_SHAPES:  # which have no prefixes
             return I32(0)
-        panel = pointer(context, builder, sig.args[1], a[1], a[2])
-        query = pointer(context, builder, sig.args[5], a[5], a[6])
+        panel, query = pointers(context, builder, sig, a, (1, a[2]), (5, a[6]))
         if number == 1:
             return _emit_item_of_steps(builder, panel, a[3], a[4], query)
         row = builder.gep(panel, [builder.mul(a[3], a[4])])
@@ -313,9 +311,8 @@ def multiply_floats(typingctx, isa, rows, row0, stride, n_rows, others, other0, 
     """
 
     def codegen(context, builder, sig, a):
-        left = pointer(context, builder, sig.args[1], a[1], a[2])
-        right = pointer(context, builder, sig.args[5], a[5], a[6])
-        out = pointer(context, builder, sig.args[8], a[8], I64(0))
+        places = (1, a[2]), (5, a[6]), (8, I64(0))
+        left, right, out = pointers(context, builder, sig, a, *places)
         shape = _FLOATS_BESIDE_CODES.get(len(sig.args[0]), _FLOAT_SHAPES[6])
         _emit_float(builder, shape, left, a[3], right, a[7], out, n_items=a[4])
         return context.get_dummy_value()
@@ -718,10 +715,8 @@ def passing(typingctx, scores, lanes, lane0, statistics, panel, n_items, hits):
     """
 
     def codegen(context, builder, sig, a):
-        values = pointer(context, builder, sig.args[0], a[0], I64(0))
-        queries = pointer(context, builder, sig.args[1], a[1], a[2])
-        panel = pointer(context, builder, sig.args[3], a[3], builder.mul(a[4], I64(5)))
-        out = pointer(context, builder, sig.args[6], a[6], I64(0))
+        places = (0, I64(0)), (1, a[2]), (3, builder.mul(a[4], I64(5))), (6, I64(0))
+        values, queries, panel, out = pointers(context, builder, sig, a, *places)
         thresholds = _thresholds(builder, values, queries, panel)
         reached = [_reached(builder, values, half, thresholds[half]) for half in (0, 1)]
         return _emit_hits(builder, reached, _valid(builder, a[5]), out)
@@ -744,13 +739,9 @@ def passing_by_prefix(
     )
 
     def codegen(context, builder, sig, a):
-        starts = (
-            pointer(context, builder, sig.args[i], a[i], at)
-            for i, at in ((1, a[2]), (3, a[4]), (5, I64(0)), (8, I64(0)))
-        )
-        prefix = _Prefix(builder, a[6], *starts)
-        values = pointer(context, builder, sig.args[0], a[0], I64(0))
-        out = pointer(context, builder, sig.args[9], a[9], I64(0))
+        starts = (1, a[2]), (3, a[4]), (5, I64(0)), (8, I64(0))
+        prefix = _Prefix(builder, a[6], *pointers(context, builder, sig, a, *starts))
+        values, out = pointers(context, builder, sig, a, (0, I64(0)), (9, I64(0)))
         reached = [prefix.reached(builder, values, half) for half in (0, 1)]
         return _emit_hits(builder, reached, _valid(builder, a[7]), out)
 
@@ -776,8 +767,7 @@ def find_by_prefix(
         number = len(sig.args[0])
         if number in _FLOAT_SHAPES:
             return I64(0)
-        left = pointer(context, builder, sig.args[1], a[1], a[2])
-        right = pointer(context, builder, sig.args[4], a[4], a[5])
+        left, right = pointers(context, builder, sig, a, (1, a[2]), (4, a[5]))
         starts = (pointer(context, builder, sig.args[i], a[i], I64(0)) for i in (8, 9, 10, 13))
         prefix = _Prefix(builder, a[11], *starts)
         out = pointer(context, builder, sig.args[14], a[14], a[15])
@@ -799,8 +789,7 @@ def list_reaching(typingctx, scores, score0, least, n_items, hits, hit0):
     def codegen(context, builder, sig, a):
         if sig.args[0].dtype != types.int32:
             return I64(0)
-        start = pointer(context, builder, sig.args[0], a[0], a[1])
-        out = pointer(context, builder, sig.args[4], a[4], a[5])
+        start, out = pointers(context, builder, sig, a, (0, a[1]), (4, a[5]))
         least, word = broadcast(builder, a[2], ir.VectorType(F32, GROUP)), I32(0)
         for first in range(0, PANEL, GROUP):
             value = load(builder, start, ir.VectorType(I32, GROUP), first)
@@ -1025,8 +1014,7 @@ def largest_scores(typingctx, scores, largest):
     """Largest score of each query in the panel. scores (32, 32) flat; largest (32,) float32 out."""
 
     def codegen(context, builder, sig, a):
-        values = pointer(context, builder, sig.args[0], a[0], I64(0))
-        out = pointer(context, builder, sig.args[1], a[1], I64(0))
+        values, out = pointers(context, builder, sig, a, (0, I64(0)), (1, I64(0)))
         for half in (0, 1):
             top = _largest(builder, values, half)
             if values.type.pointee == I32:

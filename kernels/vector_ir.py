@@ -21,6 +21,11 @@ def pointer(context, builder, array_type, array, offset):
     return builder.gep(data, [offset])
 
 
+def pointers(context, builder, signature, arguments, *places):
+    """Pointers to elements of arrays; a place is the number of an argument and an offset."""
+    return [pointer(context, builder, signature.args[i], arguments[i], at) for i, at in places]
+
+
 def byte_pointer(context, builder, array_type, array, offset):
     """Pointer to element `offset` of a contiguous array, as a pointer to bytes."""
     return builder.bitcast(pointer(context, builder, array_type, array, offset), BYTES)

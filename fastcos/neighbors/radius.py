@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -232,16 +233,11 @@ def _candidates(
     """Starts (n + 1,) and columns of all pairs that may qualify: counted, then kept."""
     n = len(thresholds)
     starts, columns = np.zeros(n + 1, np.int64), np.zeros(0, np.int64)
-    counts = find_candidates(
-        packed, queries, exclusions, thresholds, 0, starts[:-1], columns, options, permitted
-    )
+    find = functools.partial(find_candidates, packed, queries, exclusions, thresholds)
+    counts = find(0, starts[:-1], columns, options, permitted)
     np.cumsum(counts, out=starts[1:])
     needed = float(starts[-1] * _BYTES_PER_PAIR)
     validation.check_memory("working_memory", options.working_memory, needed)
     columns = parallel.unfilled(int(starts[-1]), np.int64)
-    everything = len(packed.arrays.rows)
-    find_candidates(
-        packed, queries, exclusions, thresholds, everything, starts[:-1], columns, options,
-        permitted,
-    )  # fmt: skip
+    find(len(packed.arrays.rows), starts[:-1], columns, options, permitted)
     return starts, columns

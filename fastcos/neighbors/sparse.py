@@ -127,9 +127,7 @@ def sparse_neighbors_above(
     if least <= 0:
         raise ValueError(f"threshold must be above 0 for sparse rows, got {least:g}")
     given = as_sparse_rows("queries", queries, name, options.n_threads)
-    searched = given
-    if items is not None:
-        searched = as_sparse_rows("items", items, name, options.n_threads)
+    searched = given if items is None else as_sparse_rows("items", items, name, options.n_threads)
     validation.check_same_width("items", searched, "queries", given)
     left = _as_matrix(given)
     right = left.T if searched is given else _as_matrix(searched).T
