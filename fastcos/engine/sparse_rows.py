@@ -83,15 +83,10 @@ class SparseRows:
         taken_indptr = np.zeros_like(indptr)
         np.cumsum(np.diff(indptr)[order], out=taken_indptr[1:])
         packed, taken, values = _empty_entries(len(indices), self._narrow_type, data is not None)
-        parallel.run(
-            inverted_lists.take_rows,
-            parallel.work_blocks(taken_indptr, _NNZ_PER_PASS),
-            validation.read_only(order),
-            *map(validation.read_only, (indptr, indices, data, taken_indptr)),
-            taken,
-            values,
-            n_threads=self._n_threads,
-        )
+        cuts = parallel.work_blocks(taken_indptr, _NNZ_PER_PASS)
+        inputs = map(validation.read_only, (order, indptr, indices, data, taken_indptr))
+        arrays = *inputs, taken, values
+        parallel.run(inverted_lists.take_rows, cuts, *arrays, n_threads=self._n_threads)
         by_column = taken_indptr, taken, values
         return SparseRows(
             self.shape, None, by_column, self._n_threads, are_whole=True, packed=packed

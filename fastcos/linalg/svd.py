@@ -361,10 +361,9 @@ def _without_repeats(residuals: Floats, vectors: Matrix) -> Floats:
         if squares[i] > _REPEATED:
             left[i:, i:] -= np.outer(left[i:, i], left[i, i:] / squares[i])
     distances = np.sqrt(np.where(squares > _REPEATED, squares, 0))
-    found = residuals.copy()
-    for i in np.flatnonzero(distances < _INDEPENDENT).tolist():
-        found[i] = residuals[i] / distances[i] if distances[i] > 0 else np.inf
-    return found
+    divided = np.full_like(residuals, np.inf)
+    np.divide(residuals, distances, out=divided, where=distances > 0)
+    return np.where(distances < _INDEPENDENT, divided, residuals)
 
 
 def _shorter_side(operator: Operator) -> Operator:

@@ -28,14 +28,14 @@ def transposed(
     of 8 parts p bytes.
     """
     n, nnz = len(indptr) - 1, int(indptr[-1])
-    indptr, indices = validation.read_only(indptr), validation.read_only(indices)
-    data = validation.read_only(data)
+    read_only = validation.read_only
+    indptr, indices, data = read_only(indptr), read_only(indices), read_only(data)
     # the result does not depend on the parts
     threads = config.num_threads() if n_threads is None else n_threads
     parts = max(1, min(threads, nnz // max(_NNZ_PER_PART, _NNZ_PER_COLUMN * n_columns)))
     rows = parallel.work_blocks(indptr, -(-(nnz + n) // parts))
     counts = np.empty((len(rows) - 1, n_columns), np.int64)
-    arrays = validation.read_only(rows), indptr, indices
+    arrays = read_only(rows), indptr, indices
     blocks = parallel.row_blocks(len(counts), 1)
     parallel.run(csr.count_columns, blocks, *arrays, counts, n_threads=n_threads)
     of_columns = np.zeros(n_columns + 1, np.int64)
@@ -45,5 +45,4 @@ def transposed(
     values = None if data is None else np.empty(nnz, data.dtype)
     outputs = places, row_numbers, values
     parallel.run(csr.transpose_parts, blocks, *arrays, data, *outputs, n_threads=n_threads)
-    read_only = validation.read_only
     return read_only(of_columns), read_only(row_numbers), read_only(values)
