@@ -52,7 +52,8 @@ def sparse_top_k(
     searched = given if items is None else as_sparse_rows("items", items, name, n_threads)
     validation.check_same_width("items", searched, "queries", given)
     (n, _), n_items = given.shape, searched.shape[0]
-    own = np.arange(n) if items is None and exclude_self else np.full(n, -1)
+    is_self = items is None and exclude_self
+    own = np.arange(n) if is_self else np.full(n, -1)
     if exclude is None:
         import scipy.sparse as sp
 
@@ -61,9 +62,7 @@ def sparse_top_k(
         exclude = as_interactions("exclude", exclude)
         validation.check_shape("exclude", exclude.shape, (n, n_items))
     validation.check_progress(progress)
-    wanted = k = validation.as_neighbor_count(
-        k, n_items, without_itself=items is None and exclude_self
-    )
+    wanted = k = validation.as_neighbor_count(k, n_items, without_itself=is_self)
     count = n_items
     if allowed is not None:
         if validation.is_sparse(allowed):
@@ -85,21 +84,15 @@ def sparse_top_k(
     sum_type, query_values, item_values = _kinds(given, searched)
     indptr, columns, _ = given.by_row
     work = indptr + np.arange(len(indptr)) * (count // _SUMS_PER_NNZ)
+    least = -np.inf if min_score is None else validation.as_real("min_score", min_score)
+    as_queries = sparse_topk.Queries(
+        indptr, columns, query_values, given.norms, own.astype(np.int64), *csr_arrays(exclude)[:2]
+    )
     parallel.run(
-        sparse_topk.best_rows,
-        parallel.work_blocks(work, _NNZ_PER_BLOCK),
-        name == "cosine",
-        sparse_topk.Queries(
-            indptr, columns, query_values, given.norms, own.astype(np.int64),
-            *csr_arrays(exclude)[:2],
-        ),
-        _items(searched, item_values, name == "cosine", sum_type),
-        -np.inf if min_score is None else validation.as_real("min_score", min_score),
-        np.empty(0, sum_type),
-        scores,
-        indices,
-        n_threads=n_threads,
-        progress=progress,
+        sparse_topk.best_rows, parallel.work_blocks(work, _NNZ_PER_BLOCK), name == "cosine",
+        as_queries, _items(searched, item_values, name == "cosine", sum_type), least,
+        np.empty(0, sum_type), scores, indices,
+        n_threads=n_threads, progress=progress,
     )  # fmt: skip
     if allowed is not None:
         indices = np.where(indices < 0, -1, allowed[indices])
