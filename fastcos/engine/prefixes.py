@@ -196,20 +196,18 @@ def with_axes(
     codes = aligned(n_panels * tiles.PANEL * words, np.int32)
     statistics = np.empty((n_panels, 5), np.float32)
     rests = np.empty(n_panels * tiles.PANEL, np.float32)
+    blocks = parallel.row_blocks(n_panels, max(1, 8_000 // items.rows.shape[1]))
     parallel.run(
-        prefixes.prepare_prefix_panels,
-        parallel.row_blocks(n_panels, max(1, 8_000 // items.rows.shape[1])),
-        tiles.ISA_TUPLES[layout.isa], items.rows, *scaling, arrays.order, axes.panels, axes.eta,
-        words, arrays.statistics, codes, statistics, rests,
+        prefixes.prepare_prefix_panels, blocks, tiles.ISA_TUPLES[layout.isa], items.rows, *scaling,
+        arrays.order, axes.panels, axes.eta, words, arrays.statistics, codes, statistics, rests,
         n_threads=n_threads, progress=progress,
     )  # fmt: skip
     packed_codes = arrays.packed
     if layout.isa != "amx":
         packed_codes = aligned(arrays.packed.size, np.int32)
         parallel.run(
-            prefixes.order_by_item,
-            parallel.row_blocks(n_panels, max(1, 8_000 // items.rows.shape[1])), layout.words,
-            arrays.packed, packed_codes, n_threads=n_threads, progress=progress,
+            prefixes.order_by_item, blocks, layout.words, arrays.packed, packed_codes,
+            n_threads=n_threads, progress=progress,
         )  # fmt: skip
     read_only = validation.read_only
     prefix = prefixes.Prefixes(
