@@ -211,19 +211,12 @@ def _checked(name: str, indptr: Any, indices: Any, data: Any, n_columns: int) ->
     indptr = read_only(indptr.astype(np.int64, copy=False))
     findings = parallel.unfilled(len(indptr) - 1, np.uint8)
     unsigned = np.dtype(f"u{data.dtype.itemsize}").type
-    parallel.run(
-        csr.check_rows,
-        parallel.work_blocks(indptr, 1 << 20),
-        indptr,
-        read_only(indices),
-        read_only(data),
-        read_only(indices.view(f"u{indices.dtype.itemsize}")),
-        read_only(data.view(unsigned)),
-        unsigned(np.iinfo(unsigned).max >> 1),  # all bits of a magnitude
-        np.array(np.inf, data.dtype).view(unsigned)[()],
-        n_columns,
-        findings,
-    )
+    columns, bits = indices.view(f"u{indices.dtype.itemsize}"), data.view(unsigned)
+    magnitude = unsigned(np.iinfo(unsigned).max >> 1)  # all its bits
+    infinity = np.array(np.inf, data.dtype).view(unsigned)[()]
+    arrays = map(read_only, (indptr, indices, data, columns, bits))
+    blocks = parallel.work_blocks(indptr, 1 << 20)
+    parallel.run(csr.check_rows, blocks, *arrays, magnitude, infinity, n_columns, findings)
     for finding, rule in (
         (csr.OUT_OF_RANGE, f"have column indices from 0 to {n_columns - 1}"),
         (csr.NOT_FINITE, "be finite"),

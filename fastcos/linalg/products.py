@@ -181,17 +181,13 @@ def _fused_matmul(X: Any, A: npt.ArrayLike, n_threads: int | None) -> Matrix | N
         return None
     Y, is_streamed = operators.product_memory(X.shape[0], factor)
     is_invalid = np.empty(len(Y), np.bool_)
+    blocks = operators.work_blocks(arrays.indptr, factor.shape[1])
+    columns = validation.read_only(arrays.indices.view(np.uint32))
+    inputs = *arrays, columns, operators.on_cache_lines(factor)
     parallel.run(
-        sparse.validated_matmul_rows,
-        operators.work_blocks(arrays.indptr, factor.shape[1]),
-        *arrays,
-        validation.read_only(arrays.indices.view(np.uint32)),
-        operators.on_cache_lines(factor),
-        Y,
-        is_streamed,
-        is_invalid,
+        sparse.validated_matmul_rows, blocks, *inputs, Y, is_streamed, is_invalid,
         n_threads=n_threads,
-    )
+    )  # fmt: skip
     return None if is_invalid.any() else Y
 
 

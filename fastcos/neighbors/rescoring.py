@@ -113,7 +113,11 @@ def rescore(
     options = as_options(n_threads, working_memory)
     bounds = np.full(len(Q), np.inf)
     if upper_bounds is not None:
-        bounds = _as_bounds(upper_bounds, len(Q))
+        bounds = validation.as_array("upper_bounds", upper_bounds).astype(np.float64)
+        validation.check_shape("upper_bounds", bounds.shape, (len(Q),))
+        if np.isnan(bounds).any():
+            at = int(np.flatnonzero(np.isnan(bounds))[0])
+            raise ValueError(f"upper_bounds must not be NaN, got NaN at position {at}")
     if capabilities(given).append:
         columns, raw = _best_of_rows(X, given, Q, lists, k, options)
         fitted = given
@@ -168,15 +172,6 @@ def _as_listed_items(items: Any, measure: Measure) -> Any:
         shared = validation.as_shared_array(items)
         return shared if memmap.is_narrow(shared) else validation.as_row_shape("items", items)
     return as_items("items", items, measure)
-
-
-def _as_bounds(upper_bounds: Any, n: int) -> npt.NDArray[np.float64]:
-    bounds = validation.as_array("upper_bounds", upper_bounds).astype(np.float64)
-    validation.check_shape("upper_bounds", bounds.shape, (n,))
-    if np.isnan(bounds).any():
-        at = int(np.flatnonzero(np.isnan(bounds))[0])
-        raise ValueError(f"upper_bounds must not be NaN, got NaN at position {at}")
-    return bounds
 
 
 def _best_of_rows(
