@@ -34,6 +34,7 @@ def pytest_collection_modifyitems(config, items):
 
     items.sort(key=place)
     gc.freeze()  # collections do not look at 6,000 tests
+    gc.set_threshold(50_000)  # nor so often at what tests make
 
 
 @pytest.fixture(autouse=True)
