@@ -238,8 +238,16 @@ class CodeCache(caching.FunctionCache):
 # Python, and link the optimised code into its callers: the first search took twice the time.
 
 
+# its private steps that this leaves out; where a version of Numba lacks them, all is done its way
+_KNOWN_STEPS = all(
+    hasattr(JITCodeLibrary, step) for step in ("_optimize_final_module", "_finalize_final_module")
+)
+
+
 def compiled_for_kernels(function, flags):
     """Return the dispatcher of a function that other kernels call."""
+    if not _KNOWN_STEPS:
+        return compiled(function, flags)
     dispatcher = _uncompiled(function, **flags)
     dispatcher._cache = _InnerCache(function)
     dispatcher.get_call_template = functools.partial(_call_template, dispatcher.get_call_template)

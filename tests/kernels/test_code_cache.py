@@ -151,6 +151,24 @@ def test_a_called_kernel_is_part_of_its_callers_code(cache):
     assert x[0] == 18.0
 
 
+UNKNOWN_STEPS = """
+import numba.core.codegen
+import numpy as np
+numba.core.codegen.JITCodeLibrary = type("JITCodeLibrary", (), {})
+from tests.kernels.test_code_cache import triple
+x = np.array([2.0])
+triple(0, 1, x)
+assert x[0] == 6.0
+"""
+
+
+def test_a_numba_of_other_steps_compiles_called_kernels_its_way(cache):
+    root = Path(__file__).parents[2]
+    environment = os.environ | {"FASTCOS_CACHE_DIR": str(cache), "PYTHONPATH": str(root)}
+    subprocess.run([sys.executable, "-c", UNKNOWN_STEPS], env=environment, check=True, timeout=300)
+    assert names(cache) == ["three_times", "triple"]
+
+
 def test_a_called_kernel_is_kept_for_its_next_caller(cache, monkeypatch):
     hits = []
     for caller, result in ((triple, 6.0), (nonuple, 18.0)):
