@@ -40,9 +40,10 @@ FEW_QUERIES = 64
 # thread, and to merge what two runs find, takes 0.1 ms: one query of 10,000 x 384 (4 MB) takes 0.10
 # ms in one thread and 0.25 in two, of 20,000 x 768 (15 MB) 0.38 and 0.32 (Zen 4; bench.search_plan)
 _LEAST_BYTES = 1 << 23
-# queries that are searched in the time of one more reading of the items. With amx two threads take
-# 1.5 times as long for 16 queries of 10,000 x 384 (4 MB), 0.7 for 1 to 64 of 60,000 x 768
-_QUERIES_OF_READING, _QUERIES_OF_READING_AMX = 4, 16
+# queries that are searched in the time of one more reading of the items. With amx, a tile: two
+# threads take 1.7, 1.9 and 1.4 times as long for 1, 16 and 64 queries of 10,000 x 384 (4 MB), 1.06,
+# 1.3 and 0.86 of 20,000 x 384, 0.7 of 60,000 x 768
+_QUERIES_OF_READING, _QUERIES_OF_READING_AMX = 4, tiles.PANEL
 # panels of a run at most, so that a thread that is held up leaves runs to others. Every run has a
 # threshold and candidates of its own: 64 queries of 60,000 x 768 take 9.9 ms in 2 runs, 11.3 in 4,
 # 12.4 in 8; of 1,000,000 x 128 27 ms in 4 to 16 runs, 38 in 64 (Zen 5, two threads;
