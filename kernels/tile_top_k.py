@@ -318,9 +318,9 @@ def _finish_block(metric_type, lo, batch, queries, items, block, found, scratch)
                 _keep_reaching(fronts[i], i, items, block, found, scratch)
                 fronts[i] = found.counts[i]
             total += fronts[i]
-        if total == 0:
-            break
         if step == 1:
+            if total == 0:
+                break
             _drop_by_float32(metric_type, fronts, lo, batch, queries, items, found)
         _score_together(metric_type, fronts, lo, batch, queries, items, block, found, scratch)
 

@@ -390,3 +390,12 @@ def test_both_drivers_give_the_same_bits():
         config.set_config(backend=before)
     assert_same_bits(found.indices, expected.indices)
     assert_same_bits(found.scores, expected.scores)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_candidates_worse_by_their_estimates_are_tried(seed):
+    # blocks of few queries whose buffers were full: none that is left has a better estimate than
+    # the best found, and one of them is better
+    order = np.random.default_rng(seed).permutation(511)
+    X = np.ldexp(wild_norms(511, 115)[order], -60)
+    assert_exact(X, X, 1, "dot", working_memory=0.08)
