@@ -78,10 +78,10 @@ Queries = namedtuple(
     "excluded_indices permitted",
 )
 
-# packed: `used` queries in panels of `size` words; spread: words of few queries, each 8 times, one
-# query behind the other; lanes (panels, 4, 32) and scales (panels, 32) float32; starts (32 panels,)
-# int32; of the current tile, or run: scores (1024,), hits (1024,) and largest (32,); prefix:
-# QueryPrefixes
+# packed: `used` queries in panels of `size` words; spread: words of few queries, one query behind
+# the other, as score_run takes them; lanes (panels, 4, 32) and scales (panels, 32) float32; starts
+# (32 panels,) int32; of the current tile, or run: scores (1024,), hits (1024,) and largest (32,);
+# prefix: QueryPrefixes
 Block = namedtuple(
     "Block", "packed spread size used lanes scales starts scores hits largest prefix"
 )

@@ -170,7 +170,7 @@ def _pack_chunk(
             scale = step_of(np.float32(largest[start]), LARGEST_CODE)
         inverse = np.float32(1.0) / scale
         target = packed[p * PANEL * words : (p + 1) * PANEL * words]
-        target[:] = 0
+        target[:] = zero_word(isa)
         for i in range(count):
             row = buffer[places[start + i]]
             norm = max(norm, above(squares[places[start + i]]))
@@ -200,11 +200,16 @@ def load_item(rows, order, position, factors, coefficients, shift, out):
     load_row(rows, row, factors[row], coefficients[row], shift, out)
 
 
+@kernel
+def zero_word(isa):
+    """The word of codes of zero of an item, and of padding: its scores are 0, and no maxima."""
+    return _TO_UNSIGNED if len(isa) > 1 and is_quantised(isa) else np.int32(0)
+
+
 @borrowing_kernel
 def place_item(isa, codes, item, words, target):
     """Write the words of an item's codes to its panel, and codes of zero behind them."""
-    amx = len(isa) == 1
-    flip = np.int32(0) if amx else _TO_UNSIGNED
+    amx, flip = len(isa) == 1, zero_word(isa)
     for k in range(words):
         at = (k >> 4) * 16 * PANEL + item * 16 + (k & 15)
         if not amx:

@@ -20,6 +20,7 @@ from .packing import (
     place_item,
     place_query,
     step_of,
+    zero_word,
 )
 from .rotation import measure_row, quantise_row
 from .tiles import (
@@ -121,7 +122,7 @@ def _pack_prefixes(
     scale = step_of(largest, LARGEST_CODE)
     inverse = np.float32(1.0) / scale
     target = packed[panel * PANEL * words : (panel + 1) * PANEL * words]
-    target[:] = 0
+    target[:] = zero_word(isa)
     for i in range(count):
         quantise_row(out[i], scale, inverse, codes, measured)
         residual = max(residual, above(measured[0]))

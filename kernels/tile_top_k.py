@@ -2,13 +2,14 @@
 
 Threshold. The first tau of a query is an estimate: a rank among the largest scores of a sample of
 panels. One half of the sample is scored twice, the other is collected from while the estimate
-rises. Of few queries all of it is scored twice, and the estimate is made once. Candidates that pass
-are collected in a buffer. When it is full, and at the end, the k best by the tiles' scores are
-scored in float64: the k-th best of these scores is a lower bound of the k-th best of all, and so
-the next tau. It is close to it, because these are nearly the best k: of the other candidates only
-those are scored, too, whose upper bound reaches it. If that frees too little of a full buffer (many
-near-duplicates), all are scored. In the end the k-th best score shows whether the estimate was low
-enough. If not, the query is marked and searched again without one.
+rises. Of few queries all of it is scored twice, and the estimate is made once; where one run has
+all panels, they are the sample, and are scored once. Candidates that pass are collected in a
+buffer. When it is full, and at the end, the k best by the tiles' scores are scored in float64: the
+k-th best of these scores is a lower bound of the k-th best of all, and so the next tau. It is close
+to it, because these are nearly the best k: of the other candidates only those are scored, too,
+whose upper bound reaches it. If that frees too little of a full buffer (many near-duplicates), or
+if a block ends with few, all are scored. In the end the k-th best score shows whether the estimate
+was low enough. If not, the query is marked and searched again without one.
 
 At the end all queries of a block are treated together, and their pairs are scored in the order of
 the items: 0.6 of the time of rows read query by query (60,000 x 768).

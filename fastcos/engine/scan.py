@@ -328,6 +328,8 @@ def _guess(
     expected = wanted / stride
     # a binomial variance: each of the best is in the sample, and may be found, or not
     deviation = math.sqrt(expected * (1 - k / wanted / stride))
+    # of all panels the deviation is 0, and codes err: with 1.5 a rank fails for 11 % of queries of
+    # 1,000 x 64, with 2.5 for 1 %
     rank = expected + _GUESS_DEVIATIONS * deviation + (1.5 if stride > 1 else 2.5)
     return stride, min(panels, int(panels * -math.expm1(-rank / panels)) + 1)
 
