@@ -8,6 +8,7 @@ too, whose first 1,000 are its queries. Two minutes on two cores.
 
 import sys
 from functools import partial
+from unittest import mock
 
 import numpy as np
 import scipy.sparse as sp
@@ -41,14 +42,11 @@ def searching(packed, items, n, options=OPTIONS):
 
 def timed_with(constant, value, *calls):
     """Return the milliseconds of calls while a constant of fastcos.engine.scan has a value."""
-    usual = getattr(scan, constant)
-    setattr(scan, constant, value)
-    scan._plan_runs.cache_clear()
-    try:
-        return [milliseconds(call) for call in calls]
-    finally:
-        setattr(scan, constant, usual)
+    with mock.patch.object(scan, constant, value):
         scan._plan_runs.cache_clear()
+        spent = [milliseconds(call) for call in calls]
+    scan._plan_runs.cache_clear()
+    return spent
 
 
 def show(title, header, rows):
@@ -78,8 +76,8 @@ def few_queries(n_items):
     """Packed items: up to 64 queries threads share the items, above it the queries."""
     items, packed = encoded(n_items, 128)
     counts = 1, 16, 48, 64, 65, 96, 128
-    spent = [milliseconds(searching(packed, items, n)) for n in counts]
-    table = ((n, ms, ms / n) for n, ms in zip(counts, spent, strict=True))
+    spent = {n: milliseconds(searching(packed, items, n)) for n in counts}
+    table = ((n, ms, ms / n) for n, ms in spent.items())
     show(f"FEW_QUERIES: {n_items:,} x 128", ("queries", "ms", "ms a query"), table)
 
 
@@ -146,16 +144,12 @@ def clustered(n, d, seed=1):
 
 def without_and_with_prefixes(files):
     """Times of an index without and with prefixes, if it chooses any; the answers are equal."""
-    sets = {
-        f"clustered {n:,} x {d}": partial(clustered, n + 1000, d)
-        for n, d in ((60_000, 768), (30_000, 1536), (30_000, 384))
-    } | {
-        "clustered 60,000 x 768, queries of another kind": lambda: np.concatenate(
-            [clustered(1000, 768, seed=2), clustered(60_000, 768)]
-        ),
+    shapes = (60_000, 768), (30_000, 1536), (30_000, 384)
+    sets = {f"clustered {n:,} x {d}": partial(clustered, n + 1000, d) for n, d in shapes} | {
+        "clustered 60,000 x 768, queries of another kind":
+            lambda: np.concatenate([clustered(1000, 768, seed=2), clustered(60_000, 768)]),
         "independent columns 30,000 x 384": partial(gaussian, 31_000, 384),
-    }
-    sets |= {file: partial(np.load, file) for file in files}
+    } | {file: partial(np.load, file) for file in files}  # fmt: skip
 
     def fitted(forced):
         prefixes.FORCED = forced

@@ -106,11 +106,14 @@ def time_text(one):
     return f"{middle} {unit} ({least} to {most})"
 
 
-def name_of(one, versions):
-    """Return a library with its version and setting: faiss 1.15.1, AVX-512 kernels."""
+def name_of(row, one):
+    """Return a library with its version and setting, or the reasons why there is none."""
+    if one is None:
+        return "; ".join(row["absent"].values()) or "none was measured"
     word = one["library"].split()[0]
     # fastcos on fewer threads has the version of the row
-    version = "" if threads_of(one["library"]) else versions.get(PACKAGES.get(word, word), "")
+    is_ours = threads_of(one["library"])
+    version = "" if is_ours else row["versions"].get(PACKAGES.get(word, word), "")
     parts = [f"{one['library']} {version}".strip(), one.get("setting")]
     parts += [f"recall {one['recall']:.3f}"] if "recall" in one else []
     return ", ".join(filter(None, parts))
@@ -119,10 +122,6 @@ def name_of(one, versions):
 def best_of(row):
     """Return the fastest competitor whose answer is exact, or None."""
     return next((one for one in row["competitors"] if "recall" not in one), None)
-
-
-def reasons(row):
-    return "; ".join(row["absent"].values()) or "none was measured"
 
 
 def ours_of(row, _):
@@ -139,7 +138,7 @@ COLUMNS = {
     "case": ("l", lambda row, _: row["case"] + " (busy machine)" * ((row["others"] or 0) > BUSY)),
     "fastcos (processes), percent of limit": ("r", ours_of),
     "all threads, percent of limit": ("r", ours_of),
-    "library": ("l", lambda row, one: name_of(one, row["versions"]) if one else reasons(row)),
+    "library": ("l", name_of),
     "its time": ("r", lambda _, one: one and time_text(one)),
     "ratio": ("r", lambda _, one: one and f"{one['ratio']:.2f}"),
     "interval": ("r", lambda _, one: one and f"{one['low']:.2f} to {one['high']:.2f}"),

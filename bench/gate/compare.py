@@ -129,9 +129,7 @@ def compare_pairs(pair, pairs=MIN_PAIRS, tolerance=0.10, progress=None, seconds=
     given = pair, reasons, pairs, 1 + tolerance, progress
     ratios, missing, new = _series([], start + seconds * 2 / 3, *given)
     suspects = [one.name for one in ratios if one.exceeds(1 + tolerance)]
-    again, lost = [], []
-    if suspects:
-        again, lost, _ = _series(suspects, start + seconds, *given)
+    again, lost, _ = _series(suspects, start + seconds, *given) if suspects else ([], [], [])
     measured = {one.name for one in again} | set(lost)
     unconfirmed = [name for name in suspects if name not in measured]
     return Verdict(ratios, again, sorted(missing + lost), new, tolerance, reasons, unconfirmed)
@@ -163,7 +161,7 @@ def _series(names, stop, pair, reasons, pairs, limit, progress):
                 progress(number + 1, more)
             done += 1
         if done < MIN_PAIRS:
-            if not ratios and known == set(names) and names:
+            if names:  # the second series: its benchmarks stay unconfirmed
                 return [], [], []
             raise ValueError(f"time must suffice for {MIN_PAIRS} pairs, got {done}")
         for name in names or known:
