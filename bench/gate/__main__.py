@@ -77,22 +77,21 @@ def parse(arguments):
     parser = argparse.ArgumentParser(
         prog="python -m bench.gate", description=__doc__.split("\n")[0]
     )
-    parser.add_argument("base", help="commit, branch or tag")
-    parser.add_argument("head", help="the same, or WORKTREE for the tracked files")
-    parser.add_argument("tests", nargs="+", metavar="-- TESTS", help="arguments of pytest")
-    parser.add_argument(
+    add = parser.add_argument
+    add("base", help="commit, branch or tag")
+    add("head", help="the same, or WORKTREE for the tracked files")
+    add("tests", nargs="+", metavar="-- TESTS", help="arguments of pytest")
+    add(
         "--install", action="append", metavar="REQUIREMENT",
         help="what pip installs from the sources, such as '.[test]' (default '.'); '' for nothing: "
         "this interpreter, with the sources first on the path",
     )  # fmt: skip
-    parser.add_argument("--pairs", type=int, default=MIN_PAIRS)
-    parser.add_argument("--tolerance", type=float, default=0.10)
+    add("--pairs", type=int, default=MIN_PAIRS)
+    add("--tolerance", type=float, default=0.10)
     # on two threads a third of the processes take 1.8 times as long: both threads on one core
-    parser.add_argument("--threads", type=int, default=1, help="more are timed in wall time")
-    parser.add_argument(
-        "--minutes", type=float, default=30.0, help="what is open then is undecided (default 30)"
-    )
-    parser.add_argument("--summary", metavar="FILE", help="write the markdown here as well")
+    add("--threads", type=int, default=1, help="more are timed in wall time")
+    add("--minutes", type=float, default=30.0, help="what is open then is undecided (default 30)")
+    add("--summary", metavar="FILE", help="write the markdown here as well")
     return parser.parse_args(arguments)
 
 
