@@ -106,14 +106,11 @@ def time_text(one):
     return f"{middle} {unit} ({least} to {most})"
 
 
-def name_of(row, one):
-    """Return a library with its version and setting, or the reasons why there is none."""
-    if one is None:
-        return "; ".join(row["absent"].values()) or "none was measured"
+def name_of(one, versions):
+    """Return a library with its version and setting: faiss 1.15.1, AVX-512 kernels."""
     word = one["library"].split()[0]
     # fastcos on fewer threads has the version of the row
-    is_ours = threads_of(one["library"])
-    version = "" if is_ours else row["versions"].get(PACKAGES.get(word, word), "")
+    version = "" if threads_of(one["library"]) else versions.get(PACKAGES.get(word, word), "")
     parts = [f"{one['library']} {version}".strip(), one.get("setting")]
     parts += [f"recall {one['recall']:.3f}"] if "recall" in one else []
     return ", ".join(filter(None, parts))
@@ -124,37 +121,34 @@ def best_of(row):
     return next((one for one in row["competitors"] if "recall" not in one), None)
 
 
-def ours_of(row, _):
-    return f"{time_text(row[OURS])}, {row['percent_of_limit']:.0f}% of {row['limited_by']}"
-
-
-def efficiency(row, one):
-    """Return the ratio a thread, of fastcos to itself on fewer."""
-    return f"{one['ratio'] * threads_of(one['library']) / row['threads']:.0%}"
-
-
-# columns: their alignment, and the cell of a row and a competitor, which may be missing
-COLUMNS = {
-    "case": ("l", lambda row, _: row["case"] + " (busy machine)" * ((row["others"] or 0) > BUSY)),
-    "fastcos (processes), percent of limit": ("r", ours_of),
-    "all threads, percent of limit": ("r", ours_of),
-    "library": ("l", name_of),
-    "its time": ("r", lambda _, one: one and time_text(one)),
-    "ratio": ("r", lambda _, one: one and f"{one['ratio']:.2f}"),
-    "interval": ("r", lambda _, one: one and f"{one['low']:.2f} to {one['high']:.2f}"),
-    "fastcos is": ("l", lambda _, one: one and verdict(one["low"], one["high"])),
-    "efficiency": ("r", efficiency),
-}
 COMPARED = "library", "its time", "ratio", "interval", "fastcos is"
 BESIDE = "case", "fastcos (processes), percent of limit", *COMPARED
 SCALING = "case", "all threads, percent of limit", *COMPARED[:4], "efficiency"
 
 
+def cells_of(row, one):
+    """Return the cells of a case and one competitor, which may be missing, by column."""
+    ours = f"{time_text(row[OURS])}, {row['percent_of_limit']:.0f}% of {row['limited_by']}"
+    case = row["case"] + " (busy machine)" * ((row["others"] or 0) > BUSY)
+    cells = {"case": case} | dict.fromkeys((BESIDE[1], SCALING[1]), ours)
+    if one is None:
+        return cells | {"library": "; ".join(row["absent"].values()) or "none was measured"}
+    threads = threads_of(one["library"])
+    return cells | {
+        "library": name_of(one, row["versions"]), "its time": time_text(one),
+        "ratio": f"{one['ratio']:.2f}", "interval": f"{one['low']:.2f} to {one['high']:.2f}",
+        "fastcos is": verdict(one["low"], one["high"]),
+        # the ratio a thread, of fastcos to itself on fewer
+        "efficiency": threads and f"{one['ratio'] * threads / row['threads']:.0%}",
+    }  # fmt: skip
+
+
 def lines_of(columns, pairs):
     """Return the lines of a table of rows and one competitor each."""
-    alignment = [COLUMNS[name][0] for name in columns]
-    cells = ([COLUMNS[name][1](*pair) for name in columns] for pair in pairs)
-    return [*table(alignment, columns, cells), ""]
+    alignment = ["l" if name in ("case", "library", "fastcos is") else "r" for name in columns]
+    found = (cells_of(*pair) for pair in pairs)
+    rows = ([cells.get(name) for name in columns] for cells in found)
+    return [*table(alignment, columns, rows), ""]
 
 
 def machines(rows):
