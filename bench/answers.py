@@ -1,11 +1,21 @@
 """References in float64 for every benchmark."""
 
+import pkgutil
+
 import numpy as np
 
 # rows whose neighbours are compared with a reference
 CHECKED_ROWS = 25
 # items that are converted to float64 at once: 50 MB of 1,536 columns
 BLOCK = 4096
+
+
+def reference(name):
+    """Return the function of this name, "sklearn.metrics:roc_auc_score", imported when called.
+
+    Most processes of a benchmark never call it, and scikit-learn takes a second to import.
+    """
+    return lambda *given, **options: pkgutil.resolve_name(name)(*given, **options)
 
 
 def scores_of(queries, items, measure):

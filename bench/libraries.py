@@ -1,7 +1,7 @@
 """Competitors: how each library does the work that is timed, as its manual says.
 
-Read by worker.py in the competitor's own process, which may lack fastcos: the top imports NumPy and
-SciPy only. TASKS has a function for every task and library. Of the arrays and parameters of a job
+Read by worker.py in the competitor's own process, which may lack fastcos: the top imports NumPy
+only. TASKS has a function for every task and library. Of the arrays and parameters of a job
 it prepares, untimed, what a user of the library would prepare once, and returns Calls.
 """
 
@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 
 # their speed depends on OPENBLAS_CORETYPE, which is read when they are loaded
 USE_BLAS = {"faiss", "numpy", "sklearn", "implicit"}
@@ -218,8 +217,10 @@ def turbovec_index(items, measure, bits=4):
 
 def matrix(arrays, parameters):
     """Return the CSR matrix of a job."""
+    from scipy.sparse import csr_array
+
     parts = arrays["data"], arrays["indices"], arrays["indptr"]
-    return sp.csr_array(parts, shape=parameters["shape"])
+    return csr_array(parts, shape=parameters["shape"])
 
 
 def scipy_dot():
@@ -248,14 +249,15 @@ def multiply(dot_of, arrays, parameters, transposed=None):
 
 
 def sparse_dot_topn_items(arrays, parameters):
+    from scipy.sparse import csr_matrix, diags_array
     from sparse_dot_topn import sp_matmul_topn
 
     wide, k = matrix(arrays, parameters).astype(np.float64), parameters["k"]
     lengths = np.sqrt(np.asarray(wide.multiply(wide).sum(axis=0)).ravel())
-    units = wide @ sp.diags_array(1 / np.where(lengths > 0, lengths, 1))
+    units = wide @ diags_array(1 / np.where(lengths > 0, lengths, 1))
     # the faster of its two types on nearly all matrices of the tables
-    columns = sp.csr_matrix(units.astype(np.float32))
-    rows = sp.csr_matrix(columns.T.tocsr())
+    columns = csr_matrix(units.astype(np.float32))
+    rows = csr_matrix(columns.T.tocsr())
     return Calls(
         lambda: sp_matmul_topn(rows, columns, top_n=k + 1, n_threads=n_threads(), sort=True),
         lambda found: kth_best(found, k),
@@ -264,8 +266,9 @@ def sparse_dot_topn_items(arrays, parameters):
 
 def implicit_items(arrays, parameters):
     from implicit.nearest_neighbours import CosineRecommender
+    from scipy.sparse import csr_matrix
 
-    users, k = sp.csr_matrix(matrix(arrays, parameters).astype(np.float64)), parameters["k"]
+    users, k = csr_matrix(matrix(arrays, parameters).astype(np.float64)), parameters["k"]
     model = CosineRecommender(K=k + 1, num_threads=n_threads())
 
     def call():

@@ -194,7 +194,7 @@ def _gather_rate(shape, order):
 def _gemm_rate(dtype):
     """Multiply-adds of NumPy's matrix product.
 
-    Each thread of the pool has a product of its own: the threads of OpenBLAS spin for 50 ms after
+    Each thread of the pool has a product of its own: those of OpenBLAS spin for 50 to 105 ms after
     theirs and would slow down what is measured next (X A with 64 columns: 9.2 instead of 5.5 ms).
     """
     n, left = config.num_threads(), np.ones((_GEMM_SIZE, _GEMM_SIZE), dtype)

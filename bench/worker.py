@@ -24,9 +24,9 @@ import numpy as np
 
 HERE = Path(__file__).parent
 OURS = "fastcos"
-# seconds after calls: the threads of NumPy's OpenBLAS spin for 50 ms and slow down what runs next.
-# Busy, for a machine that slept slows it down, too
-REST = 0.06
+# seconds in which the threads of a process that called must use no CPU, and the share of them that
+# counts as none
+QUIET, SHARE_OF_NONE = 5e-3, 0.1
 # seconds of the calls of a turn that follow each other, and of the pause before a rested call
 BURST, PAUSE = 0.02, 0.1
 
@@ -58,8 +58,10 @@ class Worker:
         from bench.gate.processes import THREADS, Command, Server
         from fastcos import config
 
-        # threads of OpenMP that spin after a call would slow down what runs next
-        environment = {"OMP_WAIT_POLICY": "passive"} | self.variables
+        # threads that spin after a call would slow down what runs next; 2^22 cycles of OpenBLAS are
+        # longer than what is between the calls of a loop, and its 2^28 took 105 ms
+        environment = {"OMP_WAIT_POLICY": "passive", "OPENBLAS_THREAD_TIMEOUT": "22"}
+        environment |= self.variables
         environment = dict.fromkeys(THREADS, str(config.num_threads())) | environment
         for python in [sys.executable] if self.is_ours else interpreters():
             self.server = Server(Command([python, str(HERE / "worker.py")], environment))
@@ -132,6 +134,18 @@ def turn(call, state):
     return statistics.median(spent[len(spent) > 2 :])  # the first of several is not warm
 
 
+def wait_for_threads():
+    """Wait until the other threads of this process end or sleep: they slow down what runs next.
+
+    So does a machine that slept: this thread does not.
+    """
+    before, since = -np.inf, 0.0
+    while (now := time.perf_counter()) - since < QUIET:
+        spent = time.process_time() - time.thread_time()
+        if spent - before > SHARE_OF_NONE * QUIET:
+            before, since = spent, now
+
+
 def prepared_call(libraries, request):
     """Return the call of a request, the reader of its answers, and the limit of fastcos' work."""
     if "kind" in request:
@@ -166,9 +180,7 @@ def serve():
                     found = {"seconds": limit.seconds(), "bound": limit.bound}
                 else:
                     found = {"seconds": turn(call, request["state"])}
-                    until = time.perf_counter() + REST * request["rest"]
-                    while time.perf_counter() < until:
-                        pass
+                    wait_for_threads()
                 found["cpu"] = time.process_time()
             except ImportError as error:
                 found = {"missing": str(error)}

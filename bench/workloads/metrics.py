@@ -3,18 +3,20 @@
 from functools import partial
 
 import numpy as np
-from scipy.stats import skew
-from sklearn.manifold import trustworthiness
-from sklearn.metrics import roc_auc_score, silhouette_score
 
 import fastcos
 from bench import inputs
+from bench.answers import reference
 from bench.limits import Work
 from bench.workloads import Case, Workload
 from tests.oracles import metrics as oracles
 
 # neighbours of a list
 K = 20
+roc_auc_score = reference("sklearn.metrics:roc_auc_score")
+silhouette_score = reference("sklearn.metrics:silhouette_score")
+trustworthiness = reference("sklearn.manifold:trustworthiness")
+skew = reference("scipy.stats:skew")
 
 
 def embeddings(n, width=32):

@@ -5,13 +5,15 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-from sklearn.preprocessing import StandardScaler, normalize
 
 import fastcos
 from bench import answers, inputs
+from bench.answers import reference
 from bench.limits import Work, bytes_of, gram_work, product_work, svd_work
 from bench.workloads import Case, Workload
 
+normalize = reference("sklearn.preprocessing:normalize")
+scale = reference("sklearn.preprocessing:scale")
 SMALL, MIDDLE = "2,000 x 500", "40,000 x 20,000"
 # rows of a product that are compared
 CHECKED = 1_000
@@ -167,7 +169,7 @@ def ppmi(X):
 # transformer of fastcos.models by name, and its reference; all entries of X are 1
 TRANSFORMERS = {
     "normalise": ("NormalizeRows", normalize),
-    "standardise": ("StandardizeColumns", StandardScaler(with_mean=False).fit_transform),
+    "standardise": ("StandardizeColumns", partial(scale, with_mean=False)),
     "popularity": ("PopularityWeights", partial(normalize, axis=0)),
     "ppmi": ("ShiftedPPMI", ppmi),
 }
