@@ -93,7 +93,7 @@ _UNDERFLOW = 2.0**-1050
 
 
 @kernel
-def pack_block(lo, hi, isa, batch, queries, items, score_type):
+def pack_block(lo, hi, isa, batch, queries, items, k, score_type):
     """Queries batch[lo:hi] in panels, with thresholds that all scores reach, and tile buffers.
 
     score_type: empty array of the type of packed rows and scores. Padding lanes never pass.
@@ -126,7 +126,9 @@ def pack_block(lo, hi, isa, batch, queries, items, score_type):
     scores, hits = aligned_empty(PANEL * PANEL, score_type), np.empty(PANEL * PANEL, np.int32)
     scores[:] = 0
     spread, largest = spread_codes(isa, hi - lo, packed, items.words), np.empty_like(scores[:PANEL])
-    prefix = pack_query_prefixes(lo, hi, isa, batch, queries, items, packed, lanes, scales, starts)
+    prefix = pack_query_prefixes(
+        lo, hi, isa, batch, queries, items, k, packed, lanes, scales, starts
+    )  # fmt: skip
     return Block(
         packed, spread, size, hi - lo, lanes, scales, starts, scores, hits, largest, prefix
     )
@@ -269,7 +271,7 @@ def pass_rows(
     bounds (n,) float64; counts (n,) int64 out: number of candidates; columns out: the first
     `capacity` candidates of batch[i], from starts[i] on, unordered.
     """
-    block = pack_block(lo, hi, isa, batch, queries, items, score_type)
+    block = pack_block(lo, hi, isa, batch, queries, items, 0, score_type)
     for i in range(hi - lo):
         q, lane, query = i >> 5, i & 31, batch[lo + i]
         unit = np.float32(1.0) / block.scales[q, lane]

@@ -41,10 +41,10 @@ from .tiles import (
     score_panel,
 )
 
-# cycles that a tile takes for every word (64 multiply-adds each; with amx about 8 times as many),
-# and besides; cycles that a pair takes by itself, with the list of hits, and the words that take
-# one more (Zen 4: 85 to 110 in all, searches with k = 10 and 100 of 384 to 1,536 columns)
-_TILE, _TILE_OF_AMX, _TILE_BESIDES = 64, 8, 350
+# cycles that a tile takes for every word (64 multiply-adds each), and besides; cycles that a pair
+# takes by itself, with the list of hits, and the words that take one more (Zen 4: 85 to 110 in
+# all, searches with k = 10 and 100 of 384 to 1,536 columns)
+_TILE, _TILE_BESIDES = 64, 350
 _PAIR, _PAIR_WORDS = 80, 8
 # how many times as long as in a run a pair of few queries takes by itself, and for each of them:
 # one query of 60,000 x 768 57 ns for 40, four 35 for 18 (Zen 4)
@@ -54,10 +54,9 @@ PANELS_TRIED = 32
 
 
 @borrowing_kernel
-def _durations(isa, used, words):
+def _durations(used, words):
     """Cycles that a word of a tile takes, and a pair by itself."""
-    tile = _TILE_OF_AMX if len(isa) == 1 else _TILE
-    return tile if used > PANEL // 2 else tile // 2, _PAIR + words // _PAIR_WORDS
+    return _TILE if used > PANEL // 2 else _TILE // 2, _PAIR + words // _PAIR_WORDS
 
 
 @borrowing_kernel
@@ -68,13 +67,15 @@ def choose_prefixes(isa, factor, items, block):
     """
     of_query, words = block.prefix, items.words
     for q in range(of_query.is_dense.shape[0]):
+        if of_query.is_dense[q]:
+            continue
         used, saved_words = min(block.used - q * PANEL, PANEL), words - items.prefix.words
         tiles, hits = of_query.counts[q, 0], of_query.counts[q, 1]
         if are_few(isa, used):  # tiles are of one query each; they wait for memory
             pair = words * (_PAIR_OF_FEW + _FOR_EACH * used)
             of_query.is_dense[q] = hits * pair > tiles * PANEL * saved_words
         else:
-            tile, pair = _durations(isa, used, words)
+            tile, pair = _durations(used, words)
             saved = tile * saved_words - _TILE_BESIDES
             of_query.is_dense[q] = hits * pair > factor * tiles * saved
 
@@ -119,7 +120,7 @@ def _find_hits(isa, p, q, n_items, packed, words, statistics, prefix, block):
     )  # fmt: skip
     of_query.counts[q, 0] += 1
     of_query.counts[q, 1] += n_hits
-    tile, pair = _durations(isa, used, words)
+    tile, pair = _durations(used, words)
     if n_hits * pair > tile * words:
         return -1
     if n_hits == 0:

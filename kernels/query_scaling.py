@@ -29,7 +29,7 @@ BOUND = (
     "isa_state", "scaling",
 )  # fmt: skip
 # and those of their Prefixes
-BOUND_PREFIX = ("axes", "packed", "statistics", "rests", "eta")
+BOUND_PREFIX = ("axes", "packed", "statistics", "rests", "eta", "largest_k")
 # types of those whose type never changes
 _FLOAT64, _FLOAT32 = np.empty(0, np.float64), np.empty(0, np.float32)
 _INT32, _UINT8 = np.empty(0, np.int32), np.empty(0, np.uint8)
@@ -161,6 +161,7 @@ def bound_items(slots, row_type, score_type):
         axes.reshape(axes.shape[0] // size, depth, PANEL), _array_at(slots, 24, score_type),
         prefix_words, of_prefixes.reshape(of_prefixes.shape[0] // 5, 5),
         _array_at(slots, 28, _FLOAT32), _array_at(slots, 30, _FLOAT32),
+        _array_at(slots, 32, _FLOAT32),
     )  # fmt: skip
     return Items(
         rows.reshape(rows.shape[0] // depth, depth), norms, offsets, order, packed, words,

@@ -352,7 +352,8 @@ def _sweep_few(
     """
     bits, swept = block.scores.view(np.int32), sample.swept
     capacity, raise_at, run = found.entries.shape[1], first_panel, panels_of_run(items, block)
-    has_prefixes, middle = items.prefix.words > 0, first_panel + sample_stride // 2
+    has_prefixes = items.prefix.words > 0 and not block.prefix.is_dense[0]
+    middle = first_panel + sample_stride // 2
     is_scored = sample_stride == 1 and last_panel - first_panel <= PANEL and not has_prefixes
     if is_scored:
         run = PANEL
@@ -462,7 +463,7 @@ def search_rows(
     4 sample_rank + packed bytes a query, 56 capacity + 32 k, and up to 5 bytes a panel.
     """
     n, k = hi - lo, columns.shape[1]
-    block = pack_block(lo, hi, isa, batch, queries, items, score_type)
+    block = pack_block(lo, hi, isa, batch, queries, items, k, score_type)
     found, scratch = _buffers(n, k, capacity, score_type)
     start_tiles(isa, items.isa_state)
     sample = _Sample(

@@ -64,7 +64,7 @@ SEARCHERS = ("faiss", "faiss Panorama", "numpy", "sklearn", "chunkdot", "implici
 @Workload(
     "dense neighbours", unit="pairs",
     axes={"rows": ["1,000 x 64", "20,000 x 128", "4,000 x 768"], "k": [10, 100]},
-    quick={"rows": ["2,000 x 64", "2,000 x 768"], "k": [10]},
+    quick={"rows": ["2,000 x 64", *(f"1,000 x {d}" for d in WIDE)], "k": [10]},
     large={"rows": ["40,000 x 128", *(f"20,000 x {d}" for d in WIDE)]},
     tables={"rows": ["1,000 x 64", "2,000 x 64", "20,000 x 128"], "k": [10]},
     roofline={"rows": ["20,000 x 128", *(f"10,000 x {d}" for d in WIDE)], "k": [10]},

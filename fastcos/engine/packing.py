@@ -441,7 +441,7 @@ def _no_prefixes(depth: int, quantised: bool) -> Any:
     shapes: Any = ((0, depth, tiles.PANEL), (0, 5), 0)
     axes, statistics, none = (validation.read_only(np.zeros(shape, np.float32)) for shape in shapes)
     codes = validation.read_only(np.zeros(0, np.int32)) if quantised else none
-    return prefixes.Prefixes(axes, codes, 0, statistics, rests=none, eta=none)
+    return prefixes.Prefixes(axes, codes, 0, statistics, rests=none, eta=none, largest_k=none)
 
 
 def aligned(count: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:

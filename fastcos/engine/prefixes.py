@@ -6,6 +6,7 @@ their principal axes. The tiles then multiply these alone, and a bound drops nea
 """
 
 import atexit
+import itertools
 import math
 import os
 import threading
@@ -38,6 +39,8 @@ Floats32 = npt.NDArray[np.float32]
 # axes of all items that are packed for many queries: None to choose, 0 for none; for tests and
 # benchmarks
 FORCED: int | None = None
+# the largest k of prefixes by which all searches go
+ANY_K = 2**24
 # numbers of axes that are compared, and their largest share of the columns: a longer prefix saves
 # too little
 _WIDTHS, _LARGEST_SHARE = (64, 96, 128, 160, 192, 224, 256, 320, 384), 0.7
@@ -48,25 +51,32 @@ _LEAST_ITEMS, _LEAST_COLUMNS = 4096, 192
 _ITEMS_OF_SPREAD, _LARGEST_SPREAD = 512, 0.4
 # items of the sample, and those of them that are queries
 _SAMPLED_ITEMS, _SAMPLED_QUERIES = 2048, 64
-# ranks of the thresholds of a sweep, on average, for k = 10 and for k = 100
-_RANKS = (40, 200)
+# ranks of the thresholds of a sweep, on average, by k
+_RANKS = {10: 40, 20: 65, 50: 123, 100: 200}
+# those k for whose mean the number of axes is chosen
+_USUAL = [10, 100]
 # length of the errors of int8 codes of both sides, of unit rows
 _CODES_ERROR = 0.013
 # what a tile costs besides its products, in columns; and what each of its pairs costs by itself, of
 # rows without columns and for every column: how many times as much as in a tile
 _TILE_COLUMNS = 22
 _PAIR_COLUMNS, _PAIR = 2200.0, 2.0
-# how many times as fast searches must become, by the estimate
-_LEAST_GAIN = 1.25
+# how many times as fast tiles must become, by the estimate, so that searches for k neighbours use
+# prefixes: of few queries and of many, where the projection and the scores in float64 stay. 1,000
+# queries gain 1.94, 1.83, 1.28, 1.22, 1.00, 0.97, 0.92 by estimates of 4.3, 4.25, 2.5, 2.5, 1.7,
+# 2.2, 1.8; one to four 1.6 to 1.8, 1.5, 1.0 to 1.1, 1.1 to 1.5, 1.1, 1.0 to 1.15, 0.85 to 1.1
+# (vnni on Sapphire Rapids)
+_LEAST_GAINS = np.array([1.5, 2.3])
 # seed of the first axes and of their rotation
 _SEED = 20261124
 
 
 class Axes(NamedTuple):
-    """Axes (p / 32, d, 32), and the bound ETA (1,) of kernels.prefix_filter."""
+    """Axes (p / 32, d, 32), ETA (1,) and largest k (2,), as in kernels.prefixes."""
 
     panels: Floats32
     eta: Floats32
+    largest_k: Floats32
 
 
 # indexes whose prefixes are made at once: each keeps its rows. One that is fitted beyond waits for
@@ -211,13 +221,14 @@ def with_axes(
         )  # fmt: skip
     read_only = validation.read_only
     prefix = prefixes.Prefixes(
-        axes.panels, read_only(codes), words, read_only(statistics), read_only(rests), axes.eta
-    )
+        axes.panels, read_only(codes), words, read_only(statistics), read_only(rests), axes.eta,
+        axes.largest_k,
+    )  # fmt: skip
     same = (arrays.order, packed_codes, arrays.small_offsets, arrays.statistics, arrays.shift)
     return packed_items(packed.metric_type, layout, items, same, *packed.units[:2], prefix=prefix)
 
 
-def as_axes(V: npt.NDArray[Any]) -> Axes:
+def as_axes(V: npt.NDArray[Any], largest_k: npt.ArrayLike = (ANY_K, ANY_K)) -> Axes:
     """Return axes (d, p) as the kernels take them; columns should be orthonormal, as V'V shows."""
     depth, p = V.shape
     n_panels = -(-p // tiles.PANEL)
@@ -234,7 +245,8 @@ def as_axes(V: npt.NDArray[Any]) -> Axes:
     panels = panels.reshape(depth, n_panels, tiles.PANEL).swapaxes(0, 1)
     bound = 1.1 * (1 + eps) ** 2 * (3 * eps + 2 * rho) + squares
     eta = np.full(1, bound, np.float32) * np.float32(1.000001)
-    return Axes(validation.read_only(np.ascontiguousarray(panels)), validation.read_only(eta))
+    found = np.ascontiguousarray(panels), eta, np.array(largest_k, np.float32)
+    return Axes(*map(validation.read_only, found))
 
 
 def principal_axes(sample: Floats32, p: int) -> Floats32:
@@ -277,31 +289,35 @@ def _choose_axes(packed: PackedItems, items: EncodedRows, scaling: RowScaling) -
     queries = sample[few] * ratios[:, np.newaxis].astype(np.float32)
     # forks wait for this lock: nothing that takes another one may run under it
     with one_blas_thread(), blas_lock():
-        V = _directions(sample, queries, biases, n)
-    return None if V is None else as_axes(V)
+        found = _directions(sample, queries, biases, n)
+    return None if found is None else as_axes(*found)
 
 
 def _directions(
     sample: Floats32, queries: Floats32, biases: Floats32, n_items: int
-) -> Floats32 | None:
-    """Return the axes (d, p) by which searches take least time, None if they do by all codes.
+) -> tuple[Floats32, list[int]] | None:
+    """Return the axes (d, p) by which searches take least time, and the largest k.
 
-    Arguments as of _shares_left.
+    None if searches take least time by all codes. Arguments as of _shares_left.
     """
     depth = sample.shape[1]
     if FORCED:
-        return rotated(principal_axes(sample, min(FORCED, depth)))
+        return rotated(principal_axes(sample, min(FORCED, depth))), [ANY_K, ANY_K]
     widths = [p for p in _WIDTHS if p <= _LARGEST_SHARE * depth]
     if not widths or _effective_columns(sample[:_ITEMS_OF_SPREAD]) > _LARGEST_SPREAD * depth:
         return None
     axes = principal_axes(sample, widths[-1])
     shares = _shares_left(sample, queries, biases, axes, widths, n_items)
     pairs = (_PAIR_COLUMNS + _PAIR * depth) * shares
-    costs = (np.array(widths)[:, np.newaxis] + _TILE_COLUMNS + pairs).mean(axis=1)
-    best = int(np.argmin(costs))
-    if _LEAST_GAIN * costs[best] > depth + _TILE_COLUMNS:
+    costs = np.array(widths)[:, np.newaxis] + _TILE_COLUMNS + pairs
+    ks = list(_RANKS)
+    best = int(np.argmin(costs[:, [ks.index(k) for k in _USUAL]].mean(axis=1)))
+    gains = (depth + _TILE_COLUMNS) / costs[best]
+    # more neighbours leave more pairs, and gain less
+    largest = [max([0, *itertools.compress(ks, gains >= least)]) for least in _LEAST_GAINS]
+    if not any(largest):
         return None
-    return rotated(axes[:, : widths[best]])
+    return rotated(axes[:, : widths[best]]), largest
 
 
 def _effective_columns(rows: Floats32) -> float:
@@ -333,7 +349,7 @@ def _shares_left(
     itself = np.arange(len(queries))
     scores[itself, itself] = -np.inf
     ordered = np.sort(scores, axis=1)
-    least = [ordered[:, m - max(1, round(k * m / n_items)), None] for k in _RANKS]
+    least = [ordered[:, m - max(1, round(r * m / n_items)), None] for r in _RANKS.values()]
     u, w = sample @ axes, queries @ axes
     norms, query_norms = (np.sqrt(np.square(rows).sum(axis=1)) for rows in (sample, queries))
     bound = biases + _CODES_ERROR * query_norms[:, None] * norms

@@ -232,9 +232,9 @@ class Segment:
         return functools.partial(scan.search, packed, permitted=permitted, thresholds=thresholds)
 
     def _packed_for(self, n_queries: int, name: str) -> PackedItems:
-        """Return what is packed, with prefixes once there were enough queries."""
+        """Return what is packed, with prefixes once there were enough queries that use them."""
         packed: PackedItems = getattr(self, name)
-        if self._n_queries >= 0:
+        if self._n_queries >= 0 and (n_queries == 1 or packed.layout.isa != "amx"):
             self._n_queries += n_queries
             if self._n_queries >= QUERIES_TO_PREFIX:
                 self._n_queries = -1

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fastcos import config
+from fastcos import config, validation
 from fastcos.engine.duplicates import DuplicateGroups
 from fastcos.engine.packing import (
     NO_BIAS,
@@ -48,6 +48,8 @@ _WHOLE, _ROWS = "ilq", "fdbhH"
 _LEAST_SCALE = 0.5
 # mark of a layout in which the words of an item lie together, which others would read wrongly
 _BY_ITEM = ("by item",)
+# of prefixes in directories that do not say it
+_LARGEST_K = validation.read_only(np.full(2, 10, np.float32))
 # positions below which sums of them cannot overflow
 MOST_POSITIONS = 2**62
 
@@ -260,6 +262,9 @@ def from_stored(field: Mapping[str, Any], stored: Stored, measure: Measure) -> I
             words = tile_layout(here.isa, n_axes).words
             if not 0 < n_axes <= depth + tiles.PANEL or not here.quantised:
                 raise damage("prefix_axes", f"must hold fewer axes than {depth}")
+            largest_k = _LARGEST_K
+            if of("prefix_largest_k") is not None:
+                largest_k = check_finite("prefix_largest_k", (2,), "f", 0.0)
             prefix = Prefixes(
                 check_finite("prefix_axes", (n_axes // tiles.PANEL, depth, tiles.PANEL), "f"),
                 check("prefix_packed", (n_panels * tiles.PANEL * words,), "i"),
@@ -267,6 +272,7 @@ def from_stored(field: Mapping[str, Any], stored: Stored, measure: Measure) -> I
                 check_statistics("prefix_statistics", n_panels),
                 check_finite("prefix_rests", (n_panels * tiles.PANEL,), "f", 0.0),
                 check_finite("prefix_eta", (1,), "f", 0.0),
+                largest_k,
             )
         packed = packed_items(
             segment.metric_type, here, encoded, [of(name) for name in PACKED], field["unit"],

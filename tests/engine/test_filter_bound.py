@@ -20,7 +20,7 @@ if not tiles.AVAILABLE:
 @kernel
 def tile_scores(isa, queries, items, score_type):
     n, m = queries.rows.shape[0], items.rows.shape[0]
-    block = candidate_filter.pack_block(0, n, isa, np.arange(n), queries, items, score_type)
+    block = candidate_filter.pack_block(0, n, isa, np.arange(n), queries, items, 1, score_type)
     scores = np.empty((m // 32, 1024), score_type.dtype)
     tiles.start_tiles(isa, items.isa_state)
     for p in range(m // 32):

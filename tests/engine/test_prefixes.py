@@ -10,6 +10,8 @@ import fastcos
 from fastcos import set_config
 from fastcos.engine import packing, prefixes, scan, segments
 from fastcos.kernels import cpu, tiles
+from fastcos.kernels.prefixes import pays_by_prefix
+from fastcos.neighbors import index_files
 from tests.oracles import dense
 from tests.oracles.dense_families import dominated, near_ties, off_centre
 
@@ -238,6 +240,36 @@ def test_prefixes_are_chosen_for_embeddings_alone():
     assert words_of(rows[:1000]) == 0  # few items
     assert words_of(np.ascontiguousarray(rows[:, :128])) == 0  # few columns
     assert words_of(independent_columns(6000, 384)) == 0
+
+
+@pytest.mark.usefixtures("_forced")
+def test_directories_of_version_2_have_no_largest_k(tmp_path, monkeypatch):
+    monkeypatch.setattr(index_files, "BOUND_PREFIX", index_files.BOUND_PREFIX[:-1])
+    X, Q = embeddings(2000, 96), embeddings(80, 96, 1)
+    fitted(X).save(tmp_path / "index")
+    assert not [*(tmp_path / "index").glob("prefix_largest_k_*")]
+    opened = fastcos.SimilarityIndex.open(tmp_path / "index")
+    truth, _ = dense.top_k(Q, X, 20, "cosine", exclude_self=False)
+    for queries in (Q, Q[:1]):
+        for k in (5, 20):
+            np.testing.assert_array_equal(
+                opened.search(queries, k).indices, truth[: len(queries), :k]
+            )
+
+
+def test_larger_k_gain_less():
+    rows = embeddings(6000, 384)
+    items = packing.encode_rows(rows, None, 1, "cosine")
+    packed = prefixes.add_prefixes(
+        packing.pack_items("cosine", items, np.arange(len(rows)), 1), items, 1
+    )
+    few, many = packed.arrays.prefix.largest_k
+    assert many <= few < 1000
+    for isa in ("vnni", "avx2"):
+        code = tiles.ISA_TUPLES[isa]
+        assert pays_by_prefix(code, 1, few, packed.arrays.prefix.largest_k)
+        assert not pays_by_prefix(code, 1, few + 1, packed.arrays.prefix.largest_k)
+        assert not pays_by_prefix(code, 100, many + 1, packed.arrays.prefix.largest_k)
 
 
 def test_calls_of_many_queries_use_prefixes():

@@ -67,7 +67,8 @@ def with_prefixes(isa, X):
     by_item = np.empty_like(codes)
     prefixes.order_by_item(0, panels, WORDS, *frozen(codes), by_item)
     short, own, rests = frozen(short, own, rests)
-    prefix = prefixes.Prefixes(axes, short, PREFIX_WORDS, own, rests, eta)
+    largest_k = frozen(np.full(2, 10, np.float32))
+    prefix = prefixes.Prefixes(axes, short, PREFIX_WORDS, own, rests, eta, *largest_k)
     rows, order, by_item, statistics = frozen(X, order, by_item, statistics)
     items = candidate_filter.Items(
         rows, factors, none, order, by_item, WORDS, *frozen(np.zeros(0, np.float32)), statistics,
@@ -115,7 +116,7 @@ def test_no_pair_is_dropped_that_reaches_its_threshold(isa, n_queries):
     )  # fmt: skip
     code = tiles.ISA_TUPLES[isa]
     block = candidate_filter.pack_block(
-        0, n_queries, code, np.arange(n_queries), queries, items, np.empty(0, np.int32)
+        0, n_queries, code, np.arange(n_queries), queries, items, 1, np.empty(0, np.int32)
     )
     exact = (Q / norms[:, None]) @ (X / np.linalg.norm(X.astype(float), axis=1)[:, None]).T
     exact = exact[:, items.order]
