@@ -293,3 +293,13 @@ def test_many_fits_have_few_threads_of_prefixes(monkeypatch):
         segment = index._state.fitted.segments[0]
         segment.settle()
         assert segment.packed.arrays.prefix.words > 0
+
+
+@pytest.mark.usefixtures("_forced")
+@pytest.mark.filterwarnings("error")
+def test_rows_of_extreme_norms_have_prefixes_without_a_warning():
+    X = embeddings(2000, 96).astype(np.float64)
+    X[::3] *= 1e60
+    items = packing.encode_rows(X, None, 1, "dot")
+    packed = packing.pack_items("dot", items, np.arange(len(X)), 1)
+    assert prefixes.add_prefixes(packed, items, 1).arrays.prefix.words > 0
