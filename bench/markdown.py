@@ -42,14 +42,15 @@ def replace_between(path, begin, end, text):
 
 
 def cpu_name():
-    """Return the system's name of the CPU, and LLVM's, which distinguishes virtual CPUs."""
+    """Return the system's name of the CPU, LLVM's, which distinguishes virtual ones, and AMX."""
     try:
         (line, *_) = re.findall(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
     except (OSError, ValueError):
         line = platform.processor() or platform.machine()
     from llvmlite import binding
 
-    return f"{line} ({binding.get_host_cpu_name()})"
+    with_amx = " with AMX" if binding.get_host_cpu_features().get("amx-int8") else ""
+    return f"{line} ({binding.get_host_cpu_name()}{with_amx})"
 
 
 def versions_of(packages):

@@ -49,7 +49,7 @@ def draw(points, peaks, bandwidth):
             xscale="log", yscale="log", xlabel="operations per byte that must move", ylabel="Gop/s",
             title=f"memory: {bandwidth / 1e9:.0f} GB/s",
         )  # fmt: skip
-        roofs.legend(loc="lower right")
+        roofs.legend(loc="lower center", bbox_to_anchor=(0.5, 1.02))
         roofs.grid(visible=True)
         names = [f"{i}  {one['name']}" for i, one in enumerate(points, 1)]
         percents = [one["percent_of_limit"] for one in points]

@@ -28,7 +28,7 @@ from bench.workloads import WrongAnswer, prepared
 
 CONFIDENCE = 0.95
 # turns of the trial of settings, and of a process at most
-TRIAL_TURNS, MOST_TURNS = 2, 6
+TRIAL_TURNS, MOST_TURNS = 2, 5
 # cores that other processes use on a machine that counts as busy: an idle system uses less
 BUSY = 0.15
 # kernels of OpenBLAS in words, their OPENBLAS_CORETYPE, and the feature of the CPU that they need
