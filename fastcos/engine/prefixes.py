@@ -286,7 +286,7 @@ def _choose_axes(packed: PackedItems, items: EncodedRows, scaling: RowScaling) -
     if len(arrays.small_offsets):
         offsets = arrays.small_offsets[places]
     biases = scaled.weights[:, np.newaxis] * offsets
-    # in float64: of a short row that is a query of a dot product the ratio may exceed float32
+    # in float64: the ratio of a query of small norm, of a dot product, may exceed float32
     queries = (sample[few] * ratios[:, np.newaxis]).astype(np.float32)
     # forks wait for this lock: nothing that takes another one may run under it
     with one_blas_thread(), blas_lock():
