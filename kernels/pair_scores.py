@@ -13,14 +13,25 @@ import math
 import numpy as np
 
 from .cpu import has_instruction
-from .intrinsics import emit_multiply_add, emit_prefetch, prefetch_row
-from .jit import borrowing_kernel, intrinsic, intrinsic_of, ir, kernel, types
-from .vector_ir import BYTES, F16, F32, F64, I32, I64, broadcast, fold, load, loop, pointers
+from .intrinsics import emit_multiply_add, emit_prefetch
+from .jit import borrowing_kernel, cgutils, intrinsic_of, ir, kernel, types
+from .vector_ir import (
+    BYTES,
+    F16,
+    F32,
+    F64,
+    I32,
+    I64,
+    broadcast,
+    element_size,
+    fold,
+    load,
+    loop,
+    pointers,
+)
 
 # partial sums of an inner product
 LANES = 16
-# rows that are prefetched ahead: 100 ns a pair of 30,000 x 384; 4 rows 160 ns, 32 as 16
-AHEAD = 16
 # buckets by which pairs are brought into the order of the items: their counts fit the first cache
 _BUCKETS = 2048
 # pairs up to which they are scored in the order they came: to sort them takes longer
@@ -67,6 +78,14 @@ def _squared_distance_plain(x, x0, y, y0, depth):
     return _sum_plain([one * one for one in differences])
 
 
+def _two_products_plain(x, x_starts, y, y_starts, depth):
+    return tuple(_product_plain(x, x_starts[i], y, y_starts[i], depth) for i in range(2))
+
+
+def _two_squared_distances_plain(x, x_starts, y, y_starts, depth):
+    return tuple(_squared_distance_plain(x, x_starts[i], y, y_starts[i], depth) for i in range(2))
+
+
 def _square_and_product_plain(x, x0, later, y, depth):
     return _product_plain(x, x0, x, x0, depth), _product_plain(x, x0, y, 0, depth)
 
@@ -103,27 +122,30 @@ def emit_float(builder, value, dtype, element):
     return (builder.fpext if element == F64 else builder.fptrunc)(value, like(element))
 
 
-def _emit_sums(builder, rows, dtypes, depth, count, add, before=None):
-    """Emit sums of terms over rows, which are pointers: add(sums, elements) adds one of each.
+def _emit_sums(builder, rows, dtypes, depth, count, add, later=()):
+    """Emit sums of terms over rows, which are pointers: add adds one of each to the sums.
 
-    before(at) is called for every 16 elements.
+    later: pairs of a pointer to a row that is prefetched, and the level of its cache.
     """
 
     def block(k, sums):
         at = builder.mul(k, I64(LANES))
-        if before is not None:
-            before(at)
+        for row, level in later:
+            start = builder.bitcast(builder.gep(row, [at]), BYTES)
+            for offset in range(0, LANES * element_size(row), 64):
+                emit_prefetch(builder, builder.gep(start, [I64(offset)]), level)
         elements = []
         for row, dtype in zip(rows, dtypes, strict=True):
             loaded = load(builder, builder.gep(row, [at]), ir.VectorType(row.type.pointee, LANES))
             elements.append(emit_float(builder, loaded, dtype, F64))
-        return add(sums, elements)
+        return add(builder, sums, elements)
 
     def single(k, sums):
         at = builder.add(k, builder.mul(blocks, I64(LANES)))
         loaded = [builder.load(builder.gep(row, [at])) for row in rows]
         pairs = zip(loaded, dtypes, strict=True)
-        return add(sums, [emit_float(builder, value, dtype, F64) for value, dtype in pairs])
+        elements = [emit_float(builder, value, dtype, F64) for value, dtype in pairs]
+        return add(builder, sums, elements)
 
     kind = ir.VectorType(F64, LANES)
     blocks = builder.lshr(depth, I64(4))
@@ -147,17 +169,46 @@ def _emit(difference):
         places = (0, arguments[1]), (2, arguments[3])
         rows = pointers(context, builder, signature, arguments, *places)
         dtypes = [signature.args[a].dtype for a in (0, 2)]
-        is_exact = not difference and all(dtype.bitwidth <= 32 for dtype in dtypes)
-
-        def add(sums, elements):
-            x, y = elements
-            if difference:
-                x = y = builder.fsub(x, y)
-            return [_multiply_add(builder, x, y, sums[0], is_exact)]
-
-        return _emit_sums(builder, rows, dtypes, arguments[4], 1, add)[0]
+        return _emit_sums(builder, rows, dtypes, arguments[4], 1, _term(dtypes, difference))[0]
 
     return codegen
+
+
+def _emit_two(difference):
+    """Emit the sums of two pairs of rows, and prefetch the rows of y of the next two.
+
+    A sum waits for its last term: two at a time take 75 ns a pair of 30,000 x 384, one 100 (Xeon).
+    """
+
+    def codegen(context, builder, signature, arguments):
+        x_starts = cgutils.unpack_tuple(builder, arguments[1], 2)
+        y_starts = cgutils.unpack_tuple(builder, arguments[3], 4)
+        starts = [*((0, at) for at in x_starts), *((2, at) for at in y_starts)]
+        x0, x1, y0, y1, *later = pointers(context, builder, signature, arguments, *starts)
+        dtypes = [signature.args[a].dtype for a in (0, 2)]
+        one = _term(dtypes, difference)
+
+        def add(builder, sums, elements):
+            return [*one(builder, sums[:1], elements[:2]), *one(builder, sums[1:], elements[2:])]
+
+        rows, soon = (x0, y0, x1, y1), [(row, 1) for row in later]
+        sums = _emit_sums(builder, rows, dtypes * 2, arguments[4], 2, add, soon)
+        return context.make_tuple(builder, signature.return_type, sums)
+
+    return codegen
+
+
+def _term(dtypes, difference):
+    """Return what adds x y, or (x - y)^2, to a sum. Products of float32 numbers are exact."""
+    is_exact = not difference and all(dtype.bitwidth <= 32 for dtype in dtypes)
+
+    def add(builder, sums, elements):
+        x, y = elements
+        if difference:
+            x = y = builder.fsub(x, y)
+        return [_multiply_add(builder, x, y, sums[0], is_exact)]
+
+    return add
 
 
 @intrinsic_of(_product_plain)
@@ -170,6 +221,24 @@ def product(typingctx, x, x0, y, y0, depth):
 def squared_distance(typingctx, x, x0, y, y0, depth):
     """Squared distance of two rows of flat arrays, float64."""
     return types.float64(x, x0, y, y0, depth), _emit(difference=True)
+
+
+@intrinsic_of(_two_products_plain)
+def two_products(typingctx, x, x_starts, y, y_starts, depth):
+    """Inner products of two pairs of rows of flat arrays, float64.
+
+    x_starts (2,), y_starts (4,): where the rows start, and those of y of the next two pairs, which
+    are prefetched.
+    """
+    two = types.UniTuple(types.float64, 2)
+    return two(x, x_starts, y, y_starts, depth), _emit_two(difference=False)
+
+
+@intrinsic_of(_two_squared_distances_plain)
+def two_squared_distances(typingctx, x, x_starts, y, y_starts, depth):
+    """Squared distances of two pairs of rows, as two_products takes them."""
+    two = types.UniTuple(types.float64, 2)
+    return two(x, x_starts, y, y_starts, depth), _emit_two(difference=True)
 
 
 @intrinsic_of(_square_and_product_plain)
@@ -185,19 +254,16 @@ def square_and_product(typingctx, x, x0, later, y, depth):
         dtypes = signature.args[0].dtype, signature.args[3].dtype
         is_exact = row.type.pointee == F32
 
-        def add(sums, elements):
+        def add(builder, sums, elements):
             x, y = elements
             pairs = zip((x, y), sums, strict=True)
             return [_multiply_add(builder, x, one, total, is_exact) for one, total in pairs]
 
-        def before(at):
-            emit_prefetch(builder, builder.bitcast(builder.gep(soon, [at]), BYTES), level=2)
-
-        sums = _emit_sums(builder, (row, other), dtypes, arguments[4], 2, add, before)
+        sums = _emit_sums(builder, (row, other), dtypes, arguments[4], 2, add, [(soon, 2)])
         return context.make_tuple(builder, signature.return_type, sums)
 
-    pair = types.UniTuple(types.float64, 2)
-    return pair(x, x0, later, y, depth), codegen
+    two = types.UniTuple(types.float64, 2)
+    return two(x, x0, later, y, depth), codegen
 
 
 @borrowing_kernel
@@ -212,23 +278,35 @@ def score_pairs(
     because |x|^2 + |y|^2 - 2 <x, y> cancels for near-duplicates.
     """
     depth = items.shape[1]
+    start = query * depth
+    starts = start, start
     flat_queries, flat_items = queries.reshape(-1), items.reshape(-1)
-    for entry in range(min(AHEAD, count)):
-        prefetch_row(flat_items, columns[entry] * depth, depth)
-    for entry in range(count):
-        if entry + AHEAD < count:
-            prefetch_row(flat_items, columns[entry + AHEAD] * depth, depth)
-        start = columns[entry] * depth
-        if metric_type == EUCLIDEAN:
-            scores[entry] = -squared_distance(flat_queries, query * depth, flat_items, start, depth)
-        else:
-            scores[entry] = product(flat_queries, query * depth, flat_items, start, depth)
+    last = count - 1
+    for entry in range(0, count, 2):
+        other = min(entry + 1, last)
+        next_one, next_other = min(entry + 2, last), min(entry + 3, last)
+        item_starts = (
+            columns[entry] * depth, columns[other] * depth, columns[next_one] * depth,
+            columns[next_other] * depth,
+        )  # fmt: skip
+        scores[entry], scores[other] = _two_scores(
+            metric_type, flat_queries, starts, flat_items, item_starts, depth
+        )
     if metric_type == DOT:
         for entry in range(count if offsets.shape[0] > 0 else 0):
             scores[entry] += offsets[columns[entry]]
     elif metric_type != EUCLIDEAN:
         for entry in range(count):
             scores[entry] = cosine(scores[entry], query_norm * norms[columns[entry]])
+
+
+@borrowing_kernel
+def _two_scores(metric_type, queries, query_starts, items, item_starts, depth):
+    """Return products, or negative squared distances, of two pairs of rows of flat arrays."""
+    if metric_type == EUCLIDEAN:
+        one, other = two_squared_distances(queries, query_starts, items, item_starts, depth)
+        return -one, -other
+    return two_products(queries, query_starts, items, item_starts, depth)
 
 
 @kernel
@@ -271,109 +349,26 @@ def score_pairs_by_item(
     """
     depth, count = items.shape[1], columns.shape[0]
     flat_queries, flat_items = queries.reshape(-1), items.reshape(-1)
-    for place in range(count):
-        if place + AHEAD < count:
-            prefetch_row(flat_items, columns[order[place + AHEAD]] * depth, depth)
-        entry = order[place]
-        query, column = numbers[entry], columns[entry]
-        if metric_type == EUCLIDEAN:
-            scores[entry] = -squared_distance(
-                flat_queries, query * depth, flat_items, column * depth, depth
-            )
-            continue
-        score = product(flat_queries, query * depth, flat_items, column * depth, depth)
-        if metric_type == DOT:
-            scores[entry] = score + offsets[column] if offsets.shape[0] > 0 else score
-        else:
-            scores[entry] = cosine(score, query_norms[query] * norms[column])
-
-
-# Inner products in float32 take a quarter of the time of float64. They decide about nearly all
-# candidates that the int8 codes leave open: their error is 10^-3 of that of the codes. With 4 x 16
-# sums, and rows of float64 rounded, it is at most (d / 64 + 27) 2^-24 |x| |y|.
-
-# norms between which no product overflows, and underflow is less than a tenth of that bound
-_SMALLEST, _LARGEST = 1e-10, 1e15
-
-
-@intrinsic
-def _product_float32(typingctx, x, x0, y, y0, depth):
-    """Inner product of two rows of flat arrays in float32, contracted, in 64 sums."""
-
-    def codegen(context, builder, sig, a):
-        starts = pointers(context, builder, sig, a, (0, a[1]), (2, a[3]))
-        rows = [*zip(starts, (sig.args[0].dtype, sig.args[2].dtype), strict=True)]
-        kind = ir.VectorType(F32, LANES)
-
-        def numbers(row, dtype, at, lanes):
-            start = builder.gep(row, [at])
-            if lanes is None:
-                value = builder.load(start)
-            else:
-                value = load(builder, start, ir.VectorType(row.type.pointee, lanes))
-            return emit_float(builder, value, dtype, F32)
-
-        def vectors(k, sums):
-            first = builder.mul(k, I64(LANES * len(sums)))
-            results = []
-            for part, total in enumerate(sums):
-                at = builder.add(first, I64(LANES * part))
-                one, other = (numbers(*row, at, LANES) for row in rows)
-                term = builder.fmul(one, other, flags=("contract",))
-                results.append(builder.fadd(total, term, flags=("contract",)))
-            return results
-
-        def single(k, sums):
-            at = builder.add(k, builder.shl(blocks, I64(6)))
-            one, other = (numbers(*row, at, None) for row in rows)
-            term = builder.fmul(one, other, flags=("contract",))
-            return [builder.fadd(sums[0], term, flags=("contract",))]
-
-        blocks = builder.lshr(a[4], I64(6))
-        a0, a1, a2, a3 = loop(builder, blocks, [broadcast(builder, F32(0.0), kind)] * 4, vectors)
-        total = builder.fadd(builder.fadd(a0, a1), builder.fadd(a2, a3))
-        total = fold(builder, total, builder.fadd)
-        return loop(builder, builder.and_(a[4], I64(63)), [total], single)[0]
-
-    return types.float32(x, x0, y, y0, depth), codegen
-
-
-@borrowing_kernel
-def may_reach_by_item(
-    metric_type, numbers, columns, order, queries, query_norms, items, norms, offsets, least, reach
-):
-    """reach[e] (m,) uint8 out: whether query numbers[e] and item columns[e] may score least[e].
-
-    By products of float32, with their rounding; 1 where that cannot be said. The other arguments as
-    in score_pairs_by_item.
-    """
-    depth, count = items.shape[1], columns.shape[0]
-    flat_queries, flat_items = queries.reshape(-1), items.reshape(-1)
-    # single elements behind the last block of 64 are added one by one
-    rounding = 1.1 * (depth // 64 + 27 + (depth & 63)) * 2.0**-24
-    for place in range(count):
-        if place + AHEAD < count:
-            prefetch_row(flat_items, columns[order[place + AHEAD]] * depth, depth)
-        entry = order[place]
-        query, column = numbers[entry], columns[entry]
-        query_norm, item_norm = query_norms[query], norms[column]
-        if not (_SMALLEST < min(query_norm, item_norm) <= max(query_norm, item_norm) < _LARGEST):
-            reach[entry] = 1
-            continue
-        score = np.float64(
-            _product_float32(flat_queries, query * depth, flat_items, column * depth, depth)
+    if count == 0:
+        return
+    # the next two items become those that are multiplied: indices are read once
+    last = count - 1
+    one, other = order[0], order[min(1, last)]
+    x0, x1 = columns[one] * depth, columns[other] * depth
+    for place in range(0, count, 2):
+        next_one, next_other = order[min(place + 2, last)], order[min(place + 3, last)]
+        x2, x3 = columns[next_one] * depth, columns[next_other] * depth
+        starts = numbers[one] * depth, numbers[other] * depth
+        scores[one], scores[other] = _two_scores(
+            metric_type, flat_queries, starts, flat_items, (x0, x1, x2, x3), depth
         )
-        size = query_norm * item_norm
-        error = rounding * size
-        if metric_type == EUCLIDEAN:
-            squares = query_norm * query_norm + item_norm * item_norm
-            score, error = 2.0 * score - squares, 2.0 * error + 1e-13 * squares
-        elif metric_type == DOT:
-            offset = offsets[column] if offsets.shape[0] > 0 else 0.0
-            score, error = score + offset, error + 1e-13 * abs(offset)
-        else:
-            score, error = score / size, rounding
-        reach[entry] = score + error >= least[entry]
+        one, other, x0, x1 = next_one, next_other, x2, x3
+    for entry in range(count):
+        column = columns[entry]
+        if metric_type == COSINE:
+            scores[entry] = cosine(scores[entry], query_norms[numbers[entry]] * norms[column])
+        elif metric_type == DOT and offsets.shape[0] > 0:
+            scores[entry] += offsets[column]
 
 
 @kernel

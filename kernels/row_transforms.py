@@ -8,8 +8,10 @@ import numpy as np
 
 from .intrinsics import prefetch_row
 from .jit import kernel
-from .pair_scores import AHEAD, product, score_pairs
+from .pair_scores import product, score_pairs
 
+# rows that are prefetched ahead: 100 ns a pair of 30,000 x 384; 4 rows 160 ns, 32 as 16
+_AHEAD = 16
 # rows that are multiplied together by the map: each row of the map is loaded once for them
 _ROWS = 4
 # rows that are hashed together: the steps of one hash depend on each other
@@ -139,8 +141,8 @@ def recos_rows(lo, hi, queries, sorted_queries, items, sorted_items, columns, sc
     for i in range(lo, hi):
         for j in range(depth):
             descending[j] = sorted_queries[i, depth - 1 - j]
-        for entry in range(-AHEAD, columns.shape[1]):
-            ahead = columns[i, min(entry + AHEAD, columns.shape[1] - 1)]
+        for entry in range(-_AHEAD, columns.shape[1]):
+            ahead = columns[i, min(entry + _AHEAD, columns.shape[1] - 1)]
             if ahead >= 0:
                 prefetch_row(flat_items, ahead * depth, depth)
                 prefetch_row(flat_sorted, ahead * depth, depth)

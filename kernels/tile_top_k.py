@@ -37,7 +37,7 @@ from .exhaustive_top_k import is_excluded, write_run
 from .few_queries import find_run, list_scored, panels_of_run, score_run_of
 from .jit import borrowing_kernel, inlined_kernel, kernel
 from .packing import SLACK
-from .pair_scores import may_reach_by_item, order_by_item, score_pairs, score_pairs_by_item
+from .pair_scores import order_by_item, score_pairs, score_pairs_by_item
 from .prefix_filter import PANELS_TRIED, choose_prefixes, find_hits_by_prefix
 from .query_scaling import are_ordinary, bound_items, scaled_queries
 from .select import kth_largest, select_best, sort_best_first
@@ -268,39 +268,13 @@ def _score_together(metric_type, fronts, lo, batch, queries, items, block, found
 def _merge_fronts(fronts, lo, batch, columns, scores, queries, block, found, scratch):
     at = 0
     for i in range(fronts.shape[0]):
-        for entry in range(fronts[i]):
-            scratch.scores[entry], scratch.columns[entry] = scores[at], columns[at]
-            at += 1
-        _merge(i, fronts[i], scratch, found)
-        _raise_threshold(i, batch[lo + i], queries, block, found)
-
-
-@kernel
-def _drop_by_float32(metric_type, fronts, lo, batch, queries, items, found):
-    """Drop entries whose float32 products show that they are not among the k best."""
-    numbers, columns, order = _list_pairs(fronts, lo, batch, items, found)
-    least, reach = np.empty(columns.shape[0]), np.empty(columns.shape[0], np.uint8)
-    at = 0
-    for i in range(fronts.shape[0]):
-        least[at : at + fronts[i]] = found.least[i]
-        at += fronts[i]
-    may_reach_by_item(
-        metric_type, numbers, columns, order, queries.rows, queries.norms, items.rows, items.norms,
-        items.offsets, least, reach,
-    )  # fmt: skip
-    _keep_marked(fronts, reach, found)
-
-
-@borrowing_kernel
-def _keep_marked(fronts, reach, found):
-    at = 0
-    for i in range(fronts.shape[0]):
         kept = 0
-        for entry in range(fronts[i]):
-            found.entries[i, kept] = found.entries[i, entry]
-            kept += reach[at]
+        for _ in range(fronts[i]):
+            scratch.scores[kept], scratch.columns[kept] = scores[at], columns[at]
+            kept += not scores[at] < found.least[i]
             at += 1
-        fronts[i] = kept
+        _merge(i, kept, scratch, found)
+        _raise_threshold(i, batch[lo + i], queries, block, found)
 
 
 @kernel
@@ -319,11 +293,8 @@ def _finish_block(metric_type, lo, batch, queries, items, block, found, scratch)
                 _keep_reaching(fronts[i], i, items, block, found, scratch)
                 fronts[i] = found.counts[i]
             total += fronts[i]
-        if step == 1:
-            if total == 0:
-                break
-            _drop_by_float32(metric_type, fronts, lo, batch, queries, items, found)
-        _score_together(metric_type, fronts, lo, batch, queries, items, block, found, scratch)
+        if total > 0:
+            _score_together(metric_type, fronts, lo, batch, queries, items, block, found, scratch)
 
 
 @borrowing_kernel

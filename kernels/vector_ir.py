@@ -31,6 +31,11 @@ def byte_pointer(context, builder, array_type, array, offset):
     return builder.bitcast(pointer(context, builder, array_type, array, offset), BYTES)
 
 
+def element_size(start):
+    """Bytes of an element of a typed pointer."""
+    return _BYTES_OF[start.type.pointee]
+
+
 def load(builder, start, vector_type, offset=0):
     """Load one vector, `offset` elements after a typed pointer, aligned as one element."""
     at = builder.bitcast(builder.gep(start, [I64(offset)]), vector_type.as_pointer())

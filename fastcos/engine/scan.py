@@ -49,13 +49,16 @@ _QUERIES_OF_READING, _QUERIES_OF_READING_AMX = 4, tiles.PANEL
 # 12.4 in 8; of 1,000,000 x 128 27 ms in 4 to 16 runs, 38 in 64 (Zen 5, two threads;
 # bench.search_plan)
 _MOST_PANELS = 8192
-# queries of a block at most: their buffers and lanes fit the second-level cache
-_LARGEST_BLOCK = 256
+# queries of a block at most: an item is read once for all queries of a block that score it. 1,000
+# of 60,000 x 768 take 0.93 to 0.97 of the time of blocks of 256, of 40,000 x 128 0.97 to 1 (Xeon)
+_LARGEST_BLOCK = 512
 # what a block costs beside its panels of queries, in panels: it reads all codes, in the time of 0.1
 # (1,000,000 x 128). More, so that larger blocks win where durations are nearly equal
 _PANELS_OF_READING = 0.5
-# bytes of a block's candidate buffers, twice that cache: they are filled from their beginnings
-_BLOCK_BYTES = 1 << 22
+# bytes of a block's candidate buffers, which are filled from their beginnings, and columns from
+# which there may be more: with k = 100 and twice as many, 1,000 queries of 60,000 x 768 take 0.83
+# to 0.96 of the time, those of 40,000 x 128 1.03 to 1.06
+_BLOCK_BYTES, _BLOCK_COLUMNS = 1 << 22, 384
 # items that tiles search at least: fewer are all scored
 LEAST_ITEMS = 4 * tiles.PANEL
 # a candidate of the filter is a word: 32 bits of score, 32 of its position; order holds int32
@@ -303,7 +306,7 @@ def blocks(n: int, wanted: float, k: int, depth: int, options: ExecutionOptions)
     n_threads = max(1, min(options.n_threads, int(panels)))
     if panels < 1:
         return int((options.working_memory - of_panel) / of_query) - 2, n_threads, capacity
-    buffered = _BLOCK_BYTES // (8 * capacity * tiles.PANEL)
+    buffered = _BLOCK_BYTES * max(1, depth // _BLOCK_COLUMNS) // (8 * capacity * tiles.PANEL)
     largest = max(1, min(_LARGEST_BLOCK // tiles.PANEL, int(panels / n_threads), buffered))
 
     def duration(block: int) -> float:

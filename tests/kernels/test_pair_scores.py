@@ -69,3 +69,34 @@ def test_score_pairs_equal_each_metric():
         )
         np.testing.assert_array_equal(scores[:4], wanted)
         assert np.isnan(scores[4])
+
+
+@pytest.mark.parametrize("types", [(np.float32, np.float32), (np.float64, np.float64)])
+@pytest.mark.parametrize("metric_type", [pair_scores.DOT, pair_scores.EUCLIDEAN])
+def test_pairs_have_the_bits_of_plain_loops(types, metric_type):
+    # two pairs are multiplied at a time: odd counts, one pair and none
+    rng = np.random.default_rng(1)
+    plain = {
+        pair_scores.DOT: lambda *row: pair_scores._product_plain(*row),
+        pair_scores.EUCLIDEAN: lambda *row: -pair_scores._squared_distance_plain(*row),
+    }[metric_type]
+    for depth, count in ((1, 1), (17, 2), (40, 3), (130, 7), (33, 0)):
+        Q, X = (rng.standard_normal((9, depth)).astype(kind) for kind in types)
+        norms, none = np.ones(9), np.zeros(0)
+        numbers, columns = rng.integers(0, 9, count), rng.integers(0, 9, count)
+        wanted = [
+            plain(Q.ravel(), q * depth, X.ravel(), x * depth, depth)
+            for q, x in zip(numbers, columns, strict=True)
+        ]
+        scores, order = np.full(count + 1, np.nan), rng.permutation(count).astype(np.int32)
+        pair_scores.score_pairs_by_item(
+            metric_type, numbers, columns, order, *frozen(Q, norms, X, norms, none), scores
+        )
+        np.testing.assert_array_equal(scores, [*wanted, np.nan])
+        for query in range(9):
+            pair_scores.score_pairs(
+                metric_type, *frozen(Q), query, 1.0, *frozen(X, norms, none), columns, count, scores
+            )
+            one = numbers == query
+            np.testing.assert_array_equal(scores[:-1][one], np.array(wanted)[one])
+            assert np.isnan(scores[-1])
