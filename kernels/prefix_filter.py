@@ -128,7 +128,7 @@ def _find_hits(isa, p, q, n_items, packed, words, statistics, prefix, block):
     least, kept = of_query.least, 0
     for i in range(PANEL):
         least[i] = least_score(block.lanes[q], i, statistics, p)
-    for at in range(n_hits):
+    for at in range(n_hits if q == 0 else 0):  # other panels of queries hit the same items
         _fetch(isa, packed, p * block.size, block.hits[at] >> 5, words)
     for at in range(n_hits):
         hit = block.hits[at]
