@@ -27,8 +27,6 @@ LARGEST_CODE, LARGEST_OF_AVX2 = np.float32(127.0), np.float32(64.0)
 # rows whose panels are formed together: their offsets differ by little, and their buffer of 1 kB a
 # column stays in the second-level cache
 CHUNK = 8 * PANEL
-# rows that are prefetched ahead: items are packed in the order of their offsets
-_AHEAD = 2
 # changes the codes of a word to codes + 128, unsigned
 _TO_UNSIGNED = np.int32(-0x7F7F7F80)
 
@@ -150,10 +148,16 @@ def _pack_chunk(
 ):  # fmt: skip
     width = max(rows.shape[1], LANES)
     first, last = chunk * CHUNK, min((chunk + 1) * CHUNK, order.shape[0])
+    flat, depth, third = rows.reshape(-1), rows.shape[1], rows.shape[1] // 3 + 1
     for i in range(last - first):
-        load_item(rows, order, first + i, factors, coefficients, shift, buffer[i])
+        row, soon = order[first + i], order[min(first + i + 1, order.shape[0] - 1)] * depth
+        # by thirds, between the steps: of more lines at once some would wait for the others
+        prefetch_row(flat, soon, third)
+        load_row(rows, row, factors[row], coefficients[row], shift, buffer[i])
+        prefetch_row(flat, soon + third, third)
         if is_quantised(isa):
             rotate_row(buffer[i], width, signs)
+        prefetch_row(flat, soon + 2 * third, third)
         measure_row(buffer[i], measured)
         largest[i], squares[i] = measured[0], measured[1]
         places[i], numbers[i] = i, order[first + i]
@@ -194,7 +198,7 @@ def _pack_chunk(
 def load_item(rows, order, position, factors, coefficients, shift, out):
     """Load the row at a position as load_row does, and prefetch one that follows."""
     depth = rows.shape[1]
-    ahead = order[min(position + _AHEAD, order.shape[0] - 1)]
+    ahead = order[min(position + 1, order.shape[0] - 1)]
     prefetch_row(rows.reshape(-1), ahead * depth, depth)
     row = order[position]
     load_row(rows, row, factors[row], coefficients[row], shift, out)

@@ -206,16 +206,23 @@ class PackedItems(NamedTuple):
 
 
 def encode_rows(
-    transformed: Rows, bias: Floats | None, n_threads: int | None, metric_type: str
+    transformed: Rows,
+    bias: Floats | None,
+    n_threads: int | None,
+    metric_type: str,
+    *,
+    as_given: bool = False,
 ) -> EncodedRows:
     """Check transformed rows and measure their norms. O(n d).
 
-    The norms show NaN and infinity, so that nothing else needs to look for them. For the cosine,
-    float64 rows whose squares would underflow are scaled up, which no cosine sees.
+    as_given: they are a caller's items. The norms show NaN and infinity, so that nothing else needs
+    to look for them. For the cosine, float64 rows whose squares would underflow are scaled up,
+    which no cosine sees.
     """
     name, hint, rows = "items", "counted from 0", cast(Any, memmap.as_bits(transformed))
     if rows is transformed:  # not narrow
-        name, hint = "rows of a measure", "a zero row has no direction to divide by"
+        if not as_given:
+            name, hint = "rows of a measure", "a zero row has no direction to divide by"
         _check_transformed(rows, bias)
         rows = validation.read_only(np.ascontiguousarray(rows))
     norms = row_norms(rows, n_threads)
@@ -481,14 +488,15 @@ def _common_direction(rows: Rows, factors: Floats, numbers: Integers) -> Floats:
     # steps of the golden ratio share no period with the rows
     places = np.arange(min(_AVERAGED_ITEMS, n // 8)) * 0.6180339887498949 % 1.0
     some = numbers[(places * n).astype(np.int64)]
-    sample = rows[some] * factors[some, None]
-    compared = sample[: min(_COMPARED_ITEMS, max(_LEAST_COMPARED, n // _LEAST_COMPARED))]
+    sample, weights = rows[some], factors[some]
+    few = slice(min(_COMPARED_ITEMS, max(_LEAST_COMPARED, n // _LEAST_COMPARED)))
+    compared = sample[few] * weights[few, None]
     # no BLAS: its idle threads spin for 30 ms on the cores of the search
     squares, small = np.square(compared).sum(axis=1), compared.astype(np.float32)
     close = np.einsum("ij,kj->ik", small, small) > _CLOSE_COSINE * squares
     sizes = close.sum(axis=1)
     if sizes.max() < _LEAST_CLOSE_SHARE * len(compared):
-        mean = sample.mean(axis=0)
+        mean = np.einsum("i,ij->j", weights, sample) / len(sample)
         length = float(np.sqrt(np.square(mean).sum()))
         return validation.read_only(mean / length) if length >= _LEAST_MEAN else _NO_SHIFT
     # towards the densest place: the half nearest to their mean, again and again

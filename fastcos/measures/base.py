@@ -143,7 +143,7 @@ def encode_items(measure: Measure, B: Rows, n_threads: int | None) -> EncodedRow
     """Encode items by a fitted measure, with their bias."""
     validation.check_scorable("items", B, B)
     transformed, bias = measure.encode_items(B), measure.item_bias(B)
-    return encode_rows(transformed, bias, n_threads, measure.metric_type)
+    return encode_rows(transformed, bias, n_threads, measure.metric_type, as_given=transformed is B)
 
 
 def encode_segment(

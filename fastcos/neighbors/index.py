@@ -158,7 +158,7 @@ class SimilarityIndex(index_ids.ById, index_model.OfModel):
             NaN or infinity, or an id that occurs twice.
         """
         measure = get_measure(self.measure)
-        rows = memmap.as_kept("items", _as_rows("items", items, measure))
+        rows = memmap.as_kept("items", _as_rows("items", items, measure, is_measured=True))
         if memmap.is_on_disk(rows):
             validation.check_none("ids", ids, "for memory-mapped items")
             state = state_on_disk(measure, rows)
@@ -735,16 +735,26 @@ class SimilarityIndex(index_ids.ById, index_model.OfModel):
 
 
 def _as_rows(
-    name: str, X: Any, measure: Measure, *, in_memory: bool = False, or_vector: bool = False
+    name: str,
+    X: Any,
+    measure: Measure,
+    *,
+    in_memory: bool = False,
+    or_vector: bool = False,
+    is_measured: bool = False,
 ) -> Any:
-    """Return X as checked rows, left on disk or narrow where allowed; (0, d) are rows, too."""
+    """Return X as checked rows, left on disk or narrow where allowed; (0, d) are rows, too.
+
+    is_measured: as in search.as_items.
+    """
     shape: tuple[int, ...] = getattr(X, "shape", ())
     if len(shape) == 2 and shape[0] == 0 and shape[1] > 0 and not validation.is_sparse(X):
         return np.empty(shape, np.float32)
     able = capabilities(measure)
     return memmap.as_mapped_rows(
-        name, X, on_disk=able.blocks and not in_memory, narrow=able.append, or_vector=or_vector
-    )
+        name, X, on_disk=able.blocks and not in_memory, narrow=able.append, or_vector=or_vector,
+        is_measured=is_measured and able.append,
+    )  # fmt: skip
 
 
 def _as_query_rows(X: Any, state: IndexState) -> Any:

@@ -148,7 +148,9 @@ def top_k(
     # what a later call resumes is identified by NumPy's types
     in_blocks = out is None
     Q = as_items("queries", queries, given, or_vector=items is not None, in_blocks=in_blocks)
-    X = Q if items is None else as_items("items", items, given, in_blocks=in_blocks)
+    X = Q
+    if items is not None:
+        X = as_items("items", items, given, in_blocks=in_blocks, is_measured=in_blocks)
     options = as_options(n_threads, working_memory, progress)
     validation.check_same_width("items", X, "queries", Q)
     own = items is None and exclude_self
@@ -177,16 +179,24 @@ def top_k(
 
 
 def as_items(
-    name: str, X: Any, measure: Measure, *, or_vector: bool = False, in_blocks: bool = False
+    name: str,
+    X: Any,
+    measure: Measure,
+    *,
+    or_vector: bool = False,
+    in_blocks: bool = False,
+    is_measured: bool = False,
 ) -> Any:
     """Return X as checked rows; memory-mapped ones are left on disk if the measure allows it.
 
-    in_blocks: narrow rows are left as they are, if the measure takes rows as given.
+    If the measure takes rows as given: in_blocks: narrow rows are left as they are; is_measured:
+    encode_rows, which follows, looks for NaN.
     """
     able = capabilities(measure)
     return memmap.as_mapped_rows(
-        name, X, on_disk=able.blocks, narrow=in_blocks and able.append, or_vector=or_vector
-    )
+        name, X, on_disk=able.blocks, narrow=in_blocks and able.append, or_vector=or_vector,
+        is_measured=is_measured and able.append,
+    )  # fmt: skip
 
 
 def as_options(

@@ -46,11 +46,18 @@ def is_read_in_blocks(X: Any) -> bool:
 
 
 def as_mapped_rows(
-    name: str, X: Any, *, on_disk: bool = True, narrow: bool = True, or_vector: bool = False
+    name: str,
+    X: Any,
+    *,
+    on_disk: bool = True,
+    narrow: bool = True,
+    or_vector: bool = False,
+    is_measured: bool = False,
 ) -> Any:
     """Return X as valid rows; of what is read in blocks only shape and type are checked.
 
-    on_disk, narrow: whether rows of a map, and narrow ones, are left as they are.
+    on_disk, narrow: whether rows of a map, and narrow ones, are left as they are. is_measured: as
+    in validation.as_rows.
     """
     if is_on_disk(X):
         is_left = on_disk and X.ndim > 1
@@ -58,7 +65,7 @@ def as_mapped_rows(
         X = validation.as_shared_array(X) if narrow and not validation.is_float_array(X) else X
         is_left = narrow and is_narrow(X)
     if not is_left:
-        return validation.as_rows(name, X, or_vector=or_vector)
+        return validation.as_rows(name, X, or_vector=or_vector, is_measured=is_measured)
     # a whole array of ml_dtypes would be widened
     validation.as_row_shape(name, X[:1] if is_narrow(X) and X.size else X)
     return X

@@ -173,21 +173,26 @@ def any_sparse(*arguments: Any) -> bool:
 
 
 def as_rows(
-    name: str, X: Any, *, dtype: npt.DTypeLike | None = None, or_vector: bool = False
+    name: str,
+    X: Any,
+    *,
+    dtype: npt.DTypeLike | None = None,
+    or_vector: bool = False,
+    is_measured: bool = False,
 ) -> Rows:
     """Return X as C-contiguous, finite, read-only rows (n, d), float32 or float64, n and d >= 1.
 
     float16, bfloat16 and float8 become float32; integers and booleans become float64; dtype forces
     one of the two. Copies only where order or type differ. uint8 is refused: it is also how
     sentence-transformers and FAISS pack bits, eight dimensions to a number. or_vector: one vector
-    (d,) is one row.
+    (d,) is one row. is_measured: the norms of float32 rows, which follow, will show NaN.
     """
     array = as_row_shape(name, X, or_vector=or_vector)
     if dtype is None:
         small = array.dtype in (np.float32, np.float16)
         dtype = np.float32 if small else np.float64
     rows = _converted(array, dtype)
-    if not _are_finite(rows):
+    if not (is_measured and rows.dtype == np.float32) and not _are_finite(rows):
         broken = np.flatnonzero(~np.isfinite(rows).all(axis=1))
         got = f"NaN or infinity in {format_rows(broken)} (counted from 0)"
         raise ValueError(f"{name} must be finite, got {got}")
