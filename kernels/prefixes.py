@@ -48,6 +48,9 @@ Prefixes = namedtuple("Prefixes", "axes packed words statistics rests eta larges
 QueryPrefixes = namedtuple(
     "QueryPrefixes", "packed lanes starts codes spread counts is_dense least"
 )
+# share of its squared length that a query must have along the axes, for every part that items have:
+# estimates by 32 axes err by a quarter
+_LEAST_SHARE = np.float32(0.5)
 # columns that are summed in one run: rounding grows with a run's length, and with their number
 RUN = 128
 
@@ -144,10 +147,10 @@ def order_by_item(lo, hi, words, grouped, packed):
 def pack_query_prefixes(
     lo, hi, isa, batch, queries, items, k, all_codes, lanes, scales, all_starts
 ):  # fmt: skip
-    """Prefixes of queries batch[lo:hi], and their codes row by row; nothing if the items have none.
+    """Prefixes of queries batch[lo:hi], those of the first panel alone where k > 0.
 
     k: neighbours of a query, 0 where scores bound what is found; all_codes, lanes, scales and
-    all_starts: of Block. Where prefixes would take longer, every panel is_dense.
+    all_starts: of Block. Panels whose queries have none are_dense; nothing if the items have none.
     """
     prefix, n_panels = items.prefix, lanes.shape[0]
     if prefix.words == 0:  # arrays of the types alone
@@ -155,44 +158,68 @@ def pack_query_prefixes(
             all_codes, lanes, all_starts, all_starts, all_codes, np.empty((0, 2), np.int64),
             np.empty(0, np.uint8), np.empty(0, np.float32),
         )  # fmt: skip
-    size, words = PANEL * prefix.words, items.words
-    packed = aligned_empty(n_panels * size, all_codes)
+    packed = aligned_empty(n_panels * PANEL * prefix.words, all_codes)
     packed[:] = 0
     own = aligned_empty(n_panels * 5 * PANEL, np.empty(0, np.float32)).reshape(n_panels, 5, PANEL)
     own[:] = np.float32(0.0)
     starts = np.zeros(n_panels * PANEL, np.int32)
     own[:, TAU] = np.float32(1.0)
-    codes = aligned_empty(n_panels * PANEL * words, np.empty(0, np.int32))
+    codes = aligned_empty(n_panels * PANEL * items.words, np.empty(0, np.int32))
+    counts, least = np.zeros((n_panels, 2), np.int64), np.empty(PANEL, np.float32)
+    made = QueryPrefixes(
+        packed, own, starts, codes, packed, counts, np.ones(n_panels, np.uint8), least
+    )
+    if are_few(isa, hi - lo):
+        _copy_all_codes(isa, 0, hi - lo, all_codes, items.words, codes)
+    if pays_by_prefix(isa, hi - lo, k, prefix.largest_k):
+        n_first = 1 if k > 0 else n_panels
+        project_queries(
+            0, n_first, lo, hi, isa, batch, queries, items, all_codes, lanes, scales, made
+        )
+    spread = spread_codes(isa, hi - lo, packed, prefix.words)
+    return QueryPrefixes(packed, own, starts, codes, spread, counts, made.is_dense, least)
+
+
+@kernel
+def project_queries(
+    first, last, lo, hi, isa, batch, queries, items, all_codes, lanes, scales, of_query
+):  # fmt: skip
+    """Make the prefixes of panels first .. last of queries, which are not dense from then on.
+
+    Queries of another kind than the items, which have little of their length along the axes, stay
+    dense: to read 0.8 MB of axes of 768 columns would cost one of them a tenth of its search. The
+    axes are rotated at random, so that 32 of them show it. Allocates 128 bytes a column.
+    """
+    prefix, words = items.prefix, items.words
+    least = _LEAST_SHARE * _share_along_axes(items)
+    size = PANEL * prefix.words
     width, p = padded_width(queries.rows.shape[1]), prefix.axes.shape[0] * PANEL
     buffer, out = np.zeros((PANEL, width), np.float32), np.zeros((PANEL, p), np.float32)
     tile, small = np.empty(PANEL * PANEL, np.float32), np.empty(p, np.int8)
-    measured, is_dense = np.empty(2, np.float32), np.ones(n_panels, np.uint8)
-    may_pay = pays_by_prefix(isa, hi - lo, k, prefix.largest_k)
-    for panel in range(n_panels):
-        first = panel * PANEL
-        count = min(PANEL, hi - lo - first)
+    measured = np.empty(2, np.float32)
+    for panel in range(first, last):
+        start = panel * PANEL
+        count = min(PANEL, hi - lo - start)
+        _copy_all_codes(isa, start, count, all_codes, words, of_query.codes)
         for i in range(count):
-            _copy_codes(isa, all_codes, panel * PANEL * words, i, words, codes, first + i)
-        if not may_pay:
-            continue
-        is_dense[panel] = 0
-        for i in range(count):
-            query = batch[lo + first + i]
+            query = batch[lo + start + i]
             load_row(
                 queries.rows, query, queries.factors[query], queries.coefficients[query],
                 items.shift, buffer[i],
             )  # fmt: skip
+        _project(isa, buffer, count, prefix.axes[:1], tile, out)
+        if _share_of_first(buffer, out, count, p) < least:
+            continue
         _project(isa, buffer, count, prefix.axes, tile, out)
+        own = of_query.lanes[panel]
         for i in range(count):
             _pack_prefix(
-                isa, i, buffer[i], out[i], prefix.eta[0], prefix.words, own[panel],
-                starts, first + i, packed[panel * size :], small, measured,
+                isa, i, buffer[i], out[i], prefix.eta[0], prefix.words, own, of_query.starts,
+                start + i, of_query.packed[panel * size :], small, measured,
             )  # fmt: skip
-            own[panel, TAU, i] *= scales[panel, i]
-            own[panel, WEIGHT, i] = lanes[panel, WEIGHT, i] * own[panel, TAU, i]
-    counts, least = np.zeros((n_panels, 2), np.int64), np.empty(PANEL, np.float32)
-    spread = spread_codes(isa, hi - lo, packed, prefix.words)
-    return QueryPrefixes(packed, own, starts, codes, spread, counts, is_dense, least)
+            own[TAU, i] *= scales[panel, i]
+            own[WEIGHT, i] = lanes[panel, WEIGHT, i] * own[TAU, i]
+        of_query.is_dense[panel] = 0
 
 
 @kernel
@@ -244,6 +271,36 @@ def _pack_prefix(isa, i, row, out, eta, words, lanes, starts, at, packed, codes,
     lanes[REST, i] = _rest(squares, of_prefix, eta) * unit
     lanes[RESIDUAL, i] = (residual + eta * residual + (SLACK + eta) * above(squares)) * unit
     lanes[CODED, i] = (above(of_prefix) + residual) * unit
+
+
+@borrowing_kernel
+def _share_along_axes(items):
+    """Share of the squared length of items that is along the axes, by the panel in the middle."""
+    panel = items.statistics.shape[0] // 2
+    rests = items.prefix.rests[panel * PANEL : (panel + 1) * PANEL]
+    norm, squares = items.statistics[panel, 1], np.float32(0.0)
+    for rest in rests:
+        squares += rest * rest
+    return np.float32(1.0) - squares / (np.float32(PANEL) * norm * norm)
+
+
+@borrowing_kernel
+def _share_of_first(rows, out, count, p):
+    """Estimate that share of rows by their coordinates along the first 32 of p axes."""
+    whole, part = np.float32(0.0), np.float32(0.0)
+    for i in range(count):
+        for value in rows[i]:
+            whole += value * value
+        for value in out[i, :PANEL]:
+            part += value * value
+    return part * np.float32(p // PANEL) / max(whole, np.float32(1e-30))
+
+
+@borrowing_kernel
+def _copy_all_codes(isa, first, count, all_codes, words, codes):
+    """Copy the words of the panel of queries first .. first + count to rows, one by one."""
+    for i in range(count):
+        _copy_codes(isa, all_codes, first * words, i, words, codes, first + i)
 
 
 @borrowing_kernel

@@ -39,6 +39,7 @@ from .jit import borrowing_kernel, inlined_kernel, kernel
 from .packing import SLACK
 from .pair_scores import order_by_item, score_pairs, score_pairs_by_item
 from .prefix_filter import PANELS_TRIED, choose_prefixes, find_hits_by_prefix
+from .prefixes import project_queries
 from .query_scaling import are_ordinary, bound_items, scaled_queries
 from .select import kth_largest, select_best, sort_best_first
 from .tiles import CODED, PANEL, RESIDUAL, TAU, WEIGHT, are_few, end_tiles, start_tiles
@@ -333,10 +334,11 @@ def _sweep_few(
             _estimate_few(middle, last_panel, sample_stride, isa, i, items, block, sample)
     for stage in range(0 if has_prefixes and sample_stride > 0 else 1, 2):
         first, step = (middle, sample_stride) if stage == 0 else (first_panel, 1)
+        length = min(run, PANELS_TRIED) if stage == 0 else run
         if stage == 1:
             choose_prefixes(isa, 1, items, block)
-        for p in range(first, last_panel, run * step):
-            count = min(run, (last_panel - p + step - 1) // step)
+        for p in range(first, last_panel, length * step):
+            count = min(length, (last_panel - p + step - 1) // step)
             if stage == 0 and p >= middle + PANELS_TRIED * step:
                 choose_prefixes(isa, 1, items, block)
             if stage == 1 and p >= raise_at and has_prefixes:
@@ -384,7 +386,8 @@ def _sweep(
     """Collect what passes the thresholds in a range of panels, those of the sample first.
 
     Stage 0 ranks one half of the sample; stage 1 ranks and collects the other, which stage 2, all
-    panels, leaves out: thresholds only rise, so what passes the last one has been collected.
+    panels, leaves out: thresholds only rise, so what passes the last one has been collected. Stage
+    1 tries prefixes with the first 32 queries; stage 2 uses them if these do.
     """
     capacity = found.entries.shape[1]
     bits = block.scores.view(np.int32)
@@ -396,6 +399,11 @@ def _sweep(
             step = 2 * sample_stride
         if stage == 2:
             choose_prefixes(isa, _HITS_OF_STAGE_1, items, block)
+            if items.prefix.words > 0 and not block.prefix.is_dense[0]:
+                project_queries(
+                    1, block.lanes.shape[0], lo, lo + block.used, isa, batch, queries, items,
+                    block.packed, block.lanes, block.scales, block.prefix,
+                )  # fmt: skip
         for p in range(first, last_panel, step):
             if sample.swept[p - first_panel]:
                 continue
