@@ -275,13 +275,13 @@ def _pack_prefix(isa, i, row, out, eta, words, lanes, starts, at, packed, codes,
 
 @borrowing_kernel
 def _share_along_axes(items):
-    """Share of the squared length of items that is along the axes, by the panel in the middle."""
+    """Return the share of items' squared lengths along the axes, by the panel in the middle."""
     panel = items.statistics.shape[0] // 2
     rests = items.prefix.rests[panel * PANEL : (panel + 1) * PANEL]
     norm, squares = items.statistics[panel, 1], np.float32(0.0)
     for rest in rests:
         squares += rest * rest
-    return np.float32(1.0) - squares / (np.float32(PANEL) * norm * norm)
+    return np.float32(1.0) - squares / max(np.float32(PANEL) * norm * norm, np.float32(1e-30))
 
 
 @borrowing_kernel

@@ -109,6 +109,21 @@ def test_prefixes_find_the_same_neighbors(rows, axes, measure, isa, monkeypatch)
 
 
 @pytest.mark.usefixtures("_forced")
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("first", [embeddings, independent_columns], ids=lambda rows: rows.__name__)
+def test_queries_of_two_kinds_share_a_block(first, isa):
+    # the first 32 queries are tried: those of the other kind have prefixes, or not, none the less
+    set_config(isa=isa)
+    X = embeddings(1500, 100)
+    other = independent_columns if first is embeddings else embeddings
+    Q = np.concatenate([first(64, 100, 1), other(64, 100, 2)])
+    truth, _ = dense.top_k(Q, X, 100, "cosine")
+    for k in (10, 100):
+        found = fitted(X).search(Q, k=k, n_threads=1)
+        np.testing.assert_array_equal(found.indices, truth[:, :k])
+
+
+@pytest.mark.usefixtures("_forced")
 @pytest.mark.parametrize("metric", ["cosine", "dot", "euclidean"])
 @pytest.mark.parametrize("depth", [1, 15, 126])
 @pytest.mark.parametrize("family", [dominated, near_ties, off_centre], ids=lambda f: f.__name__)

@@ -98,6 +98,38 @@ def test_prepare_prefix_panels_bounds_what_is_left(isa):
     np.testing.assert_array_equal(items.packed.reshape(groups.shape), groups)
 
 
+def queries_of(Q):
+    """Queries of unit rows, without a shift and exclusions."""
+    n = len(Q)
+    norms, none, ones = np.linalg.norm(Q.astype(float), axis=1), np.zeros(0, np.int64), np.ones(n)
+    rows, norms, own, indptr = frozen(Q, norms, np.full(n, -1), np.zeros(n + 1, np.int64))
+    return candidate_filter.Queries(
+        rows, norms, 1.0 / norms, 0 * ones, np.zeros(n, np.float32), ones, 0 * ones, 0.0, 0.0, own,
+        indptr, *frozen(none, np.zeros(0, np.uint8)),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("isa", ISAS)
+def test_queries_off_the_axes_get_no_prefixes(isa):
+    # items along the axes; panels of queries along them, across them, and along them again
+    V = with_prefixes(isa, some_rows(32, DEPTH))[1]
+    items = with_prefixes(isa, (some_rows(64, AXES) @ V.T).astype(np.float32))[0]
+    along, across = some_rows(96, AXES, 1) @ V.T, some_rows(96, DEPTH, 2)
+    across -= across @ V @ V.T
+    Q = np.concatenate([along[:32], across[:32], along[32:50]]).astype(np.float32)
+    queries, code = queries_of(Q), tiles.ISA_TUPLES[isa]
+    for k, first in ((10, [0, 1, 1]), (0, [0, 1, 0])):
+        block = candidate_filter.pack_block(
+            0, len(Q), code, np.arange(len(Q)), queries, items, k, np.empty(0, np.int32)
+        )
+        assert block.prefix.is_dense.tolist() == first
+        prefixes.project_queries(
+            1, 3, 0, len(Q), code, np.arange(len(Q)), queries, items, block.packed, block.lanes,
+            block.scales, block.prefix,
+        )  # fmt: skip
+        assert block.prefix.is_dense.tolist() == [0, 1, 0]
+
+
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("n_queries", [3, 20, 32])
 def test_no_pair_is_dropped_that_reaches_its_threshold(isa, n_queries):
@@ -105,15 +137,7 @@ def test_no_pair_is_dropped_that_reaches_its_threshold(isa, n_queries):
     X, Q = some_rows(64, DEPTH), some_rows(n_queries, DEPTH, 1)
     Q[1] = X[5]
     items, *_ = with_prefixes(isa, X)
-    norms = np.linalg.norm(Q.astype(float), axis=1)
-    none, ones = np.zeros(0, np.int64), np.ones(n_queries)
-    rows, norms, own, indptr = frozen(
-        Q, norms, np.full(n_queries, -1), np.zeros(n_queries + 1, np.int64)
-    )
-    queries = candidate_filter.Queries(
-        rows, norms, 1.0 / norms, 0 * ones, np.zeros(n_queries, np.float32), ones, 0 * ones, 0.0,
-        0.0, own, indptr, *frozen(none, np.zeros(0, np.uint8)),
-    )  # fmt: skip
+    queries, norms = queries_of(Q), np.linalg.norm(Q.astype(float), axis=1)
     code = tiles.ISA_TUPLES[isa]
     block = candidate_filter.pack_block(
         0, n_queries, code, np.arange(n_queries), queries, items, 1, np.empty(0, np.int32)
