@@ -49,16 +49,17 @@ _QUERIES_OF_READING, _QUERIES_OF_READING_AMX = 4, tiles.PANEL
 # 12.4 in 8; of 1,000,000 x 128 27 ms in 4 to 16 runs, 38 in 64 (Zen 5, two threads;
 # bench.search_plan)
 _MOST_PANELS = 8192
-# queries of a block at most: an item is read once for all queries of a block that score it. 1,000
-# of 60,000 x 768 take 0.93 to 0.97 of the time of blocks of 256, of 40,000 x 128 0.97 to 1 (Xeon)
-_LARGEST_BLOCK = 512
+# queries of a block at most: their buffers and lanes fit the second-level cache
+_LARGEST_BLOCK = 256
+# columns from which blocks are twice as large, and their buffers, too: an item is read once for all
+# queries of a block that score it. 1,000 of 60,000 x 768 take 0.93 to 0.97 of the time with k = 10,
+# 0.83 to 0.96 with k = 100; 40,000 x 128 0.97 to 1, and 1.03 to 1.06 (Xeon)
+_WIDE = 768
 # what a block costs beside its panels of queries, in panels: it reads all codes, in the time of 0.1
 # (1,000,000 x 128). More, so that larger blocks win where durations are nearly equal
 _PANELS_OF_READING = 0.5
-# bytes of a block's candidate buffers, which are filled from their beginnings, and columns from
-# which there may be more: with k = 100 and twice as many, 1,000 queries of 60,000 x 768 take 0.83
-# to 0.96 of the time, those of 40,000 x 128 1.03 to 1.06
-_BLOCK_BYTES, _BLOCK_COLUMNS = 1 << 22, 384
+# bytes of a block's candidate buffers, twice that cache: they are filled from their beginnings
+_BLOCK_BYTES = 1 << 22
 # items that tiles search at least: fewer are all scored
 LEAST_ITEMS = 4 * tiles.PANEL
 # a candidate of the filter is a word: 32 bits of score, 32 of its position; order holds int32
@@ -299,15 +300,17 @@ def blocks(n: int, wanted: float, k: int, depth: int, options: ExecutionOptions)
     of_panel = tiles.PANEL * (4 * depth + 64)
     least, most = (36 * capacity(wanted) + 24 * k for capacity in (_least_capacity, _capacity))
     validation.check_memory("working_memory", options.working_memory, 3 * least + of_panel)
-    of_block = _LARGEST_BLOCK * (most + of_panel / tiles.PANEL)
+    factor = 2 if depth >= _WIDE else 1
+    of_block = factor * _LARGEST_BLOCK * (most + of_panel / tiles.PANEL)
     is_short = options.working_memory < options.n_threads * of_block
     capacity, of_query = (_least_capacity(wanted), least) if is_short else (_capacity(wanted), most)
     panels = options.working_memory / (tiles.PANEL * of_query + of_panel)
     n_threads = max(1, min(options.n_threads, int(panels)))
     if panels < 1:
         return int((options.working_memory - of_panel) / of_query) - 2, n_threads, capacity
-    buffered = _BLOCK_BYTES * max(1, depth // _BLOCK_COLUMNS) // (8 * capacity * tiles.PANEL)
-    largest = max(1, min(_LARGEST_BLOCK // tiles.PANEL, int(panels / n_threads), buffered))
+    buffered = factor * _BLOCK_BYTES // (8 * capacity * tiles.PANEL)
+    largest = factor * _LARGEST_BLOCK // tiles.PANEL
+    largest = max(1, min(largest, int(panels / n_threads), buffered))
 
     def duration(block: int) -> float:
         rounds = -(-n // (block * n_threads * tiles.PANEL))
