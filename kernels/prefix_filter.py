@@ -49,8 +49,8 @@ _PAIR, _PAIR_WORDS = 80, 8
 # how many times as long as in a run a pair of few queries takes by itself, and for each of them:
 # one query of 60,000 x 768 57 ns for 40, four 35 for 18 (Zen 4)
 _PAIR_OF_FEW, _FOR_EACH = 1.3, 0.16
-# panels after which prefixes may be given up: a query that hits all their items scores 256 of them
-# one by one, of 20,000 x 768 in a fiftieth of its search
+# panels after which prefixes may be given up: a query of another kind scores all their items one by
+# one, each as slowly as above
 PANELS_TRIED = 8
 
 

@@ -48,7 +48,7 @@ Prefixes = namedtuple("Prefixes", "axes packed words statistics rests eta larges
 QueryPrefixes = namedtuple(
     "QueryPrefixes", "packed lanes starts codes spread counts is_dense least"
 )
-# share of its squared length that a query must have along the axes, for every part that items have:
+# a query must have this part of the share of its squared length along the axes that items have:
 # estimates by 32 axes err by a quarter
 _LEAST_SHARE = np.float32(0.5)
 # columns that are summed in one run: rounding grows with a run's length, and with their number

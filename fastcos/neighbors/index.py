@@ -11,7 +11,7 @@ import numpy as np
 from fastcos import parallel, storage, validation
 from fastcos.engine.packing import no_exclusions
 from fastcos.measures import serialization
-from fastcos.measures.base import Measure, capabilities, get_measure, require
+from fastcos.measures.base import Measure, get_measure, require
 from fastcos.neighbors import index_files, index_ids, index_model
 from fastcos.neighbors.ids import Ids, as_ids
 from fastcos.neighbors.index_parts import Contents, IndexPart, contents_of
@@ -28,7 +28,7 @@ from fastcos.neighbors.out_of_core import results_in_directory
 from fastcos.neighbors.radius import pairs_above
 from fastcos.neighbors.rescoring import Rescored, as_candidates, best_of_candidates
 from fastcos.neighbors.results import IndexNeighbors, Neighbors, no_neighbors, padded
-from fastcos.neighbors.search import as_options, as_request, finish, search
+from fastcos.neighbors.search import as_items, as_options, as_request, finish, search
 from fastcos.neighbors.types import Threshold, as_min_score, as_threshold
 from fastcos.reports.table import printable
 from fastcos.storage import memmap
@@ -734,27 +734,15 @@ class SimilarityIndex(index_ids.ById, index_model.OfModel):
         self._saved = _Saved(path, stored.checksum, by_key, frozenset(stored.arrays))
 
 
-def _as_rows(
-    name: str,
-    X: Any,
-    measure: Measure,
-    *,
-    in_memory: bool = False,
-    or_vector: bool = False,
-    is_measured: bool = False,
-) -> Any:
+def _as_rows(name: str, X: Any, measure: Measure, **options: bool) -> Any:
     """Return X as checked rows, left on disk or narrow where allowed; (0, d) are rows, too.
 
-    is_measured: as in search.as_items.
+    options: of search.as_items.
     """
     shape: tuple[int, ...] = getattr(X, "shape", ())
     if len(shape) == 2 and shape[0] == 0 and shape[1] > 0 and not validation.is_sparse(X):
         return np.empty(shape, np.float32)
-    able = capabilities(measure)
-    return memmap.as_mapped_rows(
-        name, X, on_disk=able.blocks and not in_memory, narrow=able.append, or_vector=or_vector,
-        is_measured=is_measured and able.append,
-    )  # fmt: skip
+    return as_items(name, X, measure, in_blocks=True, **options)
 
 
 def _as_query_rows(X: Any, state: IndexState) -> Any:

@@ -184,18 +184,19 @@ def as_items(
     measure: Measure,
     *,
     or_vector: bool = False,
+    in_memory: bool = False,
     in_blocks: bool = False,
     is_measured: bool = False,
 ) -> Any:
     """Return X as checked rows; memory-mapped ones are left on disk if the measure allows it.
 
-    If the measure takes rows as given: in_blocks: narrow rows are left as they are; is_measured:
-    encode_rows, which follows, looks for NaN.
+    in_memory: they are read. If the measure takes rows as given: in_blocks: narrow rows are left as
+    they are; is_measured: encode_rows, which follows, looks for NaN.
     """
     able = capabilities(measure)
     return memmap.as_mapped_rows(
-        name, X, on_disk=able.blocks, narrow=in_blocks and able.append, or_vector=or_vector,
-        is_measured=is_measured and able.append,
+        name, X, on_disk=able.blocks and not in_memory, narrow=in_blocks and able.append,
+        or_vector=or_vector, is_measured=is_measured and able.append,
     )  # fmt: skip
 
 

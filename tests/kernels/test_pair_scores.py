@@ -74,13 +74,14 @@ def test_score_pairs_equal_each_metric():
 @pytest.mark.parametrize("types", [(np.float32, np.float32), (np.float64, np.float64)])
 @pytest.mark.parametrize("metric_type", [pair_scores.DOT, pair_scores.EUCLIDEAN])
 def test_pairs_have_the_bits_of_plain_loops(types, metric_type):
-    # two pairs are multiplied at a time: odd counts, one pair and none
+    # from 128 columns on two pairs are multiplied at a time: odd counts, one pair and none
     rng = np.random.default_rng(1)
     plain = {
         pair_scores.DOT: lambda *row: pair_scores._product_plain(*row),
         pair_scores.EUCLIDEAN: lambda *row: -pair_scores._squared_distance_plain(*row),
     }[metric_type]
-    for depth, count in ((1, 1), (17, 2), (40, 3), (130, 7), (33, 0)):
+    sizes = ((1, 1), (17, 2), (33, 0), (40, 7), (128, 1), (130, 7), (133, 2), (144, 0), (150, 3))
+    for depth, count in sizes:
         Q, X = (rng.standard_normal((9, depth)).astype(kind) for kind in types)
         norms, none = np.ones(9), np.zeros(0)
         numbers, columns = rng.integers(0, 9, count), rng.integers(0, 9, count)
