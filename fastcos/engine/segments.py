@@ -51,10 +51,10 @@ QUERIES_TO_PACK = 7
 _QUERIES_AS_GIVEN = range(4, 129)
 # multiply-adds from which they do: fewer take 10 ms, without kernels of their own
 WORK_AS_GIVEN = 2**28
-# queries of one call, or of more, after which prefixes are added where an index did not: they take
-# as long as 4,000 (60,000 x 768) to 20,000 (30,000 x 384) queries with k = 10 save, and those with
-# k = 100 save little
-QUERIES_TO_PREFIX = 65_536
+# multiply-adds of one call, or of more, from which prefixes are added where an index did not: joins
+# of 2^38.4 to 2^38.6 break even with k = 10 (384 to 1,536 columns), and of 2^40.3 take 0.73 of the
+# time with k = 10, 1.05 with k = 100 (60,000 x 384), of 2^41.4 0.61 and 0.85 (60,000 x 768; vnni)
+WORK_TO_PREFIX = 2**40
 # segments of memory-mapped items begin at multiples: a transform that multiplies so many rows at a
 # time has the same bits in a segment as in the whole
 SEGMENT_MULTIPLE = 4096
@@ -91,7 +91,7 @@ class Segment:
         self.left: PermittedItems | None = None
         self._n_threads = n_threads
         self._pending: prefixes.Pending | None = None
-        self._n_queries = 0  # that were searched before prefixes were thought of; -1 from then on
+        self._work = 0  # multiply-adds until prefixes were thought of; -1 from then on
 
     @parallel.lazy_attribute
     def packed(self) -> PackedItems:
@@ -183,7 +183,7 @@ class Segment:
             return
         name = "packed" if self.duplicates is None else "packed_distinct"
         if name not in vars(self):
-            self._n_queries = -1
+            self._work = -1
             self._pending = prefixes.add_later(
                 getattr(self, name), self.encoded, self._n_threads,
                 functools.partial(setattr, self, name),
@@ -234,10 +234,10 @@ class Segment:
     def _packed_for(self, n_queries: int, name: str) -> PackedItems:
         """Return what is packed, with prefixes once there were enough queries that use them."""
         packed: PackedItems = getattr(self, name)
-        if self._n_queries >= 0 and (n_queries == 1 or packed.layout.isa != "amx"):
-            self._n_queries += n_queries
-            if self._n_queries >= QUERIES_TO_PREFIX:
-                self._n_queries = -1
+        if self._work >= 0 and (n_queries == 1 or packed.layout.isa != "amx"):
+            self._work += n_queries * self.encoded.rows.size
+            if self._work >= WORK_TO_PREFIX:
+                self._work = -1
                 packed = prefixes.add_prefixes(packed, self.encoded, self._n_threads)
                 setattr(self, name, packed)
         return packed

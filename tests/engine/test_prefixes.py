@@ -229,7 +229,7 @@ def test_an_index_with_prefixes_is_saved_and_opened(tmp_path):
 @pytest.mark.usefixtures("_forced")
 def test_prefixes_are_made_once(tmp_path, monkeypatch):
     """Also by many searches of an index that was opened, or of which items were removed."""
-    monkeypatch.setattr(segments, "QUERIES_TO_PREFIX", 1)
+    monkeypatch.setattr(segments, "WORK_TO_PREFIX", 1)
     X, Q = embeddings(2000, 96), embeddings(80, 96, 1)
     index = fitted(X)
     index.save(tmp_path / "index")

@@ -154,7 +154,7 @@ def test_save_interrupted_at_any_moment_can_be_repeated(saved, times, n_axes, mo
 def test_index_that_got_prefixes_after_it_was_saved_is_saved_again(saved, monkeypatch):
     index = SimilarityIndex.open(saved)
     monkeypatch.setattr(prefixes, "FORCED", 16)
-    monkeypatch.setattr(segments, "QUERIES_TO_PREFIX", 1)
+    monkeypatch.setattr(segments, "WORK_TO_PREFIX", 1)
     index.search(np.tile(ROWS, (3, 1)), 5)
     assert index._state.parts[0].segment.packed.arrays.prefix.words > 0
     index.save(saved)
