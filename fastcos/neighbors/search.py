@@ -158,17 +158,17 @@ def top_k(
     request = as_request(
         Q, X.shape[0], k, own=own, allowed=allowed, exclude=exclude, min_score=min_score
     )
-    if not request.k:
-        return padded(no_neighbors(len(Q)), k)
     results = None
-    if out is not None:
+    if out is not None and request.k:
         validation.as_count("k", k, high=request.k)
         from fastcos.neighbors.out_of_core import results_in_directory
 
         results = results_in_directory(request, X, given, options, out)
         if results.is_complete:
             return Neighbors(**results.finish())
-    fitted = fit_items(X, given, options)
+    fitted = fit_items(X, given, options)  # which also shows NaN, where nothing is searched
+    if not request.k:
+        return padded(no_neighbors(len(Q)), k)
     if request.permitted is not None:
         # pack only what may be found
         some = fitted.only(request.permitted)

@@ -213,6 +213,16 @@ def test_only_allowed_items_are_found(share):
     )
 
 
+@pytest.mark.parametrize("broken", [np.nan, np.inf])
+def test_items_are_checked_where_none_may_be_found(broken):
+    X = gaussian(300, 16)
+    assert (top_k(X[:4], X, 3, allowed=np.zeros(300, bool)).indices == -1).all()
+    X[7, 3] = broken
+    for allowed in (np.zeros(300, bool), [0, 1, 2], None):
+        with pytest.raises(ValueError, match=r"^items must be finite, got NaN or .* in row 7"):
+            top_k(gaussian(4, 16), X, 3, allowed=allowed)
+
+
 def test_a_minimum_score_leaves_out_the_rest():
     X = gaussian(400, 8)
     whole, some = top_k(X, k=20), top_k(X, k=20, min_score=0.8)
