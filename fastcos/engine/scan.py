@@ -120,8 +120,8 @@ def search(
         # rows do
         zero = np.flatnonzero(scaled.norms == 0)
         zero = zero[~scaled.rows[zero].any(axis=1)]
-        left = np.delete(left, zero)
         if len(zero):
+            left = np.delete(left, zero)
             numbers = packed.numbers if permitted is None else permitted.numbers
             for query in zero:
                 columns[query], scores[query] = _lowest(numbers, exclusions, int(query), k)

@@ -139,7 +139,7 @@ class Segment:
         """Return the numbers of positions among all items, and whether each is of this segment."""
         n = len(self.encoded.rows)
         if self.positions is None:
-            numbers = positions - self.first
+            numbers = positions - self.first if self.first else positions
             return numbers, (numbers >= 0) & (numbers < n)
         numbers = np.minimum(np.searchsorted(self.positions, positions), n - 1)
         return numbers, self.positions[numbers] == positions
@@ -147,7 +147,7 @@ class Segment:
     def positions_of(self, numbers: Integers) -> Integers:
         """Return the positions of numbers; -1 stands for no item."""
         if self.positions is None:
-            return numbers + self.first * (numbers >= 0)
+            return numbers + self.first * (numbers >= 0) if self.first else numbers
         return np.where(numbers < 0, -1, self.positions[numbers])
 
     def permit(self, positions: Integers | None) -> PermittedItems | None:

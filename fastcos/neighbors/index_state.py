@@ -87,6 +87,11 @@ class IndexState(NamedTuple):
 
     def ids_at(self, positions: Integers) -> Ids:
         """Return the ids at positions, -1 or "" where there is no item."""
+        if len(self.parts) == 1:
+            (part,) = self.parts
+            numbers, found = part.segment.locate(positions)
+            if found.all() and not part.n_removed:
+                return part.ids.values.take(numbers)
         kinds = [part.ids.values.dtype for part in self.parts]
         names = np.dtype(np.str_ if self.has_names else np.int64)
         no_id = "" if self.has_names else NO_ID

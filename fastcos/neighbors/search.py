@@ -294,19 +294,22 @@ def search(
     n, k = request.queries.shape[0], request.k
     batches: Iterator[tuple[int, int]]
     if results is None:
-        indices, scores = parallel.unfilled((n, k), np.int64), parallel.unfilled((n, k), np.float32)
         size = batch_size(items, request, options)
         batches = iter([(lo, min(n, lo + size)) for lo in range(0, n, size)])
+        shape = n if n > size else 0, k  # one batch is returned without a copy
+        indices, scores = parallel.unfilled(shape, np.int64), parallel.unfilled(shape, np.float32)
     else:
         batches = results.missing()
     for lo, hi in batches:
         Q = memmap.read_rows("queries", request.queries, lo, hi)
         columns, raw = best_of_items(items, request, Q, lo, options)
-        found, found_scores = finish(items.measure, Q, columns, raw, request.min_score)
-        if results is None:
-            indices[lo:hi], scores[lo:hi] = found, found_scores
+        found = Neighbors(*finish(items.measure, Q, columns, raw, request.min_score))
+        if results is not None:
+            results.write(lo, **found._asdict())
+        elif hi - lo == n:
+            return found
         else:
-            results.write(lo, indices=found, scores=found_scores)
+            indices[lo:hi], scores[lo:hi] = found
     return Neighbors(indices, scores) if results is None else Neighbors(**results.finish())
 
 
@@ -384,7 +387,8 @@ def finish(
     scores = measure.to_score(raw, Q)
     if min_score is not None:
         columns = np.where(scores < min_score, -1, columns)
-    scores = np.where(columns < 0, -np.inf, scores)
+    if columns.min(initial=0) < 0:
+        scores = np.where(columns < 0, -np.inf, scores)
     with np.errstate(over="ignore"):  # infinite beyond float32; the order is that of float64
         return columns, scores.astype(np.float32)
 

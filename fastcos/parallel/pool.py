@@ -107,7 +107,10 @@ def unfilled(shape: int | tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[
 
 def row_blocks(n_rows: int, rows_per_block: int) -> Blocks:
     """Return block boundaries 0 = c_0 < ... < c_b = n_rows, rows_per_block rows apart."""
-    return np.append(np.arange(0, n_rows, max(1, rows_per_block)), n_rows).astype(np.int64)
+    step = max(1, rows_per_block)
+    boundaries = np.arange(0, n_rows + step, step, dtype=np.int64)
+    boundaries[-1] = n_rows
+    return boundaries
 
 
 def work_blocks(cumulative: npt.NDArray[np.integer[Any]], work_per_block: int) -> Blocks:
