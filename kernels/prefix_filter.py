@@ -131,8 +131,8 @@ def _find_hits(isa, p, q, n_items, packed, words, statistics, prefix, block):
         least[i] = least_score(block.lanes[q], i, statistics, p)
     n_panels = block.lanes.shape[0]
     if of_query.counts[q, 1] * n_panels >= PANEL * of_query.counts[q, 0]:
-        # some query hits nearly every item: each tile fetches a share of the next panel, since the
-        # items of this one are read before they come (60,000 x 768: 0.93 of the time with k = 10)
+        # some query hits nearly every item. Each tile fetches a share of the next panel: codes of
+        # this one would come too late (60,000 x 768, k = 10: 0.93 of the time)
         share = block.size // n_panels
         prefetch_row(packed, (p + 1) * block.size + q * share, share)
     elif q == 0:  # other panels of queries hit the same items

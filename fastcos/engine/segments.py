@@ -232,7 +232,7 @@ class Segment:
         return functools.partial(scan.search, packed, permitted=permitted, thresholds=thresholds)
 
     def _packed_for(self, n_queries: int, name: str) -> PackedItems:
-        """Return what is packed, with prefixes once there were enough queries that use them."""
+        """Return what is packed, with prefixes once queries that use them were work enough."""
         packed: PackedItems = getattr(self, name)
         if self._work >= 0 and (n_queries == 1 or packed.layout.isa != "amx"):
             self._work += n_queries * self.encoded.rows.size

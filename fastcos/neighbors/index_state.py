@@ -87,7 +87,7 @@ class IndexState(NamedTuple):
 
     def ids_at(self, positions: Integers) -> Ids:
         """Return the ids at positions, -1 or "" where there is no item."""
-        if len(self.parts) == 1:
+        if len(self.parts) == 1:  # as most indexes: a third of the time without masks
             (part,) = self.parts
             numbers, found = part.segment.locate(positions)
             if found.all() and not part.n_removed:
