@@ -418,12 +418,15 @@ def _emit_int8(builder, number, items, queries, words, starts, n_queries, out, b
     lanes, registers = _INT8_SHAPES[number]
     kind, columns = ir.VectorType(I32, lanes), range(0, n_queries, lanes)
     rows = min(GROUP, registers // len(columns))
+    item_starts = _emit_item_starts(builder, items, words) if by_item else None
     with cgutils.for_range(builder, I64(PANEL // rows)) as part:
         first = builder.mul(part.index, I64(rows))
         group = builder.mul(builder.udiv(first, I64(GROUP)), builder.mul(words, I64(GROUP)))
         block = builder.gep(items, [builder.add(group, builder.urem(first, I64(GROUP)))])
-        own = builder.gep(items, [builder.mul(first, words)])
-        item_rows = [builder.gep(own, [builder.mul(words, I64(row))]) for row in range(rows)]
+        item_rows = []
+        if by_item:
+            places = [builder.add(first, I64(row)) for row in range(rows)]
+            item_rows = [builder.load(builder.gep(item_starts, [place])) for place in places]
 
         def step(k, sums, block=block, item_rows=item_rows):
             item_at = builder.gep(block, [builder.mul(k, I64(2 * GROUP))])
@@ -451,6 +454,19 @@ def _emit_int8(builder, number, items, queries, words, starts, n_queries, out, b
         for t, value in enumerate(sums):
             row, vector = divmod(t, len(columns))
             store(builder, value, target, row * PANEL + columns[vector])
+
+
+def _emit_item_starts(builder, items, words):
+    """Emit a table of pointers to the items of a panel whose words lie together; return it.
+
+    Compiled code would else compute each pointer from the one before, at every step, on the ports
+    of the products: 0.98 of the speed of searches by all codes where there are prefixes.
+    """
+    table = cgutils.alloca_once(builder, items.type, PANEL)
+    with cgutils.for_range(builder, I64(PANEL)) as item:
+        start = builder.gep(items, [builder.mul(item.index, words)])
+        builder.store(start, builder.gep(table, [item.index]))
+    return table
 
 
 def _larger(builder, value, other):
