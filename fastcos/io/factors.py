@@ -67,8 +67,9 @@ def read_factors(
 
     Recognised: implicit's saved models (.npz with item_factors and user_factors); arrays items and
     users, or item_embeddings and user_embeddings; scikit-learn's components_ (d, p), which are
-    transposed; all formats of read_vectors. Stripped: the columns of biases and of ones that
-    implicit's BPR and logistic factorisation append, recognised by the ones.
+    transposed; all formats of read_vectors. The columns of biases and of ones that implicit's BPR
+    and logistic factorisation append are stripped where both sides are given and both show the
+    columns of ones. A single matrix keeps all of its columns.
 
     Parameters
     ----------
@@ -124,17 +125,19 @@ def strip_biases(items: Rows, users: Rows | None) -> tuple[Rows, Rows | None, tu
     """Return both sides without columns of biases and of ones, and a note if there were any.
 
     implicit's logistic factorisation appends (bias, 1) to items and (1, bias) to users; its BPR
-    appends (bias) to items and (1) to users. Rows of zeros have no ones.
+    appends (bias) to items and (1) to users. Rows of zeros have no ones. Items without users keep
+    all of their columns, because a column of ones alone may just as well be data.
     """
     d = items.shape[1]
-    if d > 2 and _ones(items, -1) and (users is None or _ones(users, -2)):
+    if users is None:
+        return items, users, ()
+    if d > 2 and _ones(items, -1) and _ones(users, -2):
         kept, note = d - 2, "stripped two bias columns of either side (logistic factorisation)"
-    elif d > 1 and users is not None and _ones(users, -1):
+    elif d > 1 and _ones(users, -1):
         kept, note = d - 1, "stripped the bias column of the items (BPR)"
     else:
         return items, users, ()
-    if users is not None:
-        users = as_mapped_rows("users", users[:, :kept])
+    users = as_mapped_rows("users", users[:, :kept])
     return as_mapped_rows("items", items[:, :kept]), users, (note,)
 
 

@@ -314,9 +314,20 @@ def test_read_factors_strips_biases_of_two_files(tmp_path):
     assert read_factors(tmp_path / "items.npy", tmp_path / "users.npy").items.shape == (20, 4)
     # only the users' ones show that the last column is a bias
     assert read_factors(tmp_path / "items.npy").items.shape == (20, 5)
-    logistic, _ = trained("lmf")
+    logistic, users = trained("lmf")
     np.save(tmp_path / "items.npy", logistic)
-    assert read_factors(tmp_path / "items.npy").items.shape == (20, 4)
+    np.save(tmp_path / "users.npy", users)
+    assert read_factors(tmp_path / "items.npy", tmp_path / "users.npy").items.shape == (20, 4)
+
+
+def test_read_factors_keeps_a_column_of_ones_of_one_matrix(tmp_path):
+    rows = np.column_stack([np.arange(12.0).reshape(4, 3), np.ones(4)])
+    np.save(tmp_path / "items.npy", rows)
+    np.savez(tmp_path / "items.npz", rows)
+    for name in ("items.npy", "items.npz"):
+        found = read_factors(tmp_path / name)
+        np.testing.assert_array_equal(found.items, rows)
+        assert found.notes == ()
 
 
 def test_strip_biases_keeps_ordinary_columns():
