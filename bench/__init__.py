@@ -13,6 +13,6 @@ if "ASV_ENV_DIR" in os.environ:
 
 # the kernels are timed, not their stand-in; earlier commits have none
 with contextlib.suppress(ImportError):
-    from fastcos.engine import uncompiled
+    from fastcos.engine import readiness
 
-    uncompiled.work_left = 0
+    readiness.compile_at_once()

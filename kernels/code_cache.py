@@ -72,10 +72,10 @@ def sole_process(name):
             _make_private(cache_directory())
             file = stack.enter_context((cache_directory() / f"{name}.lock").open("ab"))
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the system unlocks it at the end
-        except ImportError:  # Windows: every process may
-            yield True
-        except OSError:
+        except (BlockingIOError, PermissionError):  # another process has the lock: either, by POSIX
             yield False
+        except (ImportError, OSError):  # no locks on Windows, or in this file system
+            yield True
         else:
             yield True
 
@@ -119,9 +119,21 @@ def code_digest():
     return hashlib.sha256(content.encode()).hexdigest()[:16]
 
 
+def leave_mark(name):
+    """Tell other processes that some set of kernels is in the cache."""
+    folder = cache_directory() / code_digest()
+    _make_private(folder)
+    (folder / f"{name}.mark").touch()
+
+
+def is_marked(name):
+    """Whether a process has left this mark."""
+    return (cache_directory() / code_digest() / f"{name}.mark").exists()
+
+
 def signatures():
     """Paths of the code that Python can call, one for each signature."""
-    return list((cache_directory() / code_digest()).rglob(f"[!{INNER}]*-*"))
+    return list((cache_directory() / code_digest()).glob(f"*/[!{INNER}]*-*"))
 
 
 class Files:

@@ -40,9 +40,9 @@ def pytest_collection_modifyitems(config, items):
 @pytest.fixture(autouse=True)
 def restored_settings(monkeypatch):
     from fastcos import config
-    from fastcos.engine import uncompiled
+    from fastcos.engine import readiness
 
-    monkeypatch.setattr(uncompiled, "work_left", 0)  # the kernels are tested
+    monkeypatch.setattr(readiness.state, "compile_at_once", True)  # the kernels are tested
     monkeypatch.setattr(config, "overrides", dict(config.overrides))
 
 

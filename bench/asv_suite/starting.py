@@ -9,7 +9,7 @@ EMPTY_CACHE = (
     "os.environ['FASTCOS_CACHE_DIR'] = folder.name"
 )
 # a short search compiles nothing by itself
-COMPILE = f"from fastcos.engine import uncompiled; uncompiled.work_left = 0; {CALL}"
+COMPILE = f"from fastcos.engine import readiness; readiness.compile_at_once(); {CALL}"
 FULL_CACHE = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {COMPILE!r}])"
 
 

@@ -7,7 +7,8 @@ from typing import Any
 from fastcos import config
 from fastcos.cli import options
 from fastcos.cli.terminal import print_json, print_table
-from fastcos.kernels import code_cache, cpu, native, tile_top_k, tiles
+from fastcos.engine import readiness
+from fastcos.kernels import code_cache, cpu, native
 from fastcos.storage import provenance
 
 DESCRIPTION = """\
@@ -62,7 +63,10 @@ def findings() -> dict[str, Any]:
         "native_code": native.tier() or "none",
         "numba_installed": code_cache.has_compiler(),
         "compiled_signatures_cached": len(code_cache.signatures()),
-        "search_is_compiled": tile_top_k.scan_panels.is_ready() if tiles.AVAILABLE else False,
+        "search_runs": {
+            dtype: readiness.explain(dtype) for dtype in ("float32", "float64", "float16", "int8")
+        },
+        "search_is_compiled": readiness.is_ready("float32"),
         "blas": [
             {key: library.get(key) for key in ("prefix", "version", "architecture", "num_threads")}
             for library in threadpool_info()

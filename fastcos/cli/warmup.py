@@ -21,7 +21,7 @@ import scipy.sparse as sp
 from fastcos import config
 from fastcos.cli import options
 from fastcos.cli.terminal import print_json, progress_bar, say
-from fastcos.engine import uncompiled
+from fastcos.engine import readiness
 from fastcos.engine.compile_searches import compile_searches
 from fastcos.kernels import code_cache, cpu, native, tiles
 from fastcos.linalg import gram_matmul, matmul, randomized_svd, rmatmul, svd_residuals
@@ -103,7 +103,7 @@ def _run_job(job: str, tier: str | None) -> list[str]:
 
 def compile_now() -> None:
     """Let this process compile what it calls, however small its inputs are."""
-    uncompiled.work_left = 0
+    readiness.compile_at_once()
 
 
 def native_jobs() -> dict[str, Callable[[], None]]:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import config, parallel, validation
-from fastcos.engine import safe_norms, uncompiled
+from fastcos.engine import numpy_search, readiness, safe_norms
 from fastcos.kernels import candidate_filter, packing, pair_scores, prefixes, query_scaling, tiles
 from fastcos.storage import memmap
 from fastcos.validation import Floats as Floats, Integers as Integers, Rows as Rows
@@ -262,8 +262,9 @@ def _check_transformed(rows: Any, bias: Any) -> None:
 def row_norms(rows: Rows, n_threads: int | None = None) -> Floats:
     """Return the Euclidean norms (n,) of read-only rows, which may be bits of narrow ones."""
     kernel = pair_scores.row_norms
-    if not parallel.has_run(kernel) and uncompiled.takes(kernel, 1, *rows.shape):
-        return validation.read_only(uncompiled.row_norms(memmap.from_bits(rows)))
+    if not parallel.has_run(kernel) and readiness.use_numpy(memmap.from_bits(rows).dtype):
+        with readiness.seconds_in_numpy():
+            return validation.read_only(numpy_search.row_norms(memmap.from_bits(rows)))
     norms = parallel.unfilled(len(rows), np.float64)
     blocks = parallel.row_blocks(len(rows), max(1, 1_000_000 // rows.shape[1]))
     parallel.run(kernel, blocks, rows, norms, n_threads=n_threads)

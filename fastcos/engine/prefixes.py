@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import parallel, validation
-from fastcos.engine import background
+from fastcos.engine import readiness
 from fastcos.engine.packing import (
     EncodedRows,
     PackedItems,
@@ -30,7 +30,6 @@ from fastcos.engine.packing import (
     tile_layout,
 )
 from fastcos.kernels import prefixes, tiles
-from fastcos.kernels.jit import is_ready
 from fastcos.parallel.blas import blas_lock, one_blas_thread
 from fastcos.storage import memmap
 
@@ -122,8 +121,9 @@ def add_later(
     """
     if not _may_pay(packed, items):
         return None
-    if not is_ready(prefixes.prepare_prefix_panels):
-        background.start("float64" if items.rows.dtype == np.float64 else "float32")
+    dtype = memmap.from_bits(items.rows).dtype
+    if readiness.use_numpy(dtype):
+        readiness.request(dtype)
         return None
 
     pending = Pending(os.getpid(), threading.Event())

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import parallel, validation
-from fastcos.engine import background, duplicates, prefixes, scan, uncompiled
+from fastcos.engine import duplicates, numpy_search, prefixes, readiness, scan
 from fastcos.engine.packing import (
     EncodedRows,
     ExcludedItems,
@@ -26,8 +26,7 @@ from fastcos.engine.packing import (
     unpacked_items,
 )
 from fastcos.kernels import tiles
-from fastcos.kernels.exhaustive_top_k import merge_rows, score_all_rows
-from fastcos.kernels.tile_top_k import scan_panels, search_rows
+from fastcos.kernels.exhaustive_top_k import merge_rows
 from fastcos.storage import memmap
 from fastcos.validation import Floats, Integers, Rows
 
@@ -176,10 +175,10 @@ class Segment:
 
         Then another process compiles them: who packs beforehand is going to search.
         """
-        if uncompiled.takes(scan_panels, 0, 0, 0):
-            if len(self.numbers) < scan.LEAST_ITEMS:  # which are all scored
-                return
-            background.start("float64" if self.encoded.rows.dtype == np.float64 else "float32")
+        dtype = memmap.from_bits(self.encoded.rows).dtype
+        if readiness.use_numpy(dtype):
+            if len(self.numbers) >= scan.LEAST_ITEMS:  # fewer are all scored
+                readiness.request(dtype)
             return
         name = "packed" if self.duplicates is None else "packed_distinct"
         if name not in vars(self):
@@ -211,13 +210,9 @@ class Segment:
         """
         is_unpacked, few = not self.packed_forms, n_queries <= QUERIES_TO_PACK
         numbers = self.numbers if permitted is None else permitted.numbers
-        kernel = score_all_rows if few else search_rows
         n, depth = self.encoded.rows.shape
-        size = n_queries, len(numbers), depth
-        is_compiled = not is_unpacked or parallel.has_run(kernel)
-        if not is_compiled and uncompiled.takes(kernel, *size) and self.duplicates is None:
-            encoded = self.encoded._replace(rows=memmap.from_bits(self.encoded.rows))
-            return functools.partial(uncompiled.search, self.metric_type, encoded, numbers)
+        if is_unpacked and self._uses_numpy() and self.duplicates is None:
+            return functools.partial(self._search_until_compiled, permitted, thresholds)
         is_much = n_queries in _QUERIES_AS_GIVEN and n_queries * n * depth >= WORK_AS_GIVEN
         if is_unpacked and is_much and len(numbers) == n and tiles.AVAILABLE:
             unpacked = unpacked_items(self.metric_type, self.encoded)
@@ -230,6 +225,43 @@ class Segment:
             return functools.partial(duplicates.search, packed, self.duplicates)
         packed = self._packed_for(n_queries, "packed")
         return functools.partial(scan.search, packed, permitted=permitted, thresholds=thresholds)
+
+    def _uses_numpy(self) -> bool:
+        """Whether searches of rows of this type run in NumPy for now."""
+        return readiness.use_numpy(memmap.from_bits(self.encoded.rows).dtype)
+
+    def _search_until_compiled(
+        self,
+        permitted: PermittedItems | None,
+        thresholds: Floats | None,
+        queries: EncodedRows,
+        exclusions: ExcludedItems,
+        k: int,
+        options: ExecutionOptions,
+    ) -> scan.Found:
+        """Search in NumPy, batch by batch; the batches after the kernels are compiled run those."""
+        numbers = self.numbers if permitted is None else permitted.numbers
+        items = self.encoded._replace(rows=memmap.from_bits(self.encoded.rows))
+        n = len(queries.rows)
+        size = numpy_search.batch_size(k, options.working_memory)
+        columns, scores = np.empty((n, k), np.int64), np.empty((n, k))
+        for lo in range(0, n, size):
+            if lo and not self._uses_numpy():
+                rest = slice(lo, n)
+                bounds = None if thresholds is None else thresholds[rest]
+                within = exclusions.of_range(lo, n)
+                find = self.plan(n - lo, within, permitted, bounds)
+                columns[rest], scores[rest] = find(queries.take(rest), within, k, options)
+                break
+            hi = min(n, lo + size)
+            with readiness.seconds_in_numpy():
+                columns[lo:hi], scores[lo:hi] = numpy_search.search(
+                    self.metric_type, items, numbers, queries.take(slice(lo, hi)),
+                    exclusions.of_range(lo, hi), k,
+                )  # fmt: skip
+            if options.progress is not None:
+                options.progress(hi, n)
+        return columns, scores
 
     def _packed_for(self, n_queries: int, name: str) -> PackedItems:
         """Return what is packed, with prefixes once queries that use them were work enough."""

@@ -114,7 +114,7 @@ def _histograms(
         rows, packed(rows, n_threads), _row_ends(grouped), validation.read_only(levels),
         validation.read_only(boundaries), _margin_in_bins(rows, n_bins),
     )  # fmt: skip
-    if uncompiled.takes(pair_reductions.pair_histograms, len(rows), len(rows)):
+    if uncompiled.use_numpy_for(pair_reductions.pair_histograms, len(rows), len(rows)):
         uncompiled.pair_histograms(*arguments, counts[0], near[0], n_threads)
         return counts[0], near[0]
     for begin, stop in _tasks(len(rows), parts):

@@ -55,7 +55,7 @@ def map_at_r(items: Any, labels: Any, *, n_threads: int | None = None) -> Score:
     queries = np.flatnonzero(filled & (sizes[codes] > 1))
     rows = validation.read_only(unit_rows(given))
     panels, counts = packed(rows, n_threads), validation.read_only(sizes.astype(np.int64))
-    if uncompiled.takes(pair_reductions.average_precisions_at_r, len(queries), len(rows)):
+    if uncompiled.use_numpy_for(pair_reductions.average_precisions_at_r, len(queries), len(rows)):
         precisions = uncompiled.average_precisions_at_r(
             queries, rows, panels, codes, counts, n_threads
         )

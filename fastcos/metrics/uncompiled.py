@@ -1,7 +1,7 @@
 """Ranks and histograms of pairs in NumPy, bit-identical to kernels that are not compiled yet.
 
 These kernels take 2 to 4 s each to compile, and 1,000 rows take 0.1 s here. The seconds that a
-process spends here count as those of :mod:`fastcos.engine.uncompiled`.
+process spends here count as those of :mod:`fastcos.engine.numpy_search`: see ``readiness``.
 """
 
 from collections.abc import Iterator
@@ -10,20 +10,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fastcos.engine import uncompiled
+from fastcos.engine import readiness
 from fastcos.kernels.pair_reductions import OFFSET
 from fastcos.metrics.labelled import products
 from fastcos.validation import Floats, Integers
 
-# a pair of rows takes 0.1 us, as long as a pair of so many entries in a search (bench: starting)
-_DEPTH = 750
+# Seconds that NumPy takes for a pair of rows.
+_SECONDS_PER_PAIR = 1e-7
 # pairs of one block: arrays of 2 MiB
 _PAIRS = 2**18
 
 
-def takes(kernel: Any, n_queries: int, n_items: int) -> bool:
-    """Whether so much work is to be done here, not by this kernel; if so, it is counted."""
-    return uncompiled.takes(kernel, n_queries, n_items, _DEPTH)
+def use_numpy_for(kernel: Any, n_queries: int, n_items: int) -> bool:
+    """Whether NumPy does the work of a kernel for so many pairs of rows; if so, its time counts."""
+    return readiness.use_numpy_for(kernel, n_queries * n_items * _SECONDS_PER_PAIR)
 
 
 def average_precisions_at_r(

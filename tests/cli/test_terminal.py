@@ -344,8 +344,8 @@ def recorded(self, *arguments, **named):
 _DispatcherBase._compile_for_args = recorded
 import numpy as np
 from fastcos.cli.main import main
-from fastcos.engine import uncompiled
-uncompiled.work_left = 0
+from fastcos.engine import readiness
+readiness.compile_at_once()
 """
 
 

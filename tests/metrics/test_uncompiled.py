@@ -20,13 +20,13 @@ def spoilt_rows(n, depth):
 
 def with_kernels(monkeypatch, function, *arguments, **options):
     with monkeypatch.context() as patched:
-        patched.setattr(uncompiled, "takes", lambda *_: False)
+        patched.setattr(uncompiled, "use_numpy_for", lambda *_: False)
         return function(*arguments, **options)
 
 
 def in_numpy(monkeypatch, function, *arguments, **options):
     with monkeypatch.context() as patched:
-        patched.setattr(uncompiled, "takes", lambda *_: True)
+        patched.setattr(uncompiled, "use_numpy_for", lambda *_: True)
         return function(*arguments, **options)
 
 

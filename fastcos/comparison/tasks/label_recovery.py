@@ -106,7 +106,7 @@ class LabelTask:
         lists = np.empty((n, k), np.int64)
         for part, scores in raw_score_blocks(measure, rows, self.queries, self._pool):
             owns = self._places[part]
-            if uncompiled.takes(label_ranks.score_label_ranks, *scores.shape):
+            if uncompiled.use_numpy_for(label_ranks.score_label_ranks, *scores.shape):
                 auc[part], average[part], voted[part] = uncompiled.score_label_ranks(
                     scores, owns, self._codes, self._sizes, k
                 )
