@@ -1,7 +1,7 @@
-"""Compiled code on disk, keyed by the content of every kernel source.
+"""Compiled code on disk, keyed by all that it was compiled from.
 
 Numba's own cache has three faults. It watches the file of the compiled function only, so after an
-upgrade it may run an old helper of another file. Two processes that save at once can corrupt its
+upgrade it may run an old helper of another file (see ``fingerprint``). Two processes that save at once can corrupt its
 index. It fails at import if no directory is writable. Here every signature is one file, there is no
 index, and failures of the disk become warnings.
 
@@ -25,10 +25,15 @@ from pathlib import Path
 
 import numpy as np
 
+from .fingerprint import fingerprint, module_fingerprint
+
 # A process waits so long at most for another one that compiles the same kernel, for that one may
 # be stopped. The largest kernel takes 20 s on a busy machine.
 LONGEST_WAIT = 120.0
 
+# Code that no process has used for 60 days is removed; files that are used are dated once a day.
+_SECONDS_UNUSED = 60 * 86400
+_SECONDS_BETWEEN_DATES = 86400
 # begins the names of files of code that only kernels call
 INNER = "~"
 
@@ -82,7 +87,7 @@ def sole_process(name):
 
 @functools.cache
 def sources_digest():
-    """Digest of all kernel sources."""
+    """Digest of all kernel sources: native libraries are used with the sources they came from."""
     content = hashlib.sha256()
     for path in sorted(Path(__file__).parent.glob("*.[cp]*")):
         if path.suffix in (".c", ".py"):
@@ -93,6 +98,8 @@ def sources_digest():
 
 # computed at import: an upgrade may later replace the sources of a running process
 sources_digest()
+# the modules that decide how kernels are compiled and kept
+_MACHINERY = [module_fingerprint(f"{__package__}.{name}") for name in ("jit", "compiler")]
 
 
 def numba_setting(name):
@@ -109,26 +116,54 @@ def has_compiler():
     return importlib.util.find_spec("numba") is not None
 
 
+# Variables of Numba that do not change the code of a signature; the CPU's are part of its key.
+HARMLESS_VARIABLES = {
+    "NUMBA_CACHE_DIR",
+    "NUMBA_CPU_FEATURES",
+    "NUMBA_CPU_NAME",
+    "NUMBA_NUM_THREADS",
+    "NUMBA_THREADING_LAYER",
+    "NUMBA_THREADING_LAYER_PRIORITY",
+}
+
+
 @functools.cache
 def code_digest():
-    """Digest of the sources, the versions of Python, NumPy and Numba, and bounds checks."""
+    """Digest of the versions of Python and of what compiles, and of the settings of the compiler."""
     from importlib.metadata import version  # 20 ms; to import Numba takes 0.4 s
 
-    versions = sys.implementation.cache_tag, np.__version__, has_compiler() and version("numba")
-    content = f"{sources_digest()} {versions} {numba_setting('BOUNDSCHECK')}"
-    return hashlib.sha256(content.encode()).hexdigest()[:16]
+    compilers = [version(name) for name in ("numba", "llvmlite")] if has_compiler() else []
+    settings = [
+        (name, value)
+        for name, value in sorted(os.environ.items())
+        if name.startswith("NUMBA_") and name not in HARMLESS_VARIABLES
+    ]
+    file = Path(".numba_config.yaml")
+    with contextlib.suppress(OSError):  # the working directory may not be entered
+        settings += [file.read_text()] if file.exists() else []
+    content = (
+        sys.implementation.cache_tag, np.__version__, compilers, _MACHINERY, settings,
+        numba_setting("BOUNDSCHECK"),
+    )  # fmt: skip
+    return hashlib.sha256(repr(content).encode()).hexdigest()[:16]
 
 
-def leave_mark(name):
-    """Tell other processes that some set of kernels is in the cache."""
-    folder = cache_directory() / code_digest()
-    _make_private(folder)
-    (folder / f"{name}.mark").touch()
+def leave_mark(name, kernels):
+    """Tell other processes that all that some kernels need is in the cache."""
+    path = _mark(name, kernels)
+    _make_private(path.parent)
+    path.touch()
 
 
-def is_marked(name):
-    """Whether a process has left this mark."""
-    return (cache_directory() / code_digest() / f"{name}.mark").exists()
+def is_marked(name, kernels):
+    """Whether a process has left this mark for the code of these kernels."""
+    return _mark(name, kernels).exists()
+
+
+def _mark(name, kernels):
+    content = " ".join(fingerprint(kernel) for kernel in kernels)
+    digest = hashlib.sha256(content.encode()).hexdigest()[:16]
+    return cache_directory() / code_digest() / f"{name}.{digest}.mark"
 
 
 def signatures():
@@ -139,20 +174,28 @@ def signatures():
 class Files:
     """One file per signature of a function: a sha256 of its path and the payload, the payload.
 
-    Names begin with the mark and the function's name.
+    Names begin with the mark, the function's name and its fingerprint.
     """
 
     def __init__(self, function, mark=""):
-        self._folder = Path(code_digest(), function.__module__.rpartition(".")[2])
-        self._name = mark + function.__qualname__.replace("<", "").replace(">", "")
+        self._function, self._mark = function, mark
+
+    @functools.cached_property
+    def _name(self):
+        name = self._function.__qualname__.replace("<", "").replace(">", "")
+        return f"{self._mark}{name}-{fingerprint(self._function)[:16]}"
+
+    @property
+    def _folder(self):
+        return cache_directory() / code_digest() / self._function.__module__
 
     def _path(self, key):
         name = f"{self._name}-{hashlib.sha256(repr(key).encode()).hexdigest()[:24]}"
-        return cache_directory() / self._folder / name
+        return self._folder / name
 
     def exist(self):
         """Whether there is a file of any signature."""
-        return any((cache_directory() / self._folder).glob(f"{self._name}-*"))
+        return any(self._folder.glob(f"{self._name}-*"))
 
     @contextlib.contextmanager
     def turn(self, keys):
@@ -183,6 +226,7 @@ class Files:
         digest, payload = content[:32], content[32:]
         if _digest(path, payload) != digest:
             raise ValueError(f"{path} is damaged")
+        _note_use(path)
         return pickle.loads(payload)
 
     def save(self, key, payload):
@@ -198,6 +242,26 @@ class Files:
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
+        _remove_unused()
+
+
+def _note_use(path):
+    """Date a file that is used, once a day at most."""
+    with contextlib.suppress(OSError):  # the cache of an image may be read-only
+        if time.time() - path.stat().st_mtime > _SECONDS_BETWEEN_DATES:
+            os.utime(path)
+
+
+@functools.cache  # once in a process
+def _remove_unused():
+    """Remove code that no process has used for a long time: of older versions, mostly."""
+    for path in cache_directory().glob("*/*/*-*"):
+        with contextlib.suppress(OSError):
+            if time.time() - path.stat().st_mtime > _SECONDS_UNUSED:
+                path.unlink()
+    for folder in (*cache_directory().glob("*/*/"), *cache_directory().glob("*/")):
+        with contextlib.suppress(OSError):  # it is not empty
+            folder.rmdir()
 
 
 def _wait_for_lock(stack, path):

@@ -9,13 +9,14 @@ import gc
 import os
 import sys
 import threading
+import time
 from pathlib import Path
 
 import numba
 import numpy.ma  # noqa: F401  Numba imports it at a first call: a fork beside that would hang
 from llvmlite import binding, ir
 from numba import prange, types
-from numba.core import caching, cgutils, event, serialize
+from numba.core import caching, cgutils, serialize
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler, compile_result
 from numba.core.compiler_lock import global_compiler_lock
@@ -59,14 +60,20 @@ def compiled(function, flags):
 def _compile_in_turn(dispatcher, compile_here, signature):
     """Load the code of a signature, or compile it while no other process compiles the same.
 
-    The turn is taken under Numba's lock and one at a time, so that no process waits for another
-    one while it holds a turn.
+    A process waits for its turn without Numba's lock, which forks and the compilations of other
+    threads need. No kernel is compiled by a turn within another one's, so that no process waits for
+    another one while it holds a turn.
     """
-    turn = dispatcher._cache.turn(signature, dispatcher.targetctx)
-    with global_compiler_lock, turn as must_compile, _fewer_collections():
-        if must_compile:
-            _check_address_space()
-        return compile_here(signature)
+    with (
+        dispatcher._cache.turn(signature, dispatcher.targetctx) as must_compile,
+        global_compiler_lock,
+        _fewer_collections(),
+    ):
+        if not must_compile:
+            return compile_here(signature)
+        _check_address_space()
+        with stopwatch:
+            return compile_here(signature)
 
 
 @contextlib.contextmanager
@@ -96,27 +103,20 @@ def _check_address_space():
             )
 
 
-class Stopwatch(event.TimingListener):
-    """Seconds of compiling kernels; the first one is announced on stderr."""
+class Stopwatch:
+    """Seconds of compiling kernels in this process; the first one is announced on stderr."""
 
-    is_announced = False
+    def __init__(self):
+        self.seconds, self._is_announced, self._start = 0.0, False, 0.0
 
-    def on_start(self, event):
-        """Start, at the outermost kernel."""
-        if _is_kernel(event):
-            if not self.is_announced:
-                self.is_announced = True
-                _announce()
-            super().on_start(event)
+    def __enter__(self):
+        if not self._is_announced:
+            self._is_announced = True
+            _announce()
+        self._start = time.perf_counter()
 
-    def on_end(self, event):
-        """Stop, at the outermost kernel."""
-        if _is_kernel(event):
-            super().on_end(event)
-
-
-def _is_kernel(event):
-    return isinstance(event.data["dispatcher"]._cache, CodeCache)
+    def __exit__(self, *_):
+        self.seconds += time.perf_counter() - self._start
 
 
 def _announce():
@@ -126,8 +126,8 @@ def _announce():
             print(text, file=sys.stderr, flush=True)
 
 
+# used under Numba's lock
 stopwatch = Stopwatch()
-event.register("numba:compile", stopwatch)
 
 
 def dispatcher_type(dispatcher):

@@ -129,7 +129,7 @@ class Kernel:
 
     def __init__(self, function, **flags):
         functools.update_wrapper(self, function)
-        self.py_func, self._flags = function, flags
+        self.py_func, self.flags = function, flags
         self._dispatcher, self._for_kernels = None, None
         self._is_ready, self._next_look = False, 0.0
 
@@ -140,7 +140,7 @@ class Kernel:
             native.check_allowed(self, ())
             with _compiler().lock:
                 if self._dispatcher is None:
-                    self._dispatcher = _compiler().compiled(self.py_func, self._flags)
+                    self._dispatcher = _compiler().compiled(self.py_func, self.flags)
         return self._dispatcher
 
     @property
@@ -149,7 +149,7 @@ class Kernel:
         if self._for_kernels is None:
             with _compiler().lock:
                 if self._for_kernels is None:
-                    made = _compiler().compiled_for_kernels(self.py_func, self._flags)
+                    made = _compiler().compiled_for_kernels(self.py_func, self.flags)
                     self._for_kernels = made
         return self._for_kernels
 
@@ -210,7 +210,7 @@ def is_ready(function):
 def seconds_compiling():
     """Seconds that this process has spent compiling kernels."""
     compiler = sys.modules.get(f"{__package__}.compiler")
-    return compiler.stopwatch.duration if compiler and compiler.stopwatch.done else 0.0
+    return compiler.stopwatch.seconds if compiler else 0.0
 
 
 def kernel(function):

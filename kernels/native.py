@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from .code_cache import sources_digest
+from .code_cache import HARMLESS_VARIABLES, sources_digest
 
 # tiers of CPUs, widest first: the CPU's name and features for LLVM
 _V3 = ("avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "popcnt", "sse4.2")
@@ -29,13 +29,6 @@ TIERS = {
     "x86-64-v4-vnni": ("x86-64-v4", (*_V4, "avx512vnni")),
     "x86-64-v4": ("x86-64-v4", _V4),
     "x86-64-v3": ("x86-64-v3", _V3),
-}
-# variables of Numba that do not change the code it generates
-_HARMLESS = {
-    "NUMBA_CACHE_DIR",
-    "NUMBA_NUM_THREADS",
-    "NUMBA_THREADING_LAYER",
-    "NUMBA_THREADING_LAYER_PRIORITY",
 }
 # flags of a NumPy array: C order, Fortran order, aligned, writeable
 _C, _F, _ALIGNED, _WRITEABLE = 0x1, 0x2, 0x100, 0x400
@@ -224,7 +217,8 @@ def _libraries():
 def _numba_differs():
     """Whether a setting changes the code that Numba generates."""
     variables = {name for name, value in os.environ.items() if name.startswith("NUMBA_") and value}
-    if variables - _HARMLESS or Path(".numba_config.yaml").exists():
+    harmless = HARMLESS_VARIABLES - {"NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES"}
+    if variables - harmless or Path(".numba_config.yaml").exists():
         return True
     config = getattr(sys.modules.get("numba"), "config", None)
     names = ("DISABLE_JIT", "BOUNDSCHECK", "CPU_NAME", "CPU_FEATURES")

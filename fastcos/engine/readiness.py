@@ -20,7 +20,17 @@ import numpy.typing as npt
 
 from fastcos import config
 from fastcos.engine import background
-from fastcos.kernels import code_cache, cpu, jit, native
+from fastcos.kernels import (
+    code_cache,
+    cpu,
+    exhaustive_top_k,
+    jit,
+    native,
+    packing,
+    pair_scores,
+    prefixes,
+    tile_top_k,
+)
 from fastcos.kernels.tile_top_k import scan_panels
 
 # Seconds of searching in NumPy after which a process asks for compiled code: shorter programs end
@@ -30,6 +40,12 @@ _SECONDS_BEFORE_COMPILING = 0.1
 _SECONDS_IN_NUMPY = 20.0
 # Seconds between looks at the cache for code that another process has compiled.
 _SECONDS_BETWEEN_LOOKS = 0.5
+
+# Kernels that reach, or stand for, all that searches of packed and of unpacked rows run.
+_SEARCH_KERNELS = (
+    tile_top_k.scan_panels, tile_top_k.search_rows, exhaustive_top_k.score_all_rows,
+    pair_scores.row_norms, packing.prepare_item_panels, prefixes.prepare_prefix_panels,
+)  # fmt: skip
 
 
 class State:
@@ -60,7 +76,7 @@ def is_ready(dtype: npt.DTypeLike) -> bool:
         state.next_look[name] = now + _SECONDS_BETWEEN_LOOKS
         if not isinstance(scan_panels, jit.Kernel) or native.holds(scan_panels):
             state.ready.add(name)
-        elif any(map(code_cache.is_marked, _marks(name))):
+        elif any(code_cache.is_marked(mark, _SEARCH_KERNELS) for mark in _marks(name)):
             state.ready.add(name)
     return name in state.ready
 
@@ -68,7 +84,7 @@ def is_ready(dtype: npt.DTypeLike) -> bool:
 def leave_mark(dtype: npt.DTypeLike) -> None:
     """Tell other processes that all that searches of rows of a type need is in the cache."""
     name = np.dtype(dtype).name
-    code_cache.leave_mark(_marks(name)[0])
+    code_cache.leave_mark(_marks(name)[0], _SEARCH_KERNELS)
     state.ready.add(name)
 
 

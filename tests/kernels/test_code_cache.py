@@ -1,5 +1,6 @@
 """Compiled code on disk: used, never stale, never fatal, private."""
 
+import compileall
 import errno
 import importlib.metadata
 import os
@@ -7,6 +8,7 @@ import shutil
 import stat
 import subprocess
 import sys
+import time
 import warnings
 from pathlib import Path
 
@@ -57,7 +59,8 @@ def package(tmp_path):
     kernels = tmp_path / "site" / "fastcos" / "kernels"
     kernels.mkdir(parents=True)
     (kernels.parent / "__init__.py").touch()
-    for name in ("__init__.py", "jit.py", "native.py", "cpu.py", "code_cache.py", "compiler.py"):
+    machinery = ("jit", "native", "cpu", "code_cache", "compiler", "fingerprint")
+    for name in ("__init__.py", *(f"{module}.py" for module in machinery)):
         shutil.copy(ROOT / "kernels" / name, kernels)
     (kernels / "caller.py").write_text(CALLER)
     (kernels / "callee.py").write_text(CALLEE.replace("STEP", "1"))
@@ -304,6 +307,146 @@ def test_edited_callee_recompiles_its_caller(package, tmp_path):
     files = entries(tmp_path / "c")
     assert use(package, tmp_path / "c") == (["20.0", "1"], "")
     assert entries(tmp_path / "c") == files
+
+
+@pytest.mark.slow
+def test_comments_and_docstrings_compile_nothing(package, tmp_path):
+    use(package, tmp_path / "c")
+    files = entries(tmp_path / "c")
+    callee = package / "fastcos/kernels/callee.py"
+    text = CALLEE.replace("STEP", "1")
+    edited = text.replace("(x):", '(x):\n    """Return the next number."""  # a comment')
+    callee.write_text("# a line\n" + edited)
+    assert use(package, tmp_path / "c") == (["20.0", "1"], "")
+    assert entries(tmp_path / "c") == files
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", ["zip", "bytecode"])
+def test_upgrade_without_source_files_runs_the_new_code(package, tmp_path, form):
+    def publish(step):
+        (package / "fastcos/kernels/callee.py").write_text(CALLEE.replace("STEP", step))
+        site = tmp_path / f"published{step}"
+        shutil.copytree(package, site)
+        if form == "bytecode":
+            assert compileall.compile_dir(site, quiet=1, legacy=True)
+            for source in site.rglob("*.py"):
+                source.unlink()
+            return site
+        shutil.make_archive(str(site), "zip", site)
+        shutil.rmtree(site)
+        return site.with_suffix(".zip")
+
+    def run(site):
+        running = process(tmp_path, tmp_path / "c", PYTHONPATH=str(site))
+        with running:
+            printed, warned = running.communicate(timeout=60)
+        assert running.returncode == 0, warned
+        return printed.split()
+
+    first, second = publish("1"), publish("5")
+    assert run(first) == ["20.0", "0"]
+    assert run(first) == ["20.0", "1"]
+    assert run(second) == ["28.0", "0"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["NUMBA_OPT", "NUMBA_LOOP_VECTORIZE", "NUMBA_DEBUGINFO"])
+def test_settings_that_change_the_code_have_their_own(package, tmp_path, name):
+    use(package, tmp_path / "c")
+    value = "1" if name == "NUMBA_DEBUGINFO" else "0"
+    assert use(package, tmp_path / "c", **{name: value})[0] == ["20.0", "0"]
+
+
+def test_code_that_is_not_used_for_long_is_removed(cache, monkeypatch):
+    assert doubled() == (6.0, False)
+    (old,) = entries(cache)
+    sixty_one_days_ago = time.time() - 61 * 86400
+    os.utime(old, (sixty_one_days_ago,) * 2)
+    assert doubled() == (6.0, True)  # a use dates the file
+    assert time.time() - old.stat().st_mtime < 100
+    os.utime(old, (sixty_one_days_ago,) * 2)
+    code_cache._remove_unused.cache_clear()
+
+    @kernel
+    def another(lo, hi, x):
+        x[lo] = hi
+
+    another(0, 1, np.zeros(1))
+    assert not old.exists()
+    assert len(entries(cache)) == 1
+
+
+# A process that stops while it holds the turn to compile a kernel.
+STOP_WHILE_COMPILING = USE.replace(
+    "out = ",
+    """
+import os, signal
+from numba.core import event
+class Stop(event.Listener):
+    def on_start(self, event): print("stopped", flush=True); os.kill(os.getpid(), signal.SIGSTOP)
+    def on_end(self, event): pass
+event.register("numba:compile", Stop())
+out = """,
+)
+
+FOREIGN_CODE = """
+import numba, numpy as np
+from fastcos.kernels.caller import twice
+twice(0, 1, np.ones(1))
+
+@numba.njit
+def user_code(n):
+    with numba.objmode(m="int64"):
+        m = len(str(n))
+    return m
+assert user_code(100) == 3
+
+def lifted(n):
+    total = {}
+    for i in range(n):
+        i * 2
+    return total
+numba.jit(forceobj=True, looplift=True)(lifted)(3)
+print("fine")
+"""
+
+
+@pytest.mark.slow
+def test_object_mode_of_the_user_is_left_alone(package, tmp_path):
+    assert use(package, tmp_path / "c", FOREIGN_CODE)[0] == ["fine"]
+
+
+WAITING = """
+import os, threading, time
+import numba, numpy as np
+from fastcos.kernels.caller import twice
+thread = threading.Thread(target=twice, args=(0, 1, np.ones(1)), daemon=True)
+thread.start()
+time.sleep(1)  # it waits for the stopped process
+assert thread.is_alive()
+start = time.monotonic()
+assert numba.njit(lambda x: x + 1)(1) == 2
+child = os.fork()
+if child == 0:
+    os._exit(0)
+os.waitpid(child, 0)
+assert time.monotonic() - start < 20
+assert thread.is_alive()
+print("fine", flush=True)
+os._exit(0)
+"""
+
+
+@pytest.mark.slow
+def test_waiting_for_another_process_holds_no_lock(package, tmp_path):
+    stopped = process(package, tmp_path / "c", STOP_WHILE_COMPILING)
+    with stopped:
+        try:
+            assert stopped.stdout.readline() == "stopped\n"
+            assert use(package, tmp_path / "c", WAITING)[0] == ["fine"]
+        finally:
+            stopped.kill()
 
 
 @pytest.mark.slow
@@ -602,21 +745,7 @@ out = """,
 
 @pytest.mark.slow
 def test_stopped_compiler_does_not_stop_others(package, tmp_path):
-    stopped = process(
-        package,
-        tmp_path / "c",
-        USE.replace(
-            "out = ",
-            """
-import os, signal
-from numba.core import event
-class Stop(event.Listener):
-    def on_start(self, event): print("stopped", flush=True); os.kill(os.getpid(), signal.SIGSTOP)
-    def on_end(self, event): pass
-event.register("numba:compile", Stop())
-out = """,
-        ),
-    )
+    stopped = process(package, tmp_path / "c", STOP_WHILE_COMPILING)
     with stopped:
         assert stopped.stdout.readline() == "stopped\n"
         brief = USE.replace(
