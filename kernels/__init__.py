@@ -13,7 +13,7 @@ compiled signature serves all arrays, and a kernel cannot write to an input. Out
 
 ``jit.kernel`` compiles without fastmath: bits follow the written order of operations.
 ``jit.relaxed_kernel`` allows contraction and reassociation: for candidates, which a plain kernel
-rescores, and for training. ``code_cache`` keys compiled code by the content of all kernel sources.
+rescores, and for training. ``code_cache`` keys compiled code by all that a kernel uses.
 No module but ``compiler`` imports Numba: a process that finds native code (``native``) never does.
 
 ================ =================================================================================
@@ -28,7 +28,8 @@ metrics          dot_tile -> pair_reductions; row_argsort -> label_ranks; knn_vo
 audit            intervals -> certificates -> attacks; worst_rescaling
 models, data     training; philox -> sampling
 machine          probes: bandwidth and peak, the limits that benchmarks are compared with
-infrastructure   jit -> native (build) or compiler, code_cache; cpu; vector_ir -> intrinsics
+infrastructure   jit -> native (build) or compiler, code_cache, fingerprint; cpu;
+                 vector_ir -> intrinsics
 ================ =================================================================================
 """
 

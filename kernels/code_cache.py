@@ -1,9 +1,9 @@
 """Compiled code on disk, keyed by all that it was compiled from.
 
 Numba's own cache has three faults. It watches the file of the compiled function only, so after an
-upgrade it may run an old helper of another file (see ``fingerprint``). Two processes that save at once can corrupt its
-index. It fails at import if no directory is writable. Here every signature is one file, there is no
-index, and failures of the disk become warnings.
+upgrade it may run an old helper of another file (see ``fingerprint``). Two processes that save at
+once can corrupt its index. It fails at import if no directory is writable. Here every signature is
+one file, there is no index, and failures of the disk become warnings.
 
 A file is a pickle, so whoever can write it can run code. Directories are created for the user
 alone, and a file of another user (root excepted), or one that every user may write, is not read.
@@ -129,7 +129,7 @@ HARMLESS_VARIABLES = {
 
 @functools.cache
 def code_digest():
-    """Digest of the versions of Python and of what compiles, and of the settings of the compiler."""
+    """Digest of the versions of Python and of the compilers, and of their settings."""
     from importlib.metadata import version  # 20 ms; to import Numba takes 0.4 s
 
     compilers = [version(name) for name in ("numba", "llvmlite")] if has_compiler() else []
@@ -180,7 +180,7 @@ class Files:
     def __init__(self, function, mark=""):
         self._function, self._mark = function, mark
 
-    @functools.cached_property
+    @property
     def _name(self):
         name = self._function.__qualname__.replace("<", "").replace(">", "")
         return f"{self._mark}{name}-{fingerprint(self._function)[:16]}"

@@ -1,9 +1,12 @@
 """CPU features and instruction sets, as the code generator sees them."""
 
+import contextlib
 import ctypes
 import functools
+import hashlib
 import platform
 import sys
+from pathlib import Path
 
 from . import native
 from .code_cache import has_compiler
@@ -84,6 +87,17 @@ def _tile_registers_granted():
         return False
     arch_prctl, request_permission, tile_data = 158, 0x1023, 18
     return ctypes.CDLL(None).syscall(arch_prctl, request_permission, tile_data) == 0
+
+
+@functools.cache
+def model():
+    """A short digest of what the system says of this CPU; it takes no import of Numba."""
+    text = platform.machine() + platform.processor()
+    with contextlib.suppress(OSError):  # systems other than Linux
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        kept = ("model name", "flags", "Features", "CPU part")
+        text += "\n".join(sorted({line for line in lines if line.startswith(kept)}))
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def name():

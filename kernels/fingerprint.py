@@ -16,6 +16,7 @@ import numpy as np
 _PACKAGE = __package__
 
 
+@functools.cache
 def fingerprint(function):
     """Return the digest of a function and of the functions and constants that it reaches."""
     parts, seen, stack = set(), set(), [function]
@@ -79,10 +80,11 @@ def _globals(function, code):
 
 def _names(code):
     """Return the names of globals and attributes in code and in the functions that it defines."""
-    names = set(code.co_names)
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            names |= _names(constant)
+    names, stack = set(), [code]
+    while stack:
+        part = stack.pop()
+        names.update(part.co_names)
+        stack += [one for one in part.co_consts if isinstance(one, types.CodeType)]
     return names
 
 

@@ -19,8 +19,8 @@ threads, blocks, segments or instruction set.
 
 Up to 64 queries are searched by ``scan.scan_few``: one launch of one kernel, which measures,
 scales and packs the queries, scans the panels, scores and sorts. ``neighbors.plain_search`` calls
-it without the steps before it. While kernels are not compiled ``numpy_search`` answers:
-``readiness`` decides that, and ``background`` starts a process that compiles (``compile_searches``).
+it without the steps before it. While kernels are not compiled ``numpy_search`` answers, as
+``readiness`` decides, and ``background`` starts a process that compiles (``compile_searches``).
 
 ``packing`` holds the types and the packed form, ``scan`` the search of packed items,
 ``range_candidates`` all items that may reach a threshold, ``segments`` planning and merging,

@@ -1,4 +1,4 @@
-"""Compile all that searches of rows of one type need, in a process of ``background`` or in warmup."""
+"""Compile all that searches of rows of one type need: for ``background`` and for warmup."""
 
 import contextlib
 import os

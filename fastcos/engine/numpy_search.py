@@ -1,4 +1,4 @@
-"""Exact search in NumPy, with the bits of the compiled kernels, for the time until they are compiled.
+"""Exact search in NumPy, with the bits of the kernels, for the time until these are compiled.
 
 Items are read once, in blocks, for all queries of a batch. Of every block a matrix product gives
 approximate scores with a proved margin of error. A pair stays a candidate as long as the upper end
@@ -6,12 +6,12 @@ of its margin reaches the k-th best lower end of its query. The candidates that 
 are scored exactly, in the order of summation of :mod:`fastcos.kernels.pair_scores`.
 
 The margin. Let u be the unit roundoff of the product's type, x and y rows of d entries, and
-g(n) = n u / (1 - n u). In any order of summation, with or without fused operations, an inner product
-has an error of at most g(d) sum |x_j y_j| <= g(d) |x| |y| (Higham, Accuracy and Stability of
-Numerical Algorithms, 2nd ed., section 3.1, and the Cauchy-Schwarz inequality). Rounding the entries
-of both rows to that type first adds at most g(2) |x| |y|. The exact score is itself a float64 sum
-with an error of at most g(d) |x| |y| for u = 2^-53. Together the approximate and the exact score
-differ at most by
+g(n) = n u / (1 - n u). In any order of summation, with or without fused operations, an inner
+product has an error of at most g(d) sum |x_j y_j| <= g(d) |x| |y| (Higham, Accuracy and Stability
+of Numerical Algorithms, 2nd ed., section 3.1, and the Cauchy-Schwarz inequality). Rounding the
+entries of both rows to that type first adds at most g(2) |x| |y|. The exact score is itself a
+float64 sum with an error of at most g(d) |x| |y| for u = 2^-53. Together the approximate and the
+exact score differ at most by
 
     dot         2 g(d + 2) |x| |y|, and 3 u (|x| |y| + |bias|) for rounding and adding the bias;
     cosine      2 g(d + 4) for a unit query, a product, and a reciprocal norm of the item. The real
@@ -106,9 +106,7 @@ def search(
     width = max(1, min(m, pairs_per_block // n))
     query, place = _forbidden_pairs(exclusions, numbers)
     kth_lower = np.full(n, -np.inf)
-    candidates = _Candidates(
-        np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0), np.empty(0)
-    )
+    candidates = _Candidates(*(np.empty(0, dtype) for dtype in (np.int64, np.int64, "f8", "f8")))
     limit = 0
     use_float32 = items.rows.dtype != np.float64
     with np.errstate(all="ignore"):  # products in blocks of rows that are not safe
@@ -116,19 +114,15 @@ def search(
             block = numbers[lo : lo + width]
             first, last = np.searchsorted(place, (lo, lo + width))
             forbidden = query[first:last], place[first:last] - lo
-            pairs = None
-            if use_float32:
-                pairs = _block_candidates(
-                    metric_type, items, block, queries, forbidden, k, kth_lower, "float32"
-                )
+            arguments = metric_type, items, block, queries, forbidden, k, kth_lower
+            pairs = _block_candidates(*arguments, "float32" if use_float32 else "float64")
+            if use_float32 and (pairs is None or len(pairs.queries) > n * (4 * k + width // 16)):
                 # Rows far from the origin, or nearly parallel ones: the margins of float64 tell
                 # them apart, those of float32 do not.
-                use_float32 = pairs is not None and len(pairs.queries) <= n * (4 * k + width // 16)
-            if not use_float32:
-                pairs = _block_candidates(
-                    metric_type, items, block, queries, forbidden, k, kth_lower, "float64"
-                )
-            candidates = _Candidates(*map(np.concatenate, zip(candidates, pairs, strict=True)))
+                use_float32 = False
+                pairs = _block_candidates(*arguments, "float64")
+            both: Any = candidates, pairs
+            candidates = _Candidates(*map(np.concatenate, zip(*both, strict=True)))
             if len(candidates.queries) > limit:
                 candidates = _prune(candidates, k, kth_lower)
                 limit = 2 * len(candidates.queries)
@@ -147,7 +141,7 @@ def _block_candidates(
 ) -> _Candidates | None:
     """Return the pairs of a block of items that may be among the best; raise ``kth_lower``.
 
-    None if the norms are not safe in float32.
+    Returns None if the norms are not safe in float32. In float64 no block is refused.
     """
     near, margins = _approximate_scores(metric_type, items, block, queries, dtype)
     if near is None:
@@ -169,12 +163,12 @@ def _approximate_scores(
 ) -> tuple[Any, Floats]:
     """Return approximate scores (n, m) of a block of items, and c S of every query (n,).
 
-    The scores are None if some norm is not safe in float32. Where it is not safe in float64, either,
-    they are 0 with infinite margins.
+    The scores are None if some norm is not safe in float32. Where it is not safe in float64,
+    either, they are 0 with infinite margins.
     """
     depth = queries.rows.shape[1]
     query_norms, norms = queries.norms, items.norms[block]
-    smallest, largest = _SAFE_NORMS[dtype]
+    largest = _SAFE_NORMS[dtype][1]
     bias = items.bias[block] if len(items.bias) else np.zeros(1)
     are_safe = _are_safe(queries.rows, query_norms, dtype)
     is_block_safe = bool(np.abs(bias).max() < largest) and bool(
@@ -188,8 +182,10 @@ def _approximate_scores(
     left = left.astype(dtype)
     near = np.empty((len(left), len(block)), dtype)
     is_same_type = items.rows.dtype == dtype
-    for part in [slice(0, len(block))] if is_same_type else _parts(
-        len(block), depth, _ENTRIES_PER_CONVERSION
+    for part in (
+        [slice(0, len(block))]
+        if is_same_type
+        else _parts(len(block), depth, _ENTRIES_PER_CONVERSION)
     ):
         right = _rows_of(items.rows, block[part]).astype(dtype, copy=False)
         with parallel.blas_lock():
@@ -276,9 +272,7 @@ def _exact_best(
     return columns, scores
 
 
-def _score(
-    metric_type: str, queries: Any, items: Any, query: Integers, number: Integers
-) -> Floats:
+def _score(metric_type: str, queries: Any, items: Any, query: Integers, number: Integers) -> Floats:
     """Return the exact scores of pairs, as kernels.pair_scores.score_pairs does."""
     scores = np.empty(len(query))
     for part in _parts(len(query), queries.rows.shape[1]):

@@ -11,6 +11,7 @@ each type. A process that has compiled all that searches of a type need leaves a
 """
 
 import contextlib
+import os
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -24,14 +25,12 @@ from fastcos.kernels import (
     code_cache,
     cpu,
     exhaustive_top_k,
-    jit,
     native,
     packing,
     pair_scores,
     prefixes,
     tile_top_k,
 )
-from fastcos.kernels.tile_top_k import scan_panels
 
 # Seconds of searching in NumPy after which a process asks for compiled code: shorter programs end
 # before it could be of use.
@@ -74,9 +73,9 @@ def is_ready(dtype: npt.DTypeLike) -> bool:
     now = time.monotonic()
     if now >= state.next_look.get(name, 0.0):
         state.next_look[name] = now + _SECONDS_BETWEEN_LOOKS
-        if not isinstance(scan_panels, jit.Kernel) or native.holds(scan_panels):
-            state.ready.add(name)
-        elif any(code_cache.is_marked(mark, _SEARCH_KERNELS) for mark in _marks(name)):
+        scan_panels = tile_top_k.scan_panels
+        is_plain = not hasattr(scan_panels, "py_func")  # NUMBA_DISABLE_JIT
+        if is_plain or native.holds(scan_panels) or _is_marked(name):
             state.ready.add(name)
     return name in state.ready
 
@@ -84,14 +83,24 @@ def is_ready(dtype: npt.DTypeLike) -> bool:
 def leave_mark(dtype: npt.DTypeLike) -> None:
     """Tell other processes that all that searches of rows of a type need is in the cache."""
     name = np.dtype(dtype).name
-    code_cache.leave_mark(_marks(name)[0], _SEARCH_KERNELS)
+    target = os.environ.get("NUMBA_CPU_NAME") or cpu.model()
+    code_cache.leave_mark(_mark(name, target), _SEARCH_KERNELS)
     state.ready.add(name)
 
 
-def _marks(dtype: str) -> list[str]:
-    """Return the names of marks for this CPU, and for the tiers of CPUs that it belongs to."""
-    tiers = (native.TIERS[tier][0] for tier in cpu.supported_tiers())
-    return [f"searches_{dtype}_{config.isa()}_{name}" for name in (cpu.name(), *tiers)]
+def _is_marked(dtype: str) -> bool:
+    """Whether the cache has code for this CPU, or for a tier of CPUs that it belongs to."""
+    if code_cache.is_marked(_mark(dtype, cpu.model()), _SEARCH_KERNELS):
+        return True
+    names = {name for name, _ in native.TIERS.values()}
+    marked = {name for name in names if code_cache.is_marked(_mark(dtype, name), _SEARCH_KERNELS)}
+    # which tiers this CPU has is known by LLVM, whose import takes 0.4 s
+    return bool(marked) and any(native.TIERS[tier][0] in marked for tier in cpu.supported_tiers())
+
+
+def _mark(dtype: str, target: str) -> str:
+    isa = config.overrides.get("isa") or os.environ.get("FASTCOS_ISA") or "any"
+    return f"searches_{dtype}_{isa}_{target}"
 
 
 def use_numpy(dtype: npt.DTypeLike) -> bool:
@@ -109,7 +118,7 @@ def use_numpy(dtype: npt.DTypeLike) -> bool:
 
 def use_numpy_for(kernel: Any, seconds: float) -> bool:
     """Whether NumPy does about so many seconds of work instead of a kernel; if so, they count."""
-    is_compiled = state.compile_at_once or jit.is_ready(kernel)
+    is_compiled = state.compile_at_once or not hasattr(kernel, "is_ready") or kernel.is_ready()
     if is_compiled or state.seconds_in_numpy + seconds > _SECONDS_IN_NUMPY:
         return False
     state.seconds_in_numpy += seconds
@@ -134,17 +143,16 @@ def seconds_in_numpy() -> Iterator[None]:
 
 def explain(dtype: npt.DTypeLike) -> str:
     """Return in one sentence which code searches of rows of a type run, and why."""
-    name = np.dtype(dtype).name
-    if not isinstance(scan_panels, jit.Kernel):
+    scan_panels = tile_top_k.scan_panels
+    if not hasattr(scan_panels, "py_func"):
         return "plain Python, because NUMBA_DISABLE_JIT is set"
     if native.holds(scan_panels):
         return f"native code of the wheel, for {native.tier()}"
-    if is_ready(name):
-        return f"code compiled by Numba, kept in {code_cache.cache_directory()}"
+    if is_ready(dtype):
+        return "code that Numba has compiled and the cache keeps"
     if background.is_running():
         return "NumPy, while another process compiles the kernels"
     reason = background.why_not()
-    return f"NumPy at first, then code that this process compiles ({reason})" if reason else (
-        "NumPy, until another process has compiled the kernels; it starts when searches take longer "
-        "than 0.1 s in all"
-    )
+    if reason:
+        return f"NumPy at first, then code that this process compiles ({reason})"
+    return "NumPy, until another process, which a longer search starts, has compiled the kernels"

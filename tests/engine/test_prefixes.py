@@ -69,8 +69,6 @@ AXES = [prefixes.principal_axes, least_axes, random_axes, skewed_axes]
 @pytest.fixture
 def _forced(monkeypatch):
     monkeypatch.setattr(prefixes, "FORCED", 40)
-    # compiled here, if nobody did before
-    monkeypatch.setattr(prefixes, "is_ready", lambda kernel: True)
 
 
 def fitted(X, measure="cosine"):

@@ -9,7 +9,9 @@ ROOT = Path(__file__).parents[2]
 COMPILERS = {"njit", "jit", "vectorize", "guvectorize", "generated_jit", "stencil", "cfunc"}
 FLAGS = {"fastmath", "parallel", "nogil", "boundscheck", "error_model", "cache", "locals"}
 DECORATORS = {"kernel", "borrowing_kernel", "relaxed_kernel"}
-INFRASTRUCTURE = {"__init__", "build", "code_cache", "compiler", "cpu", "jit", "native"}
+INFRASTRUCTURE = {
+    "__init__", "build", "code_cache", "compiler", "cpu", "fingerprint", "jit", "native",
+}  # fmt: skip
 COMPILE = {"kernels/jit.py", "kernels/compiler.py"}
 
 

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 import fastcos
 from bench import dense_exactness
-from fastcos import config, parallel
+from fastcos import config
 from fastcos.kernels import cpu, jit
 from fastcos.neighbors.search import top_k
 from tests.oracles import dense as dense_oracle
@@ -57,36 +57,6 @@ def test_neighbours_are_those_of_the_float64_scores(family, measure, n, d, k):
 
 
 @pytest.mark.skipif(jit.DISABLE_JIT, reason="kernels are Python functions of their modules")
-def test_a_search_enters_few_modules_and_frames():
-    X, modules, depths = gaussian(600, 16).astype(np.float32), set(), []
-
-    def is_ours(frame):
-        return frame is not None and frame.f_globals.get("__name__", "").startswith("fastcos.")
-
-    def note(frame, event, _):
-        if event != "call" or not is_ours(frame):
-            return
-        modules.add(frame.f_globals["__name__"])
-        if frame.f_code is parallel.run.__code__:
-            depths.append(0)
-            while is_ours(frame):
-                depths[-1] += 1
-                frame = frame.f_back
-
-    top_k(X, n_threads=1)  # compiles and fills caches
-    before = sys.getprofile()
-    sys.setprofile(note)
-    try:
-        top_k(X, n_threads=1)
-    finally:
-        sys.setprofile(before)
-    # a reader of the search has so many files to read, storage.memmap for kinds of rows among them:
-    # one more is a reason to simplify
-    assert len(modules) <= 10, sorted(modules)
-    # from top_k to the function that calls the kernel of the search
-    assert depths[-1] <= 5
-
-
 def test_many_neighbours_of_clusters_are_exact():
     assert_exact(clustered(700, 64), k=40)
 
