@@ -39,9 +39,11 @@ from fastcos.rescaling.cosine_bounds import (
     tv_index,
     unbounded_range,
 )
+from fastcos.rescaling.gradient_noise import GradientNoise, gradient_noise
 
 __all__ = [
     "Audit",
+    "GradientNoise",
     "WorstRescaling",
     "audit",
     "canonicalize",
@@ -49,6 +51,7 @@ __all__ = [
     "cosine_interval",
     "diff_models",
     "fisher_z_interval",
+    "gradient_noise",
     "label_recovery_range",
     "query_metric",
     "rescaling_distance",

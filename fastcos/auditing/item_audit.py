@@ -8,7 +8,13 @@ from fastcos import metrics, parallel, validation
 from fastcos.auditing import certificates, edges, variants
 from fastcos.auditing.edges import ItemRows
 from fastcos.auditing.label_recovery import search_rescalings
-from fastcos.auditing.records import DECAY, TRAINED_ON, VariantScores
+from fastcos.auditing.records import (
+    BALANCED_BY_COUNTS,
+    DECAY,
+    NOISE_BALANCED,
+    TRAINED_ON,
+    VariantScores,
+)
 from fastcos.auditing.report import Audit
 from fastcos.auditing.robustness import robustness_curve
 from fastcos.kernels import intervals
@@ -16,6 +22,7 @@ from fastcos.measures.row_transforms import count_duplicates
 from fastcos.metrics import label_permutation
 from fastcos.metrics.labelled import unit_rows
 from fastcos.rescaling.cosine_bounds import CONDITION
+from fastcos.rescaling.gradient_noise import GradientNoise
 from fastcos.rescaling.moments import gram_of, moments_of
 from fastcos.storage import memmap
 from fastcos.validation import Floats, Integers
@@ -46,6 +53,7 @@ def audit(
     labels: Any = None,
     popularity: Any = None,
     activity: Any = None,
+    gradient_noise: GradientNoise | None = None,
     k: int = 10,
     condition: float = CONDITION,
     trained_on: str = "unknown",
@@ -89,7 +97,12 @@ def audit(
         For example the number of users of each item.
     activity : array_like (n,), optional
         Number of interactions of each user. With popularity, factors whose weight decay was
-        weighted by such counts, as in ALS-WR, are recognised.
+        weighted by such counts, as in ALS-WR, are recognised, and so are those of a long stochastic
+        gradient descent whose observations are equally noisy.
+    gradient_noise : GradientNoise, optional
+        Of the same items and users, by :func:`fastcos.auditing.gradient_noise`. Factors at which
+        stochastic gradient descent has come to rest are then recognised, and the report says how
+        many epochs it takes to get there.
     k : int
         Neighbours per item.
     condition : float
@@ -99,8 +112,10 @@ def audit(
     trained_on : {"dot", "cosine", "unknown"}
         What the loss of the model used. The vectors alone do not show it.
     weight_decay : {"both", "not both", "unknown"}
-        Whether the loss had weight decay on users and on items, weighted or not. It then chose the
-        scale of each dimension, as in Eq. 2 of the paper, and D is not free.
+        Whether the loss had weight decay on users and on items, weighted or not. At convergence it
+        has then chosen the scale of each dimension, as in Eq. 2 of the paper, and D is not free.
+        With users the report checks it: where the two sides do not balance, it says so, and treats
+        D as free.
     n_threads, working_memory
         As in :func:`fastcos.top_k`.
     progress : callable, optional
@@ -116,7 +131,7 @@ def audit(
     Raises
     ------
     ValueError
-        NaN or infinity; users of another width; labels or counts of another length; k,
+        NaN or infinity; users of another width; labels, counts or noise of another length; k,
         condition, trained_on or random_state out of range; fewer than k + 1 rows that are not zero.
 
     Examples
@@ -146,6 +161,8 @@ def audit(
         if users is None or popularity is None:
             validation.check_none("activity", activity, "without users and popularity")
         activity = validation.as_vector("activity", activity, len(users))
+    if gradient_noise is not None:
+        _check_noise(gradient_noise, p, users)
     trained_on = validation.as_choice("trained_on", trained_on, TRAINED_ON)
     weight_decay = validation.as_choice("weight_decay", weight_decay, DECAY)
     generator = validation.as_generator("random_state", random_state)
@@ -170,7 +187,9 @@ def audit(
         sensitivity_index(certified, lists[certified.rows], generator)[0]
         for _ in range(_RANDOM_BASES)
     ]
-    about_variants = _study_variants(listed, lists, users, popularity, activity, labelled)
+    about_variants = _study_variants(
+        listed, lists, users, popularity, activity, gradient_noise, labelled
+    )
     return Audit(
         n_items=p,
         n_dimensions=d,
@@ -204,23 +223,31 @@ def _study_variants(
     users: validation.Rows | None,
     popularity: Floats | None,
     activity: Floats | None,
+    noise: GradientNoise | None,
     labelled: variants.Labelled | None,
 ) -> dict[str, Any]:
     """What an Audit says of other parametrisations, of invariant baselines and of the spectrum."""
-    own, second, by_counts = moments_of(listed.items), None, None
+    own, second, weights = moments_of(listed.items), None, {}
     if users is not None:
         second = moments_of(users).second
         if popularity is not None and activity is not None:
-            by_counts = _gram_by_counts(listed.items, popularity), _gram_by_counts(users, activity)
+            weights[BALANCED_BY_COUNTS] = popularity, activity
+        if noise is not None:
+            weights[NOISE_BALANCED] = noise.item_weights, noise.user_weights
+    weighted = {
+        name: (_weighted_gram(listed.items, of_items), _weighted_gram(users, of_users))
+        for name, (of_items, of_users) in weights.items()
+    }
 
     def score(variant: variants.Variant) -> VariantScores:
         return variants.score_variant(variant, listed, lists[listed.rows], labelled)
 
-    forms = tuple(map(score, variants.parametrizations(own.second, second, by_counts)))
+    forms = tuple(map(score, variants.parametrizations(own.second, second, weighted)))
     d = listed.items.shape[1]
     lengths = variants.singular_values(own.covariance)
     centred, total = np.diag(lengths), np.square(lengths).sum()
     return {
+        "epochs_to_forget": None if noise is None else noise.epochs_to_forget,
         "parametrization": variants.recognize_parametrization(forms) if d > 1 else None,
         "given": score(variants.AS_GIVEN),
         "parametrizations": forms,
@@ -231,11 +258,21 @@ def _study_variants(
     }
 
 
-def _gram_by_counts(rows: validation.Rows, counts: Floats) -> Floats:
-    """Second moments of rows, each weighted by its count."""
-    if counts.min() < 0 or counts.sum() == 0:
+def _weighted_gram(rows: Any, weights: Floats) -> Floats:
+    """Second moments of rows, each with a weight, such as its count."""
+    if weights.min() < 0 or weights.sum() == 0:
         raise ValueError("popularity and activity must be counts to recognise ALS-WR, got others")
-    return gram_of(rows, np.zeros(rows.shape[1]), counts / counts.sum())
+    return gram_of(rows, np.zeros(rows.shape[1]), weights / weights.sum())
+
+
+def _check_noise(noise: Any, n_items: int, users: validation.Rows | None) -> None:
+    """Refuse gradient noise of other factors."""
+    validation.as_instance("gradient_noise", noise, GradientNoise, "from gradient_noise()")
+    if users is None:
+        validation.check_none("gradient_noise", noise, "without users")
+    sides = (noise.item_weights, n_items), (noise.user_weights, len(users))  # type: ignore[arg-type]
+    for weights, n_rows in sides:
+        validation.as_vector("weights of gradient_noise", weights, n_rows)
 
 
 def _draw(rows: Integers, most: int, generator: np.random.Generator) -> Integers:

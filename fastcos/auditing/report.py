@@ -9,6 +9,7 @@ from fastcos import metrics
 from fastcos.auditing.records import (
     BALANCED,
     BALANCED_BY_COUNTS,
+    NOISE_BALANCED,
     LabelRecovery,
     RobustnessPoint,
     VariantScores,
@@ -22,6 +23,21 @@ from fastcos.validation import Floats
 MAX_BARS = 64
 # the end of a premise under which D is not free
 _NOT_FREE = "these numbers are sensitivity, not arbitrariness."
+# forms in which the two sides balance: in words, and which training without decay leaves them
+_BALANCED_FORMS = {
+    BALANCED: (
+        "both sides have the same Gram matrix",
+        "gradient descent from a small start and many epochs of stochastic gradient descent",
+    ),
+    BALANCED_BY_COUNTS: (
+        "both sides have the same Gram matrix, weighted by interactions",
+        "many epochs of stochastic gradient descent",
+    ),
+    NOISE_BALANCED: (
+        "the gradient noise and the decay of both sides balance",
+        "many epochs of stochastic gradient descent",
+    ),
+}
 
 
 @as_table
@@ -49,6 +65,9 @@ class Audit(Record):
         Whether all items have the same norm, as after training on the cosine.
     parametrization : str or None
         Name of the one of ``parametrizations`` that the given factors have; None if of no one.
+    epochs_to_forget : float or None
+        Of the given gradient noise: epochs in which stochastic gradient descent forgets the scale
+        of these factors. None without it.
     sensitivity : float
         Sensitivity index, 0 to 1: the mean of :func:`fastcos.auditing.tv_index` over the edges of
         2,000 items. To first order a rescaling of condition κ moves Fisher's z of an edge by at
@@ -90,6 +109,7 @@ class Audit(Record):
     weight_decay: str
     equal_norms: bool
     parametrization: str | None
+    epochs_to_forget: float | None
     sensitivity: float
     random_basis_sensitivity: float
     dimension_shares: Floats
@@ -128,17 +148,44 @@ class Audit(Record):
         """The answer in one sentence."""
         replaced = 1 - self.at_condition.worst_rescaling
         one = f"rescaling with factors between 1 and {self.condition:g}"
-        if not self.is_free:
-            return (
-                "Training chose the scale of the dimensions: the cosine is not arbitrary, but one "
-                f"{one} would replace {replaced:.0%} of the neighbours."
+        if self.is_free:
+            return f"One {one} replaces at least {replaced:.0%} of the {self.k} nearest neighbours."
+        if self.trained_on == "cosine":
+            chosen = "Training chose the scale of the dimensions: the cosine is what was trained"
+        elif self.condition_to_balance is None:
+            chosen = (
+                "If training has converged, weight decay on both sides chose the scale of the "
+                "dimensions: the cosine is then not arbitrary"
             )
-        return f"One {one} replaces at least {replaced:.0%} of the {self.k} nearest neighbours."
+        else:
+            chosen = (
+                "Weight decay on both sides chose the scale of the dimensions, and the factors "
+                "show it: the cosine is not arbitrary"
+            )
+        return f"{chosen}, but one {one} would replace {replaced:.0%} of the neighbours."
+
+    @property
+    def condition_to_balance(self) -> float | None:
+        """Condition of the map to the nearest form in which both sides balance; None without users.
+
+        Infinite if there is no such map.
+        """
+        forms = [form for form in self.parametrizations if form.name in _BALANCED_FORMS]
+        known = [form.condition for form in forms if form.condition is not None]
+        return min(known, default=float("inf")) if forms else None
+
+    @property
+    def is_balanced(self) -> bool:
+        """Whether both sides balance, as the forms show that decay or long training leaves."""
+        return any(form.is_given for form in self.parametrizations if form.name in _BALANCED_FORMS)
 
     @property
     def is_free(self) -> bool:
-        """Whether D may be free, by what is known of the training."""
-        return self.trained_on != "cosine" and self.weight_decay != "both"
+        """Whether D may be free, by what is known of the training and by what the factors show."""
+        if self.trained_on == "cosine":
+            return False
+        contradicted = self.condition_to_balance is not None and not self.is_balanced
+        return self.weight_decay != "both" or contradicted
 
     @property
     def summary(self) -> str:
@@ -178,41 +225,98 @@ class Audit(Record):
         return super().table()._replace(lead=self.headline, more=self.verdict)
 
     def _premise(self) -> str:
-        """Whether rescalings are free, if that is known: the vectors alone do not show it."""
+        """Whether rescalings are free, by what is known of the training and what factors show."""
         if self.trained_on == "cosine":
             return (
                 "The model was trained on the cosine, so that its dimensions cannot be rescaled "
                 f"freely: {_NOT_FREE}"
             )
-        if self.weight_decay == "both":
+        if not self.is_free:
+            shown = (
+                "Without the users, the audit cannot check that training has converged to it"
+                if self.condition_to_balance is None
+                else f"Both sides balance to a condition of {self.condition_to_balance:.2f}"
+            )
             return (
                 "The model was trained with weight decay on both sides, which chooses the scale of "
-                f"each dimension: {_NOT_FREE}"
+                f"each dimension. {shown}: {_NOT_FREE}"
             )
+        if self.weight_decay == "both":
+            return self._contradiction()
         if self.trained_on == "unknown" and self.equal_norms:
             return (
                 "All items have the same norm: if the model was trained on the cosine, no "
                 f"rescaling is free, and {_NOT_FREE}"
             )
-        balanced = {BALANCED: "", BALANCED_BY_COUNTS: ", weighted by interactions"}
-        decay = " Weight decay on both sides would have fixed the scale of each dimension."
-        if self.parametrization in balanced:
-            decay = (
-                " But both sides have the same Gram matrix"
-                f"{balanced[self.parametrization]}, as weight decay on both leaves them. If the "
-                f"loss had it, {_NOT_FREE}"
-            )
-        if self.weight_decay == "not both":
-            decay = ""
         if self.trained_on == "dot":
-            return (
+            free = (
                 "The model was trained on dot products, which no rescaling and no linear map of "
-                f"both sides changes.{decay}"
+                "both sides changes."
             )
-        return (
-            "If predictions are dot products with vectors of users or contexts, no rescaling and "
-            f"no linear map of both sides changes one.{decay}"
+        else:
+            free = (
+                "If predictions are dot products with vectors of users or contexts, no rescaling "
+                "and no linear map of both sides changes one."
+            )
+        return f"{free} {self._origin()}".rstrip()
+
+    def _contradiction(self) -> str:
+        """What it means that decay on both sides is claimed, and the sides do not balance."""
+        off = self.condition_to_balance
+        distance = (
+            "the sides do not even have the same rank"
+            if off == float("inf")
+            else f"the sides are a condition of {off:.3g} from it"
         )
+        return (
+            "Where training converges, weight decay on both sides leaves both with the same Gram "
+            f"matrix, but {distance}. So training has not converged, or the decay was weighted by "
+            "row, or weak against the noise of the gradients, or acted on other weights than these "
+            "vectors. Until that is known, treat the scale of the dimensions as free."
+        )
+
+    def _origin(self) -> str:
+        """Where the scale of the dimensions may come from, as far as the factors show it."""
+        told = self.weight_decay != "unknown"
+        sentences = []
+        if self.parametrization in _BALANCED_FORMS:
+            shown, trainings = _BALANCED_FORMS[self.parametrization]
+            if told:
+                sentences.append(
+                    f"But {shown}, as {trainings} leave them. The algorithm chose this scale, not "
+                    "the loss: another start, optimiser or number of epochs may end elsewhere."
+                )
+            else:
+                sentences.append(
+                    f"But {shown}, as weight decay on both leaves them. Without decay, {trainings} "
+                    "leave nearly the same. The factors do not show which it was. If the loss had "
+                    f"weight decay on both sides, {_NOT_FREE}"
+                )
+        elif self.parametrization == "items_orthonormal":
+            sentences.append(
+                "The columns of the items are orthonormal, as those of a truncated SVD are, and as "
+                "alternating least squares with decay on the users only leaves them in the end."
+            )
+        elif not told:
+            sentences.append(
+                "Weight decay on both sides would have fixed the scale of each dimension."
+            )
+            if self.condition_to_balance is not None:
+                sentences.append(
+                    "If the loss had it, training has not converged: the sides are a condition of "
+                    f"{self.condition_to_balance:.3g} from balance."
+                )
+        elif self.condition_to_balance is not None and self.parametrization is None:
+            sentences.append(
+                "The factors have no form to which training is known to lead, so their scale is "
+                "that of the start, of the optimiser and of the number of epochs."
+            )
+        if self.epochs_to_forget is not None:
+            sentences.append(
+                "Stochastic gradient descent with the given noise forgets the scale that they have "
+                f"by a factor of e in {self.epochs_to_forget:,.3g} epochs."
+            )
+        return " ".join(sentences)
 
     @property
     def advice(self) -> tuple[str, ...]:
@@ -229,11 +333,19 @@ class Audit(Record):
              "Keep the cosine, which is what was trained. Its temperature decides how similar "
              "items come out: compare several by labels, if you have some."),
             (self.trained_on != "cosine" and not free,
-             "The cosine may stay: decay on both sides has chosen it. Compare it with the query "
+             "The cosine may stay: decay on both sides chooses it. Compare it with the query "
              "metric (fastcos compare) before you prefer either."),
+            (self.trained_on != "cosine" and not free and self.condition_to_balance is None,
+             "Add the embeddings of users or queries (--users): they show whether training has "
+             "converged to the scale that decay on both sides chooses."),
+            (free and self.weight_decay == "both",
+             "Train for more iterations and audit again. Or take the balanced form "
+             "(canonicalize), which decay on both sides of all rows leads to: it predicts the "
+             "same."),
             (free and self.weight_decay == "unknown",
              "Find out whether the loss had weight decay on users and on items (--weight-decay): "
-             "if on both, training has chosen D."),
+             + ("if on both, training has chosen D." if self.is_balanced else
+                "decay on both chooses D where training converges.")),
             (free and knows_queries,
              "Compare items with the query metric (fastcos index export): no rescaling, and no "
              "linear map that keeps the dot products, changes its cosines."),
@@ -299,13 +411,12 @@ class Audit(Record):
             Section(
                 "How to read this",
                 (
-                    "Training determines what the model predicts. For many models it does not "
-                    "determine the scale of the latent dimensions: any D on one side and its "
-                    "inverse on the other predict the same (Steck, Ekanadham, Kallus 2024, "
-                    "arXiv:2403.05440).",
+                    "The loss of a model judges what it predicts. Many losses do not determine the "
+                    "scale of the latent dimensions: any D on one side and its inverse on the "
+                    "other predict the same (Steck, Ekanadham, Kallus 2024, arXiv:2403.05440). The "
+                    "scale is then that of the start, the optimiser and the number of epochs.",
                     "Condition 1 is no change. The two special cases of that paper are 5 apart on "
-                    "its own simulation. Twenty trainings of ALS without decay differ by 1.4 to "
-                    "2.2, with decay on both sides by 1.03.",
+                    "its own simulation.",
                     "A certificate is a proof; an attack is a D that was found; between the two "
                     f"nothing is known. Both use {self.n_sampled} sampled items, comparisons "
                     f"{self.n_listed:,}, all else all items unless it says otherwise.",
@@ -399,7 +510,7 @@ class Audit(Record):
                         "Other software would write the same dot products of users and items in "
                         "these forms. If neighbours differ, only the parametrisation differs."
                         if self.is_free
-                        else "Training chose the given form. The others show how sensitive it is."
+                        else "The given form is not free. The others show how sensitive it is."
                     )
                     + "".join(f" The given factors: {meaning}." for meaning in known),
                     explanation,

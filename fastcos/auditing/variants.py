@@ -1,18 +1,24 @@
 """Variants of item embeddings: other parametrisations of a model, and invariant baselines.
 
-Factors of one product differ by an invertible map of the latent space; training on dot products
-does not choose it. Software does: the factors of a truncated SVD, of LSA and of weight decay are
-three parametrisations of one model. An invariant baseline is a similarity that no map changes.
+Factors of one product differ by an invertible map of the latent space. A loss of dot products does
+not choose it; algorithms and software do: the factors of a truncated SVD, of LSA and of weight
+decay are three parametrisations of one model. An invariant baseline is a similarity that no map
+changes.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from fastcos import metrics, validation
 from fastcos.auditing import edges
-from fastcos.auditing.records import BALANCED, BALANCED_BY_COUNTS, VariantScores
+from fastcos.auditing.records import (
+    BALANCED,
+    BALANCED_BY_COUNTS,
+    NOISE_BALANCED,
+    VariantScores,
+)
 from fastcos.engine.segments import SEGMENT_MULTIPLE
 from fastcos.measures import Plain
 from fastcos.metrics.list_overlap import jaccard_per_query
@@ -25,12 +31,11 @@ from fastcos.validation import Floats, Integers
 Map = Callable[[validation.Rows], validation.Rows]
 Labelled = tuple[Integers, Integers]  # rows with a label, and their labels
 
-# condition of the map to a parametrisation that counts as the given one: it moves Fisher's z by at
-# most 0.05. Gradient training and a randomized SVD stay below it, a D of condition 1.1 does not
-_SAME_CONDITION = 1.05
 # the power of s² in a parametrisation, and what it is
 _FORMS = {
-    BALANCED: (0.25, "both sides have the same Gram matrix, as under weight decay on both factors"),
+    BALANCED: (
+        0.25, "both sides have the same Gram matrix, as after weight decay on both or a small start"
+    ),
     "items_orthonormal": (
         0.0, "directions of the items, equally weighted: components of a truncated SVD"
     ),
@@ -38,6 +43,14 @@ _FORMS = {
         0.5, "columns of predictions: LSA, PureSVD, and the paper's remedy for items"
     ),
 }  # fmt: skip
+# forms whose two sides have equal weighted Gram matrices, and what they are
+_WEIGHTED_FORMS = {
+    BALANCED_BY_COUNTS: (
+        "the same, each row by its number of interactions: decay as in ALS-WR, or long SGD with "
+        "equal noise"
+    ),
+    NOISE_BALANCED: "the same, each row by its gradient noise and decay: where SGD comes to rest",
+}
 
 
 class Variant(Plain):
@@ -63,14 +76,15 @@ AS_GIVEN = Variant("given", "the embeddings as given", 1.0, None)
 
 
 def parametrizations(
-    own: Floats, users: Floats | None, by_counts: tuple[Floats, Floats] | None = None
+    own: Floats, users: Floats | None, weighted: Mapping[str, tuple[Floats, Floats]] | None = None
 ) -> Iterator[Variant]:
     """The items in the parametrisations of common software, from any factors of the same product.
 
     With the singular value decomposition U s V' of the product: V s^½, V, and V s. Full second
     moments give them in every basis of the factors; norms of columns would only in that of the SVD.
-    The items alone give V, up to a rotation. own, users (d, d): second moments; by_counts: those of
-    items and users with rows weighted by their interactions (Lemma B for ALS-WR).
+    The items alone give V, up to a rotation. own, users (d, d): second moments; weighted: those of
+    items and users with weighted rows, by the name of the form that makes them equal (Lemma B for
+    ALS-WR, Theorem 9 for gradient noise).
     """
     values, vectors = _eigen(own)
     root, inverse = vectors * values**0.5, vectors * values**-0.5
@@ -84,10 +98,9 @@ def parametrizations(
         factor = inverse @ (basis * np.maximum(squares, 0.0) ** power)
         condition = _condition(vectors.T @ factor)
         yield Variant(name, meaning, condition, _center_and_map(factor))
-    if by_counts is not None:
-        meaning = "the same, each row by its number of interactions: decay as in ALS-WR"
-        one = next(parametrizations(*by_counts))
-        yield Variant(BALANCED_BY_COUNTS, meaning, one.condition, one.transform)
+    for name, moments in (weighted or {}).items():
+        balanced = next(parametrizations(*moments))
+        yield Variant(name, _WEIGHTED_FORMS[name], balanced.condition, balanced.transform)
 
 
 def invariant_baselines(own: Moments, users: validation.Rows | None) -> Iterator[Variant]:
@@ -112,9 +125,8 @@ def recognize_parametrization(forms: Sequence[VariantScores]) -> str | None:
     By the condition of the map to it, which bounds the change of every cosine (Theorem 3). One
     column has no parametrisation.
     """
-    near = [(one.condition, one.name) for one in forms if one.condition is not None]
-    condition, name = min(near, default=(np.inf, None))
-    return name if condition < _SAME_CONDITION else None
+    near = [(form.condition, form.name) for form in forms if form.is_given]
+    return min(near)[1] if near else None
 
 
 def score_variant(

@@ -93,15 +93,35 @@ def test_label_test_leaves_out_zero_rows():
 
 def test_weight_decay_on_both_sides_is_not_free():
     rng = np.random.default_rng(5)
-    items, users = rng.standard_normal((60, 5)), rng.standard_normal((80, 5))
-    report = fastcos.audit(items, users, k=3, trained_on="dot", weight_decay="both")
+    form = fastcos.canonicalize(rng.standard_normal((80, 5)), rng.standard_normal((60, 5)))
+    report = fastcos.audit(form.items, form.users, k=3, trained_on="dot", weight_decay="both")
     found = {
         decay: dataclasses.replace(report, weight_decay=decay)
         for decay in ("both", "not both", "unknown")
     }
     assert "sensitivity, not arbitrariness" in found["both"].verdict
-    assert "Training chose" in found["both"].headline
+    assert "decay on both sides chose" in found["both"].headline
     assert "--weight-decay" in found["unknown"].advice[0]
     assert "--weight-decay" not in " ".join(found["not both"].advice)
     cosine = dataclasses.replace(found["unknown"], trained_on="cosine")
     assert "form of the same model" not in cosine.verdict
+
+
+def test_decay_on_both_sides_is_compared_with_what_the_factors_show():
+    """Sides that do not balance contradict it: the scale is treated as free."""
+    rng = np.random.default_rng(5)
+    form = fastcos.canonicalize(rng.standard_normal((80, 5)), rng.standard_normal((60, 5)))
+    D = np.geomspace(1, 2.3, 5)
+    report = fastcos.audit(form.items / D, form.users * D, k=3, weight_decay="both")
+    assert report.condition_to_balance == pytest.approx(2.3)
+    assert report.is_free
+    assert "are a condition of 2.3 from it" in report.verdict
+    assert "training has not converged" in report.verdict
+    assert "sensitivity, not arbitrariness" not in report.verdict
+    assert report.headline.startswith("One rescaling with factors between 1 and 1.2 replaces")
+    assert "Train for more iterations" in " ".join(report.advice)
+    alone = fastcos.audit(form.items / D, k=3, weight_decay="both")
+    assert alone.condition_to_balance is None
+    assert alone.headline.startswith("If training has converged, weight decay on both sides chose")
+    assert "Without the users" in alone.verdict
+    assert "--users" in " ".join(alone.advice)

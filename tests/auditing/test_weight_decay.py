@@ -1,5 +1,7 @@
 """Weight decay on both sides is asked for, and recognised in the factors that it leaves."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -42,6 +44,7 @@ def test_audit_recognises_weighted_decay(als_wr):
     found = fastcos.audit(Q, P, popularity=popularity, activity=activity, k=3)
     assert found.parametrization == "balanced_by_counts"
     assert "weighted by interactions, as weight decay on both leaves them" in found.verdict
+    assert not dataclasses.replace(found, weight_decay="both").is_free
     D = np.geomspace(1, 1.5, 4)
     other = fastcos.audit(Q / D, P * D, popularity=popularity, activity=activity, k=3)
     assert other.parametrization is None
@@ -59,7 +62,11 @@ def test_audit_says_what_balanced_factors_mean():
     assert found.parametrization == "balanced"
     assert "But both sides have the same Gram matrix, as weight decay on both" in found.verdict
     decided = fastcos.audit(form.items, form.users, k=3, trained_on="dot", weight_decay="not both")
-    assert "Gram" not in decided.verdict
+    # the loss did not ask for it, so the algorithm chose
+    assert "weight decay on both" not in decided.verdict
+    assert "as gradient descent from a small start" in decided.verdict
+    assert "The algorithm chose this scale, not the loss" in decided.verdict
+    assert "Training chose" not in decided.headline
 
 
 def test_activity_needs_users_and_popularity(als_wr):
@@ -70,3 +77,41 @@ def test_activity_needs_users_and_popularity(als_wr):
         fastcos.audit(Q, P, activity=activity, k=3)
     with pytest.raises(ValueError, match="counts"):
         fastcos.audit(Q, P, popularity=-popularity, activity=activity, k=3)
+
+
+def test_audit_recognises_where_gradient_noise_balances():
+    """Items of three noise levels: at rest, and a condition of 1.5 from it."""
+    rng = np.random.default_rng(2)
+    P, Q = rng.standard_normal((80, 4)), rng.standard_normal((60, 4))
+    slopes = rng.standard_normal((80, 60)) * np.repeat([0.2, 1.0, 3.0], 20)
+    noise = fastcos.auditing.gradient_noise(Q, P, slopes, step=0.01)
+    G = noise.balancing_map
+    P, Q = P @ np.linalg.inv(G), Q @ G
+    noise = fastcos.auditing.gradient_noise(Q, P, slopes, step=0.01)
+    found = fastcos.audit(Q, P, gradient_noise=noise, k=3, trained_on="dot")
+    assert found.parametrization == "noise_balanced"
+    assert "the gradient noise and the decay of both sides balance" in found.verdict
+    assert found.epochs_to_forget == pytest.approx(noise.epochs_to_forget)
+    assert f"in {noise.epochs_to_forget:,.3g} epochs" in found.verdict
+    plain = fastcos.audit(Q, P, k=3, trained_on="dot")
+    assert plain.parametrization is None
+    assert plain.epochs_to_forget is None
+    D = np.geomspace(1, 1.5, 4)
+    noise = fastcos.auditing.gradient_noise(Q / D, P * D, slopes, step=0.01)
+    other = fastcos.audit(Q / D, P * D, gradient_noise=noise, k=3, trained_on="dot")
+    assert other.parametrization is None
+    row = next(one for one in other.parametrizations if one.name == "noise_balanced")
+    assert row.condition == pytest.approx(1.5, rel=1e-6)
+
+
+def test_gradient_noise_is_of_these_items_and_users(als_wr):
+    P, Q, *_ = als_wr
+    noise = fastcos.auditing.gradient_noise(Q, P, np.ones((60, 40)), step=0.1)
+    with pytest.raises(ValueError, match="gradient_noise must be None without users"):
+        fastcos.audit(Q, gradient_noise=noise, k=3)
+    with pytest.raises(ValueError, match="weights of gradient_noise"):
+        fastcos.audit(Q[:30], P, gradient_noise=noise, k=3)
+    with pytest.raises(
+        TypeError, match=r"gradient_noise must be from gradient_noise\(\), got float"
+    ):
+        fastcos.audit(Q, P, gradient_noise=0.1, k=3)
