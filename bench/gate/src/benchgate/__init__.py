@@ -19,6 +19,8 @@ from .compare import MIN_PAIRS, Outcome, Verdict, compare_pairs
 from .intervals import Ratio
 from .processes import Command, Failure, Measurement, Side, interleaved
 
+__version__ = "0.1.0"
+
 __all__ = [
     "MIN_PAIRS",
     "Command",

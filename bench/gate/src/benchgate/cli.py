@@ -19,10 +19,9 @@ import os
 import subprocess
 import sys
 import time
-from importlib import metadata
 from pathlib import Path
 
-from . import selftest, summary
+from . import __version__, selftest, summary
 from .checkouts import Checkout, copy_tests, git, prune, test_paths
 from .compare import LOST, MIN_PAIRS, NEW, Verdict, compare_pairs
 from .processes import TIMEOUT, CannotServe, Side, interleaved, pytest_command, run_turns
@@ -73,16 +72,16 @@ def parse(words, is_selftest):
         help="threads of the benchmarks (default 1); more imply --wall",
     )
     add("--wall", action="store_true", help="time all benchmarks in wall time, which scatters more")
-    add("--tolerance", type=share, default=0.10, help="how much slower head may be (default 0.1)")
+    add("--tolerance", type=non_negative, default=0.10, help="how much slower head may be (default 0.1)")
     add(
         "--minutes",
-        type=float,
+        type=non_negative,
         default=10.0 if is_selftest else 30.0,
         help="time for all pairs (default %(default)g)",
     )
     add(
         "--timeout",
-        type=float,
+        type=non_negative,
         default=TIMEOUT,
         metavar="SECONDS",
         help="after which one turn hangs (default %(default)g)",
@@ -116,8 +115,8 @@ def parse(words, is_selftest):
     return given
 
 
-def share(text):
-    """Return a tolerance."""
+def non_negative(text):
+    """Return a tolerance, or a time."""
     if not 0 <= (value := float(text)) < float("inf"):
         raise argparse.ArgumentTypeError(f"must be a number of at least 0, got {text}")
     return value
@@ -240,6 +239,7 @@ class Progress:
         self.started, self.key = time.monotonic(), None
 
     def __call__(self, done, total, names, series):
+        """Print the line of one pair."""
         now = time.monotonic()
         if self.key != (total, series):
             self.key, self.before = (total, series), (self.started, done - 1)
@@ -261,7 +261,7 @@ def about_run(given, started):
     """Return what the summary says about the run."""
     load = os.getloadavg()[1] if hasattr(os, "getloadavg") else None
     return {
-        "benchgate": metadata.version("benchgate"),
+        "benchgate": __version__,
         "date": time.strftime("%Y-%m-%d"),
         "clock": "wall time" if given.wall else "CPU time",
         "threads": given.threads,

@@ -8,6 +8,8 @@ of pairs. The README states the error rates of this procedure.
 import fnmatch
 import time
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -55,9 +57,9 @@ class Verdict(NamedTuple):
 
     outcomes: list[Outcome]
     tolerance: float
-    broken: dict[str, str] = {}
-    uncollected: dict[str, str] = {}
-    removed: list[str] = []
+    broken: Mapping[str, str] = MappingProxyType({})
+    uncollected: Mapping[str, str] = MappingProxyType({})
+    removed: Sequence[str] = ()
     failure: str = ""
 
     def named(self, *statuses):
@@ -84,7 +86,7 @@ class _Series:
 
     def __init__(self):
         self.done = 0
-        self.requested = defaultdict(int)  # name ("": all) to the pairs in which it was requested
+        self.requested = defaultdict(int)  # name (None: all) to the pairs in which it was requested
         self.pairs = defaultdict(list)  # name to (seconds of base, seconds of head) per pair
         self.waits = defaultdict(list)  # name to the larger median share of waiting of either side
         self.ran = [set(), set()]  # of base and of head: names that have been measured
@@ -93,7 +95,7 @@ class _Series:
     def add(self, names, base, head):
         """Add what one pair of processes measured of these benchmarks, or of all."""
         self.done += 1
-        for name in names or [""]:
+        for name in names or [None]:
             self.requested[name] += 1
         for results, failures, ran in zip((base, head), self.failures, self.ran, strict=True):
             for name, result in results.items():
@@ -120,7 +122,7 @@ class _Series:
         )
         kinds = in_base.kind, in_head.kind
         if kinds == ("ran", "ran"):
-            requested = self.requested[""] + self.requested[name]
+            requested = self.requested[None] + self.requested[name]
             if len(self.pairs[name]) < requested:
                 return LOST, f"both ran it in {len(self.pairs[name])} of {requested} pairs only"
             share = float(np.median(self.waits[name]))
@@ -142,6 +144,7 @@ class _Series:
 
 
 def waiting_reason(share):
+    """Return what to do about a benchmark that waits for this share of the time."""
     return (
         f"waits {share:.0%} of the time, which CPU time does not count: use `--wall`, or "
         '`@pytest.mark.benchgate(clock="wall")`'

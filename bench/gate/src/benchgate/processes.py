@@ -11,6 +11,7 @@ import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 SERVE = Path(__file__).with_name("serve.py")
@@ -41,7 +42,7 @@ class Command(NamedTuple):
     """
 
     argv: Sequence[str]
-    environment: Mapping[str, str] = {}
+    environment: Mapping[str, str] = MappingProxyType({})
     folder: str | None = None
 
 

@@ -47,7 +47,7 @@ def comparisons(logs, slowdown=0.0, tolerance=0.10):
     says_slower = []
 
     def pair(names):
-        return {"": Measurement([1.0], [0.0])}, {"": Measurement([next(ratios)], [0.0])}
+        return {"recorded": Measurement([1.0], [0.0])}, {"recorded": Measurement([next(ratios)], [0.0])}
 
     with contextlib.suppress(StopIteration):  # the record has no more pairs
         while True:

@@ -52,7 +52,10 @@ PYTEST_OPTIONS = {
     "benchmark_skip": False,
     "benchmark_warmup": False,
     "continue_on_collection_errors": True,
+    "dist": "no",  # of pytest-xdist, in whose workers pytest-benchmark measures nothing
     "maxfail": 0,
+    "numprocesses": 0,
+    "tx": [],
 }
 
 
@@ -72,6 +75,7 @@ class Clock:
         self.reset()
 
     def reset(self):
+        """Forget the readings of the previous benchmark."""
         self.readings = []
         self.ready = seconds_ready()
 
@@ -109,6 +113,7 @@ class Plugin:
         self.clock, self.errors = Clock(), {}
 
     def reply(self, message):
+        """Send one message to the parent."""
         print(json.dumps(message), file=self.replies, flush=True)
 
     @pytest.hookimpl(tryfirst=True)
@@ -203,7 +208,8 @@ class Plugin:
 
 
 def shorten(message):
-    return " ".join(message.split())[:200]
+    """Return a message in one line that fits into a summary, with paths as in the repository."""
+    return " ".join(message.split()).replace(f"{Path.cwd()}{os.sep}", "")[:200]
 
 
 def main(arguments):
@@ -216,8 +222,8 @@ def main(arguments):
     os.dup2(2, 1)
     sys.path[0] = str(Path.cwd())  # as `python -m pytest` has it, not the folder of this file
     ignored = [f"--ignore={file}" for file in json.loads(requests.readline())]
-    extras = ["-n0"] if importlib.util.find_spec("xdist") else []
-    extras += ["--no-cov"] if importlib.util.find_spec("pytest_cov") else []
+    # pytest-cov starts before any plugin can change its options
+    extras = ["--no-cov"] if importlib.util.find_spec("pytest_cov") else []
     with tempfile.TemporaryDirectory() as cache:
         options = ["-qq", "-o", f"cache_dir={cache}", *extras, *ignored]
         return pytest.main([*arguments, *options], plugins=[Plugin(requests, replies, wall)])

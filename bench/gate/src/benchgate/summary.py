@@ -34,6 +34,7 @@ def headline(verdict):
 
 
 def plural(number, noun):
+    """Return a number with its noun, such as "1 file" or "2 files"."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
@@ -118,9 +119,9 @@ def as_json(verdict, about):
         "exit_status": verdict.exit_status,
         "tolerance": verdict.tolerance,
         "failure": verdict.failure,
-        "broken_files": verdict.broken,
-        "uncollected_files": verdict.uncollected,
-        "removed": verdict.removed,
+        "broken_files": dict(verdict.broken),
+        "uncollected_files": dict(verdict.uncollected),
+        "removed": list(verdict.removed),
         "benchmarks": [
             {
                 "name": outcome.name,

@@ -1,4 +1,4 @@
-"""A toy project with four benchmarks, in a git repository of its own, and ways to change its second commit."""
+"""A toy project with three benchmarks in a git repository, and changes of its second commit."""
 
 import os
 import subprocess
@@ -30,9 +30,7 @@ def test_sort(benchmark):
     benchmark(sorted, list(range(5_000)))
 """
 # what a second commit changes: file to its new text, None to delete it
-SLOWER = {
-    share: {"toy.py": MODULE.format(turns=round(TURNS * (1 + share)))} for share in (0.15, 0.30)
-}
+SLOWER = {share: {"toy.py": MODULE.format(turns=round(TURNS * (1 + share)))} for share in (0.15, 0.30)}
 CHANGES = {
     "equal": {},
     "15 % slower": SLOWER[0.15],
