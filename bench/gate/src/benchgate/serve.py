@@ -33,7 +33,7 @@ TURN_SECONDS = 0.02
 # take minutes, because pytest-benchmark counts CPU time only.
 MAX_WAITING_SECONDS = 1.0
 MARK = "benchgate"
-# Options that a project may have set in `addopts`, but that would skip, lengthen or disturb a turn.
+# Options that a project may have set in `addopts`, but that would skip, prolong or disturb a turn.
 PYTEST_OPTIONS = {
     "benchmark_autosave": False,
     "benchmark_compare": None,
