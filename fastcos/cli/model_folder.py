@@ -9,7 +9,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from fastcos import io
-from fastcos.cli.options import VECTOR_COLUMNS, as_rescaling, refuse
+from fastcos.cli.options import VECTOR_COLUMNS, as_rescaling, refuse, say_columns
 from fastcos.cli.terminal import progress_bar, say
 from fastcos.io.columns import positions_in
 from fastcos.linalg import column_stats
@@ -92,6 +92,7 @@ def read_factors(
     columns = {name: getattr(given, name, None) for name in VECTOR_COLUMNS}
     if not is_model_folder(path):
         factors = io.read_factors(path, users, **columns)
+        say_columns(path, factors)
     else:
         refuse(given, "for a model", *columns)
         model, ids, X, _ = read_model_folder(path)

@@ -15,7 +15,7 @@ from fastcos import validation
 from fastcos.cli.terminal import progress_bar, say
 
 if TYPE_CHECKING:
-    from fastcos.io import Interactions, ItemLabels, Vectors
+    from fastcos.io import Factors, Interactions, ItemLabels, Vectors
     from fastcos.measures import Measure
     from fastcos.rescaling.diagonal import Rescaling
 
@@ -23,8 +23,10 @@ if TYPE_CHECKING:
 VECTOR_FORMATS = """\
 .npy, .npz (also as implicit saves models), .safetensors, .parquet, .arrow, .jsonl, .csv,
 word2vec or GloVe text, word2vec .bin"""
-INTERACTION_COLUMNS = ("user", "item", "value", "member")
+INTERACTION_COLUMNS = ("user", "item", "value", "member", "no_header", "no_quotes")
 VECTOR_COLUMNS = ("vector_column", "id_column", "ids")
+# names of columns that are all listed
+_MOST_NAMES = 5
 # cells, of at least a hundred times as many, whose share of the squared sum is reported above
 _FEW_CELLS, _LARGE_SHARE = 10, 0.5
 MEASURE_SYNTAX = (
@@ -41,12 +43,15 @@ def add_interactions(parser: argparse.ArgumentParser, what: str = "file of inter
     group.add_argument("--item", metavar="C", help="column of item ids")
     group.add_argument("--value", metavar="C", help="column of values; '' makes every row count 1")
     group.add_argument("--member", metavar="FILE", help="which file of a zip archive")
+    help_ = "the first line is data: the columns are named 1, 2, ..."
+    group.add_argument("--no-header", action="store_true", default=None, help=help_)
+    help_ = "quotes are ordinary characters, not those of CSV"
+    group.add_argument("--no-quotes", action="store_true", default=None, help=help_)
 
 
 def read_interactions(given: argparse.Namespace, duplicates: str = "sum") -> "Interactions":
     """Read the file of interactions."""
     from fastcos.io import read_interactions
-    from fastcos.io.interactions import used_columns
 
     columns = columns_of(given)
     with progress_bar("reading bytes") as progress:
@@ -54,8 +59,8 @@ def read_interactions(given: argparse.Namespace, duplicates: str = "sum") -> "In
             given.interactions, **columns, duplicates=duplicates, progress=progress
         )
     (n, p), names = data.X.shape, ""
-    if (used := used_columns(given.interactions, **columns)) is not None:
-        user, item, value = used
+    if data.columns:
+        user, item, value = data.columns.values()
         counted = "every row counts 1" if value is None else f"values {value!r}"
         names = f"; users {user!r}, items {item!r}, {counted}"
     say(f"read {data.X.nnz:,} interactions of {n:,} users with {p:,} items{names}")
@@ -71,8 +76,9 @@ def read_interactions(given: argparse.Namespace, duplicates: str = "sum") -> "In
 
 
 def columns_of(given: argparse.Namespace) -> dict[str, Any]:
-    """Return the columns of the interactions that were given, and the file of an archive."""
-    return {name: getattr(given, name) for name in INTERACTION_COLUMNS}
+    """Return the arguments of read_interactions that were given."""
+    arguments = {name: getattr(given, name) for name in ("user", "item", "value", "member")}
+    return arguments | {"header": not given.no_header, "quotes": not given.no_quotes}
 
 
 def add_vectors(parser: "argparse._ActionsContainer") -> None:
@@ -100,7 +106,26 @@ def read_vectors(path: str, given: argparse.Namespace, shared: bool = False) -> 
 
     if shared and Path(path).suffix == ".npy":
         return read_vectors(path)
-    return read_vectors(path, vector_column=given.vector_column, id_column=given.id_column)
+    read = read_vectors(path, vector_column=given.vector_column, id_column=given.id_column)
+    say_columns(path, read)
+    return read
+
+
+def say_columns(path: str | Path, read: "Vectors | Factors") -> None:
+    """Name the columns of a table that vectors and ids were read from."""
+    if read.columns:
+        vectors, ids, unused = (read.columns[name] for name in ("vectors", "ids", "unused"))
+        parts = ["vectors " + _listed(vectors), "no ids" if ids is None else f"ids {ids!r}"]
+        if unused:
+            parts.append("not used " + _listed(unused))
+        say(f"read columns of {path}: {'; '.join(parts)}")
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    """Return names as text: all of a few, or the first two and the last one."""
+    if len(names) <= _MOST_NAMES:
+        return ", ".join(map(repr, names))
+    return f"{names[0]!r}, {names[1]!r}, ... {names[-1]!r} ({len(names)} columns)"
 
 
 def refuse(given: argparse.Namespace | None, why: str, *names: str) -> None:
@@ -123,7 +148,8 @@ def words_of(given: argparse.Namespace, *names: str) -> list[str]:
     words: list[str] = []
     for name in names:
         if (value := getattr(given, name)) is not None:
-            words += [f"--{name.replace('_', '-')}", str(value)]
+            words.append(f"--{name.replace('_', '-')}")
+            words += [] if value is True else [str(value)]
     return words
 
 
@@ -190,6 +216,8 @@ def use_labels(labelled: "ItemLabels") -> tuple[list[str | None], dict[str, Any]
     """Labels as compare takes them, and their counts, which are also reported."""
     n_labelled, classes = int((labelled.labels >= 0).sum()), labelled.classes.tolist()
     _, _, _, several, none, other, unknown = labelled
+    items, column, names = labelled.columns.values()
+    say(f"labels {column!r} of items {items!r}" + ("" if names is None else f", names {names!r}"))
     say(
         f"labels: {n_labelled:,} items in {len(classes)} classes; left out {several:,} with "
         f"several labels, {none:,} with none, {other:,} with another; {unknown:,} items of the "

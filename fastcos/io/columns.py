@@ -1,115 +1,258 @@
-"""Columns of tables: which one has the users, items or values, and validation of its cells."""
+"""How a column of a table is read: the one set of rules for all formats.
 
-from collections import defaultdict
-from collections.abc import Collection, Sequence
-from itertools import count
-from pathlib import Path
+A table means the same in every format. CSV has the fewest types, so a cell counts as its text: the
+string ``"12"`` of a Parquet file is the number 12 that the same table would hold as CSV. All cells
+of a column decide what it holds, never the first ones:
+
+numbers
+    Every cell is a finite decimal number, or every cell is true or false, which count 1 and 0.
+lists
+    Every cell is a list of numbers; in CSV it is written as JSON, ``"[0.5, 1]"``.
+texts
+    Anything else that is a text. Dates count as texts (2026-11-28), and so do bytes in UTF-8.
+
+A blank cell is empty, null or absent. Words such as ``nan``, ``NA`` and ``null`` are blank cells
+among numbers, and ordinary words among texts. Ids are whole numbers or texts:
+
+- they are int64 if all of them are plain integers of that range, otherwise all of them are texts:
+  one id "007" makes texts of the whole column, because it differs from "7";
+- whole numbers that were stored as floats (``10.0``) are the integers 10;
+- blanks, booleans, other decimal numbers, times, durations, structures and binary data are refused
+  by the name of the column and the type.
+"""
+
+import json
+import math
+import re
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from datetime import date, datetime
+from decimal import Decimal
+from itertools import chain, count
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
 from fastcos.storage import FastcosFormatError, PathLike
-from fastcos.validation import Integers, format_rows
-from fastcos.validation.column_names import ITEM_WORDS, USER_WORDS, VALUE_WORDS, column_word, is_id
+from fastcos.validation import Floats, Integers, format_rows
 
 # letters of an id; longer texts are a column of the wrong kind
 LONGEST_ID = 500
+# a blank cell among numbers, as pandas, R, SQL and spreadsheets write it
+_BLANK_WORDS = frozenset(
+    ("na", "n/a", "#n/a", "<na>", "nan", "null", "none", "nat", "nil", "\\n", "?", "-")
+)
+_INFINITE_WORDS = frozenset(
+    f"{sign}{word}" for sign in ("", "+", "-") for word in ("inf", "infinity")
+)
+_BOOLEANS = {"true": 1.0, "false": 0.0}
+_NUMBER_PATTERN = r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?"
+_NUMBER = re.compile(_NUMBER_PATTERN, re.ASCII)
+# plain integers, and the same written as floats
+_WHOLE = re.compile(r"(0|-?[1-9]\d*)(\.0+)?", re.ASCII)
+# several numbers in one cell that is no JSON, such as NumPy's "[0.1 0.2]" or "0.1|0.2"
+_SOME = rf"(?:{_NUMBER_PATTERN}|nan|\.\.\.)"
+_PRINTED_LIST = re.compile(
+    rf"(?:array\()?[\[({{]?\s*{_SOME}(?:[\s,;|]+{_SOME})+[\s,]*[\])}}]?(?:,\s*dtype=\w+)?\)?",
+    re.ASCII,
+)
+# largest integer up to which every integer is a float64
+_LARGEST_EXACT = 2**53
+# rows that a message may name
+_NAMED_ROWS = 5
+# distinct texts of numbers that are cached, a few MB
+_MAX_CACHED_NUMBERS = 1 << 16
+
+# cells of a column: an array of numbers without blanks, or Python values with None for a blank
+Cells = npt.NDArray[Any] | Sequence[Any]
 
 
-def find_column(
-    argument: str, given: str | None, words: Collection[str], names: Sequence[str], path: Path
-) -> str | None:
-    """Return the given column of the header, else the only one whose name is in words, else None.
+class Unsupported(NamedTuple):
+    """A cell of a type that is neither a number, nor a list of numbers, nor a text."""
 
-    Names match words without case, punctuation and an ending such as Id. A given name must match
-    one column exactly; several matching columns raise FastcosFormatError. argument is the name for
-    messages.
+    type: str
+    is_nested: bool = False
+
+
+class TextColumn(NamedTuple):
+    """A column of texts: row r holds texts[codes[r]]; the texts are distinct."""
+
+    texts: list[str]
+    codes: Integers
+
+
+# codes of texts, by first occurrence
+Vocabulary = defaultdict[str, int]
+
+
+def new_vocabulary() -> Vocabulary:
+    """Return a vocabulary that numbers its texts by first occurrence."""
+    return defaultdict(count().__next__)
+
+
+def refuse_rows(path: PathLike, rule: str, what: str, lines: Integers) -> NoReturn:
+    """Raise for rows of a file; the message lists the first five."""
+    raise FastcosFormatError(f"{path}: {rule}, got {what} ({format_rows(lines)})")
+
+
+def is_number(text: str) -> bool:
+    """Whether a text spells a decimal number."""
+    return _NUMBER.fullmatch(text.strip()) is not None
+
+
+def is_blank(text: str) -> bool:
+    """Whether a text is empty, or a word that stands for a blank among numbers."""
+    text = text.strip()
+    return not text or text.casefold() in _BLANK_WORDS
+
+
+def _quoted(text: str) -> str:
+    return repr(text[:60]) if text else "a blank"
+
+
+# --- texts and ids -------------------------------------------------------------------------------
+
+
+def cell_text(cell: Any) -> str | Unsupported:
+    """Return a cell as it would be written in CSV; the empty text for a blank."""
+    if isinstance(cell, str):
+        return cell
+    if cell is None:
+        return ""
+    if isinstance(cell, (bool, np.bool_)):
+        return "true" if cell else "false"
+    if isinstance(cell, (int, float, np.number)):
+        return str(cell)
+    if isinstance(cell, Decimal):
+        return f"{cell:f}"
+    if isinstance(cell, bytes):
+        try:
+            return cell.decode()
+        except UnicodeDecodeError:
+            return Unsupported("binary data that is not UTF-8")
+    if isinstance(cell, date) and not isinstance(cell, datetime):
+        return cell.isoformat()
+    if isinstance(cell, Unsupported):
+        return cell
+    return Unsupported("a list" if isinstance(cell, list) else "an object", is_nested=True)
+
+
+def encode(
+    path: PathLike, name: str, cells: Cells, lines: Integers, vocabulary: Vocabulary
+) -> Integers:
+    """Return the codes of cells as texts; new texts enter the vocabulary."""
+    if isinstance(cells, np.ndarray):
+        distinct, positions = np.unique(cells, return_inverse=True)
+        texts = [str(cell_text(cell)) for cell in distinct]
+        return np.array([vocabulary[text] for text in texts], np.int64)[positions]
+    if set(map(type, cells)) != {str}:
+        texts = []
+        for cell, line in zip(cells, lines.tolist(), strict=True):
+            text = cell_text(cell)
+            if isinstance(text, Unsupported):
+                rule = f"column {name!r} must hold whole numbers or texts"
+                refuse_rows(path, rule, text.type, np.array([line]))
+            texts.append(text)
+        cells = texts
+    return np.fromiter(map(vocabulary.__getitem__, cells), np.int64, len(cells))
+
+
+def check_texts(path: PathLike, name: str, column: TextColumn, lines: Integers) -> None:
+    """Refuse texts that are not UTF-8 or have a zero byte, which NumPy would drop."""
+    for code, text in enumerate(column.texts):
+        # bytes that are not UTF-8 become surrogates under the error handler surrogateescape
+        if not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text):
+            what = repr(text[:60].encode("utf-8", "surrogateescape" if _is_escaped(text) else
+                                         "backslashreplace"))  # fmt: skip
+            rule = f"column {name!r} must be UTF-8 text"
+            refuse_rows(path, rule, what, lines[column.codes == code])
+        if "\0" in text:
+            rule = f"column {name!r} must be text"
+            refuse_rows(path, rule, "a zero byte", lines[column.codes == code])
+
+
+def _is_escaped(text: str) -> bool:
+    """Whether all surrogates stand for bytes, rather than for half a character of JSON."""
+    return all(not "\ud800" <= letter <= "\udfff" or "\udc80" <= letter <= "\udcff"
+               for letter in text)  # fmt: skip
+
+
+def id_column(path: PathLike, name: str, column: TextColumn, lines: Integers) -> TextColumn:
+    """Return a column of ids in the spelling that all formats share, or refuse it.
+
+    Blanks, ids of more than 500 letters, booleans and decimal numbers other than 10.0 are refused.
     """
-    if given is not None:
-        if names.count(given) != 1:
-            raise FastcosFormatError(
-                f"{argument} must name one column of {path} ({_format_names(names)}), got {given!r}"
-            )
-        return given
-    found = [name for name in names if column_word(name, words) in words]
-    if len(found) > 1:
-        raise FastcosFormatError(
-            f"{argument} must be given for {path}: it may be any of {_format_names(found)}"
-        )
-    return found[0] if found else None
+    for code, text in enumerate(column.texts):
+        if not text.strip():
+            rule = f"column {name!r} must have an id in every row"
+            refuse_rows(path, rule, _quoted(text), lines[column.codes == code])
+        if len(text) > LONGEST_ID:
+            rule = f"column {name!r} must hold ids of at most {LONGEST_ID} letters"
+            refuse_rows(path, rule, f"{len(text)}", lines[column.codes == code])
+    if column.texts and all(text.strip().casefold() in _BOOLEANS for text in column.texts):
+        rule = f"column {name!r} must hold whole numbers or texts"
+        refuse_rows(path, rule, "booleans", lines)
+    return common_spelling(path, name, column, lines)
 
 
-def require_column(
-    argument: str, given: str | None, words: Collection[str], names: Sequence[str], path: Path
-) -> str:
-    """Return the result of find_column; raise if it is None."""
-    column = find_column(argument, given, words, names, path)
-    if column is None:
-        raise FastcosFormatError(
-            f"{argument} must be given for {path}: no column matches among {_format_names(names)}"
-        )
-    return column
+def common_spelling(
+    path: PathLike, name: str, column: TextColumn, lines: Integers, *, allow_blanks: bool = False
+) -> TextColumn:
+    """Return a column of ids or labels in the spelling that all formats share.
 
-
-def interaction_columns(
-    path: Path, names: Sequence[str], user: str | None, item: str | None, value: str | None
-) -> tuple[str, str, str | None]:
-    """Return the columns of users, items and values; no values if value is the empty string."""
-    user = require_column("user", user, USER_WORDS, names, path)
-    item = require_column("item", item, ITEM_WORDS, names, path)
-    value = find_column("value", value, VALUE_WORDS, names, path) if value != "" else None
-    if user == item or value in (user, item):
-        rule, got = f"different columns of {path}", f"{user!r}, {item!r} and {value!r}"
-        raise FastcosFormatError(f"user, item and value must be {rule}, got {got}")
-    return user, item, value
-
-
-def names_pairs(names: Sequence[str]) -> bool:
-    """Whether a table with these columns has a row per user and item."""
-    return all(any(column_word(n, w) in w for n in names) for w in (USER_WORDS, ITEM_WORDS))
-
-
-def choose_vector_columns(
-    path: Path,
-    lists: Sequence[str],
-    numbers: Sequence[str],
-    texts: Sequence[str],
-    vector_column: str | None,
-    id_column: str | None,
-) -> tuple[list[str], str | None]:
-    """Return the columns of the vectors, and that of the ids or None.
-
-    The vectors are the one column of lists, or else all columns of numbers in their order. Ids are
-    by default the one column with such a name, or else the one column of texts.
+    Only columns of numbers and of booleans have several spellings: other texts stay as they are.
+    allow_blanks: of labels, which may be blank or decimal; words such as NA among numbers become
+    blanks.
     """
-    names = [*lists, *numbers, *texts]
-    if vector_column is not None and vector_column not in lists:
-        rule = f"name a column of lists of {path} ({_format_names(lists)})"
-        raise FastcosFormatError(f"vector_column must {rule}, got {vector_column!r}")
-    if vector_column is None and len(lists) > 1:
-        raise FastcosFormatError(
-            f"vector_column must be given for {path}: it may be any of {_format_names(lists)}"
-        )
-    if not lists and names_pairs(names):
-        got = f"a table of users and items ({_format_names(names)})"
-        raise FastcosFormatError(f"{path} must have a row per vector, got {got}")
-    if id_column and id_column not in names:
-        rule = f"name a column of {path} ({_format_names(names)})"
-        raise FastcosFormatError(f"id_column must {rule}, got {id_column!r}")
-    known = [id_column] if id_column else []
-    if id_column is None:
-        known = [n for n in names if is_id(n) or column_word(n, ITEM_WORDS) in ITEM_WORDS]
-        known = [n for n in known if n not in lists] or list(texts)
-    if len(known) > 1:
-        rule = f"given for {path}, or '' for none: it may be any of {_format_names(known)}"
-        raise FastcosFormatError(f"id_column must be {rule}")
-    id_ = known[0] if known else None
-    columns = [vector_column or lists[0]] if lists else [n for n in numbers if n != id_]
-    if not columns:
-        rule = "hold one column of lists of numbers, or columns of numbers"
-        raise FastcosFormatError(f"{path} must {rule}, got {_format_names(names)}")
-    return columns, id_
+    texts = [text.strip() for text in column.texts]
+    odd = [code for code, text in enumerate(texts) if not _NUMBER.fullmatch(text)]
+    filled = [texts[code].casefold() for code in odd if texts[code]]
+    if len(odd) == len(texts):
+        if not filled or any(text not in _BOOLEANS for text in filled):
+            return column
+        return _merged([text.capitalize() for text in texts], column.codes)
+    if any(text not in _BLANK_WORDS and text not in _INFINITE_WORDS for text in filled):
+        return column
+    if allow_blanks:
+        for code in odd:
+            texts[code] = ""
+    elif odd:
+        rule = f"column {name!r} must have an id in every row"
+        what = _quoted(column.texts[odd[0]])
+        refuse_rows(path, rule, what, lines[np.isin(column.codes, odd)])
+    whole = [_WHOLE.fullmatch(text) for text in texts]
+    if not all(match or not text for match, text in zip(whole, texts, strict=True)):
+        decimals = [
+            code
+            for code, (match, text) in enumerate(zip(whole, texts, strict=True))
+            if not match and not text.lstrip("+-").isdigit()
+        ]
+        if decimals and not allow_blanks:
+            rule = f"column {name!r} must hold whole numbers or texts"
+            what = f"the decimal number {texts[decimals[0]]!r}"
+            refuse_rows(path, rule, what, lines[np.isin(column.codes, decimals)])
+        return _merged(texts, column.codes) if allow_blanks else column
+    for code, match in enumerate(whole):
+        if match and match[2] and abs(int(match[1])) >= _LARGEST_EXACT:
+            rule = f"column {name!r} must hold whole numbers below 2^53, where they are decimal"
+            refuse_rows(path, rule, repr(texts[code]), lines[column.codes == code])
+    integers = [match[1] if match else "" for match in whole]
+    merged = _merged(integers, column.codes)
+    if len(merged.texts) < len(integers) and not allow_blanks:
+        twice = Counter(integers).most_common(1)[0][0]
+        spellings = [code for code, text in enumerate(integers) if text == twice]
+        rule = f"column {name!r} must spell every id in one way"
+        what = " and ".join(repr(column.texts[code]) for code in spellings[:2])
+        refuse_rows(path, rule, what, lines[np.isin(column.codes, spellings)])
+    return merged
+
+
+def _merged(texts: list[str], codes: Integers) -> TextColumn:
+    """Return a column whose texts are made distinct again."""
+    vocabulary = new_vocabulary()
+    new_codes = np.array([vocabulary[text] for text in texts], np.int64)
+    return TextColumn(list(vocabulary), new_codes[codes])
 
 
 def as_ids(texts: Sequence[str]) -> npt.NDArray[Any]:
@@ -121,6 +264,16 @@ def as_ids(texts: Sequence[str]) -> npt.NDArray[Any]:
         return np.array(numbers, dtype=np.int64)
     except (ValueError, OverflowError):
         return np.array(texts, dtype=np.str_)
+
+
+def ids_of_cells(path: PathLike, name: str, cells: Cells, lines: Integers) -> npt.NDArray[Any]:
+    """Return the cells of a column as ids (n,), int64 or texts."""
+    vocabulary = new_vocabulary()
+    codes = encode(path, name, cells, lines, vocabulary)
+    column = TextColumn(list(vocabulary), codes)
+    check_texts(path, name, column, lines)
+    column = id_column(path, name, column, lines)
+    return as_ids(column.texts)[column.codes]
 
 
 def check_row_numbers(path: PathLike, ids: npt.NDArray[Any], others: Any) -> None:
@@ -155,67 +308,303 @@ def check_distinct(path: PathLike, name: str, ids: npt.NDArray[Any]) -> None:
         raise FastcosFormatError(f"{path}: {name} must be distinct, got {got}")
 
 
-def _format_names(names: Sequence[str]) -> str:
-    more = f" and {len(names) - 20} more" if len(names) > 20 else ""
-    return ", ".join(name[:40] for name in names[:20]) + more
+# --- numbers -------------------------------------------------------------------------------------
 
 
-class TextColumn(NamedTuple):
-    """Column of texts: row r has texts[codes[r]]; texts are distinct, by first occurrence."""
+class Numbers(dict[str, float]):
+    """Reads cells of one column as float64: NaN where a cell is no finite number.
 
-    texts: list[str]
-    codes: Integers
+    true and false are read as infinity and minus infinity, until :meth:`finished` knows that all
+    cells are booleans. The parsed texts are cached, up to a bound.
+    """
+
+    first_broken: str | None = None
+
+    def __missing__(self, text: str) -> float:
+        number = _parse(text)
+        if math.isnan(number) and self.first_broken is None:
+            self.first_broken = text
+        if len(self) < _MAX_CACHED_NUMBERS:
+            self[text] = number
+        return number
+
+    def read(self, cells: Cells) -> Floats:
+        """Return the cells as numbers, to be finished."""
+        if isinstance(cells, np.ndarray):
+            if cells.dtype.kind == "b":
+                return np.where(cells, np.inf, -np.inf)
+            values = cells.astype(np.float64)
+            broken = ~np.isfinite(values)
+            if broken.any():
+                values[broken] = np.nan
+                self.first_broken = self.first_broken or str(cells[broken][0])
+            return values
+        if set(map(type, cells)) != {str}:
+            texts = map(cell_text, cells)
+            cells = [text.type if isinstance(text, Unsupported) else text for text in texts]
+        return np.fromiter(map(self.__getitem__, cells), np.float64, len(cells))
+
+    def finished(self, path: PathLike, name: str, values: Floats, lines: Integers) -> Floats:
+        """Return values that read returned, true as 1 and false as 0; refuse those of no number."""
+        broken = np.isnan(values)
+        if broken.any():
+            rule = f"column {name!r} must hold finite numbers"
+            refuse_rows(path, rule, _quoted(self.first_broken or ""), lines[broken])
+        boolean = np.isinf(values)
+        if boolean.all() and len(values):
+            return (values > 0).astype(np.float64)
+        if boolean.any():
+            rule = f"column {name!r} must hold either numbers or booleans"
+            refuse_rows(path, rule, "both", lines[boolean])
+        return values
 
 
-# codes of texts
-Vocabulary = defaultdict[str, int]
+def _parse(text: str) -> float:
+    """Return a text as a number; NaN for none, infinity for true and minus infinity for false."""
+    text = text.strip()
+    if _NUMBER.fullmatch(text):
+        number = float(text)
+        return number if math.isfinite(number) else math.nan
+    truth = _BOOLEANS.get(text.casefold())
+    return math.nan if truth is None else math.copysign(math.inf, truth - 0.5)
 
 
-def new_vocabulary() -> Vocabulary:
-    """Return a vocabulary that numbers its texts by first occurrence."""
-    return defaultdict(count().__next__)
+# --- columns of vectors --------------------------------------------------------------------------
 
 
-class Chunk(NamedTuple):
-    """Rows of a table; codes are those of each column's texts in its vocabulary."""
+class Column:
+    """A column of a table of vectors: what all of its cells are, and its numbers or lists.
 
-    codes: list[Integers]
-    numbers: npt.NDArray[np.float64] | None
-    lines: Integers
+    is_kept: whether the cells are kept, as is needed for a column of ids.
+    """
+
+    def __init__(self, name: str, is_kept: bool = False) -> None:
+        self.name = name
+        self.is_kept = is_kept
+        self._cells: list[Cells] = []
+        self._lines: list[Integers] = []
+        self._rows: dict[str, list[int]] = {}
+        self._examples: dict[str, Any] = {}
+        self._blocks: list[npt.NDArray[Any]] = []
+        self._widths: dict[int, int] = {}
+        self._is_whole = True
+
+    def add(self, cells: Cells, lines: Integers) -> None:
+        """Add the next cells, which are in these lines of the file."""
+        if self.is_kept:
+            self._cells.append(cells)
+            self._lines.append(lines)
+        if isinstance(cells, np.ndarray) and self._add_array(cells, lines):
+            return
+        if not isinstance(cells, np.ndarray) and (values := _all_numbers(cells)) is not None:
+            self._note("number", lines, cells[0])
+            self._is_whole &= not _has_decimals(cells)
+            self._blocks.append(values)
+            return
+        if not isinstance(cells, np.ndarray) and (rows := _all_lists(cells)) is not None:
+            self._add_rows(rows, lines)
+            return
+        numbers: list[float] = []
+        for cell, line in zip(cells, lines.tolist(), strict=True):
+            category, value = _classify(cell)
+            self._note(category, np.array([line]), cell)
+            if category == "list":
+                self._add_list(value, line)
+            elif category in ("number", "boolean"):
+                numbers.append(value)
+                self._is_whole &= category == "number" and not _has_decimals([cell])
+        if numbers:
+            self._blocks.append(np.array(numbers))
+
+    def _add_array(self, cells: npt.NDArray[Any], lines: Integers) -> bool:
+        """Add an array of numbers; False if some are not finite."""
+        if cells.ndim == 2:
+            self._add_rows(cells, lines)
+            return True
+        if cells.dtype.kind not in "iufb" or (
+            cells.dtype.kind == "f" and not np.isfinite(cells).all()
+        ):
+            return False
+        self._note("boolean" if cells.dtype.kind == "b" else "number", lines, cells[0])
+        self._blocks.append(cells)
+        self._is_whole &= cells.dtype.kind in "iu"
+        return True
+
+    def _add_rows(self, rows: npt.NDArray[Any], lines: Integers) -> None:
+        self._note("list", lines, rows[0])
+        self._widths.setdefault(rows.shape[1], int(lines[0]))
+        if len(self._widths) == 1:
+            self._blocks.append(rows)
+
+    def _add_list(self, values: list[Any], line: int) -> None:
+        self._widths.setdefault(len(values), line)
+        if len(self._widths) > 1:
+            return
+        try:
+            self._blocks.append(np.array([values], np.float64))
+        except OverflowError:
+            self._note("infinity", np.array([line]), values)
+
+    def _note(self, category: str, lines: Integers, example: Any) -> None:
+        rows = self._rows.setdefault(category, [])
+        rows.extend(lines[: _NAMED_ROWS + 1 - len(rows)].tolist())
+        self._examples.setdefault(category, example)
+
+    @property
+    def kind(self) -> str:
+        """What the column holds: lists, numbers, texts, printed lists, blanks, other or mixed."""
+        filled = self._rows.keys() - {"blank", "blank word", "infinity", "empty list"}
+        if not filled.isdisjoint(("list", "list with blanks")):
+            return "lists"
+        if not filled:
+            return "blanks"
+        if len(filled) == 1 and filled <= {"number", "boolean"}:
+            return "numbers"
+        if "other" in filled:
+            return "other"
+        if filled == {"printed list"}:
+            return "printed lists"
+        return "mixed" if "number" in filled else "texts"
+
+    @property
+    def may_be_ids(self) -> bool:
+        """Whether the column could be one of ids, beside a column of lists."""
+        if self.kind == "other":
+            example = self._examples["other"]
+            return isinstance(example, Unsupported) and not example.is_nested
+        if self.kind == "numbers":
+            return self._is_whole and "boolean" not in self._rows
+        return self.kind in ("texts", "mixed", "printed lists")
+
+    def counts_rows(self, path: PathLike) -> bool:
+        """Whether the cells are 0, 1, 2, ..., the numbers of the rows."""
+        if self.kind != "numbers" or not self._is_whole:
+            return False
+        numbers = self.numbers(path)
+        return np.array_equal(numbers, np.arange(len(numbers)))
+
+    def ids(self, path: PathLike) -> npt.NDArray[Any]:
+        """Return the cells as ids (n,), int64 or texts."""
+        lines, cells = np.concatenate(self._lines), self._cells
+        if all(isinstance(block, np.ndarray) for block in cells):
+            return ids_of_cells(path, self.name, np.concatenate(cells), lines)
+        return ids_of_cells(path, self.name, [cell for block in cells for cell in block], lines)
+
+    def numbers(self, path: PathLike) -> npt.NDArray[Any]:
+        """Return the numbers (n,), or refuse the first cells that are none."""
+        odd = self._rows.keys() - {"number"}
+        if odd == {"boolean"} and "number" not in self._rows:
+            odd = set()
+        if odd:
+            self._refuse(path, "a number in every row", odd)
+        return np.concatenate(self._blocks)
+
+    def lists(self, path: PathLike) -> npt.NDArray[Any]:
+        """Return the lists as rows (n, d), or refuse the first cells that are none."""
+        if odd := self._rows.keys() - {"list"}:
+            self._refuse(path, "a list of numbers in every row", odd)
+        if len(self._widths) > 1:
+            (width, first), (other, line), *_ = self._widths.items()
+            got = f"{other} numbers in row {line} ({width} in row {first})"
+            rule = f"column {self.name!r} must hold lists of one length"
+            raise FastcosFormatError(f"{path}: {rule}, got {got}")
+        return np.concatenate(self._blocks) if len(self._blocks) > 1 else self._blocks[0]
+
+    def _refuse(self, path: PathLike, rule: str, odd: Collection[str]) -> NoReturn:
+        category = min(odd, key=lambda one: self._rows[one][0])
+        example, what = self._examples[category], repr(self._examples[category])[:60]
+        if category == "blank":
+            what = "a blank"
+        elif isinstance(example, Unsupported):
+            what = example.type
+        elif category == "printed list":
+            what += " (write numbers as 0.5 and lists as JSON, [0.5, 1])"
+        lines = np.array(self._rows[category])
+        refuse_rows(path, f"column {self.name!r} must have {rule}", what, lines)
+
+    def describe(self) -> str:
+        """Return the name and what the column holds."""
+        example = self._examples.get("other")
+        what = example.type if isinstance(example, Unsupported) else self.kind
+        return f"{self.name[:40]!r} ({what})"
+
+    def refuse_as_numbers(self, path: PathLike) -> NoReturn:
+        """Refuse a column that is neither numbers nor texts."""
+        rule = "a number in every row, or texts"
+        if self.kind == "mixed":
+            rule = f"a number in every row (or be given: id_column={self.name!r})"
+        self._refuse(path, rule, self._rows.keys() - {"number"})
 
 
-class Columns(NamedTuple):
-    """Columns read from a table; lines are the lines of text or the rows of Parquet, from 1 on."""
+def _classify(cell: Any) -> tuple[str, Any]:
+    """Return the category of a cell, and its value if that is a number or a list of numbers."""
+    if isinstance(cell, list):
+        return _classify_list(cell)
+    text = cell_text(cell)
+    if isinstance(text, Unsupported):
+        return "other", None
+    text = text.strip()
+    if not text:
+        return "blank", None
+    if _NUMBER.fullmatch(text):
+        number = float(text)
+        return ("number", number) if math.isfinite(number) else ("infinity", None)
+    folded = text[:10].casefold()
+    if folded in _BOOLEANS:
+        return "boolean", _BOOLEANS[folded]
+    if folded in _BLANK_WORDS:
+        return "blank word", None
+    if folded in _INFINITE_WORDS:
+        return "infinity", None
+    if text[0] == "[":
+        try:
+            values = json.loads(text)
+        except (ValueError, RecursionError):
+            pass
+        else:
+            return _classify_list(values)
+    return ("printed list" if _PRINTED_LIST.fullmatch(text) else "text"), None
 
-    texts: list[TextColumn]
-    numbers: npt.NDArray[np.float64] | None
-    lines: Integers
+
+def _classify_list(values: list[Any]) -> tuple[str, Any]:
+    if not values:
+        return "empty list", None
+    types = set(map(type, values)) - {int, float, bool, Decimal}
+    if not types:
+        return "list", values
+    return ("list with blanks" if types == {type(None)} else "other"), None
 
 
-def refuse_rows(path: Path, rule: str, what: str, lines: Integers) -> NoReturn:
-    """Raise for rows of a file; the message lists the first five."""
-    raise FastcosFormatError(f"{path}: {rule}, got {what} ({format_rows(lines)})")
+def _all_numbers(cells: Sequence[Any]) -> Floats | None:
+    """Return cells as float64 if all are finite numbers, by type or in ASCII text; else None."""
+    types = set(map(type, cells))
+    if types == {str}:
+        joined = "".join(cells)
+        if not joined.isascii() or "_" in joined:
+            return None
+    elif not types or not types <= {int, float}:
+        return None
+    try:
+        values = np.fromiter(map(float, cells), np.float64, len(cells))
+    except (ValueError, OverflowError):
+        return None
+    return values if np.isfinite(values).all() else None
 
 
-def check_ids(path: Path, name: str, column: TextColumn, lines: Integers) -> None:
-    """Refuse a column with blank or very long ids."""
-    for code, text in enumerate(column.texts):
-        if not text.strip():
-            rule = f"column {name!r} must have an id in every row"
-            refuse_rows(path, rule, repr(text), lines[column.codes == code])
-        if len(text) > LONGEST_ID:
-            rule = f"column {name!r} must hold ids of at most {LONGEST_ID} letters"
-            refuse_rows(path, rule, f"{len(text)}", lines[column.codes == code])
+def _all_lists(cells: Sequence[Any]) -> Floats | None:
+    """Return cells as rows (n, d) if all are lists of numbers of one length; else None."""
+    if set(map(type, cells)) != {list} or len(widths := set(map(len, cells))) > 1 or 0 in widths:
+        return None
+    if not set(map(type, chain.from_iterable(cells))) <= {int, float, bool}:
+        return None
+    try:
+        return np.array(cells, np.float64)
+    except OverflowError:
+        return None
 
 
-def check_texts(path: Path, name: str, column: TextColumn, lines: Integers) -> None:
-    """Refuse texts that are not UTF-8 or have a zero byte, which NumPy would drop."""
-    for code, text in enumerate(column.texts):
-        # bytes that are not UTF-8 become surrogates under the error handler surrogateescape
-        if not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text):
-            what = repr(text[:60].encode("utf-8", "surrogateescape"))
-            rule = f"column {name!r} must be UTF-8 text"
-            refuse_rows(path, rule, what, lines[column.codes == code])
-        if "\0" in text:
-            rule = f"column {name!r} must be text"
-            refuse_rows(path, rule, "a zero byte", lines[column.codes == code])
+def _has_decimals(cells: Iterable[Any]) -> bool:
+    """Whether a number of these is spelled with a point or an exponent, or is a float."""
+    return any(
+        not isinstance(cell, int) and not str(cell).strip().lstrip("+-").isdigit() for cell in cells
+    )

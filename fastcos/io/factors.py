@@ -2,19 +2,24 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from fastcos.io.arrays import Array
 from fastcos.io.columns import check_row_numbers, positions_in
+from fastcos.io.tables import suffix_of
 from fastcos.io.vectors import (
-    as_vectors,
+    ID_NAMES,
+    NAMED_ARRAY_SUFFIXES,
+    as_vector_rows,
     check_columns,
     of_export,
-    read_arrays,
     read_ids,
+    read_named_arrays,
     read_vectors,
+    vectors_of_arrays,
 )
 from fastcos.reports.table import as_table
 from fastcos.storage import FastcosFormatError, PathLike
@@ -35,8 +40,15 @@ _SIDES = (
 TRANSPOSED = "transposed components_: its items do not carry the singular values, the users do"
 
 
+class _FactorFields(NamedTuple):
+    items: Rows
+    users: Rows | None
+    ids: Array
+    notes: tuple[str, ...]
+
+
 @as_table
-class Factors(NamedTuple):
+class Factors(_FactorFields):
     """Item embeddings, user embeddings if there are any, and notes on their conversion.
 
     Attributes
@@ -47,12 +59,11 @@ class Factors(NamedTuple):
         Of the items; the positions 0 .. p-1 if the file has none.
     notes : tuple of str
         What was recognised and stripped.
+    columns : mapping of str
+        The columns that were read, as in :class:`fastcos.io.Vectors`; not part of the tuple.
     """
 
-    items: Rows
-    users: Rows | None
-    ids: Array
-    notes: tuple[str, ...]
+    columns: Mapping[str, Any] = MappingProxyType({})
 
 
 def read_factors(
@@ -101,11 +112,18 @@ def read_factors(
     """
     path = as_path("path", path)
     check_columns(vector_column, id_column)
-    arrays = read_arrays(path, vector_column, id_column)
-    if vector_column is None:
-        items, own_users, own_ids, notes = _sides(path, arrays, id_column)
+    has_arrays = suffix_of(path) in NAMED_ARRAY_SUFFIXES
+    arrays = read_named_arrays(path) if has_arrays else {}
+    sides = None if vector_column is not None else _sides(path, arrays)
+    if sides is not None:
+        items, own_users, own_ids, notes = sides
+        columns: Mapping[str, Any] = {}
     else:
-        items, own_ids = as_vectors(path, arrays, vector_column, id_column)
+        if has_arrays:
+            vectors = vectors_of_arrays(path, arrays, vector_column, id_column)
+        else:
+            vectors = read_vectors(path, vector_column=vector_column, id_column=id_column)
+        (items, own_ids), columns = vectors, vectors.columns
         own_users, notes = None, ()
     if own_users is not None:
         check_none("--users", users, f"where {path} holds the users")
@@ -118,7 +136,9 @@ def read_factors(
         items, own_users, stripped = strip_biases(items, own_users)
     if ids is not None:
         own_ids = read_ids(ids, len(items))
-    return Factors(items, own_users, own_ids, (*notes, *stripped))
+    factors = Factors(items, own_users, own_ids, (*notes, *stripped))
+    factors.columns = columns
+    return factors
 
 
 def strip_biases(items: Rows, users: Rows | None) -> tuple[Rows, Rows | None, tuple[str, ...]]:
@@ -168,20 +188,18 @@ def common_rows(
 
 
 def _sides(
-    path: Path, arrays: Mapping[str, Array], id_column: str | None
-) -> tuple[Rows, Rows | None, Array, tuple[str, ...]]:
+    path: Path, arrays: Mapping[str, Array]
+) -> tuple[Rows, Rows | None, Array, tuple[str, ...]] | None:
+    """Return items, users, ids and notes of arrays that a model saved; None for other arrays."""
     for item_name, user_name in _SIDES:
         if item_name in arrays and user_name in arrays:
-            named = {name: arrays[name] for name in ("ids", "words", "names") if name in arrays}
-            items, ids = as_vectors(path, {**named, "vectors": arrays[item_name]})
-            users = as_vectors(path, {"vectors": arrays[user_name]}).vectors
-            return items, users, ids, ()
+            named = {name: arrays[name] for name in ID_NAMES if name in arrays}
+            items, ids = vectors_of_arrays(path, {**named, "vectors": arrays[item_name]})
+            return items, as_vector_rows(path, arrays[user_name]), ids, ()
     if "components_" in arrays:
-        transposed = np.ascontiguousarray(arrays["components_"].T)
-        items, ids = as_vectors(path, {"vectors": transposed})
-        return items, None, ids, (TRANSPOSED,)
-    items, ids = as_vectors(path, arrays, None, id_column)
-    return items, None, ids, ()
+        items = as_vector_rows(path, np.ascontiguousarray(arrays["components_"].T))
+        return items, None, np.arange(len(items)), (TRANSPOSED,)
+    return None
 
 
 def _ones(rows: Any, column: int) -> bool:

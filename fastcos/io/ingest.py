@@ -1,18 +1,21 @@
 """Interactions larger than memory: one pass over a table, written as shards."""
 
 from contextlib import ExitStack
-from itertools import islice, pairwise
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
 
+from fastcos.io.column_choice import interaction_columns
 from fastcos.io.columns import (
+    Numbers,
     TextColumn,
-    check_ids,
     check_texts,
-    interaction_columns,
+    encode,
+    id_column,
     new_vocabulary,
+    refuse_rows,
 )
 from fastcos.io.interactions import merge_cells, sorted_ids
 from fastcos.io.matrices import as_small
@@ -43,6 +46,7 @@ def ingest_interactions(
     member: str | None = None,
     delimiter: str | None = None,
     header: bool = True,
+    quotes: bool = True,
     entries_per_shard: int = ENTRIES_PER_SHARD,
     progress: Progress | None = None,
 ) -> InteractionShards:
@@ -55,10 +59,10 @@ def ingest_interactions(
     Parameters
     ----------
     path : path-like
-        Delimited text (plain, gzip, zip) or Parquet.
+        A table, as in :func:`fastcos.read_interactions`.
     out : path-like
         A new directory, written atomically.
-    user, item, value, member, delimiter, header
+    user, item, value, member, delimiter, header, quotes
         As in :func:`fastcos.read_interactions`.
     duplicates : {"sum", "last", "max"}
         Value of several rows of one user and item.
@@ -98,7 +102,12 @@ def ingest_interactions(
     with (
         temporary_directory(target) as folder,
         open_table(
-            path, member=member, delimiter=delimiter, header=header, progress=progress
+            path,
+            member=member,
+            delimiter=delimiter,
+            header=header,
+            quotes=quotes,
+            progress=progress,
         ) as table,
     ):
         columns = interaction_columns(path, table.names, user, item, value)
@@ -112,31 +121,43 @@ def _spill(
     table: Table, columns: tuple[str, str, str | None], file: Path
 ) -> tuple[list[list[str]], Integers]:
     """Write the table's rows as records of codes; return both lists of ids, and rows per user."""
-    *names, number = columns
+    user, item, number = columns
+    names = (user, item)
     vocabularies = [new_vocabulary() for _ in names]
+    first_lines: list[list[Integers]] = [[], []]
+    numbers, has_booleans = Numbers(), None
     counts = np.zeros(0, np.int64)
     with file.open("wb") as stream:
-        known = [0] * len(names)
-        for chunk in table.chunks([str(name) for name in names], number, vocabularies):
-            for i, vocabulary in enumerate(vocabularies):
-                new = list(islice(reversed(vocabulary), len(vocabulary) - known[i]))[::-1]
-                column = TextColumn(new, chunk.codes[i] - known[i])
-                check_ids(table.path, str(names[i]), column, chunk.lines)
-                check_texts(table.path, str(names[i]), column, chunk.lines)
-                known[i] = as_count("distinct ids", len(vocabulary), high=MAX_IDS)
-            if chunk.numbers is not None:
-                table.check_numbers(str(number), chunk.numbers, chunk.lines)
-            records = np.empty(len(chunk.lines), _RECORD)
-            records["user"], records["item"] = chunk.codes
-            records["value"] = 1 if chunk.numbers is None else chunk.numbers
+        for lines, cells in table.chunks([*names, *([] if number is None else [number])]):
+            records = np.empty(len(lines), _RECORD)
+            for place, (name, vocabulary) in enumerate(zip(names, vocabularies, strict=True)):
+                known = len(vocabulary)
+                codes = encode(table.path, name, cells[place], lines, vocabulary)
+                as_count("distinct ids", len(vocabulary), high=MAX_IDS)
+                new, first = np.unique(codes, return_index=True)
+                first_lines[place].append(lines[first[new >= known]])
+                records[("user", "item")[place]] = codes
+            records["value"] = 1
+            if number is not None:
+                values = numbers.read(cells[-1])
+                records["value"] = numbers.finished(table.path, number, values, lines)
+                if has_booleans not in (None, bool(np.isinf(values).any())):
+                    rule = f"column {number!r} must hold either numbers or booleans"
+                    refuse_rows(table.path, rule, "both", lines[:1])
+                has_booleans = bool(np.isinf(values).any())
             stream.write(records.tobytes())
-            if known[0] > len(counts):
-                counts = np.concatenate([counts, np.zeros(known[0], np.int64)])
-            users, times = np.unique(chunk.codes[0], return_counts=True)
+            if len(vocabularies[0]) > len(counts):
+                counts = np.concatenate([counts, np.zeros(len(vocabularies[0]), np.int64)])
+            users, times = np.unique(records["user"], return_counts=True)
             counts[users] += times
     if not len(counts):
         raise FastcosFormatError(f"{table.path} must have at least one row, got none")
-    return list(map(list, vocabularies)), counts[: known[0]]
+    ids = []
+    for name, vocabulary, lines_of in zip(names, vocabularies, first_lines, strict=True):
+        column = TextColumn(list(vocabulary), np.arange(len(vocabulary)))
+        check_texts(table.path, name, column, np.concatenate(lines_of))
+        ids.append(id_column(table.path, name, column, np.concatenate(lines_of)).texts)
+    return ids, counts[: len(ids[0])]
 
 
 def _write_shards(

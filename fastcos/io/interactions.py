@@ -1,15 +1,18 @@
 """Interactions of users with items, from tables and matrix files."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from fastcos.io.columns import as_ids, check_ids, interaction_columns, refuse_rows
+from fastcos.io.column_choice import interaction_columns
+from fastcos.io.columns import as_ids, id_column, refuse_rows
 from fastcos.io.matrices import as_small, read_mtx_matrix, read_npz_matrix
-from fastcos.io.tables import open_table, read_columns
+from fastcos.io.tables import open_table, read_columns, suffix_of
 from fastcos.linalg.csr import as_interactions
 from fastcos.parallel import Progress
 from fastcos.reports.table import as_table
@@ -21,8 +24,14 @@ Ids = npt.NDArray[Any]
 DUPLICATES = ("sum", "last", "max", "error")
 
 
+class _InteractionFields(NamedTuple):
+    X: sp.csr_array
+    user_ids: Ids
+    item_ids: Ids
+
+
 @as_table
-class Interactions(NamedTuple):
+class Interactions(_InteractionFields):
     r"""Interactions of users with items.
 
     Attributes
@@ -33,11 +42,13 @@ class Interactions(NamedTuple):
         Ascending.
     item_ids : ndarray (p,), int64 or str
         Ascending.
+    columns : mapping of str
+        The columns of the table that were read: ``"users"``, ``"items"``, and ``"values"``, which
+        is None if every row counted 1. Empty for a matrix file. It is not part of the tuple:
+        ``X, user_ids, item_ids = read_interactions(path)``.
     """
 
-    X: sp.csr_array
-    user_ids: Ids
-    item_ids: Ids
+    columns: Mapping[str, str | None] = MappingProxyType({})
 
 
 def read_interactions(
@@ -50,20 +61,24 @@ def read_interactions(
     member: str | None = None,
     delimiter: str | None = None,
     header: bool = True,
+    quotes: bool = True,
     progress: Progress | None = None,
 ) -> Interactions:
     r"""Read interactions from a table of (user, item, value) rows or from a matrix file.
 
     The suffix gives the format: ``.npz`` (scipy.sparse.save_npz, or arrays indptr, indices, data,
-    shape), ``.mtx`` and ``.mtx.gz`` (Matrix Market), ``.parquet`` (needs pyarrow). All other files
-    are delimited text in UTF-8, plain, gzip or zip. The delimiter is a tab if the first line has
-    one, else a semicolon if the line has no comma, else a comma. Quotes follow RFC 4180, but are
-    ordinary characters in tab-separated files.
+    shape), ``.mtx`` and ``.mtx.gz`` (Matrix Market), ``.parquet``, ``.arrow`` and ``.feather``
+    (which need pyarrow), ``.jsonl`` and ``.ndjson`` (one JSON object per line). All other files are
+    delimited text in UTF-8, or in UTF-16 with a byte order mark, plain, gzip or zip. The delimiter
+    is a tab if the first line has one, else a comma, else ``::`` (MovieLens), else a semicolon.
+    Quotes follow RFC 4180, as pandas and R read and write them, in tab-separated files as well; in
+    files with the delimiter ``::`` they are ordinary characters.
 
     Rows and columns are sorted by id, so that the order of the file does not matter. If all ids of
     a column are plain integers, they are int64 and sort as numbers; otherwise they are strings and
-    sort by code point. One id "007" makes the column strings and differs from "7". Ids of a matrix
-    file are the positions 0 .. n-1 and 0 .. p-1.
+    sort by code point. One id "007" makes the column strings and differs from "7". Whole numbers
+    that were stored as floats, such as 7.0, are the integers 7. Ids of a matrix file are the
+    positions 0 .. n-1 and 0 .. p-1. The same table gives the same answer in every format.
 
     Parameters
     ----------
@@ -73,15 +88,19 @@ def read_interactions(
         item, movie, product. Case, punctuation and endings such as Id are ignored.
     value : str, optional
         Name of the column of finite numbers, found in the same way (rating, quantity, count ...).
-        Without such a column, or with the empty string, every row counts 1.
+        A column of true and false counts as 1 and 0. Without such a column, or with the empty
+        string, every row counts 1.
     duplicates : {"sum", "last", "max", "error"}
         Value of several rows of one user and item; "last" is the last in the file.
     member : str, optional
         File of a zip archive with several files.
     delimiter : str, optional
-        One character.
+        One character, or ``::``.
     header : bool
-        False if the first line is data; columns are then named "1", "2", ...
+        False if the first line is data; columns are then named "1", "2", ... A first line of
+        numbers alone is refused as a header.
+    quotes : bool
+        False if quotes are ordinary characters, as in some tab-separated files.
     progress : callable, optional
         Called as progress(done, total) with numbers of bytes of a text file.
 
@@ -114,20 +133,20 @@ def read_interactions(
     """
     as_choice("duplicates", duplicates, DUPLICATES)
     path = as_path("path", path)
-    kind = "".join(path.suffixes[-2:]).lower()
-    if kind.endswith((".npz", ".mtx", ".mtx.gz")):
+    kind = suffix_of(path)
+    if kind in (".npz", ".mtx"):
         for name, given in (("user", user), ("item", item), ("value", value), ("member", member)):
             check_none(name, given, "for a matrix file")
         as_choice("duplicates, for a matrix file,", duplicates, ("sum",))
-        X = read_npz_matrix(path) if kind.endswith(".npz") else read_mtx_matrix(path)
+        X = read_npz_matrix(path) if kind == ".npz" else read_mtx_matrix(path)
         return Interactions(as_small(X), np.arange(X.shape[0]), np.arange(X.shape[1]))
     with open_table(
-        path, member=member, delimiter=delimiter, header=header, progress=progress
+        path, member=member, delimiter=delimiter, header=header, quotes=quotes, progress=progress
     ) as table:
         user, item, value = interaction_columns(path, table.names, user, item, value)
         (users, items), values, lines = read_columns(table, (user, item), value)
-    for name, column in ((user, users), (item, items)):
-        check_ids(path, name, column, lines)
+    used = {"users": user, "items": item, "values": value}
+    users, items = id_column(path, user, users, lines), id_column(path, item, items, lines)
     user_ids, user_ranks = sorted_ids(users.texts)
     item_ids, item_ranks = sorted_ids(items.texts)
     if values is None:
@@ -140,18 +159,9 @@ def read_interactions(
         X = as_interactions("values", sp.coo_array((values, (rows, columns)), shape=shape))
     except ValueError as error:  # a sum that overflows
         raise FastcosFormatError(f"{path}: {error}") from None
-    return Interactions(as_small(X), user_ids, item_ids)
-
-
-def used_columns(
-    path: PathLike, user: str | None, item: str | None, value: str | None, member: str | None
-) -> tuple[str, str, str | None] | None:
-    """Return the columns that read_interactions takes of a table; None for a matrix file."""
-    path = as_path("path", path)
-    if "".join(path.suffixes[-2:]).lower().endswith((".npz", ".mtx", ".mtx.gz")):
-        return None
-    with open_table(path, member=member) as table:
-        return interaction_columns(path, table.names, user, item, value)
+    read = Interactions(as_small(X), user_ids, item_ids)
+    read.columns = used
+    return read
 
 
 def sorted_ids(texts: list[str]) -> tuple[Ids, Integers]:

@@ -1,20 +1,21 @@
 """Labels, names, popularities and rated pairs of items, aligned with given item ids."""
 
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from fastcos.io.column_choice import find_column, require_column
 from fastcos.io.columns import (
     LONGEST_ID,
     TextColumn,
-    check_ids,
     check_row_numbers,
-    find_column,
-    require_column,
+    common_spelling,
+    id_column,
 )
 from fastcos.io.tables import Table, open_table, read_columns
 from fastcos.reports.table import as_table
@@ -31,8 +32,18 @@ LONGEST_NAME = 200
 POPULARITY_WORDS = VALUE_WORDS | {"popularity", "users", "n", "nusers", "decks", "ndecks"}
 
 
+class _LabelFields(NamedTuple):
+    labels: Integers
+    classes: Texts
+    names: Texts
+    n_several: int
+    n_none: int
+    n_other: int
+    n_unknown: int
+
+
 @as_table
-class ItemLabels(NamedTuple):
+class ItemLabels(_LabelFields):
     """One label per item, and counts of the items without one.
 
     Attributes
@@ -47,15 +58,12 @@ class ItemLabels(NamedTuple):
         Items without a label because of several labels; no label or no row; a label not in only.
     n_unknown : int
         Items of the file that have no interactions.
+    columns : mapping of str
+        The columns of the table that were read: ``"items"``, ``"labels"``, and ``"names"``, which
+        may be None. It is not part of the tuple.
     """
 
-    labels: Integers
-    classes: Texts
-    names: Texts
-    n_several: int
-    n_none: int
-    n_other: int
-    n_unknown: int
+    columns: Mapping[str, str | None] = MappingProxyType({})
 
 
 def read_labels(
@@ -123,13 +131,15 @@ def read_labels(
         name = find_column("name", name, NAME_WORDS, table.names, path)
         wanted = [item, column] if name is None else [item, column, name]
         read = read_columns(table, wanted)
-    rows, at, n_unknown = positions.match(path, read.texts[0])
+    items = common_spelling(path, item, read.texts[0], read.lines, allow_blanks=True)
+    cells = common_spelling(path, column, read.texts[1], read.lines, allow_blanks=True)
+    rows, at, n_unknown = positions.match(path, items)
     labels_of = []
-    for text in read.texts[1].texts:
+    for text in cells.texts:
         parts = text.split(separator) if separator and text.strip() not in NO_LABEL else [text]
         labels_of.append({part.strip() for part in parts} - {*NO_LABEL})
     found: dict[int, set[str]] = defaultdict(set)
-    for position, code in zip(at.tolist(), read.texts[1].codes[rows].tolist(), strict=True):
+    for position, code in zip(at.tolist(), cells.codes[rows].tolist(), strict=True):
         found[position].update(labels_of[code])
     single = {position: next(iter(s)) for position, s in found.items() if len(s) == 1}
     longest = max(map(len, single.values()), default=0)
@@ -153,7 +163,7 @@ def read_labels(
     names = positions.ids.tolist()
     if name is not None:
         names = _named(positions.ids, at, read.texts[2], rows)
-    return ItemLabels(
+    labelled = ItemLabels(
         labels=read_only(labels),
         classes=np.array(classes, dtype=np.str_),
         names=np.array(names, dtype=np.str_),
@@ -162,6 +172,8 @@ def read_labels(
         n_other=len(single) - len(kept),
         n_unknown=n_unknown,
     )
+    labelled.columns = {"items": item, "labels": column, "names": name}
+    return labelled
 
 
 def read_names(
@@ -178,7 +190,8 @@ def read_names(
         item = _item_column(item, table, path)
         name = require_column("name", name, NAME_WORDS, table.names, path)
         read = read_columns(table, [item, name])
-    rows, at, _ = positions.match(path, read.texts[0])
+    items = common_spelling(path, item, read.texts[0], read.lines, allow_blanks=True)
+    rows, at, _ = positions.match(path, items)
     return np.array(_named(positions.ids, at, read.texts[1], rows), np.str_)
 
 
@@ -225,8 +238,8 @@ def read_popularity(
         item = _item_column(item, table, path)
         column = require_column("column", column, POPULARITY_WORDS, table.names, path)
         read = read_columns(table, [item], column)
-    check_ids(path, item, read.texts[0], read.lines)
-    rows, at, n_unknown = positions.match(path, read.texts[0])
+    items = id_column(path, item, read.texts[0], read.lines)
+    rows, at, n_unknown = positions.match(path, items)
     numbers = np.asarray(read.numbers, np.float64)[rows]
     if (numbers < 0).any():
         raise FastcosFormatError(
@@ -272,12 +285,14 @@ def read_pairs(path: PathLike, ids: npt.ArrayLike) -> ItemPairs:
             )
         first, second, rating = table.names[:3]
         read = read_columns(table, (first, second), rating)
-    check_ids(path, first, read.texts[0], read.lines)
-    check_ids(path, second, read.texts[1], read.lines)
-    check_row_numbers(path, np.asarray(ids), read.texts[0].texts + read.texts[1].texts)
+    both = [
+        id_column(path, name, column, read.lines)
+        for name, column in zip((first, second), read.texts, strict=True)
+    ]
+    check_row_numbers(path, np.asarray(ids), both[0].texts + both[1].texts)
     known_ids = {str(one): position for position, one in enumerate(np.asarray(ids).tolist())}
     sides = []
-    for column in read.texts:
+    for column in both:
         at = [known_ids.get(text, known_ids.get(text.lower(), -1)) for text in column.texts]
         sides.append(np.array(at, dtype=np.int64)[column.codes])
     known = (sides[0] >= 0) & (sides[1] >= 0)

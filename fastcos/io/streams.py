@@ -1,5 +1,6 @@
 """Streams of possibly compressed files, with limits on their expansion."""
 
+import codecs
 import gzip
 import io
 import lzma
@@ -22,6 +23,14 @@ LARGEST_FREE_SIZE = 1 << 30
 LARGEST_FREE_TEXT = 1 << 24
 # beyond that, decompressed over stored bytes; tables have ratios of 3 to 30
 LARGEST_RATIO = 100
+# byte order marks and encodings; that of UTF-32 begins with that of UTF-16
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
 # errors of the standard library for damaged files
 DAMAGE = (
     EOFError,
@@ -71,6 +80,57 @@ class BoundedReader(io.RawIOBase):
             got = f"a line of more than {LONGEST_LINE >> 20} MiB"
             raise FastcosFormatError(f"{self._path} must be text in lines, got {got}")
         return len(block)
+
+
+class _Transcoder(io.RawIOBase):
+    """Passes the text of a stream on as UTF-8."""
+
+    def __init__(self, source: IO[bytes], encoding: str, path: Path) -> None:
+        self._source, self._path, self._encoding = source, path, encoding
+        self._decoder = codecs.getincrementaldecoder(encoding)()
+        self._rest = b""
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override] # a stricter buffer
+        """Fill buffer with the next bytes."""
+        while not self._rest:
+            block = self._source.read(1 << 16)
+            try:
+                text = self._decoder.decode(block, final=not block)
+                self._rest = text.encode()
+            except UnicodeError as error:
+                raise FastcosFormatError(
+                    f"{self._path} must be {self._encoding} text, as its byte order mark says: "
+                    f"{error}"
+                ) from None
+            if not block:
+                break
+        size = min(len(buffer), len(self._rest))
+        buffer[:size], self._rest = self._rest[:size], self._rest[size:]
+        return size
+
+
+@contextmanager
+def open_text(
+    path: Path, member: str | None = None, progress: Progress | None = None
+) -> Iterator[io.BufferedReader]:
+    """Open a file of text as open_bytes does: bytes in UTF-8, without a byte order mark.
+
+    A byte order mark of UTF-16 or UTF-32, as spreadsheets write it, is followed.
+    """
+    with open_bytes(path, member, progress) as stream:
+        start = stream.peek(4)[:4]
+        encoding = next((name for mark, name in _MARKS if start.startswith(mark)), None)
+        if encoding is None:
+            yield stream
+        elif encoding == "utf-8":
+            stream.read(len(codecs.BOM_UTF8))
+            yield stream
+        else:
+            yield io.BufferedReader(_Transcoder(stream, encoding, path), 1 << 18)
 
 
 @contextmanager

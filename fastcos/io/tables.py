@@ -1,128 +1,141 @@
-"""Tables with one row per interaction or item: delimited text, and Parquet (``parquet``)."""
+"""Tables with one row per interaction, item or vector: delimited text, JSON lines, and Arrow."""
 
 import csv
 import io
-import math
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import chain, islice
 from operator import itemgetter
 from pathlib import Path
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from fastcos.io.column_choice import names_ids
 from fastcos.io.columns import (
-    Chunk,
-    Columns,
+    Cells,
+    Numbers,
     TextColumn,
-    Vocabulary,
     check_texts,
+    encode,
+    is_blank,
+    is_number,
     new_vocabulary,
     refuse_rows,
 )
-from fastcos.io.parquet import ARROW_SUFFIXES, PARQUET_SUFFIXES, ParquetTable
-from fastcos.io.streams import open_bytes
+from fastcos.io.parquet import ARROW_SUFFIXES, PARQUET_SUFFIXES, ArrowTable
+from fastcos.io.streams import open_text
 from fastcos.parallel import Progress
 from fastcos.storage import FastcosFormatError
 from fastcos.validation import Floats, Integers, as_flag, check_none, check_progress, check_text
 
+JSON_SUFFIXES = (".jsonl", ".ndjson")
+TEXT_SUFFIXES = (".csv", ".tsv")
+TABLE_SUFFIXES = (*PARQUET_SUFFIXES, *ARROW_SUFFIXES, *JSON_SUFFIXES, *TEXT_SUFFIXES)
 # rows of one chunk: larger chunks cost time in the garbage collector
 _CHUNK = 512
-# distinct texts of numbers that are cached, a few MB
-_MAX_CACHED_NUMBERS = 1 << 16
+# a letter that no text has, in place of the two letters of a delimiter "::"
+_SEPARATOR = "\x1f"
 
 
-class _Numbers(dict[str, float]):
-    """Cache of parsed texts, up to a bound; NaN for texts that are not finite decimal numbers."""
+class Table(Protocol):
+    """A table whose rows are read in chunks.
 
-    first_broken: str | None = None
+    Attributes
+    ----------
+    path : Path
+    lists : sequence of str
+        The columns that hold lists of numbers, if the file declares the types of its columns.
+    """
 
-    def __missing__(self, text: str) -> float:
-        try:
-            number = math.nan if "_" in text else float(text)
-        except ValueError:
-            number = math.nan
-        if not math.isfinite(number):
-            number = math.nan
-            if self.first_broken is None:
-                self.first_broken = text
-        if len(self) < _MAX_CACHED_NUMBERS:
-            self[text] = number
-        return number
+    path: Path
+    lists: Sequence[str]
+
+    @property
+    def names(self) -> list[str]:
+        """The columns, in the order of the file."""
+
+    def chunks(self, names: Sequence[str] | None) -> Iterator[tuple[Integers, list[Cells]]]:
+        """Yield the numbers of lines, or of rows from 1 on, and the cells of these columns.
+
+        Without names, all columns that have been met so far, which ``names`` then lists.
+        """
 
 
 class DelimitedTable:
-    """csv and tsv, read as a stream: UTF-8, every row as long as the first; header optional."""
+    """Text with delimiters, read as a stream; every row has as many fields as the first.
+
+    header: None decides by :func:`_is_header` whether the first line names the columns.
+    """
+
+    lists: Sequence[str] = ()
 
     def __init__(
-        self, stream: io.BufferedReader, path: Path, delimiter: str | None, header: bool
+        self,
+        stream: io.BufferedReader,
+        path: Path,
+        delimiter: str | None,
+        header: bool | None,
+        quotes: bool = True,
     ) -> None:
         self.path = path
-        self._numbers = _Numbers()
         # bytes that are not UTF-8 matter only in the columns that are read
-        text = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="surrogateescape", newline="")
+        text = io.TextIOWrapper(stream, encoding="utf-8", errors="surrogateescape", newline="")
         first_line = text.readline()
         if not first_line.strip():
             raise FastcosFormatError(f"{path} must start with a header line, got an empty line")
         if "\0" in first_line:
-            raise FastcosFormatError(f"{path} must be UTF-8 text, got a zero byte in line 1")
-        if not delimiter and "\t" in first_line:
-            delimiter = "\t"
-        elif not delimiter:
-            delimiter = ";" if ";" in first_line and "," not in first_line else ","
-        # in tab-separated files a quote is an ordinary character (IANA)
+            rule = "UTF-8 text, or UTF-16 with a byte order mark"
+            raise FastcosFormatError(f"{path} must be {rule}, got a zero byte in line 1")
+        if not delimiter:
+            delimiter = "\t" if suffix_of(path) == ".tsv" else _find_delimiter(first_line)
+        lines: Iterator[str] = chain([first_line], text)
+        if delimiter == "::":
+            lines, delimiter = map(partial(_replace_colons, path), lines), _SEPARATOR
         self._reader = csv.reader(
-            chain([first_line], text),
+            lines,
             delimiter=delimiter,
-            quoting=csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL,
+            # MovieLens, the only source of "::", does not quote
+            quoting=csv.QUOTE_MINIMAL if quotes and delimiter != _SEPARATOR else csv.QUOTE_NONE,
             strict=True,
         )
         try:
             first = next(self._reader)
+            line = self._reader.line_num
+            # the rows that tell whether there is a header
+            start = [(self._reader.line_num, row) for row in islice(self._reader, _CHUNK) if row]
         except csv.Error as error:
-            raise FastcosFormatError(f"{path}: line 1 must be a header line: {error}") from None
-        if len(first) < 2:
-            rule = "have columns separated by tab, comma, semicolon or the given delimiter"
-            got = f"one column in line 1: {first_line.strip()[:60]!r}"
-            raise FastcosFormatError(f"{path} must {rule}, got {got}")
+            raise self._quote_error(error) from None
+        if header is None:
+            header = _is_header(path, first, [row for _, row in start])
+        elif header and all(map(is_number, first)):
+            rule = "line 1 must name the columns"
+            hint = "a file without names needs header=False (--no-header)"
+            got = ", ".join(first)[:60]
+            raise FastcosFormatError(f"{path}: {rule}, got the numbers {got}: {hint}")
         self.names = first if header else [str(1 + i) for i in range(len(first))]
-        self._rows = self._reader if header else chain([first], self._reader)
+        self._start = start if header else [(line, first), *start]
 
-    def chunks(
-        self, texts: Sequence[str], number: str | None, vocabularies: Sequence[Vocabulary]
-    ) -> Iterator[Chunk]:
-        """Read columns of texts and one of finite numbers; new texts enter the vocabularies."""
-        at = [self.names.index(name) for name in texts]
-        for lines, rows in self.rows():
-            codes = [
-                np.fromiter(map(known.__getitem__, map(itemgetter(i), rows)), np.int64, len(rows))
-                for i, known in zip(at, vocabularies, strict=True)
-            ]
-            values = None
-            if number is not None:
-                cells = map(itemgetter(self.names.index(number)), rows)
-                values = np.fromiter(map(self._numbers.__getitem__, cells), np.float64, len(rows))
-            yield Chunk(codes, values, lines)
+    def chunks(self, names: Sequence[str] | None) -> Iterator[tuple[Integers, list[Cells]]]:
+        """Yield the numbers of the lines on which rows end, and the cells of these columns."""
+        all_places = range(len(self.names))
+        places = all_places if names is None else [self.names.index(name) for name in names]
+        for lines, rows in self._rows():
+            yield lines, [list(map(itemgetter(place), rows)) for place in places]
 
-    def check_numbers(self, name: str, values: Floats, lines: Integers) -> None:
-        """Refuse NaN in values: cells that are not finite numbers."""
-        if self._numbers.first_broken is not None:
-            rule = f"column {name!r} must hold finite numbers"
-            what = repr(self._numbers.first_broken[:60])
-            refuse_rows(self.path, rule, what, lines[np.isnan(values)])
-
-    def rows(self) -> Iterator[tuple[Integers, list[list[str]]]]:
+    def _rows(self) -> Iterator[tuple[Integers, list[list[str]]]]:
         """Yield the numbers of the lines on which rows end, and the rows, some at a time.
 
         Blank lines are skipped.
         """
-        numbered = ((self._reader.line_num, row) for row in self._rows if row)
+        numbered = chain(self._start, ((self._reader.line_num, row) for row in self._reader if row))
         while True:
             try:
                 chunk = list(islice(numbered, _CHUNK))
             except csv.Error as error:
-                line = self._reader.line_num
-                raise FastcosFormatError(f"{self.path}: line {line}: {error}") from None
+                raise self._quote_error(error) from None
             if not chunk:
                 return
             lines, rows = np.array([line for line, _ in chunk]), [row for _, row in chunk]
@@ -131,29 +144,167 @@ class DelimitedTable:
                 refuse_rows(self.path, rule, f"{len(rows[odd[0]])}", lines[odd])
             yield lines, rows
 
+    def _quote_error(self, error: csv.Error) -> FastcosFormatError:
+        hint = ""
+        if "limit" not in str(error):
+            hint = "; a quote in a field is doubled, or quotes=False reads quotes as letters"
+        what = str(error).replace("\t", "a tab")
+        return FastcosFormatError(f"{self.path}: line {self._reader.line_num}: {what}{hint}")
 
-# a table whose header has been read
-Table = DelimitedTable | ParquetTable
+
+def _replace_colons(path: Path, line: str) -> str:
+    if _SEPARATOR in line:
+        raise FastcosFormatError(f"{path} must be text, got the control character U+001F")
+    return line.replace("::", _SEPARATOR)
+
+
+def _find_delimiter(line: str) -> str:
+    if "\t" in line:
+        return "\t"
+    if "," in line:
+        return ","
+    return "::" if "::" in line else ";" if ";" in line else ","
+
+
+def _is_header(path: Path, first: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
+    """Return whether the first line of a table of vectors names its columns.
+
+    It does if there is a text above numbers or lists, or a number above lists, or if its numbers
+    are 0, 1, 2, ..., which pandas writes. It does not if it holds lists, or numbers that are
+    fractional, negative or repeated, and no text that names ids. Any other line could be either,
+    and is refused.
+    """
+    kinds = [_kind(field) for field in first]
+    if "list" in kinds:
+        return False
+    for place, kind in enumerate(kinds):
+        below = {_kind(row[place]) for row in rows if len(row) > place} - {"blank"}
+        if (kind == "text" and below and below <= {"number", "list"}) or below == {"list"}:
+            return True
+    numbers = [field.strip() for field, kind in zip(first, kinds, strict=True) if kind == "number"]
+    if not numbers:
+        return True
+    # a blank is no id, so that it names the column of an index, as pandas writes it
+    is_named = any(
+        kind == "blank" or (kind == "text" and names_ids(field))
+        for field, kind in zip(first, kinds, strict=True)
+    )
+    are_whole = all(number.isdigit() for number in numbers)
+    counts_columns = len(numbers) > 1 and numbers == list(map(str, range(len(numbers))))
+    if counts_columns or (is_named and are_whole):
+        return True
+    may_be_names = are_whole and len(set(numbers)) == len(numbers)
+    if is_named or (may_be_names and (len(first) > 1 or numbers == ["0"])):
+        rule = "line 1 must be recognisable as a header or as a row"
+        hint = "add a header line with names such as id,x1,x2"
+        raise FastcosFormatError(f"{path}: {rule}, got {', '.join(first)[:60]!r}: {hint}")
+    return False
+
+
+def _kind(field: str) -> str:
+    if is_blank(field):
+        return "blank"
+    if is_number(field):
+        return "number"
+    return "list" if field.strip()[0] == "[" else "text"
+
+
+class JsonTable:
+    """A JSON object per line; a key that an object lacks is a blank."""
+
+    lists: Sequence[str] = ()
+
+    def __init__(self, path: Path, member: str | None, progress: Progress | None) -> None:
+        self.path = path
+        self._member, self._progress = member, progress
+        self._names: dict[str, None] = {}
+
+    @property
+    def names(self) -> list[str]:
+        """The keys of all objects, in the order in which they come."""
+        if not self._names:
+            for _, record in self._records(None):
+                self._names.update(dict.fromkeys(record))
+        return list(self._names)
+
+    def chunks(self, names: Sequence[str] | None) -> Iterator[tuple[Integers, list[Cells]]]:
+        """Yield the numbers of lines, and the cells of these columns."""
+        records = self._records(self._progress)
+        while chunk := list(islice(records, _CHUNK)):
+            lines = np.array([line for line, _ in chunk])
+            if names is None:
+                for _, record in chunk:
+                    self._names.update(dict.fromkeys(record))
+            columns = self._names if names is None else names
+            yield lines, [[record.get(name) for _, record in chunk] for name in columns]
+
+    def _records(self, progress: Progress | None) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Yield the objects with the numbers of their lines; blank lines are skipped."""
+        decode = json.JSONDecoder(object_pairs_hook=_object).decode
+        with open_text(self.path, self._member, progress) as lines:
+            for number, line in enumerate(lines, 1):
+                if not line.strip():
+                    continue
+                try:
+                    record = decode(line.decode())
+                    what = type(record).__name__
+                except (ValueError, RecursionError) as error:
+                    record, what = None, str(error) or type(error).__name__
+                if not isinstance(record, dict):
+                    rule = "must have a JSON object in every line"
+                    raise FastcosFormatError(f"{self.path} {rule}, got {what} in line {number}")
+                yield number, record
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    record = dict(pairs)
+    if len(record) < len(pairs):
+        raise ValueError("a key twice in one object")
+    return record
+
+
+class Columns(NamedTuple):
+    """Columns read from a table; lines are the lines of text or the rows of Parquet, from 1 on."""
+
+    texts: list[TextColumn]
+    numbers: Floats | None
+    lines: Integers
 
 
 def read_columns(table: Table, texts: Sequence[str], number: str | None = None) -> Columns:
     """Read whole columns of texts and one of finite numbers, of at least one row."""
     vocabularies = [new_vocabulary() for _ in texts]
-    chunks = list(table.chunks(texts, number, vocabularies))
-    if not chunks:
+    numbers = Numbers()
+    codes: list[list[Integers]] = [[] for _ in texts]
+    values: list[Floats] = []
+    all_lines: list[Integers] = []
+    for lines, cells in table.chunks([*texts, *([] if number is None else [number])]):
+        all_lines.append(lines)
+        for place, name in enumerate(texts):
+            vocabulary = vocabularies[place]
+            codes[place].append(encode(table.path, name, cells[place], lines, vocabulary))
+        if number is not None:
+            values.append(numbers.read(cells[-1]))
+    if not all_lines:
         raise FastcosFormatError(f"{table.path} must have at least one row, got none")
-    lines = np.concatenate([chunk.lines for chunk in chunks])
-    values = None
-    if number is not None:
-        values = np.concatenate([chunk.numbers for chunk in chunks if chunk.numbers is not None])
-        table.check_numbers(number, values, lines)
+    lines = np.concatenate(all_lines)
     columns = [
-        TextColumn(list(known), np.concatenate([chunk.codes[i] for chunk in chunks]))
-        for i, known in enumerate(vocabularies)
+        TextColumn(list(vocabulary), np.concatenate(parts))
+        for vocabulary, parts in zip(vocabularies, codes, strict=True)
     ]
     for name, column in zip(texts, columns, strict=True):
         check_texts(table.path, name, column, lines)
-    return Columns(columns, values, lines)
+    if number is None:
+        return Columns(columns, None, lines)
+    return Columns(
+        columns, numbers.finished(table.path, number, np.concatenate(values), lines), lines
+    )
+
+
+def suffix_of(path: Path) -> str:
+    """Return the suffix that names the format, below that of a compression."""
+    suffix = path.suffix.lower()
+    return Path(path.stem).suffix.lower() if suffix in (".gz", ".zip") else suffix
 
 
 @contextmanager
@@ -162,20 +313,36 @@ def open_table(
     *,
     member: str | None = None,
     delimiter: str | None = None,
-    header: bool = True,
+    header: bool | None = True,
+    quotes: bool = True,
     progress: Progress | None = None,
 ) -> Iterator[Table]:
-    """Open a table by its suffix and read its header; progress counts the bytes of a text file."""
-    header = as_flag("header", header)
+    """Open a table by its suffix and read its header; progress counts the bytes of a text file.
+
+    header: None decides whether the first line of delimited text names the columns.
+    """
+    if header is not None:
+        header = as_flag("header", header)
+    quotes = as_flag("quotes", quotes)
     check_text("member", member)
     check_text("delimiter", delimiter)
-    if delimiter is not None and len(delimiter) > 1:
-        raise ValueError(f"delimiter must be one letter, got {delimiter!r}")
+    if delimiter is not None and len(delimiter) > 1 and delimiter != "::":
+        raise ValueError(f"delimiter must be one letter or '::', got {delimiter!r}")
     check_progress(progress)
-    if path.suffix.lower() in (*PARQUET_SUFFIXES, *ARROW_SUFFIXES):
-        check_none("member", member, "for Parquet")
-        check_none("delimiter", delimiter, "for Parquet")
-        yield ParquetTable(path)
+    suffix = suffix_of(Path(member or path))
+    if suffix in (*PARQUET_SUFFIXES, *ARROW_SUFFIXES, *JSON_SUFFIXES):
+        check_none("delimiter", delimiter, f"for {suffix}")
+    if suffix in JSON_SUFFIXES:
+        yield JsonTable(path, member, progress)
         return
-    with open_bytes(path, member, progress) as stream:
-        yield DelimitedTable(stream, path, delimiter, header)
+    if suffix in (*PARQUET_SUFFIXES, *ARROW_SUFFIXES):
+        check_none("member", member, f"for {suffix}")
+        yield ArrowTable(path)
+        return
+    with open_text(path, member, progress) as stream:
+        table = DelimitedTable(stream, path, delimiter, header, quotes)
+        if header is not None and len(table.names) < 2:
+            rule = "have columns separated by tab, comma, semicolon, '::' or the given delimiter"
+            got = f"one column in line 1: {table.names[0][:60]!r}"
+            raise FastcosFormatError(f"{path} must {rule}, got {got}")
+        yield table

@@ -1,33 +1,36 @@
 """Dense vectors with their ids or words, from all formats of vectors."""
 
 import errno
-import json
 import mmap
 import re
 from array import array
-from collections.abc import Callable, Iterator, Mapping
-from itertools import chain
+from collections.abc import Collection, Mapping
+from itertools import islice
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from fastcos.io.arrays import Array, read_npy, read_npz, read_safetensors
+from fastcos.io.column_choice import choose_vector_columns, names_ids, names_pairs, require_column
 from fastcos.io.columns import (
     LONGEST_ID,
-    as_ids,
+    Cells,
+    Column,
+    Unsupported,
     check_distinct,
-    choose_vector_columns,
-    names_pairs,
+    ids_of_cells,
+    refuse_rows,
 )
-from fastcos.io.parquet import ARROW_SUFFIXES, PARQUET_SUFFIXES, ParquetTable, read_vector_table
-from fastcos.io.streams import open_bytes
-from fastcos.io.tables import DelimitedTable
+from fastcos.io.streams import open_text
+from fastcos.io.tables import TABLE_SUFFIXES, Table, open_table, suffix_of
 from fastcos.reports.table import as_table
 from fastcos.storage import FastcosFormatError, PathLike
 from fastcos.storage.memmap import as_mapped_rows, iter_blocks
-from fastcos.validation import as_path, check_none, check_text
+from fastcos.validation import Integers, as_path, check_none, check_text
+from fastcos.validation.column_names import ITEM_WORDS
 
 # rows of a memory map that are validated at once
 _ROWS = 8192
@@ -35,18 +38,22 @@ _ROWS = 8192
 _FEWEST_NUMBERS = 8
 # digits of a declared size: more are no size, and Python refuses to read 4,300
 _MOST_DIGITS = 18
+# arrays of .npz and .safetensors files that hold ids
 ID_NAMES = ("ids", "words", "names")
-_TABLES = (".csv", ".tsv")
-SUFFIXES = (
-    ".npy", ".npz", ".safetensors", *PARQUET_SUFFIXES, *ARROW_SUFFIXES, ".jsonl", *_TABLES, ".txt",
-    ".vec", ".bin",
-)  # fmt: skip
+NAMED_ARRAY_SUFFIXES = (".npz", ".safetensors")
+_WORD_VECTOR_SUFFIXES = (".txt", ".vec", ".bin")
+SUFFIXES = (".npy", *NAMED_ARRAY_SUFFIXES, *TABLE_SUFFIXES, *_WORD_VECTOR_SUFFIXES)
 # what export writes beside its arrays
 EXPORT_FILE = "export.json"
 
 
+class _VectorFields(NamedTuple):
+    vectors: Any
+    ids: npt.NDArray[Any]
+
+
 @as_table
-class Vectors(NamedTuple):
+class Vectors(_VectorFields):
     """One vector per row.
 
     Attributes
@@ -56,27 +63,30 @@ class Vectors(NamedTuple):
         memory-mapped and keeps its dtype.
     ids : ndarray (n,), int64 or str
         In row order; the positions 0 .. n-1 if the file has none.
+    columns : mapping of str
+        The columns or named arrays that were read: ``"vectors"`` a tuple of names, ``"ids"`` a name
+        or None, ``"unused"`` a tuple of the others. Empty for formats without names. It is not part
+        of the tuple: ``vectors, ids = read_vectors(path)``.
     """
 
-    vectors: Any
-    ids: npt.NDArray[Any]
+    columns: Mapping[str, Any] = MappingProxyType({})
 
 
 def holds_vectors(path: PathLike) -> bool:
     """Return whether a file or folder holds vectors, where it could also hold interactions.
 
-    It does if it is .npy, .safetensors, .jsonl, .vec or .bin; .npz with a 2-dimensional array; a
-    table with a column of lists, or without users and items but with eight columns of numbers; or
-    what ``fastcos index export`` wrote. Raises FastcosFormatError for a damaged .npz or Parquet
-    file.
+    It does if it is .npy, .safetensors, .vec or .bin; .npz with a 2-dimensional array; a table with
+    a column of lists, or without users and items but with eight columns of numbers; or what
+    ``fastcos index export`` wrote. The first rows of a table decide. Raises FastcosFormatError for
+    a damaged .npz or Parquet file.
     """
     path = as_path("path", path)
-    kind = _kind(path)
+    kind = suffix_of(path)
     if kind == ".npz":
         return any(array.ndim == 2 for array in read_npz(path).values())
-    if kind in (*PARQUET_SUFFIXES, *ARROW_SUFFIXES, *_TABLES):
+    if kind in TABLE_SUFFIXES:
         return _has_vector_columns(path)
-    return kind in (".npy", ".safetensors", ".jsonl", ".vec", ".bin") or is_export(path)
+    return kind in (".npy", ".safetensors", ".vec", ".bin") or is_export(path)
 
 
 def is_export(path: Path) -> bool:
@@ -129,37 +139,26 @@ def read_vectors(
     """
     path = as_path("path", path)
     check_columns(vector_column, id_column)
-    arrays = read_arrays(path, vector_column, id_column)
-    return as_vectors(path, arrays, vector_column, id_column)
-
-
-def check_columns(vector_column: Any, id_column: Any) -> None:
-    """Refuse columns that are no texts; an empty id_column is none."""
-    check_text("vector_column", vector_column)
-    check_text("id_column", None if id_column == "" else id_column)
-
-
-def read_arrays(
-    path: Path, vector_column: str | None = None, id_column: str | None = None
-) -> Mapping[str, Array]:
-    """Return the arrays of a file of vectors, by its suffix; a table's are vectors and ids."""
-    kind = _kind(path)
-    if kind in (".npy", ".txt", ".vec", ".bin"):
+    kind = suffix_of(path)
+    if kind in TABLE_SUFFIXES:
+        return _read_table(path, vector_column, id_column)
+    if kind in NAMED_ARRAY_SUFFIXES:
+        return vectors_of_arrays(path, read_named_arrays(path), vector_column, id_column)
+    if is_export(path):
+        return read_vectors(path / "items.npy", vector_column=vector_column, id_column=id_column)
+    if kind in (".npy", *_WORD_VECTOR_SUFFIXES):
         check_none("vector_column", vector_column, f"for {kind}, which has one array")
         check_none("id_column", id_column or None, f"for {kind}, which has no other columns")
     if kind == ".npy":
         ids = path.with_name("ids.npy")
         has_ids = of_export(path) and ids.is_file()
-        return {"vectors": read_npy(path)} | ({"ids": read_npy(ids)} if has_ids else {})
-    if kind in _READERS:
-        return _READERS[kind](path)
-    if kind in (*PARQUET_SUFFIXES, *ARROW_SUFFIXES):
-        return read_vector_table(path, vector_column, id_column)
-    if kind in (".jsonl", *_TABLES):
-        records = _json_records(path) if kind == ".jsonl" else _table_records(path)
-        return _read_records(path, records, vector_column, id_column)
-    if is_export(path):
-        return read_arrays(path / "items.npy")
+        rows = as_vector_rows(path, read_npy(path))
+        return Vectors(rows, read_ids(ids, len(rows)) if has_ids else np.arange(len(rows)))
+    if kind in _WORD_VECTOR_SUFFIXES:
+        words, rows = _read_binary_vectors(path) if kind == ".bin" else _read_text_vectors(path)
+        word_ids = ids_of_cells(path, "word", words, np.arange(1, len(words) + 1))
+        check_distinct(path, "words", word_ids)
+        return Vectors(as_vector_rows(path, rows), word_ids)
     what = kind or "no suffix"
     if kind in (".pt", ".pth", ".pkl", ".kv", ".joblib"):
         what = f"{kind}, a pickle, which may run code: save the array by numpy.save"
@@ -174,85 +173,227 @@ def read_arrays(
     )
 
 
-def _kind(path: Path) -> str:
-    kind = path.suffix.lower()
-    return Path(path.stem).suffix.lower() if kind == ".gz" else kind
+def check_columns(vector_column: Any, id_column: Any) -> None:
+    """Refuse columns that are no texts; an empty id_column is none."""
+    check_text("vector_column", vector_column)
+    check_text("id_column", None if id_column == "" else id_column)
 
 
-def as_vectors(
+def read_named_arrays(path: Path) -> Mapping[str, Array]:
+    """Return the arrays of an .npz or .safetensors file."""
+    return read_npz(path) if suffix_of(path) == ".npz" else read_safetensors(path)
+
+
+def as_vector_rows(path: Path, rows: Any) -> Any:
+    """Return an array of a file as valid rows (n, d); refuse values that are not finite."""
+    if rows.ndim != 2 or rows.dtype.kind not in "fiub":
+        rule, got = "hold one 2-dimensional array of numbers", f"{rows.dtype} {rows.shape}"
+        raise FastcosFormatError(f"{path} must {rule}, got {got}")
+    if rows.dtype.kind == "b":
+        rows = rows.astype(np.float32)
+    try:
+        vectors = as_mapped_rows("vectors", rows)
+        for _ in iter_blocks("vectors", vectors, _ROWS):
+            pass  # reading refuses values that are not finite
+    except (TypeError, ValueError) as error:
+        raise FastcosFormatError(f"{path}: {error}") from None
+    return vectors
+
+
+def vectors_of_arrays(
     path: Path,
     arrays: Mapping[str, Array],
     vector_column: str | None = None,
     id_column: str | None = None,
 ) -> Vectors:
-    """Return the named or only 2-dimensional array of numbers, with its ids if there are any."""
-    of_table = _kind(path) not in (".npz", ".safetensors")
-    if vector_column is not None and not of_table:
-        if vector_column not in arrays:
-            rule = f"an array of {path} ({', '.join(arrays)})"
-            raise FastcosFormatError(f"vector_column must be {rule}, got {vector_column!r}")
-        arrays = {n: a for n, a in arrays.items() if n == vector_column or a.ndim == 1}
-    held = ", ".join(f"{name} {array.dtype} {array.shape}" for name, array in arrays.items())
-    found = [array for array in arrays.values() if array.ndim == 2 and array.dtype.kind in "fiub"]
-    if len(found) != 1:
-        hint = " (give vector_column)" if len(found) > 1 else ""
-        got = f"{held[:200] or 'nothing'}{hint}"
-        raise FastcosFormatError(f"{path} must hold one 2-dimensional array of numbers, got {got}")
-    try:
-        vectors = as_mapped_rows("vectors", found[0])
-        for _ in iter_blocks("vectors", vectors, _ROWS):
-            pass  # reading refuses values that are not finite
-    except (TypeError, ValueError) as error:
-        raise FastcosFormatError(f"{path}: {error}") from None
-    named = [name for name in ID_NAMES if name in arrays]
-    if id_column is not None and not of_table:
-        named = [id_column] if id_column else []
-        if id_column and id_column not in arrays:
-            raise FastcosFormatError(f"id_column must be an array of {path}, got {id_column!r}")
-    if not named:
-        return Vectors(vectors, np.arange(len(vectors)))
-    ids = arrays[named[0]]
-    if len(named) > 1 or ids.shape != (len(vectors),) or ids.dtype.kind not in "iuU":
-        rule = f"hold one id or word for each of {len(vectors)} vectors"
-        got = f"{', '.join(named)} of shape {ids.shape}, dtype {ids.dtype}"
-        raise FastcosFormatError(f"{path} must {rule}, got {got}")
-    check_distinct(path, named[0], ids)
-    return Vectors(vectors, ids)
+    """Return the vectors of named arrays, which are the columns of a table.
+
+    An array (n, d) is a column of lists, an array (n,) one of numbers or texts; others are unused.
+    """
+    rows = {n: len(a) for n, a in arrays.items() if a.ndim == 2 and a.dtype.kind in "fiub"}
+    if vector_column is not None:
+        if vector_column not in rows:
+            held = ", ".join(f"{name} {a.shape}" for name, a in arrays.items())
+            rule = f"name a column of lists of {path}, an array (n, d) of numbers ({held[:200]})"
+            raise FastcosFormatError(f"vector_column must {rule}, got {vector_column!r}")
+        rows = {vector_column: rows[vector_column]}
+    if id_column is None:
+        named = [name for name in ID_NAMES if name in arrays]
+        id_column = named[0] if len(named) == 1 and rows else None
+    n = next(iter(rows.values())) if rows else max(map(np.size, arrays.values()), default=0)
+    columns = {}
+    for name, values in arrays.items():
+        is_column = values.ndim == 1 and (len(values) == n or not rows or name == id_column)
+        if not is_column and name not in rows:
+            continue
+        if len(values) != n and (values.ndim == 1 or len(rows) == 1):
+            got = f"{name} of shape {values.shape}"
+            raise FastcosFormatError(f"{path} must hold columns of {n} rows, got {got}")
+        columns[name] = Column(name, is_kept=values.ndim == 1)
+        if len(values):
+            columns[name].add(_cells_of_array(values), np.arange(1, len(values) + 1))
+    if not n:
+        raise FastcosFormatError(f"{path} must have at least one row, got none")
+    chosen, id_ = choose_vector_columns(path, columns, vector_column, id_column)
+    return _as_read(path, columns, [*arrays], np.arange(1, n + 1), chosen, id_)
+
+
+def _cells_of_array(values: Array) -> Cells:
+    """Return an array as cells of a column: of numbers, texts, bytes or days."""
+    if values.dtype.kind in "iufb":
+        return values
+    if values.dtype.kind in "US" or values.dtype == "datetime64[D]":
+        cells: list[Any] = values.tolist()
+        return cells
+    return [Unsupported(str(values.dtype), is_nested=values.ndim > 1)] * len(values)
+
+
+def _read_table(path: Path, vector_column: str | None, id_column: str | None) -> Vectors:
+    with open_table(path, header=None) as table:
+        named = [name for name in table.names if names_ids(name)] if table.lists else []
+        wanted = None  # all columns
+        if table.lists and vector_column in (None, *table.lists) and (named or id_column):
+            wanted = [*table.lists, *(named if id_column is None else [id_column])]
+            wanted = [name for name in dict.fromkeys(wanted) if name in table.names]
+        columns, lines = _survey(table, wanted, id_column)
+        names = table.names
+    chosen, id_ = choose_vector_columns(path, columns, vector_column, id_column)
+    if id_ is not None and not columns[id_].is_kept:
+        columns[id_] = Column(id_, is_kept=True)
+        with open_table(path, header=None) as table:
+            for some_lines, (cells,) in table.chunks([id_]):
+                columns[id_].add(cells, some_lines)
+    return _as_read(path, columns, names, lines, chosen, id_)
+
+
+def _survey(
+    table: Table, names: Collection[str] | None, id_column: str | None
+) -> tuple[dict[str, Column], Integers]:
+    """Read these columns, or all, and return them with the numbers of their lines."""
+    columns: dict[str, Column] = {}
+    lines = np.zeros(0, np.int64)
+    parts: list[Integers] = []
+    for some_lines, all_cells in table.chunks(None if names is None else list(names)):
+        here = table.names if names is None else list(names)
+        if len(set(here)) < len(here):
+            twice = next(name for name in here if here.count(name) > 1)
+            rule = "name every column once"
+            raise FastcosFormatError(f"{table.path} must {rule}, got {twice[:40]!r} twice")
+        for name, cells in zip(here, all_cells, strict=True):
+            if name not in columns:
+                is_kept = name == id_column if id_column is not None else names_ids(name)
+                columns[name] = Column(name, is_kept)
+                if parts:  # a key that the first objects lack
+                    before = np.concatenate(parts)
+                    columns[name].add([None] * len(before), before)
+            columns[name].add(cells, some_lines)
+        parts.append(some_lines)
+    if not parts:
+        raise FastcosFormatError(f"{table.path} must have at least one row, got none")
+    lines = np.concatenate(parts)
+    return columns, lines
+
+
+def _as_read(
+    path: Path,
+    columns: Mapping[str, Column],
+    names: Collection[str],
+    lines: Integers,
+    chosen: list[str],
+    id_: str | None,
+) -> Vectors:
+    """Return the vectors and ids of the columns that were chosen."""
+    if columns[chosen[0]].kind == "lists":
+        rows = columns[chosen[0]].lists(path)
+        broken = ~np.isfinite(rows).all(axis=1) if rows.dtype.kind == "f" else np.zeros(0, bool)
+        if broken.any():
+            rule = f"column {chosen[0]!r} must hold finite numbers"
+            values = rows[broken][0]
+            refuse_rows(path, rule, str(values[~np.isfinite(values)][0]), lines[broken])
+    else:
+        numbers = [columns[name].numbers(path) for name in chosen]
+        types = {one.dtype for one in numbers}
+        is_float = len(types) == 1 and numbers[0].dtype.kind == "f"
+        rows = np.empty((len(lines), len(chosen)), numbers[0].dtype if is_float else np.float64)
+        for place, one in enumerate(numbers):
+            rows[:, place] = one
+    vectors = as_vector_rows(path, rows)
+    ids = np.arange(len(vectors))
+    if id_ is not None:
+        ids = columns[id_].ids(path)
+        if len(ids) != len(vectors):
+            rule = f"hold one id for each of {len(vectors)} vectors"
+            raise FastcosFormatError(f"{path} must {rule}, got {len(ids)} in {id_!r}")
+        check_distinct(path, id_, ids)
+    read = Vectors(vectors, ids)
+    unused = tuple(name for name in names if name not in chosen and name != id_)
+    read.columns = {"vectors": tuple(chosen), "ids": id_, "unused": unused}
+    return read
 
 
 def read_ids(path: PathLike, length: int | None = None) -> npt.NDArray[Any]:
     """Read one id for each of some rows, in their order; without a length, each id once.
 
-    The file is .npy, .npz with the array ids, or text with one id a line; blank lines are none.
-    Raises FastcosFormatError if it is damaged, or does not have length different ids.
+    Text may have blank lines at its end, and without a length also between ids.
+
+    The file is .npy; .npz with the array ids; a table (.csv, .tsv, .jsonl, .parquet, .arrow) with a
+    header and one column, or one column with a name such as id or item; or text with one id per
+    line. Raises FastcosFormatError if it is damaged, has a blank where there must be an id, or does
+    not have length different ids.
     """
     path = as_path("path", path)
-    if path.suffix == ".npz":
-        ids = read_npz(path).get("ids")
-    elif path.suffix == ".npy":
-        ids = np.asarray(read_npy(path))
+    kind = suffix_of(path)
+    name: str = "ids"
+    if kind in TABLE_SUFFIXES:
+        name, ids = _table_ids(path)
+    elif kind in (".npy", ".npz"):
+        stored = np.asarray(read_npy(path)) if kind == ".npy" else read_npz(path).get("ids")
+        if stored is None or stored.ndim != 1:
+            what = "none" if stored is None else f"shape {stored.shape}, dtype {stored.dtype}"
+            raise FastcosFormatError(f"{path} must hold {length or 'a list of'} ids, got {what}")
+        lines = np.arange(1, len(stored) + 1)
+        ids = ids_of_cells(path, "ids", _cells_of_array(stored), lines)
     else:
-        with open_bytes(path) as lines:
-            filled = ((row, line.strip()) for row, line in enumerate(lines, 1) if line.strip())
-            ids = as_ids([_as_word(path, text, row) for row, text in filled])
-    is_list = ids is not None and ids.ndim == 1 and ids.dtype.kind in "iuU"
-    if ids is None or not is_list or length not in (None, len(ids)):
-        what = "none" if ids is None else f"shape {ids.shape}, dtype {ids.dtype}"
-        raise FastcosFormatError(f"{path} must hold {length or 'a list of'} ids, got {what}")
+        with open_text(path) as stream:
+            texts = stream.read().decode("utf-8", "surrogateescape").splitlines()
+        rows = np.array([row for row, text in enumerate(texts, 1) if text.strip()], np.int64)
+        if length is not None and len(rows) and rows[-1] != len(rows):
+            blank = np.setdiff1d(np.arange(1, rows[-1]), rows)
+            refuse_rows(path, "must have an id in every line", "a blank", blank)
+        ids = ids_of_cells(path, "ids", [texts[row - 1] for row in rows], rows)
+    if length not in (None, len(ids)):
+        got = f"shape {ids.shape}, dtype {ids.dtype}"
+        raise FastcosFormatError(f"{path} must hold {length} ids, got {got}")
     if length is None:
         return ids[np.sort(np.unique(ids, return_index=True)[1])]
-    check_distinct(path, "ids", ids)
+    check_distinct(path, name, ids)
     return ids
 
 
-def _read_text_vectors(path: Path) -> Mapping[str, Array]:
+def _table_ids(path: Path) -> tuple[str, npt.NDArray[Any]]:
+    """Return the name and the ids of the only column of a table, or of that with such a name."""
+    with open_table(path, header=None) as table:
+        names = table.names
+        name = names[0]
+        if len(names) > 1:
+            by_name = [one for one in names if names_ids(one)]
+            name = by_name[0] if len(by_name) == 1 else require_column(
+                "the column of ids", None, {"id", *ITEM_WORDS}, names, path
+            )  # fmt: skip
+        column = Column(name, is_kept=True)
+        for lines, (cells,) in table.chunks([name]):
+            column.add(cells, lines)
+    return name, column.ids(path)
+
+
+def _read_text_vectors(path: Path) -> tuple[list[str], Array]:
     """Read lines ``word number ... number``; word2vec's first line ``n d`` is optional.
 
     A word may have spaces: the last d fields are the numbers.
     """
     entries, declared, width = array("f"), None, 0
     words: dict[str, int] = {}
-    with open_bytes(path) as lines:
+    with open_text(path) as lines:
         for number, line in enumerate(lines, 1):
             fields = line.split()
             if number == 1 and re.fullmatch(rb"[+-]?\d+\s+[+-]?\d+", line.strip()):
@@ -281,10 +422,10 @@ def _read_text_vectors(path: Path) -> Mapping[str, Array]:
         wanted = "at least one vector" if declared is None else f"{declared} vectors"
         raise FastcosFormatError(f"{path} must hold {wanted}, got {len(words)}")
     vectors = np.frombuffer(entries, np.float32).reshape(len(words), width)
-    return {"words": np.array(list(words), np.str_), "vectors": vectors}
+    return list(words), vectors
 
 
-def _read_binary_vectors(path: Path) -> Mapping[str, Array]:
+def _read_binary_vectors(path: Path) -> tuple[list[str], Array]:
     """Read word2vec's binary format: ``n d`` and a line end, then word, space, d float32 each."""
     size = path.stat().st_size
     with path.open("rb") as file:
@@ -306,7 +447,7 @@ def _read_binary_vectors(path: Path) -> Mapping[str, Array]:
                 words.append(_as_word(path, content[at:space].lstrip(b"\n"), row + 1))
                 vectors[row] = np.frombuffer(content[space + 1 : end], "<f4")
                 at = end
-    return {"words": np.array(words, np.str_), "vectors": vectors}
+    return words, vectors
 
 
 def _as_word(path: Path, word: bytes, number: int) -> str:
@@ -318,134 +459,34 @@ def _as_word(path: Path, word: bytes, number: int) -> str:
     return text
 
 
-def _add_numbers(entries: "array[float]", texts: list[Any]) -> bool:
-    """Append texts as numbers; False if one is no number. Python reads 1_000, others do not."""
-    if any(isinstance(text, str) and "_" in text for text in texts):
-        return False
+def _add_numbers(entries: "array[float]", texts: list[bytes]) -> bool:
+    """Append texts as numbers; False if one is no number."""
     try:
         entries.extend(map(float, texts))
-    except (TypeError, ValueError, OverflowError):
+    except (ValueError, OverflowError):
         return False
     return True
-
-
-def _json_records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the objects of the lines of a file, with the numbers of their lines."""
-    with open_bytes(path) as lines:
-        for number, line in enumerate(lines, 1):
-            if not line.strip():
-                continue
-            try:
-                record = json.loads(line)
-                what = type(record).__name__
-            except (ValueError, RecursionError) as error:
-                record, what = None, str(error) or type(error).__name__
-            if not isinstance(record, dict):
-                raise FastcosFormatError(
-                    f"{path} must have a JSON object in every line, got {what} in line {number}"
-                )
-            yield number, record
-
-
-def _table_records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the rows of a delimited table, with lists where a cell has one; header optional."""
-    with open_bytes(path) as stream:
-        names = DelimitedTable(stream, path, None, True).names
-    # a first line whose fields, but the first, are all numbers is no header
-    has_header = any(_as_number(name) is None for name in names[1:])
-    with open_bytes(path) as stream:
-        table = DelimitedTable(stream, path, None, has_header)
-        for lines, rows in table.rows():
-            for number, row in zip(lines.tolist(), rows, strict=True):
-                yield number, dict(zip(table.names, map(_as_cell, row), strict=True))
 
 
 def _has_vector_columns(path: Path) -> bool:
     """Whether a table has vectors in place of interactions; False if it cannot be read as one."""
     try:
-        if _kind(path) in _TABLES:
-            _, first = next(_table_records(path), (0, {}))
-            lists, numbers, _ = _kinds(first)
-        else:
-            table = ParquetTable(path)
-            lists, numbers = table.names_of_lists(), table.names_of("floating")
+        with open_table(path, header=None) as table:
+            if table.lists:
+                return True
+            columns: dict[str, Column] = {}
+            for lines, all_cells in islice(table.chunks(None), 1):
+                for name, cells in zip(table.names, all_cells, strict=True):
+                    columns[name] = Column(name)
+                    columns[name].add(cells, lines)
     except FastcosFormatError:  # the reader of interactions reports it
         return False
-    return bool(lists) or (len(numbers) >= _FEWEST_NUMBERS and not names_pairs(numbers))
-
-
-def _kinds(record: dict[str, Any]) -> tuple[list[str], list[str], list[str]]:
-    """Return the names of the lists, of the numbers and of the texts of a row."""
-    lists, numbers, texts = [], [], []
-    for name, value in record.items():
-        if isinstance(value, list):
-            lists.append(name)
-        elif isinstance(value, (int, float)) or (
-            isinstance(value, str) and _as_number(value) is not None
-        ):
-            numbers.append(name)
-        elif isinstance(value, str):
-            texts.append(name)
-    return lists, numbers, texts
-
-
-def _as_cell(text: str) -> Any:
-    if text.startswith("["):
-        try:
-            return json.loads(text)
-        except (ValueError, RecursionError):
-            pass
-    return text
-
-
-def _as_number(text: str) -> float | None:
-    try:
-        return None if "_" in text else float(text)
-    except ValueError:
-        return None
-
-
-def _read_records(
-    path: Path,
-    records: Iterator[tuple[int, dict[str, Any]]],
-    vector_column: str | None,
-    id_column: str | None,
-) -> Mapping[str, Array]:
-    """Return the arrays vectors and, if a column holds them, ids of the rows of a table."""
-    first = next(records, None)
-    if first is None:
-        raise FastcosFormatError(f"{path} must have at least one row, got none")
-    columns, id_name = choose_vector_columns(path, *_kinds(first[1]), vector_column, id_column)
-    entries, ids, width = array("d"), [], 0
-    for number, record in chain([first], records):
-        try:
-            cells = [record[name] for name in columns]
-            id_ = None if id_name is None else record[id_name]
-        except KeyError as error:
-            rule = f"have the column {error.args[0]!r} in every row"
-            raise FastcosFormatError(f"{path} must {rule}, got none in line {number}") from None
-        values = cells[0] if isinstance(cells[0], list) else cells
-        width = width or len(values)
-        if len(values) != width or not _add_numbers(entries, values):
-            got = f"{str(values)[:40]} in line {number}"
-            raise FastcosFormatError(f"{path} must have {width} numbers in every row, got {got}")
-        if id_name is not None and (
-            not isinstance(id_, (str, int)) or isinstance(id_, bool) or len(str(id_)) > LONGEST_ID
-        ):
-            rule = f"column {id_name!r} must hold ids of at most {LONGEST_ID} letters"
-            raise FastcosFormatError(f"{path}: {rule}, got {str(id_)[:40]!r} in line {number}")
-        ids.append(str(id_))
-    found = {"vectors": np.frombuffer(entries).reshape(len(ids), width)}
-    return found if id_name is None else found | {"ids": as_ids(ids)}
+    kinds = [column.kind for column in columns.values()]
+    is_wide = kinds.count("numbers") >= _FEWEST_NUMBERS and not names_pairs([*columns])
+    return "lists" in kinds or is_wide
 
 
 def _not_binary(path: Path, came: str) -> FastcosFormatError:
     return FastcosFormatError(
         f"{path} must be a whole file in word2vec's binary format, got {came}"
     )
-
-
-_READERS: dict[str, Callable[[Path], Mapping[str, Array]]] = {
-    ".npz": read_npz, ".safetensors": read_safetensors, ".bin": _read_binary_vectors,
-    ".txt": _read_text_vectors, ".vec": _read_text_vectors,
-}  # fmt: skip
