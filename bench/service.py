@@ -131,7 +131,7 @@ def serve(library, folder):
         batches = retrieval_service.Batches(SimpleNamespace(
             search=search, n_items_=len(mapped), vectors_of=mapped.__getitem__, ids_of=np.array
         ))  # fmt: skip
-        retrieval_service.loaded = lambda _: batches
+        retrieval_service.loaded = lambda *_: batches
     application = retrieval_service.service(folder)
     uvicorn.run(application, port=PORT, log_level="error", access_log=False)
 

@@ -11,6 +11,10 @@
 Needs fastapi and an ASGI server. The folder holds one index per version and the link ``current``,
 which ``publish`` moves only when a version is complete. With REFRESH=5 the service takes up every
 five seconds what other processes saved.
+
+With MODEL=minilm@2 the service starts only with an index of that model. An index that has the name
+of a model is never exchanged for one of another model while the service runs: it serves the old
+items on, and says so in the log, in the answers of /refresh, /reload and /ready, and in /metrics.
 """
 
 import argparse
@@ -66,8 +70,8 @@ class Batches:
     searched on their own.
     """
 
-    def __init__(self, index: fastcos.SimilarityIndex) -> None:
-        self.index = index
+    def __init__(self, index: fastcos.SimilarityIndex, path: Path | None = None) -> None:
+        self.index, self.path = index, path
         self._waiting: deque[Request] = deque()
         self._one_search = threading.Lock()
 
@@ -148,7 +152,7 @@ class Metrics:
             self._buckets[np.searchsorted(BUCKETS, seconds)] += 1
             self._seconds += seconds
 
-    def text(self, n_items: int) -> str:
+    def text(self, n_items: int, *, is_stale: bool) -> str:
         """Return the metrics in the text format of Prometheus."""
         with self._lock:
             counts, buckets, seconds = dict(self._counts), self._buckets.cumsum(), self._seconds
@@ -165,6 +169,8 @@ class Metrics:
             f"fastcos_request_seconds_count {buckets[-1]}",
             "# TYPE fastcos_items gauge",
             f"fastcos_items {n_items}",
+            "# TYPE fastcos_stale gauge",
+            f"fastcos_stale {int(is_stale)}",
         ]
         return "\n".join(lines) + "\n"
 
@@ -225,13 +231,13 @@ class Gone(BaseModel):
     ids: list[Id]
 
 
-def publish(folder: Path, items: np.ndarray, ids: np.ndarray) -> None:
+def publish(folder: Path, items: np.ndarray, ids: np.ndarray, model: str | None = None) -> None:
     """Write a new version beside the old ones, then let ``current`` point to it."""
     folder.mkdir(parents=True, exist_ok=True)
     # readable for the user of the service, as a folder of tempfile is not
     version = folder / f"version-{uuid.uuid4().hex}"
     version.mkdir()
-    fastcos.SimilarityIndex().fit(items, ids).save(version / "index")
+    fastcos.SimilarityIndex(model=model).fit(items, ids).save(version / "index")
     link = folder / f"{version.name}.link"
     link.symlink_to(version.name)
     link.replace(folder / "current")  # atomic: readers see the old version or the new one
@@ -242,32 +248,55 @@ def current_index(folder: Path) -> Path:
     return (folder / "current").resolve(strict=True) / "index"
 
 
-def loaded(folder: Path) -> Batches:
-    """Map the current version and search once, so that no request waits for anything."""
-    index = fastcos.SimilarityIndex.open(current_index(folder))
+def loaded(folder: Path, model: str | None = None) -> Batches:
+    """Map the current version and search once, so that no request waits for anything.
+
+    An index that is not of this model is an error.
+    """
+    path = current_index(folder)
+    index = fastcos.SimilarityIndex.open(path, model=model)
     index.search(np.ones(index.n_features_in_, np.float32), k=1, n_threads=1)
-    return Batches(index)
+    return Batches(index, path)
 
 
-def service(folder: Path, refresh_seconds: float = 0.0) -> FastAPI:
-    """Return the application that serves the folder."""
+def service(folder: Path, refresh_seconds: float = 0.0, model: str | None = None) -> FastAPI:
+    """Return the application that serves the folder, if its index is of the model."""
     current: list[Batches] = []  # empty until ready, then one
+    refused: list[str] = []  # why the folder's index is not the one that is served; or empty
     one_writer, metrics, stopped = threading.Lock(), Metrics(), threading.Event()
 
     def refreshed() -> bool:
+        """Take up what was saved; what is refused is kept for /ready, and the old items serve."""
         with one_writer:
-            return served().index.refresh()
+            try:
+                is_new = served().index.refresh()
+            except (OSError, ValueError) as error:
+                refused[:] = [str(error)]
+                raise
+            refused.clear()
+            return is_new
+
+    def load_anew() -> None:
+        """Load the current version, of the same model and width as the one that is served."""
+        new = loaded(folder, current[0].index.model if current else model)
+        width = new.index.n_features_in_
+        if current and width != (before := current[0].index.n_features_in_):
+            raise ValueError(f"the index must have {before} columns as the old one, got {width}")
+        current[:] = [new]  # requests under way finish on the old one
+        refused.clear()
 
     def keep_fresh() -> None:
         while not stopped.wait(refresh_seconds):
+            before = refused.copy()
             try:
                 refreshed()
             except (OSError, ValueError) as error:  # it serves the old items on
-                print(f"kept the old items: {error}", flush=True)
+                if [str(error)] != before:  # once, not every few seconds
+                    print(f"kept the old items: {error}", flush=True)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        current.append(loaded(folder))
+        current.append(loaded(folder, model))
         if refresh_seconds:
             threading.Thread(target=keep_fresh, daemon=True).start()
         yield
@@ -327,16 +356,24 @@ def service(folder: Path, refresh_seconds: float = 0.0) -> FastAPI:
     def changed(change: Callable[[fastcos.SimilarityIndex], object]) -> dict[str, object]:
         """Change the index and save it; what another writer saved meanwhile is taken up first."""
         with one_writer:
-            index = served().index
+            batches = served()
+            index, path = batches.index, batches.path
             try:
+                if path != current_index(folder):
+                    raise ValueError("a newer version was published (POST /reload takes it up)")
                 index.refresh()
+            except (OSError, ValueError) as error:  # such as an index of another model
+                refused[:] = [str(error)]
+                raise HTTPException(409, f"nothing was changed: {error}") from None
+            try:
                 change(index)
             except (TypeError, ValueError) as error:
                 raise HTTPException(422, str(error)) from None
             try:
-                index.save(current_index(folder))
+                index.save(path)
             except (OSError, ValueError) as error:  # a full disk, or another writer was faster
-                current[:] = [loaded(folder)]
+                reopened = fastcos.SimilarityIndex.open(path, model=index.model)
+                current[:] = [Batches(reopened, path)]
                 raise HTTPException(409, f"nothing was changed: {error}") from None
             return {"items": index.n_items_}
 
@@ -351,13 +388,21 @@ def service(folder: Path, refresh_seconds: float = 0.0) -> FastAPI:
         if not current:
             response.status_code = 503
             return {"status": "no index"}
-        return {"status": "ready", "items": current[0].index.n_items_}
+        index = current[0].index
+        answer: dict[str, object] = {"status": "ready", "items": index.n_items_}
+        if index.model is not None:
+            answer["model"] = index.model
+        if refused:
+            answer["kept_the_old_items"] = refused[0]
+        return answer
 
     @app.get("/metrics")
     def metrics_text() -> Response:
         """Counts, latency and items for Prometheus; each process reports its own."""
         n_items = current[0].index.n_items_ if current else 0
-        return Response(metrics.text(n_items), media_type="text/plain; version=0.0.4")
+        return Response(
+            metrics.text(n_items, is_stale=bool(refused)), media_type="text/plain; version=0.0.4"
+        )
 
     @app.get("/items/{name}/similar")
     def similar(
@@ -410,8 +455,9 @@ def service(folder: Path, refresh_seconds: float = 0.0) -> FastAPI:
         """Load what the folder holds now; a folder that cannot be read changes nothing."""
         with one_writer:
             try:
-                current[:] = [loaded(folder)]  # requests under way finish on the old one
+                load_anew()
             except (OSError, ValueError) as error:
+                refused[:] = [str(error)]
                 raise HTTPException(409, f"kept the old index: {error}") from None
         return {"status": "ready", "items": current[0].index.n_items_}
 
@@ -435,7 +481,8 @@ def __getattr__(name: str) -> FastAPI:
     """Make ``app`` for a server, from the folder in the variable INDEX."""
     if name != "app":
         raise AttributeError(name)
-    return service(Path(os.environ["INDEX"]), float(os.environ.get("REFRESH", "0")))
+    refresh_seconds = float(os.environ.get("REFRESH", "0"))
+    return service(Path(os.environ["INDEX"]), refresh_seconds, os.environ.get("MODEL"))
 
 
 if __name__ == "__main__":

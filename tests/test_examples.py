@@ -211,6 +211,44 @@ def test_service_refreshes_itself(retrieval, folder):
         assert call("/items/7/similar")[0] == 404
 
 
+def test_service_keeps_items_of_its_model(retrieval, tmp_path):
+    folder, rows = tmp_path / "served", retrieval.random_items(200, 8, 0)
+    retrieval.publish(folder, rows, np.arange(200), "minilm@2")
+    path = retrieval.current_index(folder)
+    with pytest.raises(ValueError, match="model must be of the model 'minilm@2'"):
+        retrieval.loaded(folder, "minilm@3")
+    for width, name in ((8, "minilm@3"), (8, None), (5, "minilm@2")):
+        with serving(retrieval.service(folder, 0.05, "minilm@2")) as call:
+            assert call("/ready")[1] == {"status": "ready", "items": 200, "model": "minilm@2"}
+            before = call("/items/7/similar")
+            other = fastcos.SimilarityIndex(model=name).fit(rows[::-1, :width])
+            other.save(path, replace=True)
+            until = time.monotonic() + 30
+            while "kept_the_old_items" not in call("/ready")[1]:
+                assert time.monotonic() < until
+                time.sleep(0.05)
+            for request in ("/refresh", "/reload"):
+                status, answer = call(request, method="POST")
+                assert status == 409
+                assert "kept the old" in answer["detail"]
+            change = {"ids": [7], "vectors": [[1.0] * 8]}
+            assert call("/items", change)[0] == 409
+            assert call("/items/7/similar") == before
+            with urllib.request.urlopen(call.url + "/metrics", timeout=30) as answer:
+                assert "fastcos_stale 1" in answer.read().decode().splitlines()
+            # the job that is right again is taken up
+            right = fastcos.SimilarityIndex(model="minilm@2").fit(rows)
+            right.save(path, replace=True)
+            assert call("/refresh", method="POST")[1]["items"] == 200  # here, or by REFRESH before
+            assert "kept_the_old_items" not in call("/ready")[1]
+            # and a newer version is not overwritten by a change of the old one
+            retrieval.publish(folder, rows[:100], np.arange(100), "minilm@2")
+            assert call("/items", change)[0] == 409
+            assert call("/reload", method="POST")[1]["items"] == 100
+            retrieval.publish(folder, rows, np.arange(200), "minilm@2")
+            path = retrieval.current_index(folder)
+
+
 def test_service_is_not_ready_before_loading(retrieval, folder):
     with serving(retrieval.service(folder), lifespan="off") as call:
         assert call("/health")[0] == 200

@@ -19,6 +19,7 @@ from fastcos.calibration.result import Calibration
 from fastcos.calibration.tail import fit_tail
 from fastcos.measures.base import Measure, get_measure
 from fastcos.measures.row_transforms import count_duplicates
+from fastcos.neighbors.index_model import as_model
 from fastcos.rescaling.cosine_bounds import as_condition
 from fastcos.storage import memmap
 from fastcos.validation import Integers
@@ -36,7 +37,6 @@ def calibrate(
     sample: int | None = None,
     condition: float | None = None,
     model: str | None = None,
-    model_version: str | None = None,
     progress: parallel.Progress | None = None,
     random_state: int | np.random.Generator = 0,
 ) -> Calibration:
@@ -64,8 +64,9 @@ def calibrate(
     condition : float, optional
         Also search how far rescalings D of this condition move the threshold for the rate fpr,
         see :func:`fastcos.calibration.threshold_range`. For the cosine of items.
-    model, model_version : str, optional
-        Kept with the result.
+    model : str, optional
+        Name and version of what made the rows, such as ``"minilm@2"``. It is kept with the result,
+        and an index that has the name of another model refuses the calibration.
     progress : callable, optional
         Called as progress(done, total) with numbers of queries, over all passes.
     random_state : int or Generator
@@ -105,9 +106,7 @@ def calibrate(
         condition = as_condition("condition", condition)
         if given.name != "cosine" or queries is not None:
             raise ValueError("condition must be None but for cosines of items, got a number")
-    for name, value in (("model", model), ("model_version", model_version)):
-        if value is not None:
-            validation.as_instance(name, value, str, "text")
+    model = as_model(model)
     X = memmap.as_mapped_rows("items", items)
     Q = X if queries is None else memmap.as_mapped_rows("queries", queries)
     validation.check_same_width("queries", Q, "items", X)
@@ -156,7 +155,6 @@ def calibrate(
         rescaling=moved,
         dataset=_digest(X, None if own else Q),
         model=model,
-        model_version=model_version,
     )
 
 

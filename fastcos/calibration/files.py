@@ -60,6 +60,8 @@ def read(path: PathLike, kind: type[PairDistribution]) -> Any:
         counts = np.zeros(N_BINS, np.int64)
         first = validation.as_count("first_bin", loaded["first_bin"], 0, N_BINS - 1)
         counts[first : first + len(loaded["counts"])] = loaded["counts"]
+        if loaded.get("model") and loaded.get("model_version"):  # two fields until version 0.2
+            loaded["model"] = f"{loaded['model']}@{loaded['model_version']}"
         values = {field.name: loaded[field.name] for field in fields(kind)}
         tail, rescaling = values["tail"], values["rescaling"]
         values |= {
@@ -84,8 +86,7 @@ def _check(values: dict[str, Any]) -> None:
     """Refuse values that no calibration has: methods would fail later, or mean nothing."""
     for name in ("measure", "dataset"):
         validation.as_instance(name, values[name], str, "a text")
-    for name in ("model", "model_version"):
-        validation.check_text(name, values[name] or None)
+    validation.check_text("model", values["model"] or None)
     validation.as_flag("self_join", values["self_join"])
     validation.as_real("fpr", values["fpr"], above=0, high=1)
     validation.as_real("low", values["low"])

@@ -76,8 +76,8 @@ class Calibration(PairDistribution):
         How far rescalings move the threshold; None unless a condition was given.
     dataset : str
         SHA-256 of shape, type and values of the rows given.
-    model, model_version : str or None
-        As given.
+    model : str or None
+        Name and version of what made the rows, as given.
     """
 
     n_given: tuple[int, int]
@@ -89,7 +89,6 @@ class Calibration(PairDistribution):
     rescaling: ThresholdRange | None
     dataset: str
     model: str | None = None
-    model_version: str | None = None
 
     @property
     def carried_fpr(self) -> float:

@@ -55,8 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--method", default="isotonic", metavar="NAME", help=help_)
     add("--names", metavar="FILE", help="table of item ids and names")
     add("--only", metavar="FILE", help="text with the ids of the items to use, one a line")
-    add("--model-name", metavar="NAME", help="of the model, kept with the result")
-    add("--model-version", metavar="V", help="of the model, kept with the result")
+    options.add_model_name(parser)
     options.add_vectors(parser)
     options.add_output(parser, FOLDER)
     options.add_common(parser)
@@ -86,7 +85,7 @@ def run(given: argparse.Namespace) -> int:
     with progress_bar("scoring pairs") as progress:
         calibration = calibrate(
             items, queries, measure=measure, fpr=given.fpr, sample=sample,
-            condition=given.condition, model=given.model_name, model_version=given.model_version,
+            condition=given.condition, model=given.model,
             progress=progress, random_state=given.seed,
         )  # fmt: skip
     examples = pairs_near(
@@ -161,7 +160,7 @@ def _next_commands(
     kept = ["fastcos", "index", "duplicates", given.items, *columns, "--min-score", "0.9999"]
     defaults = {"out": FOLDER, "sample": SAMPLE, "method": "isotonic", "seed": 0}
     changed = [name for name, default in defaults.items() if getattr(given, name) != default]
-    names = ("score", "condition", "labelled", "model_name", "model_version", *changed)
+    names = ("score", "condition", "labelled", "model", *changed)
     again = ["fastcos", "calibrate", given.items, *columns, *queries, "--only", "kept.txt", *rate]
     again += options.words_of(given, *names)
     return [([*kept, "--kept", "kept.txt"], "finds the copies"), (again, "without them")]

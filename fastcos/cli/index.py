@@ -56,7 +56,7 @@ def _add_build(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("index", metavar="DIR", help="a new directory")
     options.add_measure(parser)
     options.add_vectors(parser)
-    _add_model(parser)
+    options.add_model_name(parser)
     options.add_json(parser)
     options.add_common(parser, seed=False)
 
@@ -79,7 +79,7 @@ def _add_add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("index", metavar="DIR", help="what fastcos index build wrote")
     parser.add_argument("source", metavar="SOURCE", help="vectors with ids")
     options.add_vectors(parser)
-    _add_model(parser)
+    options.add_model_name(parser)
     options.add_json(parser)
 
 
@@ -135,7 +135,7 @@ def _add_search(parser: argparse.ArgumentParser) -> None:
     add("--exclude", metavar="FILE", help=help_)
     add("--only", metavar="FILE", help="text with the ids that may be found, one a line")
     options.add_vectors(parser)
-    _add_model(parser)
+    options.add_model_name(parser)
     lists.add_lists(parser)
     options.add_common(parser, seed=False)
 
@@ -186,12 +186,6 @@ def _excluded(
         items[pairs.indices[slice(*pairs.indptr[row : row + 2])]] if row >= 0 else items[:0]
         for row in positions_in(data.user_ids, query_ids).tolist()
     ]
-
-
-def _add_model(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--model", metavar="NAME", help="what made the vectors, such as minilm@2: kept and compared"
-    )
 
 
 def _typed(index: SimilarityIndex, ids: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -97,6 +97,12 @@ def add_vectors(parser: "argparse._ActionsContainer") -> None:
     parser.add_argument("--ids", metavar="FILE", help=help_)
 
 
+def add_model_name(parser: "argparse._ActionsContainer") -> None:
+    """Add --model."""
+    help_ = "name and version of what made the vectors, such as minilm@2: kept and compared"
+    parser.add_argument("--model", metavar="NAME", help=help_)
+
+
 def read_vectors(path: str, given: argparse.Namespace, shared: bool = False) -> "Vectors":
     """Read a file of vectors, by the columns that were given.
 

@@ -16,6 +16,7 @@ from fastcos import parallel, storage
 from fastcos.io import write_text
 from fastcos.measures.base import Measure, get_measure
 from fastcos.neighbors import SimilarityIndex
+from fastcos.neighbors.index_model import as_model, check_same_model
 from fastcos.neighbors.types import Threshold, as_threshold
 
 # documents for which it returns True, or with these values of their metadata: one or a list
@@ -32,6 +33,10 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped where it
         Turns texts into vectors.
     measure : str or Measure
         As in :func:`fastcos.top_k`; one with the capability ``append``.
+    model : str, optional
+        Name and version of the embedding model, such as ``"minilm@2"``. It is saved with the
+        documents, and ``load_local`` refuses them for another model. Default: the text in the
+        attribute ``model_name`` or ``model`` of the embedding, if it has one.
 
     Attributes
     ----------
@@ -49,8 +54,15 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped where it
     'tree'
     """
 
-    def __init__(self, embedding: Embeddings, *, measure: str | Measure = "cosine") -> None:
+    def __init__(
+        self,
+        embedding: Embeddings,
+        *,
+        measure: str | Measure = "cosine",
+        model: str | None = None,
+    ) -> None:
         self.index: SimilarityIndex | None = None
+        self._model = as_model(model) or _model_of(embedding)
         self._embedding, self._measure = embedding, measure
         self._documents: dict[str, Document] = {}
 
@@ -131,7 +143,9 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped where it
         with parallel.writer_lock():
             # the index first: it refuses vectors of another width, and then nothing has changed
             if self.index is None:
-                self.index = SimilarityIndex(self._measure).fit(rows, ids=list(place))
+                self.index = SimilarityIndex(self._measure, model=self._model).fit(
+                    rows, ids=list(place)
+                )
             else:
                 self.index.upsert(rows, list(place))
             self._documents |= documents
@@ -215,19 +229,39 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped where it
                 json.dumps({"id": one.id, "text": one.page_content, "metadata": one.metadata})
                 for one in self._documents.values()
             ]
+            if self.index is None and (path / _INDEX).exists():
+                rule = "a folder without a store, for a store without documents"
+                raise storage.OccupiedError(f"folder must be {rule}, got {str(path)!r}")
+            file = path / _DOCUMENTS
+            before = file.read_text("utf8") if file.exists() else None
             # documents first: one without a vector is left out when they are read
-            write_text(path / _DOCUMENTS, "".join(f"{line}\n" for line in lines))
-            if self.index is not None:
+            write_text(file, "".join(f"{line}\n" for line in lines))
+            if self.index is None:
+                return
+            try:
                 self.index.save(path / _INDEX)
+            except BaseException:  # such as an index of another model: its documents stay, too
+                if before is not None:
+                    write_text(file, before)
+                raise
 
     @classmethod
-    def load_local(cls, folder: storage.PathLike, embeddings: Embeddings) -> "FastcosVectorStore":
-        """Return the store that ``save_local`` wrote; its vectors are memory-mapped."""
-        path, store = Path(folder), cls(embeddings)
+    def load_local(
+        cls, folder: storage.PathLike, embeddings: Embeddings, *, model: str | None = None
+    ) -> "FastcosVectorStore":
+        """Return the store that ``save_local`` wrote; its vectors are memory-mapped.
+
+        Documents that another model embedded are refused. Their store must have the name in
+        ``model``, if that is given. Without it, the name in the attribute ``model_name`` or
+        ``model`` of the embeddings is compared with that of the store, if both have one.
+        """
+        path, store = Path(folder), cls(embeddings, model=model)
         lines = (path / _DOCUMENTS).read_text("utf8").splitlines()
         if not (path / _INDEX).exists():
             return store
-        store.index = SimilarityIndex.open(path / _INDEX)
+        store.index = SimilarityIndex.open(path / _INDEX, model=model)
+        check_same_model("embeddings", store.index.model, store._model)
+        store._model = store.index.model
         store._measure = store.index.measure
         known = set(store.index.ids.tolist())
         for record in map(json.loads, lines):
@@ -258,7 +292,8 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped where it
                 allowed = [name for name, one in documents.items() if accepts(one)]
         least = None
         if min_score is not None:
-            least = as_threshold("min_score", min_score, get_measure(self._measure))
+            measure = get_measure(self._measure)
+            least = as_threshold("min_score", min_score, measure, index.model)
         found = index.search(np.asarray(vector), k, allowed_ids=allowed, min_score=least)
         pairs = zip(found.ids[0].tolist(), found.scores[0].tolist(), strict=True)
         # a document may have gone since the search
@@ -269,6 +304,12 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped where it
         if get_measure(self._measure).name != "cosine":
             raise ValueError(f"measure must be 'cosine' for relevance, got {self._measure!r}")
         return lambda score: min(max(score, 0.0), 1.0)
+
+
+def _model_of(embedding: Embeddings) -> str | None:
+    """The name of its model that an embedding carries, as those of LangChain's packages do."""
+    names = (getattr(embedding, attribute, None) for attribute in ("model_name", "model"))
+    return next((name for name in names if isinstance(name, str) and name.strip()), None)
 
 
 def _check_lengths(n: int, metadatas: Any, ids: Any) -> None:

@@ -81,8 +81,9 @@ class SimilarityIndex(index_ids.ById, index_model.OfModel):
     n_threads : int, optional
         For packing. Default: the setting ``num_threads``.
     model : str, optional
-        Name and version of what made the rows, such as ``"minilm@2"``. It is saved; opening the
-        index for another model, or a calibration of another, is an error.
+        Name and version of what made the rows, such as ``"minilm@2"``. It is saved. To open the
+        index for another model, to refresh it from an index of another model, to save it over one,
+        and to search with the calibration of another model are errors.
 
     Attributes
     ----------
@@ -512,7 +513,7 @@ class SimilarityIndex(index_ids.ById, index_model.OfModel):
             raise TypeError(f"positions must be whole numbers, got dtype {places.dtype}")
         return self._current().ids_at(places.astype(np.int64))
 
-    def save(self, path: storage.PathLike, *, canaries: Any = None) -> None:
+    def save(self, path: storage.PathLike, *, canaries: Any = None, replace: bool = False) -> None:
         """Write the index to a directory, whole or not at all, and through to the disk.
 
         A directory that this index was opened from or saved to gets only what is new. Writers wait
@@ -525,6 +526,10 @@ class SimilarityIndex(index_ids.ById, index_model.OfModel):
         canaries : array_like (c, d), optional
             Rows of a few fixed inputs, embedded by the model of this index, for ``check_canaries``.
             They stay in the directory until others are given.
+        replace : bool
+            Replace an index of another model in path: one with another name or none while this
+            index has a name, or with another number of columns. Processes that have the old one
+            open refuse the new one in ``refresh``, and serve the old one on.
 
         Raises
         ------
@@ -532,8 +537,10 @@ class SimilarityIndex(index_ids.ById, index_model.OfModel):
             The measure is an object of a class that is not registered, or made with a model: only
             names, numbers and arrays can be stored. Or the rows are memory-mapped.
         ValueError
-            path holds something else, or what another writer saved since this index was opened.
+            path holds something else, an index of another model, or what another writer saved
+            since this index was opened.
         """
+        replace = validation.as_flag("replace", replace)
         with parallel.writer_lock():
             self._finish_save()
             state, saved = self._in_memory(), self._saved
@@ -554,7 +561,7 @@ class SimilarityIndex(index_ids.ById, index_model.OfModel):
                 "has_names": state.has_names,
                 "positions": state.fitted.n_items,
                 "parts": parts,
-                "model": self.model,
+                "model": index_model.as_model(self.model),
             }
             if self._canaries is not None:
                 of_measure = of_measure | {"canaries": self._canaries}
@@ -562,9 +569,14 @@ class SimilarityIndex(index_ids.ById, index_model.OfModel):
             arrays |= of_measure
             written = _Saved(target, "", by_key, frozenset([*arrays, *kept]))
             self._saving = written, fields
+
+            def check_replaced(old: dict[str, Any]) -> None:
+                index_model.check_predecessor(target, old, self.model, state.width)
+
             checksum = storage.save_arrays(
                 target, _KIND, arrays, fields, kept=kept,
                 expected=None if saved is None else saved.checksum,
+                check_replaced=None if replace else check_replaced,
             )  # fmt: skip
             self._saved, self._saving = written._replace(checksum=checksum), None
 
@@ -594,7 +606,8 @@ class SimilarityIndex(index_ids.ById, index_model.OfModel):
         verify : bool
             Read every file and compare its checksum.
         model : str, optional
-            The model of the queries to come: an error if the index was made by another.
+            The model of the queries to come: an error if the index has the name of another model,
+            or no name.
 
         Returns
         -------
@@ -608,16 +621,14 @@ class SimilarityIndex(index_ids.ById, index_model.OfModel):
         FastcosFormatError
             It is damaged, or holds something else.
         ValueError
-            The index has the name of another model.
+            The index has the name of another model, or none.
         """
         verify = validation.as_flag("verify", verify)
         target = validation.as_path("path", path).absolute()
         stored = storage.load_arrays(target, _KIND, verify=verify)
         index = cls()
         index._take_up(target, stored, {})
-        wanted = index_model.as_model(model)
-        index_model.check_same_model("model", index.model, wanted)
-        index.model = index.model or wanted
+        index_model.check_opened_for(index.model, index_model.as_model(model))
         return index
 
     def refresh(self) -> bool:
@@ -634,7 +645,10 @@ class SimilarityIndex(index_ids.ById, index_model.OfModel):
         Raises
         ------
         ValueError
-            The index was not opened from a directory or saved to one.
+            The index was not opened from a directory or saved to one. Or the directory now holds
+            rows of another model: this index has the name of a model, and the saved one has
+            another name or none, or another number of columns. Nothing is taken up then, and
+            searches go on with the items as they were.
         """
         with parallel.writer_lock():
             self._finish_save()
@@ -644,6 +658,8 @@ class SimilarityIndex(index_ids.ById, index_model.OfModel):
             if storage.read_fields(saved.path, _KIND)[1] == saved.checksum:
                 return False
             stored = storage.load_arrays(saved.path, _KIND, verify=False)
+            width = self._current().width
+            index_model.check_successor(saved.path, stored.fields, self.model, width)
             self._take_up(saved.path, stored, saved.parts)
         return True
 

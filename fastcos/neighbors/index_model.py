@@ -1,11 +1,19 @@
-"""The model whose rows an index holds: its name, and rows that tell whether it is the same."""
+"""The model whose rows an index holds: its name, and rows that tell whether it is the same.
 
+Scores of rows that two models made mean nothing, and no error would show it. So an index that has
+the name of a model is combined only with what has the same name: ``open`` for a model, ``refresh``,
+and ``save`` over what another index wrote. Another number of columns is always another model.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fastcos import validation
+from fastcos.storage import OccupiedError
 from fastcos.validation import Floats, Rows
 
 
@@ -13,7 +21,53 @@ def as_model(model: object) -> str | None:
     """Return the name of a model, such as "minilm@2"; None for none."""
     if model is None:
         return None
-    return validation.as_instance("model", model, str, 'a name such as "minilm@2"')
+    name = validation.as_instance("model", model, str, 'a name such as "minilm@2"')
+    if not name.strip():
+        raise ValueError(f'model must be a name such as "minilm@2", got {name!r}')
+    return name
+
+
+def check_opened_for(model: str | None, wanted: str | None) -> None:
+    """Refuse to open an index for a model that it is not of, or not known to be of."""
+    if wanted is None or model == wanted:
+        return
+    if model is not None:
+        check_same_model("model", model, wanted)
+    raise ValueError(
+        f"model must be None for an index that was saved without the name of its model, got "
+        f"{wanted!r} (to name it, open it without model=, set index.model, and save it)"
+    )
+
+
+def check_successor(path: Path, fields: Mapping[str, Any], model: str | None, width: int) -> None:
+    """Refuse to take up what another process saved, where another model made it."""
+    stored, columns = fields.get("model"), fields.get("width")
+    if difference := _difference((model, width), (stored, columns)):
+        raise ValueError(
+            f"{path} must hold the model that this index was opened with, {difference}: nothing "
+            "was taken up, and searches go on as before (SimilarityIndex.open reads the new index)"
+        )
+
+
+def check_predecessor(path: Path, fields: Mapping[str, Any], model: str | None, width: int) -> None:
+    """Refuse to replace an index that another model made."""
+    stored, columns = fields.get("model"), fields.get("width")
+    if difference := _difference((stored, columns), (model, width)):
+        raise OccupiedError(
+            f"path must be new, or hold an index of the same model as this one, {difference}: "
+            f"{str(path)!r} stays as it was (replace=True replaces it)"
+        )
+
+
+def _difference(before: tuple[Any, Any], after: tuple[Any, Any]) -> str:
+    """Return how the model and the width of an index differ from those before; "" if not.
+
+    An index without a name has promised nothing, so that one with a name may follow it.
+    """
+    (model, width), (new_model, new_width) = before, after
+    if model is not None and new_model != model:
+        return f"which is {model!r}, got {'no name' if new_model is None else repr(new_model)}"
+    return f"of {width} columns, got {new_width}" if new_width != width else ""
 
 
 def check_same_model(name: str, mine: str | None, other: str | None) -> None:

@@ -117,6 +117,5 @@ def as_threshold(name: str, value: object, measure: Measure, model: str | None =
         raise ValueError(
             f"{name} must be calibrated for {measure.name}, got one for {calibrated.measure}"
         )
-    parts = (getattr(value, "model", None), getattr(value, "model_version", None))
-    check_same_model(name, model, "@".join(one for one in parts if one) or None)
+    check_same_model(name, model, getattr(value, "model", None))
     return float(calibrated.threshold())

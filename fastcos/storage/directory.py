@@ -20,7 +20,7 @@ import re
 import shutil
 import stat
 import uuid
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -82,6 +82,7 @@ def save_arrays(
     *,
     kept: Collection[str] = (),
     expected: str | None = None,
+    check_replaced: Callable[[dict[str, Any]], None] | None = None,
 ) -> str:
     """Write arrays and fields to the directory path, replacing what was saved there before.
 
@@ -89,7 +90,9 @@ def save_arrays(
     Windows); any number of readers. Returns the checksum of what path holds now. kind says what is
     stored, for example "LinearMF". Names of arrays are Python identifiers. kept: names of arrays
     that path holds already and that stay as they are. expected: the checksum that path must have,
-    so that no writer overwrites what it has not read.
+    so that no writer overwrites what it has not read. check_replaced is called with the fields that
+    path holds, under the lock of writers, and raises an error where they must not be replaced; path
+    must then hold the same kind, or nothing.
     """
     target = validation.as_path("path", path)
     check_replaceable("path", target, _HEADER)
@@ -104,6 +107,8 @@ def save_arrays(
                         "by another writer; read it again, and repeat the change"
                     )
                 entries = {name: header["arrays"][name] for name in kept}
+            elif check_replaced is not None and (target / _HEADER).is_file():
+                check_replaced(_read_header(target, kind)[1]["fields"])
             return _write(target, kind, arrays, fields, entries)
     with temporary_directory(target) as temporary:
         checksum = _write(temporary, kind, arrays, fields, {})

@@ -242,12 +242,12 @@ def test_json_is_readable_with_the_standard_library(found, tmp_path):
 
 
 def test_saved_calibration_gives_the_same_answers(rows, tmp_path):
-    found = calibrate(rows, condition=1.1, sample=30, model="m", model_version="2")
+    found = calibrate(rows, condition=1.1, sample=30, model="m@2")
     found.save(tmp_path / "c.json")
     loaded = Calibration.load(tmp_path / "c.json")
     assert loaded.to_dict() == found.to_dict()
     assert loaded.threshold(1e-4) == found.threshold(1e-4)
-    assert (loaded.model, loaded.model_version) == ("m", "2")
+    assert loaded.model == "m@2"
 
 
 @pytest.mark.parametrize(

@@ -167,3 +167,48 @@ def test_store_finds_documents_that_differ():
     assert found[0].id == "b"
     assert found[1].id in "cd"
     assert FastcosVectorStore(EMBEDDING).max_marginal_relevance_search("x") == []
+
+
+class _Named:
+    """An embedding that carries the name of its model, as those of langchain-openai do."""
+
+    def __init__(self, model, size=16):
+        self.model, self._made = model, DeterministicFakeEmbedding(size=size)
+
+    def embed_documents(self, texts):
+        return self._made.embed_documents(texts)
+
+    def embed_query(self, text):
+        return self._made.embed_query(text)
+
+
+def test_store_is_loaded_for_its_model_alone(tmp_path):
+    def load(embedding, **model):
+        return FastcosVectorStore.load_local(tmp_path, embedding, **model)
+
+    named = _Named("minilm@2")
+    FastcosVectorStore.from_texts(TEXTS, named).save_local(tmp_path)
+    assert load(named, model="minilm@2").index.model == "minilm@2"
+    for call in (lambda: load(_Named("minilm@3")), lambda: load(EMBEDDING, model="minilm@3")):
+        with pytest.raises(ValueError, match=r"must be of the model 'minilm@2' .* got 'minilm@3'$"):
+            call()
+    store = load(EMBEDDING)  # of no name: nothing to compare
+    store.add_texts(["more"])
+    with pytest.raises(ValueError, match="'minilm@2', got 'mpnet@1'"):
+        FastcosVectorStore.from_texts(TEXTS, EMBEDDING, model="mpnet@1").save_local(tmp_path)
+    assert len(load(named).similarity_search("x", 100)) == 40
+    store.save_local(tmp_path)
+    assert load(named).index.model == "minilm@2"
+    assert len(load(named).similarity_search("x", 100)) == 41
+    with pytest.raises(ValueError, match="folder must be a folder without a store"):
+        FastcosVectorStore(named).save_local(tmp_path)
+    rate = calibrate(np.array(EMBEDDING.embed_documents(TEXTS)), fpr=0.1, model="mpnet@1")
+    with pytest.raises(ValueError, match="min_score must be of the model 'minilm@2'"):
+        load(named).similarity_search("x", min_score=rate)
+
+
+def test_store_without_a_name_is_not_loaded_for_a_model(tmp_path):
+    FastcosVectorStore.from_texts(TEXTS, EMBEDDING).save_local(tmp_path)
+    FastcosVectorStore.load_local(tmp_path, _Named("minilm@2"))  # stores of older versions
+    with pytest.raises(ValueError, match=r"model must be None for an index .* got 'minilm@2'"):
+        FastcosVectorStore.load_local(tmp_path, EMBEDDING, model="minilm@2")

@@ -1,10 +1,15 @@
 """Which model made the rows of an index, and whether it embeds the same today."""
 
+import json
+
 import numpy as np
 import pytest
 
 from fastcos import SimilarityIndex, calibrate
+from fastcos.calibration import Calibration
 from fastcos.cli.main import main
+from fastcos.models import LinearMF
+from fastcos.storage import FastcosFormatError, OccupiedError
 
 ROWS = np.random.default_rng(0).standard_normal((200, 8)).astype(np.float32)
 CANARIES = np.random.default_rng(1).standard_normal((5, 8))
@@ -28,9 +33,8 @@ def test_index_keeps_the_name_of_its_model(path):
 
 def test_index_refuses_a_calibration_of_another_model(path):
     index = SimilarityIndex.open(path)
-    for version, is_same in (("2", True), ("3", False), (None, True)):
-        name = None if version is None else "minilm"
-        rate = calibrate(ROWS, fpr=0.01, model=name, model_version=version)
+    for name, is_same in (("minilm@2", True), ("minilm@3", False), (None, True)):
+        rate = calibrate(ROWS, fpr=0.01, model=name)
         for call in (
             lambda rate=rate: index.search(ROWS[:2], 3, min_score=rate),
             lambda rate=rate: index.radius(ROWS[:2], rate),
@@ -41,6 +45,101 @@ def test_index_refuses_a_calibration_of_another_model(path):
                 continue
             with pytest.raises(ValueError, match=r"of the model 'minilm@2' .* got 'minilm@3'"):
                 call()
+
+
+def test_index_without_a_name_is_not_opened_for_a_model(tmp_path):
+    index = SimilarityIndex().fit(ROWS)
+    index.save(tmp_path / "index")
+    with pytest.raises(
+        ValueError, match=r"^model must be None for an index .* got 'minilm@2' .to "
+    ):
+        SimilarityIndex.open(tmp_path / "index", model="minilm@2")
+    index.model = "minilm@2"  # as the message says
+    index.save(tmp_path / "index")
+    assert SimilarityIndex.open(tmp_path / "index", model="minilm@2").model == "minilm@2"
+    for name in ("", " "):
+        with pytest.raises(ValueError, match=r"^model must be a name such as .*, got ' ?'$"):
+            SimilarityIndex(model=name)
+        with pytest.raises(ValueError, match=r"^model must be a name such as .*, got ' ?'$"):
+            calibrate(ROWS, model=name)
+
+
+OTHERS = {
+    "another name": ("minilm@3", ROWS[:, ::-1]),
+    "no name": (None, ROWS[:, ::-1]),
+    "another width": ("minilm@2", ROWS[:, :5]),
+}
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_index_of_another_model_replaces_none(path, other):
+    name, rows = OTHERS[other]
+    before = [file.read_bytes() for file in sorted(path.iterdir())]
+    index = SimilarityIndex(model=name).fit(rows)
+    with pytest.raises(OccupiedError, match=r"^path must be new, or hold an index of the same mod"):
+        index.save(path)
+    assert [file.read_bytes() for file in sorted(path.iterdir())] == before
+    index.save(path, replace=True)
+    assert SimilarityIndex.open(path).model == name
+    with pytest.raises(ValueError, match="replace must be True or False, got 'yes'"):
+        index.save(path, replace="yes")
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_refresh_keeps_items_of_the_model_it_has(path, other):
+    name, rows = OTHERS[other]
+    readers = [SimilarityIndex.open(path, model="minilm@2"), SimilarityIndex.open(path)]
+    before = readers[0].search(ROWS[:20], 5)
+    SimilarityIndex(model=name).fit(rows).save(path, replace=True)
+    for reader in readers:
+        for _ in range(2):
+            with pytest.raises(
+                ValueError, match=r"must hold the model that this index was opened "
+            ):
+                reader.refresh()
+            assert reader.model == "minilm@2"
+            after = reader.search(ROWS[:20], 5)
+            np.testing.assert_array_equal(after.ids, before.ids)
+            np.testing.assert_array_equal(after.scores, before.scores)
+        reader.remove([3])
+        with pytest.raises(OccupiedError, match="changed by another writer"):
+            reader.save(path)
+    # the job that was right again is taken up
+    SimilarityIndex(model="minilm@2").fit(ROWS[:50]).save(path, replace=True)
+    assert readers[0].refresh()
+    assert len(readers[0]) == 50
+
+
+def test_save_and_refresh_respect_the_width_without_names(tmp_path):
+    path = tmp_path / "index"
+    SimilarityIndex().fit(ROWS).save(path)
+    reader = SimilarityIndex.open(path)
+    with pytest.raises(OccupiedError, match=r"of 8 columns, got 5: '.*index' stays as it was"):
+        SimilarityIndex().fit(ROWS[:, :5]).save(path)
+    SimilarityIndex().fit(ROWS[:, :5]).save(path, replace=True)
+    with pytest.raises(ValueError, match=r"opened with, of 8 columns, got 5: nothing was taken up"):
+        reader.refresh()
+    assert reader.search(ROWS[7], 1).ids.tolist() == [[7]]
+
+
+def test_names_may_be_given_later_but_not_dropped(tmp_path):
+    path = tmp_path / "index"
+    SimilarityIndex().fit(ROWS).save(path)
+    reader = SimilarityIndex.open(path)
+    SimilarityIndex(model="minilm@2").fit(ROWS[:100]).save(path)
+    assert reader.refresh()
+    assert reader.model == "minilm@2"
+    with pytest.raises(OccupiedError, match=r"is 'minilm@2', got 'minilm@3': "):
+        SimilarityIndex(model="minilm@3").fit(ROWS).save(path)
+
+
+def test_index_replaces_nothing_of_another_kind(tmp_path):
+    LinearMF(2, random_state=0).fit(np.abs(ROWS)).save(tmp_path / "model")
+    with pytest.raises(
+        FastcosFormatError, match="must be a saved SimilarityIndex, got a saved Lin"
+    ):
+        SimilarityIndex().fit(ROWS).save(tmp_path / "model")
+    assert LinearMF.load(tmp_path / "model").components_.shape == (2, 8)
 
 
 def test_canaries_tell_whether_the_model_embeds_the_same(path):
@@ -69,3 +168,15 @@ def test_model_is_kept_and_compared_from_the_shell(tmp_path, monkeypatch, capsys
     for words in (["add", "ix", "items.npz"], ["search", "ix", "--show", "7"]):
         assert main(["index", *words, "--model", "mpnet@1"]) == 2
         assert "--model must be of the model 'minilm@2'" in capsys.readouterr().err
+    assert main(["index", "build", "items.npz", "nameless"]) == 0
+    assert main(["index", "add", "nameless", "items.npz", "--model", "mpnet@1"]) == 2
+    assert "--model must be left out for an index" in capsys.readouterr().err
+    assert main(["calibrate", "items.npz", "--sample", "50", "--model", "minilm@2"]) == 0
+    assert Calibration.load("calibration").model == "minilm@2"
+
+
+def test_calibrations_with_name_and_version_apart_are_read(tmp_path):
+    calibrate(ROWS, model="minilm").save(tmp_path / "old.json")
+    document = json.loads((tmp_path / "old.json").read_text())
+    (tmp_path / "old.json").write_text(json.dumps(document | {"model_version": "2"}))
+    assert Calibration.load(tmp_path / "old.json").model == "minilm@2"

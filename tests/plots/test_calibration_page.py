@@ -13,7 +13,7 @@ from tests.plots.test_html import check_fits_the_window, read
 def found():
     rows = np.random.default_rng(1).standard_normal((150, 6))
     rows[9] = rows[8]
-    return calibrate(rows, condition=1.3, fpr=0.01, model="a<b", model_version="2"), rows
+    return calibrate(rows, condition=1.3, fpr=0.01, model="a<b@2"), rows
 
 
 def text_of(page):
@@ -37,7 +37,7 @@ def test_page_has_all_sections_and_numbers(found):
     assert f"{calibration.threshold(0.001):.3f}" in text
     assert f"<row {examples.queries[0]}>" in text
     assert "Labelled pairs" in text
-    assert "model a<b 2" in text
+    assert "model a<b@2" in text
     assert all(note in text for note in calibration.notes)
     assert "<script" not in page
     assert "http" not in page.replace("http://www.w3.org", "")

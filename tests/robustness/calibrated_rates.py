@@ -240,7 +240,7 @@ def transfer(given):
     for name, model in versions_.items():
         items = model.fit(X).item_embeddings()
         first, second = items[half[: len(half) // 2]], items[half[len(half) // 2 :]]
-        calibrations[name] = fitted = calibrate(first, model="films", model_version=name)
+        calibrations[name] = fitted = calibrate(first, model=f"films@{name}")
         scores = pair_cosines(second)
         print(
             f"| {name} | {float(fitted.p_value(number)):.2e} | {fitted.threshold(1e-3):.3f} "

@@ -289,7 +289,7 @@ GROUPS = {
         base(fastcos.calibrate, items=ROWS),
         items=NO_ROWS, queries=NO_ROWS[1:], measure=NO_MEASURE, fpr=[*NO_REAL, 0, -1, 2],
         sample=[*NO_OPTIONAL_COUNT[:5], 1, Odd()], condition=[*NO_OPTIONAL_REAL, 0.5],
-        model=[5, [], Odd()], model_version=[5, [], Odd()], progress=NO_CALL, random_state=NO_SEED,
+        model=[5, [], Odd(), ""], progress=NO_CALL, random_state=NO_SEED,
     ),
     "threshold_range": cases(
         base(calibration.threshold_range, items=ROWS, fpr=0.1),

@@ -111,13 +111,12 @@ def _head(found: Calibration, name: str, score: float | None) -> Head:
     )
     zero = f", {found.n_zero:,} zero rows left out" if found.n_zero else ""
     size = f"{found.n_pairs:,} pairs of {sides}{', sampled' if sampled else ''}{zero}"
-    model = " ".join(part for part in (found.model, found.model_version) if part)
     first, _, rest = verdict.partition(". ")
     more = (rest, found.verdict if score is not None else "")
     return Head(
         f"What does a {found.measure} of {name} mean?",
         f"{first.rstrip('.')}.",
-        f"{size}{f'; model {model}' if model else ''}.",
+        f"{size}{f'; model {found.model}' if found.model else ''}.",
         found.notes,
         [text for text in more if text],
     )
