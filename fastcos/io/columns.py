@@ -384,6 +384,7 @@ class Column:
         self._cells: list[Cells] = []
         self._lines: list[Integers] = []
         self._rows: dict[str, list[int]] = {}
+        self._counts: Counter[str] = Counter()
         self._examples: dict[str, Any] = {}
         self._blocks: list[npt.NDArray[Any]] = []
         self._widths: dict[int, int] = {}
@@ -447,7 +448,8 @@ class Column:
 
     def _note(self, category: str, lines: Integers, example: Any) -> None:
         rows = self._rows.setdefault(category, [])
-        rows.extend(lines[: _NAMED_ROWS + 1 - len(rows)].tolist())
+        rows.extend(lines[: _NAMED_ROWS - len(rows)].tolist())
+        self._counts[category] += len(lines)
         self._examples.setdefault(category, example)
 
     @property
@@ -502,6 +504,8 @@ class Column:
     def lists(self, path: PathLike) -> npt.NDArray[Any]:
         """Return the lists as rows (n, d), or refuse the first cells that are none."""
         if odd := self._rows.keys() - {"list"}:
+            if self._counts["number"] > self._counts["list"]:
+                self._refuse(path, "a number in every row", {"list"})
             self._refuse(path, "a list of numbers in every row", odd)
         if len(self._widths) > 1:
             (width, first), (other, line), *_ = self._widths.items()
@@ -519,7 +523,8 @@ class Column:
             what = example.type
         elif category == "printed list":
             what += " (write numbers as 0.5 and lists as JSON, [0.5, 1])"
-        lines = np.array(self._rows[category])
+        # only the first rows are known, and only they are named
+        lines = np.resize(np.array(self._rows[category]), self._counts[category])
         refuse_rows(path, f"column {self.name!r} must have {rule}", what, lines)
 
     def describe(self) -> str:

@@ -34,8 +34,9 @@ class _ArrowFile:
             self._table = arrow.ipc.open_stream(source).read_all()
         self.schema_arrow = self._table.schema
 
-    def iter_batches(self, batch_size: int, columns: list[str]) -> Any:
-        return self._table.select(columns).to_batches(max_chunksize=batch_size)
+    def iter_batches(self, batch_size: int, columns: list[str] | None) -> Any:
+        table = self._table if columns is None else self._table.select(columns)
+        return table.to_batches(max_chunksize=batch_size)
 
 
 class ArrowTable:
@@ -65,14 +66,24 @@ class ArrowTable:
     def chunks(self, names: Sequence[str] | None) -> Iterator[tuple[Integers, list[Cells]]]:
         """Yield the numbers of rows, from 1 on, and the cells of these columns."""
         first = 1
-        wanted = self.names if names is None else names
+        wanted = None if names is None else list(dict.fromkeys(names))
+        for name in wanted or ():
+            if self.names.count(name) > 1:
+                raise FastcosFormatError(
+                    f"{self.path} must name every column once, got {name[:40]!r} twice"
+                )
         with self._reading():
-            for batch in self._file.iter_batches(ROWS_PER_CHUNK, columns=list(set(wanted))):
+            for batch in self._file.iter_batches(ROWS_PER_CHUNK, columns=wanted):
                 if not batch.num_rows:
                     continue
                 lines = np.arange(first, first + batch.num_rows)
                 first += batch.num_rows
-                yield lines, [self._named_cells(name, batch.column(name)) for name in wanted]
+                columns: Iterator[tuple[str, Any]]
+                if names is None:
+                    columns = zip(self.names, batch.columns, strict=True)
+                else:
+                    columns = ((name, batch.column(name)) for name in names)
+                yield lines, [self._named_cells(name, column) for name, column in columns]
 
     def _named_cells(self, name: str, column: Any) -> Cells:
         try:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos.io.arrays import Array, read_npy, read_npz, read_safetensors
-from fastcos.io.column_choice import choose_vector_columns, names_ids, names_pairs, require_column
+from fastcos.io.column_choice import choose_vector_columns, names_ids, names_pairs
 from fastcos.io.columns import (
     LONGEST_ID,
     Cells,
@@ -25,12 +25,11 @@ from fastcos.io.columns import (
     refuse_rows,
 )
 from fastcos.io.streams import open_text
-from fastcos.io.tables import TABLE_SUFFIXES, Table, open_table, suffix_of
+from fastcos.io.tables import TABLE_SUFFIXES, TEXT_SUFFIXES, Table, open_table, suffix_of
 from fastcos.reports.table import as_table
 from fastcos.storage import FastcosFormatError, PathLike
 from fastcos.storage.memmap import as_mapped_rows, iter_blocks
 from fastcos.validation import Integers, as_path, check_none, check_text
-from fastcos.validation.column_names import ITEM_WORDS
 
 # rows of a memory map that are validated at once
 _ROWS = 8192
@@ -373,16 +372,17 @@ def read_ids(path: PathLike, length: int | None = None) -> npt.NDArray[Any]:
 def _table_ids(path: Path) -> tuple[str, npt.NDArray[Any]]:
     """Return the name and the ids of the only column of a table, or of that with such a name."""
     with open_table(path, header=None) as table:
-        names = table.names
-        name = names[0]
-        if len(names) > 1:
-            by_name = [one for one in names if names_ids(one)]
-            name = by_name[0] if len(by_name) == 1 else require_column(
-                "the column of ids", None, {"id", *ITEM_WORDS}, names, path
-            )  # fmt: skip
+        by_name = [name for name in table.names if names_ids(name)]
+        name = by_name[0] if len(by_name) == 1 else table.names[0]
+        if len(by_name) != 1 and len(table.names) > 1:
+            rule = "have one column of ids, or one with a name such as id or item"
+            raise FastcosFormatError(f"{path} must {rule}, got {', '.join(table.names)[:100]}")
         column = Column(name, is_kept=True)
         for lines, (cells,) in table.chunks([name]):
             column.add(cells, lines)
+    if not by_name and suffix_of(path) in TEXT_SUFFIXES and column.kind == "texts":
+        rule = "begin with a header such as id, or be a .txt file of one id per line"
+        raise FastcosFormatError(f"{path} must {rule}, got {name[:40]!r}")
     return name, column.ids(path)
 
 
