@@ -1,13 +1,18 @@
 """Readers of interactions, labels and vectors; atomic writers.
 
-A reader recognises the format by the suffix, converts it and aligns it with ids::
+A reader recognises the format by the suffix and aligns what it reads with ids::
 
-    text (plain, gzip, zip) -> streams -> tables -> columns -> Interactions, ItemLabels, ...
-    Parquet                 -> parquet -----------> columns -> the same
-    sparse matrices         -> arrays, matrices -------------> Interactions
-    npy, npz, safetensors, word vectors, tables -------------> Vectors, Factors
-    fvecs, fbin, ivecs, ibin (ann_files) --------------------> memory maps
-    fitted models of other libraries (from_model) -----------> Factors
+    CSV, TSV, JSON lines (tables), Parquet, Arrow (parquet) --> columns --> Interactions, Vectors,
+    .npz, safetensors (arrays) -----------------------------> columns --> Vectors, Factors
+    word vectors, .npy (vectors) ---------------------------------------> Vectors
+    sparse matrices (matrices) -----------------------------------------> Interactions
+    fvecs, fbin, ivecs, ibin (ann_files) -------------------------------> memory maps
+    fitted models of other libraries (from_model) ----------------------> Factors
+
+Compressed files and byte order marks are undone by ``streams``. ``columns`` has the rules by which
+a column is read, the same for all formats: what its cells are, and which spellings of an id are one
+id. ``column_choice`` has the rules by which the columns of users, items, values, ids and vectors
+are found. The results say in their attribute ``columns`` which columns were read.
 
 ``read_interactions`` returns a sparse matrix with the ids of its rows and columns;
 ``ingest_interactions`` writes the same matrix as shards without holding it in memory. ``items`` has
