@@ -28,8 +28,8 @@ class Config(NamedTuple):
         "pool" or "prange".
     isa : str
         Widest instruction set that kernels use.
-    cache_dir : Path
-        Directory of compiled code.
+    cache_dir : Path or None
+        Directory of compiled code. None where there is no home directory: then nothing is kept.
     working_memory : float
         MiB that one call may use besides its inputs and outputs. Default: scikit-learn's.
     """
@@ -37,7 +37,7 @@ class Config(NamedTuple):
     num_threads: int
     backend: str
     isa: str
-    cache_dir: Path
+    cache_dir: Path | None
     working_memory: float
 
 

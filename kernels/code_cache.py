@@ -44,25 +44,52 @@ _directory = None
 def set_cache_directory(path):
     """Store compiled code under path; None: FASTCOS_CACHE_DIR or the user's cache directory."""
     global _directory
-    _directory = None if path is None else Path(path)
+    _directory = None if path is None else _absolute(Path(path))
 
 
 def cache_directory():
-    """Directory of the compiled code; it may not exist yet."""
+    """Directory of the compiled code, which may not exist yet; None where the system names none.
+
+    A process without FASTCOS_CACHE_DIR, without HOME and without an entry in the list of users,
+    such as a container that runs as an arbitrary user, has no such directory.
+    """
     if _directory is not None:
         return _directory
     given = os.environ.get("FASTCOS_CACHE_DIR")
-    if given:
-        return Path(given)
-    home = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
-    return Path(home) / "fastcos"
+    try:
+        if given:
+            return _absolute(Path(given))
+        home = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
+        return _absolute(Path(home, "fastcos"))
+    except (OSError, RuntimeError):  # no working directory, no home directory
+        return None
+
+
+@functools.cache
+def _absolute(directory):
+    """Return the absolute path of a directory, which may be relative to the working directory.
+
+    Computed once, so that the cache stays where it is when the process changes its working
+    directory.
+    """
+    return directory.absolute()
+
+
+def exists(path):
+    """Whether a path exists; False, without an error, where it lies in a forbidden directory."""
+    try:
+        return path.exists()
+    except OSError:
+        return False
 
 
 def is_writable():
     """Whether compiled code can be kept: the directory, or one that it can be made in, is ours."""
     directory = cache_directory()
+    if directory is None:
+        return False
     for existing in (directory, *directory.parents):
-        if existing.exists():
+        if exists(existing):
             return existing.is_dir() and os.access(existing, os.W_OK | os.X_OK)
     return False
 
@@ -74,8 +101,9 @@ def sole_process(name):
         try:
             import fcntl
 
-            _make_private(cache_directory())
-            file = stack.enter_context((cache_directory() / f"{name}.lock").open("ab"))
+            directory = _required_directory()
+            _make_private(directory)
+            file = stack.enter_context((directory / f"{name}.lock").open("ab"))
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the system unlocks it at the end
         except (BlockingIOError, PermissionError):  # another process has the lock: either, by POSIX
             yield False
@@ -102,9 +130,18 @@ sources_digest()
 _MACHINERY = [module_fingerprint(f"{__package__}.{name}") for name in ("jit", "compiler")]
 
 
+# settings of Numba in the working directory
+_NUMBA_FILE = Path(".numba_config.yaml")
+
+
+def has_numba_file():
+    """Whether the working directory has a file with settings of Numba."""
+    return exists(_NUMBA_FILE)
+
+
 def numba_setting(name):
     """Whether a setting of Numba is on; Numba is imported only where a file may say so."""
-    if "numba" in sys.modules or Path(".numba_config.yaml").exists():
+    if "numba" in sys.modules or has_numba_file():
         import numba
 
         return bool(getattr(numba.config, name))
@@ -138,9 +175,8 @@ def code_digest():
         for name, value in sorted(os.environ.items())
         if name.startswith("NUMBA_") and name not in HARMLESS_VARIABLES
     ]
-    file = Path(".numba_config.yaml")
-    with contextlib.suppress(OSError):  # the working directory may not be entered
-        settings += [file.read_text()] if file.exists() else []
+    if has_numba_file():
+        settings.append(_NUMBA_FILE.read_text())
     content = (
         sys.implementation.cache_tag, np.__version__, compilers, _MACHINERY, settings,
         numba_setting("BOUNDSCHECK"),
@@ -157,18 +193,22 @@ def leave_mark(name, kernels):
 
 def is_marked(name, kernels):
     """Whether a process has left this mark for the code of these kernels."""
-    return _mark(name, kernels).exists()
+    try:
+        return _mark(name, kernels).exists()
+    except OSError:  # there is no directory, or it may not be entered
+        return False
 
 
 def _mark(name, kernels):
     content = " ".join(fingerprint(kernel) for kernel in kernels)
     digest = hashlib.sha256(content.encode()).hexdigest()[:16]
-    return cache_directory() / code_digest() / f"{name}.{digest}.mark"
+    return _required_directory() / code_digest() / f"{name}.{digest}.mark"
 
 
 def signatures():
     """Paths of the code that Python can call, one for each signature."""
-    return list((cache_directory() / code_digest()).glob(f"*/[!{INNER}]*-*"))
+    directory = cache_directory()
+    return [] if directory is None else list((directory / code_digest()).glob(f"*/[!{INNER}]*-*"))
 
 
 class Files:
@@ -187,7 +227,7 @@ class Files:
 
     @property
     def _folder(self):
-        return cache_directory() / code_digest() / self._function.__module__
+        return _required_directory() / code_digest() / self._function.__module__
 
     def _path(self, key):
         name = f"{self._name}-{hashlib.sha256(repr(key).encode()).hexdigest()[:24]}"
@@ -195,7 +235,10 @@ class Files:
 
     def exist(self):
         """Whether there is a file of any signature."""
-        return any(self._folder.glob(f"{self._name}-*"))
+        try:
+            return any(self._folder.glob(f"{self._name}-*"))
+        except OSError:  # there is no directory, or it may not be read
+            return False
 
     @contextlib.contextmanager
     def turn(self, keys):
@@ -206,8 +249,7 @@ class Files:
         """
         is_missing = True
         with contextlib.ExitStack() as stack:
-            # ImportError: no fcntl on Windows; RuntimeError: no home directory
-            with contextlib.suppress(ImportError, OSError, RuntimeError):
+            with contextlib.suppress(ImportError, OSError):  # ImportError: no fcntl on Windows
                 paths = list(map(self._path, keys))
                 is_missing = not any(path.exists() for path in paths)
                 if is_missing:
@@ -216,8 +258,8 @@ class Files:
 
     def load(self, key):
         """Return what was saved under key, or None."""
-        path = self._path(key)
         try:
+            path = self._path(key)
             with path.open("rb") as file:
                 _refuse_foreign(path, os.fstat(file.fileno()))
                 content = file.read()
@@ -255,13 +297,24 @@ def _note_use(path):
 @functools.cache  # once in a process
 def _remove_unused():
     """Remove code that no process has used for a long time: of older versions, mostly."""
-    for path in cache_directory().glob("*/*/*-*"):
+    directory = _required_directory()
+    for path in directory.glob("*/*/*-*"):
         with contextlib.suppress(OSError):
             if time.time() - path.stat().st_mtime > _SECONDS_UNUSED:
                 path.unlink()
-    for folder in (*cache_directory().glob("*/*/"), *cache_directory().glob("*/")):
+    for folder in (*directory.glob("*/*/"), *directory.glob("*/")):
         with contextlib.suppress(OSError):  # it is not empty
             folder.rmdir()
+
+
+def _required_directory():
+    """Return the directory of compiled code, or raise FileNotFoundError where there is none."""
+    directory = cache_directory()
+    if directory is None:
+        raise FileNotFoundError(
+            "there is no home directory to keep compiled code in; set FASTCOS_CACHE_DIR"
+        )
+    return directory
 
 
 def _wait_for_lock(stack, path):

@@ -7,7 +7,7 @@ compiles for every CPU.
 
 import numpy as np
 
-from .cpu import supported_isas
+from .cpu import ISA_FEATURES, cpu_features
 from .jit import borrowing_kernel, intrinsic, ir, kernel, types
 from .vector_ir import F64, I64, broadcast, load, loop, store
 
@@ -15,9 +15,10 @@ from .vector_ir import F64, I64, broadcast, load, loop, store
 ROWS = 6
 # columns of a tile, and of a packed panel
 COLUMNS = 32
-# columns whose sums stay in registers: 6 x 32 sums fill 24 of the 32 registers of AVX-512, 6 x 8
-# fill 12 of the 16 registers of AVX2
-WIDTH = COLUMNS if "avx512" in supported_isas() else 8
+# Columns whose sums stay in registers: 6 x 32 sums fill 24 of the 32 registers of AVX-512, 6 x 8
+# fill 12 of the 16 registers of AVX2. The features of the CPU decide, because cpu.supported_isas
+# requests a permission from Linux for the whole process, which an import must not do.
+WIDTH = COLUMNS if cpu_features().issuperset(ISA_FEATURES["avx512"]) else 8
 # numbers in one vector of IR: one 512-bit register of float64
 LANES = 8
 

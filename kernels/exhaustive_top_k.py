@@ -123,6 +123,27 @@ def keep_above(
 
 
 @kernel
+def score_lists(
+    lo, hi, metric_type, queries, query_norms, items, item_norms, item_offsets, starts, columns,
+    scores,
+):  # fmt: skip
+    """Score every listed item: scores[e] of query i and item columns[e], e in starts[i : i + 2].
+
+    For queries lo .. hi. starts (n + 1,), columns (starts[n],) int64; scores (starts[n],) float64
+    out, -inf where the score is NaN, which only damaged rows give.
+    """
+    for i in range(lo, hi):
+        first, last = starts[i], starts[i + 1]
+        score_pairs(
+            metric_type, queries, i, query_norms[i], items, item_norms, item_offsets,
+            columns[first:last], last - first, scores[first:last],
+        )  # fmt: skip
+        for entry in range(first, last):
+            if np.isnan(scores[entry]):
+                scores[entry] = -np.inf
+
+
+@kernel
 def expand_copies(
     lo, hi, group_of, own, found, found_scores, item_groups, starts, members, scores, columns
 ):

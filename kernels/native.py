@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from .code_cache import HARMLESS_VARIABLES, sources_digest
+from .code_cache import HARMLESS_VARIABLES, exists, has_numba_file, sources_digest
 
 # tiers of CPUs, widest first: the CPU's name and features for LLVM
 _V3 = ("avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "popcnt", "sse4.2")
@@ -210,7 +210,7 @@ def _libraries():
     if folder == "0" or _numba_differs():
         return ()
     paths = [Path(folder, f"{tier}.so") for tier in TIERS]
-    made = [_Library(path.resolve()) for path in paths if path.exists()]
+    made = [_Library(path.resolve()) for path in paths if exists(path)]
     return tuple(library for library in made if library.is_usable)
 
 
@@ -218,7 +218,7 @@ def _numba_differs():
     """Whether a setting changes the code that Numba generates."""
     variables = {name for name, value in os.environ.items() if name.startswith("NUMBA_") and value}
     harmless = HARMLESS_VARIABLES - {"NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES"}
-    if variables - harmless or Path(".numba_config.yaml").exists():
+    if variables - harmless or has_numba_file():
         return True
     config = getattr(sys.modules.get("numba"), "config", None)
     names = ("DISABLE_JIT", "BOUNDSCHECK", "CPU_NAME", "CPU_FEATURES")

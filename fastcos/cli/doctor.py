@@ -47,7 +47,7 @@ def findings() -> dict[str, Any]:
     from threadpoolctl import threadpool_info
 
     settings = config.get_config()
-    directory = code_cache.cache_directory() / code_cache.code_digest()
+    directory = code_cache.cache_directory()
     found = {
         "versions": provenance.versions(),
         "processor": cpu.name(),
@@ -58,7 +58,9 @@ def findings() -> dict[str, Any]:
         "instruction_set": settings.isa,
         "instruction_sets_supported": cpu.supported_isas(),
         "working_memory_MiB": settings.working_memory,
-        "cache_directory": str(directory),
+        "cache_directory": "none"
+        if directory is None
+        else str(directory / code_cache.code_digest()),
         "cache_writable": code_cache.is_writable(),
         "native_code": native.tier() or "none",
         "numba_installed": code_cache.has_compiler(),

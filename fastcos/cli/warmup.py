@@ -60,6 +60,8 @@ def run(given: argparse.Namespace) -> int:
     if not code_cache.has_compiler():
         raise ImportError("warmup needs Numba, which is missing: pip install 'fastcos[compile]'")
     directory = code_cache.cache_directory()
+    if directory is None:
+        raise ValueError("FASTCOS_CACHE_DIR must be set where there is no home directory, got none")
     options.check_output_directory("the cache (FASTCOS_CACHE_DIR)", directory)
     started = time.perf_counter()
     # tiers share no code: jobs that run together are of different ones

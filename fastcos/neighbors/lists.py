@@ -59,11 +59,10 @@ def score_lists(
             raw[places] = score_by_measure(items.measure, segment.rows, Q, starts, here)
             continue
         left, scores = scan.as_wide(queries, right.rows), parallel.unfilled(len(here), np.float64)
-        # bounds of -inf keep every pair where it is
         parallel.run(
-            exhaustive_top_k.keep_above, parallel.work_blocks(starts, _PAIRS_PER_BLOCK),
+            exhaustive_top_k.score_lists, parallel.work_blocks(starts, _PAIRS_PER_BLOCK),
             METRIC_TYPES[segment.metric_type], left.rows, left.norms, *right,
-            np.full(len(Q), -np.inf), starts[:-1], np.diff(starts), here, scores,
+            validation.read_only(starts), validation.read_only(here), scores,
             n_threads=options.n_threads,
         )  # fmt: skip
         raw[places] = scores

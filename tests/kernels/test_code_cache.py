@@ -809,3 +809,94 @@ resource.setrlimit(resource.RLIMIT_AS, (size + 100 * 2**20, resource.RLIM_INFINI
     assert "MemoryError: compiling a kernel needs 256 MiB of address space, got" in warned
     use(package, tmp_path / "filled")
     assert use(package, tmp_path / "filled", limited + USE)[0] == ["20.0", "1"]
+
+
+def searches(tmp_path, before="", **environment):
+    """Run `import`, `get_config` and two searches in a new process; return what they print."""
+    code = before + (
+        "import numpy as np, fastcos\n"
+        "X = np.random.default_rng(0).random((300, 8), 'f4')\n"
+        "directory = fastcos.get_config().cache_dir\n"
+        "found = fastcos.top_k(X[:2], X, k=2, exclude_self=False)\n"
+        "index = fastcos.SimilarityIndex().fit(X).search(X[:2], k=2)\n"
+        "print(found.indices.tolist() == index.indices.tolist(), directory)\n"
+    )
+    inherited = {key: os.environ[key] for key in ("PATH", "PYTHONPATH") if key in os.environ}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False,
+        env={**inherited, "FASTCOS_BACKGROUND": "0", **environment},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split(), done.stderr
+
+
+# a user that the system does not list, as in a container with an arbitrary user id
+NO_HOME = "import os, pwd; pwd.getpwuid = {}.__getitem__\n"
+# os.access and the file system refuse nothing to root, so the calls are replaced
+FORBIDDEN = """
+import errno, os
+def refuse(call):
+    def checked(path, *a, **k):
+        if "secret" in str(path):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return call(path, *a, **k)
+    return checked
+for name in ("stat", "lstat", "scandir", "listdir", "mkdir", "open"):
+    setattr(os, name, refuse(getattr(os, name)))
+access = os.access
+os.access = lambda path, mode: "secret" not in str(path) and access(path, mode)
+"""
+
+
+def test_searches_without_a_home_directory_are_answered(tmp_path):
+    printed, _ = searches(tmp_path, NO_HOME)
+    assert printed == ["True", "None"]
+
+
+@pytest.mark.parametrize("variable", ["HOME", "XDG_CACHE_HOME", "FASTCOS_CACHE_DIR"])
+def test_searches_with_a_forbidden_cache_are_answered(tmp_path, variable):
+    printed, _ = searches(tmp_path, FORBIDDEN, **{variable: "/secret/home"})
+    assert printed[0] == "True"
+
+
+def test_a_forbidden_working_directory_is_no_error(tmp_path):
+    before = FORBIDDEN.replace('"secret" in', '".numba_config" in')
+    printed, _ = searches(tmp_path, before, FASTCOS_CACHE_DIR=str(tmp_path / "cache"))
+    assert printed == ["True", str(tmp_path / "cache")]
+
+
+def test_a_relative_cache_stays_when_the_process_moves(monkeypatch, tmp_path):
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FASTCOS_CACHE_DIR", "relative-cache-of-this-test")
+    before = code_cache.cache_directory()
+    monkeypatch.chdir(tmp_path / "other")
+    assert code_cache.cache_directory() == before == tmp_path / "relative-cache-of-this-test"
+
+
+def test_compiling_without_a_home_directory_warns_once(monkeypatch):
+    monkeypatch.setattr(code_cache, "warned", set())
+    monkeypatch.setattr(code_cache, "cache_directory", lambda: None)
+    with pytest.warns(UserWarning, match="cannot keep compiled code: .* set FASTCOS_CACHE_DIR"):
+        assert doubled() == (6.0, False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert doubled() == (6.0, False)
+    assert code_cache.signatures() == []
+    assert not code_cache.is_writable()
+
+
+def test_importing_all_kernels_requests_no_amx_permission():
+    code = (
+        "import importlib, pkgutil\n"
+        "from fastcos.kernels import cpu\n"
+        "import fastcos.kernels\n"
+        "def refuse(): raise SystemExit('the import requested a permission')\n"
+        "cpu._tile_registers_granted = refuse\n"
+        "features = cpu.cpu_features()\n"
+        "cpu.cpu_features = lambda: features | {*cpu.ISA_FEATURES['amx']}\n"
+        "for info in pkgutil.iter_modules(fastcos.kernels.__path__):\n"
+        "    importlib.import_module(f'fastcos.kernels.{info.name}')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -116,6 +116,23 @@ def test_merge_rows_merges_parts():
     assert (columns[[0, 4]] == -7).all()
 
 
+def test_score_lists_scores_in_place_and_hides_nan():
+    Q, B, random = small_rows(4, 1), small_rows(30, 2), np.random.default_rng(3)
+    B[7] = np.nan  # as of a damaged file
+    starts = np.cumsum([0, 6, 0, 9, 5])
+    columns = np.concatenate([random.permutation(30)[:count] for count in np.diff(starts)])
+    columns[8], columns[9] = 7, 11
+    scores = np.full(len(columns), -7.0)
+    exhaustive_top_k.score_lists(
+        1, 4, DOT, *frozen(Q, norms(Q), B, norms(B), np.zeros(30), starts, columns), scores
+    )
+    truth = np.nan_to_num(true_scores(DOT, Q, B, 0.0), nan=-np.inf)
+    expected = truth[np.repeat(np.arange(4), np.diff(starts)), columns]
+    expected[: starts[1]] = -7  # of another block
+    assert expected[8] == -np.inf
+    np.testing.assert_array_equal(scores, expected)
+
+
 def test_keep_above_drops_low_candidates():
     Q, B, random = small_rows(4, 1), small_rows(30, 2), np.random.default_rng(3)
     counts, bounds = np.array([6, 0, 9, 5]), np.array([100.0, 0.0, -2.0, 1.0])
