@@ -115,7 +115,7 @@ PREPARED = {
     "docs/tutorial/movielens.md": movielens_page,
     "docs/scale.md": scale_page,
 }
-# needs two interpreters and a benchmark; tests/bench/test_gate.py runs the same calls
+# needs two programs; bench/gate/tests/test_processes.py runs the same calls
 NOT_RUN = {"docs/howto/gate.md"}
 
 

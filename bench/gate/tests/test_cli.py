@@ -1,0 +1,181 @@
+"""The command on a toy project in a git repository: one short run by default, all situations with -m slow."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+import toy_project
+from benchgate import checkouts, cli
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["a", "b"], "the following arguments are required"),
+        (["a", "b", "--pairs", "3", "--", "t"], "--pairs must be at least 10, got 3"),
+        (["a", "b", "--tolerance", "-1", "--", "t"], "must be a number of at least 0, got -1"),
+        (["a", "b", "--tolerance", "nan", "--", "t"], "must be a number of at least 0, got nan"),
+        (["a", "b", "--threads", "0", "--", "t"], "must be at least 1, got 0"),
+        (["a", "b", "--minutes", "-2", "--", "t"], "must be a number of at least 0, got -2"),
+        (["a", "b", "--env", "NAME", "--", "t"], "must be NAME=VALUE, got NAME"),
+    ],
+)
+def test_invalid_arguments_are_refused(words, message, capsys):
+    with pytest.raises(SystemExit) as raised:
+        cli.main(words)
+    assert raised.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_commit_that_does_not_exist_is_reported_in_markdown(tmp_path):
+    toy_project.project(tmp_path, {})
+    status, out, err = toy_project.benchgate(tmp_path, "nowhere", "HEAD", "--install", "", "--", "benchmarks")
+    assert status == 3, err
+    assert out.startswith("### Benchmarks: could not compare")
+    assert "nowhere" in out
+
+
+@pytest.mark.parametrize("path", ["/", "..", ".", "benchmarks/../.."])
+def test_tests_outside_the_repository_are_refused(tmp_path, path):
+    toy_project.project(tmp_path / "toy", {})
+    (tmp_path / "mine").write_text("kept")
+    status, out, _ = toy_project.benchgate(tmp_path / "toy", "HEAD~1", "HEAD", "--install", "", "--", path)
+    assert status == 3
+    assert "TESTS must be files or folders inside the repository" in out
+    assert (tmp_path / "mine").read_text() == "kept"
+
+
+def test_tests_of_head_replace_those_of_base_and_are_put_back(tmp_path, monkeypatch):
+    change = {
+        "benchmarks/test_new.py": "def test_new(benchmark): benchmark(sum, [1])\n",
+        "benchmarks/test_toy.py": None,
+        "conftest.py": "# of head\n",
+    }
+    root = toy_project.project(tmp_path, change)
+    monkeypatch.chdir(root)
+    base, head = (
+        checkouts.Checkout(name, role, root) for name, role in (("HEAD~1", "base"), ("HEAD", "head"))
+    )
+    for place in (base, head):
+        place.restore([])
+    paths = checkouts.test_paths(["benchmarks", "-k", "new", "benchmarks::x"], base, head)
+    assert paths == ["benchmarks"]
+    checkouts.copy_tests(paths, head, base)
+    assert [path.name for path in (base.sources / "benchmarks").iterdir()] == ["test_new.py"]
+    assert (base.sources / "conftest.py").read_text() == "# of head\n"
+    base.restore(paths)
+    assert [path.name for path in (base.sources / "benchmarks").iterdir()] == ["test_toy.py"]
+
+
+def test_only_the_newest_commits_stay_installed(tmp_path, monkeypatch):
+    import os
+
+    for number in range(7):
+        folder = tmp_path / checkouts.FOLDER / f"base-{number}"
+        folder.mkdir(parents=True)
+        os.utime(folder, (number, number))
+    checkouts.prune(tmp_path)
+    assert sorted(path.name for path in (tmp_path / checkouts.FOLDER).iterdir()) == [
+        f"base-{n}" for n in range(3, 7)
+    ]
+
+
+def test_progress_names_what_is_measured_and_how_long_it_takes(capsys, monkeypatch):
+    clock = iter(range(0, 100, 2))
+    monkeypatch.setattr(cli.time, "monotonic", lambda: next(clock))
+    progress = cli.Progress()
+    progress(1, 10, [], 1)
+    progress(2, 10, [], 1)
+    progress(11, 20, ["a", "b", "c", "d"], 2)
+    assert capsys.readouterr().err.splitlines() == [
+        "benchgate: pair 1 of 10, about 18 s left: all benchmarks",
+        "benchgate: pair 2 of 10, about 16 s left: all benchmarks",
+        "benchgate: second series, pair 11 of 20, about 18 s left: a, b, c and 1 more",
+    ]
+
+
+WORDS = (
+    *("HEAD~1", "HEAD", "--install", "", "--python", sys.executable),
+    # other plugins of this environment would only cost time
+    *("--env", "PYTEST_DISABLE_PLUGIN_AUTOLOAD=1"),
+)
+TESTS = ("--", "-p", "pytest_benchmark.plugin", "benchmarks")
+SITUATIONS = {
+    "equal": (0, "passed: 3 benchmarks compared, none slower"),
+    "15 % slower": (1, "| **slower** | `benchmarks/test_toy.py::test_work` |"),
+    "30 % slower": (1, "| **slower** | `benchmarks/test_toy.py::test_work` |"),
+    "exception": (1, "- `benchmarks/test_toy.py::test_work` (lost): call: RuntimeError: boom"),
+    "segfault": (1, "- `benchmarks/test_toy.py::test_work` (crashed): the process was ended by SIGSEGV"),
+    "import error": (1, "- `benchmarks/test_toy.py`: ModuleNotFoundError: No module named 'a_module"),
+    "new benchmark file": (0, "| only in head | `benchmarks/test_new.py::test_new` |"),
+    "renamed benchmark": (0, "- `benchmarks/test_toy.py::test_sort`"),
+    "sleeping benchmark": (3, "| waits | `benchmarks/test_toy.py::test_work` |"),
+    "--benchmark-skip in addopts": (1, "| **slower** | `benchmarks/test_toy.py::test_work` |"),
+}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name == "segfault" else pytest.mark.slow) for name in SITUATIONS]
+)
+def test_situation_has_its_verdict_and_a_summary(tmp_path, name):
+    toy_project.project(tmp_path, toy_project.CHANGES[name])
+    files = "--summary", "summary.md", "--json", "gate.json"
+    status, out, err = toy_project.benchgate(tmp_path, *WORDS, *files, *TESTS)
+    expected, words = SITUATIONS[name]
+    assert status == expected, out + err
+    assert words in out
+    assert (tmp_path / "summary.md").read_text().strip() == out.strip()
+    assert json.loads((tmp_path / "gate.json").read_text())["exit_status"] == expected
+
+
+@pytest.mark.slow
+def test_accepted_slowdown_passes(tmp_path):
+    toy_project.project(tmp_path, toy_project.CHANGES["30 % slower"])
+    status, out, _ = toy_project.benchgate(tmp_path, *WORDS, "--accept", "*work", *TESTS)
+    assert status == 0, out
+    assert "| slower, accepted | `benchmarks/test_toy.py::test_work` |" in out
+
+
+@pytest.mark.slow
+def test_sleeping_benchmark_is_slower_in_wall_time(tmp_path):
+    toy_project.project(tmp_path, toy_project.CHANGES["sleeping benchmark"])
+    status, out, _ = toy_project.benchgate(tmp_path, *WORDS, "--wall", *TESTS, "-k", "work")
+    assert status == 1, out
+    assert "| **slower** | `benchmarks/test_toy.py::test_work` |" in out
+
+
+@pytest.mark.slow
+def test_tests_of_base_can_be_used(tmp_path):
+    toy_project.project(tmp_path, {"benchmarks/test_toy.py": toy_project.TESTS.replace("sorted", "list")})
+    status, out, _ = toy_project.benchgate(tmp_path, *WORDS, "--tests-from", "base", *TESTS, "-k", "sort")
+    assert status == 0, out
+    assert "none slower" in out
+
+
+@pytest.mark.slow
+def test_worktree_and_selftest(tmp_path):
+    toy_project.project(tmp_path, {})
+    (tmp_path / "toy.py").write_text(toy_project.SLOWER[0.30]["toy.py"])
+    words = "HEAD", "WORKTREE", *WORDS[2:]
+    status, out, _ = toy_project.benchgate(tmp_path, *words, *TESTS, "-k", "work")
+    assert status == 1, out
+    selftest = "selftest", *WORDS[2:], "--minutes", "0.1", "--json", "record.json"
+    status, out, err = toy_project.benchgate(tmp_path, *selftest, *TESTS, "-k", "work")
+    assert status == 0, err
+    assert "comparison of equal code" in out
+    assert len(json.loads((tmp_path / "record.json").read_text())["log_ratios"]) == 1
+
+
+@pytest.mark.slow
+def test_package_installs_from_its_folder_into_an_empty_environment(tmp_path):
+    # needs a package index, as the installation of any package does
+    home = tmp_path / "environment"
+    subprocess.run([sys.executable, "-m", "venv", home], check=True)
+    python = home / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
+    subprocess.run([python, "-m", "pip", "install", "-q", toy_project.SOURCE.parent], check=True)
+    done = subprocess.run([python, "-m", "pip", "list"], capture_output=True, text=True, check=True)
+    assert not {"numba", "fastcos"} & set(done.stdout.split())
+    done = subprocess.run([home / "bin" / "benchgate", "--help"], capture_output=True, text=True, check=True)
+    assert "Is HEAD slower than BASE?" in done.stdout

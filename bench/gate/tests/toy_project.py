@@ -1,0 +1,103 @@
+"""A toy project with three benchmarks in a git repository, and changes of its second commit."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+SOURCE = Path(__file__).parents[1] / "src"
+TURNS = 20_000
+MODULE = """
+def work():
+    total = 0
+    for i in range({turns}):
+        total += i
+    return total
+"""
+TESTS = """
+import toy
+
+
+def test_work(benchmark):
+    assert benchmark(toy.work) >= 0
+
+
+def test_sum(benchmark):
+    benchmark(sum, range(10_000))
+
+
+def test_sort(benchmark):
+    benchmark(sorted, list(range(5_000)))
+"""
+# what a second commit changes: file to its new text, None to delete it
+SLOWER = {share: {"toy.py": MODULE.format(turns=round(TURNS * (1 + share)))} for share in (0.15, 0.30)}
+CHANGES = {
+    "equal": {},
+    "15 % slower": SLOWER[0.15],
+    "30 % slower": SLOWER[0.30],
+    "exception": {"toy.py": "def work():\n    raise RuntimeError('boom')\n"},
+    "segfault": {"toy.py": "import ctypes\ndef work():\n    ctypes.string_at(0)\n"},
+    "import error": {"toy.py": "import a_module_that_does_not_exist\n"},
+    "new benchmark file": {
+        "toy.py": MODULE.format(turns=TURNS) + "\n\ndef new():\n    return 1\n",
+        "benchmarks/test_new.py": (
+            "from toy import new\n\n\ndef test_new(benchmark):\n    assert benchmark(new) == 1\n"
+        ),
+    },
+    "renamed benchmark": {"benchmarks/test_toy.py": TESTS.replace("test_sort", "test_order")},
+    "sleeping benchmark": {
+        "toy.py": MODULE.format(turns=TURNS).replace(
+            "def work():\n", "import time\n\ndef work():\n    time.sleep(0.005)\n"
+        )
+    },
+    "--benchmark-skip in addopts": {
+        "pytest.ini": "[pytest]\naddopts = --benchmark-skip\n",
+        **SLOWER[0.30],
+    },
+}
+
+
+def git(folder, *words):
+    settings = ["-c", "user.name=t", "-c", "user.email=t@t", "-c", "init.defaultBranch=main"]
+    subprocess.run(["git", *settings, *words], cwd=folder, check=True, capture_output=True)
+
+
+def commit(folder, files):
+    """Write, or delete, files of a repository and commit that."""
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink() if text is None else path.write_text(text)
+    git(folder, "add", "-A")
+    git(folder, "commit", "--allow-empty", "-m", "toy")
+
+
+def project(folder, change):
+    """Create the toy in a folder, in two commits of which the second one makes a change."""
+    folder.mkdir(parents=True, exist_ok=True)
+    git(folder, "init")
+    first = {"toy.py": MODULE.format(turns=TURNS), "benchmarks/test_toy.py": TESTS}
+    if "pytest.ini" in change:
+        first["pytest.ini"] = change["pytest.ini"]
+    commit(folder, first)
+    commit(folder, change)
+    return folder
+
+
+def clean_environment():
+    """Return the variables of this process without those that steer a surrounding pytest or Python."""
+    kept = {name: text for name, text in os.environ.items() if not name.startswith(("PYTEST_", "COV_"))}
+    return kept | {"PYTHONPATH": str(SOURCE)}
+
+
+def benchgate(folder, *words):
+    """Run the command in a project; return its exit status, its standard output and its standard error."""
+    done = subprocess.run(
+        [sys.executable, "-m", "benchgate", *words],
+        cwd=folder,
+        env=clean_environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stdout, done.stderr
