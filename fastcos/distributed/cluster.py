@@ -104,28 +104,28 @@ def top_k(
     search = _check_search(queries, items, k, measure, exclude_self, memory)
     fitted, request = search.open()
     n, m = len(request.queries), fitted.n_items
-    run = Checkpoint(
+    with Checkpoint(
         out,
         {**fingerprint(request, fitted.rows, fitted.measure), "exclude_self": search.exclude_self},
         {"indices": ((n, k), np.int64), "scores": ((n, k), np.float32)},
         min(batch_size(fitted, request, search.options()), queries_per_task(n)),
-    )
-    step = items_per_task(-(-n // run.block), m)
-    ranges = [(lo, min(m, lo + step)) for lo in range(0, m, step)]
-    blocks = {}
-    for lo, hi in run.missing():
-        parts = [client.submit(search.best_of, lo, hi, *some, pure=False) for some in ranges]
-        best = reduce_in_tree(client, _merge, parts)
-        blocks[client.submit(search.finish, lo, hi, best, pure=False)] = (lo, hi)
-    done = n - sum(hi - lo for lo, hi in blocks.values())
-    for future in as_completed(list(blocks)):
-        lo, hi = blocks.pop(future)
-        indices, scores = future.result()
-        run.write(lo, indices=indices, scores=scores)
-        done += hi - lo
-        if progress is not None:
-            progress(done, n)
-    arrays = run.finish()
+    ) as run:
+        step = items_per_task(-(-n // run.block), m)
+        ranges = [(lo, min(m, lo + step)) for lo in range(0, m, step)]
+        blocks = {}
+        for lo, hi in run.missing():
+            parts = [client.submit(search.best_of, lo, hi, *some, pure=False) for some in ranges]
+            best = reduce_in_tree(client, _merge, parts)
+            blocks[client.submit(search.finish, lo, hi, best, pure=False)] = (lo, hi)
+        done = n - sum(hi - lo for lo, hi in blocks.values())
+        for future in as_completed(list(blocks)):
+            lo, hi = blocks.pop(future)
+            indices, scores = future.result()
+            run.write(lo, indices=indices, scores=scores)
+            done += hi - lo
+            if progress is not None:
+                progress(done, n)
+        arrays = run.finish()
     return Neighbors(arrays["indices"], arrays["scores"])
 
 

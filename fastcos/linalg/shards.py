@@ -41,6 +41,8 @@ ENTRIES_PER_SHARD = 1 << 24
 _KIND = "InteractionShards"
 _SHARD_KIND = "InteractionShard"
 _MANIFEST = "manifest"
+# names of the types of interactions
+_DTYPES = ("float32", "float64")
 
 
 class InteractionShards:
@@ -103,18 +105,21 @@ class InteractionShards:
 
     def _take_up(self, stored: storage.Stored) -> None:
         """Take over what describes all shards, checked."""
-        n, p = stored.fields["shape"]
-        self.shape: tuple[int, int] = (int(n), int(p))
-        self.nnz = int(stored.fields["nnz"])
-        self.dtype = np.dtype(stored.fields["dtype"])
+        n, p = shape = storage.field(stored.fields, "shape", list)
+        if not all(type(size) is int for size in shape):
+            raise ValueError(f"shape must hold whole numbers, got {shape}")
+        self.shape: tuple[int, int] = (n, p)
+        self.nnz = storage.field(stored.fields, "nnz", int)
+        name = storage.field(stored.fields, "dtype", str)
+        if name not in _DTYPES:
+            raise ValueError(f"dtype must be one of {', '.join(_DTYPES)}, got {name!r}")
+        self.dtype = np.dtype(name)
         self.user_ids: Ids = stored.arrays["user_ids"]
         self.item_ids: Ids = stored.arrays["item_ids"]
         self.first_rows: list[int] = stored.arrays["first_rows"].tolist()
         self.column_sums: Floats = stored.arrays["column_sums"]
         self.column_lows: Floats = stored.arrays["column_lows"]
         self.column_highs: Floats = stored.arrays["column_highs"]
-        if self.dtype not in (np.float32, np.float64):
-            raise TypeError(f"dtype must be float32 or float64, got {self.dtype}")
         starts = self.first_rows
         if starts[0] != 0 or starts[-1] != n or any(lo >= hi for lo, hi in pairwise(starts)):
             raise ValueError(f"first_rows must ascend from 0 to {n}")
@@ -291,7 +296,8 @@ class InteractionShards:
             if indptr.shape != (rows + 1,) or indices.ndim != 1 or data.shape != indices.shape:
                 raise ValueError(f"shard {number} must hold {rows} rows, got {len(indptr) - 1}")
             if indptr.dtype.kind != "i" or indices.dtype.kind != "i":
-                raise TypeError(f"indices must be integers, got {indptr.dtype} and {indices.dtype}")
+                got = f"{indptr.dtype} and {indices.dtype}"
+                raise ValueError(f"indptr and indices must be integers, got {got}")
             if indptr[0] != 0 or indptr[-1] != len(indices) or (indptr[1:] < indptr[:-1]).any():
                 raise ValueError(f"indptr must ascend from 0 to {len(indices)}")
             if not verify:

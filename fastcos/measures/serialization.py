@@ -7,6 +7,7 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
+from fastcos import storage
 from fastcos.measures.base import REGISTRY, Measure
 from fastcos.measures.rescaled import ModelSpectrum
 
@@ -60,7 +61,8 @@ def to_parts(measure: str | Measure) -> tuple[dict[str, Any], dict[str, npt.NDAr
 def from_parts(fields: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> str | Measure:
     """Return the measure of these parts; a name where there are no parameters."""
     of_model = {name: array for name, array in arrays.items() if name.startswith(_OF_MODEL)}
-    parameters = dict(fields["parameters"])
+    kind, parameters = storage.field(fields, "name", str), storage.field(fields, "parameters", dict)
+    parameters = dict(parameters)
     for name, array in arrays.items():
         if name.startswith(_PREFIX) and name not in of_model:
             parameters[name.removeprefix(_PREFIX)] = array
@@ -69,5 +71,8 @@ def from_parts(fields: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]
             **{name.removeprefix(_OF_MODEL): array for name, array in of_model.items()}
         )
     if not parameters:
-        return str(fields["name"])
-    return cast(Measure, REGISTRY[fields["name"]](**parameters))
+        return kind
+    try:
+        return cast(Measure, REGISTRY[kind](**parameters))
+    except TypeError as error:  # of values that its class does not take
+        raise ValueError(f"parameters must be those of {kind}: {error}") from error

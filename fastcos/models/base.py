@@ -1,5 +1,6 @@
 """What the estimators of this package share: input validation and recommendations."""
 
+import inspect
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -197,7 +198,11 @@ class FactorModel(
 
     @classmethod
     def _of_stored(cls, arrays: dict[str, Any], fields: dict[str, Any]) -> Self:
-        model: Any = cls(**fields["parameters"])
+        parameters = storage.field(fields, "parameters", dict)
+        unknown = sorted(parameters.keys() - inspect.signature(cls).parameters.keys())
+        if unknown:
+            raise ValueError(f"parameters must be those of {cls.__name__}, got {unknown[0]!r}")
+        model: Any = cls(**parameters)
         for name in cls._fitted_arrays:
             setattr(model, f"{name}_", arrays.get(name))
         sizes: dict[str, int] = {}
@@ -206,7 +211,7 @@ class FactorModel(
                 for axis, size in zip(axes.rstrip("?"), arrays[name].shape, strict=True):
                     validation.check_shape(name, (size,), (sizes.setdefault(axis, size),))
                 if arrays[name].dtype.kind != "f":
-                    raise TypeError(f"{name} must be of floats, got {arrays[name].dtype}")
+                    raise ValueError(f"{name} must be of floats, got {arrays[name].dtype}")
         model.n_features_in_ = sizes["p"]
         if _FEATURE_NAMES in arrays:
             validation.check_shape(_FEATURE_NAMES, arrays[_FEATURE_NAMES].shape, (sizes["p"],))

@@ -245,16 +245,16 @@ class SimilarityIndex(index_ids.ById, index_model.OfModel):
         )  # fmt: skip
         if not request.k:
             return state.with_ids(padded(no_neighbors(len(Q)), k))
-        results = None
-        if out is not None:
-            validation.as_count("k", k, high=request.k)
-            require(fitted.measure, "blocks")
-            asked, rows = state.what_is_asked(request)
-            measure = get_measure(self.measure)
-            results = results_in_directory(asked, rows, measure, options, out)
+        if out is None:
+            return state.with_ids(padded(search(fitted, request, options), k))
+        validation.as_count("k", k, high=request.k)
+        require(fitted.measure, "blocks")
+        asked, rows = state.what_is_asked(request)
+        measure = get_measure(self.measure)
+        with results_in_directory(asked, rows, measure, options, out) as results:
             if results.is_complete:
                 return state.with_ids(Neighbors(**results.finish()))
-        return state.with_ids(padded(search(fitted, request, options, results), k))
+            return state.with_ids(search(fitted, request, options, results))
 
     def radius(
         self,
@@ -742,11 +742,15 @@ class SimilarityIndex(index_ids.ById, index_model.OfModel):
     ) -> None:
         """Replace the state by what a directory holds; parts of known keys may be reused."""
         with storage.refuse_damage(path):
-            given = serialization.from_parts(stored.fields["measure"], stored.arrays)
+            of_measure = storage.field(stored.fields, "measure", dict)
+            given = serialization.from_parts(of_measure, stored.arrays)
             state = stored_state(stored, get_measure(given), self._state, known)
             by_key = {field["key"]: field for field in stored.fields["parts"]}
+            model = None
+            if stored.fields.get("model") is not None:  # older indexes have none
+                model = storage.field(stored.fields, "model", str)
         self.measure, self._state, self._saving = given, state, None
-        self.model, self._canaries = stored.fields.get("model"), stored.arrays.get("canaries")
+        self.model, self._canaries = model, stored.arrays.get("canaries")
         self._saved = _Saved(path, stored.checksum, by_key, frozenset(stored.arrays))
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fastcos import config, validation
+from fastcos import config, storage, validation
 from fastcos.engine.duplicates import DuplicateGroups
 from fastcos.engine.packing import (
     NO_BIAS,
@@ -54,14 +54,16 @@ _LARGEST_K = validation.read_only(np.full(2, 10, np.float32))
 MOST_POSITIONS = 2**62
 
 
-def _check_field(field: Mapping[str, Any]) -> None:
+def check_field(field: Any) -> None:
     """Refuse fields of a part that are not what _to_stored writes."""
-    counts, units = (field["first"], field["removed"]), (field["unit"], field["bias_unit"])
-    if not isinstance(field["key"], str) or not all(type(n) is int for n in counts):
-        raise TypeError(f"key must be a text, first and removed whole numbers, got {field}")
+    if not isinstance(field, dict):
+        raise ValueError(f"a part must be an object, got {field!r}")
+    storage.field(field, "key", str)
+    counts = storage.field(field, "first", int), storage.field(field, "removed", int)
+    units = storage.field(field, "unit", float), storage.field(field, "bias_unit", float)
     if not all(0 <= n < MOST_POSITIONS for n in counts):
         raise ValueError(f"first and removed must be at least 0, got {counts}")
-    if not all(isinstance(unit, float) and 0 < unit < np.inf for unit in units):
+    if not all(0 < unit < np.inf for unit in units):
         raise ValueError(f"unit and bias_unit must be positive, got {units}")
 
 
@@ -134,13 +136,14 @@ def packed_arrays(packed: PackedItems) -> Arrays:
 
 
 def from_stored(field: Mapping[str, Any], stored: Stored, measure: Measure) -> IndexPart:
-    """Return the part of these fields; measure is fitted. Norms and codes are not made again.
+    """Return the part of these fields, which were checked; measure is fitted.
+
+    Norms and codes are not made again.
 
     Packed anew if saved on a CPU with another layout. Every array by which a kernel indexes is
     checked: damage is a FastcosFormatError with the name of the file. Pages that were read for that
     are released.
     """
-    _check_field(field)
     key = field["key"]
 
     def of(name: str) -> Any:

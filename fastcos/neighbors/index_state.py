@@ -186,14 +186,17 @@ def stored_state(
 ) -> IndexState:
     """Return what a directory holds, checked; parts of state that are known there are kept."""
     fields, parts = stored.fields, []
+    stored_parts = storage.field(fields, "parts", list)
+    for field in stored_parts:
+        index_files.check_field(field)
     have = {} if state is None else {part.key: part for part in state.parts}
-    if len(fields["parts"]) == 1:  # a measure that learns has one part
-        measure = measure.fit(stored.arrays[f"rows_{fields['parts'][0]['key']}"])
-    width, n_positions = int(fields["width"]), int(fields["positions"])
-    has_names = bool(fields["has_names"])
+    if len(stored_parts) == 1:  # a measure that learns has one part
+        measure = measure.fit(stored.arrays[f"rows_{stored_parts[0]['key']}"])
+    width, n_positions = (storage.field(fields, name, int) for name in ("width", "positions"))
+    has_names = storage.field(fields, "has_names", bool)
     if not (width > 0 and 0 <= n_positions < index_files.MOST_POSITIONS):
         raise ValueError(f"width and positions must be counts, got {width}, {n_positions}")
-    for field in fields["parts"]:
+    for field in stored_parts:
         key = field["key"]
         part = have.get(key)
         before = known.get(key, {}).get("removed")

@@ -158,24 +158,31 @@ def top_k(
     request = as_request(
         Q, X.shape[0], k, own=own, allowed=allowed, exclude=exclude, min_score=min_score
     )
-    results = None
-    if out is not None and request.k:
-        validation.as_count("k", k, high=request.k)
-        from fastcos.neighbors.out_of_core import results_in_directory
+    if out is None or not request.k:
+        found = _fit_and_search(X, request, given, options, None)
+        return found if request.k == k else padded(found, k)
+    validation.as_count("k", k, high=request.k)
+    from fastcos.neighbors.out_of_core import results_in_directory
 
-        results = results_in_directory(request, X, given, options, out)
+    with results_in_directory(request, X, given, options, out) as results:
         if results.is_complete:
             return Neighbors(**results.finish())
-    fitted = fit_items(X, given, options)  # which also shows NaN, where nothing is searched
+        return _fit_and_search(X, request, given, options, results)
+
+
+def _fit_and_search(
+    X: Any, request: SearchRequest, measure: Measure, options: ExecutionOptions, results: Any
+) -> Neighbors:
+    """Fit the measure to the items and answer a request; results: as of search."""
+    fitted = fit_items(X, measure, options)  # which also shows NaN, where nothing is searched
     if not request.k:
-        return padded(no_neighbors(len(Q)), k)
+        return no_neighbors(len(request.queries))
     if request.permitted is not None:
         # pack only what may be found
         some = fitted.only(request.permitted)
         if some is not None:
             fitted, request = some, request._replace(permitted=None)
-    found = search(fitted, request, options, results)
-    return found if request.k == k else padded(found, k)
+    return search(fitted, request, options, results)
 
 
 def as_items(

@@ -18,6 +18,7 @@ factorisations that searches, models and linear algebra make are calls under :fu
 """
 
 from fastcos.parallel.blas import blas_lock as blas_lock, one_blas_thread as one_blas_thread
+from fastcos.parallel.forks import at_fork as at_fork
 from fastcos.parallel.pool import (
     Blocks as Blocks,
     Progress as Progress,

@@ -2,10 +2,11 @@
 
 import contextlib
 import functools
-import os
 import threading
 from collections.abc import Iterator
 from typing import Any
+
+from fastcos.parallel.forks import at_fork
 
 
 class _State:
@@ -55,10 +56,7 @@ def _after_fork_in_child() -> None:
     _after_fork()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork_in_child
-    )
+at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork_in_child)
 
 
 @contextlib.contextmanager

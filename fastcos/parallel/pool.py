@@ -8,7 +8,6 @@ writes into the caller's arrays.
 """
 
 import itertools
-import os
 import queue
 import threading
 import time
@@ -21,6 +20,7 @@ import numpy.typing as npt
 
 from fastcos import config, validation
 from fastcos.kernels.jit import Kernel, kernel
+from fastcos.parallel.forks import at_fork
 
 Progress = Callable[[int, int], object]
 Blocks = npt.NDArray[np.int64]
@@ -65,8 +65,7 @@ def _after_fork() -> None:
     _inside.busy = False
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+at_fork(after_in_child=_after_fork)
 
 
 def writer_lock() -> threading.RLock:

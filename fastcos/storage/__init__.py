@@ -20,6 +20,7 @@ from fastcos.storage.directory import (
     Stored as Stored,
     check_new_directory as check_new_directory,
     check_replaceable as check_replaceable,
+    field as field,
     load_arrays as load_arrays,
     read_fields as read_fields,
     refuse_damage as refuse_damage,

@@ -6,15 +6,19 @@ only once the block's rows have reached the disk. When all are set, the director
 one step. The same run started again continues after the flags, or returns at once if complete.
 """
 
+import contextlib
 import errno
+import functools
 import json
 import os
 import shutil
+import warnings
+import weakref
 from collections.abc import Iterator, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from tokenize import TokenError
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +32,7 @@ from fastcos.storage.directory import (
     replace_file,
     sync_directory,
 )
+from fastcos.storage.locks import LOCK_FILE, lock_directory
 
 # products of entries per thread in the search of a block: 17 s on a core of 130 GFLOP/s, which is
 # what a kill costs
@@ -56,6 +61,10 @@ class Checkpoint:
     request: all that the result depends on, as JSON values. A directory of another request is
     refused; an incomplete one of another version of fastcos, too. arrays: shape and dtype of each;
     their space is reserved up front. A resumed run keeps the size of block that it started with.
+
+    One process or thread writes a directory at a time. Another one with the same path waits, says
+    so in a warning that names the first, and then finds the complete result or resumes. A context
+    manager: the block's end lets the next one go on, also after an error.
     """
 
     def __init__(
@@ -66,12 +75,49 @@ class Checkpoint:
         check_replaceable("out", self.path, _RUN)
         self._names = tuple(arrays)
         self._n, self.block = next(iter(arrays.values()))[0][0], block
-        self.is_complete = (self.path / _RUN).is_file()
-        folder = self.path if self.is_complete else self._partial
-        if (folder / _RUN).is_file():
-            self._resume(folder, request, arrays)
-        else:
-            self._create(request, arrays)
+        self._lock = contextlib.ExitStack()
+        # also called when the object is collected: nobody need use it as a context manager
+        self.close = weakref.finalize(self, self._lock.close)
+        self.is_complete = False
+        try:
+            self._lock_or_find_complete(request)
+            folder = self.path if self.is_complete else self._partial
+            if (folder / _RUN).is_file():
+                self._resume(folder, request, arrays)
+            else:
+                self._create(request, arrays)
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _lock_or_find_complete(self, request: Mapping[str, Any]) -> None:
+        """Hold the lock of the folder of an incomplete run, or find that the run is complete."""
+        announce = functools.partial(_announce, self.path)
+        while not (self.path / _RUN).is_file():
+            try:
+                self._partial.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise CheckpointError(error.errno, error.strerror, str(self._partial)) from error
+            with contextlib.suppress(FileNotFoundError):  # there is none, or it ends now
+                self._check_request(self._partial, request)  # before this waits for another one
+            try:
+                lock = lock_directory(self._partial, moved_to=self.path, on_wait=announce)
+                self._lock.enter_context(lock)
+            except FileNotFoundError:  # the run was completed, or its folder removed
+                continue
+            if not (self.path / _RUN).is_file():
+                return
+            # completed after the loop had looked, and before this made the folder anew
+            if all(file.name == LOCK_FILE for file in self._partial.iterdir()):
+                shutil.rmtree(self._partial, ignore_errors=True)
+            self._lock.close()
+        self.is_complete = True
 
     def missing(self) -> Iterator[tuple[int, int]]:
         """Yield the blocks [lo, hi) that are not written yet."""
@@ -90,29 +136,20 @@ class Checkpoint:
     def finish(self) -> dict[str, Array]:
         """Give the directory its name; return its arrays, memory-mapped."""
         if not self.is_complete:
-            if self.path.is_dir():
-                self.path.rmdir()  # empty: check_replaceable
+            if self.path.is_dir():  # empty, as check_replaceable has seen, but for a lock's file
+                (self.path / LOCK_FILE).unlink(missing_ok=True)
+                self.path.rmdir()
             self._partial.rename(self.path)
             sync_directory(self.path.parent)
             self.is_complete = True
         (self.path / f"{_DONE}.npy").unlink(missing_ok=True)
+        self.close()
         return {name: _open_map(self.path / f"{name}.npy") for name in self._names}
 
     def _resume(self, folder: Path, request: Mapping[str, Any], arrays: Shapes) -> None:
         """Check that the directory is of the same request, and that its files are whole."""
-        try:
-            run = json.loads((folder / _RUN).read_text(encoding="utf8"))
-            before = {"fastcos": run.get("fastcos"), **run["request"]}
-            rows, block = run["rows"], run["block"]
-        except (ValueError, LookupError, TypeError, AttributeError):
-            raise FastcosFormatError(f"{folder / _RUN} is damaged") from None
-        now = {} if self.is_complete else {"fastcos": version("fastcos")}
-        for key, value in (now | json.loads(json.dumps(dict(request)))).items():
-            if before.get(key) != value:
-                raise OccupiedError(
-                    "out must be a new directory or hold a run of the same request, got "
-                    f"{str(folder)!r} of a run with another {key}; remove it to start anew"
-                )
+        run = self._check_request(folder, request)
+        rows, block = run.get("rows"), run.get("block")
         if type(rows) is not int or type(block) is not int or rows != self._n or block < 1:
             raise FastcosFormatError(
                 f"{folder / _RUN} is damaged: {rows!r} rows in blocks of {block!r}"
@@ -126,12 +163,31 @@ class Checkpoint:
                     f"{array.dtype} {array.shape}"
                 )
 
+    def _check_request(self, folder: Path, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what run.json of a folder holds, which must be of the same request."""
+        text = (folder / _RUN).read_bytes()
+        try:
+            run = json.loads(text)
+        except ValueError:
+            run = None
+        if not isinstance(run, dict) or not isinstance(run.get("request"), dict):
+            raise FastcosFormatError(f"{folder / _RUN} is damaged")
+        before = {"fastcos": run.get("fastcos"), **run["request"]}
+        now = {} if self.is_complete else {"fastcos": version("fastcos")}
+        for key, value in (now | json.loads(json.dumps(dict(request)))).items():
+            if before.get(key) != value:
+                raise OccupiedError(
+                    "out must be a new directory or hold a run of the same request, got "
+                    f"{str(folder)!r} of a run with another {key}; remove it to start anew"
+                )
+        return run
+
     def _create(self, request: Mapping[str, Any], arrays: Shapes) -> None:
         """Reserve all files, then write run.json; leave nothing where that fails."""
         try:
-            if self._partial.exists():
-                shutil.rmtree(self._partial)  # killed before run.json was written: no block is done
-            self._partial.mkdir(parents=True)
+            for file in self._partial.iterdir():  # of a run that was killed before run.json
+                if file.name != LOCK_FILE:
+                    file.unlink()
             for name, (shape, dtype) in self._files(arrays).items():
                 _reserve(self._partial / f"{name}.npy", shape, dtype)
             run = {
@@ -150,6 +206,11 @@ class Checkpoint:
         """Return the arrays with the flags of blocks, which a complete run does not have."""
         flags = (-(-self._n // self.block),), np.uint8
         return arrays if self.is_complete else {**arrays, _DONE: flags}
+
+
+def _announce(path: Path, holder: str) -> None:
+    """Say for whom a call waits."""
+    warnings.warn(f"{holder} writes out={str(path)!r}: this call waits for its end", stacklevel=2)
 
 
 def _reserve(file: Path, shape: tuple[int, ...], dtype: npt.DTypeLike) -> None:

@@ -22,12 +22,13 @@ import stat
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from fastcos import validation
+from fastcos.storage.locks import LOCK_FILE, lock_directory
 
 # version of the directory's layout, which load_arrays requires
 FORMAT_VERSION = 1
@@ -39,6 +40,7 @@ _ARRAY_FILE = re.compile(r"[^\W\d]\w*-[0-9a-f]{16}\.npy")
 _UNIQUE = re.compile(r"\.[0-9a-f]{32}")
 
 PathLike = str | os.PathLike[str]
+Value = TypeVar("Value")
 
 
 class FastcosFormatError(ValueError):
@@ -86,35 +88,49 @@ def save_arrays(
 ) -> str:
     """Write arrays and fields to the directory path, replacing what was saved there before.
 
-    Atomic: path appears, or changes, in one step. Writers wait for each other (not on
-    Windows); any number of readers. Returns the checksum of what path holds now. kind says what is
-    stored, for example "LinearMF". Names of arrays are Python identifiers. kept: names of arrays
-    that path holds already and that stay as they are. expected: the checksum that path must have,
-    so that no writer overwrites what it has not read. check_replaced is called with the fields that
-    path holds, under the lock of writers, and raises an error where they must not be replaced; path
-    must then hold the same kind, or nothing.
+    Atomic: path appears, or changes, in one step. Writers wait for each other, where directories
+    can be locked (``locks``); any number of processes may read meanwhile. Returns the checksum of
+    what path holds now. kind says what is stored, for example "LinearMF". Names of arrays are
+    Python identifiers. kept: names of arrays that path holds already and that stay as they are.
+    expected: the checksum that path must have, so that no writer overwrites what it has not read.
+    check_replaced is called with the fields that path holds, under the lock of writers, and raises
+    an error where they must not be replaced; path must then hold the same kind, or nothing.
     """
     target = validation.as_path("path", path)
-    check_replaceable("path", target, _HEADER)
-    if target.is_dir():
-        with _one_writer(target):
-            entries = {}
-            if expected is not None:
-                header = _read_header(target, kind)[1]
-                if header["sha256"] != expected:
-                    raise OccupiedError(
-                        f"path must be as it was read or saved last, got {str(target)!r} changed "
-                        "by another writer; read it again, and repeat the change"
-                    )
-                entries = {name: header["arrays"][name] for name in kept}
-            elif check_replaced is not None and (target / _HEADER).is_file():
-                check_replaced(_read_header(target, kind)[1]["fields"])
-            return _write(target, kind, arrays, fields, entries)
-    with temporary_directory(target) as temporary:
-        checksum = _write(temporary, kind, arrays, fields, {})
-        temporary.rename(target)
-    sync_directory(target.parent)
-    return checksum
+    while True:
+        check_replaceable("path", target, _HEADER)
+        if target.is_dir():
+            with lock_directory(target) as is_locked:
+                entries = {}
+                if expected is not None:
+                    entries = _read_unchanged(target, kind, expected)
+                    entries = {name: entries[name] for name in kept}
+                elif check_replaced is not None and (target / _HEADER).is_file():
+                    check_replaced(_read_header(target, kind)[1]["fields"])
+                return _write(target, kind, arrays, fields, entries, expected, is_locked)
+        with temporary_directory(target) as temporary:
+            checksum = _write(temporary, kind, arrays, fields, {}, None, is_locked=True)
+            try:
+                temporary.rename(target)
+            except OSError as error:
+                # another process has saved there meanwhile, and is now waited for
+                if error.errno in (errno.ENOTEMPTY, errno.EEXIST) and target.is_dir():
+                    continue
+                raise
+        sync_directory(target.parent)
+        return checksum
+
+
+def _read_unchanged(target: Path, kind: str, expected: str) -> dict[str, Any]:
+    """Return the entries of the arrays of a directory, which must have the expected checksum."""
+    header = _read_header(target, kind)[1]
+    if header["sha256"] != expected:
+        raise OccupiedError(
+            f"path must be as it was read or saved last, got {str(target)!r} changed by another "
+            "writer; read it again, and repeat the change"
+        )
+    entries: dict[str, Any] = header["arrays"]
+    return entries
 
 
 def read_fields(path: PathLike, kind: str) -> tuple[dict[str, Any], str]:
@@ -125,18 +141,28 @@ def read_fields(path: PathLike, kind: str) -> tuple[dict[str, Any], str]:
 
 @contextlib.contextmanager
 def refuse_damage(path: PathLike) -> Iterator[None]:
-    """Make any error of what is read from path a FastcosFormatError that names it.
+    """Make an error about a value that is read from path a FastcosFormatError that names it.
 
     A header may hold anything, also with a right checksum: it is no signature. Errors of the
-    system and of memory stay what they are.
+    system and of memory stay what they are, and so do those by which Python reports a mistake in
+    the code, such as AttributeError: reported as damage, they would send a user to look for a fault
+    in a good file. So the types of what a file holds are checked before it is used (``field``).
     """
     try:
         yield
-    except (FastcosFormatError, OSError, MemoryError):
+    except FastcosFormatError:
         raise
-    except Exception as error:
+    except (ValueError, LookupError, ArithmeticError, RecursionError) as error:
         what = f"{type(error).__name__}: {error}".partition("\n")[0]
         raise FastcosFormatError(f"{path} is damaged: {what}") from error
+
+
+def field(fields: Mapping[str, Any], name: str, kind: type[Value]) -> Value:
+    """Return the field of this name, which must be of a type of JSON; ValueError otherwise."""
+    value = fields.get(name)
+    if not isinstance(value, kind) or (kind is not bool and isinstance(value, bool)):
+        raise ValueError(f"{name} must be of type {kind.__name__}, got {value!r}")
+    return value
 
 
 def load_arrays(path: PathLike, kind: str, *, verify: bool = True) -> Stored:
@@ -168,8 +194,7 @@ def check_replaceable(name: str, path: Path, mark: str) -> None:
     """Refuse a path that exists, unless it is a directory that is empty or holds the file mark."""
     if not next(parent for parent in path.absolute().parents if parent.exists()).is_dir():
         raise OccupiedError(f"{name} must be in a directory, got {str(path)!r} within a file")
-    empty = path.is_dir() and next(path.iterdir(), None) is None
-    if path.exists() and not empty and not (path / mark).is_file():
+    if path.exists() and not _is_empty(path) and not (path / mark).is_file():
         raise OccupiedError(
             f"{name} must be a new directory or one with a {mark}, got {str(path)!r}"
         )
@@ -177,8 +202,13 @@ def check_replaceable(name: str, path: Path, mark: str) -> None:
 
 def check_new_directory(name: str, path: Path) -> None:
     """Refuse a path that exists, unless it is an empty directory."""
-    if path.exists() and not (path.is_dir() and next(path.iterdir(), None) is None):
+    if path.exists() and not _is_empty(path):
         raise ValueError(f"{name} must be a new or an empty directory, got {str(path)!r}")
+
+
+def _is_empty(path: Path) -> bool:
+    """Whether a path is a directory that holds nothing but the lock of a writer."""
+    return path.is_dir() and all(file.name == LOCK_FILE for file in path.iterdir())
 
 
 @contextlib.contextmanager
@@ -190,46 +220,23 @@ def temporary_directory(target: Path) -> Iterator[Path]:
     target.parent.mkdir(parents=True, exist_ok=True)
     for left in target.parent.glob(f".{glob.escape(target.name)}.*"):
         if _UNIQUE.fullmatch(left.name.removeprefix(f".{target.name}")) and left.is_dir():
-            with contextlib.suppress(OSError), _lock(left, wait=False):
-                shutil.rmtree(left, ignore_errors=True)
-    while True:
-        made = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
-        made.mkdir()
-        with _one_writer(made):
-            if not made.is_dir():  # removed by another writer before it was locked
-                continue
+            # OSError: another process or thread writes there, or has just removed it
+            with contextlib.suppress(OSError), lock_directory(left, wait=False) as is_locked:
+                if is_locked:
+                    shutil.rmtree(left, ignore_errors=True)
+    with contextlib.ExitStack() as stack:
+        while True:
+            made = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
+            made.mkdir()
             try:
-                yield made
-            finally:
-                shutil.rmtree(made, ignore_errors=True)
-            return
-
-
-@contextlib.contextmanager
-def _lock(directory: Path, *, wait: bool) -> Iterator[None]:
-    """Hold the lock of a directory; OSError where there is none, or another holds it."""
-    if os.name != "posix":  # Windows opens no directories
-        raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP))
-    import fcntl
-
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+                stack.enter_context(lock_directory(made, moved_to=target))
+                break
+            except FileNotFoundError:  # removed by another writer before it was locked
+                continue
         try:
-            yield
+            yield made
         finally:
-            fcntl.flock(descriptor, fcntl.LOCK_UN)  # also of the copy in a process forked meanwhile
-    finally:
-        os.close(descriptor)
-
-
-@contextlib.contextmanager
-def _one_writer(directory: Path) -> Iterator[None]:
-    """Wait for other writers: one could remove files that another's header names."""
-    with contextlib.ExitStack() as lock:
-        with contextlib.suppress(OSError):  # a file system without locks, where none is removed
-            lock.enter_context(_lock(directory, wait=True))
-        yield
+            shutil.rmtree(made, ignore_errors=True)
 
 
 def _write(
@@ -238,8 +245,14 @@ def _write(
     arrays: Mapping[str, npt.NDArray[Any]],
     fields: Mapping[str, Any],
     kept: Mapping[str, Any],
+    expected: str | None,
+    is_locked: bool,
 ) -> str:
-    """Write arrays and a header that names them and those that are kept; return its checksum."""
+    """Write arrays and a header that names them and those that are kept; return its checksum.
+
+    expected: the checksum that the directory must still have when its header is replaced. Without
+    the lock of the directory no file is removed: another writer's next header may name it.
+    """
     from importlib.metadata import version  # 20 ms of every import of a search otherwise
 
     entries, before = dict(kept), set(directory.iterdir())
@@ -247,9 +260,10 @@ def _write(
         for name, array in arrays.items():
             entries[name] = _write_array(directory, name, array)
     except BaseException:  # a full disk: what is there takes space, and nothing names it
-        for file in directory.iterdir():
-            if file not in before and _ARRAY_FILE.fullmatch(file.name):
-                file.unlink(missing_ok=True)
+        if is_locked:
+            for file in directory.iterdir():
+                if file not in before and _ARRAY_FILE.fullmatch(file.name):
+                    file.unlink(missing_ok=True)
         raise
     header = {
         "format": "fastcos",
@@ -266,14 +280,24 @@ def _write(
     header["sha256"] = hashlib.sha256(_canonical(header)).hexdigest()
     text = json.dumps(header, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     sync_directory(directory)  # the files that the header names must not come after it
+    if expected is not None and not is_locked:
+        _read_unchanged(directory, kind, expected)
     replace_file(directory / _HEADER, [text.encode()])
     sync_directory(directory)
-    current = {entry["file"] for entry in entries.values()}
-    for file in directory.iterdir():
-        ours = _ARRAY_FILE.fullmatch(file.name) or _UNIQUE.fullmatch(file.name)
-        if ours and file.name not in current:
-            file.unlink(missing_ok=True)
+    if is_locked:
+        _remove_unnamed(directory, {entry["file"] for entry in entries.values()})
     return str(header["sha256"])
+
+
+def _remove_unnamed(directory: Path, current: Collection[str]) -> None:
+    """Remove the files that earlier saves wrote and that the header does not name any more."""
+    for file in directory.iterdir():
+        is_ours = _ARRAY_FILE.fullmatch(file.name) or _UNIQUE.fullmatch(file.name)
+        if is_ours and file.name not in current:
+            # the save is complete: a file that cannot be removed, such as one that Windows has
+            # mapped, is left to the next one
+            with contextlib.suppress(OSError):
+                file.unlink(missing_ok=True)
 
 
 def _write_array(directory: Path, name: str, array: npt.NDArray[Any]) -> dict[str, Any]:
@@ -361,16 +385,18 @@ def _read_header(directory: Path, kind: str) -> tuple[bytes, dict[str, Any]]:
 def _check_entry(header: Path, name: str, entry: Any) -> None:
     """Refuse an entry of an array whose file is outside the directory, or cannot hold it."""
     with refuse_damage(header):
+        if not isinstance(entry, dict):
+            raise ValueError(f"the entry of {name!r} must be an object, got {entry!r}")
         # a plain name: the header is no reason to read another folder
-        if _ARRAY_FILE.fullmatch(entry["file"]) is None:
+        if _ARRAY_FILE.fullmatch(field(entry, "file", str)) is None:
             raise FastcosFormatError(
                 f"{header} is damaged: file of {name!r} must be a name that save writes, got "
                 f"{entry['file']!r}"
             )
-        shape, kind, size = entry["shape"], np.dtype(entry["dtype"]), entry["bytes"]
-        are_counts = all(type(n) is int and n >= 0 for n in (size, *shape))
-        has_type = kind.isnative and not kind.hasobject
-        if not (are_counts and has_type and isinstance(entry["sha256"], str)):
+        shape, size = field(entry, "shape", list), field(entry, "bytes", int)
+        field(entry, "sha256", str)
+        kind = _native_type(field(entry, "dtype", str))
+        if kind is None or not all(type(n) is int and n >= 0 for n in (size, *shape)):
             raise FastcosFormatError(f"{header} is damaged: the entry of {name!r} is no array's")
         head = size - math.prod(shape) * kind.itemsize
         # the head of an .npy file of version 1.0 ends at a multiple of 64 bytes
@@ -378,6 +404,15 @@ def _check_entry(header: Path, name: str, entry: Any) -> None:
             raise FastcosFormatError(
                 f"{header} is damaged: {size} bytes cannot hold {name!r}, {kind} {tuple(shape)}"
             )
+
+
+def _native_type(name: str) -> np.dtype[Any] | None:
+    """Return the type of numbers or texts of this name, None where there is none."""
+    try:
+        kind = np.dtype(name)
+    except (TypeError, ValueError):
+        return None
+    return kind if kind.isnative and not kind.hasobject else None
 
 
 def _open_regular(path: Path) -> io.BufferedReader:

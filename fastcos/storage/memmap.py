@@ -6,11 +6,12 @@ two bytes: float16 is handed over as uint16 and bfloat16 as int16, and the kerne
 registers (:mod:`fastcos.kernels.pair_scores`).
 """
 
+import contextlib
 import hashlib
 import mmap
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -35,9 +36,12 @@ def is_narrow(X: Any) -> bool:
     return X.ndim == 2 and X.dtype.itemsize <= 2 and np.can_cast(X.dtype, np.float32)
 
 
-def is_on_disk(X: Any) -> bool:
-    """Whether X is a map of a file."""
-    return isinstance(X, np.memmap)
+def is_on_disk(X: Any) -> TypeGuard[np.memmap[Any, Any]]:
+    """Whether X is a map of a file, or a view of one; copies of such a map are in memory.
+
+    NumPy keeps the type memmap for what ``copy`` and ``astype`` return.
+    """
+    return isinstance(X, np.memmap) and _map_of(X) is not None
 
 
 def is_read_in_blocks(X: Any) -> bool:
@@ -62,6 +66,8 @@ def as_mapped_rows(
     if is_on_disk(X):
         is_left = on_disk and X.ndim > 1
     else:
+        if isinstance(X, np.memmap):  # a copy of a map
+            X = X.view(np.ndarray)
         X = validation.as_shared_array(X) if narrow and not validation.is_float_array(X) else X
         is_left = narrow and is_narrow(X)
     if not is_left:
@@ -169,12 +175,12 @@ def _release_copied(X: Any) -> None:
 
 def release(X: npt.NDArray[Any]) -> None:
     """Release the pages of a shared map; the next access reads them again."""
-    _advise(X, mmap.MADV_DONTNEED)
+    _advise(X, "MADV_DONTNEED")
 
 
 def read_ahead(X: npt.NDArray[Any]) -> None:
     """Let the system read the pages of a map into its cache, in the background."""
-    _advise(X, mmap.MADV_WILLNEED)
+    _advise(X, "MADV_WILLNEED")
 
 
 def rows_at_once(X: Any, memory: float, bytes_per_row: float) -> int:
@@ -196,7 +202,7 @@ def fingerprint(X: npt.NDArray[Any]) -> dict[str, Any]:
     File, size and time of change for a memory map, else a checksum of the values.
     """
     about = {"shape": list(X.shape), "dtype": X.dtype.str}
-    if isinstance(X, np.memmap) and X.filename is not None:
+    if is_on_disk(X) and X.filename is not None:
         file = Path(X.filename)
         facts = file.stat()
         place = {"offset": X.offset + _start_in_map(X), "strides": list(X.strides)}
@@ -214,14 +220,19 @@ def _map_of(X: npt.NDArray[Any]) -> mmap.mmap | None:
     return base if isinstance(base, mmap.mmap) else None
 
 
-def _advise(X: npt.NDArray[Any], advice: int) -> None:
-    """Advise the system on the pages of X; does nothing where there is no map."""
-    mapped = _map_of(X)
-    if mapped is None or not X.size or not X.flags.c_contiguous:
+def _advise(X: npt.NDArray[Any], name: str) -> None:
+    """Give the advice of this name on the pages of X; do nothing where there is no map.
+
+    An advice changes no result, so systems without it (Windows) or file systems that refuse it are
+    no error.
+    """
+    mapped, advice = _map_of(X), getattr(mmap, name, None)
+    if mapped is None or advice is None or not X.size or not X.flags.c_contiguous:
         return
     first = _start_in_map(X)
     start = first // mmap.PAGESIZE * mmap.PAGESIZE
-    mapped.madvise(advice, start, first + X.nbytes - start)
+    with contextlib.suppress(OSError):
+        mapped.madvise(advice, start, first + X.nbytes - start)
 
 
 def _start_in_map(X: npt.NDArray[Any]) -> int:

@@ -1,0 +1,18 @@
+"""What fastcos does around a fork of the process; nothing where the system has no fork."""
+
+import os
+from collections.abc import Callable
+
+
+def at_fork(
+    *,
+    before: Callable[[], None] | None = None,
+    after_in_parent: Callable[[], None] | None = None,
+    after_in_child: Callable[[], None] | None = None,
+) -> None:
+    """Call functions before every fork of this process, and after it in either process."""
+    hooks = {
+        "before": before, "after_in_parent": after_in_parent, "after_in_child": after_in_child
+    }  # fmt: skip
+    if hasattr(os, "register_at_fork"):  # Windows has none
+        os.register_at_fork(**{name: hook for name, hook in hooks.items() if hook is not None})
