@@ -50,10 +50,11 @@ class _State:
     def __init__(self) -> None:
         self.guard = threading.Lock()
         self.locks: weakref.WeakValueDictionary[str, _ThreadLock] = weakref.WeakValueDictionary()
-        self.has_warned = False
 
 
 _state = _State()
+# reasons for which this process had no lock, each of which is said once
+warned: set[str] = set()
 
 
 def _after_fork_in_child() -> None:
@@ -175,7 +176,7 @@ def _holder(descriptor: int) -> str:
 
 def _warn(directory: Path, why: object) -> None:
     """Warn once that writers are not kept apart."""
-    if not _state.has_warned:
-        _state.has_warned = True
+    if str(why) not in warned:
+        warned.add(str(why))
         text = f"{directory} cannot be locked ({why}): let no other process write there meanwhile"
         warnings.warn(text, stacklevel=2)

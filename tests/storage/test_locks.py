@@ -121,12 +121,12 @@ def refuse_locks(monkeypatch):
         raise OSError(errno.ENOLCK, "No locks available")
 
     monkeypatch.setattr(fcntl, "lockf", lockf)
-    monkeypatch.setattr(locks, "_state", locks._State())
+    monkeypatch.setattr(locks, "warned", set())
 
 
 def lack_locks(monkeypatch):
     monkeypatch.setitem(sys.modules, "fcntl", None)  # as on Windows
-    monkeypatch.setattr(locks, "_state", locks._State())
+    monkeypatch.setattr(locks, "warned", set())
 
 
 @posix
