@@ -66,43 +66,56 @@ class Waits(Exception):
 class Clock:
     """The timer that pytest-benchmark calls before and after every round.
 
-    It returns CPU seconds of this process, or wall seconds if ``wall`` is true, and keeps both, so
-    that the share of the time in which the process waited is known.
+    It returns CPU seconds of this process, or wall seconds if ``wall`` is true. It keeps all readings,
+    so that the share of the time in which the process waited is known.
     """
 
     def __init__(self):
         self.wall = False
+        self.scheduler = scheduler_file()
         self.reset()
 
     def reset(self):
         """Forget the readings of the previous benchmark."""
-        self.readings = []
-        self.ready = seconds_ready()
+        self.readings = []  # wall seconds and CPU seconds
+        self.displaced = []  # number of the reading, and seconds without a CPU until then
 
     def __call__(self):
         wall, cpu = time.perf_counter(), time.process_time()
         self.readings.append((wall, cpu))
-        if not self.wall and wall - self.readings[0][0] > MAX_WAITING_SECONDS:
-            share = self.waiting(self.readings[0], self.readings[-1])
-            if share > 0.5:
+        if self.wall:
+            return wall
+        # the scheduler is asked at most once per millisecond: that takes 3 us
+        if not self.displaced or wall - self.sampled > 1e-3:
+            self.sampled = wall
+            self.displaced.append((len(self.readings) - 1, self.seconds_displaced()))
+            if wall - self.readings[0][0] > MAX_WAITING_SECONDS and (share := self.waiting(0)) > 0.5:
                 raise Waits(share)
-        return wall if self.wall else cpu
+        return cpu
 
-    def waiting(self, *readings):
-        """Return the share of the wall time between pairs of readings that was spent waiting."""
-        starts, ends = readings[::2], readings[1::2]
-        wall, cpu = (sum(e[i] - s[i] for s, e in zip(starts, ends, strict=True)) for i in (0, 1))
-        # a process that other processes displaced from the CPU is ready to run and does not wait
-        waited = wall - cpu - (seconds_ready() - self.ready)
-        return min(1.0, max(0.0, waited / wall)) if wall else 0.0
+    def seconds_displaced(self):
+        """Return how long this process was ready to run while other processes had the CPU."""
+        return int(os.pread(self.scheduler, 100, 0).split()[1]) / 1e9 if self.scheduler else 0.0
+
+    def waiting(self, rounds):
+        """Return the share of the wall time of the last rounds, or since the reset (0), spent waiting."""
+        chosen = self.readings[-2 * rounds :] if rounds else [self.readings[0], self.readings[-1]]
+        start = len(self.readings) - len(chosen) if rounds else 0
+        pairs = list(zip(chosen[::2], chosen[1::2], strict=True))
+        wall, cpu = (sum(end[i] - start[i] for start, end in pairs) for i in (0, 1))
+        before = max(number for number, _ in self.displaced if number <= start)
+        displaced = self.displaced[-1][1] - dict(self.displaced)[before]
+        return min(1.0, max(0.0, (wall - cpu - displaced) / wall)) if wall else 0.0
 
 
-def seconds_ready():
-    """Return how long this process was ready to run but had no CPU; 0 where the system does not say."""
+def scheduler_file():
+    """Return a descriptor of the file in which Linux counts the time without a CPU, or None."""
     try:
-        return int(Path("/proc/self/schedstat").read_text().split()[1]) / 1e9
-    except (OSError, ValueError, IndexError):
-        return 0.0
+        descriptor = os.open("/proc/self/schedstat", os.O_RDONLY)
+        int(os.pread(descriptor, 100, 0).split()[1])
+    except (OSError, ValueError, IndexError, AttributeError):
+        return None
+    return descriptor
 
 
 class Plugin:
@@ -200,9 +213,8 @@ class Plugin:
         if outcome.excinfo and issubclass(outcome.excinfo[0], Waits):
             self.refused = outcome.excinfo[1].args[0]
         elif benchmarks and not self.clock.wall:
-            # the last readings are those of the rounds; earlier ones belong to the calibration
-            rounds = len(benchmarks[-1].stats.data)
-            self.share = self.clock.waiting(*self.clock.readings[-2 * rounds :])
+            # the last readings are those of the rounds; earlier ones belong to their calibration
+            self.share = self.clock.waiting(len(benchmarks[-1].stats.data))
         else:
             self.share = 0.0
 
