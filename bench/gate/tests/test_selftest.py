@@ -35,7 +35,7 @@ def test_a_record_of_a_biased_machine_has_false_alarms():
 
 def test_caught_slowdown_grows_with_the_scatter():
     precise, typical, noisy = (
-        selftest.caught_slowdown(normal(100, scatter), 0.10) for scatter in (0.005, 0.08, 3.0)
+        selftest.caught_slowdown(normal(100, scatter), 0.10) for scatter in (0.005, 0.08, 30.0)
     )
     assert precise == 0.12
     assert 0.12 < typical <= 0.4
