@@ -179,3 +179,24 @@ def test_package_installs_from_its_folder_into_an_empty_environment(tmp_path):
     assert not {"numba", "fastcos"} & set(done.stdout.split())
     done = subprocess.run([home / "bin" / "benchgate", "--help"], capture_output=True, text=True, check=True)
     assert "Is HEAD slower than BASE?" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "words"),
+    [
+        ({"conftest.py": "import nowhere\n"}, 1, "- `all tests`: "),
+        (
+            {"benchmarks/test_new.py": "import nowhere\n", "benchmarks/test_toy.py": None},
+            1,
+            "test_new.py`: Mod",
+        ),
+        ({"benchmarks/test_toy.py": None}, 1, "file or directory not found: benchmarks"),
+        ({"pytest.ini": "[pytest]\naddopts = --nonsense\n"}, 3, "unrecognized arguments: --nonsense"),
+    ],
+    ids=["conftest", "new file", "no tests", "both"],
+)
+def test_head_that_cannot_run_its_tests_fails_and_both_do_not(tmp_path, change, status, words):
+    toy_project.project(tmp_path, change)
+    found, out, err = toy_project.benchgate(tmp_path, *WORDS, "--minutes", "0", *TESTS)
+    assert found == status, out + err
+    assert words in out

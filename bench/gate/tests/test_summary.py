@@ -52,7 +52,7 @@ def test_json_has_every_benchmark_and_the_exit_status(verdict):
 
 def test_failure_of_the_whole_comparison_has_its_reason():
     text = summary.markdown(compare.Verdict([], 0.1, failure="pip failed"))
-    assert text.startswith("### Benchmarks: could not compare: 0 benchmarks compared")
+    assert text.startswith("### Benchmarks: could not compare: no benchmark was compared")
     assert "Nothing could be compared: pip failed" in text
 
 

@@ -67,7 +67,7 @@ def _run(command, folder):
     if done.returncode:
         lines = [line for line in (done.stderr + done.stdout).splitlines() if line.strip()]
         errors = [line for line in lines if re.search(r"\berror\b", line, re.IGNORECASE)]
-        raise OSError(f"{' '.join(command[1:4])} failed: {(errors or lines or ['no output'])[-1].strip()}")
+        raise OSError(f"{' '.join(command[2:4])} failed: {(errors or lines or ['no output'])[-1].strip()}")
 
 
 def remove(path):

@@ -13,7 +13,6 @@ not be compared.
 """
 
 import argparse
-import contextlib
 import json
 import os
 import subprocess
@@ -161,14 +160,9 @@ def compared(given):
         place.restore(paths)
     sides = [serve(place, given) for place in places]
     prune(root)
-    own_names = []
-    if given.tests_from == "head":
-        with contextlib.suppress(CannotServe):  # base's own tests only tell what head has removed
-            own_names = names_of(sides[0])
-        sides[0] = Side(sides[0].command, given.timeout)
-        copy_tests(paths, head, base)
-    else:
-        copy_tests(paths, base, head)
+    own = listed(sides[0])
+    sides[0] = Side(sides[0].command, given.timeout)
+    copy_tests(paths, *((head, base) if given.tests_from == "head" else (base, head)))
     unusable = {}
     for role, side in zip(("base", "head"), sides, strict=True):
         print(f"benchgate: runs every benchmark of {role} once", file=sys.stderr)
@@ -176,7 +170,7 @@ def compared(given):
             run_turns([side], 0)  # compiles, and fills the caches of the system
         except CannotServe as error:
             unusable[role] = str(error)
-    if unusable.keys() == {"head"}:
+    if "head" in unusable and own is not None:  # base's own tests could be run, so head broke them
         return Verdict([], given.tolerance, broken={"all tests": unusable["head"]})
     if unusable:
         raise CannotServe("; ".join(f"{role}: {reason}" for role, reason in unusable.items()))
@@ -191,11 +185,12 @@ def compared(given):
         Progress(),
     )
     errors_of_base, errors_of_head = (side.errors for side in sides)
+    own_names, own_errors = own or ([], {})
     known = {outcome.name for outcome in verdict.outcomes}
     return verdict._replace(
         outcomes=[explained(outcome, errors_of_base, errors_of_head) for outcome in verdict.outcomes],
-        broken={file: why for file, why in errors_of_head.items() if file not in errors_of_base},
-        uncollected={file: why for file, why in errors_of_head.items() if file in errors_of_base},
+        broken={file: why for file, why in errors_of_head.items() if file not in own_errors},
+        uncollected={file: why for file, why in errors_of_head.items() if file in own_errors},
         removed=[
             name for name in own_names if name not in known and name.partition("::")[0] not in errors_of_head
         ],
@@ -213,13 +208,14 @@ def serve(place, given):
     return Side(command, given.timeout)
 
 
-def names_of(side):
-    """Return the names of the benchmarks of a side, without running them."""
+def listed(side):
+    """Return the benchmarks of a side and the files that it cannot import; None if it cannot start."""
     try:
         side.start()
-        return list(side.benchmarks)
-    finally:
-        side.close()
+    except CannotServe:
+        return None
+    side.close()
+    return list(side.benchmarks), side.errors
 
 
 def explained(outcome, errors_of_base, errors_of_head):

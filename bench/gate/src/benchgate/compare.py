@@ -50,8 +50,9 @@ class Outcome(NamedTuple):
 class Verdict(NamedTuple):
     """The outcome of a comparison.
 
-    ``broken`` and ``uncollected`` hold the reason for each test file that only head, or both commits,
-    could not import. ``removed`` names benchmarks of base's own tests that head's tests do not have.
+    ``broken`` and ``uncollected`` hold the reason for each test file that head cannot import:
+    ``uncollected`` has those that base cannot import either, by its own tests. ``removed`` names
+    benchmarks of base's own tests that head's tests do not have.
     ``failure`` is the reason if nothing could be compared.
     """
 

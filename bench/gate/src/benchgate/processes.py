@@ -5,6 +5,7 @@ import itertools
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import tempfile
@@ -131,10 +132,11 @@ class Server:
         return f"the process ended with exit status {status}"
 
     def last_error(self):
-        """Return the last line that the process wrote to standard error."""
+        """Return the last line about an error that the process wrote, or its last line."""
         self.errors.seek(0)
         lines = [line.strip() for line in self.errors if line.strip()]
-        return lines[-1][:200] if lines else "it wrote nothing to standard error"
+        about_errors = [line for line in lines if re.search("error", line, re.IGNORECASE)]
+        return ([*lines, *about_errors] or ["it wrote nothing to standard error"])[-1][:200]
 
     def close(self):
         """Close the standard input of the process and wait until it exits."""

@@ -30,6 +30,8 @@ def headline(verdict):
         "that neither commit can import": verdict.uncollected,
     }
     parts += [f"{plural(len(found), 'file')} {label}" for label, found in files.items() if found]
+    if not compared:
+        return ", ".join([f"{words}: no benchmark was compared", *parts])
     return f"{words}: {plural(compared, 'benchmark')} compared, {', '.join(parts) or 'none slower'}"
 
 
