@@ -1,8 +1,9 @@
-"""Does training choose the rescaling D of a deep model? Runs that differ in their seed alone.
+"""Whether two trainings of a deep model agree, from seeds that differ, on predictions and on D.
 
 The paper's simulation is fitted by gradient descent: two towers of two layers, or the plain factors
 of skip-gram with negative sampling. Every variant is trained twice on each data set, from two
-random initialisations. If training chose D, equally good runs would have the same cosines.
+random initialisations. Runs agree if the loss chooses predictions and D, or because their starts
+follow one law.
 
 python examples/deep_models.py --output deep_models.csv --page docs/explanation/deep_models.md
 

@@ -436,11 +436,80 @@ def test_which_remedy_writes_table(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["retraining", "temperature"])
+@pytest.mark.parametrize("name", ["retraining", "temperature", "eq1_against_eq2"])
 def test_studies_write_what_they_computed_in_time(name, tmp_path):
     status, _, err = ran(name, "--output", tmp_path / "runs.csv", "--seconds", 1)
     assert status == 0, err
     assert len((tmp_path / "runs.csv").read_text("utf8").splitlines()) > 1
+
+
+@pytest.mark.slow
+def test_study_of_scales_goes_on_and_writes_its_page(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("<!-- forgetting: made by examples/scale_of_dimensions.py -->\n\n"
+                    "<!-- end of forgetting -->\n")  # fmt: skip
+    for seconds in (1, 2):
+        status, _, err = ran(
+            "scale_of_dimensions", "--cache", tmp_path / "cache", "--seconds", seconds,
+            "--page", page, "--output", tmp_path / "means.csv",
+        )  # fmt: skip
+        assert status == 0, err
+    lines = (tmp_path / "cache" / "forgetting.csv").read_text("utf8").splitlines()
+    assert len(lines) == len(set(lines)) > 2
+    assert "| simulation | 0 |" in page.read_text("utf8")
+
+
+def test_audit_is_right_about_factors_of_known_origin(monkeypatch):
+    """Three of the ten ways to train; the script judges all, a hundred models."""
+    monkeypatch.syspath_prepend(EXAMPLES)
+    study = imported("audit_known_origins")
+    ways = {label: (epochs, recipe, decay) for label, epochs, recipe, decay in study.origins(False)}
+    reports = {}
+    for label in ("ALS, no decay", "ALS, decay on both", "gradient descent, small start"):
+        epochs, recipe, decay = ways[label]
+        for told, report, wrong in study.judged(label, epochs, recipe, decay, 0, None):
+            assert wrong == [], (label, told)
+            reports[label, told] = report
+    keeps_start = reports["ALS, no decay", "not both"]
+    assert "scale is that of the start" in keeps_start.verdict
+    assert not reports["ALS, decay on both", "both"].is_free
+    # the judge notices what is wrong
+    truth = {"balanced": 1.8, "items_orthonormal": 3.0, "users_orthonormal": 4.0}
+    assert study.faults(reports["ALS, decay on both", "both"], truth, "both") != []
+    assert study.faults(keeps_start, truth | {"balanced": 1.0}, "not both") != []
+    small = reports["gradient descent, small start", "not both"]
+    assert small.parametrization == "balanced"
+    assert study.faults(small, truth, "not both") != []
+
+
+def test_trainers_agree_with_their_definitions(monkeypatch):
+    """An epoch of gradient descent, of batches, and a sweep of least squares, in NumPy."""
+    monkeypatch.syspath_prepend(EXAMPLES)
+    study = imported("factor_training")
+    data = study.simulated(shape=(12, 9), rank=2)
+    X = data.values.reshape(data.shape)
+    rng = np.random.default_rng(0)
+    P, Q = rng.standard_normal((12, 2)), rng.standard_normal((9, 2))
+    recipe = {"by": "gd", "step": 0.001, "decays": (0.2, 0.5)}
+    ((P1, Q1),) = study.descend(data, P, Q, recipe, [1], 0)
+    F = P @ Q.T - X
+    np.testing.assert_allclose(P1, P - 0.001 * (F @ Q + 0.2 * 9 * P))
+    np.testing.assert_allclose(Q1, Q - 0.001 * (F.T @ P + 0.5 * 12 * Q))
+    ((P2, Q2),) = study.descend(data, P, Q, {"by": "als", "decays": (0.2, 0.5)}, [1], 0)
+    expected = X @ Q @ np.linalg.inv(Q.T @ Q + 0.2 * np.eye(2))
+    np.testing.assert_allclose(P2, expected, rtol=1e-6)
+    expected = X.T @ P2 @ np.linalg.inv(P2.T @ P2 + 0.5 * np.eye(2))
+    np.testing.assert_allclose(Q2, expected, rtol=1e-6)
+    order = np.random.default_rng(1000).permutation(len(data.values))
+    ((P3, Q3),) = study.descend(data, P, Q, recipe | {"by": "sgd", "batch": 1}, [1], 0)
+    for t in order:
+        u, i = data.users[t], data.items[t]
+        e = P[u] @ Q[i] - data.values[t]
+        P[u], Q[i] = (
+            P[u] - 0.001 * (e * Q[i] + 0.2 * P[u]), Q[i] - 0.001 * (e * P[u] + 0.5 * Q[i])
+        )  # fmt: skip
+    np.testing.assert_allclose(P3, P)
+    np.testing.assert_allclose(Q3, Q)
 
 
 def test_examples_are_all_run():

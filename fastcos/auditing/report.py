@@ -266,7 +266,7 @@ class Audit(Record):
         distance = (
             "the sides do not even have the same rank"
             if off == float("inf")
-            else f"the sides are a condition of {off:.3g} from it"
+            else f"these sides are a linear map of condition {off:.3g} away from that"
         )
         return (
             "Where training converges, weight decay on both sides leaves both with the same Gram "
@@ -303,8 +303,8 @@ class Audit(Record):
             )
             if self.condition_to_balance is not None:
                 sentences.append(
-                    "If the loss had it, training has not converged: the sides are a condition of "
-                    f"{self.condition_to_balance:.3g} from balance."
+                    "If the loss had it, training has not converged: both sides are a linear map "
+                    f"of condition {self.condition_to_balance:.3g} away from balance."
                 )
         elif self.condition_to_balance is not None and self.parametrization is None:
             sentences.append(

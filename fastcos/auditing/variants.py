@@ -40,7 +40,7 @@ _FORMS = {
         0.0, "directions of the items, equally weighted: components of a truncated SVD"
     ),
     "users_orthonormal": (
-        0.5, "columns of predictions: LSA, PureSVD, and the paper's remedy for items"
+        0.5, "columns of predictions: LSA, PureSVD of RecTools, the paper's remedy for items"
     ),
 }  # fmt: skip
 # forms whose two sides have equal weighted Gram matrices, and what they are

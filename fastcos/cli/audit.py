@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 DESCRIPTION = """\
 Report how far the cosine similarities of item embeddings depend on the parametrisation of their
-model, which training on dot products leaves open: bounds on the share of nearest neighbours that
+model, which a loss of dot products leaves open: bounds on the share of nearest neighbours that
 survive rescalings of the latent dimensions, the neighbours of other parametrisations, and what to
 compare instead. Writes audit.json and audit.html, a page that needs no network. With --against,
 also splits the change since an old version into a change of basis and a real change. Exit status 1

@@ -85,11 +85,11 @@ def isoscore(items: Any) -> float:
 
 
 def mean_cosine(items: Any) -> Score:
-    """Mean cosine of all pairs of rows (anisotropy): (|sum of unit rows|^2 - n) / (n (n - 1)).
+    """Mean cosine of all pairs of rows, (|sum of unit rows|^2 - n) / (n (n - 1)).
 
     Exact, O(p k). It changes under a rescaling of the columns.
 
-    Source: Ethayarajh, EMNLP 2019, arXiv:1909.00512.
+    Source: Ethayarajh, EMNLP 2019, arXiv:1909.00512, where it is called anisotropy.
 
     Parameters
     ----------

@@ -68,9 +68,9 @@ class QueryMetric(NamedTuple):
 def canonicalize(users: Any, items: Any) -> CanonicalFactors:
     """The balanced factors of a model: the same for all factors with the same predictions.
 
-    Of all factors of users @ items.T they have the least norm; weight decay on both sides leads to
-    them. The largest entry of each item column is positive. Columns with equal singular values are
-    unique up to a rotation among them.
+    Of all factors of users @ items.T they have the least norm. Weight decay on both sides leads to
+    them, and so does gradient descent from a small start. The largest entry of each item column is
+    positive. Columns with equal singular values are unique up to a rotation among them.
 
     Parameters
     ----------

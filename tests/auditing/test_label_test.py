@@ -115,7 +115,7 @@ def test_decay_on_both_sides_is_compared_with_what_the_factors_show():
     report = fastcos.audit(form.items / D, form.users * D, k=3, weight_decay="both")
     assert report.condition_to_balance == pytest.approx(2.3)
     assert report.is_free
-    assert "are a condition of 2.3 from it" in report.verdict
+    assert "are a linear map of condition 2.3 away from that" in report.verdict
     assert "training has not converged" in report.verdict
     assert "sensitivity, not arbitrariness" not in report.verdict
     assert report.headline.startswith("One rescaling with factors between 1 and 1.2 replaces")

@@ -162,7 +162,7 @@ def figure_page(
         "as_given": "under D = I",
         "summary": f"{n:,} users, {p:,} items, rank k = {rank}, λ = {strength:,.6g} of Eq. 1. D = "
         "Sᵃ Σᵇ multiplies the latent dimensions of the users and divides those of the items. "
-        "Training does not determine it. Move it.",
+        "The loss does not determine it. Move it.",
         "map_caption": f"{caption}, {'' if labels is None else 'by label, then '}by descending "
         "popularity.",
         **_controls("D = Sᵃ Σᵇ", named),

@@ -1,0 +1,513 @@
+"""Whether training chooses the scale of the latent dimensions, by optimiser and number of epochs.
+
+python examples/scale_of_dimensions.py --data DATA --cache CACHE --page PAGE --figure PNG
+
+trains matrix factorisations from ten seeds and, for each, from a second start whose dimensions are
+rescaled by a D of condition 4. It writes the tables and the figure of
+docs/explanation/scale_of_dimensions.md, and with --output the means as a csv. DATA holds the
+folders ml-latest-small and online-retail. CACHE keeps one line per training, so that a run that was
+stopped goes on. One core takes about half an hour.
+
+Between two trainings, the condition compares the maps that lead from the canonical form of each to
+its items, so that a difference of the predictions does not count. Overlap is the share of the ten
+nearest neighbours that both have. What overlap the canonical forms (fastcos.canonicalize) lack is
+not due to D.
+"""
+
+import argparse
+import csv
+import itertools
+import time
+from pathlib import Path
+
+import numpy as np
+import scipy.linalg
+import scipy.stats
+from factor_training import descend, movielens, retail, simulated, slopes, train
+
+import fastcos
+from fastcos.auditing import gradient_noise
+
+ROOT = Path(__file__).parents[1]
+RANK, SEEDS, CONDITION, NEIGHBORS = 8, 10, 4.0, 10
+FIELDS = (
+    "data", "regime", "epochs", "seed", "loss", "starts", "overlap_starts",
+    "overlap_starts_canonical", "balanced", "predicted", "forget", "seeds", "overlap_seeds",
+    "overlap_seeds_canonical",
+)  # fmt: skip
+FORGETTING = (
+    "data", "decay", "seed", "predicted_epochs", "measured_epochs", "rescaled_start_to_predicted",
+    "rescaled_start_to_balanced", "usual_epochs", "usual_start_to_predicted",
+    "usual_start_to_balanced",
+)  # fmt: skip
+
+
+def regimes(name):
+    """(label, epochs, recipe) of each way to train, with the steps that suit the data."""
+    dense = name.startswith("simulation")
+    slow, fast, batch = (0.003, 0.01, 512) if dense else (0.005, 0.02, 1024)
+    gd_step, gd_epochs = (4e-4, 1000) if dense else (2e-3, 500)
+    small, usual = (0.05, 0.5) if dense else (0.02, 0.2)
+    ridge = (3.0, 3.0) if dense else (1.0, 1.0)
+    long = (20, 100, 400)
+    by_adam = long if dense else long[:2]
+
+    def gd(start, decays=(0.0, 0.0)):
+        return {"by": "gd", "start": start, "step": gd_step, "decays": decays}
+
+    def als(*decays):
+        return {"by": "als", "start": usual, "decays": decays}
+
+    def sgd(step, decays=(0.0, 0.0), size=1):
+        start = usual if dense else 0.1
+        return {"by": "sgd", "start": start, "step": step, "batch": size, "decays": decays}
+
+    def adam(rate, start, decays=(0.0, 0.0)):
+        return {"by": "adam", "start": start, "step": rate, "batch": batch, "decays": decays}
+
+    yield f"gradient descent, full batch, start {small:g}", (gd_epochs,), gd(small)
+    yield f"gradient descent, full batch, start {usual:g}", (gd_epochs,), gd(usual)
+    decay = (0.02, 0.02)
+    yield (
+        f"gradient descent, full batch, start {usual:g}, decay on both",
+        (gd_epochs,),
+        gd(usual, decay),
+    )
+    yield "ALS, no decay", (20, 100), als(0.0, 0.0)
+    yield "ALS, decay on users", (20, 100), als(ridge[0], 0.0)
+    yield "ALS, decay on both", (20, 100), als(*ridge)
+    if not dense:
+        implicit = {"by": "implicit", "start": 0.01, "decays": (0.01, 0.01), "rank": 100}
+        yield "ALS of implicit, its defaults", (15, 100), implicit
+    yield f"SGD, step {slow:g}", long, sgd(slow)
+    yield f"SGD, step {fast:g}", long, sgd(fast)
+    yield f"SGD, step {fast:g}, batch {batch}", long, sgd(fast, size=batch)
+    yield f"SGD, step {slow:g}, decay 0.02 on both", long, sgd(slow, decay)
+    yield f"SGD, step {fast:g}, decay 0.02 on both", long, sgd(fast, decay)
+    yield f"SGD, step {fast:g}, decay 0.02 on users", long, sgd(fast, (0.02, 0.0))
+    yield f"Adam 0.001, batch {batch}, start 0.1", by_adam, adam(0.001, 0.1)
+    yield f"Adam 0.001, batch {batch}, start 1", by_adam, adam(0.001, 1.0)
+    yield f"Adam 0.01, batch {batch}, start 0.1", by_adam, adam(0.01, 0.1)
+    label = f"Adam 0.01, batch {batch}, start 0.1, decay 0.02 on both"
+    yield label, by_adam, adam(0.01, 0.1, decay)
+
+
+# ----- what two trainings have in common
+
+
+def canonical(P, Q):
+    """Balanced items of PQ', and the map G from them to Q, by the decomposition of the product."""
+    R_left = np.linalg.qr(P)[1]
+    right, R_right = np.linalg.qr(Q)
+    _, singular, Vt = np.linalg.svd(R_left @ R_right.T)
+    items = right @ (Vt.T * np.sqrt(singular))
+    return items, np.linalg.lstsq(items, Q, rcond=None)[0]
+
+
+def condition_between(one, other):
+    """Condition of the scale of one training against that of another.
+
+    Each training has a map G from its canonical form, whose square GG' all cosines depend on. The
+    canonical forms are rotated onto each other, so that what differs between the predictions of
+    both does not count.
+    """
+    (items, G), (other_items, H) = canonical(*one), canonical(*other)
+    R = scipy.linalg.orthogonal_procrustes(items, other_items)[0]
+    ratios = scipy.linalg.eigh(R.T @ G @ G.T @ R, H @ H.T, eigvals_only=True)
+    return float(np.sqrt(ratios[-1] / ratios[0]))
+
+
+def canonical_items(P, Q):
+    """Balanced items of PQ'."""
+    return canonical(P, Q)[0]
+
+
+def condition_to_balance(P, Q):
+    """Condition of the map from the canonical form, whose sides are balanced."""
+    return float(np.linalg.cond(canonical(P, Q)[1]))
+
+
+def nearest(Q):
+    """Return the ten nearest others of each item, by the cosine."""
+    return fastcos.top_k(Q, k=NEIGHBORS).indices
+
+
+def shared(one, other):
+    """Share of the ten nearest neighbours of an item in one that it also has in the other."""
+    pairs = zip(nearest(one), nearest(other), strict=True)
+    return float(np.mean([len(np.intersect1d(a, b)) / NEIGHBORS for a, b in pairs]))
+
+
+def noise_of(data, recipe, P, Q):
+    """Condition to the rest of SGD, and the epochs to forget; None where they are not known."""
+    if recipe["by"] != "sgd":
+        return "", ""
+    decays = recipe.get("decays", (0.0, 0.0))[::-1]  # of items, of users
+    noise = gradient_noise(Q, P, slopes(data, P, Q), step=recipe["step"], weight_decay=decays)
+    return noise.condition, noise.epochs_to_forget
+
+
+def lines_of(data, label, marks, recipe, pair):
+    """Lines of two seeds, each trained from both starts."""
+    starts = {
+        (seed, condition): train(data, recipe.get("rank", RANK), recipe, marks, seed, condition)
+        for seed, condition in itertools.product(pair, (1.0, CONDITION))
+    }
+    for mark in marks:
+        ends = {key: next(one) for key, one in starts.items()}
+        for seed in pair:
+            (P, Q), (P2, Q2) = ends[seed, 1.0], ends[seed, CONDITION]
+            line = {
+                "data": data.name, "regime": label, "epochs": mark, "seed": seed,
+                "loss": np.mean(slopes(data, P, Q).data ** 2),
+                "starts": condition_between((P, Q), (P2, Q2)), "overlap_starts": shared(Q, Q2),
+                "overlap_starts_canonical": shared(canonical_items(P, Q), canonical_items(P2, Q2)),
+                "balanced": condition_to_balance(P, Q),
+            }  # fmt: skip
+            line["predicted"], line["forget"] = noise_of(data, recipe, P, Q)
+            if seed == pair[0]:
+                P3, Q3 = ends[pair[1], 1.0]
+                line |= {
+                    "seeds": condition_between((P, Q), (P3, Q3)), "overlap_seeds": shared(Q, Q3),
+                    "overlap_seeds_canonical": shared(
+                        canonical_items(P, Q), canonical_items(P3, Q3)
+                    ),
+                }  # fmt: skip
+            yield line
+
+
+# ----- the time to forget
+
+
+def forgetting_cases(folder):
+    """(data, decay, step): two noise levels and one real set, four decays."""
+    sets = [simulated((1.0, 1.0)), simulated((0.4, 2.0))]
+    if folder is not None:
+        sets.append(movielens(folder))
+    for data in sets:
+        for decay in (0.0, 0.005, 0.02, 0.1):
+            yield data, decay, 0.01 if data.name.startswith("simulation") else 0.02
+
+
+def forgetting(data, decay, step, seed):
+    """Start at rest times a D of condition 4; measure how D is forgotten, and where it ends."""
+    recipe = {"by": "sgd", "start": 0.3, "step": step, "batch": 1, "decays": (decay, decay)}
+
+    def noise(P, Q):
+        return gradient_noise(Q, P, slopes(data, P, Q), step=step, weight_decay=decay)
+
+    dense = data.name.startswith("simulation")
+    *_, (P, Q) = train(data, RANK, recipe, [60 if dense else 300], seed)
+    rest = noise(P, Q).balancing_map
+    D = np.geomspace(CONDITION**0.5, CONDITION**-0.5, RANK)
+    P, Q = P @ np.linalg.inv(rest), Q @ rest
+    predicted = noise(P * D, Q / D).epochs_to_forget
+    last = max(6, round(4 * predicted))
+    marks = np.unique(np.linspace(1, last, 60).round().astype(int)).tolist()
+    runs = (descend(data, P * d, Q / d, recipe, marks, seed) for d in (np.ones(RANK), D))
+    conditions = [CONDITION]
+    for one, other in zip(*runs, strict=True):
+        conditions.append(condition_between(one, other))
+    goal, logs = np.log(CONDITION) / np.e, np.log(conditions)
+    after = int(np.argmax(logs < goal))
+    measured = np.interp(
+        goal, logs[[after, after - 1]], [[0, *marks][i] for i in (after, after - 1)]
+    )
+    # a usual start: twice the time that its own rest predicts, once the predictions are there
+    usual = max(20, round(2 * noise(*other).epochs_to_forget))
+    *_, (P, Q) = train(data, RANK, recipe, [usual], seed)
+    return {
+        "data": data.name, "decay": decay, "seed": seed, "predicted_epochs": predicted,
+        "measured_epochs": float(measured) if logs.min() < goal else np.inf,
+        "rescaled_start_to_predicted": noise(*other).condition,
+        "rescaled_start_to_balanced": condition_to_balance(*other),
+        "usual_epochs": usual, "usual_start_to_predicted": noise(P, Q).condition,
+        "usual_start_to_balanced": condition_to_balance(P, Q),
+    }  # fmt: skip
+
+
+# ----- cache, tables
+
+
+def read(path):
+    """Lines of a csv, none if it does not exist."""
+    if not path.exists():
+        return []
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def fill(path, fields, tasks, stop):
+    """Append the lines of all tasks whose key is not in the file, until it is time to stop."""
+    done = {(line["data"], line[fields[1]], line["seed"]) for line in read(path)}
+    new = not path.exists()
+    with path.open("a", newline="") as file:
+        out = csv.DictWriter(file, fields)
+        if new:
+            out.writeheader()
+        for key, lines in tasks:
+            if tuple(map(str, key)) in done:
+                continue
+            if time.monotonic() > stop:
+                return
+            found = [
+                {name: f"{v:.6g}" if isinstance(v, float) else v for name, v in line.items()}
+                for line in lines()
+            ]
+            out.writerows(found)
+            file.flush()
+
+
+def study_tasks(folder, only):
+    """Key and lines of each regime and pair of seeds, pairs first, so that all advance."""
+    sets = [simulated()] + ([movielens(folder), retail(folder)] if folder else [])
+    sets = [data for data in sets if only is None or data.name == only]
+    for first in range(0, SEEDS, 2):
+        for data in sets:
+            for label, marks, recipe in regimes(data.name):
+                pair = first, first + 1
+
+                def lines(data=data, label=label, marks=marks, recipe=recipe, pair=pair):
+                    return lines_of(data, label, marks, recipe, pair)
+
+                yield (data.name, label, first), lines
+
+
+def forgetting_tasks(folder, only):
+    """Key and line of each case of the time to forget."""
+    for seed in range(3):
+        for data, decay, step in forgetting_cases(folder):
+            if only is None or data.name == only:
+
+                def lines(data=data, decay=decay, step=step, seed=seed):
+                    return [forgetting(data, decay, step, seed)]
+
+                yield (data.name, f"{decay:g}", seed), lines
+
+
+def geometric(values):
+    """Geometric mean, and the ends of its 95 % t interval; of one value it has no ends."""
+    logs = np.log(values)
+    width = scipy.stats.t.ppf(0.975, len(logs) - 1) * scipy.stats.sem(logs)
+    return tuple(np.exp([logs.mean(), logs.mean() - width, logs.mean() + width]).tolist())
+
+
+def arithmetic(values):
+    """Mean, and the ends of its 95 % t interval."""
+    width = scipy.stats.t.ppf(0.975, len(values) - 1) * scipy.stats.sem(values)
+    return float(np.mean(values)), float(np.mean(values) - width), float(np.mean(values) + width)
+
+
+MEANS = {
+    "starts": geometric, "seeds": geometric, "balanced": geometric, "predicted": geometric,
+    "forget": geometric, "overlap_starts": arithmetic, "overlap_starts_canonical": arithmetic,
+    "overlap_seeds": arithmetic, "overlap_seeds_canonical": arithmetic,
+}  # fmt: skip
+
+
+def means(lines):
+    """(data, regime, epochs): {column: (mean, low, high)} over all trainings of it."""
+    groups = {}
+    for line in lines:
+        groups.setdefault((line["data"], line["regime"], int(line["epochs"])), []).append(line)
+    found = {}
+    for key, own in groups.items():
+        if len(own) < SEEDS:
+            continue
+        values = {name: [float(line[name]) for line in own if line[name]] for name in MEANS}
+        found[key] = {
+            name: MEANS[name](np.array(numbers)) for name, numbers in values.items() if numbers
+        }
+    return found
+
+
+def write_means(path, found):
+    """One line per way to train and number of epochs."""
+    columns = [f"{name}{part}" for name in MEANS for part in ("", "_low", "_high")]
+    with path.open("w", newline="") as file:
+        out = csv.writer(file, lineterminator="\n")
+        out.writerow(("data", "regime", "epochs", *columns))
+        for key, values in found.items():
+            numbers = [values.get(name, ("", "", "")) for name in MEANS]
+            cells = [f"{v:.4g}" if v != "" else "" for triple in numbers for v in triple]
+            out.writerow((*key, *cells))
+
+
+def factor(triple):
+    """Text of a condition and its interval."""
+    if triple is None:
+        return "-"
+    mean, low, high = triple
+    # an interval on the logarithm may reach below 1, a condition cannot
+    digits = 2 if mean < 9.95 else 1
+    return f"{mean:.{digits}f} [{max(low, 1):.{digits}f}, {high:.{digits}f}]"
+
+
+def share(triple):
+    """Text of an overlap and the half width of its interval."""
+    mean, low, _ = triple
+    return f"{mean:.2f} ± {mean - low:.2f}"
+
+
+def study_table(found, data):
+    """Markdown: a row for each way to train, of one data set."""
+    head = ("trained by", "epochs", "other start", "other seed", "to balanced", "to predicted",
+            "lists, other start", "the same, canonical", "lists, other seed",
+            "the same, canonical")  # fmt: skip
+    out = ["| " + " | ".join(head) + " |", "|---|" + "---:|" * (len(head) - 1)]
+    labels = labels_of(data)
+    keys = [key for key in found if key[0] == data and key[1] in labels]
+    for key in sorted(keys, key=lambda key: (labels.index(key[1]), key[2])):
+        row = found[key]
+        cells = [key[1], f"{key[2]:,}",
+                 *(factor(row.get(name)) for name in ("starts", "seeds", "balanced", "predicted")),
+                 *(share(row[name]) for name in MEANS if name.startswith("overlap"))]  # fmt: skip
+        out.append("| " + " | ".join(cells) + " |")
+    return "\n".join(out)
+
+
+def forgetting_table(lines):
+    """Markdown: a row for each case, means over three trainings."""
+    head = ("data", "decay per observation", "epochs to forget, predicted", "measured",
+            "condition to the predicted scale", "to the balanced form",
+            "usual start after twice that time, to the predicted scale")  # fmt: skip
+    out = ["| " + " | ".join(head) + " |", "|---|" + "---:|" * (len(head) - 1)]
+    for key in dict.fromkeys((line["data"], line["decay"]) for line in lines):
+        own = [line for line in lines if (line["data"], line["decay"]) == key]
+        mean = {name: np.exp(np.mean([np.log(float(line[name])) for line in own]))
+                for name in FORGETTING[3:]}  # fmt: skip
+        cells = [*key, f"{mean['predicted_epochs']:.3g}", f"{mean['measured_epochs']:.3g}",
+                 *(f"{mean[name]:.2f}" for name in
+                   ("rescaled_start_to_predicted", "rescaled_start_to_balanced",
+                    "usual_start_to_predicted"))]  # fmt: skip
+        out.append("| " + " | ".join(cells) + " |")
+    return "\n".join(out)
+
+
+def figure(found, lines):
+    """Conditions between two starts by way to train; times and ends, predicted and found."""
+    from matplotlib.figure import Figure
+
+    drawn = Figure(figsize=(11, 7.2), layout="constrained")
+    left, right = drawn.subfigures(1, 2, width_ratios=(1.55, 1))
+    ax = left.subplots()
+    sets = list(dict.fromkeys(data for data, _, _ in found))
+    styles = {
+        "simulation": ("o", "C0"), "simulation, two noise levels": ("^", "C3"),
+        "MovieLens": ("s", "C1"), "Online Retail": ("D", "C2"),
+    }  # fmt: skip
+    # the data sets with most ways to train come last
+    names = dict.fromkeys(
+        common_name(label) for data in reversed(sets) for label in labels_of(data)
+    )
+    places = {name: -place for place, name in enumerate(names)}
+    for offset, data in enumerate(sets):
+        marker, colour = styles[data]
+        for label, marks, _ in regimes(data):
+            values = [
+                found[data, label, mark]["starts"][0]
+                for mark in marks
+                if (data, label, mark) in found
+            ]
+            if values:
+                y = places[common_name(label)] + 0.22 * (1 - offset)
+                ax.plot(values, [y] * len(values), "-", color=colour, alpha=0.5, lw=1)
+                ax.plot(
+                    values[:-1], [y] * len(values[:-1]), marker, color=colour, mfc="white", ms=5
+                )
+                legend = data if label == labels_of(data)[0] else None
+                ax.plot(values[-1], y, marker, color=colour, ms=5, label=legend)
+    ax.set_xscale("log")
+    ax.set_yticks(list(places.values()), list(places))
+    ax.set_xlim(0.97, 40)
+    ax.set_xticks([1, 1.2, 2, 4, 10, 30], ["1", "1.2", "2", "4", "10", "30"])
+    ax.axvline(4, color="grey", lw=0.8, ls=":")
+    ax.axvline(1.2, color="grey", lw=0.8, ls="--")
+    ax.set_xlabel(
+        "condition between two trainings after the epochs of the table\n"
+        "(filled: the most epochs; dotted: their starts;\ndashed: the default of an audit)",
+        fontsize=8,
+    )
+    ax.legend(loc="lower right", fontsize=8)
+    ax.set_title("Does training forget the scale of its start?", fontsize=10)
+    top, bottom = right.subplots(2)
+    cases = list(dict.fromkeys(line["data"] for line in lines))
+    for case in cases:
+        marker, colour = styles[case]
+        own = [line for line in lines if line["data"] == case]
+        of = {name: [float(line[name]) for line in own] for name in FORGETTING[3:]}
+        top.plot(of["predicted_epochs"], of["measured_epochs"], marker, color=colour, ms=4,
+                 label=case)  # fmt: skip
+        bottom.plot(of["rescaled_start_to_balanced"], of["rescaled_start_to_predicted"], marker,
+                    color=colour, ms=4)  # fmt: skip
+    ends = np.array([1.5, 600])
+    top.plot(ends, ends, color="grey", lw=0.8)
+    for width in (1.5, 1 / 1.5):
+        top.plot(ends, ends * width, color="grey", lw=0.8, ls=":")
+    top.set(xscale="log", yscale="log", xlabel="predicted epochs to forget", ylabel="measured")
+    top.set_title("The time that SGD takes (dotted: a factor of 1.5)", fontsize=10)
+    top.legend(fontsize=8)
+    bottom.set(xlabel="condition from the balanced form", ylabel="from the predicted scale",
+               ylim=(0.99, 1.2))  # fmt: skip
+    bottom.axhline(1.1, color="grey", lw=0.8, ls=":")
+    bottom.set_title("Where SGD ends (dotted: 1.1)", fontsize=10)
+    return drawn
+
+
+def common_name(label):
+    """Name of a way to train that does not depend on the data set's step, batch or start."""
+    for size, word in ((("start 0.05", "start 0.02"), "small start"),
+                       (("start 0.5", "start 0.2"), "large start"),
+                       (("step 0.003", "step 0.005"), "small step"),
+                       (("step 0.01", "step 0.02"), "large step"),
+                       (("batch 512", "batch 1024"), "batches")):  # fmt: skip
+        for text in size:
+            label = label.replace(text, word)
+    return label
+
+
+def labels_of(data):
+    """Labels of the ways to train on a data set."""
+    return [label for label, _, _ in regimes(data)]
+
+
+def replace_table(page, name, text):
+    """Put the text between the two marks of that name."""
+    start, end = (
+        f"<!-- {name}: made by examples/scale_of_dimensions.py -->",
+        f"<!-- end of {name} -->",
+    )
+    before, after = page.partition(start)[0], page.partition(end)[2]
+    return f"{before}{start}\n\n{text}\n\n{end}{after}"
+
+
+def main():
+    """Train what the cache lacks, then write the tables and the figure."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", type=Path, help="folder of the data sets")
+    parser.add_argument("--cache", type=Path, required=True, help="folder of the lines so far")
+    parser.add_argument("--seconds", type=float, default=np.inf, help="stop training after these")
+    parser.add_argument("--only", help="train on this data set alone")
+    parser.add_argument("--output", type=Path, help="csv of the means")
+    parser.add_argument("--page", type=Path, help="Markdown file whose tables are replaced")
+    parser.add_argument("--figure", type=Path, help="image")
+    given = parser.parse_args()
+    given.cache.mkdir(parents=True, exist_ok=True)
+    stop = time.monotonic() + given.seconds
+    forget, trained = given.cache / "forgetting.csv", given.cache / "trainings.csv"
+    fill(forget, FORGETTING, forgetting_tasks(given.data, given.only), stop)
+    fill(trained, FIELDS, study_tasks(given.data, given.only), stop)
+    found, lines = means(read(trained)), read(forget)
+    if given.output is not None:
+        write_means(given.output, found)
+    if given.figure is not None:
+        figure(found, lines).savefig(given.figure, dpi=130)
+    if given.page is not None:
+        page = replace_table(given.page.read_text("utf8"), "forgetting", forgetting_table(lines))
+        for data in dict.fromkeys(data for data, _, _ in found):
+            page = replace_table(page, data, study_table(found, data))
+        given.page.write_text(page, "utf8")
+
+
+if __name__ == "__main__":
+    main()
