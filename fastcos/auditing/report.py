@@ -180,6 +180,11 @@ class Audit(Record):
         return any(form.is_given for form in self.parametrizations if form.name in _BALANCED_FORMS)
 
     @property
+    def _has_form(self) -> bool:
+        """Whether the given factors have any of the forms; of one column all forms are the same."""
+        return any(form.is_given for form in self.parametrizations)
+
+    @property
     def is_free(self) -> bool:
         """Whether D may be free, by what is known of the training and by what the factors show."""
         if self.trained_on == "cosine":
@@ -301,12 +306,12 @@ class Audit(Record):
             sentences.append(
                 "Weight decay on both sides would have fixed the scale of each dimension."
             )
-            if self.condition_to_balance is not None:
+            if self.condition_to_balance is not None and not self.is_balanced:
                 sentences.append(
                     "If the loss had it, training has not converged: both sides are a linear map "
                     f"of condition {self.condition_to_balance:.3g} away from balance."
                 )
-        elif self.condition_to_balance is not None and self.parametrization is None:
+        elif self.condition_to_balance is not None and not self._has_form:
             sentences.append(
                 "The factors have no form to which training is known to lead, so their scale is "
                 "that of the start, of the optimiser and of the number of epochs."

@@ -94,8 +94,8 @@ def gradient_noise(
     ------
     ValueError
         Widths or shapes that do not match; NaN or infinity; a step that is not positive or a decay
-        that is negative; factors with fewer than d independent rows; slopes that are all 0 without
-        decay: nothing then moves the factors.
+        that is negative; factors with fewer than d independent columns; slopes that are 0 for so
+        many rows that, without decay, nothing moves the scale of some dimension.
 
     Notes
     -----
@@ -136,17 +136,20 @@ def gradient_noise(
         step * squares[side] + 2 * decay * counts[side] for side, decay in enumerate(decays)
     )
     grams = [_weighted_gram(rows, None) for rows in (Q, P)]
+    d = Q.shape[1]
     for name, gram in zip(("items", "users"), grams, strict=True):
         rank = np.linalg.matrix_rank(gram, hermitian=True)
-        if rank < Q.shape[1]:
-            rule = f"have {Q.shape[1]} linearly independent columns"
-            raise ValueError(f"{name} must {rule}, got {rank}")
+        if rank < d:
+            raise ValueError(f"{name} must have {d} linearly independent columns, got {rank}")
     noise_of_items = _weighted_gram(Q, item_weights)
     noise_of_users = _weighted_gram(P, user_weights)
-    if not noise_of_items.any() or not noise_of_users.any():
+    rank = min(
+        np.linalg.matrix_rank(one, hermitian=True) for one in (noise_of_items, noise_of_users)
+    )
+    if rank < d:
         raise ValueError(
-            "slopes must have an entry that is not 0, or weight_decay be positive on both sides, "
-            "got neither: nothing moves the scale of the dimensions"
+            f"slopes must differ from 0 for rows of items and users that span all {d} dimensions, "
+            f"got {rank} (without noise or weight_decay nothing moves the scale of a dimension)"
         )
     metric = geometric_mean(noise_of_items, noise_of_users)
     values, vectors = np.linalg.eigh(metric)
@@ -170,8 +173,6 @@ def _epochs_to_forget(start: Floats, items: Floats, users: Floats, drift: Floats
 
     d = len(start)
     slowest = float(scipy.linalg.eigh(2 * drift, items + users, eigvals_only=True)[0])
-    if slowest <= 0:
-        return np.inf
     goal = np.log(np.linalg.cond(start)) / np.e
     if goal < _AT_REST:
         return 1 / slowest
@@ -197,7 +198,6 @@ def _epochs_to_forget(start: Floats, items: Floats, users: Floats, drift: Floats
 def geometric_mean(A: Floats, B: Floats) -> Floats:
     """Return the only positive definite M with M A M = B, for positive definite A and B."""
     values, vectors = np.linalg.eigh(A)
-    values = np.maximum(values, np.finfo(np.float64).tiny)
     root, inverse = ((vectors * values**power) @ vectors.T for power in (0.5, -0.5))
     inner, turn = np.linalg.eigh(root @ B @ root)
     half = inverse @ turn
