@@ -112,6 +112,9 @@ PROMISED = {
     ),
     "canonicalize": lambda d: fastcos.canonicalize(d.users, d.items),
     "query_metric": lambda d: fastcos.query_metric(d.users),
+    "gradient_noise": lambda d: fastcos.auditing.gradient_noise(
+        d.items, d.users, np.ones((len(d.users), len(d.items))), step=0.1
+    ),
     "label_recovery_range": lambda d: fastcos.auditing.label_recovery_range(d.items, d.labels),
     "rerank": lambda d: fastcos.rerank(
         fastcos.top_k(d.items, k=6), lambda q, columns: -np.asarray(columns)

@@ -458,6 +458,18 @@ def test_at_rest_the_slowest_direction_counts(sparse_model):
         assert moved.epochs_to_forget < 1.1 * epochs
 
 
+def test_extreme_magnitudes_change_the_time_alone(sparse_model):
+    P, Q, slopes = sparse_model
+    one = gradient_noise(Q, P, slopes, step=0.1, weight_decay=0.5)
+    for size in (1e-50, 1e50):
+        other = gradient_noise(Q * size, P / size, slopes, step=0.1, weight_decay=0.5)
+        assert other.condition == pytest.approx(one.condition, rel=1e-6)
+    for step, size in ((1e-40, 1e40), (1e40, 1e-40)):
+        other = gradient_noise(Q, P, slopes * size, step=0.1 * step, weight_decay=0.5 * size)
+        assert np.isfinite(other.condition)
+        assert other.epochs_to_forget > 0
+
+
 def test_small_steps_take_longer_and_smaller_noise_too(sparse_model):
     P, Q, slopes = sparse_model
     times = [

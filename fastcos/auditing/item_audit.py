@@ -106,9 +106,11 @@ def audit(
     k : int
         Neighbours per item.
     condition : float
-        Largest entry of D over its smallest, for the verdict. Parametrisations in use are further
-        apart than the default: on the paper's simulation 2.2 from the usual factors to either case
-        of its section 2.2, and 5 between the two.
+        Largest entry of D over its smallest, for the verdict. The default covers two seeds of one
+        recipe that has come to rest; few epochs, other starts and other optimisers differ by 2 to
+        30 (``docs/explanation/scale_of_dimensions.md``). Parametrisations in use are further apart,
+        too: on the paper's simulation 2.2 from the usual factors to either case of its section
+        2.2, and 5 between the two.
     trained_on : {"dot", "cosine", "unknown"}
         What the loss of the model used. The vectors alone do not show it.
     weight_decay : {"both", "not both", "unknown"}

@@ -17,8 +17,9 @@ from fastcos.validation import Floats
 
 Values = Any  # a float for one pair, else (n,) float64
 
-# the default condition of a rescaling: at 1.2 the certified shares of the nine embeddings of
-# docs/howto/audit.md spread most (4 % of noise to 76 % of Eq. 2); at 2 all but one are below 20 %
+# The default condition of a rescaling. Two seeds of one recipe that has come to rest differ by no
+# more (docs/explanation/scale_of_dimensions.md). At 1.2 the certified shares of the nine embeddings
+# of docs/howto/audit.md spread most (4 % of noise to 76 % of Eq. 2); at 2 one is above 20 %.
 CONDITION = 1.2
 # float64 holds neither the weights of a larger condition, which are its square, nor their products
 LARGEST_CONDITION = 1e15

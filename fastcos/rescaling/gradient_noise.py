@@ -17,6 +17,8 @@ from fastcos.validation import Floats
 
 # logarithm of the condition below which factors count as at rest
 _AT_REST = 1e-3
+# largest step and decay: their products with squares of slopes stay finite
+_LARGEST = 1e60
 
 
 @as_table
@@ -129,7 +131,9 @@ def gradient_noise(
         for name, side in (("items", items), ("users", users))
     )
     validation.check_same_width("users", P, "items", Q)
-    step = validation.as_real("step", step, above=0)
+    validation.check_squarable("items", Q)
+    validation.check_squarable("users", P)
+    step = validation.as_real("step", step, above=0, high=_LARGEST)
     decays = _as_decays(weight_decay)
     squares, counts = _squares_and_counts(slopes, (len(P), len(Q)))
     item_weights, user_weights = (
@@ -141,8 +145,10 @@ def gradient_noise(
         rank = np.linalg.matrix_rank(gram, hermitian=True)
         if rank < d:
             raise ValueError(f"{name} must have {d} linearly independent columns, got {rank}")
-    noise_of_items = _weighted_gram(Q, item_weights)
-    noise_of_users = _weighted_gram(P, user_weights)
+    # a common factor of the weights changes the time alone, and may be far from 1
+    unit = float(max(item_weights.max(), user_weights.max())) or 1.0
+    noise_of_items = _weighted_gram(Q, item_weights / unit)
+    noise_of_users = _weighted_gram(P, user_weights / unit)
     rank = min(
         np.linalg.matrix_rank(one, hermitian=True) for one in (noise_of_items, noise_of_users)
     )
@@ -159,7 +165,7 @@ def gradient_noise(
     # both sides at rest, where the noise of both is the same
     plain_items, plain_users = G @ grams[0] @ G, inverse @ grams[1] @ inverse
     drift = G @ noise_of_items @ G
-    epochs = _epochs_to_forget(inverse, plain_items, plain_users, drift) / step
+    epochs = _epochs_to_forget(inverse, plain_items, plain_users, drift) / step / unit
     return GradientNoise(item_weights, user_weights, G, condition, epochs)
 
 
@@ -190,8 +196,9 @@ def _epochs_to_forget(start: Floats, items: Floats, users: Floats, drift: Floats
 
     reaches.terminal = True  # type: ignore[attr-defined]
     path = scipy.integrate.solve_ivp(
-        velocity, (0, 100 / slowest), np.ravel(start), method="LSODA", events=reaches, rtol=1e-4
-    )
+        velocity, (0, 100 / slowest), np.ravel(start), method="LSODA", events=reaches,
+        rtol=1e-4, atol=1e-6 * float(np.abs(start).max()),
+    )  # fmt: skip
     return float(path.t_events[0][0]) if len(path.t_events[0]) else np.inf
 
 
@@ -212,7 +219,9 @@ def _as_decays(weight_decay: Any) -> tuple[float, float]:
     if len(weight_decay) != 2:
         rule = "be one number, or two for items and users"
         raise ValueError(f"weight_decay must {rule}, got {len(weight_decay)}")
-    of_items, of_users = (validation.as_real("weight_decay", one, low=0) for one in weight_decay)
+    of_items, of_users = (
+        validation.as_real("weight_decay", one, low=0, high=_LARGEST) for one in weight_decay
+    )
     return of_items, of_users
 
 
@@ -226,6 +235,7 @@ def _squares_and_counts(
         triplets = sp.coo_array(slopes)
         validation.check_shape("slopes", triplets.shape, shape)
         values = validation.as_vector("slopes", triplets.data)
+        validation.check_squarable("slopes", values)
         users, items = triplets.coords
         sides = ((items, shape[1]), (users, shape[0]))
         ones = np.ones(len(values))
@@ -237,6 +247,7 @@ def _squares_and_counts(
         return (of_items, of_users), (item_counts, user_counts)
     dense = validation.as_rows("slopes", slopes, dtype=np.float64)
     validation.check_shape("slopes", dense.shape, shape)
+    validation.check_squarable("slopes", dense)
     squares = np.square(dense)
     counts = np.full(shape[1], float(shape[0])), np.full(shape[0], float(shape[1]))
     return (squares.sum(axis=0), squares.sum(axis=1)), counts

@@ -9,7 +9,7 @@ from io import StringIO
 import numpy as np
 import pytest
 
-from fastcos import LinearMF, simulate_interactions
+from fastcos import LinearMF, canonicalize, simulate_interactions
 from fastcos.cli.main import whole_parser
 from fastcos.cli.model_folder import write_model_folder
 
@@ -205,3 +205,21 @@ def test_audit_explore_with_wrong_input_is_one_line(files, capsys):
             run(*arguments, *out)
         assert "\n" not in str(raised.value)
     assert not (files / "p.html").exists()
+
+
+def test_claimed_decay_is_compared_with_the_factors(files, capsys):
+    """Random factors do not balance; after canonicalize the same command confirms the claim."""
+    items, users = (np.load(files / f"{side}.npy") for side in ("items", "users"))
+    form = canonicalize(users, items)
+    np.save(files / "balanced_items.npy", form.items)
+    np.save(files / "balanced_users.npy", form.users)
+    printed = []
+    for prefix in ("", "balanced_"):
+        paths = (files / f"{prefix}items.npy", "--users", files / f"{prefix}users.npy")
+        run(*paths, "--k", 5, "--weight-decay", "both", "--out", files / "out")
+        printed.append(" ".join(capsys.readouterr().out.split()))
+    assert "Train for more iterations and audit again" in printed[0]
+    assert "So training has not converged" in printed[0]
+    assert "chose the scale" not in printed[0]
+    assert "Weight decay on both sides chose the scale of the dimensions" in printed[1]
+    assert "Both sides balance to a condition of 1.00" in printed[1]

@@ -346,6 +346,11 @@ GROUPS = {
     ),
     "canonicalize": cases(base(fastcos.canonicalize, users=ROWS, items=ROWS), users=NO_ROWS,
                           items=NO_ROWS),
+    "gradient_noise": cases(
+        base(auditing.gradient_noise, items=ROWS, users=ROWS, slopes=np.eye(len(ROWS)), step=0.1),
+        items=NO_ROWS, users=NO_ROWS, slopes=NO_ROWS, step=[*NO_REAL, 0, -1],
+        weight_decay=[*NO_REAL, -1, (1, 2, 3), ()],
+    ),
     "query_metric": cases(
         base(fastcos.query_metric, users=ROWS),
         users=NO_ROWS, centered=NO_FLAG, sample=NO_OPTIONAL_COUNT[:4], random_state=NO_SEED,
