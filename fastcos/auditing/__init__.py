@@ -17,6 +17,7 @@ parametrisations, and offers forms that do not depend on D::
     Audit (report, records)           numbers, verdict, advice; sections() for every form of it
 
     model_diff                        two versions: change of basis or real change
+    gradient_noise (of rescaling)     the scale at which SGD comes to rest; audit recognises it
 
 An edge is an item and one of its k nearest neighbours. The condition of D is its largest entry over
 its smallest; of a linear map G, the ratio of its extreme singular values. The sensitivity index is
