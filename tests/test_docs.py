@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 import fastcos
 from fastcos import metrics, plots
@@ -106,7 +107,9 @@ def serve_page(folder):
         item_factors=random.standard_normal((40, 6)), user_factors=random.standard_normal((30, 6))
     )
     item_ids = [318, *range(1000, 1039)]
-    return {"fastcos": fastcos, "model": model, "item_ids": item_ids, "bought": [1003, 7]}
+    X = sp.csr_array(random.random((30, 40)) < 0.1)
+    names = {"fastcos": fastcos, "model": model, "item_ids": item_ids, "X": X}
+    return names | {"bought": [1003, 7]}
 
 
 PREPARED = {

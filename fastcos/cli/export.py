@@ -59,7 +59,8 @@ def run(given: argparse.Namespace) -> int:
     if form == "canonical" and is_model_folder(given.items):
         rule = "given for the form canonical of a folder: the users' interactions"
         validation.as_instance("--users", given.users, str, rule)
-    model = read_factors(given.items, given.users, given)
+    # canonical factors are those of the predictions, to which biases belong
+    model = read_factors(given.items, given.users, given, keep_biases=form == "canonical")
     users = validation.as_instance(
         "--users", model.users, np.ndarray, "given: both forms need users"
     )
@@ -69,7 +70,7 @@ def run(given: argparse.Namespace) -> int:
 
         arrays["items"] = unit_rows(arrays["items"].astype(np.float64))
     arrays = {name: _as_float32(f"{name} of the form", one) for name, one in arrays.items()}
-    if not np.array_equal(model.ids, np.arange(len(model.ids))):
+    if model.has_ids:
         arrays["ids"] = model.ids
     folder.mkdir(parents=True, exist_ok=True)
     described = {}

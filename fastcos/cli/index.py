@@ -65,8 +65,9 @@ def _build(given: argparse.Namespace) -> int:
     if Path(given.index).exists():
         rule = "a new directory (fastcos index add changes one)"
         raise ValueError(f"DIR must be {rule}, got {given.index!r}")
-    vectors, ids = read_items(given.source, given)
     measure = options.as_measure("--measure", given.measure)
+    # by inner products, users search for what the model recommends
+    vectors, ids = read_items(given.source, given, keep_biases=measure == "dot")
     index = SimilarityIndex(measure, model=given.model).fit(vectors, ids)
     index.save(given.index)
     status = _report(given, f"wrote {index}", items=len(index))
@@ -85,12 +86,12 @@ def _add_add(parser: argparse.ArgumentParser) -> None:
 
 def _add(given: argparse.Namespace) -> int:
     index = SimilarityIndex.open(given.index, model=given.model)
-    vectors, ids = read_items(given.source, given)
-    before = len(index)
-    if np.array_equal(ids, np.arange(len(ids))) and given.ids is None:
-        index.add(vectors)  # refused where the items of the index have ids
-    else:
+    read = read_items(given.source, given)
+    (vectors, ids), before = read, len(index)
+    if read.has_ids:
         index.upsert(vectors, ids)
+    else:
+        index.add(vectors)  # refused where the items of the index have ids
     index.save(given.index)
     new = len(index) - before
     text = f"items added: {new:,}, replaced: {len(ids) - new:,}"

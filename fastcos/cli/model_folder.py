@@ -12,6 +12,7 @@ from fastcos import io
 from fastcos.cli.options import VECTOR_COLUMNS, as_rescaling, refuse, say_columns
 from fastcos.cli.terminal import progress_bar, say
 from fastcos.io.columns import positions_in
+from fastcos.io.factors import load_factors
 from fastcos.linalg import column_stats
 from fastcos.storage import FastcosFormatError
 
@@ -82,17 +83,27 @@ def model_embeddings(path: str | Path, rescaling: str | None) -> tuple["Embeddin
 
 
 def read_factors(
-    path: str | Path, users: str | Path | None, given: argparse.Namespace | None = None
+    path: str | Path,
+    users: str | Path | None,
+    given: argparse.Namespace | None = None,
+    *,
+    keep_biases: bool = False,
 ) -> io.Factors:
     """Both sides of a model: of a folder of fastcos fit under D = I, or from io.read_factors.
 
     The users of a folder are read from interactions with its items. ``given`` holds the arguments
-    of ``options.add_vectors``. What was recognised and converted is said.
+    of ``options.add_vectors``. What was recognised and converted is said. keep_biases: both sides
+    have the columns of a model's biases, so that their inner products are its scores.
     """
     columns = {name: getattr(given, name, None) for name in VECTOR_COLUMNS}
     if not is_model_folder(path):
-        factors = io.read_factors(path, users, **columns)
+        factors = load_factors(path, users, **columns)
         say_columns(path, factors)
+        if keep_biases and factors.has_biases:
+            has_ids, scoring = factors.has_ids, factors.scoring_embeddings()
+            note = "kept the biases: inner products of users and items are the model's scores"
+            factors = io.Factors(scoring.items, scoring.users, factors.ids, (note,))
+            factors.has_ids = has_ids
     else:
         refuse(given, "for a model", *columns)
         model, ids, X, _ = read_model_folder(path)
@@ -103,19 +114,25 @@ def read_factors(
             X, known = aligned(ids, users, data)
             note = f"{X.shape[0]:,} users by their interactions with {known:,} of the model's items"
         factors = io.Factors(model.item_embeddings(), model.user_embeddings(X), ids, (note,))
+        factors.has_ids = True
     for note in factors.notes:
         say(note)
     return factors
 
 
-def read_items(path: str | Path, given: argparse.Namespace) -> io.Vectors:
+def read_items(
+    path: str | Path, given: argparse.Namespace, *, keep_biases: bool = False
+) -> io.Vectors:
     """The items of read_factors, and their ids."""
     if is_model_folder(path):
         refuse(given, "for a model", *VECTOR_COLUMNS)
         model, ids, *_ = read_model_folder(path)
-        return io.Vectors(model.item_embeddings(), ids)
-    factors = read_factors(path, None, given)
-    return io.Vectors(factors.items, factors.ids)
+        vectors, has_ids = io.Vectors(model.item_embeddings(), ids), True
+    else:
+        factors = read_factors(path, None, given, keep_biases=keep_biases)
+        vectors, has_ids = io.Vectors(factors.items, factors.ids), factors.has_ids
+    vectors.has_ids = has_ids
+    return vectors
 
 
 def aligned(

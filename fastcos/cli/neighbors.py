@@ -130,5 +130,7 @@ def _embeddings(given: argparse.Namespace) -> tuple["Embeddings", Any]:
         options.refuse(given, "for a model", *options.VECTOR_COLUMNS)
         return model_embeddings(source, given.rescaling)
     validation.check_none("--rescaling", given.rescaling, "for vectors, which have no model")
-    items, ids = read_items(source, given)
+    # users that search by inner products find what the model recommends
+    of_users = given.queries is not None and given.measure == "dot"
+    items, ids = read_items(source, given, keep_biases=of_users)
     return Embeddings(items), ids

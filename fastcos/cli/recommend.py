@@ -11,8 +11,9 @@ import scipy.sparse as sp
 from fastcos import io, validation
 from fastcos.cli import lists, options
 from fastcos.cli.model_folder import aligned, is_model_folder, model_embeddings
-from fastcos.cli.terminal import progress_bar, spinner
+from fastcos.cli.terminal import progress_bar, say, spinner
 from fastcos.io.columns import check_row_numbers, positions_in
+from fastcos.io.factors import load_factors
 
 if TYPE_CHECKING:
     from fastcos.comparison.candidates import Embeddings
@@ -57,7 +58,7 @@ def run(given: argparse.Namespace) -> int:
     measure = options.as_measure("--measure", given.measure)
     if given.model == "none" and measure == "user_item_dot":
         raise ValueError("--measure must be given for none, such as cosine, got user_item_dot")
-    embeddings, ids, X, user_ids = _read(given)
+    embeddings, ids, X, user_ids = _read(given, measure)
     names = lists.read_names(given, given.model, ids)
     k = validation.as_count("--k", given.k, high=len(ids))
     *_, candidate = select_candidates(
@@ -73,7 +74,7 @@ def run(given: argparse.Namespace) -> int:
     return best.deliver(given, out, f"by {given.measure}")
 
 
-def _read(given: argparse.Namespace) -> tuple["Embeddings", Any, sp.csr_array, Any]:
+def _read(given: argparse.Namespace, measure: Any) -> tuple["Embeddings", Any, sp.csr_array, Any]:
     """Both embeddings, ids of the items, what each user has seen of them, ids of the users."""
     from fastcos.comparison.candidates import Embeddings
 
@@ -89,10 +90,17 @@ def _read(given: argparse.Namespace) -> tuple["Embeddings", Any, sp.csr_array, A
         return dataclasses.replace(embeddings, X=X), ids, X, data.user_ids
     validation.check_none("--rescaling", given.rescaling, "for embeddings, which have no model")
     with progress_bar("reading embeddings"):
-        factors = io.read_factors(given.model, ids=given.ids)
+        factors = load_factors(given.model, ids=given.ids)
     users = validation.as_instance(
         "MODEL", factors.users, np.ndarray, "a file that holds users too"
     )
+    items = factors.items
+    if factors.has_biases and measure == "user_item_dot":
+        users, items = factors.scoring_embeddings()
+        say("scores include the biases of the model")
+    else:
+        for note in factors.notes:
+            say(note)
     user_ids = np.arange(len(users))
     if given.user_ids is not None:
         user_ids = io.read_ids(given.user_ids, len(users))
@@ -104,4 +112,4 @@ def _read(given: argparse.Namespace) -> tuple["Embeddings", Any, sp.csr_array, A
     known = row_of[X.row] >= 0
     cells = X.data[known], (row_of[X.row[known]], X.col[known])
     X = sp.csr_array(cells, shape=(len(users), len(factors.ids)))
-    return Embeddings(factors.items, given_users=users), factors.ids, X, user_ids
+    return Embeddings(items, given_users=users), factors.ids, X, user_ids

@@ -1,9 +1,10 @@
-"""Item and user embeddings of saved models, without the bias columns of implicit."""
+"""Item and user embeddings of saved models, for similarities without biases."""
 
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -24,19 +25,34 @@ from fastcos.io.vectors import (
 from fastcos.reports.table import as_table
 from fastcos.storage import FastcosFormatError, PathLike
 from fastcos.storage.memmap import as_mapped_rows, iter_blocks
-from fastcos.validation import Integers, Rows, as_path, check_none, check_same_width, format_value
+from fastcos.validation import (
+    Integers,
+    Rows,
+    as_path,
+    as_vector,
+    check_none,
+    check_same_width,
+    format_value,
+)
+
+if TYPE_CHECKING:
+    from fastcos.models.base import ScoringEmbeddings
 
 # rows of a memory map that are read at once
 _ROWS = 8192
 
-# names of the arrays of items and users in one file
-_SIDES = (
-    ("item_factors", "user_factors"),  # implicit
-    ("items", "users"),
-    ("item_embeddings", "user_embeddings"),
+# names of the arrays of items, users and their biases, in files and as attributes of models
+SIDES = (
+    ("item_factors", "user_factors", "item_biases", "user_biases"),  # implicit
+    ("item_embeddings", "user_embeddings", "item_biases", "user_biases"),  # LightFM
+    ("qi", "pu", "bi", "bu"),  # Surprise
+    ("i_factors", "u_factors", "i_biases", "u_biases"),  # Cornac
 )
+_SIDES_OF_FILES = (*SIDES, ("items", "users", "item_biases", "user_biases"))
 
 
+# of the items and of the users
+Biases = tuple[Array | None, Array | None]
 TRANSPOSED = "transposed components_: its items do not carry the singular values, the users do"
 
 
@@ -61,9 +77,57 @@ class Factors(_FactorFields):
         What was recognised and stripped.
     columns : mapping of str
         The columns that were read, as in :class:`fastcos.io.Vectors`; not part of the tuple.
+    has_ids : bool
+        Whether the ids are of the file or given; False if they are positions. Not part of the
+        tuple.
     """
 
     columns: Mapping[str, Any] = MappingProxyType({})
+    has_ids: bool = False
+    _with_biases: "tuple[Rows, Rows] | None" = None
+
+    @property
+    def has_biases(self) -> bool:
+        """Whether the model adds biases, which items and users do not hold."""
+        return self._with_biases is not None
+
+    def scoring_embeddings(self) -> "ScoringEmbeddings":
+        """Return rows of users and items whose inner products are the model's scores.
+
+        These rows are for recommendations, and ``items`` and ``users`` are for similarities between
+        items: a bias makes an item score higher for every user, whatever the item resembles. Models
+        with biases, such as BPR, have one or two columns more here.
+
+        Returns
+        -------
+        ScoringEmbeddings
+            users and items, for ``top_k(users, items, k, measure="dot", exclude=X)``.
+
+        Raises
+        ------
+        ValueError
+            There are no users.
+
+        Examples
+        --------
+        >>> import warnings
+        >>> import numpy as np
+        >>> from types import SimpleNamespace
+        >>> import fastcos
+        >>> model = SimpleNamespace(item_embeddings=np.eye(3), user_embeddings=np.ones((2, 3)),
+        ...                         item_biases=[0.0, 2.0, 1.0], user_biases=[0.0, 0.0])
+        >>> with warnings.catch_warnings(action="ignore"):
+        ...     users, items = fastcos.from_model(model).scoring_embeddings()  # as of LightFM
+        >>> fastcos.top_k(users, items, 2, measure="dot").indices.tolist()
+        [[1, 2], [1, 2]]
+        """
+        from fastcos.models.base import ScoringEmbeddings
+
+        if self.users is None:
+            raise ValueError("users must be given for scoring_embeddings, got a model without them")
+        if self._with_biases is not None:
+            return ScoringEmbeddings(*self._with_biases)
+        return ScoringEmbeddings(self.users, self.items)
 
 
 def read_factors(
@@ -74,13 +138,17 @@ def read_factors(
     vector_column: str | None = None,
     id_column: str | None = None,
 ) -> Factors:
-    """Read item embeddings and optional user embeddings, and strip bias columns.
+    """Read item embeddings and optional user embeddings, without the biases of a model.
 
     Recognised: implicit's saved models (.npz with item_factors and user_factors); arrays items and
-    users, or item_embeddings and user_embeddings; scikit-learn's components_ (d, p), which are
-    transposed; all formats of read_vectors. The columns of biases and of ones that implicit's BPR
-    and logistic factorisation append are stripped where both sides are given and both show the
-    columns of ones. A single matrix keeps all of its columns.
+    users, or item_embeddings and user_embeddings, each pair with item_biases and user_biases or
+    without; the arrays of Surprise and Cornac under the names of their attributes; scikit-learn's
+    components_ (d, p), which are transposed; all formats of read_vectors. The columns of biases and
+    of ones that implicit's BPR and logistic factorisation append are stripped where both sides are
+    given and both show the columns of ones. A single matrix keeps all of its columns.
+
+    The rows are for similarities. For recommendations use ``scoring_embeddings()`` of the result,
+    which keeps the biases; a warning says so where the model has any.
 
     Parameters
     ----------
@@ -102,42 +170,102 @@ def read_factors(
 
     Examples
     --------
+    >>> import warnings
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
     ...     users = np.column_stack([np.eye(2), np.ones(2)])
     ...     np.savez(f"{folder}/bpr.npz", item_factors=np.ones((4, 3)) / 2, user_factors=users)
-    ...     found = read_factors(f"{folder}/bpr.npz")
+    ...     with warnings.catch_warnings(action="ignore"):
+    ...         found = read_factors(f"{folder}/bpr.npz")
     >>> found.items.shape, found.notes
     ((4, 2), ('stripped the bias column of the items (BPR)',))
+    >>> found.scoring_embeddings().items.shape
+    (4, 3)
     """
+    factors = load_factors(path, users, ids=ids, vector_column=vector_column, id_column=id_column)
+    warn_of_biases("read_factors", factors)
+    return factors
+
+
+def warn_of_biases(function: str, factors: Factors) -> None:
+    """Warn the caller of a public function where biases were left out."""
+    if factors.has_biases:
+        warnings.warn(
+            f"{function} left out the model's biases, because items and users are for similarities "
+            "between items. To recommend what the model recommends, use scoring_embeddings() of "
+            "the result.",
+            stacklevel=3,
+        )
+
+
+def load_factors(
+    path: PathLike,
+    users: PathLike | None = None,
+    *,
+    ids: PathLike | None = None,
+    vector_column: str | None = None,
+    id_column: str | None = None,
+) -> Factors:
+    """Return the result of read_factors without its warning: commands print the notes."""
     path = as_path("path", path)
     check_columns(vector_column, id_column)
     has_arrays = suffix_of(path) in NAMED_ARRAY_SUFFIXES
     arrays = read_named_arrays(path) if has_arrays else {}
     sides = None if vector_column is not None else _sides(path, arrays)
+    biases: Biases = (None, None)
+    columns: Mapping[str, Any] = {}
     if sides is not None:
-        items, own_users, own_ids, notes = sides
-        columns: Mapping[str, Any] = {}
+        items, own_users, own_ids, has_ids, notes, biases = sides
     else:
         if has_arrays:
             vectors = vectors_of_arrays(path, arrays, vector_column, id_column)
         else:
             vectors = read_vectors(path, vector_column=vector_column, id_column=id_column)
-        (items, own_ids), columns = vectors, vectors.columns
+        (items, own_ids), columns, has_ids = vectors, vectors.columns, vectors.has_ids
         own_users, notes = None, ()
     if own_users is not None:
-        check_none("--users", users, f"where {path} holds the users")
+        check_none("users", users, f"where {path} holds the users")
     elif users is not None:
         own_users = read_vectors(as_path("users", users)).vectors
     if own_users is not None:
         check_same_width("users", own_users, "items", items)
-    stripped: tuple[str, ...] = ()
-    if vector_column is None and not of_export(path):
-        items, own_users, stripped = strip_biases(items, own_users)
     if ids is not None:
-        own_ids = read_ids(ids, len(items))
-    factors = Factors(items, own_users, own_ids, (*notes, *stripped))
-    factors.columns = columns
+        own_ids, has_ids = read_ids(ids, len(items)), True
+    if vector_column is not None or of_export(path):
+        factors = Factors(items, own_users, own_ids, notes)
+    else:
+        factors = for_similarity(items, own_users, own_ids, notes, *biases)
+    factors.columns, factors.has_ids = columns, has_ids
+    return factors
+
+
+def for_similarity(
+    items: Rows,
+    users: Rows | None,
+    ids: Array,
+    notes: tuple[str, ...],
+    item_biases: Any = None,
+    user_biases: Any = None,
+) -> Factors:
+    """Return the factors of a model without its biases, which scoring_embeddings keeps.
+
+    Biases are given, (p,) and (n,), or are the columns that strip_biases finds.
+    """
+    plain_items, plain_users, stripped = strip_biases(items, users)
+    with_biases: Any = (users, items)
+    if item_biases is not None:
+        bias = as_vector("biases of the items", item_biases, len(items))
+        plain_items, plain_users, stripped = items, users, ("left out the biases of the items",)
+        if users is not None:
+            own = np.zeros(len(users)) if user_biases is None else user_biases
+            own = as_vector("biases of the users", own, len(users))
+            with_biases = (
+                np.column_stack([users, np.ones(len(users)), own]),
+                np.column_stack([items, bias, np.ones(len(items))]),
+            )
+    factors = Factors(plain_items, plain_users, ids, (*notes, *stripped))
+    if stripped and users is not None:
+        factors._with_biases = with_biases
     return factors
 
 
@@ -189,16 +317,22 @@ def common_rows(
 
 def _sides(
     path: Path, arrays: Mapping[str, Array]
-) -> tuple[Rows, Rows | None, Array, tuple[str, ...]] | None:
-    """Return items, users, ids and notes of arrays that a model saved; None for other arrays."""
-    for item_name, user_name in _SIDES:
+) -> "tuple[Rows, Rows | None, Array, bool, tuple[str, ...], Biases] | None":
+    """Return what a model saved, None for other arrays.
+
+    Items, users, ids, whether the file has ids, notes, and the biases of items and users.
+    """
+    for item_name, user_name, *bias_names in _SIDES_OF_FILES:
         if item_name in arrays and user_name in arrays:
             named = {name: arrays[name] for name in ID_NAMES if name in arrays}
-            items, ids = vectors_of_arrays(path, {**named, "vectors": arrays[item_name]})
-            return items, as_vector_rows(path, arrays[user_name]), ids, ()
+            vectors = vectors_of_arrays(path, {**named, "vectors": arrays[item_name]})
+            users = as_vector_rows(path, arrays[user_name])
+            item_biases, user_biases = (arrays.get(name) for name in bias_names)
+            items, ids = vectors
+            return items, users, ids, vectors.has_ids, (), (item_biases, user_biases)
     if "components_" in arrays:
         items = as_vector_rows(path, np.ascontiguousarray(arrays["components_"].T))
-        return items, None, np.arange(len(items)), (TRANSPOSED,)
+        return items, None, np.arange(len(items)), False, (TRANSPOSED,), (None, None)
     return None
 
 

@@ -5,11 +5,12 @@ from typing import Any
 import numpy as np
 
 from fastcos.io.columns import as_ids
-from fastcos.io.factors import TRANSPOSED, Factors, strip_biases
+from fastcos.io.factors import SIDES, TRANSPOSED, Biases, Factors, for_similarity, warn_of_biases
 from fastcos.neighbors.ids import as_ids as as_item_ids
 from fastcos.validation import Rows, as_rows, check_length, check_none, check_same_width
 
-_KNOWN = "a fitted model of implicit, scikit-learn, gensim or PyTorch"
+_KNOWN = "a fitted model of implicit, LightFM, Surprise, Cornac, scikit-learn, gensim or PyTorch"
+_MOST_ARRAYS = 6
 
 
 def from_model(model: Any, users: Any = None, *, ids: Any = None) -> Factors:
@@ -19,6 +20,10 @@ def from_model(model: Any, users: Any = None, *, ids: Any = None) -> Factors:
 
     - implicit: ``item_factors`` and ``user_factors``, without the columns of biases and of ones
       that BPR and logistic factorisation append;
+    - LightFM: ``item_embeddings`` and ``user_embeddings``, without the biases. A row is a feature,
+      which is an item or a user unless the model was fitted with features;
+    - Surprise (SVD, NMF): ``qi`` and ``pu``; Cornac: ``i_factors`` and ``u_factors``, both without
+      the biases;
     - scikit-learn (TruncatedSVD, NMF, PCA): the transpose of ``components_``;
     - gensim: ``vectors`` with ``index_to_key``, of KeyedVectors or of the ``wv`` of a model; the
       output side ``syn1neg`` of negative sampling becomes the users;
@@ -38,9 +43,16 @@ def from_model(model: Any, users: Any = None, *, ids: Any = None) -> Factors:
     Returns
     -------
     Factors
-        items (p, d) and users (n, d) or None, float32 or float64; the ids of the items, which are
-        0 .. p-1 if the model has none; notes on what was converted. Arrays are not copied if they
-        have the right type and order.
+        For similarities between items: items (p, d) and users (n, d) or None, float32 or float64;
+        the ids of the items, which are 0 .. p-1 if the model has none; notes on what was converted.
+        Arrays are not copied if they have the right type and order. For recommendations:
+        ``scoring_embeddings()`` of the result, users and items whose inner products are the model's
+        scores, biases included.
+
+    Warns
+    -----
+    UserWarning
+        The model has biases, which items and users do not hold.
 
     Raises
     ------
@@ -64,7 +76,7 @@ def from_model(model: Any, users: Any = None, *, ids: Any = None) -> Factors:
     >>> items.shape, users.shape
     ((30, 4), (200, 4))
     """
-    items, own_users, own_ids, notes = _sides(model)
+    items, own_users, own_ids, notes, biases = _sides(model)
     if own_users is not None:
         check_none("users", users, f"for {type(model).__name__}, which holds its users")
     elif users is not None:
@@ -72,28 +84,44 @@ def from_model(model: Any, users: Any = None, *, ids: Any = None) -> Factors:
         own_users = _sides(users, "users")[0] if is_model else as_rows("users", users)
     if own_users is not None:
         check_same_width("users", own_users, "items", items)
-    if hasattr(model, "item_factors"):
-        items, own_users, notes = strip_biases(items, own_users)
+    named = np.arange(len(items)) if ids is None else as_item_ids("ids", ids, len(items))
     if own_ids is not None:
         check_none("ids", ids, f"for {type(model).__name__}, which holds its ids")
         check_length("ids of the model", own_ids, len(items), "its items")
-        return Factors(items, own_users, own_ids, notes)
-    named = np.arange(len(items)) if ids is None else as_item_ids("ids", ids, len(items))
-    return Factors(items, own_users, named, notes)
+        named = own_ids
+    if hasattr(model, "item_factors") or biases[0] is not None:
+        factors = for_similarity(items, own_users, named, notes, *biases)
+    else:
+        factors = Factors(items, own_users, named, notes)
+    factors.has_ids = own_ids is not None or ids is not None
+    warn_of_biases("from_model", factors)
+    return factors
 
 
-def _sides(model: Any, name: str = "model") -> tuple[Rows, Rows | None, Any, tuple[str, ...]]:
-    """Items, users and ids, None where the model has none, and notes."""
+def _sides(
+    model: Any, name: str = "model"
+) -> tuple[Rows, Rows | None, Any, tuple[str, ...], Biases]:
+    """Items, users and ids, None where the model has none, notes, and biases of both sides."""
+    none: Biases = (None, None)
     what = type(model).__name__
     if hasattr(model, "scoring_embeddings"):  # LinearMF and CosineMF have components_ as well
         raise TypeError(
             f"{name} must be {_KNOWN}, got {what}: use its item_embeddings() and user_embeddings(X)"
         )
-    if hasattr(model, "item_factors") and hasattr(model, "user_factors"):
-        if model.item_factors is None or model.user_factors is None:
+    if hasattr(model, "yj"):  # SVD++ of Surprise
+        raise TypeError(
+            f"{name} must score items by users' own rows, got {what}, which adds rows of the items "
+            "that they rated: make these sums, and give both sides as arrays"
+        )
+    for item_name, user_name, *bias_names in SIDES:
+        if not (hasattr(model, item_name) and hasattr(model, user_name)):
+            continue
+        factors = {key: getattr(model, key) for key in (item_name, user_name)}
+        if any(side is None for side in factors.values()):
             raise TypeError(f"{name} must be fitted, got {what} without factors")
-        items = _rows(f"{name}.item_factors", model.item_factors)
-        return items, _rows(f"{name}.user_factors", model.user_factors), None, ()
+        items, other = (_rows(f"{name}.{key}", side) for key, side in factors.items())
+        item_biases, user_biases = (getattr(model, key, None) for key in bias_names)
+        return items, other, None, (), (item_biases, user_biases)
     if hasattr(model, "wv") and hasattr(model, "dv"):
         raise TypeError(f"{name} must have one kind of vectors, got {what}: give its .wv or .dv")
     words = getattr(model, "wv", model)
@@ -102,15 +130,16 @@ def _sides(model: Any, name: str = "model") -> tuple[Rows, Rows | None, Any, tup
         users = None if outputs is None else as_rows(f"{name}.syn1neg", outputs)
         note = () if users is None else ("users: the output vectors of negative sampling",)
         ids = as_ids([str(key) for key in words.index_to_key])
-        return as_rows(f"{name}.vectors", words.vectors), users, ids, note
+        return as_rows(f"{name}.vectors", words.vectors), users, ids, note, none
     if hasattr(model, "num_embeddings") and hasattr(model, "weight"):
-        return as_rows(f"{name}.weight", model.weight), None, None, ()
+        return as_rows(f"{name}.weight", model.weight), None, None, (), none
     components = getattr(model, "components_", np.zeros(0))
     if np.ndim(components) == 2:
         items = as_rows(f"{name}.components_", components)
         named = getattr(model, "feature_names_in_", None)
         features = None if named is None else as_ids([str(one) for one in named])
-        return as_rows(name, items.T), None, features, (TRANSPOSED,)
+        mean = getattr(model, "mean_", None)  # PCA: its predictions add the mean of each column
+        return as_rows(name, items.T), None, features, (TRANSPOSED,), (mean, None)
     raise TypeError(f"{name} must be {_KNOWN}, got {what}{_hint(model)}")
 
 
@@ -121,6 +150,14 @@ def _rows(name: str, factors: Any) -> Rows:
 
 def _hint(model: Any) -> str:
     """Name what a model with several embeddings holds, or say that it is not fitted."""
+    arrays = {
+        key: value.shape
+        for key, value in getattr(model, "__dict__", {}).items()
+        if isinstance(value, np.ndarray) and value.ndim == 2
+    }
+    if arrays:
+        listed = ", ".join(f"{key} {shape}" for key, shape in list(arrays.items())[:_MOST_ARRAYS])
+        return f" (give its arrays themselves, of items and users, among {listed})"
     named = getattr(model, "named_modules", None)
     if callable(named):
         held = [name for name, one in named() if hasattr(one, "num_embeddings")]

@@ -66,9 +66,12 @@ class Vectors(_VectorFields):
         The columns or named arrays that were read: ``"vectors"`` a tuple of names, ``"ids"`` a name
         or None, ``"unused"`` a tuple of the others. Empty for formats without names. It is not part
         of the tuple: ``vectors, ids = read_vectors(path)``.
+    has_ids : bool
+        Whether the ids are of the file; False if they are positions. Not part of the tuple.
     """
 
     columns: Mapping[str, Any] = MappingProxyType({})
+    has_ids: bool = False
 
 
 def holds_vectors(path: PathLike) -> bool:
@@ -152,12 +155,12 @@ def read_vectors(
         ids = path.with_name("ids.npy")
         has_ids = of_export(path) and ids.is_file()
         rows = as_vector_rows(path, read_npy(path))
-        return Vectors(rows, read_ids(ids, len(rows)) if has_ids else np.arange(len(rows)))
+        return _vectors(rows, read_ids(ids, len(rows)) if has_ids else None)
     if kind in _WORD_VECTOR_SUFFIXES:
         words, rows = _read_binary_vectors(path) if kind == ".bin" else _read_text_vectors(path)
         word_ids = ids_of_cells(path, "word", words, np.arange(1, len(words) + 1))
         check_distinct(path, "words", word_ids)
-        return Vectors(as_vector_rows(path, rows), word_ids)
+        return _vectors(as_vector_rows(path, rows), word_ids)
     what = kind or "no suffix"
     if kind in (".pt", ".pth", ".pkl", ".kv", ".joblib"):
         what = f"{kind}, a pickle, which may run code: save the array by numpy.save"
@@ -293,6 +296,13 @@ def _survey(
     return columns, lines
 
 
+def _vectors(rows: Any, ids: npt.NDArray[Any] | None) -> Vectors:
+    """Return rows with their ids, or with their positions where they have none."""
+    read = Vectors(rows, np.arange(len(rows)) if ids is None else ids)
+    read.has_ids = ids is not None
+    return read
+
+
 def _as_read(
     path: Path,
     columns: Mapping[str, Column],
@@ -317,14 +327,14 @@ def _as_read(
         for place, one in enumerate(numbers):
             rows[:, place] = one
     vectors = as_vector_rows(path, rows)
-    ids = np.arange(len(vectors))
+    ids = None
     if id_ is not None:
         ids = columns[id_].ids(path)
         if len(ids) != len(vectors):
             rule = f"hold one id for each of {len(vectors)} vectors"
             raise FastcosFormatError(f"{path} must {rule}, got {len(ids)} in {id_!r}")
         check_distinct(path, id_, ids)
-    read = Vectors(vectors, ids)
+    read = _vectors(vectors, ids)
     unused = tuple(name for name in names if name not in chosen and name != id_)
     read.columns = {"vectors": tuple(chosen), "ids": id_, "unused": unused}
     return read

@@ -116,6 +116,42 @@ def test_recommend_from_factors_of_implicit_with_ids(folder):
     assert list(found.values()) == [[str(items[one]) for one in row] for row in truth]
 
 
+def test_recommend_adds_the_biases_of_bpr(folder, capsys):
+    X, users, items = matrix(folder / "seen.csv")
+    random = np.random.default_rng(1)
+    A, B = random.standard_normal((len(users), 5)), random.standard_normal((len(items), 5))
+    b = 3 * random.standard_normal(len(items))
+    np.savez(folder / "bpr.npz", user_factors=np.c_[A, np.ones(len(A))], item_factors=np.c_[B, b])
+    np.save(folder / "items.npy", np.array(items))
+    (folder / "users.txt").write_text("\n".join(users) + "\n")
+    words = (folder / "bpr.npz", folder / "seen.csv", "--value", "", "--ids", folder / "items.npy")
+    words = (*words, "--user-ids", folder / "users.txt")
+    truth = np.argsort(-np.where(X > 0, -np.inf, A @ B.T + b), axis=1)[:, :K]
+    expected = [[str(items[one]) for one in row] for row in truth]
+    assert list(recommended(folder, *words).values()) == expected
+    assert "scores include the biases" in capsys.readouterr().err
+    # similarities between items leave them out, and say so
+    np.savez(folder / "plain.npz", user_factors=A, item_factors=B)
+    by_cosine = recommended(folder, *words, "--measure", "cosine")
+    assert "stripped the bias column" in capsys.readouterr().err
+    plain = recommended(folder, folder / "plain.npz", *words[1:], "--measure", "cosine")
+    assert by_cosine == plain
+    # an index of inner products is searched by users
+    np.savez(folder / "users.npz", vectors=np.c_[A, np.ones(len(A))], ids=np.array(users))
+    index = str(folder / "by_dot")
+    build = ["index", "build", str(folder / "bpr.npz"), index, "--measure", "dot"]
+    assert main([*build, "--ids", str(folder / "items.npy")]) == 0
+    assert "kept the biases" in capsys.readouterr().err
+    search = ["index", "search", index, "--queries", str(folder / "users.npz"), "--k", str(K)]
+    neighbors = ["neighbors", str(folder / "bpr.npz"), "--measure", "dot", "--k", str(K)]
+    neighbors += ["--ids", str(folder / "items.npy"), "--queries", str(folder / "users.npz")]
+    best = np.argsort(-(A @ B.T + b), axis=1)[:, :K]
+    for command in (search, neighbors):
+        assert main([*command, "--out", str(folder / "users.json")]) == 0
+        rows = json.loads((folder / "users.json").read_text())
+        assert [row["neighbor"] for row in rows] == [items[one] for row in best for one in row]
+
+
 def test_recommend_shows_lists_of_users(folder, capsys):
     words = [str(folder / "model"), str(folder / "seen.csv"), "--value", "clicks", "--k", "3"]
     assert main(["recommend", *words, "--show", "u3", "u1", "--json"]) == 0

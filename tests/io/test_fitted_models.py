@@ -1,12 +1,13 @@
 """from_model: embeddings of fitted models, recognised by their attributes alone."""
 
 import re
+import warnings
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from sklearn.cluster import KMeans
-from sklearn.decomposition import NMF, TruncatedSVD
+from sklearn.decomposition import NMF, PCA, TruncatedSVD
 
 import fastcos
 
@@ -51,10 +52,113 @@ def test_from_model_strips_biases_of_implicit():
     with_bias = implicit(
         np.column_stack([ITEMS, RNG.random(7)]), np.column_stack([USERS, np.ones(9)])
     )
-    items, users, _, notes = fastcos.from_model(with_bias)
+    with pytest.warns(UserWarning, match=r"left out the model's biases.* use scoring_embeddings"):
+        items, users, _, notes = fastcos.from_model(with_bias)
     np.testing.assert_array_equal(items, ITEMS)
     np.testing.assert_array_equal(users, USERS)
     assert "BPR" in notes[0]
+
+
+def logistic(b, c):
+    """Factors of implicit's logistic factorisation: its items end with (bias, 1)."""
+    return implicit(
+        np.column_stack([ITEMS, b, np.ones(7)]), np.column_stack([USERS, np.ones(9), c])
+    )
+
+
+PAIRS = {
+    "ALS": lambda b, c: implicit(),
+    "BPR": lambda b, c: implicit(np.c_[ITEMS, b], np.c_[USERS, np.ones(9)]),
+    "logistic": logistic,
+    "LightFM": lambda b, c: SimpleNamespace(
+        item_embeddings=ITEMS, user_embeddings=USERS, item_biases=b, user_biases=c, fit=None
+    ),
+    "Surprise": lambda b, c: SimpleNamespace(qi=ITEMS, pu=USERS, bi=b, bu=c, fit=None),
+    "Cornac": lambda b, c: SimpleNamespace(
+        i_factors=ITEMS, u_factors=USERS, i_biases=b, u_biases=c, fit=None
+    ),
+    "Cornac BPR": lambda b, c: SimpleNamespace(i_factors=ITEMS, u_factors=USERS, i_biases=b),
+}
+
+
+@pytest.mark.parametrize("kind", PAIRS)
+def test_scoring_embeddings_are_the_scores_of_the_model(kind, tmp_path):
+    b, c = RNG.standard_normal(7) * 3, RNG.standard_normal(9)
+    model = PAIRS[kind](b, c)
+    has_biases = kind != "ALS"
+    scores = USERS @ ITEMS.T + has_biases * b  # biases of users add the same to all their items
+    # both sides of a model, or a file of its arrays
+    arrays = {name: value for name, value in vars(model).items() if name != "fit"}
+    np.savez(tmp_path / "model.npz", **arrays)
+    for read, source in (
+        (fastcos.from_model, model),
+        (fastcos.io.read_factors, tmp_path / "model.npz"),
+    ):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            found = read(source)
+        assert len(caught) == has_biases == found.has_biases
+        np.testing.assert_array_equal(found.items, ITEMS)  # for similarities
+        np.testing.assert_array_equal(found.users, USERS)
+        users, items = found.scoring_embeddings()
+        order = fastcos.top_k(users, items, 7, measure="dot").indices
+        np.testing.assert_array_equal(order, np.argsort(-scores, axis=1))
+
+
+def test_scoring_embeddings_add_the_means_of_pca():
+    model = PCA(3, random_state=0).fit(X)
+    with pytest.warns(UserWarning, match="left out the model's biases"):
+        found = fastcos.from_model(model, model.transform(X))
+    users, items = found.scoring_embeddings()
+    predicted = model.inverse_transform(model.transform(X))
+    np.testing.assert_allclose(users @ items.T, predicted, atol=1e-12)
+    alone = fastcos.from_model(model)
+    assert alone.users is None
+    with pytest.raises(ValueError, match=r"^users must be given for scoring_embeddings"):
+        alone.scoring_embeddings()
+
+
+def test_from_model_says_what_a_model_of_another_library_lacks():
+    fitted = SimpleNamespace(fit=None, U=USERS, V=ITEMS)
+    with pytest.raises(TypeError, match=r"give its arrays themselves.* U \(9, 3\), V \(7, 3\)"):
+        fastcos.from_model(fitted)
+    unfitted = SimpleNamespace(item_embeddings=None, user_embeddings=None, fit=None)
+    with pytest.raises(TypeError, match="model must be fitted, got SimpleNamespace without fact"):
+        fastcos.from_model(unfitted)
+    plus = SimpleNamespace(qi=ITEMS, pu=USERS, bi=None, bu=None, yj=ITEMS)
+    with pytest.raises(TypeError, match="must score items by users' own rows"):
+        fastcos.from_model(plus)
+    biased = SimpleNamespace(item_embeddings=ITEMS, user_embeddings=USERS, item_biases=np.ones(8))
+    with pytest.raises(ValueError, match=r"^biases of the items must be of shape \(7,\)"):
+        fastcos.from_model(biased)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["als", "bpr", "lmf"])
+def test_recommendations_are_those_of_installed_implicit(kind):
+    names = {"als": "Alternating Least Squares", "bpr": "Bayesian Personalized Ranking"}
+    name = names.get(kind, "Logistic Matrix Factorization").replace(" ", "")
+    module = pytest.importorskip(f"implicit.{kind}")
+    import scipy.sparse as sp
+
+    counts = RNG.random((80, 40)) < 0.2
+    model = (
+        getattr(module, name)(6, random_state=0, use_gpu=False)
+        if kind != "lmf"
+        else (module.LogisticMatrixFactorization(6, random_state=0))
+    )
+    seen = sp.csr_matrix(counts, dtype=np.float32)
+    model.fit(seen, show_progress=False)
+    theirs, scores = model.recommend(np.arange(80), seen, N=5)
+    with warnings.catch_warnings(action="ignore"):
+        users, items = fastcos.from_model(model).scoring_embeddings()
+    ours = fastcos.top_k(users, items, 5, measure="dot", exclude=sp.csr_array(seen))
+    np.testing.assert_allclose(ours.scores, scores, rtol=1e-4, atol=1e-5)
+    predicted = users.astype(np.float64) @ items.astype(np.float64).T
+    for lists in (ours.indices, theirs):  # equal but for ties
+        mine = np.take_along_axis(predicted, lists, axis=1)
+        best = -np.sort(-np.where(counts, -np.inf, predicted), axis=1)[:, :5]
+        np.testing.assert_allclose(mine, best, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +198,10 @@ def test_from_model_feeds_an_audit():
 
 
 LINES = [
-    (lambda: fastcos.from_model(ITEMS), "model must be a fitted model of implicit, scikit-learn"),
+    (
+        lambda: fastcos.from_model(ITEMS),
+        "model must be a fitted model of implicit, LightFM, Surprise",
+    ),
     (lambda: fastcos.from_model(None), "model must be a fitted model of implicit"),
     (lambda: fastcos.from_model(TruncatedSVD()), "PyTorch, got TruncatedSVD (fit it first)"),
     (lambda: fastcos.from_model(KMeans(2).fit(X)), "PyTorch, got KMeans"),
