@@ -313,8 +313,9 @@ class Audit(Record):
                 )
         elif self.condition_to_balance is not None and not self._has_form:
             sentences.append(
-                "The factors have no form to which training is known to lead, so their scale is "
-                "that of the start, of the optimiser and of the number of epochs."
+                "The factors have none of the forms that this audit knows. So their scale comes "
+                "from the start, the optimiser and the number of epochs, in shares that they do "
+                "not show."
             )
         if self.epochs_to_forget is not None:
             sentences.append(
