@@ -184,11 +184,11 @@ def two_noise_levels():
 def test_sgd_forgets_its_start_and_rests_where_predicted(two_noise_levels, decay, least):
     """From two starts to one D, which is not the balanced one, even with decay on both sides."""
     X, users, items = two_noise_levels
-    step, ends = 0.03, []
+    step, ends = 0.04, []
     for D in (np.array([2.0, 0.5]), np.array([0.5, 2.0])):
         rng = np.random.default_rng(4)
         P, Q = 0.5 * rng.normal(size=(40, 2)) * D, 0.5 * rng.normal(size=(30, 2)) / D
-        ends.append(descended(P, Q, X, users, items, step, decay, 150 if decay else 400, rng))
+        ends.append(descended(P, Q, X, users, items, step, decay, 100 if decay else 250, rng))
     for P, Q in ends:
         assert rest(P, Q, X, step, decay) < 1.1
         # small noise is the fourth premise of Lemma B
