@@ -1,43 +1,20 @@
-"""Options and processes of test_throughput.py, and its table beside pytest-benchmark's."""
+"""What pytest-benchmark writes beside the times: the CPU, its instruction set, and the threads."""
 
-import pytest
-
-from bench.turns import lines
-from bench.workloads import SETS, forget
+from bench import machine
 
 
-def pytest_addoption(parser):
-    group = parser.getgroup("fastcos")
-    group.addoption("--cases", choices=SETS, default="quick", help="which cases of the workloads")
-    group.addoption("--processes", type=int, default=3, help="of every library and case, in turn")
+def pytest_report_header():
+    """Say why the first run is slow."""
+    return f"fastcos: {machine.description()}; the first run on a machine compiles for minutes"
 
 
-def pytest_configure(config):
-    config.measured = {}
+def pytest_configure():
+    """Time the compiled kernels, not the slower code that stands in until they are compiled."""
+    from fastcos.engine import readiness
 
-
-@pytest.fixture(autouse=True)
-def free_memory(request):
-    """Keep the inputs of the quick cases only: others take gigabytes."""
-    yield
-    if request.config.getoption("cases") == "large":
-        forget()
+    readiness.compile_at_once()
 
 
 def pytest_benchmark_update_machine_info(machine_info):
-    from bench.markdown import cpu_name
-    from bench.tables import versions
-    from fastcos import get_config
-
-    machine_info |= {
-        "cpu_name": cpu_name(), "threads": get_config().num_threads, "isa": get_config().isa,
-        "versions": versions(),
-    }  # fmt: skip
-
-
-def pytest_terminal_summary(terminalreporter, config):
-    """Print time, throughput, percent of limit and ratio, by case."""
-    for group, outcome in config.measured.items():
-        terminalreporter.write_sep("-", group)
-        for line in lines(outcome):
-            terminalreporter.write_line(line)
+    """Add to the JSON document what decides the speed of fastcos."""
+    machine_info |= machine.facts()

@@ -1,0 +1,116 @@
+"""References in float64, written without any code of fastcos.
+
+A benchmark calls one of these functions before it is timed. Each raises AssertionError if the
+answer is wrong, with a message that says how wrong it is.
+"""
+
+import numpy as np
+
+# Rows of an answer that are compared with the reference; they are spread over all rows.
+SAMPLE = 25
+# Items that are converted to float64 at once: 50 MB at 1,536 columns.
+BLOCK = 4096
+
+
+def sample_of(n, size=SAMPLE):
+    """Return up to `size` row numbers, spread evenly over n rows."""
+    return np.linspace(0, n - 1, min(size, n)).astype(int)
+
+
+def scores(queries, items, measure="cosine"):
+    """Return the float64 scores (n, m) of queries (n, d) among items (m, d).
+
+    measure is "cosine", "dot" or "euclidean", which is the negative distance.
+    """
+    queries, result = queries.astype(np.float64), np.empty((len(queries), len(items)))
+    query_norms = np.linalg.norm(queries, axis=1)
+    for first in range(0, len(items), BLOCK):
+        block = items[first : first + BLOCK].astype(np.float64)
+        norms = np.linalg.norm(block, axis=1)
+        # One product at a time, so that equal items get equal scores.
+        for row, query, norm in zip(result, queries, query_norms, strict=True):
+            part = row[first : first + BLOCK]
+            if measure == "euclidean":
+                part[:] = -np.linalg.norm(block - query, axis=1)
+                continue
+            part[:] = block @ query
+            if measure == "cosine":
+                np.divide(part, norms * norm, out=part, where=norms * norm > 0)
+    return result
+
+
+def wrong_neighbors(indices, queries, items, *, measure="cosine", tolerance=0.0, own=None):
+    """Return how many of the given neighbours are wrong, as an array of counts per query.
+
+    A neighbour is wrong if its float64 score is below the k-th best score by more than tolerance,
+    if it is repeated, or if it is missing (a negative index). Ties may therefore come in any order.
+    indices has the shape (n, k). own are the numbers of the queries among the items in a self-join,
+    where a row is not its own neighbour.
+    """
+    all_scores = scores(queries, items, measure)
+    if own is not None:
+        all_scores[np.arange(len(queries)), own] = -np.inf
+    k = indices.shape[1]
+    kth = -np.partition(-all_scores, k - 1, axis=1)[:, k - 1 : k]
+    valid = np.clip(indices, 0, len(items) - 1)
+    found = np.take_along_axis(all_scores, valid, axis=1)
+    wrong = (found < kth - tolerance) | (indices < 0)
+    order = np.argsort(indices, axis=1, kind="stable")
+    repeated = np.zeros_like(wrong)
+    repeated[:, 1:] = np.diff(np.take_along_axis(indices, order, axis=1), axis=1) == 0
+    np.put_along_axis(wrong, order, np.take_along_axis(wrong, order, axis=1) | repeated, axis=1)
+    return wrong.sum(axis=1)
+
+
+def neighbors(found, queries, items=None, *, measure="cosine", excluded=None):
+    """Check that a sample of queries has its exact neighbours, in order, with their exact scores.
+
+    items=None is a self-join. excluded is a Boolean mask (n, m) of pairs that must not be answered.
+    """
+    at = sample_of(len(queries))
+    reference = scores(queries[at], queries if items is None else items, measure)
+    if items is None:
+        reference[np.arange(len(at)), at] = -np.inf
+    if excluded is not None:
+        reference[excluded[at]] = -np.inf
+    best = np.argsort(-reference, axis=1, kind="stable")[:, : found.indices.shape[1]]
+    np.testing.assert_array_equal(found.indices[at], best, "the neighbours of a sample of rows")
+    np.testing.assert_allclose(
+        found.scores[at], np.take_along_axis(reference, best, axis=1), rtol=1e-6, atol=1e-9
+    )
+
+
+def product(result, expected, tolerance=1e-5):
+    """Check a product to a share of the largest expected entry."""
+    expected = np.asarray(expected, np.float64)
+    error = np.abs(np.asarray(result) - expected).max() / max(np.abs(expected).max(), 1e-300)
+    assert error <= tolerance, f"the error is {error:.3g} of the largest entry, above {tolerance:g}"
+
+
+def residuals(X, s, Vt):
+    """Return min(r / s, sqrt(r)) / s for every singular triplet, with r = |X'X v - s^2 v|.
+
+    This bounds the relative error of the singular value s.
+    """
+    V, s = np.asarray(Vt, np.float64).T, np.asarray(s, np.float64)
+    V = V / np.linalg.norm(V, axis=0)
+    # X has float32 entries; SciPy computes the products in float64 because V is float64.
+    r = np.linalg.norm(X.T @ (X @ V) - V * s**2, axis=0)
+    return np.minimum(r / s, np.sqrt(r)) / s
+
+
+def svd(result, X, tolerance):
+    """Check that every singular triplet reaches the residual."""
+    largest = residuals(X, result.s, result.Vt).max()
+    assert largest <= tolerance, f"the largest residual is {largest:.3g}, above {tolerance:g}"
+
+
+def item_neighbors(X, at, k):
+    """Return the k best cosines of the items (columns of X) at some positions, best first."""
+    wide = X.astype(np.float64)
+    norms = np.sqrt(np.asarray(wide.multiply(wide).sum(axis=0)).ravel())
+    products = (wide.T @ wide[:, at].toarray()).T
+    with np.errstate(invalid="ignore", divide="ignore"):
+        cosines = np.nan_to_num(products / norms / norms[at][:, None])
+    cosines[np.arange(len(at)), at] = -np.inf
+    return -np.sort(-cosines, axis=1)[:, :k]

@@ -1,0 +1,200 @@
+"""The command line: `python -m bench.compare` measures, and with `render` it publishes."""
+
+import argparse
+import datetime
+import json
+import os
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from bench import data, machine
+from bench.compare import hard, large, ratios, render, tasks, turns, worker
+
+RESULTS = Path(__file__).parents[1] / "results"
+DESCRIPTION = """\
+Compare fastcos with the other libraries that are installed, in interleaved turns over fresh
+processes. Answers are checked before anything is timed. Without DATA it runs the built-in tasks,
+which takes about
+twenty minutes on two cores; DATA is a file of vectors (.npy, .npz, ...) or of interactions (.csv,
+.npz, ...)."""
+EPILOG = """\
+examples:
+  python -m bench.compare --task one_query batch --size small      # a minute
+  python -m bench.compare vectors.npy --k 100                      # your vectors
+  python -m bench.compare ratings.csv --library scipy mkl          # your interactions
+  python -m bench.compare --task large --nnz 1e8                   # time, memory and certificate
+  python -m bench.compare --save                                   # bench/results/DATE/MACHINE.json
+  python -m bench.compare render                                   # table, picture and page"""
+
+
+def parser():
+    """Return the parser of the command."""
+    found = argparse.ArgumentParser(
+        prog="python -m bench.compare", description=DESCRIPTION, epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    libraries = worker.names_of_libraries()
+    add = found.add_argument
+    add("data", nargs="?", type=Path, metavar="DATA", help="vectors or interactions")
+    add(
+        "--task",
+        nargs="+",
+        choices=[*tasks.TASKS, "hard", "large"],
+        default=[*tasks.TASKS, "hard"],
+        help="default: all but large",
+    )
+    add(
+        "--size",
+        nargs="+",
+        choices=["small", "medium", "large"],
+        default=["small", "medium"],
+        help="default: small and medium",
+    )
+    add("--library", nargs="+", choices=libraries, default=libraries, help="default: all installed")
+    add(
+        "--processes", type=int, metavar="N", help="of every library (default 5; 1 of --task large)"
+    )
+    add("--seconds", type=float, default=1.0, help="calls of a library in a process (default 1)")
+    add("--k", type=int, default=10, help="neighbours in DATA (default 10)")
+    add(
+        "--nnz", type=float, default=1e7, help="non-zeros of --task large, 1e7 to 1e9 (default 1e7)"
+    )
+    add("--save", action="store_true", help="write bench/results/DATE/MACHINE.json after every row")
+    add("--out", type=Path, metavar="FILE", help="write the results here instead")
+    return found  # fmt: skip
+
+
+def name_of_machine(facts):
+    """Return a name for the results file: "amd-epyc-znver5-avx512-2-threads"."""
+    words = f"{facts['cpu']} {facts['isa']} {facts['threads']} threads".lower()
+    return re.sub(r"[^a-z0-9]+", "-", re.sub(r"\(r\)|\(tm\)|processor", "", words)).strip("-")
+
+
+def new_document(arguments):
+    """Return a results file without results."""
+    now, facts = datetime.datetime.now(datetime.UTC), machine.facts()
+    tags = [
+        f"{name}={os.environ[name]}" for name in ("FASTCOS_ISA", "FASTCOS_NUM_THREADS")
+        if name in os.environ
+    ]  # fmt: skip
+    return {
+        "machine": name_of_machine(facts), "date": f"{now:%Y-%m-%d}", "started": f"{now:%H:%M} UTC",
+        **facts, "tags": tags, "load_average": list(os.getloadavg()), "command": sys.argv[1:],
+        "processes": arguments.processes, "versions": {}, "absent": {}, "results": {},
+        "hard_set": {}, "large": {},
+    }  # fmt: skip
+
+
+def print_row(result, descriptions):
+    """Print the time of fastcos, and a sentence about every other library."""
+    libraries = result["libraries"]
+    ours = libraries[turns.FASTCOS].get("seconds")
+    if not ours:
+        print(f"  fastcos has no time: {libraries[turns.FASTCOS].get('absent')}")
+        return
+    print(f"  fastcos takes {ratios.duration(ratios.time_of(ours))}")
+    for name, one in libraries.items():
+        label = descriptions[name]["name"]
+        if "absent" in one:
+            print(f"  {label} has no time: {one['absent']}")
+        elif name != turns.FASTCOS:
+            text = ratios.sentence(label, one["seconds"], ours, result["busy"])
+            setting = f" ({one['setting']})" if "setting" in one else ""
+            recall = f"; its recall is {one['recall']:.3f}" if "recall" in one else ""
+            print(f"  {text}{recall}{setting}", flush=True)
+
+
+def run(arguments, document, save):
+    """Measure what was asked for; save(document) is called after every row."""
+    threads = document["threads"]
+    libraries = [turns.FASTCOS, *(one for one in arguments.library if one != turns.FASTCOS)]
+    descriptions, absent = turns.describe(libraries, threads)
+    if turns.FASTCOS in absent:
+        raise SystemExit(f"fastcos cannot be measured: {absent[turns.FASTCOS]}")
+    for name, reason in absent.items():
+        print(f"{name}: {reason}")
+    for one in descriptions.values():
+        document["versions"][one["name"]] = one["versions"]
+    document["absent"] |= absent
+    rows = tasks.rows_of([name for name in arguments.task if name in tasks.TASKS], arguments.size)
+    if arguments.data:
+        rows = tasks.rows_of_file(arguments.data, arguments.k)
+    for number, row in enumerate([] if "large" in arguments.task else rows, 1):
+        print(f"\n{row.title}  (row {number} of {len(rows)})", flush=True)
+        processes = arguments.processes or 5
+        result = turns.measure(row, descriptions, processes, arguments.seconds, threads)
+        document["results"][row.key] = result
+        print_row(result, descriptions)
+        save(document)
+    if "hard" in arguments.task and not arguments.data:
+        print("\nwrong neighbours of the hard set, of a million", flush=True)
+        for name, one in descriptions.items():
+            if "search" in one["operations"]:
+                found = hard.wrong_neighbors(name, threads)
+                document["hard_set"][name] = {"name": one["name"]} | found
+                print(
+                    f"  {one['name']:18} {found.get('wrong', found.get('absent')):>10,}", flush=True
+                )
+        save(document)
+    if "large" in arguments.task:
+        if arguments.data:
+            from fastcos import io
+
+            X = io.read_interactions(str(arguments.data)).X.tocsr().astype(np.float32)
+            source = arguments.data.name
+        else:
+            X = data.many_interactions(int(arguments.nnz))
+            source = f"{X.shape[0]:,} x {X.shape[1]:,}"
+        source += f", {X.nnz:,} non-zeros"
+        for operation in large.TITLES:
+            print(f"\n{large.TITLES[operation]}, {source}", flush=True)
+            one = large.measure(
+                operation, X, source, descriptions, arguments.processes or 1, threads
+            )
+            document["large"][f"{operation} {X.nnz}"] = one
+            save(document)
+
+
+def main(words=None):
+    words = sys.argv[1:] if words is None else words
+    if words == ["render"]:
+        render.publish(RESULTS)
+        return 0
+    command = parser()
+    arguments = command.parse_args(words)
+    if arguments.data and not arguments.data.exists():
+        command.error(f"DATA must be an existing file, got {arguments.data}")
+    for name, value, least in (
+        ("--processes", arguments.processes or 1, 1), ("--seconds", arguments.seconds, 1e-3),
+        ("--k", arguments.k, 1), ("--nnz", arguments.nnz, 1e4),
+    ):  # fmt: skip
+        if not value >= least:
+            command.error(f"{name} must be at least {least:g}, got {value:g}")
+    document = new_document(arguments)
+    path = arguments.out
+    if arguments.save and not path:
+        path = RESULTS / document["date"] / f"{document['machine']}.json"
+        if path.exists():
+            command.error(
+                f"{path} exists, and results are never edited or merged; delete it to measure again"
+            )
+
+    def save(document):
+        if path:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            document["load_average_at_end"] = list(os.getloadavg())
+            partial = path.with_suffix(".part")
+            partial.write_text(json.dumps(document, indent=1) + "\n", "utf8")
+            partial.replace(path)
+
+    run(arguments, document, save)
+    if path:
+        print(f"\nwrote {path}; next: python -m bench.compare render")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,67 @@
+"""Wrong neighbours of a hard set, per library: what "exact" means in float32.
+
+Five kinds of rows on which rounding decides; for each 2,000 queries among 3,000 items, k = 100: a
+million neighbours. A neighbour is wrong if its float64 cosine is below the k-th best one by more
+than the rounding error of float64, so that ties may come in any order. Nothing is timed here.
+"""
+
+import tempfile
+
+import numpy as np
+
+from bench import check
+from bench.compare.worker import Failed, NotInstalledError, Worker, save_arguments
+
+QUERIES, ITEMS, COLUMNS, K = 2_000, 3_000, 48, 100
+
+
+def near_ties(rng, n):
+    """All cosines are within 1e-7 of each other, the resolution of float32."""
+    return 1 + 1e-4 * rng.standard_normal((n, COLUMNS))
+
+
+def large_and_small(rng, n):
+    """Norms from 1e-18 to 1e18: the square of a norm overflows or vanishes in float32."""
+    return rng.standard_normal((n, COLUMNS)) * 10.0 ** rng.integers(-18, 19, (n, 1))
+
+
+def common_mean(rng, n):
+    """One direction that all rows share is a hundred times as large as what distinguishes them."""
+    return 100 * np.ones(COLUMNS) + rng.standard_normal((n, COLUMNS))
+
+
+def near_duplicates(rng, n):
+    """Fifty rows, copied with differences of 1e-6."""
+    centres = np.random.default_rng(0).standard_normal((50, COLUMNS))
+    return centres[rng.integers(0, 50, n)] + 1e-6 * rng.standard_normal((n, COLUMNS))
+
+
+def one_large_column(rng, n):
+    """One column is ten thousand times as large as the others, with both signs."""
+    rows = rng.standard_normal((n, COLUMNS))
+    rows[:, 0] *= 1e4
+    return rows
+
+
+FAMILIES = (near_ties, large_and_small, common_mean, near_duplicates, one_large_column)
+
+
+def wrong_neighbors(name, threads):
+    """Return how many of a million neighbours a library gets wrong, by family."""
+    wrong = {}
+    worker = Worker(name, threads)
+    try:
+        for seed, family in enumerate(FAMILIES):
+            rng = np.random.default_rng(seed)
+            queries, items = (family(rng, n).astype(np.float32) for n in (QUERIES, ITEMS))
+            with tempfile.TemporaryDirectory() as folder:
+                save_arguments(folder, {"items": items, "queries": queries, "k": K})
+                indices = worker.prepare("search", folder).astype(np.int64)
+            tolerance = (COLUMNS + 6) * 2.0**-52
+            counts = check.wrong_neighbors(indices, queries, items, tolerance=tolerance)
+            wrong[family.__name__] = int(counts.sum())
+    except (Failed, NotInstalledError) as error:
+        return {"absent": str(error)}
+    finally:
+        worker.close()
+    return {"wrong": sum(wrong.values()), "of": QUERIES * K * len(FAMILIES), "by_family": wrong}

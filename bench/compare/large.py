@@ -1,0 +1,88 @@
+"""Large interaction matrices, up to 1e9 non-zeros: time, memory and certificate of each library.
+
+A call takes seconds to hours here, so that every process makes one call, after a short one on the
+first 5,000 rows that loads kernels and starts threads. Preparation (a transposed copy, say) and its
+memory are reported, too. The certificate is the error of sampled results in float64, as in the
+other tasks.
+"""
+
+import random
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from bench import check, data
+from bench.compare import tasks
+from bench.compare.worker import Failed, NotInstalledError, Worker, save_arguments
+
+RANK = 16
+TITLES = {
+    "gram": f"X'(X A), {tasks.COLUMNS} columns",
+    "svd": f"{RANK} singular triplets to a residual of {tasks.SVD_TOLERANCE}",
+    "sparse_join": f"nearest items of every item by cosine, k = {tasks.K}",
+}
+CERTIFICATES = {
+    "gram": "largest error of 5 columns, as a share of the largest entry",
+    "svd": "largest residual",
+    "sparse_join": "largest error of the cosines of 20 items",
+}
+
+
+def arguments_of(operation, X):
+    """Return the arguments of an operation on a matrix."""
+    return {
+        "gram": {"X": X, "A": data.gaussian(X.shape[1], tasks.COLUMNS)},
+        "svd": {"X": X, "k": RANK, "tolerance": tasks.SVD_TOLERANCE},
+        "sparse_join": {"X": X, "k": tasks.K},
+    }[operation]
+
+
+def certifier(operation, X, A=None, k=None, tolerance=None):
+    """Return a function from an answer to its certificate, the error in float64."""
+    if operation == "gram":
+        expected = X.T @ (X @ A[:, :5].astype(np.float64))
+        return lambda Y: float(abs(Y[:, :5] - expected).max() / abs(expected).max())
+    if operation == "svd":
+        return lambda found: float(check.residuals(X, found[:, 0], found[:, 1:]).max())
+    at = np.argsort(-np.bincount(X.indices, minlength=X.shape[1]))[:2_000:100]
+    expected = np.maximum(check.item_neighbors(X, at, k), 0)
+    return lambda scores: float(abs(scores[at] - expected).max())
+
+
+def measure(operation, X, source, descriptions, processes, threads):
+    """Return the result of one operation: for every library its calls and their certificates."""
+    names = [name for name, one in descriptions.items() if operation in one["operations"]]
+    arguments = arguments_of(operation, X)
+    labels = {name: {"name": descriptions[name]["name"]} for name in names}
+    results = {name: label | {"calls": []} for name, label in labels.items()}
+    certificate = certifier(operation, **arguments)
+    with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:  # /tmp may be memory
+        save_arguments(folder, arguments)
+        for _ in range(processes):
+            for name in random.sample(names, len(names)):
+                setting = descriptions[name]["settings"][0]
+                worker = Worker(name, threads, setting)
+                try:
+                    facts = worker.request(do="once", operation=operation, folder=folder)
+                    answer = Path(folder, f"{worker.process.pid}.answer.npy")
+                    facts["certificate"] = certificate(np.load(answer))
+                    answer.unlink()
+                    del facts["cpu_seconds"]
+                    results[name]["calls"].append(facts)
+                    print(f"  {line_of(descriptions[name]['name'], facts)}", flush=True)
+                except (Failed, NotInstalledError) as error:
+                    results[name] = labels[name] | {"absent": str(error)}
+                    names = [other for other in names if other != name]
+                finally:
+                    worker.close()
+    title = f"{TITLES[operation]}, {source}"
+    return {"title": title, "certificate": CERTIFICATES[operation], "libraries": results}
+
+
+def line_of(name, facts):
+    """Return a line about one call."""
+    return (
+        f"{name:16} {facts['seconds']:10.2f} s, prepared in {facts['preparation_seconds']:.2f} s, "
+        f"{facts['added_mib']:,.0f} MiB beside the matrix, certificate {facts['certificate']:.2g}"
+    )

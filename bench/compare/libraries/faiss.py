@@ -1,0 +1,39 @@
+"""FAISS with the OpenBLAS of its wheel: IndexFlatIP over unit rows."""
+
+import os
+
+import faiss
+
+from bench.compare.rows import unit, without_itself
+from bench.compare.settings import Setting, openblas
+
+NAME = "FAISS"
+REQUIRES = "faiss-cpu>=1.15"
+# From how many numbers on FAISS multiplies by BLAS: its default, and always.
+SETTINGS = [
+    Setting(f"{one.name}{words}", one.variables | more)
+    for one in openblas()
+    for words, more in (("", {}), (", always by BLAS", {"COMPARE_FAISS_BLAS": "1"}))
+]
+
+
+def index_of(items):
+    """Return an index of unit rows."""
+    if "COMPARE_FAISS_BLAS" in os.environ:
+        faiss.cvar.distance_compute_blas_threshold = 1
+    index = faiss.IndexFlatIP(items.shape[1])
+    index.add(items)
+    return index
+
+
+def search(items, queries, k):
+    index, queries = index_of(unit(items)), unit(queries)
+    return (lambda: index.search(queries, k)), lambda found: found[1]
+
+
+def self_join(rows, k):
+    def call():
+        units = unit(rows)
+        return index_of(units).search(units, k + 1)
+
+    return call, lambda found: without_itself(found[1])

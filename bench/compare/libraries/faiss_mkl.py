@@ -1,0 +1,23 @@
+"""FAISS with Intel's MKL in the place of its OpenBLAS.
+
+The wheel of faiss-cpu has OpenBLAS; conda's faiss-cpu has MKL. Here the MKL of pip is loaded before
+the wheel's OpenBLAS, so that the dynamic linker takes sgemm from MKL.
+"""
+
+from bench.compare.libraries.faiss import search, self_join  # noqa: F401
+from bench.compare.settings import Setting, mkl_library
+
+NAME = "FAISS with MKL"
+REQUIRES = "faiss-cpu>=1.15"
+_MKL = {"LD_PRELOAD": mkl_library(), "MKL_THREADING_LAYER": "GNU"}
+SETTINGS = [
+    Setting("", _MKL),
+    Setting("always by BLAS", _MKL | {"COMPARE_FAISS_BLAS": "1"}),
+]
+
+
+def versions():
+    """Return MKL's own version."""
+    from bench.compare.libraries.mkl import mkl_version
+
+    return {"MKL": mkl_version()}

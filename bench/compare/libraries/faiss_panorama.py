@@ -1,0 +1,15 @@
+"""FAISS Panorama: an exact scan that leaves an item after any eighth of its columns."""
+
+import faiss
+
+from bench.compare.rows import unit
+
+NAME = "FAISS Panorama"
+REQUIRES = "faiss-cpu>=1.15"
+LEVELS = 8
+
+
+def search(items, queries, k):
+    index, queries = faiss.IndexFlatIPPanorama(items.shape[1], LEVELS), unit(queries)
+    index.add(unit(items))
+    return (lambda: index.search(queries, k)), lambda found: found[1]

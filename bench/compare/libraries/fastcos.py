@@ -1,0 +1,41 @@
+"""fastcos itself, by the same rules as every other library."""
+
+import numpy as np
+
+import fastcos
+from fastcos.engine import readiness
+
+NAME = "fastcos"
+REQUIRES = "fastcos"
+
+# Time the compiled kernels, not the slower code that stands in until they are compiled.
+readiness.compile_at_once()
+
+
+def search(items, queries, k):
+    index = fastcos.SimilarityIndex().fit(items)
+    return (lambda: index.search(queries, k)), lambda found: found.indices
+
+
+def self_join(rows, k):
+    return (lambda: fastcos.top_k(rows, k=k)), lambda found: found.indices
+
+
+def sparse_join(X, k):
+    items = X.T.tocsr()
+    return (lambda: fastcos.top_k(items, k=k)), lambda found: np.maximum(found.scores, 0)
+
+
+def product(X, A):
+    return (lambda: fastcos.matmul(X, A)), np.asarray
+
+
+def gram(X, A):
+    return (lambda: fastcos.gram_matmul(X, A)), np.asarray
+
+
+def svd(X, k, tolerance):
+    def read(found):
+        return np.column_stack([found.s, found.Vt])
+
+    return (lambda: fastcos.randomized_svd(X, k, tol=tolerance, compute_u=False)), read

@@ -1,0 +1,18 @@
+"""PRIMME: truncated SVD. It has no wheel; its source needs the LAPACK of the system."""
+
+import numpy as np
+import primme
+
+NAME = "PRIMME"
+REQUIRES = "primme>=3"
+
+
+def svd(X, k, tolerance):
+    def call():
+        return primme.svds(X, k, tol=min(tolerance, 1e-3), return_stats=False)
+
+    def read(found):
+        order = np.argsort(-found[1])
+        return np.column_stack([found[1], found[2]])[order]
+
+    return call, read

@@ -1,0 +1,44 @@
+"""SciPy: sparse products, and ARPACK's svds."""
+
+import importlib.util
+from importlib import metadata
+
+import numpy as np
+from scipy.sparse import linalg
+
+from bench.compare.settings import openblas
+
+NAME = "SciPy"
+REQUIRES = "scipy>=1.15"
+SETTINGS = openblas()
+
+
+def versions():
+    """Name the ARPACK that SciPy contains; it reports no version of its own."""
+    is_in_c = importlib.util.find_spec("scipy.sparse.linalg._eigen.arpack._arpacklib")
+    language = "C" if is_in_c else "Fortran"
+    return {"ARPACK": f"the {language} code in SciPy {metadata.version('scipy')}"}
+
+
+def product(X, A):
+    return (lambda: X @ A), np.asarray
+
+
+def gram(X, A):
+    """By a CSC view of X', SciPy multiplies twice as fast as by a transposed CSR copy."""
+    return (lambda: X.T @ (X @ A)), np.asarray
+
+
+def svd(X, k, tolerance):
+    """ARPACK stops by its own tolerance, of which 0.001 reaches a residual of 0.01."""
+
+    def call():
+        return linalg.svds(
+            X, k, tol=min(tolerance, 1e-3), random_state=0, return_singular_vectors="vh"
+        )
+
+    def read(found):
+        order = np.argsort(-found[1])
+        return np.column_stack([found[1], found[2]])[order]
+
+    return call, read

@@ -1,0 +1,31 @@
+"""sparse_dot_topn: the top k of a product of sparse matrices."""
+
+import numpy as np
+from scipy.sparse import csr_matrix, diags_array
+from sparse_dot_topn import sp_matmul_topn
+
+from bench.compare.rows import n_threads
+
+NAME = "sparse_dot_topn"
+REQUIRES = "sparse_dot_topn>=1.2"
+
+
+def sparse_join(X, k):
+    norms = np.sqrt(np.asarray(X.multiply(X).sum(axis=0, dtype=np.float64)).ravel())
+    scaled = X.astype(np.float64) @ diags_array(1 / np.where(norms > 0, norms, 1))
+    columns = csr_matrix(scaled.astype(np.float32))
+    rows = csr_matrix(columns.T.tocsr())
+
+    def call():
+        return sp_matmul_topn(rows, columns, top_n=k + 1, n_threads=n_threads(), sort=True)
+
+    return call, lambda found: best_of_rows(found, k)
+
+
+def best_of_rows(found, k):
+    """Return the k best entries of every row after its best one, which is the item itself."""
+    best = np.zeros((found.shape[0], k + 1))
+    for row, first, last in zip(best, found.indptr, found.indptr[1:], strict=False):
+        entries = np.sort(found.data[first:last])[::-1][: k + 1]
+        row[: len(entries)] = entries
+    return best[:, 1:]

@@ -1,0 +1,72 @@
+"""Times, ratios, intervals and sentences, computed from the raw turns of a results file."""
+
+import math
+import statistics
+
+import numpy as np
+from scipy import stats
+
+CONFIDENCE = 0.95
+# Cores that other programs may use before the comparison withholds its verdicts.
+BUSY_CORES = 0.15
+
+
+def time_of(processes):
+    """Return the time of a library: the geometric mean over processes of the median turn."""
+    return statistics.geometric_mean([statistics.median(turns) for turns in processes])
+
+
+def ratio_of(theirs, ours):
+    """Return the ratio of two libraries' times, and the ends of its interval.
+
+    Parameters
+    ----------
+    theirs, ours : list of list of float
+        Seconds by process and turn. Turn i of process j of both was taken at the same moment; a
+        slow library has fewer turns.
+
+    Returns
+    -------
+    ratio, low, high : float
+        How many times as fast as the other library fastcos is. The interval is infinite for one
+        process.
+    """
+    logs = np.array([
+        statistics.median(math.log(a / b) for a, b in zip(their_turns, our_turns, strict=False))
+        for their_turns, our_turns in zip(theirs, ours, strict=True)
+    ])  # fmt: skip
+    n, mean, half = len(logs), logs.mean(), np.inf
+    if n > 1:
+        # The mean of n other processes scatters around the mean of these as sqrt(1/n + 1/n).
+        half = stats.t.ppf((1 + CONFIDENCE) / 2, n - 1) * logs.std(ddof=1) * math.sqrt(2 / n)
+    return tuple(float(value) for value in np.exp([mean, mean - half, mean + half]))
+
+
+def verdict(low, high, busy):
+    """Return "faster", "slower" or "undecided", or "busy" where no verdict may be given."""
+    if busy is None or busy > BUSY_CORES:
+        return "busy"
+    return "faster" if low > 1 else "slower" if high < 1 else "undecided"
+
+
+def sentence(name, theirs, ours, busy):
+    """Say how fast fastcos is beside another library."""
+    ratio, low, high = ratio_of(theirs, ours)
+    if verdict(low, high, busy) == "busy":
+        cores = "an unknown number of" if busy is None else f"{busy:.1f}"
+        return (
+            f"no verdict on {name}: other programs used {cores} cores meanwhile; the ratio of the "
+            f"times was {ratio:.2f} [{low:.2f}, {high:.2f}]"
+        )
+    text = f"fastcos is {ratio:.2f} times as fast as {name} [{low:.2f}, {high:.2f}]"
+    if verdict(low, high, busy) == "undecided":
+        text += "; this interval contains 1, so neither is shown to be faster"
+    return text
+
+
+def duration(seconds):
+    """Return a time in words: "15.1 us"."""
+    for scale, unit in ((1, "s"), (1e3, "ms"), (1e6, "us")):
+        if seconds * scale >= 1 or unit == "us":
+            return f"{float(f'{seconds * scale:.3g}'):,g} {unit}"
+    raise AssertionError

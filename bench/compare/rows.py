@@ -1,0 +1,45 @@
+"""What several libraries need around a search: unit rows, neighbours without the row itself."""
+
+import os
+
+import numpy as np
+
+
+def n_threads():
+    """Return the number of threads that every library uses."""
+    return int(os.environ["OMP_NUM_THREADS"])
+
+
+def unit(rows):
+    """Return rows of norm 1; zero rows stay zero."""
+    return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-30)
+
+
+def without_itself(indices):
+    """Return the neighbours (n, k) of a self-join that found (n, k + 1), without the row itself.
+
+    If a row with many duplicates is not among its own neighbours, the last one is left out.
+    """
+    kept = indices != np.arange(len(indices))[:, None]
+    kept[kept.all(axis=1), -1] = False
+    return indices[kept].reshape(len(indices), -1)
+
+
+def best_of_products(multiply, queries, k, block=1024):
+    """Return the k items with the largest products of every query, best first.
+
+    multiply takes a block of queries and returns its products with all items.
+    """
+    indices = np.empty((len(queries), k), np.int64)
+    for first in range(0, len(queries), block):
+        products = multiply(queries[first : first + block])
+        best = np.argpartition(products, -k, axis=1)[:, -k:]
+        order = np.argsort(-np.take_along_axis(products, best, axis=1), axis=1, kind="stable")
+        indices[first : first + block] = np.take_along_axis(best, order, axis=1)
+    return indices
+
+
+def joined(search, rows, k, read):
+    """Return the call and the reader of a self-join, by a search of k + 1 neighbours."""
+    call, _ = search(rows, rows, k + 1)
+    return call, lambda result: without_itself(read(result))

@@ -1,0 +1,245 @@
+"""A library in a process of its own: it prepares tasks and times calls on request.
+
+`Worker` runs in the process of the comparison and starts `python -m bench.compare.worker LIBRARY`,
+which answers every line of its input, a JSON request, with one line of JSON.
+"""
+
+import contextlib
+import importlib
+import json
+import os
+import pkgutil
+import re
+import statistics
+import subprocess
+import sys
+import time
+from importlib import metadata
+from pathlib import Path
+
+import numpy as np
+
+from bench.compare import libraries, settings
+
+ROOT = Path(__file__).parents[2]
+# Seconds of the calls of one turn: a shorter call is repeated.
+TURN_SECONDS = 0.02
+# Before the next library is called, all threads of a library must have used less than a tenth of a
+# core for 5 ms: threads that wait actively would slow it down.
+QUIET_SECONDS, QUIET_SHARE = 5e-3, 0.1
+# Threads of OpenBLAS wait actively for 2^28 cycles, which is 0.1 s, by default. 2^22 cycles are 2
+# ms, still longer than the pause between two calls of one turn.
+OPENBLAS_WAIT = {"OPENBLAS_THREAD_TIMEOUT": "22"}
+# The functions that a library's file may define.
+OPERATIONS = ("search", "self_join", "sparse_join", "product", "gram", "svd")
+THREAD_VARIABLES = (
+    "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS",
+    "RAYON_NUM_THREADS", "FASTCOS_NUM_THREADS",
+)  # fmt: skip
+
+
+class NotInstalledError(Exception):
+    """The library is not installed."""
+
+
+class Failed(Exception):
+    """The library raised an error, or its process ended."""
+
+
+class Worker:
+    """The process of a library, with the environment variables of one of its settings."""
+
+    def __init__(self, library, threads, setting=settings.Setting()):  # noqa: B008  a constant
+        self.library, self.setting, self.cpu_seconds = library, setting, 0.0
+        variables = dict.fromkeys(THREAD_VARIABLES, str(threads)) | OPENBLAS_WAIT
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "bench.compare.worker", library],
+            env=os.environ | variables | setting.variables, cwd=ROOT,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+
+    def request(self, **words):
+        """Return the answer to a request, a dictionary."""
+        with contextlib.suppress(BrokenPipeError):  # The empty line below shows that it ended.
+            print(json.dumps(words), file=self.process.stdin, flush=True)
+        line = self.process.stdout.readline()
+        if not line:
+            raise Failed(f"the process ended with status {self.process.wait()}")
+        answer = json.loads(line)
+        if "missing" in answer:
+            raise NotInstalledError(answer["missing"])
+        if "error" in answer:
+            raise Failed(answer["error"])
+        self.cpu_seconds = answer["cpu_seconds"]
+        return answer
+
+    def prepare(self, operation, folder):
+        """Prepare an operation on the arguments in a folder, and return its answer."""
+        self.request(do="prepare", operation=operation, folder=str(folder))
+        return np.load(Path(folder, f"{self.process.pid}.answer.npy"))
+
+    def close(self):
+        """Close its standard input, and wait until it ends."""
+        with contextlib.suppress(BrokenPipeError):
+            self.process.communicate()
+
+
+def names_of_libraries():
+    """Return the names of all files in bench/compare/libraries, fastcos first."""
+    found = sorted(module.name for module in pkgutil.iter_modules(libraries.__path__))
+    return sorted(found, key=lambda name: name != "fastcos")
+
+
+def library(name):
+    """Import the file of a library."""
+    return importlib.import_module(f"bench.compare.libraries.{name}")
+
+
+def save_arguments(folder, arguments):
+    """Write the arguments of an operation: arrays as .npy files, numbers as JSON."""
+    numbers = {}
+    for name, value in arguments.items():
+        if hasattr(value, "indptr"):
+            numbers[name] = {"shape": value.shape}
+            for part in ("data", "indices", "indptr"):
+                np.save(Path(folder, f"{name}.{part}.npy"), getattr(value, part))
+        elif isinstance(value, np.ndarray):
+            np.save(Path(folder, f"{name}.npy"), value)
+        else:
+            numbers[name] = value
+    Path(folder, "arguments.json").write_text(json.dumps(numbers))
+
+
+def load_arguments(folder):
+    """Return the arguments that save_arguments wrote."""
+    from scipy.sparse import csr_array
+
+    arguments = json.loads(Path(folder, "arguments.json").read_text())
+    for name, value in arguments.items():
+        if isinstance(value, dict):
+            parts = [
+                np.load(Path(folder, f"{name}.{part}.npy"))
+                for part in ("data", "indices", "indptr")
+            ]
+            arguments[name] = csr_array(tuple(parts), shape=value["shape"])
+    for file in Path(folder).glob("*.npy"):
+        if file.name.count(".") == 1:
+            arguments[file.stem] = np.load(file)
+    return arguments
+
+
+def blas_libraries():
+    """Return the BLAS libraries of this process: path to name and version."""
+    from threadpoolctl import threadpool_info
+
+    pools = [pool for pool in threadpool_info() if pool["user_api"] == "blas" and pool["version"]]
+    return {pool["filepath"]: (pool["internal_api"], pool["version"]) for pool in pools}
+
+
+def versions_of(module, blas):
+    """Return the versions of a library, and of the BLAS that it brought along."""
+    package = re.match(r"[\w.-]*\w", module.REQUIRES)[0]  # "faiss-cpu" of "faiss-cpu>=1.15"
+    found = {package: metadata.version(package)} | getattr(module, "versions", dict)()
+    return found | {f"{name} of {package}": version for name, version in blas}
+
+
+def description(name):
+    """Return what the comparison must know of a library before it starts its processes."""
+    before = {} if name == "numpy" else blas_libraries()  # this process has imported NumPy
+    module = library(name)
+    blas = [version for path, version in blas_libraries().items() if path not in before]
+    return {
+        "name": module.NAME,
+        "versions": versions_of(module, blas),
+        "exact": getattr(module, "EXACT", True),
+        "settings": getattr(module, "SETTINGS", settings.DEFAULT),
+        "operations": [name for name in OPERATIONS if hasattr(module, name)],
+    }
+
+
+def resident_mib(field, process="self"):
+    """Return VmRSS, the resident memory, or VmHWM, its peak, in MiB; 0 where there is no /proc."""
+    try:
+        text = Path(f"/proc/{process}/status").read_text()
+    except OSError:
+        return 0.0
+    return int(text.split(f"{field}:")[1].split()[0]) / 1024
+
+
+def time_turn(call):
+    """Return the seconds of a call: the median of calls for 20 ms, or one call if it is longer."""
+    seconds = []
+    while sum(seconds) < TURN_SECONDS:
+        started = time.perf_counter()
+        call()
+        seconds.append(time.perf_counter() - started)
+    # The first of several calls finds the caches filled by another library.
+    return statistics.median(seconds[1:] or seconds)
+
+
+def wait_for_threads():
+    """Wait until the other threads of this process sleep, so that they do not slow down others."""
+    used, since = -np.inf, 0.0
+    while (now := time.perf_counter()) - since < QUIET_SECONDS:
+        others = time.process_time() - time.thread_time()
+        if others - used > QUIET_SHARE * QUIET_SECONDS:
+            used, since = others, now
+
+
+def call_once(prepare, arguments):
+    """Return the answer of one call, its seconds, those of the preparation, and the memory of both.
+
+    A call on the first rows comes before, so that kernels are compiled and threads have started.
+    """
+    few = arguments | {"X": arguments["X"][:5_000]}
+    call, read = prepare(**few)
+    call()
+    before = resident_mib("VmRSS")
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")  # resets the peak
+    started = time.perf_counter()
+    call, read = prepare(**arguments)
+    prepared = time.perf_counter()
+    result = call()
+    ended = time.perf_counter()
+    peak = resident_mib("VmHWM")
+    times = {"seconds": ended - prepared, "preparation_seconds": prepared - started}
+    return read(result), times | {"added_mib": max(0.0, peak - before)}
+
+
+def answer_to(request, name, state):
+    """Carry out one request; state holds the prepared call."""
+    if request["do"] == "describe":
+        return description(name)
+    if request["do"] == "call":
+        seconds = time_turn(state["call"])
+        wait_for_threads()
+        return {"seconds": seconds}
+    prepare = getattr(library(name), request["operation"])
+    arguments, facts = load_arguments(request["folder"]), {}
+    if request["do"] == "once":
+        answer, facts = call_once(prepare, arguments)
+    else:
+        state["call"], read = prepare(**arguments)
+        answer = read(state["call"]())
+    np.save(Path(request["folder"], f"{os.getpid()}.answer.npy"), np.asarray(answer))
+    return facts
+
+
+def serve(name):
+    """Answer the requests on standard input."""
+    state, output = {}, sys.stdout
+    with contextlib.redirect_stdout(sys.stderr):  # Libraries may print.
+        for line in sys.stdin:
+            try:
+                answer = answer_to(json.loads(line), name, state)
+            except ImportError as error:
+                answer = {"missing": str(error)}
+            except Exception as error:  # Whatever a library raises is its result.
+                answer = {"error": f"{type(error).__name__}: {error}"[:300]}
+            answer["cpu_seconds"] = time.process_time()
+            print(json.dumps(answer), file=output, flush=True)
+
+
+if __name__ == "__main__":
+    serve(*sys.argv[1:])

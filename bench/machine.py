@@ -1,0 +1,73 @@
+"""What a published time must be read with: CPU, instruction set, threads, system, commit, load."""
+
+import os
+import platform
+import re
+import subprocess
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+
+def cpu():
+    """Return the CPU as its vendor names it, and the microarchitecture by which LLVM knows it.
+
+    Clouds hide the model: "AMD EPYC" alone would not tell Zen 3 from Zen 5.
+    """
+    from llvmlite import binding
+
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+        (name, *_) = re.findall(r"model name\s*: (.*)", text)
+    except (OSError, ValueError):
+        name = platform.processor() or platform.machine()
+    return f"{name} ({binding.get_host_cpu_name()})"
+
+
+def features():
+    """Return the names of the CPU's instruction sets, as LLVM spells them."""
+    from llvmlite import binding
+
+    return {name for name, present in binding.get_host_cpu_features().items() if present}
+
+
+def commit():
+    """Return the commit of this clone, and whether files differ from it; None without Git."""
+    try:
+        words = ("rev-parse", "HEAD"), ("status", "--porcelain", "--untracked-files=no")
+        head, changes = (
+            subprocess.run(["git", "-C", str(ROOT), *command], capture_output=True, check=True)
+            for command in words
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return None, None
+    return head.stdout.decode().strip(), bool(changes.stdout.strip())
+
+
+def facts():
+    """Return a dictionary of everything that does not change during a run."""
+    import fastcos
+
+    config = fastcos.get_config()
+    head, is_dirty = commit()
+    return {
+        "commit": head, "dirty": is_dirty, "cpu": cpu(), "isa": config.isa,
+        "threads": config.num_threads, "cores": os.cpu_count(), "os": platform.platform(),
+        "python": platform.python_version(),
+    }  # fmt: skip
+
+
+def description():
+    """Return the CPU, the instruction set and the number of threads in one line."""
+    known = facts()
+    return f"{known['cpu']}, {known['isa']}, {known['threads']} threads"
+
+
+def cpu_seconds():
+    """Return the CPU seconds that all programs of this machine have used, or None if unknown."""
+    try:
+        ticks = [int(word) for word in Path("/proc/stat").read_text().split()[1:9]]
+    except OSError:
+        return None
+    idle, waiting_for_disks = ticks[3], ticks[4]
+    return (sum(ticks) - idle - waiting_for_disks) / os.sysconf("SC_CLK_TCK")
