@@ -19,7 +19,7 @@ def gaussian(n, d, seed=0):
     return np.random.default_rng(seed).standard_normal((n, d), dtype=np.float32)
 
 
-@functools.cache
+@functools.lru_cache(4)
 def embeddings(n, d, seed=0):
     """Return n rows that resemble text embeddings, float32.
 

@@ -1,16 +1,17 @@
-"""One service process under load, by ours and others: `python -m bench.service [ITEMS [COLUMNS]]`.
+"""One service process under load, with the index of each library in turn.
 
-The application of examples/retrieval_service.py with the index of each library in turn (1,000,000 x
-384 by default; cosine, k = 10), in a process of its own, with all cores. The application answers
-requests that wait together by one search, whatever the library. The items are clustered, as
-embeddings are (bench.inputs): nearest neighbours of independent numbers are hopeless for a graph.
-Clients of examples/load_test.py request the neighbours of random items, over 1, 8 and 64
-connections. Recall: share of the answers' items whose exact score reaches the k-th best; of 500
-answers, or as many as come in 30 s. hnswlib is built with M = 16, ef_construction = 100, and
-searched with the least ef of a power of 2^(1/2) that reaches the recall for 500 queries. Resident
-memory: of the process after the load, mapped files included. Needs fastapi and uvicorn, and apsw
-for sqlite-vec; a library that is not installed is left out. Prints Markdown. Half an hour on two
-cores, of which the graph takes ten minutes.
+    python -m examples.service_benchmark [ITEMS [COLUMNS]] > examples/service_benchmark.md
+
+The application of retrieval_service.py (1,000,000 x 384 by default; cosine, k = 10) runs in a
+process of its own, with all cores. The application answers requests that wait together by one
+search, whatever the library. The items resemble text embeddings (bench/data.py): nearest neighbours
+of independent numbers are hopeless for a graph. Clients of examples/load_test.py request the
+neighbours of random items, over 1, 8 and 64 connections. Recall: share of the answers' items whose
+exact score reaches the k-th best; of 500 answers, or as many as come in 30 s. hnswlib is built with
+M = 16, ef_construction = 100, and searched with the least ef of a power of 2^(1/2) that reaches the
+recall for 500 queries. Resident memory: of the process after the load, mapped files included. Needs
+fastapi and uvicorn, and apsw for sqlite-vec; a library that is not installed is left out. Prints
+Markdown. Half an hour on two cores, of which the graph takes ten minutes.
 """
 
 import argparse
@@ -23,19 +24,22 @@ import tempfile
 import threading
 import time
 import urllib.request
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from importlib import metadata
 from pathlib import Path
 from types import SimpleNamespace
+from typing import NamedTuple
 
 import numpy as np
 import uvicorn
 
 import fastcos
-from bench.inputs import clustered
-from bench.libraries import Index, faiss_index, usearch_index
-from bench.markdown import cpu_name, print_table, versions_of
-from bench.worker import resident_mib
+from bench import data, machine
+from bench.compare.rows import unit
+from bench.compare.worker import resident_mib
+from bench.lab.markdown import print_table
 from examples import load_test, retrieval_service
 
 CONNECTIONS, K, CHOSEN = (1, 8, 64), 10, 500
@@ -44,6 +48,38 @@ READING = 30.0
 PORT = 8765
 URL = f"http://127.0.0.1:{PORT}"
 BLOCK = 1 << 16  # rows that are made at once
+
+
+class Index(NamedTuple):
+    """The index of a library: find(vectors, k) returns what read turns into indices and scores."""
+
+    find: Callable
+    read: Callable
+
+
+def faiss_index(items, folder):
+    """Return the exact index of FAISS."""
+    import faiss
+
+    index = faiss.IndexFlatIP(items.shape[1])
+    index.add(unit(items))
+    return Index(lambda rows, k: index.search(unit(rows), k), lambda found: (found[1], found[0]))
+
+
+def usearch_index(items, folder):
+    """Return the exact search of USearch."""
+    from usearch.index import MetricKind, search
+
+    def find(rows, k):
+        threads = os.cpu_count()
+        return k, search(items, rows, k, MetricKind.Cos, exact=True, threads=threads)
+
+    def read(result):
+        k, matches = result
+        shape = (-1, k)
+        return matches.keys.astype(np.int64).reshape(shape), 1 - matches.distances.reshape(shape)
+
+    return Index(find, read)
 
 
 def hnswlib_index(items, folder, least_recall):
@@ -100,8 +136,8 @@ def sqlite_vec_index(items, folder):
 # package, and index of items with a folder for files; fastcos opens what the service published
 LIBRARIES = {
     "fastcos": ("fastcos", None),
-    "faiss": ("faiss-cpu", lambda items, folder: faiss_index(items, "cosine")),
-    "usearch": ("usearch", lambda items, folder: usearch_index(items, "cosine")),
+    "faiss": ("faiss-cpu", faiss_index),
+    "usearch": ("usearch", usearch_index),
     "hnswlib-95": ("hnswlib", partial(hnswlib_index, least_recall=0.95)),
     "hnswlib-99": ("hnswlib", partial(hnswlib_index, least_recall=0.99)),
     "sqlite-vec": ("sqlite-vec", sqlite_vec_index),
@@ -125,7 +161,7 @@ def serve(library, folder):
         index = index_of(np.array(mapped), folder)
 
         def search(vectors, k, n_threads):
-            indices, scores = index.read(index.find(index.encode(vectors), k))
+            indices, scores = index.read(index.find(vectors, k))
             return SimpleNamespace(ids=indices, scores=scores)
 
         batches = retrieval_service.Batches(SimpleNamespace(
@@ -137,11 +173,13 @@ def serve(library, folder):
 
 
 def get(path):
+    """Return the JSON that the service answers."""
     with urllib.request.urlopen(URL + path, timeout=60) as answer:
         return json.load(answer)
 
 
 def is_ready():
+    """Return whether the service answers."""
     with contextlib.suppress(OSError):
         return get("/ready")
 
@@ -178,10 +216,9 @@ def measured(library, folder, seconds):
 
 def make(folder, n, d):
     """Write items, the index of the service, and the k-th best scores of the chosen items."""
-    random = np.random.default_rng(0)
     items = np.empty((n, d), np.float32)
     for first in range(0, n, BLOCK):
-        items[first : first + BLOCK] = clustered(min(BLOCK, n - first), d, random)
+        items[first : first + BLOCK] = data.embeddings(min(BLOCK, n - first), d, seed=first)
     np.save(folder / "items.npy", items)
     retrieval_service.publish(folder, items, np.arange(n))
     chosen = np.random.default_rng(1).choice(n, CHOSEN, replace=False)
@@ -191,6 +228,7 @@ def make(folder, n, d):
 
 
 def main():
+    """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("items", type=int, nargs="?", default=1_000_000)
     parser.add_argument("columns", type=int, nargs="?", default=384)
@@ -198,10 +236,13 @@ def main():
     given = parser.parse_args()
     # for the processes: the fastest of pip's FAISS on CPUs with AVX-512
     os.environ["OPENBLAS_CORETYPE"] = "SkylakeX"
-    versions = versions_of(dict.fromkeys(package for package, _ in LIBRARIES.values()))
+    versions = {}
+    for package, _ in LIBRARIES.values():
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            versions[package] = metadata.version(package)
     print(
         f"{given.items:,} x {given.columns}, k = {K}, {given.seconds:g} s a load; "
-        f"{cpu_name()}, {os.cpu_count()} cores, which the clients share; "
+        f"{machine.cpu()}, {os.cpu_count()} cores, which the clients share; "
         f"{', '.join(f'{name} {version}' for name, version in versions.items())}.\n"
     )
     titles = (f"{n} connections: p50 / p99 ms / requests a second" for n in CONNECTIONS)

@@ -167,10 +167,13 @@ def main(words=None):
     arguments = command.parse_args(words)
     if arguments.data and not arguments.data.exists():
         command.error(f"DATA must be an existing file, got {arguments.data}")
+    processes = 1 if arguments.processes is None else arguments.processes
     for name, value, least in (
-        ("--processes", arguments.processes or 1, 1), ("--seconds", arguments.seconds, 1e-3),
-        ("--k", arguments.k, 1), ("--nnz", arguments.nnz, 1e4),
-    ):  # fmt: skip
+        ("--processes", processes, 1),
+        ("--seconds", arguments.seconds, 1e-3),
+        ("--k", arguments.k, 1),
+        ("--nnz", arguments.nnz, 1e4),
+    ):
         if not value >= least:
             command.error(f"{name} must be at least {least:g}, got {value:g}")
     document = new_document(arguments)

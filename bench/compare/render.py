@@ -104,12 +104,12 @@ def summary(best):
         counts[one["verdict"]] += 1
     text = (
         f"In {counts['faster']} of {len(best)} rows fastcos is faster than the fastest other exact "
-        f"library, in {counts['slower']} it is slower, and in {counts['undecided']} neither is shown "
-        "to be faster."
+        f"library, in {counts['slower']} it is slower, and in {counts['undecided']} neither is "
+        "shown to be faster."
     )
-    return text + f" {counts['busy']} rows have no verdict: the machine was busy." * bool(
-        counts["busy"]
-    )
+    if counts["busy"]:
+        text += f" {counts['busy']} rows have no verdict, because the machine was busy."
+    return text
 
 
 def summary_table(documents):
@@ -135,8 +135,9 @@ def hard_table(document):
         for one in sorted(known, key=lambda one: one["wrong"])
     ]
     text = (
-        f"Wrong neighbours of the hard set, of {known[0]['of']:,}: rows on which rounding decides "
-        "(bench/compare/hard.py). A neighbour is wrong if its float64 cosine is below the k-th best one."
+        f"Wrong neighbours of the hard set, of {known[0]['of']:,}: rows on which rounding decides, "
+        "which bench/compare/hard.py describes. A neighbour is wrong if its float64 cosine is "
+        "below the k-th best one."
     )
     return [text, "", *table(header, rows)]
 

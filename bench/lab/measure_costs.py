@@ -1,4 +1,4 @@
-"""Cost of measures in top_k, beside the plain cosine: `python -m bench.measure_costs [NAME ...]`.
+"""Cost of measures in top_k beside the cosine: `python -m bench.lab.measure_costs [NAME ...]`.
 
 Prints a Markdown table for rows of each kind. gaussian: independent entries, the hardest to filter;
 spiky: few large entries, and norms that differ a thousandfold; clustered: 64 clusters and a common
@@ -12,10 +12,10 @@ from pathlib import Path
 
 import numpy as np
 
-from bench import inputs
-from bench.clock import in_turns
-from bench.markdown import print_table
-from fastcos import get_measure, list_measures, top_k
+from bench import data
+from bench.lab.markdown import print_table
+from bench.lab.timing import in_turns
+from fastcos import get_measure, io, list_measures, top_k
 
 K, ROWS, COLUMNS = 10, 40_000, 128
 # their rows are bags, or two halves
@@ -30,10 +30,15 @@ def spiky(n, d):
 
 
 KINDS = {
-    "gaussian": lambda: inputs.gaussian(ROWS, COLUMNS),
+    "gaussian": lambda: data.gaussian(ROWS, COLUMNS),
     "spiky": lambda: spiky(ROWS, COLUMNS),
-    "clustered": lambda: inputs.clustered(ROWS, COLUMNS, np.random.default_rng(0)),
+    "clustered": lambda: data.embeddings(ROWS, COLUMNS),
 }
+
+
+def rows_of(path):
+    """Return the vectors of a file."""
+    return np.asarray(io.read_vectors(path).vectors, np.float32)
 
 
 def measure_of(name, rows):
@@ -68,7 +73,7 @@ def rows_of_table(names, rows):
 
 
 def main():
-    files = {name: partial(inputs.rows, name) for name in sys.argv[1:] if Path(name).exists()}
+    files = {name: partial(rows_of, name) for name in sys.argv[1:] if Path(name).exists()}
     names = [name for name in sys.argv[1:] if name not in files]
     names = names or [name for name in list_measures() if name not in LEFT_OUT]
     for kind, make in (KINDS | files).items():

@@ -1,20 +1,23 @@
-"""Kernels below the limits of this machine: `python -m bench.roofline` draws a figure.
+"""Kernels below the limits of this machine: `python -m bench.lab.roofline` draws a figure.
 
-docs/figures/roofline.png has the kernels of bench/tables.json that were measured on this CPU
-(`pytest bench --benchmark-only --cases roofline`), below its limits as measured now.
+Each of ten kernels that take more than a millisecond is called in turns with small probes of what
+bounds it (bench/lab/limits.py). The figure is docs/figures/roofline.png; run it on a quiet machine.
 """
 
-import json
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from bench import limits
-from bench.markdown import cpu_name
-from bench.tables import KERNELS, OURS, RECORD
+import fastcos
+from bench import data
+from bench.lab import limits
+from bench.lab.markdown import print_table
+from bench.lab.timing import seconds
 from fastcos.plots.style import COLOURS, MARKERS, figure_style, line_style
 
-FIGURE = Path(__file__).parents[1] / "docs" / "figures" / "roofline.png"
+FIGURE = Path(__file__).parents[2] / "docs" / "figures" / "roofline.png"
+TURNS = 7
 
 
 def draw(points, peaks, bandwidth):
@@ -64,17 +67,63 @@ def draw(points, peaks, bandwidth):
     return figure
 
 
-def points_of(rows):
-    """Return the kernels among the rows of bench.tables."""
-    # ids are shorter than the cases in words
-    kernels = (row | row[OURS] for row in rows if row["question"] == KERNELS)
-    return [row | {"name": row["id"].removesuffix(", kernel")} for row in kernels]
+def index_search(queries, n, d):
+    index = fastcos.SimilarityIndex().fit(data.gaussian(n, d))
+    rows = data.gaussian(queries, d, seed=1)
+    return partial(index.search, rows, 10), limits.search_work(queries, n, d, 10)
+
+
+def self_join(n, d):
+    return partial(fastcos.top_k, data.gaussian(n, d), k=10), limits.search_work(n, n, d, 10)
+
+
+def product(function, work, shape, columns):
+    X = data.interactions(*shape)
+    A = data.gaussian(X.shape[0] if function is fastcos.rmatmul else X.shape[1], columns)
+    return partial(function, X, A), work(X, columns)
+
+
+MIDDLE, LARGE = (40_000, 20_000, 800_000), (100_000, 20_000, 6_000_000)
+# Name, and a function that prepares the call and says what it must do.
+KERNELS = (
+    ("self-join 20,000 x 128", partial(self_join, 20_000, 128)),
+    ("self-join 10,000 x 384", partial(self_join, 10_000, 384)),
+    ("self-join 10,000 x 768", partial(self_join, 10_000, 768)),
+    ("one query, 100,000 x 768", partial(index_search, 1, 100_000, 768)),
+    ("256 queries, 100,000 x 768", partial(index_search, 256, 100_000, 768)),
+    ("X A, 0.8 M non-zeros, 64 columns",
+     partial(product, fastcos.matmul, limits.product_work, MIDDLE, 64)),
+    ("X'Y, 0.8 M non-zeros, 64 columns",
+     partial(product, fastcos.rmatmul, limits.product_work, MIDDLE, 64)),
+    ("X'(X A), 0.8 M non-zeros, 64 columns",
+     partial(product, fastcos.gram_matmul, limits.gram_work, MIDDLE, 64)),
+    ("X A, 6 M non-zeros, 64 columns",
+     partial(product, fastcos.matmul, limits.product_work, LARGE, 64)),
+    ("X'(X A), 6 M non-zeros, 64 columns",
+     partial(product, fastcos.gram_matmul, limits.gram_work, LARGE, 64)),
+)  # fmt: skip
+
+
+def measure(name, prepare):
+    """Return a kernel's point: its work, its seconds, and its share of the limit."""
+    call, work = prepare()
+    call()
+    limit = limits.Limit(work)
+    turns = [(limit.seconds(), seconds(call)) for _ in range(TURNS)]
+    # The quarter of the turns that other work on the machine left alone.
+    least, spent = np.quantile(turns, 0.25, axis=0)
+    return {
+        "name": name, "operations": 2 * work.multiply_adds, "bytes": work.bytes,
+        "seconds": float(np.median(turns, axis=0)[1]),
+        "percent_of_limit": float(100 * least / spent), "limited_by": limit.bound,
+    }  # fmt: skip
 
 
 def main():
-    rows = json.loads(RECORD.read_text("utf8"))
-    here = [row for row in rows if row["cpu"] == cpu_name()]
-    draw(points_of(here), *limits.roofs()).savefig(FIGURE, dpi=130)
+    points = [measure(*kernel) for kernel in KERNELS]
+    header = "name", "seconds", "percent_of_limit", "limited_by"
+    print_table("lrrl", header, ([point[column] for column in header] for point in points))
+    draw(points, *limits.roofs()).savefig(FIGURE, dpi=130)
 
 
 if __name__ == "__main__":

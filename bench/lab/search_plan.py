@@ -1,4 +1,4 @@
-"""Crossovers of the search plan: `python -m bench.search_plan [ROWS.npy ...]` prints tables.
+"""Crossovers of the search plan: `python -m bench.lab.search_plan [ROWS.npy ...]` prints tables.
 
 Every tuning constant of fastcos.engine and fastcos.neighbors.filter_refine that chooses between two
 ways is shown with the times of both around it. Random rows, two threads unless set otherwise;
@@ -14,9 +14,9 @@ import numpy as np
 import scipy.sparse as sp
 
 import fastcos
-from bench.clock import in_turns, milliseconds, seconds
-from bench.inputs import gaussian
-from bench.markdown import print_table
+from bench.data import gaussian
+from bench.lab.markdown import print_table
+from bench.lab.timing import in_turns, milliseconds, seconds
 from fastcos import config
 from fastcos.engine import packing, prefixes, scan
 from fastcos.engine.segments import Segment

@@ -1,16 +1,20 @@
-"""The exact index for ann-benchmarks: copy this folder to ann_benchmarks/algorithms/fastcos there.
+"""The exact index of fastcos, for VIBE (github.com/vector-index-bench/vibe).
 
-Implements the methods that its runner calls.
+Copy this folder to vibe/algorithms/fastcos of its clone. The class has the methods that its runner
+calls.
 """
 
 import fastcos
 
 try:
-    from ann_benchmarks.algorithms.base.module import BaseANN
-except ModuleNotFoundError:  # in this repository
+    from vibe.algorithms.base.module import BaseANN
+except ImportError:  # in the repository of fastcos
     BaseANN = object
 
-MEASURES = {"angular": "cosine", "euclidean": "neg_euclidean"}
+# VIBE's names of distances, and the measures of fastcos that order items in the same way.
+MEASURES = {
+    "cosine": "cosine", "normalized": "cosine", "ip": "dot", "euclidean": "neg_euclidean",
+}  # fmt: skip
 
 
 class Fastcos(BaseANN):
@@ -18,9 +22,10 @@ class Fastcos(BaseANN):
 
     def __init__(self, metric):
         if metric not in MEASURES:
-            raise NotImplementedError(f"fastcos does not support the metric {metric}")
+            raise ValueError(f"metric must be one of {', '.join(MEASURES)}, got {metric}")
+        self.name = f"fastcos({MEASURES[metric]})"
         self._index = fastcos.SimilarityIndex(MEASURES[metric])
-        self._found = None
+        self._indices = None
 
     def fit(self, X):
         """Fit the index."""
@@ -32,11 +37,11 @@ class Fastcos(BaseANN):
 
     def batch_query(self, X, n):
         """Search all vectors at once; get_batch_results returns the indices."""
-        self._found = self._index.search(X, n).indices
+        self._indices = self._index.search(X, n).indices
 
     def get_batch_results(self):
         """Return the indices (queries, n)."""
-        return self._found
+        return self._indices
 
     def __str__(self):
-        return f"fastcos({self._index.measure})"
+        return self.name

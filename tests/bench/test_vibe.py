@@ -1,4 +1,4 @@
-"""The ann-benchmarks module: config.yml names it, and it answers the calls of that runner."""
+"""The module for VIBE answers the calls of its runner, and the ground-truth script counts lists."""
 
 import importlib.util
 from pathlib import Path
@@ -6,15 +6,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bench.vibe import ground_truth
 from tests.oracles import dense
 
 yaml = pytest.importorskip("yaml")
-FOLDER = Path(__file__).parents[2] / "bench" / "ann_benchmarks"
+FOLDER = Path(__file__).parents[2] / "bench" / "vibe"
 (ENTRY,) = yaml.safe_load((FOLDER / "config.yml").read_text())["float"]["any"]
 
 
 def algorithm(metric):
-    """Return the configured object, constructed as ann-benchmarks does."""
+    """Return the configured object, constructed as VIBE's runner does."""
     specification = importlib.util.spec_from_file_location("module", FOLDER / "module.py")
     module = importlib.util.module_from_spec(specification)
     specification.loader.exec_module(module)
@@ -22,7 +23,10 @@ def algorithm(metric):
     return getattr(module, ENTRY["constructor"])(*arguments)
 
 
-@pytest.mark.parametrize(("metric", "form"), [("angular", "cosine"), ("euclidean", "euclidean")])
+@pytest.mark.parametrize(
+    ("metric", "form"),
+    [("cosine", "cosine"), ("normalized", "cosine"), ("ip", "dot"), ("euclidean", "euclidean")],
+)
 def test_module_finds_every_neighbour(metric, form):
     rng = np.random.default_rng(0)
     items, queries = (rng.standard_normal((n, 12)).astype(np.float32) for n in (500, 40))
@@ -36,10 +40,28 @@ def test_module_finds_every_neighbour(metric, form):
 
 
 def test_module_refuses_unknown_metrics():
-    with pytest.raises(NotImplementedError, match="does not support the metric hamming"):
+    with pytest.raises(ValueError, match=r"metric must be one of cosine, .*, got hamming"):
         algorithm("hamming")
 
 
-def test_config_has_what_ann_benchmarks_reads():
-    assert ENTRY["module"] == "ann_benchmarks.algorithms.fastcos"
-    assert set(ENTRY) >= {"base_args", "docker_tag", "name", "run_groups", "disabled"}
+def test_config_has_what_vibe_reads():
+    assert ENTRY["module"] == "vibe.algorithms.fastcos"
+    assert ENTRY["singularity_image"] == "fastcos"
+    assert set(ENTRY) >= {"base_args", "name", "run_groups", "disabled"}
+    assert (FOLDER / "image.def").read_text().startswith("Bootstrap: localimage\nFrom: base.sif\n")
+
+
+@pytest.mark.parametrize("distance", ["cosine", "ip", "euclidean"])
+def test_ground_truth_counts_the_lists_that_change(distance, tmp_path, capsys):
+    h5py = pytest.importorskip("h5py")
+    rng = np.random.default_rng(0)
+    items, queries = (rng.standard_normal((n, 12)).astype(np.float32) for n in (400, 30))
+    form = {"ip": "dot"}.get(distance, distance)
+    lists, _ = dense.top_k(queries, items, 11, form)
+    lists[3, 9] = lists[3, 10]  # the eleventh in the place of the tenth
+    lists[7, [0, 1]] = lists[7, [1, 0]]  # another order is no change
+    with h5py.File(tmp_path / "set.hdf5", "w") as file:
+        file.attrs["distance"] = distance
+        file["train"], file["test"], file["neighbors"] = items, queries, lists[:, :10]
+    ground_truth.main([str(tmp_path / "set.hdf5"), "--k", "10"])
+    assert capsys.readouterr().out.startswith("1 of 30 lists of 10 neighbours change in float64")

@@ -10,7 +10,6 @@ import pytest
 import scipy.sparse as sp
 
 import fastcos
-from bench import dense_exactness
 from fastcos import config
 from fastcos.kernels import cpu, jit
 from fastcos.neighbors.search import top_k
@@ -24,6 +23,7 @@ from tests.oracles.dense_families import (
     near_ties,
     wild_norms,
 )
+from tests.robustness import dense_exactness
 
 FORMS = {"cosine": "cosine", "dot": "dot", "neg_euclidean": "euclidean"}
 each_measure = pytest.mark.parametrize("measure", FORMS)

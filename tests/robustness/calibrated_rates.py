@@ -24,7 +24,7 @@ import scipy.sparse as sp
 from scipy.sparse.linalg import svds
 from scipy.stats import norm
 
-from bench import inputs
+from bench import data
 from fastcos import LinearMF, calibrate, read_interactions, top_k
 from fastcos.calibration import threshold_range
 from fastcos.io import read_vectors
@@ -111,7 +111,7 @@ def chosen(names):
 
 
 def null(given):
-    rows = inputs.gaussian(20_000, 64)
+    rows = data.gaussian(20_000, 64)
     start = time.perf_counter()
     found = calibrate(rows)
     seconds = time.perf_counter() - start
@@ -131,7 +131,7 @@ def null(given):
 
 
 def sampled(given):
-    rows = inputs.gaussian(1_000_000, 128) + 1.5 * np.eye(128, dtype=np.float32)[0]
+    rows = data.gaussian(1_000_000, 128) + 1.5 * np.eye(128, dtype=np.float32)[0]
     for size in (5_000, 20_000):
         start = time.perf_counter()
         found = calibrate(rows, sample=size, random_state=size)

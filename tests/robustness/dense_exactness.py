@@ -1,4 +1,6 @@
-"""Count wrong neighbours of dense rows: `python -m bench.dense_exactness [CASES [SEED]]`, JSON.
+"""Count wrong neighbours of dense rows, and print them as JSON.
+
+    python -m tests.robustness.dense_exactness [CASES [SEED]]
 
 A case is a pair (query, k); equal indices in equal order for k settle every smaller k too. The rows
 come from families that are hard for upper bounds, in sizes around the engine's blocks, as float32

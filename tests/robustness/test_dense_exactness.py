@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import fastcos
-from bench import dense_exactness
 from tests.oracles import dense, dense_families
+from tests.robustness import dense_exactness
 
 
 @pytest.fixture(autouse=True)
