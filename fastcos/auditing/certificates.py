@@ -158,7 +158,7 @@ def rescaling_radii(
     """Radius of the k nearest of every row under rescalings: one of the ascending levels.
 
     If the radius from Fisher's z alone lies between two levels, that one is returned. The
-    first_list nearest competing items decide most edges (bench: audit.Edges). Undecided edges get
+    first_list nearest competing items decide most edges. Undecided edges get
     longer lists, up to longest_list; Fisher's z bounds the items beyond. The lists of batch_rows
     rows are in memory at once: 128 MiB of the longest.
     """

@@ -27,7 +27,7 @@ from fastcos.rescaling.moments import gram_of, moments_of
 from fastcos.storage import memmap
 from fastcos.validation import Floats, Integers
 
-# The cost of an audit against one top_k of all items: python -m bench.curves Audit.
+# The cost of an audit against one top_k of all items: python -m bench.lab.curves audit.
 # items whose edges are certified and attacked under rescalings
 _CERTIFIED_ROWS = 48
 # items whose lists of neighbours are compared between variants

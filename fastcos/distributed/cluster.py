@@ -36,7 +36,7 @@ from fastcos.storage import memmap
 from fastcos.storage.checkpoint import Checkpoint
 
 # Sizes of tasks follow from the size of the search alone: some seconds a task, measured by
-# bench.large on local workers. A task reads and packs its items, which all its queries share.
+# bench.lab.large on local workers. A task reads and packs its items, which all its queries share.
 # queries of a task at most
 QUERIES_PER_TASK = 1 << 17
 # blocks of queries at least: two workers make 1.43 times the speed of one with four tasks, 1.75

@@ -34,11 +34,11 @@ from fastcos.engine.packing import (
 from fastcos.kernels import exhaustive_top_k, packing, tile_top_k, tiles
 
 # up to this many queries threads share the items instead of the queries: at 64 both ways take the
-# same time on 1,000,000 x 128 (bench.search_plan)
+# same time on 1,000,000 x 128 (bench.lab.search_plan)
 FEW_QUERIES = 64
 # bytes of codes that a thread reads for a query at least, where threads share the items. To wake a
 # thread, and to merge what two runs find, takes 0.1 ms: one query of 10,000 x 384 (4 MB) takes 0.10
-# ms in one thread and 0.25 in two, of 20,000 x 768 (15 MB) 0.38 and 0.32 (Zen 4; bench.search_plan)
+# ms in one thread and 0.25 in two, of 20,000 x 768 (15 MB) 0.38 and 0.32 (Zen 4; bench.lab.search_plan)
 _LEAST_BYTES = 1 << 23
 # queries that are searched in the time of one more reading of the items. With amx, a tile: two
 # threads take 1.7, 1.9 and 1.4 times as long for 1, 16 and 64 queries of 10,000 x 384 (4 MB), 1.06,
@@ -47,7 +47,7 @@ _QUERIES_OF_READING, _QUERIES_OF_READING_AMX = 4, tiles.PANEL
 # panels of a run at most, so that a thread that is held up leaves runs to others. Every run has a
 # threshold and candidates of its own: 64 queries of 60,000 x 768 take 9.9 ms in 2 runs, 11.3 in 4,
 # 12.4 in 8; of 1,000,000 x 128 27 ms in 4 to 16 runs, 38 in 64 (Zen 5, two threads;
-# bench.search_plan)
+# bench.lab.search_plan)
 _MOST_PANELS = 8192
 # queries of a block at most: their buffers and lanes fit the second-level cache
 _LARGEST_BLOCK = 256

@@ -33,7 +33,7 @@ from fastcos.validation import Floats, Integers, Rows
 # find(queries, exclusions, k, options) returns columns and raw scores (n, k), best first
 Search = Callable[[EncodedRows, ExcludedItems, int, ExecutionOptions], scan.Found]
 
-# One thread of a Xeon with VNNI, 12,800,000 float32 numbers, ms of CPU (bench.search_plan):
+# One thread of a Xeon with VNNI, 12,800,000 float32 numbers, ms of CPU (bench.lab.search_plan):
 #                    score all pairs   rows as given   pack and search
 #     64 columns, 2 queries    17             18              69
 #                 4            31             17              67

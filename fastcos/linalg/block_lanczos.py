@@ -201,7 +201,7 @@ class _Basis:
         C = self._remove_basis(Z)
         # _orthonormal reads H's new diagonal as the scale of a column
         self._H[first:last, first:last] = C[first:]
-        # with the threads of OpenBLAS an SVD takes 1.1 to 1.2 times as long (bench.curves)
+        # with the threads of OpenBLAS an SVD takes 1.1 to 1.2 times as long (bench.lab.curves)
         with parallel.one_blas_thread():
             self._Q, self._R, rest = self._orthonormal(Z)
         C += rest

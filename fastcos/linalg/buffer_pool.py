@@ -1,7 +1,7 @@
 """Buffer pool: the memory of a large array is reused once its last view is gone.
 
 The system clears every page that it hands out: two fifths of the time of X A with 64 columns
-(bench/curves.py). So the pool holds a few freed blocks, which together fit working_memory,
+(bench/lab/curves.py). So the pool holds a few freed blocks, which together fit working_memory,
 and the next array of about that size gets one. MADV_FREE lets the system take the pages meanwhile,
 as allocators like jemalloc do. Where there is no such call, arrays are NumPy's.
 """
@@ -36,7 +36,7 @@ def empty(shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     """Return uninitialised memory that starts at a cache line, or if it is large at a huge page.
 
     A vector across two lines costs two accesses: 1.4x in X A with 64 columns
-    (bench/curves.py).
+    (bench/lab/curves.py).
     """
     return empty_or_used(shape, dtype)[0]
 

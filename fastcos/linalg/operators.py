@@ -37,21 +37,21 @@ LARGEST_INT32 = 2**31 - 1
 # bytes of the rows of a factor that stay in the second-level cache beside a block of the product
 _CACHED_BYTES = 1 << 20
 # bytes of a product that outgrows the caches before it is read: written past them, X A of 12 M
-# non-zeros with 64 and 128 columns takes 0.93 of the time (bench/curves.py)
+# non-zeros with 64 and 128 columns takes 0.93 of the time (bench/lab/curves.py)
 STREAMED_BYTES = 1 << 26
 # non-zeros of a row per cached piece of the factor from which pieces pay: 1.7x with 20 (140,000 x
-# 27,000, 18 M non-zeros), 0.7x with 7 (385,215 x 17,192, 12 M non-zeros; bench/curves.py)
+# 27,000, 18 M non-zeros), 0.7x with 7 (385,215 x 17,192, 12 M non-zeros; bench/lab/curves.py)
 NNZ_PER_PIECE = 8
 # bytes of a panel's sums from which transposes pay even if rows are short: X'(X Q) with 64 columns
 # takes 0.65 of the time at 84,432 items and 0.8 at 40,000, but 1.9 times as long at 17,192 (ml-32m,
-# 200,000 x 40,000 with 12 M non-zeros, 385,215 x 17,192 with 12 M; bench/curves.py)
+# 200,000 x 40,000 with 12 M non-zeros, 385,215 x 17,192 with 12 M; bench/lab/curves.py)
 UNCACHED_BYTES = 1 << 23
 # non-zeros in a column of a block of rows from which the transpose of the block pays
-# (bench/curves.py)
+# (bench/lab/curves.py)
 NNZ_PER_BLOCK_COLUMN = 2
-# columns that must be multiplied before transposes repay their construction (bench/curves.py)
+# columns that must be multiplied before transposes repay their construction (bench/lab/curves.py)
 _COLUMNS_TO_PAY = 32
-# X'X is summed from dense blocks where one cell in so many is non-zero (bench/curves.py)
+# X'X is summed from dense blocks where one cell in so many is non-zero (bench/lab/curves.py)
 _DENSE_GRAM_SHARE = 30
 
 

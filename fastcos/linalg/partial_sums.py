@@ -13,14 +13,14 @@ from fastcos import config, parallel, validation
 from fastcos.kernels import sparse
 
 # non-zeros of a part per column: its private sum (p, w) is cleared and added once, and so many keep
-# that cheap (bench/curves.py)
+# that cheap (bench/lab/curves.py)
 NNZ_PER_COLUMN = 48
 # parts of a matrix at most, unless they would be larger than the next limit
 _MOST_PARTS = 64
 # non-zeros of a part: 64 MB of column numbers
 _LARGEST_PART = 1 << 24
 # parts that 2 or 4 threads share evenly: X'(XQ) of 3 M non-zeros takes 0.95 of the time with 4 in
-# place of 3 (bench/curves.py)
+# place of 3 (bench/lab/curves.py)
 _EVEN = 4
 # sums held at once, per thread: threads wait for each other after so many
 _SUMS_PER_THREAD = 8

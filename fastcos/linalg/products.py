@@ -167,7 +167,7 @@ def _fused_matmul(X: Any, A: npt.ArrayLike, n_threads: int | None) -> Matrix | N
     """Return X A of a CSR array, its entries checked while the product reads them, or None.
 
     A check before reads X once more: X A with 64 columns takes 0.65 to 0.9 of the time (38,000 to
-    900,000 non-zeros; bench/curves.py). None where X must be checked first: it has an invalid
+    900,000 non-zeros; bench/lab/curves.py). None where X must be checked first: it has an invalid
     entry, another kernel is faster, or the type is rare and would have to be compiled. The bits are
     those of checking first; duplicates and unsorted indices are added in the order in which they
     are stored.

@@ -18,7 +18,7 @@ from fastcos.validation import Floats
 # columns of the shorter side up to which direct_svd takes a dense eigendecomposition
 DENSE_SIDE = 2048
 # one triplet in so many columns, from which both solvers do: cheaper than Lanczos
-# (bench/workloads/sparse.py)
+# (bench/compare/tasks.py)
 _DENSE_SHARE = 5
 # magnitude of entries whose Gram products float32 holds: their squares, summed over 10^6 rows
 _LARGEST_FLOAT32 = 1e15
@@ -383,7 +383,7 @@ def _dense_eigenvectors(side: Operator, k: int) -> Matrix:
 
     p, gram = side.shape[1], side.gram()
     # with two threads of OpenBLAS and p = 1,000: 1.0 to 1.5 s instead of 0.2, and 80 s beside other
-    # work (bench: starting)
+    # work (bench/asv/start.py)
     with parallel.one_blas_thread(), parallel.blas_lock():
         return eigh(gram, subset_by_index=[p - k, p - 1])[1]
 

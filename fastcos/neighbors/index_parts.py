@@ -23,7 +23,7 @@ from fastcos.storage import memmap
 from fastcos.validation import Integers
 
 # rows below which parts are merged at once: adding one row to so many of 128 columns takes 15 ms
-# (IndexReplace in bench/)
+# (test_index_upsert in bench/test_dense.py)
 _SMALL = 4096
 # how many parts of a tier are merged, and how much larger a part of the next tier is
 _TIER = 4
