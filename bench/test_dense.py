@@ -183,3 +183,22 @@ def test_index_open(benchmark, verify, tmp_path):
     opened = fastcos.SimilarityIndex.open(tmp_path / "index", verify=verify)
     check.neighbors(opened.search(Q, K), Q, X)
     benchmark(fastcos.SimilarityIndex.open, tmp_path / "index", verify=verify)
+
+
+def test_self_join_is_at_least_as_fast_as_numpy():
+    """A loose ratio that holds on any machine: one sgemm of all pairs, then argpartition."""
+    X = data.gaussian(4_000, 128)
+
+    def by_numpy():
+        unit = X / np.linalg.norm(X, axis=1, keepdims=True)
+        return np.argpartition(unit @ unit.T, -K - 1, axis=1)[:, -K - 1 :]
+
+    ratios = [seconds_of(by_numpy) / seconds_of(lambda: fastcos.top_k(X, k=K)) for _ in range(6)]
+    assert np.median(ratios[1:]) >= 1
+
+
+def seconds_of(call):
+    """Return the seconds of one call."""
+    started = time.perf_counter()
+    call()
+    return time.perf_counter() - started

@@ -474,7 +474,8 @@ def _signs(depth: int) -> npt.NDArray[np.float32]:
 # it the filter's error falls to 0.2 to 0.75 of what it was. Rows less their mean, of users for
 # example, are often short and then all point the same way, against the mean: their cosines differ
 # by less than the error, and nearly all pairs would be scored in float64, 60 times the time of the
-# rows as given (bench.lab.measure_costs). So a direction is preferred around which many rows are close.
+# rows as given (bench.lab.measure_costs). So a direction is preferred around which many rows are
+# close.
 
 
 def _common_direction(rows: Rows, factors: Floats, numbers: Integers) -> Floats:

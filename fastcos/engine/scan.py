@@ -38,7 +38,8 @@ from fastcos.kernels import exhaustive_top_k, packing, tile_top_k, tiles
 FEW_QUERIES = 64
 # bytes of codes that a thread reads for a query at least, where threads share the items. To wake a
 # thread, and to merge what two runs find, takes 0.1 ms: one query of 10,000 x 384 (4 MB) takes 0.10
-# ms in one thread and 0.25 in two, of 20,000 x 768 (15 MB) 0.38 and 0.32 (Zen 4; bench.lab.search_plan)
+# ms in one thread and 0.25 in two, of 20,000 x 768 (15 MB) 0.38 and 0.32 (Zen 4;
+# bench.lab.search_plan)
 _LEAST_BYTES = 1 << 23
 # queries that are searched in the time of one more reading of the items. With amx, a tile: two
 # threads take 1.7, 1.9 and 1.4 times as long for 1, 16 and 64 queries of 10,000 x 384 (4 MB), 1.06,

@@ -10,7 +10,8 @@ from fastcos.kernels import csr
 
 # non-zeros of a part per column: a part clears a count of every column, and so many keep that cheap
 _NNZ_PER_COLUMN = 8
-# non-zeros of a part at least: with half as many a second thread gains nothing (bench/lab/curves.py)
+# non-zeros of a part at least: with half as many a second thread gains nothing
+# (bench/lab/curves.py)
 _NNZ_PER_PART = 2**18
 
 
