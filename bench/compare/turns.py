@@ -78,8 +78,8 @@ def fastest_settings(workers):
     by_library = {}
     for worker in workers:
         by_library.setdefault(worker.library, []).append(worker)
-    rivals = [worker for same in by_library.values() if len(same) > 1 for worker in same]
-    trial = [take_turn(rivals) for _ in range(TRIAL_TURNS)]
+    alternatives = [worker for same in by_library.values() if len(same) > 1 for worker in same]
+    trial = [take_turn(alternatives) for _ in range(TRIAL_TURNS)]
     return [
         min(same, key=lambda worker: statistics.median(turn[worker] for turn in trial))
         if len(same) > 1
