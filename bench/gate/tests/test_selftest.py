@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from benchgate import selftest
+from benchgate import Measurement, selftest
 from invented_times import constant, noisy, sides
 
 
@@ -12,13 +12,30 @@ def normal(pairs, scatter, seed=0):
 
 
 def test_record_has_the_logarithm_of_every_pair():
-    found = selftest.record(sides(constant(a=1.0, b=2.0), constant(a=1.1, b=2.0)), 0)
-    assert found == {"a": [pytest.approx(np.log(1.1), abs=1e-5)] * 10, "b": [0.0] * 10}
+    sleepy = Measurement([1.0], [0.9])
+    pair = sides(constant(a=1.0, b=2.0, c=sleepy), constant(a=1.1, b=2.0, c=sleepy))
+    logs, reasons = selftest.record(pair, 0)
+    assert logs == {"a": [pytest.approx(np.log(1.1), abs=1e-5)] * 10, "b": [0.0] * 10}
+    assert reasons.keys() == {"c"}
+    assert "waits 90% of the time" in reasons["c"]
 
 
-def test_record_without_benchmarks_is_refused():
-    with pytest.raises(ValueError, match="no benchmark ran"):
-        selftest.record(sides(constant(), constant()), 0)
+def test_interrupt_ends_the_record_and_keeps_it():
+    calls = iter(range(12))
+
+    def pair(names):
+        if next(calls) == 11:
+            raise KeyboardInterrupt
+        return {"a": Measurement([1.0], [0.0])}, {"a": Measurement([1.0], [0.0])}
+
+    logs, _ = selftest.record(pair, 1e9)
+    assert logs == {"a": [0.0] * 11}
+
+
+def test_report_of_nothing_has_no_comparisons():
+    report = selftest.report({}, 0.10, {"a": "it | failed"})
+    assert (report["comparisons"], report["upper_bound"]) == (0, 1.0)
+    assert "- `a` was not measured: it \\| failed" in selftest.markdown(report)
 
 
 def test_record_passes_through_the_comparison_block_by_block():
@@ -53,7 +70,7 @@ def test_upper_bound_is_that_of_clopper_and_pearson(alarms, total, bound):
 
 def test_report_states_the_answer_first():
     pair = sides(noisy({"a|b": 1.0}, 1), noisy({"a|b": 1.0}, 2))
-    report = selftest.report(selftest.record(pair, 0), 0.10)
+    report = selftest.report(selftest.record(pair, 0)[0], 0.10)
     text = selftest.markdown(report, "footer")
     assert text.startswith("### Self-test: 0 false alarms in 1 comparison of equal code")
     assert "| `a\\|b` | 0 | 1 |" in text

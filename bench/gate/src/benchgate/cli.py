@@ -305,8 +305,8 @@ def run_selftest(given):
         prune(root)
         for side in sides:
             run_turns([side], 0)
-        record = selftest.record(interleaved(*sides), 60 * given.minutes, Progress())
-        report = selftest.report(record, given.tolerance)
+        record, reasons = selftest.record(interleaved(*sides), 60 * given.minutes, Progress())
+        report = selftest.report(record, given.tolerance, reasons)
     except (subprocess.CalledProcessError, CannotServe, ValueError, OSError) as error:
         print(
             f"benchgate: could not compare {given.revision} with itself: {reason_of(error)}",

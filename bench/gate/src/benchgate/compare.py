@@ -82,7 +82,7 @@ class Verdict(NamedTuple):
         return 0
 
 
-class _Series:
+class Series:
     """What was measured of each benchmark in one series of pairs."""
 
     def __init__(self):
@@ -234,9 +234,9 @@ def _rank(outcome):
 def _measure(names, stop, pair, pairs, limits, progress, number):
     """Measure benchmarks until each is decided, or until the analyses or the time are used up.
 
-    Returns the :class:`_Series`, and the ratio of each benchmark that has one.
+    Returns the :class:`Series`, and the ratio of each benchmark that has one.
     """
-    series, ratios, chosen = _Series(), {}, names
+    series, ratios, chosen = Series(), {}, names
     for _ in range(ANALYSES):
         total = (series.done or pairs) + series.done
         while series.done < total and time.monotonic() <= stop:

@@ -7,10 +7,11 @@ alarm. The same blocks with all times of head multiplied by a constant show whic
 
 import contextlib
 import time
+from types import MappingProxyType
 
 import numpy as np
 
-from .compare import MIN_PAIRS, SLOWER, compare_pairs
+from .compare import MIN_PAIRS, SLOWER, Series, compare_pairs
 from .intervals import log_ratios
 from .processes import Measurement
 from .summary import cell, plural
@@ -22,23 +23,23 @@ CAUGHT = 0.9
 
 
 def record(pair, seconds, progress=None):
-    """Measure pairs for some seconds, at least 10; return the log-ratio of every pair by benchmark."""
-    started, done, logs = time.monotonic(), 0, {}
-    while done < MIN_PAIRS or time.monotonic() - started < seconds:
-        base, head = pair([])
-        done += 1
-        for name in base.keys() & head.keys():
-            sides = base[name], head[name]
-            if all(isinstance(side, Measurement) and side.seconds for side in sides):
-                logs.setdefault(name, []).append(
-                    round(float(log_ratios([[one.seconds for one in sides]])[0]), 5)
-                )
-        if progress:
-            expected = max(done, round(done * seconds / (time.monotonic() - started)))
-            progress(done, expected, [], 1)
-    if not logs:
-        raise ValueError("no benchmark ran on both sides")
-    return {name: logs[name] for name in sorted(logs)}
+    """Measure pairs for some seconds, at least 10 pairs, or until the user interrupts.
+
+    Returns two dicts by benchmark: the log-ratio of every pair, and the reason why there are none.
+    """
+    started, series = time.monotonic(), Series()
+    with contextlib.suppress(KeyboardInterrupt):
+        while series.done < MIN_PAIRS or time.monotonic() - started < seconds:
+            series.add([], *pair([]))
+            if progress:
+                expected = max(series.done, round(series.done * seconds / (time.monotonic() - started)))
+                progress(series.done, expected, [], 1)
+    reasons = {name: found[1] for name in series.names if (found := series.obstacle(name))}
+    logs = {
+        name: [round(float(one), 5) for one in log_ratios(series.pairs[name])]
+        for name in sorted(series.names - reasons.keys())
+    }
+    return logs, reasons
 
 
 def comparisons(logs, slowdown=0.0, tolerance=0.10):
@@ -76,8 +77,11 @@ def upper_bound(alarms, total, confidence=0.95):
     return 1.0 if alarms >= total else float(stats.beta.ppf(confidence, alarms + 1, total - alarms))
 
 
-def report(record, tolerance):
-    """Return the false alarms and the caught slow-downs of a record, in all and by benchmark."""
+def report(record, tolerance, reasons=MappingProxyType({})):
+    """Return the false alarms and the caught slow-downs of a record, in all and by benchmark.
+
+    ``record`` has the log-ratios, and ``reasons`` the reasons why some benchmarks have none.
+    """
     rows = []
     for name, logs in record.items():
         verdicts = comparisons(logs, 0.0, tolerance)
@@ -97,6 +101,7 @@ def report(record, tolerance):
         "false_alarms": alarms,
         "upper_bound": upper_bound(alarms, total) if total else 1.0,
         "benchmarks": rows,
+        "not_measured": dict(reasons),
     }
 
 
@@ -120,6 +125,8 @@ def markdown(report, footer=""):
         "",
         header,
         *rows,
+        "",
+        *(f"- `{cell(name)}` was not measured: {cell(why)}" for name, why in report["not_measured"].items()),
         "",
         f"<sub>Tolerance {report['tolerance']:.0%}. Caught slow-down: the smallest of "
         f"{', '.join(f'{one:.0%}' for one in SLOWDOWNS)} that at least {CAUGHT:.0%} of the comparisons "
