@@ -10,6 +10,7 @@ import itertools
 import math
 import os
 import threading
+import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -30,7 +31,7 @@ from fastcos.engine.packing import (
     tile_layout,
 )
 from fastcos.kernels import prefixes, tiles
-from fastcos.parallel.blas import blas_lock, one_blas_thread
+from fastcos.parallel.blas import blas_lock
 from fastcos.storage import memmap
 
 Floats32 = npt.NDArray[np.float32]
@@ -130,7 +131,7 @@ def add_later(
 
     def add() -> None:
         try:
-            made = add_prefixes(packed, items, n_threads, progress=_stop_at_end)
+            made = add_or_warn(packed, items, n_threads, progress=_stop_at_end)
             if made is not packed:
                 keep(made)
         except _Ended:
@@ -162,6 +163,30 @@ def _end() -> None:
     _is_ending.set()
     for thread in _threads:
         thread.join()
+
+
+def add_or_warn(
+    packed: PackedItems,
+    items: EncodedRows,
+    n_threads: int | None,
+    progress: parallel.Progress | None = None,
+) -> PackedItems:
+    """Do as add_prefixes; an error, such as a lack of memory, is a warning and nothing is added.
+
+    Searches give the same results without prefixes. The same holds for a helping thread, whose
+    error nobody would see, and for the calling thread, whose search or fit must not fail by it.
+    """
+    try:
+        return add_prefixes(packed, items, n_threads, progress)
+    except _Ended:
+        raise
+    except Exception as error:
+        warnings.warn(
+            "searches of an index will be slower, because its prefixes could not be made "
+            f"({type(error).__name__}: {str(error)[:120]})",
+            RuntimeWarning, stacklevel=2,
+        )  # fmt: skip
+        return packed
 
 
 def _may_pay(packed: PackedItems, items: EncodedRows) -> bool:
@@ -236,7 +261,7 @@ def as_axes(V: npt.NDArray[Any], largest_k: npt.ArrayLike = (ANY_K, ANY_K)) -> A
     panels = np.zeros((depth, n_panels * tiles.PANEL), np.float32)
     panels[:, :p] = V
     exact = panels[:, :p].astype(np.float64)
-    with one_blas_thread(), blas_lock():
+    with blas_lock():
         # Frobenius norm, not below the spectral norm
         eps = float(np.linalg.norm(exact.T @ exact - np.eye(p))) + 1e-12
     run = min(depth, prefixes.RUN) + depth // prefixes.RUN + 9
@@ -289,8 +314,9 @@ def _choose_axes(packed: PackedItems, items: EncodedRows, scaling: RowScaling) -
     biases = scaled.weights[:, np.newaxis] * offsets
     # in float64: the ratio of a query of small norm, of a dot product, may exceed float32
     queries = (sample[few] * ratios[:, np.newaxis]).astype(np.float32)
-    # forks wait for this lock: nothing that takes another one may run under it
-    with one_blas_thread(), blas_lock():
+    # Forks wait for this lock: nothing that takes another one may run under it. BLAS keeps its
+    # number of threads, which belongs to the whole process: this may run beside the user's code.
+    with blas_lock():
         found = _directions(sample, queries, biases, n)
     return None if found is None else as_axes(*found)
 

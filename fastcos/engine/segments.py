@@ -1,7 +1,7 @@
 """Segments: blocks of items that are searched one after the other, and what each one plans.
 
-A segment never changes. It packs its rows when a search first needs that, so that a call with few
-queries packs nothing. Items in memory are one segment, or as many as an index that grows has;
+A segment never changes. It packs its rows once, when a search first needs that, so that a call with
+few queries packs nothing. Items in memory are one segment, or as many as an index that grows has;
 memory-mapped items are read as many. Numbers count the rows of a segment, positions those of all.
 """
 
@@ -180,13 +180,14 @@ class Segment:
             if len(self.numbers) >= scan.LEAST_ITEMS:  # fewer are all scored
                 readiness.request(dtype)
             return
-        name = "packed" if self.duplicates is None else "packed_distinct"
-        if name not in vars(self):
-            self._work = -1
-            self._pending = prefixes.add_later(
-                getattr(self, name), self.encoded, self._n_threads,
-                functools.partial(setattr, self, name),
-            )  # fmt: skip
+        with parallel.attribute_lock(self, "pack"):  # of several threads one packs
+            name = "packed" if self.duplicates is None else "packed_distinct"
+            if name not in vars(self):
+                self._work = -1
+                self._pending = prefixes.add_later(
+                    getattr(self, name), self.encoded, self._n_threads,
+                    functools.partial(setattr, self, name),
+                )  # fmt: skip
 
     def settle(self) -> None:
         """Wait until prefixes, which a thread may be adding to what is packed, are there."""
@@ -267,10 +268,14 @@ class Segment:
         """Return what is packed, with prefixes once queries that use them were work enough."""
         packed: PackedItems = getattr(self, name)
         if self._work >= 0 and (n_queries == 1 or packed.layout.isa != "amx"):
-            self._work += n_queries * self.encoded.rows.size
-            if self._work >= WORK_TO_PREFIX:
-                self._work = -1
-                packed = prefixes.add_prefixes(packed, self.encoded, self._n_threads)
+            with parallel.attribute_lock(self, "work"):
+                if self._work >= 0:
+                    self._work += n_queries * self.encoded.rows.size
+                is_due = self._work >= WORK_TO_PREFIX
+                if is_due:  # of several threads one adds them
+                    self._work = -1
+            if is_due:
+                packed = prefixes.add_or_warn(packed, self.encoded, self._n_threads)
                 setattr(self, name, packed)
         return packed
 

@@ -11,8 +11,8 @@ A kernel is serial, releases the GIL, and works on rows [lo, hi). Only this pack
 
 Outputs come from :func:`unfilled`, so that a row that no block has written is visible. Each block
 writes its own rows, so results are bit-identical on any number of threads. Objects that several
-threads share are changed under :func:`writer_lock`, and made at first use without a lock, by
-:class:`lazy_attribute`. A forked child inherits no held lock of fastcos. Small matrices
+threads share are changed under :func:`writer_lock`, and their attributes are made once, at first
+use, by :class:`lazy_attribute`. A forked child inherits no held lock of fastcos. Small matrices
 between kernels are multiplied and factorised under :func:`one_blas_thread`. Products and
 factorisations that searches, models and linear algebra make are calls under :func:`blas_lock`.
 """
@@ -22,6 +22,7 @@ from fastcos.parallel.forks import at_fork as at_fork
 from fastcos.parallel.pool import (
     Blocks as Blocks,
     Progress as Progress,
+    attribute_lock as attribute_lock,
     call as call,
     has_run as has_run,
     lazy_attribute as lazy_attribute,

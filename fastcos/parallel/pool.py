@@ -7,12 +7,13 @@ Ctrl-C takes effect when the running blocks end. After a call has raised, none o
 writes into the caller's arrays.
 """
 
+import contextlib
 import itertools
 import queue
 import threading
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Generic, TypeVar, overload
 
 import numpy as np
@@ -45,6 +46,8 @@ class _State:
         self.prange_fault: str | None = None  # None: not tried yet, "": safe
         # kernels that have run
         self.compiled: set[Callable[..., None]] = set()
+        # locks of attributes that are being made, by object and name, and how many threads use each
+        self.attributes: dict[tuple[int, str], tuple[threading.RLock, int]] = {}
 
 
 _state = _State()
@@ -73,12 +76,34 @@ def writer_lock() -> threading.RLock:
     return _state.writer_lock
 
 
-class lazy_attribute(Generic[Owner, Value]):
-    """An attribute that its method makes at first use, as functools.cached_property.
+@contextlib.contextmanager
+def attribute_lock(owner: object, name: str) -> Iterator[None]:
+    """Hold the lock of one attribute of one object, which exists only while threads need it.
 
-    That holds one lock for all instances on Python 3.11: a child forked beside a thread that makes
-    an attribute would wait for ever, and threads make theirs one after the other. Here two threads
-    that need a value at once may both make it; all get the one that is stored first.
+    It belongs to the state of this process: a child that is forked beside a thread that holds it
+    starts without it, and does not wait for ever for a thread that it does not have.
+    """
+    state, key = _state, (id(owner), name)
+    with state.lock:
+        lock, users = state.attributes.get(key, (None, 0))
+        lock = lock or threading.RLock()
+        state.attributes[key] = lock, users + 1
+    try:
+        with lock:
+            yield
+    finally:
+        with state.lock:
+            users = state.attributes.pop(key)[1] - 1
+            if users:
+                state.attributes[key] = lock, users
+
+
+class lazy_attribute(Generic[Owner, Value]):
+    """An attribute that its method makes at first use, once: other threads wait for the first one.
+
+    functools.cached_property holds one lock for all instances on Python 3.11, so that a child
+    forked beside a thread that makes an attribute would wait for ever; later versions have no lock,
+    so that eight threads that search an index at once would each pack all items.
     """
 
     def __init__(self, make: Callable[[Owner], Value]) -> None:
@@ -94,8 +119,12 @@ class lazy_attribute(Generic[Owner, Value]):
     def __get__(self, instance: Owner | None, owner: type) -> Any:
         if instance is None:
             return self
-        # a stored value hides this descriptor, which has no __set__; setdefault is one step
-        return vars(instance).setdefault(self._name, self._make(instance))
+        # a stored value hides this descriptor, which has no __set__
+        with attribute_lock(instance, self._name):
+            fields = vars(instance)
+            if self._name not in fields:
+                fields[self._name] = self._make(instance)
+            return fields[self._name]
 
 
 def unfilled(shape: int | tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:

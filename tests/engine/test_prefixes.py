@@ -316,3 +316,87 @@ def test_rows_of_extreme_norms_have_prefixes_without_a_warning():
     items = packing.encode_rows(X, None, 1, "dot")
     packed = packing.pack_items("dot", items, np.arange(len(X)), 1)
     assert prefixes.add_prefixes(packed, items, 1).arrays.prefix.words > 0
+
+
+def waited(index):
+    for segment in index._state.fitted.segments:
+        segment.settle()
+    return index
+
+
+def no_room(*_, **__):
+    raise MemoryError("no room")
+
+
+@pytest.mark.skipif(not tiles.AVAILABLE, reason="no prefixes without tiles")
+def test_prefixes_that_cannot_be_made_are_a_warning(monkeypatch):
+    """In the thread, in the foreground of a fifth fit at once, and in a search of many queries."""
+    X = embeddings(4200, 192)
+    expected = fastcos.SimilarityIndex().fit(X).search(X[:3], 5)
+    monkeypatch.setattr(prefixes, "FORCED", 64)
+    monkeypatch.setattr(prefixes, "add_prefixes", no_room)
+    text = r"prefixes could not be made \(MemoryError: no room\)"
+    with pytest.warns(RuntimeWarning, match=text):
+        index = waited(fastcos.SimilarityIndex().fit(X))
+    np.testing.assert_array_equal(index.search(X[:3], 5).indices, expected.indices)
+
+    monkeypatch.setattr(threading.Thread, "is_alive", lambda _: True)  # as of four that work
+    for _ in range(5):
+        with pytest.warns(RuntimeWarning, match="prefixes could not be made"):
+            waited(fastcos.SimilarityIndex().fit(X))
+    monkeypatch.undo()
+
+    monkeypatch.setattr(prefixes, "add_prefixes", no_room)
+    monkeypatch.setattr(segments, "WORK_TO_PREFIX", 1)
+    with pytest.warns(RuntimeWarning, match="prefixes could not be made"):
+        found = fastcos.top_k(X, k=5, exclude_self=False)
+    np.testing.assert_array_equal(found.indices[:3], expected.indices)
+
+
+@pytest.mark.skipif(not tiles.AVAILABLE, reason="no prefixes without tiles")
+def test_a_background_thread_limits_no_blas_of_the_process(monkeypatch):
+    from threadpoolctl import ThreadpoolController
+
+    controller = ThreadpoolController().select(user_api="blas")
+    entered, go_on = threading.Event(), threading.Event()
+
+    def seen_from_outside(*arguments):
+        entered.set()
+        go_on.wait(20)
+        return choose(*arguments)
+
+    choose = np.linalg.qr
+    monkeypatch.setattr(np.linalg, "qr", seen_from_outside)
+    with controller.limit(limits=2):
+        index = fastcos.SimilarityIndex().fit(embeddings(6000, 384))
+        if entered.wait(20):  # which CPUs with other tiles do not enter
+            assert {one["num_threads"] for one in controller.info()} == {2}
+        controller.limit(limits=1)  # what a user asks for meanwhile stays
+        go_on.set()
+        waited(index)
+        assert {one["num_threads"] for one in controller.info()} == {1}
+
+
+def test_threads_that_search_at_once_pack_once(monkeypatch):
+    calls, pack_items, barrier = [], segments.pack_items, threading.Barrier(8)
+
+    def counted(*arguments):
+        calls.append(threading.get_ident())
+        return pack_items(*arguments)
+
+    monkeypatch.setattr(segments, "pack_items", counted)
+    X = embeddings(2000, 64)
+    items = packing.encode_rows(X, None, 1, "cosine")
+    segment = segments.Segment("cosine", items, np.arange(len(X)), 1)
+    found = []
+
+    def search():
+        barrier.wait()
+        found.append(segment.packed)
+        segment.pack()
+
+    threads = [threading.Thread(target=search) for _ in range(8)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    assert len(calls) == 1
+    assert all(one is found[0] for one in found)

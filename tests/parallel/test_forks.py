@@ -3,12 +3,9 @@
 import os
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
-
-from fastcos import parallel
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
@@ -61,25 +58,3 @@ def test_children_forked_beside_every_search_end():
 def test_child_forked_beside_a_compilation_ends(wait, tmp_path):
     ended = python("-c", COLD.format(wait=wait), FASTCOS_CACHE_DIR=str(tmp_path))
     assert ended.stdout.strip() == "0", ended.stderr
-
-
-class Made:
-    def __init__(self):
-        self.barrier, self.calls = threading.Barrier(2, timeout=10), 0
-
-    @parallel.lazy_attribute
-    def value(self):
-        self.calls += 1
-        self.barrier.wait()
-        return [0]
-
-
-def test_lazy_attribute_of_two_threads_is_one_value_without_waiting():
-    made, found = Made(), []
-    threads = [threading.Thread(target=lambda: found.append(made.value)) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert made.calls == 2  # with a lock the barrier would have broken
-    assert found[0] is found[1] is made.value

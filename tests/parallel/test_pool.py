@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -549,3 +550,58 @@ def test_run_of_a_python_function_uses_the_pool(monkeypatch):
     marks = np.zeros(10)
     parallel.run(mark, np.arange(11), marks, n_threads=2)
     np.testing.assert_array_equal(marks, 1)
+
+
+class Lazy:
+    made: ClassVar[list[int]] = []
+
+    @parallel.lazy_attribute
+    def value(self):
+        self.made.append(threading.get_ident())
+        time.sleep(0.05)
+        if len(self.made) == 1:
+            raise KeyError
+        return object()
+
+
+def test_a_lazy_attribute_is_made_once_and_again_after_an_error():
+    lazy, values, errors = Lazy(), [], []
+
+    def read():
+        try:
+            values.append(lazy.value)
+        except KeyError as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=read) for _ in range(8)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    assert (len(lazy.made), len(errors), len(values)) == (2, 1, 7)
+    assert len({id(value) for value in values}) == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_a_child_forked_beside_a_making_thread_makes_its_own():
+    lazy, started, go_on = Lazy(), threading.Event(), threading.Event()
+
+    def hold():
+        with parallel.attribute_lock(lazy, "value"):
+            started.set()
+            go_on.wait(20)
+
+    Lazy.made[:] = [0]
+    thread = threading.Thread(target=hold)
+    thread.start()
+    started.wait()
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if lazy.value is not None else 1)
+    until, ended = time.monotonic() + 20, 0
+    while not ended and time.monotonic() < until:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        time.sleep(0.01)
+    go_on.set()
+    thread.join()
+    assert ended
+    assert status == 0
