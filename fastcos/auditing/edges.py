@@ -70,7 +70,7 @@ def as_edges(
 
     @functools.cache
     def get_index() -> SimilarityIndex:
-        return SimilarityIndex(n_threads=n_threads).fit(items)
+        return SimilarityIndex(n_threads=n_threads).fit(items, copy=False)
 
     norms, chosen = validation.read_only(norms), validation.read_only(chosen)
     return ItemRows(items, norms, chosen, get_index, memory, at_once, n_threads), k, condition

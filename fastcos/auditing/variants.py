@@ -139,7 +139,7 @@ def score_variant(
     own = memmap.take_rows("items", sample.items, sample.rows)
     neighbors = lists
     if variant.transform is not None:
-        index = SimilarityIndex(variant, n_threads=sample.n_threads).fit(sample.items)
+        index = SimilarityIndex(variant, n_threads=sample.n_threads).fit(sample.items, copy=False)
         neighbors = edges.nearest_items(sample, lists.shape[1], index=index).indices
     auc = None
     if labelled is not None:

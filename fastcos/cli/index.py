@@ -14,6 +14,7 @@ from fastcos.cli.model_folder import read_items
 from fastcos.cli.terminal import print_json, print_next, progress_bar, say
 from fastcos.io.columns import as_ids, check_row_numbers, positions_in
 from fastcos.neighbors import Neighbors, SimilarityIndex
+from fastcos.neighbors.ids import are_strings
 
 DESCRIPTION = """\
 Build, change and search an exact index in a directory, the one that SimilarityIndex.open opens: add
@@ -68,7 +69,7 @@ def _build(given: argparse.Namespace) -> int:
     measure = options.as_measure("--measure", given.measure)
     # by inner products, users search for what the model recommends
     vectors, ids = read_items(given.source, given, keep_biases=measure == "dot")
-    index = SimilarityIndex(measure, model=given.model).fit(vectors, ids)
+    index = SimilarityIndex(measure, model=given.model).fit(vectors, ids, copy=False)
     index.save(given.index)
     status = _report(given, f"wrote {index}", items=len(index))
     if not given.json:
@@ -191,7 +192,7 @@ def _excluded(
 
 def _typed(index: SimilarityIndex, ids: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return ids that were read as texts where those of the index are."""
-    return ids.astype(str) if index.ids.dtype.kind == "U" else ids
+    return ids.astype(str) if are_strings(index.ids) else ids
 
 
 # of each verb its summary, and the functions that add its arguments and run it

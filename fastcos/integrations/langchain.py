@@ -144,7 +144,7 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped where it
             # the index first: it refuses vectors of another width, and then nothing has changed
             if self.index is None:
                 self.index = SimilarityIndex(self._measure, model=self._model).fit(
-                    rows, ids=list(place)
+                    rows, ids=list(place), copy=False
                 )
             else:
                 self.index.upsert(rows, list(place))

@@ -72,7 +72,8 @@ class SimilarityIndex(index_ids.ById, index_model.OfModel):
     Memory-mapped rows (``np.load(path, mmap_mode="r")``) stay on disk, by measures with the
     capability ``blocks``: nothing is packed, and every search reads all rows once, in blocks that
     fit its working_memory. So give it many queries at a time; the answers are the same bits. Such
-    an index is not changed or saved. A measure that learns reads the rows once more, in ``fit``.
+    an index has ids, but it is not changed or saved. A measure that learns reads the rows once
+    more, in ``fit``.
 
     Parameters
     ----------
@@ -135,18 +136,24 @@ class SimilarityIndex(index_ids.ById, index_model.OfModel):
         of = "" if self.model is None else f", of {printable(self.model)}"
         return f"SimilarityIndex of {self.n_items_:,} items x {self.n_features_in_}, by {name}{of}"
 
-    def fit(self, items: Any, ids: Any = None) -> "SimilarityIndex":
+    def fit(self, items: Any, ids: Any = None, *, copy: bool = True) -> "SimilarityIndex":
         """Fit the measure and pack the items, which get the positions 0 .. p-1. O(p d).
 
         Parameters
         ----------
         items : array_like (p, d), float32, float64, float16, bfloat16 or int8
-            Kept, not copied, where they are C-contiguous: do not change them afterwards. The last
-            three are never widened as a whole, by measures with the capability ``append``. Those of
-            a memory map are checked as they are read, that is by every search.
+            The last three are never widened as a whole, by measures with the capability ``append``.
+            Those of a memory map are checked as they are read, that is by every search.
             ``np.empty((0, d))`` makes an empty index.
         ids : array_like (p,), int64 or str, optional
             All different; not -1 or "". Default: the positions.
+        copy : bool, default True
+            Whether the index copies the rows, so that the caller may change or free them. The copy
+            takes as much memory as the rows, in their type. False: C-contiguous rows are kept as
+            they are. If they are changed afterwards, searches return wrong neighbours without an
+            error, and so does an index that is then saved and opened. Rows that must be converted
+            (lists, other types, another order) are new in either case; those of a memory map are
+            never copied.
 
         Returns
         -------
@@ -158,15 +165,16 @@ class SimilarityIndex(index_ids.ById, index_model.OfModel):
         ValueError
             NaN or infinity, or an id that occurs twice.
         """
-        measure = get_measure(self.measure)
+        measure, copy = get_measure(self.measure), validation.as_flag("copy", copy)
         rows = memmap.as_kept("items", _as_rows("items", items, measure, is_measured=True))
+        named = None if ids is None else as_ids("ids", ids, len(rows))
         if memmap.is_on_disk(rows):
-            validation.check_none("ids", ids, "for memory-mapped items")
-            state = state_on_disk(measure, rows)
+            state = state_on_disk(measure, rows, named)
         else:
+            if copy and memmap.may_be_shared(rows, items):
+                rows = validation.read_only(rows.copy())
             positions = np.arange(len(rows), dtype=np.int64)
-            named = positions if ids is None else as_ids("ids", ids, len(rows))
-            contents = Contents(rows, named, positions)
+            contents = Contents(rows, positions if named is None else named, positions)
             state = state_of_rows(measure, contents, len(rows), self.n_threads)
         with parallel.writer_lock():
             self._state, self._saved, self._saving = state, None, None
@@ -491,9 +499,9 @@ class SimilarityIndex(index_ids.ById, index_model.OfModel):
         ValueError
             An id is not in the index.
         """
-        state, wanted = self._in_memory("to look up ids"), as_ids("ids", ids)
+        state, wanted = self._current(), as_ids("ids", ids)
         found = index_ids.find_all(state, wanted)
-        return index_ids.positions_in(state.parts, found, len(wanted))
+        return index_ids.positions_in(state.parts_with_ids, found, len(wanted))
 
     def ids_of(self, positions: Any) -> Ids:
         """Return the ids at positions, as searches return them.

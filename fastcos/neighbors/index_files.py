@@ -4,6 +4,7 @@ A part never changes, so that a later save writes new parts, and of an old one a
 items were removed. The header is replaced last, in one step (:mod:`fastcos.storage.directory`)::
 
     rows_KEY  ids_KEY  norms_KEY         the items (narrow ones as bits), their ids, their norms
+    id_bytes_KEY  id_ends_KEY            in place of ids, where one id is much longer than others
     positions_KEY  id_order_KEY          where positions have gaps, where ids do not ascend
     removed_KEY                          numbers of the removed items
     order_KEY  packed_KEY  ...           what is packed; groups_... where items repeat
@@ -32,7 +33,7 @@ from fastcos.kernels import tiles
 from fastcos.kernels.prefixes import Prefixes
 from fastcos.kernels.query_scaling import BOUND_PREFIX
 from fastcos.measures.base import Measure, capabilities, encode_items
-from fastcos.neighbors.ids import NO_ID, ItemIds
+from fastcos.neighbors.ids import NO_ID, Ids, ItemIds
 from fastcos.neighbors.index_parts import IndexPart
 from fastcos.storage import FastcosFormatError, Stored, memmap
 
@@ -97,7 +98,7 @@ def to_stored(
 def _to_stored(part: IndexPart) -> tuple[Arrays, Fields]:
     """Return all arrays of a part by name, and its fields."""
     segment, ids = part.segment, part.ids
-    arrays: Arrays = {"rows": memmap.as_bits(segment.rows), "ids": ids.values}
+    arrays: Arrays = {"rows": memmap.as_bits(segment.rows), **_ids_to_stored(ids.values)}
     if ids.order is not None:
         arrays["id_order"] = ids.order
     if segment.positions is not None:
@@ -124,6 +125,25 @@ def _to_stored(part: IndexPart) -> tuple[Arrays, Fields]:
         "unit": packed.units[0],
         "bias_unit": packed.units[1],
     }
+
+
+def _ids_to_stored(ids: Ids) -> Arrays:
+    """Return ids as one array of fixed width, or as UTF-8 bytes and where each id ends."""
+    if ids.dtype != object:
+        return {"ids": ids}
+    encoded = [one.encode("utf8", "surrogatepass") for one in ids]
+    ends = np.cumsum([len(one) for one in encoded], dtype=np.int64)
+    return {"id_bytes": np.frombuffer(b"".join(encoded), np.uint8), "id_ends": ends}
+
+
+def _ids_from_stored(content: npt.NDArray[Any], ends: npt.NDArray[Any]) -> Ids:
+    """Return the ids of checked bytes and ends; ValueError where they are not UTF-8."""
+    whole, starts = content.tobytes(), [0, *ends[:-1].tolist()]
+    ids = [
+        whole[first:last].decode("utf8", "surrogatepass")
+        for first, last in zip(starts, ends.tolist(), strict=True)
+    ]
+    return np.array(ids, dtype=object)
 
 
 def packed_arrays(packed: PackedItems) -> Arrays:
@@ -198,19 +218,24 @@ def from_stored(field: Mapping[str, Any], stored: Stored, measure: Measure) -> I
     if bits is None or bits.ndim != 2 or 0 in bits.shape or bits.dtype.char not in _ROWS:
         raise damage("rows", "must hold rows of numbers")
     n = len(bits)
-    if of("ids") is None or of("ids").shape != (n,) or of("ids").dtype.char not in "lqU":
-        raise damage("ids", f"must hold {n} whole numbers or texts")
+    if of("id_ends") is None:
+        ids = check("ids", (n,), "lqU")
+    else:
+        ends = check("id_ends", (n,), _WHOLE)
+        if ends[0] < 0 or (ends[1:] < ends[:-1]).any():
+            raise damage("id_ends", "must hold ascending numbers")
+        ids = _ids_from_stored(check("id_bytes", (int(ends[-1]),), "B"), ends)
     order_of_ids = of("id_order")
     if order_of_ids is not None:
         check_range("id_order", n, (n,), ascending=False)
-    if of("ids").dtype.kind == "U":
-        if of("ids").view(np.uint32).max(initial=0) > sys.maxunicode:
+    if ids.dtype.kind == "U":
+        if ids.view(np.uint32).max(initial=0) > sys.maxunicode:
             raise damage("ids", "must hold texts")
-    else:
-        ordered = of("ids") if order_of_ids is None else of("ids")[order_of_ids]
+    elif ids.dtype != object:
+        ordered = ids if order_of_ids is None else ids[order_of_ids]
         if not (ordered[1:] > ordered[:-1]).all() or (ordered == NO_ID).any():
             raise damage("ids", "must hold different numbers, in the order of id_order")
-    memmap.release(of("ids"))
+    memmap.release(ids)
     if of("positions") is not None:
         check_range("positions", MOST_POSITIONS, (n,), ascending=True)
     if norms is not None:
@@ -288,4 +313,4 @@ def from_stored(field: Mapping[str, Any], stored: Stored, measure: Measure) -> I
             if len(packed.arrays.order) > len(numbers):
                 segment.left = permit(numbers, len(rows))
     segment.pack()
-    return IndexPart(segment, ItemIds(of("ids"), of("id_order")), key, is_mapped=True)
+    return IndexPart(segment, ItemIds(ids, of("id_order")), key, is_mapped=True)

@@ -7,8 +7,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import validation
-from fastcos.neighbors.ids import Ids, as_ids
-from fastcos.neighbors.index_parts import IndexPart
+from fastcos.neighbors.ids import Ids, are_strings, as_ids, shown
+from fastcos.neighbors.index_parts import IndexPart, MappedPart
 from fastcos.storage import memmap
 from fastcos.validation import Integers
 
@@ -23,10 +23,11 @@ class Found(NamedTuple):
 def find(state: Any, ids: Ids) -> Found:
     """Find ids in every part; they must be of the type of those in the index."""
     places, numbers = [], []
-    if state.parts and len(ids) and (ids.dtype.kind == "U") != state.has_names:
+    parts = state.parts_with_ids
+    if parts and len(ids) and are_strings(ids) != state.has_names:
         rule = "strings" if state.has_names else "whole numbers"
-        raise TypeError(f"ids must be {rule} as those of the index, got {ids[0].item()!r}")
-    for part in state.parts:
+        raise TypeError(f"ids must be {rule} as those of the index, got {shown(ids[0])}")
+    for part in parts:
         some, found = part.find(ids) if len(ids) else (np.zeros(0, np.int64), np.zeros(0, bool))
         places.append(np.flatnonzero(found))
         numbers.append(some[found])
@@ -39,7 +40,7 @@ def find_all(state: Any, ids: Ids) -> Found:
     for places in found.places:
         missing[places] = False
     if missing.any():
-        raise ValueError(f"ids must be in the index, got {ids[missing][0].item()!r}")
+        raise ValueError(f"ids must be in the index, got {shown(ids[missing][0])}")
     return found
 
 
@@ -47,8 +48,8 @@ def check_none(ids: Ids, found: Found) -> None:
     """Refuse ids that are in the index."""
     known = [place for places in found.places for place in places[:1]]
     if known:
-        one = ids[min(known)].item()
-        raise ValueError(f"ids must be new to the index (use upsert), got {one!r}")
+        got = shown(ids[min(known)])
+        raise ValueError(f"ids must be new to the index (use upsert), got {got}")
 
 
 def check_are_positions(parts: Sequence[IndexPart]) -> None:
@@ -60,11 +61,11 @@ def check_are_positions(parts: Sequence[IndexPart]) -> None:
             raise TypeError(f"ids must be given as for the items of the index ({one!r}), got None")
 
 
-def positions_in(parts: Sequence[IndexPart], found: Found, n: int) -> Integers:
+def positions_in(parts: Sequence[IndexPart | MappedPart], found: Found, n: int) -> Integers:
     """Return the positions (n,) of what was found, -1 for the rest."""
     positions = np.full(n, -1, np.int64)
     for part, places, numbers in zip(parts, found.places, found.numbers, strict=True):
-        positions[places] = part.segment.positions_of(numbers)
+        positions[places] = part.positions_of(numbers)
     return positions
 
 
@@ -118,7 +119,7 @@ def _known(name: str, ids: Any, state: Any, *, keep: bool = False) -> Integers:
         found = find(state, wanted)
     except TypeError as error:
         raise TypeError(str(error).replace("ids", name, 1)) from None
-    positions = positions_in(state.parts, found, len(wanted))
+    positions = positions_in(state.parts_with_ids, found, len(wanted))
     return positions if keep else np.unique(positions[positions >= 0])
 
 
@@ -150,7 +151,7 @@ class ById:
         ids_of: Any
         _state: Any
 
-        def _in_memory(self, purpose: str = "") -> Any:
+        def _current(self) -> Any:
             """Return the state."""
 
     def __len__(self) -> int:
@@ -159,7 +160,7 @@ class ById:
 
     def __contains__(self, id: Any) -> bool:
         """Whether an item has this id."""
-        state = self._in_memory("to look up ids")
+        state = self._current()
         try:
             found = find(state, as_ids("id", [id]))
         except (TypeError, ValueError):  # no id, or of another type than those of the index
@@ -169,9 +170,8 @@ class ById:
     @property
     def ids(self) -> Ids:
         """The ids of all items that can be found, by position."""
-        segments = [part.segment for part in self._in_memory("to list ids").parts]
-        positions = [one.positions_of(one.numbers) for one in segments]
-        return self.ids_of(np.sort(np.concatenate([np.zeros(0, np.int64), *positions])))
+        state = self._current()
+        return state.ids_at(state.live_positions())
 
     def vectors_of(self, ids: Any) -> npt.NDArray[Any]:
         """Return the rows of items as they were given last. O(m d).
@@ -245,14 +245,14 @@ class ById:
 
     def _rows_of(self, ids: Any) -> tuple[npt.NDArray[Any], Integers]:
         """Return the rows of items, and their positions."""
-        state, wanted = self._in_memory("to look up ids"), as_ids("ids", ids, distinct=False)
+        state, wanted = self._current(), as_ids("ids", ids, distinct=False)
         found = find_all(state, wanted)
         rows = [
-            memmap.take_rows("items", part.segment.rows, numbers)
-            for part, numbers in zip(state.parts, found.numbers, strict=True)
+            memmap.take_rows("items", part.rows, numbers)
+            for part, numbers in zip(state.parts_with_ids, found.numbers, strict=True)
         ]
         kind = np.result_type(np.float32, *(one.dtype for one in rows))
         vectors = np.empty((len(wanted), state.width), kind)
         for places, some in zip(found.places, rows, strict=True):
             vectors[places] = some
-        return vectors, positions_in(state.parts, found, len(wanted))
+        return vectors, positions_in(state.parts_with_ids, found, len(wanted))

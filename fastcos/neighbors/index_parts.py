@@ -18,7 +18,7 @@ import numpy.typing as npt
 from fastcos import validation
 from fastcos.engine.segments import Segment
 from fastcos.measures.base import Measure, encode_segment
-from fastcos.neighbors.ids import Ids, ItemIds
+from fastcos.neighbors.ids import NO_ID, Ids, ItemIds, are_strings, joined
 from fastcos.storage import memmap
 from fastcos.validation import Integers
 
@@ -47,6 +47,15 @@ class IndexPart(NamedTuple):
         """Items that cannot be found any more."""
         return len(self.segment.rows) - len(self.segment.numbers)
 
+    @property
+    def rows(self) -> Any:
+        """All rows as given, those of removed items included."""
+        return self.segment.rows
+
+    def positions_of(self, numbers: Integers) -> Integers:
+        """Return the positions of the items of these numbers."""
+        return self.segment.positions_of(numbers)
+
     def find(self, ids: Ids) -> tuple[Integers, npt.NDArray[np.bool_]]:
         """Return the numbers of the items with these ids, and whether each can be found."""
         numbers, found = self.ids.find(ids)
@@ -68,6 +77,33 @@ class IndexPart(NamedTuple):
         # what is packed anew is not what files of the old key hold
         key = self.key if segment.left is not None else uuid.uuid4().hex
         return self._replace(segment=segment, key=key)
+
+
+class MappedPart(NamedTuple):
+    """Rows that stay on disk, all of which can be found, and their ids, None for the positions."""
+
+    rows: Any
+    ids: ItemIds | None
+
+    def positions_of(self, numbers: Integers) -> Integers:
+        """Return the positions of the items of these numbers, which are the numbers."""
+        return numbers
+
+    def find(self, ids: Ids) -> tuple[Integers, npt.NDArray[np.bool_]]:
+        """Return the numbers of the items with these ids, and whether each can be found."""
+        if self.ids is not None:
+            return self.ids.find(ids)
+        found = (ids >= 0) & (ids < len(self.rows))
+        return np.where(found, ids, 0), found
+
+    def ids_at(self, positions: Integers) -> Ids:
+        """Return the ids at positions, -1 or "" where there is no item."""
+        found = (positions >= 0) & (positions < len(self.rows))
+        if self.ids is None:
+            return np.where(found, positions, NO_ID)
+        values = self.ids.values
+        no_id = "" if are_strings(values) else NO_ID
+        return np.where(found, values[np.where(found, positions, 0)], no_id).astype(values.dtype)
 
 
 class Contents(NamedTuple):
@@ -105,8 +141,8 @@ def contents_of(parts: Sequence[IndexPart]) -> Contents:
     together = np.concatenate(positions)
     order: Any = np.argsort(together, kind="stable")
     if (order[1:] > order[:-1]).all():
-        return Contents(_joined(rows), np.concatenate(ids), together)
-    return Contents(_joined(rows)[order], np.concatenate(ids)[order], together[order])
+        return Contents(_joined(rows), joined(ids), together)
+    return Contents(_joined(rows)[order], joined(ids)[order], together[order])
 
 
 def _joined(rows: list[Any]) -> Any:

@@ -6,15 +6,22 @@ ids, or stay on disk, where their ids are their positions and nothing can be cha
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
 from fastcos import storage, validation
 from fastcos.measures.base import Measure, capabilities
 from fastcos.neighbors import index_files
-from fastcos.neighbors.ids import NO_ID, Ids
-from fastcos.neighbors.index_parts import Contents, IndexPart, contents_of, merged, new_part
+from fastcos.neighbors.ids import NO_ID, Ids, ItemIds, are_strings, joined
+from fastcos.neighbors.index_parts import (
+    Contents,
+    IndexPart,
+    MappedPart,
+    contents_of,
+    merged,
+    new_part,
+)
 from fastcos.neighbors.out_of_core import MappedItems
 from fastcos.neighbors.plain_search import PlainSearch
 from fastcos.neighbors.results import IndexNeighbors, Neighbors
@@ -42,13 +49,27 @@ class IndexMemory(NamedTuple):
 
 
 class IndexState(NamedTuple):
-    """Items in memory. plain: answers the searches that need no further steps, if any."""
+    """Items in memory. plain: answers the searches that need no further steps, if any.
+
+    mapped: the only part of items that stay on disk, see MappedState.
+    """
 
     fitted: FittedItems
     parts: tuple[IndexPart, ...]
     width: int
     has_names: bool = False
     plain: PlainSearch | None = None
+    mapped: MappedPart | None = None
+
+    @property
+    def parts_with_ids(self) -> Sequence[IndexPart | MappedPart]:
+        """The parts in which ids are looked up."""
+        return self.parts if self.mapped is None else (self.mapped,)
+
+    def live_positions(self) -> Integers:
+        """Return the ascending positions of all items that can be found."""
+        live = [part.positions_of(part.segment.numbers) for part in self.parts]
+        return np.sort(np.concatenate([np.zeros(0, np.int64), *live]))
 
     @property
     def memory(self) -> IndexMemory:
@@ -120,25 +141,34 @@ class MappedState(IndexState):
 
     def in_memory(self, purpose: str) -> IndexState:
         """Refuse what needs the items in memory."""
-        raise TypeError(f"the index must hold rows in memory {purpose}, got a memory map")
+        raise TypeError(
+            f"the index must hold rows in memory {purpose}, got a memory map: fit(np.array(items))"
+        )
+
+    def live_positions(self) -> Integers:
+        """Return all positions."""
+        return np.arange(self.fitted.n_items, dtype=np.int64)
 
     def contents(self) -> Contents:
         """Return all rows."""
-        positions = np.arange(self.fitted.n_items, dtype=np.int64)
-        return Contents(np.asarray(self.fitted.rows), positions, positions)
+        positions = self.live_positions()
+        return Contents(np.asarray(self.fitted.rows), self.ids_at(positions), positions)
 
     def what_is_asked(self, request: SearchRequest) -> tuple[SearchRequest, Any]:
         """Return the request and the rows, which say all."""
         return request, self.fitted.rows
 
     def ids_at(self, positions: Integers) -> Ids:
-        """Return the positions."""
-        return positions.copy()
+        """Return the ids at positions, -1 or "" where there is no item."""
+        return cast(MappedPart, self.mapped).ids_at(positions)
 
 
-def state_on_disk(measure: Measure, rows: Any) -> IndexState:
-    """Return the state of memory-mapped rows."""
-    return MappedState(MappedItems(measure.fit(rows), len(rows), (), rows), (), rows.shape[1])
+def state_on_disk(measure: Measure, rows: Any, ids: Ids | None) -> IndexState:
+    """Return the state of memory-mapped rows; ids None: their positions."""
+    fitted = MappedItems(measure.fit(rows), len(rows), (), rows)
+    part = MappedPart(rows, None if ids is None else ItemIds.of(ids))
+    has_names = ids is not None and are_strings(ids)
+    return MappedState(fitted, (), rows.shape[1], has_names, mapped=part)
 
 
 def state_of_rows(
@@ -150,7 +180,7 @@ def state_of_rows(
         return IndexState(FittedItems(measure, n_items, ()), (), width)
     fitted = measure.fit(contents.rows)
     part = new_part(contents, fitted, n_threads)
-    has_names = contents.ids.dtype.kind == "U"
+    has_names = are_strings(contents.ids)
     return _state_of(FittedItems(fitted, n_items, (part.segment,)), (part,), width, has_names)
 
 
@@ -165,14 +195,16 @@ def changed_state(
             parts = [*parts, new_part(new, fitted, n_threads)]
         parts = merged(parts, fitted, n_threads)
         segments = tuple(part.segment for part in parts)
-        has_names = state.has_names if new is None else new.ids.dtype.kind == "U"
+        has_names = state.has_names if new is None else are_strings(new.ids)
         return _state_of(FittedItems(fitted, n_items, segments), parts, state.width, has_names)
     contents = [contents_of([part]) for part in parts if len(part.segment.numbers)]
     contents += [] if new is None else [new]
     if not contents:
         items = FittedItems(state.fitted.measure, n_items, ())
         return IndexState(items, (), state.width, state.has_names)
-    rows, ids, positions = map(np.concatenate, zip(*contents, strict=True))
+    some_rows, some_ids, some_positions = zip(*contents, strict=True)
+    rows, positions = np.concatenate(some_rows), np.concatenate(some_positions)
+    ids = joined(some_ids)
     order = np.argsort(positions)
     ordered = Contents(validation.read_only(rows[order]), ids[order], positions[order])
     return state_of_rows(measure, ordered, n_items, n_threads)
@@ -205,7 +237,7 @@ def stored_state(
             part = index_files.from_stored(field, stored, measure)
         segment, n = part.segment, len(part.segment.rows)
         last = segment.first + n - 1 if segment.positions is None else segment.positions[-1]
-        facts = segment.rows.shape[1], part.ids.values.dtype.kind == "U"
+        facts = segment.rows.shape[1], are_strings(part.ids.values)
         if facts != (width, has_names) or last >= n_positions:
             raise ValueError(f"width, has_names and positions must be those of part {key}")
         parts.append(part)

@@ -91,6 +91,14 @@ def as_kept(name: str, X: Any) -> Any:
     return validation.read_only(np.ascontiguousarray(X))
 
 
+def may_be_shared(rows: npt.NDArray[Any], given: Any) -> bool:
+    """Whether rows in memory may be the memory of what they were made from, and change with it."""
+    if isinstance(given, (list, tuple)):
+        return False
+    # a table or a tensor does not tell which memory its arrays share
+    return not isinstance(given, np.ndarray) or np.may_share_memory(rows, given)
+
+
 def as_bits(X: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return narrow rows as the kernels take them, others as they are."""
     if not has_kernels(X):
