@@ -4,12 +4,13 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from fastcos.io.columns import Column
+from fastcos.io.column_kinds import Column
 from fastcos.storage import FastcosFormatError
 from fastcos.validation.column_names import ITEM_WORDS, USER_WORDS, VALUE_WORDS, column_word, is_id
 
-# what pandas and R call an index that has no name, in CSV, in CSV read again, and in Parquet
-_INDEX = re.compile(r"|Unnamed: 0|__index_level_0__")
+# what pandas and R call an index that has no name, in CSV, in CSV read again, and in Parquet; and
+# what pandas and polars call it as a column
+_INDEX = re.compile(r"|Unnamed: 0|__index_level_0__|index")
 
 
 def find_column(
@@ -70,9 +71,9 @@ def names_ids(name: str) -> bool:
     return is_id(name) or column_word(name, ITEM_WORDS) in ITEM_WORDS
 
 
-def is_index(name: str) -> bool:
-    """Whether a column of this name is the index of a table of pandas, or row names of R."""
-    return _INDEX.fullmatch(name.strip()) is not None
+def is_index(column: Column) -> bool:
+    """Whether a column is an index of rows that pandas, polars or R has written, by its name."""
+    return _INDEX.fullmatch(column.name.strip()) is not None and column.may_be_ids
 
 
 def choose_vector_columns(
@@ -85,7 +86,7 @@ def choose_vector_columns(
 
     The vectors are the one column of lists, or else all columns of numbers in their order. Ids are
     by default the one column with such a name, or else the only column of texts; beside a column of
-    lists also the only one of whole numbers. The index that pandas and R write without a name takes
+    lists also the only one of whole numbers. An index that pandas, polars or R has written takes
     the place of such a name, unless it counts the rows from 0. Without a column of lists, a column
     with numbers among blanks or texts is refused; columns of texts and of other types are left out.
     """
@@ -102,7 +103,7 @@ def choose_vector_columns(
     id_ = _choose_ids(path, columns, chosen, id_column)
     if not chosen:
         others = [name for name in columns if name != id_ and not names_ids(name)]
-        others = [name for name in others if not is_index(name) or columns[name].kind == "blanks"]
+        others = [name for name in others if not is_index(columns[name])]
         for kind in ("printed lists", "mixed", "blanks"):
             for name in others:
                 if columns[name].kind == kind:
@@ -136,7 +137,7 @@ def _choose_ids(
         return id_column or None
     others = [name for name in columns if name not in vectors and columns[name].kind != "lists"]
     found = [name for name in others if names_ids(name)]
-    indices = [name for name in others if is_index(name) and columns[name].kind != "blanks"]
+    indices = [name for name in others if is_index(columns[name])]
     others = [name for name in others if name not in indices]
     if not found:
         found = [name for name in indices if not columns[name].counts_rows(path)]

@@ -19,9 +19,8 @@ from fastcos.io.columns import (
     Numbers,
     TextColumn,
     check_texts,
+    classify_text,
     encode,
-    is_blank,
-    is_number,
     new_vocabulary,
     refuse_rows,
 )
@@ -110,7 +109,7 @@ class DelimitedTable:
             raise self._quote_error(error) from None
         if header is None:
             header = _is_header(path, first, [row for _, row in start])
-        elif header and all(map(is_number, first)):
+        elif header and all(_kind(field) == "number" for field in first):
             rule = "line 1 must name the columns"
             hint = "a file without names needs header=False (--no-header)"
             got = ", ".join(first)[:60]
@@ -202,9 +201,10 @@ def _is_header(path: Path, first: Sequence[str], rows: Sequence[Sequence[str]]) 
 
 
 def _kind(field: str) -> str:
-    if is_blank(field):
+    category, _ = classify_text(field)
+    if category.startswith("blank"):
         return "blank"
-    if is_number(field):
+    if category == "number":
         return "number"
     return "list" if field.strip()[0] == "[" else "text"
 

@@ -1,9 +1,6 @@
 """Dense vectors with their ids or words, from all formats of vectors."""
 
 import errno
-import mmap
-import re
-from array import array
 from collections.abc import Collection, Mapping
 from itertools import islice
 from pathlib import Path
@@ -15,10 +12,9 @@ import numpy.typing as npt
 
 from fastcos.io.arrays import Array, read_npy, read_npz, read_safetensors
 from fastcos.io.column_choice import choose_vector_columns, names_ids, names_pairs
+from fastcos.io.column_kinds import Column
 from fastcos.io.columns import (
-    LONGEST_ID,
     Cells,
-    Column,
     Unsupported,
     check_distinct,
     ids_of_cells,
@@ -26,6 +22,7 @@ from fastcos.io.columns import (
 )
 from fastcos.io.streams import open_text
 from fastcos.io.tables import TABLE_SUFFIXES, TEXT_SUFFIXES, Table, open_table, suffix_of
+from fastcos.io.word_vectors import WORD_VECTOR_SUFFIXES, read_binary_vectors, read_text_vectors
 from fastcos.reports.table import as_table
 from fastcos.storage import FastcosFormatError, PathLike
 from fastcos.storage.memmap import as_mapped_rows, iter_blocks
@@ -35,13 +32,10 @@ from fastcos.validation import Integers, as_path, check_none, check_text
 _ROWS = 8192
 # columns of numbers from which on a table without a user and an item holds vectors
 _FEWEST_NUMBERS = 8
-# digits of a declared size: more are no size, and Python refuses to read 4,300
-_MOST_DIGITS = 18
 # arrays of .npz and .safetensors files that hold ids
 ID_NAMES = ("ids", "words", "names")
 NAMED_ARRAY_SUFFIXES = (".npz", ".safetensors")
-_WORD_VECTOR_SUFFIXES = (".txt", ".vec", ".bin")
-SUFFIXES = (".npy", *NAMED_ARRAY_SUFFIXES, *TABLE_SUFFIXES, *_WORD_VECTOR_SUFFIXES)
+SUFFIXES = (".npy", *NAMED_ARRAY_SUFFIXES, *TABLE_SUFFIXES, *WORD_VECTOR_SUFFIXES)
 # what export writes beside its arrays
 EXPORT_FILE = "export.json"
 
@@ -148,7 +142,7 @@ def read_vectors(
         return vectors_of_arrays(path, read_named_arrays(path), vector_column, id_column)
     if is_export(path):
         return read_vectors(path / "items.npy", vector_column=vector_column, id_column=id_column)
-    if kind in (".npy", *_WORD_VECTOR_SUFFIXES):
+    if kind in (".npy", *WORD_VECTOR_SUFFIXES):
         check_none("vector_column", vector_column, f"for {kind}, which has one array")
         check_none("id_column", id_column or None, f"for {kind}, which has no other columns")
     if kind == ".npy":
@@ -156,11 +150,13 @@ def read_vectors(
         has_ids = of_export(path) and ids.is_file()
         rows = as_vector_rows(path, read_npy(path))
         return _vectors(rows, read_ids(ids, len(rows)) if has_ids else None)
-    if kind in _WORD_VECTOR_SUFFIXES:
-        words, rows = _read_binary_vectors(path) if kind == ".bin" else _read_text_vectors(path)
+    if kind in WORD_VECTOR_SUFFIXES:
+        words, rows = read_binary_vectors(path) if kind == ".bin" else read_text_vectors(path)
         word_ids = ids_of_cells(path, "word", words, np.arange(1, len(words) + 1))
         check_distinct(path, "words", word_ids)
-        return _vectors(as_vector_rows(path, rows), word_ids)
+        read = _vectors(as_vector_rows(path, rows), word_ids)
+        read.columns = {"vectors": ("numbers",), "ids": "word", "unused": ()}
+        return read
     what = kind or "no suffix"
     if kind in (".pt", ".pth", ".pkl", ".kv", ".joblib"):
         what = f"{kind}, a pickle, which may run code: save the array by numpy.save"
@@ -364,7 +360,8 @@ def read_ids(path: PathLike, length: int | None = None) -> npt.NDArray[Any]:
         ids = ids_of_cells(path, "ids", _cells_of_array(stored), lines)
     else:
         with open_text(path) as stream:
-            texts = stream.read().decode("utf-8", "surrogateescape").splitlines()
+            text = stream.read().decode("utf-8", "surrogateescape")
+        texts = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
         rows = np.array([row for row, text in enumerate(texts, 1) if text.strip()], np.int64)
         if length is not None and len(rows) and rows[-1] != len(rows):
             blank = np.setdiff1d(np.arange(1, rows[-1]), rows)
@@ -396,88 +393,6 @@ def _table_ids(path: Path) -> tuple[str, npt.NDArray[Any]]:
     return name, column.ids(path)
 
 
-def _read_text_vectors(path: Path) -> tuple[list[str], Array]:
-    """Read lines ``word number ... number``; word2vec's first line ``n d`` is optional.
-
-    A word may have spaces: the last d fields are the numbers.
-    """
-    entries, declared, width = array("f"), None, 0
-    words: dict[str, int] = {}
-    with open_text(path) as lines:
-        for number, line in enumerate(lines, 1):
-            fields = line.split()
-            if number == 1 and re.fullmatch(rb"[+-]?\d+\s+[+-]?\d+", line.strip()):
-                if not all(field.isdigit() and len(field) <= _MOST_DIGITS for field in fields):
-                    rule = f"declare counts of at most {_MOST_DIGITS} digits in line 1"
-                    got = line[:40].decode().strip()
-                    raise FastcosFormatError(f"{path} must {rule}, got {got!r}")
-                declared, width = int(fields[0]), int(fields[1])
-                continue
-            if not fields:
-                continue
-            width = width or len(fields) - 1
-            word, *texts = line.strip().rsplit(None, width)
-            broken = b"_" in line and any(b"_" in text for text in texts)
-            if len(texts) != width or not width or broken or not _add_numbers(entries, texts):
-                rule = f"have a word and {max(width, 1)} numbers in every line"
-                got = f"{line[:40].decode(errors='replace').strip()!r} in line {number}"
-                raise FastcosFormatError(f"{path} must {rule}, got {got}")
-            text = _as_word(path, word, number)
-            if text in words:  # refused here, so that a bomb of equal lines fills no memory
-                raise FastcosFormatError(
-                    f"{path}: words must be distinct, got {text!r} again in line {number}"
-                )
-            words[text] = number
-    if not words or declared not in (None, len(words)):
-        wanted = "at least one vector" if declared is None else f"{declared} vectors"
-        raise FastcosFormatError(f"{path} must hold {wanted}, got {len(words)}")
-    vectors = np.frombuffer(entries, np.float32).reshape(len(words), width)
-    return list(words), vectors
-
-
-def _read_binary_vectors(path: Path) -> tuple[list[str], Array]:
-    """Read word2vec's binary format: ``n d`` and a line end, then word, space, d float32 each."""
-    size = path.stat().st_size
-    with path.open("rb") as file:
-        head = file.readline(64)
-        fields = head.split()
-        if len(fields) != 2 or not all(field.isdigit() for field in fields):
-            raise _not_binary(path, f"a first line {head[:30]!r}")
-        n, d = int(fields[0]), int(fields[1])
-        # a vector takes at least a letter, a space and the numbers
-        if not n or not d or n * (4 * d + 2) > size:
-            raise _not_binary(path, f"{size} bytes for {n} vectors of {d} numbers")
-        words, vectors, at = [], np.empty((n, d), np.float32), len(head)
-        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            for row in range(n):
-                space = content.find(b" ", at)
-                end = space + 1 + 4 * d
-                if space < 0 or end > size:
-                    raise _not_binary(path, f"an end in vector {row + 1} of {n}")
-                words.append(_as_word(path, content[at:space].lstrip(b"\n"), row + 1))
-                vectors[row] = np.frombuffer(content[space + 1 : end], "<f4")
-                at = end
-    return words, vectors
-
-
-def _as_word(path: Path, word: bytes, number: int) -> str:
-    """Return a word as text; an array of words takes as much memory for each as for the longest."""
-    text = word.decode(errors="backslashreplace")
-    if len(text) > LONGEST_ID:
-        rule = f"have words of at most {LONGEST_ID} letters"
-        raise FastcosFormatError(f"{path} must {rule}, got {len(text)} in vector {number}")
-    return text
-
-
-def _add_numbers(entries: "array[float]", texts: list[bytes]) -> bool:
-    """Append texts as numbers; False if one is no number."""
-    try:
-        entries.extend(map(float, texts))
-    except (ValueError, OverflowError):
-        return False
-    return True
-
-
 def _has_vector_columns(path: Path) -> bool:
     """Whether a table has vectors in place of interactions; False if it cannot be read as one."""
     try:
@@ -494,9 +409,3 @@ def _has_vector_columns(path: Path) -> bool:
     kinds = [column.kind for column in columns.values()]
     is_wide = kinds.count("numbers") >= _FEWEST_NUMBERS and not names_pairs([*columns])
     return "lists" in kinds or is_wide
-
-
-def _not_binary(path: Path, came: str) -> FastcosFormatError:
-    return FastcosFormatError(
-        f"{path} must be a whole file in word2vec's binary format, got {came}"
-    )

@@ -204,6 +204,8 @@ def test_lists_that_are_no_json_are_refused(tmp_path):
         "array([0.1, 0.2], dtype=float32)",
         "[0.1 0.2 ... 0.3]",
         "[ 1.  2.\n 3.]",
+        "[nan]",
+        "[None, None]",
     ):
         path = write(tmp_path / "t.csv", f'id,n,embedding\n1,11,"{text}"\n2,5,"{text}"\n')
         refused(path, "column 'embedding'", text[:4], "[0.5, 1]", "(rows ")
@@ -274,6 +276,10 @@ def test_a_text_with_numbers_among_dimensions_is_refused(tmp_path):
         (",0,1\n4,5,6\n2,7,8\n", ([4, 2], [[5, 6], [7, 8]])),
         ('"","V1","V2"\n"1",5,6\n"2",7,8\n', ([1, 2], [[5, 6], [7, 8]])),  # what R writes
         (",id,0,1\n0,a,5,6\n1,b,7,8\n", (["a", "b"], [[5, 6], [7, 8]])),
+        ("index,x,y\n0,5,6\n1,7,8\n", ([0, 1], [[5, 6], [7, 8]])),
+        ("index,x,y\n4,5,6\n2,7,8\n", ([4, 2], [[5, 6], [7, 8]])),
+        ("index,x\n0.5,6\n1.5,8\n", ([0, 1], [[0.5, 6], [1.5, 8]])),
+        ("Unnamed: 0,x,y\na,5,6\nb,7,8\n", (["a", "b"], [[5, 6], [7, 8]])),
         ("0,1\n5,6\n", ([0], [[5, 6]])),
         ("title,0,1\na,5,6\n", (["a"], [[5, 6]])),
         ("x,y\n5,6\n", ([0], [[5, 6]])),
@@ -352,6 +358,7 @@ def test_a_matrix_of_text_is_no_word_vectors(tmp_path):
 def test_words_are_ids_as_in_tables(tmp_path):
     path = write(tmp_path / "t.txt", "nan 1 2\nnull 3 4\n1 5 6\nof 7 8\n")
     assert vectors_of(path)[0] == ["nan", "null", "1", "of"]
+    assert read_vectors(path).columns == {"vectors": ("numbers",), "ids": "word", "unused": ()}
     refused(write(tmp_path / "t.txt", "7 1 2\nnan 3 4\n"), "an id in every row, got 'nan' (row 2)")
 
 
@@ -388,6 +395,7 @@ def test_files_of_ids_are_typed_by_all_of_their_cells(tmp_path):
         ("a b\nc\td\n", ["a b", "c\td"]),
         ("nan\nb\n", ["nan", "b"]),
         ("\ufeffa\nb\n\n\n", ["a", "b"]),
+        ("a\x85c\r\nb\u2028d\r\n", ["a\x85c", "b\u2028d"]),
     ):
         assert read_ids(write(tmp_path / "ids.txt", text), 2).tolist() == expected
     for text, fragment in (
@@ -517,6 +525,25 @@ def test_commands_keep_all_columns_of_a_file_of_vectors(tmp_path, monkeypatch):
         np.testing.assert_allclose(found["scores"][:, 0], 1, atol=1e-6)
         best = np.sort(cosines, axis=1)[:, :-4:-1]
         np.testing.assert_allclose(found["scores"], best, atol=1e-5)
+
+
+def test_commands_read_files_without_a_header(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    random = np.random.default_rng(0)
+    lines = [f"{u}::{i}::{r}::978300760\n" for u, i, r in random.integers(1, 20, (200, 3))]
+    write(tmp_path / "ratings.dat", "".join(lines))
+    words = ["fit", "ratings.dat", "--user", "1", "--item", "2", "--value", "3", "--rank", "3"]
+    assert main([*words, "--no-header", "--out", "m"]) == 0
+    assert "users '1', items '2', values '3'" in capsys.readouterr().err
+    assert main([*words, "--out", "n"]) == 2
+    assert "--no-header" in capsys.readouterr().err
+    lines = [
+        json.dumps({"user": u, "item": i}) + "\n"
+        for u, i in random.integers(1, 20, (200, 2)).tolist()
+    ]
+    write(tmp_path / "seen.jsonl", "".join(lines))
+    assert main(["fit", "seen.jsonl", "--rank", "3", "--out", "o"]) == 0
+    assert "users 'user', items 'item', every row counts 1" in capsys.readouterr().err
 
 
 def test_commands_name_the_columns_that_they_read(tmp_path, monkeypatch, capsys):

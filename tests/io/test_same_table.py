@@ -185,6 +185,8 @@ def make_table(seed):
         extras = [one for one in choices if rng.random() < 0.3]
     roles = [*([ids] if ids else []), *vectors, *extras]
     refused = [one.name for one in roles if one.expected is REFUSED]
+    if refused:  # a column of nothing but blanks may be refused in its place
+        refused += [one.name for one in extras if one.cells == [None] * n]
     columns = [*([ids] if ids else []), *vectors, *extras]
     columns = [columns[place] for place in rng.permutation(len(columns))]
     if not has_lists and vectors[0].name == "0":  # names that count the columns, in their order

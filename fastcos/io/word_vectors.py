@@ -1,0 +1,105 @@
+"""Word vectors as word2vec, GloVe and fastText write them, in text and in binary."""
+
+import mmap
+import re
+from array import array
+from pathlib import Path
+
+import numpy as np
+
+from fastcos.io.arrays import Array
+from fastcos.io.columns import LONGEST_ID
+from fastcos.io.streams import open_text
+from fastcos.storage import FastcosFormatError
+
+WORD_VECTOR_SUFFIXES = (".txt", ".vec", ".bin")
+# digits of a declared size: more are no size, and Python refuses to read 4,300
+_MOST_DIGITS = 18
+
+
+def read_text_vectors(path: Path) -> tuple[list[str], Array]:
+    """Read lines ``word number ... number``; word2vec's first line ``n d`` is optional.
+
+    A word may have spaces: the last d fields are the numbers.
+    """
+    entries, declared, width = array("f"), None, 0
+    words: dict[str, int] = {}
+    with open_text(path) as lines:
+        for number, line in enumerate(lines, 1):
+            fields = line.split()
+            if number == 1 and re.fullmatch(rb"[+-]?\d+\s+[+-]?\d+", line.strip()):
+                if not all(field.isdigit() and len(field) <= _MOST_DIGITS for field in fields):
+                    rule = f"declare counts of at most {_MOST_DIGITS} digits in line 1"
+                    got = line[:40].decode().strip()
+                    raise FastcosFormatError(f"{path} must {rule}, got {got!r}")
+                declared, width = int(fields[0]), int(fields[1])
+                continue
+            if not fields:
+                continue
+            width = width or len(fields) - 1
+            word, *texts = line.strip().rsplit(None, width)
+            broken = b"_" in line and any(b"_" in text for text in texts)
+            if len(texts) != width or not width or broken or not _add_numbers(entries, texts):
+                rule = f"have a word and {max(width, 1)} numbers in every line"
+                got = f"{line[:40].decode(errors='replace').strip()!r} in line {number}"
+                raise FastcosFormatError(f"{path} must {rule}, got {got}")
+            text = _as_word(path, word, number)
+            if text in words:  # refused here, so that a bomb of equal lines fills no memory
+                raise FastcosFormatError(
+                    f"{path}: words must be distinct, got {text!r} again in line {number}"
+                )
+            words[text] = number
+    if not words or declared not in (None, len(words)):
+        wanted = "at least one vector" if declared is None else f"{declared} vectors"
+        raise FastcosFormatError(f"{path} must hold {wanted}, got {len(words)}")
+    vectors = np.frombuffer(entries, np.float32).reshape(len(words), width)
+    return list(words), vectors
+
+
+def read_binary_vectors(path: Path) -> tuple[list[str], Array]:
+    """Read word2vec's binary format: ``n d`` and a line end, then word, space, d float32 each."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        head = file.readline(64)
+        fields = head.split()
+        if len(fields) != 2 or not all(field.isdigit() for field in fields):
+            raise _not_binary(path, f"a first line {head[:30]!r}")
+        n, d = int(fields[0]), int(fields[1])
+        # a vector takes at least a letter, a space and the numbers
+        if not n or not d or n * (4 * d + 2) > size:
+            raise _not_binary(path, f"{size} bytes for {n} vectors of {d} numbers")
+        words, vectors, at = [], np.empty((n, d), np.float32), len(head)
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            for row in range(n):
+                space = content.find(b" ", at)
+                end = space + 1 + 4 * d
+                if space < 0 or end > size:
+                    raise _not_binary(path, f"an end in vector {row + 1} of {n}")
+                words.append(_as_word(path, content[at:space].lstrip(b"\n"), row + 1))
+                vectors[row] = np.frombuffer(content[space + 1 : end], "<f4")
+                at = end
+    return words, vectors
+
+
+def _as_word(path: Path, word: bytes, number: int) -> str:
+    """Return a word as text; an array of words takes as much memory for each as for the longest."""
+    text = word.decode(errors="backslashreplace")
+    if len(text) > LONGEST_ID:
+        rule = f"have words of at most {LONGEST_ID} letters"
+        raise FastcosFormatError(f"{path} must {rule}, got {len(text)} in vector {number}")
+    return text
+
+
+def _add_numbers(entries: "array[float]", texts: list[bytes]) -> bool:
+    """Append texts as numbers; False if one is no number."""
+    try:
+        entries.extend(map(float, texts))
+    except (ValueError, OverflowError):
+        return False
+    return True
+
+
+def _not_binary(path: Path, came: str) -> FastcosFormatError:
+    return FastcosFormatError(
+        f"{path} must be a whole file in word2vec's binary format, got {came}"
+    )
