@@ -9,7 +9,7 @@ import numpy as np
 from .exhaustive_top_k import write_run
 from .jit import intrinsic_of, ir, kernel, types
 from .select import keep_best
-from .vector_ir import F64, I8, I64, broadcast, function, load, loop, pointers, store
+from .simd.emit import F64, I8, I64, broadcast, function, load, loop, pointers, store
 
 # items of a vector
 LANES = 8

@@ -117,9 +117,10 @@ def sole_process(name):
 def sources_digest():
     """Digest of all kernel sources: native libraries are used with the sources they came from."""
     content = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.glob("*.[cp]*")):
+    folder = Path(__file__).parent
+    for path in sorted(folder.rglob("*.[cp]*")):
         if path.suffix in (".c", ".py"):
-            content.update(path.name.encode())
+            content.update(path.relative_to(folder).as_posix().encode())
             content.update(path.read_bytes())
     return content.hexdigest()[:16]
 

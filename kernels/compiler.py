@@ -107,11 +107,11 @@ class Stopwatch:
     """Seconds of compiling kernels in this process; the first one is announced on stderr."""
 
     def __init__(self):
-        self.seconds, self._is_announced, self._start = 0.0, False, 0.0
+        self.seconds, self.is_announced, self._start = 0.0, False, 0.0
 
     def __enter__(self):
-        if not self._is_announced:
-            self._is_announced = True
+        if not self.is_announced:
+            self.is_announced = True
             _announce()
         self._start = time.perf_counter()
 

@@ -14,7 +14,7 @@ import functools
 
 from .intrinsics import emit_multiply_add
 from .jit import intrinsic, ir, types
-from .vector_ir import I32, I64, broadcast, load, pointer, store, while_loop
+from .simd.emit import I32, I64, broadcast, load, pointer, store, while_loop
 
 # columns of a panel, the widest first
 WIDTHS = (64, 32, 16, 4, 1)

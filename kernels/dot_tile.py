@@ -9,7 +9,7 @@ import numpy as np
 
 from .cpu import ISA_FEATURES, cpu_features
 from .jit import borrowing_kernel, intrinsic, ir, kernel, types
-from .vector_ir import F64, I64, broadcast, load, loop, store
+from .simd.emit import F64, I64, broadcast, load, loop, store
 
 # rows of a tile
 ROWS = 6

@@ -6,7 +6,7 @@ NUMBA_DISABLE_JIT is set, and as the reference of the tests.
 
 from .cpu import has_instruction
 from .jit import cgutils, intrinsic, intrinsic_of, ir, types
-from .vector_ir import BYTES, F64, I32, I64, byte_pointer, function, pointer
+from .simd.emit import BYTES, F64, I32, I64, byte_pointer, function, pointer
 
 
 def emit_multiply_add(builder, a, b, c):

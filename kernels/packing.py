@@ -13,8 +13,9 @@ from .jit import borrowing_kernel, intrinsic, ir, kernel, types
 from .pair_scores import emit_float, product
 from .rotation import LANES, measure_row, quantise_row, rotate_row
 from .select import sort_best_first
+from .simd.emit import F32, F64, I64, broadcast, load, loop, pointer, pointers, store
+from .simd.instruction_sets import has_codes, has_tile_registers, largest_query_code
 from .tiles import GROUP, PANEL
-from .vector_ir import F32, F64, I64, broadcast, load, loop, pointer, pointers, store
 
 # bound on rounding relative to |x||y|: rotation and float32 of both sides, and the thresholds
 SLACK = np.float32(2.0**-16)
@@ -22,19 +23,13 @@ SLACK = np.float32(2.0**-16)
 _ROUND_UP = np.float32(1.0 + 2.0**-12)
 # bound on the norm of entries whose squares underflow in float32; items have norms of at most 1
 _UNDERFLOW = np.float32(1e-18)
-# largest magnitude of an int8 code; of queries with avx2, where two products fit in int16
-LARGEST_CODE, LARGEST_OF_AVX2 = np.float32(127.0), np.float32(64.0)
+# largest magnitude of an item's code
+LARGEST_CODE = np.float32(127.0)
 # rows whose panels are formed together: their offsets differ by little, and their buffer of 1 kB a
 # column stays in the second-level cache
 CHUNK = 8 * PANEL
 # changes the codes of a word to codes + 128, unsigned
 _TO_UNSIGNED = np.int32(-0x7F7F7F80)
-
-
-@kernel
-def is_quantised(isa):
-    """Whether rows are packed as int8 codes."""
-    return len(isa) <= 4
 
 
 @kernel
@@ -155,13 +150,13 @@ def _pack_chunk(
         prefetch_row(flat, soon, third)
         load_row(rows, row, factors[row], coefficients[row], shift, buffer[i])
         prefetch_row(flat, soon + third, third)
-        if is_quantised(isa):
+        if has_codes(isa):
             rotate_row(buffer[i], width, signs)
         prefetch_row(flat, soon + 2 * third, third)
         measure_row(buffer[i], measured)
         largest[i], squares[i] = measured[0], measured[1]
         places[i], numbers[i] = i, order[first + i]
-    if is_quantised(isa):
+    if has_codes(isa):
         sort_best_first(largest, places, last - first)
     for i in range(last - first):
         order[first + i] = numbers[places[i]]
@@ -170,7 +165,7 @@ def _pack_chunk(
     for p in range(first // PANEL, (last + PANEL - 1) // PANEL):
         start, count = p * PANEL - first, min(PANEL, last - p * PANEL)
         scale, residual, norm = np.float32(1.0), np.float32(0.0), np.float32(0.0)
-        if is_quantised(isa):
+        if has_codes(isa):
             scale = step_of(np.float32(largest[start]), LARGEST_CODE)
         inverse = np.float32(1.0) / scale
         target = packed[p * PANEL * words : (p + 1) * PANEL * words]
@@ -178,7 +173,7 @@ def _pack_chunk(
         for i in range(count):
             row = buffer[places[start + i]]
             norm = max(norm, above(squares[places[start + i]]))
-            if is_quantised(isa):
+            if has_codes(isa):
                 quantise_row(row, scale, inverse, codes, measured)
                 residual = max(residual, above(measured[0]))
                 place_item(isa, codes.view(np.int32), i, words, target)
@@ -207,13 +202,13 @@ def load_item(rows, order, position, factors, coefficients, shift, out):
 @kernel
 def zero_word(isa):
     """The word of codes of zero of an item, and of padding: its scores are 0, and no maxima."""
-    return _TO_UNSIGNED if len(isa) > 1 and is_quantised(isa) else np.int32(0)
+    return _TO_UNSIGNED if has_codes(isa) and not has_tile_registers(isa) else np.int32(0)
 
 
 @borrowing_kernel
 def place_item(isa, codes, item, words, target):
     """Write the words of an item's codes to its panel, and codes of zero behind them."""
-    amx, flip = len(isa) == 1, zero_word(isa)
+    amx, flip = has_tile_registers(isa), zero_word(isa)
     for k in range(words):
         at = (k >> 4) * 16 * PANEL + item * 16 + (k & 15)
         if not amx:
@@ -224,7 +219,7 @@ def place_item(isa, codes, item, words, target):
 @borrowing_kernel
 def place_query(isa, codes, query, words, target):
     """Write the words of a query's codes to its panel, and codes of zero behind them."""
-    amx = len(isa) == 1
+    amx = has_tile_registers(isa)
     for k in range(words):
         at = (k >> 4) * 16 * PANEL + (query >> 4) * 256 + (k & 15) * 16 + (query & 15)
         if not amx:
@@ -242,12 +237,12 @@ def pack_query(
     """
     width = max(rows.shape[1], LANES)
     load_row(rows, row, factor, coefficient, shift, buffer)
-    if is_quantised(isa):
+    if has_codes(isa):
         rotate_row(buffer, width, signs)
     measure_row(buffer, measured)
     norm, scale = above(measured[1]), np.float32(1.0)
-    if is_quantised(isa):
-        scale = step_of(measured[0], LARGEST_OF_AVX2 if len(isa) == 4 else LARGEST_CODE)
+    if has_codes(isa):
+        scale = step_of(measured[0], np.float32(largest_query_code(isa)))
         total = quantise_row(buffer, scale, np.float32(1.0) / scale, codes, measured)
         place_query(isa, codes.view(np.int32), query, words, target)
         return scale, norm, above(measured[0]), np.int32(-128) * total

@@ -15,7 +15,7 @@ import numpy as np
 from .cpu import has_instruction
 from .intrinsics import emit_multiply_add, emit_prefetch
 from .jit import borrowing_kernel, cgutils, intrinsic_of, ir, kernel, types
-from .vector_ir import (
+from .simd.emit import (
     BYTES,
     F16,
     F32,

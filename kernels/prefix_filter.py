@@ -30,6 +30,7 @@ import numpy as np
 
 from .intrinsics import prefetch_row
 from .jit import borrowing_kernel, inlined_kernel
+from .simd.instruction_sets import has_tile_registers
 from .tiles import (
     GROUP,
     PANEL,
@@ -84,7 +85,7 @@ def choose_prefixes(isa, factor, items, block):
 @borrowing_kernel
 def _fetch(isa, packed, start, item, words):
     """Prefetch the codes of an item of the panel that starts there."""
-    if len(isa) > 1:
+    if not has_tile_registers(isa):
         prefetch_row(packed, start + item * words, words)
         return
     for step in range(0, words, 16):

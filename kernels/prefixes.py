@@ -11,7 +11,6 @@ import numpy as np
 from .jit import borrowing_kernel, kernel
 from .packing import (
     LARGEST_CODE,
-    LARGEST_OF_AVX2,
     SLACK,
     above,
     load_item,
@@ -23,6 +22,7 @@ from .packing import (
     zero_word,
 )
 from .rotation import measure_row, quantise_row
+from .simd.instruction_sets import has_tile_registers, largest_query_code
 from .tiles import (
     CODED,
     GROUP,
@@ -231,7 +231,7 @@ def pays_by_prefix(isa, n, k, largest_k):
     """
     if are_few(isa, n):
         return k <= largest_k[0]
-    return len(isa) > 1 and k <= largest_k[1]
+    return not has_tile_registers(isa) and k <= largest_k[1]
 
 
 @kernel
@@ -240,7 +240,7 @@ def spread_codes(isa, used, packed, words):
     if not are_few(isa, used):
         return packed[:0]
     spread = aligned_empty(used * words * GROUP, packed)
-    if len(isa) == 1:
+    if has_tile_registers(isa):
         _copy_codes(isa, packed, 0, 0, words, spread, 0)
     else:
         _spread(used, packed, words, spread)
@@ -263,7 +263,7 @@ def _pack_prefix(isa, i, row, out, eta, words, lanes, starts, at, packed, codes,
     squares = measured[1]
     measure_row(out, measured)
     of_prefix = measured[1]
-    scale = step_of(measured[0], LARGEST_OF_AVX2 if len(isa) == 4 else LARGEST_CODE)
+    scale = step_of(measured[0], np.float32(largest_query_code(isa)))
     total = quantise_row(out, scale, np.float32(1.0) / scale, codes, measured)
     place_query(isa, codes.view(np.int32), i, words, packed)
     residual, unit = above(measured[0]), np.float32(1.0) / scale
@@ -308,6 +308,6 @@ def _copy_codes(isa, panels, start, i, words, codes, row):
     """Copy the words of query i of the panel from start on to row `row` of codes."""
     for k in range(words):
         at = (k >> 4) * 16 * PANEL + (i >> 4) * 256 + (k & 15) * 16 + (i & 15)
-        if len(isa) > 1:
+        if not has_tile_registers(isa):
             at = k * PANEL + i
         codes[row * words + k] = np.int32(panels[start + at])

@@ -4,7 +4,7 @@ import numpy as np
 
 from . import tiles
 from .jit import kernel, relaxed_kernel
-from .packing import is_quantised
+from .simd.instruction_sets import has_codes
 
 
 @relaxed_kernel
@@ -35,7 +35,7 @@ def multiply_registers(lo, hi, isa, registers, score_type, done):
     """
     factors = tiles.aligned_empty(tiles.PANEL * tiles.PANEL, score_type)
     sums = tiles.aligned_empty(tiles.PANEL * tiles.PANEL, score_type)
-    factors[:] = 0x01010101 if is_quantised(isa) else 1
+    factors[:] = 0x01010101 if has_codes(isa) else 1
     sums[:] = 0
     total = 0.0
     tiles.start_tiles(isa, registers)

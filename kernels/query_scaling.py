@@ -16,8 +16,8 @@ from .candidate_filter import Items, Queries
 from .jit import borrowing_kernel, cgutils, intrinsic, kernel, types
 from .pair_scores import COSINE, EUCLIDEAN, product
 from .prefixes import Prefixes
+from .simd.emit import I64, pointer
 from .tiles import PANEL
-from .vector_ir import I64, pointer
 
 # a bias counts at most this much more than inner products, so that float32 holds both
 _LARGEST_BIAS_WEIGHT = 2.0**20

@@ -18,7 +18,7 @@ from .intrinsics import lowest_bit
 from .inverted_lists import add_lists
 from .jit import intrinsic_of, ir, kernel, types
 from .select import keep_best, kth_largest
-from .vector_ir import F64, I32, I64, broadcast, load, pointers, store
+from .simd.emit import F64, I32, I64, broadcast, load, pointers, store
 
 # sums that are compared at once: their bits fill a uint64
 CHUNK = 64

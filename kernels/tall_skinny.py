@@ -7,7 +7,7 @@ bit-identical to the plain loops, ``*_plain``, on every CPU.
 """
 
 from .jit import intrinsic, ir, kernel, types
-from .vector_ir import I64, broadcast, load, loop, store
+from .simd.emit import I64, broadcast, load, loop, store
 
 # basis columns, or rows of Z, in a tile
 TILE = 8

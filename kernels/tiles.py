@@ -14,8 +14,8 @@ avx512   float32, 8 items x 32 queries in 16 registers of 16 lanes             f
 generic  float32, 4 items x 8 queries in 8 registers of 4 lanes; any CPU       float32
 ======== ===================================================================== =================
 
-The type of the argument ``isa`` selects the instruction set: a tuple whose length is its number
-(``ISA_TUPLES``). One source is then compiled once per instruction set in use.
+The first argument ``isa`` is an instruction set of ``simd.instruction_sets``: one source is compiled
+once for each of them that is in use.
 
 Layouts. Rows are packed in panels of 32, each of 32 ``words`` words of 4 bytes: 4 codes, or one
 float32. A panel is read from its beginning to its end, so that the CPU fetches it ahead:
@@ -35,7 +35,8 @@ import numpy as np
 
 from .intrinsics import emit_prefetch
 from .jit import DISABLE_JIT, cgutils, inlined_kernel, intrinsic, ir, kernel, types
-from .vector_ir import (
+from .simd import instruction_sets
+from .simd.emit import (
     BYTES,
     F32,
     I8,
@@ -51,27 +52,12 @@ from .vector_ir import (
     pointers,
     store,
 )
+from .simd.instruction_sets import most_single_queries
 
 # items, and queries, of a panel
 PANEL = 32
 # vector IR needs the compiler: without it, callers score every pair
 AVAILABLE = not DISABLE_JIT
-# a value of `isa` for each instruction set; its type, a tuple of n integers, is what counts
-ISA_TUPLES = {
-    "amx": (0,),
-    "vnni": (0,) * 2,
-    "avxvnni": (0,) * 3,
-    "avx2": (0,) * 4,
-    "avx512": (0,) * 5,
-    "generic": (0,) * 6,
-}
-_AVX2 = 4
-# by isa number: lanes of a register, and registers of sums, half of the CPU's
-_INT8_SHAPES = {2: (16, 16), 3: (8, 8), _AVX2: (8, 8)}
-# by isa number: items and lanes of a block with two registers of queries
-_FLOAT_SHAPES = {5: (8, 16), 6: (4, 4)}
-# the same by the number of an isa of int8 codes
-_FLOATS_BESIDE_CODES = {1: (8, 16), 2: (8, 16), 3: (4, 8), _AVX2: (4, 8)}
 # bytes of 64 dimensions of 32 packed rows
 _STEP_BYTES = 2048
 # rows of a query panel's lanes: threshold, residual, norm of the codes, weight of the offset; of
@@ -79,10 +65,6 @@ _STEP_BYTES = 2048
 TAU, RESIDUAL, CODED, WEIGHT, REST = range(5)
 # items of a group: their words lie together
 GROUP = 8
-# by isa number, less 1: queries up to which each is compared by itself. 8 take about as long either
-# way, 16 1.3 times as long (1,000 and 10,000 x 64, Zen 4); with amx one query of 10,000 x 64 takes
-# 0.7 of the time, 4 of 10,000 x 384 1.3
-FEW = (1, 4, 4, 4, 0, 0)
 # columns up to which a sum of products of -127 .. 127 and 1 .. 255 fits in int32
 MOST_CODES = 65_000
 _V_I32, _V_F32 = ir.VectorType(I32, 16), ir.VectorType(F32, 16)
@@ -92,7 +74,7 @@ _VOID = ir.VoidType()
 @inlined_kernel
 def are_few(isa, used):
     """Whether so many queries take less time one by one: by score_run, not score_panel."""
-    return used <= FEW[len(isa) - 1]
+    return used <= most_single_queries(isa)
 
 
 def configuration():
@@ -121,7 +103,7 @@ def start_tiles(typingctx, isa, configuration):
     """Configure the tile registers, with isa amx. configuration (64,) uint8."""
 
     def codegen(context, builder, signature, arguments):
-        if len(signature.args[0]) == 1:
+        if instruction_sets.of(signature).has_tile_registers:
             shape = byte_pointer(context, builder, signature.args[1], arguments[1], I64(0))
             builder.call(function(builder, "llvm.x86.ldtilecfg", _VOID, [BYTES]), [shape])
         return context.get_dummy_value()
@@ -134,7 +116,7 @@ def end_tiles(typingctx, isa):
     """Release the tile registers, so that a context switch does not save them."""
 
     def codegen(context, builder, signature, arguments):
-        if len(signature.args[0]) == 1:
+        if instruction_sets.of(signature).has_tile_registers:
             builder.call(function(builder, "llvm.x86.tilerelease", _VOID, []), [])
         return context.get_dummy_value()
 
@@ -153,25 +135,24 @@ def _panel_scorer(by_item):
     @intrinsic
     def score(typingctx, isa, items, item0, queries, query0, words, starts, start0, used, scores):
         def codegen(context, builder, sig, a):
-            number = len(sig.args[0])
+            isa = instruction_sets.of(sig)
             places = (1, a[2]), (3, a[4]), (6, a[7]), (9, I64(0))
             left, right, offsets, out = pointers(context, builder, sig, a, *places)
-            if number in _FLOAT_SHAPES:
+            if not isa.has_codes:
                 if not by_item:
-                    shape = _FLOAT_SHAPES[number]
-                    _emit_float(builder, shape, left, a[5], right, a[5], out)
+                    _emit_float(builder, isa, left, a[5], right, a[5], out)
                 return context.get_dummy_value()
             half = PANEL // 2
             is_full = builder.icmp_signed(">", a[8], I64(half))
             with builder.if_else(is_full) as (all_queries, some):
                 for branch, halves in ((all_queries, (0, 1)), (some, (0,))):
                     with branch:
-                        if number == 1:
+                        if isa.has_tile_registers:
                             steps = builder.lshr(a[5], I64(4))
                             _emit_amx(builder, left, right, steps, halves, out)
                             continue
                         n = half * len(halves)
-                        _emit_int8(builder, number, left, right, a[5], offsets, n, out, by_item)
+                        _emit_int8(builder, isa, left, right, a[5], offsets, n, out, by_item)
             return context.get_dummy_value()
 
         arrays = items, item0, queries, query0, words, starts, start0, used, scores
@@ -192,14 +173,14 @@ def score_item(typingctx, isa, items, item0, item, words, codes, code0, start):
     """
 
     def codegen(context, builder, sig, a):
-        number = len(sig.args[0])
-        if number in _FLOAT_SHAPES:  # which have no prefixes
+        isa = instruction_sets.of(sig)
+        if not isa.has_codes:  # nor prefixes
             return I32(0)
         panel, query = pointers(context, builder, sig, a, (1, a[2]), (5, a[6]))
-        if number == 1:
+        if isa.has_tile_registers:
             return _emit_item_of_steps(builder, panel, a[3], a[4], query)
         row = builder.gep(panel, [builder.mul(a[3], a[4])])
-        (products,) = _emit_items(builder, number, [row], a[4], query)
+        (products,) = _emit_items(builder, isa, [row], a[4], query)
         return builder.add(_reduced(builder, "add", products), a[7])
 
     return types.int32(isa, items, item0, item, words, codes, code0, start), codegen
@@ -240,20 +221,20 @@ def score_run_by_item(
     )
 
     def codegen(context, builder, sig, a):
-        number = len(sig.args[0])
-        if number == 1:
+        isa = instruction_sets.of(sig)
+        if isa.has_tile_registers:
             _emit_run(context, builder, sig.args, a, _score_panel_for_one)
             return context.get_dummy_value()
-        kind, (lanes, _) = ir.VectorType(I32, GROUP), _INT8_SHAPES.get(number, (GROUP, 0))
+        kind, lanes = ir.VectorType(I32, GROUP), isa.int8_lanes or GROUP
 
-        def score_panel(builder, number, panel, codes, words, start, out):
+        def score_panel(builder, isa, panel, codes, words, start, out):
             totals = cgutils.alloca_once(builder, ir.VectorType(I32, lanes), PANEL)
             # an item of each group at once, so that memory is read as by score_run: neighbouring
             # items take 1.3 times as long (60,000 x 768)
             with cgutils.for_range(builder, I64(GROUP)) as item:
                 places = [builder.add(item.index, I64(first)) for first in range(0, PANEL, GROUP)]
                 rows = [builder.gep(panel, [builder.mul(place, words)]) for place in places]
-                sums = _emit_items(builder, number, rows, words, codes)
+                sums = _emit_items(builder, isa, rows, words, codes)
                 for place, total in zip(places, sums, strict=True):
                     builder.store(total, builder.gep(totals, [place]))
 
@@ -277,8 +258,8 @@ def score_run_by_item(
 
 def _emit_run(context, builder, kinds, a, score_panel):
     """Emit score_run of its arguments: score_panel writes a panel's scores, returns the largest."""
-    number = len(kinds[0])
-    if number in _FLOAT_SHAPES:
+    isa = kinds[0].instance_class
+    if not isa.has_codes:
         return
     first, codes, out, top = (
         pointer(context, builder, kinds[i], a[i], at)
@@ -287,13 +268,13 @@ def _emit_run(context, builder, kinds, a, score_panel):
     with cgutils.for_range(builder, a[4]) as run:
         panel = builder.gep(first, [builder.mul(run.index, a[3])])
         scores = builder.gep(out, [builder.mul(run.index, I64(PANEL))])
-        largest = score_panel(builder, number, panel, codes, a[5], a[8], scores)
+        largest = score_panel(builder, isa, panel, codes, a[5], a[8], scores)
         builder.store(largest, builder.gep(top, [run.index]))
 
 
-def _score_panel_for_one(builder, number, panel, codes, words, start, out):
+def _score_panel_for_one(builder, isa, panel, codes, words, start, out):
     """Emit the scores of a panel with one query, and return the largest."""
-    totals = _emit_for_one(builder, number, panel, codes, words, start)
+    totals = _emit_for_one(builder, isa, panel, codes, words, start)
     largest = totals[0]
     for group, value in enumerate(totals):
         store(builder, value, out, group * GROUP)
@@ -313,7 +294,9 @@ def multiply_floats(typingctx, isa, rows, row0, stride, n_rows, others, other0, 
     def codegen(context, builder, sig, a):
         places = (1, a[2]), (5, a[6]), (8, I64(0))
         left, right, out = pointers(context, builder, sig, a, *places)
-        shape = _FLOATS_BESIDE_CODES.get(len(sig.args[0]), _FLOAT_SHAPES[6])
+        # Beside codes; without them the products are those of any CPU.
+        isa = instruction_sets.of(sig)
+        shape = isa if isa.has_codes else instruction_sets.GENERIC
         _emit_float(builder, shape, left, a[3], right, a[7], out, n_items=a[4])
         return context.get_dummy_value()
 
@@ -329,14 +312,15 @@ def multiply_registers(typingctx, isa, count, factors, sums):
     """
 
     def codegen(context, builder, sig, a):
-        number = len(sig.args[0])
+        isa = instruction_sets.of(sig)
         source, out = (pointer(context, builder, sig.args[i], a[i], I64(0)) for i in (2, 3))
-        if number == 1:
+        if isa.has_tile_registers:
             _emit_amx_peak(builder, source, a[1], out)
             return context.get_dummy_value()
-        is_float = number in _FLOAT_SHAPES
-        lanes, registers = _INT8_SHAPES.get(number, (0, 0))
-        rows, lanes = _FLOAT_SHAPES[number] if is_float else (registers // 2, lanes)
+        is_float = not isa.has_codes
+        rows, lanes = isa.int8_sums // 2, isa.int8_lanes
+        if is_float:
+            rows, lanes = isa.float_rows, isa.float_lanes
         kind = ir.VectorType(F32 if is_float else I32, lanes)
         items = [load(builder, source, kind, row * lanes) for row in range(rows)]
 
@@ -346,7 +330,7 @@ def multiply_registers(typingctx, isa, count, factors, sums):
             pairs = [(item, query) for item in items for query in queries]
             if not is_float:
                 return [
-                    _add_products(builder, number, total, *pair)
+                    _add_products(builder, isa, total, *pair)
                     for total, pair in zip(sums, pairs, strict=True)
                 ]
             return [
@@ -410,14 +394,14 @@ def _emit_amx(builder, items, queries, steps, halves, out):
         builder.call(write, [I8(tile), builder.gep(out, [I64(at)]), I64(PANEL * 4)])
 
 
-def _emit_int8(builder, number, items, queries, words, starts, n_queries, out, by_item):
+def _emit_int8(builder, isa, items, queries, words, starts, n_queries, out, by_item):
     """Blocks of items x all queries, with as many items as have registers; two words a step.
 
     by_item: the words of an item lie together, not those of its group.
     """
-    lanes, registers = _INT8_SHAPES[number]
+    lanes = isa.int8_lanes
     kind, columns = ir.VectorType(I32, lanes), range(0, n_queries, lanes)
-    rows = min(GROUP, registers // len(columns))
+    rows = min(GROUP, isa.int8_sums // len(columns))
     item_starts = _emit_item_starts(builder, items, words) if by_item else None
     with cgutils.for_range(builder, I64(PANEL // rows)) as part:
         first = builder.mul(part.index, I64(rows))
@@ -442,7 +426,7 @@ def _emit_int8(builder, number, items, queries, words, starts, n_queries, out, b
                         at = builder.gep(item_rows[row], [builder.add(word_at, I64(word))])
                     item = broadcast(builder, builder.load(at), kind)
                     results += [
-                        _add_products(builder, number, sums[len(codes) * row + v], item, query)
+                        _add_products(builder, isa, sums[len(codes) * row + v], item, query)
                         for v, query in enumerate(codes)
                     ]
                 sums = results
@@ -479,14 +463,14 @@ def _reduced(builder, operation, vector):
     return builder.call(function(builder, name, I32, [vector.type]), [vector])
 
 
-def _emit_for_one(builder, number, items, codes, words, start):
+def _emit_for_one(builder, isa, items, codes, words, start):
     """Emit the scores of all items of a panel with one query, 8 items a vector: see score_run."""
-    emit = _emit_steps if number == 1 else _emit_groups
+    emit = _emit_steps if isa.has_tile_registers else _emit_groups
     start = broadcast(builder, start, ir.VectorType(I32, GROUP))
-    return [builder.add(sums, start) for sums in emit(builder, number, items, codes, words)]
+    return [builder.add(sums, start) for sums in emit(builder, isa, items, codes, words)]
 
 
-def _emit_steps(builder, number, items, codes, words):
+def _emit_steps(builder, isa, items, codes, words):
     """Emit the sums of products of all items, whose signed codes lie in steps of 16 words.
 
     A CPU with tile registers has vpdpbusd, too, which wants unsigned codes on one side.
@@ -503,7 +487,7 @@ def _emit_steps(builder, number, items, codes, words):
             # item by item: LLVM moves no load across a prefetch, and would keep all in memory
             for item, total in enumerate(sums):
                 row = builder.xor(load(builder, place, kind, 16 * item), flip)
-                added.append(_add_products(builder, 2, total, row, query))
+                added.append(_add_products(builder, instruction_sets.AVX512_VNNI, total, row, query))
                 _prefetch_next_panel(builder, builder.gep(place, [I64(16 * item)]), words)
             return added
 
@@ -513,9 +497,9 @@ def _emit_steps(builder, number, items, codes, words):
     return totals
 
 
-def _emit_groups(builder, number, items, codes, words):
+def _emit_groups(builder, isa, items, codes, words):
     """Emit the sums of products of all items, of which the words of a group lie together."""
-    lanes, _ = _INT8_SHAPES[number]
+    lanes = isa.int8_lanes
     kind, wide = ir.VectorType(I32, lanes), lanes // GROUP
     groups = [builder.gep(items, [builder.mul(words, I64(i))]) for i in range(0, PANEL, GROUP)]
     parts = [
@@ -530,7 +514,7 @@ def _emit_groups(builder, number, items, codes, words):
         for group in groups:
             _prefetch_next_panel(builder, builder.gep(group, [place]), words)
         return [
-            _add_products(builder, number, total, row, query)
+            _add_products(builder, isa, total, row, query)
             for total, row in zip(sums, rows, strict=True)
         ]
 
@@ -543,9 +527,9 @@ def _emit_groups(builder, number, items, codes, words):
     return totals
 
 
-def _emit_items(builder, number, rows, words, query):
+def _emit_items(builder, isa, rows, words, query):
     """Emit products of items' codes, whose words lie together, with a query's: a vector each."""
-    lanes, _ = _INT8_SHAPES[number]
+    lanes = isa.int8_lanes
     kind = ir.VectorType(I32, lanes)
     nothing, bits = ir.Constant(kind, [0] * lanes), ir.VectorType(ir.IntType(1), lanes)
     read_masked = function(
@@ -557,7 +541,7 @@ def _emit_items(builder, number, rows, words, query):
         codes, totals = read(builder.gep(query, [at])), []
         for total, row in zip(sums, rows, strict=True):
             place = builder.gep(row, [at])
-            totals.append(_add_products(builder, number, total, read(place), codes))
+            totals.append(_add_products(builder, isa, total, read(place), codes))
             if len(rows) > 1:
                 _prefetch_next_panel(builder, place, words)
         return totals
@@ -610,8 +594,8 @@ def _emit_item_of_steps(builder, panel, item, words, query):
         codes = load(builder, builder.gep(query, [builder.mul(k, I64(16))]), kind)
         codes = builder.xor(codes, flip)
         return [
-            _add_products(builder, 2, sums[0], codes, row),
-            _add_products(builder, 2, sums[1], flip, row),
+            _add_products(builder, instruction_sets.AVX512_VNNI, sums[0], codes, row),
+            _add_products(builder, instruction_sets.AVX512_VNNI, sums[1], flip, row),
         ]
 
     zero = ir.Constant(kind, [0] * 16)
@@ -662,10 +646,10 @@ def _prefetch_next_panel(builder, at, words):
     emit_prefetch(builder, builder.bitcast(line, BYTES), level=2)
 
 
-def _add_products(builder, number, sums, item, query):
+def _add_products(builder, isa, sums, item, query):
     """Emit sums + products of 4 unsigned and 4 signed bytes of each lane."""
     kind = sums.type
-    if number != _AVX2:
+    if isa is not instruction_sets.AVX2:
         # the i32 spelling is accepted by LLVM before and after 22
         name = f"llvm.x86.avx512.vpdpbusd.{32 * kind.count}"
         return builder.call(function(builder, name, kind, [kind] * 3), (sums, item, query))
@@ -677,9 +661,9 @@ def _add_products(builder, number, sums, item, query):
     return builder.add(sums, builder.call(add_pairs, [products, ir.Constant(pairs, [1] * 16)]))
 
 
-def _emit_float(builder, shape, items, stride, queries, depth, out, n_items=None):
+def _emit_float(builder, isa, items, stride, queries, depth, out, n_items=None):
     """Blocks of items x two registers of queries; mul and add may be contracted."""
-    rows, lanes = shape
+    rows, lanes = isa.float_rows, isa.float_lanes
     kind = ir.VectorType(F32, lanes)
     width = 2 * lanes
     parts = I64(PANEL // rows)
@@ -787,14 +771,14 @@ def find_by_prefix(
     )  # fmt: skip
 
     def codegen(context, builder, sig, a):
-        number = len(sig.args[0])
-        if number in _FLOAT_SHAPES:
+        isa = instruction_sets.of(sig)
+        if not isa.has_codes:
             return I64(0)
         left, right = pointers(context, builder, sig, a, (1, a[2]), (4, a[5]))
         starts = (pointer(context, builder, sig.args[i], a[i], I64(0)) for i in (8, 9, 10, 13))
         prefix = _Prefix(builder, a[11], *starts)
         out = pointer(context, builder, sig.args[14], a[14], a[15])
-        totals = _emit_for_one(builder, number, left, right, a[3], a[6])
+        totals = _emit_for_one(builder, isa, left, right, a[3], a[6])
         word = builder.and_(prefix.reached_by(builder, totals, a[7]), _valid(builder, a[12]))
         return _list_bits(builder, word, I32(0), out)
 

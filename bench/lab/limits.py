@@ -15,6 +15,7 @@ from threadpoolctl import ThreadpoolController
 from fastcos import config, parallel, validation
 from fastcos.engine.packing import tile_layout
 from fastcos.kernels import probes, sparse, tiles
+from fastcos.kernels.simd.instruction_sets import INSTRUCTION_SETS
 from fastcos.linalg import buffer_pool, operators
 
 # seconds of one probe: a hundred times the start of a thread, and short beside a turn
@@ -218,7 +219,7 @@ def _tile_rate():
     """Return multiply-adds per second in the registers of this instruction set."""
     layout = tile_layout(config.isa(), _TILE_DEPTH)
     done = np.zeros(_TILE_BLOCKS)
-    arrays = tiles.ISA_TUPLES[layout.isa], tiles.configuration(), layout.empty_array(), done
+    arrays = INSTRUCTION_SETS[layout.isa], tiles.configuration(), layout.empty_array(), done
     run = functools.partial(parallel.run, probes.multiply_registers, _parts(len(done)), *arrays)
     run()
     return _rate(float(done.sum()), run)

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from fastcos import config, parallel, validation
 from fastcos.engine import numpy_search, readiness, safe_norms
 from fastcos.kernels import candidate_filter, packing, pair_scores, prefixes, query_scaling, tiles
+from fastcos.kernels.simd.instruction_sets import INSTRUCTION_SETS
 from fastcos.storage import memmap
 from fastcos.validation import Floats as Floats, Integers as Integers, Rows as Rows
 
@@ -202,7 +203,7 @@ class PackedItems(NamedTuple):
     @property
     def kernel_code(self) -> tuple[Any, int]:
         """Instruction set and metric type, as the kernels take them."""
-        return tiles.ISA_TUPLES[self.layout.isa], METRIC_TYPES[self.metric_type]
+        return INSTRUCTION_SETS[self.layout.isa], METRIC_TYPES[self.metric_type]
 
 
 def encode_rows(
@@ -316,7 +317,7 @@ def pack_items(
         parallel.run(
             packing.prepare_item_panels,
             parallel.row_blocks(n_chunks, chunks_of_block),
-            tiles.ISA_TUPLES[layout.isa], items.rows, validation.read_only(factors),
+            INSTRUCTION_SETS[layout.isa], items.rows, validation.read_only(factors),
             validation.read_only(bias + 1.0 if len(shift) else factors), shift,
             validation.read_only(bias * bias_unit), _signs(depth), layout.words, order, small_bias,
             packed, statistics,

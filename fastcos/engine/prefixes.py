@@ -31,6 +31,7 @@ from fastcos.engine.packing import (
     tile_layout,
 )
 from fastcos.kernels import prefixes, tiles
+from fastcos.kernels.simd.instruction_sets import INSTRUCTION_SETS
 from fastcos.parallel.blas import blas_lock
 from fastcos.storage import memmap
 
@@ -234,7 +235,7 @@ def with_axes(
     rests = np.empty(n_panels * tiles.PANEL, np.float32)
     blocks = parallel.row_blocks(n_panels, max(1, 8_000 // items.rows.shape[1]))
     parallel.run(
-        prefixes.prepare_prefix_panels, blocks, tiles.ISA_TUPLES[layout.isa], items.rows, *scaling,
+        prefixes.prepare_prefix_panels, blocks, INSTRUCTION_SETS[layout.isa], items.rows, *scaling,
         arrays.order, axes.panels, axes.eta, words, arrays.statistics, codes, statistics, rests,
         n_threads=n_threads, progress=progress,
     )  # fmt: skip

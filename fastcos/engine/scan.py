@@ -32,6 +32,7 @@ from fastcos.engine.packing import (
     pack_queries,
 )
 from fastcos.kernels import exhaustive_top_k, packing, tile_top_k, tiles
+from fastcos.kernels.simd.instruction_sets import INSTRUCTION_SETS
 
 # up to this many queries threads share the items instead of the queries: at 64 both ways take the
 # same time on 1,000,000 x 128 (bench.lab.search_plan)
@@ -71,6 +72,8 @@ _GUESS_DEVIATIONS = 2.33
 # take 0.88 of the time with 64 at least, of 10,000 x 64 the same. Few queries score all of them
 # twice: four of 1,000 x 384 take 0.86 of the time with half as many (Zen 4)
 _LEAST_SAMPLE = 32
+# queries up to which half of the panels are sampled
+_SMALL_SAMPLE_QUERIES = 4
 # threshold of a query about which nothing is known
 _NO_THRESHOLD = np.float32(-3e38)
 
@@ -235,8 +238,8 @@ def _plan_runs(
     n_threads = min(n_threads, max(1, _work(layout, n, n_panels) // _LEAST_BYTES))
     rounds = -(-n_panels // (n_threads * _MOST_PANELS))
     per_run = -(-n_panels // (n_threads * rounds))
-    least_sample = _LEAST_SAMPLE // 2 if n <= max(tiles.FEW) else _LEAST_SAMPLE
-    is_few = n <= tiles.FEW[len(tiles.ISA_TUPLES[layout.isa]) - 1]
+    least_sample = _LEAST_SAMPLE // 2 if n <= _SMALL_SAMPLE_QUERIES else _LEAST_SAMPLE
+    is_few = n <= INSTRUCTION_SETS[layout.isa].most_single_queries
     if is_few and per_run <= tiles.PANEL:  # one run: all its maxima are known without a sample
         least_sample = tiles.PANEL
     wanted = min(wanted, per_run * 4)

@@ -11,6 +11,7 @@ from fastcos import set_config
 from fastcos.engine import packing, prefixes, scan, segments
 from fastcos.kernels import cpu, tiles
 from fastcos.kernels.prefixes import pays_by_prefix
+from fastcos.kernels.simd.instruction_sets import INSTRUCTION_SETS
 from fastcos.neighbors import index_files
 from tests.oracles import dense
 from tests.oracles.dense_families import dominated, near_ties, off_centre
@@ -279,7 +280,7 @@ def test_larger_k_gain_less():
     few, many = packed.arrays.prefix.largest_k
     assert many <= few < 1000
     for isa in ("vnni", "avx2"):
-        code = tiles.ISA_TUPLES[isa]
+        code = INSTRUCTION_SETS[isa]
         assert pays_by_prefix(code, 1, few, packed.arrays.prefix.largest_k)
         assert not pays_by_prefix(code, 1, few + 1, packed.arrays.prefix.largest_k)
         assert not pays_by_prefix(code, 100, many + 1, packed.arrays.prefix.largest_k)

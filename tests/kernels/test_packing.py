@@ -3,6 +3,7 @@ import pytest
 
 from fastcos.kernels import cpu, packing, rotation, tiles
 from fastcos.kernels.jit import kernel
+from fastcos.kernels.simd.instruction_sets import INSTRUCTION_SETS
 from tests.kernels.inputs import frozen
 
 if not tiles.AVAILABLE:
@@ -85,7 +86,7 @@ def packed(isa, X, factor, shift, offsets):
     out = np.full(32 * panels * words, 77, kind)
     small, statistics = np.full(n, np.nan, np.float32), np.full((panels, 5), np.nan, np.float32)
     packing.prepare_item_panels(
-        0, -(-n // packing.CHUNK), tiles.ISA_TUPLES[isa], *frozen(X, np.full(n, factor)),
+        0, -(-n // packing.CHUNK), INSTRUCTION_SETS[isa], *frozen(X, np.full(n, factor)),
         *frozen(coefficients, shift, offsets, signs(depth)), words, order, small, out, statistics,
     )  # fmt: skip
     scaled = factor * X.astype(float)

@@ -3,6 +3,7 @@ import pytest
 
 from fastcos.kernels import candidate_filter, cpu, packing, prefixes, tiles
 from fastcos.kernels.jit import kernel
+from fastcos.kernels.simd.instruction_sets import INSTRUCTION_SETS
 from tests.kernels.inputs import frozen
 
 if not tiles.AVAILABLE:
@@ -51,7 +52,7 @@ def with_prefixes(isa, X):
     codes = np.full(32 * panels * WORDS, 77, np.int32)
     statistics = np.full((panels, 5), np.nan, np.float32)
     scaling = frozen(factors, factors, none)
-    code = tiles.ISA_TUPLES[isa]
+    code = INSTRUCTION_SETS[isa]
     packing.prepare_item_panels(
         0, -(-n // packing.CHUNK), code, *frozen(X), *scaling, *frozen(none, signs(DEPTH)), WORDS,
         order, np.zeros(0, np.float32), codes, statistics,
@@ -117,7 +118,7 @@ def test_queries_off_the_axes_get_no_prefixes(isa):
     along, across = some_rows(96, AXES, 1) @ V.T, some_rows(96, DEPTH, 2)
     across -= across @ V @ V.T
     Q = np.concatenate([along[:32], across[:32], along[32:50]]).astype(np.float32)
-    queries, code = queries_of(Q), tiles.ISA_TUPLES[isa]
+    queries, code = queries_of(Q), INSTRUCTION_SETS[isa]
     for k, first in ((10, [0, 1, 1]), (0, [0, 1, 0])):
         block = candidate_filter.pack_block(
             0, len(Q), code, np.arange(len(Q)), queries, items, k, np.empty(0, np.int32)
@@ -138,7 +139,7 @@ def test_no_pair_is_dropped_that_reaches_its_threshold(isa, n_queries):
     Q[1] = X[5]
     items, *_ = with_prefixes(isa, X)
     queries, norms = queries_of(Q), np.linalg.norm(Q.astype(float), axis=1)
-    code = tiles.ISA_TUPLES[isa]
+    code = INSTRUCTION_SETS[isa]
     block = candidate_filter.pack_block(
         0, n_queries, code, np.arange(n_queries), queries, items, 1, np.empty(0, np.int32)
     )

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from fastcos.kernels import cpu, probes, tiles
+from fastcos.kernels.simd.instruction_sets import INSTRUCTION_SETS
 
 
 def test_read_values_sums_its_block():
@@ -22,7 +23,7 @@ def test_copy_values_copies_its_block():
 @pytest.mark.skipif(not tiles.AVAILABLE, reason="vector IR needs the compiler")
 def test_multiply_registers_counts_multiply_adds():
     done, like = np.zeros(3), np.empty(0, np.float32)
-    isa = tiles.ISA_TUPLES["generic"]
+    isa = INSTRUCTION_SETS["generic"]
     probes.multiply_registers(1, 3, isa, tiles.configuration(), like, done)
     # 4 items x 8 queries at once
     np.testing.assert_array_equal(done, [0, 2 * 4096 * 4 * 8, 0])
@@ -35,6 +36,6 @@ def test_multiply_registers_counts_those_of_int8(isa, at_once):
     if isa not in cpu.supported_isas():
         pytest.skip(f"this CPU has no {isa}")
     done, like = np.zeros(1), np.empty(0, np.int32)
-    arrays = tiles.ISA_TUPLES[isa], tiles.configuration(), like, done
+    arrays = INSTRUCTION_SETS[isa], tiles.configuration(), like, done
     probes.multiply_registers(0, 2, *arrays)
     assert done[0] == 2 * 4096 * at_once

@@ -3,6 +3,7 @@ import pytest
 
 from fastcos.kernels import cpu, tiles
 from fastcos.kernels.jit import kernel
+from fastcos.kernels.simd.instruction_sets import INSTRUCTION_SETS
 
 if not tiles.AVAILABLE:
     pytest.skip("vector IR", allow_module_level=True)
@@ -67,7 +68,7 @@ def test_score_panel_int8_is_exact(isa, depth, used):
     packed, query_panel, words = laid_out(isa, items, queries)
     scores = np.full(1024, -7, np.int32)
     one_panel(
-        tiles.ISA_TUPLES[isa], packed, query_panel, words, (-128 * queries.sum(1)).astype(np.int32),
+        INSTRUCTION_SETS[isa], packed, query_panel, words, (-128 * queries.sum(1)).astype(np.int32),
         tiles.configuration(), used, scores,
     )  # fmt: skip
     found = scores.reshape(32, 32)
@@ -92,7 +93,7 @@ def test_score_run_is_exact(isa, depth, by_item):
     spread = query if by_item else np.repeat(query, 8)
     scores, largest = np.full(64, -7, np.int32), np.full(2, -7, np.int32)
     one_run(
-        tiles.ISA_TUPLES[isa], by_item, np.concatenate(panels), 64 * words, words, spread,
+        INSTRUCTION_SETS[isa], by_item, np.concatenate(panels), 64 * words, words, spread,
         np.int32(-128 * queries[3].sum()), scores, largest,
     )  # fmt: skip
     exact = [codes(depth, seed) @ queries[3] for seed in (0, 2)]
@@ -121,7 +122,7 @@ def test_score_panel_float32_is_within_its_bound(isa, depth):
     items, queries = rng.standard_normal((2, 32, depth)).astype(np.float32)
     scores = np.full(1024, np.nan, np.float32)
     one_panel(
-        tiles.ISA_TUPLES[isa], items.reshape(-1), queries.T.reshape(-1).copy(), depth,
+        INSTRUCTION_SETS[isa], items.reshape(-1), queries.T.reshape(-1).copy(), depth,
         np.zeros(32, np.int32), tiles.configuration(), 32, scores,
     )  # fmt: skip
     exact = items.astype(float) @ queries.astype(float).T

@@ -6,7 +6,7 @@ the CPU's registers, so portable operations (load, multiply, add, shuffle) give 
 every CPU. Only intrinsics named after a CPU require its features.
 """
 
-from .jit import cgutils, ir
+from ..jit import cgutils, ir
 
 # LLVM types
 I8, I16, I32, I64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))

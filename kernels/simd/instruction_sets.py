@@ -1,0 +1,139 @@
+"""The instruction sets of the tiles, and what each of them does.
+
+A kernel takes an instruction set as its first argument. Each one is a type of its own, so that
+Numba compiles a kernel once for every instruction set in use, and what depends on it is decided
+while the kernel compiles.
+"""
+
+from collections import namedtuple
+
+from ..jit import intrinsic_of, types
+
+
+class InstructionSet:
+    """What the operations of this package need to know of an instruction set.
+
+    Attributes
+    ----------
+    name : str
+        Its name in settings and messages.
+    has_codes : bool
+        Whether rows are packed as int8 codes; otherwise as float32.
+    has_tile_registers : bool
+        Whether a tile is multiplied by the registers of AMX.
+    int8_lanes, int8_sums : int
+        Lanes of a register, and registers of sums, where codes are multiplied without AMX.
+    float_rows, float_lanes : int
+        Items, and lanes of a register, of a block of float32 products.
+    largest_query_code : int
+        Largest magnitude of a query's code: two products must fit the instruction's sums.
+    most_single_queries : int
+        Queries up to which each is compared with the items by itself, not as part of a tile. With
+        AVX-512, 8 queries take about as long either way and 16 take 1.3 times as long
+        (docs/dev/costs.md, "few queries").
+    """
+
+    __slots__ = ()
+    name = ""
+    has_codes = has_tile_registers = False
+    int8_lanes = int8_sums = 0
+    float_rows, float_lanes = 4, 4
+    largest_query_code = 127
+    most_single_queries = 0
+
+
+class AMX(InstructionSet, namedtuple("AMX", ())):
+    """Tile registers: tdpbssd multiplies 16 x 64 by 64 x 16 signed bytes."""
+
+    __slots__ = ()
+    name = "amx"
+    has_codes = has_tile_registers = True
+    # a CPU with tile registers has AVX-512 with VNNI, too, for a single query
+    int8_lanes, int8_sums = 16, 16
+    float_rows, float_lanes = 8, 16
+    most_single_queries = 1
+
+
+class AVX512_VNNI(InstructionSet, namedtuple("AVX512_VNNI", ())):
+    """vpdpbusd: 16 lanes of 4 multiply-adds, of unsigned item codes and signed query codes."""
+
+    __slots__ = ()
+    name = "vnni"
+    has_codes = True
+    int8_lanes, int8_sums = 16, 16
+    float_rows, float_lanes = 8, 16
+    most_single_queries = 4
+
+
+class AVX_VNNI(InstructionSet, namedtuple("AVX_VNNI", ())):
+    """The same instruction in registers of 8 lanes."""
+
+    __slots__ = ()
+    name = "avxvnni"
+    has_codes = True
+    int8_lanes, int8_sums = 8, 8
+    float_rows, float_lanes = 4, 8
+    most_single_queries = 4
+
+
+class AVX2(InstructionSet, namedtuple("AVX2", ())):
+    """vpmaddubsw and vpmaddwd: two products of 255 and 64 fit the int16 between them."""
+
+    __slots__ = ()
+    name = "avx2"
+    has_codes = True
+    int8_lanes, int8_sums = 8, 8
+    float_rows, float_lanes = 4, 8
+    largest_query_code = 64
+    most_single_queries = 4
+
+
+class AVX512_FLOAT(InstructionSet, namedtuple("AVX512_FLOAT", ())):
+    """float32 products in registers of 16 lanes."""
+
+    __slots__ = ()
+    name = "avx512"
+    float_rows, float_lanes = 8, 16
+
+
+class GENERIC(InstructionSet, namedtuple("GENERIC", ())):
+    """float32 products in registers of 4 lanes, on any CPU."""
+
+    __slots__ = ()
+    name = "generic"
+
+
+# the argument of kernels for each name, the widest instruction set first
+INSTRUCTION_SETS = {
+    one.name: one() for one in (AMX, AVX512_VNNI, AVX_VNNI, AVX2, AVX512_FLOAT, GENERIC)
+}
+
+
+def of(signature):
+    """Return the instruction set that is the first argument of a signature, for code generation."""
+    return signature.args[0].instance_class
+
+
+def _constant(attribute):
+    """Return a function of an instruction set, the value of an attribute, for kernels to call."""
+
+    def plain(isa):
+        return getattr(isa, attribute)
+
+    @intrinsic_of(plain)
+    def read(typingctx, isa):
+        value = getattr(isa.instance_class, attribute)
+        kind = types.boolean if isinstance(value, bool) else types.int64
+
+        def codegen(context, builder, signature, arguments):
+            return context.get_constant(kind, value)
+
+        return kind(isa), codegen
+
+    return read
+
+
+has_codes = _constant("has_codes")
+has_tile_registers = _constant("has_tile_registers")
+largest_query_code = _constant("largest_query_code")
+most_single_queries = _constant("most_single_queries")
