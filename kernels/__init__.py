@@ -9,7 +9,7 @@ compiled signature serves all arrays, and a kernel cannot write to an input. Out
     fastcos.parallel.run(kernel, boundaries, inputs..., outputs...)
         pool of threads (default), or one prange loop (compiler.prange_driver)
             kernel(lo, hi, ...)      public, one call per block of rows
-                leaf(row, ...)       one row or item; intrinsics in LLVM IR below
+                leaf(row, ...)       one row or item; operations of ``simd`` below
 
 ``jit.kernel`` compiles without fastmath: bits follow the written order of operations.
 ``jit.relaxed_kernel`` allows contraction and reassociation: for candidates, which a plain kernel
@@ -21,7 +21,7 @@ dense search     rotation -> packing -> tiles -> prefixes -> prefix_filter -> fe
                  candidate_filter -> query_scaling -> tile_top_k; exhaustive_top_k for few items;
                  pair_scores, listed_items: exact scores; select
 sparse search    inverted_lists -> sparse_top_k
-sparse products  csr_row_sums -> sparse, sparse_blocks; csr: validation, transpose; tall_skinny: SVD
+sparse products  sparse, sparse_blocks; csr: validation, transpose; tall_skinny: SVD
 measures         row_transforms, normal_cdf
 metrics          dot_tile -> pair_reductions; row_argsort -> label_ranks; knn_vote;
                  label_permutations
@@ -29,7 +29,7 @@ audit            intervals -> certificates -> attacks; worst_rescaling
 models, data     training; philox -> sampling
 machine          probes: bandwidth and peak, the limits that benchmarks are compared with
 infrastructure   jit -> native (build) or compiler, code_cache, fingerprint; cpu;
-                 vector_ir -> intrinsics
+                 simd: the operations that need vector registers, one file for each
 ================ =================================================================================
 """
 

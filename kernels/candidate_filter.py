@@ -40,21 +40,10 @@ from .jit import borrowing_kernel, inlined_kernel, kernel, relaxed_kernel
 from .packing import LANES, SLACK, pack_query, padded_width
 from .prefix_filter import PANELS_TRIED, choose_prefixes, find_hits_by_prefix
 from .prefixes import pack_query_prefixes, spread_codes
-from .tiles import (
-    CODED,
-    PANEL,
-    RESIDUAL,
-    TAU,
-    WEIGHT,
-    aligned_empty,
-    are_few,
-    end_tiles,
-    largest_scores,
-    passing,
-    score_panel,
-    score_panel_by_item,
-    start_tiles,
-)
+from .simd.hits import largest_scores, passing
+from .simd.panel import CODED, PANEL, RESIDUAL, TAU, WEIGHT
+from .simd.tile_scores import end_tiles, score_panel, score_panel_by_item, start_tiles
+from .tiles import aligned_empty, are_few
 
 # rows (p, d), norms and offsets (p,) float64 as given, offsets (0,) where all are 0; order (m,):
 # item of each position; packed: panels of 32 rows of `words` words, flat int32 or float32, or the

@@ -7,65 +7,8 @@ compiles for every CPU.
 
 import numpy as np
 
-from .cpu import ISA_FEATURES, cpu_features
-from .jit import borrowing_kernel, intrinsic, ir, kernel, types
-from .simd.emit import F64, I64, broadcast, load, loop, store
-
-# rows of a tile
-ROWS = 6
-# columns of a tile, and of a packed panel
-COLUMNS = 32
-# Columns whose sums stay in registers: 6 x 32 sums fill 24 of the 32 registers of AVX-512, 6 x 8
-# fill 12 of the 16 registers of AVX2. The features of the CPU decide, because cpu.supported_isas
-# requests a permission from Linux for the whole process, which an import must not do.
-WIDTH = COLUMNS if cpu_features().issuperset(ISA_FEATURES["avx512"]) else 8
-# numbers in one vector of IR: one 512-bit register of float64
-LANES = 8
-
-
-@intrinsic
-def _dots(typing, rows, first_row, panels, panel, column, out):
-    """out[r, column:column+WIDTH] = rows[first_row + r] . panels[panel, :, column:column+WIDTH].
-
-    r runs over 0 .. 5; a row past the last is read as the last row.
-    """
-
-    def codegen(context, builder, signature, arguments):
-        matrices = [
-            context.make_array(signature.args[i])(context, builder, arguments[i]) for i in (0, 2, 5)
-        ]
-        depth, vector = builder.extract_value(matrices[0].shape, 1), ir.VectorType(F64, LANES)
-        last = builder.sub(builder.extract_value(matrices[0].shape, 0), I64(1))
-        row_starts = []
-        for r in range(ROWS):
-            row = builder.add(arguments[1], I64(r))
-            row = builder.select(builder.icmp_signed("<", row, last), row, last)
-            row_starts.append(builder.gep(matrices[0].data, [builder.mul(row, depth)]))
-        start = builder.mul(builder.mul(arguments[3], depth), I64(COLUMNS))
-        panel_start = builder.gep(matrices[1].data, [builder.add(start, arguments[4])])
-        parts = range(0, WIDTH, LANES)
-
-        def step(dimension, sums):
-            line = builder.gep(panel_start, [builder.mul(dimension, I64(COLUMNS))])
-            columns = [load(builder, line, vector, part) for part in parts]
-            totals = iter(sums)
-            results = []
-            for row_start in row_starts:
-                entry = builder.load(builder.gep(row_start, [dimension]))
-                value = broadcast(builder, entry, vector)
-                for column in columns:
-                    results.append(builder.fadd(next(totals), builder.fmul(value, column)))
-            return results
-
-        zero = ir.Constant(vector, [0.0] * LANES)
-        sums = iter(loop(builder, depth, [zero] * (ROWS * len(parts)), step))
-        tile = builder.gep(matrices[2].data, [arguments[4]])
-        for r in range(ROWS):
-            for part in parts:
-                store(builder, next(sums), tile, r * COLUMNS + part)
-        return context.get_dummy_value()
-
-    return types.void(rows, first_row, panels, panel, column, out), codegen
+from .jit import borrowing_kernel, kernel
+from .simd.dot_tile import COLUMNS, ROWS, WIDTH, dot_products
 
 
 @borrowing_kernel
@@ -76,7 +19,7 @@ def dot_tile(rows, first_row, panels, panel, tile):
     float64, out. A row past the last is read as the last row. O(192 d).
     """
     for column in range(0, COLUMNS, WIDTH):
-        _dots(rows, first_row, panels, panel, column, tile)
+        dot_products(rows, first_row, panels, panel, column, tile)
 
 
 @borrowing_kernel

@@ -8,7 +8,10 @@ import numpy as np
 
 from .jit import borrowing_kernel, inlined_kernel
 from .prefix_filter import find_run_by_prefix
-from .tiles import GROUP, PANEL, least_score, list_reaching, score_run, score_run_by_item
+from .simd.hits import list_reaching
+from .simd.panel import GROUP, PANEL
+from .simd.tile_scores import score_run, score_run_by_item
+from .tiles import least_score
 
 # words of the items of a run of several queries: one panel of 128 columns. While one query after
 # the other reads it, the next panel is fetched: of 1,000,000 x 128 four queries take 0.77 of the

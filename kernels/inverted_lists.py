@@ -9,8 +9,8 @@ quarters of the time of separate arrays in the given order.
 
 import numpy as np
 
-from .intrinsics import load_64_bits, prefetch
 from .jit import kernel
+from .simd.memory import load_64_bits, prefetch
 
 # rows or lists that are prefetched ahead
 _AHEAD = 12

@@ -8,14 +8,16 @@ load, on both sides). SLACK is more than three times that.
 
 import numpy as np
 
-from .intrinsics import prefetch_row
-from .jit import borrowing_kernel, intrinsic, ir, kernel, types
-from .pair_scores import emit_float, product
-from .rotation import LANES, measure_row, quantise_row, rotate_row
+from .jit import borrowing_kernel, kernel
+from .rotation import rotate_row
 from .select import sort_best_first
-from .simd.emit import F32, F64, I64, broadcast, load, loop, pointer, pointers, store
+from .simd.hadamard import LANES
 from .simd.instruction_sets import has_codes, has_tile_registers, largest_query_code
-from .tiles import GROUP, PANEL
+from .simd.load_row import load_elements
+from .simd.memory import prefetch_row
+from .simd.pair_products import product
+from .simd.panel import GROUP, PANEL
+from .simd.quantise import measure_row, quantise_row
 
 # bound on rounding relative to |x||y|: rotation and float32 of both sides, and the thresholds
 SLACK = np.float32(2.0**-16)
@@ -38,41 +40,6 @@ def padded_width(depth):
     return (depth + LANES - 1) // LANES * LANES
 
 
-@intrinsic
-def _load_elements(typingctx, row, start, factor, coefficient, shift, out, depth):
-    """out[j] = factor row[start + j] - coefficient shift[j] for j below depth; shift may be ()."""
-
-    def codegen(context, builder, sig, a):
-        dtype = sig.args[0].dtype
-        source, target = pointers(context, builder, sig, a, (0, a[1]), (5, I64(0)))
-        shifts = None
-        if isinstance(sig.args[4], types.Array):
-            shifts = pointer(context, builder, sig.args[4], a[4], I64(0))
-
-        def store_scaled(at, lanes):
-            def read(array):
-                vector = ir.VectorType(array.type.pointee, lanes)
-                return load(builder, builder.gep(array, [at]), vector)
-
-            def scaled(number, value):
-                return builder.fmul(broadcast(builder, number, value.type), value)
-
-            value = scaled(a[2], emit_float(builder, read(source), dtype, F64))
-            if shifts is not None:
-                value = builder.fsub(value, scaled(a[3], read(shifts)))
-            value = builder.fptrunc(value, ir.VectorType(F32, lanes))
-            store(builder, value, builder.gep(target, [at]))
-            return []
-
-        whole = builder.and_(a[6], I64(-LANES))
-        blocks, rest = builder.lshr(a[6], I64(4)), builder.and_(a[6], I64(LANES - 1))
-        loop(builder, blocks, [], lambda k, _: store_scaled(builder.mul(k, I64(LANES)), LANES))
-        loop(builder, rest, [], lambda k, _: store_scaled(builder.add(whole, k), 1))
-        return context.get_dummy_value()
-
-    return types.void(row, start, factor, coefficient, shift, out, depth), codegen
-
-
 @borrowing_kernel
 def load_row(rows, row, factor, coefficient, shift, out):
     """out[j] = factor rows[row, j] - coefficient shift[j], rounded once; zeros from d on.
@@ -82,9 +49,9 @@ def load_row(rows, row, factor, coefficient, shift, out):
     """
     flat, depth = rows.reshape(-1), rows.shape[1]
     if shift.shape[0] > 0:
-        _load_elements(flat, row * depth, factor, coefficient, shift, out, depth)
+        load_elements(flat, row * depth, factor, coefficient, shift, out, depth)
     else:
-        _load_elements(flat, row * depth, factor, coefficient, (), out, depth)
+        load_elements(flat, row * depth, factor, coefficient, (), out, depth)
     out[depth:] = np.float32(0.0)
 
 

@@ -28,19 +28,13 @@ When most pairs pass, as of queries of another kind than the items, prefixes are
 
 import numpy as np
 
-from .intrinsics import prefetch_row
 from .jit import borrowing_kernel, inlined_kernel
+from .simd.hits import find_by_prefix, passing_by_prefix
 from .simd.instruction_sets import has_tile_registers
-from .tiles import (
-    GROUP,
-    PANEL,
-    are_few,
-    find_by_prefix,
-    least_score,
-    passing_by_prefix,
-    score_item,
-    score_panel,
-)
+from .simd.memory import prefetch_row
+from .simd.panel import GROUP, PANEL
+from .simd.tile_scores import score_item, score_panel
+from .tiles import are_few, least_score
 
 # cycles that a tile takes for every word (64 multiply-adds each), and besides; cycles that a pair
 # takes by itself, with the list of hits, and the words that take one more (Zen 4: 85 to 110 in

@@ -21,20 +21,11 @@ from .packing import (
     step_of,
     zero_word,
 )
-from .rotation import measure_row, quantise_row
 from .simd.instruction_sets import has_tile_registers, largest_query_code
-from .tiles import (
-    CODED,
-    GROUP,
-    PANEL,
-    RESIDUAL,
-    REST,
-    TAU,
-    WEIGHT,
-    aligned_empty,
-    are_few,
-    multiply_floats,
-)
+from .simd.panel import CODED, GROUP, PANEL, RESIDUAL, REST, TAU, WEIGHT
+from .simd.quantise import measure_row, quantise_row
+from .simd.tile_scores import multiply_floats
+from .tiles import aligned_empty, are_few
 
 # of items, all empty and words 0 where there are none: axes (p / 32, d, 32) float32; packed, words
 # and statistics as in Items; rests (32 panels,) float32: r of each item; eta (1,)

@@ -4,6 +4,7 @@ import numpy as np
 
 from . import tiles
 from .jit import kernel, relaxed_kernel
+from .simd import tile_scores
 from .simd.instruction_sets import has_codes
 
 
@@ -38,10 +39,10 @@ def multiply_registers(lo, hi, isa, registers, score_type, done):
     factors[:] = 0x01010101 if has_codes(isa) else 1
     sums[:] = 0
     total = 0.0
-    tiles.start_tiles(isa, registers)
+    tile_scores.start_tiles(isa, registers)
     for _ in range(lo, hi):
-        tiles.multiply_registers(isa, 4096, factors, sums)
+        tile_scores.multiply_registers(isa, 4096, factors, sums)
         for i in range(sums.shape[0]):
             total += sums[i]
-    tiles.end_tiles(isa)
+    tile_scores.end_tiles(isa)
     done[lo] = total

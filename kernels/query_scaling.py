@@ -13,11 +13,12 @@ import math
 import numpy as np
 
 from .candidate_filter import Items, Queries
-from .jit import borrowing_kernel, cgutils, intrinsic, kernel, types
-from .pair_scores import COSINE, EUCLIDEAN, product
+from .jit import borrowing_kernel, kernel
+from .pair_scores import COSINE, EUCLIDEAN
 from .prefixes import Prefixes
-from .simd.emit import I64, pointer
-from .tiles import PANEL
+from .simd.addresses import array_at, as_read
+from .simd.pair_products import product
+from .simd.panel import PANEL
 
 # a bias counts at most this much more than inner products, so that float32 holds both
 _LARGEST_BIAS_WEIGHT = 2.0**20
@@ -92,9 +93,9 @@ def scaled_queries(metric_type, rows, filters, units, shift):
     )  # fmt: skip
     own, indptr, excluded, permitted = filters
     if own.shape[0] == 0:
-        own, indptr = _as_read(np.full(n, -1)), _as_read(np.zeros(n + 1, np.int64))
+        own, indptr = as_read(np.full(n, -1)), as_read(np.zeros(n + 1, np.int64))
     return Queries(
-        rows, _as_read(norms), factors, coefficients, weights, slopes, intercepts, units[2],
+        rows, as_read(norms), factors, coefficients, weights, slopes, intercepts, units[2],
         units[3], own, indptr, excluded, permitted,
     )  # fmt: skip
 
@@ -108,39 +109,6 @@ def are_ordinary(norms):
     return ordinary
 
 
-@intrinsic
-def _as_read(typingctx, array):
-    """The same array, which cannot be written to: one type for what callers and kernels make."""
-
-    def codegen(context, builder, signature, arguments):
-        if context.enable_nrt:
-            context.nrt.incref(builder, signature.return_type, arguments[0])
-        return arguments[0]
-
-    return array.copy(readonly=True)(array), codegen
-
-
-@intrinsic
-def _array_at(typingctx, slots, place, like):
-    """Array of like's dtype at the address in slots[place], of slots[place + 1] elements."""
-    kind = types.Array(like.dtype, 1, "C", readonly=True)
-
-    def codegen(context, builder, signature, arguments):
-        slot = pointer(context, builder, signature.args[0], arguments[0], arguments[1])
-        address, count = builder.load(slot), builder.load(builder.gep(slot, [I64(1)]))
-        made = context.make_array(kind)(context, builder)
-        size = I64(context.get_abi_sizeof(made.data.type.pointee))
-        made.meminfo = cgutils.get_null_value(made.meminfo.type)  # the caller keeps the memory
-        made.parent = cgutils.get_null_value(made.parent.type)
-        made.nitems, made.itemsize = count, size
-        made.data = builder.inttoptr(address, made.data.type)
-        made.shape = cgutils.pack_array(builder, [count])
-        made.strides = cgutils.pack_array(builder, [size])
-        return made._getvalue()
-
-    return kind(slots, place, like), codegen
-
-
 @kernel
 def bound_items(slots, row_type, score_type):
     """Packed items from their addresses. slots (N_SLOTS,) int64: addresses and sizes of BOUND.
@@ -148,20 +116,20 @@ def bound_items(slots, row_type, score_type):
     row_type, score_type: empty arrays of the types of rows and of packed rows.
     """
     depth, words, prefix_words = slots[_NUMBERS], slots[_NUMBERS + 1], slots[_NUMBERS + 2]
-    rows = _array_at(slots, 0, row_type)
-    norms, offsets = _array_at(slots, 2, _FLOAT64), _array_at(slots, 4, _FLOAT64)
-    order, packed = _array_at(slots, 6, _INT32), _array_at(slots, 8, score_type)
-    small_offsets = _array_at(slots, 10, _FLOAT32)
-    statistics, shift = _array_at(slots, 12, _FLOAT32), _array_at(slots, 14, _FLOAT64)
-    signs, isa_state = _array_at(slots, 16, _FLOAT32), _array_at(slots, 18, _UINT8)
-    scaling = _array_at(slots, 20, _FLOAT32)
-    axes, of_prefixes = _array_at(slots, 22, _FLOAT32), _array_at(slots, 26, _FLOAT32)
+    rows = array_at(slots, 0, row_type)
+    norms, offsets = array_at(slots, 2, _FLOAT64), array_at(slots, 4, _FLOAT64)
+    order, packed = array_at(slots, 6, _INT32), array_at(slots, 8, score_type)
+    small_offsets = array_at(slots, 10, _FLOAT32)
+    statistics, shift = array_at(slots, 12, _FLOAT32), array_at(slots, 14, _FLOAT64)
+    signs, isa_state = array_at(slots, 16, _FLOAT32), array_at(slots, 18, _UINT8)
+    scaling = array_at(slots, 20, _FLOAT32)
+    axes, of_prefixes = array_at(slots, 22, _FLOAT32), array_at(slots, 26, _FLOAT32)
     size = depth * PANEL
     prefix = Prefixes(
-        axes.reshape(axes.shape[0] // size, depth, PANEL), _array_at(slots, 24, score_type),
+        axes.reshape(axes.shape[0] // size, depth, PANEL), array_at(slots, 24, score_type),
         prefix_words, of_prefixes.reshape(of_prefixes.shape[0] // 5, 5),
-        _array_at(slots, 28, _FLOAT32), _array_at(slots, 30, _FLOAT32),
-        _array_at(slots, 32, _FLOAT32),
+        array_at(slots, 28, _FLOAT32), array_at(slots, 30, _FLOAT32),
+        array_at(slots, 32, _FLOAT32),
     )  # fmt: skip
     return Items(
         rows.reshape(rows.shape[0] // depth, depth), norms, offsets, order, packed, words,

@@ -6,9 +6,10 @@ remain duplicates, and ties are broken by item number. BLAS does not guarantee t
 
 import numpy as np
 
-from .intrinsics import prefetch_row
 from .jit import kernel
-from .pair_scores import product, score_pairs
+from .pair_scores import score_pairs
+from .simd.memory import prefetch_row
+from .simd.pair_products import product
 
 # rows that are prefetched ahead: 100 ns a pair of 30,000 x 384; 4 rows 160 ns, 32 as 16
 _AHEAD = 16

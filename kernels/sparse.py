@@ -1,17 +1,18 @@
 """Products of a CSR matrix X with dense matrices: X A, X'Y and X'X Q.
 
 The columns of the dense side are processed in panels of 64, 32, 16, 4 and 1, each held in registers
-(``csr_row_sums``). Every product is added with one rounding, in the order of a row's non-zeros, so
-results are bit-identical to the plain loops (``*_plain``), which serve where there is no vector IR.
-data is None where all values are 1.
+(``simd.sparse_row``). Every product is added with one rounding, in the order of a row's non-zeros,
+so results are bit-identical to the plain loops (``*_plain``), which serve where there is no vector
+IR. data is None where all values are 1.
 """
 
 import numpy as np
 
 from . import csr
-from .csr_row_sums import fence, gram_row, scatter_row, sum_row
-from .intrinsics import multiply_add, prefetch
 from .jit import kernel
+from .simd.arithmetic import multiply_add
+from .simd.memory import prefetch
+from .simd.sparse_row import fence, gram_row, scatter_row, sum_row
 
 # non-zeros that are validated together, then multiplied: 32 KiB with float32 values, which stay in
 # the first-level cache

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .csr_row_sums import bounded_row_sum
 from .jit import kernel
+from .simd.sparse_row import bounded_row_sum
 from .tiles import aligned_empty
 
 # columns of a panel

@@ -14,18 +14,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .exhaustive_top_k import is_excluded, write_run
-from .intrinsics import lowest_bit
 from .inverted_lists import add_lists
-from .jit import intrinsic_of, ir, kernel, types
+from .jit import kernel
 from .select import keep_best, kth_largest
-from .simd.emit import F64, I32, I64, broadcast, load, pointers, store
+from .simd.arithmetic import lowest_bit
+from .simd.sums_above import CHUNK, GROUP, largest_of_groups, sums_reaching
 
-# sums that are compared at once: their bits fill a uint64
-CHUNK = 64
-# the number of sums is padded to a multiple: 16 lanes of float32 times _GROUP
+# the number of sums is padded to a multiple: 16 lanes of float32 times GROUP
 STRIP = 256
-# sums of which the largest one enters the estimate of the first threshold
-_GROUP = 16
 # a threshold times this is below it by more than the 4 roundings of a comparison in float32
 _BELOW = 1.0 - 2.0**-20
 
@@ -63,72 +59,6 @@ class Items(NamedTuple):
     factors: Any
 
 
-def _scores(builder, sums_at, factors_at, kind, offset):
-    """Emit sums times factors from an offset on, as one vector."""
-    values = load(builder, sums_at, ir.VectorType(sums_at.type.pointee, kind.count), offset)
-    if sums_at.type.pointee == I32:
-        values = builder.sitofp(values, kind)
-    return builder.fmul(values, load(builder, factors_at, kind, offset))
-
-
-def _kind(factors_at):
-    """Type of a 512-bit vector: 16 float32 or 8 float64."""
-    element = factors_at.type.pointee
-    return ir.VectorType(element, 8 if element == F64 else 16)
-
-
-def _largest_plain(sums, factors, start, maxima, at):
-    """Write the largest sums[j] * factors[j] of each of 16 (float64: 8) groups of 16."""
-    lanes = 64 // factors.itemsize
-    scores = sums[start : start + _GROUP * lanes] * factors[start : start + _GROUP * lanes]
-    largest = scores.reshape(_GROUP, lanes).max(axis=0)
-    for lane in range(lanes):
-        maxima[at + lane] = largest[lane]
-
-
-@intrinsic_of(_largest_plain)
-def _largest(typingctx, sums, factors, start, maxima, at):
-    def codegen(context, builder, sig, arguments):
-        places = (0, arguments[2]), (1, arguments[2]), (3, arguments[4])
-        sums_at, factors_at, out = pointers(context, builder, sig, arguments, *places)
-        kind = _kind(factors_at)
-        best = _scores(builder, sums_at, factors_at, kind, 0)
-        for member in range(1, _GROUP):
-            scores = _scores(builder, sums_at, factors_at, kind, member * kind.count)
-            best = builder.select(builder.fcmp_ordered(">", scores, best), scores, best)
-        store(builder, best, out)
-        return context.get_dummy_value()
-
-    return types.void(sums, factors, start, maxima, at), codegen
-
-
-def _reaching_plain(sums, start, factors, bound):
-    """Return bits: bit j is sums[start + j] * factors[start + j] >= bound, for CHUNK sums."""
-    word = 0
-    for j in range(CHUNK):
-        if factors.dtype.type(sums[start + j]) * factors[start + j] >= bound:
-            word |= 1 << j
-    return np.uint64(word)
-
-
-@intrinsic_of(_reaching_plain)
-def _reaching(typingctx, sums, start, factors, bound):
-    def codegen(context, builder, sig, arguments):
-        places = (0, arguments[1]), (2, arguments[1])
-        sums_at, factors_at = pointers(context, builder, sig, arguments, *places)
-        kind = _kind(factors_at)
-        limit = broadcast(builder, arguments[3], kind)
-        word = I64(0)
-        for first in range(0, CHUNK, kind.count):
-            scores = _scores(builder, sums_at, factors_at, kind, first)
-            passed = builder.fcmp_ordered(">=", scores, limit)
-            bits = builder.zext(builder.bitcast(passed, ir.IntType(kind.count)), I64)
-            word = builder.or_(word, builder.shl(bits, I64(first)))
-        return word
-
-    return types.uint64(sums, start, factors, bound), codegen
-
-
 @kernel
 def row_norms(lo, hi, indptr, data, norms):
     """norms[i] = |row i| for rows lo .. hi. data (nnz,), None for ones; norms (n,) float64 out."""
@@ -160,7 +90,7 @@ def _may_find(own, excluded, j):
 def _first_threshold(n_excluded, k, sums, factors, maxima):
     """A score that k + n_excluded items reach: the largest scores of as many groups do."""
     lanes = 64 // factors.itemsize
-    groups = sums.shape[0] // _GROUP
+    groups = sums.shape[0] // GROUP
     # the least positive number of float64; float32 scores are of whole numbers, and never so small
     tiny = factors.dtype.type(5e-324)
     if tiny == 0:
@@ -168,7 +98,7 @@ def _first_threshold(n_excluded, k, sums, factors, maxima):
     if k + n_excluded > groups:
         return tiny
     for at in range(0, groups, lanes):
-        _largest(sums, factors, at * _GROUP, maxima, at)
+        largest_of_groups(sums, factors, at * GROUP, maxima, at)
     # most groups of a sparse query are empty
     count = 0
     for group in range(groups):
@@ -189,7 +119,7 @@ def _keep_positive(
     scale = norm if is_cosine else 1.0
     count, reached = 0, 0.0
     for start in range(0, sums.shape[0], CHUNK):
-        word = _reaching(sums, start, factors, bound)
+        word = sums_reaching(sums, start, factors, bound)
         while word != 0:
             j = start + lowest_bit(word)
             word &= word - np.uint64(1)
@@ -244,7 +174,7 @@ def best_rows(lo, hi, is_cosine, queries, items, minimum, sum_type, scores, colu
     sums = np.zeros(items.factors.shape[0], sum_type.dtype)
     run_scores, scratch = np.empty(capacity), np.empty(capacity)
     run_columns = np.empty(capacity, np.int64)
-    maxima = np.empty(sums.shape[0] // _GROUP, items.factors.dtype)
+    maxima = np.empty(sums.shape[0] // GROUP, items.factors.dtype)
     for query in range(lo, hi):
         add_lists(
             queries.indptr[query], queries.indptr[query + 1], queries.indices, queries.values,

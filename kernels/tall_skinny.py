@@ -6,97 +6,21 @@ in registers, as LLVM vector IR. Every product and every sum is rounded separate
 bit-identical to the plain loops, ``*_plain``, on every CPU.
 """
 
-from .jit import intrinsic, ir, kernel, types
-from .simd.emit import I64, broadcast, load, loop, store
+from .jit import kernel
+from .simd.tall_skinny import (
+    LANES,
+    TILE,
+    add_1_1,
+    add_1_16,
+    add_8_1,
+    add_8_16,
+    cross_1,
+    cross_16,
+)
 
-# basis columns, or rows of Z, in a tile
-TILE = 8
-# columns of Z in a tile: one 512-bit register of float32
-_LANES = 16
 # rows of the basis a pass, which stay in the first-level cache; with 256 the product takes twice as
 # long, because hardware prefetching fails
 _ROWS = 64
-
-
-def _entry_of(context, builder, kinds, arguments):
-    """Return at(a, row, column): pointer to an entry of the C-order matrix that is argument a."""
-
-    def at(a, row, column):
-        matrix = context.make_array(kinds[a])(context, builder, arguments[a])
-        start = builder.mul(row, builder.extract_value(matrix.shape, 1))
-        return builder.gep(matrix.data, [builder.add(start, column)])
-
-    return at
-
-
-def _plus_products(builder, totals, places, vector):
-    """Return totals + (scalars at the places) * vector."""
-    scalars = [broadcast(builder, builder.load(place), vector.type) for place in places]
-    products = [builder.fmul(scalar, vector) for scalar in scalars]
-    return [builder.fadd(*pair) for pair in zip(totals, products, strict=True)]
-
-
-def _accumulate(builder, count, targets, vector, step):
-    """Add to the vectors at the targets: totals = step(k, totals) for each k below count."""
-    totals = [load(builder, target, vector) for target in targets]
-    for total, target in zip(loop(builder, count, totals, step), targets, strict=True):
-        store(builder, total, target)
-
-
-def _cross(lanes):
-    """Intrinsic (B, first, last, j, Z, c, C): C[j:j+8, c:c+lanes] += B[rows, j:j+8]'Z[rows, c:]."""
-
-    @intrinsic
-    def cross(typing, B, first, last, j, Z, c, C):
-        def codegen(context, builder, signature, arguments):
-            at = _entry_of(context, builder, signature.args, arguments)
-            vector = ir.VectorType(context.get_value_type(B.dtype), lanes)
-            _, first, last, j, _, c, _ = arguments
-            targets = [at(6, builder.add(j, I64(r)), c) for r in range(TILE)]
-
-            def step(i, totals):
-                row = builder.add(first, i)
-                start = at(0, row, j)
-                entries = [builder.gep(start, [I64(r)]) for r in range(TILE)]
-                return _plus_products(
-                    builder, totals, entries, load(builder, at(4, row, c), vector)
-                )
-
-            _accumulate(builder, builder.sub(last, first), targets, vector, step)
-            return context.get_dummy_value()
-
-        return types.void(B, first, last, j, Z, c, C), codegen
-
-    return cross
-
-
-def _add(rows, lanes):
-    """Intrinsic (B, m, C, i, Z, c): Z[i:i+rows, c:c+lanes] += B[i:i+rows, :m] C[:m, c:]."""
-
-    @intrinsic
-    def add(typing, B, m, C, i, Z, c):
-        def codegen(context, builder, signature, arguments):
-            at = _entry_of(context, builder, signature.args, arguments)
-            vector = ir.VectorType(context.get_value_type(B.dtype), lanes)
-            _, m, _, i, _, c = arguments
-            lines = [builder.add(i, I64(r)) for r in range(rows)]
-            starts = [at(0, line, I64(0)) for line in lines]
-
-            def step(j, totals):
-                values = load(builder, at(2, j, c), vector)
-                entries = [builder.gep(start, [j]) for start in starts]
-                return _plus_products(builder, totals, entries, values)
-
-            _accumulate(builder, m, [at(4, line, c) for line in lines], vector, step)
-            return context.get_dummy_value()
-
-        return types.void(B, m, C, i, Z, c), codegen
-
-    return add
-
-
-_cross_16, _cross_1 = _cross(_LANES), _cross(1)
-_add_8_16, _add_8_1, _add_1_16, _add_1_1 = _add(8, _LANES), _add(8, 1), _add(1, _LANES), _add(1, 1)
 
 
 @kernel
@@ -114,11 +38,11 @@ def cross_parts(lo, hi, boundaries, B, Z, C):
             last = min(first + _ROWS, boundaries[part + 1])
             for j in range(0, C.shape[1], TILE):
                 column = 0
-                while column + _LANES <= width:
-                    _cross_16(B, first, last, j, Z, column, target)
-                    column += _LANES
+                while column + LANES <= width:
+                    cross_16(B, first, last, j, Z, column, target)
+                    column += LANES
                 while column < width:
-                    _cross_1(B, first, last, j, Z, column, target)
+                    cross_1(B, first, last, j, Z, column, target)
                     column += 1
 
 
@@ -143,17 +67,17 @@ def add_product_rows(lo, hi, B, C, Z):
     m, width = C.shape
     tiled = lo + (hi - lo) // TILE * TILE
     column = 0
-    while column + _LANES <= width:
+    while column + LANES <= width:
         for i in range(lo, tiled, TILE):
-            _add_8_16(B, m, C, i, Z, column)
+            add_8_16(B, m, C, i, Z, column)
         for i in range(tiled, hi):
-            _add_1_16(B, m, C, i, Z, column)
-        column += _LANES
+            add_1_16(B, m, C, i, Z, column)
+        column += LANES
     while column < width:
         for i in range(lo, tiled, TILE):
-            _add_8_1(B, m, C, i, Z, column)
+            add_8_1(B, m, C, i, Z, column)
         for i in range(tiled, hi):
-            _add_1_1(B, m, C, i, Z, column)
+            add_1_1(B, m, C, i, Z, column)
         column += 1
 
 

@@ -42,7 +42,9 @@ from .prefix_filter import PANELS_TRIED, choose_prefixes, find_hits_by_prefix
 from .prefixes import project_queries
 from .query_scaling import are_ordinary, bound_items, scaled_queries
 from .select import kth_largest, select_best, sort_best_first
-from .tiles import CODED, PANEL, RESIDUAL, TAU, WEIGHT, are_few, end_tiles, start_tiles
+from .simd.panel import CODED, PANEL, RESIDUAL, TAU, WEIGHT
+from .simd.tile_scores import end_tiles, start_tiles
+from .tiles import are_few
 
 # a column of a query whose norm is zero, not finite or far from 1: it is searched another way
 NOT_ORDINARY = -2

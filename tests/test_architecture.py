@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-KERNELS = sorted((ROOT / "kernels").glob("*.py"))
+KERNELS = sorted((ROOT / "kernels").rglob("*.py"))
 PACKAGE = [
     path
     for path in sorted((ROOT / "fastcos").rglob("*.py"))

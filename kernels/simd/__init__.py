@@ -1,8 +1,21 @@
 """Operations on vector registers that Numba cannot express, one file for each of them.
 
 An operation is an *intrinsic*: a function that kernels call, and that writes LLVM IR in its place.
-Its plain-Python meaning stands beside it. That is what runs with ``NUMBA_DISABLE_JIT``, and what the
-tests of ``tests/kernels/simd`` compare the IR with, on every instruction set that the CPU has.
+Its meaning stands beside it, as plain Python wherever that is short: this is what runs with
+``NUMBA_DISABLE_JIT``, and what the tests compare the IR with, on every instruction set that the CPU
+has.
+
+================== =============================================================================
+``tile_scores``    approximate scores of 32 items with 32 queries, or with one (``panel``: layout)
+``hits``           the scores of a tile that reach the thresholds of their queries
+``hadamard``       butterflies of the rotation; ``quantise``: int8 codes of a row
+``load_row``       a scaled and shifted row in float32; ``low_precision``: float16, bfloat16, int8
+``pair_products``  float64 products and squared distances, in the order that defines exact scores
+``sparse_row``     sums over the non-zeros of a row; ``sums_above``: sums that reach a bound
+``dot_tile``       float64 products for metrics; ``tall_skinny``: products of an SVD's basis
+``hamming``        bits that rows have in common
+``arithmetic``     one multiplication and addition; ``memory``: prefetches; ``addresses``: arrays
+================== =============================================================================
 
 ``emit`` has the few helpers that write IR: loads, stores, broadcasts, loops. ``instruction_sets``
 enumerates the instruction sets of the tiles and says what each of them does. No other folder

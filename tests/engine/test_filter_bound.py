@@ -12,6 +12,7 @@ from fastcos.engine import packing
 from fastcos.kernels import candidate_filter, cpu, tiles
 from fastcos.kernels.jit import kernel
 from fastcos.kernels.packing import SLACK
+from fastcos.kernels.simd.tile_scores import end_tiles, score_panel, start_tiles
 
 if not tiles.AVAILABLE:
     pytest.skip("vector IR", allow_module_level=True)
@@ -22,13 +23,13 @@ def tile_scores(isa, queries, items, score_type):
     n, m = queries.rows.shape[0], items.rows.shape[0]
     block = candidate_filter.pack_block(0, n, isa, np.arange(n), queries, items, 1, score_type)
     scores = np.empty((m // 32, 1024), score_type.dtype)
-    tiles.start_tiles(isa, items.isa_state)
+    start_tiles(isa, items.isa_state)
     for p in range(m // 32):
-        tiles.score_panel(
+        score_panel(
             isa, items.packed, p * block.size, block.packed, 0, items.words, block.starts, 0,
             block.used, scores[p],
         )  # fmt: skip
-    tiles.end_tiles(isa)
+    end_tiles(isa)
     return block, scores
 
 

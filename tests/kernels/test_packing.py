@@ -4,6 +4,7 @@ import pytest
 from fastcos.kernels import cpu, packing, rotation, tiles
 from fastcos.kernels.jit import kernel
 from fastcos.kernels.simd.instruction_sets import INSTRUCTION_SETS
+from fastcos.kernels.simd.quantise import quantise_row
 from tests.kernels.inputs import frozen
 
 if not tiles.AVAILABLE:
@@ -17,7 +18,7 @@ def rotate(x, width, signs):
 
 @kernel
 def quantise(x, scale, codes, out):
-    return rotation.quantise_row(x, scale, np.float32(1.0) / scale, codes, out)
+    return quantise_row(x, scale, np.float32(1.0) / scale, codes, out)
 
 
 def some_rows(n, depth, seed=0):

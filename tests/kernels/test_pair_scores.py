@@ -3,13 +3,14 @@ import pytest
 
 from fastcos.kernels import pair_scores
 from fastcos.kernels.jit import kernel
+from fastcos.kernels.simd import pair_products
 from tests.kernels.inputs import frozen
 
 
 @kernel
 def both(x, y, depth, out):
-    out[0] = pair_scores.product(x, 1, y, 2, depth)
-    out[1] = pair_scores.squared_distance(x, 1, y, 2, depth)
+    out[0] = pair_products.product(x, 1, y, 2, depth)
+    out[1] = pair_products.squared_distance(x, 1, y, 2, depth)
 
 
 @pytest.mark.parametrize("types", [(np.float32, np.float32), (np.float64, np.float32)])
@@ -19,8 +20,8 @@ def test_product_has_the_bits_of_plain_loops(types):
         x, y = (rng.standard_normal(depth + 2).astype(kind) for kind in types)
         out = np.full(2, np.nan)
         both(x, y, depth, out)
-        assert out[0] == pair_scores._product_plain(x, 1, y, 2, depth)
-        assert out[1] == pair_scores._squared_distance_plain(x, 1, y, 2, depth)
+        assert out[0] == pair_products._product_plain(x, 1, y, 2, depth)
+        assert out[1] == pair_products._squared_distance_plain(x, 1, y, 2, depth)
 
 
 @pytest.mark.slow
@@ -77,8 +78,8 @@ def test_pairs_have_the_bits_of_plain_loops(types, metric_type):
     # from 128 columns on two pairs are multiplied at a time: odd counts, one pair and none
     rng = np.random.default_rng(1)
     plain = {
-        pair_scores.DOT: lambda *row: pair_scores._product_plain(*row),
-        pair_scores.EUCLIDEAN: lambda *row: -pair_scores._squared_distance_plain(*row),
+        pair_scores.DOT: lambda *row: pair_products._product_plain(*row),
+        pair_scores.EUCLIDEAN: lambda *row: -pair_products._squared_distance_plain(*row),
     }[metric_type]
     sizes = ((1, 1), (17, 2), (33, 0), (40, 7), (128, 1), (130, 7), (133, 2), (144, 0), (150, 3))
     for depth, count in sizes:

@@ -28,7 +28,7 @@ def parsed(*patterns):
 
 
 def kernels():
-    return parsed("kernels/*.py")
+    return parsed("kernels/**/*.py")
 
 
 def package():
@@ -95,9 +95,22 @@ def test_every_rows_kernel_has_a_test():
 
 
 def test_the_table_of_the_package_names_every_module():
-    table = ast.get_docstring(kernels()["kernels/__init__.py"])
-    modules = {Path(name).stem for name in kernels()} - {"__init__"}
-    assert not {name for name in modules if not re.search(rf"\b{name}\b", table)}
+    for package in ("kernels", "kernels/simd"):
+        table = ast.get_docstring(kernels()[f"{package}/__init__.py"])
+        files = [Path(name) for name in kernels()]
+        modules = {file.stem for file in files if file.parent == Path(package)} - {"__init__"}
+        assert not {name for name in modules if not re.search(rf"\b{name}\b", table)}
+
+
+def test_only_simd_writes_llvm_ir():
+    offenders = {
+        name: names
+        for name, tree in kernels().items()
+        if not name.startswith("kernels/simd/") and Path(name).stem not in INFRASTRUCTURE
+        for names in [{alias.name for node in nodes(tree, ast.ImportFrom) for alias in node.names}]
+        if names & {"ir", "cgutils", "intrinsic", "intrinsic_of"}
+    }
+    assert not offenders, "add a file to kernels/simd"
 
 
 def test_files_are_read():

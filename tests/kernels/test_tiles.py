@@ -3,6 +3,8 @@ import pytest
 
 from fastcos.kernels import cpu, tiles
 from fastcos.kernels.jit import kernel
+from fastcos.kernels.simd import tile_scores
+from fastcos.kernels.simd.hits import largest_scores, list_reaching, passing
 from fastcos.kernels.simd.instruction_sets import INSTRUCTION_SETS
 
 if not tiles.AVAILABLE:
@@ -11,28 +13,30 @@ if not tiles.AVAILABLE:
 
 @kernel
 def one_panel(isa, items, queries, words, starts, state, used, scores):
-    tiles.start_tiles(isa, state)
-    tiles.score_panel(isa, items, 0, queries, 0, words, starts, 0, used, scores)
-    tiles.end_tiles(isa)
+    tile_scores.start_tiles(isa, state)
+    tile_scores.score_panel(isa, items, 0, queries, 0, words, starts, 0, used, scores)
+    tile_scores.end_tiles(isa)
 
 
 @kernel
 def which_pass(scores, lanes, statistics, n_items, hits, largest):
-    tiles.largest_scores(scores, largest)
-    return tiles.passing(scores, lanes, 0, statistics, 0, n_items, hits)
+    largest_scores(scores, largest)
+    return passing(scores, lanes, 0, statistics, 0, n_items, hits)
 
 
 @kernel
 def one_run(isa, by_item, items, step, words, codes, start, scores, largest):
     if by_item:
-        tiles.score_run_by_item(isa, items, 0, step, 2, words, codes, 0, start, scores, largest)
+        tile_scores.score_run_by_item(
+            isa, items, 0, step, 2, words, codes, 0, start, scores, largest
+        )
     else:
-        tiles.score_run(isa, items, 0, step, 2, words, codes, 0, start, scores, largest)
+        tile_scores.score_run(isa, items, 0, step, 2, words, codes, 0, start, scores, largest)
 
 
 @kernel
 def reaching(scores, least, n_items, hits):
-    return tiles.list_reaching(scores, 32, least, n_items, hits, 1)
+    return list_reaching(scores, 32, least, n_items, hits, 1)
 
 
 def codes(depth, seed, most=127):

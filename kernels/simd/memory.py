@@ -1,28 +1,7 @@
-"""Operations that Numba lacks: fused multiply-add, prefetch, wide loads and bit scans.
+"""Prefetches, and a load of 64 bits from an array of smaller elements."""
 
-Each is an intrinsic in LLVM IR. Where a plain-Python version is given, it serves when
-NUMBA_DISABLE_JIT is set, and as the reference of the tests.
-"""
-
-from .cpu import has_instruction
-from .jit import cgutils, intrinsic, intrinsic_of, ir, types
-from .simd.emit import BYTES, F64, I32, I64, byte_pointer, function, pointer
-
-
-def emit_multiply_add(builder, a, b, c):
-    """IR of a b + c with one rounding, for three scalars or three vectors of one type.
-
-    ``llvm.fma`` gives the same bits with all flags and optimisations. A CPU without the
-    instruction would call the C library, which makes X A thirteen times slower: there the product
-    is rounded separately.
-    """
-    if not has_instruction("fma"):
-        return builder.fadd(builder.fmul(a, b), c)
-    kind = c.type
-    lanes = f"v{kind.count}" if isinstance(kind, ir.VectorType) else ""
-    bits = 64 if F64 in (kind, getattr(kind, "element", None)) else 32
-    fma = function(builder, f"llvm.fma.{lanes}f{bits}", kind, [kind] * 3)
-    return builder.call(fma, [a, b, c])
+from ..jit import cgutils, intrinsic_of, ir, types
+from .emit import BYTES, I32, I64, byte_pointer, function, pointer
 
 
 def emit_prefetch(builder, at, level=1):
@@ -30,27 +9,6 @@ def emit_prefetch(builder, at, level=1):
     fetch = function(builder, "llvm.prefetch.p0", ir.VoidType(), [BYTES, I32, I32, I32])
     # for reading, the number of caches to keep it in, data
     builder.call(fetch, [at, I32(0), I32(4 - level), I32(1)])
-
-
-def _multiply_add_plain(a, b, c):
-    return a * b + c
-
-
-@intrinsic_of(_multiply_add_plain)
-def multiply_add(typingctx, a, b, c):
-    """Return a b + c, in the type of c, by one rounding; the plain function has two."""
-    if not all(isinstance(kind, types.Float) for kind in (a, b, c)):
-        return None
-
-    def codegen(context, builder, signature, arguments):
-        result = signature.return_type
-        values = [
-            context.cast(builder, value, kind, result)
-            for value, kind in zip(arguments, signature.args, strict=True)
-        ]
-        return emit_multiply_add(builder, *values)
-
-    return c(a, b, c), codegen
 
 
 def _prefetch_plain(array, i):
@@ -106,14 +64,3 @@ def load_64_bits(typingctx, array, start):
         return builder.load(builder.bitcast(at, ir.PointerType(I64)), align=size)
 
     return types.uint64(array, start), codegen
-
-
-@intrinsic
-def lowest_bit(typingctx, word):
-    """Position of the lowest set bit of a uint64 that is not 0."""
-
-    def codegen(context, builder, signature, arguments):
-        count = function(builder, "llvm.cttz.i64", I64, [I64, ir.IntType(1)])
-        return builder.call(count, [arguments[0], ir.IntType(1)(1)])
-
-    return types.int64(word), codegen

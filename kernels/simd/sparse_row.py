@@ -12,9 +12,9 @@ value is 1. A float32 value is widened where the matrix is float64.
 
 import functools
 
-from .intrinsics import emit_multiply_add
-from .jit import intrinsic, ir, types
-from .simd.emit import I32, I64, broadcast, load, pointer, store, while_loop
+from ..jit import intrinsic, ir, types
+from .arithmetic import emit_multiply_add
+from .emit import I32, I64, broadcast, load, pointer, store, while_loop
 
 # columns of a panel, the widest first
 WIDTHS = (64, 32, 16, 4, 1)

@@ -1,0 +1,37 @@
+"""Arrays that kernels build from addresses, and arrays that are only read."""
+
+from ..jit import cgutils, intrinsic, types
+from .emit import I64, pointer
+
+
+@intrinsic
+def as_read(typingctx, array):
+    """The same array, which cannot be written to: one type for what callers and kernels make."""
+
+    def codegen(context, builder, signature, arguments):
+        if context.enable_nrt:
+            context.nrt.incref(builder, signature.return_type, arguments[0])
+        return arguments[0]
+
+    return array.copy(readonly=True)(array), codegen
+
+
+@intrinsic
+def array_at(typingctx, slots, place, like):
+    """Array of like's dtype at the address in slots[place], of slots[place + 1] elements."""
+    kind = types.Array(like.dtype, 1, "C", readonly=True)
+
+    def codegen(context, builder, signature, arguments):
+        slot = pointer(context, builder, signature.args[0], arguments[0], arguments[1])
+        address, count = builder.load(slot), builder.load(builder.gep(slot, [I64(1)]))
+        made = context.make_array(kind)(context, builder)
+        size = I64(context.get_abi_sizeof(made.data.type.pointee))
+        made.meminfo = cgutils.get_null_value(made.meminfo.type)  # the caller keeps the memory
+        made.parent = cgutils.get_null_value(made.parent.type)
+        made.nitems, made.itemsize = count, size
+        made.data = builder.inttoptr(address, made.data.type)
+        made.shape = cgutils.pack_array(builder, [count])
+        made.strides = cgutils.pack_array(builder, [size])
+        return made._getvalue()
+
+    return kind(slots, place, like), codegen

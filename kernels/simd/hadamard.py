@@ -1,0 +1,68 @@
+"""Butterflies of the fast Hadamard transform, in vectors of 16 float32."""
+
+from ..jit import intrinsic, ir, types
+from .emit import F32, I32, I64, broadcast, load, loop, pointer, store
+
+# numbers of a vector
+LANES = 16
+
+FLOATS, INTEGERS = ir.VectorType(F32, LANES), ir.VectorType(I32, LANES)
+
+# products and sums may be contracted: the bound on the rounding holds either way
+RELAXED = ("contract",)
+
+
+def vector_at(builder, start, vector):
+    """Pointer to the vector of this number."""
+    return builder.gep(start, [builder.mul(vector, I64(LANES))])
+
+
+@intrinsic
+def mix_lanes(typingctx, x, first, signs, vectors, scale):
+    """Multiply vectors of x from element first on by signs and scale, and transform each by itself.
+
+    x, signs flat float32; the signs of element first + j are signs[first + j].
+    """
+
+    def codegen(context, builder, sig, a):
+        rows, flips = (pointer(context, builder, sig.args[i], a[i], a[1]) for i in (0, 2))
+        factor = broadcast(builder, a[4], FLOATS)
+
+        def step(k, _):
+            at = vector_at(builder, rows, k)
+            flip = load(builder, vector_at(builder, flips, k), FLOATS)
+            value = builder.fmul(load(builder, at, FLOATS), builder.fmul(flip, factor))
+            for half in (1, 2, 4, 8):
+                order = ir.Constant(INTEGERS, [lane ^ half for lane in range(LANES)])
+                sides = [1.0 if lane & half == 0 else -1.0 for lane in range(LANES)]
+                other = builder.shuffle_vector(value, value, order)
+                value = builder.fmul(value, ir.Constant(FLOATS, sides), flags=RELAXED)
+                value = builder.fadd(other, value, flags=RELAXED)
+            store(builder, value, at)
+            return []
+
+        loop(builder, a[3], [], step)
+        return context.get_dummy_value()
+
+    return types.void(x, first, signs, vectors, scale), codegen
+
+
+@intrinsic
+def mix_vectors(typingctx, x, first, step, radix):
+    """Transform as many vectors as the tuple `radix` is long, 2 or 4, at distances of step."""
+
+    def codegen(context, builder, sig, a):
+        count = len(sig.args[3])
+        start = pointer(context, builder, sig.args[0], a[0], a[1])
+        places = [builder.gep(start, [builder.mul(a[2], I64(i))]) for i in range(count)]
+        values = [load(builder, at, FLOATS) for at in places]
+        half = 1
+        while half < count:
+            pairs = [(values[i & ~half], values[i | half], i & half) for i in range(count)]
+            values = [builder.fsub(x, y) if lower else builder.fadd(x, y) for x, y, lower in pairs]
+            half *= 2
+        for at, value in zip(places, values, strict=True):
+            store(builder, value, at)
+        return context.get_dummy_value()
+
+    return types.void(x, first, step, radix), codegen

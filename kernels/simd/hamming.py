@@ -1,0 +1,57 @@
+"""Bits that a row of words has in common with eight others, or in which it differs from them."""
+
+from ..jit import intrinsic_of, ir, types
+from .emit import F64, I8, I64, broadcast, function, load, loop, pointers, store
+
+# items of a vector
+LANES = 8
+
+
+def _count_bits_plain(words, start, query, first, length, both, norms, item, slope, base, counts):
+    """counts[l] (8,) int64 out: bits that item l and the query both have, or in which they differ.
+
+    words: flat uint64, word j of item l at start + 8 j + l; query: flat, its words from first on.
+    Return the lanes, as bits, where the count, or minus the differing bits, exceeds slope
+    norms[item + l] + base.
+    """
+    mask = 0
+    for lane in range(LANES):
+        counts[lane] = 0
+        for j in range(length):
+            x, y = int(words[start + LANES * j + lane]), int(query[first + j])
+            counts[lane] += (x & y if both else x ^ y).bit_count()
+        value = counts[lane] if both else -counts[lane]
+        mask |= int(value > slope * norms[item + lane] + base) << lane
+    return mask
+
+
+@intrinsic_of(_count_bits_plain)
+def count_bits(
+    typingctx, words, start, query, first, length, both, norms, item, slope, base, counts
+):
+    """Count bits of eight items and a query; see the plain function."""
+
+    def codegen(context, builder, signature, arguments):
+        places = (0, arguments[1]), (2, arguments[3]), (6, arguments[7]), (10, I64(0))
+        items, row, sizes, out = pointers(context, builder, signature, arguments, *places)
+        kind, floats = ir.VectorType(I64, LANES), ir.VectorType(F64, LANES)
+        ones = function(builder, f"llvm.ctpop.v{LANES}i64", kind, [kind])
+        is_both = builder.icmp_signed("!=", arguments[5], I64(0))
+
+        def step(k, sums):
+            word = broadcast(builder, builder.load(builder.gep(row, [k])), kind)
+            eight = load(builder, builder.gep(items, [builder.mul(k, I64(LANES))]), kind)
+            bits = builder.select(is_both, builder.and_(word, eight), builder.xor(word, eight))
+            return [builder.add(sums[0], builder.call(ones, [bits]))]
+
+        (total,) = loop(builder, arguments[4], [broadcast(builder, I64(0), kind)], step)
+        store(builder, total, out)
+        found = builder.sitofp(total, floats)
+        found = builder.select(is_both, found, builder.fsub(ir.Constant(floats, [0.0] * 8), found))
+        slopes, bases = (broadcast(builder, arguments[a], floats) for a in (8, 9))
+        limit = builder.fadd(builder.fmul(load(builder, sizes, floats), slopes), bases)
+        passing = builder.fcmp_ordered(">", found, limit)
+        return builder.zext(builder.bitcast(passing, I8), I64)
+
+    arguments = (words, start, query, first, length, both, norms, item, slope, base, counts)
+    return types.int64(*arguments), codegen

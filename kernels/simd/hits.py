@@ -1,0 +1,340 @@
+"""The scores of a tile that reach the thresholds of their queries, and the largest scores."""
+
+from ..jit import cgutils, intrinsic, ir, types
+from . import instruction_sets
+from .emit import F32, I8, I16, I32, I64, broadcast, function, load, loop, pointer, pointers, store
+from .panel import CODED, GROUP, PANEL, RESIDUAL, REST, TAU, WEIGHT
+from .tile_scores import emit_scores_for_one
+
+_V_I32, _V_F32 = ir.VectorType(I32, 16), ir.VectorType(F32, 16)
+
+
+@intrinsic
+def passing(typingctx, scores, lanes, lane0, statistics, panel, n_items, hits):
+    """Write the scores that reach their query's threshold to hits; return how many there are.
+
+    scores (32, 32), int32 or float32; lanes: from position lane0 on, rows of 32 float32: threshold,
+    query residual, coded norm and offset weight, in units of the query's scale; statistics
+    (n_panels, 5): 1 / scale, largest norm, residual norm and offset, and least offset. hits (1024,)
+    int32 out: 32 i + q if item i passes for query q, by q and then i; items from n_items on are
+    ignored.
+    """
+
+    def codegen(context, builder, sig, a):
+        places = (0, I64(0)), (1, a[2]), (3, builder.mul(a[4], I64(5))), (6, I64(0))
+        values, queries, panel, out = pointers(context, builder, sig, a, *places)
+        thresholds = _thresholds(builder, values, queries, panel)
+        reached = [_reached(builder, values, half, thresholds[half]) for half in (0, 1)]
+        return _emit_hits(builder, reached, _valid(builder, a[5]), out)
+
+    return types.int64(scores, lanes, lane0, statistics, panel, n_items, hits), codegen
+
+
+@intrinsic
+def passing_by_prefix(
+    typingctx, scores, lanes, lane0, own, own0, statistics, panel, n_items, rests, hits
+):
+    """Do as `passing` for scores of prefixes: what is left of both sides is added as a bound.
+
+    lanes: of all codes, for their thresholds; own: from position own0 on five rows of 32 float32:
+    scale of all codes, query residual, coded norm, offset weight and what is left of the query, in
+    units of the prefix's scale; rests (32 panels,) float32: what is left of every item.
+    """
+    signature = types.int64(
+        scores, lanes, lane0, own, own0, statistics, panel, n_items, rests, hits
+    )
+
+    def codegen(context, builder, sig, a):
+        starts = (1, a[2]), (3, a[4]), (5, I64(0)), (8, I64(0))
+        prefix = _Prefix(builder, a[6], *pointers(context, builder, sig, a, *starts))
+        values, out = pointers(context, builder, sig, a, (0, I64(0)), (9, I64(0)))
+        reached = [prefix.reached(builder, values, half) for half in (0, 1)]
+        return _emit_hits(builder, reached, _valid(builder, a[7]), out)
+
+    return signature, codegen
+
+
+@intrinsic
+def find_by_prefix(
+    typingctx, isa, items, item0, words, codes, code0, start, query, lanes, own, statistics, panel,
+    n_items, rests, hits, hit0,
+):  # fmt: skip
+    """Write the items of a panel that passing_by_prefix passes for one query; return how many.
+
+    items to start: as in score_run; lanes to rests: as in passing_by_prefix, of the first panel of
+    queries. hits: from hit0 on the items' numbers in the panel. Where are_few may be true.
+    """
+    signature = types.int64(
+        isa, items, item0, words, codes, code0, start, query, lanes, own, statistics, panel,
+        n_items, rests, hits, hit0,
+    )  # fmt: skip
+
+    def codegen(context, builder, sig, a):
+        isa = instruction_sets.of(sig)
+        if not isa.has_codes:
+            return I64(0)
+        left, right = pointers(context, builder, sig, a, (1, a[2]), (4, a[5]))
+        starts = (pointer(context, builder, sig.args[i], a[i], I64(0)) for i in (8, 9, 10, 13))
+        prefix = _Prefix(builder, a[11], *starts)
+        out = pointer(context, builder, sig.args[14], a[14], a[15])
+        totals = emit_scores_for_one(builder, isa, left, right, a[3], a[6])
+        word = builder.and_(prefix.reached_by(builder, totals, a[7]), _valid(builder, a[12]))
+        return _list_bits(builder, word, I32(0), out)
+
+    return signature, codegen
+
+
+@intrinsic
+def list_reaching(typingctx, scores, score0, least, n_items, hits, hit0):
+    """Write the places of scores[score0 : score0 + 32] that are at least `least`; return how many.
+
+    scores flat int32 (of float32 nothing is written); least float32; items from n_items on are
+    ignored; hits int32 out, from hit0 on: places in scores, ascending.
+    """
+
+    def codegen(context, builder, sig, a):
+        if sig.args[0].dtype != types.int32:
+            return I64(0)
+        start, out = pointers(context, builder, sig, a, (0, a[1]), (4, a[5]))
+        least, word = broadcast(builder, a[2], ir.VectorType(F32, GROUP)), I32(0)
+        for first in range(0, PANEL, GROUP):
+            value = load(builder, start, ir.VectorType(I32, GROUP), first)
+            reaches = builder.fcmp_ordered(">=", builder.sitofp(value, least.type), least)
+            bits = builder.zext(builder.bitcast(reaches, I8), I32)
+            word = builder.or_(word, builder.shl(bits, I32(first)))
+        word = builder.and_(word, _valid(builder, a[3]))
+        return _list_bits(builder, word, builder.trunc(a[1], I32), out)
+
+    signature = types.int64(scores, types.int64, least, types.int64, hits, types.int64)
+    return signature, codegen
+
+
+def _list_bits(builder, word, base, out):
+    """Emit a loop that writes base + i for every bit i of the word, ascending; return how many."""
+    lowest_bit = function(builder, "llvm.cttz.i32", I32, [I32, ir.IntType(1)])
+    count_bits = function(builder, "llvm.ctpop.i32", I32, [I32])
+
+    def list_bit(at, carried):
+        (bits,) = carried
+        place = builder.add(base, builder.call(lowest_bit, [bits, ir.IntType(1)(1)]))
+        builder.store(place, builder.gep(out, [at]))
+        return [builder.and_(bits, builder.sub(bits, I32(1)))]
+
+    count = builder.zext(builder.call(count_bits, [word]), I64)
+    loop(builder, count, [word], list_bit)
+    return count
+
+
+class _Prefix:
+    """What decides whether scores of prefixes pass.
+
+    A score v passes if v + t r >= threshold - 1. float32 holds the scores of up to 1,024 columns.
+    """
+
+    def __init__(self, builder, panel, lanes, own, statistics, rests):
+        self._lanes, self._own = lanes, own
+        self._panel = builder.gep(statistics, [builder.mul(panel, I64(5))])
+        self._rests = builder.gep(rests, [builder.mul(panel, I64(PANEL))])
+
+    def _bounds(self, builder, first, kind):
+        """Emit thresholds and rests of queries from `first` on, as many as kind has lanes."""
+        inverse, norm, residual, most, least = (
+            broadcast(builder, builder.load(builder.gep(self._panel, [I64(at)])), kind)
+            for at in range(5)
+        )
+
+        def read(start, row):
+            at = builder.add(first, I64(row * PANEL))
+            return load(builder, builder.gep(start, [at]), kind)
+
+        bound = builder.fmul(read(self._lanes, TAU), read(self._own, TAU))
+        rows = (RESIDUAL, CODED, WEIGHT, REST)
+        query_residual, coded_norm, weight, rest = (read(self._own, row) for row in rows)
+        bound = _less_errors(
+            builder, bound, query_residual, norm, coded_norm, residual, weight, most, least
+        )
+        bound = builder.fsub(builder.fmul(bound, inverse), broadcast(builder, F32(1.0), kind))
+        return bound, builder.fmul(rest, inverse)
+
+    def reached(self, builder, values, half):
+        """Emit the words of _reached for the scores of a half of the queries."""
+        funnel = function(builder, "llvm.fshl.v16i32", _V_I32, [_V_I32] * 3)
+        one = broadcast(builder, I32(1), _V_I32)
+        bound, rest = self._bounds(builder, I64(half * 16), _V_F32)
+        missed = _V_I32(None)
+        for row in range(PANEL):
+            value = load(builder, values, _V_I32, row * PANEL + half * 16)
+            of_item = builder.load(builder.gep(self._rests, [I64(row)]))
+            difference = self._difference(
+                builder, value, bound, rest, broadcast(builder, of_item, _V_F32)
+            )
+            missed = builder.call(funnel, [missed, difference, one])
+        return builder.not_(missed)
+
+    def reached_by(self, builder, totals, query):
+        """Emit a word, bit i of which is 1 if the score of item i passes for the query."""
+        bound, rest = self._bounds(builder, query, ir.VectorType(F32, 1))
+        kind, word = ir.VectorType(F32, GROUP), I32(0)
+        bound, rest = (
+            broadcast(builder, builder.extract_element(one, I32(0)), kind) for one in (bound, rest)
+        )
+        for group, value in enumerate(totals):
+            of_items = load(builder, self._rests, kind, group * GROUP)
+            difference = self._difference(builder, value, bound, rest, of_items)
+            passes = builder.icmp_signed(">=", difference, ir.Constant(value.type, [0] * GROUP))
+            bits = builder.zext(builder.bitcast(passes, I8), I32)
+            word = builder.or_(word, builder.shl(bits, I32(group * GROUP)))
+        return word
+
+    @staticmethod
+    def _difference(builder, value, bound, rest, of_items):
+        """Emit integers that are negative where a score does not pass."""
+        relaxed = {"flags": ("contract",)}
+        score = builder.fsub(builder.sitofp(value, bound.type), bound)
+        score = builder.fadd(score, builder.fmul(rest, of_items, **relaxed), **relaxed)
+        return builder.bitcast(score, value.type)
+
+
+def _valid(builder, n_items):
+    """Emit a word with bit i for each of the panel's items."""
+    count = builder.select(builder.icmp_signed("<", n_items, I64(PANEL)), n_items, I64(PANEL))
+    return builder.trunc(builder.sub(builder.shl(I64(1), count), I64(1)), I32)
+
+
+def _emit_hits(builder, reached, valid, out):
+    """Emit a list of what passes; reached: words of _reached, for both halves of the queries."""
+    reverse = function(builder, "llvm.bitreverse.i32", I32, [I32])
+    valid = broadcast(builder, builder.call(reverse, [valid]), _V_I32)
+    reached = [builder.and_(words, valid) for words in reached]
+    # bit q is 1 if some item passes for query q
+    some = [
+        builder.zext(builder.bitcast(builder.icmp_signed("!=", one, _V_I32(None)), I16), I32)
+        for one in reached
+    ]
+    some = builder.or_(some[0], builder.shl(some[1], I32(16)))
+    found = cgutils.alloca_once_value(builder, I64(0))
+    words = cgutils.alloca_once(builder, I32, PANEL)
+    with builder.if_then(builder.icmp_unsigned("!=", some, I32(0))):
+        for half in (0, 1):
+            store(builder, reached[half], words, 16 * half)
+        builder.store(_list_hits(builder, some, words, out), found)
+    return builder.load(found)
+
+
+def _thresholds(builder, values, queries, panel):
+    """Emit the least tile scores that may reach the thresholds, for both halves of the queries."""
+    inverse, norm, residual, most, least = (
+        broadcast(builder, builder.load(builder.gep(panel, [I64(s)])), _V_F32) for s in range(5)
+    )
+    thresholds = []
+    for half in (0, 1):
+        bound, query_residual, coded_norm, weight = (
+            load(builder, queries, _V_F32, row * PANEL + half * 16) for row in range(4)
+        )
+        bound = _less_errors(
+            builder, bound, query_residual, norm, coded_norm, residual, weight, most, least
+        )
+        bound = builder.fmul(bound, inverse)
+        thresholds.append(_round_down(builder, bound) if values.type.pointee == I32 else bound)
+    return thresholds
+
+
+def _less_errors(builder, bound, query_residual, norm, coded_norm, residual, weight, most, least):
+    """Emit a threshold less the errors of codes and the largest offset: for inner products."""
+    for factor, term in ((query_residual, norm), (coded_norm, residual)):
+        bound = builder.fsub(bound, builder.fmul(factor, term))
+    offset, other = builder.fmul(weight, most), builder.fmul(weight, least)
+    larger = builder.select(builder.fcmp_ordered(">", offset, other), offset, other)
+    return builder.fsub(bound, larger)
+
+
+def _reached(builder, values, half, threshold):
+    """Emit words of the queries of a half: bit 31 - i is 1 if the score of item i reaches them.
+
+    The sign of a difference is shifted into the word: no mask register, of which CPUs fill one a
+    cycle at most, and no branch. Differences fit in int32: scores have at most 127^2 MOST_CODES,
+    and thresholds 1.05e9 (_round_down).
+    """
+    funnel = function(builder, "llvm.fshl.v16i32", _V_I32, [_V_I32] * 3)
+    one = broadcast(builder, I32(1), _V_I32)
+    missed = _V_I32(None)
+    for row in range(PANEL):
+        value = load(builder, values, threshold.type, row * PANEL + half * 16)
+        if threshold.type == _V_I32:
+            difference = builder.sub(value, threshold)
+        else:
+            passes = builder.fcmp_ordered(">=", value, threshold)
+            difference = builder.sext(builder.not_(passes), _V_I32)
+        missed = builder.call(funnel, [missed, difference, one])
+    return builder.not_(missed)
+
+
+def _list_hits(builder, some, words, out):
+    """Emit a loop that writes the positions of hits, query by query; return their number."""
+    count_bits = function(builder, "llvm.ctpop.i32", I32, [I32])
+    lowest_bit = function(builder, "llvm.cttz.i32", I32, [I32, ir.IntType(1)])
+    highest_bit = function(builder, "llvm.ctlz.i32", I32, [I32, ir.IntType(1)])
+    is_set = ir.IntType(1)(1)
+
+    def bits_of(word):
+        return builder.zext(builder.call(count_bits, [word]), I64)
+
+    def list_query(_, carried):
+        queries, count = carried
+        query = builder.call(lowest_bit, [queries, is_set])
+
+        def list_item(_, carried):
+            items, count = carried
+            item = builder.call(highest_bit, [items, is_set])
+            hit = builder.or_(builder.shl(item, I32(5)), query)
+            builder.store(hit, builder.gep(out, [count]))
+            left = builder.xor(items, builder.lshr(I32(1 << 31), item))
+            return [left, builder.add(count, I64(1))]
+
+        items = builder.load(builder.gep(words, [builder.zext(query, I64)]))
+        _, count = loop(builder, bits_of(items), [items, count], list_item)
+        return [builder.and_(queries, builder.sub(queries, I32(1))), count]
+
+    return loop(builder, bits_of(some), [some, I64(0)], list_query)[1]
+
+
+def _largest(builder, values, half):
+    """Largest of the 32 items' scores for each of the queries of a half."""
+    integer = values.type.pointee == I32
+    compare = builder.icmp_signed if integer else builder.fcmp_ordered
+    kind = _V_I32 if integer else _V_F32
+
+    def larger(x, y):
+        return builder.select(compare(">", x, y), x, y)
+
+    # four independent chains hide the latency of the comparison
+    best = [load(builder, values, kind, row * PANEL + half * 16) for row in range(4)]
+    for row in range(4, PANEL):
+        value = load(builder, values, kind, row * PANEL + half * 16)
+        best[row % 4] = larger(value, best[row % 4])
+    return larger(larger(best[0], best[1]), larger(best[2], best[3]))
+
+
+@intrinsic
+def largest_scores(typingctx, scores, largest):
+    """Largest score of each query in the panel. scores (32, 32) flat; largest (32,) float32 out."""
+
+    def codegen(context, builder, sig, a):
+        values, out = pointers(context, builder, sig, a, (0, I64(0)), (1, I64(0)))
+        for half in (0, 1):
+            top = _largest(builder, values, half)
+            if values.type.pointee == I32:
+                top = builder.sitofp(top, _V_F32)
+            store(builder, top, out, half * 16)
+        return context.get_dummy_value()
+
+    return types.void(scores, largest), codegen
+
+
+def _round_down(builder, bound):
+    """Round a float32 threshold down to int32, clipped to +-1.05e9: above 127^2 MOST_CODES."""
+    for limit, sign in ((1.05e9, "<"), (-1.05e9, ">")):
+        edge = broadcast(builder, F32(limit), _V_F32)
+        bound = builder.select(builder.fcmp_ordered(sign, bound, edge), bound, edge)
+    below = broadcast(builder, I32(1), _V_I32)
+    return builder.sub(builder.fptosi(bound, _V_I32), below)

@@ -1,0 +1,43 @@
+"""A row scaled and shifted, in float32."""
+
+from ..jit import intrinsic, ir, types
+from .emit import F32, F64, I64, broadcast, load, loop, pointer, pointers, store
+from .low_precision import emit_float
+
+# numbers of a vector
+LANES = 16
+
+
+@intrinsic
+def load_elements(typingctx, row, start, factor, coefficient, shift, out, depth):
+    """out[j] = factor row[start + j] - coefficient shift[j] for j below depth; shift may be ()."""
+
+    def codegen(context, builder, sig, a):
+        dtype = sig.args[0].dtype
+        source, target = pointers(context, builder, sig, a, (0, a[1]), (5, I64(0)))
+        shifts = None
+        if isinstance(sig.args[4], types.Array):
+            shifts = pointer(context, builder, sig.args[4], a[4], I64(0))
+
+        def store_scaled(at, lanes):
+            def read(array):
+                vector = ir.VectorType(array.type.pointee, lanes)
+                return load(builder, builder.gep(array, [at]), vector)
+
+            def scaled(number, value):
+                return builder.fmul(broadcast(builder, number, value.type), value)
+
+            value = scaled(a[2], emit_float(builder, read(source), dtype, F64))
+            if shifts is not None:
+                value = builder.fsub(value, scaled(a[3], read(shifts)))
+            value = builder.fptrunc(value, ir.VectorType(F32, lanes))
+            store(builder, value, builder.gep(target, [at]))
+            return []
+
+        whole = builder.and_(a[6], I64(-LANES))
+        blocks, rest = builder.lshr(a[6], I64(4)), builder.and_(a[6], I64(LANES - 1))
+        loop(builder, blocks, [], lambda k, _: store_scaled(builder.mul(k, I64(LANES)), LANES))
+        loop(builder, rest, [], lambda k, _: store_scaled(builder.add(whole, k), 1))
+        return context.get_dummy_value()
+
+    return types.void(row, start, factor, coefficient, shift, out, depth), codegen

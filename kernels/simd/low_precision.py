@@ -1,0 +1,50 @@
+"""Numbers of one or two bytes as floats: int8, the bits of float16 and those of bfloat16."""
+
+import math
+
+import numpy as np
+
+from ..cpu import has_instruction
+from ..jit import ir, types
+from .emit import F16, F32, F64, I32
+
+
+def numbers_of(row):
+    """Return the numbers that a row stands for."""
+    if row.dtype == np.uint16:
+        row = row.view(np.float16)
+    elif row.dtype == np.int16:
+        row = (row.astype(np.int32) << 16).view(np.float32)
+    return row.astype(np.float64).tolist()
+
+
+def emit_float(builder, value, dtype, element):
+    """Emit numbers of rows of this dtype, a scalar or a vector, as floats of a type of elements."""
+
+    def like(kind):
+        return ir.VectorType(kind, value.type.count) if is_vector else kind
+
+    def constant(kind, number):
+        return ir.Constant(like(kind), [number] * value.type.count if is_vector else number)
+
+    is_vector = isinstance(value.type, ir.VectorType)
+    if dtype.bitwidth == 8:
+        return (builder.sitofp if dtype.signed else builder.uitofp)(value, like(element))
+    if isinstance(dtype, types.Integer) and not dtype.signed and has_instruction("f16c"):
+        value = builder.fpext(builder.bitcast(value, like(F16)), like(F32))
+    elif isinstance(dtype, types.Integer):
+        bits = builder.zext(value, like(I32))
+        if dtype.signed:
+            bits = builder.shl(bits, constant(I32, 16))
+        else:
+            sign = builder.shl(builder.and_(bits, constant(I32, 0x8000)), constant(I32, 16))
+            bits = builder.shl(builder.and_(bits, constant(I32, 0x7FFF)), constant(I32, 13))
+            # exponents of float16 are counted from 15, those of float32 from 127
+            size = builder.fmul(builder.bitcast(bits, like(F32)), constant(F32, 2.0**112))
+            is_number = builder.fcmp_ordered("<", size, constant(F32, 2.0**16))
+            size = builder.select(is_number, size, constant(F32, math.inf))
+            bits = builder.or_(builder.bitcast(size, like(I32)), sign)
+        value = builder.bitcast(bits, like(F32))
+    if value.type == like(element):
+        return value
+    return (builder.fpext if element == F64 else builder.fptrunc)(value, like(element))

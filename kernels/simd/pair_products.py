@@ -1,0 +1,193 @@
+"""Inner products and squared distances of rows in float64: what defines exact scores."""
+
+from ..jit import cgutils, intrinsic_of, ir, types
+from .arithmetic import emit_multiply_add
+from .emit import BYTES, F32, F64, I64, broadcast, element_size, fold, load, loop, pointers
+from .low_precision import emit_float, numbers_of
+from .memory import emit_prefetch
+
+# partial sums of an inner product
+LANES = 16
+
+
+def _sum_plain(terms):
+    """Sum in the order of the emitted code."""
+    whole = len(terms) - len(terms) % LANES
+    lanes = [0.0] * LANES
+    for j in range(whole):
+        lanes[j % LANES] += terms[j]
+    while len(lanes) > 1:
+        half = len(lanes) // 2
+        lanes = [lanes[lane] + lanes[lane + half] for lane in range(half)]
+    total = lanes[0]
+    for term in terms[whole:]:
+        total += term
+    return total
+
+
+def _product_plain(x, x0, y, y0, depth):
+    pairs = zip(numbers_of(x[x0 : x0 + depth]), numbers_of(y[y0 : y0 + depth]), strict=True)
+    return _sum_plain([one * other for one, other in pairs])
+
+
+def _squared_distance_plain(x, x0, y, y0, depth):
+    # not ** 2: the power of the C library may round differently
+    pairs = zip(numbers_of(x[x0 : x0 + depth]), numbers_of(y[y0 : y0 + depth]), strict=True)
+    differences = [one - other for one, other in pairs]
+    return _sum_plain([one * one for one in differences])
+
+
+def _two_products_plain(x, x_starts, y, y_starts, depth):
+    return tuple(_product_plain(x, x_starts[i], y, y_starts[i], depth) for i in range(2))
+
+
+def _two_squared_distances_plain(x, x_starts, y, y_starts, depth):
+    return tuple(_squared_distance_plain(x, x_starts[i], y, y_starts[i], depth) for i in range(2))
+
+
+def _square_and_product_plain(x, x0, later, y, depth):
+    return _product_plain(x, x0, x, x0, depth), _product_plain(x, x0, y, 0, depth)
+
+
+def _emit_sums(builder, rows, dtypes, depth, count, add, later=()):
+    """Emit sums of terms over rows, which are pointers: add adds one of each to the sums.
+
+    later: pairs of a pointer to a row that is prefetched, and the level of its cache.
+    """
+
+    def block(k, sums):
+        at = builder.mul(k, I64(LANES))
+        for row, level in later:
+            start = builder.bitcast(builder.gep(row, [at]), BYTES)
+            for offset in range(0, LANES * element_size(row), 64):
+                emit_prefetch(builder, builder.gep(start, [I64(offset)]), level)
+        elements = []
+        for row, dtype in zip(rows, dtypes, strict=True):
+            loaded = load(builder, builder.gep(row, [at]), ir.VectorType(row.type.pointee, LANES))
+            elements.append(emit_float(builder, loaded, dtype, F64))
+        return add(builder, sums, elements)
+
+    def single(k, sums):
+        at = builder.add(k, builder.mul(blocks, I64(LANES)))
+        loaded = [builder.load(builder.gep(row, [at])) for row in rows]
+        pairs = zip(loaded, dtypes, strict=True)
+        elements = [emit_float(builder, value, dtype, F64) for value, dtype in pairs]
+        return add(builder, sums, elements)
+
+    kind = ir.VectorType(F64, LANES)
+    blocks = builder.lshr(depth, I64(4))
+    lanes = loop(builder, blocks, [broadcast(builder, F64(0.0), kind)] * count, block)
+    rest = builder.and_(depth, I64(LANES - 1))
+    sums = [fold(builder, one, builder.fadd) for one in lanes]
+    return loop(builder, rest, sums, single)
+
+
+def _multiply_add(builder, x, y, total, is_exact):
+    """Emit total + x y. The product of two float32 numbers is exact: fused, the bits are these."""
+    if is_exact:
+        return emit_multiply_add(builder, x, y, total)
+    return builder.fadd(total, builder.fmul(x, y))
+
+
+def _emit(difference):
+    """Emit sum x*y or sum (x - y)^2 over two rows of flat arrays, in float64."""
+
+    def codegen(context, builder, signature, arguments):
+        places = (0, arguments[1]), (2, arguments[3])
+        rows = pointers(context, builder, signature, arguments, *places)
+        dtypes = [signature.args[a].dtype for a in (0, 2)]
+        return _emit_sums(builder, rows, dtypes, arguments[4], 1, _term(dtypes, difference))[0]
+
+    return codegen
+
+
+def _emit_two(difference):
+    """Emit the sums of two pairs of rows, and prefetch the rows of y of the next two.
+
+    A sum waits for its last term: two at a time take 75 ns a pair of 30,000 x 384, one 100 (Xeon).
+    """
+
+    def codegen(context, builder, signature, arguments):
+        x_starts = cgutils.unpack_tuple(builder, arguments[1], 2)
+        y_starts = cgutils.unpack_tuple(builder, arguments[3], 4)
+        starts = [*((0, at) for at in x_starts), *((2, at) for at in y_starts)]
+        x0, x1, y0, y1, *later = pointers(context, builder, signature, arguments, *starts)
+        dtypes = [signature.args[a].dtype for a in (0, 2)]
+        one = _term(dtypes, difference)
+
+        def add(builder, sums, elements):
+            return [*one(builder, sums[:1], elements[:2]), *one(builder, sums[1:], elements[2:])]
+
+        rows, soon = (x0, y0, x1, y1), [(row, 1) for row in later]
+        sums = _emit_sums(builder, rows, dtypes * 2, arguments[4], 2, add, soon)
+        return context.make_tuple(builder, signature.return_type, sums)
+
+    return codegen
+
+
+def _term(dtypes, difference):
+    """Return what adds x y, or (x - y)^2, to a sum. Products of float32 numbers are exact."""
+    is_exact = not difference and all(dtype.bitwidth <= 32 for dtype in dtypes)
+
+    def add(builder, sums, elements):
+        x, y = elements
+        if difference:
+            x = y = builder.fsub(x, y)
+        return [_multiply_add(builder, x, y, sums[0], is_exact)]
+
+    return add
+
+
+@intrinsic_of(_product_plain)
+def product(typingctx, x, x0, y, y0, depth):
+    """Inner product of two rows of flat arrays, float64."""
+    return types.float64(x, x0, y, y0, depth), _emit(difference=False)
+
+
+@intrinsic_of(_squared_distance_plain)
+def squared_distance(typingctx, x, x0, y, y0, depth):
+    """Squared distance of two rows of flat arrays, float64."""
+    return types.float64(x, x0, y, y0, depth), _emit(difference=True)
+
+
+@intrinsic_of(_two_products_plain)
+def two_products(typingctx, x, x_starts, y, y_starts, depth):
+    """Inner products of two pairs of rows of flat arrays, float64.
+
+    x_starts (2,), y_starts (4,): where the rows start, and those of y of the next two pairs, which
+    are prefetched.
+    """
+    two = types.UniTuple(types.float64, 2)
+    return two(x, x_starts, y, y_starts, depth), _emit_two(difference=False)
+
+
+@intrinsic_of(_two_squared_distances_plain)
+def two_squared_distances(typingctx, x, x_starts, y, y_starts, depth):
+    """Squared distances of two pairs of rows, as two_products takes them."""
+    two = types.UniTuple(types.float64, 2)
+    return two(x, x_starts, y, y_starts, depth), _emit_two(difference=True)
+
+
+@intrinsic_of(_square_and_product_plain)
+def square_and_product(typingctx, x, x0, later, y, depth):
+    """Return <x, x> and <x, y>, and prefetch the row of x that is ``later``.
+
+    y (d,) float64; where x is float32, so are the numbers of y, which is widened only once.
+    """
+
+    def codegen(context, builder, signature, arguments):
+        places = (0, arguments[1]), (0, arguments[2]), (3, I64(0))
+        row, soon, other = pointers(context, builder, signature, arguments, *places)
+        dtypes = signature.args[0].dtype, signature.args[3].dtype
+        is_exact = row.type.pointee == F32
+
+        def add(builder, sums, elements):
+            x, y = elements
+            pairs = zip((x, y), sums, strict=True)
+            return [_multiply_add(builder, x, one, total, is_exact) for one, total in pairs]
+
+        sums = _emit_sums(builder, (row, other), dtypes, arguments[4], 2, add, [(soon, 2)])
+        return context.make_tuple(builder, signature.return_type, sums)
+
+    two = types.UniTuple(types.float64, 2)
+    return two(x, x0, later, y, depth), codegen

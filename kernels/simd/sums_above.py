@@ -1,0 +1,81 @@
+"""Scaled sums of a sparse search: the largest of groups, and those that reach a bound."""
+
+import numpy as np
+
+from ..jit import intrinsic_of, ir, types
+from .emit import F64, I32, I64, broadcast, load, pointers, store
+
+# sums that are compared at once: their bits fill a uint64
+CHUNK = 64
+# sums of which the largest one enters the estimate of the first threshold
+GROUP = 16
+
+
+def _scores(builder, sums_at, factors_at, kind, offset):
+    """Emit sums times factors from an offset on, as one vector."""
+    values = load(builder, sums_at, ir.VectorType(sums_at.type.pointee, kind.count), offset)
+    if sums_at.type.pointee == I32:
+        values = builder.sitofp(values, kind)
+    return builder.fmul(values, load(builder, factors_at, kind, offset))
+
+
+def _kind(factors_at):
+    """Type of a 512-bit vector: 16 float32 or 8 float64."""
+    element = factors_at.type.pointee
+    return ir.VectorType(element, 8 if element == F64 else 16)
+
+
+def _largest_of_groups_plain(sums, factors, start, maxima, at):
+    """Write the largest sums[j] * factors[j] of each of 16 (float64: 8) groups of 16."""
+    lanes = 64 // factors.itemsize
+    scores = sums[start : start + GROUP * lanes] * factors[start : start + GROUP * lanes]
+    largest = scores.reshape(GROUP, lanes).max(axis=0)
+    for lane in range(lanes):
+        maxima[at + lane] = largest[lane]
+
+
+@intrinsic_of(_largest_of_groups_plain)
+def largest_of_groups(typingctx, sums, factors, start, maxima, at):
+    """Write the largest scaled sums of groups; see the plain function."""
+
+    def codegen(context, builder, sig, arguments):
+        places = (0, arguments[2]), (1, arguments[2]), (3, arguments[4])
+        sums_at, factors_at, out = pointers(context, builder, sig, arguments, *places)
+        kind = _kind(factors_at)
+        best = _scores(builder, sums_at, factors_at, kind, 0)
+        for member in range(1, GROUP):
+            scores = _scores(builder, sums_at, factors_at, kind, member * kind.count)
+            best = builder.select(builder.fcmp_ordered(">", scores, best), scores, best)
+        store(builder, best, out)
+        return context.get_dummy_value()
+
+    return types.void(sums, factors, start, maxima, at), codegen
+
+
+def _sums_reaching_plain(sums, start, factors, bound):
+    """Return bits: bit j is sums[start + j] * factors[start + j] >= bound, for CHUNK sums."""
+    word = 0
+    for j in range(CHUNK):
+        if factors.dtype.type(sums[start + j]) * factors[start + j] >= bound:
+            word |= 1 << j
+    return np.uint64(word)
+
+
+@intrinsic_of(_sums_reaching_plain)
+def sums_reaching(typingctx, sums, start, factors, bound):
+    """Return which scaled sums reach a bound; see the plain function."""
+
+    def codegen(context, builder, sig, arguments):
+        places = (0, arguments[1]), (2, arguments[1])
+        sums_at, factors_at = pointers(context, builder, sig, arguments, *places)
+        kind = _kind(factors_at)
+        limit = broadcast(builder, arguments[3], kind)
+        word = I64(0)
+        for first in range(0, CHUNK, kind.count):
+            scores = _scores(builder, sums_at, factors_at, kind, first)
+            passed = builder.fcmp_ordered(">=", scores, limit)
+            bits = builder.zext(builder.bitcast(passed, ir.IntType(kind.count)), I64)
+            word = builder.or_(word, builder.shl(bits, I64(first)))
+        return word
+
+    return types.uint64(sums, start, factors, bound), codegen
