@@ -136,7 +136,8 @@ def test_benchmark_that_fails_once_in_head_is_lost(number):
 def test_benchmark_that_fails_once_in_base_is_not_heads_fault():
     bases = iter([{"s": 1.0}, {"s": FAILED}] + [{"s": 1.0}] * 8)
     verdict = compare_pairs(sides(lambda names: next(bases), constant(s=1.0)))
-    assert verdict.exit_status != 1
+    assert statuses(verdict) == {"s": compare.UNCOMPARABLE}
+    assert reasons(verdict) == {"s": "base: call: boom"}
 
 
 @pytest.mark.parametrize("side", ["base", "head"])

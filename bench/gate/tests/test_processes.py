@@ -83,6 +83,11 @@ def test_benchmark_that_hangs_is_named_and_left_out(tmp_path):
     }
 
 
+def test_time_of_zero_is_no_time(tmp_path):
+    (found,) = run_turns([served(tmp_path, "head", quick=0.0)], 1)
+    assert found["quick"] == Failure("failed", "its time is below the resolution of the clock")
+
+
 def test_process_that_serves_nothing_is_an_error_with_its_last_words():
     dead = Side(Command([sys.executable, "-c", "raise SystemExit('no such plugin')"]))
     with pytest.raises(CannotServe, match="exit status 1: no such plugin"):

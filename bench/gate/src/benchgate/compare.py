@@ -133,7 +133,9 @@ class Series:
         if in_head.kind == "crashed" and in_base.kind != "crashed":
             return CRASHED, in_head.reason
         if in_head.kind == "ran" and in_base.kind != "waits":
-            return NEW, f"base: {in_base.reason}" if in_base.reason else ""
+            # base may also fail in some of its processes only
+            status = UNCOMPARABLE if name in self.ran[0] else NEW
+            return status, f"base: {in_base.reason}" if in_base.reason else ""
         if in_base.kind in ("ran", "waits") and in_head.kind in ("failed", "skipped", "absent"):
             return LOST, in_head.reason or "head's tests do not contain it"
         if "waits" in kinds:

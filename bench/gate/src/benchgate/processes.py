@@ -209,6 +209,8 @@ class Side:
         for kind in ("failed", "skipped"):
             if kind in answer:
                 return Failure(kind, answer[kind])
+        if "seconds" in answer and not answer["seconds"] > 0:
+            return Failure("failed", "its time is below the resolution of the clock")
         if "seconds" not in answer:
             share = answer["waits"]
             return Failure("waits", f"it waits for {share:.0%} of the time", share)
