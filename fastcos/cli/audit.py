@@ -159,7 +159,8 @@ def _about_items(given: argparse.Namespace, ids: Any) -> tuple["io.ItemLabels | 
         n_labelled = len(labels) - labels.count(None)
         say(f"labels: {n_labelled:,} items in {len(labelled.classes)} classes")
     if given.popularity is not None:
-        found = io.read_popularity(given.popularity, ids)
+        with options.recognised_columns("--popularity"):
+            found = io.read_popularity(given.popularity, ids)
         popularity, n_known = found.values, len(ids) - found.n_missing
         say(f"popularity: {n_known:,} items, {found.n_missing:,} not in the file")
     return labelled, labels, popularity
@@ -233,25 +234,29 @@ def show(report: "Audit") -> None:
 
 def _next_commands(report: "Audit", given: argparse.Namespace) -> list[tuple[list[str], str]]:
     """Commands that follow from the report, each with what it gains."""
-    audited = ["fastcos", "audit", given.items]
-    users = [] if given.users is None else ["--users", given.users]
+    columns = options.words_of(given, *options.VECTOR_COLUMNS)
+    k = options.words_of(given, "k") if given.k != given.parser.get_default("k") else []
+    users = options.words_of(given, "users")
     if report.trained_on == "cosine":
-        return [
-            (["fastcos", "neighbors", given.items], "neighbours by the cosine that was trained")
-        ]
+        serve = ["fastcos", "neighbors", given.items, *columns, *k]
+        return [(serve, "neighbours by the cosine that was trained")]
+    audited = ["fastcos", "audit", given.items, *options.words_given(given, "trained_on")]
     found = []
     if report.equal_norms and report.trained_on == "unknown":
-        again = [*audited, *users, "--trained-on", "cosine"]
+        again = [*audited, "--trained-on", "cosine"]
         found.append((again, "if it was: no rescaling is free, and the cosine can stay"))
     metrics = {row.name: row for row in report.invariant_baselines}
     if "query_metric" not in metrics:
-        return [*found, ([*audited, "--users", "users.npy"], "finds what no rescaling changes")]
+        given_loss = options.words_of(given, "trained_on") if report.trained_on != "unknown" else []
+        with_users = [*audited, *given_loss, "--users", "users.npy"]
+        return [*found, (with_users, "finds what no rescaling changes")]
     row = metrics["query_metric"]
     gain = f"no rescaling changes it; {row.overlap:.0%} of today's neighbours stay"
     if row.auc is not None and report.given.auc is not None:
         gain += f"; AUC of the labels {row.auc:.2f} in place of {report.given.auc:.2f}"
-    export = ["fastcos", "index", "export", given.items, *users, "--out", "served"]
-    return [*found, (export, gain), (["fastcos", "neighbors", "served"], "their exact neighbours")]
+    export = ["fastcos", "index", "export", given.items, *columns, *users, "--out", "served"]
+    serve = ["fastcos", "neighbors", "served", *k]
+    return [*found, (export, gain), (serve, "their exact neighbours")]
 
 
 def _limits(given: argparse.Namespace) -> dict[str, float]:

@@ -80,7 +80,10 @@ def run(given: argparse.Namespace) -> int:
     queries = query_ids = None
     if given.queries is not None:
         queries, query_ids = options.read_vectors(given.queries, given, shared=True)
-    names = ids if given.names is None else io.read_names(given.names, ids)
+    names = ids
+    if given.names is not None:
+        with options.recognised_columns("--names"):
+            names = io.read_names(given.names, ids)
     labelled = None if given.labelled is None else _labelled(given, items, ids, measure)
     with progress_bar("scoring pairs") as progress:
         calibration = calibrate(

@@ -51,16 +51,17 @@ def run(given: argparse.Namespace) -> int:
             options.check_output_file(name, Path(path))
     if (Path(given.source) / "header.json").is_file():
         index = SimilarityIndex.open(given.source)
-        items, ids = index.vectors_of(index.ids), index.ids
+        items, ids, read = index.vectors_of(index.ids), index.ids, None
     else:
-        items, ids = read_items(given.source, given)
+        read = read_items(given.source, given)
+        items, ids = read
+    names = lists.read_names(given, given.source, ids, read)
     measure = options.as_measure("--measure", given.measure)
     if given.min_score is not None:
         threshold: Any = as_threshold("--min-score", given.min_score, get_measure(measure))
     else:
         threshold = _calibrated(items, measure, given)
     found = near_duplicates(items, threshold, measure=measure)
-    names = lists.read_names(given, given.source, ids)
     frame = found.rows(ids, names)
     named = () if names is None else ("first_text", "second_text")
     header = ("score", "first", "second", "group", "kept", *named)

@@ -149,6 +149,7 @@ def _search(given: argparse.Namespace) -> int:
         options.refuse(given, "without --queries", "vector_column", "id_column")
     index = SimilarityIndex.open(given.index, model=given.model)
     ids = index.ids
+    names = lists.read_names(given, given.index, ids)
     wanted: dict[str, Any] = {"k": given.k, "min_score": given.min_score}
     if given.only is not None:
         wanted["allowed_ids"] = _typed(index, io.read_ids(given.only))
@@ -167,7 +168,6 @@ def _search(given: argparse.Namespace) -> int:
     # numbers in ids of what is found there by position
     places = np.full(index.n_positions_ + 1, -1)
     places[index.positions_of(ids)] = np.arange(len(ids))
-    names = lists.read_names(given, given.index, ids)
     neighbors = Neighbors(places[found.indices], found.scores)
     columns = ("item" if queries is None else "query", "neighbor")
     best = lists.Lists(neighbors, query_ids, ids, names, columns)
@@ -181,7 +181,8 @@ def _excluded(
     if given.exclude is None:
         return None
     data = io.read_interactions(given.exclude, value="")
-    check_row_numbers(given.exclude, query_ids, data.user_ids)
+    hint = "an array or a column of ids in the file of --queries"
+    check_row_numbers(given.exclude, query_ids, data.user_ids, hint)
     check_row_numbers(given.exclude, index.ids, data.item_ids)
     items, pairs = _typed(index, data.item_ids), sp.csr_array(data.X)
     return [

@@ -13,6 +13,8 @@ from fastcos import io, validation
 from fastcos.cli import options
 from fastcos.cli.terminal import print_json, print_table, say
 from fastcos.io.columns import positions_in
+from fastcos.io.items import read_texts
+from fastcos.io.tables import TABLE_SUFFIXES, suffix_of
 from fastcos.storage.provenance import json_ready, provenance
 
 if TYPE_CHECKING:
@@ -150,13 +152,27 @@ def add_names(parser: "argparse._ActionsContainer") -> None:
     )
 
 
-def read_names(given: argparse.Namespace, source: str, ids: Any) -> Any:
-    """Read the names of --names, or the texts of --text; None where neither is given."""
+def read_names(
+    given: argparse.Namespace, source: str, ids: Any, read: "io.Vectors | None" = None
+) -> Any:
+    """Read the names of --names, or the texts of --text; None where neither is given.
+
+    read: the vectors of the items' own table, whose texts are in the same rows, or beside the ids
+    that were read with the vectors.
+    """
     if given.names is None and given.text is None:
         return None
-    own = given.names is None
-    item = getattr(given, "id_column", None) if own else None
-    return io.read_names(source if own else given.names, ids, name=given.text, item=item)
+    if given.names is not None:
+        with options.recognised_columns("--names", "--text"):
+            return io.read_names(given.names, ids, name=given.text)
+    if read is None or suffix_of(Path(source)) not in TABLE_SUFFIXES:
+        rule = "be a column of --names, or of the vectors' own table"
+        raise ValueError(f"--text must {rule}, got {source!r}")
+    if given.ids is None and read.columns["ids"] is not None:
+        return io.read_names(source, ids, name=given.text, item=read.columns["ids"])
+    texts = read_texts(source, given.text)
+    validation.check_shape("--text", texts.shape, (len(ids),))
+    return texts
 
 
 def shown_rows(given: argparse.Namespace, ids: Any) -> Any:

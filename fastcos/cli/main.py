@@ -5,19 +5,21 @@ Exit status: 0 fine; 1 the answer is no; 2 bad input, reported in one line witho
 """
 
 import argparse
+import contextlib
 import gc
 import io
 import os
 import re
 import sys
 import textwrap
-from collections.abc import Collection, Sequence
+import warnings
+from collections.abc import Collection, Iterator, Sequence
 from importlib import import_module, metadata
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NoReturn
 
-from fastcos.cli.terminal import compilation_reported, fail
+from fastcos.cli.terminal import compilation_reported, fail, say
 
 # each command is the module of its name, imported when it is called, so that the help is instant
 COMMANDS = {
@@ -146,7 +148,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         config.get_config()  # refuse a wrong environment variable before any work
         if getattr(given, "threads", None) is not None:
             config.set_config(num_threads=as_thread_count("--threads", given.threads))
-        with compilation_reported():
+        with compilation_reported(), _warnings_said():
             return int(given.run(given))
     except BrokenPipeError:
         raise  # for entry_point
@@ -156,6 +158,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         fail(program, "interrupted")
         return 130
+
+
+@contextlib.contextmanager
+def _warnings_said() -> Iterator[None]:
+    """Print the warnings of this library as the other messages of a command."""
+
+    def show(message: Warning | str, *_: Any, **__: Any) -> None:
+        say(f"warning: {message}")
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("always", category=UserWarning)
+        warnings.showwarning = show
+        yield
 
 
 def _with_flags(error: Exception, parser: argparse.ArgumentParser) -> str:

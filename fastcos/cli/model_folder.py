@@ -131,6 +131,7 @@ def read_items(
     else:
         factors = read_factors(path, None, given, keep_biases=keep_biases)
         vectors, has_ids = io.Vectors(factors.items, factors.ids), factors.has_ids
+        vectors.columns = factors.columns
     vectors.has_ids = has_ids
     return vectors
 

@@ -16,6 +16,7 @@ from fastcos.storage import OccupiedError
 if TYPE_CHECKING:
     from fastcos.calibration import Calibration
     from fastcos.comparison.candidates import Embeddings
+    from fastcos.io import Vectors
 
 DESCRIPTION = """\
 Find the k most similar items of every item, exactly: of a folder of fastcos fit or export, or of
@@ -73,8 +74,8 @@ def run(given: argparse.Namespace) -> int:
     if given.min_score is not None:
         validation.as_real("--min-score", given.min_score)
     named = options.as_measure("--measure", given.measure)
-    embeddings, ids = _embeddings(given)
-    names = lists.read_names(given, given.source, ids)
+    embeddings, ids, read = _embeddings(given)
+    names = lists.read_names(given, given.source, ids, read)
     *_, candidate = select_candidates([named], embeddings, argument="--measure")[0]
     items, measure = candidate.rows(embeddings), candidate.make(embeddings)
     calibration, min_score = _calibration(given, measure)
@@ -120,17 +121,17 @@ def _calibration(
     return calibration, calibration.threshold(given.fpr)
 
 
-def _embeddings(given: argparse.Namespace) -> tuple["Embeddings", Any]:
-    """Return the embeddings that measures are fitted to, and the ids of the items."""
+def _embeddings(given: argparse.Namespace) -> tuple["Embeddings", Any, "Vectors | None"]:
+    """Return what measures are fitted to, the ids of the items, and the vectors of a file."""
     from fastcos.comparison.candidates import Embeddings
 
     source = Path(given.source)
     source.stat()  # a missing file is reported before its suffix is refused
     if is_model_folder(source):
         options.refuse(given, "for a model", *options.VECTOR_COLUMNS)
-        return model_embeddings(source, given.rescaling)
+        return *model_embeddings(source, given.rescaling), None
     validation.check_none("--rescaling", given.rescaling, "for vectors, which have no model")
     # users that search by inner products find what the model recommends
     of_users = given.queries is not None and given.measure == "dot"
-    items, ids = read_items(source, given, keep_biases=of_users)
-    return Embeddings(items), ids
+    read = read_items(source, given, keep_biases=of_users)
+    return Embeddings(read.vectors), read.ids, read

@@ -6,6 +6,7 @@ import contextlib
 import inspect
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,8 @@ VECTOR_FORMATS = """\
 word2vec or GloVe text, word2vec .bin"""
 INTERACTION_COLUMNS = ("user", "item", "value", "member", "no_header", "no_quotes")
 VECTOR_COLUMNS = ("vector_column", "id_column", "ids")
+# names that readers recognise
+_EXAMPLES = {"item": "item or id", "name": "name or title", "column": "count or popularity"}
 # names of columns that are all listed
 _MOST_NAMES = 5
 # cells, of at least a hundred times as many, whose share of the squared sum is reported above
@@ -73,6 +76,26 @@ def read_interactions(given: argparse.Namespace, duplicates: str = "sum") -> "In
             "follows: --value '' counts every row once, --value NAME takes another column"
         )
     return data
+
+
+@contextlib.contextmanager
+def recognised_columns(flag: str, name_option: str | None = None) -> Iterator[None]:
+    """Report a column that is not recognised by the option of its table, which has no other.
+
+    name_option: the option for the column of names, if there is one.
+    """
+    whats = {"item": "ids of the items", "name": "names", "column": "numbers"}
+    try:
+        yield
+    except ValueError as error:
+        found = re.fullmatch(r"(item|name|column) must be given for (.*?): (.*)", str(error))
+        if found is not None and found[1] == "name" and name_option is not None:
+            error.args = (f"{name_option} must be given for {found[2]}: {found[3]}",)
+        elif found is not None:
+            what, path, reason = whats[found[1]], found[2], found[3]
+            rule = f"have one column of {what} that its name shows, such as {_EXAMPLES[found[1]]}"
+            error.args = (f"{flag} must {rule}, got {path}: {reason}",)
+        raise
 
 
 def columns_of(given: argparse.Namespace) -> dict[str, Any]:
@@ -156,6 +179,25 @@ def words_of(given: argparse.Namespace, *names: str) -> list[str]:
         if (value := getattr(given, name)) is not None:
             words.append(f"--{name.replace('_', '-')}")
             words += [] if value is True else [str(value)]
+    return words
+
+
+def words_given(given: argparse.Namespace, *left_out: str) -> list[str]:
+    """Return all options that were given, but these, as words of the same command to copy."""
+    words: list[str] = []
+    for action in given.parser._actions:
+        value = getattr(given, action.dest, None)
+        is_given = value is not None and value != action.default
+        if not action.option_strings or action.dest in left_out or not is_given:
+            continue
+        flag = action.option_strings[-1]
+        if action.nargs == 0:
+            words.append(flag)
+        elif action.nargs is not None:  # several values after one flag
+            words += [flag, *map(str, list(value or ()))]
+        else:  # or one value after each flag; with =, a value may begin with a minus sign
+            for one in value if isinstance(value, list) else [value]:
+                words += [f"{flag}={one}"] if str(one).startswith("-") else [flag, str(one)]
     return words
 
 

@@ -105,8 +105,10 @@ def _read(given: argparse.Namespace, measure: Any) -> tuple["Embeddings", Any, s
     if given.user_ids is not None:
         user_ids = io.read_ids(given.user_ids, len(users))
     path = Path(given.interactions)
-    check_row_numbers(path, factors.ids, data.item_ids)
-    check_row_numbers(path, user_ids, data.user_ids)
+    if not factors.has_ids:
+        check_row_numbers(path, factors.ids, data.item_ids, "--ids FILE")
+    if given.user_ids is None:
+        check_row_numbers(path, user_ids, data.user_ids, "--user-ids FILE")
     X = aligned(factors.ids, path, data)[0].tocoo()
     row_of = positions_in(user_ids, data.user_ids)
     known = row_of[X.row] >= 0

@@ -2,12 +2,14 @@
 
 import contextlib
 import json
+import os
 import shlex
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -36,7 +38,7 @@ def say(message: str) -> None:
     from fastcos.reports import printable
 
     with contextlib.suppress(OSError):
-        print(printable(message), file=sys.stderr, flush=True)
+        print(_wrapped(printable(message), sys.stderr), file=sys.stderr, flush=True)
 
 
 def say_written(written: Sequence[Path]) -> None:
@@ -50,7 +52,24 @@ def show_text(text: str) -> None:
     """Print text on stdout, without control characters of names in it."""
     from fastcos.reports import printable  # imports NumPy
 
-    print(printable(text))
+    print(_wrapped(printable(text), sys.stdout))
+
+
+def _wrapped(text: str, stream: TextIO) -> str:
+    """Return text in lines that fit the terminal, broken between words; elsewhere as it is."""
+    if not stream.isatty():
+        return text
+    width = 80
+    with contextlib.suppress(OSError, ValueError):
+        width = int(os.environ.get("COLUMNS") or os.get_terminal_size(stream.fileno()).columns)
+    lines = []
+    for line in text.splitlines():
+        indent = line[: len(line) - len(line.lstrip())]
+        lines += textwrap.wrap(
+            line, max(width, 20), subsequent_indent=indent, break_long_words=False,
+            break_on_hyphens=False,
+        ) or [""]  # fmt: skip
+    return "\n".join(lines)
 
 
 @contextlib.contextmanager
@@ -129,10 +148,12 @@ def _console(**options: Any) -> "Console":
 
 def print_next(commands: Sequence[tuple[Sequence[str], str]]) -> None:
     """Print commands to copy, each with what it gains; its words are quoted for a shell."""
+    from fastcos.reports import printable
+
     if commands:
         show_text("next:")
-    for words, gain in commands:
-        show_text(f"  {shlex.join(words)}  # {gain}")
+    for words, gain in commands:  # never wrapped: they are to be copied
+        print(printable(f"  {shlex.join(words)}  # {gain}"))
 
 
 def show_sections(sections: "Iterable[Section]") -> None:

@@ -23,6 +23,7 @@ among numbers, and ordinary words among texts. Ids are whole numbers or texts:
 
 import math
 import re
+import warnings
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from datetime import date, datetime
@@ -275,10 +276,14 @@ def ids_of_cells(path: PathLike, name: str, cells: Cells, lines: Integers) -> np
     return as_ids(column.texts)[column.codes]
 
 
-def check_row_numbers(path: PathLike, ids: npt.NDArray[Any], others: Any) -> None:
+def check_row_numbers(
+    path: PathLike, ids: npt.NDArray[Any], others: Any, hint: str = "ids=, --ids FILE"
+) -> None:
     """Refuse others, ids in a file, that are no row numbers where rows have no other ids.
 
     Ids 0 .. n-1 in order are row numbers. Others that name all of them may have more: a catalogue.
+    Others that name most rows, but never row 0, are perhaps counted from 1, and a warning says so.
+    hint: how ids are given.
     """
     if ids.dtype.kind not in "iu" or not np.array_equal(ids, np.arange(len(ids))):
         return
@@ -287,8 +292,15 @@ def check_row_numbers(path: PathLike, ids: npt.NDArray[Any], others: Any) -> Non
     foreign = min(known - numbers, default=None)
     if foreign is not None and not numbers <= known:
         rule = f"name rows by their numbers, 0 to {len(ids) - 1}"
-        where = "where no ids are given (ids=, --ids FILE)"
+        where = f"where no ids are given ({hint})"
         raise FastcosFormatError(f"{path} must {rule}, {where}, got {foreign[:40]!r}")
+    n_named = len(known & numbers)
+    if "0" not in known and "1" in known and 2 * n_named >= len(ids):
+        warnings.warn(
+            f"{path} names {n_named:,} of the rows 0 to {len(ids) - 1}, but never row 0: if its "
+            f"numbers are counted from 1, or are ids, every row is mistaken; give the ids ({hint})",
+            stacklevel=4,
+        )
 
 
 def positions_in(ids: npt.NDArray[Any], wanted: npt.NDArray[Any]) -> Integers:

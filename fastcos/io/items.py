@@ -195,6 +195,16 @@ def read_names(
     return np.array(_named(positions.ids, at, read.texts[1], rows), np.str_)
 
 
+def read_texts(path: PathLike, column: str) -> Texts:
+    """Read a column of texts, of at most 200 letters each, in the order of the rows."""
+    path = as_path("path", path)
+    with open_table(path) as table:
+        name = require_column("column", column, (), table.names, path)
+        (read,) = read_columns(table, [name]).texts
+    texts = [text.strip()[:LONGEST_NAME] for text in read.texts]
+    return np.array(texts, np.str_)[read.codes]
+
+
 def _named(ids: Texts, at: Integers, column: TextColumn, rows: Integers) -> list[str]:
     """Return the names of the items: the ids, but column's texts in these rows for those at."""
     names: list[str] = ids.tolist()
@@ -334,7 +344,6 @@ class _Positions:
                 f"{path} must contain some of the items (such as {some}), got {len(unknown)} "
                 f"others: {others}"
             )
-        if len(unknown):
-            check_row_numbers(path, self._given, column.texts)
+        check_row_numbers(path, self._given, column.texts)
         rows = np.flatnonzero(found[column.codes] >= 0)
         return rows, found[column.codes[rows]], len(unknown)

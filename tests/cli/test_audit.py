@@ -13,6 +13,10 @@ from fastcos import LinearMF, canonicalize, simulate_interactions
 from fastcos.cli.main import whole_parser
 from fastcos.cli.model_folder import write_model_folder
 
+AGAIN = (
+    "audit items.npy --k 5 --condition 1.1 --against other.npy --fail-under "
+    "certified=0.999,unchanged=.9 --out failed --users users.npy"
+)
 EXPORT = "index export items.npy --users users.npy --out served"
 
 
@@ -70,9 +74,7 @@ def test_audit_prints_and_writes_the_same_report(audited):
         assert row["name"] in printed["users"][0]
 
 
-@pytest.mark.parametrize(
-    ("name", "wanted"), [("failed", "audit items.npy --users users.npy"), ("users", EXPORT)]
-)
+@pytest.mark.parametrize(("name", "wanted"), [("failed", AGAIN), ("users", EXPORT)])
 def test_audit_ends_with_commands_that_parse(audited, name, wanted):
     printed = audited[1][name][0]
     assert "for comparison" not in printed  # shares depend on the number of items

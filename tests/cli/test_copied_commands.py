@@ -1,0 +1,189 @@
+"""Commands that fastcos prints to be copied answer for the same items, whatever the ids are."""
+
+import csv
+import json
+import re
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fastcos import LinearMF
+from fastcos.cli.main import main
+from fastcos.rescaling.diagonal import rescalings
+
+RANDOM = np.random.default_rng(0)
+N, D = 60, 5
+ITEMS, USERS = RANDOM.standard_normal((N, D)), RANDOM.standard_normal((90, D)) * [3, 2, 1, 1, 1]
+# own ids of three kinds: texts, numbers from 1 in another order, and the row numbers shuffled
+OWN_IDS = {
+    "texts": [f"film {n} #{n % 7}" for n in range(N)],
+    "from 1": (np.random.default_rng(1).permutation(N) + 1).tolist(),
+    "row numbers": np.random.default_rng(2).permutation(N).tolist(),
+    "row numbers in order": list(range(N)),
+}
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def printed_commands(capsys, *words):
+    """Run one command; return those that it prints below "next:"."""
+    capsys.readouterr()
+    assert main([*map(str, words)]) in (0, 1)
+    lines = capsys.readouterr().out.partition("next:\n")[2].splitlines()
+    commands = [shlex.split(line, comments=True) for line in lines if line.startswith("  ")]
+    return [one[1:] for one in commands if one[0] == "fastcos"]
+
+
+def lists(path="neighbors.csv", query="item"):
+    """The neighbours of each item in a table, by their ids as texts."""
+    found = {}
+    with Path(path).open(newline="") as file:
+        for row in csv.DictReader(file):
+            found.setdefault(row[query], []).append(row["neighbor"])
+    return found
+
+
+def best(scores, ids, k=10):
+    """The ids with the k best scores of each item, without itself."""
+    scores = scores.copy()
+    np.fill_diagonal(scores, -np.inf)
+    order = np.argsort(-scores, axis=1)[:, :k]
+    return {str(ids[row]): [str(ids[one]) for one in order[row]] for row in range(len(ids))}
+
+
+def cosines(rows):
+    unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    return unit @ unit.T
+
+
+def write_parquet(ids):
+    """A table in which only options name the right columns."""
+    arrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    columns = {
+        "tenant_id": [f"t{n % 3}" for n in range(N)],
+        "old": RANDOM.standard_normal((N, D)).tolist(),
+        "chunk_id": ids,
+        "new": ITEMS.tolist(),
+        "body": [f"text of {one}" for one in ids],
+    }
+    parquet.write_table(arrow.table(columns), "chunks.parquet")
+    return ["chunks.parquet", "--vector-column", "new", "--id-column", "chunk_id"]
+
+
+def write_model(ids):
+    """Both sides in one file, and the ids in another."""
+    np.savez("als.npz", item_factors=ITEMS, user_factors=USERS)
+    Path("items.txt").write_text("".join(f"{one}\n" for one in ids))
+    return ["als.npz", "--ids", "items.txt"]
+
+
+def write_arrays(ids):
+    """Vectors beside their ids under a name that must be given."""
+    np.savez("vectors.npz", key=np.array(ids), vectors=ITEMS)
+    return ["vectors.npz", "--id-column", "key"]
+
+
+SOURCES = {"parquet": write_parquet, "model": write_model, "arrays": write_arrays}
+CASES = [
+    (source, kind) for source in SOURCES for kind in OWN_IDS if source == "model" or kind != "texts"
+]
+
+
+@pytest.mark.parametrize(("source", "kind"), CASES)
+def test_audit_prints_commands_that_keep_the_items(source, kind, capsys):
+    ids = OWN_IDS[kind]
+    words = SOURCES[source](ids)
+    np.save("users.npy", USERS)
+    users = [] if source == "model" else ["--users", "users.npy"]
+    export, serve = printed_commands(capsys, "audit", *words, *users, "--k", 7)
+    assert main(export) == 0
+    assert main(serve) == 0
+    # the query metric: correlations over users of predicted scores
+    assert lists() == best(np.corrcoef(ITEMS @ USERS.T), ids, 7)
+    # without users the same audit is suggested with users, and everything else that was given
+    if source != "model":
+        more = ["--condition", "1.5", "--k", "7", "--seed", "3", "--weight-decay", "both"]
+        (again,) = printed_commands(capsys, "audit", *words, *more)
+        for option in (*more, *words[1:]):
+            assert option in again
+        assert main(again) == 0
+        document = json.loads(Path("audit/audit.json").read_text())["parameters"]
+        assert document["k"] == 7
+        assert document["condition"] == 1.5
+        assert document["weight_decay"] == "both"
+    # trained on the cosine: the cosine itself
+    (serve,) = printed_commands(capsys, "audit", *words, "--trained-on", "cosine")
+    assert main(serve) == 0
+    assert lists() == best(cosines(ITEMS), ids)
+
+
+@pytest.mark.parametrize(("source", "kind"), CASES)
+def test_calibrate_and_build_print_commands_that_keep_the_items(source, kind, capsys):
+    ids = OWN_IDS[kind]
+    words = SOURCES[source](ids)
+    scores = cosines(ITEMS)
+    commands = printed_commands(capsys, "calibrate", *words, "--fpr", "0.05", "--model", "m@1")
+    assert len(commands) == 1
+    assert main(commands[0]) == 0
+    threshold = json.loads(Path("calibration/calibration.json").read_text())["verdict"]
+    least = float(re.search(r"-?\d\.\d+", threshold)[0]) - 1e-3
+    found, whole = lists(), best(scores, ids, N - 1)
+    place = {str(one): row for row, one in enumerate(ids)}
+    for item, neighbors in found.items():
+        assert neighbors == whole[item][: len(neighbors)]
+        assert all(scores[place[item], place[one]] >= least for one in neighbors)
+    assert sum(map(len, found.values())) > N / 2
+    (search,) = printed_commands(capsys, "index", "build", *words, "shop")
+    assert main(search) == 0
+    assert lists() == best(scores, ids)
+
+
+def test_calibrate_of_copies_prints_commands_that_keep_the_options(capsys):
+    ids = [f"x{n}" for n in range(N)]
+    np.savez("v.npz", key=np.array(ids), vectors=np.repeat(ITEMS[:20], 3, axis=0))
+    more = ["--sample", "0", "--score", "0.7", "--seed", "4", "--model", "m@1", "--out", "there"]
+    words = ["calibrate", "v.npz", "--id-column", "key", "--fpr", "0.001", *more]
+    duplicates, again = printed_commands(capsys, *words)
+    for option in (*more, "--id-column", "key", "--fpr", "0.001"):
+        assert option in again
+    assert main(duplicates) == 0
+    assert Path("kept.txt").read_text().split() == ids[::3]
+    assert main(again) == 0
+    assert json.loads(Path("there/calibration.json").read_text())["n_items"] == 20
+
+
+@pytest.mark.parametrize("kind", ["texts", "from 1"])
+def test_compare_and_fit_print_commands_that_keep_the_items(kind, capsys):
+    ids = OWN_IDS[kind]
+    scores = USERS[:, None] * np.ones((1, N, 1)) * ITEMS
+    likes = scores.sum(axis=2) > 1
+    rows = [(f"u{u}", ids[i], u + i) for u, i in np.argwhere(likes)]
+    text = "".join(f"{u},{item},1,{day}\n" for u, item, day in rows)
+    Path("log.csv").write_text("who,what,n,rank\n" + text)
+    words = ["log.csv", "--user", "who", "--item", "what", "--value", "n", "--rank", "4"]
+    commands = printed_commands(capsys, "compare", *words, "--measures", "cosine")
+    known = sorted({item for _, item, _ in rows})
+    if commands[0][0] == "recommend":  # the columns of the table themselves
+        pytest.fail(f"a model must win: {commands}")
+    fit, serve = commands
+    (audit,) = printed_commands(capsys, *fit)
+    assert main(serve) == 0
+    model = LinearMF.load("model/model")
+    named = {one.name: one.rescaling for one in rescalings()}
+    chosen = next((word.partition("=")[2] for word in serve if "--rescaling=" in word), "identity")
+    rows = np.asarray(model.item_embeddings(named[chosen]), np.float64)
+    assert lists() == best(cosines(rows), known)
+    export, serve = printed_commands(capsys, *audit)
+    assert main(export) == 0
+    assert main(serve) == 0
+    assert set(lists()) == {str(one) for one in known}
+    (search,) = printed_commands(capsys, "index", "build", "model", "shop")
+    assert main(search) == 0
+    assert lists() == best(cosines(np.asarray(model.item_embeddings(), np.float64)), known)
