@@ -6,6 +6,7 @@ from . import tiles
 from .jit import kernel, relaxed_kernel
 from .simd import tile_scores
 from .simd.instruction_sets import has_codes
+from .simd.panel import PANEL
 
 
 @relaxed_kernel
@@ -34,8 +35,8 @@ def multiply_registers(lo, hi, isa, registers, score_type, done):
 
     score_type: empty array of the type of packed rows. All factors are 1: the sums count.
     """
-    factors = tiles.aligned_empty(tiles.PANEL * tiles.PANEL, score_type)
-    sums = tiles.aligned_empty(tiles.PANEL * tiles.PANEL, score_type)
+    factors = tiles.aligned_empty(PANEL * PANEL, score_type)
+    sums = tiles.aligned_empty(PANEL * PANEL, score_type)
     factors[:] = 0x01010101 if has_codes(isa) else 1
     sums[:] = 0
     total = 0.0

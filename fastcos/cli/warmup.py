@@ -23,7 +23,8 @@ from fastcos.cli import options
 from fastcos.cli.terminal import print_json, progress_bar, say
 from fastcos.engine import readiness
 from fastcos.engine.compile_searches import compile_searches
-from fastcos.kernels import code_cache, cpu, native, tiles
+from fastcos.kernels import code_cache, cpu, native
+from fastcos.kernels.simd.panel import PANEL
 from fastcos.linalg import gram_matmul, matmul, randomized_svd, rmatmul, svd_residuals
 from fastcos.measures import list_measures
 from fastcos.neighbors import SimilarityIndex, neighbors_above, rescore, similarity_blocks, top_k
@@ -185,7 +186,7 @@ def _index() -> None:
     made.add(items)
     made.search(items, 5)
     for dtype in DTYPES:  # threads share the panels for few queries
-        many = _vectors(dtype, 512 * tiles.PANEL)
+        many = _vectors(dtype, 512 * PANEL)
         SimilarityIndex().fit(many).search(many[:1], 5)
 
 
@@ -194,7 +195,7 @@ def _narrow_index(kind: str) -> None:
         if importlib.util.find_spec("ml_dtypes") is None:
             return
         import ml_dtypes  # noqa: F401  registers it with NumPy
-    items = _vectors("float32", 512 * tiles.PANEL)
+    items = _vectors("float32", 512 * PANEL)
     rows = (10 * items).astype(kind)
     made = SimilarityIndex().fit(rows)
     made.search(items[:1], 5), made.search(items[:100], 5), made.search(rows[:100], 5)
@@ -233,7 +234,7 @@ def _audit(dtype: str) -> None:
     from fastcos import auditing, calibration
 
     # few items, and as many as make a search for few queries share panels among threads
-    for n in (60, 512 * tiles.PANEL):
+    for n in (60, 512 * PANEL):
         labels = [str(i % 3) for i in range(n)]
         auditing.audit(_vectors(dtype, n), _vectors("float64", 40), labels=labels, k=5)
     calibration.calibrate(_vectors(dtype, 60), condition=1.2)

@@ -17,6 +17,7 @@ from fastcos import config, parallel, validation
 from fastcos.engine import numpy_search, readiness, safe_norms
 from fastcos.kernels import candidate_filter, packing, pair_scores, prefixes, query_scaling, tiles
 from fastcos.kernels.simd.instruction_sets import INSTRUCTION_SETS
+from fastcos.kernels.simd.panel import PANEL
 from fastcos.storage import memmap
 from fastcos.validation import Floats as Floats, Integers as Integers, Rows as Rows
 
@@ -305,8 +306,8 @@ def pack_items(
         order = numbers[np.argsort(-(bias if len(bias) else norms)[numbers])]
     # a copy: each chunk of it is brought into its own order
     order = order.astype(np.int32)
-    n_panels = -(-len(order) // tiles.PANEL)
-    packed = aligned(n_panels * tiles.PANEL * layout.words, layout.empty_array().dtype)
+    n_panels = -(-len(order) // PANEL)
+    packed = aligned(n_panels * PANEL * layout.words, layout.empty_array().dtype)
     statistics = np.empty((n_panels, 5), np.float32)
     small_bias = np.empty(len(order) if len(bias) else 0, np.float32)
     # every thread has a block, also of few chunks: each takes 0.1 ms at 64 columns
@@ -336,13 +337,13 @@ def unpacked_items(metric_type: str, items: EncodedRows) -> PackedItems | None:
     norms, depth = items.norms, items.rows.shape[1]
     if items.rows.dtype != np.float32 or config.isa() in ("avx2", "avxvnni"):
         return None
-    if len(norms) < tiles.PANEL:
+    if len(norms) < PANEL:
         return None
     if norms.max() > _LARGEST_NORM or norms.min(where=norms > 0, initial=1.0) < _SMALLEST_NORM:
         return None
     layout = float_layout(config.isa(), depth)
-    n_panels = len(norms) // tiles.PANEL
-    n = n_panels * tiles.PANEL
+    n_panels = len(norms) // PANEL
+    n = n_panels * PANEL
     factors, bias, unit, bias_unit = _scaling(metric_type, items)
     scaling = np.zeros((n, 2), np.float32)
     scaling[:, 0] = factors[:n]
@@ -447,7 +448,7 @@ def _power_of_two(size: float) -> float:
 
 @functools.lru_cache(8)
 def _no_prefixes(depth: int, quantised: bool) -> Any:
-    shapes: Any = ((0, depth, tiles.PANEL), (0, 5), 0)
+    shapes: Any = ((0, depth, PANEL), (0, 5), 0)
     axes, statistics, none = (validation.read_only(np.zeros(shape, np.float32)) for shape in shapes)
     codes = validation.read_only(np.zeros(0, np.int32)) if quantised else none
     return prefixes.Prefixes(axes, codes, 0, statistics, rests=none, eta=none, largest_k=none)

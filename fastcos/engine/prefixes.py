@@ -32,6 +32,7 @@ from fastcos.engine.packing import (
 )
 from fastcos.kernels import prefixes, tiles
 from fastcos.kernels.simd.instruction_sets import INSTRUCTION_SETS
+from fastcos.kernels.simd.panel import PANEL
 from fastcos.parallel.blas import blas_lock
 from fastcos.storage import memmap
 
@@ -229,10 +230,10 @@ def with_axes(
     """Return packed items with prefixes along these axes."""
     arrays, layout = packed.arrays, packed.layout
     n_panels = len(arrays.statistics)
-    words = tile_layout(layout.isa, len(axes.panels) * tiles.PANEL).words
-    codes = aligned(n_panels * tiles.PANEL * words, np.int32)
+    words = tile_layout(layout.isa, len(axes.panels) * PANEL).words
+    codes = aligned(n_panels * PANEL * words, np.int32)
     statistics = np.empty((n_panels, 5), np.float32)
-    rests = np.empty(n_panels * tiles.PANEL, np.float32)
+    rests = np.empty(n_panels * PANEL, np.float32)
     blocks = parallel.row_blocks(n_panels, max(1, 8_000 // items.rows.shape[1]))
     parallel.run(
         prefixes.prepare_prefix_panels, blocks, INSTRUCTION_SETS[layout.isa], items.rows, *scaling,
@@ -258,8 +259,8 @@ def with_axes(
 def as_axes(V: npt.NDArray[Any], largest_k: npt.ArrayLike = (ANY_K, ANY_K)) -> Axes:
     """Return axes (d, p) as the kernels take them; columns should be orthonormal, as V'V shows."""
     depth, p = V.shape
-    n_panels = -(-p // tiles.PANEL)
-    panels = np.zeros((depth, n_panels * tiles.PANEL), np.float32)
+    n_panels = -(-p // PANEL)
+    panels = np.zeros((depth, n_panels * PANEL), np.float32)
     panels[:, :p] = V
     exact = panels[:, :p].astype(np.float64)
     with blas_lock():
@@ -269,7 +270,7 @@ def as_axes(V: npt.NDArray[Any], largest_k: npt.ArrayLike = (ANY_K, ANY_K)) -> A
     rho = 1.1 * math.sqrt(p) * run * 2.0**-24
     # sums of squares in float32, in 16 lanes each
     squares = (depth / 16 + 16) * 2.0**-22
-    panels = panels.reshape(depth, n_panels, tiles.PANEL).swapaxes(0, 1)
+    panels = panels.reshape(depth, n_panels, PANEL).swapaxes(0, 1)
     bound = 1.1 * (1 + eps) ** 2 * (3 * eps + 2 * rho) + squares
     eta = np.full(1, bound, np.float32) * np.float32(1.000001)
     found = np.ascontiguousarray(panels), eta, np.array(largest_k, np.float32)

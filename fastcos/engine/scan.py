@@ -33,6 +33,7 @@ from fastcos.engine.packing import (
 )
 from fastcos.kernels import exhaustive_top_k, packing, tile_top_k, tiles
 from fastcos.kernels.simd.instruction_sets import INSTRUCTION_SETS
+from fastcos.kernels.simd.panel import PANEL
 
 # up to this many queries threads share the items instead of the queries: at 64 both ways take the
 # same time on 1,000,000 x 128 (bench.lab.search_plan)
@@ -45,7 +46,7 @@ _LEAST_BYTES = 1 << 23
 # queries that are searched in the time of one more reading of the items. With amx, a tile: two
 # threads take 1.7, 1.9 and 1.4 times as long for 1, 16 and 64 queries of 10,000 x 384 (4 MB), 1.06,
 # 1.3 and 0.86 of 20,000 x 384, 0.7 of 60,000 x 768
-_QUERIES_OF_READING, _QUERIES_OF_READING_AMX = 4, tiles.PANEL
+_QUERIES_OF_READING, _QUERIES_OF_READING_AMX = 4, PANEL
 # panels of a run at most, so that a thread that is held up leaves runs to others. Every run has a
 # threshold and candidates of its own: 64 queries of 60,000 x 768 take 9.9 ms in 2 runs, 11.3 in 4,
 # 12.4 in 8; of 1,000,000 x 128 27 ms in 4 to 16 runs, 38 in 64 (Zen 5, two threads;
@@ -63,7 +64,7 @@ _PANELS_OF_READING = 0.5
 # bytes of a block's candidate buffers, twice that cache: they are filled from their beginnings
 _BLOCK_BYTES = 1 << 22
 # items that tiles search at least: fewer are all scored
-LEAST_ITEMS = 4 * tiles.PANEL
+LEAST_ITEMS = 4 * PANEL
 # a candidate of the filter is a word: 32 bits of score, 32 of its position; order holds int32
 MAX_ITEMS = 2**31
 # a guessed threshold fails for about one query in a hundred: 2.33 standard deviations
@@ -227,7 +228,7 @@ def threads_pay(packed: PackedItems, n: int) -> bool:
 def _work(layout: TileLayout, n: int, n_panels: int) -> int:
     """Bytes of codes that are read, as many times as queries take."""
     of_reading = _QUERIES_OF_READING_AMX if layout.isa == "amx" else _QUERIES_OF_READING
-    return n_panels * tiles.PANEL * 4 * layout.words * (1 + n // of_reading)
+    return n_panels * PANEL * 4 * layout.words * (1 + n // of_reading)
 
 
 @functools.lru_cache(256)
@@ -240,8 +241,8 @@ def _plan_runs(
     per_run = -(-n_panels // (n_threads * rounds))
     least_sample = _LEAST_SAMPLE // 2 if n <= _SMALL_SAMPLE_QUERIES else _LEAST_SAMPLE
     is_few = n <= INSTRUCTION_SETS[layout.isa].most_single_queries
-    if is_few and per_run <= tiles.PANEL:  # one run: all its maxima are known without a sample
-        least_sample = tiles.PANEL
+    if is_few and per_run <= PANEL:  # one run: all its maxima are known without a sample
+        least_sample = PANEL
     wanted = min(wanted, per_run * 4)
     return per_run, *_guess(min(k, wanted), wanted, per_run, least_sample)
 
@@ -301,26 +302,26 @@ def blocks(n: int, wanted: float, k: int, depth: int, options: ExecutionOptions)
     """
     # as search_rows says: of a query, and of a panel of 32, which may be filled in part; what it
     # needs beside the queries is less than for two of them
-    of_panel = tiles.PANEL * (4 * depth + 64)
+    of_panel = PANEL * (4 * depth + 64)
     least, most = (36 * capacity(wanted) + 24 * k for capacity in (_least_capacity, _capacity))
     validation.check_memory("working_memory", options.working_memory, 3 * least + of_panel)
     factor = 2 if depth >= _WIDE else 1
-    of_block = factor * _LARGEST_BLOCK * (most + of_panel / tiles.PANEL)
+    of_block = factor * _LARGEST_BLOCK * (most + of_panel / PANEL)
     is_short = options.working_memory < options.n_threads * of_block
     capacity, of_query = (_least_capacity(wanted), least) if is_short else (_capacity(wanted), most)
-    panels = options.working_memory / (tiles.PANEL * of_query + of_panel)
+    panels = options.working_memory / (PANEL * of_query + of_panel)
     n_threads = max(1, min(options.n_threads, int(panels)))
     if panels < 1:
         return int((options.working_memory - of_panel) / of_query) - 2, n_threads, capacity
-    buffered = factor * _BLOCK_BYTES // (8 * capacity * tiles.PANEL)
-    largest = factor * _LARGEST_BLOCK // tiles.PANEL
+    buffered = factor * _BLOCK_BYTES // (8 * capacity * PANEL)
+    largest = factor * _LARGEST_BLOCK // PANEL
     largest = max(1, min(largest, int(panels / n_threads), buffered))
 
     def duration(block: int) -> float:
-        rounds = -(-n // (block * n_threads * tiles.PANEL))
+        rounds = -(-n // (block * n_threads * PANEL))
         return rounds * (block + _PANELS_OF_READING)
 
-    return min(range(largest, 0, -1), key=duration) * tiles.PANEL, n_threads, capacity
+    return min(range(largest, 0, -1), key=duration) * PANEL, n_threads, capacity
 
 
 def _guess(

@@ -29,9 +29,9 @@ from fastcos.engine.packing import (
     tile_layout,
 )
 from fastcos.engine.segments import Segment
-from fastcos.kernels import tiles
 from fastcos.kernels.prefixes import Prefixes
 from fastcos.kernels.query_scaling import BOUND_PREFIX
+from fastcos.kernels.simd.panel import PANEL
 from fastcos.measures.base import Measure, capabilities, encode_items
 from fastcos.neighbors.ids import NO_ID, Ids, ItemIds
 from fastcos.neighbors.index_parts import IndexPart
@@ -279,26 +279,26 @@ def from_stored(field: Mapping[str, Any], stored: Stored, measure: Measure) -> I
             seen[order] = True
             if not seen[numbers].all():
                 raise damage("order", "must hold every item that can be found")
-        depth, n_panels = encoded.rows.shape[1], -(-m // tiles.PANEL)
-        check("packed", (n_panels * tiles.PANEL * here.words,), here.empty_array().dtype.char)
+        depth, n_panels = encoded.rows.shape[1], -(-m // PANEL)
+        check("packed", (n_panels * PANEL * here.words,), here.empty_array().dtype.char)
         check_statistics("statistics", n_panels)
         for name, size, kind in (("small_offsets", m, "f"), ("shift", depth, "d")):
             check_finite(name, (size if np.size(of(name)) else 0,), kind)
         prefix = None
         if has_prefixes:
-            n_axes = len(of("prefix_axes")) * tiles.PANEL
+            n_axes = len(of("prefix_axes")) * PANEL
             words = tile_layout(here.isa, n_axes).words
-            if not 0 < n_axes <= depth + tiles.PANEL or not here.quantised:
+            if not 0 < n_axes <= depth + PANEL or not here.quantised:
                 raise damage("prefix_axes", f"must hold fewer axes than {depth}")
             largest_k = _LARGEST_K
             if of("prefix_largest_k") is not None:
                 largest_k = check_finite("prefix_largest_k", (2,), "f", 0.0)
             prefix = Prefixes(
-                check_finite("prefix_axes", (n_axes // tiles.PANEL, depth, tiles.PANEL), "f"),
-                check("prefix_packed", (n_panels * tiles.PANEL * words,), "i"),
+                check_finite("prefix_axes", (n_axes // PANEL, depth, PANEL), "f"),
+                check("prefix_packed", (n_panels * PANEL * words,), "i"),
                 words,
                 check_statistics("prefix_statistics", n_panels),
-                check_finite("prefix_rests", (n_panels * tiles.PANEL,), "f", 0.0),
+                check_finite("prefix_rests", (n_panels * PANEL,), "f", 0.0),
                 check_finite("prefix_eta", (1,), "f", 0.0),
                 largest_k,
             )

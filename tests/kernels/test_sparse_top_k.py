@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from fastcos.kernels import sparse_top_k
+from fastcos.kernels.simd import sums_above
 from fastcos.kernels.sparse_top_k import CHUNK, STRIP, Items, Queries
 
 D, M, K = 13, 300, 5
@@ -113,7 +114,9 @@ def test_reaching_and_largest_equal_numpy(body, sums, factors):
     total = rng.integers(-50, 50, STRIP).astype(sums)
     weights = rng.random(STRIP).astype(factors)
     scores = total.astype(factors) * weights
-    reaching, largest = (getattr(sparse_top_k, name + body) for name in ("_reaching", "_largest"))
+    reaching, largest = sums_above.sums_reaching, sums_above.largest_of_groups
+    if body == "_plain":
+        reaching, largest = sums_above._sums_reaching_plain, sums_above._largest_of_groups_plain
     if body == "":
         compiled = sparse_top_k.kernel(lambda s, at, f, b: reaching(s, at, f, b))
         grouped = sparse_top_k.kernel(lambda s, f, at, m, to: largest(s, f, at, m, to))
