@@ -4,6 +4,7 @@ import pytest
 from fastcos.kernels import candidate_filter, cpu, packing, prefixes, tiles
 from fastcos.kernels.jit import kernel
 from fastcos.kernels.simd import tile_scores
+from fastcos.kernels.simd.hits import passing_by_prefix
 from fastcos.kernels.simd.instruction_sets import INSTRUCTION_SETS
 from tests.kernels.inputs import frozen
 
@@ -33,7 +34,7 @@ def score(isa, panel, items, prefix, block, hits):
         isa, prefix.packed, panel * 32 * prefix.words, block.prefix.packed, 0, prefix.words,
         block.prefix.starts, 0, block.used, block.scores,
     )  # fmt: skip
-    return hits.passing_by_prefix(
+    return passing_by_prefix(
         block.scores, block.lanes, 0, block.prefix.lanes, 0, prefix.statistics, panel,
         items.order.shape[0] - panel * 32, prefix.rests, hits,
     )  # fmt: skip
