@@ -12,7 +12,16 @@ import pytest
 from fastcos.kernels import cpu
 
 ROOT = Path(__file__).parents[2]
-INFRASTRUCTURE = ("__init__", "build", "code_cache", "compiler", "cpu", "jit", "native")
+INFRASTRUCTURE = (
+    "__init__",
+    "build",
+    "code_cache",
+    "fingerprint",
+    "compiler",
+    "cpu",
+    "jit",
+    "native",
+)
 
 pytestmark = [
     pytest.mark.slow,
