@@ -66,7 +66,7 @@ def _project(isa, rows, count, axes, tile, out):
 
 
 @borrowing_kernel
-def _rest(squares, of_prefix, eta):
+def _length_of_rest(squares, of_prefix, eta):
     """Bound on the length of what is left of a row, from two sums of squares."""
     return above(max(squares - of_prefix + eta * squares, np.float32(0.0)))
 
@@ -112,7 +112,7 @@ def _pack_prefixes(
         squares = measured[1]
         measure_row(out[i], measured)
         largest = max(largest, measured[0])
-        rests[first + i] = _rest(squares, measured[1], eta)
+        rests[first + i] = _length_of_rest(squares, measured[1], eta)
     scale = step_of(largest, LARGEST_CODE)
     inverse = np.float32(1.0) / scale
     target = packed[panel * PANEL * words : (panel + 1) * PANEL * words]
@@ -259,7 +259,7 @@ def _pack_prefix(isa, i, row, out, eta, words, lanes, starts, at, packed, codes,
     place_query(isa, codes.view(np.int32), i, words, packed)
     residual, unit = above(measured[0]), np.float32(1.0) / scale
     starts[at], lanes[TAU, i] = np.int32(-128) * total, unit
-    lanes[REST, i] = _rest(squares, of_prefix, eta) * unit
+    lanes[REST, i] = _length_of_rest(squares, of_prefix, eta) * unit
     lanes[RESIDUAL, i] = (residual + eta * residual + (SLACK + eta) * above(squares)) * unit
     lanes[CODED, i] = (above(of_prefix) + residual) * unit
 

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from fastcos import parallel, validation
 from fastcos.kernels import tall_skinny
+from fastcos.kernels.simd.tall_skinny import TILE
 from fastcos.linalg.operators import Matrix, kernel_body
 from fastcos.parallel import Progress
 from fastcos.validation import Floats
@@ -182,7 +183,7 @@ class _Basis:
         self.dtype, self.width, self.size = dtype, block_width(k), 0
         self._capacity = largest_basis(k)
         # products read columns up to a whole tile
-        self._columns = np.zeros((p, self._capacity + tall_skinny.TILE), dtype)
+        self._columns = np.zeros((p, self._capacity + TILE), dtype)
         self._H = np.zeros((self._capacity, self._capacity))
         self._Q = self._fresh(self.width)
         self._R: Matrix = np.zeros((self.width, 0))
@@ -308,7 +309,7 @@ class _Basis:
         added in float64.
         """
         m = B.shape[1] if columns is None else columns
-        tiled = -(-m // tall_skinny.TILE) * tall_skinny.TILE
+        tiled = -(-m // TILE) * TILE
         if tiled > B.shape[1]:
             B = np.pad(B, ((0, 0), (0, tiled - B.shape[1])))
         rows = parallel.row_blocks(len(Z), max(_ROWS_PER_PART, -(-len(Z) // _MOST_PARTS)))

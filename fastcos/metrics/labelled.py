@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from fastcos import parallel, validation
 from fastcos.kernels import dot_tile
+from fastcos.kernels.simd.dot_tile import COLUMNS, ROWS
 from fastcos.validation import Floats, Integers
 
 # rows of one partial sum; fixed, so that sums have one order
@@ -14,7 +15,7 @@ CHUNK = 4096
 # rows of one task of a thread
 _STRIP = 96
 # rows of one task where there are few rows: several threads then share a hundred rows
-_SHORT_STRIP = 2 * dot_tile.ROWS
+_SHORT_STRIP = 2 * ROWS
 # from this number of rows on, tasks have _STRIP rows
 _MANY_ROWS = 16 * _STRIP
 # entries of panels times rows in one task at least, 0.1 ms: handing over a task takes 0.03 ms, more
@@ -137,7 +138,7 @@ def labelled_rows(
 def packed(rows: Floats, n_threads: int | None = None) -> Floats:
     """Return rows packed into the panels of 32 columns that the kernels read."""
     n, d = rows.shape
-    panels = parallel.unfilled((-(-n // dot_tile.COLUMNS), d, dot_tile.COLUMNS), np.float64)
+    panels = parallel.unfilled((-(-n // COLUMNS), d, COLUMNS), np.float64)
     cuts = parallel.row_blocks(len(panels), 16)
     parallel.run(dot_tile.pack_rows, cuts, validation.read_only(rows), panels, n_threads=n_threads)
     return validation.read_only(panels)

@@ -8,6 +8,7 @@ import numpy.typing as npt
 from fastcos import parallel, validation
 from fastcos.engine.packing import ExecutionOptions
 from fastcos.kernels import bits
+from fastcos.kernels.simd.hamming import LANES
 from fastcos.neighbors.results import Neighbors
 
 # measures of packed bits, and whether they are cosines
@@ -87,7 +88,7 @@ def _as_words(rows: npt.NDArray[np.uint8]) -> Words:
 
 def _norms(rows: Words) -> npt.NDArray[np.float64]:
     """Return the roots of the numbers of bits that are 1, and zeros for a vector beyond the end."""
-    norms = np.zeros(len(rows) + bits.LANES)
+    norms = np.zeros(len(rows) + LANES)
     for lo in range(0, len(rows), _ROWS_PER_COUNT):
         part = rows[lo : lo + _ROWS_PER_COUNT]
         counts = np.bitwise_count(part).sum(axis=1, dtype=np.int64)
