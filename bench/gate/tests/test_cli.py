@@ -29,6 +29,14 @@ def test_invalid_arguments_are_refused(words, message, capsys):
     assert message in capsys.readouterr().err
 
 
+def test_words_after_the_dashes_are_those_of_pytest():
+    words = ["--wall", "--", "benchmarks", "-k", "a b", "--option"]
+    for is_selftest, revisions in ((True, []), (False, ["main", "HEAD"])):
+        given = cli.parse([*revisions, *words], is_selftest)
+        assert given.tests == ["benchmarks", "-k", "a b", "--option"]
+    assert cli.parse(["--revision", "main", *words], True).revision == "main"
+
+
 def test_commit_that_does_not_exist_is_reported_in_markdown(tmp_path):
     toy_project.project(tmp_path, {})
     status, out, err = toy_project.benchgate(tmp_path, "nowhere", "HEAD", "--install", "", "--", "benchmarks")

@@ -43,7 +43,7 @@ def parse(words, is_selftest):
     )
     add = parser.add_argument
     if is_selftest:
-        add("revision", nargs="?", default="HEAD", help="commit, branch or tag (default HEAD)")
+        add("--revision", default="HEAD", help="commit, branch or tag (default HEAD)")
     else:
         add("base", metavar="BASE", help="commit, branch or tag")
         add("head", metavar="HEAD", help="the same, or WORKTREE for the tracked files as they are")

@@ -1,0 +1,117 @@
+"""Extract and install the two commits that are compared."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+FOLDER = ".benchgate"
+# Commits that stay installed for the next run; older ones are deleted.
+MAX_KEPT = 4
+# what the environment of a project needs in addition to its own requirements
+NEEDED = ("pytest", "pytest-benchmark>=5")
+
+
+def git(*arguments):
+    """Return what a git command prints."""
+    done = subprocess.run(["git", *arguments], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+class Checkout:
+    """The files of one commit in a folder of their own, and the environment that runs them."""
+
+    def __init__(self, revision, role, root):
+        if revision == "WORKTREE":
+            # creates a commit if there are changes, and leaves the branch and the index as they are
+            revision = git("-C", str(root), "stash", "create") or "HEAD"
+        self.commit = git("-C", str(root), "rev-parse", "--verify", f"{revision}^{{commit}}")
+        self.folder = root / FOLDER / f"{role}-{self.commit[:12]}"
+        self.sources = self.folder / "sources"
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.folder.touch()  # the newest folders are kept
+        (root / FOLDER / ".gitignore").write_text("*\n")
+        self.archive = self.folder / "sources.tar"
+        if not self.archive.exists():
+            git("-C", str(root), "archive", "--output", str(self.archive), self.commit)
+
+    def restore(self, paths):
+        """Extract the files of the commit; remove what an earlier run put in the place of its tests."""
+        for path in paths:
+            remove(self.sources / path)
+        self.sources.mkdir(exist_ok=True)
+        subprocess.run(["tar", "-xf", str(self.archive), "-C", str(self.sources)], check=True)
+
+    def install(self, python, requirements):
+        """Return an interpreter that has the requirements; ``python`` itself if there are none."""
+        if not requirements:
+            return Path(python)
+        home = self.folder / "venv"
+        interpreter = home / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
+        mark = home / "installed"
+        wanted = "\n".join(requirements)
+        if not mark.exists() or mark.read_text() != wanted:
+            shutil.rmtree(home, ignore_errors=True)
+            _run([str(python), "-m", "venv", str(home)], self.sources)
+            _run(
+                [str(interpreter), "-m", "pip", "install", "--quiet", *requirements, *NEEDED],
+                self.sources,
+            )
+            mark.write_text(wanted)
+        return interpreter
+
+
+def _run(command, folder):
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    if done.returncode:
+        lines = [line for line in (done.stderr + done.stdout).splitlines() if line.strip()]
+        errors = [line for line in lines if re.search(r"\berror\b", line, re.IGNORECASE)]
+        raise OSError(f"{' '.join(command[2:4])} failed: {(errors or lines or ['no output'])[-1].strip()}")
+
+
+def remove(path):
+    """Remove a file or a folder, if it exists."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def test_paths(arguments, *checkouts):
+    """Return those of pytest's arguments that are files or folders of one of the commits."""
+    words = [word.partition("::")[0] for word in arguments if not word.startswith("-")]
+    paths = [word for word in dict.fromkeys(words) if any((one.sources / word).exists() for one in checkouts)]
+    for path in paths:
+        # a path outside would be replaced in the user's own files
+        if Path(path).is_absolute() or ".." in Path(path).parts or not Path(path).parts:
+            raise ValueError(f"TESTS must be files or folders inside the repository, got {path}")
+    return paths
+
+
+def copy_tests(paths, source, target):
+    """Replace the tests of one commit by those of another, so that both run the same benchmarks.
+
+    The conftest.py files of the folders above the tests are copied, too: the tests use their fixtures.
+    """
+    for path in paths:
+        origin, place = source.sources / path, target.sources / path
+        remove(place)
+        if origin.is_dir():
+            shutil.copytree(origin, place, symlinks=True)
+        elif origin.exists():
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(origin, place)
+        for parent in Path(path).parents:
+            conftest = source.sources / parent / "conftest.py"
+            if conftest.exists():
+                (target.sources / parent).mkdir(parents=True, exist_ok=True)
+                shutil.copy(conftest, target.sources / parent / "conftest.py")
+
+
+def prune(root):
+    """Delete the folders of all commits but those that were used last."""
+    folders = [path for path in (root / FOLDER).iterdir() if path.is_dir()]
+    folders.sort(key=lambda path: path.stat().st_mtime, reverse=True)
+    for folder in folders[MAX_KEPT:]:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,260 @@
+"""Measure two commits until every benchmark has a verdict.
+
+One sample is a pair of fresh processes, because the placement of threads and memory differs between
+processes. A benchmark is "slower" if its interval lies above the tolerance in two independent series
+of pairs. The README states the error rates of this procedure.
+"""
+
+import fnmatch
+import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple
+
+import numpy as np
+
+from .intervals import Ratio, estimate_ratio
+from .processes import Failure, Measurement
+
+# Pairs in the first analysis; fewer ratios have no useful interval.
+MIN_PAIRS = 10
+# A benchmark whose interval contains the tolerance is measured further, each time with twice as many
+# pairs: 10, 20, 40 and 80.
+ANALYSES = 4
+# Share of the time that a benchmark may wait in either commit before CPU time misses too much of it.
+# A wait of this share that is entirely new makes the wall time 1 / (1 - 0.1) = 1.11 times as long.
+MAX_WAITING = 0.10
+
+PASSED, SLOWER, ACCEPTED, UNDECIDED = "not slower", "slower", "slower, accepted", "undecided"
+LOST, CRASHED, LOST_ACCEPTED = "lost", "crashed", "lost, accepted"
+WAITS, UNCOMPARABLE, NEW, SKIPPED = "waits", "not compared", "only in head", "skipped"
+FAILING = (SLOWER, LOST, CRASHED)
+# the order of the rows in a summary
+STATUSES = (
+    CRASHED, LOST, SLOWER, ACCEPTED, LOST_ACCEPTED, WAITS, UNCOMPARABLE, UNDECIDED, NEW, PASSED, SKIPPED,
+)  # fmt: skip
+
+
+class Outcome(NamedTuple):
+    """The verdict on one benchmark."""
+
+    name: str
+    status: str  # one of STATUSES
+    tolerance: float
+    reason: str = ""
+    ratio: Ratio | None = None  # from the last series in which the benchmark was measured
+    first: Ratio | None = None  # from the first series, if there was a second one
+
+
+class Verdict(NamedTuple):
+    """The outcome of a comparison.
+
+    ``broken`` and ``uncollected`` hold the reason for each test file that head cannot import:
+    ``uncollected`` has those that base cannot import either, by its own tests. ``removed`` names
+    benchmarks of base's own tests that head's tests do not have.
+    ``failure`` is the reason if nothing could be compared.
+    """
+
+    outcomes: list[Outcome]
+    tolerance: float
+    broken: Mapping[str, str] = MappingProxyType({})
+    uncollected: Mapping[str, str] = MappingProxyType({})
+    removed: Sequence[str] = ()
+    failure: str = ""
+
+    def named(self, *statuses):
+        """Return the names of the benchmarks with one of these statuses."""
+        return [outcome.name for outcome in self.outcomes if outcome.status in statuses]
+
+    @property
+    def compared(self):
+        """The outcomes of benchmarks that have a ratio."""
+        return [outcome for outcome in self.outcomes if outcome.ratio]
+
+    @property
+    def exit_status(self):
+        """0: passed. 1: slower, lost or crashed. 3: something could not be compared."""
+        if self.broken or self.named(*FAILING):
+            return 1
+        if self.failure or self.uncollected or self.named(WAITS, UNCOMPARABLE) or not self.compared:
+            return 3
+        return 0
+
+
+class Series:
+    """What was measured of each benchmark in one series of pairs."""
+
+    def __init__(self):
+        self.done = 0
+        self.requested = defaultdict(int)  # name (None: all) to the pairs in which it was requested
+        self.pairs = defaultdict(list)  # name to (seconds of base, seconds of head) per pair
+        self.waits = defaultdict(list)  # name to the larger median share of waiting of either side
+        self.ran = [set(), set()]  # of base and of head: names that have been measured
+        self.failures = [{}, {}]  # of base and of head: name to the first Failure
+
+    def add(self, names, base, head):
+        """Add what one pair of processes measured of these benchmarks, or of all."""
+        self.done += 1
+        for name in names or [None]:
+            self.requested[name] += 1
+        for results, failures, ran in zip((base, head), self.failures, self.ran, strict=True):
+            for name, result in results.items():
+                if isinstance(result, Failure):
+                    failures.setdefault(name, result)
+                elif result.seconds:
+                    ran.add(name)
+        for name in base.keys() & head.keys():
+            sides = base[name], head[name]
+            if all(isinstance(side, Measurement) and side.seconds for side in sides):
+                self.pairs[name].append((base[name].seconds, head[name].seconds))
+                self.waits[name].append(max(np.median(side.waits) for side in sides))
+
+    @property
+    def names(self):
+        """All benchmarks that were run, or should have been."""
+        return set().union(*self.ran, *self.failures)
+
+    def obstacle(self, name):
+        """Return the status and the reason of a benchmark that cannot have a ratio, or None."""
+        in_base, in_head = (
+            failures.get(name) or Failure("ran" if name in ran else "absent", "")
+            for failures, ran in zip(self.failures, self.ran, strict=True)
+        )
+        kinds = in_base.kind, in_head.kind
+        if kinds == ("ran", "ran"):
+            requested = self.requested[None] + self.requested[name]
+            if len(self.pairs[name]) < requested:
+                return LOST, f"both ran it in {len(self.pairs[name])} of {requested} pairs only"
+            share = float(np.median(self.waits[name]))
+            return (WAITS, waiting_reason(share)) if share > MAX_WAITING else None
+        if in_base.kind == in_head.kind == "skipped":
+            return SKIPPED, in_head.reason
+        if in_head.kind == "crashed" and in_base.kind != "crashed":
+            return CRASHED, in_head.reason
+        if in_head.kind == "ran" and in_base.kind != "waits":
+            # base may also fail in some of its processes only
+            status = UNCOMPARABLE if name in self.ran[0] else NEW
+            return status, f"base: {in_base.reason}" if in_base.reason else ""
+        if in_base.kind in ("ran", "waits") and in_head.kind in ("failed", "skipped", "absent"):
+            return LOST, in_head.reason or "head's tests do not contain it"
+        if "waits" in kinds:
+            return WAITS, waiting_reason(max(in_base.share, in_head.share))
+        return (
+            UNCOMPARABLE,
+            f"head: {in_head.reason}; base: {in_base.reason or 'does not contain it'}",
+        )
+
+
+def waiting_reason(share):
+    """Return what to do about a benchmark that waits for this share of the time."""
+    return (
+        f"waits {share:.0%} of the time, which CPU time does not count: use `--wall`, or "
+        '`@pytest.mark.benchgate(clock="wall")`'
+    )
+
+
+def compare_pairs(
+    pair,
+    pairs=MIN_PAIRS,
+    tolerance=0.10,
+    tolerances=None,
+    accepted=(),
+    seconds=np.inf,
+    progress=None,
+):
+    """Compare two commits by as many pairs of processes as the verdict needs.
+
+    Parameters
+    ----------
+    pair : callable(names)
+        Measures these benchmarks, or all (``[]``), in one pair of fresh processes. It returns a dict
+        for base and one for head, from the name to a :class:`Measurement` or a :class:`Failure`;
+        see :func:`benchgate.interleaved`.
+    pairs : int
+        Pairs in the first analysis, at least 10.
+    tolerance : float
+        The share by which head may be slower: 0.1 is 10 %.
+    tolerances : mapping, optional
+        The tolerance of single benchmarks by name, where it differs.
+    accepted : sequence of str
+        Patterns (as in a shell) of benchmarks whose slow-down or loss is accepted.
+    seconds : float
+        Time for all pairs, of which the first series may use two thirds. Benchmarks that have no
+        verdict then are "undecided", or "not compared" if they were not measured often enough.
+    progress : callable(done, total, names, series), optional
+        Called after every pair, with the names (``[]``: all) that it measured.
+
+    Returns
+    -------
+    Verdict
+    """
+    if pairs < MIN_PAIRS:
+        raise ValueError(f"pairs must be at least {MIN_PAIRS}, got {pairs}")
+    for value in (tolerance, *(tolerances or {}).values()):
+        if not 0 <= value < np.inf:
+            raise ValueError(f"tolerance must be a number of at least 0, got {value}")
+    started = time.monotonic()
+    limits = defaultdict(lambda: 1 + tolerance)
+    limits.update({name: 1 + value for name, value in (tolerances or {}).items()})
+
+    def measure(names, stop, number):
+        return _measure(names, stop, pair, pairs, limits, progress, number)
+
+    series, ratios = measure([], started + seconds * 2 / 3, 1)
+    suspects = sorted(name for name, ratio in ratios.items() if ratio.exceeds(limits[name]))
+    again, ratios_again = measure(suspects, started + seconds, 2) if suspects else (None, {})
+    outcomes = []
+    for name in series.names:
+        first, last = ratios.get(name), ratios_again.get(name)
+        status, reason = series.obstacle(name) or (None, "")
+        if status is None and name in suspects and last is None:
+            late = UNCOMPARABLE, "slower in the first series; there was no time for a second one"
+            status, reason = (again.done and again.obstacle(name)) or late
+        elif status is None and first is None:
+            status = UNCOMPARABLE
+            reason = f"there was time for {series.done} pairs, but {MIN_PAIRS} are necessary"
+        ratio = last or first if status is None else None
+        if status is None:
+            status = {None: UNDECIDED, True: SLOWER, False: PASSED}[ratio.exceeds(limits[name])]
+        if any(fnmatch.fnmatchcase(name, pattern) for pattern in accepted):
+            status = {SLOWER: ACCEPTED, LOST: LOST_ACCEPTED}.get(status, status)
+        cleared = first if ratio is not None and ratio is last else None
+        outcomes.append(Outcome(name, status, limits[name] - 1, reason, ratio, cleared))
+    outcomes.sort(key=_rank)
+    return Verdict(outcomes, tolerance)
+
+
+def _rank(outcome):
+    return (
+        STATUSES.index(outcome.status),
+        -(outcome.ratio.ratio if outcome.ratio else 0),
+        outcome.name,
+    )
+
+
+def _measure(names, stop, pair, pairs, limits, progress, number):
+    """Measure benchmarks until each is decided, or until the analyses or the time are used up.
+
+    Returns the :class:`Series`, and the ratio of each benchmark that has one.
+    """
+    series, ratios, chosen = Series(), {}, names
+    for _ in range(ANALYSES):
+        total = (series.done or pairs) + series.done
+        while series.done < total and time.monotonic() <= stop:
+            series.add(chosen, *pair(chosen))
+            if progress:
+                progress(series.done, total, chosen, number)
+        if series.done < MIN_PAIRS:
+            break
+        open_names = chosen or series.names
+        for name in open_names:
+            ratios.pop(name, None)
+            if series.obstacle(name) is None:
+                ratios[name] = estimate_ratio(name, series.pairs[name])
+        chosen = sorted(
+            name for name in open_names if name in ratios and ratios[name].exceeds(limits[name]) is None
+        )
+        if not chosen or time.monotonic() > stop:
+            break
+    return series, ratios

@@ -1,0 +1,263 @@
+"""Measure the benchmarks of two commits in interleaved turns, in pairs of fresh processes."""
+
+import contextlib
+import itertools
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import tempfile
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
+
+SERVE = Path(__file__).with_name("serve.py")
+# Turns per side, benchmark and pair. With 4 turns the ratios scatter by a fifth more.
+TURNS = 6
+# Seconds after which a single turn, or the import of all tests, counts as hanging.
+TIMEOUT = 600.0
+# Largest size of the variable that is added to the environment of every process, in bytes: the size
+# of the environment moves the stack, and with it the time of some code by several percent.
+MAX_PADDING = 4096
+# Variables by which common libraries choose their number of threads.
+THREAD_VARIABLES = (
+    "BLIS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "NUMBA_NUM_THREADS",
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "POLARS_MAX_THREADS",
+    "RAYON_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+)
+
+
+class Command(NamedTuple):
+    """A program that serves benchmarks by the protocol that ``serve`` describes.
+
+    ``environment`` is added to the variables of this process; ``folder`` is the working directory.
+    """
+
+    argv: Sequence[str]
+    environment: Mapping[str, str] = MappingProxyType({})
+    folder: str | None = None
+
+
+class Measurement(NamedTuple):
+    """One benchmark in one process: seconds per turn, and the share of each turn spent waiting."""
+
+    seconds: list[float]
+    waits: list[float]
+
+
+class Failure(NamedTuple):
+    """Why a benchmark has no time: ``kind`` is "failed", "crashed", "waits" or "skipped"."""
+
+    kind: str
+    reason: str
+    share: float = 0.0  # of the time spent waiting, where that is the reason
+
+
+class ProcessDied(Exception):
+    """A process ended, or was ended because it hung, before it answered a request."""
+
+
+class CannotServe(Exception):
+    """A commit's tests cannot be run at all; the message is the reason."""
+
+
+def pytest_command(python, tests, environment, folder=None, threads=1, wall=False):
+    """Return the :class:`Command` that serves a project's pytest-benchmark tests."""
+    argv = [str(python), str(SERVE), *(["--wall"] if wall else []), *map(str, tests)]
+    return Command(argv, dict.fromkeys(THREAD_VARIABLES, str(threads)) | dict(environment), folder)
+
+
+class Server:
+    """A running process of a :class:`Command`."""
+
+    def __init__(self, command, timeout=TIMEOUT):
+        # options of a surrounding pytest are not those of the project
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+        padding = {"BENCHGATE_PADDING": "x" * random.randrange(MAX_PADDING)}
+        self.timeout = timeout
+        self.errors = tempfile.TemporaryFile(mode="w+", errors="replace")  # noqa: SIM115 (closed by close)
+        self.process = subprocess.Popen(
+            command.argv,
+            env=inherited | dict(command.environment) | padding,
+            cwd=command.folder,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.errors,
+            text=True,
+        )
+
+    def send(self, request):
+        """Send a request; a process that has ended shows when its answer is read."""
+        with contextlib.suppress(BrokenPipeError, OSError):
+            print(json.dumps(request), file=self.process.stdin, flush=True)
+
+    def receive(self):
+        """Return the next message of the process; raise ProcessDied if there is none."""
+        hangs = threading.Event()
+
+        def end():
+            hangs.set()
+            self.process.kill()
+
+        timer = threading.Timer(self.timeout, end)
+        timer.daemon = True
+        timer.start()
+        try:
+            line = self.process.stdout.readline()
+        finally:
+            timer.cancel()
+        if not line.endswith("\n"):
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(10)
+            raise ProcessDied(
+                f"the process did not answer within {self.timeout:g} s" if hangs.is_set() else self.ending()
+            )
+        return json.loads(line)
+
+    def ending(self):
+        """Return how the process ended, in words."""
+        status = self.process.poll()
+        if status is not None and status < 0:
+            with contextlib.suppress(ValueError):
+                return f"the process was ended by {signal.Signals(-status).name}"
+        return f"the process ended with exit status {status}"
+
+    def last_error(self):
+        """Return the last line about an error that the process wrote, or its last line."""
+        self.errors.seek(0)
+        lines = [line.strip() for line in self.errors if line.strip()]
+        about_errors = [line for line in lines if re.search("error", line, re.IGNORECASE)]
+        return ([*lines, *about_errors] or ["it wrote nothing to standard error"])[-1][:200]
+
+    def close(self):
+        """Close the standard input of the process and wait until it exits."""
+        try:
+            self.process.communicate(timeout=30)
+        except (subprocess.TimeoutExpired, ValueError, OSError):
+            self.process.kill()
+            self.process.wait()
+        self.errors.close()
+
+
+class Side:
+    """One of the two commits. It knows which benchmarks and files have ended a process before.
+
+    Attributes
+    ----------
+    benchmarks : dict
+        The settings of each benchmark by name, as the newest process listed them.
+    errors : dict
+        The reason for each test file that could not be imported.
+    crashed : dict
+        The reason for each benchmark, or test file, that ended a process. It is not run again.
+    """
+
+    def __init__(self, command, timeout=TIMEOUT):
+        self.command, self.timeout = command, timeout
+        self.benchmarks, self.errors, self.crashed = {}, {}, {}
+        self.ignored = {}  # test file to path
+        self.server = None
+
+    def start(self):
+        """Start a fresh process and list its benchmarks, without files that end it."""
+        while True:
+            self.server = Server(self.command, self.timeout)
+            self.server.send(list(self.ignored.values()))
+            collecting = None
+            try:
+                while "benchmarks" not in (message := self.server.receive()):
+                    collecting, path = message["collecting"], message["path"]
+            except ProcessDied as error:
+                died, last_error = str(error), self.server.last_error()
+                self.close()
+                if collecting is None or collecting in self.ignored:
+                    raise CannotServe(f"{died}: {last_error}") from None
+                self.crashed[collecting] = f"{died} while it imported the file"
+                self.ignored[collecting] = path
+                continue
+            self.benchmarks = message["benchmarks"]
+            self.errors = message["errors"] | {file: self.crashed[file] for file in self.ignored}
+            return
+
+    def close(self):
+        """End the process, if one is running."""
+        if self.server is not None:
+            self.server.close()
+            self.server = None
+
+    def turn(self, name):
+        """Run a benchmark once; return the answer of the process or a :class:`Failure`."""
+        if name in self.crashed:
+            return Failure("crashed", self.crashed[name])
+        self.server.send(name)
+        try:
+            answer = self.server.receive()
+        except ProcessDied as error:
+            self.crashed[name] = str(error)
+            self.close()
+            self.start()
+            return Failure("crashed", self.crashed[name])
+        for kind in ("failed", "skipped"):
+            if kind in answer:
+                return Failure(kind, answer[kind])
+        if "seconds" in answer and not answer["seconds"] > 0:
+            return Failure("failed", "its time is below the resolution of the clock")
+        if "seconds" not in answer:
+            share = answer["waits"]
+            return Failure("waits", f"it waits for {share:.0%} of the time", share)
+        return answer
+
+
+def interleaved(base, head, turns=TURNS):
+    """Return a function that measures one pair of processes.
+
+    Called with a list of names (``[]``: all), it returns two dicts, for base and for head, from the
+    name of a benchmark to a :class:`Measurement` or a :class:`Failure`. The side whose process is
+    started first alternates from pair to pair.
+    """
+    directions = itertools.cycle([1, -1])
+
+    def pair(names):
+        direction = next(directions)
+        return run_turns([base, head][::direction], turns, names)[::direction]
+
+    return pair
+
+
+def run_turns(sides, turns, names=()):
+    """Run one fresh process per side, in turns at every benchmark; return a dict per side.
+
+    Other work on the machine disturbs it for milliseconds to minutes. Both sides meet such a
+    disturbance within moments of each other, so it cancels in the ratio of a turn. One call per
+    benchmark and side comes before the turns and is not counted.
+    """
+    with contextlib.ExitStack() as stack:
+        for side in sides:
+            stack.callback(side.close)
+            side.start()
+        listed = list(names) or list(dict.fromkeys(itertools.chain(*(side.benchmarks for side in sides))))
+        results = [{} for _ in sides]
+        both = list(zip(sides, results, strict=True))
+        for turn, (position, name) in itertools.product(range(-1, turns), enumerate(listed)):
+            # each side is first as often as it is last
+            for side, result in both if (turn + position) % 2 == 0 else both[::-1]:
+                if name not in side.benchmarks or isinstance(result.get(name), Failure):
+                    continue
+                answer = side.turn(name)
+                if isinstance(answer, Failure):
+                    result[name] = answer
+                elif turn < 0:
+                    result[name] = Measurement([], [])
+                else:
+                    result[name].seconds.append(answer["seconds"])
+                    result[name].waits.append(answer.get("waits", 0.0))
+    return results

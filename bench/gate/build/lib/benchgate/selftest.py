@@ -1,0 +1,135 @@
+"""Compare a commit with itself: how often is the verdict wrong, and what slow-down is caught?
+
+The pairs of processes are recorded once. The recorded ratios of each benchmark then pass through
+:func:`compare_pairs`, block after block, as if each block were a pull request: a "slower" is a false
+alarm. The same blocks with all times of head multiplied by a constant show which slow-down is caught.
+"""
+
+import contextlib
+import time
+from types import MappingProxyType
+
+import numpy as np
+
+from .compare import MIN_PAIRS, SLOWER, Series, compare_pairs
+from .intervals import log_ratios
+from .processes import Measurement
+from .summary import cell, plural
+
+# Slow-downs that are tried, in this order.
+SLOWDOWNS = (0.12, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.75, 1.0, 2.0, 4.0)
+# A slow-down counts as caught if at least this share of the comparisons report it.
+CAUGHT = 0.9
+
+
+def record(pair, seconds, progress=None):
+    """Measure pairs for some seconds, at least 10 pairs, or until the user interrupts.
+
+    Returns two dicts by benchmark: the log-ratio of every pair, and the reason why there are none.
+    """
+    started, series = time.monotonic(), Series()
+    with contextlib.suppress(KeyboardInterrupt):
+        while series.done < MIN_PAIRS or time.monotonic() - started < seconds:
+            series.add([], *pair([]))
+            if progress:
+                expected = max(series.done, round(series.done * seconds / (time.monotonic() - started)))
+                progress(series.done, expected, [], 1)
+    reasons = {name: found[1] for name in series.names if (found := series.obstacle(name))}
+    logs = {
+        name: [round(float(one), 5) for one in log_ratios(series.pairs[name])]
+        for name in sorted(series.names - reasons.keys())
+    }
+    return logs, reasons
+
+
+def comparisons(logs, slowdown=0.0, tolerance=0.10):
+    """Return, per comparison that the recorded log-ratios of one benchmark allow, whether it says slower."""
+    ratios = iter(np.exp(np.asarray(logs) + np.log1p(slowdown)))
+    says_slower = []
+
+    def pair(names):
+        return {"recorded": Measurement([1.0], [0.0])}, {"recorded": Measurement([next(ratios)], [0.0])}
+
+    with contextlib.suppress(StopIteration):  # the record has no more pairs
+        while True:
+            verdict = compare_pairs(pair, tolerance=tolerance)
+            says_slower.append(verdict.outcomes[0].status == SLOWER)
+    return says_slower
+
+
+def caught_slowdown(logs, tolerance):
+    """Return the smallest of SLOWDOWNS that nearly all comparisons report; None if none is."""
+    for slowdown in SLOWDOWNS:
+        # no time can tell a slow-down of the tolerance from a smaller one
+        if (
+            slowdown > tolerance
+            and (found := comparisons(logs, slowdown, tolerance))
+            and np.mean(found) >= CAUGHT
+        ):
+            return slowdown
+    return None
+
+
+def upper_bound(alarms, total, confidence=0.95):
+    """Return the Clopper-Pearson upper confidence bound of the rate of false alarms."""
+    from scipy import stats
+
+    return 1.0 if alarms >= total else float(stats.beta.ppf(confidence, alarms + 1, total - alarms))
+
+
+def report(record, tolerance, reasons=MappingProxyType({})):
+    """Return the false alarms and the caught slow-downs of a record, in all and by benchmark.
+
+    ``record`` has the log-ratios, and ``reasons`` the reasons why some benchmarks have none.
+    """
+    rows = []
+    for name, logs in record.items():
+        verdicts = comparisons(logs, 0.0, tolerance)
+        if verdicts:
+            rows.append({
+                "name": name,
+                "pairs": len(logs),
+                "scatter": float(np.std(logs)),
+                "comparisons": len(verdicts),
+                "false_alarms": int(sum(verdicts)),
+                "caught": caught_slowdown(logs, tolerance),
+            })  # fmt: skip
+    total, alarms = (sum(row[key] for row in rows) for key in ("comparisons", "false_alarms"))
+    return {
+        "tolerance": tolerance,
+        "comparisons": total,
+        "false_alarms": alarms,
+        "upper_bound": upper_bound(alarms, total) if total else 1.0,
+        "benchmarks": rows,
+        "not_measured": dict(reasons),
+    }
+
+
+def markdown(report, footer=""):
+    """Return a report as Markdown, with the answer first."""
+    header = (
+        "| benchmark | false alarms | comparisons | scatter of a pair | caught slow-down |\n"
+        "|---|---:|---:|---:|---:|"
+    )
+    rows = [
+        f"| `{cell(row['name'])}` | {row['false_alarms']} | {row['comparisons']} | {row['scatter']:.1%} "
+        f"| {'none' if row['caught'] is None else format(row['caught'], '+.0%')} |"
+        for row in sorted(report["benchmarks"], key=lambda row: -row["scatter"])
+    ]
+    return "\n".join([
+        f"### Self-test: {plural(report['false_alarms'], 'false alarm')} in "
+        f"{plural(report['comparisons'], 'comparison')} of equal code",
+        "",
+        f"With 95 % confidence fewer than {report['upper_bound']:.1%} of the comparisons of one benchmark "
+        "on this machine are false alarms.",
+        "",
+        header,
+        *rows,
+        "",
+        *(f"- `{cell(name)}` was not measured: {cell(why)}" for name, why in report["not_measured"].items()),
+        "",
+        f"<sub>Tolerance {report['tolerance']:.0%}. Caught slow-down: the smallest of "
+        f"{', '.join(f'{one:.0%}' for one in SLOWDOWNS)} that at least {CAUGHT:.0%} of the comparisons "
+        f"report, by recorded pairs whose times of head were multiplied. {footer}</sub>",
+        "",
+    ])  # fmt: skip

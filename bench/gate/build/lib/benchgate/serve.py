@@ -1,0 +1,245 @@
+"""Time single benchmarks of a project on request: ``python serve.py PYTEST_ARGUMENTS``.
+
+This file runs in the environment of the project that is tested. It imports nothing but pytest,
+pytest-benchmark and the standard library, and nothing of benchgate.
+
+Protocol, one line of JSON per message:
+
+1. The parent sends an array of paths of test files to leave out.
+2. This process answers ``{"collecting": FILE, "path": PATH}`` before it imports a file, and at the end
+   ``{"benchmarks": {NAME: {"tolerance": 0.2}, ...}, "errors": {FILE: REASON}}``.
+3. The parent sends the name of a benchmark (its pytest node id), as a JSON string.
+4. This process runs the benchmark for one turn and answers ``{"seconds": S, "waits": SHARE}``,
+   ``{"failed": REASON}``, ``{"skipped": REASON}`` or ``{"waits": SHARE}``. Steps 3 and 4 repeat.
+
+The process exits when its standard input is closed. Fixtures of a function or a module are made again
+for every turn, so expensive inputs belong in fixtures of the session.
+"""
+
+import importlib.util
+import json
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+from _pytest.runner import runtestprotocol
+
+# Seconds of one turn at a benchmark; a turn has at least one call.
+TURN_SECONDS = 0.02
+# A benchmark that has waited for most of this many seconds of wall time is stopped: its turn could
+# take minutes, because pytest-benchmark counts CPU time only.
+MAX_WAITING_SECONDS = 1.0
+MARK = "benchgate"
+# Options that a project may have set in `addopts`, but that would skip, prolong or disturb a turn.
+PYTEST_OPTIONS = {
+    "benchmark_autosave": False,
+    "benchmark_compare": None,
+    "benchmark_compare_fail": None,
+    "benchmark_cprofile": None,
+    "benchmark_disable": False,
+    "benchmark_disable_gc": True,
+    "benchmark_enable": True,
+    "benchmark_histogram": None,
+    "benchmark_json": None,
+    "benchmark_max_time": str(TURN_SECONDS),
+    "benchmark_min_rounds": 1,
+    "benchmark_only": False,
+    "benchmark_precision": None,
+    "benchmark_save": None,
+    "benchmark_skip": False,
+    "benchmark_warmup": False,
+    "continue_on_collection_errors": True,
+    "dist": "no",  # of pytest-xdist, in whose workers pytest-benchmark measures nothing
+    "maxfail": 0,
+    "numprocesses": 0,
+    "tx": [],
+}
+
+
+class Waits(Exception):
+    """The benchmark sleeps, or waits for something other than the CPU."""
+
+
+class Clock:
+    """The timer that pytest-benchmark calls before and after every round.
+
+    It returns CPU seconds of this process, or wall seconds if ``wall`` is true. It keeps all readings,
+    so that the share of the time in which the process waited is known.
+    """
+
+    def __init__(self):
+        self.wall = False
+        self.scheduler = scheduler_file()
+        self.reset()
+
+    def reset(self):
+        """Forget the readings of the previous benchmark."""
+        self.readings = []  # wall seconds and CPU seconds
+        self.displaced = []  # number of the reading, and seconds without a CPU until then
+
+    def __call__(self):
+        wall, cpu = time.perf_counter(), time.process_time()
+        self.readings.append((wall, cpu))
+        if self.wall:
+            return wall
+        # the scheduler is asked at most once per millisecond: that takes 3 us
+        if not self.displaced or wall - self.sampled > 1e-3:
+            self.sampled = wall
+            self.displaced.append((len(self.readings) - 1, self.seconds_displaced()))
+            if wall - self.readings[0][0] > MAX_WAITING_SECONDS and (share := self.waiting(0)) > 0.5:
+                raise Waits(share)
+        return cpu
+
+    def seconds_displaced(self):
+        """Return how long this process was ready to run while other processes had the CPU."""
+        return int(os.pread(self.scheduler, 100, 0).split()[1]) / 1e9 if self.scheduler else 0.0
+
+    def waiting(self, rounds):
+        """Return the share of the wall time of the last rounds, or since the reset (0), spent waiting."""
+        chosen = self.readings[-2 * rounds :] if rounds else [self.readings[0], self.readings[-1]]
+        start = len(self.readings) - len(chosen) if rounds else 0
+        pairs = list(zip(chosen[::2], chosen[1::2], strict=True))
+        wall, cpu = (sum(end[i] - start[i] for start, end in pairs) for i in (0, 1))
+        before = max(number for number, _ in self.displaced if number <= start)
+        displaced = self.displaced[-1][1] - dict(self.displaced)[before]
+        return min(1.0, max(0.0, (wall - cpu - displaced) / wall)) if wall else 0.0
+
+
+def scheduler_file():
+    """Return a descriptor of the file in which Linux counts the time without a CPU, or None."""
+    try:
+        descriptor = os.open("/proc/self/schedstat", os.O_RDONLY)
+        int(os.pread(descriptor, 100, 0).split()[1])
+    except (OSError, ValueError, IndexError, AttributeError):
+        return None
+    return descriptor
+
+
+class Plugin:
+    """The pytest plugin, which takes the place of pytest's loop over the tests."""
+
+    def __init__(self, requests, replies, wall):
+        self.requests, self.replies, self.wall = requests, replies, wall
+        self.clock, self.errors = Clock(), {}
+
+    def reply(self, message):
+        """Send one message to the parent."""
+        print(json.dumps(message), file=self.replies, flush=True)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_configure(self, config):
+        config.addinivalue_line("markers", f"{MARK}(tolerance, clock): how benchgate judges a benchmark")
+        for name, value in PYTEST_OPTIONS.items():
+            setattr(config.option, name, value)
+
+    def pytest_collectstart(self, collector):
+        if isinstance(collector, pytest.File):
+            self.reply({"collecting": collector.nodeid, "path": str(collector.path)})
+
+    def pytest_collectreport(self, report):
+        if report.failed:
+            lines = [line.strip() for line in report.longreprtext.splitlines() if line.strip()]
+            errors = [line[1:].strip() for line in lines if line.startswith("E ")]
+            # of a chain of errors the last one is the one that was raised
+            self.errors[report.nodeid] = shorten((errors or lines or ["no reason"])[-1])
+
+    def pytest_runtestloop(self, session):
+        if not hasattr(session.config, "_benchmarksession"):
+            raise pytest.UsageError("pytest-benchmark must be installed and enabled")
+        options = session.config._benchmarksession.options
+        options["timer"] = type(options["timer"])(self.clock)
+        items = {item.nodeid: item for item in session.items if "benchmark" in item.fixturenames}
+        settings = {name: self.settings(item) for name, item in items.items()}
+        self.reply({"benchmarks": settings, "errors": self.errors})
+        for line in self.requests:
+            name = json.loads(line)
+            error = settings[name].get("error")
+            self.reply({"failed": error} if error else self.run(items[name], settings[name]))
+        session.config._benchmarksession.benchmarks.clear()  # no table at the end
+        return True
+
+    def settings(self, item):
+        """Return the tolerance and the clock that a mark gives to a benchmark, or its error."""
+        for mark in item.iter_markers("benchmark"):
+            mark.kwargs.pop("timer", None)  # all benchmarks are timed by our clock
+        mark = item.get_closest_marker(MARK)
+        if mark is None:
+            return {"clock": "wall"} if self.wall else {}
+        settings = dict(mark.kwargs)
+        unknown = sorted(settings.keys() - {"tolerance", "clock"})
+        tolerance = settings.get("tolerance", 0)
+        if mark.args or unknown:
+            got = ", ".join([*map(repr, mark.args), *unknown])
+            return {"error": f"mark {MARK} must have only tolerance= and clock=, got {got}"}
+        if not isinstance(tolerance, int | float) or not 0 <= tolerance < float("inf"):
+            return {"error": f"tolerance of mark {MARK} must be a number of at least 0, got {tolerance!r}"}
+        if settings.get("clock", "cpu") not in ("cpu", "wall"):
+            return {"error": f"clock of mark {MARK} must be 'cpu' or 'wall', got {settings['clock']!r}"}
+        if self.wall:
+            settings.setdefault("clock", "wall")
+        return settings
+
+    def run(self, item, settings):
+        """Run a benchmark for one turn, and return the answer for the parent."""
+        # ends the fixtures of other modules and keeps those of this one
+        item.session._setupstate.teardown_exact(item.parent)
+        measured = item.config._benchmarksession.benchmarks
+        measured.clear()
+        self.clock.wall = settings.get("clock") == "wall"
+        self.clock.reset()
+        self.refused = None
+        reports = runtestprotocol(item, nextitem=item.parent, log=False)
+        if self.refused is not None:
+            return {"waits": self.refused}
+        for report in reports:
+            if report.failed:
+                crash = getattr(report.longrepr, "reprcrash", None)
+                message = crash.message if crash else report.longreprtext
+                return {"failed": shorten(f"{report.when}: {message}")}
+        if any(report.skipped for report in reports):
+            return {"skipped": "the test was skipped"}
+        if not measured:
+            return {"skipped": "the test did not call benchmark()"}
+        stats = measured[-1].stats
+        return {"seconds": stats.median, "waits": self.share}
+
+    @pytest.hookimpl(hookwrapper=True)
+    def pytest_runtest_call(self, item):
+        outcome = yield
+        benchmarks = item.config._benchmarksession.benchmarks
+        if outcome.excinfo and issubclass(outcome.excinfo[0], Waits):
+            self.refused = outcome.excinfo[1].args[0]
+        elif benchmarks and not self.clock.wall:
+            # the last readings are those of the rounds; earlier ones belong to their calibration
+            self.share = self.clock.waiting(len(benchmarks[-1].stats.data))
+        else:
+            self.share = 0.0
+
+
+def shorten(message):
+    """Return a message in one line that fits into a summary, with paths as in the repository."""
+    return " ".join(message.split()).replace(f"{Path.cwd()}{os.sep}", "")[:200]
+
+
+def main(arguments):
+    """Serve until standard input is closed; return the exit status of pytest."""
+    wall = "--wall" in arguments[:1]
+    arguments = arguments[wall:]
+    # tests may read from standard input and print to standard output without disturbing the protocol
+    requests, replies = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w")
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(2, 1)
+    sys.path[0] = str(Path.cwd())  # as `python -m pytest` has it, not the folder of this file
+    ignored = [f"--ignore={file}" for file in json.loads(requests.readline())]
+    # pytest-cov starts before any plugin can change its options
+    extras = ["--no-cov"] if importlib.util.find_spec("pytest_cov") else []
+    with tempfile.TemporaryDirectory() as cache:
+        options = ["-qq", "-o", f"cache_dir={cache}", *extras, *ignored]
+        return pytest.main([*arguments, *options], plugins=[Plugin(requests, replies, wall)])
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
