@@ -1,6 +1,7 @@
 """The command on a toy project in a git repository: one short run by default, all situations with -m slow."""
 
 import json
+import shutil
 import subprocess
 import sys
 
@@ -182,7 +183,9 @@ def test_package_installs_from_its_folder_into_an_empty_environment(tmp_path):
     home = tmp_path / "environment"
     subprocess.run([sys.executable, "-m", "venv", home], check=True)
     python = home / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
-    subprocess.run([python, "-m", "pip", "install", "-q", toy_project.SOURCE.parent], check=True)
+    copy = tmp_path / "gate"  # a build leaves files in its folder
+    shutil.copytree(toy_project.SOURCE.parent, copy, ignore=shutil.ignore_patterns("build", "*.egg-info"))
+    subprocess.run([python, "-m", "pip", "install", "-q", copy], check=True)
     done = subprocess.run([python, "-m", "pip", "list"], capture_output=True, text=True, check=True)
     assert not {"numba", "fastcos"} & set(done.stdout.split())
     done = subprocess.run([home / "bin" / "benchgate", "--help"], capture_output=True, text=True, check=True)
