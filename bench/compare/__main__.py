@@ -42,7 +42,7 @@ def parser():
     add(
         "--task",
         nargs="+",
-        choices=[*tasks.TASKS, "hard", "large"],
+        choices=[*tasks.TASKS, "hard", "large", "all"],
         default=[*tasks.TASKS, "hard"],
         help="default: all but large",
     )
@@ -119,17 +119,18 @@ def run(arguments, document, save):
     for one in descriptions.values():
         document["versions"][one["name"]] = one["versions"]
     document["absent"] |= absent
-    rows = tasks.rows_of([name for name in arguments.task if name in tasks.TASKS], arguments.size)
+    chosen = [*tasks.TASKS, "hard", "large"] if "all" in arguments.task else arguments.task
+    rows = tasks.rows_of([name for name in chosen if name in tasks.TASKS], arguments.size)
     if arguments.data:
-        rows = tasks.rows_of_file(arguments.data, arguments.k)
-    for number, row in enumerate([] if "large" in arguments.task else rows, 1):
+        rows = [] if chosen == ["large"] else tasks.rows_of_file(arguments.data, arguments.k)
+    for number, row in enumerate(rows, 1):
         print(f"\n{row.title}  (row {number} of {len(rows)})", flush=True)
         processes = arguments.processes or 5
         result = turns.measure(row, descriptions, processes, arguments.seconds, threads)
         document["results"][row.key] = result
         print_row(result, descriptions)
         save(document)
-    if "hard" in arguments.task and not arguments.data:
+    if "hard" in chosen and not arguments.data:
         print("\nwrong neighbours of the hard set, of a million", flush=True)
         for name, one in descriptions.items():
             if "search" in one["operations"]:
@@ -139,7 +140,7 @@ def run(arguments, document, save):
                     f"  {one['name']:18} {found.get('wrong', found.get('absent')):>10,}", flush=True
                 )
         save(document)
-    if "large" in arguments.task:
+    if "large" in chosen:
         if arguments.data:
             from fastcos import io
 
