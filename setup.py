@@ -74,7 +74,7 @@ class PlatformWheel(bdist_wheel):
 def requirements():
     """Return what the wheel requires."""
     found = PROJECT["project"]["dependencies"]
-    return [one for one in found if not (IS_NATIVE and one.startswith("numba"))]
+    return [one for one in found if not (IS_NATIVE and one.startswith(("numba", "llvmlite")))]
 
 
 def bill_of_materials():

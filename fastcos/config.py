@@ -122,16 +122,10 @@ def num_threads() -> int:
     """Threads of one call."""
     given = _setting("num_threads", "FASTCOS_NUM_THREADS")
     if given is None:
-        return _cached_cpus(os.getpid())
+        return min(_cpus_of_process(), _cached_quota(os.getpid()))
     return validation.as_thread_count(
         "FASTCOS_NUM_THREADS", validation.as_number("FASTCOS_NUM_THREADS", given)
     )
-
-
-@functools.cache
-def _cached_cpus(pid: int) -> int:
-    """Return count_cpus() of this process, pid: a count takes 50 us."""
-    return count_cpus()
 
 
 def count_cpus(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
@@ -140,7 +134,24 @@ def count_cpus(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
     cgroup: the directory of the container's limits, version 2 or 1. A part of a CPU counts as one.
     As joblib counts, whose import takes 0.2 s.
     """
-    cpus = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    return min(_cpus_of_process(), _quota(cgroup))
+
+
+def _cpus_of_process() -> int:
+    """Return how many CPUs the affinity allows, which may change at any time."""
+    if hasattr(os, "sched_getaffinity"):  # not on macOS and Windows
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+@functools.cache
+def _cached_quota(pid: int) -> int:
+    """Return the quota of the container of this process, pid: to read its files takes 50 us."""
+    return _quota(Path("/sys/fs/cgroup"))
+
+
+def _quota(cgroup: Path) -> int:
+    """Return how many CPUs the container allows, rounded up; very many where there is no limit."""
     try:
         if (cgroup / "cpu.max").exists():
             quota, period = (cgroup / "cpu.max").read_text().split()
@@ -149,8 +160,8 @@ def count_cpus(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
             quota, period = ((cgroup / "cpu" / name).read_text() for name in names)
         limit = math.ceil(int(quota) / int(period))
     except (OSError, ValueError, ZeroDivisionError):  # no quota, or "max" for none
-        return cpus
-    return min(cpus, limit) if limit > 0 else cpus
+        return sys.maxsize
+    return limit if limit > 0 else sys.maxsize
 
 
 def backend() -> str:

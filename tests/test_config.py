@@ -215,3 +215,15 @@ def fresh(code, **environment):
 def test_import_reads_no_variable():
     nonsense = {f"FASTCOS_{variable}": "nonsense" for variable in VARIABLES}
     fresh("import fastcos, fastcos.config, fastcos.parallel, fastcos.kernels.csr", **nonsense)
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="no affinity on this system")
+def test_a_changed_affinity_is_seen_at_once():
+    before = os.sched_getaffinity(0)
+    try:
+        config.get_config()
+        os.sched_setaffinity(0, {min(before)})
+        assert config.get_config().num_threads == 1
+    finally:
+        os.sched_setaffinity(0, before)
+    assert config.get_config().num_threads == joblib.cpu_count()

@@ -103,6 +103,7 @@ def test_wheel_is_small_and_serves_every_python(wheel, site):
     numba = [line for line in lines if line.startswith("Requires-Dist: numba")]
     assert len(numba) == 1  # not required, but by the extra
     assert numba[0].endswith('extra == "compile"')
+    assert not any(line.startswith("Requires-Dist: llvmlite") for line in lines)
 
 
 @pytest.mark.parametrize("call", FIRST_CALLS)

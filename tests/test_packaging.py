@@ -1,7 +1,10 @@
 """What is built and installed: every package, every file once, nothing but fastcos."""
 
+import ast
 import email
+import itertools
 import json
+import re
 import subprocess
 import sys
 import tarfile
@@ -92,6 +95,32 @@ def test_requirements_have_lower_bounds_only():
         assert ">=" in requirement
         assert "<" not in requirement
         assert "==" not in requirement
+
+
+# names of distributions whose packages have another name
+DISTRIBUTIONS = {"sklearn": "scikit-learn", "PIL": "pillow", "yaml": "pyyaml"}
+# packages whose types are recognised where the caller has imported them, and those of adapters
+OF_THE_CALLER = {"langchain_core", "mteb", "scanpy", "torch", "vicinity", "anndata"}
+
+
+def test_imported_packages_are_declared():
+    extras = PROJECT["project"]["optional-dependencies"].values()
+    declared = {
+        re.match(r"[\w.-]+", requirement)[0].lower().replace("_", "-")
+        for requirement in itertools.chain(DEPENDENCIES, *extras)
+    }
+    missing = {}
+    for path in [*(ROOT / "fastcos").rglob("*.py"), *(ROOT / "kernels").glob("*.py")]:
+        for node in ast.walk(ast.parse(path.read_text("utf8"))):
+            names = [one.name for one in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom) and node.level == 0:
+                names = [node.module]
+            for name in (name.partition(".")[0] for name in names):
+                known = DISTRIBUTIONS.get(name, name).lower().replace("_", "-")
+                is_ours = name == "fastcos" or name in sys.stdlib_module_names
+                if not is_ours and name not in OF_THE_CALLER and known not in declared:
+                    missing.setdefault(known, []).append(f"{path.name}:{node.lineno}")
+    assert not missing
 
 
 def test_oldest_python_is_the_declared_one():

@@ -146,12 +146,28 @@ def _search(dtype: str) -> None:
         top_k(items[:1], items, 5, measure=measure, exclude=one)
         top_k(items, items, 5, measure=measure, allowed=range(50))
         neighbors_above(items, 0.5, measure=measure)
+        if dtype == "float32":  # by queries that float32 does not hold: see scan.as_wide
+            _search_wide_queries(items, measure)
     list(similarity_blocks(items, measure="cosine"))
     top_k(np.repeat(items, 2, axis=0), k=5)  # duplicates
     top_k(items + 3, k=5)  # a shared direction
     compile_searches(dtype)  # with prefixes
     if dtype == "float32":  # enough rows to be multiplied as they are
         top_k(items[:120], _vectors(dtype, 280_000), 5)
+
+
+def _search_wide_queries(items: Any, measure: str) -> None:
+    """Search float32 items for few and many queries of float64, in every way."""
+    queries = _vectors("float64", 100) / 3
+    index = SimilarityIndex(measure).fit(items)
+    lists = sp.csr_array(np.tile(np.arange(300) < 20, (100, 1)))
+    for rows in (queries, queries[:1]):
+        top_k(rows, items[:20], 5, measure=measure)
+        index.search(rows, 5), index.search(rows, 5, allowed=range(150))
+        index.search(rows, 5, allowed=lists[: len(rows)], min_score=-1.0)
+        index.search(rows, 5, exclude=lists[: len(rows)]), index.radius(rows, 0.5)
+        rescore(rows, items, np.tile(np.arange(50), (len(rows), 1)), 5, measure=measure)
+    top_k(queries, np.repeat(items, 2, axis=0), 5, measure=measure)
 
 
 def _rescore(dtype: str) -> None:

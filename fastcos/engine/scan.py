@@ -288,10 +288,27 @@ def best_of_parts(columns: Integers, scores: Floats) -> Found:
 
 
 def as_wide(queries: EncodedRows, items: Rows) -> EncodedRows:
-    """Return float32 queries of items of another type in float64: equal scores, less code."""
-    if queries.rows.dtype != np.float32 or items.dtype == np.float32:
-        return queries
-    return queries._replace(rows=validation.read_only(queries.rows.astype(np.float64)))
+    """Return queries in the type in which items of this type are searched: the scores are equal.
+
+    Queries of items that are not float32 are searched in float64, which holds all their numbers.
+    float64 queries of float32 items, such as a list of Python's floats, are searched in float32
+    where that holds their numbers exactly, as it does for the output of a float32 model.
+    """
+    rows = as_searched(queries.rows, items.dtype)
+    return queries if rows is queries.rows else queries._replace(rows=rows)
+
+
+def as_searched(rows: Rows, dtype: np.dtype[Any]) -> Rows:
+    """Return the rows of queries as as_wide does, for items of this type."""
+    if dtype != np.float32:
+        if rows.dtype == np.float32:
+            return validation.read_only(rows.astype(np.float64))
+    elif rows.dtype == np.float64:
+        with np.errstate(over="ignore", under="ignore"):
+            narrow = rows.astype(np.float32)
+        if np.array_equal(narrow, rows):
+            return validation.read_only(narrow)
+    return rows
 
 
 def blocks(n: int, wanted: float, k: int, depth: int, options: ExecutionOptions) -> tuple[int, ...]:

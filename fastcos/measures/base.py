@@ -2,6 +2,7 @@
 
 import copy
 import inspect
+import warnings
 from collections.abc import Callable
 from typing import (
     Any,
@@ -118,8 +119,28 @@ def capabilities(measure: Any) -> Capabilities:
         blocks=fits_nothing or getattr(kind, "fits_in_blocks", False),
         sparse=getattr(kind, "takes_sparse_rows", False),
         save=measure.name in REGISTRY,
-        append=fits_nothing and _inherits(kind, "fit", "encode_items", "item_bias"),
+        append=_inherits(kind, *_FOR_APPEND),
     )
+
+
+# methods that a measure inherits unchanged where an index with it takes up items one by one
+_FOR_APPEND = ("_fit", "fit", "encode_items", "item_bias")
+
+
+def warn_of_slow_changes(measure: Any) -> None:
+    """Warn that a class of the caller lost the capability append by what it overrides.
+
+    Also an override that only logs has this effect, since nobody can tell what it does to the rows.
+    """
+    kind = type(measure)
+    if kind.__module__.partition(".")[0] == "fastcos" or capabilities(measure).append:
+        return
+    overridden = [method for method in _FOR_APPEND if not _inherits(kind, method)]
+    text = (
+        f"every change of this index fits and packs all items, because {kind.__name__} overrides "
+        f"{' and '.join(overridden)}; measures without that add items in the time of the new ones"
+    )
+    warnings.warn(text, stacklevel=5)
 
 
 def is_upper_bounded(measure: Any) -> TypeGuard[UpperBounded]:

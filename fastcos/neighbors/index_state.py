@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from fastcos import storage, validation
-from fastcos.measures.base import Measure, capabilities
+from fastcos.measures.base import Measure, capabilities, warn_of_slow_changes
 from fastcos.neighbors import index_files
 from fastcos.neighbors.ids import NO_ID, Ids, ItemIds, are_strings, joined
 from fastcos.neighbors.index_parts import (
@@ -197,6 +197,7 @@ def changed_state(
         segments = tuple(part.segment for part in parts)
         has_names = state.has_names if new is None else are_strings(new.ids)
         return _state_of(FittedItems(fitted, n_items, segments), parts, state.width, has_names)
+    warn_of_slow_changes(measure)
     contents = [contents_of([part]) for part in parts if len(part.segment.numbers)]
     contents += [] if new is None else [new]
     if not contents:

@@ -53,9 +53,6 @@ class PlainSearch:
     def __init__(self, fitted: FittedItems, parts: Sequence[IndexPart]) -> None:
         self._measure, self._parts = fitted.measure, parts
         self._n, self._width = fitted.n_live, fitted.rows.shape[1]
-        # float32 queries of other items are widened, see scan.as_wide
-        are_float32 = all(part.segment.encoded.rows.dtype == np.float32 for part in parts)
-        self._types = "fd" if are_float32 else "d"
         has_raw_scores = type(fitted.measure).to_score is Plain.to_score
         self._is_cosine = has_raw_scores and fitted.measure.metric_type == "cosine"
         self._packed: list[_Part] = []
@@ -88,13 +85,14 @@ class PlainSearch:
         flags, dtype = queries.flags, queries.dtype
         if not (flags.c_contiguous and flags.aligned and dtype.isnative):
             return None
-        if dtype.char not in self._types:
+        if dtype.char not in "fd":
             return None
         if n_threads is not None:
             n_threads = validation.as_thread_count("n_threads", n_threads)
-        rows, found = validation.read_only(queries), []
+        given, found = validation.read_only(queries), []
         for segment, filters, n_items in parts:
             packed = segment.packed  # prefixes may have been added
+            rows = scan.as_searched(given, segment.encoded.rows.dtype)
             n_runs = n_threads
             if n_runs is None:
                 n_runs = config.num_threads() if scan.threads_pay(packed, n) else 1

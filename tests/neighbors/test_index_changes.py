@@ -1,12 +1,13 @@
 """Adding, replacing and removing items by their ids: the answers are those of a new index."""
 
 import pickle
+import warnings
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from fastcos import SimilarityIndex, top_k
+from fastcos import SimilarityIndex, get_measure, top_k
 from tests.oracles import dense as dense_oracle
 from tests.oracles.compare import assert_same_bits
 
@@ -294,3 +295,28 @@ def test_added_rows_are_copied(queries):
     expected = index.search(queries, 3).scores
     rows[:] = 7.0
     assert_same_bits(index.search(queries, 3).scores, expected)
+
+
+class Logged(type(get_measure("cosine"))):
+    """A cosine that overrides a method without changing what it does."""
+
+    name = "logged_cosine"
+
+    def encode_items(self, B):
+        return super().encode_items(B)
+
+
+def test_a_lost_capability_is_said_and_changes_nothing():
+    X = np.random.default_rng(0).standard_normal((60, 8))
+    index, plain = SimilarityIndex(Logged()).fit(X), SimilarityIndex().fit(X)
+    text = "fits and packs all items, because Logged overrides encode_items;"
+    for change in (lambda one: one.add(3 + X[:3]), lambda one: one.remove([1])):
+        with pytest.warns(UserWarning, match=text):
+            change(index)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            change(plain)
+        np.testing.assert_array_equal(index.search(X, 4).indices, plain.search(X, 4).indices)
+    with warnings.catch_warnings():  # documented: it learns from items
+        warnings.simplefilter("error")
+        SimilarityIndex("csls").fit(X).add(X[:1])
