@@ -84,7 +84,8 @@ def searches(kind: str) -> None:
             index.search(queries[0], 3)
             for options in (
                 {}, {"allowed": range(few)}, {"allowed": np.arange(n + 5) < few},
-                {"allowed": pairs}, {"exclude": pairs}, {"allowed_ids": [1, 3, 5]}, {"exclude_ids": [1, 3]},
+                {"allowed": pairs}, {"exclude": pairs},
+                {"allowed_ids": [1, 3, 5]}, {"exclude_ids": [1, 3]},
                 {"allowed_ids": [[1, 3]] * m}, {"min_score": 0.1},
             ):  # fmt: skip
                 index.search(queries, 3, **options)
