@@ -228,7 +228,7 @@ class Files:
 
     @property
     def _folder(self):
-        return _required_directory() / code_digest() / self._function.__module__
+        return _required_directory() / code_digest() / str(self._function.__module__)
 
     def _path(self, key):
         name = f"{self._name}-{hashlib.sha256(repr(key).encode()).hexdigest()[:24]}"

@@ -96,7 +96,7 @@ def _is_own(value):
     """Whether a value is a function, a kernel, an intrinsic or a class of this package."""
     is_decorated = type(value).__module__.startswith(_PACKAGE) and "__wrapped__" in vars(value)
     is_definition = is_decorated or isinstance(value, (types.FunctionType, type))
-    return is_definition and value.__module__.startswith(_PACKAGE)
+    return is_definition and str(value.__module__).startswith(_PACKAGE)
 
 
 def _text(value):
