@@ -92,7 +92,9 @@ class PlainSearch:
         given, found = validation.read_only(queries), []
         for segment, filters, n_items in parts:
             packed = segment.packed  # prefixes may have been added
-            rows = scan.as_searched(given, segment.encoded.rows.dtype)
+            rows, item_type = given, segment.encoded.rows.dtype
+            if dtype != item_type:
+                rows = scan.as_searched(given, item_type)
             n_runs = n_threads
             if n_runs is None:
                 n_runs = config.num_threads() if scan.threads_pay(packed, n) else 1
