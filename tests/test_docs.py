@@ -4,6 +4,7 @@ import doctest
 import inspect
 import itertools
 import re
+import runpy
 import shlex
 import zipfile
 from pathlib import Path
@@ -132,7 +133,10 @@ def test_page_script_runs(page, code, tmp_path, monkeypatch):
     for name in re.findall(r"^(?:import|from) (\w+)", code, re.MULTILINE):
         pytest.importorskip(name, reason=f"{page} needs {name}")
     monkeypatch.chdir(tmp_path)
-    exec(code, PREPARED[page](tmp_path) if page in PREPARED else {})
+    script = tmp_path / "script.py"
+    script.write_text(code, "utf8")
+    names = PREPARED[page](tmp_path) if page in PREPARED else {}
+    runpy.run_path(str(script), names, run_name="script")
 
 
 def test_calls_of_the_faiss_page_find_what_faiss_finds():
