@@ -24,6 +24,7 @@ from fastcos.metrics.labelled import unit_rows
 from fastcos.rescaling.cosine_bounds import CONDITION
 from fastcos.rescaling.gradient_noise import GradientNoise
 from fastcos.rescaling.moments import gram_of, moments_of
+from fastcos.rescaling.row_maps import map_rows
 from fastcos.storage import memmap
 from fastcos.validation import Floats, Integers
 
@@ -323,7 +324,7 @@ def sensitivity_index(
     if generator is not None:
         Q, R = np.linalg.qr(generator.standard_normal((sample.items.shape[1],) * 2))
         # with these signs the rotation is uniformly distributed
-        rotated = sample.items.astype(np.float64) @ (Q * np.sign(np.diag(R)))
+        rotated = map_rows(sample.items, Q * np.sign(np.diag(R)))
         sample = sample._replace(items=validation.read_only(rotated))
     n, d = len(lists), sample.items.shape[1]
     boundaries = parallel.row_blocks(n, _ROWS_PER_PART)

@@ -17,12 +17,11 @@ from fastcos.metrics.list_overlap import jaccard_per_query
 from fastcos.reports import Estimate, Record, Section, Table, as_table
 from fastcos.rescaling.canonical import query_metric
 from fastcos.rescaling.moments import triangle
+from fastcos.rescaling.row_maps import map_rows
 from fastcos.validation import Floats, Integers
 
 # items whose lists are compared: a standard error of at most 0.012
 _LISTED_ROWS = 2000
-# rows of a matrix product in float64
-_BLOCK = 65_536
 # items in most_changed
 _MOST_CHANGED = 20
 # singular values below this share of the largest are rounding of float32 factors
@@ -242,11 +241,7 @@ def _fit_linear_map(
     least = values[min(Vt[kept].shape[0], G.shape[1]) - 1]
     condition = float(values[0] / least) if least > 0 else float("inf")
     share = float(np.square(inner).sum() / np.square(right).sum())
-    # in blocks: a float64 copy of all of source may not fit in memory
-    image = np.empty((len(source), G.shape[1]))
-    for lo in range(0, len(source), _BLOCK):
-        image[lo : lo + _BLOCK] = source[lo : lo + _BLOCK].astype(np.float64) @ G
-    return image, condition, min(share, 1.0)
+    return map_rows(source, G), condition, min(share, 1.0)
 
 
 def _fit_scales(old: validation.Rows, new: validation.Rows) -> Floats:

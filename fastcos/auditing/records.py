@@ -66,6 +66,9 @@ class VariantScores(Record):
     jaccard, overlap : float
         Jaccard index of the k nearest with the given ones, and rank-biased overlap; means over
         sampled items.
+    neighbors_kept : float
+        Share of the k nearest by the given embeddings that are among the k nearest of the variant
+        too, mean over sampled items.
     jaccard_error : float
         Standard error of jaccard, over items.
     rsa : float or None
@@ -81,6 +84,7 @@ class VariantScores(Record):
     meaning: str
     condition: float | None
     jaccard: float
+    neighbors_kept: float
     overlap: float
     jaccard_error: float
     rsa: float | None

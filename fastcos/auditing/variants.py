@@ -19,12 +19,12 @@ from fastcos.auditing.records import (
     NOISE_BALANCED,
     VariantScores,
 )
-from fastcos.engine.segments import SEGMENT_MULTIPLE
 from fastcos.measures import Plain
 from fastcos.metrics.list_overlap import jaccard_per_query
 from fastcos.neighbors.index import SimilarityIndex
 from fastcos.rescaling.canonical import metric_factor
 from fastcos.rescaling.moments import Moments
+from fastcos.rescaling.row_maps import map_rows
 from fastcos.storage import memmap
 from fastcos.validation import Floats, Integers
 
@@ -150,11 +150,13 @@ def score_variant(
     except ValueError:  # all cosines are equal
         rsa = None
     shared = jaccard_per_query(neighbors, lists)
+    kept = metrics.overlap_at_k(neighbors, lists)
     return VariantScores(
         name=variant.name,
         meaning=variant.meaning,
         condition=variant.condition,
         jaccard=float(shared.mean()),
+        neighbors_kept=kept,
         overlap=metrics.rank_biased_overlap(neighbors, lists).value,
         jaccard_error=edges.standard_error(shared, len(sample.items)),
         rsa=rsa,
@@ -176,16 +178,14 @@ def _condition(factor: Floats) -> float | None:
 
 
 def _center_and_map(factor: Floats, mean: Floats | None = None) -> Map:
-    """The map to (rows - mean) factor, in the type of the rows and in blocks of them."""
+    """The map to (rows - mean) factor, computed in float64, in the type of the rows.
+
+    Equal rows stay equal, so that their ties have one order in all variants.
+    """
 
     def transform(rows: validation.Rows) -> validation.Rows:
-        right = factor.astype(rows.dtype)
-        out = np.empty((len(rows), factor.shape[1]), rows.dtype)
-        for lo in range(0, len(rows), SEGMENT_MULTIPLE):
-            some: Any = rows[lo : lo + SEGMENT_MULTIPLE]
-            centred = some if mean is None else some - mean.astype(rows.dtype)
-            np.matmul(centred, right, out=out[lo : lo + len(some)])
-        return out
+        mapped = map_rows(rows, factor, mean)
+        return mapped.astype(np.float32) if rows.dtype == np.float32 else mapped
 
     return transform
 

@@ -251,7 +251,7 @@ def _next_commands(report: "Audit", given: argparse.Namespace) -> list[tuple[lis
         with_users = [*audited, *given_loss, "--users", "users.npy"]
         return [*found, (with_users, "finds what no rescaling changes")]
     row = metrics["query_metric"]
-    gain = f"no rescaling changes it; {row.overlap:.0%} of today's neighbours stay"
+    gain = f"no rescaling changes it; {row.neighbors_kept:.0%} of today's neighbours stay"
     if row.auc is not None and report.given.auc is not None:
         gain += f"; AUC of the labels {row.auc:.2f} in place of {report.given.auc:.2f}"
     export = ["fastcos", "index", "export", given.items, *columns, *users, "--out", "served"]

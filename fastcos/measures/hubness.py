@@ -13,7 +13,8 @@ from fastcos import parallel, validation
 from fastcos.kernels import row_transforms
 from fastcos.measures.base import MetricType, Plain, invariances, register
 from fastcos.measures.knn_stats import RowLookup, cosine_moments, nearest_rows
-from fastcos.measures.row_transforms import as_contiguous, inverses, norms_of, same_type, unit_rows
+from fastcos.measures.row_transforms import inverses, norms_of, same_type, unit_rows
+from fastcos.rescaling.row_maps import as_contiguous
 from fastcos.validation import Floats, Integers, Rows
 
 # dis_sim_local: rows from which the origin is computed, and steps towards their median

@@ -9,8 +9,8 @@ from fastcos import config, parallel
 from fastcos.engine.packing import ExecutionOptions, encode_rows
 from fastcos.engine.segments import Segment, nearest as engine_nearest
 from fastcos.measures.base import MetricType
-from fastcos.measures.row_transforms import fingerprints
 from fastcos.rescaling.moments import blocks_of, mean_of
+from fastcos.rescaling.row_maps import fingerprints, first_copies
 from fastcos.validation import Floats, Integers, Rows
 
 # rows whose moments are taken at once: their block of products stays in the cache
@@ -82,6 +82,9 @@ class CosineMoments(NamedTuple):
         if self.n < 2:
             mean, square = np.where(alone, 0.0, mean), np.where(alone, 0.0, square)
         variance = square - mean * mean
+        first = first_copies(units)
+        if first is not None:  # the products round equal rows differently
+            mean, variance = mean[first], variance[first]
         # below this it is what rounding leaves of equal cosines
         return mean, np.sqrt(np.where(variance > 1e-14, variance, 0))
 

@@ -5,11 +5,11 @@ from typing import Any
 import numpy as np
 
 from fastcos import parallel, validation
-from fastcos.kernels import row_transforms
 from fastcos.measures.base import REGISTRY, Plain, invariances, register
-from fastcos.measures.row_transforms import as_contiguous, row_cuts, scaled_up_rows, unit_rows
+from fastcos.measures.row_transforms import scaled_up_rows, unit_rows
 from fastcos.rescaling.canonical import metric_factor
 from fastcos.rescaling.moments import gram_of, mean_of
+from fastcos.rescaling.row_maps import map_rows
 from fastcos.validation import Floats, Integers, Rows
 
 # share of the largest eigenvalue below which one is rounding
@@ -41,14 +41,7 @@ class Mapped(Plain):
                 out[near] = 0
             out *= root
             return out
-        with parallel.blas_lock():
-            largest = float(np.linalg.norm(root, 2))
-        out = parallel.unfilled((len(B), root.shape[1]), np.float64)
-        parallel.run(
-            row_transforms.map_rows, row_cuts(B, root.shape[1]), as_contiguous(B),
-            as_contiguous(mean), as_contiguous(root), largest, out,
-        )  # fmt: skip
-        return out
+        return map_rows(B, root, mean)
 
 
 def spectrum(S: Floats) -> tuple[Floats, Floats]:

@@ -5,19 +5,16 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from fastcos import parallel, validation
+from fastcos import parallel
 from fastcos.engine.packing import METRIC_TYPES, row_norms
 from fastcos.engine.safe_norms import scale_up
 from fastcos.kernels import row_transforms
 from fastcos.linalg import buffer_pool
 from fastcos.measures.base import Measure, is_upper_bounded
+from fastcos.rescaling.row_maps import as_contiguous, fingerprints, row_cuts
 from fastcos.storage import memmap
 from fastcos.validation import Floats, Integers, Rows
 
-# multiplications of a block of rows that a thread transforms at once: enough to hide its start
-_WORK_PER_BLOCK = 1_000_000
-# rows of such a block at most: their copies stay in the cache
-_MOST_ROWS = 2048
 # pairs whose rows are copied and scored at once
 _PAIRS_AT_ONCE = 2**15
 # rows that are hashed at once
@@ -52,13 +49,6 @@ def unit_rows(rows: Rows, powers: Floats | None = None) -> Floats:
     parallel.run(
         row_transforms.unit_rows, row_cuts(rows, 1), as_contiguous(rows), norms, powers, out
     )
-    return out
-
-
-def fingerprints(rows: Rows) -> npt.NDArray[np.uint64]:
-    """Return 64 bits per row, equal for identical rows of either float type."""
-    out = parallel.unfilled(len(rows), np.uint64)
-    parallel.run(row_transforms.fingerprint_rows, row_cuts(rows, 1), as_contiguous(rows), out)
     return out
 
 
@@ -137,14 +127,3 @@ def same_type(*arrays: Rows) -> tuple[Rows, ...]:
     if len({array.dtype for array in arrays}) == 1:
         return arrays
     return tuple(array.astype(np.float64, copy=False) for array in arrays)
-
-
-def as_contiguous(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return the array as kernels take it: C order, read-only."""
-    return validation.read_only(np.ascontiguousarray(array))
-
-
-def row_cuts(rows: Rows, work: int) -> parallel.Blocks:
-    """Return blocks of rows for kernels that do this work per entry."""
-    size = min(_MOST_ROWS, _WORK_PER_BLOCK // (rows.shape[1] * work) // 4 * 4)
-    return parallel.row_blocks(len(rows), max(4, size))

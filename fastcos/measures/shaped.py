@@ -6,8 +6,9 @@ from fastcos import parallel, validation
 from fastcos.kernels import row_transforms
 from fastcos.measures.base import Plain, invariances, register
 from fastcos.measures.linear import Mapped, spectrum
-from fastcos.measures.row_transforms import as_contiguous, inverses, row_cuts, scaled_up_rows
+from fastcos.measures.row_transforms import inverses, scaled_up_rows
 from fastcos.rescaling.moments import gram_of, mean_of, mean_squares_of
+from fastcos.rescaling.row_maps import as_contiguous, row_cuts
 from fastcos.validation import Floats, Rows
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from fastcos import parallel, validation
 from fastcos.reports.table import as_table
 from fastcos.rescaling.moments import mean_of, triangle
+from fastcos.rescaling.row_maps import first_copies, map_rows
 from fastcos.validation import Floats, Rows
 
 
@@ -56,8 +57,7 @@ class QueryMetric(NamedTuple):
         """
         rows = validation.as_rows("items", items)
         validation.check_same_width("items", rows, "metric", self.metric)
-        with parallel.blas_lock():
-            transformed: Floats = rows.astype(np.float64) @ self.factor
+        transformed = map_rows(rows, self.factor)
         largest = float(np.abs(transformed).max(initial=0.0))
         if largest > float(np.finfo(rows.dtype).max):
             rule = f"have products with the metric that {rows.dtype} holds"
@@ -128,6 +128,11 @@ def canonicalize(users: Any, items: Any) -> CanonicalFactors:
     with parallel.blas_lock():
         canonical_users[:, :rank] = left @ (U[:, :rank] * np.sqrt(s[:rank]))
         canonical_items[:, :rank] = right @ (Vt[:rank].T * np.sqrt(s[:rank]))
+    # the decomposition rounds equal rows differently; one image keeps their ties
+    for given_rows, form in ((P, canonical_users), (Q, canonical_items)):
+        first = first_copies(given_rows)
+        if first is not None:
+            form[:] = form[first]
     largest = np.abs(canonical_items).argmax(axis=0)
     signs = np.where(canonical_items[largest, np.arange(k)] < 0, -1.0, 1.0)
     return CanonicalFactors(canonical_users * signs, canonical_items * signs, values)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import fastcos
 from fastcos.auditing.variants import invariant_baselines, parametrizations
 from fastcos.datasets.simulation import simulate_interactions
 from fastcos.models.linear_mf import LinearMF
@@ -120,3 +121,73 @@ def test_one_rescaling_makes_all_items_similar():
     D[0] = 1e-5
     assert cosine_matrix(items[used]).min() < 0.5
     assert cosine_matrix(items[used] / D).min() > 1 - 1e-6
+
+
+def repeated_rows():
+    """Forty distinct items, most of them many times: ties decide most lists. Items and users."""
+    rng = np.random.default_rng(11)
+    distinct = rng.standard_normal((40, 7)).astype(np.float32)
+    items = distinct[np.sort(rng.integers(0, 40, 480))]
+    return items, rng.standard_normal((60, 7)).astype(np.float32)
+
+
+def test_variants_keep_equal_rows_equal_in_any_block():
+    items, users = repeated_rows()
+    own, others = moments_of(items), moments_of(users)
+    found = [*parametrizations(own.second, others.second), *invariant_baselines(own, users)]
+    assert len(found) == 5
+    n_distinct = len(np.unique(items, axis=0))
+    for variant in found:
+        whole = variant.encode_items(items)
+        assert len(np.unique(whole, axis=0)) == n_distinct, variant.name
+        for size in (1, 3, 101):
+            parts = [
+                variant.encode_items(items[lo : lo + size]) for lo in range(0, len(items), size)
+            ]
+            np.testing.assert_array_equal(np.concatenate(parts), whole, err_msg=variant.name)
+
+
+def test_audit_of_repeated_rows_ignores_their_order():
+    """All rows are listed, so that only ties could change a share."""
+    items, users = repeated_rows()
+    order = np.random.default_rng(12).permutation(len(items))
+    first, second = (fastcos.audit(rows, users, k=5) for rows in (items, items[order]))
+    for one, other in zip(
+        (*first.parametrizations, *first.invariant_baselines),
+        (*second.parametrizations, *second.invariant_baselines),
+        strict=True,
+    ):
+        assert one.jaccard == pytest.approx(other.jaccard, abs=1e-12), one.name
+        assert one.jaccard > 0.9  # copies come first in every variant
+        assert one.neighbors_kept == pytest.approx(other.neighbors_kept, abs=1e-12)
+
+
+def test_neighbors_kept_is_the_share_that_both_lists_hold():
+    items, users = repeated_rows()
+    items = np.unique(items, axis=0)
+    report = fastcos.audit(items, users, k=4)
+    units = items / np.linalg.norm(items, axis=1, keepdims=True)
+    metric = np.cov(users.astype(np.float64).T)
+    mapped = items @ np.linalg.cholesky(metric)
+    mapped /= np.linalg.norm(mapped, axis=1, keepdims=True)
+    shares = []
+    for i in range(len(items)):
+        lists = []
+        for rows in (units, mapped):
+            scores = rows @ rows[i]
+            scores[i] = -2
+            lists.append(set(np.argsort(-scores)[:4].tolist()))
+        shares.append(len(lists[0] & lists[1]) / 4)
+    (found,) = [one for one in report.invariant_baselines if one.name == "query_metric"]
+    assert found.neighbors_kept == pytest.approx(np.mean(shares), abs=1e-12)
+
+
+def test_canonical_forms_keep_equal_rows_equal():
+    items, users = repeated_rows()
+    n_distinct = len(np.unique(items, axis=0))
+    assert len(np.unique(canonicalize(users, items).items, axis=0)) == n_distinct
+    assert len(np.unique(canonicalize(items, users).users, axis=0)) == n_distinct
+    metric = query_metric(users)
+    assert len(np.unique(metric.transform(items), axis=0)) == n_distinct
+    alone = np.concatenate([metric.transform(items[i : i + 1]) for i in range(len(items))])
+    np.testing.assert_array_equal(alone, metric.transform(items))
