@@ -104,7 +104,7 @@ def choose_vector_columns(
     if not chosen:
         others = [name for name in columns if name != id_ and not names_ids(name)]
         others = [name for name in others if not is_index(columns[name])]
-        for kind in ("printed lists", "mixed", "blanks"):
+        for kind in ("odd numbers", "mixed", "blanks"):
             for name in others:
                 if columns[name].kind == kind:
                     columns[name].refuse_as_numbers(path)

@@ -23,11 +23,14 @@ from fastcos.io.columns import (
 from fastcos.storage import FastcosFormatError, PathLike
 from fastcos.validation import Floats, Integers
 
-# several numbers in one cell that is no JSON, such as NumPy's "[0.1 0.2]" or "0.1|0.2"
+# numbers that are written in another way than tables write them: several in one cell that is no
+# JSON, such as NumPy's "[0.1 0.2]" or "0.1|0.2"; with a decimal comma or a unit; hexadecimal ones
 _SOME = rf"(?:{NUMBER_PATTERN}|nan|None|\.\.\.)"
-_PRINTED_LIST = re.compile(
+_ODD_NUMBERS = re.compile(
     rf"(?:array\()?[\[({{]?\s*{_SOME}(?:[\s,;|]+{_SOME})+[\s,]*[\])}}]?(?:,\s*dtype=\w+)?\)?"
-    rf"|\[\s*{_SOME}\s*\]",
+    rf"|\[\s*{_SOME}\s*\]"
+    rf"|[$€£\u2212]?\s?{NUMBER_PATTERN}\s?[%‰$€£]?"
+    r"|0[xX][0-9a-fA-F]+",
     re.ASCII,
 )
 # rows that a message may name
@@ -116,7 +119,7 @@ class Column:
 
     @property
     def kind(self) -> str:
-        """What the column holds: lists, numbers, texts, printed lists, blanks, other or mixed."""
+        """What the column holds: lists, numbers, texts, odd numbers, blanks, other or mixed."""
         filled = self._rows.keys() - {"blank", "blank word", "infinity", "empty list"}
         if not filled.isdisjoint(("list", "list with blanks")):
             return "lists"
@@ -126,8 +129,8 @@ class Column:
             return "numbers"
         if "other" in filled:
             return "other"
-        if filled == {"printed list"}:
-            return "printed lists"
+        if filled == {"odd number"}:
+            return "odd numbers"
         return "mixed" if "number" in filled else "texts"
 
     @property
@@ -138,7 +141,7 @@ class Column:
             return isinstance(example, Unsupported) and not example.is_nested
         if self.kind == "numbers":
             return self._is_whole and "boolean" not in self._rows
-        return self.kind in ("texts", "mixed", "printed lists")
+        return self.kind in ("texts", "mixed", "odd numbers")
 
     def counts_rows(self, path: PathLike) -> bool:
         """Whether the cells are 0, 1, 2, ..., the numbers of the rows."""
@@ -183,7 +186,7 @@ class Column:
             what = "a blank"
         elif isinstance(example, Unsupported):
             what = example.type
-        elif category == "printed list":
+        elif category == "odd number":
             what += " (write numbers as 0.5 and lists as JSON, [0.5, 1])"
         # only the first rows are known, and only they are named
         lines = np.resize(np.array(self._rows[category]), self._counts[category])
@@ -191,8 +194,8 @@ class Column:
 
     def describe(self) -> str:
         """Return the name and what the column holds."""
-        example = self._examples.get("other")
-        what = example.type if isinstance(example, Unsupported) else self.kind
+        other = cell_text(self._examples.get("other"))
+        what = other.type if isinstance(other, Unsupported) else self.kind
         return f"{self.name[:40]!r} ({what})"
 
     def refuse_as_numbers(self, path: PathLike) -> NoReturn:
@@ -221,7 +224,7 @@ def _classify(cell: Any) -> tuple[str, Any]:
             pass
         else:
             return _classify_list(values)
-    return ("printed list" if _PRINTED_LIST.fullmatch(text) else "text"), None
+    return ("odd number" if _ODD_NUMBERS.fullmatch(text) else "text"), None
 
 
 def _classify_list(values: list[Any]) -> tuple[str, Any]:

@@ -103,26 +103,35 @@ def read_vectors(
     Parameters
     ----------
     path : str or path-like
-        By its suffix: .npy, a 2-dimensional array; .npz or .safetensors, arrays by name; .parquet,
-        .arrow or .feather, .csv or .tsv (also gzipped), .jsonl (one JSON object a line), tables
-        with a column of lists or one column per dimension, and ids; .txt or .vec, word vectors of
-        word2vec or GloVe (also gzipped); .bin, word2vec's binary format. Or the folder that
-        ``fastcos index export`` wrote.
+        The suffix gives the format: .npy, a 2-dimensional array; .npz or .safetensors, arrays by
+        name; .parquet, .arrow or .feather, .csv or .tsv, .jsonl or .ndjson (one JSON object per
+        line), tables with a column of lists or one column per dimension, and ids; .txt or .vec,
+        word vectors of word2vec or GloVe; .bin, word2vec's binary format. Text may be compressed
+        by gzip or zip. Or the folder that ``fastcos index export`` wrote.
     vector_column : str, optional
         The column of lists of a table, or the array of an .npz or .safetensors file. Default: the
         only one. A table without lists has one column per dimension.
     id_column : str, optional
         The column or array of ids; "" for none. Default: the only one with a name such as id,
-        item, ids, words; else the only column of texts or whole numbers.
+        item, ids, words; else an index that pandas, polars or R has written; else the only column
+        of texts, or of whole numbers beside a column of lists.
 
     Returns
     -------
     Vectors
+        In its attribute ``columns`` are the names of the columns that were read.
 
     Raises
     ------
     FastcosFormatError
-        Damaged; no or several such arrays; not finite; repeated ids, or another number of them.
+        A damaged file; no column of vectors, or several; a cell that is blank, broken or not
+        finite, whose column and row the message names; ids that repeat or are no ids; a first line
+        that could be a header or a row.
+
+    Notes
+    -----
+    All cells of a column decide what it holds, and a cell counts as its text in CSV, so that a
+    table gives the same answer in every format. CSV and JSON lines are read as a stream.
 
     Examples
     --------
@@ -255,6 +264,9 @@ def _read_table(path: Path, vector_column: str | None, id_column: str | None) ->
             wanted = [name for name in dict.fromkeys(wanted) if name in table.names]
         columns, lines = _survey(table, wanted, id_column)
         names = table.names
+    if names == [*columns] and len(names) == 1 and columns[names[0]].kind == "odd numbers":
+        rule = "have columns separated by tab, comma, semicolon or '::'"
+        raise FastcosFormatError(f"{path} must {rule}, got one column {names[0][:60]!r}")
     chosen, id_ = choose_vector_columns(path, columns, vector_column, id_column)
     if id_ is not None and not columns[id_].is_kept:
         columns[id_] = Column(id_, is_kept=True)

@@ -214,6 +214,18 @@ def test_lists_that_are_no_json_are_refused(tmp_path):
     assert read_vectors(path).columns["unused"] == ("n",)
 
 
+@pytest.mark.parametrize("cell", ["5%", "$5", "5 €", "\u22125", "1,000", "0x1F", "0,5"])
+def test_numbers_with_units_are_no_texts(tmp_path, cell):
+    path = write(tmp_path / "t.csv", f'id,x,y\na,1,"{cell}"\nb,2,"{cell}"\n')
+    refused(path, "column 'y' must have a number in every row", repr(cell), "(rows 2, 3)")
+
+
+def test_other_delimiters_are_refused(tmp_path):
+    for text in ("id|x|y\n1|1|2\n", "id x y\n1 1 2\n"):
+        refused(write(tmp_path / "t.csv", text), "columns separated by tab, comma", "one column")
+    refused(write(tmp_path / "t.csv", "sep=;\nid;x\n1;2\n"), "column 'sep='")
+
+
 def test_lists_of_another_length_or_type_are_refused(tmp_path):
     for cells, *fragments in (
         ([[1, 2], [3]], "lists of one length", "got 1 numbers in row 2 (2 in row 1)"),
