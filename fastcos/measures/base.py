@@ -3,6 +3,7 @@
 import copy
 import inspect
 import warnings
+import weakref
 from collections.abc import Callable
 from typing import (
     Any,
@@ -125,16 +126,20 @@ def capabilities(measure: Any) -> Capabilities:
 
 # methods that a measure inherits unchanged where an index with it takes up items one by one
 _FOR_APPEND = ("_fit", "fit", "encode_items", "item_bias")
+# classes of the caller of which warn_of_slow_changes has warned
+_slow_classes: weakref.WeakSet[type[Any]] = weakref.WeakSet()
 
 
 def warn_of_slow_changes(measure: Any) -> None:
-    """Warn that a class of the caller lost the capability append by what it overrides.
+    """Warn once that a class of the caller lost the capability append by what it overrides.
 
     Also an override that only logs has this effect, since nobody can tell what it does to the rows.
     """
     kind = type(measure)
-    if kind.__module__.partition(".")[0] == "fastcos" or capabilities(measure).append:
+    is_ours = kind.__module__.partition(".")[0] == "fastcos"
+    if is_ours or kind in _slow_classes or capabilities(measure).append:
         return
+    _slow_classes.add(kind)
     overridden = [method for method in _FOR_APPEND if not _inherits(kind, method)]
     text = (
         f"every change of this index fits and packs all items, because {kind.__name__} overrides "
