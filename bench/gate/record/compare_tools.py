@@ -172,9 +172,10 @@ def table(lines):
             found, total = (sum(counts) for counts in zip(*(
                 (len(line["slower"]), line["benchmarks"]) for line in comparisons
             ), strict=True)) if comparisons else (0, 0)  # fmt: skip
-            cells.append(f"{found} of {total}")
+            cells.append(f"{found} of {total}" if total else "not run")
             if arm == 0:
-                cells.append(f"{sum(line['fails'] for line in comparisons)} of {len(comparisons)}")
+                fails = sum(line["fails"] for line in comparisons)
+                cells.append(f"{fails} of {len(comparisons)}" if total else "not run")
         seconds = sorted(line["seconds"] for line in mine)
         cells.append(f"{seconds[len(seconds) // 2]:.0f}" if seconds else "")
         rows.append(f"| {' | '.join([tool, *cells])} |")
