@@ -36,6 +36,8 @@ class _ArrowFile:
 
     def iter_batches(self, batch_size: int, columns: list[str] | None) -> Any:
         table = self._table if columns is None else self._table.select(columns)
+        # Arrow files have no checksum, and wrong offsets would be followed out of the file
+        table.validate(full=True)
         return table.to_batches(max_chunksize=batch_size)
 
 

@@ -91,6 +91,26 @@ def vector_table(path: Path) -> None:
     parquet.write_table(pyarrow.table({"id": WORDS, "vector": ROWS.tolist()}), path)
 
 
+def vector_records(path: Path) -> None:
+    records = zip(WORDS, ROWS.tolist(), strict=True)
+    lines = (json.dumps({"id": word, "vector": row}) for word, row in records)
+    path.write_text("\n".join(lines))
+
+
+def wide_table(path: Path) -> None:
+    records = zip(WORDS, ROWS.tolist(), strict=True)
+    lines = (",".join([word, *map(str, row)]) for word, row in records)
+    path.write_text("\n".join(["id,a,b,c,d", *lines]))
+
+
+def arrow_table(path: Path) -> None:
+    import pyarrow
+
+    table = pyarrow.table({"id": WORDS, "vector": ROWS.tolist()})
+    with pyarrow.ipc.new_file(path, table.schema) as writer:
+        writer.write_table(table)
+
+
 def factors(path: Path) -> Any:
     found = io.read_factors(path)
     assert found.users is not None
@@ -236,6 +256,9 @@ FORMATS = {
     "npy": Format(lambda path: np.save(path, ROWS), vectors, False),
     "vectors.npz": Format(lambda path: np.savez(path, vectors=ROWS, ids=WORDS), vectors, True),
     "vectors.parquet": Format(vector_table, vectors, False),
+    "vectors.arrow": Format(arrow_table, vectors, False),
+    "vectors.jsonl": Format(vector_records, vectors, False),
+    "vectors.csv": Format(wide_table, vectors, False),
     "safetensors": Format(safetensors, vectors, False),
     "vec": Format(word_vectors, vectors, False),
     "bin": Format(binary_vectors, vectors, False),
