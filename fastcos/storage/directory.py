@@ -28,7 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import validation
-from fastcos.storage.locks import LOCK_FILE, lock_directory
+from fastcos.storage.locks import LOCK_FILE, brief_lock, lock_directory
 
 # version of the directory's layout, which load_arrays requires
 FORMAT_VERSION = 1
@@ -280,9 +280,10 @@ def _write(
     header["sha256"] = hashlib.sha256(_canonical(header)).hexdigest()
     text = json.dumps(header, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     sync_directory(directory)  # the files that the header names must not come after it
-    if expected is not None and not is_locked:
-        _read_unchanged(directory, kind, expected)
-    replace_file(directory / _HEADER, [text.encode()])
+    with contextlib.nullcontext() if is_locked else brief_lock(directory):
+        if expected is not None and not is_locked:
+            _read_unchanged(directory, kind, expected)
+        replace_file(directory / _HEADER, [text.encode()])
     sync_directory(directory)
     if is_locked:
         _remove_unnamed(directory, {entry["file"] for entry in entries.values()})

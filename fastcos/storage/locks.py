@@ -10,8 +10,9 @@ Record locks belong to a process: they do not exclude its threads, and a process
 as it closes any descriptor of the file. Therefore each directory also has a lock of this process,
 and only its holder opens the file.
 
-Where no lock can be had (Windows, a file system without locks), a warning says so once, and writers
-then take care to remove nothing that another writer may need.
+Where no lock can be had (Windows, a file system without locks), a warning says so once. Writers
+then remove nothing that another writer may need, and check and replace what they change while they
+hold a file that only one of them can create (``brief_lock``).
 """
 
 import contextlib
@@ -19,6 +20,7 @@ import errno
 import os
 import socket
 import threading
+import time
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
@@ -28,6 +30,9 @@ from fastcos import parallel
 
 # name of the file on which the lock of its directory is held
 LOCK_FILE = ".lock"
+# name of the file of a brief lock, and the seconds after which its maker must have been killed
+BRIEF_LOCK_FILE = ".replacing"
+_SECONDS_OF_BRIEF_LOCK = 30.0
 # what lockf raises where another process holds the lock: either, by POSIX
 _HELD = (errno.EACCES, errno.EAGAIN)
 
@@ -109,6 +114,29 @@ def lock_directory(
     finally:
         among_threads.owner = None
         among_threads.lock.release()
+
+
+@contextlib.contextmanager
+def brief_lock(directory: Path) -> Iterator[None]:
+    """Hold a directory for some milliseconds, also where it has no lock.
+
+    The file that this creates is left by a process that is killed within the block. Therefore it
+    counts for a short time only, and this is no substitute for lock_directory.
+    """
+    path = directory / BRIEF_LOCK_FILE
+    while True:
+        try:
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+            break
+        except FileExistsError:
+            with contextlib.suppress(OSError):  # it ends now
+                if time.time() - path.stat().st_mtime > _SECONDS_OF_BRIEF_LOCK:
+                    path.unlink()
+            time.sleep(0.01)
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
 
 
 def _lock_file(directory: Path, wait: bool, on_wait: Callable[[str], None] | None) -> int | None:

@@ -153,6 +153,26 @@ def test_writers_without_locks_are_warned_once_and_destroy_nothing(
     assert len(list((tmp_path / "x").glob("*.npy"))) == 1
 
 
+def test_a_brief_lock_is_held_by_one_and_outlives_no_killed_one(tmp_path):
+    file, order = tmp_path / locks.BRIEF_LOCK_FILE, []
+
+    def enter():
+        with locks.brief_lock(tmp_path):
+            order.append("other")
+
+    with locks.brief_lock(tmp_path):
+        thread = threading.Thread(target=enter)
+        thread.start()
+        time.sleep(0.05)
+        order.append("first")
+    thread.join()
+    assert order == ["first", "other"]
+    file.touch()
+    os.utime(file, (1, 1))  # of a killed process
+    enter()
+    assert not list(tmp_path.iterdir())
+
+
 def delayed_by_another(tmp_path, expected):
     """Write a file after another process has saved, once."""
     replace_file, calls = storage.directory.replace_file, []
