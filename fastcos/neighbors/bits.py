@@ -10,6 +10,7 @@ from fastcos.engine.packing import ExecutionOptions
 from fastcos.kernels import bits
 from fastcos.kernels.simd.hamming import LANES
 from fastcos.neighbors.results import Neighbors
+from fastcos.neighbors.types import rounded_scores
 
 # measures of packed bits, and whether they are cosines
 BIT_MEASURES = {"hamming": 0, "bit_cosine": 1}
@@ -57,9 +58,10 @@ def bit_top_k(
         validation.read_only(itself), raw, columns,
         n_threads=options.n_threads, progress=options.progress,
     )  # fmt: skip
-    low = raw < least
-    raw[low], columns[low] = -np.inf, -1
-    return Neighbors(columns, raw.astype(np.float32))
+    scores = rounded_scores(raw)
+    is_below = scores < rounded_scores(least)
+    scores[is_below], columns[is_below] = -np.inf, -1
+    return Neighbors(columns, scores)
 
 
 def _as_bytes(name: str, rows: Any, *, or_vector: bool = False) -> npt.NDArray[np.uint8]:

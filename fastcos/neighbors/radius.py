@@ -27,7 +27,7 @@ from fastcos.kernels import exhaustive_top_k
 from fastcos.measures.base import Measure, get_measure, is_upper_bounded
 from fastcos.neighbors.lists import score_by_measure
 from fastcos.neighbors.search import as_options, fit_items
-from fastcos.neighbors.types import FittedItems, Threshold, as_threshold
+from fastcos.neighbors.types import FittedItems, Threshold, as_threshold, rounded_scores
 from fastcos.validation import Floats, Integers
 
 if TYPE_CHECKING:
@@ -53,7 +53,8 @@ def neighbors_above(
 ) -> sp.csr_array:
     """All pairs with a score of at least threshold.
 
-    Exact: by the float64 scores. Pairs are counted before anything is allocated. Time 2 O(n m d).
+    Exact: a pair counts if its returned score is at least the threshold, both in float32.
+    Pairs are counted before anything is allocated. Time 2 O(n m d).
 
     Parameters
     ----------
@@ -130,7 +131,12 @@ def pairs_above(
     measure, n = items.measure, len(Q)
     kind = measure.metric_type
     queries = encode_rows(measure.encode_queries(Q), None, options.n_threads, kind)
-    exact = _least_raw_scores(lambda raw: measure.to_score(raw[:, None], Q)[:, 0] >= least, n, kind)
+    threshold = rounded_scores(least)
+
+    def qualifies(raw: Floats) -> npt.NDArray[np.bool_]:
+        return rounded_scores(measure.to_score(raw[:, None], Q)[:, 0]) >= threshold
+
+    exact = _least_raw_scores(qualifies, n, kind)
     thresholds = exact
     if is_upper_bounded(measure):
         thresholds = _least_raw_scores(lambda raw: measure.upper_bound(Q, raw) >= exact, n, kind)

@@ -29,7 +29,13 @@ from fastcos.measures.base import (
 )
 from fastcos.neighbors.bits import BIT_MEASURES, bit_top_k
 from fastcos.neighbors.results import Neighbors, no_neighbors, padded
-from fastcos.neighbors.types import FittedItems, Searched, SearchRequest, as_min_score
+from fastcos.neighbors.types import (
+    FittedItems,
+    Searched,
+    SearchRequest,
+    as_min_score,
+    rounded_scores,
+)
 from fastcos.storage import memmap
 
 # bytes of a query in a batch beside its columns and results: norms, bias, lanes, candidates
@@ -230,20 +236,23 @@ def as_request(
     allowed: Any = None,
     exclude: Any = None,
     min_score: float | None = None,
+    lists: tuple[Integers, Integers] | None = None,
 ) -> SearchRequest:
     """Check the filters of a search of n_items items for the k best; a lower k is padded later.
 
-    own: query i is item i and must not find itself.
+    own: query i is item i and must not find itself. lists: as of SearchRequest, checked already, in
+    place of allowed.
     """
-    n, permitted, lists = Q.shape[0], None, None
+    n, permitted = Q.shape[0], None
     if validation.any_sparse(allowed):
         lists = _as_lists(allowed, n, n_items)
+    if lists is not None:
         k = min(k, int(np.diff(lists[0]).max(initial=0)))
     elif allowed is not None:
         permitted = validation.as_item_numbers("allowed", allowed, n_items)
         k = min(k, len(permitted))
     exclusions = no_exclusions(n, own=own) if own else None
-    if exclude is not None:
+    if exclude is not None and not validation.is_empty_list(exclude):
         from fastcos.linalg.csr import as_interactions
 
         pairs = as_interactions("exclude", exclude)
@@ -391,13 +400,12 @@ def finish(
     min_score: float | None,
 ) -> tuple[Integers, npt.NDArray[np.float32]]:
     """Turn columns and raw scores of the queries Q into results: the only place that does."""
-    scores = measure.to_score(raw, Q)
+    scores = rounded_scores(measure.to_score(raw, Q))  # the order is that of float64
     if min_score is not None:
-        columns = np.where(scores < min_score, -1, columns)
+        columns = np.where(scores < rounded_scores(min_score), -1, columns)
     if columns.min(initial=0) < 0:
-        scores = np.where(columns < 0, -np.inf, scores)
-    with np.errstate(over="ignore"):  # infinite beyond float32; the order is that of float64
-        return columns, scores.astype(np.float32)
+        scores = np.where(columns < 0, np.float32(-np.inf), scores)
+    return columns, scores
 
 
 def _encoded_queries(

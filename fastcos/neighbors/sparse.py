@@ -12,7 +12,7 @@ from fastcos.kernels import sparse_top_k as sparse_topk
 from fastcos.linalg.csr import as_interactions, csr_arrays
 from fastcos.measures import Measure, get_measure
 from fastcos.neighbors.results import Neighbors, no_neighbors, padded
-from fastcos.neighbors.types import Threshold, as_threshold
+from fastcos.neighbors.types import Threshold, as_min_score, as_threshold, rounded_scores
 
 if TYPE_CHECKING:
     import scipy.sparse as sp
@@ -54,7 +54,7 @@ def sparse_top_k(
     (n, _), n_items = given.shape, searched.shape[0]
     is_self = items is None and exclude_self
     own = np.arange(n) if is_self else np.full(n, -1)
-    if exclude is None:
+    if exclude is None or validation.is_empty_list(exclude):
         import scipy.sparse as sp
 
         exclude = sp.csr_array((n, n_items), dtype=np.float32)
@@ -84,16 +84,23 @@ def sparse_top_k(
     sum_type, query_values, item_values = _kinds(given, searched)
     indptr, columns, _ = given.by_row
     work = indptr + np.arange(len(indptr)) * (count // _SUMS_PER_NNZ)
-    least = -np.inf if min_score is None else validation.as_real("min_score", min_score)
+    least = rounded_scores(-np.inf)
+    if min_score is not None:
+        min_score = as_min_score(min_score, get_measure(measure))
+        least = rounded_scores(validation.as_real("min_score", min_score))
+    # float64 scores above this bound may round to the least float32 score; the others are below it
+    bound = float(np.nextafter(least, np.float32(-np.inf)))
     as_queries = sparse_topk.Queries(
         indptr, columns, query_values, given.norms, own.astype(np.int64), *csr_arrays(exclude)[:2]
     )
     parallel.run(
         sparse_topk.best_rows, parallel.work_blocks(work, _NNZ_PER_BLOCK), name == "cosine",
-        as_queries, _items(searched, item_values, name == "cosine", sum_type), least,
+        as_queries, _items(searched, item_values, name == "cosine", sum_type), bound,
         np.empty(0, sum_type), scores, indices,
         n_threads=n_threads, progress=progress,
     )  # fmt: skip
+    is_below = scores < least
+    indices[is_below], scores[is_below] = -1, -np.inf
     if allowed is not None:
         indices = np.where(indices < 0, -1, allowed[indices])
     return padded(Neighbors(indices, scores), wanted)
@@ -116,9 +123,10 @@ def sparse_neighbors_above(
 
     chosen = get_measure(measure)
     name = validation.as_choice("measure", chosen.name, MEASURES)
-    least = as_threshold("threshold", threshold, chosen)
+    given_threshold = as_threshold("threshold", threshold, chosen)
+    least = rounded_scores(given_threshold)
     if least <= 0:
-        raise ValueError(f"threshold must be above 0 for sparse rows, got {least:g}")
+        raise ValueError(f"threshold must be above 0 for sparse rows, got {given_threshold:g}")
     given = as_sparse_rows("queries", queries, name, options.n_threads)
     searched = given if items is None else as_sparse_rows("items", items, name, options.n_threads)
     validation.check_same_width("items", searched, "queries", given)
@@ -132,12 +140,13 @@ def sparse_neighbors_above(
         rows, columns, scores = pairs.coords[0], pairs.coords[1], pairs.data
         if name == "cosine":
             scores = np.minimum(scores / (given.norms[lo + rows] * searched.norms[columns]), 1.0)
+        scores = rounded_scores(scores)
         kept = scores >= least
         if items is None:
             kept &= lo + rows != columns
         held += _BYTES_PER_SUM * float(kept.sum())
         validation.check_memory("working_memory", options.working_memory, held)
-        entries = scores[kept].astype(np.float32), (rows[kept], columns[kept])
+        entries = scores[kept], (rows[kept], columns[kept])
         found.append(sp.csr_array(entries, shape=pairs.shape))
         if options.progress is not None:
             options.progress(min(n, lo + size), n)

@@ -3,6 +3,9 @@
 from collections.abc import Iterator
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
+import numpy.typing as npt
+
 from fastcos import validation
 from fastcos.engine.packing import ExcludedItems, ExecutionOptions, PermittedItems
 from fastcos.engine.segments import Segment
@@ -96,6 +99,17 @@ class Threshold(Protocol):
 
     def threshold(self) -> float:
         """Return the least score of a pair."""
+
+
+def rounded_scores(scores: Any) -> npt.NDArray[np.float32]:
+    """Return scores as searches return them, in float32: infinite beyond its range.
+
+    A threshold is compared with the returned scores, and it is rounded like them. So a pair counts
+    if a comparison of the returned score says so, and a score that was returned once and is given
+    as a threshold loses no pair.
+    """
+    with np.errstate(over="ignore"):
+        return np.asarray(scores).astype(np.float32)
 
 
 def as_min_score(value: Any, measure: Measure, model: str | None = None) -> Any:

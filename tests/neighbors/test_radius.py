@@ -32,7 +32,8 @@ def test_scores_equal_to_the_threshold_are_included():
     X = np.repeat(np.eye(3), 50, axis=0)
     found = neighbors_above(X, 1.0)
     assert found.nnz == 3 * 50 * 49
-    assert neighbors_above(X, 1.0 + 1e-15).nnz == 0
+    assert neighbors_above(X, 1.0 + 1e-15).nnz == 3 * 50 * 49  # the same float32 number
+    assert neighbors_above(X, float(np.nextafter(np.float32(1), np.float32(2)))).nnz == 0
     assert neighbors_above(X, -1.0).nnz == 150 * 149
 
 
@@ -188,10 +189,10 @@ def test_sparse_rows_have_the_pairs_of_dense_rows(measure, threshold):
     itself = np.eye(120, dtype=bool)
     for memory in (None, 0.3):
         found = neighbors_above(rows, threshold, measure=measure, working_memory=memory)
-        expected = np.where((scores >= threshold) & ~itself, scores, 0)
+        expected = np.where((scores.astype(np.float32) >= threshold) & ~itself, scores, 0)
         np.testing.assert_allclose(found.toarray(), expected, rtol=1e-6)
         found = neighbors_above(Q, threshold, rows, measure=measure, working_memory=memory)
-        expected = np.where(scores >= threshold, scores, 0)[:40]
+        expected = np.where(scores.astype(np.float32) >= threshold, scores, 0)[:40]
         np.testing.assert_allclose(found.toarray(), expected, rtol=1e-6)
     for wrong, message in (
         ({"threshold": 0.0}, "threshold must be above 0 for sparse rows, got 0"),
