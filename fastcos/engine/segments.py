@@ -54,6 +54,13 @@ WORK_AS_GIVEN = 2**28
 # of 2^38.4 to 2^38.6 break even with k = 10 (384 to 1,536 columns), and of 2^40.3 take 0.73 of the
 # time with k = 10, 1.05 with k = 100 (60,000 x 384), of 2^41.4 0.61 and 0.85 (60,000 x 768; vnni)
 WORK_TO_PREFIX = 2**40
+# a search of a part of the items. A float64 score takes as long as the tiles need to read this many
+# items for one query: 7 for float32 rows of 384 columns that lie in a cache, 16 where they do not
+_SCORE_TIME = 16
+# queries that the tiles compare in the time in which they read the items for the first
+_QUERIES_OF_SWEEP = 4
+# norm, order, bias and factors of an item that is packed, in bytes
+_BYTES_BESIDE_CODES = 160
 # segments of memory-mapped items begin at multiples: a transform that multiplies so many rows at a
 # time has the same bits in a segment as in the whole
 SEGMENT_MULTIPLE = 4096
@@ -224,8 +231,39 @@ class Segment:
         if permitted is None and not len(exclusions.indices) and self.duplicates is not None:
             packed = self._packed_for(n_queries, "packed_distinct")
             return functools.partial(duplicates.search, packed, self.duplicates)
+        if permitted is not None and permitted is not self.left:
+            return functools.partial(self._search_permitted, permitted, thresholds)
         packed = self._packed_for(n_queries, "packed")
         return functools.partial(scan.search, packed, permitted=permitted, thresholds=thresholds)
+
+    def _search_permitted(
+        self,
+        permitted: PermittedItems,
+        thresholds: Floats | None,
+        queries: EncodedRows,
+        exclusions: ExcludedItems,
+        k: int,
+        options: ExecutionOptions,
+    ) -> scan.Found:
+        """Search a part of the items in the cheapest of three ways, which give the same bits.
+
+        All permitted items are scored in float64, or they are packed for this search alone, or the
+        tiles read all packed items and a mask drops those that are not permitted. Times are
+        compared in units of the time in which the tiles read one item for the first query.
+        """
+        n, m = len(queries.rows), len(permitted.numbers)
+        sweep = 1 + n / _QUERIES_OF_SWEEP
+        if scores_are_faster(n, m, len(self.numbers)):
+            return scan.score_all(
+                self.metric_type, self.encoded, permitted.numbers, queries, exclusions, k, options
+            )
+        packed = self._packed_for(n, "packed")
+        codes = m * (4 * packed.layout.words + _BYTES_BESIDE_CODES)
+        pack = QUERIES_TO_PACK * _SCORE_TIME
+        if m * (pack + sweep) < len(self.numbers) * sweep and codes <= options.working_memory:
+            find = self.only(permitted.numbers).plan(n, exclusions, thresholds=thresholds)
+            return find(queries, exclusions, k, options)
+        return scan.search(packed, queries, exclusions, k, options, permitted, thresholds)
 
     def _uses_numpy(self) -> bool:
         """Whether searches of rows of this type run in NumPy for now."""
@@ -278,6 +316,12 @@ class Segment:
                 packed = prefixes.add_or_warn(packed, self.encoded, self._n_threads)
                 setattr(self, name, packed)
         return packed
+
+
+def scores_are_faster(n_queries: int, n_permitted: int, n_items: int) -> bool:
+    """Whether float64 scores of the permitted items take less time than tiles of all items."""
+    sweep = 1 + n_queries / _QUERIES_OF_SWEEP
+    return n_queries * n_permitted * _SCORE_TIME <= n_items * sweep
 
 
 def nearest(

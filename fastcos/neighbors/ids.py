@@ -107,12 +107,15 @@ def as_ids(name: str, ids: Any, length: int | None = None, *, distinct: bool = T
     if array.ndim != 1 or (length is not None and len(array) != length):
         wanted = "1-dimensional" if length is None else f"of shape ({length},)"
         raise ValueError(f"{name} must be {wanted}, got shape {array.shape}")
+    if not len(array):  # NumPy makes float64 of []
+        return np.empty(0, array.dtype if array.dtype.kind == "U" else np.int64)
     array = _as_numbers_or_strings(name, array)
-    some, counts = np.unique(array, return_counts=True)
-    if distinct and len(some) < len(array):
-        raise ValueError(
-            f"{name} must be distinct, got {shown(some[counts > 1][0])} more than once"
-        )
+    if distinct:
+        some, counts = np.unique(array, return_counts=True)
+        if len(some) < len(array):
+            raise ValueError(
+                f"{name} must be distinct, got {shown(some[counts > 1][0])} more than once"
+            )
     bad = "" if are_strings(array) else NO_ID
     if (array == bad).any():
         at = int(np.flatnonzero(array == bad)[0])
@@ -125,6 +128,11 @@ def as_ids(name: str, ids: Any, length: int | None = None, *, distinct: bool = T
 def _as_numbers_or_strings(name: str, array: npt.NDArray[Any]) -> Ids:
     if array.dtype.kind in "OT":
         objects = array.tolist()
+        kinds = set(map(type, objects))
+        if kinds == {str} and "\0" not in "".join(objects):
+            return _compact(array.astype(object))
+        if kinds == {int} and min(objects) >= -(2**63) and max(objects) < 2**63:
+            return np.array(objects, np.int64)
         kind: Any = str if objects and isinstance(objects[0], str) else (int, np.integer)
         for one in objects:
             if not isinstance(one, kind) or isinstance(one, bool):

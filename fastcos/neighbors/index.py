@@ -229,10 +229,9 @@ class SimilarityIndex(index_ids.ById, index_model.OfModel):
             NaN or infinity, k below 1, queries of another width, or nothing was fitted.
         """
         state = self._current()
-        by_id = allowed_ids is not None or exclude_ids is not None
-        has_filter = by_id or not (allowed is exclude is min_score is None)
+        is_filtered = not (allowed is allowed_ids is exclude is exclude_ids is min_score is None)
         is_plain = progress is None and out is None and working_memory is None
-        if state.plain is not None and is_plain and not has_filter:
+        if state.plain is not None and is_plain and not is_filtered:
             plain = state.plain.search(queries, k, n_threads)
             if plain is not None:
                 return IndexNeighbors(*plain)
@@ -242,19 +241,33 @@ class SimilarityIndex(index_ids.ById, index_model.OfModel):
         options = as_options(n_threads, working_memory, progress)
         if not len(Q) or not fitted.n_live:
             return state.with_ids(padded(no_neighbors(len(Q)), k))
-        if has_filter:
+        lists, dropped = None, np.zeros(0, np.int64)
+        if is_filtered:
             min_score = as_min_score(min_score, fitted.measure, self.model)
-            allowed, exclude = index_ids.filters(
-                state, len(Q), allowed, exclude, allowed_ids, exclude_ids
+            allowed, lists, exclude, dropped = index_ids.filters(
+                state, len(Q), allowed, exclude, allowed_ids, exclude_ids, may_drop=out is None
             )
+            is_mask = lists is exclude is min_score is None and not validation.is_sparse(allowed)
+            if state.plain is not None and is_plain and is_mask:
+                if allowed is not None:
+                    allowed = validation.as_item_mask("allowed", allowed, fitted.n_items)
+                plain = state.plain.search(Q, k + len(dropped), n_threads, allowed)
+                if plain is not None:
+                    return index_ids.without(IndexNeighbors(*plain), dropped, k)
         request = as_request(
-            Q, fitted.n_items, min(k, fitted.n_live), allowed=allowed, exclude=exclude,
-            min_score=min_score,
+            Q, fitted.n_items, min(k + len(dropped), fitted.n_live), allowed=allowed,
+            exclude=exclude, min_score=min_score, lists=lists,
         )  # fmt: skip
         if not request.k:
             return state.with_ids(padded(no_neighbors(len(Q)), k))
         if out is None:
-            return state.with_ids(padded(search(fitted, request, options), k))
+            found = search(fitted, request, options)
+            if len(dropped):
+                is_dropped = np.isin(found.indices, dropped)
+                scores = np.where(is_dropped, np.float32(-np.inf), found.scores)
+                found = Neighbors(np.where(is_dropped, -1, found.indices), scores)
+                found = index_ids.without(found, np.array([-1]), k)
+            return state.with_ids(padded(found, k))
         validation.as_count("k", k, high=request.k)
         require(fitted.measure, "blocks")
         asked, rows = state.what_is_asked(request)

@@ -1,5 +1,6 @@
 """Ids in an index: where they are, and searches that speak of ids in place of positions."""
 
+import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,6 +12,10 @@ from fastcos.neighbors.ids import Ids, are_strings, as_ids, shown
 from fastcos.neighbors.index_parts import IndexPart, MappedPart
 from fastcos.storage import memmap
 from fastcos.validation import Integers
+
+# ids that a search finds and drops afterwards: its lists are longer by so many. More are masked
+# beforehand, in O(items)
+_MOST_DROPPED = 64
 
 
 class Found(NamedTuple):
@@ -69,10 +74,26 @@ def positions_in(parts: Sequence[IndexPart | MappedPart], found: Found, n: int) 
     return positions
 
 
+class Filters(NamedTuple):
+    """What the queries of a search may find.
+
+    allowed: a mask, or positions, of the items that every query may find; lists (indptr,
+    positions): those that each query may find; exclude: a sparse matrix of what each query may not
+    find; dropped (m,): positions that no query may find, which the caller takes out of lists that
+    are longer by m. Each of the first three is None where it does not restrict the search.
+    """
+
+    allowed: Any
+    lists: tuple[Integers, Integers] | None
+    exclude: Any
+    dropped: Integers
+
+
 def filters(
-    state: Any, n: int, allowed: Any, exclude: Any, allowed_ids: Any, exclude_ids: Any
-) -> tuple[Any, Any]:
-    """Return the arguments allowed and exclude of a search of n queries, with those by id.
+    state: Any, n: int, allowed: Any, exclude: Any, allowed_ids: Any, exclude_ids: Any,
+    *, may_drop: bool,
+) -> Filters:  # fmt: skip
+    """Return what n queries may find by the arguments of a search; may_drop: see Filters.
 
     A matrix that was made before items were added has fewer columns than there are positions:
     it says nothing of the new ones. Ids that are not in the index have no effect.
@@ -80,57 +101,117 @@ def filters(
     n_items = state.fitted.n_items
     for name, value in (("allowed", allowed), ("exclude", exclude)):
         kind = getattr(np.asarray(value), "dtype", None) if isinstance(value, list) else None
-        if kind is not None and (kind.kind == "U" or (name == "exclude" and np.ndim(value) == 1)):
+        if kind is None or validation.is_empty_list(value):
+            continue
+        if kind.kind == "U" or (name == "exclude" and np.ndim(value) == 1):
             rule = "a sparse matrix of queries x positions" if name == "exclude" else "positions"
             raise TypeError(f"{name} must be {rule} (give ids as {name}_ids), got {value[:3]!r}")
     allowed, exclude = (_widened(one, n_items) for one in (allowed, exclude))
+    lists, dropped = None, np.zeros(0, np.int64)
     if allowed_ids is not None:
         validation.check_none("allowed", allowed, "with allowed_ids")
-        lists = _positions_of_lists("allowed_ids", allowed_ids, state, n)
-        allowed = lists if isinstance(lists, np.ndarray) else _matrix(lists, n_items)
+        named = _positions_by_id("allowed_ids", allowed_ids, state, n)
+        allowed, lists = (None, named) if isinstance(named, tuple) else (named, None)
     if exclude_ids is not None:
-        lists = _positions_of_lists("exclude_ids", exclude_ids, state, n)
-        gone = _matrix([lists] * n if isinstance(lists, np.ndarray) else lists, n_items)
-        exclude = gone if exclude is None else exclude + gone
-    return allowed, exclude
+        gone = _positions_by_id("exclude_ids", exclude_ids, state, n)
+        if isinstance(gone, tuple):
+            exclude = _with_pairs(exclude, gone, n_items)
+        elif may_drop and len(gone) <= _MOST_DROPPED:
+            dropped = gone
+        elif lists is None and not validation.is_sparse(allowed):
+            mask = np.ones(n_items, np.bool_)
+            if allowed is not None:
+                mask &= validation.as_item_mask("allowed", allowed, n_items)
+            mask[gone] = False
+            allowed = mask
+        else:
+            ends = np.arange(n + 1, dtype=np.int64) * len(gone)
+            exclude = _with_pairs(exclude, (ends, np.tile(gone, n)), n_items)
+    return Filters(allowed, lists, exclude, dropped)
 
 
-def _positions_of_lists(name: str, given: Any, state: Any, n: int) -> Integers | list[Integers]:
-    """Return the positions of ids for all queries, or of a list of ids for each query."""
+def without(found: Any, dropped: Integers, k: int) -> Any:
+    """Return the neighbours with the first k columns of every query that are not dropped."""
+    if not len(dropped):
+        return found
+    # a stable order: those that stay keep theirs
+    order = np.argsort(np.isin(found.indices, dropped), axis=1, kind="stable")[:, :k]
+    return type(found)(*(np.take_along_axis(one, order, axis=1) for one in found))
+
+
+def _positions_by_id(
+    name: str, given: Any, state: Any, n: int
+) -> Integers | tuple[Integers, Integers]:
+    """Return the ascending positions of ids for all queries, or lists of them for each query."""
     values = list(given) if isinstance(given, (set, frozenset, dict)) else given
     is_nested = isinstance(values, (list, tuple)) and any(
-        one is None or isinstance(one, (list, tuple, set, frozenset, np.ndarray)) for one in values
+        one is None or isinstance(one, (list, tuple, set, frozenset, dict, np.ndarray))
+        for one in values
     )
     if not is_nested:
-        return _known(name, values, state)
+        positions = _known(name, values, state)
+        return validation.distinct_numbers(positions[positions >= 0], state.fitted.n_items)
     if len(values) != n:
         raise ValueError(f"{name} must have a list for each of {n} queries, got {len(values)}")
-    lists = [[] if one is None else list(one) for one in values]
-    flat = [one for ids in lists for one in ids]
-    positions = _known(name, flat, state, keep=True)
-    ends = np.cumsum([len(one) for one in lists])
-    return [part[part >= 0] for part in np.split(positions, ends[:-1])]
+    return _positions_of_lists(name, values, state)
 
 
-def _known(name: str, ids: Any, state: Any, *, keep: bool = False) -> Integers:
-    """Return the positions of those ids that are in the index; keep: -1 for the others."""
+def _positions_of_lists(name: str, values: Any, state: Any) -> tuple[Integers, Integers]:
+    """Return indptr (n + 1,) and the ascending positions of the ids of each of n lists.
+
+    A list that several queries share is looked up once, and so is an id of several lists.
+    """
+    numbers: dict[int, int] = {}
+    which = [numbers.setdefault(id(one), len(numbers)) for one in values]
+    distinct = dict(zip(which, values, strict=True)).values()
+    lists = [
+        [] if one is None else one.tolist() if isinstance(one, np.ndarray) else list(one)
+        for one in distinct
+    ]
+    ids = list(itertools.chain.from_iterable(lists))
+    positions, n_items = _known_of_many(name, ids, state), state.fitted.n_items
+    keys = np.repeat(np.arange(len(lists)), [len(one) for one in lists]) * n_items + positions
+    keys = np.sort(keys[positions >= 0])
+    keys = keys[np.append(True, keys[1:] != keys[:-1])[: len(keys)]]
+    ends = np.searchsorted(keys, np.arange(len(lists) + 1) * n_items)
+    indptr, positions = ends.astype(np.int64), keys % max(1, n_items)
+    if len(lists) == len(values):
+        return indptr, positions
+    counts = np.diff(indptr)[which]
+    repeated = np.concatenate([[0], np.cumsum(counts)])
+    places = np.arange(repeated[-1]) + np.repeat(indptr[which] - repeated[:-1], counts)
+    return repeated, positions[places]
+
+
+def _known_of_many(name: str, ids: list[Any], state: Any) -> Integers:
+    """Return the positions (m,) of ids, many of which occur several times; -1 for others."""
+    if set(map(type, ids)) not in ({str}, {int}):  # 1, True and 1.0 would be one key
+        return _known(name, ids, state)
+    distinct = list(dict.fromkeys(ids))
+    position_of = dict(zip(distinct, _known(name, distinct, state).tolist(), strict=True))
+    return np.fromiter(map(position_of.__getitem__, ids), np.int64, len(ids))
+
+
+def _known(name: str, ids: Any, state: Any) -> Integers:
+    """Return the positions (m,) of ids, -1 for those that are not in the index."""
     wanted = as_ids(name, ids, distinct=False)
     try:
         found = find(state, wanted)
     except TypeError as error:
         raise TypeError(str(error).replace("ids", name, 1)) from None
-    positions = positions_in(state.parts_with_ids, found, len(wanted))
-    return positions if keep else np.unique(positions[positions >= 0])
+    return positions_in(state.parts_with_ids, found, len(wanted))
 
 
-def _matrix(lists: list[Integers], n_items: int) -> Any:
-    """Return lists of positions as a sparse matrix."""
+def _with_pairs(exclude: Any, lists: tuple[Integers, Integers], n_items: int) -> Any:
+    """Return a sparse matrix, if any, with the positions of lists added to its non-zeros."""
     import scipy.sparse as sp
 
-    rows = np.repeat(np.arange(len(lists)), [len(one) for one in lists])
-    columns = np.concatenate([np.zeros(0, np.int64), *lists])
-    ones = np.ones(len(columns), np.float32)
-    return sp.csr_array((ones, (rows, columns)), shape=(len(lists), n_items))
+    indptr, positions = lists
+    ones = np.ones(len(positions), np.float32)
+    pairs = sp.csr_array((ones, positions, indptr), shape=(len(indptr) - 1, n_items))
+    if exclude is None or validation.is_empty_list(exclude):
+        return pairs
+    return exclude + pairs
 
 
 def _widened(matrix: Any, n_items: int) -> Any:

@@ -1,4 +1,6 @@
-"""A plain search of an index: few queries, no filter. What depends on the index is decided once.
+"""A plain search of an index: few queries, at most a mask of items.
+
+What depends on the index is decided once.
 
 ``PlainSearch`` is made when an index is fitted, opened or changed. It answers what needs none of
 these steps of ``search.search``, and returns None for the rest:
@@ -10,7 +12,7 @@ conversion of rows      queries are C-contiguous float32 or float64 arrays
 checks of numbers       the kernel measures the queries' norms and reports what is not ordinary
 encoding                the measure compares rows as they are given
 batches, blocks         up to 64 queries and their candidates fit any working memory
-filters, exclusions     there are none but the mask of the items that are left
+filters, exclusions     there are none but a mask of the items that may be found
 plan                    every part of the index is packed, and has no groups of duplicates
 padding                 at least k items can be found
 ======================= ==========================================================================
@@ -72,8 +74,17 @@ class PlainSearch:
             and type(measure).encode_queries is Plain.encode_queries
         )
 
-    def search(self, queries: Any, k: Any, n_threads: int | None) -> Found | None:
-        """Positions, scores and ids (n, k); None if a step is needed that this leaves out."""
+    def search(
+        self,
+        queries: Any,
+        k: Any,
+        n_threads: int | None,
+        allowed: npt.NDArray[np.bool_] | None = None,
+    ) -> Found | None:
+        """Positions, scores and ids (n, k); None if a step is needed that this leaves out.
+
+        allowed: a mask of the positions that may be found, None for all.
+        """
         parts = self._packed or self._find_packed()
         if not parts or type(queries) is not np.ndarray or type(k) is not int:
             return None
@@ -89,6 +100,12 @@ class PlainSearch:
             return None
         if n_threads is not None:
             n_threads = validation.as_thread_count("n_threads", n_threads)
+        if allowed is not None:
+            parts = [_masked(part, allowed) for part in parts]
+            if any(n_items < 8 * k for _, _, n_items in parts):
+                return None
+            if segments.scores_are_faster(n, sum(part.n for part in parts), self._n):
+                return None
         given, found = validation.read_only(queries), []
         for segment, filters, n_items in parts:
             packed = segment.packed  # prefixes may have been added
@@ -151,3 +168,16 @@ class PlainSearch:
             numbers, is_here = part.segment.locate(positions)
             ids[is_here] = own[numbers[is_here]]
         return ids
+
+
+def _masked(part: _Part, allowed: npt.NDArray[np.bool_]) -> _Part:
+    """Return a part of which only the allowed positions can be found."""
+    segment = part.segment
+    if segment.positions is None:
+        mask = allowed[segment.first : segment.first + len(segment.encoded.rows)]
+    else:
+        mask = allowed[segment.positions]
+    if segment.left is not None:
+        mask = mask & segment.left.mask.view(np.bool_)
+    filters = (*NO_FILTERS[:3], validation.read_only(np.ascontiguousarray(mask).view(np.uint8)))
+    return _Part(segment, filters, int(np.count_nonzero(mask)))
