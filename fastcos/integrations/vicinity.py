@@ -10,7 +10,9 @@ from vicinity.backends.basic import BasicArgs, BasicVectorStore
 from vicinity.datatypes import Backend, QueryResult
 from vicinity.utils import Metric
 
+from fastcos import validation
 from fastcos.neighbors import SimilarityIndex
+from fastcos.neighbors.distances import distances_of
 
 _MEASURES = {Metric.COSINE: "cosine", Metric.EUCLIDEAN: "neg_euclidean"}
 
@@ -57,9 +59,10 @@ class FastcosBackend(BasicVectorStore, AbstractBackend[BasicArgs]):  # type: ign
 
     def query(self, vectors: npt.NDArray[Any], k: int) -> QueryResult:
         """Return the numbers and distances of the k nearest of each row, the nearest first."""
-        found = self._index.search(np.asarray(vectors), min(k, len(self)))
-        offset = 1.0 if self.arguments.metric is Metric.COSINE else 0.0
-        return list(zip(found.indices, offset - found.scores, strict=True))
+        rows = validation.as_rows("queries", vectors, or_vector=True)
+        indices = self._index.search(rows, min(k, len(self))).indices
+        distances = distances_of(self._index, rows, indices).astype(np.float32)
+        return list(zip(indices, distances, strict=True))
 
     def threshold(self, vectors: npt.NDArray[Any], threshold: float, max_k: int) -> QueryResult:
         """Return those of the max_k nearest whose distance is at most threshold."""

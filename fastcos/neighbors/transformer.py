@@ -8,7 +8,12 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted
 
 from fastcos import validation
+from fastcos.neighbors.distances import MEASURES, distances_of
 from fastcos.neighbors.index import SimilarityIndex
+from fastcos.validation import Integers
+
+# rows that are compared with the fitted ones at once
+_COMPARED_AT_ONCE = 4096
 
 
 class NeighborsTransformer(
@@ -20,7 +25,8 @@ class NeighborsTransformer(
 
     Like ``sklearn.neighbors.KNeighborsTransformer``: the graph holds distances for measures that
     have them (1 - cosine, Euclidean) with n_neighbors + 1 entries a row, so that a row's own zero
-    is there beside its neighbours.
+    is there beside its neighbours. Distances are computed in float64 from differences of the rows,
+    so that those of near rows keep their digits.
 
     Parameters
     ----------
@@ -71,7 +77,7 @@ class NeighborsTransformer(
         """
         items = validation.estimator_rows(self, X, reset=True)
         validation.as_choice("mode", self.mode, ("distance", "connectivity"))
-        validation.as_choice("measure", self.measure, ("cosine", "neg_euclidean"))
+        validation.as_choice("measure", self.measure, MEASURES)
         validation.as_count("n_neighbors", self.n_neighbors)
         self._index = SimilarityIndex(self.measure).fit(items)
         self.n_samples_fit_ = len(items)
@@ -83,12 +89,14 @@ class NeighborsTransformer(
         Parameters
         ----------
         X : array_like (n, d)
-            Rows; those that were fitted find themselves first.
+            Rows. Row i finds item i first, at distance 0, where it equals that item: so every row
+            of ``fit_transform`` finds itself before its copies.
 
         Returns
         -------
         csr_matrix (n, p), float64
-            n_neighbors entries a row, one more for distances.
+            n_neighbors entries a row, one more for distances; a row's entries by ascending
+            distance.
         """
         check_is_fitted(self)
         rows = validation.estimator_rows(self, X, reset=False)
@@ -96,14 +104,31 @@ class NeighborsTransformer(
         k = with_itself + validation.as_count(
             "n_neighbors", self.n_neighbors, high=self.n_samples_fit_ - with_itself
         )
-        found = self._index.search(rows, k)
-        values = np.ones(found.scores.shape)
+        indices = np.array(self._index.search(rows, k).indices)
+        itself = self._itself(rows)
+        is_absent = (itself >= 0) & ~(indices == itself[:, None]).any(axis=1)
+        indices[is_absent, -1] = itself[is_absent]
+        is_itself = indices == itself[:, None]
+        distances = distances_of(self._index, rows, indices)
+        distances[is_itself] = 0.0
+        order = np.argsort(np.where(is_itself, -1.0, distances), axis=1, kind="stable")
+        indices = np.take_along_axis(indices, order, axis=1)
+        values = np.ones(indices.shape)
         if self.mode == "distance":
-            scores = found.scores.astype(np.float64)
-            values = 1.0 - scores if self.measure == "cosine" else -scores
+            values = np.take_along_axis(distances, order, axis=1)
         indptr = np.arange(0, values.size + 1, k)
         shape = (len(rows), self.n_samples_fit_)
-        return sp.csr_matrix((values.ravel(), found.indices.ravel(), indptr), shape=shape)
+        return sp.csr_matrix((values.ravel(), indices.ravel(), indptr), shape=shape)
+
+    def _itself(self, rows: validation.Rows) -> Integers:
+        """Return i for each row i that equals item i, and -1 for the others."""
+        numbers = np.arange(len(rows))
+        n = min(len(rows), self.n_samples_fit_)
+        is_item = np.zeros(len(rows), np.bool_)
+        for first in range(0, n, _COMPARED_AT_ONCE):
+            some = np.arange(first, min(n, first + _COMPARED_AT_ONCE))
+            is_item[some] = (self._index.vectors_of(some) == rows[some]).all(axis=1)
+        return np.where(is_item, numbers, -1)
 
     @property
     def _n_features_out(self) -> int:
