@@ -37,7 +37,8 @@ def distances_of(index: SimilarityIndex, rows: validation.Rows, positions: Integ
         differences = near - left[:, None]
         if is_cosine:
             found[part] = 0.5 * np.square(differences).sum(axis=2)
-            found[part][~(left.any(axis=1)[:, None] & near.any(axis=2))] = 1.0
+            has_directions = np.asarray(left.any(axis=1))[:, None] & np.asarray(near.any(axis=2))
+            found[part][~has_directions] = 1.0
         else:  # a power of two: squares neither overflow nor vanish, and no bit is lost
             exponents = np.frexp(np.abs(differences).max(axis=2))[1]
             squares = np.square(np.ldexp(differences, -exponents[:, :, None])).sum(axis=2)
