@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fastcos import metrics as metrics
+    from fastcos.auditing.alignment import align as align
     from fastcos.auditing.certificates import certified_neighbors as certified_neighbors
     from fastcos.auditing.item_audit import audit as audit
     from fastcos.calibration.calibrate import calibrate as calibrate
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     __version__: str
 
 _NAMES_OF = {
+    "auditing.alignment": ("align",),
     "auditing.certificates": ("certified_neighbors",),
     "auditing.item_audit": ("audit",),
     "calibration.calibrate": ("calibrate",),

@@ -17,6 +17,7 @@ parametrisations, and offers forms that do not depend on D::
     Audit (report, records)           numbers, verdict, advice; sections() for every form of it
 
     model_diff                        two versions: change of basis or real change
+    alignment                         a new version in the coordinates of the old one
     gradient_noise (of rescaling)     the scale at which SGD comes to rest; audit recognises it
 
 An edge is an item and one of its k nearest neighbours. The condition of D is its largest entry over
@@ -25,6 +26,7 @@ the mean over edges of :func:`tv_index`. Kernels are in ``fastcos.kernels.certif
 ``attacks`` and ``intervals``.
 """
 
+from fastcos.auditing.alignment import Alignment, align
 from fastcos.auditing.attacks import vertex_attack
 from fastcos.auditing.certificates import certified_neighbors
 from fastcos.auditing.item_audit import audit
@@ -43,9 +45,11 @@ from fastcos.rescaling.cosine_bounds import (
 from fastcos.rescaling.gradient_noise import GradientNoise, gradient_noise
 
 __all__ = [
+    "Alignment",
     "Audit",
     "GradientNoise",
     "WorstRescaling",
+    "align",
     "audit",
     "canonicalize",
     "certified_neighbors",
