@@ -120,6 +120,7 @@ PROMISED = {
         fastcos.top_k(d.items, k=6), lambda q, columns: -np.asarray(columns)
     ),
     "audit": lambda d: fastcos.audit(d.items, d.users, labels=d.labels, k=5),
+    "align": lambda d: fastcos.align(d.items, d.other, random_state=0),
     "diff_models": lambda d: fastcos.auditing.diff_models(d.items, d.other, k=5),
     "compare": lambda d: fastcos.compare(
         d.X, d.labels, n_components=4, regularization=10.0, weight_decay=10.0

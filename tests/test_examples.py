@@ -512,6 +512,20 @@ def test_trainers_agree_with_their_definitions(monkeypatch):
     np.testing.assert_allclose(Q3, Q)
 
 
+def test_stabilized_retraining_aligns_both_models(tmp_path):
+    pytest.importorskip("implicit", reason="the example trains models of implicit")
+    data = fastcos.simulate_interactions(300, 80, random_state=0).X.tocoo()
+    lines = [f"{u},{i}" for u, i in zip(data.row, data.col, strict=True)]
+    (tmp_path / "pairs.csv").write_text("user,item\n" + "\n".join(lines) + "\n")
+    status, out, err = ran("stabilized_retraining", tmp_path / "pairs.csv")
+    assert status == 0, err
+    rows = [line for line in out.splitlines() if ", ALS |" in line or ", BPR |" in line]
+    assert len(rows) == 2
+    for row in rows:
+        before, after = map(float, row.split("|")[2].split("->"))
+        assert after > before + 0.2
+
+
 def test_examples_are_all_run():
     text = Path(__file__).read_text("utf8")
     elsewhere = {

@@ -2,8 +2,8 @@
 
 Two trainings of one model differ by an invertible map of the latent space, so that a vector of
 yesterday means nothing among those of today. Of all factors of one product, the balanced ones are
-unique up to a rotation (``canonicalize``). The rotation that brings the new items nearest to the old
-ones, an orthogonal Procrustes problem, leaves both models in the same coordinates.
+unique up to a rotation (``canonicalize``). One more rotation, which solves an orthogonal Procrustes
+problem, brings the new items nearest to the old ones: both models then have the same coordinates.
 
 Source: Zielnicki and Hsiao, arXiv:2508.07574; Schönemann, Psychometrika 31 (1966).
 """
@@ -243,7 +243,7 @@ def align(
         users=aligned_users,
         old_items=base_items,
         old_users=None if base_users is None else _pad(base_users, width),
-        map=_fitted_map(new, aligned),
+        map=rotation[: new.shape[1]] if new_users is None else _fitted_map(new, aligned),
         user_map=(
             None
             if new_users is None or aligned_users is None

@@ -41,11 +41,14 @@ class ModelDiff(Record):
         Share of the k nearest of the new version that are also in the old list, mean over the
         listed items.
     overlap_after_rescaling : float or None
-        The same after each old column got the scale that fits the new one best; at least overlap,
-        since the identity is a rescaling. None if the widths differ.
+        The same after each old column got the scale that fits the new one best. None if the widths
+        differ.
     overlap_after_linear_map : float
-        The same after the linear map of the old items that fits the new ones best; at least the two
-        before. It is 1 if the new version is a linear image of the old one. 1 minus it is the real
+        The same after the linear map of the old items that fits the new ones best. It is 1 if the
+        new version is a linear image of the old one. The map fits vectors, not lists, so that it
+        may be lower than the overlaps before.
+    unchanged : float
+        The largest of these overlaps: what a change of basis explains. 1 minus it is the real
         change.
     overlap_error, linear_error : float
         Standard errors of overlap and overlap_after_linear_map, over items.
@@ -71,6 +74,7 @@ class ModelDiff(Record):
     overlap: float
     overlap_after_rescaling: float | None
     overlap_after_linear_map: float
+    unchanged: float
     overlap_error: float
     linear_error: float
     explained_new: float
@@ -83,7 +87,7 @@ class ModelDiff(Record):
     @property
     def verdict(self) -> str:
         """The change in one sentence."""
-        changed, real = 1 - self.overlap, 1 - self.overlap_after_linear_map
+        changed, real = 1 - self.overlap, 1 - self.unchanged
         return (
             f"{changed:.1%} of the {self.k} nearest neighbours differ from the old version: "
             f"{changed - real:.1%} explained by a linear change of basis, {real:.1%} not."
@@ -190,8 +194,7 @@ def diff_models(
     overlap = float(before.mean())
     rescaled = by_users = prediction_change = None
     if old.shape[1] == new.shape[1]:
-        fitted = metrics.overlap_at_k(lists(old * _fit_scales(old, new)), target)
-        rescaled = max(overlap, fitted)
+        rescaled = metrics.overlap_at_k(lists(old * _fit_scales(old, new)), target)
     if users is not None and old_users is not None:
         by_users = metrics.overlap_at_k(
             lists(query_metric(users).transform(new)),
@@ -206,7 +209,8 @@ def diff_models(
         k=k,
         overlap=overlap,
         overlap_after_rescaling=rescaled,
-        overlap_after_linear_map=max(overlap, rescaled or 0.0, float(after.mean())),
+        overlap_after_linear_map=float(after.mean()),
+        unchanged=max(overlap, rescaled or 0.0, float(after.mean())),
         overlap_error=edges.standard_error(before, len(new)),
         linear_error=edges.standard_error(after, len(new)),
         explained_new=explained_new,

@@ -278,7 +278,7 @@ def _status(report: "Audit", diff: "ModelDiff | None", limits: dict[str, float])
         "jaccard": report.worst_parametrization.jaccard,
     }
     if diff is not None:
-        shares["unchanged"] = diff.overlap_after_linear_map
+        shares["unchanged"] = diff.unchanged
     failed = [name for name, limit in limits.items() if shares[name] < limit]
     for name in failed:
         say(f"failed: {name} is {shares[name]:.3f}, less than {limits[name]:g}")

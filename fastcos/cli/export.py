@@ -1,9 +1,10 @@
 """fastcos index export: item embeddings that no rescaling changes, ready for any index."""
 
 import argparse
+import json
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,9 @@ from fastcos.cli.model_folder import is_model_folder, read_factors
 from fastcos.cli.terminal import print_json, print_next, say
 from fastcos.storage import provenance
 
+if TYPE_CHECKING:
+    from fastcos.auditing.alignment import Alignment
+
 SUMMARY = "embeddings that no rescaling changes, for any index"
 DESCRIPTION = """\
 Write item embeddings in a form that is the same for every parametrisation of the model, as float32
@@ -23,13 +27,16 @@ Write item embeddings in a form that is the same for every parametrisation of th
                 are in the same form
   canonical     items.npy and users.npy, the balanced factors of the same
                 predictions, and singular_values.npy
-With both, ids.npy, where the file has ids, and export.json, which describes the files."""
+With both, ids.npy, where the file has ids, and export.json, which describes the files. Two
+trainings of a model end in different coordinates: do not mix the rows of two exports, unless the
+later one was written with --align-to the earlier one."""
 EPILOG = f"""\
 examples:
   fastcos index export films --out served
   fastcos index export items.npy --users users.npy --out served
   fastcos index export model.npz --form canonical --out canonical
   fastcos index export model.npz --unit-rows --out served
+  fastcos index export model.npz --align-to yesterday --out today
 input: a folder of fastcos fit, or
 {options.VECTOR_FORMATS}"""
 MEANINGS = {
@@ -48,6 +55,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--form", default="query_metric", metavar="NAME", help=help_)
     help_ = "items of length 1: an index of inner products then answers cosines"
     add("--unit-rows", action="store_true", help=help_)
+    help_ = "an earlier export of the same form: write the rows in its coordinates"
+    add("--align-to", metavar="FOLDER", help=help_)
     options.add_vectors(parser)
     options.add_output(parser, "export")
 
@@ -64,11 +73,21 @@ def run(given: argparse.Namespace) -> int:
     users = validation.as_instance(
         "--users", model.users, np.ndarray, "given: both forms need users"
     )
+    if form == "canonical" and given.align_to is not None and given.unit_rows:
+        raise ValueError(
+            "--unit-rows must be left out with --form canonical and --align-to: the norms of the "
+            "items are part of the balanced form, which the next export is aligned to"
+        )
+    older = None if given.align_to is None else _read_export(given.align_to, form)
     arrays = _arrays(form, model.items, users)
     if given.unit_rows:
         from fastcos.measures.row_transforms import unit_rows
 
         arrays["items"] = unit_rows(arrays["items"].astype(np.float64))
+    aligned = None
+    if older is not None:
+        ids = model.ids if model.has_ids else None
+        aligned = _align(given.align_to, arrays, ids, older)
     arrays = {name: _as_float32(f"{name} of the form", one) for name, one in arrays.items()}
     if model.has_ids:
         arrays["ids"] = model.ids
@@ -83,6 +102,19 @@ def run(given: argparse.Namespace) -> int:
         "meaning": MEANINGS[form],
         "arrays": described,
     }
+    if aligned is not None:
+        document["alignment"] = provenance.json_ready(
+            {
+                "to": given.align_to,
+                "n_shared": len(aligned.shared),
+                "n_new": aligned.n_new,
+                "n_vanished": aligned.n_vanished,
+                "residual": aligned.residual,
+                "finds_itself": aligned.finds_itself,
+                "finds_itself_as_given": aligned.finds_itself_as_given,
+            }
+        )
+        say(aligned.verdict)
     io.write_json(folder / "export.json", document)
     say(f"wrote {', '.join(f'{name}.npy' for name in arrays)} and export.json to {folder}")
     if given.json:
@@ -123,6 +155,47 @@ def _arrays(
     rank = found.factor.shape[1]
     validation.as_count("the rank of the users' covariance", rank)
     return {"items": found.transform(items), "map": found.factor}
+
+
+def _read_export(folder: str, form: str) -> dict[str, npt.NDArray[Any]]:
+    """Read the arrays of an earlier export; refuse another folder, or another form."""
+    path = Path(folder)
+    try:
+        document = json.loads((path / "export.json").read_text())
+        is_same_form = document["meaning"] == MEANINGS[form]
+    except (OSError, ValueError, KeyError, TypeError):
+        rule = "be a folder that fastcos index export wrote"
+        raise ValueError(f"--align-to must {rule}, got {folder!r}") from None
+    if not is_same_form:
+        raise ValueError(f"--align-to must be an export of the form {form}, got another form")
+    names = ("items", "users", "ids") if form == "canonical" else ("items", "ids")
+    return {
+        name: np.load(path / f"{name}.npy") for name in names if (path / f"{name}.npy").exists()
+    }
+
+
+def _align(
+    folder: str,
+    arrays: dict[str, npt.NDArray[Any]],
+    ids: npt.NDArray[Any] | None,
+    older: dict[str, npt.NDArray[Any]],
+) -> "Alignment":
+    """Write the arrays in the coordinates of the earlier export."""
+    from fastcos.auditing import align
+
+    aligned = align(
+        arrays["items"], older["items"], users=arrays.get("users"), old_users=older.get("users"),
+        ids=ids, old_ids=older.get("ids"),
+    )  # fmt: skip
+    if not aligned.kept_old:
+        rule = "hold balanced factors, as --form canonical writes them without --unit-rows"
+        raise ValueError(f"--align-to must {rule}, got others in {folder}")
+    arrays["items"] = aligned.items
+    if aligned.users is not None:
+        arrays["users"] = aligned.users
+    if "map" in arrays:
+        arrays["map"] = arrays["map"] @ aligned.map
+    return aligned
 
 
 def _as_float32(name: str, values: npt.NDArray[Any]) -> npt.NDArray[np.float32]:

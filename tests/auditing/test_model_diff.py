@@ -48,9 +48,10 @@ def test_a_rescaling_is_distinguished_from_a_rotation():
     turned = diff_models(items * D @ random_rotation(rng, 6), items, k=5)
     assert turned.overlap_after_rescaling < 0.9
     assert turned.overlap_after_linear_map == 1
-    # a rotation changes no cosine: the best scales would be worse than none
+    # a rotation changes no cosine: the best scales are worse than none
     still = diff_models(items @ random_rotation(rng, 6), items, k=5)
-    assert still.overlap == still.overlap_after_rescaling == still.overlap_after_linear_map == 1
+    assert still.overlap == still.overlap_after_linear_map == still.unchanged == 1
+    assert still.overlap_after_rescaling < 0.9
 
 
 def test_most_changed_finds_moved_items():
@@ -110,3 +111,26 @@ def test_errors_name_the_argument(arguments, message):
     items = np.random.default_rng(7).standard_normal((20, 3))
     with pytest.raises(ValueError, match=message):
         diff_models(items, **{"old_items": items, **arguments})
+
+
+def test_each_overlap_is_that_of_its_map():
+    """The map fits vectors, not lists: where it loses neighbours, its row shows that."""
+    rng = np.random.default_rng(21)
+    old = rng.standard_normal((300, 6)) * np.geomspace(1, 0.02, 6)
+    new = old.copy()
+    new[:3] += 40 * rng.standard_normal((3, 6))  # few items bend the map
+    found = diff_models(new, old, k=5)
+    G = np.linalg.lstsq(old, new, rcond=None)[0]
+
+    def nearest(rows):
+        units = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+        scores = units @ units.T
+        np.fill_diagonal(scores, -2)
+        return np.argsort(-scores, axis=1)[:, :5]
+
+    share = np.mean(
+        [len({*a} & {*b}) / 5 for a, b in zip(nearest(old @ G), nearest(new), strict=True)]
+    )
+    assert found.overlap_after_linear_map == pytest.approx(share, abs=1e-9)
+    assert found.overlap > share
+    assert found.unchanged == max(found.overlap, found.overlap_after_rescaling, share)

@@ -117,3 +117,44 @@ def test_export_ends_with_commands_that_run(files, capsys, monkeypatch):
     assert "normalize_L2" in code
     assert run("items.npy", "--users", "users.npy", "--unit-rows", "--out", "unit") == 0
     assert "normalize_L2" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("form", ["query_metric", "canonical"])
+def test_export_align_to_an_earlier_export(files, form, capsys):
+    """A later version in other coordinates: rows of both exports may be mixed."""
+    options = ("--form", form)
+    first = (files / "items.npy", "--users", files / "users.npy", *options)
+    later = (files / "items2.npy", "--users", files / "users2.npy", *options)
+    assert run(*first, "--out", files / "first") == 0
+    # a rotation, so that the rows differ: a canonical form alone would agree
+    R = random_map(np.random.default_rng(3), 5, 1.0)
+    names = ("items", "users") if form == "canonical" else ("items",)
+    for name in names:
+        rows = np.load(files / "first" / f"{name}.npy")
+        np.save(files / "first" / f"{name}.npy", (rows @ R).astype(np.float32))
+    capsys.readouterr()
+    assert run(*later, "--align-to", files / "first", "--out", files / "today", "--json") == 0
+    out = capsys.readouterr().out
+    assert json.loads(out)["alignment"]["finds_itself"] == 1
+    for name in names:
+        earlier, rows = (np.load(files / d / f"{name}.npy") for d in ("first", "today"))
+        np.testing.assert_allclose(rows, earlier, atol=2e-5)
+    if form == "query_metric":
+        mapped = np.load(files / "items2.npy") @ np.load(files / "today" / "map.npy")
+        np.testing.assert_allclose(mapped, np.load(files / "today" / "items.npy"), atol=1e-4)
+
+
+def test_export_align_to_refuses_other_folders(files):
+    sides = (files / "items.npy", "--users", files / "users.npy")
+    with pytest.raises(ValueError, match="--align-to must be a folder that fastcos index export"):
+        run(*sides, "--align-to", files, "--out", files / "x")
+    assert run(*sides, "--out", files / "metric") == 0
+    canonical = (*sides, "--form", "canonical")
+    with pytest.raises(ValueError, match="--align-to must be an export of the form canonical"):
+        run(*canonical, "--align-to", files / "metric", "--out", files / "x")
+    assert run(*canonical, "--unit-rows", "--out", files / "unit") == 0
+    with pytest.raises(ValueError, match="--align-to must hold balanced factors"):
+        run(*canonical, "--align-to", files / "unit", "--out", files / "x")
+    with pytest.raises(ValueError, match="--unit-rows must be left out with --form canonical"):
+        run(*canonical, "--unit-rows", "--align-to", files / "unit", "--out", files / "x")
+    assert not (files / "x").exists()

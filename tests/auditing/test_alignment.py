@@ -1,0 +1,214 @@
+"""Alignment of retrained models: planted changes with known answers, by NumPy alone."""
+
+import numpy as np
+import pytest
+
+import fastcos
+from fastcos.auditing import align
+
+
+def model(rng, n=400, p=300, k=8):
+    return rng.standard_normal((n, k)), rng.standard_normal((p, k))
+
+
+def balanced(users, items):
+    """Balanced factors by an SVD of all predictions."""
+    k = items.shape[1]
+    U, s, Vt = np.linalg.svd(users @ items.T, full_matrices=False)
+    return U[:, :k] * np.sqrt(s[:k]), Vt[:k].T * np.sqrt(s[:k])
+
+
+def retrained(rng, users, items):
+    """The same predictions in other coordinates."""
+    G = rng.standard_normal((items.shape[1],) * 2)
+    return users @ np.linalg.inv(G).T, items @ G
+
+
+def test_reparametrised_model_comes_back():
+    rng = np.random.default_rng(0)
+    users, items = balanced(*model(rng))
+    G = np.linalg.qr(rng.standard_normal((8, 8)))[0] * np.geomspace(0.5, 2, 8)
+    users2, items2 = users @ np.linalg.inv(G).T, items @ G
+    found = align(items2, items, users=users2, old_users=users)
+    assert found.kept_old
+    assert np.abs(found.items - items).max() < 1e-13
+    assert np.abs(found.users - users).max() < 1e-13
+    assert found.residual < 1e-13
+    assert found.finds_itself == 1
+    assert found.finds_itself_as_given < 0.1
+    assert not len(found.moved)
+    np.testing.assert_array_equal(found.old_items, items)
+    np.testing.assert_allclose(items2 @ found.map, found.items, atol=1e-12)
+    np.testing.assert_allclose(users2 @ found.user_map, found.users, atol=1e-12)
+
+
+def test_predictions_stay_to_rounding():
+    rng = np.random.default_rng(1)
+    (users, items), (old_users, old_items) = model(rng), model(rng)
+    found = align(items, old_items, users=users, old_users=old_users)
+    predictions = users @ items.T
+    error = np.abs(found.users @ found.items.T - predictions).max()
+    assert error < 1e-12 * np.abs(predictions).max()
+    old = found.old_users @ found.old_items.T
+    np.testing.assert_allclose(old, old_users @ old_items.T, atol=1e-11)
+    assert not found.kept_old
+
+
+def test_rotation_is_the_nearest_one():
+    """No rotation of a thousand, and none near the solution, comes nearer to the old items."""
+    rng = np.random.default_rng(2)
+    old = rng.standard_normal((60, 3))
+    new = old @ np.linalg.qr(rng.standard_normal((3, 3)))[0] + 0.3 * rng.standard_normal((60, 3))
+    found = align(new, old)
+    least = np.linalg.norm(found.items - old)
+    for i in range(1000):
+        size = 3.0 if i % 2 else 0.01
+        R = np.linalg.qr(np.eye(3) + size * rng.standard_normal((3, 3)))[0]
+        R *= np.sign(np.diag(R))
+        assert np.linalg.norm(found.items @ R - old) >= least - 1e-12
+    np.testing.assert_allclose(found.map.T @ found.map, np.eye(3), atol=1e-14)
+    np.testing.assert_allclose(found.items @ found.items.T, new @ new.T, atol=1e-12)
+    assert found.residual == pytest.approx(least / np.linalg.norm(old))
+    moves = np.linalg.norm(found.items - old, axis=1)
+    np.testing.assert_allclose(found.drift, moves / np.linalg.norm(old, axis=1).mean())
+
+
+def test_tied_singular_values_are_fixed_by_the_rotation():
+    rng = np.random.default_rng(3)
+    U = np.linalg.qr(rng.standard_normal((400, 4)))[0]
+    V = np.linalg.qr(rng.standard_normal((300, 4)))[0]
+    root = np.sqrt([9.0, 5.0, 5.0, 5.0])
+    R = np.eye(4)
+    R[1:, 1:] = np.linalg.qr(rng.standard_normal((3, 3)))[0]
+    users, items = U * root, V * root
+    canonical, other = (
+        fastcos.canonicalize(users, items),
+        fastcos.canonicalize(users @ R, items @ R),
+    )
+    assert np.abs(np.abs(canonical.items) - np.abs(other.items)).max() > 1e-3
+    found = align(items @ R, items, users=users @ R, old_users=users)
+    assert np.abs(found.items - items).max() < 1e-13
+
+
+@pytest.mark.parametrize(("old_rank", "rank"), [(8, 5), (5, 8)])
+def test_ranks_may_differ(old_rank, rank):
+    rng = np.random.default_rng(4)
+    U, s, Vt = np.linalg.svd(rng.standard_normal((90, 90)))
+
+    def factors(k):
+        return U[:, :k] * np.sqrt(s[:k]), Vt[:k].T * np.sqrt(s[:k])
+
+    users, items = retrained(rng, *factors(rank))
+    old_users, old_items = factors(old_rank)
+    found = align(items, old_items, users=users, old_users=old_users)
+    assert found.items.shape == found.old_items.shape == (90, 8)
+    np.testing.assert_allclose(found.users @ found.items.T, users @ items.T, atol=1e-10)
+    # the leading five columns of an SVD are those of both models
+    np.testing.assert_allclose(found.items[:, :5], found.old_items[:, :5], atol=1e-10)
+    assert found.finds_itself_as_given is None
+    without = align(items, old_items)
+    np.testing.assert_allclose(without.items, items @ without.map, atol=1e-13)
+    np.testing.assert_allclose(without.items @ without.items.T, items @ items.T, atol=1e-10)
+
+
+def test_rank_deficient_product():
+    rng = np.random.default_rng(5)
+    users, items = model(rng)
+    items[:, 3] = items[:, 2]
+    users2, items2 = retrained(rng, users, items)
+    found = align(items2, items, users=users2, old_users=users)
+    assert np.isfinite(found.items).all()
+    assert np.abs(found.users @ found.items.T - users @ items.T).max() < 1e-10
+    assert found.residual < 1e-10
+
+
+def test_planted_moved_items_are_found():
+    rng = np.random.default_rng(6)
+    users, items = model(rng)
+    later = items + 0.05 * rng.standard_normal(items.shape)
+    moved = rng.choice(300, 15, replace=False)
+    later[moved] = rng.standard_normal((15, 8))
+    users2, items2 = retrained(rng, users, later)
+    found = align(items2, items, users=users2, old_users=users)
+    assert sorted(found.moved) == sorted(moved)
+    assert found.self_cosines[found.moved[0]] == found.self_cosines.min()
+
+
+def test_third_of_the_items_new_matched_by_id():
+    rng = np.random.default_rng(7)
+    users, items = model(rng)
+    old_ids, ids = np.arange(200), rng.permutation(np.arange(100, 300))
+    users2, items2 = retrained(rng, users, items)
+    found = align(
+        items2[ids], items[old_ids], users=users2, old_users=users,
+        ids=[f"film {i}" for i in ids], old_ids=[f"film {i}" for i in old_ids],
+    )  # fmt: skip
+    assert (found.n_new, found.n_vanished, len(found.shared)) == (100, 100, 100)
+    np.testing.assert_array_equal(ids[found.shared], old_ids[found.old_shared])
+    np.testing.assert_allclose(found.users @ found.items.T, users @ items[ids].T, atol=1e-9)
+    assert found.finds_itself == 1
+    assert found.residual < 0.3  # the balance depends on the catalogue
+
+
+def test_chain_of_thirty_days_does_not_drift():
+    rng = np.random.default_rng(8)
+    users, items = model(rng)
+    first = yesterday = balanced(users, items)
+    for _ in range(30):
+        users = users + 0.03 * rng.standard_normal(users.shape)
+        items = items + 0.03 * rng.standard_normal(items.shape)
+        users2, items2 = retrained(rng, users, items)
+        # as stored: float32
+        stored = [rows.astype(np.float32) for rows in yesterday]
+        today = align(items2, stored[1], users=users2, old_users=stored[0])
+        assert today.kept_old
+        assert today.finds_itself == 1
+        yesterday = today.users, today.items
+    direct = align(items2, first[1], users=users2, old_users=first[0])
+    chained = np.linalg.norm(today.items - first[1]) / np.linalg.norm(first[1])
+    assert chained == pytest.approx(direct.residual, rel=0.05)
+
+
+def test_equal_rows_stay_equal_and_count_as_found():
+    rng = np.random.default_rng(9)
+    users, items = model(rng)
+    items = items[np.sort(rng.integers(0, 40, 300))]
+    users2, items2 = retrained(rng, users, items)
+    distinct, group_of = np.unique(items2, axis=0, return_inverse=True)
+    first = np.unique(group_of.ravel(), return_index=True)[1]
+    items2 = items2[first][group_of.ravel()]  # the product above rounds equal rows differently
+    found = align(items2, items, users=users2, old_users=users)
+    assert len(np.unique(found.items, axis=0)) == len(distinct)
+    assert found.finds_itself == 1
+
+
+def test_repr_is_short():
+    rng = np.random.default_rng(10)
+    users, items = model(rng)
+    assert len(repr(align(items, items, users=users, old_users=users)).splitlines()) < 20
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"old_users": None}, "users and old_users must be given for both"),
+        ({"ids": None}, "ids and old_ids must be given for both"),
+        ({"old_ids": np.arange(1000, 1300)}, "ids must share items with old_ids"),
+        ({"ids": [f"a{i}" for i in range(300)]}, "ids and old_ids must both be text"),
+        ({"ids": np.zeros(300, int)}, "ids must"),
+        ({"users": np.ones((4, 7))}, "users must have as many columns as items"),
+        ({"items": np.full((300, 8), np.nan)}, "items must"),
+        ({"ids": None, "old_ids": None, "items": np.ones((9, 8))}, "as many rows as old_items"),
+        ({"items": np.ones((400, 8)), "users": np.ones((300, 8)), "ids": None, "old_ids": None},
+         "users and items of one version are swapped"),
+    ],
+)  # fmt: skip
+def test_wrong_arguments_are_refused(change, message):
+    rng = np.random.default_rng(11)
+    users, items = model(rng)
+    given = {
+        "items": items, "old_items": items, "users": users, "old_users": users,
+        "ids": np.arange(300), "old_ids": np.arange(300),
+    }  # fmt: skip
+    with pytest.raises(ValueError, match=message):
+        align(**{**given, **change})
