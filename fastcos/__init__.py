@@ -5,6 +5,7 @@ import NumPy alone at the top of a module. SciPy, scikit-learn and others are im
 function that uses them; for annotations, under ``TYPE_CHECKING``.
 """
 
+import contextlib
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -87,10 +88,20 @@ def __getattr__(name: str) -> Any:
     if name == "__version__":
         return import_module("importlib.metadata").version("fastcos")
     if name not in _MODULE_OF:
-        raise AttributeError(f"module 'fastcos' has no attribute {name!r}")
+        raise AttributeError(f"module 'fastcos' has no attribute {name!r}{_elsewhere(name)}")
     value = getattr(import_module(f"fastcos.{_MODULE_OF[name]}"), name)
     globals()[name] = value  # found without this function from now on
     return value
+
+
+def _elsewhere(name: str) -> str:
+    """Name the package that has an attribute, for the end of an error."""
+    if not name.startswith("_"):
+        for package in ("neighbors", "metrics", "calibration", "measures", "models", "io"):
+            with contextlib.suppress(ImportError):  # of a package that is not installed
+                if name in import_module(f"fastcos.{package}").__all__:
+                    return f" (use fastcos.{package}.{name})"
+    return ""
 
 
 def __dir__() -> list[str]:

@@ -207,5 +207,5 @@ def _as_isa(name: str, value: object) -> str:
     supported = cpu.supported_isas()
     if known not in supported:
         rule = f"supported by this CPU ({', '.join(supported)})"
-        raise ValueError(f"{name} must be {rule}, got {known!r}")
+        raise ValueError(f"{name} must be {rule}, got {validation.format_value(known)}")
     return known

@@ -11,6 +11,8 @@ from fastcos.cli import options
 from fastcos.cli.model_folder import read_items
 from fastcos.cli.terminal import print_json, print_next, progress_bar, say, show_sections, show_text
 from fastcos.io.columns import positions_in
+from fastcos.measures import get_measure
+from fastcos.neighbors.types import as_threshold
 from fastcos.storage import provenance
 
 if TYPE_CHECKING:
@@ -68,9 +70,9 @@ def run(given: argparse.Namespace) -> int:
 
     folder = options.out_directory(given)
     validation.as_choice("--method", given.method, METHODS)
-    if given.score is not None:
-        validation.as_real("--score", given.score)
     measure = options.as_measure("--measure", given.measure)
+    if given.score is not None:
+        as_threshold("--score", given.score, get_measure(measure))
     sample = validation.as_count("--sample", given.sample, low=0) or None
     if given.queries is not None:
         validation.check_none("--labelled", given.labelled, "with --queries")

@@ -346,11 +346,15 @@ def model_arguments(given: argparse.Namespace) -> dict[str, Any]:
 
 def as_measure(flag: str, text: str) -> "str | Measure":
     """Return the name, or the measure of NAME:PARAMETER=VALUE:PARAMETER=VALUE."""
-    from fastcos.measures.base import REGISTRY, check_known, get_measure
+    from fastcos.measures.base import REGISTRY, check_known, get_measure, list_measures
 
     # a colon is also in names such as rescaled_cosine:data
     name, *pairs = re.split(r":(?=\w+=)", text)
-    check_known(flag, name)
+    try:
+        check_known(flag, name)
+    except ValueError:
+        say(f"measures: {', '.join(list_measures())}")
+        raise
     if not pairs:
         return name
     accepted = inspect.signature(REGISTRY[name]).parameters
@@ -361,7 +365,7 @@ def as_measure(flag: str, text: str) -> "str | Measure":
         if not value:
             raise ValueError(f"{parameter} must have a value after its =, got none")
         if parameter in parameters:
-            raise ValueError(f"{parameter} must be given once, got it again: {value!r}")
+            raise ValueError(f"{parameter} must be given once, got it again: {value[:80]!r}")
         parameters[parameter] = _parameter(parameter, value)
     return get_measure(name, **parameters)
 

@@ -29,8 +29,9 @@ SECONDS_PER_LINE = 10.0
 
 def fail(program: str, message: str) -> None:
     """Print an error as one line on stderr, without control characters."""
-    line = " ".join(message.split())
-    say(f"{program}: {line}")
+    from fastcos.validation import one_line  # imports NumPy
+
+    say(f"{program}: {one_line(message)}")
 
 
 def say(message: str) -> None:

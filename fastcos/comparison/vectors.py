@@ -125,7 +125,7 @@ def compare_vectors(
         refused = [one.measure for one in candidates if one not in served]
         if chosen and refused:
             rule = "have the capability 'blocks' for rows on disk that do not fit working_memory"
-            raise ValueError(f"measures must {rule}, got {refused[0]!r}")
+            raise ValueError(f"measures must {rule}, got {validation.format_value(refused[0])}")
         candidates, left_out = served, left_out | dict.fromkeys(refused, "rows in memory")
     outcomes = []
     evaluator = CandidateEvaluator(task, {"": embeddings}.__getitem__, examples)

@@ -257,7 +257,7 @@ def _check_search(
     if getattr(type(get_measure(name)), "_fit", None) is not Plain._fit:
         raise ValueError(
             "measure must learn nothing from the items on a cluster (such as cosine, dot, "
-            f"neg_euclidean, angular), got {name!r}"
+            f"neg_euclidean, angular), got {validation.format_value(name)}"
         )
     exclude_self = items is None and validation.as_flag("exclude_self", exclude_self)
     searched = _open_rows("items" if items is not None else "queries", items or queries)

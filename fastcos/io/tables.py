@@ -28,7 +28,15 @@ from fastcos.io.parquet import ARROW_SUFFIXES, PARQUET_SUFFIXES, ArrowTable
 from fastcos.io.streams import open_text
 from fastcos.parallel import Progress
 from fastcos.storage import FastcosFormatError
-from fastcos.validation import Floats, Integers, as_flag, check_none, check_progress, check_text
+from fastcos.validation import (
+    Floats,
+    Integers,
+    as_flag,
+    check_none,
+    check_progress,
+    check_text,
+    format_value,
+)
 
 JSON_SUFFIXES = (".jsonl", ".ndjson")
 TEXT_SUFFIXES = (".csv", ".tsv")
@@ -327,7 +335,7 @@ def open_table(
     check_text("member", member)
     check_text("delimiter", delimiter)
     if delimiter is not None and len(delimiter) > 1 and delimiter != "::":
-        raise ValueError(f"delimiter must be one letter or '::', got {delimiter!r}")
+        raise ValueError(f"delimiter must be one letter or '::', got {format_value(delimiter)}")
     check_progress(progress)
     suffix = suffix_of(Path(member or path))
     if suffix in (*PARQUET_SUFFIXES, *ARROW_SUFFIXES, *JSON_SUFFIXES):

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from fastcos.io.errors import import_for
 from fastcos.storage import PathLike
 from fastcos.storage.directory import sync_directory
-from fastcos.validation import as_instance, as_list, as_path
+from fastcos.validation import as_instance, as_list, as_path, format_value
 
 # what a cell starts with that spreadsheets run
 _FORMULAS = ("=", "+", "-", "@", "\t")
@@ -122,7 +122,7 @@ def write_csv(
     """
     header = as_list("header", header)
     if not isinstance(rows, Iterable):
-        raise TypeError(f"rows must be rows of values, got {rows!r}")
+        raise TypeError(f"rows must be rows of values, got {format_value(rows)}")
     with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(header)

@@ -274,10 +274,21 @@ _SCORERS = {
 }
 
 
+# names of other libraries for what these measures give the order of
+_OTHER_NAMES = {
+    "l2": "neg_euclidean", "euclidean": "neg_euclidean", "sqeuclidean": "neg_euclidean",
+    "l2_distance": "neg_euclidean", "metric_l2": "neg_euclidean", "ip": "dot",
+    "inner_product": "dot", "innerproduct": "dot", "metric_inner_product": "dot",
+    "dot_product": "dot", "dotproduct": "dot", "cos": "cosine", "cosinesimil": "cosine",
+    "cosine_similarity": "cosine", "cosine_distance": "cosine", "angle": "angular",
+}  # fmt: skip
+
+
 def register(measure: type[Any]) -> type[Any]:
     """Class decorator: make a measure known by its name."""
     if not isinstance(getattr(measure, "name", None), str):
-        raise TypeError(f"measure must be a class with a name, got {measure!r}")
+        got = validation.format_value(measure)
+        raise TypeError(f"measure must be a class with a name, got {got}")
     REGISTRY[measure.name] = measure
     return measure
 
@@ -302,8 +313,12 @@ def check_known(argument: str, name: str) -> None:
     """Refuse a name that is not registered."""
     if name in _SCORERS and name not in REGISTRY:
         raise ValueError(f"{argument} must compare vectors, got {name!r}: use {_SCORERS[name]}")
-    if name not in REGISTRY:
-        validation.as_choice(argument, name, list_measures())
+    if name in REGISTRY:
+        return
+    if (same := _OTHER_NAMES.get(name.strip().lower().replace("-", "_"))) in REGISTRY:
+        got = f"{validation.format_value(name)} (did you mean {validation.format_value(same)}?)"
+        raise ValueError(f"{argument} must be one of list_measures(), got {got}")
+    validation.as_choice(argument, name, list_measures())
 
 
 def get_measure(measure: str | Measure, **parameters: Any) -> Measure:
@@ -340,6 +355,10 @@ def get_measure(measure: str | Measure, **parameters: Any) -> Measure:
     # the check of a protocol takes 28 us: not for what has all members but perhaps a name
     if not (isinstance(measure, Plain) and hasattr(measure, "name")):
         rule = f"a name or a Measure ({', '.join(_MEMBERS)})"
+        if hasattr(measure, "transform") and hasattr(measure, "factor"):  # of query_metric(users)
+            rule = "get_measure('query_metric_cosine', other=users), or another measure"
+        elif hasattr(measure, "shape"):
+            rule = "a name or a Measure, not rows, which are for fit"
         validation.as_instance("measure", measure, Measure, rule)  # type: ignore[type-abstract]
     kinds = get_args(MetricType)
     validation.as_choice(f"metric_type of {measure.name}", measure.metric_type, kinds)

@@ -28,7 +28,7 @@ def _spectrum_of(model: Any) -> ModelSpectrum | None:
     if not fitted or objective != "dropout":
         got = type(model).__name__ + " without fit" * hasattr(model, "fit")
         if fitted:
-            got = f"one of the objective {objective!r}"
+            got = f"one of the objective {validation.format_value(objective)}"
         raise TypeError(f"model must be a fitted LinearMF of the objective 'dropout', got {got}")
     return ModelSpectrum(model.shrinkage_, model.singular_values_)
 

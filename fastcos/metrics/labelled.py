@@ -36,6 +36,9 @@ def as_neighbor_lists(
     name: str, indices: Any, k: Any = None, *, n_items: int | None = None, padded: bool = False
 ) -> Integers:
     """Return the first k columns of lists (n, K) as int64; no repeated item, -1 only if padded."""
+    if np.asarray(indices).dtype.kind in "UT":  # NumPy reads a list of texts in one step
+        got = "texts (ids? give positions, such as the .indices of a search)"
+        raise TypeError(f"{name} must hold item numbers, got {got}")
     array = validation.as_array(name, indices)
     if array.dtype.kind not in "iu" or array.ndim != 2 or 0 in array.shape:
         rule = "be a two-dimensional array of integers (lists, items)"

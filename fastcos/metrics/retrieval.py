@@ -135,7 +135,9 @@ def _codes_of(query_labels: Any, known: npt.NDArray[Any], length: int) -> Intege
     unknown = np.flatnonzero(values[codes] != array)
     if len(unknown):
         first = array[unknown].tolist()[0]
-        raise ValueError(f"query_labels must be among the labels, got {first!r}")
+        raise ValueError(
+            f"query_labels must be among the labels, got {validation.format_value(first)}"
+        )
     return codes.astype(np.int64)
 
 

@@ -136,6 +136,11 @@ def _as_numbers_or_strings(name: str, array: npt.NDArray[Any]) -> Ids:
         kind: Any = str if objects and isinstance(objects[0], str) else (int, np.integer)
         for one in objects:
             if not isinstance(one, kind) or isinstance(one, bool):
+                if validation.is_missing(one):
+                    at = next(row for row, value in enumerate(objects) if value is one)
+                    raise TypeError(
+                        f"{name} must have an id for every row, got {shown(one)} in row {at}"
+                    )
                 is_either = isinstance(one, (str, int, np.integer))
                 hint = "not both" if is_either else "such as str(id) of each"
                 got = shown(one)

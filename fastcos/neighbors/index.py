@@ -24,6 +24,7 @@ from fastcos.neighbors.index_state import (
     stored_state,
 )
 from fastcos.neighbors.near_duplicates import NearDuplicates, connected
+from fastcos.neighbors.other_names import OtherNames
 from fastcos.neighbors.out_of_core import results_in_directory
 from fastcos.neighbors.radius import pairs_above
 from fastcos.neighbors.rescoring import Rescored, as_candidates, best_of_candidates
@@ -52,7 +53,7 @@ class _Saved(NamedTuple):
     names: frozenset[str]
 
 
-class SimilarityIndex(index_ids.ById, index_model.OfModel):
+class SimilarityIndex(index_ids.ById, index_model.OfModel, OtherNames):
     """Exact nearest neighbours among items that have ids and can change.
 
     An item has an id, which the caller gives, and a position, which counts items in the order in
@@ -119,6 +120,7 @@ class SimilarityIndex(index_ids.ById, index_model.OfModel):
         n_threads: int | None = None,
         model: str | None = None,
     ) -> None:
+        get_measure(measure)  # refuse a wrong one here, not in fit
         self.measure = measure
         self.n_threads = n_threads
         self.model = index_model.as_model(model)

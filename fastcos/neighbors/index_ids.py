@@ -63,7 +63,8 @@ def check_are_positions(parts: Sequence[IndexPart]) -> None:
         last = len(part.ids.values) - 1
         one = part.ids.values[last].item()
         if one != part.segment.positions_of(np.array([last]))[0]:
-            raise TypeError(f"ids must be given as for the items of the index ({one!r}), got None")
+            rule = f"given as for the items of the index ({validation.format_value(one)})"
+            raise TypeError(f"ids must be {rule}, got None")
 
 
 def positions_in(parts: Sequence[IndexPart | MappedPart], found: Found, n: int) -> Integers:
@@ -105,7 +106,8 @@ def filters(
             continue
         if kind.kind == "U" or (name == "exclude" and np.ndim(value) == 1):
             rule = "a sparse matrix of queries x positions" if name == "exclude" else "positions"
-            raise TypeError(f"{name} must be {rule} (give ids as {name}_ids), got {value[:3]!r}")
+            got = validation.format_value(value)
+            raise TypeError(f"{name} must be {rule} (give ids as {name}_ids), got {got}")
     allowed, exclude = (_widened(one, n_items) for one in (allowed, exclude))
     lists, dropped = None, np.zeros(0, np.int64)
     if allowed_ids is not None:

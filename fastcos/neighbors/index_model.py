@@ -23,7 +23,9 @@ def as_model(model: object) -> str | None:
         return None
     name = validation.as_instance("model", model, str, 'a name such as "minilm@2"')
     if not name.strip():
-        raise ValueError(f'model must be a name such as "minilm@2", got {name!r}')
+        raise ValueError(
+            f'model must be a name such as "minilm@2", got {validation.format_value(name)}'
+        )
     return name
 
 
@@ -66,14 +68,16 @@ def _difference(before: tuple[Any, Any], after: tuple[Any, Any]) -> str:
     """
     (model, width), (new_model, new_width) = before, after
     if model is not None and new_model != model:
-        return f"which is {model!r}, got {'no name' if new_model is None else repr(new_model)}"
+        got = "no name" if new_model is None else validation.format_value(new_model)
+        return f"which is {validation.format_value(model)}, got {got}"
     return f"of {width} columns, got {new_width}" if new_width != width else ""
 
 
 def check_same_model(name: str, mine: str | None, other: str | None) -> None:
     """Refuse to combine what two models made; nothing is known of one without a name."""
     if mine is not None and other is not None and mine != other:
-        raise ValueError(f"{name} must be of the model {mine!r} as the index, got {other!r}")
+        here, there = map(validation.format_value, (mine, other))
+        raise ValueError(f"{name} must be of the model {here} as the index, got {there}")
 
 
 def check_width(name: str, rows: Any, width: int) -> None:

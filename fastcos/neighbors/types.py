@@ -124,7 +124,9 @@ def as_threshold(name: str, value: object, measure: Measure, model: str | None =
     if not callable(getattr(value, "threshold", None)):
         score = validation.as_real(name, value)
         if measure.name == "cosine" and score > _LARGEST_COSINE:
-            raise ValueError(f"{name} must be at most 1 for cosine, got {value!r}")
+            raise ValueError(
+                f"{name} must be at most 1 for cosine, got {validation.format_value(value)}"
+            )
         return score
     calibrated: Threshold = value  # type: ignore[assignment]
     if calibrated.measure != measure.name:

@@ -43,7 +43,14 @@ PathLike = str | os.PathLike[str]
 Value = TypeVar("Value")
 
 
-class FastcosFormatError(ValueError):
+class StorageError(ValueError):
+    """An error about files, whose message is one line of at most 300 characters."""
+
+    def __init__(self, message: object = "") -> None:
+        super().__init__(validation.one_line(str(message)))
+
+
+class FastcosFormatError(StorageError):
     """A stored object is damaged, or is of another kind.
 
     Examples
@@ -60,7 +67,7 @@ class FastcosFormatError(ValueError):
     """
 
 
-class OccupiedError(ValueError):
+class OccupiedError(StorageError):
     """The target directory holds something else."""
 
 
@@ -203,7 +210,7 @@ def check_replaceable(name: str, path: Path, mark: str) -> None:
 def check_new_directory(name: str, path: Path) -> None:
     """Refuse a path that exists, unless it is an empty directory."""
     if path.exists() and not _is_empty(path):
-        raise ValueError(f"{name} must be a new or an empty directory, got {str(path)!r}")
+        raise OccupiedError(f"{name} must be a new or an empty directory, got {str(path)!r}")
 
 
 def _is_empty(path: Path) -> bool:

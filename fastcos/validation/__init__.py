@@ -19,6 +19,7 @@ import difflib
 import math
 import operator
 import os
+import reprlib
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -36,6 +37,10 @@ from fastcos.validation.containers import (
     is_sparse as is_sparse,
 )
 
+# letters of an error message, and of a value in it
+LONGEST_MESSAGE, LONGEST_VALUE = 300, 80
+# values of a list that a message shows
+_FEW_VALUES = 4
 # threads of a call: more than any machine has CPUs, fewer than a process can start
 MAX_THREADS = 4096
 # item numbers are sorted where they are fewer than this share of the items, and marked in a mask of
@@ -49,14 +54,53 @@ Array = TypeVar("Array", bound=npt.NDArray[Any] | None)
 Kind = TypeVar("Kind")
 
 
+class _Shortener(reprlib.Repr):
+    """Represents values of any size in a few letters, without visiting all of a long list."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxstring = self.maxother = LONGEST_VALUE
+        self.maxlist = self.maxtuple = self.maxset = self.maxfrozenset = self.maxdict = 4
+        self.maxlevel, self.maxlong = 3, 40
+
+    def repr_instance(self, x: Any, level: int) -> str:
+        shape = getattr(x, "shape", None)
+        text = "" if isinstance(x, np.ndarray) else _safe_repr(x)
+        if isinstance(shape, tuple) and (not text or "\n" in text or len(text) > LONGEST_VALUE):
+            kind = "an array" if isinstance(x, np.ndarray) else f"a {type(x).__name__}"
+            return f"{kind} of shape {shape}"
+        return f"a {type(x).__name__}" if "\n" in text else cut(text, LONGEST_VALUE)
+
+
+def _safe_repr(value: Any) -> str:
+    try:
+        return repr(value)
+    except Exception:  # of a class that is not ours
+        return f"a {type(value).__name__}"
+
+
 def format_value(value: Any) -> str:
-    """Return value as text for a message, in one line: an array or a table by its shape."""
-    shape = getattr(value, "shape", None)
-    if isinstance(value, np.ndarray) or (isinstance(shape, tuple) and "\n" in repr(value)):
-        kind = "an array" if isinstance(value, np.ndarray) else f"a {type(value).__name__}"
-        return f"{kind} of shape {shape}"
-    text = repr(value)
-    return f"a {type(value).__name__}" if "\n" in text else text
+    """Return value as a short text for a message, in one line: an array or a table by its shape."""
+    try:
+        text = _Shortener().repr(value)
+    except Exception:  # a class that is not ours, or an integer of more digits than Python prints
+        text = f"a {type(value).__name__}"
+    if isinstance(value, (list, tuple, set, frozenset, dict)) and len(value) > _FEW_VALUES:
+        text = f"{text} of length {len(value)}"
+    return one_line(text, LONGEST_VALUE + 40)
+
+
+def cut(text: str, length: int) -> str:
+    """Return text of at most this length, with "..." in place of what is left out of its middle."""
+    if len(text) <= length:
+        return text
+    end = (length - 3) // 3
+    return f"{text[: length - 3 - end]}...{text[-end:]}"
+
+
+def one_line(message: str, length: int = LONGEST_MESSAGE) -> str:
+    """Return a message as one line of at most this length: what errors say, whatever the input."""
+    return cut(" ".join(message[: 100 * length].split()), length) if message else message
 
 
 def as_count(name: str, value: Any, low: int = 1, high: int | None = None) -> int:
@@ -108,7 +152,7 @@ def as_number(name: str, text: Any) -> float:
     try:
         return float(text)
     except (TypeError, ValueError):
-        raise ValueError(f"{name} must be a number, got {text!r}") from None
+        raise ValueError(f"{name} must be a number, got {format_value(text)}") from None
 
 
 def as_neighbor_count(k: Any, n_rows: int, *, without_itself: bool) -> int:
@@ -151,8 +195,18 @@ def as_choice(name: str, value: Any, choices: Collection[str]) -> str:
     """Return value if it is one of choices."""
     if not isinstance(value, str) or value not in choices:
         got = f"{format_value(value)}{did_you_mean(value, choices)}"
-        raise ValueError(f"{name} must be one of {', '.join(choices)}, got {got}")
+        room = LONGEST_MESSAGE - len(f"{name} must be one of , got {got}")
+        raise ValueError(f"{name} must be one of {listed(choices, room)}, got {got}")
     return value
+
+
+def listed(choices: Collection[str], room: int) -> str:
+    """Return choices in a list of at most this many letters, which says how many it leaves out."""
+    names, rest = list(choices), ""
+    while len(", ".join(names)) + len(rest) > room and len(names) > 1:
+        names.pop()
+        rest = f", ... ({len(choices)} names)"
+    return ", ".join(names) + rest
 
 
 def did_you_mean(value: Any, choices: Collection[str]) -> str:
@@ -321,8 +375,16 @@ def as_labels(name: str, labels: Any, length: int) -> npt.NDArray[np.int64]:
     if array.dtype.kind == "O":
         kind = str if len(array) and isinstance(array[0], str) else (int, np.integer)
         odd = [value for value in array if not isinstance(value, kind)]
+        if odd and is_missing(odd[0]):
+            at = next(row for row, value in enumerate(array) if is_missing(value))
+            raise TypeError(
+                f"{name} must hold integers or strings in every row, got {format_value(odd[0])} in "
+                f"row {at} (leave out rows without a label)"
+            )
         if odd:
-            raise TypeError(f"{name} must hold integers or strings, not both, got {odd[0]!r}")
+            raise TypeError(
+                f"{name} must hold integers or strings, not both, got {format_value(odd[0])}"
+            )
         array = np.array(array.tolist()) if len(array) else np.zeros(0, np.int64)
     if array.dtype.kind not in "iubU":
         raise TypeError(f"{name} must hold integers or strings, got dtype {array.dtype}")
@@ -332,12 +394,22 @@ def as_labels(name: str, labels: Any, length: int) -> npt.NDArray[np.int64]:
     return read_only(codes.astype(np.int64))
 
 
+def is_missing(value: Any) -> bool:
+    """Whether a value is None, NaN, or the NA or NaT of pandas."""
+    is_nan = isinstance(value, (float, np.floating)) and value != value
+    return value is None or is_nan or type(value).__name__ in ("NAType", "NaTType")
+
+
 def as_partial_labels(name: str, labels: Any, length: int) -> npt.NDArray[np.int64]:
     """Return the codes of as_labels, and -1 where the label is None; (length,) int64."""
     array = np.asarray(containers.from_container(name, labels), dtype=object)
     if array.shape != (length,):
         raise ValueError(f"{name} must be of shape ({length},), got {array.shape}")
     given = np.array([value is not None for value in array])
+    for row, value in enumerate(array):
+        if value is not None and is_missing(value):
+            rule = "integers or strings, or None for no label"
+            raise TypeError(f"{name} must hold {rule}, got {format_value(value)} in row {row}")
     codes = np.full(length, -1, np.int64)
     codes[given] = as_labels(name, array[given].tolist(), int(given.sum()))
     return read_only(codes)
@@ -432,6 +504,8 @@ def _as_mask_or_numbers(name: str, items: Any, n_items: int) -> npt.NDArray[Any]
         return np.empty(0, np.int64)
     if array.ndim != 1 or array.dtype.kind not in "iub":
         got = f"dtype {array.dtype} of shape {array.shape}"
+        if array.ndim == 2 and array.dtype.kind in "iub":  # a mask for each query
+            got += " (for each query its own: scipy.sparse.csr_array(mask))"
         raise TypeError(f"{name} must be a mask or item numbers of one dimension, got {got}")
     if array.dtype.kind == "b":
         if len(array) != n_items:

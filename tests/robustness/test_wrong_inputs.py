@@ -623,10 +623,59 @@ def test_wrong_argument_is_refused_in_one_line(call, argument, value, is_estimat
     else:
         assert "\n" not in line, line
         assert re.search(r" must .*(, got |: )", line), line
-        assert len(line) < 900
+        assert len(line) <= 300, line
         is_of_file = isinstance(caught.value, FastcosFormatError)
         assert re.match(rf"\W*(the )?{argument}\b", line) or is_of_file, line
     assert sorted(files.iterdir()) == before
+
+
+class Loud:
+    """A value whose own words are long, of many lines, or an error."""
+
+    def __init__(self, words):
+        self.words = words
+
+    def __repr__(self):
+        if self.words is None:
+            raise RuntimeError("no words")
+        return self.words
+
+
+LONG = {
+    "text": "letters " * 10_000,
+    "lines": Loud("a line\n" * 1_000),
+    "words": Loud("word " * 10_000),
+    "silent": Loud(None),
+    "number": 10**5_000,
+    "list": [f"item {number}" for number in range(5_000)],
+    "tuple": tuple(range(5_000)),
+    "set": {f"item {number}" for number in range(5_000)},
+    "mapping": dict.fromkeys(range(5_000), "value"),
+    "nested": [[[[["deep"] * 100] * 10] * 10] * 10],
+    "array": np.array([f"item {number}" for number in range(5_000)]),
+    "bytes": b"bytes " * 10_000,
+    "path": "folder/" * 500 + "file.npy",
+    "texts": ["letters " * 10_000] * 20,
+}
+ARGUMENTS = {(name, case[1]): case for name, group in GROUPS.items() for case in group}
+
+
+@pytest.mark.parametrize("value", LONG)
+def test_messages_are_short_whatever_the_value(value, files):
+    long = {}
+    for (name, argument), (call, *_) in ARGUMENTS.items():
+        is_of_scikit_learn = name in ESTIMATORS and argument == "X"
+        try:
+            with warnings.catch_warnings(action="ignore"):
+                call(**{argument: LONG[value]})
+        except Exception as error:
+            is_of_system = isinstance(error, OSError) and error.errno is not None  # names the path
+            expected = (TypeError, ValueError, OSError, AttributeError)
+            line = str(error)
+            is_short = isinstance(error, expected) and "\n" not in line and len(line) <= 300
+            if not (is_short or is_of_system or is_of_scikit_learn):
+                long[name, argument] = f"{type(error).__name__}: {line[:200]}"
+    assert not long
 
 
 def test_every_public_name_has_ten_wrong_calls():

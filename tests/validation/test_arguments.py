@@ -101,9 +101,11 @@ def test_as_real_accepts_any_number(value):
     ],
 )
 def test_as_real_refuses_values_out_of_bounds(bounds, rule, value):
-    message = f"x must be {rule}, got {value!r}"
-    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+    got = f"{value!r}" if not isinstance(value, int) else f"{value}"[:15]  # long ones are cut
+    message = f"x must be {rule}, got {got}"
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}") as caught:
         validation.as_real("x", value, **bounds)
+    assert len(str(caught.value)) < 120
 
 
 def test_as_real_accepts_closed_bounds():
@@ -476,7 +478,7 @@ def test_as_partial_labels_marks_missing_labels():
         validation.as_partial_labels("l", [None, None], 2)
     with pytest.raises(ValueError, match=r"^l must be of shape \(2,\), got \(1,\)$"):
         validation.as_partial_labels("l", ["a"], 2)
-    with pytest.raises(TypeError, match=r"^l must hold integers or strings, not both, got nan$"):
+    with pytest.raises(TypeError, match=r"^l must hold integers or strings, or None .* in row 1$"):
         validation.as_partial_labels("l", ["a", float("nan"), "b", None], 4)
 
 
