@@ -298,6 +298,30 @@ def test_progress_bar_keeps_its_estimate_on_a_new_total(capsys, clock, terminal_
     assert "0:00:12" in err
 
 
+def test_text_is_wrapped_at_the_width_of_the_terminal():
+    pty = pytest.importorskip("pty", reason="needs a terminal of POSIX")
+    words = "the best candidate gains more than the query metric of all users"
+    code = f"""
+from fastcos.cli.terminal import print_next, say, show_text
+show_text({words!r})
+say({words!r})
+print_next([(["fastcos", "neighbors", "a file whose name is long.npy"], {words!r})])
+"""
+    main_end, other_end = pty.openpty()
+    environment = os.environ | {"COLUMNS": "30"}
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=other_end, stderr=other_end, env=environment
+    )
+    assert process.wait() == 0
+    os.close(other_end)
+    lines = os.read(main_end, 10_000).decode().replace("\r", "").splitlines()
+    os.close(main_end)
+    text, copied = lines[:-2], lines[-2:]
+    assert max(map(len, text)) <= 30
+    assert " ".join(text) == f"{words} {words}"
+    assert copied == ["next:", f"  fastcos neighbors 'a file whose name is long.npy'  # {words}"]
+
+
 def test_print_table_splits_wide_tables(capsys, terminal_of):
     header = ["name", *(f"number {i}" for i in range(12)), "meaning"]
     rows = [[f"row {i}", *(i + j / 100 for j in range(12)), "what it says"] for i in range(3)]
