@@ -30,6 +30,7 @@ import scipy.sparse as sp
 import fastcos
 from fastcos import SimilarityIndex, top_k
 from fastcos.engine import readiness
+from fastcos.neighbors import rescore
 
 ROOT = Path(__file__).parents[2]
 RANDOM = np.random.default_rng(0)
@@ -93,7 +94,7 @@ def searches(kind: str) -> None:
             index.rescore(queries, np.tile(np.arange(10), (m, 1)), 3)
             top_k(queries, items, 3)
             top_k(queries, items, 3, exclude=pairs[:, :n], min_score=0.2)
-            fastcos.rescore(queries, items, np.tile(np.arange(10), (m, 1)), 3)
+            rescore(queries, items, np.tile(np.arange(10), (m, 1)), 3)
             if kind != "int8":
                 fastcos.neighbors_above(queries, 0.9, items)
         index.similar([1, 5], 3)
