@@ -149,7 +149,9 @@ def iter_blocks(name: str, X: Any, block: int) -> Iterator[tuple[int, validation
 def take_rows(
     name: str, X: Any, numbers: npt.NDArray[np.integer[Any]], n_threads: int | None = 1
 ) -> validation.Rows:
-    """Return the rows of these numbers as valid rows in memory."""
+    """Return the rows of these numbers, of which there may be none, as valid rows in memory."""
+    if not len(numbers) and (is_narrow(X) or is_on_disk(X)):
+        return validation.read_only(np.empty((0, X.shape[1]), np.float32))
     if is_narrow(X):
         return validation.as_rows(name, X[numbers], dtype=np.float32)
     if not is_on_disk(X):

@@ -133,6 +133,16 @@ def test_memory_mapped_rows_have_ids(mapped, names):
         SimilarityIndex().fit(mapped, [0])
 
 
+@pytest.mark.parametrize("kind", ["float16", "int8", "float32"])
+def test_ids_of_one_part_are_found_among_several(kind):
+    rows = (20 * ROWS).astype(kind)
+    index = SimilarityIndex().fit(np.tile(rows, (8, 1)))
+    index.add(rows[:5])
+    assert len(index._state.parts) == 2
+    np.testing.assert_array_equal(index.vectors_of([1, 5_602]), rows[[1, 2]])
+    assert index.similar([1, 5], 3).ids.shape == (2, 3)
+
+
 def search_in_worker(rows, names):
     index = SimilarityIndex().fit(rows, names)
     return isinstance(rows, np.memmap), index.search(QUERIES, 5).ids
