@@ -25,6 +25,7 @@ def jaccard_at_k(first: Any, second: Any, *, k: int | None = None) -> float:
     ----------
     first, second : array_like (n, K), int
         Items by descending score, as ``top_k`` returns them; row i of both is of the same query.
+        -1 stands for no item, as where fewer than k were found. Two lists without items agree: 1.
     k : int, optional
         Only the first k columns. Default: all.
 
@@ -39,12 +40,16 @@ def jaccard_at_k(first: Any, second: Any, *, k: int | None = None) -> float:
 
 def jaccard_per_query(first: Any, second: Any, k: int | None = None) -> Floats:
     """Return #(A and B) / #(A or B) of every query, (n,)."""
-    shared, k = _shared_at_k(first, second, k)
-    return shared / (2 * k - shared)
+    shared, of_first, of_second = _shared_at_k(first, second, k)
+    union = of_first + of_second - shared
+    return np.divide(shared, union, out=np.ones(len(union)), where=union > 0)
 
 
 def overlap_at_k(first: Any, second: Any, *, k: int | None = None) -> float:
     """Mean over queries of #(A and B) / k for the sets of the k nearest, from 0 to 1.
+
+    Where both lists of a query have fewer than k items, the longer one takes the place of k. With
+    exact lists as first, this is the recall of an approximate index.
 
     Parameters
     ----------
@@ -57,8 +62,9 @@ def overlap_at_k(first: Any, second: Any, *, k: int | None = None) -> float:
     >>> overlap_at_k([[1, 2], [0, 2]], [[2, 1], [2, 3]])
     0.75
     """
-    shared, k = _shared_at_k(first, second, k)
-    return float((shared / k).mean())
+    shared, of_first, of_second = _shared_at_k(first, second, k)
+    longest = np.maximum(of_first, of_second)
+    return float(np.divide(shared, longest, out=np.ones(len(longest)), where=longest > 0).mean())
 
 
 class RankBiasedOverlap(NamedTuple):
@@ -144,14 +150,14 @@ def _blocks_of_positions(a: Integers, b: Integers) -> Iterator[tuple[slice, Inte
         # stable: of two equal items, the first is that of a
         order = np.argsort(both, axis=1, kind="stable")
         both = np.take_along_axis(both, order, axis=1)
-        rows, at = np.nonzero(both[:, 1:] == both[:, :-1])
+        rows, at = np.nonzero((both[:, 1:] == both[:, :-1]) & (both[:, 1:] >= 0))
         positions = np.full((len(both), k), -1)
         positions[rows, order[rows, at]] = order[rows, at + 1] - k
         yield block, positions
 
 
-def _shared_at_k(first: Any, second: Any, k: int | None) -> tuple[Floats, int]:
-    """Number of items in both lists of a query, (n,), and the length of the lists."""
+def _shared_at_k(first: Any, second: Any, k: int | None) -> tuple[Floats, Integers, Integers]:
+    """Numbers of items in both lists of a query, in the first and in the second, (n,) each."""
     a, b = _two_lists(first, second, k)
     shared = np.empty(len(a))
     step = max(1, _BLOCK // a.shape[1])
@@ -159,13 +165,13 @@ def _shared_at_k(first: Any, second: Any, k: int | None) -> tuple[Floats, int]:
         block = slice(start, start + step)
         # positions are not needed: this sort takes half the time of the stable one
         both = np.sort(np.concatenate([a[block], b[block]], axis=1), axis=1)
-        shared[block] = (both[:, 1:] == both[:, :-1]).sum(axis=1)
-    return shared, a.shape[1]
+        shared[block] = ((both[:, 1:] == both[:, :-1]) & (both[:, 1:] >= 0)).sum(axis=1)
+    return shared, (a >= 0).sum(axis=1), (b >= 0).sum(axis=1)
 
 
 def _two_lists(first: Any, second: Any, k: int | None) -> tuple[Integers, Integers]:
-    a = as_neighbor_lists("first", first, k)
-    b = as_neighbor_lists("second", second, k)
+    a = as_neighbor_lists("first", first, k, padded=True)
+    b = as_neighbor_lists("second", second, k, padded=True)
     if a.shape != b.shape:
         raise ValueError(f"second must have the shape of first, {a.shape}, got {b.shape}")
     return a, b

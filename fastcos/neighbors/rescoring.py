@@ -37,13 +37,14 @@ class Rescored(NamedTuple):
         Items by descending score; equal scores by lower index. -1 where there are fewer than k.
     scores : ndarray (n, k), float32
         Their scores; -inf where there are fewer than k.
-    missing : ndarray (n,), int64
-        At most so many of the true k nearest are not in the row. 0: certainly none.
+    missing : ndarray (n,), int64, or None
+        At most so many of the true k nearest are not in the row. 0: certainly none. None where
+        nothing is known, because no upper bounds were given.
     """
 
     indices: npt.NDArray[np.int64]
     scores: npt.NDArray[np.float32]
-    missing: npt.NDArray[np.int64]
+    missing: npt.NDArray[np.int64] | None
 
 
 def rescore(
@@ -81,14 +82,14 @@ def rescore(
         As in :func:`fastcos.top_k`.
     upper_bounds : array_like (n,), optional
         No item that is missing from a query's candidates has a higher score. inf where nothing is
-        known, -inf where nothing is missing. Default: nothing is known.
+        known, -inf where nothing is missing. Default: nothing is known, and ``missing`` is None.
     n_threads, working_memory
         As in :func:`fastcos.top_k`.
 
     Returns
     -------
     Rescored
-        indices (n, k) int64, scores (n, k) float32 and missing (n,) int64.
+        indices (n, k) int64, scores (n, k) float32 and missing (n,) int64, or None without bounds.
 
     Raises
     ------
@@ -111,7 +112,7 @@ def rescore(
     lists = as_candidates(candidates, len(Q), X.shape[0])
     k = validation.as_count("k", k, high=lists.shape[1])
     options = as_options(n_threads, working_memory)
-    bounds = np.full(len(Q), np.inf)
+    bounds = None
     if upper_bounds is not None:
         bounds = validation.as_array("upper_bounds", upper_bounds).astype(np.float64)
         validation.check_shape("upper_bounds", bounds.shape, (len(Q),))
@@ -126,6 +127,8 @@ def rescore(
         columns, raw = best_of_candidates(items_read, Q, lists, k, options)
         fitted = items_read.measure
     indices, scores = finish(fitted, Q, columns, raw, None)
+    if bounds is None:
+        return Rescored(indices, scores, None)
     exact = np.where(columns < 0, -np.inf, fitted.to_score(raw, Q))
     # an item that ties with a bound may have a lower number
     missing = (exact <= bounds[:, None]).sum(axis=1)

@@ -9,7 +9,7 @@ import scipy.spatial
 import scipy.stats
 from sklearn.manifold import trustworthiness as sklearn_trustworthiness
 
-from fastcos import metrics
+from fastcos import metrics, top_k
 from fastcos.metrics import alignment
 from tests.oracles import metrics as oracles
 
@@ -111,8 +111,8 @@ def test_list_overlap_refuses_invalid_lists(metric):
         ValueError, match="first must not repeat an item in a list, got repetitions in row 0"
     ):
         metric([[1, 1]], [[1, 2]])
-    with pytest.raises(ValueError, match="second must hold item numbers of at least 0, got -1"):
-        metric([[1, 2]], [[1, -1]])
+    with pytest.raises(ValueError, match="second must hold item numbers of at least -1, got -2"):
+        metric([[1, 2]], [[1, -2]])
     with pytest.raises(ValueError, match="k must be a whole number from 1 to 2, got 3"):
         metric([[1, 2]], [[1, 2]], k=3)
     with pytest.raises(ValueError, match="first must be a two-dimensional array of integers"):
@@ -356,3 +356,23 @@ def test_trustworthiness_is_bit_identical_over_threads(n_threads):
     assert metrics.trustworthiness(P, Q, n_threads=n_threads) == metrics.trustworthiness(
         P, Q, n_threads=1
     )
+
+
+def test_padding_of_lists_is_no_item():
+    exact = np.array([[1, 2, 3, 4], [5, 6, 7, 8], [1, 2, -1, -1], [-1, -1, -1, -1], [1, 2, 3, 4]])
+    found = np.array([[1, 2, -1, -1], [-1, -1, 5, 6], [2, 1, -1, -1], [-1, -1, -1, -1], [-1] * 4])
+    overlaps, jaccards = [0.5, 0.5, 1.0, 1.0, 0.0], [0.5, 0.5, 1.0, 1.0, 0.0]
+    assert metrics.overlap_at_k(exact, found) == pytest.approx(np.mean(overlaps))
+    assert metrics.jaccard_at_k(exact, found) == pytest.approx(np.mean(jaccards))
+    for lists, other, overlap in zip(exact, found, overlaps, strict=True):
+        assert metrics.overlap_at_k([lists], [other]) == overlap
+        assert metrics.overlap_at_k([other], [lists]) == overlap
+    assert metrics.rank_biased_overlap(exact[4:], found[4:]).value == 0
+    assert 0 < metrics.rank_biased_overlap(exact[:1], found[:1]).value < 1
+
+
+def test_recall_of_filtered_answers_is_that_of_their_items():
+    X = np.random.default_rng(0).standard_normal((60, 5))
+    exact = top_k(X, k=10, min_score=0.5).indices
+    assert (exact == -1).any()
+    assert metrics.overlap_at_k(exact, exact) == 1

@@ -24,7 +24,7 @@ def test_rescore_of_all_items_gives_the_bits_of_top_k(measure):
     expected = top_k(QUERIES, ITEMS, 9, measure=measure)
     np.testing.assert_array_equal(found.indices, expected.indices)
     assert_same_bits(found.scores, expected.scores)
-    assert (found.missing == 0).all()
+    assert found.missing is None
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
@@ -38,7 +38,9 @@ def test_rescore_orders_candidates_by_exact_score(dtype):
     np.testing.assert_array_equal(found.indices, columns)
     np.testing.assert_allclose(found.scores[columns >= 0], keys[columns >= 0], rtol=1e-6)
     assert np.isneginf(found.scores[columns < 0]).all()
-    assert (found.missing == 50).all()  # nothing is known of the others
+    assert found.missing is None  # nothing is known of the others
+    unbounded = rescore(QUERIES, items, LISTS, 50, upper_bounds=np.full(40, np.inf))
+    assert (unbounded.missing == 50).all()
 
 
 def test_rescore_reads_listed_rows_alone(tmp_path):
