@@ -13,11 +13,13 @@ from langchain_core.vectorstores import VectorStore
 from langchain_core.vectorstores.utils import maximal_marginal_relevance
 
 from fastcos import parallel, storage
+from fastcos.integrations.metadata_index import MetadataIndex
 from fastcos.io import write_text
 from fastcos.measures.base import Measure, get_measure
 from fastcos.neighbors import SimilarityIndex
 from fastcos.neighbors.index_model import as_model, check_same_model
-from fastcos.neighbors.types import Threshold, as_threshold
+from fastcos.neighbors.types import Threshold, as_threshold, rounded_scores
+from fastcos.validation import as_real
 
 # documents for which it returns True, or with these values of their metadata: one or a list
 Filter = Callable[[Document], bool] | Mapping[str, Any]
@@ -65,6 +67,8 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped where it
         self._model = as_model(model) or _model_of(embedding)
         self._embedding, self._measure = embedding, measure
         self._documents: dict[str, Document] = {}
+        # made by the first search that filters by metadata
+        self._metadata: MetadataIndex | None = None
 
     @property
     def embeddings(self) -> Embeddings:
@@ -131,7 +135,8 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped where it
         if not texts:
             return []
         vectors = np.asarray([vector for _, vector in pairs])
-        named = [one or str(uuid.uuid4()) for one in (ids or [None] * len(texts))]
+        given_ids = [None] * len(texts) if ids is None else ids
+        named = [str(uuid.uuid4()) if one is None else one for one in given_ids]
         about = metadatas or [{} for _ in texts]
         documents = {
             one: Document(id=one, page_content=text, metadata=dict(facts))
@@ -149,13 +154,19 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped where it
             else:
                 self.index.upsert(rows, list(place))
             self._documents |= documents
+            if self._metadata is not None:
+                positions = self.index.positions_of(list(documents)).tolist()
+                self._metadata.put(positions, [one.metadata for one in documents.values()])
         return named
 
     def delete(self, ids: list[str] | None = None, **kwargs: Any) -> bool:
         """Remove documents; unknown ids are left out. None: all documents."""
         with parallel.writer_lock():
-            known = [one for one in dict.fromkeys(ids or self._documents) if one in self._documents]
+            named = self._documents if ids is None else ids
+            known = [one for one in dict.fromkeys(named) if one in self._documents]
             if known and self.index is not None:
+                if self._metadata is not None:
+                    self._metadata.drop(self.index.positions_of(known).tolist())
                 self.index.remove(known)
             for one in known:
                 del self._documents[one]
@@ -181,7 +192,9 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped where it
         """Return the k nearest documents with their scores, best first.
 
         filter: a function of a document, or values of its metadata: ``{"source": "a.pdf"}``, or a
-        list of values for any of them. min_score: a score, such as a cosine, or a calibration,
+        list of values for any of them. A key that no document has is an error, and so is an
+        operator such as ``{"year": {"$gte": 2020}}``: give a function. Metadata are indexed as they
+        were when the documents were added. min_score: a score, such as a cosine, or a calibration,
         whose threshold a random pair reaches with the probability ``fpr`` of ``calibrate``.
         """
         return self._nearest(self._embedding.embed_query(query), k, filter, min_score)
@@ -190,8 +203,35 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped where it
         self, embedding: list[float], k: int = 4, **kwargs: Any
     ) -> list[Document]:
         """Return the k documents nearest to a vector; kwargs: filter and min_score."""
-        chosen = kwargs.get("filter"), kwargs.get("min_score")
-        return [one for one, _ in self._nearest(embedding, k, *chosen)]
+        return [
+            one for one, _ in self.similarity_search_with_score_by_vector(embedding, k, **kwargs)
+        ]
+
+    def similarity_search_with_score_by_vector(
+        self,
+        embedding: list[float],
+        k: int = 4,
+        filter: Filter | None = None,
+        *,
+        min_score: float | Threshold | None = None,
+        **kwargs: Any,
+    ) -> list[tuple[Document, float]]:
+        """Return the k documents nearest to a vector with their scores, best first."""
+        return self._nearest(embedding, k, filter, min_score)
+
+    def similarity_search_with_relevance_scores(
+        self, query: str, k: int = 4, **kwargs: Any
+    ) -> list[tuple[Document, float]]:
+        """Return the k nearest documents with their cosines, 0 for negative ones.
+
+        score_threshold: a least relevance; it is compared in float32, as min_score is.
+        """
+        threshold = kwargs.pop("score_threshold", None)
+        found = self._similarity_search_with_relevance_scores(query, k=k, **kwargs)
+        if threshold is None:
+            return found
+        least = rounded_scores(as_real("score_threshold", threshold))
+        return [(one, relevance) for one, relevance in found if relevance >= least]
 
     def max_marginal_relevance_search(
         self, query: str, k: int = 4, fetch_k: int = 20, lambda_mult: float = 0.5, **kwargs: Any
@@ -211,35 +251,71 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped where it
         **kwargs: Any,
     ) -> list[Document]:
         """Return k of the fetch_k documents nearest to a vector that differ from each other."""
-        near = self.similarity_search_by_vector(embedding, fetch_k, **kwargs)
+        found = self.max_marginal_relevance_search_with_score_by_vector(
+            embedding, k=k, fetch_k=fetch_k, lambda_mult=lambda_mult, **kwargs
+        )
+        return [one for one, _ in found]
+
+    def max_marginal_relevance_search_with_score_by_vector(
+        self,
+        embedding: list[float],
+        *,
+        k: int = 4,
+        fetch_k: int = 20,
+        lambda_mult: float = 0.5,
+        **kwargs: Any,
+    ) -> list[tuple[Document, float]]:
+        """Return k of the fetch_k nearest documents that differ from each other, with scores."""
+        near = self.similarity_search_with_score_by_vector(embedding, fetch_k, **kwargs)
         if self.index is None or not near:
             return []
-        rows = self.index.vectors_of([one.id for one in near])
+        rows = self.index.vectors_of([one.id for one, _ in near])
         chosen = maximal_marginal_relevance(
             np.asarray(embedding, np.float32), list(rows), lambda_mult, k
         )
         return [near[place] for place in chosen]
 
-    def save_local(self, folder: storage.PathLike) -> None:
-        """Write the index and the documents, whose metadata must have a JSON form, to a folder."""
+    def merge_from(self, target: "FastcosVectorStore") -> None:
+        """Add the documents of another store with the vectors that they have there.
+
+        Its ids must be new to this store. Stores of different models are not merged.
+        """
+        if target.index is None or not target._documents:
+            return
+        check_same_model("target", self._model, target._model)
+        documents = list(target._documents.values())
+        if known := [one.id for one in documents if one.id in self._documents]:
+            raise ValueError(f"target must have ids that are new to the store, got {known[0]!r}")
+        vectors = target.index.vectors_of([one.id for one in documents])
+        pairs = zip((one.page_content for one in documents), vectors, strict=True)
+        self.add_embeddings(
+            pairs, [one.metadata for one in documents], ids=[one.id for one in documents]
+        )
+
+    def save_local(self, folder: storage.PathLike, index_name: str = _INDEX) -> None:
+        """Write the index and the documents, whose metadata must have a JSON form, to a folder.
+
+        index_name: stores with different names may lie in one folder.
+        """
         path = Path(folder)
+        index_name, documents_name = _names_of(index_name)
         path.mkdir(parents=True, exist_ok=True)
         with parallel.writer_lock():
             lines = [
                 json.dumps({"id": one.id, "text": one.page_content, "metadata": one.metadata})
                 for one in self._documents.values()
             ]
-            if self.index is None and (path / _INDEX).exists():
+            if self.index is None and (path / index_name).exists():
                 rule = "a folder without a store, for a store without documents"
                 raise storage.OccupiedError(f"folder must be {rule}, got {str(path)!r}")
-            file = path / _DOCUMENTS
+            file = path / documents_name
             before = file.read_text("utf8") if file.exists() else None
             # documents first: one without a vector is left out when they are read
             write_text(file, "".join(f"{line}\n" for line in lines))
             if self.index is None:
                 return
             try:
-                self.index.save(path / _INDEX)
+                self.index.save(path / index_name)
             except BaseException:  # such as an index of another model: its documents stay, too
                 if before is not None:
                     write_text(file, before)
@@ -247,19 +323,29 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped where it
 
     @classmethod
     def load_local(
-        cls, folder: storage.PathLike, embeddings: Embeddings, *, model: str | None = None
+        cls,
+        folder: storage.PathLike,
+        embeddings: Embeddings,
+        index_name: str = _INDEX,
+        *,
+        model: str | None = None,
+        allow_dangerous_deserialization: bool = False,
     ) -> "FastcosVectorStore":
         """Return the store that ``save_local`` wrote; its vectors are memory-mapped.
+
+        allow_dangerous_deserialization: for calls written for LangChain's FAISS store, and without
+        effect, because nothing that can run code is read.
 
         Documents that another model embedded are refused. Their store must have the name in
         ``model``, if that is given. Without it, the name in the attribute ``model_name`` or
         ``model`` of the embeddings is compared with that of the store, if both have one.
         """
         path, store = Path(folder), cls(embeddings, model=model)
-        lines = (path / _DOCUMENTS).read_text("utf8").splitlines()
-        if not (path / _INDEX).exists():
+        index_name, documents_name = _names_of(index_name)
+        lines = (path / documents_name).read_text("utf8").splitlines()
+        if not (path / index_name).exists():
             return store
-        store.index = SimilarityIndex.open(path / _INDEX, model=model)
+        store.index = SimilarityIndex.open(path / index_name, model=model)
         check_same_model("embeddings", store.index.model, store._model)
         store._model = store.index.model
         store._measure = store.index.measure
@@ -271,7 +357,7 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped where it
                 )
         if missing := known - store._documents.keys():
             raise storage.FastcosFormatError(
-                f"{path / _DOCUMENTS} must hold every document of the index, got none of id "
+                f"{path / documents_name} must hold every document of the index, got none of id "
                 f"{min(missing)!r}"
             )
         return store
@@ -287,17 +373,28 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped where it
         if index is None:
             return []
         if filter is not None:
-            accepts = filter if callable(filter) else _of_metadata(filter)
             with parallel.writer_lock():
-                allowed = [name for name, one in documents.items() if accepts(one)]
+                allowed = self._positions_of(index, filter)
         least = None
         if min_score is not None:
             measure = get_measure(self._measure)
             least = as_threshold("min_score", min_score, measure, index.model)
-        found = index.search(np.asarray(vector), k, allowed_ids=allowed, min_score=least)
+        found = index.search(np.asarray(vector), k, allowed=allowed, min_score=least)
         pairs = zip(found.ids[0].tolist(), found.scores[0].tolist(), strict=True)
         # a document may have gone since the search
         return [(documents[name], score) for name, score in pairs if name in documents]
+
+    def _positions_of(self, index: SimilarityIndex, filter: Filter) -> Any:
+        """Return the positions in the index of the documents that a filter accepts."""
+        if callable(filter):
+            return index.positions_of([n for n, one in self._documents.items() if filter(one)])
+        if self._metadata is None:
+            self._metadata = MetadataIndex()
+            self._metadata.put(
+                index.positions_of(list(self._documents)).tolist(),
+                [one.metadata for one in self._documents.values()],
+            )
+        return self._metadata.find(filter)
 
     def _select_relevance_score_fn(self) -> Callable[[float], float]:
         """Relevance is the cosine, 0 below 0, so that score_threshold is a cosine, too."""
@@ -312,18 +409,16 @@ def _model_of(embedding: Embeddings) -> str | None:
     return next((name for name in names if isinstance(name, str) and name.strip()), None)
 
 
+def _names_of(index_name: str) -> tuple[str, str]:
+    """Return the names of the directory of the index and of the file of its documents."""
+    if not isinstance(index_name, str) or Path(index_name).name != index_name:
+        raise ValueError(f"index_name must be the name of a file, got {index_name!r}")
+    return index_name, _DOCUMENTS if index_name == _INDEX else f"{index_name}.{_DOCUMENTS}"
+
+
 def _check_lengths(n: int, metadatas: Any, ids: Any) -> None:
     for name, values in (("metadatas", metadatas), ("ids", ids)):
+        if name == "metadatas" and values is not None and not len(values):
+            continue  # as LangChain's other stores take it: no document has any
         if values is not None and len(values) != n:
             raise ValueError(f"{name} must be of {n} texts, got {len(values)}")
-
-
-def _of_metadata(wanted: Mapping[str, Any]) -> Callable[[Document], bool]:
-    """Whether a document has these values of its metadata."""
-    lists = {
-        name: value if isinstance(value, (list, tuple, set)) else [value]
-        for name, value in wanted.items()
-    }
-    return lambda one: all(
-        name in one.metadata and one.metadata[name] in some for name, some in lists.items()
-    )

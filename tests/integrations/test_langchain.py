@@ -105,7 +105,8 @@ def test_store_takes_embeddings_that_exist_and_filters_by_metadata():
     for given, kept in (
         ({"source": "3.pdf"}, [n for n in order if n % 4 == 3]),
         ({"source": ["1.pdf", "3.pdf"], "page": list(range(9))}, [7, 5, 3, 1]),
-        ({"author": "nobody"}, []),
+        ({"source": "nobody.pdf"}, []),
+        ({"source": []}, []),
     ):
         found = store.similarity_search_by_vector(vectors[7].tolist(), 4, filter=given)
         expected = [TEXTS[n] for n in kept[:4]]

@@ -1,0 +1,121 @@
+"""The LangChain store: empty arguments, filters by metadata, thresholds, calls of other stores."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("langchain_core", reason="needs langchain-core")
+from langchain_core.embeddings import DeterministicFakeEmbedding, Embeddings
+
+from fastcos.integrations.langchain import FastcosVectorStore
+
+EMBEDDING = DeterministicFakeEmbedding(size=16)
+TEXTS = [f"text {number}" for number in range(40)]
+
+
+def store_with_facts():
+    vectors = np.random.default_rng(0).standard_normal((40, 16))
+    facts = [{"source": f"{n % 4}.pdf", "page": n, "tags": [n % 2]} for n in range(40)]
+    return FastcosVectorStore.from_embeddings(
+        zip(TEXTS, vectors, strict=True), EMBEDDING, facts, ids=TEXTS
+    )
+
+
+def test_deleting_no_ids_deletes_nothing():
+    store = store_with_facts()
+    store.delete([])
+    assert len(store.get_by_ids(TEXTS)) == 40
+    store.delete(None)
+    assert store.get_by_ids(TEXTS) == []
+
+
+def test_empty_metadata_are_those_of_no_document():
+    store = FastcosVectorStore.from_texts(["a", "b"], EMBEDDING, metadatas=[])
+    assert [one.metadata for one in store.similarity_search("a", 2)] == [{}, {}]
+    with pytest.raises(ValueError, match="ids must be of 2 texts, got 0"):
+        store.add_texts(["a", "b"], ids=[])
+    with pytest.raises(ValueError, match="ids must not hold ''"):
+        store.add_texts(["a"], ids=[""])
+    assert len(store.similarity_search("a", 9)) == 2
+
+
+def test_the_index_of_metadata_follows_changes():
+    store = store_with_facts()
+
+    def ids(filter):
+        return sorted(one.id for one in store.similarity_search("x", 99, filter=filter))
+
+    assert ids({"source": "3.pdf"}) == sorted(TEXTS[3::4])
+    assert ids({"tags": [[1]]}) == sorted(TEXTS[1::2])
+    assert ids({}) == sorted(TEXTS)
+    store.delete(TEXTS[3:20:4])
+    store.add_texts(
+        ["new", "moved"], [{"source": "3.pdf"}, {"source": "x"}], ids=["new", TEXTS[23]]
+    )
+    assert ids({"source": "3.pdf"}) == sorted(["new", *TEXTS[27::4]])
+    assert ids({"source": {"x"}}) == [TEXTS[23]]
+    assert ids({"source": "3.pdf", "page": [27, 31]}) == sorted([TEXTS[27], TEXTS[31]])
+    assert ids(lambda one: one.metadata.get("page") == 5) == [TEXTS[5]]
+
+
+@pytest.mark.parametrize(
+    ("filter", "error", "line"),
+    [
+        ({"sorce": "3.pdf"}, ValueError, "filter must name metadata that some document has"),
+        ({"page": {"$gte": 20}}, ValueError, "filter must hold values of metadata, without oper"),
+        ({"$and": [{"page": 1}]}, ValueError, "filter must hold values of metadata, without oper"),
+        ("source=3.pdf", TypeError, "filter must be a function of a document, or a dict"),
+        (["3.pdf"], TypeError, "filter must be a function of a document, or a dict"),
+    ],
+)
+def test_filters_that_mean_nothing_are_refused(filter, error, line):
+    with pytest.raises(error, match=rf"^{line}[^\n]*, got [^\n]*$"):
+        store_with_facts().similarity_search("x", 3, filter=filter)
+
+
+def test_relevance_thresholds_lose_no_returned_score():
+    store = store_with_facts()
+    found = store.similarity_search_with_relevance_scores("x", 40)
+    for _, score in found[:5]:
+        kept = store.similarity_search_with_relevance_scores("x", 40, score_threshold=score)
+        assert kept == [pair for pair in found if pair[1] >= score]
+    vector = np.zeros(16)
+    vector[:2] = 3.0, 4.0
+    point = FastcosVectorStore.from_embeddings([("p", np.eye(16)[1])], FixedEmbedding(vector))
+    assert len(point.similarity_search_with_relevance_scores("x", 1, score_threshold=0.8)) == 1
+
+
+class FixedEmbedding(Embeddings):
+    """Embeds every text as one vector."""
+
+    def __init__(self, vector):
+        self.vector = list(vector)
+
+    def embed_documents(self, texts):
+        return [self.vector for _ in texts]
+
+    def embed_query(self, text):
+        return self.vector
+
+
+def test_calls_of_the_faiss_store_exist(tmp_path):
+    store, vector = store_with_facts(), EMBEDDING.embed_query("x")
+    by_vector = store.similarity_search_with_score_by_vector(vector, 3, filter={"page": [1, 2, 3]})
+    assert {one.metadata["page"] for one, _ in by_vector} == {1, 2, 3}
+    assert by_vector == store.similarity_search_with_score("x", 3, filter={"page": [1, 2, 3]})
+    diverse = store.max_marginal_relevance_search_with_score_by_vector(vector, k=4, fetch_k=9)
+    assert [one for one, _ in diverse] == store.max_marginal_relevance_search("x", 4, 9)
+    other = FastcosVectorStore.from_texts(["late"], EMBEDDING, [{"page": 77}], ids=["late"])
+    store.merge_from(other)
+    assert store.similarity_search("late", 1)[0].metadata == {"page": 77}
+    with pytest.raises(ValueError, match="target must have ids that are new to the store, got 'l"):
+        store.merge_from(other)
+    store.save_local(tmp_path, index_name="first")
+    other.save_local(tmp_path, "second")
+    for name, expected in (("first", store), ("second", other)):
+        loaded = FastcosVectorStore.load_local(
+            tmp_path, EMBEDDING, name, allow_dangerous_deserialization=True
+        )
+        assert loaded.similarity_search("x", 5) == expected.similarity_search("x", 5)
+        assert loaded.similarity_search("x", 5, filter={"page": 77})[0].id == "late"
+    with pytest.raises(ValueError, match="index_name must be the name of a file, got '../x'"):
+        store.save_local(tmp_path, "../x")
