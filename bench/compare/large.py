@@ -12,11 +12,13 @@ from pathlib import Path
 
 import numpy as np
 
-from bench import check, data
+from bench import check, data, machine
 from bench.compare import tasks
 from bench.compare.worker import Failed, NotInstalledError, Worker, save_arguments
 
 RANK = 16
+# The matrix is written here, because /tmp may lie in memory. Git ignores this folder.
+SCRATCH = machine.ROOT / ".bench"
 TITLES = {
     "gram": f"X'(X A), {tasks.COLUMNS} columns",
     "svd": f"{RANK} singular triplets to a residual of {tasks.SVD_TOLERANCE}",
@@ -57,7 +59,8 @@ def measure(operation, X, source, descriptions, processes, threads):
     labels = {name: {"name": descriptions[name]["name"]} for name in names}
     results = {name: label | {"calls": []} for name, label in labels.items()}
     certificate = certifier(operation, **arguments)
-    with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:  # /tmp may be memory
+    SCRATCH.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=SCRATCH) as folder:
         save_arguments(folder, arguments)
         for _ in range(processes):
             for name in random.sample(names, len(names)):
