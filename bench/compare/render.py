@@ -107,9 +107,9 @@ def summary(best):
     for one in best:
         counts[one["verdict"]] += 1
     text = (
-        f"In {counts['faster']} of {len(best)} rows fastcos is faster than the fastest other exact "
-        f"library, in {counts['slower']} it is slower, and in {counts['undecided']} neither is "
-        "shown to be faster."
+        f"fastcos is faster than the fastest other exact library in {counts['faster']} of "
+        f"{len(best)} rows, and slower in {counts['slower']}. In {counts['undecided']} rows "
+        "neither is shown to be faster."
     )
     if counts["busy"]:
         text += f" {counts['busy']} rows have no verdict, because the machine was busy."

@@ -289,7 +289,7 @@ def test_table_has_losses_first_and_names_the_machine():
     text = render.markdown({"some-cpu-2-threads": document()})
     assert "Some CPU (zen9), instruction set avx2, 2 threads of 2 cores, 2026-11-28" in text
     assert "fastcos at 0123456789. FASTCOS_ISA=avx2." in text
-    assert "in 1 it is slower" in text
+    assert "and slower in 1." in text
     assert text.index("**0.5") < text.index("| 2.00 [")
     assert "recall 0.900" in text
     assert "FAISS: not installed (batch small)" in text
