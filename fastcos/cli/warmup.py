@@ -168,14 +168,20 @@ def _search_wide_queries(items: Any, measure: str) -> None:
     """Search float32 items for few and many queries of float64, in every way."""
     queries = _vectors("float64", 100) / 3
     index = SimilarityIndex(measure).fit(items)
-    lists = sp.csr_array(np.tile(np.arange(300) < 20, (100, 1)))
+    _search_in_every_way(index, queries)
     for rows in (queries, queries[:1]):
         top_k(rows, items[:20], 5, measure=measure)
-        index.search(rows, 5), index.search(rows, 5, allowed=range(150))
-        index.search(rows, 5, allowed=lists[: len(rows)], min_score=-1.0)
-        index.search(rows, 5, exclude=lists[: len(rows)]), index.radius(rows, 0.5)
         rescore(rows, items, np.tile(np.arange(50), (len(rows), 1)), 5, measure=measure)
     top_k(queries, np.repeat(items, 2, axis=0), 5, measure=measure)
+
+
+def _search_in_every_way(index: SimilarityIndex, queries: Any) -> None:
+    """Search an index for few and many queries with every kind of filter, and by radius."""
+    lists = sp.csr_array(np.tile(np.arange(index.n_positions_) < 20, (len(queries), 1)))
+    for rows in (queries, queries[:1]):
+        index.search(rows, 5), index.search(rows, 5, allowed=range(index.n_positions_ // 2))
+        index.search(rows, 5, allowed=lists[: len(rows)], min_score=-1.0)
+        index.search(rows, 5, exclude=lists[: len(rows)]), index.radius(rows, 0.9)
 
 
 def _rescore(dtype: str) -> None:
@@ -223,6 +229,11 @@ def _narrow_index(kind: str) -> None:
     rows = (10 * items).astype(kind)
     made = SimilarityIndex().fit(rows)
     made.search(items[:1], 5), made.search(items[:100], 5), made.search(rows[:100], 5)
+    small = SimilarityIndex().fit(rows[:300])
+    _search_in_every_way(small, items[:100]), _search_in_every_way(small, rows[:100])
+    small.add(rows[:50])
+    small.remove([2])
+    _search_in_every_way(small, items[:100])
     SimilarityIndex().fit(rows[:20]).search(rows[:1], 5)
 
 
