@@ -26,7 +26,7 @@ from fastcos.io.word_vectors import WORD_VECTOR_SUFFIXES, read_binary_vectors, r
 from fastcos.reports.table import as_table
 from fastcos.storage import FastcosFormatError, PathLike
 from fastcos.storage.memmap import as_mapped_rows, iter_blocks
-from fastcos.validation import Integers, as_path, check_none, check_text
+from fastcos.validation import Integers, as_count, as_path, check_none, check_text
 
 # rows of a memory map that are validated at once
 _ROWS = 8192
@@ -359,6 +359,8 @@ def read_ids(path: PathLike, length: int | None = None) -> npt.NDArray[Any]:
     not have length different ids.
     """
     path = as_path("path", path)
+    if length is not None:
+        length = as_count("length", length, 0)
     kind = suffix_of(path)
     name: str = "ids"
     if kind in TABLE_SUFFIXES:
