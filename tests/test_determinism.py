@@ -121,6 +121,9 @@ PROMISED = {
     ),
     "audit": lambda d: fastcos.audit(d.items, d.users, labels=d.labels, k=5),
     "align": lambda d: fastcos.align(d.items, d.other, random_state=0),
+    "map_encoder": lambda d: fastcos.auditing.map_encoder(
+        d.other, d.items, np.arange(len(d.items)), k=5
+    ),
     "diff_models": lambda d: fastcos.auditing.diff_models(d.items, d.other, k=5),
     "compare": lambda d: fastcos.compare(
         d.X, d.labels, n_components=4, regularization=10.0, weight_decay=10.0

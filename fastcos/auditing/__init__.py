@@ -29,6 +29,7 @@ the mean over edges of :func:`tv_index`. Kernels are in ``fastcos.kernels.certif
 from fastcos.auditing.alignment import Alignment, align
 from fastcos.auditing.attacks import vertex_attack
 from fastcos.auditing.certificates import certified_neighbors
+from fastcos.auditing.encoder_map import EncoderMap, map_encoder
 from fastcos.auditing.item_audit import audit
 from fastcos.auditing.label_recovery import label_recovery_range
 from fastcos.auditing.model_diff import diff_models
@@ -47,6 +48,7 @@ from fastcos.rescaling.gradient_noise import GradientNoise, gradient_noise
 __all__ = [
     "Alignment",
     "Audit",
+    "EncoderMap",
     "GradientNoise",
     "WorstRescaling",
     "align",
@@ -58,6 +60,7 @@ __all__ = [
     "fisher_z_interval",
     "gradient_noise",
     "label_recovery_range",
+    "map_encoder",
     "query_metric",
     "rescaling_distance",
     "tv_index",

@@ -1,0 +1,77 @@
+"""The predicted overlap of a mapped encoder, against encoders whose truth is known."""
+
+import numpy as np
+import pytest
+
+from fastcos.auditing import map_encoder
+
+
+def encoders(rng, n=3000, d=16, noise=0.3):
+    """Two encoders of the same texts: a rotation of a common part, and noise of their own."""
+    common = rng.standard_normal((n, d))
+    R = np.linalg.qr(rng.standard_normal((d + 4, d + 4)))[0]
+    old = common + noise * rng.standard_normal((n, d))
+    wider = np.concatenate([common, np.zeros((n, 4))], axis=1)
+    return old, wider @ R + noise * rng.standard_normal((n, d + 4))
+
+
+def nearest(queries, corpus, own, k):
+    """The k nearest by cosine, by NumPy, without the row of the same text."""
+    units = [rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in (queries, corpus)]
+    scores = units[0] @ units[1].T
+    scores[np.arange(len(own)), own] = -2
+    return np.argsort(-scores, axis=1)[:, :k]
+
+
+@pytest.mark.parametrize("kind", ["orthogonal", "linear"])
+def test_interval_holds_the_truth(kind):
+    held, errors = 0, []
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        old, new = encoders(rng)
+        order = rng.permutation(len(old))
+        sample, fresh = order[:400], order[400:1400]
+        found = map_encoder(new[sample], old, sample, kind=kind, k=5, random_state=seed)
+        mapped = nearest(found.transform(new[fresh]), old, fresh, 5)
+        truth = nearest(old[fresh], old, fresh, 5)
+        share = np.mean([len({*a} & {*b}) / 5 for a, b in zip(mapped, truth, strict=True)])
+        assert share > 0.2  # far from chance
+        held += found.overlap_low <= share <= found.overlap_high
+        errors.append(found.overlap - share)
+        assert found.overlap_high - found.overlap_low < 0.08
+    assert held >= 9
+    assert abs(np.mean(errors)) < 0.01
+
+
+def test_rotated_encoder_is_mapped_exactly():
+    rng = np.random.default_rng(1)
+    old = rng.standard_normal((500, 8)).astype(np.float32)
+    R = np.linalg.qr(rng.standard_normal((12, 12)))[0][:8]
+    rows = rng.permutation(500)[:200]
+    found = map_encoder((old @ R)[rows] * 3, old, rows, k=5)
+    assert found.overlap == found.overlap_low == found.overlap_high == 1
+    np.testing.assert_allclose(found.map, R.T, atol=1e-6)
+    units = old / np.linalg.norm(old, axis=1, keepdims=True)
+    np.testing.assert_allclose(found.transform(old @ R), units, atol=1e-6)
+    assert len(repr(found).splitlines()) < 15
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"rows": np.zeros(200, int)}, "rows must all be different, got 0 twice"),
+        ({"rows": np.arange(199)}, "rows must be whole numbers of shape"),
+        ({"rows": np.arange(400, 600)}, "rows must be at least 0 and less than 500"),
+        ({"new": np.ones((99, 8)), "rows": np.arange(99)}, "new must have at least 100 rows"),
+        ({"kind": "affine"}, "kind must be"),
+        ({"k": 500}, "k must be"),
+        ({"new": np.zeros((200, 8))}, "new must have no zero row"),
+        ({"old_corpus": np.full((500, 8), np.inf)}, "old_corpus must"),
+    ],
+)
+def test_wrong_arguments_are_refused(change, message):
+    rng = np.random.default_rng(2)
+    old = rng.standard_normal((500, 8))
+    given = {"new": old[:200], "old_corpus": old, "rows": np.arange(200)}
+    with pytest.raises(ValueError, match=message):
+        map_encoder(**{**given, **change})
