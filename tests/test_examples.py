@@ -529,6 +529,8 @@ def test_stabilized_retraining_aligns_both_models(tmp_path):
 def test_examples_are_all_run():
     text = Path(__file__).read_text("utf8")
     elsewhere = {
+        "service_benchmark.py": "half an hour, by hand; load_test and retrieval_service are tested",
+        "service_benchmark.md": "the table that it prints",
         "Dockerfile": "its steps are pip, tests/test_native_wheel.py and the service",
         "sensitivity.py": "tests/test_sensitivity_example.py",
     }
