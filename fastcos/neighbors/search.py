@@ -93,7 +93,8 @@ def top_k(
         Its non-zeros are pairs that must not be found, such as what a user has seen already. A
         query with fewer than k other items is padded.
     min_score : float or Calibration, optional
-        Neighbours with a lower score are left out and padded.
+        Neighbours with a lower score are left out and padded. The returned scores decide, so the
+        threshold is rounded to float32 like them.
     n_threads : int, optional
         Default: the setting ``num_threads``.
     working_memory : float, optional

@@ -1,0 +1,85 @@
+"""Filters give the answers of a search of the allowed items alone, whatever way a search takes."""
+
+import numpy as np
+import pytest
+
+from fastcos import SimilarityIndex
+from tests.oracles import dense as dense_oracle
+
+RANDOM = np.random.default_rng(5)
+ROWS = RANDOM.standard_normal((3000, 24)).astype(np.float32)
+ROWS[2500:] = ROWS[:500]  # equal scores, which are ordered by position
+NAMES = [f"item {number}" for number in RANDOM.permutation(3000)]
+
+
+def changed_index(measure):
+    """An index of several parts with removed items, and the positions of those that are left."""
+    index = SimilarityIndex(measure).fit(ROWS[:2000], NAMES[:2000])
+    index.add(ROWS[2000:2400], NAMES[2000:2400])
+    index.add(ROWS[2400:], NAMES[2400:])
+    gone = RANDOM.choice(3000, 300, replace=False)
+    index.remove([NAMES[position] for position in gone])
+    return index, np.setdiff1d(np.arange(3000), gone)
+
+
+@pytest.mark.parametrize("measure", ["cosine", "dot"])
+@pytest.mark.parametrize("is_changed", [False, True])
+@pytest.mark.parametrize("n_queries", [1, 5, 30, 300])
+@pytest.mark.parametrize("n_allowed", [1, 9, 60, 200, 700, 2900])
+def test_filtered_answers_are_exact(measure, is_changed, n_queries, n_allowed):
+    if is_changed:
+        index, live = changed_index(measure)
+    else:
+        index, live = SimilarityIndex(measure).fit(ROWS, NAMES), np.arange(3000)
+    random = np.random.default_rng(n_queries + n_allowed)
+    Q = random.standard_normal((n_queries, 24)).astype(np.float32)
+    Q[0] = ROWS[7]
+    allowed = random.choice(3000, n_allowed, replace=False)
+    excluded = np.ones((n_queries, 3000), bool)
+    excluded[:, np.intersect1d(allowed, live)] = False
+    columns, _ = dense_oracle.top_k(Q, ROWS, 12, measure, excluded=excluded)
+    names = [NAMES[position] for position in allowed]
+    others = [name for name in NAMES if name not in set(names)]
+    mask = np.zeros(3000, bool)
+    mask[allowed] = True
+    for filters in (
+        {"allowed": allowed}, {"allowed": mask}, {"allowed_ids": names},
+        {"exclude_ids": others}, {"allowed_ids": [names] * n_queries},
+        {"exclude_ids": [others] * n_queries},
+    ):  # fmt: skip
+        found = index.search(Q, 12, **filters)
+        np.testing.assert_array_equal(found.indices, columns, err_msg=str(list(filters)))
+        expected = [[NAMES[one] if one >= 0 else "" for one in row] for row in columns]
+        assert found.ids.tolist() == expected
+
+
+@pytest.mark.parametrize("n_queries", [1, 300])
+@pytest.mark.parametrize("n_excluded", [1, 20, 64, 65, 2995])
+def test_excluded_ids_are_dropped_and_nothing_else(n_queries, n_excluded):
+    index = SimilarityIndex().fit(ROWS, NAMES)
+    Q = ROWS[:n_queries]
+    near = index.search(Q[:1], n_excluded).indices[0]  # those that would be found
+    excluded = np.zeros((n_queries, 3000), bool)
+    excluded[:, near] = True
+    columns, _ = dense_oracle.top_k(Q, ROWS, 9, "cosine", excluded=excluded)
+    names = [NAMES[position] for position in near]
+    found = index.search(Q, 9, exclude_ids=[*names, "unknown"])
+    np.testing.assert_array_equal(found.indices, columns)
+    twice = index.search(Q, 9, exclude_ids=names, allowed=np.arange(3000), min_score=-1.0)
+    np.testing.assert_array_equal(twice.indices, columns)
+
+
+def test_lists_of_ids_may_be_shared_mixed_and_repeated():
+    index = SimilarityIndex().fit(ROWS[:50], NAMES[:50])
+    shared = NAMES[3:9]
+    lists = [shared, NAMES[:2] * 3, shared, np.array(NAMES[10:12]), None, {"unknown"}, set(shared)]
+    found = index.search(ROWS[:7], 6, allowed_ids=lists)
+    for row, names in zip(found.ids.tolist(), lists, strict=True):
+        expected = set() if names is None else {str(name) for name in names} - {"unknown"}
+        assert {name for name in row if name} == expected
+    numbered = SimilarityIndex().fit(ROWS[:50])
+    for wrong in ([[1, True]], [[1, 2.0]], [["a", 1]]):
+        with pytest.raises(TypeError, match="allowed_ids must hold whole numbers or strings"):
+            numbered.search(ROWS[:1], 2, allowed_ids=wrong)
+    with pytest.raises(TypeError, match="allowed_ids must be whole numbers as those of the index"):
+        numbered.search(ROWS[:1], 2, allowed_ids=[["a"]])
