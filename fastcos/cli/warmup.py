@@ -143,6 +143,11 @@ def _compare() -> None:
     X = _interactions()
     comparison.compare(X, np.arange(X.shape[1]) % 4, n_components=8)
     comparison.compare(X, n_components=8, measures=["dot"])
+    comparison.choose_rank(X)
+    comparison.compare(X.astype("float64"), np.arange(X.shape[1]) % 4, n_components=4)
+    for dtype in DTYPES:
+        for n in (60, 1_200):
+            comparison.compare_vectors(_vectors(dtype, n), np.arange(n) % 4)
 
 
 def _search(dtype: str) -> None:
@@ -153,6 +158,7 @@ def _search(dtype: str) -> None:
         top_k(items[:3], items, 5, measure=measure)
         top_k(items[:1], items, 5, measure=measure, exclude=one)
         top_k(items, items, 5, measure=measure, allowed=range(50))
+        top_k(items[:1], items, 5, measure=measure, allowed=one)
         neighbors_above(items, 0.5, measure=measure)
         if dtype == "float32":  # by queries that float32 does not hold: see scan.as_wide
             _search_wide_queries(items, measure)
@@ -263,17 +269,27 @@ def _fit() -> None:
         table.write_text("user,item,rating\n" + "".join(lines))
         LinearMF(8).fit(ingest_interactions(table, Path(folder) / "shards"))
     LinearMF(8).fit(X.tocsr())
+    for dtype in DTYPES:  # of ones, whose data kernels do not read
+        X = _interactions(dtype)
+        LinearMF(4).fit(X[:80, :30]), LinearMF(4).fit(X).user_embeddings(X)
     CosineMF(4, random_state=0).fit(_interactions())
 
 
 def _audit(dtype: str) -> None:
-    from fastcos import auditing, calibration
+    from fastcos import auditing, calibration, metrics
+    from fastcos.rescaling import cosine_bounds
 
     # few items, and as many as make a search for few queries share panels among threads
     for n in (60, 512 * PANEL):
         labels = [str(i % 3) for i in range(n)]
         auditing.audit(_vectors(dtype, n), _vectors("float64", 40), labels=labels, k=5)
+    for n in (60, 1_200):
+        auditing.audit(_vectors(dtype, n))
+        auditing.audit(_vectors(dtype, n), _vectors(dtype, 90), labels=np.arange(n) % 4, k=3)
+        calibration.calibrate(_vectors(dtype, n))
     calibration.calibrate(_vectors(dtype, 60), condition=1.2)
+    metrics.trustworthiness(_vectors(dtype), _vectors(dtype)[:, :3])
+    cosine_bounds.cosine_interval(_vectors(dtype, 2)[0], _vectors(dtype, 2)[1], 1.2)
 
 
 def _products(dtype: str) -> None:

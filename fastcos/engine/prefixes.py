@@ -307,6 +307,9 @@ def _choose_axes(packed: PackedItems, items: EncodedRows, scaling: RowScaling) -
         sample -= (scaling.coefficients[numbers, np.newaxis] * scaling.shift).astype(np.float32)
     few = slice(0, _SAMPLED_QUERIES)
     encoded = taken.take(few)
+    if memmap.from_bits(rows) is not rows or rows.dtype == np.int8:  # as queries are searched
+        wide = memmap.from_bits(encoded.rows).astype(np.float64)
+        encoded = encoded._replace(rows=validation.read_only(wide))
     none = no_exclusions(len(encoded.rows))
     scaled = pack_queries(packed, encoded, none, np.zeros(0, np.uint8))
     ratios = scaled.factors / np.where(factors[few] > 0, factors[few], 1.0)

@@ -179,5 +179,6 @@ def _masked(part: _Part, allowed: npt.NDArray[np.bool_]) -> _Part:
         mask = allowed[segment.positions]
     if segment.left is not None:
         mask = mask & segment.left.mask.view(np.bool_)
-    filters = (*NO_FILTERS[:3], validation.read_only(np.ascontiguousarray(mask).view(np.uint8)))
+    # a copy that can be written, like all masks here: kernels are compiled for each kind of array
+    filters = (*NO_FILTERS[:3], np.array(mask, np.bool_).view(np.uint8))
     return _Part(segment, filters, int(np.count_nonzero(mask)))

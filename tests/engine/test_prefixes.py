@@ -341,13 +341,12 @@ def test_prefixes_that_cannot_be_made_are_a_warning(monkeypatch):
         index = waited(fastcos.SimilarityIndex().fit(X))
     np.testing.assert_array_equal(index.search(X[:3], 5).indices, expected.indices)
 
-    monkeypatch.setattr(threading.Thread, "is_alive", lambda _: True)  # as of four that work
-    for _ in range(5):
-        with pytest.warns(RuntimeWarning, match="prefixes could not be made"):
-            waited(fastcos.SimilarityIndex().fit(X))
-    monkeypatch.undo()
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "is_alive", lambda _: True)  # as of four that work
+        for _ in range(5):
+            with pytest.warns(RuntimeWarning, match="prefixes could not be made"):
+                waited(fastcos.SimilarityIndex().fit(X))
 
-    monkeypatch.setattr(prefixes, "add_prefixes", no_room)
     monkeypatch.setattr(segments, "WORK_TO_PREFIX", 1)
     with pytest.warns(RuntimeWarning, match="prefixes could not be made"):
         found = fastcos.top_k(X, k=5, exclude_self=False)
