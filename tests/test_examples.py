@@ -526,6 +526,45 @@ def test_stabilized_retraining_aligns_both_models(tmp_path):
         assert after > before + 0.2
 
 
+def overlap_of_encoders(tmp_path, noise, *options):
+    """Run the example on two encoders of one meaning; returns its lines."""
+    rng = np.random.default_rng(0)
+    meaning = rng.standard_normal((600, 12))
+    turned = np.linalg.qr(rng.standard_normal((16, 16)))[0][:12]
+    np.save(tmp_path / "old.npy", meaning)
+    np.savez(tmp_path / "new.npz", (meaning + noise * rng.standard_normal((600, 12))) @ turned)
+    words = (tmp_path / "old.npy", tmp_path / "new.npz", "--sample-size", 150, *options)
+    status, out, err = ran("mapped_encoder", *words)
+    assert status == 0, err
+    return out.splitlines()
+
+
+def test_mapped_encoder_compares_its_prediction_with_the_truth(tmp_path):
+    *_, last = overlap_of_encoders(tmp_path, 0.0, "--samples", 2)
+    assert last == "the interval holds the truth in 2 of 2"
+    _, _, *rows, _, last = overlap_of_encoders(tmp_path, 0.3, "--samples", 3)
+    cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
+    held = 0
+    for _, predicted, interval, truth, answer in cells:
+        low, high = map(float, interval.split(" to "))
+        assert low <= float(predicted) <= high < 0.9
+        assert abs(float(predicted) - float(truth)) < 0.1
+        assert answer == ("yes" if low <= float(truth) <= high else "no")
+        held += answer == "yes"
+    assert last == f"the interval holds the truth in {held} of 3"
+    # an encoder without a common meaning is found out
+    _, _, first, *_ = overlap_of_encoders(tmp_path, 100.0, "--samples", 1)
+    assert float(first.split("|")[4]) < 0.1
+
+
+def test_mapped_encoder_refuses_files_of_other_texts(tmp_path):
+    np.save(tmp_path / "old.npy", np.eye(200))
+    np.save(tmp_path / "new.npy", np.eye(200)[:150])
+    status, _, err = ran("mapped_encoder", tmp_path / "old.npy", tmp_path / "new.npy")
+    assert status == 1
+    assert err.strip() == "both files must have one row per text, got 200 and 150 rows"
+
+
 def test_examples_are_all_run():
     text = Path(__file__).read_text("utf8")
     elsewhere = {
