@@ -73,6 +73,8 @@ def main() -> None:
     old, new = read(given.old, given.new)
     if not 100 <= given.sample_size < len(old):
         parser.error(f"--sample-size must be from 100 to {len(old) - 1}, got {given.sample_size}")
+    if min(given.samples, given.queries) < 1:
+        parser.error("--samples and --queries must be at least 1")
     index = fastcos.SimilarityIndex().fit(old)
     generator = np.random.default_rng(given.seed)
     print("| sample | predicted | interval of 95 % | true | held |\n|---|---|---|---|---|")

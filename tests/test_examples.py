@@ -563,6 +563,10 @@ def test_mapped_encoder_refuses_files_of_other_texts(tmp_path):
     status, _, err = ran("mapped_encoder", tmp_path / "old.npy", tmp_path / "new.npy")
     assert status == 1
     assert err.strip() == "both files must have one row per text, got 200 and 150 rows"
+    words = (tmp_path / "old.npy", tmp_path / "old.npy", "--sample-size", 120, "--queries", 0)
+    status, _, err = ran("mapped_encoder", *words)
+    assert status == 2
+    assert err.strip().endswith("--samples and --queries must be at least 1")
 
 
 def test_examples_are_all_run():
