@@ -16,7 +16,7 @@ import numpy.typing as npt
 from fastcos.io.errors import import_for
 from fastcos.storage import PathLike
 from fastcos.storage.directory import sync_directory
-from fastcos.validation import as_instance, as_list, as_path, format_value
+from fastcos.validation import as_instance, as_list, as_path, format_value, one_line
 
 # what a cell starts with that spreadsheets run
 _FORMULAS = ("=", "+", "-", "@", "\t")
@@ -33,9 +33,10 @@ def atomic_path(path: PathLike) -> Iterator[Path]:
     """
     target = Path(os.path.realpath(as_path("path", path)))  # still a link if links are circular
     if (target.exists() or target.is_symlink()) and not target.is_file():
-        raise OSError(f"path must be a regular file or a new one, got {path}")
+        raise OSError(one_line(f"path must be a regular file or a new one, got {path}"))
     if not target.parent.is_dir():
-        raise FileNotFoundError(f"path must lie in an existing directory, got {path}")
+        rule = "lie in an existing directory"
+        raise FileNotFoundError(one_line(f"path must {rule}, got {path}"))
     temporary = target.with_name(f".{target.stem[:80]}.{secrets.token_hex(8)}{target.suffix}")
     try:
         yield temporary

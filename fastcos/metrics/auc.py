@@ -256,7 +256,7 @@ def stratified_auc(
     strata : sequence (p,) of int or str, optional
         The stratum of every item; None leaves an item out.
     n_strata : int
-        Number of strata of popularity.
+        Number of strata of popularity, at most the number of items.
 
     Returns
     -------
@@ -269,8 +269,8 @@ def stratified_auc(
     >>> stratified_auc(items, [0, 0, 1, 1, 0, 1], [1, 2, 3, 4, 5, 6], n_strata=2).value
     1.0
     """
-    n_strata = validation.as_count("n_strata", n_strata)
     rows = validation.as_rows("items", items)
+    n_strata = validation.as_count("n_strata", n_strata, high=len(rows))
     codes = validation.as_labels("labels", labels, len(rows))
     if strata is not None:
         validation.check_none("popularity", popularity, "with strata")

@@ -181,7 +181,8 @@ def load_arrays(path: PathLike, kind: str, *, verify: bool = True) -> Stored:
     """
     directory = validation.as_path("path", path)
     if not directory.exists():
-        raise FileNotFoundError(f"path must be a saved {kind}, got no such directory: {directory}")
+        rule = f"be a saved {kind}, got no such directory: {directory}"
+        raise FileNotFoundError(validation.one_line(f"path must {rule}"))
     content, header = _read_header(directory, kind)
     while True:
         try:

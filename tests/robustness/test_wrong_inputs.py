@@ -646,7 +646,7 @@ LONG = {
     "lines": Loud("a line\n" * 1_000),
     "words": Loud("word " * 10_000),
     "silent": Loud(None),
-    "number": 10**5_000,
+    "number": -(10**5_000),  # a positive one is a valid number of iterations
     "list": [f"item {number}" for number in range(5_000)],
     "tuple": tuple(range(5_000)),
     "set": {f"item {number}" for number in range(5_000)},
