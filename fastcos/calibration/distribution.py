@@ -89,7 +89,11 @@ class PairDistribution(Record):
         above, edges = self.pairs_above, self.edges
         # 1e-9 forgives the rounding of fpr times the pairs
         allowed = fpr * self.n_pairs * (1 + 1e-9)
-        edges[-1] = np.nextafter(edges[-1], np.inf)  # the last bin holds its upper edge
+        # The last bin holds its upper edge. Thresholds are compared with float32 scores, so the
+        # next larger float32 is the smallest threshold that no score reaches.
+        with np.errstate(over="ignore"):
+            beyond = float(np.nextafter(np.float32(edges[-1]), np.float32(np.inf)))
+        edges[-1] = beyond if np.isfinite(beyond) else np.nextafter(edges[-1], np.inf)
         if self.tail is None:
             return float(edges[np.argmax(above <= allowed)])
         first = int(np.argmax(above <= max(allowed, OBSERVED)))

@@ -346,15 +346,11 @@ def model_arguments(given: argparse.Namespace) -> dict[str, Any]:
 
 def as_measure(flag: str, text: str) -> "str | Measure":
     """Return the name, or the measure of NAME:PARAMETER=VALUE:PARAMETER=VALUE."""
-    from fastcos.measures.base import REGISTRY, check_known, get_measure, list_measures
+    from fastcos.measures.base import REGISTRY, check_known, get_measure
 
     # a colon is also in names such as rescaled_cosine:data
     name, *pairs = re.split(r":(?=\w+=)", text)
-    try:
-        check_known(flag, name)
-    except ValueError:
-        say(f"measures: {', '.join(list_measures())}")
-        raise
+    check_known(flag, name)
     if not pairs:
         return name
     accepted = inspect.signature(REGISTRY[name]).parameters

@@ -317,7 +317,7 @@ def check_known(argument: str, name: str) -> None:
         return
     if (same := _OTHER_NAMES.get(name.strip().lower().replace("-", "_"))) in REGISTRY:
         got = f"{validation.format_value(name)} (did you mean {validation.format_value(same)}?)"
-        raise ValueError(f"{argument} must be one of list_measures(), got {got}")
+        raise ValueError(f"{argument} must be the name of a measure, got {got}")
     validation.as_choice(argument, name, list_measures())
 
 

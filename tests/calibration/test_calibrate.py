@@ -112,7 +112,7 @@ def test_threshold_is_beyond_ties_that_are_too_many():
     items = np.repeat(np.random.default_rng(0).standard_normal((20, 4)), 12, axis=0)
     found = calibrate(items)
     threshold = found.threshold(0.01)
-    assert threshold == np.nextafter(1.0, 2)
+    assert threshold == np.nextafter(np.float32(1), np.float32(2))
     assert neighbors_above(items, threshold).nnz == 0
     assert any("duplicates" in note for note in found.notes)
     assert any("last bin" in note for note in found.notes)

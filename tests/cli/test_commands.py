@@ -386,7 +386,7 @@ WRONG = [
     (["compare", "{}/seen.csv", "--item", "movie"], "movie"),
     (
         ["compare", "{}/seen.csv", "--measures", "cos"],
-        "--measures must be one of all_but_the_top, ",
+        "--measures must be the name of a measure, got 'cos' (did you mean 'cosine'?)",
     ),
     (["compare", "{}/seen.csv", "--preprocessing", "tf"], "--preprocessing must be one of all, "),
     (["compare", "{}/v.npy"], "--labels or --pairs must be given for vectors, got none"),
@@ -394,7 +394,7 @@ WRONG = [
     (["compare", "{}/empty.csv"], "empty.csv"),
     (["compare", "{}/nan.npz"], "nan"),
     (["neighbors", "{}/seen.csv"], "seen.csv"),
-    (["neighbors", "{}", "--measure", "cos"], "--measure must be one of "),
+    (["neighbors", "{}", "--measure", "cos"], "--measure must be the name of a measure, "),
     (["neighbors", "{}", "--out", "n.txt"], "the suffix of --out must be one of .csv, .npz"),
     (["fit", "{}/seen.csv", "--rank", "600"], "--rank must be a whole number from 1 to "),
     (["advise"], "invalid choice: 'advise'"),

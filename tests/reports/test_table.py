@@ -46,7 +46,7 @@ RESULTS = {
     "neighbors": NEIGHBORS,
     "many neighbors": fastcos.Neighbors(np.zeros((10**5, 9), int), np.zeros((10**5, 9), "f4")),
     "audit": audited,  # called by result
-    "diff": ModelDiff(30, 30, 2, 0.5, None, 0.7, 0.1, 0.1, 1, 1, 2, None, None, np.ones(2)),
+    "diff": ModelDiff(30, 30, 2, 0.5, None, 0.7, 0.7, 0.1, 0.1, 1, 1, 2, None, None, np.ones(2)),
     "leaderboard": LEADERBOARD,
     "comparison": comparison.Comparison(
         LEADERBOARD,

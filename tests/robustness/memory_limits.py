@@ -166,6 +166,16 @@ OPERATIONS: dict[str, tuple[Callable[[int], tuple[Any, ...]], Callable[..., Any]
         lambda found: fastcos.rerank(found, lambda query, columns: -np.asarray(columns)),
     ),
     "diff_models": (lambda n: (rows(n), rows(n)), fastcos.auditing.diff_models),
+    "align": (lambda n: (rows(n), rows(n)), fastcos.align),
+    "map_encoder": (
+        lambda n: (rows(n), rows(n), np.arange(n)), fastcos.auditing.map_encoder,
+    ),
+    "gradient_noise": (
+        lambda n: (rows(n), rows(60), np.ones((60, n))),
+        lambda items, users, errors: fastcos.auditing.gradient_noise(
+            items, users, errors, step=0.1
+        ),
+    ),
     "audit": (
         lambda n: (rows(n), rows(n // 2), labels(n)),
         lambda items, users, of: fastcos.audit(items, users, labels=of),
