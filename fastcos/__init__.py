@@ -7,7 +7,6 @@ function that uses them; for annotations, under ``TYPE_CHECKING``.
 
 import contextlib
 from importlib import import_module
-from importlib.util import find_spec as _find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -97,8 +96,10 @@ def __getattr__(name: str) -> Any:
 
 def _elsewhere(name: str) -> str:
     """Name the package that has an attribute, for the end of an error."""
+    from importlib.util import find_spec
+
     # find_spec: "from fastcos import config" asks here before it imports the module
-    if not name.startswith("_") and _find_spec(f"fastcos.{name}") is None:
+    if not name.startswith("_") and find_spec(f"fastcos.{name}") is None:
         for package in ("neighbors", "metrics", "calibration", "measures", "models", "io"):
             with contextlib.suppress(ImportError):  # of a package that is not installed
                 if name in import_module(f"fastcos.{package}").__all__:
