@@ -167,7 +167,7 @@ TASKS = {
         search_of_embeddings, search_checker,
     ),
     "other_queries": Task(
-        "{queries:,} queries of another kind among {n:,} x {d} embeddings, k = 10", "search",
+        "{queries:,} out-of-distribution queries among {n:,} x {d} embeddings, k = 10", "search",
         {
             "small": {"queries": 256, "n": 10_000, "d": 64},
             "medium": {"queries": 256, "n": 50_000, "d": 384},
