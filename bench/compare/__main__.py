@@ -17,9 +17,8 @@ RESULTS = Path(__file__).parents[1] / "results"
 DESCRIPTION = """\
 Compare fastcos with the other libraries that are installed, in interleaved turns over fresh
 processes. Answers are checked before anything is timed. Without DATA it runs the built-in tasks,
-which takes about
-twenty minutes on two cores; DATA is a file of vectors (.npy, .npz, ...) or of interactions (.csv,
-.npz, ...)."""
+which takes about twenty minutes on two cores. DATA is a file of vectors (.npy, .npz, ...) or of
+interactions (.csv, .npz, ...)."""
 EPILOG = """\
 examples:
   python -m bench.compare --task one_query batch --size small      # a minute
