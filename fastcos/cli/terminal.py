@@ -56,9 +56,12 @@ def show_text(text: str) -> None:
     print(_wrapped(printable(text), sys.stdout))
 
 
-def _wrapped(text: str, stream: TextIO) -> str:
-    """Return text in lines that fit the terminal, broken between words; elsewhere as it is."""
-    if not stream.isatty():
+def _wrapped(text: str, stream: TextIO | None) -> str:
+    """Return text in lines that fit the terminal, broken between words; elsewhere as it is.
+
+    A process without a console has no stream.
+    """
+    if stream is None or not stream.isatty():
         return text
     width = 80
     with contextlib.suppress(OSError, ValueError):

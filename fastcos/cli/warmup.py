@@ -150,6 +150,20 @@ def _compare() -> None:
             comparison.compare_vectors(_vectors(dtype, n), np.arange(n) % 4)
 
 
+def _recommend() -> None:
+    """Recommend by the votes of similar users and of similar items, as fastcos recommend does."""
+    from fastcos.comparison.candidates import Embeddings, select_candidates
+    from fastcos.comparison.recommending import recommend
+    from fastcos.models import LinearMF
+
+    X = sp.csr_array(_interactions(rated=True))
+    model = LinearMF(8).fit(X)
+    embeddings = Embeddings(model.item_embeddings(), model=model, X=X)
+    for measure in ("user_item_dot", "project_back_users", "cosine"):
+        *_, candidate = select_candidates([measure], embeddings, with_users=True)[0]
+        recommend(candidate, embeddings, np.arange(100), X, 5)
+
+
 def _search(dtype: str) -> None:
     one = sp.csr_array(([1.0], ([0], [0])), shape=(1, 300))
     items = _vectors(dtype)
@@ -318,6 +332,7 @@ JOBS: dict[str, Callable[[], None]] = {
     **{f"search of {dtype}": functools.partial(_search, dtype) for dtype in DTYPES},
     **{f"audit of {dtype}": functools.partial(_audit, dtype) for dtype in DTYPES},
     "comparison": _compare,
+    "recommendations": _recommend,
     "models": _fit,
     **{f"sparse search of {dtype}": functools.partial(_sparse_search, dtype) for dtype in DTYPES},
     **{f"products of {dtype}": functools.partial(_products, dtype) for dtype in DTYPES},

@@ -99,7 +99,9 @@ def _is_marked(dtype: str) -> bool:
 
 
 def _mark(dtype: str, target: str) -> str:
-    isa = config.overrides.get("isa") or os.environ.get("FASTCOS_ISA") or "any"
+    # The default needs LLVM's list of features, whose import takes 0.4 s; a setting is validated.
+    is_set = "isa" in config.overrides or os.environ.get("FASTCOS_ISA")
+    isa = config.isa() if is_set else "any"
     return f"searches_{dtype}_{isa}_{target}"
 
 

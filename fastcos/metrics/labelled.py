@@ -1,5 +1,6 @@
 """Building blocks of the metrics: validation, unit rows, rows grouped by label, products."""
 
+import contextlib
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,7 +37,10 @@ def as_neighbor_lists(
     name: str, indices: Any, k: Any = None, *, n_items: int | None = None, padded: bool = False
 ) -> Integers:
     """Return the first k columns of lists (n, K) as int64; no repeated item, -1 only if padded."""
-    if np.asarray(indices).dtype.kind in "UT":  # NumPy reads a list of texts in one step
+    is_text = False
+    with contextlib.suppress(ValueError):  # lists of several lengths, which as_array refuses
+        is_text = np.asarray(indices).dtype.kind in "UT"
+    if is_text:
         got = "texts (ids? give positions, such as the .indices of a search)"
         raise TypeError(f"{name} must hold item numbers, got {got}")
     array = validation.as_array(name, indices)

@@ -114,7 +114,9 @@ def test_allowed_excluded_and_low_items_are_not_found(kind):
     scores[:, np.setdiff1d(np.arange(70), allowed)] = -np.inf
     scores[exclude.toarray() != 0] = -np.inf
     for minimum in (None, 0.0, 0.3):
-        barred = scores if minimum is None else np.where(scores >= minimum, scores, -np.inf)
+        barred = scores
+        if minimum is not None:  # compared with the scores that are returned, in float32
+            barred = np.where(np.float32(scores) >= np.float32(minimum), scores, -np.inf)
         found = top_k(sp.csr_array(X), k=20, allowed=allowed, exclude=exclude, min_score=minimum)
         indices, values = best(barred, 20)
         np.testing.assert_array_equal(found.indices, indices)

@@ -33,6 +33,7 @@ pytestmark = pytest.mark.slow
 
 RNG = np.random.default_rng(0)
 ROWS = RNG.standard_normal((20, 4))
+MANY_ROWS = np.random.default_rng(1).standard_normal((120, 4))
 SQUARE = RNG.standard_normal((4, 4))
 COUNTS = (RNG.random((30, 20)) < 0.4).astype(float)
 NOT_FINITE = np.where(np.arange(80).reshape(20, 4) == 7, np.nan, ROWS)
@@ -343,6 +344,15 @@ GROUPS = {
         base(auditing.diff_models, items=ROWS, old_items=ROWS, k=2),
         items=NO_ROWS, old_items=NO_ROWS, users=NO_ROWS[1:], old_users=NO_ROWS[1:], k=NO_COUNT,
         n_threads=NO_THREADS, random_state=NO_SEED,
+    ),
+    "align": cases(
+        base(auditing.align, items=ROWS, old_items=ROWS, users=ROWS, old_users=ROWS),
+        items=NO_ROWS, old_items=NO_ROWS, users=NO_ROWS[1:], old_users=NO_ROWS[1:],
+        random_state=NO_SEED,
+    ),
+    "map_encoder": cases(
+        base(auditing.map_encoder, new=MANY_ROWS, old_corpus=MANY_ROWS, rows=np.arange(120), k=2),
+        new=NO_ROWS, old_corpus=NO_ROWS, k=NO_COUNT, kind=["affine", None, 1], random_state=NO_SEED,
     ),
     "canonicalize": cases(base(fastcos.canonicalize, users=ROWS, items=ROWS), users=NO_ROWS,
                           items=NO_ROWS),
