@@ -1,6 +1,7 @@
 """Options of pytest-benchmark and its companions act on bench/ as their documentation says."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -20,7 +21,9 @@ def run(*options, tests=(TEST,), folder=None):
     """Run benchmarks in a process of their own, and return what it prints."""
     storage = [f"--benchmark-storage={folder}"] if folder else []
     command = [sys.executable, "-m", "pytest", *tests, "-p", "no:cacheprovider", *storage, *options]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    # pytest-benchmark measures nothing within a worker of pytest-xdist
+    alone = {name: value for name, value in os.environ.items() if "PYTEST_XDIST" not in name}
+    done = subprocess.run(command, cwd=ROOT, env=alone, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
