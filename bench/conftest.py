@@ -10,7 +10,7 @@ def pytest_report_header():
 
 def pytest_configure():
     """Time the compiled kernels, not the slower code that stands in until they are compiled."""
-    from fastcos.engine import readiness
+    from fastcos.parallel import readiness
 
     readiness.compile_at_once()
 

@@ -109,17 +109,17 @@ def test_rescore(benchmark):
     # 100 different candidates of every query, from a random first item on.
     first = np.random.default_rng(0).integers(len(X), size=(len(Q), 1))
     candidates = (first + len(X) // 100 * np.arange(100)) % len(X)
-    answer = fastcos.neighbors.rescore(Q, X, candidates, K)
+    answer = fastcos.search.rescore(Q, X, candidates, K)
     for i in check.sample_of(len(Q)):
         order = np.argsort(-check.scores(Q[i : i + 1], X[candidates[i]])[0])
         np.testing.assert_array_equal(answer.indices[i], candidates[i][order[:K]])
-    benchmark(fastcos.neighbors.rescore, Q, X, candidates, K)
+    benchmark(fastcos.search.rescore, Q, X, candidates, K)
 
 
 @pytest.mark.parametrize("measure", ["dot", "csls", "angular", "whitened_cosine"])
 @pytest.mark.benchmark(group="neighbours of all rows by other measures")
 def test_other_measures(benchmark, measure):
-    """tests/measures checks their answers; bench/lab/measure_costs.py times every measure."""
+    """tests/similarity checks their answers; bench/lab/measure_costs.py times every measure."""
     X = data.gaussian(3_000, 32)
     if measure in ("dot", "angular"):
         reference = "cosine" if measure == "angular" else "dot"

@@ -10,9 +10,9 @@ from typing import Any
 
 from fastcos import compare, simulate_interactions
 from fastcos.cli.main import COMMANDS, whole_parser
-from fastcos.measures import summaries
-from fastcos.measures.base import REGISTRY
 from fastcos.plots.html import figure_page
+from fastcos.similarity import summaries
+from fastcos.similarity.base import REGISTRY
 
 GENERATED = Path(__file__).parent / "reference" / "generated"
 NOTEBOOKS = Path(__file__).parents[1] / "examples" / "notebooks"

@@ -27,7 +27,7 @@ import scipy.sparse.linalg
 import scipy.stats
 
 import fastcos
-from fastcos.datasets import presets
+from fastcos.models import presets
 
 TOP, SPLITS, USERS = 20, 5, 1500
 RANKS = (2, 5, 10, 20, 35, 50, 100)

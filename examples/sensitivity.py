@@ -28,7 +28,7 @@ from fastcos.comparison.rank import (
     simplest_of_best,
 )
 from fastcos.comparison.tasks.held_out import HeldOutTask
-from fastcos.datasets import Simulation, presets
+from fastcos.models import Simulation, presets
 from fastcos.models.linear_mf import LinearMF
 from fastcos.plots.style import COLOURS, figure_style, line_style
 

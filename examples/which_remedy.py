@@ -35,7 +35,6 @@ from fastcos import (
     similarity_blocks,
     simulate_interactions,
 )
-from fastcos.measures import summaries
 from fastcos.models.preprocessing import (
     NormalizeRows,
     PopularityWeights,
@@ -43,7 +42,8 @@ from fastcos.models.preprocessing import (
     StandardizeColumns,
     biases,
 )
-from fastcos.rescaling.canonical import canonicalize
+from fastcos.similarity import summaries
+from fastcos.similarity.canonical import canonicalize
 
 # rank of the models: that of the paper
 K = 50

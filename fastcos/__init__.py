@@ -1,6 +1,6 @@
 """Exact similarity search at scale, and an audit of what cosine similarity means.
 
-Names are loaded on first use, so that ``import fastcos`` stays light. Packages up to ``neighbors``
+Names are loaded on first use, so that ``import fastcos`` stays light. Packages up to ``search``
 import NumPy alone at the top of a module. SciPy, scikit-learn and others are imported inside the
 function that uses them; for annotations, under ``TYPE_CHECKING``.
 """
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from fastcos.calibration.calibrate import calibrate as calibrate
     from fastcos.comparison import compare as compare, compare_vectors as compare_vectors
     from fastcos.config import get_config as get_config, set_config as set_config
-    from fastcos.datasets.simulation import simulate_interactions as simulate_interactions
     from fastcos.io import from_model as from_model, read_interactions as read_interactions
     from fastcos.linalg.products import (
         gram_matmul as gram_matmul,
@@ -29,21 +28,22 @@ if TYPE_CHECKING:
         randomized_svd as randomized_svd,
         svd_residuals as svd_residuals,
     )
-    from fastcos.measures import get_measure as get_measure, list_measures as list_measures
     from fastcos.models.cosine_mf import CosineMF as CosineMF
     from fastcos.models.linear_mf import LinearMF as LinearMF
-    from fastcos.neighbors.blocks import similarity_blocks as similarity_blocks
-    from fastcos.neighbors.index import SimilarityIndex as SimilarityIndex
-    from fastcos.neighbors.radius import neighbors_above as neighbors_above
-    from fastcos.neighbors.rerank import rerank as rerank
-    from fastcos.neighbors.results import Neighbors as Neighbors
-    from fastcos.neighbors.search import top_k as top_k
-    from fastcos.neighbors.transformer import NeighborsTransformer as NeighborsTransformer
-    from fastcos.rescaling.canonical import (
+    from fastcos.models.simulation import simulate_interactions as simulate_interactions
+    from fastcos.search.blocks import similarity_blocks as similarity_blocks
+    from fastcos.search.index import SimilarityIndex as SimilarityIndex
+    from fastcos.search.radius import neighbors_above as neighbors_above
+    from fastcos.search.rerank import rerank as rerank
+    from fastcos.search.results import Neighbors as Neighbors
+    from fastcos.search.top_k import top_k as top_k
+    from fastcos.search.transformer import NeighborsTransformer as NeighborsTransformer
+    from fastcos.similarity import get_measure as get_measure, list_measures as list_measures
+    from fastcos.similarity.canonical import (
         canonicalize as canonicalize,
         query_metric as query_metric,
     )
-    from fastcos.rescaling.diagonal import Rescaling as Rescaling, rescalings as rescalings
+    from fastcos.similarity.diagonal import Rescaling as Rescaling, rescalings as rescalings
 
     __version__: str
 
@@ -54,29 +54,29 @@ _NAMES_OF = {
     "calibration.calibrate": ("calibrate",),
     "comparison": ("compare", "compare_vectors"),
     "config": ("get_config", "set_config"),
-    "datasets.simulation": ("simulate_interactions",),
+    "models.simulation": ("simulate_interactions",),
     "io": ("from_model", "read_interactions"),
     "linalg.products": ("gram_matmul", "matmul", "rmatmul"),
     "linalg.svd": ("SVD", "randomized_svd", "svd_residuals"),
-    "measures": ("get_measure", "list_measures"),
+    "similarity": ("get_measure", "list_measures"),
     "models.cosine_mf": ("CosineMF",),
     "models.linear_mf": ("LinearMF",),
-    "neighbors.blocks": ("similarity_blocks",),
-    "neighbors.index": ("SimilarityIndex",),
-    "neighbors.radius": ("neighbors_above",),
-    "neighbors.rerank": ("rerank",),
-    "neighbors.results": ("Neighbors",),
-    "neighbors.search": ("top_k",),
-    "neighbors.transformer": ("NeighborsTransformer",),
-    "rescaling.canonical": ("canonicalize", "query_metric"),
-    "rescaling.diagonal": ("Rescaling", "rescalings"),
+    "search.blocks": ("similarity_blocks",),
+    "search.index": ("SimilarityIndex",),
+    "search.radius": ("neighbors_above",),
+    "search.rerank": ("rerank",),
+    "search.results": ("Neighbors",),
+    "search.top_k": ("top_k",),
+    "search.transformer": ("NeighborsTransformer",),
+    "similarity.canonical": ("canonicalize", "query_metric"),
+    "similarity.diagonal": ("Rescaling", "rescalings"),
 }
 _MODULE_OF = {name: module for module, names in _NAMES_OF.items() for name in names}
 
 # reached as attributes, so that "import fastcos" is enough
 _PACKAGES = {
-    "auditing", "calibration", "comparison", "datasets", "distributed", "io", "linalg", "measures",
-    "metrics", "models", "neighbors", "plots", "storage",
+    "auditing", "calibration", "comparison", "distributed", "io", "linalg", "metrics", "models",
+    "plots", "search", "similarity", "storage",
 }  # fmt: skip
 
 __all__ = [*sorted(_MODULE_OF), "metrics"]
@@ -100,7 +100,7 @@ def _elsewhere(name: str) -> str:
 
     # find_spec: "from fastcos import config" asks here before it imports the module
     if not name.startswith("_") and find_spec(f"fastcos.{name}") is None:
-        for package in ("neighbors", "metrics", "calibration", "measures", "models", "io"):
+        for package in ("search", "metrics", "calibration", "similarity", "models", "io"):
             with contextlib.suppress(ImportError):  # of a package that is not installed
                 if name in import_module(f"fastcos.{package}").__all__:
                     return f" (use fastcos.{package}.{name})"

@@ -27,7 +27,7 @@ c + b' with alpha = <a, c> and beta = <b, c> of float64, and
 
 an inner product, an offset beta - 1 with weight alpha, and a constant of the query. Both have
 either sign. As <a', c> and <b', c> vanish up to rounding, so do the terms that are left out; the
-rounding is `rounding` (engine.packing). Distances do not change if c is subtracted from both rows.
+rounding is `rounding` (search.packing). Distances do not change if c is subtracted from both rows.
 """
 
 from collections import namedtuple

@@ -21,7 +21,7 @@ units of the scale s of w, with its own r and the largest |f|, R, of its panel,
 
     v >= (tau - t / s r - ((1 + ETA) |e| + (SLACK + ETA) |a'|) / s N - |s q| / s R - W / s) / t'.
 
-Any V is right. One along which rows are long drops many pairs (engine.prefixes).
+Any V is right. One along which rows are long drops many pairs (search.prefixes).
 
 When most pairs pass, as of queries of another kind than the items, prefixes are given up.
 """

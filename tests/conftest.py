@@ -40,7 +40,7 @@ def pytest_collection_modifyitems(config, items):
 @pytest.fixture(autouse=True)
 def restored_settings(monkeypatch):
     from fastcos import config
-    from fastcos.engine import readiness
+    from fastcos.parallel import readiness
 
     monkeypatch.setattr(readiness.state, "compile_at_once", True)  # the kernels are tested
     monkeypatch.setattr(config, "overrides", dict(config.overrides))

@@ -15,10 +15,10 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 
-from fastcos.engine import readiness
 from fastcos.kernels.jit import DISABLE_JIT
 from fastcos.linalg import gram_matmul, matmul, randomized_svd, rmatmul, svd_residuals
-from fastcos.neighbors import SimilarityIndex, neighbors_above, similarity_blocks, top_k
+from fastcos.parallel import readiness
+from fastcos.search import SimilarityIndex, neighbors_above, similarity_blocks, top_k
 
 MEASURES = ("cosine", "dot", "neg_euclidean")
 DTYPES = ("float32", "float64")

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 import fastcos
 import fastcos.comparison
-import fastcos.datasets
+import fastcos.models
 from fastcos import calibration, metrics
 
 # threads and MiB; the first setting gives the expected bits
@@ -26,8 +26,8 @@ NO_ARITHMETIC = {
     "rescalings", "set_config",
 }  # fmt: skip
 PACKAGES = (
-    fastcos, fastcos.auditing, calibration, fastcos.comparison, fastcos.datasets,
-    fastcos.linalg, fastcos.models, fastcos.neighbors,
+    fastcos, fastcos.auditing, calibration, fastcos.comparison, fastcos.models,
+    fastcos.linalg, fastcos.models, fastcos.search,
 )  # fmt: skip
 
 
@@ -75,11 +75,11 @@ PROMISED = {
     "top_k": searches,
     "neighbors_above": lambda d: fastcos.neighbors_above(d.rows, 0.3),
     "SimilarityIndex": lambda d: fastcos.SimilarityIndex().fit(d.rows).search(d.rows[:50], 5),
-    "near_duplicates": lambda d: fastcos.neighbors.near_duplicates(d.rows, 0.6),
-    "rescore": lambda d: fastcos.neighbors.rescore(
+    "near_duplicates": lambda d: fastcos.search.near_duplicates(d.rows, 0.6),
+    "rescore": lambda d: fastcos.search.rescore(
         d.rows[:40], d.rows, fastcos.top_k(d.rows, k=9).indices[:40], 5
     ),
-    "semantic_search": lambda d: fastcos.neighbors.semantic_search(d.rows[:40], d.rows),
+    "semantic_search": lambda d: fastcos.search.semantic_search(d.rows[:40], d.rows),
     "calibrate": lambda d: fastcos.calibrate(d.items),
     "calibrate_pairs": lambda d: calibration.calibrate_pairs(d.items[:, 0], d.labels == 0),
     "pairs_near": lambda d: calibration.pairs_near(d.items, 0.5),

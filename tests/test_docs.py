@@ -17,7 +17,7 @@ import scipy.sparse as sp
 import fastcos
 from fastcos import metrics, plots
 from fastcos.cli.main import COMMANDS as ALL_COMMANDS, main, whole_parser
-from fastcos.measures import base
+from fastcos.similarity import base
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(

@@ -6,7 +6,7 @@ import scipy.sparse as sp
 
 import fastcos
 from fastcos import SimilarityIndex, neighbors_above, similarity_blocks, top_k
-from fastcos.neighbors import near_duplicates, rescore
+from fastcos.search import near_duplicates, rescore
 
 X = np.random.default_rng(0).standard_normal((40, 6)).astype(np.float32)
 NAMES = [f"item{number}" for number in range(40)]

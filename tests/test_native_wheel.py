@@ -149,7 +149,7 @@ def test_operations_find_all_their_code_in_the_wheel(site):
     left_out = "not instruction_set and not int64_indices and not drivers"
     done = run(
         "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", "-k", left_out,
-        "tests/neighbors", "tests/linalg/test_products.py", "tests/linalg/test_svd.py",
+        "tests/search", "tests/linalg/test_products.py", "tests/linalg/test_svd.py",
         FASTCOS_NATIVE=str(site / "fastcos" / "kernels"), FASTCOS_REQUIRE_NATIVE="1", check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import mode
 
 import fastcos
-from fastcos.datasets import presets
+from fastcos.models import presets
 from tests.oracles import dense
 
 pytestmark = pytest.mark.slow

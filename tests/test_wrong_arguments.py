@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 
 import fastcos
-from fastcos import comparison, io, metrics, neighbors
+from fastcos import comparison, io, metrics, search
 
 ROWS = np.random.default_rng(0).standard_normal((20, 4))
 COUNTS = np.random.default_rng(0).integers(0, 3, (30, 8)).astype(float)
@@ -14,7 +14,7 @@ TAKES_PROGRESS = {
     "top_k of sparse rows": lambda **given: fastcos.top_k(sp.csr_array(COUNTS), k=2, **given),
     "search": lambda **given: fastcos.SimilarityIndex().fit(ROWS).search(ROWS, 2, **given),
     "neighbors_above": lambda **given: fastcos.neighbors_above(ROWS, 0.5, **given),
-    "rerank": lambda **given: neighbors.rerank(fastcos.top_k(ROWS, k=2), len, **given),
+    "rerank": lambda **given: search.rerank(fastcos.top_k(ROWS, k=2), len, **given),
     "certified_neighbors": lambda **given: fastcos.certified_neighbors(ROWS, k=2, **given),
     "audit": lambda **given: fastcos.audit(ROWS, k=2, **given),
     "compare": lambda **given: fastcos.compare(COUNTS, **given),

@@ -20,7 +20,7 @@ if "ASV_ENV_DIR" in os.environ:
     os.environ["FASTCOS_CACHE_DIR"] = str(Path(os.environ["ASV_ENV_DIR"], "fastcos-cache"))
 
 try:  # Time the compiled kernels, not the slower code that stands in until they are compiled.
-    from fastcos.engine import readiness
+    from fastcos.parallel import readiness
 
     readiness.compile_at_once()
 except ImportError:  # Commits before November 2026 have no such code.

@@ -95,10 +95,10 @@ class Rescore:
         self.rows = data.gaussian(1_000, 768, seed=1), data.gaussian(10_000, 768)
         numbers = np.arange(1_000)[:, None] + 100 * np.arange(100)
         self.candidates = numbers % 10_000
-        fastcos.neighbors.rescore(*self.rows, self.candidates, K)
+        fastcos.search.rescore(*self.rows, self.candidates, K)
 
     def time_rescore(self):
-        fastcos.neighbors.rescore(*self.rows, self.candidates, K)
+        fastcos.search.rescore(*self.rows, self.candidates, K)
 
 
 class NeighborsAbove:

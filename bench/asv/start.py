@@ -2,7 +2,7 @@
 
 SEARCH = "import numpy as np, fastcos; fastcos.top_k(np.eye(64, dtype=np.float32), k=3)"
 # A short search alone compiles nothing; this one does, so that the timed process finds kernels.
-COMPILE = f"from fastcos.engine import readiness; readiness.compile_at_once(); {SEARCH}"
+COMPILE = f"from fastcos.parallel import readiness; readiness.compile_at_once(); {SEARCH}"
 COMPILE_BEFORE = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {COMPILE!r}])"
 
 

@@ -13,10 +13,10 @@ import numpy as np
 from threadpoolctl import ThreadpoolController
 
 from fastcos import config, parallel, validation
-from fastcos.engine.packing import tile_layout
 from fastcos.kernels import probes, sparse, tiles
 from fastcos.kernels.simd.instruction_sets import INSTRUCTION_SETS
 from fastcos.linalg import buffer_pool, operators
+from fastcos.search.packing import tile_layout
 
 # seconds of one probe: a hundred times the start of a thread, and short beside a turn
 _PROBE_SECONDS = 2e-3

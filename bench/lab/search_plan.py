@@ -1,6 +1,6 @@
 """Crossovers of the search plan: `python -m bench.lab.search_plan [ROWS.npy ...]` prints tables.
 
-Every tuning constant of fastcos.engine and fastcos.neighbors.filter_refine that chooses between two
+Every tuning constant of fastcos.search and fastcos.search.filter_refine that chooses between two
 ways is shown with the times of both around it. Random rows, two threads unless set otherwise;
 medians of five calls, after one that compiles. The table of prefixes has the rows of the files,
 too, whose first 1,000 are its queries. Two minutes on two cores.
@@ -18,9 +18,9 @@ from bench.data import gaussian
 from bench.lab.markdown import print_table
 from bench.lab.timing import in_turns, milliseconds, seconds
 from fastcos import config
-from fastcos.engine import packing, prefixes, scan
-from fastcos.engine.segments import Segment
-from fastcos.measures import get_measure
+from fastcos.search import packing, prefixes, scan
+from fastcos.search.segments import Segment
+from fastcos.similarity import encoded_rows, get_measure
 
 K = 10
 # queries and neighbours of the searches with prefixes
@@ -30,7 +30,7 @@ OPTIONS = packing.ExecutionOptions(config.num_threads(), config.working_memory()
 
 def encoded(n, d):
     """Return random rows as items, and packed."""
-    items = packing.encode_rows(gaussian(n, d), None, None, "cosine")
+    items = encoded_rows.encode_rows(gaussian(n, d), None, None, "cosine")
     return items, Segment("cosine", items, np.arange(n)).packed
 
 
@@ -41,7 +41,7 @@ def searching(packed, items, n, options=OPTIONS):
 
 
 def timed_with(constant, value, *calls):
-    """Return the milliseconds of calls while a constant of fastcos.engine.scan has a value."""
+    """Return the milliseconds of calls while a constant of fastcos.search.scan has a value."""
     with mock.patch.object(scan, constant, value):
         scan._plan_runs.cache_clear()
         spent = [milliseconds(call) for call in calls]
@@ -118,8 +118,8 @@ def extra_candidates():
     for name in ("mutual_proximity", "recos", "norm_angle_distance"):
         measure = get_measure(name).fit(X)
         kind, Q = measure.metric_type, X[:1000]
-        items = packing.encode_rows(measure.encode_items(X), measure.item_bias(X), None, kind)
-        encoded_queries = packing.encode_rows(measure.encode_queries(Q), None, None, kind)
+        items = encoded_rows.encode_rows(measure.encode_items(X), measure.item_bias(X), None, kind)
+        encoded_queries = encoded_rows.encode_rows(measure.encode_queries(Q), None, None, kind)
         packed = Segment(kind, items, np.arange(len(X))).packed
         itself = packing.no_exclusions(len(Q), own=True)
         precomputed, shares = measure.precompute(X), []

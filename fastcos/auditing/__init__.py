@@ -35,15 +35,15 @@ from fastcos.auditing.label_recovery import label_recovery_range
 from fastcos.auditing.model_diff import diff_models
 from fastcos.auditing.report import Audit
 from fastcos.auditing.worst_rescaling import WorstRescaling, worst_rescaling
-from fastcos.rescaling.canonical import canonicalize, query_metric
-from fastcos.rescaling.cosine_bounds import (
+from fastcos.similarity.canonical import canonicalize, query_metric
+from fastcos.similarity.cosine_bounds import (
     cosine_interval,
     fisher_z_interval,
     rescaling_distance,
     tv_index,
     unbounded_range,
 )
-from fastcos.rescaling.gradient_noise import GradientNoise, gradient_noise
+from fastcos.similarity.gradient_noise import GradientNoise, gradient_noise
 
 __all__ = [
     "Alignment",

@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 
 from fastcos import parallel, validation
-from fastcos.measures.row_transforms import unit_rows
-from fastcos.neighbors.ids import as_ids
-from fastcos.neighbors.index import SimilarityIndex
 from fastcos.reports import Record, Section, Table, as_table
-from fastcos.rescaling.canonical import canonicalize
-from fastcos.rescaling.row_maps import map_rows
+from fastcos.search.ids import as_ids
+from fastcos.search.index import SimilarityIndex
+from fastcos.similarity.canonical import canonicalize
+from fastcos.similarity.row_maps import map_rows
+from fastcos.similarity.row_transforms import unit_rows
 from fastcos.validation import Floats, Integers, Rows
 
 # shared items whose old vectors are searched among the new ones

@@ -11,7 +11,7 @@ from fastcos import parallel, validation
 from fastcos.auditing import certificates, edges
 from fastcos.kernels import attacks
 from fastcos.reports.table import as_table
-from fastcos.rescaling.cosine_bounds import CONDITION
+from fastcos.similarity.cosine_bounds import CONDITION
 from fastcos.validation import Floats, Integers
 
 # competing items that an attack pushes past the neighbour at a time

@@ -15,7 +15,7 @@ from fastcos import parallel, validation
 from fastcos.auditing import edges
 from fastcos.kernels import certificates
 from fastcos.reports.table import as_table
-from fastcos.rescaling.cosine_bounds import CONDITION
+from fastcos.similarity.cosine_bounds import CONDITION
 from fastcos.validation import Floats, Integers
 
 # halvings of the range of a ratio of norms: at most 2^6 pieces, reached only near the radius

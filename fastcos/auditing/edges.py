@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fastcos import config, parallel, validation
-from fastcos.engine.packing import encode_rows
-from fastcos.neighbors.index import SimilarityIndex
-from fastcos.neighbors.results import Neighbors
-from fastcos.neighbors.search import top_k
-from fastcos.rescaling.cosine_bounds import as_condition
+from fastcos.search.index import SimilarityIndex
+from fastcos.search.results import Neighbors
+from fastcos.search.top_k import top_k
+from fastcos.similarity.cosine_bounds import as_condition
+from fastcos.similarity.encoded_rows import encode_rows
 from fastcos.storage import memmap
 from fastcos.validation import Floats, Integers
 

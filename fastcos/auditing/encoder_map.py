@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from fastcos import parallel, validation
-from fastcos.measures.row_transforms import unit_rows
 from fastcos.metrics.list_overlap import jaccard_per_query
-from fastcos.neighbors.index import SimilarityIndex
 from fastcos.reports import Record, Section, Table, as_table
-from fastcos.rescaling.row_maps import map_rows
+from fastcos.search.index import SimilarityIndex
+from fastcos.similarity.row_maps import map_rows
+from fastcos.similarity.row_transforms import unit_rows
 from fastcos.validation import Floats, Integers
 
 MAPS = ("orthogonal", "linear")

@@ -18,13 +18,13 @@ from fastcos.auditing.records import (
 from fastcos.auditing.report import Audit
 from fastcos.auditing.robustness import robustness_curve
 from fastcos.kernels import intervals
-from fastcos.measures.row_transforms import count_duplicates
 from fastcos.metrics import label_permutation
 from fastcos.metrics.labelled import unit_rows
-from fastcos.rescaling.cosine_bounds import CONDITION
-from fastcos.rescaling.gradient_noise import GradientNoise
-from fastcos.rescaling.moments import gram_of, moments_of
-from fastcos.rescaling.row_maps import map_rows
+from fastcos.similarity.cosine_bounds import CONDITION
+from fastcos.similarity.gradient_noise import GradientNoise
+from fastcos.similarity.moments import gram_of, moments_of
+from fastcos.similarity.row_maps import map_rows
+from fastcos.similarity.row_transforms import count_duplicates
 from fastcos.storage import memmap
 from fastcos.validation import Floats, Integers
 

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from fastcos import metrics, validation
 from fastcos.auditing.records import LabelRecovery
 from fastcos.metrics.labelled import unit_rows
-from fastcos.rescaling.cosine_bounds import CONDITION, as_condition
+from fastcos.similarity.cosine_bounds import CONDITION, as_condition
 from fastcos.validation import Floats
 
 # items of the search; each step takes O(m² d)

@@ -15,9 +15,9 @@ from fastcos import metrics, validation
 from fastcos.auditing import edges
 from fastcos.metrics.list_overlap import jaccard_per_query
 from fastcos.reports import Estimate, Record, Section, Table, as_table
-from fastcos.rescaling.canonical import query_metric
-from fastcos.rescaling.moments import triangle
-from fastcos.rescaling.row_maps import map_rows
+from fastcos.similarity.canonical import query_metric
+from fastcos.similarity.moments import triangle
+from fastcos.similarity.row_maps import map_rows
 from fastcos.validation import Floats, Integers
 
 # items whose lists are compared: a standard error of at most 0.012

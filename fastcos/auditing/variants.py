@@ -19,12 +19,12 @@ from fastcos.auditing.records import (
     NOISE_BALANCED,
     VariantScores,
 )
-from fastcos.measures import Plain
 from fastcos.metrics.list_overlap import jaccard_per_query
-from fastcos.neighbors.index import SimilarityIndex
-from fastcos.rescaling.canonical import metric_factor
-from fastcos.rescaling.moments import Moments
-from fastcos.rescaling.row_maps import map_rows
+from fastcos.search.index import SimilarityIndex
+from fastcos.similarity import Plain
+from fastcos.similarity.canonical import metric_factor
+from fastcos.similarity.moments import Moments
+from fastcos.similarity.row_maps import map_rows
 from fastcos.storage import memmap
 from fastcos.validation import Floats, Integers
 

@@ -16,7 +16,7 @@ from fastcos.auditing.attacks import N_LISTED, nearest_and_competing
 from fastcos.auditing.edges import ItemRows, as_edges, gather_items, standard_error
 from fastcos.kernels import worst_rescaling as kernels
 from fastcos.reports.table import as_table
-from fastcos.rescaling.cosine_bounds import CONDITION
+from fastcos.similarity.cosine_bounds import CONDITION
 from fastcos.validation import Floats, Integers
 
 FAMILIES = ("rescaling", "linear")

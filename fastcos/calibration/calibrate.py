@@ -17,10 +17,10 @@ from fastcos.calibration.histogram import (
 from fastcos.calibration.rescaled import SAMPLE, threshold_range
 from fastcos.calibration.result import Calibration
 from fastcos.calibration.tail import fit_tail
-from fastcos.measures.base import Measure, get_measure
-from fastcos.measures.row_transforms import count_duplicates
-from fastcos.neighbors.index_model import as_model
-from fastcos.rescaling.cosine_bounds import as_condition
+from fastcos.search.index_model import as_model
+from fastcos.similarity.base import Measure, get_measure
+from fastcos.similarity.cosine_bounds import as_condition
+from fastcos.similarity.row_transforms import count_duplicates
 from fastcos.storage import memmap
 from fastcos.validation import Integers
 

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fastcos import config
-from fastcos.measures.base import Measure, Plain
-from fastcos.neighbors.blocks import score_blocks
 from fastcos.parallel import Progress
+from fastcos.search.blocks import score_blocks
+from fastcos.similarity.base import Measure, Plain
 from fastcos.validation import Floats, Integers
 
 # bins of a histogram: a bin of cosines is 2^-15 wide, 3e-5, less than the third decimal

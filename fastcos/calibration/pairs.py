@@ -6,10 +6,10 @@ import numpy as np
 
 from fastcos import validation
 from fastcos.calibration.histogram import queries_per_block
-from fastcos.measures.base import Measure, get_measure
-from fastcos.measures.linear import as_pairs
-from fastcos.measures.row_transforms import pair_scores
-from fastcos.neighbors.blocks import score_blocks
+from fastcos.search.blocks import score_blocks
+from fastcos.similarity.base import Measure, get_measure
+from fastcos.similarity.linear import as_pairs
+from fastcos.similarity.row_transforms import pair_scores
 from fastcos.validation import Floats, Integers
 
 # queries among whose pairs examples are chosen

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 from fastcos import validation
-from fastcos.measures.row_transforms import unit_rows
 from fastcos.reports import Record, Section, as_table
-from fastcos.rescaling.cosine_bounds import CONDITION, as_condition, fisher_z_interval, tv_index
+from fastcos.similarity.cosine_bounds import CONDITION, as_condition, fisher_z_interval, tv_index
+from fastcos.similarity.row_transforms import unit_rows
 from fastcos.validation import Floats
 
 # rows whose pairs are searched: 500,000 pairs, 20 ms for each D of 64 columns

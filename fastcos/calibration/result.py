@@ -10,7 +10,7 @@ from fastcos.calibration import files
 from fastcos.calibration.distribution import OBSERVED, RATES, PairDistribution
 from fastcos.calibration.rescaled import ThresholdRange
 from fastcos.reports import Figure, Section, Table, as_table
-from fastcos.rescaling.cosine_bounds import fisher_z_interval
+from fastcos.similarity.cosine_bounds import fisher_z_interval
 from fastcos.storage import PathLike
 from fastcos.validation import Floats, Integers
 

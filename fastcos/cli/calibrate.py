@@ -11,8 +11,8 @@ from fastcos.cli import options
 from fastcos.cli.model_folder import read_items
 from fastcos.cli.terminal import print_json, print_next, progress_bar, say, show_sections, show_text
 from fastcos.io.columns import positions_in
-from fastcos.measures import get_measure
-from fastcos.neighbors.types import as_threshold
+from fastcos.search.types import as_threshold
+from fastcos.similarity import get_measure
 from fastcos.storage import provenance
 
 if TYPE_CHECKING:

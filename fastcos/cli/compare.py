@@ -26,12 +26,12 @@ from fastcos.cli.terminal import (
     say_written,
     spinner,
 )
-from fastcos.measures.serialization import label_of
+from fastcos.similarity.serialization import label_of
 from fastcos.storage import provenance
 
 if TYPE_CHECKING:
     from fastcos.comparison import Candidate, Comparison, Leaderboard, RescalingScores
-    from fastcos.measures import Measure
+    from fastcos.similarity import Measure
 
 DESCRIPTION = """\
 Which similarity to use, by how much, and whether that is more than chance.

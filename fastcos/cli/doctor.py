@@ -7,8 +7,8 @@ from typing import Any
 from fastcos import config
 from fastcos.cli import options
 from fastcos.cli.terminal import print_json, print_table
-from fastcos.engine import readiness
 from fastcos.kernels import code_cache, cpu, native
+from fastcos.parallel import readiness
 from fastcos.storage import provenance
 
 DESCRIPTION = """\

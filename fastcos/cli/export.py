@@ -81,7 +81,7 @@ def run(given: argparse.Namespace) -> int:
     older = None if given.align_to is None else _read_export(given.align_to, form)
     arrays = _arrays(form, model.items, users)
     if given.unit_rows:
-        from fastcos.measures.row_transforms import unit_rows
+        from fastcos.similarity.row_transforms import unit_rows
 
         arrays["items"] = unit_rows(arrays["items"].astype(np.float64))
     aligned = None
@@ -142,7 +142,7 @@ def _next_commands(folder: Path, form: str, *, unit_rows: bool) -> list[tuple[li
 def _arrays(
     form: str, items: validation.Rows, users: validation.Rows
 ) -> dict[str, npt.NDArray[Any]]:
-    from fastcos.rescaling.canonical import canonicalize, query_metric
+    from fastcos.similarity.canonical import canonicalize, query_metric
 
     if form == "canonical":
         with warnings.catch_warnings(record=True) as caught:

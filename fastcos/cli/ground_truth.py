@@ -11,7 +11,7 @@ from fastcos.cli import options
 from fastcos.cli.terminal import print_json, progress_bar, say, show_text
 from fastcos.io import ann_files
 from fastcos.io.columns import positions_in
-from fastcos.neighbors import rescore, top_k
+from fastcos.search import rescore, top_k
 
 # arguments of fastcos neighbors that these files have no place for
 _WITHOUT = (

@@ -13,8 +13,8 @@ from fastcos.cli import duplicates, export, lists, options
 from fastcos.cli.model_folder import read_items
 from fastcos.cli.terminal import print_json, print_next, progress_bar, say
 from fastcos.io.columns import as_ids, check_row_numbers, positions_in
-from fastcos.neighbors import Neighbors, SimilarityIndex
-from fastcos.neighbors.ids import are_strings
+from fastcos.search import Neighbors, SimilarityIndex
+from fastcos.search.ids import are_strings
 
 DESCRIPTION = """\
 Build, change and search an exact index in a directory, the one that SimilarityIndex.open opens: add

@@ -19,7 +19,7 @@ from fastcos.storage.provenance import json_ready, provenance
 
 if TYPE_CHECKING:
     from fastcos.calibration import Calibration
-    from fastcos.neighbors.results import Neighbors
+    from fastcos.search.results import Neighbors
 
 SUFFIXES = (".csv", ".npz", ".json", ".parquet")
 STDOUT = Path("-")

@@ -10,7 +10,7 @@ from fastcos.cli.model_folder import is_model_folder, model_embeddings, read_ite
 from fastcos.cli.terminal import progress_bar
 from fastcos.io.ann_files import NEIGHBOR_SUFFIXES
 from fastcos.linalg.csr import one_per_row
-from fastcos.neighbors import top_k
+from fastcos.search import top_k
 from fastcos.storage import OccupiedError
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from fastcos.cli.terminal import progress_bar, say
 
 if TYPE_CHECKING:
     from fastcos.io import Factors, Interactions, ItemLabels, Vectors
-    from fastcos.measures import Measure
-    from fastcos.rescaling.diagonal import Rescaling
+    from fastcos.similarity import Measure
+    from fastcos.similarity.diagonal import Rescaling
 
 
 VECTOR_FORMATS = """\
@@ -310,7 +310,7 @@ def add_rescalings(group: "argparse._ActionsContainer") -> None:
 
 def as_rescaling(text: str) -> "str | Rescaling":
     """Return the rescaling of exponents A,B, or the name that is given."""
-    from fastcos.rescaling.diagonal import Rescaling, rescalings
+    from fastcos.similarity.diagonal import Rescaling, rescalings
 
     names = [one.name for one in rescalings()]
     if text in names:
@@ -326,7 +326,7 @@ def as_rescaling(text: str) -> "str | Rescaling":
 
 def chosen_rescalings(given: argparse.Namespace) -> "list[str | Rescaling] | None":
     """Return every named rescaling and those of --rescaling; None without any."""
-    from fastcos.rescaling.diagonal import rescalings
+    from fastcos.similarity.diagonal import rescalings
 
     if not given.rescaling:
         return None
@@ -346,7 +346,7 @@ def model_arguments(given: argparse.Namespace) -> dict[str, Any]:
 
 def as_measure(flag: str, text: str) -> "str | Measure":
     """Return the name, or the measure of NAME:PARAMETER=VALUE:PARAMETER=VALUE."""
-    from fastcos.measures.base import REGISTRY, check_known, get_measure
+    from fastcos.similarity.base import REGISTRY, check_known, get_measure
 
     # a colon is also in names such as rescaled_cosine:data
     name, *pairs = re.split(r":(?=\w+=)", text)

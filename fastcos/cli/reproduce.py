@@ -11,7 +11,7 @@ from fastcos.cli.terminal import print_json, progress_bar, say, say_written, spi
 from fastcos.storage import provenance
 
 if TYPE_CHECKING:
-    from fastcos.datasets.simulation import Simulation
+    from fastcos.models.simulation import Simulation
 
 DESCRIPTION = """\
 Simulate the paper's interactions, train both objectives, and score every rescaling D of the first
@@ -71,7 +71,7 @@ def run(given: argparse.Namespace) -> int:
     folder = options.out_directory(given)
     # imports and the first kernel take seconds, before any user is simulated
     say(f"simulating the interactions of {given.n_users:,} users with {given.n_items:,} items")
-    from fastcos.datasets.simulation import simulate_interactions
+    from fastcos.models.simulation import simulate_interactions
 
     with progress_bar("simulating users") as progress:
         simulation = simulate_interactions(

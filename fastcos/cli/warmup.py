@@ -21,13 +21,13 @@ import scipy.sparse as sp
 from fastcos import config
 from fastcos.cli import options
 from fastcos.cli.terminal import print_json, progress_bar, say
-from fastcos.engine import readiness
-from fastcos.engine.compile_searches import compile_searches
 from fastcos.kernels import code_cache, cpu, native
 from fastcos.kernels.simd.panel import PANEL
 from fastcos.linalg import gram_matmul, matmul, randomized_svd, rmatmul, svd_residuals
-from fastcos.measures import list_measures
-from fastcos.neighbors import SimilarityIndex, neighbors_above, rescore, similarity_blocks, top_k
+from fastcos.parallel import readiness
+from fastcos.search import SimilarityIndex, neighbors_above, rescore, similarity_blocks, top_k
+from fastcos.search.compile_searches import compile_searches
+from fastcos.similarity import list_measures
 from fastcos.storage.provenance import provenance
 
 DESCRIPTION = """\
@@ -125,7 +125,7 @@ def native_jobs() -> dict[str, Callable[[], None]]:
 
 def _interactions(dtype: str = "float32", *, rated: bool = False) -> Any:
     """Interactions (500, 80): ones, or ratings from 1 to 5."""
-    from fastcos.datasets.simulation import simulate_interactions
+    from fastcos.models.simulation import simulate_interactions
 
     X = simulate_interactions(500, 80, random_state=0).X
     if rated:
@@ -291,7 +291,7 @@ def _fit() -> None:
 
 def _audit(dtype: str) -> None:
     from fastcos import auditing, calibration, metrics
-    from fastcos.rescaling import cosine_bounds
+    from fastcos.similarity import cosine_bounds
 
     # few items, and as many as make a search for few queries share panels among threads
     for n in (60, 512 * PANEL):

@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import parallel, validation
-from fastcos.measures import Measure, get_measure, list_measures
-from fastcos.measures.base import REGISTRY, Invariances, Plain, check_known
-from fastcos.measures.serialization import label_of, parameters_of
 from fastcos.models.linear_mf import LinearMF
+from fastcos.similarity import Measure, get_measure, list_measures
+from fastcos.similarity.base import REGISTRY, Invariances, Plain, check_known
+from fastcos.similarity.serialization import label_of, parameters_of
 from fastcos.validation import Rows, as_rows
 
 # the name of the second objective among the rescalings, and what its measure requires

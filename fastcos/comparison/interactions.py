@@ -41,10 +41,10 @@ from fastcos.comparison.runner import (
 from fastcos.comparison.tasks.held_out import HeldOutTask
 from fastcos.comparison.tasks.label_recovery import LabelTask
 from fastcos.linalg.csr import as_interactions
-from fastcos.measures import Measure
 from fastcos.metrics.label_permutation import label_names
 from fastcos.parallel import Progress
-from fastcos.rescaling.diagonal import Rescaling
+from fastcos.similarity import Measure
+from fastcos.similarity.diagonal import Rescaling
 
 # labelled items that are ranked, or seen by the evaluated users, for each sampled one: 10,000 for
 # the 2,000 of the command, so that a label of 2 in a thousand items still has 20

@@ -9,8 +9,8 @@ from fastcos import parallel, validation
 from fastcos.comparison.candidates import USER_ITEM, Candidate, Embeddings
 from fastcos.kernels import knn_vote
 from fastcos.linalg.csr import one_per_row
-from fastcos.neighbors.results import Neighbors
-from fastcos.neighbors.search import top_k
+from fastcos.search.results import Neighbors
+from fastcos.search.top_k import top_k
 from fastcos.validation import Floats, Integers
 
 # neighbours of an item, or of a user, that vote

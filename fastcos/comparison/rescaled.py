@@ -14,8 +14,8 @@ from fastcos.comparison.runner import Executor
 from fastcos.linalg.csr import one_per_row
 from fastcos.metrics.list_overlap import jaccard_per_query
 from fastcos.models.linear_mf import LinearMF
-from fastcos.neighbors.search import top_k
-from fastcos.rescaling.diagonal import Rescaling
+from fastcos.search.top_k import top_k
+from fastcos.similarity.diagonal import Rescaling
 from fastcos.validation import Integers
 
 # length of the neighbour lists, as in the paper's examples

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 
 from fastcos import config
-from fastcos.measures import Measure
-from fastcos.measures.base import is_upper_bounded
-from fastcos.measures.row_transforms import norms_of, unit_rows
 from fastcos.metrics.labelled import packed, products
+from fastcos.similarity import Measure
+from fastcos.similarity.base import is_upper_bounded
+from fastcos.similarity.row_transforms import norms_of, unit_rows
 from fastcos.storage import memmap
 from fastcos.validation import Floats, Integers, Rows
 

@@ -21,17 +21,17 @@ from fastcos.distributed.operator import (
     threads_of_this_worker,
     use_threads_of_this_worker,
 )
-from fastcos.engine.packing import ExecutionOptions, no_exclusions
-from fastcos.engine.segments import merge
 from fastcos.linalg import products, svd
 from fastcos.linalg.operators import Matrix
 from fastcos.linalg.svd import SVD
-from fastcos.measures import Plain, get_measure
 from fastcos.models.linear_mf import LinearMF
-from fastcos.neighbors.out_of_core import MappedItems, fingerprint
-from fastcos.neighbors.results import Neighbors
-from fastcos.neighbors.search import batch_size, best_of_items, finish
-from fastcos.neighbors.types import SearchRequest
+from fastcos.search.out_of_core import MappedItems, fingerprint
+from fastcos.search.packing import ExecutionOptions, no_exclusions
+from fastcos.search.results import Neighbors
+from fastcos.search.segments import merge
+from fastcos.search.top_k import batch_size, best_of_items, finish
+from fastcos.search.types import SearchRequest
+from fastcos.similarity import Plain, get_measure
 from fastcos.storage import memmap
 from fastcos.storage.checkpoint import Checkpoint
 

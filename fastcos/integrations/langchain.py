@@ -15,10 +15,10 @@ from langchain_core.vectorstores.utils import maximal_marginal_relevance
 from fastcos import parallel, storage
 from fastcos.integrations.metadata_index import MetadataIndex
 from fastcos.io import write_text
-from fastcos.measures.base import Measure, get_measure
-from fastcos.neighbors import SimilarityIndex
-from fastcos.neighbors.index_model import as_model, check_same_model
-from fastcos.neighbors.types import Threshold, as_threshold, rounded_scores
+from fastcos.search import SimilarityIndex
+from fastcos.search.index_model import as_model, check_same_model
+from fastcos.search.types import Threshold, as_threshold, rounded_scores
+from fastcos.similarity.base import Measure, get_measure
 from fastcos.validation import as_real
 
 # documents for which it returns True, or with these values of their metadata: one or a list

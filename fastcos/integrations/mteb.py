@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from fastcos import validation
-from fastcos.measures.base import Measure
-from fastcos.neighbors import SimilarityIndex
+from fastcos.search import SimilarityIndex
+from fastcos.similarity.base import Measure
 
 
 class FastcosSearchIndex:

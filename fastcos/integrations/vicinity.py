@@ -11,8 +11,8 @@ from vicinity.datatypes import Backend, QueryResult
 from vicinity.utils import Metric
 
 from fastcos import validation
-from fastcos.neighbors import SimilarityIndex
-from fastcos.neighbors.distances import distances_of
+from fastcos.search import SimilarityIndex
+from fastcos.search.distances import distances_of
 
 _MEASURES = {Metric.COSINE: "cosine", Metric.EUCLIDEAN: "neg_euclidean"}
 

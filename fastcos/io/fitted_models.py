@@ -6,7 +6,7 @@ import numpy as np
 
 from fastcos.io.columns import as_ids
 from fastcos.io.factors import SIDES, TRANSPOSED, Biases, Factors, for_similarity, warn_of_biases
-from fastcos.neighbors.ids import as_ids as as_item_ids
+from fastcos.search.ids import as_ids as as_item_ids
 from fastcos.validation import Rows, as_rows, check_length, check_none, check_same_width
 
 _KNOWN = "a fitted model of implicit, LightFM, Surprise, Cornac, scikit-learn, gensim or PyTorch"

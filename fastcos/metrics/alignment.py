@@ -15,7 +15,7 @@ from fastcos.metrics.labelled import (
     same_rows,
     unit_rows,
 )
-from fastcos.rescaling.moments import triangle
+from fastcos.similarity.moments import triangle
 from fastcos.validation import Floats, Integers
 
 # relative to the squares: a smaller variance is 0 within rounding

@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fastcos import validation
-from fastcos.measures.row_transforms import norms_of
 from fastcos.metrics.labelled import CHUNK, as_neighbor_lists, unit_rows
+from fastcos.similarity.row_transforms import norms_of
 from fastcos.storage import memmap
 from fastcos.validation import Floats, Integers
 

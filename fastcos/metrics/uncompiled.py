@@ -1,7 +1,7 @@
 """Ranks and histograms of pairs in NumPy, bit-identical to kernels that are not compiled yet.
 
 These kernels take 2 to 4 s each to compile, and 1,000 rows take 0.1 s here. The seconds that a
-process spends here count as those of :mod:`fastcos.engine.numpy_search`: see ``readiness``.
+process spends here count as those of :mod:`fastcos.search.numpy_search`: see ``readiness``.
 """
 
 from collections.abc import Iterator
@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fastcos.engine import readiness
 from fastcos.kernels.pair_reductions import OFFSET
 from fastcos.metrics.labelled import products
+from fastcos.parallel import readiness
 from fastcos.validation import Floats, Integers
 
 # Seconds that NumPy takes for a pair of rows.

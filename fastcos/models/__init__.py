@@ -12,6 +12,9 @@ objective "dropout" leaves a diagonal rescaling of the columns free. ``CosineMF`
 normalised rows (``cosine_training``, kernels in ``kernels.training``), so that no rescaling is
 free. ``NormalizeRows``, ``StandardizeColumns``, ``PopularityWeights`` and ``ShiftedPPMI`` transform
 X before training and keep it sparse. Models have ``save`` and ``load``.
+
+``simulate_interactions`` draws the interactions of the paper's section 4, with known item clusters,
+and ``presets`` lists the named readings of the choices that the paper leaves open.
 """
 
 from fastcos.models.base import ScoringEmbeddings
@@ -23,6 +26,7 @@ from fastcos.models.preprocessing import (
     ShiftedPPMI,
     StandardizeColumns,
 )
+from fastcos.models.simulation import Simulation, presets, simulate_interactions
 
 __all__ = [
     "AmbiguousSolutionWarning",
@@ -32,5 +36,8 @@ __all__ = [
     "PopularityWeights",
     "ScoringEmbeddings",
     "ShiftedPPMI",
+    "Simulation",
     "StandardizeColumns",
+    "presets",
+    "simulate_interactions",
 ]

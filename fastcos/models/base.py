@@ -11,10 +11,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fastcos import storage, validation
 from fastcos.linalg.csr import as_interactions
-from fastcos.neighbors.results import Neighbors
-from fastcos.neighbors.search import top_k
 from fastcos.parallel import Progress
 from fastcos.reports.table import as_table
+from fastcos.search.results import Neighbors
+from fastcos.search.top_k import top_k
 
 # users of one block; their embeddings take 32 MiB at 128 dimensions
 _USERS_PER_BLOCK = 1 << 16

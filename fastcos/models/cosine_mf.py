@@ -126,7 +126,7 @@ class CosineMF(FactorModel):
     Examples
     --------
     >>> from fastcos.models.cosine_mf import CosineMF
-    >>> from fastcos.datasets import simulate_interactions
+    >>> from fastcos.models import simulate_interactions
     >>> from fastcos.metrics import pair_auc
     >>> X, cluster, *_ = simulate_interactions(500, 60, n_clusters=3, random_state=1)
     >>> model = CosineMF(10).fit(X)

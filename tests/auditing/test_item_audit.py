@@ -11,9 +11,9 @@ from fastcos import io, metrics
 from fastcos.auditing.certificates import certified_neighbors
 from fastcos.auditing.item_audit import audit
 from fastcos.auditing.robustness import CONDITIONS
-from fastcos.datasets.simulation import simulate_interactions
 from fastcos.models.linear_mf import LinearMF
-from fastcos.rescaling.cosine_bounds import tv_index
+from fastcos.models.simulation import simulate_interactions
+from fastcos.similarity.cosine_bounds import tv_index
 from tests.oracles.audit import cosine_matrix, random_rotation
 
 DATA = Path(__file__).parents[3] / "shared" / "data"

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from fastcos.auditing.model_diff import diff_models
-from fastcos.datasets.simulation import simulate_interactions
 from fastcos.models.linear_mf import LinearMF
+from fastcos.models.simulation import simulate_interactions
 from tests.oracles.audit import neighbour_sets, random_map, random_rotation
 
 

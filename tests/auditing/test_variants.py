@@ -5,10 +5,10 @@ import pytest
 
 import fastcos
 from fastcos.auditing.variants import invariant_baselines, parametrizations
-from fastcos.datasets.simulation import simulate_interactions
 from fastcos.models.linear_mf import LinearMF
-from fastcos.rescaling.canonical import canonicalize, query_metric
-from fastcos.rescaling.moments import moments_of
+from fastcos.models.simulation import simulate_interactions
+from fastcos.similarity.canonical import canonicalize, query_metric
+from fastcos.similarity.moments import moments_of
 from tests.oracles.audit import cosine_matrix
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fastcos.cli.main import main, whole_parser
-from fastcos.neighbors.search import top_k
+from fastcos.search.top_k import top_k
 from tests.oracles.audit import cosine_matrix, random_map
 
 

@@ -368,7 +368,7 @@ def recorded(self, *arguments, **named):
 _DispatcherBase._compile_for_args = recorded
 import numpy as np
 from fastcos.cli.main import main
-from fastcos.engine import readiness
+from fastcos.parallel import readiness
 readiness.compile_at_once()
 """
 

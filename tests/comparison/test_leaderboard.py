@@ -12,9 +12,9 @@ from fastcos.comparison.candidates import Embeddings, select_candidates
 from fastcos.comparison.tasks import rated_pairs
 from fastcos.comparison.tasks.held_out import HeldOutTask
 from fastcos.comparison.tasks.label_recovery import LabelTask
-from fastcos.measures import Plain, register
-from fastcos.measures.base import REGISTRY
-from fastcos.measures.row_transforms import pair_scores
+from fastcos.similarity import Plain, register
+from fastcos.similarity.base import REGISTRY
+from fastcos.similarity.row_transforms import pair_scores
 from tests.comparison.test_compare import clustered_interactions
 
 

@@ -66,14 +66,14 @@ TESTED_BY_CALLERS = {
     "average_precisions_at_r": "tests/metrics/test_labelled.py",
     "climb": "tests/auditing/test_worst_rescaling.py",
     "count_lost_by_row": "tests/auditing/test_worst_rescaling.py",
-    "nearest_bits": "tests/neighbors/test_bits.py",
-    "pack_block": "tests/engine/test_filter_bound.py",
-    "pass_rows": "tests/neighbors/test_search.py",
+    "nearest_bits": "tests/search/test_bits.py",
+    "pack_block": "tests/search/test_filter_bound.py",
+    "pass_rows": "tests/search/test_search.py",
     "rank_excess_rows": "tests/metrics/test_agreement.py",
-    "scale_queries": "tests/neighbors/test_search.py",
-    "scan_panels": "tests/neighbors/test_search.py",
-    "search_rows": "tests/neighbors/test_search.py",
-    "shift_products": "tests/engine/test_centering.py",
+    "scale_queries": "tests/search/test_search.py",
+    "scan_panels": "tests/search/test_search.py",
+    "search_rows": "tests/search/test_search.py",
+    "shift_products": "tests/search/test_centering.py",
 }
 
 

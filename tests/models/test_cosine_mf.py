@@ -10,10 +10,10 @@ from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from fastcos import set_config
-from fastcos.datasets.simulation import simulate_interactions
 from fastcos.metrics import pair_auc
 from fastcos.models.cosine_mf import CosineMF
 from fastcos.models.cosine_training import draw_items, log_popularity, negative_law, split_held_out
+from fastcos.models.simulation import simulate_interactions
 from fastcos.storage import FastcosFormatError
 
 

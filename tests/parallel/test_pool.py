@@ -374,7 +374,7 @@ def test_progress_may_call_run():
 
 def test_importing_starts_no_thread():
     code = (
-        "import threading, fastcos, fastcos.parallel, fastcos.neighbors, fastcos.linalg.products\n"
+        "import threading, fastcos, fastcos.parallel, fastcos.search, fastcos.linalg.products\n"
         "print(threading.active_count(), fastcos.parallel.pool._state.n_threads)"
     )
     assert python(code).split() == ["1", "0"]

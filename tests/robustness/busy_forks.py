@@ -26,8 +26,8 @@ import numpy as np
 import scipy.sparse as sp
 
 import fastcos
-from fastcos import neighbors
-from fastcos.engine import prefixes
+from fastcos import search
+from fastcos.search import prefixes
 
 HANG = 20  # seconds
 RNG = np.random.default_rng(0)
@@ -36,13 +36,13 @@ QUERIES = ROWS[:50]
 SPARSE = sp.csr_array(np.where(RNG.random((1500, 60)) < 0.1, 1.0, 0.0))
 LISTS = RNG.integers(0, len(ROWS), (len(QUERIES), 20))
 BAGS = sp.csr_array(np.where(RNG.random((1500, 60)) < 0.05, 1.0, 0.0))
-SCORER = neighbors.WordRotatorsScorer(ROWS[:60], BAGS[:8], BAGS)
+SCORER = search.WordRotatorsScorer(ROWS[:60], BAGS[:8], BAGS)
 # rows of an index that a thread makes prefixes of, and how many axes they are forced to have
 WIDE_ROWS = RNG.standard_normal((4200, 192)).astype(np.float32)
 AXES = 64
 
 
-def index(items: Any = ROWS) -> neighbors.SimilarityIndex:
+def index(items: Any = ROWS) -> search.SimilarityIndex:
     return fastcos.SimilarityIndex().fit(items)
 
 
@@ -111,12 +111,12 @@ OPERATIONS: dict[str, Callable[[], Any]] = {
     "top_k_out": with_output,
     "neighbors_above": lambda: fastcos.neighbors_above(QUERIES, 0.3, ROWS),
     "neighbors_above_sparse": lambda: fastcos.neighbors_above(SPARSE, 0.7),
-    "near_duplicates": lambda: neighbors.near_duplicates(ROWS, 0.9),
-    "similarity_blocks": lambda: list(neighbors.similarity_blocks(QUERIES, ROWS)),
-    "rescore": lambda: neighbors.rescore(QUERIES, ROWS, LISTS, 5),
-    "rescore_csls": lambda: neighbors.rescore(QUERIES, ROWS, LISTS, 5, measure="csls"),
-    "rerank": lambda: neighbors.rerank(fastcos.top_k(QUERIES[:8], ROWS, 5), SCORER),
-    "semantic_search": lambda: neighbors.semantic_search(QUERIES, ROWS, top_k=5),
+    "near_duplicates": lambda: search.near_duplicates(ROWS, 0.9),
+    "similarity_blocks": lambda: list(search.similarity_blocks(QUERIES, ROWS)),
+    "rescore": lambda: search.rescore(QUERIES, ROWS, LISTS, 5),
+    "rescore_csls": lambda: search.rescore(QUERIES, ROWS, LISTS, 5, measure="csls"),
+    "rerank": lambda: search.rerank(fastcos.top_k(QUERIES[:8], ROWS, 5), SCORER),
+    "semantic_search": lambda: search.semantic_search(QUERIES, ROWS, top_k=5),
     "index": lambda: index().search(QUERIES, 5),
     "index_radius": lambda: index().radius(QUERIES, 0.3),
     "index_near_duplicates": lambda: index().near_duplicates(0.9),

@@ -32,8 +32,8 @@ import scipy.sparse as sp
 
 import fastcos
 from fastcos import CosineMF, LinearMF, SimilarityIndex, io
-from fastcos.engine import prefixes
 from fastcos.linalg.shards import InteractionShards
+from fastcos.search import prefixes
 from fastcos.storage import FastcosFormatError, OccupiedError, checkpoint
 
 faulthandler.enable()

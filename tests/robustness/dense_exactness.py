@@ -20,8 +20,8 @@ import numpy as np
 import scipy.sparse as sp
 
 import fastcos
-from fastcos.engine import prefixes, segments
 from fastcos.kernels import cpu
+from fastcos.search import prefixes, segments
 from tests.oracles import dense
 from tests.oracles.dense_families import FAMILIES
 

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from fastcos.neighbors.index import SimilarityIndex
+from fastcos.search.index import SimilarityIndex
 
 WIDTH, K = 20, 7
 RANDOM = np.random.default_rng(0)
@@ -30,7 +30,7 @@ READER = """
 import sys
 import numpy as np
 from tests.robustness.index_soak import answer
-from fastcos.neighbors.index import SimilarityIndex
+from fastcos.search.index import SimilarityIndex
 index = SimilarityIndex.open(sys.argv[1])
 print(answer(index), flush=True)
 while sys.stdin.readline():

@@ -85,13 +85,13 @@ OPERATIONS: dict[str, tuple[Callable[[int], tuple[Any, ...]], Callable[..., Any]
         lambda n: (rows(n),), lambda X: fastcos.SimilarityIndex().fit(X).search(X, 10),
     ),
     "near_duplicates": (
-        lambda n: (rows(n),), lambda X: fastcos.neighbors.near_duplicates(X, 0.9),
+        lambda n: (rows(n),), lambda X: fastcos.search.near_duplicates(X, 0.9),
     ),
     "rescore": (
-        lambda n: (rows(n), lists(n)), lambda X, near: fastcos.neighbors.rescore(X, X, near, 5),
+        lambda n: (rows(n), lists(n)), lambda X, near: fastcos.search.rescore(X, X, near, 5),
     ),
     "semantic_search": (
-        lambda n: (rows(n),), lambda X: fastcos.neighbors.semantic_search(X[:100], X),
+        lambda n: (rows(n),), lambda X: fastcos.search.semantic_search(X[:100], X),
     ),
     "calibrate": (lambda n: (rows(n),), lambda X: fastcos.calibrate(X)),
     "calibrate_pairs": (

@@ -47,7 +47,7 @@ TARGETS = {
         ),
         "metrics comparison",
     ),
-    "rescaling": ("fastcos.rescaling.diagonal", "rescaling/test_diagonal.py test_theory.py"),
+    "rescaling": ("fastcos.similarity.diagonal", "rescaling/test_diagonal.py test_theory.py"),
     "top_k": (
         "fastcos.kernels.exhaustive_top_k fastcos.kernels.select",
         "kernels/test_exhaustive_top_k.py kernels/test_select.py",

@@ -26,7 +26,7 @@ import scipy.sparse as sp
 
 import fastcos
 from fastcos import metrics
-from fastcos.engine.packing import encode_rows
+from fastcos.similarity.encoded_rows import encode_rows
 from tests.robustness.rounding_measures import measure_lines, raw_scores
 from tests.robustness.rounding_metrics import metric_lines
 from tests.robustness.rounding_truth import (

@@ -9,9 +9,9 @@ import numpy as np
 
 import fastcos
 from fastcos import LinearMF
-from fastcos.engine.packing import METRIC_TYPES, encode_rows
 from fastcos.kernels import pair_scores
-from fastcos.neighbors.rerank import WordRotatorsScorer
+from fastcos.search.rerank import WordRotatorsScorer
+from fastcos.similarity.encoded_rows import METRIC_TYPES, encode_rows
 from tests.robustness.rounding_formulas import (
     DEPTH,
     ITEMS,

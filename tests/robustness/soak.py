@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from fastcos.neighbors.index import SimilarityIndex
-from fastcos.neighbors.search import top_k
+from fastcos.search.index import SimilarityIndex
+from fastcos.search.top_k import top_k
 
 CALLERS = 8
 

@@ -29,8 +29,8 @@ import scipy.sparse as sp
 
 import fastcos
 from fastcos import SimilarityIndex, top_k
-from fastcos.engine import readiness
-from fastcos.neighbors import rescore
+from fastcos.parallel import readiness
+from fastcos.search import rescore
 
 ROOT = Path(__file__).parents[2]
 RANDOM = np.random.default_rng(0)

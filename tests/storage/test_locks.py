@@ -218,7 +218,7 @@ def test_processes_that_save_a_new_directory_at_once_all_succeed(tmp_path):
 
 
 def search_to(out, delay, results):
-    from fastcos.neighbors import out_of_core
+    from fastcos.search import out_of_core
 
     out_of_core.rows_per_block = lambda work, least: 64  # many blocks, as of a long run
     time.sleep(delay)

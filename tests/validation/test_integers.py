@@ -6,13 +6,11 @@ import scipy.sparse as sp
 
 import fastcos
 from fastcos import metrics
-from fastcos.datasets import simulation
-from fastcos.datasets.simulation import simulate_interactions
-from fastcos.engine import scan, sparse_rows
 from fastcos.io import ingest
 from fastcos.linalg import operators, shards
-from fastcos.models import cosine_training
-from fastcos.neighbors import sparse
+from fastcos.models import cosine_training, simulation
+from fastcos.models.simulation import simulate_interactions
+from fastcos.search import scan, sparse, sparse_rows
 from tests.oracles.compare import assert_same_bits
 
 

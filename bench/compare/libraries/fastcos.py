@@ -3,7 +3,7 @@
 import numpy as np
 
 import fastcos
-from fastcos.engine import readiness
+from fastcos.parallel import readiness
 
 NAME = "fastcos"
 REQUIRES = "fastcos"

@@ -12,7 +12,7 @@ from fastcos.comparison.candidates import Candidate, Embeddings
 from fastcos.comparison.recommending import recommend
 from fastcos.metrics.retrieval import hits_of, ndcgs_at_k, recalls_at_k
 from fastcos.models.cosine_training import split_held_out
-from fastcos.neighbors.search import top_k
+from fastcos.search.top_k import top_k
 from fastcos.validation import Floats, Integers
 
 # evaluated users: the standard error of a mean of scores from 0 to 1 is at most 0.007

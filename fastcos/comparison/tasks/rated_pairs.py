@@ -6,7 +6,7 @@ import numpy as np
 
 from fastcos.comparison.bootstrap import Evaluation, mean_estimate
 from fastcos.comparison.candidates import Candidate, Embeddings
-from fastcos.measures.row_transforms import pair_scores
+from fastcos.similarity.row_transforms import pair_scores
 from fastcos.validation import Floats, Integers
 
 

@@ -18,9 +18,9 @@ from fastcos.linalg import column_stats
 from fastcos.metrics.labelled import check_same_length
 from fastcos.plots.html.frame import encoded, framed_page, item_fields
 from fastcos.reports.markup import Markup, element, joined
-from fastcos.rescaling.canonical import query_metric
-from fastcos.rescaling.cosine_bounds import CONDITION, as_condition
-from fastcos.rescaling.diagonal import rescalings
+from fastcos.similarity.canonical import query_metric
+from fastcos.similarity.cosine_bounds import CONDITION, as_condition
+from fastcos.similarity.diagonal import rescalings
 from fastcos.storage import memmap
 from fastcos.validation import Floats, Integers
 

@@ -1,0 +1,366 @@
+"""Simulated interactions of the paper, with known item clusters."""
+
+import math
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from fastcos import parallel, validation
+from fastcos.kernels.sampling import Clusters, sample_rows
+from fastcos.reports.table import as_table
+from fastcos.validation import Floats, Integers
+
+# largest index of an int32 CSR matrix; beyond it the indices are int64
+INT32_MAX = 2**31 - 1
+
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "popularity_law": ("rank_zipf", "pareto_draw", "power_draw", "bounded_pareto_draw"),
+    "popularity_scale": ("unscaled", "cluster_sum"),
+    "preference_law": ("dirichlet", "softmax"),
+    "activity_law": ("bounded_power", "pareto_clipped"),
+}
+_DEFAULTS: dict[str, Any] = {
+    "cluster_probabilities": "uniform",
+    "popularity_law": "rank_zipf",
+    "popularity_scale": "unscaled",
+    "preference_law": "dirichlet",
+    "preference_concentration": 1.0,
+    "activity_law": "bounded_power",
+}
+_FOCUSED = {"preference_concentration": 0.3}
+_PARETO = {"activity_law": "pareto_clipped"}
+_PRESETS: dict[str, dict[str, Any]] = {
+    "zipf_bounded": {},
+    "zipf_bounded_focused": _FOCUSED,
+    "zipf_bounded_cluster_normalised": {"popularity_scale": "cluster_sum"},
+    "zipf_bounded_dirichlet_clusters": {"cluster_probabilities": "dirichlet"},
+    "zipf_pareto": _PARETO,
+    "zipf_pareto_focused": _PARETO | _FOCUSED,
+    "pareto_bounded": {"popularity_law": "pareto_draw"},
+    "power_bounded": {"popularity_law": "power_draw"},
+    "power_pareto": _PARETO | {"popularity_law": "power_draw"},
+    "public_replication": _PARETO | {"popularity_law": "bounded_pareto_draw"},
+}
+# exponents within these bounds keep all popularities and their sums in the range of float64
+_LARGEST_EXPONENT = 20.0
+# the same for exponents of drawn popularities, which are inverted
+_SMALLEST_DRAWN_EXPONENT = 0.1
+# users with at least 1/4 of the items draw all keys at once (a race); the others draw one item
+# after another, and change to the race after as many repeated draws as there are items
+_RACE_SHARE = 4
+# interactions of one task, about 20 ms
+_WORK_PER_BLOCK = 100_000
+
+
+@as_table
+class Simulation(NamedTuple):
+    """Simulated interactions and the truth behind them.
+
+    Attributes
+    ----------
+    X : scipy.sparse.csr_array (n, p), float32
+        1 for every interaction. Column indices are ascending within a row.
+    item_cluster : ndarray (p,), int64
+        The cluster of every item, from 0. A cluster may be empty.
+    item_popularity : ndarray (p,), float64
+        Baseline popularity p_i, up to one common factor.
+    user_preference : ndarray (n, C), float64
+        Cluster preferences p_uc; rows sum to 1.
+    parameters : dict
+        All arguments and choices: ``simulate_interactions(**parameters)`` gives the same data.
+    """
+
+    X: Any
+    item_cluster: Integers
+    item_popularity: Floats
+    user_preference: Floats
+    parameters: dict[str, Any]
+
+
+def presets() -> dict[str, dict[str, Any]]:
+    """Return the presets of simulate_interactions by name, each with all its choices.
+
+    The default is the first.
+
+    Examples
+    --------
+    >>> from fastcos.models import presets
+    >>> presets()["zipf_pareto"]["activity_law"]
+    'pareto_clipped'
+    """
+    return {name: _DEFAULTS | changes for name, changes in _PRESETS.items()}
+
+
+def simulate_interactions(
+    n_users: int = 20_000,
+    n_items: int = 1_000,
+    *,
+    n_clusters: int = 5,
+    item_exponent: tuple[float, float] = (0.25, 1.5),
+    user_exponent: float = 0.5,
+    preset: str = "zipf_bounded",
+    cluster_probabilities: str | npt.ArrayLike | None = None,
+    popularity_law: str | None = None,
+    popularity_scale: str | None = None,
+    preference_law: str | None = None,
+    preference_concentration: float | None = None,
+    activity_law: str | None = None,
+    interactions_per_user: int | None = None,
+    random_state: int = 0,
+    n_threads: int | None = None,
+    progress: parallel.Progress | None = None,
+) -> Simulation:
+    """Simulate interactions of users with items, as in section 4 of the paper.
+
+    Items fall into clusters at random. Every cluster c has an exponent β_c, uniform within
+    item_exponent, and every item i of it a popularity p_i by a power law of β_c. User u has random
+    cluster preferences p_uc and interacts with k_u different items, drawn one after the other with
+    probabilities p_uc p_i in proportion, among the items not drawn yet. k_u follows a power law of
+    user_exponent. What the paper leaves open is set by the preset, and by the arguments from
+    cluster_probabilities to activity_law, which override it.
+
+    The draws follow this law exactly, up to the rounding of float64. Memory is that of the
+    interactions and of n C numbers, not of n p. Clusters, exponents, popularities, preferences,
+    activities and items have separate random streams: a change of one choice leaves the other
+    streams unchanged.
+
+    Parameters
+    ----------
+    n_users, n_items : int
+        n and p, at least 1.
+    n_clusters : int
+        C, from 1 to n_items. Clusters may turn out tiny or empty.
+    item_exponent : (float, float)
+        The lower and the upper end of β_c, from 0 (0.1 where popularities are drawn) to 20.
+    user_exponent : float
+        From 0 (0.1 with "pareto_clipped") to 20.
+    preset : str
+        A name of ``fastcos.models.presets()``. "zipf_bounded" takes the power laws of the paper
+        over ranks and over the bounded number of interactions.
+    cluster_probabilities : {"uniform", "dirichlet"} or array_like (C,), optional
+        p_c: all equal, Dirichlet(1), or in proportion to the given values.
+    popularity_law : str, optional
+        "rank_zipf": rank^-β over a random ranking of the cluster's items; "pareto_draw": U^(-1/β);
+        "power_draw": U^(1/β); "bounded_pareto_draw": U^(-1/β) with U from 0.01 to 1.
+    popularity_scale : {"unscaled", "cluster_sum"}, optional
+        "cluster_sum": popularities sum to 1 in every cluster.
+    preference_law : {"dirichlet", "softmax"}, optional
+        "softmax": of C standard normal numbers.
+    preference_concentration : float, optional
+        Of the Dirichlet law, from 0.01; below 1 most users prefer few clusters.
+    activity_law : {"bounded_power", "pareto_clipped"}, optional
+        "bounded_power": P(k_u = x) in proportion to x^-user_exponent for x = 1 .. p;
+        "pareto_clipped": U^(-1/user_exponent) rounded down, at most p / 2 (at least 1).
+    interactions_per_user : int, optional
+        k_u of every user, from 1 to n_items, in place of the law.
+    random_state : int
+        The same seed gives the same interactions on any number of threads and by either driver.
+    n_threads : int, optional
+        Default: the setting ``num_threads``.
+    progress : callable, optional
+        Called as progress(done, total) with numbers of users.
+
+    Returns
+    -------
+    Simulation
+        X, item_cluster, item_popularity, user_preference and parameters. A user has fewer than k_u
+        items only if fewer have positive weight; such a user has all of these. Items without
+        interactions are zero columns of X.
+
+    Raises
+    ------
+    ValueError
+        An unknown preset or law, a number out of range.
+
+    Notes
+    -----
+    Source: Steck, Ekanadham, Kallus 2024, arXiv:2403.05440, section 4. X is not centred and has no
+    bias terms. Items are drawn by the counter-based generator Philox4x32-10 (Salmon et al. 2011),
+    all else by `numpy.random.Generator`, whose streams NumPy may change between versions.
+
+    Examples
+    --------
+    >>> from fastcos.models import simulate_interactions
+    >>> simulation = simulate_interactions(1000, 100, interactions_per_user=7, random_state=1)
+    >>> simulation.X.shape, simulation.X.nnz
+    ((1000, 100), 7000)
+    >>> simulation.parameters["preference_law"]
+    'dirichlet'
+    """
+    validation.check_progress(progress)
+    n_items = validation.as_count("n_items", n_items)
+    n_clusters = validation.as_count("n_clusters", n_clusters, high=n_items)
+    if interactions_per_user is not None:
+        interactions_per_user = validation.as_count(
+            "interactions_per_user", interactions_per_user, high=n_items
+        )
+    given = {
+        "cluster_probabilities": cluster_probabilities,
+        "popularity_law": popularity_law,
+        "popularity_scale": popularity_scale,
+        "preference_law": preference_law,
+        "preference_concentration": preference_concentration,
+        "activity_law": activity_law,
+    }
+    choices = _choices(preset, given, n_clusters)
+    lowest = _SMALLEST_DRAWN_EXPONENT if choices["activity_law"] == "pareto_clipped" else 0.0
+    parameters = {
+        "n_users": validation.as_count("n_users", n_users),
+        "n_items": n_items,
+        "n_clusters": n_clusters,
+        "item_exponent": _as_item_exponents(item_exponent, choices["popularity_law"]),
+        "user_exponent": validation.as_real(
+            "user_exponent", user_exponent, low=lowest, high=_LARGEST_EXPONENT
+        ),
+        "preset": preset,
+        **choices,
+        "interactions_per_user": interactions_per_user,
+        "random_state": validation.as_count("random_state", random_state, low=0),
+    }
+    if n_threads is not None:
+        n_threads = validation.as_thread_count("n_threads", n_threads)
+    *streams, drawn = np.random.SeedSequence(parameters["random_state"]).spawn(6)
+    clusters, slopes, popularities, preferences, activities = map(np.random.default_rng, streams)
+    shares = choices["cluster_probabilities"]
+    if shares == "dirichlet":
+        shares = clusters.dirichlet(np.ones(n_clusters))
+    elif shares == "uniform":
+        shares = np.full(n_clusters, 1 / n_clusters)
+    item_cluster = clusters.choice(n_clusters, size=n_items, p=shares)
+    lowest, highest = parameters["item_exponent"]
+    cluster_exponent = slopes.uniform(lowest, highest, size=n_clusters)
+    popularity = _popularity(popularities, item_cluster, cluster_exponent, parameters)
+    preference = _preference(preferences, parameters)
+    if interactions_per_user is None:
+        activity = _activity(activities, parameters)
+    else:
+        activity = np.full(parameters["n_users"], interactions_per_user, np.int64)
+    first, second = drawn.generate_state(2).tolist()
+    X = _draw_items(
+        preference, item_cluster, popularity, activity, (first, second), n_threads, progress
+    )
+    return Simulation(X, item_cluster, popularity, preference, parameters)
+
+
+def _choices(preset: str, given: dict[str, Any], n_clusters: int) -> dict[str, Any]:
+    """Return every choice: the given value, else that of the preset."""
+    validation.as_choice("preset", preset, tuple(_PRESETS))
+    choices = presets()[preset] | {name: one for name, one in given.items() if one is not None}
+    for name, known in _CHOICES.items():
+        validation.as_choice(name, choices[name], known)
+    name = "preference_concentration"
+    if choices["preference_law"] == "softmax":
+        validation.check_none(name, given[name], "where preference_law is 'softmax'")
+        choices[name] = None
+    else:
+        choices[name] = validation.as_real(name, choices[name], low=0.01)
+    name = "cluster_probabilities"
+    if isinstance(choices[name], str):
+        validation.as_choice(name, choices[name], ("uniform", "dirichlet"))
+    else:
+        choices[name] = validation.as_probabilities(name, choices[name], n_clusters).tolist()
+    return choices
+
+
+def _as_item_exponents(item_exponent: Any, popularity_law: str) -> tuple[float, float]:
+    low, high = validation.as_vector("item_exponent", item_exponent, 2).tolist()
+    lowest = 0.0 if popularity_law == "rank_zipf" else _SMALLEST_DRAWN_EXPONENT
+    low = validation.as_real("item_exponent[0]", low, low=lowest, high=_LARGEST_EXPONENT)
+    return low, validation.as_real("item_exponent[1]", high, low=low, high=_LARGEST_EXPONENT)
+
+
+def _popularity(
+    random: np.random.Generator, item_cluster: Integers, exponent: Floats, choices: dict[str, Any]
+) -> Floats:
+    """Baseline popularity of every item."""
+    n_items, law = len(item_cluster), choices["popularity_law"]
+    beta = exponent[item_cluster]
+    if law == "rank_zipf":
+        shuffled = random.permutation(n_items)
+        order = shuffled[np.argsort(item_cluster[shuffled], kind="stable")]
+        size = np.bincount(item_cluster, minlength=len(exponent))
+        rank = np.empty(n_items)
+        rank[order] = np.arange(n_items) - np.repeat(np.cumsum(size) - size, size) + 1
+        popularity = rank**-beta
+    else:
+        # above 0 and up to 1
+        uniform = 1 - random.random(n_items)
+        if law == "bounded_pareto_draw":
+            uniform = 0.01 + 0.99 * uniform
+        popularity = uniform ** (1 / beta if law == "power_draw" else -1 / beta)
+    if choices["popularity_scale"] == "cluster_sum":
+        popularity /= np.bincount(item_cluster, popularity, len(exponent))[item_cluster]
+    return popularity
+
+
+def _preference(random: np.random.Generator, parameters: dict[str, Any]) -> Floats:
+    """Cluster preferences of every user, rows that sum to 1."""
+    n_users, n_clusters = parameters["n_users"], parameters["n_clusters"]
+    if parameters["preference_law"] == "dirichlet":
+        alpha = np.full(n_clusters, parameters["preference_concentration"])
+        return random.dirichlet(alpha, size=n_users)
+    preference = random.standard_normal((n_users, n_clusters))
+    np.exp(preference, out=preference)
+    preference /= preference.sum(axis=1, keepdims=True)
+    return preference
+
+
+def _activity(random: np.random.Generator, parameters: dict[str, Any]) -> Integers:
+    """Interactions k_u of every user, from 1 to n_items."""
+    n_items: int = parameters["n_items"]
+    exponent: float = parameters["user_exponent"]
+    uniform: Floats = 1 - random.random(parameters["n_users"])
+    if parameters["activity_law"] == "pareto_clipped":
+        most = max(1, n_items // 2)
+        # the smallest uniform^(-1/exponent) above most is enough: no overflow
+        uniform = np.maximum(uniform, math.exp(-exponent * math.log(2 * most)))
+        return np.minimum(uniform ** (-1 / exponent), most).astype(np.int64)
+    running = np.cumsum(np.arange(1, n_items + 1) ** -exponent)
+    fewer = np.searchsorted(running, uniform * running[-1]).astype(np.int64)
+    return np.asarray(fewer + 1)
+
+
+def _draw_items(
+    preference: Floats,
+    item_cluster: Integers,
+    popularity: Floats,
+    activity: Integers,
+    key: tuple[int, int],
+    n_threads: int | None,
+    progress: parallel.Progress | None,
+) -> sp.csr_array:
+    """Draw activity[u] items for user u, by preference[u, c_i] popularity[i], as a binary CSR.
+
+    preference (n, C), item_cluster (p,), popularity (p,), activity (n,); key: two 32-bit words. A
+    user with fewer items of positive weight gets all of these. The cost is that of the
+    interactions, not n p.
+    """
+    n_items, n_clusters = len(item_cluster), preference.shape[1]
+    order = np.argsort(item_cluster, kind="stable")
+    starts = np.searchsorted(item_cluster[order], np.arange(n_clusters + 1)).astype(np.int64)
+    weights = popularity[order]
+    running = np.empty(n_items)
+    for first, last in pairwise(starts.tolist()):
+        np.cumsum(weights[first:last], out=running[first:last])
+    with np.errstate(divide="ignore"):
+        log_weight = np.log(weights)
+    n_weighted = np.bincount(item_cluster[popularity > 0], minlength=n_clusters)
+
+    indptr = np.zeros(len(activity) + 1, np.int64)
+    np.cumsum(np.minimum(activity, (preference > 0) @ n_weighted), out=indptr[1:])
+    n_drawn = int(indptr[-1])
+    index_type = np.int32 if max(n_drawn, n_items) <= INT32_MAX else np.int64
+    indices = parallel.unfilled(n_drawn, index_type)
+    # the start of a block clears one mark per item: 4 n_items interactions hide that cost
+    blocks = parallel.work_blocks(indptr, max(_WORK_PER_BLOCK, 4 * n_items))
+    clusters = Clusters(*map(validation.read_only, (starts, order, running, log_weight)))
+    parallel.run(
+        sample_rows, blocks, validation.read_only(preference), clusters, *key,
+        -(-n_items // _RACE_SHARE), n_items, validation.read_only(indptr), indices,
+        n_threads=n_threads, progress=progress,
+    )  # fmt: skip
+    ones = np.ones(n_drawn, np.float32)
+    return sp.csr_array((ones, indices, indptr.astype(index_type)), shape=(len(activity), n_items))

@@ -1,0 +1,153 @@
+"""The process that compiles the search kernels while NumPy answers.
+
+A process whose searches would stay slow starts one for each type of rows. What it compiles goes to
+the code cache, where all processes find it. It gets the ``sys.path`` of its parent and never looks
+into the working directory, so that it runs the same packages and no others.
+"""
+
+import contextlib
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import IO, NamedTuple
+
+from fastcos import config
+from fastcos.kernels import code_cache
+
+# A process that has not ended after so many seconds, as one that was stopped, is not waited for.
+_MOST_SECONDS = 300.0
+# Flags of the interpreter that its child takes over, by their names in sys.flags.
+_FLAGS = {
+    "isolated": "-I", "ignore_environment": "-E", "no_site": "-S", "no_user_site": "-s",
+    "dont_write_bytecode": "-B",
+}  # fmt: skip
+
+
+class _Child(NamedTuple):
+    """A process that compiles, where its errors go, and when and by whom it was started."""
+
+    process: subprocess.Popen[bytes]
+    errors: IO[bytes]
+    deadline: float
+    parent: int
+
+
+_children: dict[str, _Child] = {}  # by type of rows
+_failures: dict[str, str] = {}
+
+
+def start(dtype: str) -> None:
+    """Compile searches of rows of a type in another process, once; say so on stderr."""
+    if dtype in _children or dtype in _failures:
+        return
+    reason = _obstacle()
+    if reason:
+        _fail(dtype, reason)
+        return
+    settings = {"FASTCOS_CACHE_DIR": str(code_cache.cache_directory()), "FASTCOS_BACKGROUND": "0"}
+    if "isa" in config.overrides:
+        settings["FASTCOS_ISA"] = config.isa()
+    program = (
+        f"import sys; sys.path[:] = {_import_path()!r}; "
+        f"from fastcos.search.compile_searches import main; main({dtype!r})"
+    )
+    flags = [flag for name, flag in _FLAGS.items() if getattr(sys.flags, name)]
+    optimize = ["-" + "O" * sys.flags.optimize] if sys.flags.optimize else []
+    # -P: the working directory is not on the path while the interpreter starts
+    command = [sys.executable, "-P", *flags, *optimize, "-c", program]
+    try:
+        errors = tempfile.TemporaryFile()  # noqa: SIM115  read when the process has ended
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors,
+            start_new_session=True, env={**os.environ, **settings},
+        )  # fmt: skip
+    except OSError as error:
+        _fail(dtype, f"no process could be started: {error}")
+        return
+    _children[dtype] = _Child(process, errors, time.monotonic() + _MOST_SECONDS, os.getpid())
+    _say(
+        f"fastcos: compiling the search of {dtype} rows in the background, once on this machine; "
+        "until it is done, after about a minute, NumPy searches more slowly "
+        "(fastcos warmup compiles everything beforehand)"
+    )
+
+
+def is_running() -> bool:
+    """Whether some process compiles; one that has failed is reported once."""
+    for dtype, child in list(_children.items()):
+        reason = _reason_of_end(child)
+        if reason is not None:
+            del _children[dtype]
+            child.errors.close()
+            if reason:
+                _fail(dtype, reason)
+    return bool(_children)
+
+
+def why_not() -> str:
+    """Return why no other process compiles, or an empty string."""
+    return _obstacle() or next(iter(_failures.values()), "")
+
+
+def _reason_of_end(child: _Child) -> str | None:
+    """Return None while a process runs, why it failed, or "" if it has compiled."""
+    if os.getpid() != child.parent:  # after a fork only the parent may wait for it
+        return None if time.monotonic() < child.deadline else "another process has not finished"
+    status = child.process.poll()
+    if status is None:
+        if time.monotonic() < child.deadline:
+            return None
+        return f"process {child.process.pid} has not finished in {_MOST_SECONDS:.0f} s"
+    if status == 0:
+        return ""
+    if status < 0:
+        return f"its process was ended by signal {-status}"
+    with contextlib.suppress(OSError, ValueError):
+        child.errors.seek(0)
+        lines = child.errors.read().decode(errors="replace").strip().splitlines()
+        if lines:
+            return f"its process ended with {lines[-1][:200]}"
+    return f"its process ended with exit status {status}"
+
+
+def _obstacle() -> str:
+    """Return why no process may be started, or an empty string."""
+    if os.environ.get("FASTCOS_BACKGROUND") == "0":
+        return "FASTCOS_BACKGROUND is 0"
+    if not code_cache.has_compiler():
+        return "Numba is not installed"
+    if not code_cache.is_writable():
+        return "compiled code cannot be kept: set FASTCOS_CACHE_DIR to a folder that can be written"
+    if getattr(sys, "frozen", False):
+        return "this program is frozen"
+    # an embedding application would be started a second time
+    if not re.match(r"(python|pypy)", Path(sys.executable or "").name.lower()):
+        return f"sys.executable is no Python interpreter: {sys.executable or None!r}"
+    return ""
+
+
+def _import_path() -> list[str]:
+    """Return the path of this process, without the working directory, and with fastcos itself."""
+    home = str(Path(__file__).parents[2])
+    path = [entry for entry in sys.path if isinstance(entry, str) and entry not in ("", ".")]
+    return path if home in path else [*path, home]
+
+
+def _fail(dtype: str, reason: str) -> None:
+    """Remember why a type is not compiled by another process; say so unless it was asked for."""
+    _failures[dtype] = reason
+    if reason != "FASTCOS_BACKGROUND is 0":
+        _say(
+            f"fastcos: the search of {dtype} rows is not compiled in the background ({reason}); "
+            "this process will compile it itself after some more searching"
+        )
+
+
+def _say(text: str) -> None:
+    if sys.stderr is not None:
+        with contextlib.suppress(OSError, ValueError):  # stderr is full or closed
+            print(text, file=sys.stderr, flush=True)

@@ -1,0 +1,57 @@
+"""Compile all that searches of rows of one type need: for ``background`` and for warmup."""
+
+import contextlib
+import os
+import time
+
+import numpy as np
+
+from fastcos.kernels import code_cache
+from fastcos.parallel import readiness
+from fastcos.search import packing, prefixes, scan, segments
+from fastcos.similarity import encoded_rows
+
+# Seconds to wait for another process that compiles the same, before this one compiles, too.
+_SECONDS_OF_WAITING = 120.0
+# Added to the niceness: the searches of a busy machine come first.
+_NICENESS = 5
+# rows and columns of the searches that are compiled: few, but so many that tiles search them
+_ROWS, _COLUMNS = 512, 16
+
+
+def compile_searches(dtype: str) -> None:
+    """Compile searches of rows of a type, of few queries first, then of many; leave the mark."""
+    readiness.compile_at_once()
+    if dtype == "bfloat16":
+        import ml_dtypes  # noqa: F401  registers the type with NumPy
+    options, few = packing.ExecutionOptions(1, 2.0**30), scan.FEW_QUERIES
+    # with a common direction, which is taken out before packing
+    rows = 10 * (1.0 + np.random.default_rng(0).standard_normal((_ROWS, _COLUMNS)))
+    items = encoded_rows.encode_rows(rows.astype(dtype), None, 1, "cosine")
+    # queries of rows that are not float32 are searched in float64, see scan.as_wide
+    query_rows = rows.astype("float32" if dtype == "float32" else "float64")
+    encoded_queries = encoded_rows.encode_rows(query_rows, None, 1, "cosine")
+    segment = segments.Segment("cosine", items, np.arange(_ROWS, dtype=np.int64), 1)
+    for n in (1, 2 * few):
+        queries, nothing = encoded_queries.take(slice(n)), packing.no_exclusions(n)
+        segment.pack()
+        columns, scores = segment.plan(n, nothing)(queries, nothing, 10, options)
+        scan.best_of_parts(np.stack([columns] * 2, axis=1), np.stack([scores] * 2, axis=1))
+    if segment.packed.layout.quantised:
+        axes = prefixes.as_axes(np.eye(_COLUMNS, _COLUMNS // 2))
+        scaling = packing.scale_and_shift(segment.packed, items, 1)
+        prefixes.with_axes(segment.packed, items, scaling, axes, 1)
+    readiness.leave_mark(dtype)
+
+
+def main(dtype: str) -> None:
+    """Compile at low priority, unless another process on this machine does so in time."""
+    with contextlib.suppress(AttributeError, OSError):  # Windows has no niceness
+        os.nice(_NICENESS)
+    end = time.monotonic() + _SECONDS_OF_WAITING
+    while not readiness.is_ready(dtype):
+        with code_cache.sole_process(f"background-{dtype}") as is_sole:
+            if is_sole or time.monotonic() > end:  # the other process may have been stopped
+                compile_searches(dtype)
+                return
+        time.sleep(0.5)

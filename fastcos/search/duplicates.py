@@ -1,0 +1,133 @@
+"""Rows that occur many times are searched once: copies of a row have equal scores.
+
+Without this, every row of a group of g copies is a neighbour of g others at one score, which no
+bound can separate, and all g^2 pairs are scored in float64.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fastcos import parallel, validation
+from fastcos.kernels import exhaustive_top_k
+from fastcos.search import scan
+from fastcos.search.packing import (
+    ExcludedItems,
+    ExecutionOptions,
+    PackedItems,
+    has_many_copies,
+    no_exclusions,
+    norms_repeat,
+)
+from fastcos.similarity.encoded_rows import EncodedRows
+from fastcos.validation import Integers
+
+# rows compared at once: they stay in the cache
+_CHUNK = 4096
+# queries whose groups are expanded at once
+_EXPANDED_ROWS = 1024
+
+
+class DuplicateGroups(NamedTuple):
+    """Rows by equality, each group's in ascending order; groups in the order of their first rows.
+
+    first (u,) the lowest row of each group; group_of (p,), only of rows that are searched; members
+    (n,), from starts[g] on those of group g; starts (u + 1,).
+    """
+
+    first: Integers
+    group_of: Integers
+    starts: Integers
+    members: Integers
+
+
+def find_duplicates(encoded: EncodedRows) -> DuplicateGroups | None:
+    """Return the groups of duplicate rows (with equal bias), None where copies are few.
+
+    O(n d), which is in vain where packing.norms_repeat says no.
+    """
+    n = len(encoded.norms)
+    hashes = _hashes(encoded)
+    order = np.argsort(hashes, kind="stable")
+    # a collision that splits a group does no harm
+    same = hashes[order[1:]] == hashes[order[:-1]]
+    places = np.flatnonzero(same)
+    for at in range(0, len(places), _CHUNK):
+        some = places[at : at + _CHUNK]
+        left, right = order[some], order[some + 1]
+        same[some] = (encoded.rows[left] == encoded.rows[right]).all(axis=1)
+        if len(encoded.bias):
+            same[some] &= encoded.bias[left] == encoded.bias[right]
+    ends = np.flatnonzero(~same) + 1
+    if not has_many_copies(ends, n):
+        return None
+    first = order[np.append(0, ends)]
+    by_first = np.argsort(first)
+    number = np.empty(len(first), np.int64)
+    number[by_first] = np.arange(len(first))
+    group_of = np.empty(n, np.int64)
+    group_of[order] = np.repeat(number, np.diff([0, *ends, n]))
+    members = np.argsort(group_of, kind="stable")
+    starts = np.append(0, np.cumsum(np.bincount(group_of))).astype(np.int64)
+    groups = (first[by_first], group_of, starts, members)
+    return DuplicateGroups(*map(validation.read_only, groups))
+
+
+def find_duplicates_among(encoded: EncodedRows, numbers: Integers) -> DuplicateGroups | None:
+    """Return the groups of duplicates among the rows of these ascending numbers."""
+    if len(numbers) == len(encoded.rows):
+        return find_duplicates(encoded)
+    found = find_duplicates(encoded.take(numbers))
+    if found is None:
+        return None
+    group_of = np.zeros(len(encoded.rows), np.int64)
+    group_of[numbers] = found.group_of
+    groups = numbers[found.first], group_of, found.starts, numbers[found.members]
+    return DuplicateGroups(*map(validation.read_only, groups))
+
+
+def _hashes(encoded: EncodedRows) -> npt.NDArray[np.uint64]:
+    """Return a random linear map of the bits of every row and its bias, modulo 2^64."""
+    words = encoded.rows.view(f"u{min(4, encoded.rows.itemsize)}")
+    weights = np.random.default_rng(0).integers(2**64, size=words.shape[1] + 1, dtype=np.uint64)
+    bias = encoded.bias if len(encoded.bias) else np.zeros(len(words))
+    hashes: npt.NDArray[np.uint64] = bias.view(np.uint64) * weights[-1]
+    for at in range(0, len(words), _CHUNK):
+        some = slice(at, at + _CHUNK)
+        hashes[some] += words[some].astype(np.uint64) @ weights[:-1]
+    return hashes
+
+
+def search(
+    packed: PackedItems,
+    items: DuplicateGroups,
+    queries: EncodedRows,
+    exclusions: ExcludedItems,
+    k: int,
+    options: ExecutionOptions,
+) -> scan.Found:
+    """Columns (n, k) and raw scores (n, k) as of scan.search, from one row of every group.
+
+    packed holds items.first alone; of the exclusions only ``own`` is used. Of an
+    item among the best k, every group ahead of its own has a row ahead of it, so that its group is
+    among the best k groups, or k + 1 where the row ahead may be the query itself.
+    """
+    n, progress = len(queries.rows), options.progress
+    if progress is not None:
+        options = options._replace(progress=lambda done, total: progress(done * n // total, n))
+    groups = find_duplicates(queries) if norms_repeat(queries.norms) else None
+    distinct, group_of = queries, validation.read_only(np.arange(n, dtype=np.int64))
+    if groups is not None:
+        distinct, group_of = queries.take(groups.first), groups.group_of
+    wanted = min(k + 1, len(items.first))
+    nothing = no_exclusions(len(distinct.rows))
+    found, found_scores = scan.search(packed, distinct, nothing, wanted, options)
+    columns, scores = parallel.unfilled((n, k), np.int64), parallel.unfilled((n, k), np.float64)
+    parallel.run(
+        exhaustive_top_k.expand_copies, parallel.row_blocks(n, _EXPANDED_ROWS), group_of,
+        exclusions.own, found, found_scores, items.group_of, items.starts, items.members, scores,
+        columns,
+        n_threads=options.n_threads,
+    )  # fmt: skip
+    return columns, scores

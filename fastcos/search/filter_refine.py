@@ -1,0 +1,193 @@
+"""Strategy 2: exact top-k by an upper bound that is an inner product (multi-step k-NN).
+
+The engine ranks items by a raw score that bounds the exact one. The best few by it are scored
+exactly. A query is done when its k-th best exact score exceeds what the bound leaves to all others;
+for the rest, every item whose bound reaches that score is scored too.
+
+Source: Seidl and Kriegel, Optimal multi-step k-nearest neighbor search, SIGMOD 1998.
+"""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fastcos import parallel, validation
+from fastcos.search import scan
+from fastcos.search.packing import ExcludedItems, ExecutionOptions, PermittedItems
+from fastcos.search.range_candidates import find_candidates
+from fastcos.search.segments import Segment, best_of_lists
+from fastcos.similarity.base import UpperBounded
+from fastcos.similarity.encoded_rows import EncodedRows
+from fastcos.validation import Floats, Integers
+
+# candidates of the first search beside k: with 14 most queries of Gaussian rows end there for csls
+_EXTRA_CANDIDATES = 14
+# candidates that a query's list holds at first: enough for most queries that are not done
+_CAPACITY = 256
+# how many times longer a list is made that was too short: four times reach a million items
+_GROWTH = 8
+# a candidate's column, raw score and what rescoring keeps of it
+_BYTES_PER_CANDIDATE = 128
+# queries rescored together: lists of similar length are padded to one
+_RESCORED_QUERIES = 1024
+# steps of the search for a raw score that double its distance: 2^40 of a hundredth of it
+_DOUBLINGS = 40
+# halvings of the last step: what is left of it is 2 %
+_HALVINGS = 6
+
+
+class _Queries(NamedTuple):
+    """Queries as given and as encoded, with what they may not find."""
+
+    rows: validation.Rows
+    encoded: EncodedRows
+    exclusions: ExcludedItems
+
+    def take(self, some: Integers) -> "_Queries":
+        """Return some of the queries, ascending numbers; all of them as they are."""
+        if len(some) == len(self.rows):
+            return self
+        return _Queries(self.rows[some], self.encoded.take(some), self.exclusions.take(some))
+
+
+def filter_and_refine(
+    measure: UpperBounded,
+    segment: Segment,
+    Q: validation.Rows,
+    encoded: EncodedRows,
+    exclusions: ExcludedItems,
+    k: int,
+    options: ExecutionOptions,
+    permitted: PermittedItems | None = None,
+    best: scan.Found | None = None,
+) -> scan.Found:
+    """Columns and exact raw scores (n, k) of a segment's best items for the queries Q.
+
+    permitted: as Segment.permit returns; best: what earlier segments found. In the worst case O(m)
+    exact scores a query; memory stays within working_memory.
+    """
+    n, queries = len(Q), _Queries(Q, encoded, exclusions)
+    precomputed = measure.precompute(segment.rows)
+    n_items = len(segment.numbers if permitted is None else permitted.numbers)
+    width = min(n_items, k + _EXTRA_CANDIDATES)
+    columns, scores = parallel.unfilled((n, k), np.int64), parallel.unfilled((n, k), np.float64)
+    last = parallel.unfilled(n, np.float64)
+    find = segment.plan(n, exclusions, permitted)
+    left = []
+    for some in _batches(np.arange(n, dtype=np.int64), width, options):
+        part = queries.take(some)
+        listed, raw = find(part.encoded, part.exclusions, width, options)
+        columns[some], scores[some] = _refine(measure, part, precomputed, listed, k, options)
+        last[some] = raw[:, -1]
+        reached = _reached(scores, best, some)
+        # a list with padding, or of all items, leaves no item out
+        cut = np.flatnonzero(listed[:, -1] >= 0) if width < n_items else some[:0]
+        if len(cut):
+            bounds = measure.upper_bound(part.rows[cut], last[some[cut]])
+            cut = cut[reached[cut] <= bounds]
+        left.append(some[cut])
+    some = np.concatenate(left)
+    if len(some):
+        reached = _reached(scores, best, some)
+        part = queries.take(some)
+        least = _least_raw_scores(measure, part.rows, reached, last[some])
+        columns[some], scores[some] = _refine_all(
+            measure, part, precomputed, segment, least, k, options, permitted
+        )
+    return columns, scores
+
+
+def _reached(scores: Floats, best: scan.Found | None, some: Integers) -> Floats:
+    """Return what k items of some queries are known to reach, in this segment or before it."""
+    own: Floats = scores[some, -1]
+    return own if best is None else np.maximum(own, best[1][some, -1])
+
+
+def _batches(queries: Integers, width: int, options: ExecutionOptions) -> Iterator[Integers]:
+    """Yield queries whose lists of this width fit the working memory."""
+    size = max(1, int(options.working_memory / (_BYTES_PER_CANDIDATE * width)))
+    for first in range(0, len(queries), size):
+        yield queries[first : first + size]
+
+
+def _refine(
+    measure: UpperBounded,
+    queries: _Queries,
+    precomputed: Any,
+    listed: Integers,
+    k: int,
+    options: ExecutionOptions,
+) -> scan.Found:
+    """Columns and exact raw scores of the best k of every list (n, c), -1 for no item."""
+    exact = measure.rescore(queries.rows, precomputed, np.maximum(listed, 0))
+    return best_of_lists(listed, exact, k, options.n_threads)
+
+
+def _refine_all(
+    measure: UpperBounded,
+    queries: _Queries,
+    precomputed: Any,
+    segment: Segment,
+    least: Floats,
+    k: int,
+    options: ExecutionOptions,
+    permitted: PermittedItems | None,
+) -> scan.Found:
+    """Columns and exact raw scores of the k best of all items with raw scores from least on."""
+    n = len(queries.rows)
+    n_items = len(segment.numbers if permitted is None else permitted.numbers)
+    quiet = options._replace(progress=None)
+    columns, scores = parallel.unfilled((n, k), np.int64), parallel.unfilled((n, k), np.float64)
+    left, capacity = np.arange(n, dtype=np.int64), min(_CAPACITY, n_items)
+    while len(left):
+        too_long = []
+        for some in _batches(left, capacity, options):
+            part = queries.take(some)
+            listed = np.full((len(some), capacity), -1, np.int64)
+            counts = find_candidates(
+                segment.packed, part.encoded, part.exclusions, least[some], capacity,
+                np.arange(0, listed.size, capacity), listed.reshape(-1), quiet, permitted,
+            )  # fmt: skip
+            order = np.argsort(counts, kind="stable")
+            fits = order[: np.searchsorted(counts[order], capacity, side="right")]
+            for first in range(0, len(fits), _RESCORED_QUERIES):
+                few = np.sort(fits[first : first + _RESCORED_QUERIES])
+                lists = np.ascontiguousarray(listed[few, : max(k, counts[few].max())])
+                found = _refine(measure, part.take(few), precomputed, lists, k, options)
+                columns[some[few]], scores[some[few]] = found
+            too_long.append(some[counts > capacity])
+        left = np.concatenate(too_long)
+        capacity = min(n_items, _GROWTH * capacity)
+    return columns, scores
+
+
+def _least_raw_scores(
+    measure: UpperBounded, Q: validation.Rows, reached: Floats, last: Floats
+) -> Floats:
+    """Raw scores (n,) below which no item has an exact score as high as reached (n,).
+
+    Below the last listed raw scores, by steps that double until the bound is below what is reached,
+    and then by halving the last step. -inf where no raw score is that low.
+    """
+    step = 0.01 * np.abs(last) + 1e-9
+    least, enough = last - step, last.copy()
+    high = np.arange(len(step))
+    for _ in range(_DOUBLINGS):
+        if not len(high):
+            break
+        high = high[measure.upper_bound(Q[high], least[high]) >= reached[high]]
+        enough[high] = least[high]
+        step[high] *= 2
+        least[high] -= step[high]
+    least[high] = -np.inf
+    some = np.flatnonzero(np.isfinite(least))
+    if not len(some):
+        return least
+    Q, low, enough = Q[some], least[some], enough[some]
+    for _ in range(_HALVINGS):
+        middle = 0.5 * (low + enough)
+        below = measure.upper_bound(Q, middle) < reached[some]
+        low, enough = np.where(below, middle, low), np.where(below, enough, middle)
+    least[some] = low
+    return least

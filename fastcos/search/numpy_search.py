@@ -1,0 +1,280 @@
+"""Exact search in NumPy, with the bits of the kernels, for the time until these are compiled.
+
+Items are read once, in blocks, for all queries of a batch. Of every block a matrix product gives
+approximate scores with a proved margin of error. A pair stays a candidate as long as the upper end
+of its margin reaches the k-th best lower end of its query. The candidates that are left at the end
+are scored exactly, in the order of summation of :mod:`fastcos.kernels.pair_scores`.
+
+The margin. Let u be the unit roundoff of the product's type, x and y rows of d entries, and
+g(n) = n u / (1 - n u). In any order of summation, with or without fused operations, an inner
+product has an error of at most g(d) sum |x_j y_j| <= g(d) |x| |y| (Higham, Accuracy and Stability
+of Numerical Algorithms, 2nd ed., section 3.1, and the Cauchy-Schwarz inequality). Rounding the
+entries of both rows to that type first adds at most g(2) |x| |y|. The exact score is itself a
+float64 sum with an error of at most g(d) |x| |y| for u = 2^-53. Together the approximate and the
+exact score differ at most by
+
+    dot         2 g(d + 2) |x| |y|, and 3 u (|x| |y| + |bias|) for rounding and adding the bias;
+    cosine      2 g(d + 4) for a unit query, a product, and a reciprocal norm of the item. The real
+                cosine lies in [-1, 1], so that clipping brings the score no farther from it;
+    euclidean   (|x|^2 + |y|^2) times 2 g(d + 3) for the exact sum of squared differences, g(d + 2)
+                for the product, and g(d + 8) for both squared norms and their sum.
+
+All are below c S, where c = 1.1 (4 d + 24) u and S is |x| max |y| + max |bias|, 1, or |x|^2 +
+max |y|^2, with the maxima of the items of one block; the tenth is for the rounding of the norms and
+of S. Products of rows whose norms lie in the range of ``_SAFE_NORMS`` neither overflow nor lose
+more than c S to underflow. In a block with other rows every pair is a candidate.
+
+A query's k-th best lower end is at most the exact score of its k-th best item. An item among the k
+best, or one that ties with the k-th, therefore has an upper end of at least that, and stays.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fastcos import parallel
+from fastcos.similarity.numpy_products import row_products, slices
+from fastcos.validation import Floats, Integers
+
+# Smallest and largest norm of rows that are multiplied in each type.
+_SAFE_NORMS = {"float32": (2.0**-40, 2.0**40), "float64": (2.0**-400, 2.0**400)}
+# Entries of rows that are converted to another type at once (8 MiB of float32).
+_ENTRIES_PER_CONVERSION = 1 << 21
+# Queries of a batch: more make the matrix product no faster.
+_QUERIES_PER_BATCH = 1024
+# Bytes of one candidate, and of the copies that selecting among candidates makes.
+_BYTES_PER_CANDIDATE = 96
+
+
+class _Candidates(NamedTuple):
+    """Pairs that may be among the best; lower and upper bounds enclose their exact scores."""
+
+    queries: Integers
+    numbers: Integers
+    lower: Floats
+    upper: Floats
+
+    def take(self, places: npt.NDArray[Any]) -> "_Candidates":
+        return _Candidates(*(column[places] for column in self))
+
+
+def batch_size(k: int, working_memory: float) -> int:
+    """Return how many queries are searched at once."""
+    return max(1, min(_QUERIES_PER_BATCH, int(working_memory / (2 * _BYTES_PER_CANDIDATE * k))))
+
+
+def search(
+    metric_type: str,
+    items: Any,
+    numbers: Integers,
+    queries: Any,
+    exclusions: Any,
+    k: int,
+    *,
+    pairs_per_block: int = 1 << 22,
+) -> tuple[Integers, Floats]:
+    """Return what ``scan.score_all`` returns: row numbers and raw scores (n, k), best first.
+
+    Parameters
+    ----------
+    metric_type : {"cosine", "dot", "euclidean"}
+    items, queries : EncodedRows
+        Rows (p, d) and (n, d) of any type, and their float64 norms.
+    numbers : ndarray of shape (m,)
+        Ascending numbers of the items that can be found.
+    exclusions : ExcludedItems
+        Pairs of these queries that may not be found.
+    k : int
+        Neighbours of each query; lists are padded by -1 and -inf.
+    pairs_per_block : int
+        Approximate scores that are computed at once: by default 16 MiB of float32.
+    """
+    n, m = len(queries.rows), len(numbers)
+    width = max(1, min(m, pairs_per_block // n))
+    query, place = _forbidden_pairs(exclusions, numbers)
+    kth_lower = np.full(n, -np.inf)
+    candidates = _Candidates(*(np.empty(0, dtype) for dtype in (np.int64, np.int64, "f8", "f8")))
+    limit = 0
+    use_float32 = items.rows.dtype != np.float64
+    with np.errstate(all="ignore"):  # products in blocks of rows that are not safe
+        for lo in range(0, m, width):
+            block = numbers[lo : lo + width]
+            first, last = np.searchsorted(place, (lo, lo + width))
+            forbidden = query[first:last], place[first:last] - lo
+            arguments = metric_type, items, block, queries, forbidden, k, kth_lower
+            pairs = _block_candidates(*arguments, "float32" if use_float32 else "float64")
+            if use_float32 and (pairs is None or len(pairs.queries) > n * (4 * k + width // 16)):
+                # Rows far from the origin, or nearly parallel ones: the margins of float64 tell
+                # them apart, those of float32 do not.
+                use_float32 = False
+                pairs = _block_candidates(*arguments, "float64")
+            both: Any = candidates, pairs
+            candidates = _Candidates(*map(np.concatenate, zip(*both, strict=True)))
+            if len(candidates.queries) > limit:
+                candidates = _prune(candidates, k, kth_lower)
+                limit = 2 * len(candidates.queries)
+    return _exact_best(metric_type, items, queries, _prune(candidates, k, kth_lower), k)
+
+
+def _block_candidates(
+    metric_type: str,
+    items: Any,
+    block: Integers,
+    queries: Any,
+    forbidden: tuple[Integers, Integers],
+    k: int,
+    kth_lower: Floats,
+    dtype: str,
+) -> _Candidates | None:
+    """Return the pairs of a block of items that may be among the best; raise ``kth_lower``.
+
+    Returns None if the norms are not safe in float32. In float64 no block is refused.
+    """
+    near, margins = _approximate_scores(metric_type, items, block, queries, dtype)
+    if near is None:
+        return None
+    near[forbidden] = -np.inf
+    width = near.shape[1]
+    if k <= width and np.isneginf(kth_lower).any():
+        kth = np.partition(near, width - k, axis=1)[:, width - k]
+        np.maximum(kth_lower, kth - margins, out=kth_lower)
+    # Rounded down, so that no candidate is lost; -inf marks forbidden pairs.
+    thresholds = np.nextafter((kth_lower - margins).astype(near.dtype), -np.inf)
+    query, column = np.divmod(np.flatnonzero(near > thresholds[:, None]), width)
+    scores = near[query, column].astype(np.float64)
+    return _Candidates(query, block[column], scores - margins[query], scores + margins[query])
+
+
+def _approximate_scores(
+    metric_type: str, items: Any, block: Integers, queries: Any, dtype: str
+) -> tuple[Any, Floats]:
+    """Return approximate scores (n, m) of a block of items, and c S of every query (n,).
+
+    The scores are None if some norm is not safe in float32. Where it is not safe in float64,
+    either, they are 0 with infinite margins.
+    """
+    depth = queries.rows.shape[1]
+    query_norms, norms = queries.norms, items.norms[block]
+    largest = _SAFE_NORMS[dtype][1]
+    bias = items.bias[block] if len(items.bias) else np.zeros(1)
+    are_safe = _are_safe(queries.rows, query_norms, dtype)
+    is_block_safe = bool(np.abs(bias).max() < largest) and bool(
+        _are_safe_numbers(items.rows, block, norms, dtype)
+    )
+    if dtype == "float32" and not (is_block_safe and are_safe.all()):
+        return None, np.empty(0)
+    left = queries.rows
+    if metric_type == "cosine":
+        left = left / np.where(query_norms > 0, query_norms, 1.0)[:, None]
+    left = left.astype(dtype)
+    near = np.empty((len(left), len(block)), dtype)
+    is_same_type = items.rows.dtype == dtype
+    for part in (
+        [slice(0, len(block))]
+        if is_same_type
+        else slices(len(block), depth, _ENTRIES_PER_CONVERSION)
+    ):
+        right = _rows_of(items.rows, block[part]).astype(dtype, copy=False)
+        with parallel.blas_lock():
+            np.matmul(left, right.T, out=near[:, part])
+    if metric_type == "cosine":
+        near *= np.divide(1.0, norms, out=np.zeros(len(norms)), where=norms > 0).astype(dtype)
+        scale = np.ones(len(left))
+    elif metric_type == "dot":
+        if len(items.bias):
+            near += bias.astype(dtype)
+        scale = query_norms * norms.max() + np.abs(bias).max()
+    else:
+        near *= 2
+        near -= (query_norms * query_norms).astype(dtype)[:, None]
+        near -= (norms * norms).astype(dtype)
+        scale = query_norms * query_norms + norms.max() ** 2
+    are_safe &= is_block_safe
+    near[~are_safe] = 0.0
+    unit_roundoff = np.finfo(dtype).eps / 2
+    margins = 1.1 * (4 * depth + 24) * unit_roundoff * scale
+    return near, np.where(are_safe, margins, np.inf)
+
+
+def _rows_of(rows: npt.NDArray[Any], numbers: Integers) -> npt.NDArray[Any]:
+    """Return rows of ascending numbers, without a copy where the numbers are consecutive."""
+    if numbers[-1] - numbers[0] == len(numbers) - 1:
+        return rows[numbers[0] : numbers[-1] + 1]
+    return rows[numbers]
+
+
+def _are_safe(rows: npt.NDArray[Any], norms: Floats, dtype: str) -> npt.NDArray[np.bool_]:
+    """Whether products with each row neither overflow nor underflow; rows of zeros are safe."""
+    smallest, largest = _SAFE_NORMS[dtype]
+    are_safe = (norms > smallest) & (norms < largest)
+    others = np.flatnonzero(norms == 0)
+    are_safe[others] = ~rows[others].any(axis=1)
+    return are_safe
+
+
+def _are_safe_numbers(rows: Any, numbers: Integers, norms: Floats, dtype: str) -> bool:
+    """Whether all rows of these numbers are safe."""
+    smallest, largest = _SAFE_NORMS[dtype]
+    odd = np.flatnonzero(~((norms > smallest) & (norms < largest)))
+    return bool(_are_safe(rows[numbers[odd]], norms[odd], dtype).all())
+
+
+def _forbidden_pairs(exclusions: Any, numbers: Integers) -> tuple[Integers, Integers]:
+    """Return the queries and the places in ``numbers`` of forbidden pairs, by ascending place."""
+    own, indptr, indices = exclusions
+    n = len(own)
+    query = np.concatenate([np.arange(n), np.repeat(np.arange(n), np.diff(indptr))])
+    item = np.concatenate([own, indices[indptr[0] : indptr[-1]]])
+    place = np.minimum(np.searchsorted(numbers, item), len(numbers) - 1)
+    is_listed = numbers[place] == item
+    query, place = query[is_listed], place[is_listed]
+    order = np.argsort(place, kind="stable")
+    return query[order], place[order]
+
+
+def _prune(candidates: _Candidates, k: int, kth_lower: Floats) -> _Candidates:
+    """Raise the k-th best lower bound of every query, and drop candidates that cannot reach it."""
+    order = np.lexsort((-candidates.lower, candidates.queries))
+    query = candidates.queries[order]
+    rank = np.arange(len(query)) - np.searchsorted(query, query)
+    kth = order[rank == k - 1]
+    owners = candidates.queries[kth]
+    kth_lower[owners] = np.maximum(kth_lower[owners], candidates.lower[kth])
+    return candidates.take(np.flatnonzero(candidates.upper >= kth_lower[candidates.queries]))
+
+
+def _exact_best(
+    metric_type: str, items: Any, queries: Any, candidates: _Candidates, k: int
+) -> tuple[Integers, Floats]:
+    """Score the candidates exactly and return the k best of every query."""
+    n = len(queries.rows)
+    columns, scores = np.full((n, k), -1, np.int64), np.full((n, k), -np.inf)
+    exact = _score(metric_type, queries, items, candidates.queries, candidates.numbers)
+    order = np.lexsort((candidates.numbers, -exact, candidates.queries))
+    query = candidates.queries[order]
+    rank = np.arange(len(query)) - np.searchsorted(query, query)
+    is_best = rank < k
+    order, query, rank = order[is_best], query[is_best], rank[is_best]
+    columns[query, rank], scores[query, rank] = candidates.numbers[order], exact[order]
+    return columns, scores
+
+
+def _score(metric_type: str, queries: Any, items: Any, query: Integers, number: Integers) -> Floats:
+    """Return the exact scores of pairs, as kernels.pair_scores.score_pairs does."""
+    scores = np.empty(len(query))
+    for part in slices(len(query), queries.rows.shape[1]):
+        x, y = queries.rows[query[part]], items.rows[number[part]]
+        if metric_type == "euclidean":
+            difference = np.subtract(x, y, dtype=np.float64)
+            scores[part] = -row_products(difference, difference)
+        else:
+            scores[part] = row_products(x, y)
+    if metric_type == "dot":
+        if len(items.bias):
+            scores += items.bias[number]
+    elif metric_type == "cosine":
+        lengths = queries.norms[query] * items.norms[number]
+        cosines = np.divide(scores, lengths, out=np.zeros(len(scores)), where=lengths > 0)
+        scores = np.clip(cosines, -1.0, 1.0)
+    return scores

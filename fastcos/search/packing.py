@@ -1,0 +1,433 @@
+"""Encoded rows, packed for the tiles, and the filters and options of a search.
+
+``pack_items`` scales, rotates and quantises items once, in the layout of the instruction set;
+``pack_queries`` gives queries the scale, the offset and the bound with which the tiles compare
+them.
+"""
+
+import functools
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fastcos import config, parallel, validation
+from fastcos.kernels import candidate_filter, packing, prefixes, query_scaling, tiles
+from fastcos.kernels.simd.instruction_sets import INSTRUCTION_SETS
+from fastcos.kernels.simd.panel import PANEL
+from fastcos.similarity.encoded_rows import METRIC_TYPES, EncodedRows
+from fastcos.storage import memmap
+from fastcos.validation import Floats as Floats, Integers as Integers, Rows as Rows
+
+# rows are grouped where the average row has this many copies, itself among them: below that most
+# groups are single rows, and grouping costs more than it saves
+_ENOUGH_COPIES = 2.0
+# seed of the random signs that spread a row's size over its coordinates before quantisation
+_ROTATION_SEED = 20240308
+# shape of the tile registers, for AMX
+_TILE_REGISTERS = validation.read_only(tiles.configuration())
+# no shift: rows are quantised as they are
+_NO_SHIFT = validation.read_only(np.zeros(0))
+# rows that are packed are scaled already
+_NO_SCALING = validation.read_only(np.zeros((0, 2), np.float32))
+# norms between which no float32 product overflows, and underflow is less than a bound's tenth
+_SMALLEST_NORM, _LARGEST_NORM = 1e-10, 1e15
+# items in the samples that decide on a shift: of directions that are compared with each other
+# (128^2 products, less than packing 1,000 items), and of a mean
+_COMPARED_ITEMS, _AVERAGED_ITEMS = 128, 2048
+# and compared at least; of few items as many as items / 32: 128 of 1,000 would take 0.4 ms, as long
+# as packing them
+_LEAST_COMPARED = 32
+# items from which a shift is tried: fewer are searched faster than sampled
+_LEAST_ITEMS = 256
+# cosine from which two directions count as close: the filter's error is about 0.02 of a cosine
+_CLOSE_COSINE = 0.98
+# share of close directions from which their centre is the shift
+_LEAST_CLOSE_SHARE = 0.15
+# length of the mean of unit rows from which it is the shift: it shortens them by 2 %, and the mean
+# of 2,048 random directions is shorter
+_LEAST_MEAN = 0.2
+# length of the shortest row, relative to the longest, from which dot products are shifted
+_ALIKE = 0.5
+
+
+class RowScaling(NamedTuple):
+    """Rows for the tiles: factor row - coefficient shift. factors, coefficients (n,), shift (d,).
+
+    Without a shift, which is then empty, the coefficients mean nothing.
+    """
+
+    factors: Floats
+    coefficients: Floats
+    shift: Floats
+
+
+class ExcludedItems(NamedTuple):
+    """Items that each query may not find: one of its own (or -1), and a CSR of others."""
+
+    own: Integers
+    indptr: Integers
+    indices: Integers
+
+    def of_range(self, first: int, last: int) -> "ExcludedItems":
+        """Return those of queries first .. last."""
+        return ExcludedItems(self.own[first:last], self.indptr[first : last + 1], self.indices)
+
+    def take(self, queries: Integers) -> "ExcludedItems":
+        """Return those of some queries, in their order."""
+        starts, ends = self.indptr[queries], self.indptr[queries + 1]
+        indptr = np.concatenate([[0], np.cumsum(ends - starts)]).astype(np.int64)
+        places = np.arange(indptr[-1]) + np.repeat(starts - indptr[:-1], ends - starts)
+        parts = (self.own[queries], indptr, self.indices[places])
+        return ExcludedItems(*map(validation.read_only, parts))
+
+
+class PermittedItems(NamedTuple):
+    """Items of a segment that may be found: ascending numbers, and a mask (p,) with 1 for each."""
+
+    numbers: Integers
+    mask: npt.NDArray[np.uint8]
+
+
+def permit(numbers: Integers, n_rows: int) -> PermittedItems:
+    """Return the items of these ascending numbers among n_rows as what may be found."""
+    mask = np.zeros(n_rows, np.uint8)
+    mask[numbers] = 1
+    return PermittedItems(validation.read_only(numbers), mask)
+
+
+# what a search without any filter excludes, and a mask that permits all items
+NO_FILTERS = (
+    *map(validation.read_only, (np.empty(0, np.int64),) * 3), np.empty(0, np.uint8)
+)  # fmt: skip
+
+
+def no_exclusions(n: int, *, own: bool = False) -> ExcludedItems:
+    """Exclude nothing for n queries; with own, item i for query i."""
+    itself = np.arange(n, dtype=np.int64) if own else np.full(n, -1, np.int64)
+    empty = np.zeros(n + 1, np.int64), np.zeros(0, np.int64)
+    return ExcludedItems(*map(validation.read_only, (itself, *empty)))
+
+
+class ExecutionOptions(NamedTuple):
+    """How a call may use the machine; working_memory in bytes."""
+
+    n_threads: int
+    working_memory: float
+    progress: parallel.Progress | None = None
+
+
+class TileLayout(NamedTuple):
+    """What the tiles of an instruction set need for rows of some depth.
+
+    words: of 4 bytes, in a packed row. error bounds the rounding of a float32 inner product of unit
+    rows, 0 for integer tiles.
+    """
+
+    isa: str
+    quantised: bool
+    words: int
+    error: float
+
+    def empty_array(self) -> npt.NDArray[Any]:
+        """Return an empty array of the type of packed rows and of tile scores."""
+        return np.empty(0, np.int32 if self.quantised else np.float32)
+
+
+def tile_layout(isa: str, depth: int) -> TileLayout:
+    """Return the layout of an instruction set for rows of this depth.
+
+    Wider rows than int32 sums can hold are compared in float32.
+    """
+    if depth > tiles.MOST_CODES:
+        return float_layout(isa, depth)
+    rotated = max(depth, 16)
+    if isa == "amx":
+        return TileLayout(isa, True, 16 * -(-rotated // 64), 0)
+    if isa in ("vnni", "avxvnni", "avx2"):
+        return TileLayout(isa, True, 2 * -(-rotated // 8), 0)
+    return float_layout(isa, depth)
+
+
+def float_layout(isa: str, depth: int) -> TileLayout:
+    """Return the layout of float32 rows that an instruction set can read."""
+    isa = "avx512" if isa in ("amx", "vnni", "avx512") else "generic"
+    return TileLayout(isa, False, depth, 1.1 * (depth + 8) * 2.0**-24)
+
+
+class PackedItems(NamedTuple):
+    """Items in panels; arrays as the kernels take them, and the same bound as slots.
+
+    units: of the scaled rows, of the scaled bias, and bounds on the rounding of a float32 tile and
+    of a shift. row_type, score_type: empty arrays of the types of rows and of packed rows.
+    """
+
+    metric_type: str
+    layout: TileLayout
+    arrays: Any
+    units: tuple[float, float, float, float]
+    slots: Integers
+    row_type: npt.NDArray[Any]
+    score_type: npt.NDArray[Any]
+
+    @property
+    def numbers(self) -> Integers:
+        """Ascending numbers of the items."""
+        return np.sort(self.arrays.order).astype(np.int64)
+
+    @property
+    def kernel_code(self) -> tuple[Any, int]:
+        """Instruction set and metric type, as the kernels take them."""
+        return INSTRUCTION_SETS[self.layout.isa], METRIC_TYPES[self.metric_type]
+
+
+def norms_repeat(norms: Floats) -> bool:
+    """Whether enough norms are equal that grouping duplicate rows may pay. O(n log n)."""
+    ordered = np.sort(norms)
+    return has_many_copies(np.flatnonzero(ordered[1:] != ordered[:-1]) + 1, len(norms))
+
+
+def has_many_copies(ends: npt.NDArray[np.intp], n: int) -> bool:
+    """Whether groups of n rows that end there are so large that searching one of each pays."""
+    sizes = np.diff(np.concatenate([[0], ends, [n]])).astype(np.float64)
+    # no BLAS: its threads stay awake for milliseconds that a search needs
+    return bool(np.square(sizes).sum() >= _ENOUGH_COPIES * n)
+
+
+def pack_items(
+    metric_type: str, items: EncodedRows, numbers: Integers, n_threads: int | None
+) -> PackedItems:
+    """Scale, shift, rotate, quantise and pack the items of these ascending numbers. O(m d)."""
+    depth = items.rows.shape[1]
+    layout = tile_layout(config.isa(), depth)
+    norms = items.norms
+    factors, bias, unit, bias_unit = _scaling(metric_type, items)
+    shift, order = _NO_SHIFT, numbers
+    some = norms[numbers]
+    alike = some.min(initial=np.inf) >= _ALIKE * some.max(initial=0.0)
+    if (metric_type == "cosine" or alike) and not len(bias):
+        shift = _common_direction(items.rows, factors, numbers)
+    if len(shift):
+        bias = _shift_products(items.rows, factors, shift, n_threads)
+    if metric_type != "cosine" or len(shift):
+        # a panel is bounded by its largest member: like ones belong together
+        order = numbers[np.argsort(-(bias if len(bias) else norms)[numbers])]
+    # a copy: each chunk of it is brought into its own order
+    order = order.astype(np.int32)
+    n_panels = -(-len(order) // PANEL)
+    packed = aligned(n_panels * PANEL * layout.words, layout.empty_array().dtype)
+    statistics = np.empty((n_panels, 5), np.float32)
+    small_bias = np.empty(len(order) if len(bias) else 0, np.float32)
+    # every thread has a block, also of few chunks: each takes 0.1 ms at 64 columns
+    n_chunks = -(-len(order) // packing.CHUNK)
+    share = -(-n_chunks // (n_threads or config.num_threads()))
+    chunks_of_block = max(1, min(share, 2_000 // depth))
+    if tiles.AVAILABLE:  # else every pair is scored
+        parallel.run(
+            packing.prepare_item_panels,
+            parallel.row_blocks(n_chunks, chunks_of_block),
+            INSTRUCTION_SETS[layout.isa], items.rows, validation.read_only(factors),
+            validation.read_only(bias + 1.0 if len(shift) else factors), shift,
+            validation.read_only(bias * bias_unit), _signs(depth), layout.words, order, small_bias,
+            packed, statistics,
+            n_threads=n_threads,
+        )  # fmt: skip
+    arrays = (order, packed, small_bias, statistics, shift)
+    return packed_items(metric_type, layout, items, arrays, unit, bias_unit)
+
+
+def unpacked_items(metric_type: str, items: EncodedRows) -> PackedItems | None:
+    """Return whole panels of float32 rows as they are given, for few queries. O(m).
+
+    None where no panel is full, where float32 products might overflow or underflow, and for
+    instruction sets whose int8 tiles are wider than their float32 tiles: packing is faster there.
+    """
+    norms, depth = items.norms, items.rows.shape[1]
+    if items.rows.dtype != np.float32 or config.isa() in ("avx2", "avxvnni"):
+        return None
+    if len(norms) < PANEL:
+        return None
+    if norms.max() > _LARGEST_NORM or norms.min(where=norms > 0, initial=1.0) < _SMALLEST_NORM:
+        return None
+    layout = float_layout(config.isa(), depth)
+    n_panels = len(norms) // PANEL
+    n = n_panels * PANEL
+    factors, bias, unit, bias_unit = _scaling(metric_type, items)
+    scaling = np.zeros((n, 2), np.float32)
+    scaling[:, 0] = factors[:n]
+    if len(bias):
+        scaling[:, 1] = bias[:n] * bias_unit
+    statistics = np.zeros((n_panels, 5), np.float32)
+    statistics[:, 0] = 1.0
+    largest = (norms[:n] * factors[:n]).reshape(n_panels, -1).max(axis=1)
+    statistics[:, 1] = largest * (1.0 + 2.0**-12)
+    packed = items.rows.reshape(-1)[: n * depth]
+    arrays = (np.arange(n, dtype=np.int32), packed, np.empty(0, np.float32), statistics, _NO_SHIFT)
+    return packed_items(metric_type, layout, items, arrays, unit, bias_unit, scaling)
+
+
+def scale_and_shift(packed: PackedItems, items: EncodedRows, n_threads: int | None) -> RowScaling:
+    """Return factors and coefficients of all items, and the shift, by which they were packed."""
+    factors, shift = _scaling(packed.metric_type, items)[0], packed.arrays.shift
+    coefficients = factors
+    if len(shift):
+        coefficients = _shift_products(items.rows, factors, shift, n_threads) + 1.0
+    return RowScaling(validation.read_only(factors), validation.read_only(coefficients), shift)
+
+
+def _scaling(metric_type: str, items: EncodedRows) -> tuple[Floats, Floats, float, float]:
+    """Return the items' factors, their bias (empty for none), and the units of both."""
+    norms, bias = items.norms, items.bias
+    if metric_type == "euclidean":
+        bias = -0.5 * norms * norms
+    bias_unit = _power_of_two(float(np.abs(bias).max(initial=0.0)))
+    if metric_type == "cosine":
+        factors = np.divide(1.0, norms, out=np.zeros(len(norms)), where=norms > 0)
+        return factors, bias, 1.0, bias_unit
+    unit = _power_of_two(float(norms.max()))
+    return np.full(len(norms), unit), bias, unit, bias_unit
+
+
+def packed_items(
+    metric_type: str,
+    layout: TileLayout,
+    items: EncodedRows,
+    arrays: Sequence[npt.NDArray[Any]],
+    unit: float,
+    bias_unit: float,
+    scaling: npt.NDArray[np.float32] = _NO_SCALING,
+    prefix: Any = None,
+) -> PackedItems:
+    """Put together order, packed rows, small bias, statistics and shift.
+
+    prefix: kernels.prefixes.Prefixes, None for none.
+    """
+    made = (_signs(items.rows.shape[1]), _TILE_REGISTERS, scaling)
+    order, packed, *others = [validation.read_only(array) for array in (*arrays, *made)]
+    if prefix is None:
+        prefix = _no_prefixes(items.rows.shape[1], layout.quantised)
+    own: list[Any] = [*items, order, packed, layout.words, *others, prefix]
+    kernel_items = candidate_filter.Items(*own)
+    shift = kernel_items.shift
+    # float64 may round the score, two coefficients and the rows less their parts: sums of depth
+    # terms whose sizes sum to at most 2 each; the shift's square is 1 only within such a rounding
+    rounding = 16.0 * (len(shift) + 16) * 2.0**-53 if len(shift) else 0.0
+    slots = np.empty(query_scaling.N_SLOTS, np.int64)
+    bound = [getattr(kernel_items, name) for name in query_scaling.BOUND]
+    bound += [getattr(prefix, name) for name in query_scaling.BOUND_PREFIX]
+    slots[:-3:2] = [array.ctypes.data for array in bound]
+    slots[1:-3:2] = [array.size for array in bound]
+    slots[-3:] = items.rows.shape[1], layout.words, prefix.words
+    empty = (np.empty(0, items.rows.dtype), layout.empty_array())
+    return PackedItems(
+        metric_type, layout, kernel_items, (unit, bias_unit, float(layout.error), rounding),
+        *map(validation.read_only, (slots, *empty)),
+    )  # fmt: skip
+
+
+def pack_queries(
+    packed: PackedItems,
+    queries: EncodedRows,
+    exclusions: ExcludedItems,
+    permitted: npt.NDArray[np.uint8],
+) -> Any:
+    """Scale queries so that their norm is about 1 and a bias counts at most 2^20.
+
+    permitted (p,): 1 for each item that may be found; empty where all may.
+    """
+    n = len(queries.norms)
+    factors, coefficients, slopes, intercepts = (np.empty(n) for _ in range(4))
+    weights = np.empty(n, np.float32)
+    parallel.run(
+        query_scaling.scale_queries, parallel.row_blocks(n, n), METRIC_TYPES[packed.metric_type],
+        queries.rows, queries.norms, packed.units, packed.arrays.shift, factors, coefficients,
+        weights, slopes, intercepts,
+    )  # fmt: skip
+    return candidate_filter.Queries(
+        queries.rows, queries.norms, factors, coefficients, weights, slopes, intercepts,
+        *packed.units[2:], *exclusions, permitted,
+    )  # fmt: skip
+
+
+def _power_of_two(size: float) -> float:
+    """Return 1 / the power of two above size, at most 2^1000; 1 for 0."""
+    return 2.0 ** min(1000, -math.frexp(size)[1]) if size > 0 else 1.0
+
+
+@functools.lru_cache(8)
+def _no_prefixes(depth: int, quantised: bool) -> Any:
+    shapes: Any = ((0, depth, PANEL), (0, 5), 0)
+    axes, statistics, none = (validation.read_only(np.zeros(shape, np.float32)) for shape in shapes)
+    codes = validation.read_only(np.zeros(0, np.int32)) if quantised else none
+    return prefixes.Prefixes(axes, codes, 0, statistics, rests=none, eta=none, largest_k=none)
+
+
+def aligned(count: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """Return an uninitialised array (count,) whose data starts at a cache line.
+
+    NumPy allocates it, which gets huge pages from Linux: a scan is bound by memory.
+    """
+    kind = np.dtype(dtype)
+    size = count * kind.itemsize
+    memory = np.empty(size + 64, np.uint8)
+    skip = -memory.ctypes.data % 64
+    return memory[skip : skip + size].view(kind)
+
+
+@functools.lru_cache(8)  # a generator takes 0.25 ms to make, twice in a search of 15 ms
+def _signs(depth: int) -> npt.NDArray[np.float32]:
+    bits = np.random.default_rng(_ROTATION_SEED).integers(0, 2, (2, max(depth, 16)))
+    return validation.read_only((2 * bits - 1).astype(np.float32))
+
+
+# The shift of rows (candidate_filter). Text embeddings have a mean of length 0.5 to 0.9; without
+# it the filter's error falls to 0.2 to 0.75 of what it was. Rows less their mean, of users for
+# example, are often short and then all point the same way, against the mean: their cosines differ
+# by less than the error, and nearly all pairs would be scored in float64, 60 times the time of the
+# rows as given (bench.lab.measure_costs). So a direction is preferred around which many rows are
+# close.
+
+
+def _common_direction(rows: Rows, factors: Floats, numbers: Integers) -> Floats:
+    """Return the direction (d,) that many of the scaled rows share; empty if there is none.
+
+    Decided by a sample of at most 2,048 items. O(128^2 d + 2048 d).
+    """
+    n = len(numbers)
+    if n < _LEAST_ITEMS:
+        return _NO_SHIFT
+    rows = memmap.from_bits(rows)
+    # steps of the golden ratio share no period with the rows
+    places = np.arange(min(_AVERAGED_ITEMS, n // 8)) * 0.6180339887498949 % 1.0
+    some = numbers[(places * n).astype(np.int64)]
+    sample, weights = rows[some], factors[some]
+    few = slice(min(_COMPARED_ITEMS, max(_LEAST_COMPARED, n // _LEAST_COMPARED)))
+    compared = sample[few] * weights[few, None]
+    # no BLAS: its idle threads spin for 30 ms on the cores of the search
+    squares, small = np.square(compared).sum(axis=1), compared.astype(np.float32)
+    close = np.einsum("ij,kj->ik", small, small) > _CLOSE_COSINE * squares
+    sizes = close.sum(axis=1)
+    if sizes.max() < _LEAST_CLOSE_SHARE * len(compared):
+        mean = np.einsum("i,ij->j", weights, sample) / len(sample)
+        length = float(np.sqrt(np.square(mean).sum()))
+        return validation.read_only(mean / length) if length >= _LEAST_MEAN else _NO_SHIFT
+    # towards the densest place: the half nearest to their mean, again and again
+    near = compared[close[np.argmax(sizes)]]
+    while len(near) > 8:
+        distances = np.square(near - near.mean(axis=0)).sum(axis=1)
+        near = near[np.argsort(distances, kind="stable")[: -(-len(near) // 2)]]
+    mean = near.mean(axis=0)
+    return validation.read_only(mean / np.sqrt(np.square(mean).sum()))
+
+
+def _shift_products(rows: Rows, factors: Floats, shift: Floats, n_threads: int | None) -> Floats:
+    """Return <shift, factors row - shift> (n,) of every row. O(n d)."""
+    found = parallel.unfilled(len(rows), np.float64)
+    blocks = parallel.row_blocks(len(rows), max(1, 1_000_000 // rows.shape[1]))
+    parallel.run(
+        packing.shift_products, blocks, rows, validation.read_only(factors), shift, found,
+        n_threads=n_threads,
+    )  # fmt: skip
+    return validation.read_only(found)

@@ -1,0 +1,399 @@
+"""Prefixes of packed items: along which axes, how many of them, and whether at all.
+
+Rows of embeddings have most of their length along a third of their columns, after a rotation onto
+their principal axes. The tiles then multiply these alone, and a bound drops nearly all pairs
+(kernels.prefix_filter). Whether that pays is estimated by a sample of the items.
+"""
+
+import atexit
+import itertools
+import math
+import os
+import threading
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fastcos import parallel, validation
+from fastcos.kernels import prefixes, tiles
+from fastcos.kernels.simd.instruction_sets import INSTRUCTION_SETS
+from fastcos.kernels.simd.panel import PANEL
+from fastcos.parallel import readiness
+from fastcos.parallel.blas import blas_lock
+from fastcos.search.packing import (
+    PackedItems,
+    RowScaling,
+    aligned,
+    no_exclusions,
+    pack_queries,
+    packed_items,
+    scale_and_shift,
+    tile_layout,
+)
+from fastcos.similarity.encoded_rows import EncodedRows
+from fastcos.storage import memmap
+
+Floats32 = npt.NDArray[np.float32]
+
+# axes of all items that are packed for many queries: None to choose, 0 for none; for tests and
+# benchmarks
+FORCED: int | None = None
+# the largest k of prefixes by which all searches go
+ANY_K = 2**24
+# numbers of axes that are compared, and their largest share of the columns: a longer prefix saves
+# too little
+_WIDTHS, _LARGEST_SHARE = (64, 96, 128, 160, 192, 224, 256, 320, 384), 0.7
+# items, and columns, below which a sample costs more than it saves
+_LEAST_ITEMS, _LEAST_COLUMNS = 4096, 192
+# items that tell whether rows are as long along most axes, and the largest share of the columns
+# that they may fill: 0.15 of mpnet, 0.3 of MiniLM, 1 of independent columns
+_ITEMS_OF_SPREAD, _LARGEST_SPREAD = 512, 0.4
+# items of the sample, and those of them that are queries
+_SAMPLED_ITEMS, _SAMPLED_QUERIES = 2048, 64
+# ranks of the thresholds of a sweep, on average, by k
+_RANKS = {10: 40, 20: 65, 50: 123, 100: 200}
+# those k for whose mean the number of axes is chosen
+_USUAL = [10, 100]
+# length of the errors of int8 codes of both sides, of unit rows
+_CODES_ERROR = 0.013
+# what a tile costs besides its products, in columns; and what each of its pairs costs by itself, of
+# rows without columns and for every column: how many times as much as in a tile
+_TILE_COLUMNS = 22
+_PAIR_COLUMNS, _PAIR = 2200.0, 2.0
+# how many times as fast tiles must become, by the estimate, so that searches for k neighbours use
+# prefixes: of few queries and of many, where the projection and the scores in float64 stay. 1,000
+# queries gain 1.94, 1.84, 1.30, 1.19, 1.17, 0.98, 1.23, 1.26, 1.01, 1.04, 1.05, 0.97, 1.00 by
+# estimates of 4.0, 4.3, 2.5, 2.5, 2.3, 2.15, 2.1, 2.1, 2.1, 2.0, 1.8, 1.8, 1.7; one to four 1.6 to
+# 1.8, 1.5, 1.0 to 1.1, 1.1 to 1.5, 1.1, 1.0 to 1.15, 0.85 to 1.1 by 4.3, 4.25, 2.5, 2.5, 1.7, 2.2,
+# 1.8 (vnni on Sapphire Rapids)
+_LEAST_GAINS = np.array([1.5, 2.0])
+# seed of the first axes and of their rotation
+_SEED = 20261124
+
+
+class Axes(NamedTuple):
+    """Axes (p / 32, d, 32), ETA (1,) and largest k (2,), as in kernels.prefixes."""
+
+    panels: Floats32
+    eta: Floats32
+    largest_k: Floats32
+
+
+# indexes whose prefixes are made at once: each keeps its rows. One that is fitted beyond waits for
+# its own
+_MOST_THREADS = 4
+
+
+class Pending(NamedTuple):
+    """Prefixes that a thread of this process is adding, and whether it has ended.
+
+    Not the thread: one whose join was interrupted counts as ended on Python 3.11.
+    """
+
+    process: int
+    ended: threading.Event
+
+    def wait(self) -> None:
+        """Wait for the thread, unless this process was forked since: it has no such thread."""
+        if self.process == os.getpid():
+            self.ended.wait()
+
+
+# threads that add prefixes, and whether the interpreter ends, so that they do
+_threads: list[threading.Thread] = []
+_is_ending = threading.Event()
+
+
+class _Ended(Exception):
+    """The interpreter ends."""
+
+
+def add_later(
+    packed: PackedItems,
+    items: EncodedRows,
+    n_threads: int | None,
+    keep: Callable[[PackedItems], None],
+) -> Pending | None:
+    """Add prefixes in a thread, and call keep with the result; None if no thread works on it.
+
+    An index of 60,000 x 768 is packed in 75 ms, and its prefixes take 250 (Zen 4, two threads):
+    searches need not wait for them.
+    """
+    if not _may_pay(packed, items):
+        return None
+    dtype = memmap.from_bits(items.rows).dtype
+    if readiness.use_numpy(dtype):
+        readiness.request(dtype)
+        return None
+
+    pending = Pending(os.getpid(), threading.Event())
+
+    def add() -> None:
+        try:
+            made = add_or_warn(packed, items, n_threads, progress=_stop_at_end)
+            if made is not packed:
+                keep(made)
+        except _Ended:
+            pass
+        finally:
+            pending.ended.set()
+
+    thread = threading.Thread(target=add, name="fastcos-prefixes", daemon=True)
+    _threads[:] = [other for other in _threads if other.is_alive()]
+    if len(_threads) >= _MOST_THREADS:
+        add()
+        return None
+    try:
+        thread.start()
+    except RuntimeError:  # no thread can be started, as when the interpreter ends
+        return None
+    _threads.append(thread)
+    return pending
+
+
+def _stop_at_end(done: int, total: int) -> None:
+    if _is_ending.is_set():
+        raise _Ended
+
+
+@atexit.register
+def _end() -> None:
+    """Let no thread run kernels while the interpreter is taken down."""
+    _is_ending.set()
+    for thread in _threads:
+        thread.join()
+
+
+def add_or_warn(
+    packed: PackedItems,
+    items: EncodedRows,
+    n_threads: int | None,
+    progress: parallel.Progress | None = None,
+) -> PackedItems:
+    """Do as add_prefixes; an error, such as a lack of memory, is a warning and nothing is added.
+
+    Searches give the same results without prefixes. The same holds for a helping thread, whose
+    error nobody would see, and for the calling thread, whose search or fit must not fail by it.
+    """
+    try:
+        return add_prefixes(packed, items, n_threads, progress)
+    except _Ended:
+        raise
+    except Exception as error:
+        warnings.warn(
+            "searches of an index will be slower, because its prefixes could not be made "
+            f"({type(error).__name__}: {str(error)[:120]})",
+            RuntimeWarning, stacklevel=2,
+        )  # fmt: skip
+        return packed
+
+
+def _may_pay(packed: PackedItems, items: EncodedRows) -> bool:
+    """Whether there are no prefixes yet, and searches may take less time by them."""
+    has_prefixes = packed.arrays.prefix.words > 0
+    if not tiles.AVAILABLE or not packed.layout.quantised or has_prefixes or FORCED == 0:
+        return False
+    is_small = len(packed.arrays.order) < _LEAST_ITEMS or items.rows.shape[1] < _LEAST_COLUMNS
+    return FORCED is not None or not is_small
+
+
+def add_prefixes(
+    packed: PackedItems,
+    items: EncodedRows,
+    n_threads: int | None,
+    progress: parallel.Progress | None = None,
+) -> PackedItems:
+    """Return packed items with the prefixes by which searches take least time, or without.
+
+    O(m d p). For items that many queries will search.
+    """
+    if not _may_pay(packed, items):
+        return packed
+    scaling = scale_and_shift(packed, items, n_threads)
+    axes = _choose_axes(packed, items, scaling)
+    if axes is None:
+        return packed
+    return with_axes(packed, items, scaling, axes, n_threads, progress)
+
+
+def with_axes(
+    packed: PackedItems,
+    items: EncodedRows,
+    scaling: RowScaling,
+    axes: Axes,
+    n_threads: int | None,
+    progress: parallel.Progress | None = None,
+) -> PackedItems:
+    """Return packed items with prefixes along these axes."""
+    arrays, layout = packed.arrays, packed.layout
+    n_panels = len(arrays.statistics)
+    words = tile_layout(layout.isa, len(axes.panels) * PANEL).words
+    codes = aligned(n_panels * PANEL * words, np.int32)
+    statistics = np.empty((n_panels, 5), np.float32)
+    rests = np.empty(n_panels * PANEL, np.float32)
+    blocks = parallel.row_blocks(n_panels, max(1, 8_000 // items.rows.shape[1]))
+    parallel.run(
+        prefixes.prepare_prefix_panels, blocks, INSTRUCTION_SETS[layout.isa], items.rows, *scaling,
+        arrays.order, axes.panels, axes.eta, words, arrays.statistics, codes, statistics, rests,
+        n_threads=n_threads, progress=progress,
+    )  # fmt: skip
+    packed_codes = arrays.packed
+    if layout.isa != "amx":
+        packed_codes = aligned(arrays.packed.size, np.int32)
+        parallel.run(
+            prefixes.order_by_item, blocks, layout.words, arrays.packed, packed_codes,
+            n_threads=n_threads, progress=progress,
+        )  # fmt: skip
+    read_only = validation.read_only
+    prefix = prefixes.Prefixes(
+        axes.panels, read_only(codes), words, read_only(statistics), read_only(rests), axes.eta,
+        axes.largest_k,
+    )  # fmt: skip
+    same = (arrays.order, packed_codes, arrays.small_offsets, arrays.statistics, arrays.shift)
+    return packed_items(packed.metric_type, layout, items, same, *packed.units[:2], prefix=prefix)
+
+
+def as_axes(V: npt.NDArray[Any], largest_k: npt.ArrayLike = (ANY_K, ANY_K)) -> Axes:
+    """Return axes (d, p) as the kernels take them; columns should be orthonormal, as V'V shows."""
+    depth, p = V.shape
+    n_panels = -(-p // PANEL)
+    panels = np.zeros((depth, n_panels * PANEL), np.float32)
+    panels[:, :p] = V
+    exact = panels[:, :p].astype(np.float64)
+    with blas_lock():
+        # Frobenius norm, not below the spectral norm
+        eps = float(np.linalg.norm(exact.T @ exact - np.eye(p))) + 1e-12
+    run = min(depth, prefixes.RUN) + depth // prefixes.RUN + 9
+    rho = 1.1 * math.sqrt(p) * run * 2.0**-24
+    # sums of squares in float32, in 16 lanes each
+    squares = (depth / 16 + 16) * 2.0**-22
+    panels = panels.reshape(depth, n_panels, PANEL).swapaxes(0, 1)
+    bound = 1.1 * (1 + eps) ** 2 * (3 * eps + 2 * rho) + squares
+    eta = np.full(1, bound, np.float32) * np.float32(1.000001)
+    found = np.ascontiguousarray(panels), eta, np.array(largest_k, np.float32)
+    return Axes(*map(validation.read_only, found))
+
+
+def principal_axes(sample: Floats32, p: int) -> Floats32:
+    """Return p principal axes (d, p) of rows (m, d), the longest first, by subspace iteration."""
+    rng = np.random.default_rng(_SEED)
+    square = sample.T @ sample
+    V = square @ rng.standard_normal((len(square), p), dtype=np.float32)
+    V = np.linalg.qr(square @ np.linalg.qr(V)[0])[0]
+    _, rotation = np.linalg.eigh(V.T @ (square @ V))
+    return V @ rotation[:, ::-1]
+
+
+def rotated(axes: Floats32) -> Floats32:
+    """Return axes of the same space, along which rows have no long coordinates."""
+    p = axes.shape[1]
+    rng = np.random.default_rng(_SEED + p)
+    return axes @ np.linalg.qr(rng.standard_normal((p, p)))[0].astype(np.float32)
+
+
+def _choose_axes(packed: PackedItems, items: EncodedRows, scaling: RowScaling) -> Axes | None:
+    """Return the axes by which searches take least time, None if they do by all codes."""
+    arrays, n = packed.arrays, len(packed.arrays.order)
+    # steps of the golden ratio share no period with the items
+    places = (np.arange(min(_SAMPLED_ITEMS, n)) * 0.6180339887498949 % 1.0 * n).astype(np.int64)
+    numbers = arrays.order[places].astype(np.int64)
+    taken, factors = items.take(numbers), scaling.factors[numbers]
+    rows = taken.rows
+    sample = (memmap.from_bits(rows) * factors[:, np.newaxis]).astype(np.float32)
+    if len(scaling.shift):
+        sample -= (scaling.coefficients[numbers, np.newaxis] * scaling.shift).astype(np.float32)
+    few = slice(0, _SAMPLED_QUERIES)
+    encoded = taken.take(few)
+    if memmap.from_bits(rows) is not rows or rows.dtype == np.int8:  # as queries are searched
+        wide = memmap.from_bits(encoded.rows).astype(np.float64)
+        encoded = encoded._replace(rows=validation.read_only(wide))
+    none = no_exclusions(len(encoded.rows))
+    scaled = pack_queries(packed, encoded, none, np.zeros(0, np.uint8))
+    ratios = scaled.factors / np.where(factors[few] > 0, factors[few], 1.0)
+    offsets = np.zeros(len(places), np.float32)
+    if len(arrays.small_offsets):
+        offsets = arrays.small_offsets[places]
+    biases = scaled.weights[:, np.newaxis] * offsets
+    # in float64: the ratio of a query of small norm, of a dot product, may exceed float32
+    queries = (sample[few] * ratios[:, np.newaxis]).astype(np.float32)
+    # Forks wait for this lock: nothing that takes another one may run under it. BLAS keeps its
+    # number of threads, which belongs to the whole process: this may run beside the user's code.
+    with blas_lock():
+        found = _directions(sample, queries, biases, n)
+    return None if found is None else as_axes(*found)
+
+
+def _directions(
+    sample: Floats32, queries: Floats32, biases: Floats32, n_items: int
+) -> tuple[Floats32, list[int]] | None:
+    """Return the axes (d, p) by which searches take least time, and the largest k.
+
+    None if searches take least time by all codes. Arguments as of _shares_left.
+    """
+    depth = sample.shape[1]
+    if FORCED:
+        return rotated(principal_axes(sample, min(FORCED, depth))), [ANY_K, ANY_K]
+    widths = [p for p in _WIDTHS if p <= _LARGEST_SHARE * depth]
+    if not widths or _effective_columns(sample[:_ITEMS_OF_SPREAD]) > _LARGEST_SPREAD * depth:
+        return None
+    axes = principal_axes(sample, widths[-1])
+    shares = _shares_left(sample, queries, biases, axes, widths, n_items)
+    pairs = (_PAIR_COLUMNS + _PAIR * depth) * shares
+    costs = np.array(widths)[:, np.newaxis] + _TILE_COLUMNS + pairs
+    ks = list(_RANKS)
+    best = int(np.argmin(costs[:, [ks.index(k) for k in _USUAL]].mean(axis=1)))
+    gains = (depth + _TILE_COLUMNS) / costs[best]
+    # more neighbours leave more pairs, and gain less
+    largest = [max([0, *itertools.compress(ks, gains >= least)]) for least in _LEAST_GAINS]
+    if not any(largest):
+        return None
+    return rotated(axes[:, : widths[best]]), largest
+
+
+def _effective_columns(rows: Floats32) -> float:
+    """Return (sum of the eigenvalues)^2 / sum of their squares, of the mean product of rows (m, d).
+
+    Products of different rows estimate the squares without bias.
+    """
+    m = len(rows)
+    products = rows @ rows.T
+    own = np.diag(products)
+    squares = (np.square(products).sum() - np.square(own).sum()) / (m * (m - 1))
+    return float(own.mean() ** 2 / max(squares, 1e-30))
+
+
+def _shares_left(
+    sample: Floats32,
+    queries: Floats32,
+    biases: Floats32,
+    axes: Floats32,
+    widths: list[int],
+    n_items: int,
+) -> npt.NDArray[np.float64]:
+    """Return the share of pairs (widths, ranks) that prefixes leave.
+
+    sample (m, d), of which queries (q, d) are the first, scaled their own way; biases (q, m).
+    """
+    m = len(sample)
+    scores = queries @ sample.T + biases
+    itself = np.arange(len(queries))
+    scores[itself, itself] = -np.inf
+    ordered = np.sort(scores, axis=1)
+    least = [ordered[:, m - max(1, round(r * m / n_items)), None] for r in _RANKS.values()]
+    u, w = sample @ axes, queries @ axes
+    norms, query_norms = (np.sqrt(np.square(rows).sum(axis=1)) for rows in (sample, queries))
+    bound = biases + _CODES_ERROR * query_norms[:, None] * norms
+    shares, before = np.empty((len(widths), len(least))), 0
+    for row, p in enumerate(widths):
+        bound += w[:, before:p] @ u[:, before:p].T
+        rest, query_rest = (
+            np.sqrt(np.maximum(0.0, np.square(size) - np.square(part[:, :p]).sum(axis=1)))
+            for size, part in ((norms, u), (query_norms, w))
+        )
+        upper = bound + query_rest[:, None] * rest
+        shares[row] = [(upper >= tau).mean() for tau in least]
+        before = p
+    return shares

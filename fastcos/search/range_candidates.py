@@ -1,0 +1,68 @@
+"""All items whose raw score may reach a threshold of each query, as the tiles bound it."""
+
+import numpy as np
+
+from fastcos import parallel
+from fastcos.kernels import candidate_filter, tiles
+from fastcos.search.packing import (
+    ExcludedItems,
+    ExecutionOptions,
+    PackedItems,
+    PermittedItems,
+    pack_queries,
+)
+from fastcos.similarity.encoded_rows import EncodedRows
+from fastcos.validation import Floats, Integers
+
+# queries that one thread compares with all items at once
+_BLOCK = 128
+
+
+def find_candidates(
+    packed: PackedItems,
+    queries: EncodedRows,
+    exclusions: ExcludedItems,
+    thresholds: Floats,
+    capacity: int,
+    starts: Integers,
+    columns: Integers,
+    options: ExecutionOptions,
+    permitted: PermittedItems | None = None,
+) -> Integers:
+    """Return how many items of each query may have a raw score of at least thresholds (n,).
+
+    columns is filled with the first ``capacity`` of them, unordered, from starts (n,) on. No item
+    that qualifies is left out; some may be there that do not. O(n m d) operations of the tiles.
+    permitted: items that may be found, all packed ones if None.
+    """
+    n = len(thresholds)
+    if not tiles.AVAILABLE:
+        return _everything(packed, exclusions, capacity, starts, columns, permitted)
+    mask = np.zeros(0, np.uint8) if permitted is None else permitted.mask
+    counts = parallel.unfilled(n, np.int64)
+    parallel.run(
+        candidate_filter.pass_rows, parallel.row_blocks(n, _BLOCK), *packed.kernel_code,
+        np.arange(n, dtype=np.int64), pack_queries(packed, queries, exclusions, mask),
+        packed.arrays, thresholds, packed.layout.empty_array(), capacity, starts, counts, columns,
+        n_threads=options.n_threads, progress=options.progress,
+    )  # fmt: skip
+    return counts
+
+
+def _everything(
+    packed: PackedItems,
+    exclusions: ExcludedItems,
+    capacity: int,
+    starts: Integers,
+    columns: Integers,
+    permitted: PermittedItems | None,
+) -> Integers:
+    """Take every item that a query may find: the way without compiled tiles."""
+    found = packed.numbers if permitted is None else permitted.numbers
+    counts = np.empty(len(starts), np.int64)
+    for i, start in enumerate(starts):
+        excluded = exclusions.indices[exclusions.indptr[i] : exclusions.indptr[i + 1]]
+        some = found[(found != exclusions.own[i]) & ~np.isin(found, excluded)]
+        counts[i] = len(some)
+        columns[start : start + min(capacity, len(some))] = some[:capacity]
+    return counts

@@ -1,0 +1,464 @@
+"""Exact top-k: the one pipeline under ``top_k``, ``SimilarityIndex`` and out-of-core search."""
+
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastcos import config, parallel, storage, validation
+from fastcos.search import segments
+from fastcos.search.bits import BIT_MEASURES, bit_top_k
+from fastcos.search.packing import (
+    ExcludedItems,
+    ExecutionOptions,
+    Floats,
+    Integers,
+    no_exclusions,
+)
+from fastcos.search.results import Neighbors, no_neighbors, padded
+from fastcos.search.segments import encode_segment
+from fastcos.search.types import (
+    FittedItems,
+    Searched,
+    SearchRequest,
+    as_min_score,
+    rounded_scores,
+)
+from fastcos.similarity.base import (
+    Measure,
+    Plain,
+    capabilities,
+    get_measure,
+    is_upper_bounded,
+    require,
+)
+from fastcos.similarity.encoded_rows import EncodedRows, encode_rows
+from fastcos.storage import memmap
+
+# bytes of a query in a batch beside its columns and results: norms, bias, lanes, candidates
+_BYTES_PER_QUERY = 128
+# queries of a batch at least, so that every thread has some
+_LEAST_BATCH = 1024
+# share of the working memory for a batch's encoded rows and results
+_BATCH_SHARE = 0.25
+
+
+def top_k(
+    queries: Any,
+    items: Any = None,
+    k: int = 10,
+    *,
+    measure: str | Measure = "cosine",
+    exclude_self: bool = True,
+    allowed: Any = None,
+    exclude: Any = None,
+    min_score: float | None = None,
+    n_threads: int | None = None,
+    working_memory: float | None = None,
+    progress: parallel.Progress | None = None,
+    out: storage.PathLike | None = None,
+) -> Neighbors:
+    """The k items most similar to every query.
+
+    Exact: the order is that of the float64 scores of the given rows, the same bits for any number
+    of threads, block size, instruction set and driver. Time O(n m d); no n x m matrix is held.
+    Memory-mapped rows (``np.load(path, mmap_mode="r")``) are read in blocks that fit working_memory
+    and never held as a whole, by measures with the capability ``blocks``.
+
+    Parameters
+    ----------
+    queries : array_like (n, d), or (d,) where items are given; or sparse
+        One row per query. A zero row has no direction: its cosine with everything is 0. Any real
+        type, exactly; also tensors in main memory, Arrow columns, and columns of vectors of a
+        table. float32 and float64 are used as they are. float16, bfloat16, int8 and int16 are
+        widened block by block, by measures with the capability ``append``.
+    items : array_like (m, d), optional
+        What is searched. None: the queries themselves.
+    k : int
+        Neighbours per query, from 1 to the number of items that a query may find.
+    measure : str or Measure
+        A name of ``fastcos.list_measures()``, or an object like them. For packed bits, uint8 rows
+        of ``np.packbits(rows, axis=1)``: "hamming", minus the number of bits that differ, or
+        "bit_cosine", the cosine of the rows of 0 and 1.
+    exclude_self : bool
+        With items=None, whether a row is kept from being its own neighbour.
+    allowed : array_like or sparse (n, m), optional
+        A mask (m,) or item numbers: only these can be found. The non-zeros of a sparse matrix, for
+        dense rows: the items that each query may find, all of which are scored. Fewer than k of
+        them: padded.
+    exclude : sparse (n, m), optional
+        Its non-zeros are pairs that must not be found, such as what a user has seen already. A
+        query with fewer than k other items is padded.
+    min_score : float or Calibration, optional
+        Neighbours with a lower score are left out and padded. The returned scores decide, so the
+        threshold is rounded to float32 like them.
+    n_threads : int, optional
+        Default: the setting ``num_threads``.
+    working_memory : float, optional
+        MiB for buffers besides inputs and outputs. Default: the setting ``working_memory``.
+    progress : callable, optional
+        Called as progress(done, total) with numbers of queries.
+    out : path-like, optional
+        A new directory, written batch by batch: indices.npy, scores.npy and run.json. The same call
+        after an interrupt or a crash resumes there; what is returned are memory maps. For measures
+        with the capability ``blocks``.
+
+    Returns
+    -------
+    Neighbors
+        indices (n, k) int64 and scores (n, k) float32.
+
+    Raises
+    ------
+    ValueError
+        NaN or infinity, k out of range, rows of different width, item numbers out of range, an out
+        that holds something else.
+    TypeError
+        Rows that are not numbers.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastcos import top_k
+    >>> found = top_k(np.array([[1.0, 0.0], [1.0, 0.2], [0.0, 1.0]]), k=1)
+    >>> found.indices.ravel().tolist()
+    [1, 0, 1]
+    """
+    exclude_self = validation.as_flag("exclude_self", exclude_self)
+    if isinstance(items, int | np.integer):  # other libraries have k in this place
+        raise TypeError(f"items must be rows, got {items}; for {items} neighbours give k={items}")
+    if validation.any_sparse(queries, items):
+        from fastcos.search.sparse import sparse_top_k
+
+        validation.check_none("out", out, "for sparse rows")
+        as_options(n_threads, working_memory, progress)
+        return sparse_top_k(
+            queries, items, k, measure=measure, exclude_self=exclude_self, allowed=allowed,
+            exclude=exclude, min_score=min_score, n_threads=n_threads, progress=progress,
+        )  # fmt: skip
+    if isinstance(measure, str) and measure in BIT_MEASURES:
+        for name, value in (("allowed", allowed), ("exclude", exclude), ("out", out)):
+            validation.check_none(name, value, "for packed bits")
+        options = as_options(n_threads, working_memory, progress)
+        return bit_top_k(
+            queries, items, k, measure=measure, exclude_self=exclude_self, min_score=min_score,
+            options=options,
+        )  # fmt: skip
+    given = get_measure(measure)
+    if min_score is not None:
+        min_score = as_min_score(min_score, given)
+    if out is not None:
+        require(given, "blocks")
+    # what a later call resumes is identified by NumPy's types
+    in_blocks = out is None
+    Q = as_items("queries", queries, given, or_vector=items is not None, in_blocks=in_blocks)
+    X = Q
+    if items is not None:
+        X = as_items("items", items, given, in_blocks=in_blocks, is_measured=in_blocks)
+    options = as_options(n_threads, working_memory, progress)
+    validation.check_same_width("items", X, "queries", Q)
+    own = items is None and exclude_self
+    k = validation.as_neighbor_count(k, X.shape[0], without_itself=own)
+    request = as_request(
+        Q, X.shape[0], k, own=own, allowed=allowed, exclude=exclude, min_score=min_score
+    )
+    if out is None or not request.k:
+        found = _fit_and_search(X, request, given, options, None)
+        return found if request.k == k else padded(found, k)
+    validation.as_count("k", k, high=request.k)
+    from fastcos.search.out_of_core import results_in_directory
+
+    with results_in_directory(request, X, given, options, out) as results:
+        if results.is_complete:
+            return Neighbors(**results.finish())
+        return _fit_and_search(X, request, given, options, results)
+
+
+def _fit_and_search(
+    X: Any, request: SearchRequest, measure: Measure, options: ExecutionOptions, results: Any
+) -> Neighbors:
+    """Fit the measure to the items and answer a request; results: as of search."""
+    fitted = fit_items(X, measure, options)  # which also shows NaN, where nothing is searched
+    if not request.k:
+        return no_neighbors(len(request.queries))
+    if request.permitted is not None:
+        # pack only what may be found
+        some = fitted.only(request.permitted)
+        if some is not None:
+            fitted, request = some, request._replace(permitted=None)
+    return search(fitted, request, options, results)
+
+
+def as_items(
+    name: str,
+    X: Any,
+    measure: Measure,
+    *,
+    or_vector: bool = False,
+    in_memory: bool = False,
+    in_blocks: bool = False,
+    is_measured: bool = False,
+) -> Any:
+    """Return X as checked rows; memory-mapped ones are left on disk if the measure allows it.
+
+    in_memory: they are read. If the measure takes rows as given: in_blocks: narrow rows are left as
+    they are; is_measured: encode_rows, which follows, looks for NaN.
+    """
+    able = capabilities(measure)
+    return memmap.as_mapped_rows(
+        name, X, on_disk=able.blocks and not in_memory, narrow=in_blocks and able.append,
+        or_vector=or_vector, is_measured=is_measured and able.append,
+    )  # fmt: skip
+
+
+def as_options(
+    n_threads: int | None, working_memory: float | None, progress: parallel.Progress | None = None
+) -> ExecutionOptions:
+    """Settle how a call may use the machine."""
+    validation.check_progress(progress)
+    size = config.num_threads()
+    if n_threads is not None:
+        size = validation.as_thread_count("n_threads", n_threads)
+    if working_memory is None:
+        working_memory = config.working_memory()
+    memory = validation.as_real("working_memory", working_memory, above=0)
+    return ExecutionOptions(size, memory * 2**20, progress)
+
+
+def as_request(
+    Q: Any,
+    n_items: int,
+    k: int,
+    *,
+    own: bool = False,
+    allowed: Any = None,
+    exclude: Any = None,
+    min_score: float | None = None,
+    lists: tuple[Integers, Integers] | None = None,
+) -> SearchRequest:
+    """Check the filters of a search of n_items items for the k best; a lower k is padded later.
+
+    own: query i is item i and must not find itself. lists: as of SearchRequest, checked already, in
+    place of allowed.
+    """
+    n, permitted = Q.shape[0], None
+    if validation.any_sparse(allowed):
+        lists = _as_lists(allowed, n, n_items)
+    if lists is not None:
+        k = min(k, int(np.diff(lists[0]).max(initial=0)))
+    elif allowed is not None:
+        permitted = validation.as_item_numbers("allowed", allowed, n_items)
+        k = min(k, len(permitted))
+    exclusions = no_exclusions(n, own=own) if own else None
+    if exclude is not None and not validation.is_empty_list(exclude):
+        from fastcos.linalg.csr import as_interactions
+
+        pairs = as_interactions("exclude", exclude)
+        validation.check_shape("exclude", pairs.shape, (n, n_items))
+        itself = no_exclusions(n, own=own).own
+        arrays = itself, pairs.indptr.astype(np.int64), pairs.indices.astype(np.int64)
+        exclusions = ExcludedItems(*map(validation.read_only, arrays))
+    if min_score is not None:
+        min_score = validation.as_real("min_score", min_score)
+    if lists is not None and exclusions is not None:
+        lists, exclusions = _without(lists, exclusions, n_items), None
+    return SearchRequest(Q, k, permitted, exclusions, min_score, lists)
+
+
+def _as_lists(allowed: Any, n: int, n_items: int) -> tuple[Integers, Integers]:
+    """Return the non-zeros of a sparse matrix as the items that each query may find."""
+    from fastcos.linalg.csr import as_interactions
+
+    pairs = as_interactions("allowed", allowed)
+    validation.check_shape("allowed", pairs.shape, (n, n_items))
+    return pairs.indptr.astype(np.int64), pairs.indices.astype(np.int64)
+
+
+def _without(
+    lists: tuple[Integers, Integers], exclusions: ExcludedItems, n_items: int
+) -> tuple[Integers, Integers]:
+    """Return the lists without what each query may not find."""
+    indptr, positions = lists
+    queries = np.arange(len(indptr) - 1)
+    pairs = np.repeat(queries, np.diff(indptr)) * n_items + positions
+    excluded = np.repeat(queries, np.diff(exclusions.indptr)) * n_items + exclusions.indices
+    own = (queries * n_items + exclusions.own)[exclusions.own >= 0]
+    kept = ~np.isin(pairs, np.concatenate([excluded, own]))
+    return np.concatenate([[0], np.cumsum(kept)])[indptr], positions[kept]
+
+
+def fit_items(X: Any, measure: Measure, options: ExecutionOptions) -> FittedItems:
+    """Fit the measure to the items and encode them, unless they are read in blocks."""
+    fitted = measure.fit(X)
+    if memmap.is_read_in_blocks(X):
+        from fastcos.search import out_of_core
+
+        if not out_of_core.fits_as_given(X, options):
+            return out_of_core.MappedItems(fitted, len(X), (), X)
+    return FittedItems(fitted, len(X), (encode_segment(fitted, X, options.n_threads),))
+
+
+def search(
+    items: FittedItems, request: SearchRequest, options: ExecutionOptions, results: Any = None
+) -> Neighbors:
+    """Answer a request: every batch of queries meets every segment, and is finished once.
+
+    results: where batches go instead of memory, see storage.checkpoint.
+    """
+    n, k = request.queries.shape[0], request.k
+    batches: Iterator[tuple[int, int]]
+    if results is None:
+        size = batch_size(items, request, options)
+        batches = iter([(lo, min(n, lo + size)) for lo in range(0, n, size)])
+        shape = n if n > size else 0, k  # one batch is returned without a copy
+        indices, scores = parallel.unfilled(shape, np.int64), parallel.unfilled(shape, np.float32)
+    else:
+        batches = results.missing()
+    for lo, hi in batches:
+        Q = memmap.read_rows("queries", request.queries, lo, hi)
+        columns, raw = best_of_items(items, request, Q, lo, options)
+        found = Neighbors(*finish(items.measure, Q, columns, raw, request.min_score))
+        if results is not None:
+            results.write(lo, **found._asdict())
+        elif hi - lo == n:
+            return found
+        else:
+            indices[lo:hi], scores[lo:hi] = found
+    return Neighbors(indices, scores) if results is None else Neighbors(**results.finish())
+
+
+def batch_size(items: FittedItems, request: SearchRequest, options: ExecutionOptions) -> int:
+    """Queries whose encoded rows and results fit their share of the working memory."""
+    if not items.segments or memmap.is_read_in_blocks(request.queries):
+        from fastcos.search.out_of_core import block_sizes
+
+        return block_sizes(items.rows, request, items.measure, options).queries
+    depth = request.queries.shape[1]
+    bytes_per_query = 24 * request.k + 24 * depth + _BYTES_PER_QUERY
+    return max(_LEAST_BATCH, int(_BATCH_SHARE * options.working_memory / bytes_per_query))
+
+
+def best_of_items(
+    items: FittedItems,
+    request: SearchRequest,
+    Q: validation.Rows,
+    first: int,
+    options: ExecutionOptions,
+    within: range | None = None,
+) -> tuple[Integers, Floats]:
+    """Columns and raw scores (m, k) of the best items for the queries Q, numbered from first.
+
+    within: search these items only; all if None. Each segment is searched by one of two strategies,
+    the inner-product scan or filter and refine, and starts from the k-th best of those before it.
+    """
+    measure, k, n = items.measure, request.k, request.queries.shape[0]
+    validation.check_scorable("queries", Q, Q)
+    if request.lists is not None:
+        from fastcos.search.lists import best_of_lists
+
+        queries = _encoded_queries(items, request, Q, first, options)
+        return best_of_lists(items, request, Q, queries, first, options)
+    exclusions = no_exclusions(len(Q))
+    if request.exclusions is not None:
+        exclusions = request.exclusions.of_range(first, first + len(Q))
+    queries = _encoded_queries(items, request, Q, first, options)
+    report = _query_progress(options.progress, first, first + len(Q), n)
+    best: tuple[Integers, Floats] | None = None
+    for segment, permitted, share, memory in _segments(items, request, options, within):
+        here = exclusions
+        if len(segment.encoded.rows) < items.n_items:
+            here = segments.exclusions_within(exclusions, segment)
+        if permitted is not None and not len(permitted.numbers):
+            continue
+        limited = ExecutionOptions(
+            options.n_threads, memory, None if report is None else report(share)
+        )
+        if is_upper_bounded(measure):
+            from fastcos.search.filter_refine import filter_and_refine
+
+            find: segments.Search = functools.partial(
+                filter_and_refine, measure, segment, Q, permitted=permitted, best=best
+            )
+        else:
+            thresholds = None if best is None else best[1][:, -1]
+            find = segment.plan(len(Q), here, permitted, thresholds)
+        columns, raw = find(queries, here, k, limited)
+        found = segment.positions_of(columns), raw
+        best = found if best is None else segments.merge(best, found, options.n_threads)
+    if best is None:
+        return np.full((len(Q), k), -1, np.int64), np.full((len(Q), k), -np.inf)
+    return best
+
+
+def finish(
+    measure: Measure,
+    Q: validation.Rows,
+    columns: Integers,
+    raw: Floats,
+    min_score: float | None,
+) -> tuple[Integers, npt.NDArray[np.float32]]:
+    """Turn columns and raw scores of the queries Q into results: the only place that does."""
+    scores = rounded_scores(measure.to_score(raw, Q))  # the order is that of float64
+    if min_score is not None:
+        columns = np.where(scores < rounded_scores(min_score), -1, columns)
+    if columns.min(initial=0) < 0:
+        scores = np.where(columns < 0, np.float32(-np.inf), scores)
+    return columns, scores
+
+
+def _encoded_queries(
+    items: FittedItems,
+    request: SearchRequest,
+    Q: validation.Rows,
+    first: int,
+    options: ExecutionOptions,
+) -> EncodedRows:
+    """Encode the queries; where they are the items, encoded alike, take those."""
+    measure, only = items.measure, items.segments[0] if len(items.segments) == 1 else None
+    alike = getattr(type(measure), "encode_queries", None) is Plain.encode_queries
+    if only is not None and request.queries is only.rows and alike:
+        encoded = only.encoded
+        # of narrow rows only the queries are widened
+        if Q.dtype == encoded.rows.dtype:
+            same = len(Q) == len(only.rows)
+            return encoded if same else encoded.take(slice(first, first + len(Q)))
+    return encode_rows(measure.encode_queries(Q), None, options.n_threads, measure.metric_type)
+
+
+def _segments(
+    items: FittedItems, request: SearchRequest, options: ExecutionOptions, within: range | None
+) -> Iterator[Searched]:
+    """Yield each segment, its items that may be found, and which share of all items it is."""
+    if not items.segments:
+        yield from items.read_segments(request, options, within)
+    before, n = 0, sum(len(segment.numbers) for segment in items.segments)
+    for segment in items.segments:
+        share = before / n, (before + len(segment.numbers)) / n
+        before += len(segment.numbers)
+        permitted = segment.permit(request.permitted)
+        yield Searched(segment, permitted, share, options.working_memory)
+
+
+def _query_progress(
+    progress: parallel.Progress | None, first: int, last: int, n: int
+) -> Callable[[tuple[float, float]], parallel.Progress] | None:
+    """Report a share of a segment, itself a share of all items, as a number of n queries."""
+    if progress is None:
+        return None
+    most = first
+
+    def of_segment(share: tuple[float, float]) -> parallel.Progress:
+        start, stop = share
+
+        def report(done: int, total: int) -> None:
+            nonlocal most
+            part = start + (stop - start) * done / total
+            # some queries are searched twice
+            most = max(most, first + int(part * (last - first)))
+            progress(most, n)
+
+        return report
+
+    return of_segment

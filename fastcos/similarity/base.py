@@ -1,0 +1,367 @@
+"""What a similarity is to the search: two transforms of rows, a bias per item, a monotone map."""
+
+import copy
+import inspect
+import warnings
+import weakref
+from collections.abc import Callable
+from typing import (
+    Any,
+    ClassVar,
+    Literal,
+    NamedTuple,
+    Protocol,
+    Self,
+    TypeGuard,
+    get_args,
+    runtime_checkable,
+)
+
+import numpy as np
+import numpy.typing as npt
+
+from fastcos import validation
+from fastcos.similarity.encoded_rows import EncodedRows, encode_rows
+from fastcos.storage import memmap
+from fastcos.validation import Floats, Rows
+
+MetricType = Literal["dot", "cosine", "euclidean"]
+
+_MEMBERS = ("name", "metric_type", "fit", "encode_queries", "encode_items", "item_bias", "to_score")
+
+
+@runtime_checkable
+class Measure(Protocol):
+    """A similarity that reduces to raw scores of encoded rows.
+
+    The engine ranks item b for query q by a float64 raw score of x = encode_queries(q) and
+    y = encode_items(b): ``metric_type`` "dot": <x, y> + item_bias(b); "cosine":
+    <x, y> / (|x| |y|), 0 for a zero row; "euclidean": -|x - y|^2. ``to_score`` then turns raw
+    scores into the scores that a caller sees; it must never decrease where the raw scores of one
+    query increase.
+
+    Attributes
+    ----------
+    name : str
+        The name by which ``measure=`` finds the class.
+    metric_type : {"dot", "cosine", "euclidean"}
+        How a pair of encoded rows is scored.
+    """
+
+    name: ClassVar[str]
+    metric_type: ClassVar[MetricType]
+
+    def fit(self, items: Rows, users: Rows | None = None) -> Self:
+        """Return a measure fitted to the items, and to the other side if given."""
+
+    def encode_queries(self, Q: Rows) -> Rows:
+        """Return encoded queries phi(q), (n, d')."""
+
+    def encode_items(self, B: Rows) -> Rows:
+        """Return encoded items psi(b), (p, d')."""
+
+    def item_bias(self, B: Rows) -> Floats | None:
+        """Return what is added to each item's inner product, (p,) float64; None for nothing."""
+
+    def to_score(self, raw: Floats, Q: Rows) -> Floats:
+        """Return scores (n, k) from raw scores (n, k) of the queries Q (n, d)."""
+
+
+@runtime_checkable
+class UpperBounded(Measure, Protocol):
+    """A similarity that is no inner product, but has an upper bound that is one.
+
+    Filter and refine: the engine's raw scores choose candidates, ``rescore`` ranks them, and
+    ``upper_bound`` shows when nothing else can be better. ``to_score`` takes what ``rescore``
+    returns.
+    """
+
+    def precompute(self, B: Rows) -> Any:
+        """Return what rescore needs of the items B (p, d), made once per search."""
+
+    def rescore(self, Q: Rows, precomputed: Any, columns: npt.NDArray[np.int64]) -> Floats:
+        """Return exact raw scores (n, k) of the queries Q (n, d) and the items columns (n, k)."""
+
+    def upper_bound(self, Q: Rows, raw: Floats) -> Floats:
+        """Return a score (n,) that no item with an engine's raw score up to raw (n,) exceeds.
+
+        It never decreases where raw increases.
+        """
+
+
+class Capabilities(NamedTuple):
+    """What a measure can be used for.
+
+    Attributes
+    ----------
+    blocks : bool
+        Items may be memory-mapped and read in blocks, results kept in a directory (``out=``).
+    sparse : bool
+        Rows may be sparse.
+    save : bool
+        An index with this measure can be saved: it is registered by name.
+    append : bool
+        Nothing is learned from items, and their rows are used as given. So an index takes up or
+        removes some items without touching the others.
+    """
+
+    blocks: bool
+    sparse: bool
+    save: bool
+    append: bool
+
+
+def capabilities(measure: Any) -> Capabilities:
+    """Return what a measure can be used for, also one that is no subclass of Plain."""
+    kind = type(measure)
+    fits_nothing = _inherits(kind, "_fit")
+    return Capabilities(
+        blocks=fits_nothing or getattr(kind, "fits_in_blocks", False),
+        sparse=getattr(kind, "takes_sparse_rows", False),
+        save=measure.name in REGISTRY,
+        append=_inherits(kind, *_FOR_APPEND),
+    )
+
+
+# methods that a measure inherits unchanged where an index with it takes up items one by one
+_FOR_APPEND = ("_fit", "fit", "encode_items", "item_bias")
+# classes of the caller of which warn_of_slow_changes has warned
+_slow_classes: weakref.WeakSet[type[Any]] = weakref.WeakSet()
+
+
+def warn_of_slow_changes(measure: Any) -> None:
+    """Warn once that a class of the caller lost the capability append by what it overrides.
+
+    Also an override that only logs has this effect, since nobody can tell what it does to the rows.
+    """
+    kind = type(measure)
+    is_ours = kind.__module__.partition(".")[0] == "fastcos"
+    if is_ours or kind in _slow_classes or capabilities(measure).append:
+        return
+    _slow_classes.add(kind)
+    overridden = [method for method in _FOR_APPEND if not _inherits(kind, method)]
+    text = (
+        f"every change of this index fits and packs all items, because {kind.__name__} overrides "
+        f"{' and '.join(overridden)}; measures without that add items in the time of the new ones"
+    )
+    warnings.warn(text, stacklevel=5)
+
+
+def is_upper_bounded(measure: Any) -> TypeGuard[UpperBounded]:
+    """Whether a measure is UpperBounded, by the attributes of its class: isinstance takes 20 us."""
+    kind = type(measure)
+    return all(hasattr(kind, name) for name in ("precompute", "rescore", "upper_bound"))
+
+
+def _inherits(kind: type[Any], *methods: str) -> bool:
+    """Whether a class has these methods of Plain."""
+    return all(getattr(kind, method, None) is getattr(Plain, method) for method in methods)
+
+
+def require(measure: Any, capability: str, argument: str = "measure") -> None:
+    """Refuse a measure without this capability."""
+    if not getattr(capabilities(measure), capability):
+        raise ValueError(f"{argument} must have the capability {capability!r}, got {measure.name}")
+
+
+def encode_items(measure: Measure, B: Rows, n_threads: int | None) -> EncodedRows:
+    """Encode items by a fitted measure, with their bias."""
+    validation.check_scorable("items", B, B)
+    transformed, bias = measure.encode_items(B), measure.item_bias(B)
+    return encode_rows(transformed, bias, n_threads, measure.metric_type, as_given=transformed is B)
+
+
+class Invariances(NamedTuple):
+    """What a change of the embeddings does to the scores: "y" nothing, "rank" only monotone, "-".
+
+    Attributes
+    ----------
+    s, r : str
+        One positive scale for all rows; one per row.
+    R, D, G : str
+        Rotation; rescaling of the columns; any invertible map. They act on both sides of a model:
+        (P, B) becomes (P G'^-1, B G).
+    t : str
+        One vector added to all rows.
+    """
+
+    s: str
+    r: str
+    R: str
+    D: str
+    G: str
+    t: str
+
+
+def invariances(cells: str) -> Invariances:
+    """Read "s=y r=rank R=y D=- G=- t=-"."""
+    return Invariances(**dict(cell.split("=") for cell in cells.split()))
+
+
+class Plain:
+    """The cosine of the rows as they are: a base for measures that change only some parts."""
+
+    name: ClassVar[str]
+    metric_type: ClassVar[MetricType] = "cosine"
+    invariances: ClassVar[Invariances] = invariances("s=y r=y R=y D=- G=- t=-")
+    needs: ClassVar[str] = ""
+    # whether _fit takes memory-mapped rows and reads them a block at a time
+    fits_in_blocks: ClassVar[bool] = False
+    takes_sparse_rows: ClassVar[bool] = False
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the measure can be used for."""
+        return capabilities(self)
+
+    def fit(self, items: Rows, users: Rows | None = None) -> Self:
+        """Return a fitted copy, so that a measure that others hold never changes."""
+        if type(self)._fit is Plain._fit:
+            return self
+        as_rows = memmap.as_mapped_rows if self.fits_in_blocks else validation.as_rows
+        items = as_rows("items", items)
+        if users is not None:
+            users = validation.as_rows("users", users)
+        fitted = copy.copy(self)
+        fitted._fit(items, users)
+        return fitted
+
+    def _fit(self, items: Rows, users: Rows | None) -> None:
+        """Set what the measure learns from the items; nothing here."""
+
+    def encode_queries(self, Q: Rows) -> Rows:
+        """Return the rows as encode_items has them."""
+        return self.encode_items(Q)
+
+    def encode_items(self, B: Rows) -> Rows:
+        """Return the rows as they are."""
+        return B
+
+    def item_bias(self, B: Rows) -> Floats | None:
+        """Return None: no bias."""
+        return None
+
+    def to_score(self, raw: Floats, Q: Rows) -> Floats:
+        """Return the raw scores as they are."""
+        return raw
+
+
+# name to class, or function that makes the measure; delete an entry to unregister it
+REGISTRY: dict[str, Callable[..., Any]] = {}
+# scores of candidates that no engine can rank: names of the literature, and where they are
+_SCORERS = {
+    "sts_score": "rerank(neighbors, STSScorer(model, texts))",
+    "word_rotators_distance": "rerank(neighbors, WordRotatorsScorer(vectors, bags))",
+}
+
+
+# names of other libraries for what these measures give the order of
+_OTHER_NAMES = {
+    "l2": "neg_euclidean", "euclidean": "neg_euclidean", "sqeuclidean": "neg_euclidean",
+    "l2_distance": "neg_euclidean", "metric_l2": "neg_euclidean", "ip": "dot",
+    "inner_product": "dot", "innerproduct": "dot", "metric_inner_product": "dot",
+    "dot_product": "dot", "dotproduct": "dot", "cos": "cosine", "cosinesimil": "cosine",
+    "cosine_similarity": "cosine", "cosine_distance": "cosine", "angle": "angular",
+}  # fmt: skip
+
+
+def register(measure: type[Any]) -> type[Any]:
+    """Class decorator: make a measure known by its name."""
+    if not isinstance(getattr(measure, "name", None), str):
+        got = validation.format_value(measure)
+        raise TypeError(f"measure must be a class with a name, got {got}")
+    REGISTRY[measure.name] = measure
+    return measure
+
+
+def list_measures() -> tuple[str, ...]:
+    """Names of all measures, sorted.
+
+    Returns
+    -------
+    tuple of str
+
+    Examples
+    --------
+    >>> from fastcos import list_measures
+    >>> "cosine" in list_measures()
+    True
+    """
+    return tuple(sorted(REGISTRY))
+
+
+def check_known(argument: str, name: str) -> None:
+    """Refuse a name that is not registered."""
+    if name in _SCORERS and name not in REGISTRY:
+        raise ValueError(f"{argument} must compare vectors, got {name!r}: use {_SCORERS[name]}")
+    if name in REGISTRY:
+        return
+    if (same := _OTHER_NAMES.get(name.strip().lower().replace("-", "_"))) in REGISTRY:
+        got = f"{validation.format_value(name)} (did you mean {validation.format_value(same)}?)"
+        raise ValueError(f"{argument} must be the name of a measure, got {got}")
+    validation.as_choice(argument, name, list_measures())
+
+
+def get_measure(measure: str | Measure, **parameters: Any) -> Measure:
+    """The measure of that name with these parameters; a measure object is returned as it is.
+
+    Parameters
+    ----------
+    measure : str or Measure
+        One of ``list_measures()``, or an object with the members of ``Measure``.
+    **parameters
+        Keyword arguments of the measure's class.
+
+    Returns
+    -------
+    Measure
+        Not fitted.
+
+    Raises
+    ------
+    ValueError
+        Unknown name.
+    TypeError
+        Neither a name nor a measure.
+
+    Examples
+    --------
+    >>> from fastcos import get_measure
+    >>> get_measure("cosine").metric_type
+    'cosine'
+    """
+    if isinstance(measure, str):
+        check_known("measure", measure)
+        return REGISTRY[measure](**parameters)
+    # the check of a protocol takes 28 us: not for what has all members but perhaps a name
+    if not (isinstance(measure, Plain) and hasattr(measure, "name")):
+        rule = f"a name or a Measure ({', '.join(_MEMBERS)})"
+        if hasattr(measure, "transform") and hasattr(measure, "factor"):  # of query_metric(users)
+            rule = "get_measure('query_metric_cosine', other=users), or another measure"
+        elif hasattr(measure, "shape"):
+            rule = "a name or a Measure, not rows, which are for fit"
+        validation.as_instance("measure", measure, Measure, rule)  # type: ignore[type-abstract]
+    kinds = get_args(MetricType)
+    validation.as_choice(f"metric_type of {measure.name}", measure.metric_type, kinds)
+    return measure
+
+
+def summaries() -> dict[str, str]:
+    """One line about every measure, by name: what help and tables print.
+
+    Returns
+    -------
+    dict of str
+        Sorted by name.
+
+    Examples
+    --------
+    >>> from fastcos.similarity import summaries
+    >>> summaries()["csls"]
+    '2 cosine - r(x) - r(y), with r the mean cosine to the K nearest.'
+    """
+    lines = {}
+    for name in list_measures():
+        maker = getattr(REGISTRY[name], "func", REGISTRY[name])
+        lines[name] = (inspect.getdoc(maker) or name).splitlines()[0]
+    return lines

@@ -1,0 +1,225 @@
+"""Canonical forms: factors and a metric that do not depend on the parametrisation of a model.
+
+Users P and items Q predict P Q', and so do P G^-T and Q G for every invertible G. ``canonicalize``
+returns the same factors for all of them. ``query_metric`` returns the inner product of items that
+the users define; it is the same for all of them too.
+"""
+
+import warnings
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fastcos import parallel, validation
+from fastcos.reports.table import as_table
+from fastcos.similarity.moments import mean_of, triangle
+from fastcos.similarity.row_maps import first_copies, map_rows
+from fastcos.validation import Floats, Rows
+
+
+@as_table
+class CanonicalFactors(NamedTuple):
+    """The balanced factors of a product, users @ items.T.
+
+    Attributes
+    ----------
+    users : ndarray (n, k), float64
+    items : ndarray (p, k), float64
+        The columns are orthogonal on both sides, with squared norms ``singular_values``.
+    singular_values : ndarray (k,), float64
+        Those of the product, descending; 0 beyond its rank.
+    """
+
+    users: Floats
+    items: Floats
+    singular_values: Floats
+
+
+@as_table
+class QueryMetric(NamedTuple):
+    """The inner product b'Cb' of items that a distribution of users or queries defines.
+
+    Attributes
+    ----------
+    metric : ndarray (k, k), float64
+        C = E[uu'], or the covariance of u.
+    factor : ndarray (k, r), float64
+        L with C = LL', r the rank of C.
+    """
+
+    metric: Floats
+    factor: Floats
+
+    def transform(self, items: Any) -> Rows:
+        """Return items @ L (p, r), in the dtype of items: rows for any index of cosines.
+
+        Their inner products are b'Cb. An item in the null space of C becomes a zero row.
+        """
+        rows = validation.as_rows("items", items)
+        validation.check_same_width("items", rows, "metric", self.metric)
+        transformed = map_rows(rows, self.factor)
+        largest = float(np.abs(transformed).max(initial=0.0))
+        if largest > float(np.finfo(rows.dtype).max):
+            rule = f"have products with the metric that {rows.dtype} holds"
+            raise ValueError(f"items must {rule} (scale them, or give float64), got {largest:g}")
+        return transformed.astype(np.float32) if rows.dtype == np.float32 else transformed
+
+
+def canonicalize(users: Any, items: Any) -> CanonicalFactors:
+    """The balanced factors of a model: the same for all factors with the same predictions.
+
+    Of all factors of users @ items.T they have the least norm. Weight decay on both sides leads to
+    them, and so does gradient descent from a small start. The largest entry of each item column is
+    positive. Columns with equal singular values are unique up to a rotation among them.
+
+    Parameters
+    ----------
+    users : array_like (n, k)
+    items : array_like (p, k)
+        Any factors; float32 entries are exact numbers, the result is float64.
+
+    Returns
+    -------
+    CanonicalFactors
+        users, items and singular_values. Columns beyond the rank are zero, with a warning.
+
+    Raises
+    ------
+    ValueError
+        users and items of different width; NaN or infinity.
+
+    Notes
+    -----
+    Two QR decompositions and one SVD (k, k): O((n + p) k²). The error is that of rounding the
+    given factors: eps times their condition number.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastcos import canonicalize
+    >>> P, Q = np.array([[1.0, 2.0], [0.0, 1.0], [2.0, 0.0]]), np.array([[1.0, 1.0], [0.0, 3.0]])
+    >>> D = np.diag([5.0, 0.2])
+    >>> one, other = canonicalize(P, Q), canonicalize(P @ D, Q @ np.linalg.inv(D))
+    >>> bool(np.allclose(one.items, other.items)), one.singular_values.round(3)
+    (True, array([7.457, 1.844]))
+    """
+    users, items = validation.as_array("users", users), validation.as_array("items", items)
+    P: Floats = validation.as_rows("users", users, dtype=np.float64).astype(np.float64, copy=False)
+    Q: Floats = validation.as_rows("items", items, dtype=np.float64).astype(np.float64, copy=False)
+    validation.check_same_width("items", Q, "users", P)
+    k = P.shape[1]
+    # balance column norms by powers of two, which are exact: no product overflows or underflows
+    balance = np.exp2(np.round(0.5 * np.log2(_column_norms(P)) - 0.5 * np.log2(_column_norms(Q))))
+    with parallel.blas_lock():
+        left, R_left = np.linalg.qr(P / balance)
+        right, R_right = np.linalg.qr(Q * balance)
+        U, s, Vt = np.linalg.svd(R_left @ R_right.T)
+    # the rounding of the given entries limits the rank
+    sizes = np.linalg.norm(P / balance, axis=0) @ np.linalg.norm(Q * balance, axis=0)
+    given = [side.dtype for side in (users, items) if side.dtype.kind == "f"]
+    eps = max(np.finfo(dtype).eps for dtype in (np.dtype(np.float64), *given))
+    rank = int((s > eps * sizes).sum())
+    values = np.append(s[:rank], np.zeros(k - rank))
+    if rank < k:
+        warnings.warn(
+            f"users @ items.T has rank {rank}: {k - rank} of {k} columns are zero", stacklevel=2
+        )
+    canonical_users, canonical_items = np.zeros(P.shape), np.zeros(Q.shape)
+    with parallel.blas_lock():
+        canonical_users[:, :rank] = left @ (U[:, :rank] * np.sqrt(s[:rank]))
+        canonical_items[:, :rank] = right @ (Vt[:rank].T * np.sqrt(s[:rank]))
+    # the decomposition rounds equal rows differently; one image keeps their ties
+    for given_rows, form in ((P, canonical_users), (Q, canonical_items)):
+        first = first_copies(given_rows)
+        if first is not None:
+            form[:] = form[first]
+    largest = np.abs(canonical_items).argmax(axis=0)
+    signs = np.where(canonical_items[largest, np.arange(k)] < 0, -1.0, 1.0)
+    return CanonicalFactors(canonical_users * signs, canonical_items * signs, values)
+
+
+def query_metric(
+    users: Any,
+    *,
+    centered: bool = True,
+    sample: int | None = None,
+    random_state: int | np.random.Generator = 0,
+) -> QueryMetric:
+    """The inner product of items that users, or queries, define.
+
+    The cosine of two transformed items is the correlation over users of their predicted scores
+    (uncentred: the cosine of their columns of predictions). Neither an invertible map of the
+    factors nor the norm of an item changes it. Works for any dual encoder; only C is stored.
+
+    Parameters
+    ----------
+    users : array_like (n, k)
+        User embeddings, or embeddings of queries.
+    centered : bool
+        Covariance or second moments. Default: covariance, since the mean of users is mostly the
+        direction of popularity.
+    sample : int, optional
+        Number of users, drawn without replacement, for an estimate. Default: all.
+    random_state : int or Generator
+        Seed of the sample.
+
+    Returns
+    -------
+    QueryMetric
+        metric, factor, and ``transform(items)``.
+
+    Raises
+    ------
+    ValueError
+        NaN or infinity; entries whose squares overflow; a sample larger than n.
+
+    Notes
+    -----
+    From a QR decomposition of the users in blocks of rows, O(n k²): the condition number of their
+    Gram matrix would be the square. An error ε of the estimate, ||C^-½ Ĉ C^-½ - I||, moves
+    Fisher's z of any pair by at most ½ ln((1 + ε) / (1 - ε)).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastcos import query_metric
+    >>> rng = np.random.default_rng(0)
+    >>> users, items = rng.standard_normal((50, 3)), rng.standard_normal((4, 3))
+    >>> rows = query_metric(users).transform(items)
+    >>> rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    >>> bool(np.allclose(rows @ rows.T, np.corrcoef(items @ users.T)))
+    True
+    """
+    centered = validation.as_flag("centered", centered)
+    P = validation.as_rows("users", users)
+    validation.check_scorable("users", P, P)
+    n = len(P)
+    chosen: Any = slice(None)
+    generator = validation.as_generator("random_state", random_state)
+    if sample is not None:
+        sample = validation.as_count("sample", sample, high=n)
+        chosen = np.sort(generator.choice(n, sample, replace=False))
+    factor = metric_factor(P[chosen], centered=centered)
+    with parallel.blas_lock():
+        return QueryMetric(factor @ factor.T, factor)
+
+
+def metric_factor(users: Rows, *, centered: bool = True) -> Floats:
+    """Return L (k, r) with LL' the covariance of the rows, or their mean outer product.
+
+    r is the rank, to the accuracy of float64. Rows on disk are read in blocks.
+    """
+    n, k = users.shape
+    R = triangle(users, mean_of(users) if centered else None)
+    with parallel.blas_lock():
+        _, s, Vt = np.linalg.svd(R / np.sqrt(n), full_matrices=False)
+    kept = s > np.finfo(np.float64).eps * max(n, k) * s.max(initial=0.0)
+    return np.ascontiguousarray(Vt[kept].T * s[kept])
+
+
+def _column_norms(rows: Floats) -> Floats:
+    """Norm of each column, 1 for a zero column."""
+    sizes = np.abs(rows).max(axis=0)
+    sizes = np.where(sizes > 0, sizes, 1.0)
+    norms: Floats = sizes * np.linalg.norm(rows / sizes, axis=0)
+    return np.where(norms > 0, norms, 1.0)

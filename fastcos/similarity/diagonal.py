@@ -1,0 +1,191 @@
+"""Rescalings D of the latent dimensions: the freedom that objective (1) leaves, by name.
+
+Objective (1) sees A and B only through AB', so (A D, B D^-1) is as good a solution for every
+invertible diagonal D, and each D gives other cosines. All of them here are of the form
+D = S^shrinkage Σ^spectrum with S = diag(σ²/(σ²+λ)), and act on the symmetric solution
+A = B = V_k S^½ (Eq. 5 of the paper). Under D = S^a Σ^b items are V_k S^(½-a) Σ^-b and users
+U_k S^(½+a) Σ^(1+b): choosing D is choosing what a cosine compares.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fastcos import validation
+from fastcos.validation import Floats
+
+
+@dataclass(frozen=True)
+class Rescaling:
+    """The diagonal matrix D = S^shrinkage Σ^spectrum, which acts as (A D, B D^-1).
+
+    Source: Steck, Ekanadham, Kallus, arXiv:2403.05440, Eq. 3 and sections 2.2 and 2.3.
+
+    Parameters
+    ----------
+    shrinkage : float, default 0
+        Exponent of S = diag(σ²/(σ²+λ)), the share of each direction that objective (1) keeps.
+    spectrum : float, default 0
+        Exponent of Σ = diag(σ), the singular values.
+
+    Examples
+    --------
+    >>> from fastcos import Rescaling
+    >>> half = Rescaling(shrinkage=0.5)
+    >>> half.name, half.formula
+    ('orthonormal', 'S^1/2')
+    >>> half.item_exponents, half.user_exponents
+    ((0.0, 0.0), (1.0, 1.0))
+    """
+
+    shrinkage: float = 0.0
+    spectrum: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("shrinkage", "spectrum"):
+            object.__setattr__(self, name, validation.as_real(name, getattr(self, name)))
+
+    @classmethod
+    def of_items(cls, a: float, b: float) -> "Rescaling":
+        """Return the rescaling whose item embeddings have these exponents, V_k S^a Σ^b."""
+        a, b = validation.as_real("a", a), validation.as_real("b", b)
+        return cls(shrinkage=0.5 - a, spectrum=0.0 - b)
+
+    @property
+    def item_exponents(self) -> tuple[float, float]:
+        """Exponents of S and Σ in the item embeddings, for V_k S^½ under D = I."""
+        return 0.5 - self.shrinkage, 0.0 - self.spectrum
+
+    @property
+    def user_exponents(self) -> tuple[float, float]:
+        """Exponents of S and Σ in the user embeddings, for U_k S^½ Σ under D = I."""
+        return 0.5 + self.shrinkage, 1.0 + self.spectrum
+
+    @property
+    def formula(self) -> str:
+        """D written out, for example ``S^1/2 Σ^-1``."""
+        return _product("", self.shrinkage, self.spectrum) or "I"
+
+    @property
+    def name(self) -> str:
+        """The name in :func:`rescalings`, or the formula of one that has none."""
+        named = (known.name for known in _NAMED if known.rescaling == self)
+        return next(named, self.formula)
+
+
+class NamedRescaling(NamedTuple):
+    """A rescaling by its name for ``rescaling=``, and what cosines of its embeddings compare."""
+
+    name: str
+    rescaling: Rescaling
+    items: str
+    users: str
+    item_cosine: str
+    user_cosine: str
+
+
+def rescalings() -> tuple[NamedRescaling, ...]:
+    """Return the rescalings that have a name (NamedRescaling), and what each compares.
+
+    W = AB' is the model (p, p), M = XW its predictions (n, p); neither depends on D.
+
+    Source: arXiv:2403.05440, section 2.2 (identity: Eq. 5, orthonormal and weights: its two cases)
+    and the end of section 2.3 (balanced). ``smoothed`` does for items what the paper's remedy of
+    section 3, the rows of M, does for users; recommenders by a truncated SVD use ``data``.
+
+    Returns
+    -------
+    tuple of NamedRescaling
+        Each with name, rescaling, and formulas of what it compares.
+
+    Examples
+    --------
+    >>> from fastcos import rescalings
+    >>> for known in rescalings():
+    ...     print(f"{known.name:11s}  {known.rescaling.formula:10s}  {known.item_cosine}")
+    identity     I           W_ij / sqrt(W_ii W_jj)
+    orthonormal  S^1/2       V_k V_k', normalised: no two items are similar at k = p
+    weights      S^-1/2      rows of W
+    balanced     Σ^-1/2      (M'M)^1/2, normalised
+    smoothed     S^-1/2 Σ^-1  columns of M
+    data         S^1/2 Σ^-1  columns of the rank-k approximation of X
+    """
+    return _NAMED
+
+
+def rescaling_grid(
+    shrinkage: Iterable[float] = (-0.5, 0.0, 0.5),
+    spectrum: Iterable[float] = (-1.0, -0.5, 0.0, 0.5, 1.0),
+) -> tuple[Rescaling, ...]:
+    """Return D = S^a Σ^b for every a and b.
+
+    Parameters
+    ----------
+    shrinkage, spectrum : iterable of float
+        Values of a and of b. The default grid, by a and then by b, has all named rescalings.
+
+    Examples
+    --------
+    >>> from fastcos.similarity.diagonal import rescaling_grid
+    >>> grid = rescaling_grid()
+    >>> len(grid), grid[0].formula, grid[-1].formula
+    (15, 'S^-1/2 Σ^-1', 'S^1/2 Σ')
+    """
+    b_values = tuple(spectrum)
+    return tuple(Rescaling(a, b) for a in shrinkage for b in b_values)
+
+
+def as_diagonal(rescaling: Any, shrinkage: Floats, singular_values: Floats) -> Floats:
+    """Return D of any ``rescaling=`` argument as its positive diagonal, (k,) float64.
+
+    rescaling is None (D = I), a name, a Rescaling, or D itself as (k,) positive numbers. D_l is 1
+    where the shrinkage is 0: the solution's columns are zero there, under every D.
+    """
+    k = len(singular_values)
+    if rescaling is None:
+        rescaling = Rescaling()
+    if isinstance(rescaling, str):
+        known = {named.name: named.rescaling for named in _NAMED}
+        rescaling = known[validation.as_choice("rescaling", rescaling, known)]
+    if not isinstance(rescaling, Rescaling):
+        return validation.as_positive_diagonal("rescaling", rescaling, k)
+    D = np.ones(k)
+    kept = shrinkage > 0
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        # powers are added as logarithms: one may overflow where the product does not
+        D[kept] = np.exp(
+            rescaling.shrinkage * np.log(shrinkage[kept])
+            + rescaling.spectrum * np.log(singular_values[kept])
+        )
+    return validation.as_positive_diagonal("rescaling", D, k)
+
+
+def _product(vectors: str, a: float, b: float) -> str:
+    factors = [vectors, _power("S", a), _power("Σ", b)]
+    return " ".join(factor for factor in factors if factor)
+
+
+def _power(base: str, exponent: float) -> str:
+    if exponent == 0:
+        return ""
+    words = {1.0: "", 0.5: "^1/2", -0.5: "^-1/2"}
+    return base + words.get(exponent, f"^{exponent:g}")
+
+
+# what cosines of items and of users compare under each
+_NAMED = tuple(
+    NamedRescaling(
+        name, D, _product("V_k", *D.item_exponents), _product("U_k", *D.user_exponents), *compared
+    )
+    for name, D, *compared in (
+        ("identity", Rescaling(), "W_ij / sqrt(W_ii W_jj)", "rows of X W^1/2"),
+        ("orthonormal", Rescaling(0.5), "V_k V_k', normalised: no two items are similar at k = p",
+         "rows of M (the paper's remedy)"),
+        ("weights", Rescaling(-0.5), "rows of W", "rows of X V_k V_k': of X itself at k = p"),
+        ("balanced", Rescaling(0, -0.5), "(M'M)^1/2, normalised", "(MM')^1/2, normalised"),
+        ("smoothed", Rescaling(-0.5, -1), "columns of M", "U_k U_k', normalised"),
+        ("data", Rescaling(0.5, -1), "columns of the rank-k approximation of X", "rows of U_k S"),
+    )
+)  # fmt: skip

@@ -1,0 +1,404 @@
+"""Measures that are the cosine of (row - mean) root: a metric of the columns, given or learned."""
+
+from typing import Any
+
+import numpy as np
+
+from fastcos import parallel, validation
+from fastcos.similarity.base import REGISTRY, Plain, invariances, register
+from fastcos.similarity.canonical import metric_factor
+from fastcos.similarity.moments import gram_of, mean_of
+from fastcos.similarity.row_maps import map_rows
+from fastcos.similarity.row_transforms import scaled_up_rows, unit_rows
+from fastcos.validation import Floats, Integers, Rows
+
+# share of the largest eigenvalue below which one is rounding
+_RANK_TOLERANCE = 1e-12
+
+
+class Mapped(Plain):
+    """Cosine of (row - mean_) root_, with root_ (d, r), or (d,) for a diagonal; _fit sets both."""
+
+    fits_in_blocks = True
+    mean_: Floats
+    root_: Floats
+
+    def encode_items(self, B: Rows) -> Rows:
+        """Return (B - mean) root, (p, r) float64; rows that only rounding keeps from 0 are 0.
+
+        Without a mean, rows whose squares would underflow are scaled up: no cosine sees it.
+        """
+        root = validation.check_fitted(self.name, getattr(self, "root_", None))
+        mean = self.mean_
+        validation.check_same_width("rows", B, "the fitted items", mean[None])
+        if not mean.any():
+            B = scaled_up_rows(B)
+        if root.ndim == 1:
+            out: Floats = B.astype(np.float64)
+            if mean.any():
+                near = np.abs(out - mean) <= 1e-14 * (np.abs(out) + np.abs(mean))
+                out -= mean
+                out[near] = 0
+            out *= root
+            return out
+        return map_rows(B, root, mean)
+
+
+def spectrum(S: Floats) -> tuple[Floats, Floats]:
+    """Return the descending eigenvalues of a symmetric matrix, and its eigenvectors as columns."""
+    with parallel.blas_lock():
+        values, vectors = np.linalg.eigh(S)
+    return values[::-1].copy(), np.ascontiguousarray(vectors[:, ::-1])
+
+
+def root_of(S: Floats) -> Floats:
+    """Return L (d, r) with S = L L' for a positive semidefinite S of rank r >= 1.
+
+    An eigenvalue counts as zero below 1e-12 of the largest; a clearly negative one is refused.
+    """
+    values, vectors = spectrum(S)
+    if not values[0] > 0:
+        raise ValueError(f"matrix must have a positive eigenvalue, got at most {values[0]:g}")
+    if values[-1] < -_RANK_TOLERANCE * values[0] * len(values):
+        raise ValueError(f"matrix must be positive semidefinite, got the eigenvalue {values[-1]:g}")
+    kept = values > _RANK_TOLERANCE * values[0]
+    return np.ascontiguousarray(vectors[:, kept] * np.sqrt(values[kept]))
+
+
+def as_given(name: str, value: Any, measure: str) -> Any:
+    """Refuse None for a parameter that the measure requires."""
+    if value is None:
+        example = f'get_measure("{measure}", {name}=...)'
+        raise ValueError(f"{name} must be given, as in {example}, got None")
+    return value
+
+
+@register
+class SoftCosine(Mapped):
+    """x'S y / sqrt(x'S x y'S y) for a similarity S of the columns.
+
+    Pitfall: S must be positive semidefinite, or a root is negative: [[1,.9,0],[.9,1,.9],[0,.9,1]]
+    is not. Rows in the null space of S become zero rows. Source: Sidorov et al. 2014,
+    doi:10.13053/CyS-18-3-2043.
+
+    Parameters
+    ----------
+    matrix : array_like (d, d), optional
+        S, symmetric and positive semidefinite.
+    features : array_like (d, m), optional
+        Instead of S: features of every column; S is then the cosine of those of two columns.
+    """
+
+    name = "soft_cosine"
+    needs = "matrix or features"
+    invariances = invariances("s=y r=y R=- D=- G=- t=-")
+
+    def __init__(self, matrix: Any = None, *, features: Any = None) -> None:
+        if (matrix is None) == (features is None):
+            given = "neither" if matrix is None else "both"
+            rule = 'be given, as in get_measure("soft_cosine", matrix=...)'
+            raise ValueError(f"one of matrix and features must {rule}, got {given}")
+        if features is not None:
+            units = unit_rows(validation.as_rows("features", features))
+            with parallel.blas_lock():
+                matrix = units @ units.T
+        S = validation.as_rows("matrix", matrix, dtype=np.float64)
+        if S.shape[0] != S.shape[1]:
+            raise ValueError(f"matrix must be square, got shape {S.shape}")
+        gap, largest = float(np.abs(S - S.T).max()), float(np.abs(S).max())
+        if gap > 1e-6 * largest:
+            raise ValueError(f"matrix must be symmetric, got entries that differ by {gap:g}")
+        self.matrix = validation.read_only((S + S.T) / 2)
+        self.features = None  # the matrix holds all that counts of them
+        self.root_ = root_of(self.matrix)
+        self.mean_ = np.zeros(len(self.matrix))
+
+    def _fit(self, items: Rows, users: Rows | None) -> None:
+        validation.check_same_width("items", items, "matrix", self.matrix)
+
+
+class _OtherSide(Mapped):
+    """Soft cosine whose S is a moment of the rows of the model's other side."""
+
+    needs = "other"
+    invariances = invariances("s=y r=y R=y D=y G=y t=-")
+    centered: bool = False
+
+    def __init__(self, other: Any = None) -> None:
+        self.other = None if other is None else validation.as_rows("other", other)
+
+    def _fit(self, items: Rows, users: Rows | None) -> None:
+        other: Rows = as_given("other", self.other if users is None else users, self.name)
+        validation.check_same_width("other", other, "items", items)
+        self.mean_ = np.zeros(items.shape[1])
+        self.root_ = metric_factor(other, centered=self.centered)
+        if not self.root_.shape[1]:
+            raise ValueError("the moment of other must have a positive eigenvalue, got at most 0")
+
+
+@register
+class QueryMetricCosine(_OtherSide):
+    """Correlation over the users of the items' predicted scores: S = Cov(u), as ``query_metric``.
+
+    It is the correlation of two columns of M = XAB', so no reparametrisation of the model changes
+    it, nor a scale per item. Pitfall: it is as good as the users given are many; directions in
+    which none varies are lost. Source: theorem 8 of this project.
+
+    Parameters
+    ----------
+    other : array_like (n, d), optional
+        User embeddings; or give them to ``fit``.
+    centered : bool, default True
+        False: E[uu'] instead of Cov(u), which is ``project_back_items``.
+    """
+
+    name = "query_metric_cosine"
+
+    def __init__(self, other: Any = None, *, centered: bool = True) -> None:
+        super().__init__(other)
+        self.centered = validation.as_flag("centered", centered)
+
+
+@register
+class ProjectBackItems(_OtherSide):
+    """Cosine of columns of M = XAB', in k dimensions: soft cosine with S = P'P, P = XA.
+
+    The item twin of the paper's remedy (arXiv:2403.05440, section 3): items are compared by what
+    the model predicts of them.
+
+    Parameters
+    ----------
+    other : array_like (n, d), optional
+        User embeddings P; or give them to ``fit``.
+    """
+
+    name = "project_back_items"
+
+
+@register
+class ProjectBackUsers(_OtherSide):
+    """Cosine of rows of M = XAB', in k dimensions: soft cosine of users with S = B'B.
+
+    The paper's remedy (arXiv:2403.05440, section 3). The rows searched are users, the other side
+    are the items; M (n, p) is never formed.
+
+    Parameters
+    ----------
+    other : array_like (p, d), optional
+        Item embeddings B; or give them to ``fit``.
+    """
+
+    name = "project_back_users"
+    invariances = invariances("s=y r=- R=y D=y G=y t=-")
+
+
+class _Whitened(Mapped):
+    """Cosine under the inverse of the items' own second moment."""
+
+    invariances = invariances("s=y r=- R=y D=y G=y t=y")
+
+    def __init__(self, *, n_components: int | None = None, ridge: float = 0.0) -> None:
+        if n_components is not None:
+            n_components = validation.as_count("n_components", n_components)
+        self.n_components = n_components
+        self.ridge = validation.as_real("ridge", ridge, low=0)
+
+    def _whiten(self, moment: Floats) -> None:
+        """Set root_ to L (d, r), with L L' the inverse of moment + ridge times its mean eigenvalue.
+
+        Constant columns of the items are dropped. What is left must be of full rank, unless only
+        the leading n_components directions are kept or ridge is positive.
+        """
+        used = np.flatnonzero(np.diag(moment) > 0)
+        values, vectors = spectrum(moment[np.ix_(used, used)])
+        kept = len(used)
+        if self.n_components is not None:
+            kept = validation.as_count("n_components", self.n_components, 1, max(1, kept))
+        largest = values[0] if len(values) else 0.0
+        rank = int((values > _RANK_TOLERANCE * largest).sum())
+        if self.ridge == 0 and rank < 1:
+            raise ValueError("items must differ from each other to be whitened, got identical rows")
+        if self.ridge == 0 and rank < kept:
+            rule = f"vary in all {kept} dimensions to be whitened"
+            got = f"{rank}: give more rows, n_components or ridge"
+            raise ValueError(f"items must {rule}, got {got}")
+        values = np.maximum(values, 0) + self.ridge * values.mean()
+        self.root_ = np.zeros((len(moment), kept))
+        self.root_[used] = vectors[:, :kept] / np.sqrt(values[:kept])
+
+
+@register
+class WhitenedCosine(_Whitened):
+    """Cosine after (x - mean) Cov^-1/2, or x (B'B)^-1/2 uncentred.
+
+    Pitfalls: uncentred and at k = p all different items have cosine 0 (case 1 of the paper); small
+    singular directions are blown up: keep n_components of them or add a ridge (which gives up the
+    invariance to D). Needs more rows than dimensions; constant columns are dropped.
+    Source: Su et al. arXiv:2103.15316; Huang et al. arXiv:2104.01767.
+
+    Parameters
+    ----------
+    centered : bool, default True
+    n_components : int, optional
+        Leading directions to keep. Default: all.
+    ridge : float, default 0
+        Added to the eigenvalues, as a share of their mean.
+    """
+
+    name = "whitened_cosine"
+
+    def __init__(
+        self, *, centered: bool = True, n_components: int | None = None, ridge: float = 0.0
+    ) -> None:
+        super().__init__(n_components=n_components, ridge=ridge)
+        self.centered = validation.as_flag("centered", centered)
+
+    def _fit(self, items: Rows, users: Rows | None) -> None:
+        self.mean_ = mean_of(items) if self.centered else np.zeros(items.shape[1])
+        self._whiten(gram_of(items, self.mean_))
+
+
+# ICA is a rotation after whitening, and a cosine does not see rotations (Yamagiwa et al.,
+# arXiv:2406.10984, split the value over the axes, which would be new)
+REGISTRY["ica_cosine"] = WhitenedCosine
+
+
+@register
+class PopularityWhitenedCosine(_Whitened):
+    """Whitening with popularity-weighted mean and covariance (Zipfian whitening).
+
+    Pitfalls as for ``whitened_cosine``. Source: Yokoi et al. arXiv:2411.00680.
+
+    Parameters
+    ----------
+    popularity : array_like (p,), optional
+        Counts or shares of the items, at least 0. Required.
+    n_components : int, optional
+    ridge : float, default 0
+    """
+
+    name = "popularity_whitened_cosine"
+    needs = "popularity"
+
+    def __init__(
+        self, popularity: Any = None, *, n_components: int | None = None, ridge: float = 0.0
+    ) -> None:
+        super().__init__(n_components=n_components, ridge=ridge)
+        popularity = as_given("popularity", popularity, self.name)
+        self.popularity = validation.as_vector("popularity", popularity)
+
+    def _fit(self, items: Rows, users: Rows | None) -> None:
+        shares = validation.as_probabilities("popularity", self.popularity, len(items))
+        self.mean_ = mean_of(items, shares)
+        self._whiten(gram_of(items, self.mean_, shares))
+
+
+@register
+class CausalInnerProduct(_Whitened):
+    """x'Cov^-1 y over the norms, vectors not centred.
+
+    Pitfall: Cov must be of full rank (more rows than dimensions); constant columns are dropped.
+    Source: Park et al. arXiv:2311.03658.
+
+    Parameters
+    ----------
+    n_components : int, optional
+    ridge : float, default 0
+    """
+
+    name = "causal_inner_product"
+    invariances = invariances("s=y r=- R=y D=y G=y t=-")
+
+    def _fit(self, items: Rows, users: Rows | None) -> None:
+        self.mean_ = np.zeros(items.shape[1])
+        self._whiten(gram_of(items, mean_of(items)))
+
+
+def as_pairs(name: str, pairs: Any, n_items: int | None = None, least: int = 2) -> Integers:
+    """Return pairs of item numbers (m, 2), int64, m >= least; each below n_items."""
+    array = np.asarray(pairs)
+    if array.ndim != 2 or array.shape[1] != 2 or len(array) < least or array.dtype.kind not in "iu":
+        rule = f"be whole numbers of shape (m, 2), m >= {least}"
+        raise ValueError(f"{name} must {rule}, got {array.dtype} of shape {array.shape}")
+    if array.min(initial=0) < 0:
+        raise ValueError(f"{name} must be at least 0, got {array.min()}")
+    if n_items is not None and array.max(initial=-1) >= n_items:
+        raise ValueError(f"{name} must be below {n_items}, the number of items, got {array.max()}")
+    return validation.read_only(array.astype(np.int64))
+
+
+def check_varied(name: str, values: Floats) -> None:
+    """Refuse values that are all equal."""
+    if values.min() == values.max():
+        raise ValueError(f"{name} must have two different values, got only {values[0]:g}")
+
+
+@register
+class LearnedDiagonal(Mapped):
+    """Σ w x y / sqrt(Σ w x² Σ w y²), with weights w of the columns fitted to labelled pairs.
+
+    w maximises the correlation of these cosines with the targets over all w whose largest ratio is
+    κ², that is over the rescalings D of condition at most κ. The search starts from the plain
+    cosine and ends in a local maximum, never below its start. Pitfalls: it fits d numbers, so give
+    many more pairs than columns, and evaluate it on others; depends on the basis. Source: this
+    project, after learned similarity (Herbold arXiv:2309.12697).
+
+    Parameters
+    ----------
+    pairs : array_like (m, 2), int, optional
+        Item numbers; required.
+    targets : array_like (m,), optional
+        How alike each pair is: any scale, such as 0 and 1; required.
+    condition : float, default 10
+        κ >= 1.
+    """
+
+    name = "learned_diagonal"
+    needs = "pairs and targets"
+    invariances = invariances("s=y r=y R=- D=- G=- t=-")
+
+    def __init__(self, pairs: Any = None, targets: Any = None, *, condition: float = 10.0) -> None:
+        self.pairs = as_pairs("pairs", as_given("pairs", pairs, self.name))
+        targets = as_given("targets", targets, self.name)
+        self.targets = validation.as_vector("targets", targets, len(self.pairs))
+        check_varied("targets", self.targets)
+        self.condition = validation.as_real("condition", condition, low=1)
+
+    def _fit(self, items: Rows, users: Rows | None) -> None:
+        """Fit the weights by L-BFGS-B over their logarithms."""
+        from scipy.optimize import minimize
+
+        pairs = as_pairs("pairs", self.pairs, len(items))
+        x, y = (unit_rows(items[pairs[:, side]]) for side in (0, 1))
+        directed = x.any(axis=1) & y.any(axis=1)
+        if not directed.any():
+            raise ValueError("pairs must be of rows that are not zero, got a zero row in each pair")
+        moments = (x * y)[directed], (x * x)[directed], (y * y)[directed]
+        targets = self.targets[directed] - self.targets[directed].mean()
+        largest, start = np.log(self.condition), np.zeros(items.shape[1])
+        bounds = [(-largest, largest)] * len(start)
+        done = minimize(_loss, start, (*moments, targets), "L-BFGS-B", jac=True, bounds=bounds)
+        better = done.fun < _loss(start, *moments, targets)[0]
+        self.mean_ = np.zeros(len(start))
+        self.root_ = np.exp((done.x if better else start) / 2)
+
+
+def _loss(
+    logs: Floats, xy: Floats, xx: Floats, yy: Floats, targets: Floats
+) -> tuple[float, Floats]:
+    """Minus the correlation of weighted cosines with centred targets, and its gradient."""
+    w = np.exp(logs)
+    with parallel.blas_lock():
+        a, b = xx @ w, yy @ w
+        norms = np.sqrt(a * b)
+        cosines = (xy @ w) / norms
+        centred = cosines - cosines.mean()
+        size, target_size = np.linalg.norm(centred), np.linalg.norm(targets)
+        if size <= 1e-12 or target_size == 0:
+            return 0.0, np.zeros(len(w))
+        correlation = float(centred @ targets / (size * target_size))
+        slope = targets / (size * target_size) - correlation * centred / size**2
+        by_weight = (slope / norms) @ xy - 0.5 * (
+            (slope * cosines / a) @ xx + (slope * cosines / b) @ yy
+        )
+    return -correlation, -by_weight * w

@@ -1,0 +1,116 @@
+"""Measures in which the norm of a row counts besides its direction."""
+
+import numpy as np
+
+from fastcos import validation
+from fastcos.similarity.base import Plain, invariances, register
+from fastcos.similarity.moments import blocks_of
+from fastcos.similarity.row_transforms import norms_of, unit_rows
+from fastcos.validation import Floats, Rows
+
+
+@register
+class RadialCosine(Plain):
+    """cosine |x|^γ |y|^γ: from the cosine (γ = 0) to the inner product (γ = 1).
+
+    Pitfall: γ is a popularity dial; the value has no fixed range. The name is from You
+    arXiv:2504.16318, which gives no formula; this one is ours.
+
+    Parameters
+    ----------
+    power : float, default 0.5
+        γ >= 0.
+    """
+
+    name = "radial_cosine"
+    metric_type = "dot"
+    invariances = invariances("s=rank r=- R=y D=- G=- t=-")
+
+    def __init__(self, power: float = 0.5) -> None:
+        self.power = validation.as_real("power", power, low=0)
+
+    def encode_items(self, B: Rows) -> Rows:
+        """Return |b|^γ times the unit row, float64."""
+        return unit_rows(B, norms_of(B) ** self.power)
+
+
+class _MeanNorm(Plain):
+    """Norms are counted in units of the items' mean norm (1 if all rows are zero)."""
+
+    metric_type = "dot"
+    invariances = invariances("s=y r=- R=y D=- G=- t=-")
+    fits_in_blocks = True
+    mean_norm_: float
+
+    def _fit(self, items: Rows, users: Rows | None) -> None:
+        norms = np.concatenate([norms_of(block) for _, block in blocks_of(items)])
+        self.mean_norm_ = float(norms[norms > 0].mean()) if norms.any() else 1.0
+
+    def _relative_norms(self, rows: Rows) -> Floats:
+        return norms_of(rows) / self.mean_norm_
+
+
+@register
+class ScaledSimilarity(_MeanNorm):
+    """α cosine + (1 - α) (|x| + |y|) / mean norm, that of the items that are not zero.
+
+    Pitfall: unbounded, and for a given query it ranks by α cosine + (1 - α) |y|, that is by
+    popularity where norms follow it. The source has raw norms, which depend on units; they are
+    divided by their mean m here. α of the source is α / (α + (1 - α) m) here, for the same order.
+    Source: You arXiv:2504.16318.
+
+    Parameters
+    ----------
+    alpha : float, default 0.5
+        From 0 to 1.
+    """
+
+    name = "scaled_similarity"
+
+    def __init__(self, alpha: float = 0.5) -> None:
+        self.alpha = validation.as_real("alpha", alpha, low=0, high=1)
+
+    def encode_queries(self, Q: Rows) -> Rows:
+        """Return α times the unit rows, float64."""
+        return unit_rows(Q, np.full(len(Q), self.alpha))
+
+    def encode_items(self, B: Rows) -> Rows:
+        """Return the unit rows, float64."""
+        return unit_rows(B)
+
+    def item_bias(self, B: Rows) -> Floats:
+        """Return (1 - α) |b| / mean norm."""
+        return (1 - self.alpha) * self._relative_norms(B)
+
+    def to_score(self, raw: Floats, Q: Rows) -> Floats:
+        """Return the raw scores and the query's own (1 - α) |q| / mean norm."""
+        return raw + (1 - self.alpha) * self._relative_norms(Q)[:, None]
+
+
+@register
+class FeatureAugmented(_MeanNorm):
+    """Inner product of [unit x, β |x| / mean norm of items not zero], or their cosine.
+
+    Pitfall: long rows are alike for being long. The value is the cosine plus β² |x||y| / m², or,
+    normalized, that divided by the lengths of the augmented rows. Source: You arXiv:2504.16318, up
+    to the concatenation.
+
+    Parameters
+    ----------
+    weight : float, default 1
+        β >= 0.
+    normalized : bool, default False
+        Whether the augmented rows are scaled to unit norm.
+    """
+
+    name = "feature_augmented"
+
+    def __init__(self, weight: float = 1.0, *, normalized: bool = False) -> None:
+        self.weight = validation.as_real("weight", weight, low=0)
+        self.normalized = validation.as_flag("normalized", normalized)
+
+    def encode_items(self, B: Rows) -> Rows:
+        """Return [unit b, β |b| / mean norm], (p, d + 1) float64."""
+        norms = self.weight * self._relative_norms(B)
+        rows = np.column_stack([unit_rows(B), norms])
+        return unit_rows(rows) if self.normalized else rows

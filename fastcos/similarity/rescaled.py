@@ -1,0 +1,149 @@
+"""Cosines under the rescalings of the paper's model, and of the model's weights."""
+
+import functools
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fastcos import validation
+from fastcos.similarity.base import REGISTRY, Plain, invariances, register
+from fastcos.similarity.diagonal import Rescaling, as_diagonal, rescalings
+from fastcos.similarity.linear import Mapped, as_given
+from fastcos.similarity.row_transforms import inverses
+from fastcos.validation import Floats, Rows
+
+
+class ModelSpectrum(NamedTuple):
+    """What these measures keep of a model: the diagonals of S and Σ, by the model's names."""
+
+    shrinkage_: Floats
+    singular_values_: Floats
+
+
+def _spectrum_of(model: Any) -> ModelSpectrum | None:
+    if model is None:
+        return None
+    fitted = hasattr(model, "shrinkage_") and hasattr(model, "singular_values_")
+    objective = getattr(model, "objective", "dropout")
+    if not fitted or objective != "dropout":
+        got = type(model).__name__ + " without fit" * hasattr(model, "fit")
+        if fitted:
+            got = f"one of the objective {validation.format_value(objective)}"
+        raise TypeError(f"model must be a fitted LinearMF of the objective 'dropout', got {got}")
+    return ModelSpectrum(model.shrinkage_, model.singular_values_)
+
+
+@register
+class RescaledCosine(Mapped):
+    """Cosine of items V_k S^a Σ^b, from the symmetric form V_k S^½: rows divided by D.
+
+    Pitfall: every D solves the same objective, and each compares something else;
+    ``fastcos.rescalings()`` says what. Source: arXiv:2403.05440, Eq. 3; Levy et al. 2015 for the
+    family of exponents.
+
+    Parameters
+    ----------
+    rescaling : str, Rescaling or array_like (d,), default "identity"
+        D, as every ``rescaling=`` argument takes it.
+    model : LinearMF, optional
+        Fitted to the objective "dropout": what its ``item_embeddings()`` returns are the rows.
+        Needed unless rescaling is "identity" or an array.
+    """
+
+    name = "rescaled_cosine"
+    needs = "model"
+
+    def __init__(self, rescaling: Any = "identity", *, model: Any = None) -> None:
+        self.model = _spectrum_of(model)
+        self.rescaling: Any
+        if isinstance(rescaling, str):
+            known = [named.name for named in rescalings()]
+            self.rescaling = validation.as_choice("rescaling", rescaling, known)
+        elif isinstance(rescaling, Rescaling):
+            spectrum = as_given("model", self.model, self.name)
+            self.rescaling = as_diagonal(rescaling, *spectrum)
+        else:
+            self.rescaling = validation.as_vector("rescaling", rescaling)
+
+    def _fit(self, items: Rows, users: Rows | None) -> None:
+        d = items.shape[1]
+        named, identity = isinstance(self.rescaling, str), ModelSpectrum(np.ones(d), np.ones(d))
+        if named and self.rescaling != "identity":
+            as_given("model", self.model, f"{self.name}:{self.rescaling}")
+        diagonal = as_diagonal(self.rescaling, *(self.model or identity))
+        validation.check_same_width("items", items, "D", diagonal[None])
+        self.mean_, self.root_ = np.zeros(d), 1 / diagonal
+
+
+for _known in rescalings():
+    REGISTRY[f"rescaled_cosine:{_known.name}"] = functools.partial(RescaledCosine, _known.name)
+
+
+@register
+class Eq2Cosine(Mapped):
+    """Cosine of V_k sqrt((σ - λ)_+), the solution of objective (2), Eq. 6.
+
+    Only the effective columns (σ > λ) count; an item that has nothing there is a zero row. D and G
+    are fixed by the objective: on given rows it is the plain cosine. Source: arXiv:2403.05440,
+    Eq. 6; Zheng et al. arXiv:1804.05090.
+
+    Parameters
+    ----------
+    model : LinearMF, optional
+        Fitted to the objective "dropout", with the rows V_k S^½ of its ``item_embeddings()``.
+        Default: the rows are already those of Eq. 6, as the objective "weight_decay" gives them.
+    regularization : float, default 100
+        λ of objective (2), with a model.
+    """
+
+    name = "eq2_cosine"
+
+    def __init__(self, *, model: Any = None, regularization: float = 100.0) -> None:
+        self.regularization = validation.as_real("regularization", regularization, low=0)
+        self.model = _spectrum_of(model)
+
+    def _fit(self, items: Rows, users: Rows | None) -> None:
+        d = items.shape[1]
+        self.mean_, self.root_ = np.zeros(d), np.ones(d)
+        if self.model is not None:
+            shrinkage, values = self.model
+            validation.check_same_width("items", items, "model", shrinkage[None])
+            kept = shrinkage > 0
+            self.root_[~kept] = 0
+            values = np.maximum(values[kept] - self.regularization, 0)
+            self.root_[kept] = np.sqrt(values / shrinkage[kept])
+
+
+@register
+class WeightCosine(Plain):
+    """W_ij / sqrt(W_ii W_jj) of the weights W = AB'; a row is [a_i, b_i], of 2k columns.
+
+    What Eq. 5 reads off W, written so that no reparametrisation changes it: give the two factors
+    side by side, ``np.hstack([A, B])``. Pitfalls: needs W_ii >= 0 (0: a zero row); unless W is
+    symmetric and positive semidefinite it is no cosine and not within [-1, 1].
+    """
+
+    name = "weight_cosine"
+    metric_type = "dot"
+    needs = "rows [a_i, b_i]"
+    invariances = invariances("s=y r=- R=y D=y G=y t=-")
+
+    def encode_queries(self, Q: Rows) -> Rows:
+        """Return a_i / sqrt(W_ii), (n, k) float64."""
+        return self._half(Q, 0)
+
+    def encode_items(self, B: Rows) -> Rows:
+        """Return b_i / sqrt(W_ii), (p, k) float64."""
+        return self._half(B, 1)
+
+    def _half(self, rows: Rows, side: int) -> Floats:
+        if rows.shape[1] % 2:
+            raise ValueError(f"rows must have an even number of columns, got {rows.shape[1]}")
+        k = rows.shape[1] // 2
+        weights = np.einsum("ij,ij->i", rows[:, :k], rows[:, k:], dtype=np.float64)
+        if weights.min() < 0:
+            i = int(weights.argmin())
+            raise ValueError(f"W_ii of the rows must be at least 0, got {weights[i]:g} for row {i}")
+        half = rows[:, side * k : (side + 1) * k].astype(np.float64)
+        half *= inverses(np.sqrt(weights))[:, None]
+        return half

@@ -1,0 +1,129 @@
+"""Transforms of rows and scores of lists that several measures need."""
+
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from fastcos import parallel
+from fastcos.kernels import row_transforms
+from fastcos.linalg import buffer_pool
+from fastcos.similarity.base import Measure, is_upper_bounded
+from fastcos.similarity.encoded_rows import METRIC_TYPES, row_norms
+from fastcos.similarity.row_maps import as_contiguous, fingerprints, row_cuts
+from fastcos.similarity.safe_norms import scale_up
+from fastcos.storage import memmap
+from fastcos.validation import Floats, Integers, Rows
+
+# pairs whose rows are copied and scored at once
+_PAIRS_AT_ONCE = 2**15
+# rows that are hashed at once
+_HASHED_AT_ONCE = 8192
+
+
+def norms_of(rows: Rows) -> Floats:
+    """Return Euclidean norms, (n,), also where squares underflow."""
+    _, norms, exponents = _scale_up(rows)
+    return norms if exponents is None else np.ldexp(norms, -exponents)
+
+
+def scaled_up_rows(rows: Rows) -> Rows:
+    """Return the rows; float64 ones whose squares would underflow, times a power of two."""
+    return _scale_up(rows)[0]
+
+
+def _scale_up(rows: Rows) -> tuple[Rows, Floats, npt.NDArray[np.intc] | None]:
+    """Return rows whose squares keep their digits, their norms, and by which powers of two."""
+    norms = row_norms(as_contiguous(rows))
+    scaled = None if rows.dtype == np.float32 else scale_up(cast(Floats, rows), norms)
+    if scaled is None:
+        return rows, norms, None
+    return scaled[0], row_norms(as_contiguous(scaled[0])), scaled[1]
+
+
+def unit_rows(rows: Rows, powers: Floats | None = None) -> Floats:
+    """Return rows of unit norm, float64, times powers (n,); zero rows stay zero."""
+    rows, norms, _ = _scale_up(rows)
+    powers = np.ones(len(rows)) if powers is None else powers
+    out = buffer_pool.empty(rows.shape, np.float64)
+    parallel.run(
+        row_transforms.unit_rows, row_cuts(rows, 1), as_contiguous(rows), norms, powers, out
+    )
+    return out
+
+
+def count_duplicates(rows: Rows) -> int:
+    """Return how many rows are not zero and have the hash of an earlier row."""
+    hashes = [
+        fingerprints(block[block.any(axis=1)])
+        for _, block in memmap.iter_blocks("items", rows, _HASHED_AT_ONCE)
+    ]
+    own = np.concatenate(hashes)
+    return len(own) - len(np.unique(own))
+
+
+def list_scores(
+    metric_type: str, queries: Rows, items: Rows, columns: Integers, norms: Floats | None = None
+) -> Floats:
+    """Engine's raw scores of every query and the items of its list, (n, k); no bias.
+
+    norms (p,): the items', where they are known.
+    """
+    norms = norms_of(items) if norms is None else norms
+    queries, items = same_type(queries, items)
+    return over_lists(
+        row_transforms.list_scores, columns, METRIC_TYPES[metric_type], queries, norms_of(queries),
+        items, norms, np.zeros(len(items)), columns,
+    )  # fmt: skip
+
+
+def pair_scores(measure: Measure, rows: Rows, pairs: Integers) -> Floats:
+    """Return scores (m,) of pairs (m, 2) of rows, as ``top_k`` would return them, in float64.
+
+    Of rows on disk, only those of the pairs are read.
+    """
+    used, numbers = np.unique(pairs, return_inverse=True)
+    rows, pairs = memmap.take_rows("vectors", rows, used), numbers.reshape(pairs.shape)
+    bias = norms = None
+    if is_upper_bounded(measure):
+        items: Any = measure.precompute(rows)
+    else:
+        items, bias = measure.encode_items(rows), measure.item_bias(rows)
+        norms = norms_of(items)
+    scores = np.empty(len(pairs))
+    for lo in range(0, len(pairs), _PAIRS_AT_ONCE):
+        part = pairs[lo : lo + _PAIRS_AT_ONCE]
+        queries, columns = rows[part[:, 0]], np.ascontiguousarray(part[:, 1:])
+        if is_upper_bounded(measure):
+            raw = measure.rescore(queries, items, columns)
+        else:
+            encoded = measure.encode_queries(queries)
+            raw = list_scores(measure.metric_type, encoded, items, columns, norms)
+        if bias is not None:
+            raw = raw + bias[columns]
+        scores[lo : lo + len(part)] = measure.to_score(raw, queries)[:, 0]
+    return scores
+
+
+def over_lists(kernel: Any, columns: Integers, *arguments: Any, pairs: int = 20_000) -> Floats:
+    """Run a kernel that scores every query's list; return the scores (n, k).
+
+    pairs: how many a thread scores at once.
+    """
+    scores = parallel.unfilled(columns.shape, np.float64)
+    blocks = parallel.row_blocks(len(columns), max(1, pairs // columns.shape[1]))
+    given = (as_contiguous(a) if isinstance(a, np.ndarray) else a for a in arguments)
+    parallel.run(kernel, blocks, *given, scores)
+    return scores
+
+
+def inverses(values: Floats) -> Floats:
+    """Return 1 / values, 0 where a value is 0."""
+    return np.divide(1.0, values, out=np.zeros(len(values)), where=values > 0)
+
+
+def same_type(*arrays: Rows) -> tuple[Rows, ...]:
+    """Return the arrays as they are if they are of one type, else all in float64."""
+    if len({array.dtype for array in arrays}) == 1:
+        return arrays
+    return tuple(array.astype(np.float64, copy=False) for array in arrays)

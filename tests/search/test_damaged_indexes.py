@@ -1,0 +1,202 @@
+"""Damaged and hostile saved indexes, opened as users do; saves that are interrupted."""
+
+import json
+import os
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from fastcos import SimilarityIndex
+from fastcos.kernels import cpu
+from fastcos.search import prefixes, segments
+from fastcos.storage import FastcosFormatError, directory
+from tests.robustness.damaged_files import sign, sign_header
+
+ROWS = np.random.default_rng(0).standard_normal((300, 24)).astype(np.float32)
+
+
+@pytest.fixture
+def saved(tmp_path):
+    SimilarityIndex("dot").fit(ROWS).save(tmp_path / "index")
+    return tmp_path / "index"
+
+
+def change(saved, name, at, value):
+    file = next(saved.glob(f"{name}_*"))
+    array = np.load(file, mmap_mode="r+")
+    array.reshape(-1)[at] = value
+    array.flush()
+    return file
+
+
+@pytest.mark.parametrize(
+    ("name", "at", "value"),
+    [("order", 5, 2**30), ("order", 0, -1), ("order", 7, 9), ("ids", 3, -1), ("norms", 2, np.nan),
+     ("norms", 2, -1.0), ("statistics", 0, 0.0), ("statistics", 5, 1e-39),
+     ("statistics", 6, np.inf)],
+)  # fmt: skip
+@pytest.mark.parametrize("is_signed", [False, True])
+def test_open_names_the_damaged_file(saved, name, at, value, is_signed):
+    file = change(saved, name, at, value)
+    if is_signed:
+        sign(saved)
+    with pytest.raises(FastcosFormatError, match=file.name):
+        SimilarityIndex.open(saved)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("row", range(0, 300, 12))
+def test_search_of_rows_with_nan_ends(saved, row, value):
+    change(saved, "rows", row * 24 + 5, value)
+    index = SimilarityIndex.open(saved)
+    for queries, k in ((ROWS[:40], 7), (ROWS[:2], 300), (ROWS[:100], 60)):
+        found = index.search(queries, k)
+        assert found.indices.min() >= -1
+        assert found.indices.max() < 300
+
+
+def test_lists_of_a_damaged_index_keep_the_scores_of_the_others(saved):
+    change(saved, "rows", slice(1 * 24, 2 * 24), np.nan)
+    index = SimilarityIndex.open(saved)
+    lists = sp.csr_array((np.ones(3), ([0, 0, 0], [0, 1, 2])), shape=(1, 300))
+    found = index.search(ROWS[:1], 3, allowed=lists)
+    exact = {j: np.float32(ROWS[0].astype(np.float64) @ ROWS[j]) for j in (0, 2)}
+    assert set(found.indices[0]) == {-1, 0, 2}
+    for item, score in zip(found.indices[0], found.scores[0], strict=True):
+        assert score == (pytest.approx(exact[item], rel=1e-6) if item >= 0 else -np.inf)
+
+
+@pytest.mark.parametrize(
+    "file", ["../secret.npy", "/etc/passwd", "header.json", "", "rows.npy", 3, None]
+)
+def test_header_names_files_of_its_folder_only(saved, file):
+    np.save(saved.parent / "secret.npy", ROWS)
+    header = json.loads((saved / "header.json").read_text())
+    name = next(name for name in header["arrays"] if name.startswith("rows"))
+    header["arrays"][name]["file"] = file
+    sign_header(saved, header)
+    with pytest.raises(FastcosFormatError, match=r"header\.json"):
+        SimilarityIndex.open(saved, verify=True)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes on this system")
+@pytest.mark.parametrize("name", ["header.json", "rows_*"])
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_open_reads_regular_files_only(saved, name, kind):
+    file = next(saved.glob(name))
+    file.unlink()
+    if kind == "pipe":
+        os.mkfifo(file)
+    else:
+        file.symlink_to("/dev/zero")
+    with pytest.raises(FastcosFormatError, match="must be a regular file"):
+        SimilarityIndex.open(saved)
+
+
+def test_index_of_links_to_files_opens(saved, tmp_path):
+    (tmp_path / "linked").mkdir()
+    for file in saved.iterdir():
+        (tmp_path / "linked" / file.name).symlink_to(file)
+    assert SimilarityIndex.open(tmp_path / "linked").search(ROWS[:1], 1).indices[0, 0] >= 0
+
+
+def test_save_interrupted_after_the_header_can_be_repeated(saved, monkeypatch):
+    index = SimilarityIndex.open(saved)
+    index.add(ROWS[:2])
+    calls, sync = [], directory.sync_directory
+
+    def interrupt(path):
+        sync(path)
+        calls.append(path)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(directory, "sync_directory", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        index.save(saved)
+    assert not index.refresh()
+    index.add(ROWS[:1])
+    index.save(saved)
+    assert SimilarityIndex.open(saved).n_items_ == 303
+
+
+# an interrupt between opening a file and the with block that closes it
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize(
+    "times",
+    [
+        30,
+        pytest.param(300, marks=[pytest.mark.slow]),
+        pytest.param(2000, marks=[pytest.mark.slow, pytest.mark.long]),
+    ],
+)
+@pytest.mark.parametrize("n_axes", [0, 16])
+def test_save_interrupted_at_any_moment_can_be_repeated(saved, times, n_axes, monkeypatch):
+    # prefixes of this many columns, which a thread makes after fit and every change
+    monkeypatch.setattr(prefixes, "FORCED", n_axes)
+    SimilarityIndex("dot").fit(ROWS).save(saved.with_name("other"))
+    saved = saved.with_name("other")
+    index, random = SimilarityIndex.open(saved), np.random.default_rng(1)
+    start = time.perf_counter()
+    index.add(ROWS[:1])
+    index.save(saved)
+    seconds = time.perf_counter() - start
+    for _ in range(times):
+        n = index.n_items_
+        index.add(ROWS[:1])
+        alarm = threading.Timer(random.uniform(0, seconds), os.kill, (os.getpid(), signal.SIGINT))
+        try:
+            alarm.start()
+            index.save(saved)
+            alarm.join()
+            time.sleep(0.001)  # the interrupt may come late
+        except KeyboardInterrupt:
+            alarm.join()
+        index.refresh() if random.random() < 0.5 else index.save(saved)
+        assert index.n_items_ in (n, n + 1)
+        index.save(saved)
+        assert SimilarityIndex.open(saved).n_items_ == index.n_items_
+
+
+@pytest.mark.skipif(cpu.supported_isas()[0] == "amx", reason="many queries use none with amx")
+def test_index_that_got_prefixes_after_it_was_saved_is_saved_again(saved, monkeypatch):
+    index = SimilarityIndex.open(saved)
+    monkeypatch.setattr(prefixes, "FORCED", 16)
+    monkeypatch.setattr(segments, "WORK_TO_PREFIX", 1)
+    index.search(np.tile(ROWS, (3, 1)), 5)
+    assert index._state.parts[0].segment.packed.arrays.prefix.words > 0
+    index.save(saved)
+    index.remove([4])
+    index.save(saved)
+    opened = SimilarityIndex.open(saved, verify=True)
+    np.testing.assert_array_equal(opened.search(ROWS, 5).ids, index.search(ROWS, 5).ids)
+
+
+def test_full_disk_leaves_no_arrays(saved, monkeypatch):
+    before, fsync, calls = sorted(saved.iterdir()), os.fsync, []
+
+    def full(descriptor):
+        calls.append(descriptor)
+        if len(calls) == 4:
+            raise OSError(28, "No space left on device")
+        fsync(descriptor)
+
+    index = SimilarityIndex.open(saved)
+    index.add(ROWS[:20])
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match=str(saved)):
+        index.save(saved)
+    assert sorted(saved.iterdir()) == before
+
+
+def test_big_endian_rows_are_the_numbers_they_stand_for():
+    rows = np.array([[1.0], [2.0], [3.0]])
+    for kind in ("f2", "f4", "f8", "i2", "i4", "i8"):
+        index = SimilarityIndex("dot").fit(rows.astype(f">{kind}"))
+        assert index.search([[1.0]], 1).scores[0, 0] == 3
+        index.add((rows + 3).astype(f">{kind}"))
+        assert index.search([[1.0]], 1).scores[0, 0] == 6

@@ -1,0 +1,131 @@
+"""The candidate filter's bound (kernels.candidate_filter): each of its terms is needed, and holds.
+
+Rows are made so that one term alone is large: in the rotated coordinates, where rows are quantised,
+all entries of one side are whole steps, or its errors point along the other side.
+"""
+
+import numpy as np
+import pytest
+
+from fastcos import set_config
+from fastcos.kernels import candidate_filter, cpu, tiles
+from fastcos.kernels.jit import kernel
+from fastcos.kernels.packing import SLACK
+from fastcos.kernels.simd.tile_scores import end_tiles, score_panel, start_tiles
+from fastcos.search import packing
+from fastcos.similarity import encoded_rows
+
+if not tiles.AVAILABLE:
+    pytest.skip("vector IR", allow_module_level=True)
+
+
+@kernel
+def tile_scores(isa, queries, items, score_type):
+    n, m = queries.rows.shape[0], items.rows.shape[0]
+    block = candidate_filter.pack_block(0, n, isa, np.arange(n), queries, items, 1, score_type)
+    scores = np.empty((m // 32, 1024), score_type.dtype)
+    start_tiles(isa, items.isa_state)
+    for p in range(m // 32):
+        score_panel(
+            isa, items.packed, p * block.size, block.packed, 0, items.words, block.starts, 0,
+            block.used, scores[p],
+        )  # fmt: skip
+    end_tiles(isa)
+    return block, scores
+
+
+def unrotated(R, depth):
+    """Rows whose rotation is R (n, d), d a power of two: signs and a Hadamard matrix."""
+    H = np.ones((1, 1))
+    while len(H) < depth:
+        H = np.block([[H, H], [H, -H]])
+    signs = np.random.default_rng(packing._ROTATION_SEED).integers(0, 2, (2, depth))[0]
+    return R @ H / np.sqrt(depth) * (2 * signs - 1)
+
+
+def whole_steps(n, depth, seed, entries):
+    """Numbers of steps; the norms are powers of two, so that scaling does not round."""
+    steps = np.zeros((n, depth))
+    steps[:, : len(entries)] = entries
+    return np.random.default_rng(seed).permuted(steps, axis=1)
+
+
+def wrong_steps(n, depth, seed):
+    """Numbers of steps that are all rounded by nearly one half, and the errors (n, d)."""
+    rng = np.random.default_rng(seed)
+    steps, errors = rng.integers(-100, 101, (n, depth)), rng.choice([-0.49, 0.49], (n, depth))
+    rows = steps + errors
+    rows[:, 0], errors[:, 0] = 127, 0
+    return rows, errors
+
+
+def along(errors):
+    """Whole steps in the directions of errors."""
+    return np.where(errors >= 0, 127.0, -127.0)
+
+
+def query_rounding():
+    queries, errors = wrong_steps(32, 64, 0)
+    return unrotated(queries, 64), unrotated(along(errors), 64)
+
+
+def item_rounding():
+    items, errors = wrong_steps(32, 64, 1)
+    return unrotated(along(errors), 64), unrotated(items, 64)
+
+
+def float32_rounding():
+    # 64 steps are whole for queries of avx2, too
+    queries = unrotated(whole_steps(32, 64, 2, (64, 64, 64, 64)), 64)
+    items = unrotated(whole_steps(32, 64, 3, (127, 15, 5, 2, 1)), 64)
+    exact = items.astype(np.float32).astype(float)
+    assert (exact == items).all()
+    # less than the half of a float32's last place: gone when the rows are read
+    away = 0.49 * np.spacing(np.abs(items).astype(np.float32)).astype(float)
+    return queries, items + np.sign(queries) * away
+
+
+TERMS = {
+    "query rounding": query_rounding,
+    "item rounding": item_rounding,
+    "slack": float32_rounding,
+}
+
+# others than this CPU's compile code that no other test needs
+ISAS = [
+    pytest.param(isa, marks=[pytest.mark.slow] * (isa != cpu.supported_isas()[0]))
+    for isa in cpu.supported_isas()
+    if packing.tile_layout(isa, 64).quantised
+]
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("dominant", TERMS)
+def test_filter_bound_needs_every_term(dominant, isa):
+    set_config(isa=isa)
+    Q, X = TERMS[dominant]()
+    items = encoded_rows.encode_rows(X, None, None, "dot")
+    made = packing.pack_items("dot", items, np.arange(32), None)
+    assert not len(made.arrays.shift)
+    queries = packing.pack_queries(
+        made, encoded_rows.encode_rows(Q, None, None, "dot"), packing.no_exclusions(32),
+        np.zeros(0, np.uint8),
+    )  # fmt: skip
+    block, scores = tile_scores(
+        made.kernel_code[0], queries, made.arrays, made.layout.empty_array()
+    )
+    inverse, norm, residual = made.arrays.statistics[0, :3].astype(np.longdouble)
+    _, query_residual, coded, _ = block.lanes[0].astype(np.longdouble)
+    exact = (Q.astype(np.longdouble) @ X.T.astype(np.longdouble)) * queries.slopes[:, None]
+    # of each query with each item, in units of the query's scale
+    value = exact[:, made.arrays.order] / block.scales[0][:, None].astype(np.longdouble)
+    error = np.abs(value - scores.reshape(32, 32).T / inverse)
+    slack = np.longdouble(SLACK) / block.scales[0]
+    terms = {
+        "query rounding": (query_residual - slack) * norm,
+        "item rounding": coded * residual,
+        "slack": slack * norm,
+    }
+    bound = sum(terms.values())[:, None]
+    assert (error <= bound).all()
+    assert (error > bound - terms[dominant][:, None]).any()

@@ -1,0 +1,57 @@
+"""Words of other libraries: the error says what is meant here."""
+
+import re
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import fastcos
+from fastcos import SimilarityIndex, top_k
+
+ROWS = np.random.default_rng(0).standard_normal((6, 3))
+INDEX = SimilarityIndex().fit(ROWS)
+LINES = [
+    (lambda: top_k(ROWS, k=1, measure="l2"), "got 'l2' (did you mean 'neg_euclidean'?)"),
+    (lambda: top_k(ROWS, k=1, measure="inner_product"), "(did you mean 'dot'?)"),
+    (lambda: SimilarityIndex("Inner-Product"), "(did you mean 'dot'?)"),
+    (lambda: SimilarityIndex("cosin"), "(did you mean 'cosine'?)"),
+    (lambda: SimilarityIndex(ROWS), "measure must be a name or a Measure, not rows, which are for"),
+    (
+        lambda: top_k(ROWS, k=1, measure=fastcos.query_metric(ROWS)),
+        "measure must be get_measure('query_metric_cosine', other=users)",
+    ),
+    (lambda: INDEX.query(ROWS), "SimilarityIndex has no attribute 'query' (use search)"),
+    (lambda: SimilarityIndex.load("x"), "(use SimilarityIndex.open)"),
+    (lambda: INDEX.add_items, "(use add)"),
+    (lambda: fastcos.near_duplicates, "(use fastcos.search.near_duplicates)"),
+    (lambda: fastcos.recall_at_k, "(use fastcos.metrics.recall_at_k)"),
+    (
+        lambda: INDEX.search(ROWS, k=1, allowed=np.ones((6, 6), bool)),
+        "(for each query its own: scipy.sparse.csr_array(mask))",
+    ),
+    (
+        lambda: fastcos.metrics.recall_at_k([["a"]], sp.csr_array(np.ones((1, 1)))),
+        "recommended must hold item numbers, got texts (ids? give positions, such as the .indices",
+    ),
+    (lambda: SimilarityIndex().fit(ROWS, [*"abcde", np.nan]), "must have an id for every row, got"),
+    (
+        lambda: SimilarityIndex().fit(ROWS, np.arange(6.0)),
+        "ids must hold whole numbers or strings, got dtype float64",
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "line"), LINES, ids=[line for _, line in LINES])
+def test_error_names_what_is_meant(call, line):
+    with pytest.raises((TypeError, ValueError, AttributeError), match=re.escape(line)) as caught:
+        call()
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) <= 300
+
+
+def test_attributes_of_other_libraries_do_not_exist():
+    for name in ("query", "load", "delete", "ntotal"):
+        assert not hasattr(INDEX, name)
+        assert not hasattr(SimilarityIndex, name)
+    assert not hasattr(fastcos, "near_duplicates")

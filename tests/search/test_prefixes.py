@@ -1,0 +1,402 @@
+"""Prefixes (kernels.prefixes): whatever the axes, searches find what an oracle finds."""
+
+import threading
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import fastcos
+from fastcos import set_config
+from fastcos.kernels import cpu, tiles
+from fastcos.kernels.prefixes import pays_by_prefix
+from fastcos.kernels.simd.instruction_sets import INSTRUCTION_SETS
+from fastcos.search import index_files, packing, prefixes, scan, segments
+from fastcos.similarity import encoded_rows
+from tests.oracles import dense
+from tests.oracles.dense_families import dominated, near_ties, off_centre
+
+if not tiles.AVAILABLE:
+    pytest.skip("vector IR", allow_module_level=True)
+
+NAMES = {"cosine": "cosine", "dot": "dot", "neg_euclidean": "euclidean"}
+ISAS = [
+    pytest.param(isa, marks=[pytest.mark.slow] * (isa != cpu.supported_isas()[0]))
+    for isa in cpu.supported_isas()
+    if packing.tile_layout(isa, 64).quantised
+]
+
+
+def embeddings(n, depth, seed=0):
+    """Rows of a descending spectrum along random axes, with a common mean."""
+    rng = np.random.default_rng(seed)
+    axes = np.linalg.qr(np.random.default_rng(7).standard_normal((depth, depth)))[0]
+    rows = rng.standard_normal((n, depth)) / np.arange(1, depth + 1) ** 0.8 + 0.05
+    return (rows @ axes).astype(np.float32)
+
+
+def close_rows(n, depth, seed=0):
+    """Rows around few centres, closer to each other than the steps of their codes."""
+    rng = np.random.default_rng(seed)
+    centres = np.random.default_rng(8).standard_normal((8, depth))
+    rows = centres[rng.integers(0, 8, n)] + 1e-2 * rng.standard_normal((n, depth))
+    return rows.astype(np.float32)
+
+
+def independent_columns(n, depth, seed=0):
+    return np.random.default_rng(seed).standard_normal((n, depth)).astype(np.float32)
+
+
+def least_axes(sample, p):
+    """Axes along which rows are short: nearly nothing can be dropped."""
+    return np.linalg.eigh(sample.T @ sample)[1][:, :p]
+
+
+def random_axes(sample, p):
+    return np.linalg.qr(np.random.default_rng(1).standard_normal((sample.shape[1], p)))[0]
+
+
+def skewed_axes(sample, p):
+    """Axes that are not orthonormal, as V'V shows."""
+    V = np.linalg.eigh(sample.T @ sample)[1][:, ::-1][:, :p].copy()
+    V[:, 1] -= 0.2 * V[:, 0]
+    V[:, 2:] *= 1.01
+    return V
+
+
+AXES = [prefixes.principal_axes, least_axes, random_axes, skewed_axes]
+
+
+@pytest.fixture
+def _forced(monkeypatch):
+    monkeypatch.setattr(prefixes, "FORCED", 40)
+
+
+def fitted(X, measure="cosine"):
+    """Return an index whose items have prefixes."""
+    index = fastcos.SimilarityIndex(measure).fit(X)
+    index.search(X[:1], k=1)
+    return settled(index)
+
+
+def settled(index):
+    for part in index._state.parts:
+        part.segment.pack()
+        part.segment.settle()
+        assert all(packed.arrays.prefix.words > 0 for packed in part.segment.packed_forms)
+    return index
+
+
+@pytest.mark.usefixtures("_forced")
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("measure", NAMES)
+@pytest.mark.parametrize("axes", AXES, ids=lambda axes: axes.__name__)
+@pytest.mark.parametrize(
+    "rows", [embeddings, close_rows, independent_columns], ids=lambda rows: rows.__name__
+)
+def test_prefixes_find_the_same_neighbors(rows, axes, measure, isa, monkeypatch):
+    set_config(isa=isa)
+    monkeypatch.setattr(prefixes, "principal_axes", axes)
+    monkeypatch.setattr(prefixes, "rotated", lambda V: V)
+    X = rows(1500, 100)
+    Q = np.concatenate([rows(70, 100, 1), X[:5], np.zeros((1, 100), np.float32)])
+    index = fitted(X, measure)
+    truth, _ = dense.top_k(Q, X, 100, NAMES[measure])
+    for n, k in ((len(Q), 10), (len(Q), 100), (30, 3), (3, 10), (1, 1)):
+        np.testing.assert_array_equal(index.search(Q[:n], k=k).indices, truth[:n, :k])
+    np.testing.assert_array_equal(index.search(Q[7], k=1).indices, truth[7:8, :1])
+
+
+@pytest.mark.usefixtures("_forced")
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("first", [embeddings, independent_columns], ids=lambda rows: rows.__name__)
+def test_queries_of_two_kinds_share_a_block(first, isa):
+    # the first 32 queries are tried: those of the other kind have prefixes, or not, none the less
+    set_config(isa=isa)
+    X = embeddings(1500, 100)
+    other = independent_columns if first is embeddings else embeddings
+    Q = np.concatenate([first(64, 100, 1), other(64, 100, 2)])
+    truth, _ = dense.top_k(Q, X, 100, "cosine")
+    for k in (10, 100):
+        found = fitted(X).search(Q, k=k, n_threads=1)
+        np.testing.assert_array_equal(found.indices, truth[:, :k])
+
+
+@pytest.mark.usefixtures("_forced")
+@pytest.mark.parametrize("metric", ["cosine", "dot", "euclidean"])
+@pytest.mark.parametrize("depth", [1, 15, 126])
+@pytest.mark.parametrize("family", [dominated, near_ties, off_centre], ids=lambda f: f.__name__)
+def test_thresholds_by_codes_are_below_rounded_scores(family, depth, metric):
+    """Scores that differ by less than a distance, or a shift, is rounded."""
+    for n in (256, 800):
+        X = family(n, depth)[np.random.default_rng(n).permutation(n)].astype(np.float64)
+        items = encoded_rows.encode_rows(X, None, 1, metric)
+        packed = packing.pack_items(metric, items, np.arange(n), 1)
+        packed = prefixes.add_prefixes(packed, items, 1)
+        own = packing.no_exclusions(n, own=True)
+        truth, _ = dense.top_k(X, X, 5, metric, exclude_self=True)
+        for k in (1, 5):
+            options = packing.ExecutionOptions(2, 2.0**30)
+            columns, _ = scan.search(packed, items, own, k, options)
+            np.testing.assert_array_equal(columns, truth[:, :k])
+
+
+@pytest.mark.usefixtures("_forced")
+def test_rests_bound_what_is_left():
+    """A bound that is too wide would show in the time alone."""
+    X = embeddings(20_000, 128)
+    packed = fitted(X)._state.parts[0].segment.packed
+    prefix, order = packed.arrays.prefix, packed.arrays.order
+    rests = np.empty(len(order))
+    rests[order] = prefix.rests[: len(order)]
+    axes = prefix.axes.swapaxes(0, 1).reshape(128, -1).astype(np.float64)
+    rows = X / np.linalg.norm(X.astype(np.float64), axis=1, keepdims=True)
+    shift = packed.arrays.shift
+    rows -= (rows @ shift)[:, np.newaxis] * shift
+    left = np.linalg.norm(rows - rows @ axes @ axes.T, axis=1)
+    assert (rests >= left).all()
+    assert (rests <= left + 0.03).all()
+
+
+@pytest.mark.usefixtures("_forced")
+@pytest.mark.parametrize(
+    "dtype",
+    ["float64", *(pytest.param(rare, marks=[pytest.mark.slow]) for rare in ("float16", "int8"))],
+)
+def test_prefixes_of_other_types(dtype):
+    X, Q = embeddings(900, 64), embeddings(40, 64, 1)
+    if dtype == "int8":
+        X, Q = np.clip(40 * X, -127, 127), np.clip(40 * Q, -127, 127)
+    X = X.astype(dtype)
+    index = fitted(X)
+    wide = X.astype(np.float64)
+    truth, _ = dense.top_k(Q.astype(np.float64), wide, 10, "cosine", exclude_self=False)
+    np.testing.assert_array_equal(index.search(Q.astype(np.float64), k=10).indices, truth)
+
+
+@pytest.mark.usefixtures("_forced")
+def test_filters_removals_additions_and_thresholds():
+    X, Q = embeddings(3000, 80), embeddings(90, 80, 1)
+    index = fitted(X)
+    items = np.concatenate([X, embeddings(500, 80, 2)])
+    alive = np.arange(3500) < 3000
+
+    def check():
+        scores = dense.keys(Q, items, "cosine")
+        scores[:, ~alive] = -np.inf
+        order = np.argsort(-scores, axis=1, kind="stable")
+        np.testing.assert_array_equal(index.search(Q, k=7).ids, order[:, :7])
+        np.testing.assert_array_equal(index.search(Q[:2], k=7).ids, order[:2, :7])
+        found = index.radius(Q, 0.7)
+        for query in range(len(Q)):
+            expected = order[query, : (scores[query] >= 0.7).sum()]
+            columns = found.indices[found.indptr[query] : found.indptr[query + 1]]
+            np.testing.assert_array_equal(columns, np.sort(expected))
+
+    check()
+    index.remove(np.arange(300))
+    alive[:300] = False
+    check()
+    index.add(items[3000:])
+    alive[3000:] = True
+    check()
+    exclude = sp.csr_array((np.ones(90), (np.arange(90), np.arange(400, 490))), shape=(90, 3500))
+    scores = dense.keys(Q, items, "cosine")
+    scores[:, ~alive] = -np.inf
+    scores[np.arange(90), np.arange(400, 490)] = -np.inf
+    found = index.search(Q, k=7, exclude=exclude).ids
+    np.testing.assert_array_equal(found, np.argsort(-scores, axis=1, kind="stable")[:, :7])
+
+
+@pytest.mark.usefixtures("_forced")
+def test_an_index_with_prefixes_is_saved_and_opened(tmp_path):
+    X, Q = embeddings(2000, 96), embeddings(80, 96, 1)
+    index = fitted(X)
+    index.save(tmp_path / "index")
+    opened = fastcos.SimilarityIndex.open(tmp_path / "index")
+    assert opened._state.parts[0].segment.packed.arrays.prefix.words > 0
+    for queries in (Q, Q[:2]):
+        np.testing.assert_array_equal(
+            opened.search(queries, k=9).indices, index.search(queries, k=9).indices
+        )
+    assert opened.memory_.codes == index.memory_.codes
+    if cpu.supported_isas()[0] != "amx":
+        # codes by item must not be read as those of a group
+        assert '"by item"' in (tmp_path / "index" / "header.json").read_text()
+
+
+@pytest.mark.usefixtures("_forced")
+def test_prefixes_are_made_once(tmp_path, monkeypatch):
+    """Also by many searches of an index that was opened, or of which items were removed."""
+    monkeypatch.setattr(segments, "WORK_TO_PREFIX", 1)
+    X, Q = embeddings(2000, 96), embeddings(80, 96, 1)
+    index = fitted(X)
+    index.save(tmp_path / "index")
+    truth, _ = dense.top_k(Q, X, 9, "cosine", exclude_self=False)
+    opened = fastcos.SimilarityIndex.open(tmp_path / "index")
+    for _ in range(2):
+        np.testing.assert_array_equal(opened.search(Q, k=9).indices, truth)
+    index.remove([1999])
+    truth, _ = dense.top_k(Q, X[:1999], 9, "cosine", exclude_self=False)
+    for _ in range(2):
+        np.testing.assert_array_equal(index.search(Q, k=9).ids, truth)
+
+
+def test_prefixes_are_chosen_for_embeddings_alone():
+    def words_of(X):
+        items = encoded_rows.encode_rows(X, None, 1, "cosine")
+        packed = packing.pack_items("cosine", items, np.arange(len(X)), 1)
+        return prefixes.add_prefixes(packed, items, 1).arrays.prefix.words * 4
+
+    rows = embeddings(6000, 384)
+    if cpu.supported_isas()[0] in ("vnni", "avxvnni", "avx2"):
+        assert 64 <= words_of(rows) <= 256
+    assert words_of(rows[:1000]) == 0  # few items
+    assert words_of(np.ascontiguousarray(rows[:, :128])) == 0  # few columns
+    assert words_of(independent_columns(6000, 384)) == 0
+
+
+@pytest.mark.usefixtures("_forced")
+def test_directories_of_version_2_have_no_largest_k(tmp_path, monkeypatch):
+    monkeypatch.setattr(index_files, "BOUND_PREFIX", index_files.BOUND_PREFIX[:-1])
+    X, Q = embeddings(2000, 96), embeddings(80, 96, 1)
+    fitted(X).save(tmp_path / "index")
+    assert not [*(tmp_path / "index").glob("prefix_largest_k_*")]
+    opened = fastcos.SimilarityIndex.open(tmp_path / "index")
+    truth, _ = dense.top_k(Q, X, 20, "cosine", exclude_self=False)
+    for queries in (Q, Q[:1]):
+        for k in (5, 20):
+            np.testing.assert_array_equal(
+                opened.search(queries, k).indices, truth[: len(queries), :k]
+            )
+
+
+def test_larger_k_gain_less():
+    rows = embeddings(6000, 384)
+    items = encoded_rows.encode_rows(rows, None, 1, "cosine")
+    packed = prefixes.add_prefixes(
+        packing.pack_items("cosine", items, np.arange(len(rows)), 1), items, 1
+    )
+    few, many = packed.arrays.prefix.largest_k
+    assert many <= few < 1000
+    for isa in ("vnni", "avx2"):
+        code = INSTRUCTION_SETS[isa]
+        assert pays_by_prefix(code, 1, few, packed.arrays.prefix.largest_k)
+        assert not pays_by_prefix(code, 1, few + 1, packed.arrays.prefix.largest_k)
+        assert not pays_by_prefix(code, 100, many + 1, packed.arrays.prefix.largest_k)
+
+
+def test_calls_of_many_queries_use_prefixes():
+    X, Q = embeddings(4200, 192), embeddings(66_000, 192, 1)
+    found = fastcos.top_k(Q, X, 3).indices[::1000]
+    scores = dense.keys(Q[::1000], X, "cosine")
+    np.testing.assert_array_equal(found, np.argsort(-scores, axis=1, kind="stable")[:, :3])
+
+
+def test_many_fits_have_few_threads_of_prefixes(monkeypatch):
+    monkeypatch.setattr(prefixes, "FORCED", 64)
+    X = embeddings(4200, 192)
+    fastcos.SimilarityIndex().fit(X)  # compiles
+    found, counts = [], []
+    for _ in range(20):
+        found.append(fastcos.SimilarityIndex().fit(X))
+        named = [one for one in threading.enumerate() if one.name == "fastcos-prefixes"]
+        counts.append(len(named))
+    assert max(counts) <= 4
+    for index in found:
+        segment = index._state.fitted.segments[0]
+        segment.settle()
+        assert segment.packed.arrays.prefix.words > 0
+
+
+@pytest.mark.usefixtures("_forced")
+@pytest.mark.filterwarnings("error")
+def test_rows_of_extreme_norms_have_prefixes_without_a_warning():
+    X = embeddings(2000, 96).astype(np.float64)
+    X[::3] *= 1e60
+    items = encoded_rows.encode_rows(X, None, 1, "dot")
+    packed = packing.pack_items("dot", items, np.arange(len(X)), 1)
+    assert prefixes.add_prefixes(packed, items, 1).arrays.prefix.words > 0
+
+
+def waited(index):
+    for segment in index._state.fitted.segments:
+        segment.settle()
+    return index
+
+
+def no_room(*_, **__):
+    raise MemoryError("no room")
+
+
+@pytest.mark.skipif(not tiles.AVAILABLE, reason="no prefixes without tiles")
+def test_prefixes_that_cannot_be_made_are_a_warning(monkeypatch):
+    """In the thread, in the foreground of a fifth fit at once, and in a search of many queries."""
+    X = embeddings(4200, 192)
+    expected = fastcos.SimilarityIndex().fit(X).search(X[:3], 5)
+    monkeypatch.setattr(prefixes, "FORCED", 64)
+    monkeypatch.setattr(prefixes, "add_prefixes", no_room)
+    text = r"prefixes could not be made \(MemoryError: no room\)"
+    with pytest.warns(RuntimeWarning, match=text):
+        index = waited(fastcos.SimilarityIndex().fit(X))
+    np.testing.assert_array_equal(index.search(X[:3], 5).indices, expected.indices)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "is_alive", lambda _: True)  # as of four that work
+        for _ in range(5):
+            with pytest.warns(RuntimeWarning, match="prefixes could not be made"):
+                waited(fastcos.SimilarityIndex().fit(X))
+
+    monkeypatch.setattr(segments, "WORK_TO_PREFIX", 1)
+    with pytest.warns(RuntimeWarning, match="prefixes could not be made"):
+        found = fastcos.top_k(X, k=5, exclude_self=False)
+    np.testing.assert_array_equal(found.indices[:3], expected.indices)
+
+
+@pytest.mark.skipif(not tiles.AVAILABLE, reason="no prefixes without tiles")
+def test_a_background_thread_limits_no_blas_of_the_process(monkeypatch):
+    from threadpoolctl import ThreadpoolController
+
+    controller = ThreadpoolController().select(user_api="blas")
+    entered, go_on = threading.Event(), threading.Event()
+
+    def seen_from_outside(*arguments):
+        entered.set()
+        go_on.wait(20)
+        return choose(*arguments)
+
+    choose = np.linalg.qr
+    monkeypatch.setattr(np.linalg, "qr", seen_from_outside)
+    with controller.limit(limits=2):
+        index = fastcos.SimilarityIndex().fit(embeddings(6000, 384))
+        if entered.wait(20):  # which CPUs with other tiles do not enter
+            assert {one["num_threads"] for one in controller.info()} == {2}
+        controller.limit(limits=1)  # what a user asks for meanwhile stays
+        go_on.set()
+        waited(index)
+        assert {one["num_threads"] for one in controller.info()} == {1}
+
+
+def test_threads_that_search_at_once_pack_once(monkeypatch):
+    calls, pack_items, barrier = [], segments.pack_items, threading.Barrier(8)
+
+    def counted(*arguments):
+        calls.append(threading.get_ident())
+        return pack_items(*arguments)
+
+    monkeypatch.setattr(segments, "pack_items", counted)
+    X = embeddings(2000, 64)
+    items = encoded_rows.encode_rows(X, None, 1, "cosine")
+    segment = segments.Segment("cosine", items, np.arange(len(X)), 1)
+    found = []
+
+    def search():
+        barrier.wait()
+        found.append(segment.packed)
+        segment.pack()
+
+    threads = [threading.Thread(target=search) for _ in range(8)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    assert len(calls) == 1
+    assert all(one is found[0] for one in found)

@@ -1,0 +1,227 @@
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from fastcos import SimilarityIndex, calibrate, neighbors_above, similarity_blocks
+from fastcos.search import near_duplicates
+from fastcos.similarity import Plain
+from tests.oracles import dense as dense_oracle
+
+
+def gaussian(n, d, seed=0):
+    return np.random.default_rng(seed).standard_normal((n, d)).astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    ("measure", "threshold"), [("cosine", 0.4), ("dot", 9.0), ("neg_euclidean", -4.0)]
+)
+def test_all_pairs_above_a_score_are_found_and_no_other(measure, threshold):
+    Q, B = gaussian(130, 16), gaussian(700, 16, seed=1)
+    form = "euclidean" if measure == "neg_euclidean" else measure
+    truth = dense_oracle.keys(Q, B, form)
+    truth = -np.sqrt(-truth) if form == "euclidean" else truth
+    found = neighbors_above(Q, threshold, B, measure=measure)
+    rows, columns = np.nonzero(truth >= threshold)
+    assert 50 < len(rows) < 20_000
+    np.testing.assert_array_equal(np.repeat(np.arange(130), np.diff(found.indptr)), rows)
+    np.testing.assert_array_equal(found.indices, columns)
+    np.testing.assert_array_equal(found.data, truth[rows, columns].astype(np.float32))
+
+
+def test_scores_equal_to_the_threshold_are_included():
+    X = np.repeat(np.eye(3), 50, axis=0)
+    found = neighbors_above(X, 1.0)
+    assert found.nnz == 3 * 50 * 49
+    assert neighbors_above(X, 1.0 + 1e-15).nnz == 3 * 50 * 49  # the same float32 number
+    assert neighbors_above(X, float(np.nextafter(np.float32(1), np.float32(2)))).nnz == 0
+    assert neighbors_above(X, -1.0).nnz == 150 * 149
+
+
+def test_an_answer_beyond_working_memory_is_refused():
+    with pytest.raises(ValueError, match=r"working_memory must be at least 26\.\d\d MiB here"):
+        neighbors_above(np.ones((1000, 8)), 0.5, working_memory=10)
+
+
+class Shifted(Plain):
+    name = "shifted"
+    metric_type = "dot"
+
+    def item_bias(self, B):
+        return np.linspace(-3, 3, len(B))
+
+    def to_score(self, raw, Q):
+        return np.arctan(raw) + Q[:, :1]
+
+
+def test_a_custom_measure_is_inverted_for_each_query():
+    Q, B = gaussian(60, 8), gaussian(300, 8, seed=1)
+    keys = dense_oracle.keys(Q, B, "dot") + np.linspace(-3, 3, 300)
+    truth = np.arctan(keys) + Q[:, :1]
+    found = neighbors_above(Q, 1.2, B, measure=Shifted())
+    np.testing.assert_array_equal(found.toarray() != 0, truth >= 1.2)
+
+
+@pytest.mark.parametrize("measure", ["cosine", "dot", "neg_euclidean"])
+@pytest.mark.parametrize("block", [None, 1, 7, 100])
+def test_blocks_together_are_the_matrix_of_scores(measure, block):
+    X = gaussian(50, 9)
+    X[3] = 0
+    form = "euclidean" if measure == "neg_euclidean" else measure
+    truth = dense_oracle.keys(X, X, form)
+    truth = -np.sqrt(-truth) if form == "euclidean" else truth
+    blocks = list(similarity_blocks(X, measure=measure, block=block))
+    assert [rows.start for rows, _ in blocks] == list(range(0, 50, block or 50))
+    whole = np.concatenate([scores for _, scores in blocks])
+    assert whole.dtype == np.float32
+    np.testing.assert_allclose(whole, truth, atol=4e-3 if form == "euclidean" else 2e-5)
+
+
+def test_a_block_of_no_rows_is_refused_at_once():
+    with pytest.raises(ValueError, match="block must be a whole number of at least 1, got 0"):
+        similarity_blocks(np.ones((3, 2)), block=0)
+
+
+@pytest.mark.parametrize("measure", ["mutual_proximity", "recos", "norm_angle_distance"])
+@pytest.mark.parametrize("share", [0.001, 0.2, 0.9])
+def test_range_search_by_an_upper_bound_is_complete(measure, share):
+    X = gaussian(400, 6)
+    X[7], X[11:14] = 0, X[3]
+    Q = X[:50]
+    whole = np.concatenate([block for _, block in similarity_blocks(Q, X, measure=measure)])
+    threshold = np.float64(np.quantile(whole, 1 - share))
+    # float32 scores of blocks: keep away from the threshold
+    sure = np.abs(whole - threshold) > 1e-6
+    pairs = neighbors_above(Q, threshold, X, measure=measure).tocoo()
+    found = np.zeros(whole.shape, bool)  # a score may be 0
+    found[pairs.coords] = True
+    np.testing.assert_array_equal(found[sure], (whole >= threshold)[sure])
+
+
+def test_pairs_by_norm_and_angle_are_those_of_all_scores():
+    rows = np.random.default_rng(0).standard_normal((300, 6)).astype(np.float32)
+    norms = np.linalg.norm(rows.astype(float), axis=1)
+    cosines = (rows.astype(float) @ rows.T) / np.outer(norms, norms)
+    truth = -(np.abs(norms[:, None] - norms) + np.arccos(np.clip(cosines, -1, 1)))
+    np.fill_diagonal(truth, -np.inf)
+    found = neighbors_above(rows, -1.1, measure="norm_angle_distance")
+    np.testing.assert_array_equal(found.toarray() != 0, truth >= -1.1)
+
+
+@pytest.mark.parametrize("measure", ["cosine", "neg_euclidean", "csls"])
+def test_index_radius_finds_all_pairs_of_what_is_left(measure):
+    random = np.random.default_rng(0)
+    rows, queries = random.integers(-2, 3, (400, 6)) + 0.5, random.integers(-2, 3, (30, 6)) + 0.5
+    index = SimilarityIndex(measure).fit(rows[:300], [f"{i}" for i in range(300)])
+    index.add(rows[300:], [f"{i}" for i in range(300, 400)])
+    gone = np.arange(0, 400, 5)
+    index.remove([f"{i}" for i in gone])
+    left = np.setdiff1d(np.arange(400), gone)
+    threshold = {"cosine": 0.5, "neg_euclidean": -4.0, "csls": 0.0}[measure]
+    expected = neighbors_above(queries, threshold, rows[left], measure=measure)
+    found = index.radius(queries, threshold)
+    assert found.shape == (30, 400)
+    assert expected.nnz > 100
+    np.testing.assert_array_equal(found.indices, left[expected.indices])
+    np.testing.assert_array_equal(found.indptr, expected.indptr)
+    np.testing.assert_array_equal(found.data, expected.data)
+    assert index.ids_of(found.indices).tolist() == [f"{i}" for i in found.indices]
+    allowed = np.arange(400) % 2 == 0
+    some = index.radius(queries, threshold, allowed=allowed)
+    assert (some != found * allowed).nnz == 0
+    assert index.radius(np.empty((0, 6)), 0.5).shape == (0, 400)
+
+
+def test_near_duplicates_are_components_of_similar_pairs():
+    random = np.random.default_rng(1)
+    rows = random.standard_normal((120, 8))
+    rows[60:] = rows[random.integers(60, size=60)] * random.uniform(1, 2, (60, 1))
+    rows += 0.02 * random.standard_normal(rows.shape)
+    units = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    linked = units @ units.T >= 0.99
+    # repeated spread of the lowest number along the links
+    expected = np.arange(120)
+    for _ in range(120):
+        expected = np.where(linked, expected[None], 120).min(axis=1)
+    found = near_duplicates(rows, 0.99)
+    np.testing.assert_array_equal(found.representatives[found.labels], expected)
+    np.testing.assert_array_equal(found.representatives, np.unique(expected))
+    assert 1 < len(found.representatives) < 120
+
+
+def test_thresholds_may_be_calibrations():
+    X = gaussian(700, 16, seed=1)
+    rate = calibrate(X, fpr=1e-3)
+    # the rate is counted by other code than the calibration's
+    cosines = dense_oracle.keys(X, X, "cosine")
+    wanted = (cosines >= rate.threshold(1e-3)) & ~np.eye(700, dtype=bool)
+    assert 0 < wanted.sum() <= 1e-3 * 700 * 699
+    found = neighbors_above(X, rate)
+    np.testing.assert_array_equal(found.indices, np.nonzero(wanted)[1])
+    index = SimilarityIndex().fit(X)
+    np.testing.assert_array_equal(
+        index.radius(X, rate).indices, index.radius(X, rate.threshold(1e-3)).indices
+    )
+    labels = near_duplicates(X, rate).labels
+    first, second = np.nonzero(wanted)
+    assert (labels[first] == labels[second]).all()
+    assert len(np.unique(labels)) < 700
+
+
+def test_calibrations_of_another_measure_are_refused():
+    X = gaussian(40, 4)
+    with pytest.raises(ValueError, match="threshold must be calibrated for dot, got one for cos"):
+        neighbors_above(X, calibrate(X), measure="dot")
+    with pytest.raises(ValueError, match="threshold must be a"):
+        neighbors_above(X, "0.5")
+
+
+@pytest.mark.parametrize(("measure", "threshold"), [("cosine", 0.5), ("dot", 3.0)])
+def test_sparse_rows_have_the_pairs_of_dense_rows(measure, threshold):
+    random = np.random.default_rng(3)
+    X = random.integers(0, 3, (120, 25)) * (random.random((120, 25)) < 0.2)
+    X[7] = 0
+    Q, rows = sp.csr_array(X[:40].astype(float)), sp.csr_array(X)
+    products = (X @ X.T).astype(float)
+    scores = products
+    if measure == "cosine":
+        norms = np.sqrt(products.diagonal())
+        scores = np.divide(products, np.outer(norms, norms), out=products * 0, where=products > 0)
+    itself = np.eye(120, dtype=bool)
+    for memory in (None, 0.3):
+        found = neighbors_above(rows, threshold, measure=measure, working_memory=memory)
+        expected = np.where((scores.astype(np.float32) >= threshold) & ~itself, scores, 0)
+        np.testing.assert_allclose(found.toarray(), expected, rtol=1e-6)
+        found = neighbors_above(Q, threshold, rows, measure=measure, working_memory=memory)
+        expected = np.where(scores.astype(np.float32) >= threshold, scores, 0)[:40]
+        np.testing.assert_allclose(found.toarray(), expected, rtol=1e-6)
+    for wrong, message in (
+        ({"threshold": 0.0}, "threshold must be above 0 for sparse rows, got 0"),
+        ({"measure": "angular"}, "measure must be one of cosine, dot, got 'angular'"),
+        ({"items": rows[:, :20]}, "items must have as many columns as queries"),
+        ({"working_memory": 1e-4}, "working_memory must be at least"),
+    ):
+        given = {"threshold": threshold, "items": None, "measure": measure} | wrong
+        with pytest.raises((TypeError, ValueError), match=f"^{message}"):
+            neighbors_above(rows, **given)
+
+
+def test_index_near_duplicates_are_those_of_its_items():
+    random = np.random.default_rng(4)
+    X = random.standard_normal((200, 6)).astype(np.float32)
+    X[100:150] = X[:50] + 0.05 * random.standard_normal((50, 6), dtype=np.float32)
+    index = SimilarityIndex().fit(X[:120])
+    index.add(X[120:])
+    gone = np.arange(0, 200, 9)
+    index.remove(gone)
+    left = np.setdiff1d(np.arange(200), gone)
+    expected = near_duplicates(X[left], 0.98)
+    found = index.near_duplicates(0.98)
+    np.testing.assert_array_equal(found.labels[left], expected.labels)
+    assert (found.labels[gone] == -1).all()
+    np.testing.assert_array_equal(found.representatives, left[expected.representatives])
+    assert len(found.representatives) < len(left)
+    index.remove(left)
+    assert len(index.near_duplicates(0.5).representatives) == 0
+    for wrong in ("near", np.nan, None):
+        with pytest.raises(ValueError, match=r"^threshold must be a finite number"):
+            index.near_duplicates(wrong)

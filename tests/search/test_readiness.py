@@ -1,0 +1,175 @@
+"""What answers searches until their kernels are compiled, and who compiles them."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fastcos.kernels import jit
+from fastcos.parallel import readiness
+
+ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.skipif(jit.DISABLE_JIT, reason="nothing is compiled")
+
+
+def run(code, cache, *, cwd=ROOT, timeout=280, arguments=(), **environment):
+    """Run a program with a cache of its own and without native code; return the process."""
+    variables = {"FASTCOS_CACHE_DIR": str(cache), "FASTCOS_NATIVE": "0", "PYTHONPATH": str(ROOT)}
+    return subprocess.run(
+        [sys.executable, *arguments, "-c", code], env={**os.environ, **variables, **environment},
+        cwd=cwd, capture_output=True, text=True, check=False, timeout=timeout,
+    )  # fmt: skip
+
+
+# Searches one by one until compiled code answers; prints the seconds and the longest call.
+SEARCH_UNTIL_COMPILED = """
+import time
+import numpy as np
+import fastcos
+from fastcos.parallel import readiness
+X = np.random.default_rng(0).standard_normal((30000, 64)).astype({dtype!r})
+index, start = fastcos.SimilarityIndex().fit(X), time.monotonic()
+first = index.search(X[:2], 4)
+durations = []
+while not readiness.is_ready({dtype!r}) and time.monotonic() < start + 250:
+    before = time.monotonic()
+    again = index.search(X[:2], 4)
+    durations.append(time.monotonic() - before)
+    time.sleep(0.05)
+assert readiness.is_ready({dtype!r})
+assert max(durations, default=0) < 5, max(durations)
+last = index.search(X[:2], 4)
+assert all((a == b).all() for a, b in zip(first, last))
+print(round(time.monotonic() - start))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_kernels_compile_in_the_background(tmp_path, dtype):
+    done = run(SEARCH_UNTIL_COMPILED.format(dtype=dtype), tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("in the background, once on this machine") == 1
+    assert "compiling kernels once" not in done.stderr
+
+
+FIRST_CALLS = """
+import hashlib
+import numpy as np
+import fastcos
+X = np.random.default_rng(0).standard_normal((300, 24)).astype(np.float32)
+index = fastcos.SimilarityIndex().fit(X)
+found = [fastcos.top_k(X, k=3), fastcos.top_k(X[:2], X, 3, measure="dot"), index.search(X, 4)]
+index.add(X[:5] + 1)
+found.append(index.search(X[:1], 4))
+digest = hashlib.sha256()
+for result in found:
+    digest.update(result.indices.tobytes() + result.scores.tobytes())
+print(digest.hexdigest())
+"""
+
+
+@pytest.mark.slow
+def test_first_calls_compile_nothing(tmp_path):
+    # A busy machine may spend so long in NumPy that a background process would be started.
+    in_numpy = run(FIRST_CALLS, tmp_path / "c", FASTCOS_BACKGROUND="0")
+    assert in_numpy.returncode == 0, in_numpy.stderr
+    assert not (tmp_path / "c").exists()
+    compile_at_once = "from fastcos.parallel import readiness; readiness.compile_at_once()\n"
+    check = "\nassert fastcos.kernels.tile_top_k.search_rows.overloads"
+    compiled = run(compile_at_once + FIRST_CALLS + check, tmp_path / "c")
+    assert compiled.returncode == 0, compiled.stderr
+    assert compiled.stdout == in_numpy.stdout
+
+
+# One search, of which the state says that it took long.
+LONG_SEARCH = """
+import sys, numpy as np, fastcos
+from fastcos.parallel import readiness
+{before}
+readiness.state.seconds_in_numpy = 1.0
+X = np.random.default_rng(0).standard_normal((600, 16)).astype(np.float32)
+found = fastcos.top_k(X, k=3)
+unit = X / np.linalg.norm(X, axis=1)[:, None]
+expected = np.argsort(-unit @ unit.T, axis=1)
+assert (np.sort(found.indices) == np.sort(expected[:, 1:4])).all()
+{after}
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "reason"),
+    [
+        ("sys.frozen = True", "this program is frozen"),
+        ("sys.executable = '/usr/bin/blender'", "sys.executable is no Python interpreter"),
+        ("sys.executable = ''", "sys.executable is no Python interpreter"),
+        ("sys.executable = '/nowhere/python3'", "no process could be started"),
+    ],
+)
+def test_programs_that_cannot_start_python_say_so_once(tmp_path, before, reason):
+    code = LONG_SEARCH.format(before=before, after="fastcos.top_k(X, k=3)")
+    done = run(code, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count(reason) == 1, done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_the_background_process_runs_no_code_of_the_working_directory(tmp_path):
+    (tmp_path / "numba.py").write_text("open('was_run', 'w')")
+    (tmp_path / "numpy.py").write_text("open('was_run', 'w')")
+    after = """
+import time
+from fastcos.parallel import background
+time.sleep(1.5)
+assert background.is_running()
+for child in background._children.values():
+    child.process.kill()
+    child.process.wait()
+assert not background.is_running()
+"""
+    code = LONG_SEARCH.format(before="", after=after)
+    done = run(code, tmp_path / "cache", cwd=tmp_path, arguments=["-P"])
+    assert done.returncode == 0, done.stderr
+    assert not (tmp_path / "was_run").exists()
+    # one line for the start, one for the failure
+    assert "its process was ended by signal 9" in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 2
+
+
+def test_the_background_process_has_the_path_of_its_parent(tmp_path):
+    # numba is found only by what the program adds to the path
+    after = """
+import time
+from fastcos.parallel import background
+assert background.is_running()
+time.sleep(3)
+running = background.is_running()
+for child in background._children.values():
+    child.process.kill()
+    child.process.wait()
+assert running, "the process ended early"
+"""
+    path = [entry for entry in sys.path if entry]
+    prelude = f"import sys; sys.path[:] = {path!r}\n"
+    done = run(prelude + LONG_SEARCH.format(before="", after=after), tmp_path, PYTHONPATH="")
+    assert done.returncode == 0, done.stderr
+
+
+def test_readiness_is_known_for_each_type(tmp_path, monkeypatch):
+    monkeypatch.setenv("FASTCOS_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(readiness, "state", readiness.State())
+    monkeypatch.setattr(readiness.native, "holds", lambda kernel: False)
+    monkeypatch.setenv("FASTCOS_BACKGROUND", "0")
+    assert readiness.use_numpy("float32")
+    readiness.leave_mark("float32")
+    assert readiness.is_ready("float32")
+    assert not readiness.use_numpy(np.float32)
+    assert readiness.use_numpy("float64")
+    readiness.state.seconds_in_numpy = 19.0
+    assert readiness.use_numpy("float64")
+    assert "FASTCOS_BACKGROUND is 0" in readiness.explain("float64")
+    readiness.state.seconds_in_numpy = 21.0  # this process compiles at last
+    assert not readiness.use_numpy("float64")

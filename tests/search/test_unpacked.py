@@ -1,0 +1,88 @@
+"""Search of rows as they are given: the float64 scores of every pair decide what is right."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import fastcos
+from fastcos.kernels import tiles
+from fastcos.search import packing, scan
+from fastcos.similarity import encoded_rows
+from tests.oracles import dense as dense_oracle
+from tests.oracles.compare import assert_same_bits
+from tests.oracles.dense_families import FAMILIES, gaussian
+
+if not tiles.AVAILABLE:
+    pytest.skip("vector IR", allow_module_level=True)
+
+# kernels of their own: half a minute to compile
+pytestmark = pytest.mark.slow
+KINDS = ("cosine", "dot", "euclidean")
+
+
+def unpacked(items, kind, bias=None):
+    return packing.unpacked_items(kind, encoded_rows.encode_rows(items, bias, None, kind))
+
+
+def found_among(items, queries, kind, k=10, n_threads=2, memory=2.0**28, bias=None):
+    encoded = encoded_rows.encode_rows(queries, None, None, kind)
+    options = packing.ExecutionOptions(n_threads, memory)
+    nothing = packing.no_exclusions(len(queries))
+    return scan.search_unpacked(unpacked(items, kind, bias), encoded, nothing, k, options)
+
+
+@pytest.mark.parametrize(("n", "d"), [(160, 1), (801, 63), (1000, 200)])
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.__name__)
+def test_rows_as_given_are_searched_exactly(family, n, d):
+    X = family(n, d).astype(np.float32)
+    queries = np.concatenate([X[:20], gaussian(20, d, 9).astype(np.float32), np.zeros_like(X[:1])])
+    for kind in KINDS:
+        if unpacked(X, kind) is None:
+            continue
+        columns, scores = found_among(X, queries, kind)
+        expected, keys = dense_oracle.top_k(queries, X, 10, kind)
+        np.testing.assert_array_equal(columns, expected)
+        np.testing.assert_array_equal(scores, keys)
+
+
+@pytest.mark.parametrize("n", [1, 31])
+def test_rows_without_a_full_panel_are_packed(n):
+    assert unpacked(gaussian(n, 8).astype(np.float32), "cosine") is None
+
+
+def test_rows_as_given_take_an_item_bias():
+    X, bias = gaussian(500, 24).astype(np.float32), np.random.default_rng(1).normal(0, 9, 500)
+    columns, scores = found_among(X, X[:40], "dot", bias=bias)
+    keys = dense_oracle.keys(X[:40], X, "dot") + bias
+    order = np.argsort(-keys, axis=1, kind="stable")[:, :10]
+    np.testing.assert_array_equal(columns, order)
+    np.testing.assert_array_equal(scores, np.take_along_axis(keys, order, 1))
+
+
+def test_threads_and_little_memory_change_no_bit():
+    X = gaussian(20_000, 16).astype(np.float32)
+    expected = found_among(X, X[:70], "cosine", n_threads=1)
+    for options in ({"n_threads": 3}, {"n_threads": 8}, {"memory": 1000.0}):
+        for part, other in zip(found_among(X, X[:70], "cosine", **options), expected, strict=True):
+            assert_same_bits(part, other)
+
+
+def test_rows_beyond_float32_products_are_not_taken():
+    X = gaussian(200, 8).astype(np.float32)
+    assert unpacked(X.astype(np.float64), "cosine") is None
+    for factor in (1e20, 1e-15):
+        assert unpacked(np.float32(factor) * X, "cosine") is None
+
+
+def test_top_k_of_few_queries_equals_the_index():
+    rng = np.random.default_rng(2)
+    X = rng.standard_normal((20_003, 256), dtype=np.float32)
+    queries = np.concatenate([X[:30], rng.standard_normal((50, 256), dtype=np.float32)])
+    pairs = sp.random(80, len(X), 0.01, "csr", random_state=0)
+    for measure in ("cosine", "neg_euclidean"):
+        index = fastcos.SimilarityIndex(measure).fit(X)
+        for exclude in (None, pairs):
+            found = fastcos.top_k(queries, X, 12, measure=measure, exclude=exclude)
+            expected = index.search(queries, 12, exclude=exclude)
+            assert_same_bits(found.indices, expected.indices)
+            assert_same_bits(found.scores, expected.scores)
