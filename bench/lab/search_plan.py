@@ -18,7 +18,7 @@ from bench.data import gaussian
 from bench.lab.markdown import print_table
 from bench.lab.timing import in_turns, milliseconds, seconds
 from fastcos import config
-from fastcos.search import packing, prefixes, scan
+from fastcos.search import packing, projection, scan
 from fastcos.search.segments import Segment
 from fastcos.similarity import encoded_rows, get_measure
 
@@ -152,7 +152,7 @@ def without_and_with_prefixes(files):
     } | {file: partial(np.load, file) for file in files}  # fmt: skip
 
     def fitted(forced):
-        prefixes.FORCED = forced
+        projection.FORCED = forced
         index = fastcos.SimilarityIndex().fit(items)
         for part in index._state.parts:
             part.segment.settle()

@@ -11,7 +11,7 @@ from fastcos.cli import options
 from fastcos.cli.model_folder import read_items
 from fastcos.cli.terminal import print_json, print_next, progress_bar, say, show_sections, show_text
 from fastcos.io.columns import positions_in
-from fastcos.search.types import as_threshold
+from fastcos.search.request import as_threshold
 from fastcos.similarity import get_measure
 from fastcos.storage import provenance
 

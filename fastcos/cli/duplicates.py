@@ -9,7 +9,7 @@ from fastcos.cli import lists, options
 from fastcos.cli.model_folder import read_items
 from fastcos.cli.terminal import print_json, print_table, say, show_text
 from fastcos.search import SimilarityIndex, near_duplicates
-from fastcos.search.types import as_threshold
+from fastcos.search.request import as_threshold
 from fastcos.similarity import get_measure
 from fastcos.storage.provenance import json_ready, provenance
 

@@ -27,10 +27,10 @@ from fastcos.linalg.svd import SVD
 from fastcos.models.linear_mf import LinearMF
 from fastcos.search.out_of_core import MappedItems, fingerprint
 from fastcos.search.packing import ExecutionOptions, no_exclusions
+from fastcos.search.request import SearchRequest
 from fastcos.search.results import Neighbors
 from fastcos.search.segments import merge
 from fastcos.search.top_k import batch_size, best_of_items, finish
-from fastcos.search.types import SearchRequest
 from fastcos.similarity import Plain, get_measure
 from fastcos.storage import memmap
 from fastcos.storage.checkpoint import Checkpoint

@@ -5,7 +5,7 @@ One pipeline serves every entry point for dense rows. ``top_k(Q, X)`` gives the 
 
     top_k ------------.                                            .-> inner-product scan (scan)
     SimilarityIndex ---+-> SearchRequest, FittedItems -> search --<--> filter_and_refine
-    distributed.top_k -'    (types)              (search)          `-> lists (of allowed items)
+    distributed.top_k -'    (request)            (search)          `-> lists (of allowed items)
                                                    |
                      batches of queries x segments of items, best k merged, finished once
 

@@ -9,8 +9,8 @@ from fastcos import parallel, validation
 from fastcos.kernels import bits
 from fastcos.kernels.simd.hamming import LANES
 from fastcos.search.packing import ExecutionOptions
+from fastcos.search.request import rounded_scores
 from fastcos.search.results import Neighbors
-from fastcos.search.types import rounded_scores
 
 # measures of packed bits, and whether they are cosines
 BIT_MEASURES = {"hamming": 0, "bit_cosine": 1}

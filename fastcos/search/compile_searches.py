@@ -8,7 +8,7 @@ import numpy as np
 
 from fastcos.kernels import code_cache
 from fastcos.parallel import readiness
-from fastcos.search import packing, prefixes, scan, segments
+from fastcos.search import packing, projection, scan, segments
 from fastcos.similarity import encoded_rows
 
 # Seconds to wait for another process that compiles the same, before this one compiles, too.
@@ -38,9 +38,9 @@ def compile_searches(dtype: str) -> None:
         columns, scores = segment.plan(n, nothing)(queries, nothing, 10, options)
         scan.best_of_parts(np.stack([columns] * 2, axis=1), np.stack([scores] * 2, axis=1))
     if segment.packed.layout.quantised:
-        axes = prefixes.as_axes(np.eye(_COLUMNS, _COLUMNS // 2))
+        axes = projection.as_axes(np.eye(_COLUMNS, _COLUMNS // 2))
         scaling = packing.scale_and_shift(segment.packed, items, 1)
-        prefixes.with_axes(segment.packed, items, scaling, axes, 1)
+        projection.with_axes(segment.packed, items, scaling, axes, 1)
     readiness.leave_mark(dtype)
 
 

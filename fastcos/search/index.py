@@ -26,10 +26,10 @@ from fastcos.search.other_names import OtherNames
 from fastcos.search.out_of_core import results_in_directory
 from fastcos.search.packing import no_exclusions
 from fastcos.search.radius import pairs_above
+from fastcos.search.request import Threshold, as_min_score, as_threshold
 from fastcos.search.rescoring import Rescored, as_candidates, best_of_candidates
 from fastcos.search.results import IndexNeighbors, Neighbors, no_neighbors, padded
 from fastcos.search.top_k import as_items, as_options, as_request, finish, search
-from fastcos.search.types import Threshold, as_min_score, as_threshold
 from fastcos.similarity import serialization
 from fastcos.similarity.base import Measure, get_measure, require
 from fastcos.storage import memmap

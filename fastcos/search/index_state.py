@@ -23,8 +23,8 @@ from fastcos.search.index_parts import (
 )
 from fastcos.search.out_of_core import MappedItems
 from fastcos.search.plain_search import PlainSearch
+from fastcos.search.request import FittedItems, SearchRequest
 from fastcos.search.results import IndexNeighbors, Neighbors
-from fastcos.search.types import FittedItems, SearchRequest
 from fastcos.similarity.base import Measure, capabilities, warn_of_slow_changes
 from fastcos.validation import Integers
 

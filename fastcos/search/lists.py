@@ -6,7 +6,7 @@ from fastcos import parallel, validation
 from fastcos.kernels import exhaustive_top_k
 from fastcos.search import scan, segments
 from fastcos.search.packing import ExecutionOptions
-from fastcos.search.types import FittedItems, SearchRequest
+from fastcos.search.request import FittedItems, SearchRequest
 from fastcos.similarity.base import UpperBounded, is_upper_bounded
 from fastcos.similarity.encoded_rows import METRIC_TYPES, EncodedRows
 from fastcos.validation import Floats, Integers

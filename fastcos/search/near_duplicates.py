@@ -8,7 +8,7 @@ import numpy.typing as npt
 from fastcos import validation
 from fastcos.reports.table import MAX_ROWS, Table, as_table
 from fastcos.search.radius import neighbors_above
-from fastcos.search.types import Threshold
+from fastcos.search.request import Threshold
 from fastcos.similarity.base import Measure
 
 if TYPE_CHECKING:

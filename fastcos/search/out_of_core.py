@@ -8,8 +8,8 @@ import numpy.typing as npt
 
 from fastcos import config, validation
 from fastcos.search.packing import ExecutionOptions, tile_layout
+from fastcos.search.request import FittedItems, Searched, SearchRequest
 from fastcos.search.segments import SEGMENT_MULTIPLE, Segment, encode_segment
-from fastcos.search.types import FittedItems, Searched, SearchRequest
 from fastcos.similarity.base import Measure, Plain, require
 from fastcos.storage import memmap
 from fastcos.storage.checkpoint import Checkpoint, rows_per_block

@@ -33,8 +33,8 @@ from fastcos.search import scan, segments
 from fastcos.search.ids import Ids
 from fastcos.search.index_parts import IndexPart
 from fastcos.search.packing import NO_FILTERS
+from fastcos.search.request import FittedItems
 from fastcos.search.segments import Segment
-from fastcos.search.types import FittedItems
 from fastcos.similarity.base import Plain, capabilities
 from fastcos.validation import Integers
 

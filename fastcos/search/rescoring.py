@@ -10,8 +10,8 @@ from fastcos.kernels import listed_items
 from fastcos.search import scan, segments
 from fastcos.search.lists import best_of_scored, score_lists
 from fastcos.search.packing import ExecutionOptions
+from fastcos.search.request import FittedItems
 from fastcos.search.top_k import as_items, as_options, finish, fit_items
-from fastcos.search.types import FittedItems
 from fastcos.similarity import safe_norms
 from fastcos.similarity.base import Measure, capabilities, get_measure
 from fastcos.similarity.encoded_rows import METRIC_TYPES, EncodedRows, encode_rows, row_norms

@@ -15,7 +15,7 @@ from fastcos import parallel, validation
 from fastcos.kernels import tiles
 from fastcos.kernels.exhaustive_top_k import merge_rows
 from fastcos.parallel import readiness
-from fastcos.search import duplicates, numpy_search, prefixes, scan
+from fastcos.search import duplicates, numpy_search, projection, scan
 from fastcos.search.packing import (
     ExcludedItems,
     ExecutionOptions,
@@ -98,7 +98,7 @@ class Segment:
         self.positions = validation.read_only(positions)
         self.left: PermittedItems | None = None
         self._n_threads = n_threads
-        self._pending: prefixes.Pending | None = None
+        self._pending: projection.Pending | None = None
         self._work = 0  # multiply-adds until prefixes were thought of; -1 from then on
 
     @parallel.lazy_attribute
@@ -193,7 +193,7 @@ class Segment:
             name = "packed" if self.duplicates is None else "packed_distinct"
             if name not in vars(self):
                 self._work = -1
-                self._pending = prefixes.add_later(
+                self._pending = projection.add_later(
                     getattr(self, name), self.encoded, self._n_threads,
                     functools.partial(setattr, self, name),
                 )  # fmt: skip
@@ -315,7 +315,7 @@ class Segment:
                 if is_due:  # of several threads one adds them
                     self._work = -1
             if is_due:
-                packed = prefixes.add_or_warn(packed, self.encoded, self._n_threads)
+                packed = projection.add_or_warn(packed, self.encoded, self._n_threads)
                 setattr(self, name, packed)
         return packed
 

@@ -9,9 +9,9 @@ from fastcos import parallel, validation
 from fastcos.kernels import sparse_top_k as sparse_topk
 from fastcos.linalg.csr import as_interactions, csr_arrays
 from fastcos.search.packing import ExecutionOptions
+from fastcos.search.request import Threshold, as_min_score, as_threshold, rounded_scores
 from fastcos.search.results import Neighbors, no_neighbors, padded
 from fastcos.search.sparse_rows import SparseRows, as_sparse_rows
-from fastcos.search.types import Threshold, as_min_score, as_threshold, rounded_scores
 from fastcos.similarity import Measure, get_measure
 
 if TYPE_CHECKING:

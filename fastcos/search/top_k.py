@@ -17,15 +17,15 @@ from fastcos.search.packing import (
     Integers,
     no_exclusions,
 )
-from fastcos.search.results import Neighbors, no_neighbors, padded
-from fastcos.search.segments import encode_segment
-from fastcos.search.types import (
+from fastcos.search.request import (
     FittedItems,
     Searched,
     SearchRequest,
     as_min_score,
     rounded_scores,
 )
+from fastcos.search.results import Neighbors, no_neighbors, padded
+from fastcos.search.segments import encode_segment
 from fastcos.similarity.base import (
     Measure,
     Plain,

@@ -27,7 +27,7 @@ import scipy.sparse as sp
 
 import fastcos
 from fastcos import search
-from fastcos.search import prefixes
+from fastcos.search import projection
 
 HANG = 20  # seconds
 RNG = np.random.default_rng(0)
@@ -158,7 +158,7 @@ def digest(found: Any) -> bytes:
 def faults(operation: str, children: int) -> tuple[int, int]:
     """Fork children beside two busy threads; return how many hung, and how many were wrong."""
     call = OPERATIONS[operation]
-    prefixes.FORCED = AXES if operation.startswith("prefixes") else None
+    projection.FORCED = AXES if operation.startswith("prefixes") else None
     expected = digest(call())
     digest(call())  # the second call no longer takes what the first one takes uncompiled
     stop = threading.Event()

@@ -21,7 +21,7 @@ import scipy.sparse as sp
 
 import fastcos
 from fastcos.kernels import cpu
-from fastcos.search import prefixes, segments
+from fastcos.search import projection, segments
 from tests.oracles import dense
 from tests.oracles.dense_families import FAMILIES
 
@@ -131,10 +131,10 @@ def neighbors_by(entry_point, rng, X, k, measure, own, folder):
 def count_errors(n_cases, random_state=0):
     """Return the number of cases, of wrong ones, and of both by family and by entry point."""
     rng, cases, wrong = np.random.default_rng(random_state), Counter(), Counter()
-    usual = prefixes.FORCED, segments.WORK_TO_PREFIX
+    usual = projection.FORCED, segments.WORK_TO_PREFIX
     segments.WORK_TO_PREFIX = 0
     while cases["all"] < n_cases:
-        prefixes.FORCED = int(rng.choice([0, 24]))
+        projection.FORCED = int(rng.choice([0, 24]))
         family, X, measure, k, own = draw_case(rng)
         entry_point = str(rng.choice(ENTRY_POINTS))
         truth, _ = dense.top_k(X, X, k, MEASURES[measure], exclude_self=own)
@@ -144,7 +144,7 @@ def count_errors(n_cases, random_state=0):
         for name in ("all", family, entry_point):
             cases[name] += found.size
             wrong[name] += errors
-    prefixes.FORCED, segments.WORK_TO_PREFIX = usual
+    projection.FORCED, segments.WORK_TO_PREFIX = usual
     totals = {"cases": cases.pop("all"), "wrong": wrong.pop("all")}
     return totals | {"cases_by_name": dict(cases), "wrong_by_name": dict(+wrong)}
 

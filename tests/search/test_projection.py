@@ -11,7 +11,7 @@ from fastcos import set_config
 from fastcos.kernels import cpu, tiles
 from fastcos.kernels.prefixes import pays_by_prefix
 from fastcos.kernels.simd.instruction_sets import INSTRUCTION_SETS
-from fastcos.search import index_files, packing, prefixes, scan, segments
+from fastcos.search import index_files, packing, projection, scan, segments
 from fastcos.similarity import encoded_rows
 from tests.oracles import dense
 from tests.oracles.dense_families import dominated, near_ties, off_centre
@@ -64,12 +64,12 @@ def skewed_axes(sample, p):
     return V
 
 
-AXES = [prefixes.principal_axes, least_axes, random_axes, skewed_axes]
+AXES = [projection.principal_axes, least_axes, random_axes, skewed_axes]
 
 
 @pytest.fixture
 def _forced(monkeypatch):
-    monkeypatch.setattr(prefixes, "FORCED", 40)
+    monkeypatch.setattr(projection, "FORCED", 40)
 
 
 def fitted(X, measure="cosine"):
@@ -96,8 +96,8 @@ def settled(index):
 )
 def test_prefixes_find_the_same_neighbors(rows, axes, measure, isa, monkeypatch):
     set_config(isa=isa)
-    monkeypatch.setattr(prefixes, "principal_axes", axes)
-    monkeypatch.setattr(prefixes, "rotated", lambda V: V)
+    monkeypatch.setattr(projection, "principal_axes", axes)
+    monkeypatch.setattr(projection, "rotated", lambda V: V)
     X = rows(1500, 100)
     Q = np.concatenate([rows(70, 100, 1), X[:5], np.zeros((1, 100), np.float32)])
     index = fitted(X, measure)
@@ -132,7 +132,7 @@ def test_thresholds_by_codes_are_below_rounded_scores(family, depth, metric):
         X = family(n, depth)[np.random.default_rng(n).permutation(n)].astype(np.float64)
         items = encoded_rows.encode_rows(X, None, 1, metric)
         packed = packing.pack_items(metric, items, np.arange(n), 1)
-        packed = prefixes.add_prefixes(packed, items, 1)
+        packed = projection.add_prefixes(packed, items, 1)
         own = packing.no_exclusions(n, own=True)
         truth, _ = dense.top_k(X, X, 5, metric, exclude_self=True)
         for k in (1, 5):
@@ -246,7 +246,7 @@ def test_prefixes_are_chosen_for_embeddings_alone():
     def words_of(X):
         items = encoded_rows.encode_rows(X, None, 1, "cosine")
         packed = packing.pack_items("cosine", items, np.arange(len(X)), 1)
-        return prefixes.add_prefixes(packed, items, 1).arrays.prefix.words * 4
+        return projection.add_prefixes(packed, items, 1).arrays.prefix.words * 4
 
     rows = embeddings(6000, 384)
     if cpu.supported_isas()[0] in ("vnni", "avxvnni", "avx2"):
@@ -274,7 +274,7 @@ def test_directories_of_version_2_have_no_largest_k(tmp_path, monkeypatch):
 def test_larger_k_gain_less():
     rows = embeddings(6000, 384)
     items = encoded_rows.encode_rows(rows, None, 1, "cosine")
-    packed = prefixes.add_prefixes(
+    packed = projection.add_prefixes(
         packing.pack_items("cosine", items, np.arange(len(rows)), 1), items, 1
     )
     few, many = packed.arrays.prefix.largest_k
@@ -294,7 +294,7 @@ def test_calls_of_many_queries_use_prefixes():
 
 
 def test_many_fits_have_few_threads_of_prefixes(monkeypatch):
-    monkeypatch.setattr(prefixes, "FORCED", 64)
+    monkeypatch.setattr(projection, "FORCED", 64)
     X = embeddings(4200, 192)
     fastcos.SimilarityIndex().fit(X)  # compiles
     found, counts = [], []
@@ -316,7 +316,7 @@ def test_rows_of_extreme_norms_have_prefixes_without_a_warning():
     X[::3] *= 1e60
     items = encoded_rows.encode_rows(X, None, 1, "dot")
     packed = packing.pack_items("dot", items, np.arange(len(X)), 1)
-    assert prefixes.add_prefixes(packed, items, 1).arrays.prefix.words > 0
+    assert projection.add_prefixes(packed, items, 1).arrays.prefix.words > 0
 
 
 def waited(index):
@@ -334,8 +334,8 @@ def test_prefixes_that_cannot_be_made_are_a_warning(monkeypatch):
     """In the thread, in the foreground of a fifth fit at once, and in a search of many queries."""
     X = embeddings(4200, 192)
     expected = fastcos.SimilarityIndex().fit(X).search(X[:3], 5)
-    monkeypatch.setattr(prefixes, "FORCED", 64)
-    monkeypatch.setattr(prefixes, "add_prefixes", no_room)
+    monkeypatch.setattr(projection, "FORCED", 64)
+    monkeypatch.setattr(projection, "add_prefixes", no_room)
     text = r"prefixes could not be made \(MemoryError: no room\)"
     with pytest.warns(RuntimeWarning, match=text):
         index = waited(fastcos.SimilarityIndex().fit(X))
