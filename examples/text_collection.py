@@ -88,7 +88,7 @@ def main() -> None:
 
     # what a score means, and pairs that are nearly the same
     run("calibrate", chunks, "--fpr", FPR, "--out", folder / "calibration")
-    rate = fastcos.calibration.Calibration.load(folder / "calibration")
+    rate = fastcos.auditing.Calibration.load(folder / "calibration")
     run("index", "duplicates", chunks, "--fpr", FPR, "--text", "text",
         "--out", folder / "duplicates.csv", "--kept", folder / "kept.txt")  # fmt: skip
     pairs = rows_of(folder / "duplicates.csv")

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fastcos import metrics as metrics
     from fastcos.auditing.alignment import align as align
+    from fastcos.auditing.calibration.calibrate import calibrate as calibrate
     from fastcos.auditing.certificates import certified_neighbors as certified_neighbors
     from fastcos.auditing.item_audit import audit as audit
-    from fastcos.calibration.calibrate import calibrate as calibrate
     from fastcos.comparison import compare as compare, compare_vectors as compare_vectors
     from fastcos.config import get_config as get_config, set_config as set_config
     from fastcos.io import from_model as from_model, read_interactions as read_interactions
@@ -51,7 +51,7 @@ _NAMES_OF = {
     "auditing.alignment": ("align",),
     "auditing.certificates": ("certified_neighbors",),
     "auditing.item_audit": ("audit",),
-    "calibration.calibrate": ("calibrate",),
+    "auditing.calibration.calibrate": ("calibrate",),
     "comparison": ("compare", "compare_vectors"),
     "config": ("get_config", "set_config"),
     "models.simulation": ("simulate_interactions",),
@@ -75,7 +75,7 @@ _MODULE_OF = {name: module for module, names in _NAMES_OF.items() for name in na
 
 # reached as attributes, so that "import fastcos" is enough
 _PACKAGES = {
-    "auditing", "calibration", "comparison", "distributed", "io", "linalg", "metrics", "models",
+    "auditing", "comparison", "distributed", "io", "linalg", "metrics", "models",
     "plots", "search", "similarity", "storage",
 }  # fmt: skip
 
@@ -100,7 +100,7 @@ def _elsewhere(name: str) -> str:
 
     # find_spec: "from fastcos import config" asks here before it imports the module
     if not name.startswith("_") and find_spec(f"fastcos.{name}") is None:
-        for package in ("search", "metrics", "calibration", "similarity", "models", "io"):
+        for package in ("search", "metrics", "auditing", "similarity", "models", "io"):
             with contextlib.suppress(ImportError):  # of a package that is not installed
                 if name in import_module(f"fastcos.{package}").__all__:
                     return f" (use fastcos.{package}.{name})"

@@ -29,7 +29,7 @@ ORDER = (
     "search",
     "models metrics",
     "io",
-    "auditing calibration comparison",
+    "auditing comparison",
     "plots distributed integrations",
     "cli",
 )

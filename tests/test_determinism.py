@@ -11,7 +11,7 @@ import scipy.sparse as sp
 import fastcos
 import fastcos.comparison
 import fastcos.models
-from fastcos import calibration, metrics
+from fastcos import metrics
 
 # threads and MiB; the first setting gives the expected bits
 SETTINGS = [(1, 1024.0), (2, 1024.0), (3, 4.0), (8, 64.0)]
@@ -26,8 +26,8 @@ NO_ARITHMETIC = {
     "rescalings", "set_config",
 }  # fmt: skip
 PACKAGES = (
-    fastcos, fastcos.auditing, calibration, fastcos.comparison, fastcos.models,
-    fastcos.linalg, fastcos.models, fastcos.search,
+    fastcos, fastcos.auditing, fastcos.comparison, fastcos.models,
+    fastcos.linalg, fastcos.search,
 )  # fmt: skip
 
 
@@ -81,10 +81,10 @@ PROMISED = {
     ),
     "semantic_search": lambda d: fastcos.search.semantic_search(d.rows[:40], d.rows),
     "calibrate": lambda d: fastcos.calibrate(d.items),
-    "calibrate_pairs": lambda d: calibration.calibrate_pairs(d.items[:, 0], d.labels == 0),
-    "pairs_near": lambda d: calibration.pairs_near(d.items, 0.5),
-    "score_pairs": lambda d: calibration.score_pairs(d.items, lists_of_two(d)),
-    "threshold_range": lambda d: calibration.threshold_range(d.items[:40], 0.01),
+    "calibrate_pairs": lambda d: fastcos.auditing.calibrate_pairs(d.items[:, 0], d.labels == 0),
+    "pairs_near": lambda d: fastcos.auditing.pairs_near(d.items, 0.5),
+    "score_pairs": lambda d: fastcos.auditing.score_pairs(d.items, lists_of_two(d)),
+    "threshold_range": lambda d: fastcos.auditing.threshold_range(d.items[:40], 0.01),
     "NeighborsTransformer": lambda d: fastcos.NeighborsTransformer(4).fit_transform(d.rows),
     "matmul": lambda d: fastcos.matmul(d.X, d.right, center=d.counts / 600),
     "rmatmul": lambda d: fastcos.rmatmul(d.X, d.left),

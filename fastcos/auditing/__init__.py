@@ -19,6 +19,7 @@ parametrisations, and offers forms that do not depend on D::
     model_diff                        two versions: change of basis or real change
     alignment                         a new version in the coordinates of the old one
     gradient_noise (of rescaling)     the scale at which SGD comes to rest; audit recognises it
+    calibration                       what a score means: thresholds by false-positive rate
 
 An edge is an item and one of its k nearest neighbours. The condition of D is its largest entry over
 its smallest; of a linear map G, the ratio of its extreme singular values. The sensitivity index is
@@ -28,6 +29,12 @@ the mean over edges of :func:`tv_index`. Kernels are in ``fastcos.kernels.certif
 
 from fastcos.auditing.alignment import Alignment, align
 from fastcos.auditing.attacks import vertex_attack
+from fastcos.auditing.calibration.calibrate import calibrate
+from fastcos.auditing.calibration.labelled import LabelledCalibration, calibrate_pairs
+from fastcos.auditing.calibration.pairs import NearPairs, pairs_near, score_pairs
+from fastcos.auditing.calibration.rescaled import ThresholdRange, threshold_range
+from fastcos.auditing.calibration.result import Calibration
+from fastcos.auditing.calibration.tail import Tail
 from fastcos.auditing.certificates import certified_neighbors
 from fastcos.auditing.encoder_map import EncoderMap, map_encoder
 from fastcos.auditing.item_audit import audit
@@ -48,11 +55,18 @@ from fastcos.similarity.gradient_noise import GradientNoise, gradient_noise
 __all__ = [
     "Alignment",
     "Audit",
+    "Calibration",
     "EncoderMap",
     "GradientNoise",
+    "LabelledCalibration",
+    "NearPairs",
+    "Tail",
+    "ThresholdRange",
     "WorstRescaling",
     "align",
     "audit",
+    "calibrate",
+    "calibrate_pairs",
     "canonicalize",
     "certified_neighbors",
     "cosine_interval",
@@ -61,8 +75,11 @@ __all__ = [
     "gradient_noise",
     "label_recovery_range",
     "map_encoder",
+    "pairs_near",
     "query_metric",
     "rescaling_distance",
+    "score_pairs",
+    "threshold_range",
     "tv_index",
     "unbounded_range",
     "vertex_attack",

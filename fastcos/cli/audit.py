@@ -79,8 +79,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """Read, audit, write, show, compare with the limits."""
-    from fastcos.auditing import audit, diff_models
-    from fastcos.calibration import calibrate
+    from fastcos.auditing import audit, calibrate, diff_models
     from fastcos.plots.html import audit_page
 
     folder = options.out_directory(given)

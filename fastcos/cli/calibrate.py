@@ -16,7 +16,7 @@ from fastcos.similarity import get_measure
 from fastcos.storage import provenance
 
 if TYPE_CHECKING:
-    from fastcos.calibration import Calibration, LabelledCalibration
+    from fastcos.auditing import Calibration, LabelledCalibration
 
 DESCRIPTION = """\
 Report what a similarity score means: the share of random pairs that have it or more, thresholds by
@@ -65,7 +65,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """Read, calibrate, write, show."""
-    from fastcos.calibration import METHODS, calibrate, pairs_near
+    from fastcos.auditing import calibrate, pairs_near
+    from fastcos.auditing.calibration.labelled import METHODS
     from fastcos.plots.html import calibration_page
 
     folder = options.out_directory(given)
@@ -137,7 +138,7 @@ def _labelled(
     given: argparse.Namespace, items: Any, ids: Any, measure: Any
 ) -> "LabelledCalibration":
     """Calibrate by the labelled pairs of a table."""
-    from fastcos.calibration import calibrate_pairs, score_pairs
+    from fastcos.auditing import calibrate_pairs, score_pairs
 
     found = io.read_pairs(given.labelled, ids)
     if not np.isin(found.ratings, (0, 1)).all():

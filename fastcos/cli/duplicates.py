@@ -14,7 +14,7 @@ from fastcos.similarity import get_measure
 from fastcos.storage.provenance import json_ready, provenance
 
 if TYPE_CHECKING:
-    from fastcos.calibration import Calibration
+    from fastcos.auditing import Calibration
 
 SUMMARY = "pairs that are nearly the same, and what to keep"
 DESCRIPTION = """\
@@ -89,7 +89,7 @@ def run(given: argparse.Namespace) -> int:
 
 def _calibrated(items: Any, measure: Any, given: argparse.Namespace) -> "Calibration":
     """Calibrate; without copies, where they are more than the rate allows."""
-    from fastcos.calibration import calibrate
+    from fastcos.auditing import calibrate
 
     chosen = {"measure": measure, "fpr": given.fpr, "random_state": given.seed}
     found = calibrate(items, **chosen)

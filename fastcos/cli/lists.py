@@ -18,7 +18,7 @@ from fastcos.io.tables import TABLE_SUFFIXES, suffix_of
 from fastcos.storage.provenance import json_ready, provenance
 
 if TYPE_CHECKING:
-    from fastcos.calibration import Calibration
+    from fastcos.auditing import Calibration
     from fastcos.search.results import Neighbors
 
 SUFFIXES = (".csv", ".npz", ".json", ".parquet")

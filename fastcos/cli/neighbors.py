@@ -14,7 +14,7 @@ from fastcos.search import top_k
 from fastcos.storage import OccupiedError
 
 if TYPE_CHECKING:
-    from fastcos.calibration import Calibration
+    from fastcos.auditing import Calibration
     from fastcos.comparison.candidates import Embeddings
     from fastcos.io import Vectors
 
@@ -110,7 +110,7 @@ def _calibration(
     if given.calibration is None:
         validation.check_none("--fpr", given.fpr, "without --calibration")
         return None, given.min_score
-    from fastcos.calibration import Calibration
+    from fastcos.auditing import Calibration
 
     calibration = Calibration.load(given.calibration)
     if calibration.measure != measure.name:

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fastcos.calibration.labelled import LabelledCalibration
-from fastcos.calibration.result import Calibration
+from fastcos.auditing.calibration.labelled import LabelledCalibration
+from fastcos.auditing.calibration.result import Calibration
 from fastcos.plots.style import COLOURS, Display
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class OperatingCurveDisplay(Display):
 
     Examples
     --------
-    >>> from fastcos.calibration import calibrate_pairs
+    >>> from fastcos.auditing import calibrate_pairs
     >>> from fastcos.plots import OperatingCurveDisplay
     >>> found = calibrate_pairs([0.9, 0.8, 0.3, 0.7, 0.2, 0.1], [1, 1, 1, 0, 0, 0])
     >>> OperatingCurveDisplay(found).plot().ax_.get_ylabel()

@@ -60,7 +60,7 @@ def neighbors_above(
         One row per query, as for :func:`fastcos.top_k`. Sparse rows: by cosine or dot, and for
         thresholds above 0.
     threshold : float or Calibration
-        Least score of a pair. Of a :class:`fastcos.calibration.Calibration` of this measure: its
+        Least score of a pair. Of a :class:`fastcos.auditing.Calibration` of this measure: its
         threshold for its false-positive rate ``fpr``.
     items : array_like (m, d), optional
         None: the queries themselves; a row is then not paired with itself.

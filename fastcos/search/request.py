@@ -91,7 +91,7 @@ class FittedItems(NamedTuple):
 
 
 class Threshold(Protocol):
-    """A threshold that knows its measure, such as ``fastcos.calibration.Calibration``."""
+    """A threshold that knows its measure, such as ``fastcos.auditing.Calibration``."""
 
     @property
     def measure(self) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fastcos import calibrate
-from fastcos.calibration import Calibration
+from fastcos.auditing import Calibration
 from fastcos.cli.main import main
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fastcos import audit, calibrate
-from fastcos.calibration import calibrate_pairs, pairs_near
+from fastcos.auditing import calibrate_pairs, pairs_near
 from fastcos.plots.html import audit_page, calibration_page
 from tests.plots.test_html import check_fits_the_window, read
 

@@ -26,7 +26,7 @@ from scipy.stats import norm
 
 from bench import data
 from fastcos import LinearMF, calibrate, read_interactions, top_k
-from fastcos.calibration import threshold_range
+from fastcos.auditing import threshold_range
 from fastcos.io import read_vectors
 from fastcos.storage.provenance import versions
 

@@ -177,7 +177,7 @@ def shards(path: Path) -> Any:
 
 def calibration(path: Path) -> Any:
     """What users do: load, ask for thresholds and chances, show the page's parts."""
-    found = fastcos.calibration.Calibration.load(path)
+    found = fastcos.auditing.Calibration.load(path)
     values = found.p_value([-1.0, 0.3, 0.9]).tolist(), found.threshold(0.01), found.verdict
     return [*values, repr(found), found.reading(0.5), found.to_dict()]
 

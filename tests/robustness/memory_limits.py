@@ -95,12 +95,12 @@ OPERATIONS: dict[str, tuple[Callable[[int], tuple[Any, ...]], Callable[..., Any]
     ),
     "calibrate": (lambda n: (rows(n),), lambda X: fastcos.calibrate(X)),
     "calibrate_pairs": (
-        lambda n: (rows(n)[:, 0], labels(n) == 0), fastcos.calibration.calibrate_pairs,
+        lambda n: (rows(n)[:, 0], labels(n) == 0), fastcos.auditing.calibrate_pairs,
     ),
-    "pairs_near": (lambda n: (rows(n),), lambda X: fastcos.calibration.pairs_near(X, 0.5)),
-    "score_pairs": (lambda n: (rows(n), lists(n)[:, :2]), fastcos.calibration.score_pairs),
+    "pairs_near": (lambda n: (rows(n),), lambda X: fastcos.auditing.pairs_near(X, 0.5)),
+    "score_pairs": (lambda n: (rows(n), lists(n)[:, :2]), fastcos.auditing.score_pairs),
     "threshold_range": (
-        lambda n: (rows(n),), lambda X: fastcos.calibration.threshold_range(X, 0.001),
+        lambda n: (rows(n),), lambda X: fastcos.auditing.threshold_range(X, 0.001),
     ),
     "NeighborsTransformer": (
         lambda n: (rows(n),), lambda X: fastcos.NeighborsTransformer(10).fit_transform(X),

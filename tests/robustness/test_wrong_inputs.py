@@ -16,7 +16,6 @@ import scipy.sparse as sp
 import fastcos
 from fastcos import (
     auditing,
-    calibration,
     comparison,
     datasets,
     io,
@@ -293,21 +292,21 @@ GROUPS = {
         model=[5, [], Odd(), ""], progress=NO_CALL, random_state=NO_SEED,
     ),
     "threshold_range": cases(
-        base(calibration.threshold_range, items=ROWS, fpr=0.1),
+        base(fastcos.auditing.threshold_range, items=ROWS, fpr=0.1),
         items=NO_ROWS, fpr=[*NO_REAL, 0, 2, 1e-9], condition=[*NO_REAL, 0.5],
         sample=[*NO_OPTIONAL_COUNT[:5], 1], random_state=NO_SEED,
     ),
     "calibrate_pairs": cases(
-        base(calibration.calibrate_pairs, scores=[0.1, 0.5, 0.7], relevant=[0, 1, 1]),
+        base(fastcos.auditing.calibrate_pairs, scores=[0.1, 0.5, 0.7], relevant=[0, 1, 1]),
         scores=NO_VECTOR, relevant=[*NO_VECTOR, [0, 1], [1, 1, 1], [0, 1, 2]], method=NO_NAME,
     ),
     "pairs_near": cases(
-        base(calibration.pairs_near, items=ROWS, threshold=0.5),
+        base(fastcos.auditing.pairs_near, items=ROWS, threshold=0.5),
         items=NO_ROWS, threshold=NO_REAL, queries=NO_ROWS[1:], n_each=NO_COUNT[:6],
         measure=NO_MEASURE, random_state=NO_SEED,
     ),
     "score_pairs": cases(
-        base(calibration.score_pairs, items=ROWS, pairs=[[0, 1]]),
+        base(fastcos.auditing.score_pairs, items=ROWS, pairs=[[0, 1]]),
         items=NO_ROWS, pairs=[None, 5, "a", [0, 1], [[0, 20]], [[-1, 0]], [[0.5, 1]], Odd(), {}],
         measure=NO_MEASURE,
     ),
@@ -588,7 +587,6 @@ NOT_CALLED = {
 PACKAGES = (
     fastcos,
     auditing,
-    calibration,
     comparison,
     datasets,
     io,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fastcos import SimilarityIndex, calibrate
-from fastcos.calibration import Calibration
+from fastcos.auditing import Calibration
 from fastcos.cli.main import main
 from fastcos.models import LinearMF
 from fastcos.storage import FastcosFormatError, OccupiedError

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
+from fastcos.auditing.calibration.labelled import LabelledCalibration
+from fastcos.auditing.calibration.pairs import NearPairs
+from fastcos.auditing.calibration.result import Calibration
 from fastcos.auditing.model_diff import ModelDiff
 from fastcos.auditing.report import Audit
-from fastcos.calibration.labelled import LabelledCalibration
-from fastcos.calibration.pairs import NearPairs
-from fastcos.calibration.result import Calibration
 from fastcos.plots.html.svg import draw
 from fastcos.reports import Section, Table
 from fastcos.reports.page import Head, document
@@ -69,11 +69,11 @@ def calibration_page(
     score : float, optional
         A score in use, which the first line then explains.
     examples : NearPairs, optional
-        Pairs next to the threshold, see :func:`fastcos.calibration.pairs_near`.
+        Pairs next to the threshold, see :func:`fastcos.auditing.pairs_near`.
     labels : pair of sequences, optional
         How to print the queries and the items of examples, by row. Default: row numbers.
     labelled : LabelledCalibration, optional
-        The result of :func:`fastcos.calibration.calibrate_pairs`.
+        The result of :func:`fastcos.auditing.calibrate_pairs`.
     provenance : mapping, optional
         Parameters, versions and machine, for the foot of the page.
 

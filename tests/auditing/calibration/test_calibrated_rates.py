@@ -11,7 +11,7 @@ import pytest
 def test_fdr_prints_both_levels():
     command = [sys.executable, "-m", "tests.robustness.calibrated_rates", "fdr", "--repeats", "1"]
     done = subprocess.run(
-        command, cwd=Path(__file__).parents[2], check=True, stdout=subprocess.PIPE, text=True
+        command, cwd=Path(__file__).parents[3], check=True, stdout=subprocess.PIPE, text=True
     )
     lines = done.stdout.splitlines()
     assert [line.split(":")[0] for line in lines[1:]] == ["FDR 0.05", "FDR 0.2"]

@@ -7,8 +7,8 @@ import pytest
 from scipy.stats import genpareto
 
 from fastcos import SimilarityIndex, calibrate, neighbors_above, top_k
-from fastcos.calibration import Calibration
-from fastcos.calibration.tail import fit_tail
+from fastcos.auditing import Calibration
+from fastcos.auditing.calibration.tail import fit_tail
 from fastcos.io import FastcosFormatError
 
 EDGES = np.arange(-(2**15), 2**15 + 1) / 2**15

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from fastcos import io, validation
-from fastcos.calibration.distribution import PairDistribution
-from fastcos.calibration.histogram import N_BINS
-from fastcos.calibration.rescaled import ThresholdRange
-from fastcos.calibration.tail import Tail
+from fastcos.auditing.calibration.distribution import PairDistribution
+from fastcos.auditing.calibration.histogram import N_BINS
+from fastcos.auditing.calibration.rescaled import ThresholdRange
+from fastcos.auditing.calibration.tail import Tail
 from fastcos.storage import FastcosFormatError, PathLike
 
 _FORMAT = "fastcos calibration, version 1"

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from fastcos import validation
-from fastcos.calibration.histogram import COSINE_BINS, Bins
-from fastcos.calibration.tail import Tail
+from fastcos.auditing.calibration.histogram import COSINE_BINS, Bins
+from fastcos.auditing.calibration.tail import Tail
 from fastcos.reports import Record
 from fastcos.validation import Floats, Integers
 
@@ -32,7 +32,7 @@ def as_scores(scores: Any) -> Floats:
 class PairDistribution(Record):
     """Counts of the scores of random pairs, continued by a model of their tail.
 
-    The attributes are those of :class:`fastcos.calibration.Calibration`.
+    The attributes are those of :class:`fastcos.auditing.Calibration`.
     """
 
     measure: str

@@ -135,7 +135,7 @@ def threshold_range(
     Examples
     --------
     >>> import numpy as np
-    >>> from fastcos.calibration import threshold_range
+    >>> from fastcos.auditing import threshold_range
     >>> moved = threshold_range(np.random.default_rng(0).standard_normal((80, 4)), 0.01)
     >>> moved.bound_low <= moved.low < moved.given < moved.high <= moved.bound_high
     True

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fastcos import calibrate
-from fastcos.calibration import pairs_near, score_pairs
+from fastcos.auditing import pairs_near, score_pairs
 
 
 def unit(rows):

@@ -22,26 +22,3 @@ A threshold is an ordinary score, for ``min_score`` of :func:`fastcos.top_k` or 
 :func:`fastcos.neighbors_above`. Intervals are over rows drawn again: pairs share rows, and many
 pairs of few rows are little evidence.
 """
-
-from fastcos.calibration.calibrate import calibrate
-from fastcos.calibration.distribution import RATES
-from fastcos.calibration.labelled import METHODS, LabelledCalibration, calibrate_pairs
-from fastcos.calibration.pairs import NearPairs, pairs_near, score_pairs
-from fastcos.calibration.rescaled import ThresholdRange, threshold_range
-from fastcos.calibration.result import Calibration
-from fastcos.calibration.tail import Tail
-
-__all__ = [
-    "METHODS",
-    "RATES",
-    "Calibration",
-    "LabelledCalibration",
-    "NearPairs",
-    "Tail",
-    "ThresholdRange",
-    "calibrate",
-    "calibrate_pairs",
-    "pairs_near",
-    "score_pairs",
-    "threshold_range",
-]

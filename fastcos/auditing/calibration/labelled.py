@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from fastcos import validation
-from fastcos.calibration.distribution import as_scores
+from fastcos.auditing.calibration.distribution import as_scores
 from fastcos.reports import Estimate, Figure, Record, Section, Table, as_table
 from fastcos.validation import Floats
 
@@ -139,7 +139,7 @@ def calibrate_pairs(scores: Any, relevant: Any, *, method: str = "isotonic") -> 
 
     Examples
     --------
-    >>> from fastcos.calibration import calibrate_pairs
+    >>> from fastcos.auditing import calibrate_pairs
     >>> labelled = calibrate_pairs([0.9, 0.8, 0.3, 0.7, 0.2, 0.1], [1, 1, 1, 0, 0, 0])
     >>> round(labelled.auc, 3), labelled.probability([0.15, 0.85]).tolist()
     (0.889, [0.0, 1.0])

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 from fastcos import validation
-from fastcos.calibration import files
-from fastcos.calibration.distribution import OBSERVED, RATES, PairDistribution
-from fastcos.calibration.rescaled import ThresholdRange
+from fastcos.auditing.calibration import files
+from fastcos.auditing.calibration.distribution import OBSERVED, RATES, PairDistribution
+from fastcos.auditing.calibration.rescaled import ThresholdRange
 from fastcos.reports import Figure, Section, Table, as_table
 from fastcos.similarity.cosine_bounds import fisher_z_interval
 from fastcos.storage import PathLike

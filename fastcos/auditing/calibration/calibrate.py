@@ -6,17 +6,17 @@ from typing import Any
 import numpy as np
 
 from fastcos import parallel, validation
-from fastcos.calibration.distribution import EXTRAPOLATED, RATES
-from fastcos.calibration.histogram import (
+from fastcos.auditing.calibration.distribution import EXTRAPOLATED, RATES
+from fastcos.auditing.calibration.histogram import (
     Pairs,
     bins_of,
     count_rows,
     count_scores,
     independent_pairs,
 )
-from fastcos.calibration.rescaled import SAMPLE, threshold_range
-from fastcos.calibration.result import Calibration
-from fastcos.calibration.tail import fit_tail
+from fastcos.auditing.calibration.rescaled import SAMPLE, threshold_range
+from fastcos.auditing.calibration.result import Calibration
+from fastcos.auditing.calibration.tail import fit_tail
 from fastcos.search.index_model import as_model
 from fastcos.similarity.base import Measure, get_measure
 from fastcos.similarity.cosine_bounds import as_condition
@@ -63,7 +63,7 @@ def calibrate(
         sample is that of ``rate_interval``.
     condition : float, optional
         Also search how far rescalings D of this condition move the threshold for the rate fpr,
-        see :func:`fastcos.calibration.threshold_range`. For the cosine of items.
+        see :func:`fastcos.auditing.threshold_range`. For the cosine of items.
     model : str, optional
         Name and version of what made the rows, such as ``"minilm@2"``. It is kept with the result,
         and an index that has the name of another model refuses the calibration.

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fastcos import calibrate
-from fastcos.calibration import threshold_range
+from fastcos.auditing import threshold_range
 
 
 def threshold_of(rows, rate):

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fastcos import validation
-from fastcos.calibration.histogram import queries_per_block
+from fastcos.auditing.calibration.histogram import queries_per_block
 from fastcos.search.blocks import score_blocks
 from fastcos.similarity.base import Measure, get_measure
 from fastcos.similarity.linear import as_pairs
@@ -62,7 +62,7 @@ def pairs_near(
     Examples
     --------
     >>> import numpy as np
-    >>> from fastcos.calibration import pairs_near
+    >>> from fastcos.auditing import pairs_near
     >>> near = pairs_near(np.random.default_rng(0).standard_normal((100, 8)), 0.5, n_each=2)
     >>> (near.scores >= 0.5).tolist()
     [True, True, False, False]
@@ -117,7 +117,7 @@ def score_pairs(items: Any, pairs: Any, *, measure: str | Measure = "cosine") ->
 
     Examples
     --------
-    >>> from fastcos.calibration import score_pairs
+    >>> from fastcos.auditing import score_pairs
     >>> score_pairs([[1.0, 0.0], [3.0, 4.0], [0.0, 1.0]], [[0, 1], [2, 0]]).round(3).tolist()
     [0.6, 0.0]
     """

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fastcos.calibration import calibrate_pairs
+from fastcos.auditing import calibrate_pairs
 
 
 def labelled(n=400, seed=0):
