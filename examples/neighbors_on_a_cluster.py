@@ -16,7 +16,7 @@ import numpy as np
 from distributed import Client, LocalCluster
 
 import fastcos
-from fastcos.distributed import cluster as distributed
+from fastcos import distributed
 
 
 def make_inputs(folder: Path) -> None:

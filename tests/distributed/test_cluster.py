@@ -17,7 +17,7 @@ from tests.oracles.compare import assert_same_bits
 dask = pytest.importorskip("dask", reason="dask is an extra")
 dask_distributed = pytest.importorskip("distributed", reason="dask is an extra")
 
-from fastcos.distributed import cluster as distributed  # noqa: E402 # needs dask
+from fastcos import distributed  # noqa: E402 # needs dask
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # of Dask's own dependencies
