@@ -160,7 +160,7 @@ def test_wheel_holds_each_module_once(tmp_path):
         assert code == modules() | {
             "fastcos/py.typed",
             "fastcos/kernels/native.c",
-            "fastcos/reports/style.css",
+            "fastcos/plots/html/style.css",
             *(f"fastcos/plots/html/{name}" for name in PAGE_FILES),
         }
         info = next(name.split("/")[0] for name in names if ".dist-info/" in name)

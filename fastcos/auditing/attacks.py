@@ -10,7 +10,7 @@ import numpy as np
 from fastcos import parallel, validation
 from fastcos.auditing import certificates, edges
 from fastcos.kernels import attacks
-from fastcos.reports.table import as_table
+from fastcos.reports import as_table
 from fastcos.similarity.cosine_bounds import CONDITION
 from fastcos.validation import Floats, Integers
 

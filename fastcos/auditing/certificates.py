@@ -14,7 +14,7 @@ import numpy.typing as npt
 from fastcos import parallel, validation
 from fastcos.auditing import edges
 from fastcos.kernels import certificates
-from fastcos.reports.table import as_table
+from fastcos.reports import as_table
 from fastcos.similarity.cosine_bounds import CONDITION
 from fastcos.validation import Floats, Integers
 

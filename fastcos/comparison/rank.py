@@ -11,7 +11,7 @@ from fastcos import validation
 from fastcos.comparison.tasks.held_out import HeldOutTask
 from fastcos.linalg.csr import as_interactions
 from fastcos.models.linear_mf import LinearMF
-from fastcos.reports.table import as_table
+from fastcos.reports import as_table
 from fastcos.validation import Floats, Integers
 
 # ranks to compare: equal steps on a logarithmic scale up to twice the paper's rank

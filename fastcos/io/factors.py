@@ -22,7 +22,7 @@ from fastcos.io.vectors import (
     read_vectors,
     vectors_of_arrays,
 )
-from fastcos.reports.table import as_table
+from fastcos.reports import as_table
 from fastcos.storage import FastcosFormatError, PathLike
 from fastcos.storage.memmap import as_mapped_rows, iter_blocks
 from fastcos.validation import (

@@ -15,7 +15,7 @@ from fastcos.io.matrices import as_small, read_mtx_matrix, read_npz_matrix
 from fastcos.io.tables import open_table, read_columns, suffix_of
 from fastcos.linalg.csr import as_interactions
 from fastcos.parallel import Progress
-from fastcos.reports.table import as_table
+from fastcos.reports import as_table
 from fastcos.storage import FastcosFormatError, PathLike
 from fastcos.validation import Integers, as_choice, as_path, check_none
 

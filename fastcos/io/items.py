@@ -18,7 +18,7 @@ from fastcos.io.columns import (
     id_column,
 )
 from fastcos.io.tables import Table, open_table, read_columns
-from fastcos.reports.table import as_table
+from fastcos.reports import as_table
 from fastcos.storage import FastcosFormatError, PathLike
 from fastcos.validation import Integers, as_list, as_path, check_text, format_value, read_only
 from fastcos.validation.column_names import ITEM_WORDS, NAME_WORDS, VALUE_WORDS

@@ -12,7 +12,7 @@ from fastcos.linalg import block_lanczos
 from fastcos.linalg.block_lanczos import SVDProgress
 from fastcos.linalg.operators import Matrix, Operator, as_operator
 from fastcos.parallel import Progress
-from fastcos.reports.table import as_table
+from fastcos.reports import as_table
 from fastcos.validation import Floats
 
 # columns of the shorter side up to which direct_svd takes a dense eigendecomposition

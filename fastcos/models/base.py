@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from fastcos import storage, validation
 from fastcos.linalg.csr import as_interactions
 from fastcos.parallel import Progress
-from fastcos.reports.table import as_table
+from fastcos.reports import as_table
 from fastcos.search.results import Neighbors
 from fastcos.search.top_k import top_k
 

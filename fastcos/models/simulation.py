@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from fastcos import parallel, validation
 from fastcos.kernels.sampling import Clusters, sample_rows
-from fastcos.reports.table import as_table
+from fastcos.reports import as_table
 from fastcos.validation import Floats, Integers
 
 # largest index of an int32 CSR matrix; beyond it the indices are int64

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from fastcos import parallel, storage, validation
-from fastcos.reports.table import printable
+from fastcos.reports import printable
 from fastcos.search import index_files, index_ids, index_model
 from fastcos.search.ids import Ids, as_ids
 from fastcos.search.index_parts import Contents, IndexPart, contents_of

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import validation
-from fastcos.reports.table import MAX_ROWS, Table, as_table
+from fastcos.reports import MAX_ROWS, Table, as_table
 from fastcos.search.radius import neighbors_above
 from fastcos.search.request import Threshold
 from fastcos.similarity.base import Measure

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fastcos.reports.table import MAX_ROWS, Table, as_table
+from fastcos.reports import MAX_ROWS, Table, as_table
 
 # neighbours of a query that repr shows
 _LISTED = 5

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fastcos import parallel, validation
-from fastcos.reports.table import as_table
+from fastcos.reports import as_table
 from fastcos.similarity.moments import mean_of, triangle
 from fastcos.similarity.row_maps import first_copies, map_rows
 from fastcos.validation import Floats, Rows

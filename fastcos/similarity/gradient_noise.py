@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fastcos import parallel, validation
-from fastcos.reports.table import as_table
+from fastcos.reports import as_table
 from fastcos.validation import Floats
 
 # logarithm of the condition below which factors count as at rest

@@ -12,7 +12,7 @@ import pytest
 from fastcos.auditing.item_audit import audit
 from fastcos.auditing.model_diff import diff_models
 from fastcos.plots.html import audit_page
-from fastcos.reports.markup import element, joined, table
+from fastcos.plots.html.markup import element, joined, table
 
 VOID = {"meta"}
 

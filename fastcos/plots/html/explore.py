@@ -17,7 +17,7 @@ from fastcos.comparison import Comparison
 from fastcos.linalg import column_stats
 from fastcos.metrics.labelled import check_same_length
 from fastcos.plots.html.frame import encoded, framed_page, item_fields
-from fastcos.reports.markup import Markup, element, joined
+from fastcos.plots.html.markup import Markup, element, joined
 from fastcos.similarity.canonical import query_metric
 from fastcos.similarity.cosine_bounds import CONDITION, as_condition
 from fastcos.similarity.diagonal import rescalings

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fastcos.reports.markup import Markup, element, joined
-from fastcos.reports.page import own_style, whole_page
+from fastcos.plots.html.markup import Markup, element, joined
+from fastcos.plots.html.page import own_style, whole_page
 from fastcos.validation import Integers
 
 # styles of each page, after the one of all reports

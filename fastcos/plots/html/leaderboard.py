@@ -8,10 +8,10 @@ import numpy as np
 from fastcos.comparison import Leaderboard, LeaderboardRow
 from fastcos.comparison.leaderboard import BootstrapInterval
 from fastcos.plots.html.frame import boundaries, encoded, framed_page, item_fields
+from fastcos.plots.html.markup import Markup, element, joined
+from fastcos.plots.html.page import folded
 from fastcos.plots.html.svg import draw
 from fastcos.reports import Section
-from fastcos.reports.markup import Markup, element, joined
-from fastcos.reports.page import folded
 from fastcos.validation import Integers
 
 # rows of a page, best first: 9 kB each with 64 example items, 1.8 of 2.5 MB

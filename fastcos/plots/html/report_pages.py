@@ -8,9 +8,9 @@ from fastcos.auditing.calibration.pairs import NearPairs
 from fastcos.auditing.calibration.result import Calibration
 from fastcos.auditing.model_diff import ModelDiff
 from fastcos.auditing.report import Audit
+from fastcos.plots.html.page import Head, document
 from fastcos.plots.html.svg import draw
 from fastcos.reports import Section, Table
-from fastcos.reports.page import Head, document
 
 
 def audit_page(

@@ -5,10 +5,10 @@ import re
 from typing import Any
 
 from fastcos.plots.calibration import OperatingCurveDisplay, ScoreDistributionDisplay, TailDisplay
+from fastcos.plots.html.markup import Markup, element
 from fastcos.plots.report import DimensionSharesDisplay, LabelRecoveryDisplay, RobustnessDisplay
 from fastcos.plots.style import COLOURS, GRID_COLOUR, Display, figure_style
 from fastcos.reports import Figure
-from fastcos.reports.markup import Markup, element
 
 # widths of a drawing in CSS pixels: the page shows one of the two, so that text keeps its size
 _WIDTHS = {"wide": 700, "narrow": 340}

@@ -15,7 +15,7 @@ import fastcos
 from fastcos import comparison, io
 from fastcos.auditing.model_diff import ModelDiff
 from fastcos.plots.html import audit_page
-from fastcos.reports.table import Table
+from fastcos.reports import Table
 from fastcos.search import near_duplicates
 
 ROWS = np.random.default_rng(0).standard_normal((30, 4))

@@ -6,9 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fastcos.reports.markup import Markup, element, joined, table
-from fastcos.reports.record import Figure, Section
-from fastcos.reports.table import Estimate, Table, as_text
+from fastcos.plots.html.markup import Markup, element, joined, table
+from fastcos.reports import Estimate, Figure, Section, Table, as_text
 
 
 class Head(NamedTuple):
@@ -62,7 +61,7 @@ def document(
 
 def own_style() -> str:
     """Return the style of all pages."""
-    return resources.files("fastcos.reports").joinpath("style.css").read_text("utf8")
+    return resources.files("fastcos.plots.html").joinpath("style.css").read_text("utf8")
 
 
 def whole_page(
