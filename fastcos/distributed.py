@@ -36,6 +36,7 @@ from fastcos.linalg.operators import Matrix, Operator, SparseOperator
 from fastcos.linalg.shards import InteractionShards
 from fastcos.linalg.svd import SVD
 from fastcos.models.linear_mf import LinearMF
+from fastcos.parallel import memmap
 from fastcos.search.out_of_core import MappedItems, fingerprint
 from fastcos.search.packing import ExecutionOptions, no_exclusions
 from fastcos.search.request import SearchRequest
@@ -43,7 +44,6 @@ from fastcos.search.results import Neighbors
 from fastcos.search.segments import merge
 from fastcos.search.top_k import batch_size, best_of_items, finish
 from fastcos.similarity import Plain, get_measure
-from fastcos.storage import memmap
 from fastcos.storage.checkpoint import Checkpoint
 from fastcos.validation import Floats
 

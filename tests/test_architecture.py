@@ -18,19 +18,14 @@ PACKAGE = [
 
 # from the bottom up; packages on one line may not import each other
 ORDER = (
-    "reports",
-    "kernels",
-    "validation",
+    "kernels reports validation",
     "config",
-    "parallel",
-    "storage",
-    "linalg",
-    "similarity",
+    "parallel storage",
+    "linalg similarity",
     "search",
-    "models metrics",
-    "io",
-    "auditing comparison",
-    "plots distributed integrations",
+    "metrics models",
+    "auditing comparison io",
+    "distributed integrations plots",
     "cli",
 )
 # A measure that learns from neighbours asks the search, which is built on measures.

@@ -15,7 +15,8 @@ from threadpoolctl import ThreadpoolController
 from fastcos import config, parallel, validation
 from fastcos.kernels import probes, sparse, tiles
 from fastcos.kernels.simd.instruction_sets import INSTRUCTION_SETS
-from fastcos.linalg import buffer_pool, operators
+from fastcos.linalg import operators
+from fastcos.parallel import buffer_pool
 from fastcos.search.packing import tile_layout
 
 # seconds of one probe: a hundred times the start of a thread, and short beside a turn

@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fastcos import config, parallel, validation
+from fastcos.parallel import memmap
 from fastcos.search.index import SimilarityIndex
 from fastcos.search.results import Neighbors
 from fastcos.search.top_k import top_k
 from fastcos.similarity.cosine_bounds import as_condition
 from fastcos.similarity.encoded_rows import encode_rows
-from fastcos.storage import memmap
 from fastcos.validation import Floats, Integers
 
 # share of working_memory for rows read from disk; the rest is for their sorted numbers

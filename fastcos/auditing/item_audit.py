@@ -20,12 +20,12 @@ from fastcos.auditing.robustness import robustness_curve
 from fastcos.kernels import intervals
 from fastcos.metrics import label_permutation
 from fastcos.metrics.labelled import unit_rows
+from fastcos.parallel import memmap
 from fastcos.similarity.cosine_bounds import CONDITION
 from fastcos.similarity.gradient_noise import GradientNoise
 from fastcos.similarity.moments import gram_of, moments_of
 from fastcos.similarity.row_maps import map_rows
 from fastcos.similarity.row_transforms import count_duplicates
-from fastcos.storage import memmap
 from fastcos.validation import Floats, Integers
 
 # The cost of an audit against one top_k of all items: python -m bench.lab.curves audit.

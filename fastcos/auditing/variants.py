@@ -20,12 +20,12 @@ from fastcos.auditing.records import (
     VariantScores,
 )
 from fastcos.metrics.list_overlap import jaccard_per_query
+from fastcos.parallel import memmap
 from fastcos.search.index import SimilarityIndex
 from fastcos.similarity import Plain
 from fastcos.similarity.canonical import metric_factor
 from fastcos.similarity.moments import Moments
 from fastcos.similarity.row_maps import map_rows
-from fastcos.storage import memmap
 from fastcos.validation import Floats, Integers
 
 Map = Callable[[validation.Rows], validation.Rows]

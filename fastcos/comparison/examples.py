@@ -8,9 +8,9 @@ import numpy.typing as npt
 from fastcos.comparison.candidates import USER_ITEM, Candidate, Embeddings
 from fastcos.linalg.csr import one_per_row
 from fastcos.metrics.label_permutation import number_within_label
+from fastcos.parallel import memmap
 from fastcos.search.top_k import top_k
 from fastcos.similarity.row_transforms import pair_scores
-from fastcos.storage import memmap
 from fastcos.validation import Floats, Integers
 
 # neighbours of an item, as in the paper's examples

@@ -7,10 +7,10 @@ import numpy as np
 
 from fastcos import config
 from fastcos.metrics.labelled import packed, products
+from fastcos.parallel import memmap
 from fastcos.similarity import Measure
 from fastcos.similarity.base import is_upper_bounded
 from fastcos.similarity.row_transforms import norms_of, unit_rows
-from fastcos.storage import memmap
 from fastcos.validation import Floats, Integers, Rows
 
 # raw scores in one block: 16 MiB, of which several fit a working memory of 64 MiB

@@ -14,12 +14,11 @@ from fastcos.comparison.scoring import items_at_once
 from fastcos.comparison.tasks.label_recovery import LabelTask
 from fastcos.comparison.tasks.rated_pairs import PairTask
 from fastcos.metrics.label_permutation import label_names
-from fastcos.parallel import Progress
+from fastcos.parallel import Progress, memmap
 from fastcos.similarity import Measure
 from fastcos.similarity.base import capabilities
 from fastcos.similarity.linear import as_pairs, check_varied
 from fastcos.similarity.moments import blocks_of
-from fastcos.storage import memmap
 
 
 def compare_vectors(

@@ -22,9 +22,9 @@ from fastcos.io.vectors import (
     read_vectors,
     vectors_of_arrays,
 )
+from fastcos.parallel.memmap import as_mapped_rows, iter_blocks
 from fastcos.reports import as_table
 from fastcos.storage import FastcosFormatError, PathLike
-from fastcos.storage.memmap import as_mapped_rows, iter_blocks
 from fastcos.validation import (
     Integers,
     Rows,

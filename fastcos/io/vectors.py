@@ -23,9 +23,9 @@ from fastcos.io.columns import (
 from fastcos.io.streams import open_text
 from fastcos.io.tables import TABLE_SUFFIXES, TEXT_SUFFIXES, Table, open_table, suffix_of
 from fastcos.io.word_vectors import WORD_VECTOR_SUFFIXES, read_binary_vectors, read_text_vectors
+from fastcos.parallel.memmap import as_mapped_rows, iter_blocks
 from fastcos.reports import as_table
 from fastcos.storage import FastcosFormatError, PathLike
-from fastcos.storage.memmap import as_mapped_rows, iter_blocks
 from fastcos.validation import Integers, as_count, as_path, check_none, check_text
 
 # rows of a memory map that are validated at once

@@ -13,7 +13,7 @@
 An :class:`~fastcos.linalg.operators.Operator` gives products of X, centred and scaled without
 making a sparse X dense. X A is computed row by row. Sums over rows are a deterministic blocked
 reduction (`partial_sums`), so results are bit-identical on any number of threads and for any shard
-boundaries. Large results reuse the memory of freed ones (`buffer_pool`). `transpose` and
+boundaries. Large results reuse the memory of freed ones (`parallel.buffer_pool`). `transpose` and
 `column_stats` serve the packages above. The SVD iterates on X'X of the
 shorter side and certifies each singular triplet by its residual in float64.
 """

@@ -17,9 +17,10 @@ import numpy.typing as npt
 from fastcos import config, parallel, validation
 from fastcos.kernels import sparse, sparse_blocks
 from fastcos.kernels.jit import DISABLE_JIT
-from fastcos.linalg import buffer_pool, partial_sums
+from fastcos.linalg import partial_sums
 from fastcos.linalg.csr import as_interactions, csr_arrays
 from fastcos.linalg.transpose import transposed
+from fastcos.parallel import buffer_pool
 from fastcos.validation import Floats
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from fastcos.kernels import sparse
 from fastcos.linalg import operators, partial_sums
 from fastcos.linalg.csr import as_interactions
 from fastcos.linalg.operators import LARGEST_INT32, Matrix, Operator, SparseOperator, Workspace
-from fastcos.storage import memmap
+from fastcos.parallel import memmap
 from fastcos.validation import Floats
 
 if TYPE_CHECKING:

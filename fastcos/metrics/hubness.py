@@ -6,8 +6,8 @@ import numpy as np
 
 from fastcos import validation
 from fastcos.metrics.labelled import CHUNK, as_neighbor_lists, unit_rows
+from fastcos.parallel import memmap
 from fastcos.similarity.row_transforms import norms_of
-from fastcos.storage import memmap
 from fastcos.validation import Floats, Integers
 
 # relative to the largest: values that differ by less are equal within rounding

@@ -6,8 +6,8 @@ import numpy as np
 
 from fastcos import parallel, validation
 from fastcos.metrics.labelled import CHUNK, Score, unit_rows
+from fastcos.parallel import memmap
 from fastcos.similarity.moments import triangle
-from fastcos.storage import memmap
 from fastcos.validation import Floats
 
 

@@ -15,6 +15,10 @@ threads share are changed under :func:`writer_lock`, and their attributes are ma
 use, by :class:`lazy_attribute`. A forked child inherits no held lock of fastcos. Small matrices
 between kernels are multiplied and factorised under :func:`one_blas_thread`. Products and
 factorisations that searches, models and linear algebra make are calls under :func:`blas_lock`.
+
+:mod:`fastcos.parallel.memmap` reads blocks of rows of a memory-mapped file, which is never held in
+memory as a whole, and tells apart the kinds of rows that kernels read.
+:mod:`fastcos.parallel.buffer_pool` reuses the memory of large results.
 """
 
 from fastcos.parallel.blas import blas_lock as blas_lock, one_blas_thread as one_blas_thread

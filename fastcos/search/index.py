@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from fastcos import parallel, storage, validation
+from fastcos.parallel import memmap
 from fastcos.reports import printable
 from fastcos.search import index_files, index_ids, index_model
 from fastcos.search.ids import Ids, as_ids
@@ -32,7 +33,6 @@ from fastcos.search.results import IndexNeighbors, Neighbors, no_neighbors, padd
 from fastcos.search.top_k import as_items, as_options, as_request, finish, search
 from fastcos.similarity import serialization
 from fastcos.similarity.base import Measure, get_measure, require
-from fastcos.storage import memmap
 from fastcos.validation import Integers
 
 if TYPE_CHECKING:

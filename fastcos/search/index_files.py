@@ -22,6 +22,7 @@ from fastcos import config, storage, validation
 from fastcos.kernels.prefixes import Prefixes
 from fastcos.kernels.query_scaling import BOUND_PREFIX
 from fastcos.kernels.simd.panel import PANEL
+from fastcos.parallel import memmap
 from fastcos.search.duplicates import DuplicateGroups
 from fastcos.search.ids import NO_ID, Ids, ItemIds
 from fastcos.search.index_parts import IndexPart
@@ -29,7 +30,7 @@ from fastcos.search.packing import PackedItems, packed_items, permit, tile_layou
 from fastcos.search.segments import Segment
 from fastcos.similarity.base import Measure, capabilities, encode_items
 from fastcos.similarity.encoded_rows import NO_BIAS, EncodedRows
-from fastcos.storage import FastcosFormatError, Stored, memmap
+from fastcos.storage import FastcosFormatError, Stored
 
 Arrays = dict[str, npt.NDArray[Any]]
 Fields = dict[str, Any]

@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import validation
+from fastcos.parallel import memmap
 from fastcos.search.ids import Ids, are_strings, as_ids, shown
 from fastcos.search.index_parts import IndexPart, MappedPart
-from fastcos.storage import memmap
 from fastcos.validation import Integers
 
 # ids that a search finds and drops afterwards: its lists are longer by so many. More are masked

@@ -16,10 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import validation
+from fastcos.parallel import memmap
 from fastcos.search.ids import NO_ID, Ids, ItemIds, are_strings, joined
 from fastcos.search.segments import Segment, encode_segment
 from fastcos.similarity.base import Measure
-from fastcos.storage import memmap
 from fastcos.validation import Integers
 
 # rows below which parts are merged at once: adding one row to so many of 128 columns takes 15 ms

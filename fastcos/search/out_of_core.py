@@ -7,11 +7,11 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import config, validation
+from fastcos.parallel import memmap
 from fastcos.search.packing import ExecutionOptions, tile_layout
 from fastcos.search.request import FittedItems, Searched, SearchRequest
 from fastcos.search.segments import SEGMENT_MULTIPLE, Segment, encode_segment
 from fastcos.similarity.base import Measure, Plain, require
-from fastcos.storage import memmap
 from fastcos.storage.checkpoint import Checkpoint, rows_per_block
 from fastcos.validation import Integers
 

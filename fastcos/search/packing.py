@@ -17,8 +17,8 @@ from fastcos import config, parallel, validation
 from fastcos.kernels import candidate_filter, packing, prefixes, query_scaling, tiles
 from fastcos.kernels.simd.instruction_sets import INSTRUCTION_SETS
 from fastcos.kernels.simd.panel import PANEL
+from fastcos.parallel import memmap
 from fastcos.similarity.encoded_rows import METRIC_TYPES, EncodedRows
-from fastcos.storage import memmap
 from fastcos.validation import Floats as Floats, Integers as Integers, Rows as Rows
 
 # rows are grouped where the average row has this many copies, itself among them: below that most

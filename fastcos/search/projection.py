@@ -21,7 +21,7 @@ from fastcos import parallel, validation
 from fastcos.kernels import prefixes, tiles
 from fastcos.kernels.simd.instruction_sets import INSTRUCTION_SETS
 from fastcos.kernels.simd.panel import PANEL
-from fastcos.parallel import readiness
+from fastcos.parallel import memmap, readiness
 from fastcos.parallel.blas import blas_lock
 from fastcos.search.packing import (
     PackedItems,
@@ -34,7 +34,6 @@ from fastcos.search.packing import (
     tile_layout,
 )
 from fastcos.similarity.encoded_rows import EncodedRows
-from fastcos.storage import memmap
 
 Floats32 = npt.NDArray[np.float32]
 

@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from fastcos import parallel, validation
 from fastcos.kernels import listed_items
+from fastcos.parallel import memmap
 from fastcos.search import scan, segments
 from fastcos.search.lists import best_of_scored, score_lists
 from fastcos.search.packing import ExecutionOptions
@@ -15,7 +16,6 @@ from fastcos.search.top_k import as_items, as_options, finish, fit_items
 from fastcos.similarity import safe_norms
 from fastcos.similarity.base import Measure, capabilities, get_measure
 from fastcos.similarity.encoded_rows import METRIC_TYPES, EncodedRows, encode_rows, row_norms
-from fastcos.storage import memmap
 from fastcos.validation import Floats, Integers
 
 # bytes of the rows that a thread copies and scores at once: they stay in its second cache

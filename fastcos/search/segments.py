@@ -14,7 +14,7 @@ import numpy.typing as npt
 from fastcos import parallel, validation
 from fastcos.kernels import tiles
 from fastcos.kernels.exhaustive_top_k import merge_rows
-from fastcos.parallel import readiness
+from fastcos.parallel import memmap, readiness
 from fastcos.search import duplicates, numpy_search, projection, scan
 from fastcos.search.packing import (
     ExcludedItems,
@@ -29,7 +29,6 @@ from fastcos.search.packing import (
 )
 from fastcos.similarity.base import Measure, encode_items
 from fastcos.similarity.encoded_rows import EncodedRows
-from fastcos.storage import memmap
 from fastcos.validation import Floats, Integers, Rows
 
 # find(queries, exclusions, k, options) returns columns and raw scores (n, k), best first

@@ -3,8 +3,8 @@
 from typing import Any
 
 from fastcos import validation
+from fastcos.parallel import memmap
 from fastcos.search.top_k import top_k as nearest
-from fastcos.storage import memmap
 
 # score functions of sentence_transformers.util, by name, and our measures
 _MEASURES = {"cos_sim": "cosine", "dot_score": "dot", "euclidean_sim": "neg_euclidean"}

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import config, parallel, storage, validation
+from fastcos.parallel import memmap
 from fastcos.search import segments
 from fastcos.search.bits import BIT_MEASURES, bit_top_k
 from fastcos.search.packing import (
@@ -35,7 +36,6 @@ from fastcos.similarity.base import (
     require,
 )
 from fastcos.similarity.encoded_rows import EncodedRows, encode_rows
-from fastcos.storage import memmap
 
 # bytes of a query in a batch beside its columns and results: norms, bias, lanes, candidates
 _BYTES_PER_QUERY = 128

@@ -21,8 +21,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import validation
+from fastcos.parallel import memmap
 from fastcos.similarity.encoded_rows import EncodedRows, encode_rows
-from fastcos.storage import memmap
 from fastcos.validation import Floats, Rows
 
 MetricType = Literal["dot", "cosine", "euclidean"]

@@ -6,10 +6,9 @@ import numpy as np
 
 from fastcos import parallel, validation
 from fastcos.kernels import pair_scores
-from fastcos.parallel import readiness
+from fastcos.parallel import memmap, readiness
 from fastcos.similarity import safe_norms
 from fastcos.similarity.numpy_products import row_norms_in_numpy
-from fastcos.storage import memmap
 from fastcos.validation import Floats, Integers, Rows
 
 METRIC_TYPES = {
@@ -24,7 +23,7 @@ NO_BIAS = validation.read_only(np.zeros(0))
 class EncodedRows(NamedTuple):
     """Transformed rows of one side with what the exact scores need.
 
-    rows (n, d), C order, read-only, narrow ones as bits (storage.memmap); norms (n,); bias
+    rows (n, d), C order, read-only, narrow ones as bits (parallel.memmap); norms (n,); bias
     (n,), added to each item's inner product, or (0,) where it is 0.
     """
 

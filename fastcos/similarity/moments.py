@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fastcos import parallel
-from fastcos.storage import memmap
+from fastcos.parallel import memmap
 from fastcos.validation import Floats, Rows
 
 # numbers of a partial sum over rows, 16 MiB in float64; sums depend on it, in their last bits

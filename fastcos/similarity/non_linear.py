@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from fastcos import parallel, validation
 from fastcos.kernels import normal_cdf, row_transforms
-from fastcos.linalg import buffer_pool
+from fastcos.parallel import buffer_pool
 from fastcos.similarity.base import Plain, invariances, register
 from fastcos.similarity.knn_stats import RowLookup, cosine_moments
 from fastcos.similarity.moments import blocks_of

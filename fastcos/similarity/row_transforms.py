@@ -7,12 +7,11 @@ import numpy.typing as npt
 
 from fastcos import parallel
 from fastcos.kernels import row_transforms
-from fastcos.linalg import buffer_pool
+from fastcos.parallel import buffer_pool, memmap
 from fastcos.similarity.base import Measure, is_upper_bounded
 from fastcos.similarity.encoded_rows import METRIC_TYPES, row_norms
 from fastcos.similarity.row_maps import as_contiguous, fingerprints, row_cuts
 from fastcos.similarity.safe_norms import scale_up
-from fastcos.storage import memmap
 from fastcos.validation import Floats, Integers, Rows
 
 # pairs whose rows are copied and scored at once

@@ -1,10 +1,10 @@
-"""Files that appear whole or not at all, and rows that stay on disk.
+"""Files and directories that appear whole or not at all.
 
 ::
 
     save_arrays -> directory/  header.json, NAME-<sha256>.npy, ... -> load_arrays (memory maps)
     checkpoint  -> .NAME.partial/  run.json, done.npy, *.npy -> NAME/  once all blocks are written
-    memmap      -> blocks of rows of a .npy file, copied and released; the file is never held whole
+    atomic_path -> one file, which replaces an older one at once
     provenance  -> parameters, versions and machine beside every written result
 
 A directory of `save_arrays` is written under another name and renamed, so a reader or a killed

@@ -26,8 +26,6 @@ import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from fastcos import parallel
-
 # name of the file on which the lock of its directory is held
 LOCK_FILE = ".lock"
 # name of the file of a brief lock, and the seconds after which its maker must have been killed
@@ -68,7 +66,8 @@ def _after_fork_in_child() -> None:
     _state = _State()
 
 
-parallel.at_fork(after_in_child=_after_fork_in_child)
+if hasattr(os, "register_at_fork"):  # Windows has none
+    os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 @contextlib.contextmanager

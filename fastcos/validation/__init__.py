@@ -11,7 +11,7 @@ take, so nothing below scans or converts it again::
 `as_x` returns the converted argument, `check_x` returns nothing and refuses. Only checks that
 several modules share are here; a rule of one function is checked in that function. Sparse matrices
 are checked by :func:`fastcos.linalg.csr.as_interactions`, rows on disk by
-:mod:`fastcos.storage.memmap`, which read them in blocks.
+:mod:`fastcos.parallel.memmap`, which read them in blocks.
 """
 
 import contextlib

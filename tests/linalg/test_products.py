@@ -8,7 +8,8 @@ import scipy.sparse as sp
 from scipy.sparse.linalg import aslinearoperator
 
 from fastcos import config, gram_matmul, matmul, parallel, rmatmul, set_config
-from fastcos.linalg import buffer_pool, operators, partial_sums
+from fastcos.linalg import operators, partial_sums
+from fastcos.parallel import buffer_pool
 
 N, P = 90, 31
 

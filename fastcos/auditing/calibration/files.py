@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from fastcos import io, validation
+from fastcos import validation
 from fastcos.auditing.calibration.distribution import PairDistribution
 from fastcos.auditing.calibration.histogram import N_BINS
 from fastcos.auditing.calibration.rescaled import ThresholdRange
 from fastcos.auditing.calibration.tail import Tail
 from fastcos.storage import FastcosFormatError, PathLike
+from fastcos.storage.atomic_files import write_text
 
 _FORMAT = "fastcos calibration, version 1"
 _READING = (
@@ -45,7 +46,7 @@ def write(path: PathLike, values: dict[str, Any]) -> None:
         f"{json.dumps(key)}: {json.dumps(value, allow_nan=False, ensure_ascii=False)}"
         for key, value in values.items()
     )
-    io.write_text(path, "{\n" + ",\n".join(lines) + "\n}\n")
+    write_text(path, "{\n" + ",\n".join(lines) + "\n}\n")
 
 
 def read(path: PathLike, kind: type[PairDistribution]) -> Any:

@@ -16,12 +16,12 @@ from fastcos.auditing.certificates import certified_neighbors
 from fastcos.comparison import Comparison
 from fastcos.linalg import column_stats
 from fastcos.metrics.labelled import check_same_length
+from fastcos.parallel import memmap
 from fastcos.plots.html.frame import encoded, framed_page, item_fields
 from fastcos.plots.html.markup import Markup, element, joined
 from fastcos.similarity.canonical import query_metric
 from fastcos.similarity.cosine_bounds import CONDITION, as_condition
 from fastcos.similarity.diagonal import rescalings
-from fastcos.storage import memmap
 from fastcos.validation import Floats, Integers
 
 # ranks and factors of λ that the page of the paper offers besides its own

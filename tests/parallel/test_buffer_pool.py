@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import fastcos
-from fastcos.linalg import buffer_pool
+from fastcos.parallel import buffer_pool
 
 LARGE = (5, 2**18)  # 5 MiB of float32
 
