@@ -14,7 +14,8 @@ import pytest
 
 import fastcos
 from fastcos import storage
-from fastcos.storage import locks, memmap
+from fastcos.parallel import memmap
+from fastcos.storage import locks
 from fastcos.storage.locks import LockedError, lock_directory
 
 posix = pytest.mark.skipif(os.name != "posix", reason="locks of POSIX")
