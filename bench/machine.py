@@ -52,7 +52,7 @@ def facts():
     head, is_dirty = commit()
     return {
         "commit": head, "dirty": is_dirty, "cpu": cpu(), "isa": config.isa,
-        "threads": config.num_threads, "cores": os.cpu_count(), "os": platform.platform(),
+        "threads": config.n_threads, "cores": os.cpu_count(), "os": platform.platform(),
         "python": platform.python_version(),
     }  # fmt: skip
 

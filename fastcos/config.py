@@ -22,7 +22,7 @@ class Config(NamedTuple):
 
     Attributes
     ----------
-    num_threads : int
+    n_threads : int
         Threads of one call. Default: the CPUs this process may use (affinity and cgroup quota).
     backend : str
         "pool" or "prange".
@@ -34,7 +34,7 @@ class Config(NamedTuple):
         MiB that one call may use besides its inputs and outputs. Default: scikit-learn's.
     """
 
-    num_threads: int
+    n_threads: int
     backend: str
     isa: str
     cache_dir: Path | None
@@ -47,7 +47,7 @@ overrides: dict[str, object] = {}
 
 def set_config(
     *,
-    num_threads: int | None = None,
+    n_threads: int | None = None,
     backend: str | None = None,
     isa: str | None = None,
     cache_dir: str | os.PathLike[str] | None = None,
@@ -57,8 +57,8 @@ def set_config(
 
     Parameters
     ----------
-    num_threads : int, optional
-        At least 1. Variable: ``FASTCOS_NUM_THREADS``.
+    n_threads : int, optional
+        At least 1. Variable: ``FASTCOS_N_THREADS``.
     backend : {"pool", "prange"}, optional
         "prange" drives the kernels by one OpenMP or TBB loop, if a trial shows that it is safe.
         Variable: ``FASTCOS_BACKEND``.
@@ -78,13 +78,13 @@ def set_config(
     Examples
     --------
     >>> import fastcos
-    >>> fastcos.set_config(num_threads=2)
-    >>> fastcos.get_config().num_threads
+    >>> fastcos.set_config(n_threads=2)
+    >>> fastcos.get_config().n_threads
     2
     """
     given: dict[str, object] = {}
-    if num_threads is not None:
-        given["num_threads"] = validation.as_thread_count("num_threads", num_threads)
+    if n_threads is not None:
+        given["n_threads"] = validation.as_thread_count("n_threads", n_threads)
     if backend is not None:
         given["backend"] = validation.as_choice("backend", backend, BACKENDS)
     if isa is not None:
@@ -115,16 +115,16 @@ def get_config() -> Config:
     >>> fastcos.get_config().backend
     'pool'
     """
-    return Config(num_threads(), backend(), isa(), code_cache.cache_directory(), working_memory())
+    return Config(n_threads(), backend(), isa(), code_cache.cache_directory(), working_memory())
 
 
-def num_threads() -> int:
+def n_threads() -> int:
     """Threads of one call."""
-    given = _setting("num_threads", "FASTCOS_NUM_THREADS")
+    given = _setting("n_threads", "FASTCOS_N_THREADS")
     if given is None:
         return min(_cpus_of_process(), _cached_quota(os.getpid()))
     return validation.as_thread_count(
-        "FASTCOS_NUM_THREADS", validation.as_number("FASTCOS_NUM_THREADS", given)
+        "FASTCOS_N_THREADS", validation.as_number("FASTCOS_N_THREADS", given)
     )
 
 

@@ -438,7 +438,7 @@ def threads_of_this_worker() -> int:
     try:
         return int(get_worker().state.nthreads)
     except ValueError:
-        return config.num_threads()
+        return config.n_threads()
 
 
 def use_threads_of_this_worker() -> None:
@@ -448,7 +448,7 @@ def use_threads_of_this_worker() -> None:
     except ValueError:
         return
     if worker.nanny is not None:
-        config.set_config(num_threads=int(worker.state.nthreads))
+        config.set_config(n_threads=int(worker.state.nthreads))
 
 
 def smallest_worker(client: Client) -> tuple[float, str]:

@@ -13,7 +13,7 @@ from fastcos import config
 from fastcos.kernels import code_cache, cpu
 
 ROOT = Path(__file__).parents[1]
-VARIABLES = ("NUM_THREADS", "BACKEND", "ISA", "CACHE_DIR", "WORKING_MEMORY")
+VARIABLES = ("N_THREADS", "BACKEND", "ISA", "CACHE_DIR", "WORKING_MEMORY")
 
 
 @pytest.fixture(autouse=True)
@@ -28,7 +28,7 @@ def nothing_set(monkeypatch):
 
 def test_get_config_defaults():
     found = config.get_config()
-    assert found.num_threads == joblib.cpu_count()
+    assert found.n_threads == joblib.cpu_count()
     assert found.backend == "pool"
     assert found.isa == cpu.supported_isas()[0]
     assert found.cache_dir == code_cache.cache_directory()
@@ -38,7 +38,7 @@ def test_get_config_defaults():
 
 def test_get_config_reads_the_environment_at_each_call(monkeypatch, tmp_path):
     for variable, value in (
-        ("NUM_THREADS", "3"),
+        ("N_THREADS", "3"),
         ("BACKEND", "prange"),
         ("ISA", "generic"),
         ("CACHE_DIR", str(tmp_path)),
@@ -101,15 +101,15 @@ def test_set_config_overrides_the_environment(monkeypatch, tmp_path):
     for variable in VARIABLES:
         monkeypatch.setenv(f"FASTCOS_{variable}", "nonsense")
     config.set_config(
-        num_threads=2, backend="pool", isa="generic", cache_dir=tmp_path, working_memory=64
+        n_threads=2, backend="pool", isa="generic", cache_dir=tmp_path, working_memory=64
     )
     assert config.get_config() == (2, "pool", "generic", tmp_path, 64.0)
 
 
 def test_set_config_keeps_other_settings():
-    config.set_config(num_threads=5, working_memory=9)
+    config.set_config(n_threads=5, working_memory=9)
     config.set_config(working_memory=10)
-    assert config.get_config().num_threads == 5
+    assert config.get_config().n_threads == 5
     assert config.get_config().working_memory == 10
 
 
@@ -117,15 +117,15 @@ def test_get_config_ignores_empty_variables(monkeypatch):
     for variable in VARIABLES:
         monkeypatch.setenv(f"FASTCOS_{variable}", "")
     assert config.get_config().backend == "pool"
-    assert config.get_config().num_threads == joblib.cpu_count()
+    assert config.get_config().n_threads == joblib.cpu_count()
 
 
 @pytest.mark.parametrize(
     ("setting", "value", "message"),
     [
-        ("num_threads", 0, "num_threads must be a whole number from 1 to 4096, got 0"),
-        ("num_threads", 1.5, "num_threads must be a whole number from 1 to 4096, got 1.5"),
-        ("num_threads", "2", "num_threads must be a whole number from 1 to 4096, got '2'"),
+        ("n_threads", 0, "n_threads must be a whole number from 1 to 4096, got 0"),
+        ("n_threads", 1.5, "n_threads must be a whole number from 1 to 4096, got 1.5"),
+        ("n_threads", "2", "n_threads must be a whole number from 1 to 4096, got '2'"),
         ("backend", "omp", "backend must be one of pool, prange, got 'omp'"),
         ("isa", "avx9", "isa must be one of .*vnni, .*generic, got 'avx9'"),
         ("isa", 3, "isa must be one of .*vnni, .*generic, got 3"),
@@ -148,9 +148,9 @@ def test_set_config_refuses_other_types_of_paths(value):
 
 def test_set_config_changes_all_or_nothing(tmp_path):
     with pytest.raises(ValueError, match="working_memory"):
-        config.set_config(num_threads=7, cache_dir=tmp_path, working_memory=-1)
+        config.set_config(n_threads=7, cache_dir=tmp_path, working_memory=-1)
     with pytest.raises(TypeError, match="cache_dir"):
-        config.set_config(num_threads=7, cache_dir=3)
+        config.set_config(n_threads=7, cache_dir=3)
     assert config.overrides == {}
     assert code_cache.cache_directory() != tmp_path
 
@@ -158,22 +158,22 @@ def test_set_config_changes_all_or_nothing(tmp_path):
 @pytest.mark.parametrize(
     ("variable", "value", "message"),
     [
-        ("NUM_THREADS", "many", "FASTCOS_NUM_THREADS must be a number, got 'many'"),
-        ("NUM_THREADS", "0", "FASTCOS_NUM_THREADS must be a whole number from 1 to 4096, got 0"),
+        ("N_THREADS", "many", "FASTCOS_N_THREADS must be a number, got 'many'"),
+        ("N_THREADS", "0", "FASTCOS_N_THREADS must be a whole number from 1 to 4096, got 0"),
         (
-            "NUM_THREADS",
+            "N_THREADS",
             "2.5",
-            "FASTCOS_NUM_THREADS must be a whole number from 1 to 4096, got 2.5",
+            "FASTCOS_N_THREADS must be a whole number from 1 to 4096, got 2.5",
         ),
         (
-            "NUM_THREADS",
+            "N_THREADS",
             "nan",
-            "FASTCOS_NUM_THREADS must be a whole number from 1 to 4096, got nan",
+            "FASTCOS_N_THREADS must be a whole number from 1 to 4096, got nan",
         ),
         (
-            "NUM_THREADS",
+            "N_THREADS",
             "inf",
-            "FASTCOS_NUM_THREADS must be a whole number from 1 to 4096, got inf",
+            "FASTCOS_N_THREADS must be a whole number from 1 to 4096, got inf",
         ),
         ("BACKEND", "omp", "FASTCOS_BACKEND must be one of pool, prange, got 'omp'"),
         ("ISA", "sse", "FASTCOS_ISA must be one of .*vnni, .*generic, got 'sse'"),
@@ -223,7 +223,7 @@ def test_a_changed_affinity_is_seen_at_once():
     try:
         config.get_config()
         os.sched_setaffinity(0, {min(before)})
-        assert config.get_config().num_threads == 1
+        assert config.get_config().n_threads == 1
     finally:
         os.sched_setaffinity(0, before)
-    assert config.get_config().num_threads == joblib.cpu_count()
+    assert config.get_config().n_threads == joblib.cpu_count()

@@ -216,7 +216,7 @@ def test_bits_do_not_depend_on_threads_and_memory(operation, monkeypatch):
     found = []
     for n_threads, memory in SETTINGS:
         monkeypatch.setattr(fastcos.config, "overrides", {})
-        fastcos.set_config(num_threads=n_threads, working_memory=memory)
+        fastcos.set_config(n_threads=n_threads, working_memory=memory)
         found.append(bits(PROMISED[operation](data())))
     assert len(repr(found[0])) > 10
     for other in found[1:]:

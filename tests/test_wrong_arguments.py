@@ -65,8 +65,8 @@ def test_n_threads_has_an_upper_bound(call):
     for value in (10**9, 4097):
         with pytest.raises(ValueError, match=r"^n_threads must be a whole number from 1 to 4096"):
             call(value)
-    with pytest.raises(ValueError, match=r"^num_threads must be a whole number from 1 to 4096"):
-        fastcos.set_config(num_threads=10**9)
+    with pytest.raises(ValueError, match=r"^n_threads must be a whole number from 1 to 4096"):
+        fastcos.set_config(n_threads=10**9)
 
 
 def test_k_in_the_place_of_items_is_named():

@@ -76,7 +76,7 @@ def new_document(arguments):
     """Return a results file without results."""
     now, facts = datetime.datetime.now(datetime.UTC), machine.facts()
     tags = [
-        f"{name}={os.environ[name]}" for name in ("FASTCOS_ISA", "FASTCOS_NUM_THREADS")
+        f"{name}={os.environ[name]}" for name in ("FASTCOS_ISA", "FASTCOS_N_THREADS")
         if name in os.environ
     ]  # fmt: skip
     return {

@@ -74,7 +74,7 @@ CURVES = (
 
 def measure(operation, arguments, threads):
     """Return the median seconds of an operation, and the MiB that it adds."""
-    fastcos.set_config(num_threads=threads)
+    fastcos.set_config(n_threads=threads)
     call = operation(*arguments)
     return float(np.median(timing.in_turns(call))), timing.added_mib(call)
 
@@ -83,7 +83,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     names = list(dict.fromkeys(operation.__name__ for operation, *_ in CURVES))
     parser.add_argument("operations", nargs="*", metavar="OPERATION", help=f"of {', '.join(names)}")
-    parser.add_argument("--threads", type=int, default=fastcos.get_config().num_threads)
+    parser.add_argument("--threads", type=int, default=fastcos.get_config().n_threads)
     arguments = parser.parse_args()
     if unknown := set(arguments.operations) - set(names):
         parser.error(f"OPERATION must be one of {', '.join(names)}, got {', '.join(unknown)}")

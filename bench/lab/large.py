@@ -208,7 +208,7 @@ def run(given, name, where):
         seconds, peak = time.perf_counter() - start, resident_mib("VmHWM")
         certificate, content = check(found)
     return {"operation": name, "where": where, **size} | {
-        "threads": fastcos.get_config().num_threads, "seconds": seconds,
+        "threads": fastcos.get_config().n_threads, "seconds": seconds,
         f"{unit}_per_second": work / seconds, "peak_mib": peak, "certificate": certificate,
         "digest": hashlib.sha256(content).hexdigest(),
     }  # fmt: skip

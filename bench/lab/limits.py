@@ -154,7 +154,7 @@ def _rate(amount, call):
 
 def _parts(n):
     """Return the boundaries of one block per thread."""
-    return parallel.row_blocks(n, -(-n // config.num_threads()))
+    return parallel.row_blocks(n, -(-n // config.n_threads()))
 
 
 @functools.lru_cache(4)
@@ -199,7 +199,7 @@ def _gemm_rate(dtype):
     Each thread of the pool has a product of its own: those of OpenBLAS spin for 50 to 105 ms after
     theirs and would slow down what is measured next (X A with 64 columns: 9.2 instead of 5.5 ms).
     """
-    n, left = config.num_threads(), np.ones((_GEMM_SIZE, _GEMM_SIZE), dtype)
+    n, left = config.n_threads(), np.ones((_GEMM_SIZE, _GEMM_SIZE), dtype)
     out = np.empty((n, *left.shape), dtype)
 
     def multiply(lo, hi):

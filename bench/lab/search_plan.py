@@ -25,7 +25,7 @@ from fastcos.similarity import encoded_rows, get_measure
 K = 10
 # queries and neighbours of the searches with prefixes
 PREFIX_CASES = ((1, 10), (64, 10), (1000, 10), (1000, 100))
-OPTIONS = packing.ExecutionOptions(config.num_threads(), config.working_memory() * 2**20)
+OPTIONS = packing.ExecutionOptions(config.n_threads(), config.working_memory() * 2**20)
 
 
 def encoded(n, d):

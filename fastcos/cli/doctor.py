@@ -53,7 +53,7 @@ def findings() -> dict[str, Any]:
         "processor": cpu.name(),
         "cores": os.cpu_count(),
         "cores_allowed": joblib.cpu_count(),  # by affinity and cgroup quota
-        "threads": settings.num_threads,
+        "threads": settings.n_threads,
         "backend": settings.backend,
         "instruction_set": settings.isa,
         "instruction_sets_supported": cpu.supported_isas(),
@@ -98,7 +98,7 @@ def advice(found: dict[str, Any]) -> list[str]:
             "The search is not compiled yet, and runs in NumPy until it is: run fastcos warmup."
         )
     if threads > cores:
-        lines.append(f"{threads} threads share {cores} cores: unset FASTCOS_NUM_THREADS.")
+        lines.append(f"{threads} threads share {cores} cores: unset FASTCOS_N_THREADS.")
     if isa == "generic":
         lines.append(
             "No vector instructions are used (FASTCOS_ISA is generic): slow, same results."

@@ -147,7 +147,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         config.get_config()  # refuse a wrong environment variable before any work
         if getattr(given, "threads", None) is not None:
-            config.set_config(num_threads=as_thread_count("--threads", given.threads))
+            config.set_config(n_threads=as_thread_count("--threads", given.threads))
         with compilation_reported(), _warnings_said():
             return int(given.run(given))
     except BrokenPipeError:

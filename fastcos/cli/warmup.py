@@ -35,7 +35,7 @@ Run every operation on tiny inputs, so that later processes find compiled code i
 directory. In a container image, run it at build time as the user that will run the service. Code is
 compiled for the processor of this machine, or with --portable for every x86-64 tier that it has
 (v3: AVX2; v4: AVX-512; with VNNI; with AMX): processors of these tiers need not compile. Uses all
-cores (FASTCOS_NUM_THREADS), about 0.5 GB of memory each."""
+cores (FASTCOS_N_THREADS), about 0.5 GB of memory each."""
 EPILOG = """\
 examples:
   fastcos warmup
@@ -70,13 +70,13 @@ def run(given: argparse.Namespace) -> int:
     # tiers share no code: jobs that run together are of different ones
     work = [(job, tier) for job in JOBS for tier in tiers]
     messages: set[str] = set()
-    n_processes = min(config.num_threads(), len(work))
+    n_processes = min(config.n_threads(), len(work))
     minutes = max(1, round(_SECONDS_OF_A_CORE * len(tiers) / n_processes / 60))
     say(
         f"compiling all kernels into {directory} with {n_processes} processes: about {minutes} "
         f"minute{'s' * (minutes > 1)} on an idle machine, less where some are compiled already"
     )
-    with progress_bar("compiling") as progress, ThreadPoolExecutor(config.num_threads()) as pool:
+    with progress_bar("compiling") as progress, ThreadPoolExecutor(config.n_threads()) as pool:
         running = [pool.submit(_run_job, *one) for one in work]
         try:
             for done, job in enumerate(as_completed(running), 1):

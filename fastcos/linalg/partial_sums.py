@@ -41,7 +41,7 @@ def starts(n_rows: int, n_columns: int, nnz: int) -> npt.NDArray[np.int64]:
 
 def at_once(parts: int, bytes_per_sum: int, n_threads: int | None) -> int:
     """Return how many sums are held at a time: what the memory allows and threads need."""
-    size = config.num_threads() if n_threads is None else n_threads
+    size = config.n_threads() if n_threads is None else n_threads
     affordable = int(config.working_memory() * 2**20) // bytes_per_sum
     most = max(1, min(parts, affordable, _SUMS_PER_THREAD * size))
     return -(-parts // -(-parts // most))

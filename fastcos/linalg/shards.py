@@ -490,7 +490,7 @@ class ShardedOperator(Operator):
     @property
     def _size(self) -> int:
         """The number of threads."""
-        return config.num_threads() if self._n_threads is None else self._n_threads
+        return config.n_threads() if self._n_threads is None else self._n_threads
 
 
 def _add_rows(

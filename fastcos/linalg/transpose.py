@@ -32,7 +32,7 @@ def transposed(
     read_only = validation.read_only
     indptr, indices, data = read_only(indptr), read_only(indices), read_only(data)
     # the result does not depend on the parts
-    threads = config.num_threads() if n_threads is None else n_threads
+    threads = config.n_threads() if n_threads is None else n_threads
     parts = max(1, min(threads, nnz // max(_NNZ_PER_PART, _NNZ_PER_COLUMN * n_columns)))
     rows = parallel.work_blocks(indptr, -(-(nnz + n) // parts))
     counts = np.empty((len(rows) - 1, n_columns), np.int64)

@@ -353,7 +353,7 @@ def trustworthiness(
     k : int
         Neighbours; less than half of the items with non-zero rows.
     n_threads : int, optional
-        Default: the setting ``num_threads``.
+        Default: the setting ``n_threads``.
 
     Returns
     -------

@@ -69,7 +69,7 @@ def pair_auc(
         Sort the cosines instead of binning them: they must fit in the setting ``working_memory``.
         Default: True for at most 2^22 pairs that do.
     n_threads : int, optional
-        Default: the setting ``num_threads``.
+        Default: the setting ``n_threads``.
 
     Returns
     -------
@@ -169,7 +169,7 @@ def _tasks(n: int, parts: int) -> Iterator[tuple[int, int]]:
 def _n_parts(n_threads: int | None) -> int:
     """Number of histograms filled in parallel; counts are integers, so it does not change sums."""
     if n_threads is None:
-        return 2 * config.num_threads()
+        return 2 * config.n_threads()
     return 2 * validation.as_thread_count("n_threads", n_threads)
 
 

@@ -131,7 +131,7 @@ class FactorModel(
             Leave out the non-zeros of a user's row. A user with fewer than k other items is padded
             by -1 and -inf.
         n_threads : int, optional
-            Default: the setting ``num_threads``.
+            Default: the setting ``n_threads``.
         progress : callable, optional
             Called as progress(done, total) with numbers of users.
 

@@ -159,7 +159,7 @@ def simulate_interactions(
     random_state : int
         The same seed gives the same interactions on any number of threads and by either driver.
     n_threads : int, optional
-        Default: the setting ``num_threads``.
+        Default: the setting ``n_threads``.
     progress : callable, optional
         Called as progress(done, total) with numbers of users.
 

@@ -187,7 +187,7 @@ def run(
     if is_alone:
         size = 1
     elif size is None:
-        size = config.num_threads()
+        size = config.n_threads()
     function, arguments = rows_kernel, arrays
     if isinstance(rows_kernel, Kernel):
         _state.compiled.add(rows_kernel)

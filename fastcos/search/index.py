@@ -81,7 +81,7 @@ class SimilarityIndex(index_ids.ById, index_model.OfModel, OtherNames):
     measure : str or Measure
         As in :func:`fastcos.top_k`. It is fitted to the items that are in the index.
     n_threads : int, optional
-        For packing. Default: the setting ``num_threads``.
+        For packing. Default: the setting ``n_threads``.
     model : str, optional
         Name and version of what made the rows, such as ``"minilm@2"``. It is saved. To open the
         index for another model, to refresh it from an index of another model, to save it over one,

@@ -222,7 +222,7 @@ def pack_items(
     small_bias = np.empty(len(order) if len(bias) else 0, np.float32)
     # every thread has a block, also of few chunks: each takes 0.1 ms at 64 columns
     n_chunks = -(-len(order) // packing.CHUNK)
-    share = -(-n_chunks // (n_threads or config.num_threads()))
+    share = -(-n_chunks // (n_threads or config.n_threads()))
     chunks_of_block = max(1, min(share, 2_000 // depth))
     if tiles.AVAILABLE:  # else every pair is scored
         parallel.run(

@@ -114,7 +114,7 @@ class PlainSearch:
                 rows = scan.as_searched(given, item_type)
             n_runs = n_threads
             if n_runs is None:
-                n_runs = config.num_threads() if scan.threads_pay(packed, n) else 1
+                n_runs = config.n_threads() if scan.threads_pay(packed, n) else 1
             # the items that may be found are a share of the packed ones
             wanted = k if filters is NO_FILTERS else k * len(packed.arrays.order) / n_items
             columns, raw = scan.scan_few(

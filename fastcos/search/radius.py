@@ -67,7 +67,7 @@ def neighbors_above(
     measure : str or Measure
         As in :func:`fastcos.top_k`.
     n_threads : int, optional
-        Default: the setting ``num_threads``.
+        Default: the setting ``n_threads``.
     working_memory : float, optional
         MiB that the answer may take while it is made. Default: the setting ``working_memory``.
     progress : callable, optional

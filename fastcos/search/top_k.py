@@ -95,7 +95,7 @@ def top_k(
         Neighbours with a lower score are left out and padded. The returned scores decide, so the
         threshold is rounded to float32 like them.
     n_threads : int, optional
-        Default: the setting ``num_threads``.
+        Default: the setting ``n_threads``.
     working_memory : float, optional
         MiB for buffers besides inputs and outputs. Default: the setting ``working_memory``.
     progress : callable, optional
@@ -218,7 +218,7 @@ def as_options(
 ) -> ExecutionOptions:
     """Settle how a call may use the machine."""
     validation.check_progress(progress)
-    size = config.num_threads()
+    size = config.n_threads()
     if n_threads is not None:
         size = validation.as_thread_count("n_threads", n_threads)
     if working_memory is None:

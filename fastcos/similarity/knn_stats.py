@@ -52,7 +52,7 @@ def nearest_rows(
     from fastcos.search.packing import ExecutionOptions
     from fastcos.search.segments import Segment, nearest
 
-    options = ExecutionOptions(config.num_threads(), config.working_memory() * 2**20)
+    options = ExecutionOptions(config.n_threads(), config.working_memory() * 2**20)
     encoded = encode_rows(queries, None, None, metric_type)
     others = encoded if items is None else encode_rows(items, None, None, metric_type)
     segment = Segment(metric_type, others, np.arange(len(others.rows), dtype=np.int64))

@@ -48,7 +48,7 @@ Shapes = Mapping[str, tuple[tuple[int, ...], npt.DTypeLike]]
 
 def rows_per_block(work_per_row: int, least: int) -> int:
     """Return the rows that are searched between two writes, at least least."""
-    return max(least, WORK_PER_THREAD * config.num_threads() // work_per_row)
+    return max(least, WORK_PER_THREAD * config.n_threads() // work_per_row)
 
 
 class CheckpointError(OSError):

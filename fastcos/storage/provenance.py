@@ -32,7 +32,7 @@ def provenance(parameters: dict[str, Any]) -> dict[str, Any]:
             "system": platform.platform(),
             "processor": cpu.name(),
             "instruction_set": settings.isa,
-            "threads": settings.num_threads,
+            "threads": settings.n_threads,
         },
     }
 

@@ -166,7 +166,7 @@ def test_fail_escapes_control_characters(capsys):
 
 
 def test_wrong_environment_variable_is_refused(capsys, monkeypatch):
-    for name in ("FASTCOS_NUM_THREADS", "FASTCOS_WORKING_MEMORY"):
+    for name in ("FASTCOS_N_THREADS", "FASTCOS_WORKING_MEMORY"):
         with monkeypatch.context() as during:
             during.setenv(name, "abc")
             status, out, err = run(capsys, "neighbors", "missing.npy")

@@ -180,7 +180,7 @@ def test_compare_progress_ends_at_its_total(data):
 
 def test_compare_is_identical_on_one_and_two_threads(data, comparison, monkeypatch):
     X, clusters = data
-    monkeypatch.setenv("FASTCOS_NUM_THREADS", "1")
+    monkeypatch.setenv("FASTCOS_N_THREADS", "1")
     found = compare(X, clusters, n_components=RANK, regularization=30.0, measures=["dot"])
     assert found.named == comparison.named
 

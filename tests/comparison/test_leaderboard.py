@@ -482,7 +482,7 @@ def test_compare_refuses_wrong_preprocessing():
 def test_compare_vectors_identical_on_one_and_two_threads(monkeypatch):
     rows, labels = blobs()
     two = compare_vectors(rows, labels)
-    monkeypatch.setenv("FASTCOS_NUM_THREADS", "1")
+    monkeypatch.setenv("FASTCOS_N_THREADS", "1")
     one = compare_vectors(rows, labels)
     assert [row.candidate for row in one.rows] == [row.candidate for row in two.rows]
     assert [row.score for row in one.rows] == [row.score for row in two.rows]

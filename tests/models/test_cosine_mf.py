@@ -39,10 +39,10 @@ def test_cosine_mf_is_bit_identical_over_threads(simulation):
     models = []
     try:
         for n_threads in (1, 2, 3):
-            set_config(num_threads=n_threads)
+            set_config(n_threads=n_threads)
             models.append(CosineMF(12, batch_size=37, max_iter=3).fit(simulation.X))
     finally:
-        set_config(num_threads=2)
+        set_config(n_threads=2)
     for model in models[1:]:
         for name in ("components_", "encoder_", "item_bias_", "loss_curve_", "validation_curve_"):
             np.testing.assert_array_equal(getattr(model, name), getattr(models[0], name))

@@ -100,7 +100,7 @@ def test_audit_command_maps_a_large_file(model, tmp_path, monkeypatch, capsys):
 LIMITED = """
     import sys, numpy as np, fastcos
     small = np.random.default_rng(0).standard_normal((3000, 16)).astype(np.float32)
-    fastcos.set_config(working_memory=64, num_threads=2)
+    fastcos.set_config(working_memory=64, n_threads=2)
     fastcos.audit(small, k=1)
     peak = lambda: int(open("/proc/self/status").read().split("VmHWM:")[1].split()[0])
     before = peak()

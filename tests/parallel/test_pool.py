@@ -196,11 +196,11 @@ def test_run_follows_set_config(monkeypatch):
         names.add(threading.current_thread().name)
         time.sleep(0.01)
 
-    config.set_config(num_threads=3)
+    config.set_config(n_threads=3)
     parallel.run(note, np.arange(13))
     assert len(names) == 3
     names.clear()
-    config.set_config(num_threads=1)
+    config.set_config(n_threads=1)
     parallel.run(note, np.arange(13))
     assert names == {threading.current_thread().name}
 

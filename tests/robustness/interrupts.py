@@ -67,7 +67,7 @@ if __name__ == "__main__":
     parser.add_argument("--rows", type=int, default=20_000)
     given = parser.parse_args()
     warnings.simplefilter("ignore")
-    fastcos.set_config(num_threads=2)
+    fastcos.set_config(n_threads=2)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     amiss, chance = 0, random.Random(0)
     for name in given.operation or OPERATIONS:

@@ -258,7 +258,7 @@ def fits(name: str, n: int) -> bool:
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
-    fastcos.set_config(num_threads=2, working_memory=WORKING_MEMORY)
+    fastcos.set_config(n_threads=2, working_memory=WORKING_MEMORY)
     failed = 0
     for name in sys.argv[1:] or OPERATIONS:
         sizes = [n for n in SIZES if fits(name, n)]

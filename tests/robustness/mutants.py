@@ -340,7 +340,7 @@ def place(mutant: Mutant) -> str:
 
 
 if __name__ == "__main__":
-    os.environ.setdefault("FASTCOS_NUM_THREADS", "1")
+    os.environ.setdefault("FASTCOS_N_THREADS", "1")
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # a fork of a process with OpenMP's team hangs
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("target", nargs="+", choices=TARGETS)

@@ -431,7 +431,7 @@ GROUPS = {
             n_neighbors=NO_COUNT[:6]),
     "register": cases(lambda measure: measures.register(measure), measure=NO_MEASURE),
     "set_config": cases(
-        fastcos.set_config, num_threads=NO_OPTIONAL_COUNT, backend=NO_OPTIONAL_NAME,
+        fastcos.set_config, n_threads=NO_OPTIONAL_COUNT, backend=NO_OPTIONAL_NAME,
         isa=NO_OPTIONAL_NAME,
         cache_dir=[5, [], Odd(), 1.5, {}, (), True], working_memory=NO_MEMORY,
     ),

@@ -140,7 +140,7 @@ def test_scores_are_bit_identical_on_any_number_of_threads(name):
     measure = get_measure(name, **parameters(name, P, B))
     results = []
     for n_threads in (1, 3):
-        fastcos.set_config(num_threads=n_threads)
+        fastcos.set_config(n_threads=n_threads)
         results.append(top_k(queries, items, 5, measure=measure))
     np.testing.assert_array_equal(results[0].indices, results[1].indices)
     np.testing.assert_array_equal(results[0].scores, results[1].scores)
