@@ -122,7 +122,9 @@ def as_table(kind: Result) -> Result:
 
 def table_of_fields(record: Any) -> Table:
     """The fields of a record, one a row."""
-    names = getattr(record, "_fields", None) or vars(record)
+    names = getattr(record, "_fields", None) or [
+        name for name in vars(record) if not name.startswith("_")
+    ]
     rows = [(name, getattr(record, name)) for name in names]
     return Table(type(record).__name__, ("field", "value"), rows)
 

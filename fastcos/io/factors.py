@@ -2,9 +2,9 @@
 
 import warnings
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -56,15 +56,9 @@ Biases = tuple[Array | None, Array | None]
 TRANSPOSED = "transposed components_: its items do not carry the singular values, the users do"
 
 
-class _FactorFields(NamedTuple):
-    items: Rows
-    users: Rows | None
-    ids: Array
-    notes: tuple[str, ...]
-
-
 @as_table
-class Factors(_FactorFields):
+@dataclass(eq=False)
+class Factors:
     """Item embeddings, user embeddings if there are any, and notes on their conversion.
 
     Attributes
@@ -76,15 +70,18 @@ class Factors(_FactorFields):
     notes : tuple of str
         What was recognised and stripped.
     columns : mapping of str
-        The columns that were read, as in :class:`fastcos.io.Vectors`; not part of the tuple.
+        The columns that were read, as in :class:`fastcos.io.Vectors`.
     has_ids : bool
-        Whether the ids are of the file or given; False if they are positions. Not part of the
-        tuple.
+        Whether the ids are of the file or given; False if they are positions.
     """
 
-    columns: Mapping[str, Any] = MappingProxyType({})
+    items: Rows
+    users: Rows | None
+    ids: Array
+    notes: tuple[str, ...]
+    columns: Mapping[str, Any] = field(default_factory=dict)
     has_ids: bool = False
-    _with_biases: "tuple[Rows, Rows] | None" = None
+    _with_biases: tuple[Rows, Rows] | None = field(default=None, init=False, repr=False)
 
     @property
     def has_biases(self) -> bool:

@@ -72,8 +72,8 @@ def from_model(model: Any, users: Any = None, *, ids: Any = None) -> Factors:
     >>> from sklearn.decomposition import TruncatedSVD
     >>> X = fastcos.simulate_interactions(200, 30, random_state=0).X
     >>> svd = TruncatedSVD(4, random_state=0).fit(X)
-    >>> items, users, ids, notes = fastcos.from_model(svd, svd.transform(X))
-    >>> items.shape, users.shape
+    >>> factors = fastcos.from_model(svd, svd.transform(X))
+    >>> factors.items.shape, factors.users.shape
     ((30, 4), (200, 4))
     """
     items, own_users, own_ids, notes, biases = _sides(model)

@@ -41,11 +41,11 @@ def embedding(weight=ITEMS):
 
 @pytest.mark.parametrize("wrap", [lambda rows: rows, OnGpu])
 def test_from_model_takes_factors_of_implicit(wrap):
-    items, users, ids, notes = fastcos.from_model(implicit(wrap(ITEMS), wrap(USERS)))
-    np.testing.assert_array_equal(items, ITEMS)
-    np.testing.assert_array_equal(users, USERS)
-    assert ids.tolist() == list(range(7))
-    assert notes == ()
+    factors = fastcos.from_model(implicit(wrap(ITEMS), wrap(USERS)))
+    np.testing.assert_array_equal(factors.items, ITEMS)
+    np.testing.assert_array_equal(factors.users, USERS)
+    assert factors.ids.tolist() == list(range(7))
+    assert factors.notes == ()
 
 
 def test_from_model_strips_biases_of_implicit():
@@ -53,10 +53,10 @@ def test_from_model_strips_biases_of_implicit():
         np.column_stack([ITEMS, RNG.random(7)]), np.column_stack([USERS, np.ones(9)])
     )
     with pytest.warns(UserWarning, match=r"left out the model's biases.* use scoring_embeddings"):
-        items, users, _, notes = fastcos.from_model(with_bias)
-    np.testing.assert_array_equal(items, ITEMS)
-    np.testing.assert_array_equal(users, USERS)
-    assert "BPR" in notes[0]
+        factors = fastcos.from_model(with_bias)
+    np.testing.assert_array_equal(factors.items, ITEMS)
+    np.testing.assert_array_equal(factors.users, USERS)
+    assert "BPR" in factors.notes[0]
 
 
 def logistic(b, c):
