@@ -20,11 +20,7 @@ def parsed(*patterns):
     """Syntax tree of every file of some folders, by its name relative to the repository."""
     paths = [path for pattern in patterns for path in sorted(ROOT.glob(pattern))]
     names = {path.relative_to(ROOT).as_posix(): path for path in paths}
-    return {
-        name: ast.parse(path.read_text("utf8"))
-        for name, path in names.items()
-        if not name.startswith("fastcos/kernels/")  # the symlink
-    }
+    return {name: ast.parse(path.read_text("utf8")) for name, path in names.items()}
 
 
 def kernels():
