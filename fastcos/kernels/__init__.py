@@ -1,6 +1,6 @@
 """The compiled loops, which lie in the folder ``kernels`` beside ``fastcos``.
 
-This file lets a clone, which nothing has built, import them as ``fastcos.kernels``. A wheel does not
+This file lets a clone that nothing has built import them as ``fastcos.kernels``. A wheel does not
 contain it: there, ``kernels/__init__.py`` itself is installed in its place.
 """
 
