@@ -102,6 +102,36 @@ def test_first_call_imports_no_other_package(imported_by, call):
     assert imported_by[call] == []
 
 
+# as if they were not installed
+WITHOUT = "import sys; sys.modules.update(dict.fromkeys(['matplotlib', 'PIL', 'rich']))\n"
+
+
+def test_search_and_commands_need_neither_matplotlib_nor_rich(tmp_path):
+    def run(code):
+        return subprocess.run(
+            [sys.executable, "-c", WITHOUT + code],
+            capture_output=True, text=True, timeout=120, check=False, cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )  # fmt: skip
+
+    done = run(
+        "import fastcos, numpy as np\n"
+        "rows = np.eye(40, dtype=np.float32); rows[1] += rows[0]; np.save('rows.npy', rows)\n"
+        "print(fastcos.top_k(rows[:1], rows, 2).indices)\n"
+        "print(fastcos.SimilarityIndex().fit(rows).search(rows[:1], 2))"
+    )
+    assert done.stdout.startswith("[[0 1]]\n"), done.stderr
+    main = "from fastcos.cli.main import main; raise SystemExit(main({}))"
+    done = run(main.format(["neighbors", "rows.npy", "--k", "2", "--out", "neighbors.npz"]))
+    assert done.returncode == 0, done.stderr
+    done = run(main.format(["doctor"]))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "working memory MiB" in done.stdout
+    done = run(main.format(["audit", "rows.npy", "--out", "audit"]))
+    assert done.returncode == 2
+    assert done.stderr.endswith("needs matplotlib: pip install 'fastcos[plots]'\n")
+
+
 def test_numba_is_not_needed_until_a_kernel_is_compiled(without_numba, tmp_path):
     def run(code):
         return subprocess.run(

@@ -1,4 +1,8 @@
-"""Output of a command: messages and progress on stderr, tables and JSON on stdout."""
+"""Output of a command: messages and progress on stderr, tables and JSON on stdout.
+
+rich draws tables and progress bars. Where it is not installed, tables are those of
+:class:`fastcos.reports.Table`, and there are no progress bars.
+"""
 
 import contextlib
 import json
@@ -8,6 +12,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -93,6 +98,9 @@ def progress_bar(name: str) -> Iterator[Callable[[int, int], None]]:
 
     A bar on a terminal; elsewhere a line every ten seconds. The total may change on the way.
     """
+    if not has_rich():
+        yield lambda done, total: None
+        return
     from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 
     count = TextColumn("{task.fields[count]}")
@@ -122,9 +130,17 @@ def progress_bar(name: str) -> Iterator[Callable[[int, int], None]]:
 @contextlib.contextmanager
 def spinner(name: str) -> Iterator[None]:
     """Show on stderr that work of unknown length runs; silent where stderr is no terminal."""
+    if not has_rich():
+        yield
+        return
     with _progress() as bar:
         bar.add_task(name, total=None)
         yield
+
+
+def has_rich() -> bool:
+    """Whether rich is installed, which the extra ``cli`` brings."""
+    return find_spec("rich") is not None
 
 
 def _progress(*columns: "ProgressColumn") -> "Progress":
@@ -184,6 +200,11 @@ def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[Any]]
     Texts are wrapped. Columns beyond the width of the terminal go into further tables below, with
     the first column again.
     """
+    if not has_rich():
+        from fastcos import reports
+
+        show_text(reports.Table(title, header, rows).text())
+        return
     from rich.table import Table
 
     from fastcos.reports import as_text, printable  # imports NumPy

@@ -6,11 +6,17 @@ dashes and markers too, so that they differ in grey print.
 
 import contextlib
 from collections.abc import Iterator
+from importlib.util import find_spec
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+if find_spec("matplotlib") is None:
+    raise ModuleNotFoundError(
+        "fastcos.plots needs matplotlib: pip install 'fastcos[plots]'", name="matplotlib"
+    )
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 1)), "-")
