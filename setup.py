@@ -3,9 +3,7 @@
 The variable may also name tiers of CPUs, separated by commas; see docs/dev/native.md.
 """
 
-import json
 import os
-import re
 import subprocess
 import sys
 import tomllib
@@ -62,55 +60,11 @@ class PlatformWheel(bdist_wheel):
         """Return Python, ABI and platform."""
         return ("py3", "none", super().get_tag()[2]) if IS_NATIVE else super().get_tag()
 
-    def egg2dist(self, egginfo_path, distinfo_path):
-        """Add a bill of materials to the metadata (PEP 770)."""
-        super().egg2dist(egginfo_path, distinfo_path)
-        folder = Path(distinfo_path, "sboms")
-        folder.mkdir(exist_ok=True)
-        text = json.dumps(bill_of_materials(), indent=1) + "\n"
-        (folder / "fastcos.cdx.json").write_text(text, "utf8")
-
 
 def requirements():
     """Return what the wheel requires."""
     found = PROJECT["project"]["dependencies"]
     return [one for one in found if not (IS_NATIVE and one.startswith(("numba", "llvmlite")))]
-
-
-def bill_of_materials():
-    """Return what the wheel contains, as CycloneDX: our code alone, and what it requires."""
-    project = PROJECT["project"]
-    own = {
-        "type": "library",
-        "bom-ref": "fastcos",
-        "name": project["name"],
-        "version": project["version"],
-        "purl": f"pkg:pypi/{project['name']}@{project['version']}",
-        "licenses": [{"license": {"id": project["license"]}}],
-    }
-    required = []
-    for requirement in requirements():
-        name = re.match(r"[\w.-]+", requirement)[0]
-        required.append(
-            {
-                "type": "library",
-                "bom-ref": name,
-                "name": name,
-                "scope": "required",
-                "purl": f"pkg:pypi/{name}",
-                "description": f"installed beside fastcos: {requirement}",
-            }
-        )
-    names = [one["bom-ref"] for one in required]
-    dependencies = [{"ref": "fastcos", "dependsOn": names}, *({"ref": name} for name in names)]
-    return {
-        "bomFormat": "CycloneDX",
-        "specVersion": "1.6",
-        "version": 1,
-        "metadata": {"component": own},
-        "components": required,
-        "dependencies": dependencies,
-    }
 
 
 build_requirements = []
