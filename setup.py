@@ -46,7 +46,9 @@ class NativeDistribution(Distribution):
         """Read pyproject.toml; of a wheel with libraries, the extra `compile` has Numba."""
         super().parse_config_files(*arguments, **keywords)
         if IS_NATIVE:
-            self.install_requires = self.metadata.install_requires = requirements()
+            required = PROJECT["project"]["dependencies"]
+            required = [one for one in required if not one.startswith(("numba", "llvmlite"))]
+            self.install_requires = self.metadata.install_requires = required
 
     def has_ext_modules(self):
         """Return whether files are of a platform."""
@@ -59,12 +61,6 @@ class PlatformWheel(bdist_wheel):
     def get_tag(self):
         """Return Python, ABI and platform."""
         return ("py3", "none", super().get_tag()[2]) if IS_NATIVE else super().get_tag()
-
-
-def requirements():
-    """Return what the wheel requires."""
-    found = PROJECT["project"]["dependencies"]
-    return [one for one in found if not (IS_NATIVE and one.startswith(("numba", "llvmlite")))]
 
 
 build_requirements = []
