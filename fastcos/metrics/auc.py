@@ -7,7 +7,6 @@ import numpy as np
 
 from fastcos import config, parallel, validation
 from fastcos.kernels import pair_reductions
-from fastcos.metrics import uncompiled
 from fastcos.metrics.labelled import LabelledRows, labelled_rows, packed, products
 from fastcos.validation import Floats, Integers
 
@@ -114,9 +113,6 @@ def _histograms(
         rows, packed(rows, n_threads), _row_ends(grouped), validation.read_only(levels),
         validation.read_only(boundaries), _margin_in_bins(rows, n_bins),
     )  # fmt: skip
-    if uncompiled.use_numpy_for(pair_reductions.pair_histograms, len(rows), len(rows)):
-        uncompiled.pair_histograms(*arguments, counts[0], near[0], n_threads)
-        return counts[0], near[0]
     for begin, stop in _tasks(len(rows), parts):
         parallel.run(
             pair_reductions.pair_histograms, parallel.row_blocks(parts, 1), begin, stop, *arguments,

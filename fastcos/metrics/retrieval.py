@@ -9,7 +9,6 @@ import scipy.sparse as sp
 from fastcos import parallel, validation
 from fastcos.kernels import pair_reductions
 from fastcos.linalg.csr import as_interactions
-from fastcos.metrics import uncompiled
 from fastcos.metrics.labelled import (
     Score,
     as_neighbor_lists,
@@ -55,17 +54,12 @@ def map_at_r(items: Any, labels: Any, *, n_threads: int | None = None) -> Score:
     queries = np.flatnonzero(filled & (sizes[codes] > 1))
     rows = validation.read_only(unit_rows(given))
     panels, counts = packed(rows, n_threads), validation.read_only(sizes.astype(np.int64))
-    if uncompiled.use_numpy_for(pair_reductions.average_precisions_at_r, len(queries), len(rows)):
-        precisions = uncompiled.average_precisions_at_r(
-            queries, rows, panels, codes, counts, n_threads
-        )
-    else:
-        precisions = parallel.unfilled(len(queries), np.float64)
-        parallel.run(
-            pair_reductions.average_precisions_at_r, parallel.row_blocks(len(queries), 48),
-            validation.read_only(queries), rows, panels, codes, counts, precisions,
-            n_threads=n_threads,
-        )  # fmt: skip
+    precisions = parallel.unfilled(len(queries), np.float64)
+    parallel.run(
+        pair_reductions.average_precisions_at_r, parallel.row_blocks(len(queries), 48),
+        validation.read_only(queries), rows, panels, codes, counts, precisions,
+        n_threads=n_threads,
+    )  # fmt: skip
     return Score(float(precisions.mean()), len(given) - len(queries))
 
 

@@ -14,7 +14,6 @@ import contextlib
 import os
 import time
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -116,15 +115,6 @@ def use_numpy(dtype: npt.DTypeLike) -> bool:
         return True
     state.ready.add(np.dtype(dtype).name)
     return False
-
-
-def use_numpy_for(kernel: Any, seconds: float) -> bool:
-    """Whether NumPy does about so many seconds of work instead of a kernel; if so, they count."""
-    is_compiled = state.compile_at_once or not hasattr(kernel, "is_ready") or kernel.is_ready()
-    if is_compiled or state.seconds_in_numpy + seconds > _SECONDS_IN_NUMPY:
-        return False
-    state.seconds_in_numpy += seconds
-    return True
 
 
 def request(dtype: npt.DTypeLike) -> None:

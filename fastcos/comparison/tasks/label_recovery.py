@@ -17,7 +17,6 @@ from fastcos.comparison.bootstrap import Evaluation, Outcome, mean_estimate
 from fastcos.comparison.candidates import Candidate, Embeddings
 from fastcos.comparison.scoring import raw_score_blocks
 from fastcos.kernels import label_ranks
-from fastcos.metrics import uncompiled
 from fastcos.metrics.label_permutation import (
     SIGNIFICANT,
     WEAK_AUC,
@@ -106,16 +105,11 @@ class LabelTask:
         lists = np.empty((n, k), np.int64)
         for part, scores in raw_score_blocks(measure, rows, self.queries, self._pool):
             owns = self._places[part]
-            if uncompiled.use_numpy_for(label_ranks.score_label_ranks, *scores.shape):
-                auc[part], average[part], voted[part] = uncompiled.score_label_ranks(
-                    scores, owns, self._codes, self._sizes, k
-                )
-            else:
-                parallel.run(
-                    label_ranks.score_label_ranks, parallel.row_blocks(len(scores), 4),
-                    validation.read_only(scores), owns, self._codes, self._sizes, k, auc[part],
-                    average[part], voted[part],
-                )  # fmt: skip
+            parallel.run(
+                label_ranks.score_label_ranks, parallel.row_blocks(len(scores), 4),
+                validation.read_only(scores), owns, self._codes, self._sizes, k, auc[part],
+                average[part], voted[part],
+            )  # fmt: skip
             here = np.flatnonzero((self._units >= part.start) & (self._units < part.stop))
             of_units[here] = scores[np.ix_(self._units[here] - part.start, units)]
             precision[part], lists[part] = self._nearest(scores, owns, k)
