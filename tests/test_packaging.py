@@ -17,8 +17,9 @@ ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf8"))
 SETUPTOOLS = PROJECT["tool"]["setuptools"]
 PAGE_FILES = (
-    "explore.css", "explore.html", "explore.js", "leaderboard.css", "leaderboard.html",
-    "leaderboard.js", "parts.js",
+    "explore.css", "explore.js", "leaderboard.css", "leaderboard.js", "parts.js", "style.css",
+    "templates/base.html", "templates/explore.html", "templates/leaderboard.html",
+    "templates/report.html", "templates/sections.html",
 )  # fmt: skip
 DEPENDENCIES = PROJECT["project"]["dependencies"]
 IN_A_CLONE = pytest.mark.skipif(not (ROOT / ".git").exists(), reason="not a git clone")
@@ -150,7 +151,6 @@ def test_wheel_holds_each_module_once(tmp_path):
         assert code == modules() | {
             "fastcos/py.typed",
             "fastcos/kernels/native.c",
-            "fastcos/plots/html/style.css",
             *(f"fastcos/plots/html/{name}" for name in PAGE_FILES),
         }
         info = next(name.split("/")[0] for name in names if ".dist-info/" in name)

@@ -6,13 +6,15 @@ import subprocess
 from html import escape
 from html.parser import HTMLParser
 
+import markupsafe
 import numpy as np
 import pytest
 
+from fastcos import compare_vectors
 from fastcos.auditing.item_audit import audit
 from fastcos.auditing.model_diff import diff_models
-from fastcos.plots.html import audit_page
-from fastcos.plots.html.markup import element, joined, table
+from fastcos.plots.html import audit_page, leaderboard_page
+from fastcos.reports import Section, Table
 
 VOID = {"meta"}
 
@@ -91,7 +93,7 @@ def test_page_shows_a_sentence_a_figure_and_advice_and_folds_all_else(full, page
     assert opened.count("<figure>") == 1
     assert opened.count("<svg") == 2  # for wide and for narrow windows
     assert "<table" not in opened
-    assert all(element("li", line) in opened for line in report.advice)
+    assert all(f"<li>{markupsafe.escape(line)}</li>" in opened for line in report.advice)
     # each section says its result before it is opened
     summaries = re.findall(r"<summary><h2>(.*?)</h2>(.*?)</summary>", folded)
     unanswered = [title for title, answer in summaries if not answer]
@@ -155,13 +157,23 @@ def test_page_of_a_minimal_report():
     assert "36 smaller ones are not drawn" in "".join(read(audit_page(wide)).text)
 
 
-def test_element_escapes_text():
-    assert element("p", "<b>", element("b", "&"), data_x='"') == (
-        '<p data-x="&quot;">&lt;b&gt;<b>&amp;</b></p>'
+def test_every_text_is_escaped():
+    rows = np.random.default_rng(0).standard_normal((40, 3))
+    leaderboard = compare_vectors(rows, np.argmax(rows, axis=1), measures=["dot"])
+    table = Table("<table>", ("<head>", "<other>"), [("<first>", "<cell>")], "<more>")
+    section = Section(
+        "<title>x", ["<sentence>"], [table], {"<name>": "<value>"}, verdict="<verdict>"
     )
-    assert joined(["<", 3, element("i")]) == "&lt;3<i></i>"
-    assert element("a", class_="x", id=None) == '<a class="x"></a>'
-    assert "<script>" not in table("<script>", ["<script>"], [["<script>", "<script>"]])
+    page = leaderboard_page(
+        leaderboard, names=["<i>"] * 40, name="<data>", sections=[section],
+        provenance={"versions": {"<a>": "<version>"}},
+    )  # fmt: skip
+    read(page)
+    for word in (
+        "title>x", "sentence", "table>", "head>", "other", "first", "cell", "more", "name", "value",
+        "verdict", "data>", "a>", "version",
+    ):  # fmt: skip
+        assert f"&lt;{word.replace('>', '&gt;')}" in page, word
 
 
 @pytest.mark.slow

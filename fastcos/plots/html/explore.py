@@ -4,7 +4,7 @@ The script of the page, explore.js, computes every cosine and score from the fac
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -17,8 +17,8 @@ from fastcos.comparison import Comparison
 from fastcos.linalg import column_stats
 from fastcos.metrics.labelled import check_same_length
 from fastcos.parallel import memmap
-from fastcos.plots.html.frame import encoded, framed_page, item_fields
-from fastcos.plots.html.markup import Markup, element, joined
+from fastcos.plots.html.item_fields import encoded, item_fields
+from fastcos.plots.html.page import page_with_script
 from fastcos.similarity.canonical import query_metric
 from fastcos.similarity.cosine_bounds import CONDITION, as_condition
 from fastcos.similarity.diagonal import rescalings
@@ -154,7 +154,7 @@ def figure_page(
         "background": "overlap with the neighbours under D = I" if labels is None else "AUC",
         "rest": _REST,
     }  # fmt: skip
-    texts = {
+    texts: dict[str, Any] = {
         "name": "After Figure 1 of Steck, Ekanadham and Kallus (2024), arXiv:2403.05440",
         "headline": "One model, one loss, and cosines that are whatever D makes them.",
         "axis_a": "exponent a of S",
@@ -165,13 +165,20 @@ def figure_page(
         "The loss does not determine it. Move it.",
         "map_caption": f"{caption}, {'' if labels is None else 'by label, then '}by descending "
         "popularity.",
-        **_controls("D = Sᵃ Σᵇ", named),
-        **_without(model=False, labels=labels is None, users=False, condition=True),
-        "ranks": _options(ranks),
-        "strengths": _options(strengths),
+        "D": "D = Sᵃ Σᵇ",
+        "named": named,
+        "has_model": True,
+        "has_labels": labels is not None,
+        "has_users": True,
+        "has_condition": False,
+        "most": "1",
+        "ranks": ranks,
+        "strengths": strengths,
+        "method": (*_FIGURE_METHOD, *_METHOD),
     }
-    method = (*_FIGURE_METHOD, *_METHOD)
-    return framed_page("explore", "D in your hands", texts, method, data, provenance)
+    return page_with_script(
+        "explore", "D in your hands", provenance, styles=("explore.css",), data=data, **texts
+    )
 
 
 def _named_of_the_paper() -> list[dict[str, Any]]:
@@ -324,7 +331,7 @@ def items_page(
         "symbols": ["Q"] if users is None else ["Q", "P"],
         "rest": _REST,
     }  # fmt: skip
-    texts = {
+    texts: dict[str, Any] = {
         "headline": "The predictions stay. Do the neighbours?",
         "axis_a": "a, items' norms",
         "axis_b": "b, users' norms",
@@ -333,12 +340,21 @@ def items_page(
         "summary": f"{note} D multiplies the dimensions of the users and divides those of the "
         "items: no dot product changes, and cosines do.",
         "map_caption": f"{caption}{'' if codes is None else ', by label'}.",
-        **_controls("D = Qᵃ Pᵇ", named),
-        **_without(model=True, labels=codes is None, users=users is None, condition=False),
+        "D": "D = Qᵃ Pᵇ",
+        "named": named,
+        "has_model": False,
+        "has_labels": codes is not None,
+        "has_users": users is not None,
+        "has_condition": True,
         "most": f"{far:g}",
+        "ranks": (),
+        "strengths": (),
+        "method": (*_ITEMS_METHOD, *_METHOD),
     }
-    method = (*_ITEMS_METHOD, *_METHOD)
-    return framed_page("explore", f"Rescalings of {name}", texts, method, data, provenance)
+    title = f"Rescalings of {name}"
+    return page_with_script(
+        "explore", title, provenance, styles=("explore.css",), data=data, **texts
+    )  # fmt: skip
 
 
 def _shown_items(p: int, most: int, popularity: Any, rows: Any) -> tuple[Integers, str]:
@@ -412,43 +428,6 @@ def _logarithms(rows: Any) -> list[float]:
     for _, block in memmap.iter_blocks("rows", rows, _BLOCK):
         squares += np.square(block, dtype=np.float64).sum(axis=0)
     return (0.5 * np.log(np.where(squares > 0, squares, 1.0))).tolist()
-
-
-def _controls(D: str, named: list[dict[str, Any]]) -> dict[str, Markup]:
-    """The named D as points of the pad, whose unit is 0.01 of an exponent, and as buttons."""
-    points, buttons = [], []
-    for number, one in enumerate(named):
-        unique, a, b = "unique" in one, one.get("a", 0), one.get("b", 0)
-        point = '<path d="M0-5 5 0 0 5-5 0Z"/>' if unique else '<circle r="3"/>'
-        # a name beside the edge ends at its point
-        text = element("text", one["name"], y=-7, text_anchor="end" if a > 0.7 else "middle")
-        place = f"translate({100 * a:g} {-100 * b:g})"
-        points.append(
-            element("g", Markup(point), text, id="eq2" if unique else None, data_named=number,
-                    transform=place)
-        )  # fmt: skip
-        buttons.append(
-            element("button", one["name"], id=f"named-{number}", type="button",
-                    data_named=number, title=one["formula"])
-        )  # fmt: skip
-    ring = Markup('<g id="ring"><circle r="7"/><circle r="7"/></g>')
-    pad = element(
-        "svg", *points, ring, id="pad", viewBox="-110 -110 220 220", tabindex=0, role="img",
-        aria_label=f"{D}: exponent a from left to right, b from bottom to top",
-    )  # fmt: skip
-    return {"pad": pad, "named": joined(buttons)}
-
-
-def _options(values: Iterable[float]) -> Markup:
-    return joined(element("option", f"{one:,.12g}", value=f"{one:.12g}") for one in values)
-
-
-def _without(**missing: bool) -> dict[str, Markup]:
-    """What hides the blocks of a page that need something missing, and no option of theirs."""
-    hidden = {
-        f"without_{name}": Markup(" hidden" if flag else "") for name, flag in missing.items()
-    }
-    return {"ranks": Markup(""), "strengths": Markup(""), "most": Markup("1"), **hidden}
 
 
 def _example_users(X: Any) -> list[int]:

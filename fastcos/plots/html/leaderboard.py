@@ -6,11 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fastcos.comparison import Leaderboard, LeaderboardRow
-from fastcos.comparison.leaderboard import BootstrapInterval
-from fastcos.plots.html.frame import boundaries, encoded, framed_page, item_fields
-from fastcos.plots.html.markup import Markup, element, joined
-from fastcos.plots.html.page import folded
-from fastcos.plots.html.svg import draw
+from fastcos.plots.html.item_fields import boundaries, encoded, item_fields
+from fastcos.plots.html.page import page_with_script
 from fastcos.reports import Section
 from fastcos.validation import Integers
 
@@ -79,7 +76,7 @@ def leaderboard_page(
         **fields,
         "boundaries": [] if labels is None else boundaries([fields["labels"][at] for at in places]),
     }
-    texts = {
+    texts: dict[str, Any] = {
         "name": f"Which similarity to use for {name}?",
         "headline": _headline(leaderboard),
         "summary": f"Task: {leaderboard.task}; {leaderboard.n_units:,} {leaderboard.unit}."
@@ -94,11 +91,12 @@ def leaderboard_page(
         + ("; half a dot: beyond the axis" if beyond else "")
         + ". Coloured: indistinguishable from the best, which is recommended."
         + (f" The page leaves out the {left:,} lowest candidates." if left > 0 else ""),
-        "more": joined(folded(section, draw) for section in sections),
-        "head": _head(columns, leaderboard.score),
-        "rows": joined(_line(number, row, leaderboard, axis) for number, row in enumerate(shown)),
-        "n_columns": str(len(columns) + 1),
-        "without_others": Markup(" hidden" if {*rows} <= best else ""),
+        "sections": sections,
+        "columns": columns,
+        "score": leaderboard.score,
+        "rows": [_line(row, leaderboard, axis) for row in shown],
+        "n_columns": len(columns) + 1,
+        "has_others": not {*rows} <= best,
         "unopened": "It compares users, so that items have no neighbours by it."
         if len(items)
         else "No example items were kept.",
@@ -107,7 +105,7 @@ def leaderboard_page(
         + ", coloured by rank: the lowest blue, the highest red.",
     }
     levels = ", ".join(f"{test} {level:.3f}" for test, level in tests.items())
-    method = (
+    texts["method"] = (
         leaderboard.verdict,
         f"Intervals are over {leaderboard.unit} drawn again, for these data and models. A "
         "candidate is indistinguishable from the recommended one if the interval of their "
@@ -116,7 +114,10 @@ def leaderboard_page(
         f"Chance level: {levels}.",
         "An item's neighbours are the nearest of all items. The address keeps the state.",
     )
-    return framed_page("leaderboard", f"Comparison of {name}", texts, method, data, provenance)
+    return page_with_script(
+        "leaderboard", f"Comparison of {name}", provenance,
+        styles=("explore.css", "leaderboard.css"), data=data, **texts,
+    )  # fmt: skip
 
 
 def _headline(found: Leaderboard) -> str:
@@ -160,48 +161,33 @@ def _row(
     return written
 
 
-def _head(columns: Sequence[str], score: str) -> Markup:
-    """Heads of the columns; a button sorts by each but the interval."""
-    cells = [
-        element(
-            "th",
-            element("button", score if column == "score" else column, type="button", class_="sort"),
-            scope="col",
-            data_column=column,
-        )
-        for column in columns
-    ]
-    cells.insert(1, element("th", "95 % interval", scope="col"))
-    return joined(cells)
-
-
-def _line(number: int, row: LeaderboardRow, leaderboard: Leaderboard, axis: "_Axis") -> Markup:
+def _line(row: LeaderboardRow, leaderboard: Leaderboard, axis: "_Axis") -> dict[str, Any]:
     """A row as a reader sees it."""
     candidate = row.candidate
     recommended, plain = candidate == leaderboard.recommended, candidate == leaderboard.baseline
     ties = candidate in leaderboard.not_distinguishable and not recommended
-    badges = [
-        element("span", words, class_=f"badge {kind}")
-        for holds, words, kind in (
-            (recommended, "recommended", "main"),
-            (plain, "plain cosine", "plain"),
-            (ties, "≈ best", "ties"),
-        )
-        if holds
-    ]
-    opener = element(
-        "button", candidate.measure, id=f"row-{number}", type="button", class_="name",
-        aria_expanded="false",
-    )  # fmt: skip
-    under = element("span", str(candidate).removeprefix(candidate.measure), class_="quiet")
-    cells = (
-        axis.draw(row.score, ties or recommended),
-        f"{row.score.value:.3f}",
-        "-" if plain else str(row.gain),
-        *(f"{value:.3f}" for value in row.other_scores.values()),
+    badges = (
+        (recommended, "recommended", "main"),
+        (plain, "plain cosine", "plain"),
+        (ties, "≈ best", "ties"),
     )
-    name = element("th", opener, under, *badges, scope="row")
-    return element("tr", name, *(element("td", cell) for cell in cells))
+    marks = (("chance", axis.chance), ("best", axis.best))
+    return {
+        "measure": candidate.measure,
+        "embeddings": str(candidate).removeprefix(candidate.measure),
+        "badges": [(words, kind) for holds, words, kind in badges if holds],
+        "is_best": ties or recommended,
+        "score": row.score,
+        "low": axis.place(row.score.low),
+        "high": axis.place(row.score.high),
+        "value": axis.place(row.score.value),
+        "marks": [(name, axis.place(value)) for name, value in marks if value is not None],
+        "cells": [
+            f"{row.score.value:.3f}",
+            "-" if plain else str(row.gain),
+            *(f"{value:.3f}" for value in row.other_scores.values()),
+        ],
+    }
 
 
 class _Axis(NamedTuple):
@@ -212,21 +198,7 @@ class _Axis(NamedTuple):
     best: float
     chance: float | None
 
-    def draw(self, score: BootstrapInterval, ties: bool) -> Markup:
-        """The interval of a score, with the chance level and the best score behind it."""
-
-        def place(value: float) -> str:
-            share = (value - self.least) / ((self.most - self.least) or 1.0)
-            return f"{min(max(4 + 192 * share, 0), 200):.1f}"
-
-        shapes = [
-            f'<path class="{name}" d="M{place(value)} 0V20"/>'
-            for name, value in (("chance", self.chance), ("best", self.best))
-            if value is not None
-        ]
-        shapes.append(f'<path class="range" d="M{place(score.low)} 10H{place(score.high)}"/>')
-        shapes.append(f'<circle cx="{place(score.value)}" cy="10" r="4"/>')
-        return element(
-            "svg", Markup("".join(shapes)), class_="interval ties" if ties else "interval",
-            viewBox="0 0 200 20", role="img", aria_label=f"{score}, 95 % interval",
-        )  # fmt: skip
+    def place(self, value: float) -> str:
+        """Return where a score lies on a drawing that is 200 wide."""
+        share = (value - self.least) / ((self.most - self.least) or 1.0)
+        return f"{min(max(4 + 192 * share, 0), 200):.1f}"

@@ -1,144 +1,123 @@
-"""Results as a self-contained HTML page: no network, no script."""
+"""Pages from the templates of this folder: one file each, which needs no network.
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+All texts are escaped, and no text of the data ends the block that holds it. A page with a script
+allows this script and its style by their digests, and nothing else
+(``Content-Security-Policy``).
+"""
+
+import base64
+import functools
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
 from importlib import resources
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
-from fastcos.plots.html.markup import Markup, element, joined, table
-from fastcos.reports import Estimate, Figure, Section, Table, as_text
+from fastcos.plots.html.svg import draw
+from fastcos.reports import Estimate, as_text
 
-
-class Head(NamedTuple):
-    """What a page says first: a question, the verdict in one sentence, and the size of the data.
-
-    advice: what to do, most important first. more: the answer in full, to open.
-    """
-
-    question: str
-    verdict: str
-    size: str
-    advice: Sequence[str] = ()
-    more: Sequence[str] = ()
+# letters of a cell from which it is a sentence, whose lines are broken
+_SENTENCE = 20
 
 
-def document(
+def report_page(title: str, provenance: Mapping[str, Any] | None, **values: Any) -> str:
+    """Return a page without a script, from the template ``report.html`` with these values."""
+    return _render("report", title, provenance, style=_read("style.css"), script="", **values)
+
+
+def page_with_script(
+    template: str,
     title: str,
-    head: Head,
-    sections: Iterable[Section],
-    draw: Callable[[Figure], Markup],
-    provenance: Mapping[str, Any] | None,
-) -> str:
-    """Return a page: the head, the first figure, advice, and all else to open.
-
-    draw returns the drawing of a figure. The first sentence of its section is its caption.
-    """
-    parts, figure = list(sections), Markup("")
-    place = next((i for i, section in enumerate(parts) if section.figures), None)
-    if place is not None:
-        lead = parts[place]
-        caption = element("figcaption", *lead.sentences[:1])
-        figure = element("figure", draw(lead.figures[0]), caption)
-        parts[place] = lead._replace(sentences=lead.sentences[1:], figures=lead.figures[1:])
-    if head.more:
-        parts.insert(0, Section("The answer in full", head.more))
-    advice = [element("li", line) for line in head.advice]
-    main = element(
-        "main",
-        element(
-            "header",
-            element("p", head.question, class_="name"),
-            element("h1", head.verdict),
-            element("p", head.size, class_="quiet"),
-        ),
-        figure,
-        element("ol", *advice, class_="advice") if advice else "",
-        *(folded(section, draw) for section in parts),
-    )
-    return whole_page(title, own_style(), main, provenance)
-
-
-def own_style() -> str:
-    """Return the style of all pages."""
-    return resources.files("fastcos.plots.html").joinpath("style.css").read_text("utf8")
-
-
-def whole_page(
-    title: str,
-    style: str,
-    main: Markup,
     provenance: Mapping[str, Any] | None,
     *,
-    metas: str = "",
-    scripts: str = "",
+    styles: tuple[str, ...],
+    data: Mapping[str, Any],
+    **values: Any,
 ) -> str:
-    """Return a page of these parts; metas are more elements of its head."""
-    head = element(
-        "head",
-        Markup(f'<meta charset="utf-8">{metas}'),
-        Markup('<meta name="viewport" content="width=device-width, initial-scale=1">'),
-        element("title", title),
-        Markup(f"<style>{style}</style>"),
+    """Return a page with the script of its template's name, which reads the data as JSON."""
+    script = _read("parts.js") + _read(f"{template}.js")
+    style = "".join(map(_read, ("style.css", *styles)))
+    # an HTML parser ends a script at </script, whatever its type
+    block = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    block = block.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    policy = (
+        f"default-src 'none'; script-src {_digest(script)}; style-src {_digest(style)}; "
+        "img-src data:; base-uri 'none'; form-action 'none'"
     )
-    body = element("body", main, footer(provenance), Markup(scripts))
-    return f"<!DOCTYPE html>\n{element('html', head, body, lang='en')}\n"
+    page = _render(
+        template, title, provenance, style=style, script=Markup(script), data=Markup(block),
+        policy=Markup(policy), **values,
+    )  # fmt: skip
+    # half a character, as in names of broken files, has no UTF-8; JSON reads it as it is written
+    return page.encode("utf8", "backslashreplace").decode("utf8")
 
 
-def folded(section: Section, draw: Callable[[Figure], Markup]) -> Markup:
-    """Return a section to open, behind its title and its conclusion."""
-    verdict = element("span", section.verdict, class_="answer") if section.verdict else ""
-    return element(
-        "details",
-        element("summary", element("h2", section.title), verdict),
-        *(element("p", sentence) for sentence in section.sentences),
-        *map(draw, section.figures),
-        *map(_table, section.tables),
-        _facts(section.facts) if section.facts else "",
-        class_="section",
+def _render(
+    template: str, title: str, provenance: Mapping[str, Any] | None, style: str, **values: Any
+) -> str:
+    return _environment().get_template(f"{template}.html").render(
+        title=title, provenance=_lines(provenance or {}), style=Markup(style), **values
+    )  # fmt: skip
+
+
+@functools.cache
+def _environment() -> Environment:
+    """The templates, and what they call."""
+    environment = Environment(
+        loader=PackageLoader("fastcos.plots.html"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
+    environment.globals["draw"] = draw
+    environment.filters |= {"as_text": as_text, "fact": _fact}
+    environment.tests |= {"estimate": _is_estimate, "sentence": _is_sentence}
+    return environment
 
 
-def _table(given: Table) -> Markup:
-    rows = [[_cell(value) for value in row] for row in given.rows]
-    more = [element("p", given.more, class_="quiet")] if given.more else []
-    return joined([table(given.title, given.header, rows), *more])
+def _is_estimate(value: Any) -> bool:
+    return isinstance(value, Estimate)
 
 
-def _cell(value: Any) -> str:
-    """A value of a table; of an estimate, a bar and its number."""
-    if not isinstance(value, Estimate):
-        return as_text(value)
-    fill = element("span", style=f"width:{100 * min(max(value.share, 0.0), 1.0):.1f}%")
-    return element("span", str(value), element("span", fill, class_="track"), class_="meter")
+def _is_sentence(value: Any) -> bool:
+    return not _is_estimate(value) and len(as_text(value)) > _SENTENCE
 
 
-def _facts(values: Mapping[str, float | str | None]) -> Markup:
-    """Named numbers side by side."""
-    entries = []
-    for name, value in values.items():
-        if not isinstance(value, str):
-            value = "-" if value is None or np.isnan(value) else f"{value:.3g}"
-        entries.append(element("div", element("dt", name), element("dd", value)))
-    return element("dl", *entries, class_="facts")
+def _fact(value: float | str | None) -> str:
+    """A single number as text."""
+    if isinstance(value, str):
+        return value
+    return "-" if value is None or np.isnan(value) else f"{value:.3g}"
 
 
-def footer(provenance: Mapping[str, Any] | None) -> Markup:
-    """Return parameters, versions and machine, to open; nothing without a provenance."""
-    lines, provenance = [], provenance or {}
-    for part in ("parameters", "versions", "machine"):
-        values = "; ".join(f"{key} {value}" for key, value in _flat(provenance.get(part, {})))
-        if values:
-            lines.append(element("p", f"{part}: {values}"))
-    if not lines:
-        return Markup("")
-    title = element("summary", "Parameters, versions, machine")
-    return element("footer", element("details", title, *lines))
+def _lines(provenance: Mapping[str, Any]) -> dict[str, str]:
+    """Parameters, versions and machine as text, by these names."""
+    parts = ("parameters", "versions", "machine")
+    lines = {
+        part: "; ".join(f"{key} {value}" for key, value in _flat(provenance.get(part, {})))
+        for part in parts
+    }
+    return {part: text for part, text in lines.items() if text}
 
 
-def _flat(values: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
+def _flat(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for key, value in values.items():
         if isinstance(value, Mapping):
             yield from _flat(value)
         elif value is not None:
             yield key, value
+
+
+def _read(name: str) -> str:
+    return resources.files("fastcos.plots.html").joinpath(name).read_text("utf8")
+
+
+def _digest(text: str) -> str:
+    """The source expression of an inline script or style that has exactly this text."""
+    digest = base64.b64encode(hashlib.sha256(text.encode("utf8")).digest()).decode("ascii")
+    return f"'sha256-{digest}'"

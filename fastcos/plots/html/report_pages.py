@@ -1,16 +1,28 @@
 """Pages of reports, without a script: of an audit and of a calibration."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from fastcos.auditing.calibration.labelled import LabelledCalibration
 from fastcos.auditing.calibration.pairs import NearPairs
 from fastcos.auditing.calibration.result import Calibration
 from fastcos.auditing.model_diff import ModelDiff
 from fastcos.auditing.report import Audit
-from fastcos.plots.html.page import Head, document
-from fastcos.plots.html.svg import draw
+from fastcos.plots.html.page import report_page
 from fastcos.reports import Section, Table
+
+
+class _Head(NamedTuple):
+    """What a page says first: a question, the verdict in one sentence, and the size of the data.
+
+    advice: what to do, most important first. more: the answer in full, to open.
+    """
+
+    question: str
+    verdict: str
+    size: str
+    advice: Sequence[str] = ()
+    more: Sequence[str] = ()
 
 
 def audit_page(
@@ -44,8 +56,8 @@ def audit_page(
         *(() if calibration is None else [calibration.thresholds()]),
     ]
     question = f"How arbitrary are the cosine similarities of {name}?"
-    head = Head(question, report.headline, f"{report.summary}.", report.advice, [report.verdict])
-    return document(f"Audit of {name}", head, sections, draw, provenance)
+    head = _Head(question, report.headline, f"{report.summary}.", report.advice, [report.verdict])
+    return _page(f"Audit of {name}", head, sections, provenance)
 
 
 def calibration_page(
@@ -98,10 +110,30 @@ def calibration_page(
         *(() if labelled is None else labelled.sections()),
     ]
     head = _head(calibration, name, score)
-    return document(f"Calibration of {name}", head, sections, draw, provenance)
+    return _page(f"Calibration of {name}", head, sections, provenance)
 
 
-def _head(found: Calibration, name: str, score: float | None) -> Head:
+def _page(
+    title: str, head: _Head, sections: Sequence[Section], provenance: Mapping[str, Any] | None
+) -> str:
+    """Return a page: the head, the first figure, advice, and all else to open.
+
+    The first sentence of the section of the first figure is its caption.
+    """
+    parts, figure, caption = list(sections), None, ""
+    place = next((i for i, section in enumerate(parts) if section.figures), None)
+    if place is not None:
+        lead = parts[place]
+        figure, caption = lead.figures[0], " ".join(lead.sentences[:1])
+        parts[place] = lead._replace(sentences=lead.sentences[1:], figures=lead.figures[1:])
+    if head.more:
+        parts.insert(0, Section("The answer in full", head.more))
+    return report_page(
+        title, provenance, head=head, figure=figure, caption=caption, sections=parts
+    )  # fmt: skip
+
+
+def _head(found: Calibration, name: str, score: float | None) -> _Head:
     verdict = found.verdict if score is None else found.reading(score)
     sampled = (found.n_queries, found.n_items) != found.n_given
     sides = (
@@ -113,7 +145,7 @@ def _head(found: Calibration, name: str, score: float | None) -> Head:
     size = f"{found.n_pairs:,} pairs of {sides}{', sampled' if sampled else ''}{zero}"
     first, _, rest = verdict.partition(". ")
     more = (rest, found.verdict if score is not None else "")
-    return Head(
+    return _Head(
         f"What does a {found.measure} of {name} mean?",
         f"{first.rstrip('.')}.",
         f"{size}{f'; model {found.model}' if found.model else ''}.",

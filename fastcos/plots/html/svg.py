@@ -4,8 +4,9 @@ import io
 import re
 from typing import Any
 
+from markupsafe import Markup
+
 from fastcos.plots.calibration import OperatingCurveDisplay, ScoreDistributionDisplay, TailDisplay
-from fastcos.plots.html.markup import Markup, element
 from fastcos.plots.report import DimensionSharesDisplay, LabelRecoveryDisplay, RobustnessDisplay
 from fastcos.plots.style import COLOURS, GRID_COLOUR, Display, figure_style
 from fastcos.reports import Figure
@@ -21,8 +22,9 @@ _CSS_COLOURS = {
     GRID_COLOUR.lower(): "var(--rule)",
     "#000000": "currentColor",
 }
-
-
+_SVG = Markup(
+    '<svg viewBox="0 0 {}" width="{}" height="{}" role="img" aria-label="{}" class="{}">{}</svg>'
+)
 _DISPLAYS: dict[str, Any] = {
     "robustness": RobustnessDisplay,
     "dimension_shares": DimensionSharesDisplay,
@@ -38,7 +40,7 @@ def draw(figure: Figure) -> Markup:
     display = _DISPLAYS[figure.name](figure.record)
     height, label = figure.height, figure.label
     drawings = [_svg(display, width, height, label, kind) for kind, width in _WIDTHS.items()]
-    return element("div", *drawings, class_="chart")
+    return Markup('<div class="chart">{}{}</div>').format(*drawings)
 
 
 def _svg(display: Display, width: int, height: int, label: str, kind: str) -> Markup:
@@ -61,7 +63,5 @@ def _svg(display: Display, width: int, height: int, label: str, kind: str) -> Ma
     svg = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>|<!--.*?-->", "", svg, flags=re.DOTALL)
     svg = re.sub(r"\s+", " ", re.sub(r'<g id="[^"]*"', "<g", svg))
     svg = re.sub("|".join(_CSS_COLOURS), lambda colour: _CSS_COLOURS[colour[0]], svg)
-    return element(
-        "svg", Markup(svg), viewBox=f"0 0 {inches[0] * 72:g} {inches[1] * 72:g}", width=width,
-        height=height, role="img", aria_label=label, class_=kind,
-    )  # fmt: skip
+    points = f"{inches[0] * 72:g} {inches[1] * 72:g}"
+    return _SVG.format(points, width, height, label, kind, Markup(svg))
