@@ -290,7 +290,7 @@ def _fit() -> None:
 
 
 def _audit(dtype: str) -> None:
-    from fastcos import auditing, calibration, metrics
+    from fastcos import auditing, metrics
     from fastcos.similarity import cosine_bounds
 
     # few items, and as many as make a search for few queries share panels among threads
@@ -300,8 +300,8 @@ def _audit(dtype: str) -> None:
     for n in (60, 1_200):
         auditing.audit(_vectors(dtype, n))
         auditing.audit(_vectors(dtype, n), _vectors(dtype, 90), labels=np.arange(n) % 4, k=3)
-        calibration.calibrate(_vectors(dtype, n))
-    calibration.calibrate(_vectors(dtype, 60), condition=1.2)
+        auditing.calibrate(_vectors(dtype, n))
+    auditing.calibrate(_vectors(dtype, 60), condition=1.2)
     metrics.trustworthiness(_vectors(dtype), _vectors(dtype)[:, :3])
     cosine_bounds.cosine_interval(_vectors(dtype, 2)[0], _vectors(dtype, 2)[1], 1.2)
 

@@ -35,16 +35,9 @@ from fastcos.io.items import (
     read_popularity,
 )
 from fastcos.io.vectors import Vectors, holds_vectors, read_ids, read_vectors
-from fastcos.io.writing import (
-    atomic_path,
-    write_csv,
-    write_json,
-    write_npy,
-    write_npz,
-    write_parquet,
-    write_text,
-)
+from fastcos.io.writing import write_csv, write_json, write_npy, write_npz, write_parquet
 from fastcos.storage import FastcosFormatError
+from fastcos.storage.atomic_files import atomic_path, write_text
 
 __all__ = [
     "Factors",

@@ -19,8 +19,8 @@ import numpy.typing as npt
 
 from fastcos.io.arrays import read_npy
 from fastcos.io.errors import import_for
-from fastcos.io.writing import atomic_path
 from fastcos.storage import FastcosFormatError, PathLike
+from fastcos.storage.atomic_files import atomic_path
 from fastcos.validation import as_choice, as_path
 
 _HDF5 = (".hdf5", ".h5")
