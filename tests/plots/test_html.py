@@ -16,7 +16,7 @@ from fastcos.auditing.model_diff import diff_models
 from fastcos.plots.html import audit_page, leaderboard_page
 from fastcos.reports import Section, Table
 
-VOID = {"meta"}
+VOID = {"input", "link", "meta"}
 
 
 class Reader(HTMLParser):
