@@ -17,27 +17,42 @@ X before training and keep it sparse. Models have ``save`` and ``load``.
 and ``presets`` lists the named readings of the choices that the paper leaves open.
 """
 
-from fastcos.models.base import ScoringEmbeddings
-from fastcos.models.cosine_mf import CosineMF
-from fastcos.models.linear_mf import AmbiguousSolutionWarning, LinearMF
-from fastcos.models.preprocessing import (
-    NormalizeRows,
-    PopularityWeights,
-    ShiftedPPMI,
-    StandardizeColumns,
-)
-from fastcos.models.simulation import Simulation, presets, simulate_interactions
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-__all__ = [
-    "AmbiguousSolutionWarning",
-    "CosineMF",
-    "LinearMF",
-    "NormalizeRows",
-    "PopularityWeights",
-    "ScoringEmbeddings",
-    "ShiftedPPMI",
-    "Simulation",
-    "StandardizeColumns",
-    "presets",
-    "simulate_interactions",
-]
+if TYPE_CHECKING:
+    from fastcos.models.base import ScoringEmbeddings as ScoringEmbeddings
+    from fastcos.models.cosine_mf import CosineMF as CosineMF
+    from fastcos.models.linear_mf import (
+        AmbiguousSolutionWarning as AmbiguousSolutionWarning,
+        LinearMF as LinearMF,
+    )
+    from fastcos.models.preprocessing import (
+        NormalizeRows as NormalizeRows,
+        PopularityWeights as PopularityWeights,
+        ShiftedPPMI as ShiftedPPMI,
+        StandardizeColumns as StandardizeColumns,
+    )
+    from fastcos.models.simulation import (
+        Simulation as Simulation,
+        presets as presets,
+        simulate_interactions as simulate_interactions,
+    )
+
+# Names are loaded on first use: the simulation does not wait for the import of scikit-learn.
+_NAMES_OF = {
+    "base": ("ScoringEmbeddings",),
+    "cosine_mf": ("CosineMF",),
+    "linear_mf": ("AmbiguousSolutionWarning", "LinearMF"),
+    "preprocessing": ("NormalizeRows", "PopularityWeights", "ShiftedPPMI", "StandardizeColumns"),
+    "simulation": ("Simulation", "presets", "simulate_interactions"),
+}
+_MODULE_OF = {name: module for module, names in _NAMES_OF.items() for name in names}
+
+__all__ = sorted(_MODULE_OF)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"fastcos.models.{_MODULE_OF[name]}"), name)

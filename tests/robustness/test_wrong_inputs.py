@@ -14,17 +14,7 @@ import pytest
 import scipy.sparse as sp
 
 import fastcos
-from fastcos import (
-    auditing,
-    comparison,
-    datasets,
-    io,
-    linalg,
-    measures,
-    metrics,
-    models,
-    neighbors,
-)
+from fastcos import auditing, comparison, io, linalg, metrics, models, search, similarity
 from fastcos.auditing import report
 from fastcos.io import FastcosFormatError
 
@@ -221,19 +211,19 @@ GROUPS = {
         working_memory=NO_MEMORY,
     ),
     "rescore": cases(
-        base(neighbors.rescore, queries=ROWS, items=ROWS, candidates=LISTS, k=2),
+        base(search.rescore, queries=ROWS, items=ROWS, candidates=LISTS, k=2),
         queries=NO_ROWS, items=[*NO_ROWS, ROWS[:, :3]], candidates=NO_LISTS, k=NO_COUNT,
         measure=NO_MEASURE, n_threads=NO_THREADS, working_memory=NO_MEMORY,
         upper_bounds=[5, "a", [1.0], [np.nan] * 20, ROWS, Odd(), {}, ["a"] * 20, [None] * 20, [1j]],
     ),
     "semantic_search": cases(
-        base(neighbors.semantic_search, query_embeddings=ROWS, corpus_embeddings=ROWS),
+        base(search.semantic_search, query_embeddings=ROWS, corpus_embeddings=ROWS),
         query_embeddings=[*NO_ROWS, ROWS[:, :3]], corpus_embeddings=NO_ROWS, top_k=NO_COUNT[:-4],
         query_chunk_size=NO_COUNT[:6], corpus_chunk_size=NO_COUNT[:6],
         score_function=["cosine", None, 5, [], Odd(), len, b"cos_sim", 1.5, {}, ("dot",)],
     ),
     "near_duplicates": cases(
-        base(neighbors.near_duplicates, items=ROWS, threshold=0.9), items=NO_ROWS,
+        base(search.near_duplicates, items=ROWS, threshold=0.9), items=NO_ROWS,
         threshold=NO_REAL, measure=NO_MEASURE, n_threads=NO_THREADS, working_memory=NO_MEMORY,
     ),
     "SimilarityIndex.add": cases(
@@ -429,7 +419,7 @@ GROUPS = {
     "get_measure": cases(lambda measure: fastcos.get_measure(measure), measure=NO_MEASURE)
     + cases(lambda n_neighbors: fastcos.get_measure("csls", n_neighbors=n_neighbors),
             n_neighbors=NO_COUNT[:6]),
-    "register": cases(lambda measure: measures.register(measure), measure=NO_MEASURE),
+    "register": cases(lambda measure: similarity.register(measure), measure=NO_MEASURE),
     "set_config": cases(
         fastcos.set_config, n_threads=NO_OPTIONAL_COUNT, backend=NO_OPTIONAL_NAME,
         isa=NO_OPTIONAL_NAME,
@@ -588,13 +578,12 @@ PACKAGES = (
     fastcos,
     auditing,
     comparison,
-    datasets,
     io,
     linalg,
-    measures,
+    similarity,
     metrics,
     models,
-    neighbors,
+    search,
 )
 
 
