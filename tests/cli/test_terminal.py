@@ -86,7 +86,11 @@ try:
     main.main(["--help"])
 except SystemExit:
     show("numba", "numpy", "scipy", "sklearn", "matplotlib", "rich")
-main.fail, sys.stderr = (lambda *_: show("matplotlib", "scipy.stats", "sklearn")), sys.stdout
+from fastcos.cli import reproduce
+def say(message):
+    print(message)
+    show("matplotlib", "scipy.stats", "sklearn")
+main.fail, reproduce.say = (lambda *_: None), say
 main.main(["reproduce", "--users", "0"])
 """
     first, *_, after_help, message, last = stdout_of(code).splitlines()
