@@ -28,7 +28,12 @@ if TYPE_CHECKING:
 
 # side of a map in pixels: more than a panel of a printed page resolves
 _MAX_PIXELS = 1000
-_PANEL_INCHES = 2.5
+# A row of five panels is then about as wide as a page, where its type is as large as the text.
+_PANEL_INCHES = 1.85
+# Heights of the titles of a row, and of the bracket above the panels with its text.
+_TITLE_INCHES, _BRACKET_INCHES = 0.45, 0.4
+# Where the bracket lies above a panel, and where the text on it begins, in heights of a panel.
+_BRACKET, _BRACKET_TEXT = 1.37, 1.41
 # least share of a side that leaves room for the name of a label, and letters of the name
 _LEAST_NAMED, _MAX_LETTERS = 0.04, 16
 # the paper's panels of Eq. 1: its first special case, the usual solution, and the D of section 2.3
@@ -130,7 +135,7 @@ class SimilarityMapsDisplay(NotebookFigure):
             present, codes = np.unique(labels[order], return_inverse=True)
             names = [comparison.label_names[one] for one in present]
             images = [similarity_image(np.eye(codes.max() + 1)[codes], np.arange(len(codes)))]
-            titles = ["truth: 1 for the same label"]
+            titles = ["The truth\n1 within a label,\n0 between labels"]
         for row in _shown(comparison, every):
             images.append(similarity_image(comparison.item_embeddings(row), order))
             titles.append(_title(row))
@@ -144,7 +149,10 @@ class SimilarityMapsDisplay(NotebookFigure):
         n_columns = min(5, len(self.images))
         n_rows = -(-len(self.images) // n_columns)
         figure = Figure(
-            figsize=(_PANEL_INCHES * n_columns + 0.9, (_PANEL_INCHES + 0.45) * n_rows + 0.3),
+            figsize=(
+                _PANEL_INCHES * n_columns + 0.9,
+                (_PANEL_INCHES + _TITLE_INCHES) * n_rows + _BRACKET_INCHES + 0.3,
+            ),
             layout="constrained",
         )
         axes = figure.subplots(n_rows, n_columns, squeeze=False).ravel()
@@ -158,9 +166,15 @@ class SimilarityMapsDisplay(NotebookFigure):
         self._name_blocks(axes[0])
         for ax in axes[len(self.images) :]:
             ax.remove()
+        of_one_model = [number for number, one in enumerate(self.titles) if one.startswith("Eq. 1")]
+        if n_rows == 1 and len(of_one_model) > 1:
+            room = 1 - _BRACKET_INCHES / figure.get_figheight()
+            figure.set_layout_engine("constrained", rect=(0, 0, 1, room))
+            _bracket(axes[of_one_model[0]], axes[of_one_model[-1]])
         figure.colorbar(
-            drawn, ax=axes[: len(self.images)].tolist(), label="cosine similarity", shrink=0.8
-        )
+            drawn, ax=axes[: len(self.images)].tolist(), label="cosine of two items", shrink=0.7,
+            aspect=14, pad=0.01, ticks=[-1, 0, 1],
+        )  # fmt: skip
         order = "items, sorted by label, then by descending popularity"
         if not len(self.boundaries):
             order = "items, sorted by descending popularity"
@@ -176,6 +190,27 @@ class SimilarityMapsDisplay(NotebookFigure):
         ticks = [((a + b) / 2, name[:_MAX_LETTERS]) for a, b, name in blocks if b - a >= least]
         ax.set_yticks([place for place, _ in ticks], [name for _, name in ticks], fontsize="small")
         ax.tick_params(axis="y", length=0)
+
+
+def _bracket(first: "Axes", last: "Axes") -> None:
+    """Draw a bracket above the panels of one model, from the first to the last."""
+    from matplotlib.patches import ConnectionPatch
+
+    style: Any = {"color": COLOURS[0], "linewidth": 1.5, "clip_on": False}
+    ends, frame = ((0, _BRACKET), (1, _BRACKET)), "axes fraction"
+    last.figure.add_artist(ConnectionPatch(*ends, frame, frame, axesA=first, axesB=last, **style))
+    for ax, side in ((first, 0), (last, 1)):
+        ax.plot([side, side], [_BRACKET - 0.05, _BRACKET], transform=ax.transAxes, **style)
+    first.text(
+        0, _BRACKET_TEXT, "one trained model, one loss, one set of predictions",
+        transform=first.transAxes, color=COLOURS[0], weight="bold", in_layout=False,
+    )  # fmt: skip
+
+
+def _typeset(formula: str) -> str:
+    """Return the formula of D in TeX as matplotlib reads it: S^1/2 Σ^-1 as S^{1/2} Σ^{-1}."""
+    braced = re.sub(r"\^(\S+)", r"^{\1}", formula)
+    return "$D = " + braced.replace(" ", r"\,").replace("Σ", r"\Sigma") + "$"
 
 
 def _shown(comparison: Comparison, every: bool) -> list[RescalingScores]:
@@ -206,16 +241,13 @@ def _model(comparison: Comparison) -> str:
 
 
 def _title(row: RescalingScores) -> str:
-    model = "Eq. 2, unique"
+    model = "Eq. 2\nits only solution"
     if row.name != EQ2:
-        # as matplotlib's mathtext: S^1/2 Σ^-1 becomes S^{1/2} Σ^{-1}
-        braced = re.sub(r"\^(\S+)", r"^{\1}", row.formula)
-        model = "Eq. 1, $D = " + braced.replace(" ", r"\,").replace("Σ", r"\Sigma") + "$"
         known = "" if row.rescaling is None else row.rescaling.name
-        model += f" ({known})" if known != row.formula else ""
+        model = f"Eq. 1, {_typeset(row.formula)}\n{known if known != row.formula else ''}"
     if row.pair_auc is None:
-        return f"{model}\nJaccard@10 with D = I {row.jaccard_at_10:.2f}"
-    return f"{model}\nAUC {row.pair_auc:.3f}   MAP@R {row.map_at_r:.2f}"
+        return f"{model}\nJaccard with D = I {row.jaccard_at_10:.2f}"
+    return f"{model}\nAUC {row.pair_auc:.3f}"
 
 
 @dataclass
@@ -257,15 +289,20 @@ class ExponentGridDisplay(Display):
 
     def _draw(self, ax: "Axes") -> None:
         image = ax.imshow(self.auc, cmap="cividis", vmin=0.5, vmax=1, aspect="auto")
+        names = {
+            (one.rescaling.shrinkage, one.rescaling.spectrum): one.name for one in rescalings()
+        }
         for (i, j), value in np.ndenumerate(self.auc):
             # the colour map is dark below 0.75
             colour = "white" if value < 0.75 else "black"
-            ax.text(j, i, f"{value:.2f}", ha="center", va="center", color=colour)
+            name = names.get((self.shrinkage[i], self.spectrum[j]), "")
+            text = f"{value:.2f}\n{name}" if name else f"{value:.2f}"
+            ax.text(j, i, text, ha="center", va="center", color=colour, size="medium")
         ax.set_xticks(range(len(self.spectrum)), [f"{b:g}" for b in self.spectrum])
         ax.set_yticks(range(len(self.shrinkage)), [f"{a:g}" for a in self.shrinkage])
-        ax.set_xlabel("exponent b of the singular values Σ")
-        ax.set_ylabel("exponent a of the shrinkage S")
-        ax.set_title("One model, D = Sᵃ Σᵇ: pairwise AUC of the labels")
+        ax.set_xlabel(r"exponent $b$ of the singular values $\Sigma$")
+        ax.set_ylabel(r"exponent $a$ of the shrinkage $S$")
+        ax.set_title(r"One model, one loss: AUC of the labels under $D = S^a\,\Sigma^b$")
         figure: Any = ax.get_figure(root=True)
         figure.colorbar(image, ax=ax, label="pairwise AUC (0.5 is chance level)")
 
@@ -370,7 +407,7 @@ class RescalingsDisplay(Display):
         for named in rescalings():
             items = np.asarray(model.item_embeddings(named.rescaling), dtype=np.float64)
             lengths = np.linalg.norm(items, axis=0)
-            norms[f"{named.name}, D = {named.rescaling.formula}"] = lengths / lengths.max()
+            norms[f"{named.name}, {_typeset(named.rescaling.formula)}"] = lengths / lengths.max()
         return cls(norms)
 
     def _draw(self, ax: "Axes") -> None:
@@ -381,7 +418,7 @@ class RescalingsDisplay(Display):
             ax.plot(dimensions, norms, label=name, markevery=step, **line_style(number))
         ax.set_yscale("log")
         ax.set_xlabel("latent dimension, by descending singular value")
-        ax.set_ylabel("norm of the item column / largest")
-        ax.set_title("One model: scale of each dimension by rescaling")
+        ax.set_ylabel("norm of the item column, largest = 1")
+        ax.set_title("One model: how much each dimension counts in the cosine of two items")
         ax.grid(visible=True, axis="y")
         ax.legend(title="rescaling", bbox_to_anchor=(1, 0.5), loc="center left")

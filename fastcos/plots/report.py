@@ -14,15 +14,17 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
+# Label, colour, dashes and marker of each curve. A colour has one meaning: blue for all rescalings
+# at once, orange for one rescaling at a time, green for linear maps.
 _CURVES = {
-    "unbroken": "all D at once, at most",
-    "certified": "all D at once, at least",
-    "certified_linear": "all linear maps, at least",
-    "worst_rescaling": "one D, the worst found",
-    "worst_linear": "one linear map, the worst found",
-    "random_rescaling": "one D, random",
+    "unbroken": ("all rescalings: at most", 0, "-", "o"),
+    "certified": ("all rescalings: at least", 0, "--", "s"),
+    "certified_linear": ("all linear maps: at least", 2, "--", "^"),
+    "worst_rescaling": ("one rescaling: the worst found", 1, "-", "D"),
+    "worst_linear": ("one linear map: the worst found", 2, "-", "v"),
+    "random_rescaling": ("one rescaling: random", 1, ":", "P"),
 }
-# lines of the legend, from the highest curve to the lowest
+# The lines of the legend, from the highest curve to the lowest.
 _LEGEND = ("random_rescaling", "worst_rescaling", "worst_linear", "unbroken", "certified",
            "certified_linear")  # fmt: skip
 # inches from which a legend of long texts has two columns
@@ -49,7 +51,7 @@ class RobustnessDisplay(Display):
     >>> from fastcos.plots import RobustnessDisplay
     >>> report = audit(np.random.default_rng(0).standard_normal((200, 6)), k=5)
     >>> RobustnessDisplay(report).plot().ax_.get_ylabel()
-    'share of the 5 nearest'
+    'share of the 5 nearest that survive'
     """
 
     report: Audit
@@ -63,25 +65,30 @@ class RobustnessDisplay(Display):
         }
         condition = curves["condition"]
         ax.axvline(self.report.condition, color="black", linewidth=1, linestyle=":")
+        ax.annotate(
+            f"verdict: {self.report.condition:g}", (self.report.condition, 0.5), xytext=(4, 0),
+            xycoords=("data", "axes fraction"), textcoords="offset points", size="small",
+        )  # fmt: skip
         ax.fill_between(
             condition, curves["certified"], curves["unbroken"], color=COLOURS[0], alpha=0.15,
             linewidth=0,
         )  # fmt: skip
         lines = {}
-        for number, (name, label) in enumerate(_CURVES.items()):
-            # a page has three colours for light and dark; dashes distinguish the six curves
-            style = line_style(number) | {"color": COLOURS[number % 3]}
-            lines[name] = ax.plot(condition, curves[name], label=label, **style)[0]
+        for name, (label, colour, dashes, marker) in _CURVES.items():
+            (lines[name],) = ax.plot(
+                condition, curves[name], label=label, color=COLOURS[colour], linestyle=dashes,
+                marker=marker,
+            )  # fmt: skip
         ax.set_xscale("function", functions=(_stretch, _unstretch))
         ax.set_xticks(ticks := _ticks(condition[-1]), [f"{tick:g}" for tick in ticks])
         ax.yaxis.set_major_formatter(PercentFormatter(1))
         ax.set_ylim(0, 1.02)
         ax.set_xlabel("condition of the rescaling: largest / smallest entry of D")
-        ax.set_ylabel(f"share of the {self.report.k} nearest")
+        ax.set_ylabel(f"share of the {self.report.k} nearest that survive")
         ax.grid(visible=True)
         n_columns = 2 if ax.figure.bbox.width > _WIDE * ax.figure.dpi else 1
         handles = [lines[name] for name in _LEGEND]
-        _legend_above(ax, "Neighbours that survive a rescaling", n_columns, handles)
+        _legend_above(ax, "Neighbours that survive rescalings", n_columns, handles)
 
 
 @dataclass

@@ -42,9 +42,10 @@ def test_large_image_holds_block_means(n, pixels):
 
 def test_panels_are_those_of_the_paper(comparison):
     display = SimilarityMapsDisplay.from_comparison(comparison)
-    assert [title.split("\n")[0] for title in display.titles] == [
-        "truth: 1 for the same label", "Eq. 1, $D = S^{1/2}$ (orthonormal)",
-        "Eq. 1, $D = I$ (identity)", r"Eq. 1, $D = \Sigma^{-1/2}$ (balanced)", "Eq. 2, unique",
+    assert [title.split("\n")[:2] for title in display.titles] == [
+        ["The truth", "1 within a label,"], ["Eq. 1, $D = S^{1/2}$", "orthonormal"],
+        ["Eq. 1, $D = I$", "identity"], [r"Eq. 1, $D = \Sigma^{-1/2}$", "balanced"],
+        ["Eq. 2", "its only solution"],
     ]  # fmt: skip
     truth = display.images[0]
     assert set(np.unique(truth)) == {0.0, 1.0}
@@ -75,7 +76,7 @@ def test_maps_without_labels_have_no_truth_panel():
     X, _ = clustered_interactions()
     found = compare(X, n_components=4, measures=["cosine"])
     display = SimilarityMapsDisplay.from_comparison(found)
-    assert not display.titles[0].startswith("truth")
+    assert not display.titles[0].startswith("The truth")
     assert len(display.images) == 4
     assert len(SimilarityMapsDisplay.from_comparison(found, every=True).images) == 7
 
@@ -116,7 +117,9 @@ def test_grid_shows_the_auc_of_each_pair(comparison):
         shown = display.auc[a, b]
         assert shown == row.pair_auc
     texts = [text.get_text() for text in display.plot().ax_.texts]
-    assert texts == [f"{value:.2f}" for value in display.auc.ravel()]
+    assert [text.split("\n")[0] for text in texts] == [f"{one:.2f}" for one in display.auc.ravel()]
+    named = {text.split("\n")[1] for text in texts if "\n" in text}
+    assert named == {one.name for one in rescalings()}
 
 
 def test_drawing_leaves_pyplot_alone(comparison):
