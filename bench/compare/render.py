@@ -2,23 +2,37 @@
 
 import html
 import json
+import re
 from pathlib import Path
 
-from bench.compare import ratios, turns
+from bench.compare import ratios, tasks, turns
 
 ROOT = Path(__file__).parents[2]
 FIGURE = ROOT / "docs" / "figures" / "speed.png"
 README = ROOT / "README.md"
+COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7")  # Of the machines; Okabe and Ito (2008).
 BEGIN, END = "<!-- begin bench/results -->\n", "<!-- end bench/results -->\n"
-# The tasks that the README shows, each in the first of these sizes that was measured.
-README_TASKS = {
-    "one_query": ("small",),
-    "batch": ("medium", "small"),
-    "self_join": ("medium", "small"),
-    "sparse_join": ("medium", "small"),
-    "product": ("small",),
-    "svd": ("medium", "small"),
-}
+# The rows of the README and of the picture: a task, its size, the size to show where that one has
+# no verdict, and a short title.
+README_ROWS = (
+    ("one_query", "small", "small", "1 query, {n:,} x {d}"),
+    ("one_query", "medium", "large", "1 query, {n:,} x {d}"),
+    ("batch", "medium", "small", "{queries} queries, {n:,} x {d}"),
+    ("self_join", "medium", "small", "all rows with all, {n:,} x {d}"),
+    ("sparse_join", "medium", "small", "nearest of {n_items:,} sparse columns"),
+    ("product", "medium", "small", "X A, {nnz:,} non-zeros"),
+    ("gram", "medium", "small", "X'(X A), {nnz:,} non-zeros"),
+    ("svd", "medium", "small", "{k} singular triplets, {nnz:,} non-zeros"),
+)
+# What vendors and engineers call the microarchitectures that LLVM names.
+MICROARCHITECTURES = {
+    "znver2": "Zen 2", "znver3": "Zen 3", "znver4": "Zen 4", "znver5": "Zen 5",
+    "haswell": "Haswell", "broadwell": "Broadwell", "skylake-avx512": "Skylake-SP",
+    "cascadelake": "Cascade Lake", "icelake-server": "Ice Lake",
+    "sapphirerapids": "Sapphire Rapids", "emeraldrapids": "Emerald Rapids",
+    "graniterapids": "Granite Rapids", "neoverse-n1": "Neoverse N1", "neoverse-v1": "Neoverse V1",
+    "neoverse-v2": "Neoverse V2",
+}  # fmt: skip
 
 
 def newest(folder):
@@ -60,14 +74,28 @@ def best_of(found):
     return best
 
 
+def cpu_name(document):
+    """Return the CPU as its vendor sells it, as far as a virtual machine shows it.
+
+    LLVM guesses the microarchitecture from CPUID. It takes a virtual Xeon with AMX whose model is
+    hidden for a Rocket Lake, which has no AMX.
+    """
+    name, _, guess = document["cpu"].removesuffix(")").partition(" (")
+    name = re.sub(r"\((R|TM)\)", "", name)
+    if document["isa"] == "amx" and "rapids" not in guess:
+        return f"{name} with AMX (Sapphire Rapids or later)"
+    known = MICROARCHITECTURES.get(guess, guess)
+    return f"{name} ({known})" if known and known not in name else name
+
+
 def machine_line(document):
     """Return the machine of a document in one sentence."""
     commit = (document["commit"] or "an unknown commit")[:10]
     tags = f" {', '.join(document['tags'])}." if document["tags"] else ""
     changed = " with uncommitted changes" if document["dirty"] else ""
     return (
-        f"{document['cpu']}, instruction set {document['isa']}, {document['threads']} threads of "
-        f"{document['cores']} cores, {document['date']}, fastcos at {commit}{changed}.{tags}"
+        f"{cpu_name(document)}, instruction set {document['isa']}, {document['threads']} threads "
+        f"of {document['cores']} cores, {document['date']}, fastcos at {commit}{changed}.{tags}"
     )
 
 
@@ -106,13 +134,15 @@ def summary(best):
     counts = dict.fromkeys(("faster", "slower", "undecided", "busy"), 0)
     for one in best:
         counts[one["verdict"]] += 1
+    rows = "row" if len(best) == 1 else "rows"
     text = (
         f"fastcos is faster than the fastest other exact library in {counts['faster']} of "
-        f"{len(best)} rows, and slower in {counts['slower']}. In {counts['undecided']} rows "
-        "neither is shown to be faster."
+        f"{len(best)} {rows}, and slower in {counts['slower']}."
     )
+    if counts["undecided"]:
+        text += f" Rows in which neither is shown to be faster: {counts['undecided']}."
     if counts["busy"]:
-        text += f" {counts['busy']} rows have no verdict, because the machine was busy."
+        text += f" Rows without a verdict, because the machine was busy: {counts['busy']}."
     return text
 
 
@@ -221,31 +251,74 @@ def markdown(documents):
     return "\n".join(lines)
 
 
-def draw(documents, path):
-    """Draw a row for every task, and in it a mark with its interval for every machine."""
-    from matplotlib import pyplot as plt
+def shown_first(documents):
+    """Return the document of the machine that was measured last, with all of its instructions."""
+    return max(documents.values(), key=lambda one: (one["date"], not one["tags"]))
 
-    best = {name: best_of(comparisons(one)) for name, one in documents.items()}
-    titles = {one["key"]: one["title"] for rows in best.values() for one in rows.values()}
-    figure, axes = plt.subplots(figsize=(9, 0.36 * len(titles) + 1.4), layout="constrained")
-    places = {key: len(titles) - 1 - number for number, key in enumerate(titles)}
-    for number, (name, rows) in enumerate(best.items()):
-        shift = 0.22 * (number - (len(best) - 1) / 2)
-        at = [places[key] - shift for key in rows]
-        ratio, low, high = ([one[end] for one in rows.values()] for end in ("ratio", "low", "high"))
-        axes.hlines(at, low, high, color=f"C{number}", linewidth=2, alpha=0.5)
-        axes.plot(ratio, at, "osD^v"[number % 5], color=f"C{number}", markersize=5, label=name)
-    axes.axvline(1, color="black", linewidth=0.8)
-    axes.set_yticks(list(places.values()), list(titles.values()), fontsize=7)
-    axes.set_xscale("log", base=2)
-    axes.xaxis.set_major_formatter("{x:g}")
-    # Below the whole figure: it is wider than the axes.
-    figure.supxlabel(
-        "How many times as fast as the fastest other exact library fastcos is (below 1: slower)",
-        fontsize=8,
-    )
-    axes.legend(fontsize=7, loc="lower center", bbox_to_anchor=(0.3, 1.0))
-    figure.savefig(path, dpi=130)
+
+def short_titles(document):
+    """Return the short titles of the rows that the README shows of a document, by their keys."""
+    best, titles = best_of(comparisons(document)), {}
+    for task, *sizes, title in README_ROWS:
+        known = [size for size in sizes if f"{task} {size}" in best]
+        quiet = [size for size in known if best[f"{task} {size}"]["verdict"] != "busy"]
+        for size in (quiet or known)[:1]:
+            titles[f"{task} {size}"] = title.format(**tasks.TASKS[task].sizes[size])
+    return titles
+
+
+def bar_label(document):
+    """Return the CPU and the instruction set of fastcos, as a legend names them."""
+    limit = "fastcos limited to " if document["tags"] else ""
+    return f"{cpu_name(document)}, {limit}{document['isa'].upper()}"
+
+
+def draw(documents, path):
+    """Draw a bar for every short row and machine: how many times as fast fastcos is."""
+    from matplotlib import pyplot as plt
+    from matplotlib.ticker import FixedLocator, NullLocator
+
+    titles = short_titles(shown_first(documents))
+    keys = list(titles)
+    if not keys:
+        return
+    best = {
+        f"{cpu_name(one)}, {one['isa']}": best_of(comparisons(one)) for one in documents.values()
+    }
+    shown = {name: {key: rows[key] for key in keys if key in rows} for name, rows in best.items()}
+    ends = [one[end] for rows in shown.values() for one in rows.values() for end in ("low", "high")]
+    thickness = 0.8 / len(shown)
+    figure, axes = plt.subplots(figsize=(8.4, 1.5 + 0.5 * len(titles)), layout="constrained")
+    for number, (name, rows) in enumerate(shown.items()):
+        places = [keys.index(key) + thickness * (number + 0.5) - 0.4 for key in rows]
+        for place, one in zip(places, rows.values(), strict=True):
+            axes.barh(place, one["ratio"] - 1, thickness * 0.9, left=1, color=COLOURS[number],
+                      alpha=0.35 if one["verdict"] in ("busy", "undecided") else 1)  # fmt: skip
+            axes.hlines(place, one["low"], one["high"], color="#333333", linewidth=1.2)
+            beside = max(one["high"], 1) * 1.05
+            axes.text(beside, place, f"{one['ratio']:.1f} x {one['library']}", va="center", size=9)
+        axes.barh([0], [0], color=COLOURS[number], label=name)
+    axes.axvline(1, color="black", linewidth=1)
+    least, most = min(0.38, *ends), max(4, *ends)
+    ticks = [tick for tick in (0.25, 0.5, 1, 2, 4, 8, 16, 32, 64) if least <= tick <= most]
+    axes.set(xscale="log", xlim=(max(least, 0.2), min(most, 64) * 2.6), ylim=(len(titles), -0.9))
+    axes.xaxis.set_major_locator(FixedLocator(ticks))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter("{x:g} x")
+    axes.set_yticks(range(len(keys)), titles.values(), fontsize=10)
+    axes.tick_params(axis="y", length=0)
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.text(0.97, -0.72, "slower", ha="right", size=10, color="#333333")
+    axes.text(1.03, -0.72, "fastcos is faster than the fastest other exact library", size=10,
+              color="#333333")  # fmt: skip
+    axes.legend(fontsize=10, frameon=False, loc="lower right")
+    threads = " or ".join(sorted({str(one["threads"]) for one in documents.values()}))
+    dates = sorted({one["date"] for one in documents.values()})
+    axes.set_xlabel(
+        f"Line: where a repetition is expected (95 %). Pale: no verdict. {threads} threads, "
+        f"{dates[-1]}.", fontsize=9, loc="left",
+    )  # fmt: skip
+    figure.savefig(path, dpi=130, facecolor="white")
     plt.close(figure)
 
 
@@ -291,12 +364,20 @@ def page(documents):
 
 def readme_rows(documents):
     """Return the table of the README, of the machine that was measured last."""
-    document = max(documents.values(), key=lambda one: (one["date"], not one["tags"]))
+    document, rows = shown_first(documents), []
     best = best_of(comparisons(document))
-    keys = [[f"{task} {size}" for size in sizes] for task, sizes in README_TASKS.items()]
-    known = [[key for key in of_task if key in best] for of_task in keys]
-    chosen = [best[of_task[0]] for of_task in known if of_task]
-    lines = table(COLUMNS, map(cells, chosen))
+    for key, title in short_titles(document).items():
+        one = best[key]
+        ratio = f"{one['ratio']:.1f} times as fast"
+        if one["verdict"] == "slower":
+            ratio = f"**slower: {1 / one['ratio']:.1f} times the time**"
+        elif one["verdict"] == "undecided":
+            ratio = f"about the same ({one['ratio']:.2f})"
+        elif one["verdict"] == "busy":
+            ratio += " (busy machine, no verdict)"
+        times = ratios.duration(one["fastcos"]), ratios.duration(one["time"])
+        rows.append((title, times[0], f"{one['library']}: {times[1]}", ratio))
+    lines = table(("work", "fastcos", "fastest other exact library", "fastcos is"), rows)
     return "\n".join([*lines, f"{summary(best.values())} {machine_line(document)}", ""])
 
 

@@ -301,7 +301,7 @@ def test_busy_rows_have_no_verdict():
     busy = document()
     busy["results"]["batch small"]["busy"] = 0.5
     text = render.markdown({"some-cpu-2-threads": busy})
-    assert "1 rows have no verdict, because the machine was busy" in text
+    assert "without a verdict, because the machine was busy: 1." in text
 
 
 def test_newest_file_of_each_machine_counts(tmp_path):
@@ -327,8 +327,24 @@ def test_one_command_writes_table_picture_page_and_readme(tmp_path, monkeypatch)
     assert (tmp_path / "speed.png").read_bytes().startswith(b"\x89PNG")
     assert 'data-library="NumPy"' in (tmp_path / "index.html").read_text()
     assert readme.read_text().startswith("before\n")
-    assert "| a batch | 10.7 ms | SciPy |" in readme.read_text()
+    row = (
+        "| 256 queries, 50,000 x 384 | 10.7 ms | SciPy: 5.48 ms | **slower: 2.0 times the time** |"
+    )
+    assert row in readme.read_text()
     assert "old" not in readme.read_text()
+
+
+@pytest.mark.parametrize(
+    ("cpu", "isa", "name"),
+    [
+        ("AMD EPYC (znver5)", "vnni", "AMD EPYC (Zen 5)"),
+        ("Intel(R) Xeon(R) Processor (rocketlake)", "amx",
+         "Intel Xeon Processor with AMX (Sapphire Rapids or later)"),
+        ("AMD EPYC 9654 96-Core Processor", "vnni", "AMD EPYC 9654 96-Core Processor"),
+    ],
+)  # fmt: skip
+def test_cpus_have_the_names_of_their_vendors(cpu, isa, name):
+    assert render.cpu_name({"cpu": cpu, "isa": isa}) == name
 
 
 def test_published_results_are_rendered():
