@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import os
 import re
 from collections.abc import Iterator
 from importlib import metadata
@@ -14,8 +15,16 @@ from fastcos.plots.html import figure_page
 from fastcos.similarity import summaries
 from fastcos.similarity.base import REGISTRY
 
-GENERATED = Path(__file__).parent / "reference" / "generated"
-NOTEBOOKS = Path(__file__).parents[1] / "examples" / "notebooks"
+HERE = Path(__file__).parent
+ROOT = HERE.parent
+GENERATED = HERE / "reference" / "generated"
+NOTEBOOKS = ROOT / "examples" / "notebooks"
+# Pages outside this folder that pages link to, so that both work on GitHub. The site gets copies.
+OUTSIDE = (
+    ".github/CONTRIBUTING.md", "bench/README.md", "bench/compare/README.md",
+    "bench/gate/README.md", "bench/gate/record/README.md", "bench/results/README.md",
+    "examples/service_benchmark.md",
+)  # fmt: skip
 # files that are copied as they are
 COPIED = GENERATED / "copied"
 COPIED.mkdir(parents=True, exist_ok=True)
@@ -56,12 +65,53 @@ def setup(app: Any) -> None:
     """Write the pages that are made from the code itself, and read docstrings as plain text."""
     app.connect("autodoc-process-docstring", _as_plain_text, priority=900)  # after napoleon
     app.connect("autodoc-skip-member", _is_not_ours)
+    app.connect("source-read", _link_copies)
+    for path in OUTSIDE:
+        text = _with_links_to_copies((ROOT / path).read_text("utf8"), ROOT / path, _copy_of(path))
+        _copy_of(path).write_text(f"---\norphan: true\n---\n{text}", "utf8")
     (GENERATED / "cli.md").write_text(_commands(), "utf8")
     (GENERATED / "measures.md").write_text(_measures(), "utf8")
     (COPIED / "figure1.html").write_text(_figure_page(), "utf8")
     for path in NOTEBOOKS.glob("*.ipynb"):
         page = "\n\n".join(_notebook(json.loads(path.read_text("utf8"))))
         (GENERATED / f"{path.stem}.md").write_text(page, "utf8")
+
+
+def _copy_of(path: str) -> Path:
+    """Where the site has its copy of a page outside this folder."""
+    return GENERATED / (path.removesuffix(".md").strip(".").replace("/", "_") + ".md")
+
+
+def _link_copies(app: Any, docname: str, source: list[str]) -> None:
+    """Let the links of a page lead to the copies."""
+    page = HERE / f"{docname}.md"
+    if GENERATED not in page.parents:
+        source[0] = _with_links_to_copies(source[0], page, page)
+
+
+def _with_links_to_copies(text: str, page: Path, shown_at: Path) -> str:
+    """Return the text of a page, shown at another place, with links that work there.
+
+    A link to a Markdown page without a copy, or to a folder, becomes the name of the file.
+    """
+
+    def link(found: re.Match[str]) -> str:
+        name, target, anchor = found[1], found[2], found[3] or ""
+        path = (page.parent / target).resolve()
+        if not path.exists() or (path.suffix not in ("", ".md") and shown_at == page):
+            return found[0]
+        inside = path.is_relative_to(HERE)
+        if inside and shown_at == page:
+            return found[0]
+        known = str(path.relative_to(ROOT))
+        if not inside and known not in OUTSIDE:
+            return f"{name} (`{known}`)"
+        to = path if inside else _copy_of(known)
+        return f"[{name}]({Path(os.path.relpath(to, shown_at.parent)).as_posix()}{anchor})"
+
+    return re.sub(
+        r"(?<!!)\[([^]\n]+(?:\n[^]\n]+)?)\]\((?!https?:)([^)#\s]+)(#[^)\s]*)?\)", link, text
+    )
 
 
 def _as_plain_text(app: Any, what: str, name: str, thing: Any, options: Any, lines: Any) -> None:

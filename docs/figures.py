@@ -1,5 +1,6 @@
 """Draws the figures of these pages: python docs/figures.py, about a minute on two cores."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -7,8 +8,13 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 import fastcos
-from fastcos.plots import ExponentGridDisplay, RescalingsDisplay, RobustnessDisplay
-from fastcos.plots.style import COLOURS
+from fastcos.plots import (
+    ExponentGridDisplay,
+    RescalingsDisplay,
+    RobustnessDisplay,
+    SimilarityMapsDisplay,
+)
+from fastcos.plots.style import COLOURS, GRID_COLOUR
 
 FOLDER = Path(__file__).parent / "figures"
 DOTS_PER_INCH = 130
@@ -16,52 +22,28 @@ DOTS_PER_INCH = 130
 
 def kernel() -> Figure:
     """Draw the steps of the dense search for one pair."""
-    figure = Figure(figsize=(8.6, 3.1), layout="constrained")
+    figure = Figure(figsize=(8.4, 2.9), layout="constrained")
     ax = figure.subplots()
-    ax.set_xlim(0, 100)
-    ax.set_ylim(0, 34)
+    ax.set(xlim=(-0.3, 100.3), ylim=(0, 33))
     ax.axis("off")
     steps = (
-        (
-            "1  pack",
-            "rows to int8 codes\nin panels; the rounding\nof each row is kept",
-            "p x d bytes",
-        ),
-        (
-            "2  screen",
-            "a tile of integer scores\nin registers, compared\nwith a rigorous bound",
-            "every pair",
-        ),
-        (
-            "3  score",
-            "float64, fixed order,\nfrom the rows\nthat were given",
-            "the few that are left",
-        ),
-        ("4  order", "the k best by score,\nequal scores by\nlower index", "k per query"),
+        ("1 Pack", "every row once\nas 8-bit integers;\nits rounding error\nis kept"),
+        ("2 Screen", "every pair:\na score in integers\nand a proved bound\non its error"),
+        ("3 Score", "the few pairs that\nmay be neighbours,\nin float64, from the\noriginal rows"),
+        ("4 Order", "the best k by score,\nequal scores by the\nlower index"),
     )
-    for number, (title, text, amount) in enumerate(steps):
-        left = 1 + number * 25.2
-        deciding = number >= 2
-        ax.add_patch(
-            Rectangle(
-                (left, 8),
-                20.5,
-                22,
-                facecolor=COLOURS[number] + "22",
-                edgecolor=COLOURS[number],
-                linewidth=2 if deciding else 1,
-                linestyle="-" if deciding else "--",
-            )
-        )
-        ax.text(left + 1.2, 27, title, va="center", weight="bold", fontsize=11)
-        ax.text(left + 1.2, 17.5, text, va="center", fontsize=9, linespacing=1.5)
-        ax.text(left + 10.2, 4.5, amount, ha="center", va="center", fontsize=9, style="italic")
+    for number, (title, text) in enumerate(steps):
+        left, decides = number * 26.2, number >= 2
+        colour = COLOURS[1] if decides else COLOURS[0]
+        ax.add_patch(Rectangle((left, 1), 21.4, 25, facecolor="white", edgecolor=colour,
+                               linewidth=2, linestyle="-" if decides else "--"))  # fmt: skip
+        ax.text(left + 1.2, 22.5, title, va="center", weight="bold", fontsize=14, color=colour)
+        ax.text(left + 1.2, 18, text, va="top", fontsize=11, linespacing=1.35)
         if number < 3:
-            ax.annotate(
-                "", (left + 25, 19), (left + 20.7, 19), arrowprops={"arrowstyle": "->", "lw": 1.5}
-            )
-    ax.text(51.5, 32.5, "solid: decides the answer", ha="left", va="center", fontsize=9)
-    ax.text(1, 32.5, "dashed: only drops what cannot be a neighbour", va="center", fontsize=9)
+            arrow = {"arrowstyle": "->", "lw": 1.8}
+            ax.annotate("", (left + 26, 13), (left + 21.6, 13), arrowprops=arrow)
+    ax.text(0, 30, "only drops what cannot be a neighbour", fontsize=12, color=COLOURS[0])
+    ax.text(52.4, 30, "decides the answer", fontsize=12, color=COLOURS[1])
     return figure
 
 
@@ -72,9 +54,9 @@ def prefixes() -> Figure:
     scales = np.arange(1, depth + 1) ** -0.5
     centres = 0.7 * rng.standard_normal((200, depth)) * scales
     clustered = centres[rng.integers(0, 200, n)] + 0.7 * rng.standard_normal((n, depth)) * scales
-    sets = {"clusters, a spectrum that decays": clustered,
-            "independent columns": rng.standard_normal((n, depth))}  # fmt: skip
-    figure = Figure(figsize=(6.4, 3.4), layout="constrained")
+    sets = {"clustered rows, whose spectrum decays": clustered,
+            "independent columns: no gain": rng.standard_normal((n, depth))}  # fmt: skip
+    figure = Figure(figsize=(8.4, 3.8), layout="constrained")
     ax = figure.subplots()
     for (name, rows), colour in zip(sets.items(), COLOURS, strict=False):
         rows /= np.linalg.norm(rows, axis=1, keepdims=True)
@@ -87,29 +69,89 @@ def prefixes() -> Figure:
             rest = np.sqrt(np.square(rows[:, p:]).sum(axis=1))
             bounds = queries[:, :p] @ rows[:, :p].T + rest[:100, None] * rest
             shares.append(100 * (bounds >= least).mean())
-        ax.plot(widths, shares, color=colour, label=name)
+        ax.plot(widths, shares, color=colour, linewidth=2)
+        ax.annotate(name, (widths[5], shares[5]), xytext=(4, 12 if shares[5] < 50 else -18),
+                    color=colour, textcoords="offset points", fontsize=12)  # fmt: skip
     ax.set_yscale("log")
-    ax.set_xlabel(f"principal axes of {depth}")
-    ax.set_ylabel("pairs left, %")
-    ax.legend(frameon=False)
+    ax.set_yticks([0.1, 1, 10, 100], ["0.1 %", "1 %", "10 %", "100 %"])
+    ax.set_xlabel(f"length of the short code: principal axes of {depth} columns")
+    ax.set_title("Pairs that need the full code, after the bound of the short one", loc="left")
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.grid(visible=True, axis="y", color=GRID_COLOUR)
+    return figure
+
+
+def threads() -> Figure:
+    """Draw the times of docs/dev/scale.md by the number of threads."""
+    text = (FOLDER.parent / "dev" / "scale.md").read_text("utf8")
+    rows = dict(re.findall(r"^\| ([^|]+?: (?:fastcos|FAISS)) \|(.*)\|$", text, re.MULTILINE))
+    figure = Figure(figsize=(8.4, 3.6), layout="constrained")
+    panels = figure.subplots(1, 2)
+    for ax, work in zip(panels, ("1 query", "1,000 queries"), strict=True):
+        for name, colour in (("FAISS", "#777777"), ("fastcos", COLOURS[0])):
+            (cells,) = (cells for label, cells in rows.items()
+                        if label.startswith(f"{work},") and label.endswith(name))  # fmt: skip
+            times = [float(cell) for cell in cells.split("|")]
+            ax.plot([1, 2, 4, 8, 16], times, "o-", color=colour, linewidth=2)
+            for thread, time in ((1, times[0]), (16, times[-1])):
+                text = f"{name}: {time:g} ms" if thread == 1 else f"{time:g} ms"
+                ax.annotate(text, (thread, time), xytext=(4, 8), textcoords="offset points",
+                            color=colour, fontsize=11)  # fmt: skip
+        ax.set(xscale="log", yscale="log", xlabel="threads", xlim=(0.85, 26))
+        ax.set_xticks([1, 2, 4, 8, 16], ["1", "2", "4", "8", "16"])
+        ax.set_yticks([1, 10, 100, 1000], ["1 ms", "10 ms", "100 ms", "1 s"])
+        ax.set_ylim(min(ax.get_ylim()[0], 0.6), ax.get_ylim()[1] * 1.6)
+        ax.minorticks_off()
+        ax.set_title(f"{work} among 100,000 x 384", loc="left", fontsize=12)
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.grid(visible=True, axis="y", color=GRID_COLOUR)
+    return figure
+
+
+def recall() -> Figure:
+    """Draw requests per second by recall, from examples/service_benchmark.md."""
+    text = (FOLDER.parents[1] / "examples" / "service_benchmark.md").read_text("utf8")
+    points = re.findall(
+        r"^\| (\S+) \|[^|]* / ([\d.]+) \|.*\| ([\d.]+) of \d+ \|$", text, re.MULTILINE
+    )
+    figure = Figure(figsize=(8.4, 3.8), layout="constrained")
+    ax = figure.subplots()
+    names = {"faiss": "FAISS", "hnswlib-95": "hnswlib", "hnswlib-99": "hnswlib"}
+    for name, rate, share in points:
+        colour = COLOURS[0] if name == "fastcos" else "#777777"
+        place, is_exact = (float(share), float(rate)), float(share) == 1
+        to_the_left = is_exact and name != "usearch"  # Two labels would touch.
+        ax.plot(*place, "o" if is_exact else "^", color=colour, markersize=9)
+        ax.annotate(f"{names.get(name, name)}: {float(rate):.3g}", place, fontsize=11,
+                    xytext=(-10 if to_the_left else 10, -4), textcoords="offset points",
+                    ha="right" if to_the_left else "left", color=colour)  # fmt: skip
+    ax.set(yscale="log", xlim=(0.95, 1.012), ylim=(1, 1200))
+    ax.axvline(1, color="black", linewidth=0.8, linestyle=":")
+    ax.set_xticks([0.95, 0.96, 0.97, 0.98, 0.99, 1])
+    ax.set_yticks([1, 10, 100, 1000], ["1", "10", "100", "1,000"])
+    ax.set_xlabel("recall: share of the answers among the true ten nearest (1 is exact)")
+    ax.set_title("Requests per second, one at a time, among 1,000,000 x 384", loc="left")
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.grid(visible=True, axis="y", color=GRID_COLOUR)
     return figure
 
 
 def main() -> None:
     """Simulate at the size of the paper, fit, and draw."""
     FOLDER.mkdir(exist_ok=True)
-    for draw in (kernel, prefixes):
+    for draw in (kernel, prefixes, threads, recall):
         draw().savefig(FOLDER / f"{draw.__name__}.png", dpi=DOTS_PER_INCH)
     data = fastcos.simulate_interactions(random_state=0)
     comparison = fastcos.compare(data.X, data.item_cluster, regularization=10_000)
     model = comparison.models["dropout"]
     report = fastcos.audit(
-        model.item_embeddings(), model.transform(data.X), k=10, condition=1.1, random_state=0
+        model.item_embeddings(), model.transform(data.X), k=10, condition=1.2, random_state=0
     )
     for name, display in (
         ("rescalings", RescalingsDisplay.from_estimator(model)),
         ("robustness", RobustnessDisplay(report)),
         ("exponents", ExponentGridDisplay.from_comparison(comparison)),
+        ("../figure1", SimilarityMapsDisplay.from_comparison(comparison)),
     ):
         display.plot().figure_.savefig(FOLDER / f"{name}.png", dpi=DOTS_PER_INCH)
     for point in report.robustness:

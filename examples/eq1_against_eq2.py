@@ -12,7 +12,7 @@ is a half under Eq. 1, and 0 under Eq. 2, as a multiple of the tenth.
 DATA holds the folders ml-latest-small, online-retail and completejourney. Without it the ten
 presets of the simulation are used alone. Lines that the csv has are not computed again. One core
 takes about ten minutes. The csv of the documentation is docs/eq1_against_eq2.csv, and its page
-docs/explanation/paper.md.
+docs/reproduce.md.
 """
 
 import argparse

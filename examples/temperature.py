@@ -4,7 +4,7 @@ The paper's simulation, small, under rank x temperature x loss x model, each tra
 passes and once until the held-out loss has stopped descending. The score is the AUC over pairs of
 items: how often a pair of one cluster has a larger cosine than a pair of two.
 
-python examples/temperature.py --output docs/temperature.csv --page docs/dev/temperature.md
+python examples/temperature.py --output docs/temperature.csv --page docs/remedies.md
 
 Models: ``CosineMF``, whose users are means of their items, with 300 or 32 drawn negatives or with
 negative sampling; users with free vectors, and users encoded by two layers, both with the full

@@ -1,0 +1,192 @@
+"""Draws the moving picture of the README: python docs/animation.py, half a minute on two cores.
+
+One model of Eq. 1 at the size of the paper. Its rescaling D = S^a Σ^b moves along a path; every
+frame computes the cosines, the loss and the predictions anew from the rescaled factors. The picture
+shows what changes and what does not.
+"""
+
+from pathlib import Path
+
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from PIL import Image
+
+import fastcos
+from fastcos.plots import similarity_image
+from fastcos.plots.style import COLOURS, MAP_COLOURS
+
+PATH = Path(__file__).parent / "figures" / "rescaling.gif"
+FIXED, MOVING = COLOURS[0], COLOURS[1]  # The same two meanings in every figure of these pages.
+# The path of (a, b), and what is written beside each of its stops.
+STOPS = (
+    ((0.5, 0.0), "special case 1 of the paper"),
+    ((0.0, 0.0), "the usual solution, Eq. 5"),
+    ((0.0, -0.5), "the end of its section 2.3"),
+)
+STEPS = 9  # Frames between two stops.
+REST, STEP = 2200, 110  # Milliseconds that a stop and a step are shown.
+WIDTH, HEIGHT = 860, 470  # Pixels: about the width of a page of GitHub.
+BLOCKS, SIDE = 120, 360  # The heat map: means of blocks of items, and its side in pixels.
+N_COLOURS = 128
+N_USERS = 3  # Users whose highest prediction is shown.
+
+
+class Model:
+    """The factors of one fitted model, and what can be computed from them under any D."""
+
+    def __init__(self, data: fastcos.models.Simulation) -> None:
+        self.X = data.X.astype(np.float64)
+        self.labels = data.item_cluster
+        self.fitted = fastcos.LinearMF(50, regularization=10_000).fit(self.X)
+        self.gram = (self.X.T @ self.X).toarray()
+        self.users = np.argsort(-np.diff(self.X.indptr), kind="stable")[: 1000 * N_USERS : 1000]
+        popularity = np.asarray(self.X.sum(axis=0)).ravel()
+        self.order = np.lexsort((-popularity, self.labels))
+        self.boundaries = np.flatnonzero(np.diff(self.labels[self.order])) + 1
+        self.item = self.order[self.boundaries[0] + 40]  # An item of the second cluster.
+
+    def items(self, D: fastcos.Rescaling) -> np.ndarray:
+        """Item embeddings B D^-1."""
+        return np.asarray(self.fitted.item_embeddings(D), dtype=np.float64)
+
+    def auc(self, D: fastcos.Rescaling) -> float:
+        """Probability that a pair of one cluster has the higher cosine."""
+        return fastcos.metrics.pair_auc(self.items(D), self.labels).value
+
+    def neighbors(self, D: fastcos.Rescaling) -> list[int]:
+        """The five nearest items of one item."""
+        items = self.items(D)
+        found = fastcos.top_k(items[self.item], items, 6).indices[0].tolist()
+        return [one for one in found if one != self.item][:5]
+
+    def loss(self, D: fastcos.Rescaling) -> float:
+        """Eq. 1, ‖X - X A B'‖² + λ ‖A B'‖², from the rescaled factors."""
+        S, sigma = self.fitted.shrinkage_, self.fitted.singular_values_
+        a, b = D.shrinkage, D.spectrum
+        A = self.fitted.components_.T * (S ** (0.5 + a) * sigma**b)
+        W = A @ self.items(D).T
+        rest = np.eye(len(W)) - W
+        return float((rest * (self.gram @ rest)).sum() + 10_000 * np.square(W).sum())
+
+    def predictions(self, D: fastcos.Rescaling) -> list[str]:
+        """The highest prediction of a few users, from the rescaled factors."""
+        users = self.fitted.user_embeddings(self.X[self.users], D)
+        scores = users @ self.items(D).T
+        best = scores.argmax(axis=1)
+        return [
+            f"user {number}, item {item}:  {row[item]:.4f}"
+            for number, item, row in zip(self.users, best, scores, strict=True)
+        ]
+
+
+def power(symbol: str, exponent: float) -> str:
+    """A factor of D in TeX, with two digits so that the text does not jump."""
+    return f"{symbol}^{{{exponent:.2f}}}"
+
+
+class Picture:
+    """A figure whose moving parts are replaced from frame to frame."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self.figure = Figure(figsize=(WIDTH / 100, HEIGHT / 100), dpi=100, facecolor="white")
+        self.canvas = FigureCanvasAgg(self.figure)
+        self.text(18, 32, "One trained model. D rescales its dimensions; nothing is trained again.",
+                  size=13.5, weight="bold")  # fmt: skip
+        self.draw_pad()
+        self.draw_map()
+        left = 622
+        self.text(left, 84, "D changes the cosines", color=MOVING, size=11.5, weight="bold")
+        self.text(left, 104, "AUC of the true clusters", size=9.5)
+        self.auc = self.text(left, 148, "", color=MOVING, size=26, weight="bold")
+        self.text(left, 176, f"five nearest of item {model.item}", size=9.5)
+        self.neighbors = self.text(left, 197, "", color=MOVING, size=10)
+        self.text(left, 252, "The model stands still", color=FIXED, size=11.5, weight="bold")
+        self.text(left, 272, "loss of Eq. 1", size=9.5)
+        self.loss = self.text(left, 304, "", color=FIXED, size=18, weight="bold")
+        self.text(left, 334, "highest predictions", size=9.5)
+        self.predictions = [
+            self.text(left, 356 + 20 * row, "", color=FIXED, size=10) for row in range(N_USERS)
+        ]
+
+    def text(self, x, y, text, size=10, **style):
+        """Write at a place in pixels from the upper left corner."""
+        place = x / WIDTH, 1 - y / HEIGHT
+        return self.figure.text(*place, text, fontsize=size, va="baseline", **style)
+
+    def axes(self, x, y, side):
+        """A square in pixels from the upper left corner, without ticks."""
+        ax = self.figure.add_axes((x / WIDTH, 1 - (y + side) / HEIGHT, side / WIDTH, side / HEIGHT))
+        ax.set(xticks=[], yticks=[])
+        return ax
+
+    def draw_pad(self) -> None:
+        """The exponents of D, with the AUC as background and a point that moves."""
+        a, b = np.linspace(-0.2, 0.7, 19), np.linspace(-0.7, 0.2, 19)
+        auc = np.array([[self.model.auc(fastcos.Rescaling(x, y)) for x in a] for y in b])
+        ax = self.axes(18, 100, 190)
+        self.text(18, 90, "drag D", size=11.5, weight="bold")
+        ax.imshow(np.round(auc * 32) / 32, extent=(a[0], a[-1], b[0], b[-1]), origin="lower",
+                  cmap="cividis", vmin=0.5, vmax=1, interpolation="nearest")  # fmt: skip
+        for (x, y), _ in STOPS:
+            ax.plot(x, y, "o", color="white", markeredgecolor="black", markersize=6)
+        (self.trace,) = ax.plot([], [], color="white", linewidth=1.2, linestyle=":")
+        (self.point,) = ax.plot([], [], "o", color=MOVING, markeredgecolor="white", markersize=13)
+        self.text(18, 309, "yellow: the clusters are recovered", size=8.5)
+        self.formula = self.text(18, 352, "", color=MOVING, size=16)
+        self.meaning = self.text(18, 378, "", color=MOVING, size=10)
+        self.text(18, 420, "S: shrinkage of Eq. 1", size=8.5)
+        self.text(18, 436, "Σ: singular values of the data", size=8.5)
+
+    def draw_map(self) -> None:
+        """The cosines of all pairs of items."""
+        self.text(236, 90, "cosines of 1,000 items, five true clusters", size=10.5)
+        ax = self.axes(236, 100, SIDE)
+        self.image = ax.imshow(np.zeros((BLOCKS, BLOCKS)), cmap=MAP_COLOURS, vmin=-1, vmax=1,
+                               interpolation="nearest")  # fmt: skip
+        for boundary in self.model.boundaries * BLOCKS / len(self.model.order) - 0.5:
+            ax.axhline(boundary, color="black", linewidth=0.6)
+            ax.axvline(boundary, color="black", linewidth=0.6)
+
+    def frame(self, a: float, b: float, meaning: str, walked: list[tuple[float, float]]):
+        """Return the picture at D = S^a Σ^b."""
+        D, model = fastcos.Rescaling(a, b), self.model
+        pixels = similarity_image(model.items(D), model.order, pixels=BLOCKS)
+        self.image.set_data(np.round(pixels * 12) / 12)  # Few colours make a small file.
+        self.point.set_data([a], [b])
+        self.trace.set_data(*zip(*walked, strict=True))
+        self.formula.set_text(f"$D = {power('S', a)}\\,{power(chr(92) + 'Sigma', b)}$")
+        self.meaning.set_text(meaning)
+        self.auc.set_text(f"{model.auc(D):.3f}")
+        self.neighbors.set_text("  ".join(map(str, model.neighbors(D))))
+        self.loss.set_text(f"{model.loss(D):,.1f}")
+        for line, text in zip(self.predictions, model.predictions(D), strict=True):
+            line.set_text(text)
+        self.canvas.draw()
+        return Image.fromarray(np.asarray(self.canvas.buffer_rgba())).convert("RGB")
+
+
+def main() -> None:
+    """Simulate at the size of the paper, fit once, and draw every frame."""
+    picture = Picture(Model(fastcos.simulate_interactions(random_state=0)))
+    frames, durations, walked = [], [], []
+    for number, (start, meaning) in enumerate(STOPS):
+        end, _ = STOPS[(number + 1) % len(STOPS)]
+        for step in range(STEPS + 1):
+            share = (1 - np.cos(np.pi * step / (STEPS + 1))) / 2
+            place = tuple(float(x + share * (y - x)) for x, y in zip(start, end, strict=True))
+            walked.append(place)
+            frames.append(picture.frame(*place, meaning if step == 0 else "", walked))
+            durations.append(REST if step == 0 else STEP)
+    # One palette for all frames: colours do not flicker, and equal pixels stay equal.
+    stops = [np.asarray(one) for one in frames[:: STEPS + 1]]
+    palette = Image.fromarray(np.concatenate(stops)).quantize(N_COLOURS)
+    few = [one.quantize(palette=palette, dither=Image.Dither.NONE) for one in frames]
+    few[0].save(PATH, save_all=True, append_images=few[1:], duration=durations, loop=0,
+                optimize=True)  # fmt: skip
+    print(f"{PATH}: {len(few)} frames, {PATH.stat().st_size / 1000:.0f} kB")
+
+
+if __name__ == "__main__":
+    main()
