@@ -37,12 +37,13 @@ from fastcos.linalg.shards import InteractionShards
 from fastcos.linalg.svd import SVD
 from fastcos.models.linear_mf import LinearMF
 from fastcos.parallel import memmap
-from fastcos.search.out_of_core import MappedItems, fingerprint
+from fastcos.search.execute import batch_size, best_of_items, finish
+from fastcos.search.out_of_core import fingerprint
 from fastcos.search.packing import ExecutionOptions, no_exclusions
 from fastcos.search.request import SearchRequest
 from fastcos.search.results import Neighbors
 from fastcos.search.segments import merge
-from fastcos.search.top_k import batch_size, best_of_items, finish
+from fastcos.search.sources import MappedItems
 from fastcos.similarity import Plain, get_measure
 from fastcos.storage.checkpoint import Checkpoint
 from fastcos.validation import Floats
@@ -252,7 +253,7 @@ class _Search(NamedTuple):
         queries = _open_rows("queries", self.queries)
         items = queries if self.items is None else _open_rows("items", self.items)
         request = SearchRequest(queries, self.k, None, None, None)
-        return MappedItems(get_measure(self.measure), len(items), (), items), request
+        return MappedItems(get_measure(self.measure), items), request
 
     def options(self) -> ExecutionOptions:
         """Return threads and memory of the worker that calls."""

@@ -17,7 +17,7 @@ from fastcos.kernels import probes, sparse, tiles
 from fastcos.kernels.simd.instruction_sets import INSTRUCTION_SETS
 from fastcos.linalg import operators
 from fastcos.parallel import buffer_pool
-from fastcos.search.packing import tile_layout
+from fastcos.search.layout import tile_layout
 
 # seconds of one probe: a hundred times the start of a thread, and short beside a turn
 _PROBE_SECONDS = 2e-3

@@ -8,7 +8,7 @@ import numpy as np
 
 from fastcos.kernels import code_cache
 from fastcos.parallel import readiness
-from fastcos.search import packing, projection, scan, segments
+from fastcos.search import packing, plan, projection, scan, segments
 from fastcos.similarity import encoded_rows
 
 # Seconds to wait for another process that compiles the same, before this one compiles, too.
@@ -24,7 +24,7 @@ def compile_searches(dtype: str) -> None:
     readiness.compile_at_once()
     if dtype == "bfloat16":
         import ml_dtypes  # noqa: F401  registers the type with NumPy
-    options, few = packing.ExecutionOptions(1, 2.0**30), scan.FEW_QUERIES
+    options = packing.ExecutionOptions(1, 2.0**30)
     # with a common direction, which is taken out before packing
     rows = 10 * (1.0 + np.random.default_rng(0).standard_normal((_ROWS, _COLUMNS)))
     items = encoded_rows.encode_rows(rows.astype(dtype), None, 1, "cosine")
@@ -32,10 +32,11 @@ def compile_searches(dtype: str) -> None:
     query_rows = rows.astype("float32" if dtype == "float32" else "float64")
     encoded_queries = encoded_rows.encode_rows(query_rows, None, 1, "cosine")
     segment = segments.Segment("cosine", items, np.arange(_ROWS, dtype=np.int64), 1)
-    for n in (1, 2 * few):
+    for n in (1, 2 * plan.COSTS.max_queries_sharing_rows):
         queries, nothing = encoded_queries.take(slice(n)), packing.no_exclusions(n)
         segment.pack()
-        columns, scores = segment.plan(n, nothing)(queries, nothing, 10, options)
+        wanted = scan.SegmentSearch(10, nothing)
+        columns, scores = scan.search_segment(segment, queries, wanted, options)
         scan.best_of_parts(np.stack([columns] * 2, axis=1), np.stack([scores] * 2, axis=1))
     if segment.packed.layout.quantised:
         axes = projection.as_axes(np.eye(_COLUMNS, _COLUMNS // 2))

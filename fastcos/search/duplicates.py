@@ -11,15 +11,7 @@ import numpy.typing as npt
 
 from fastcos import parallel, validation
 from fastcos.kernels import exhaustive_top_k
-from fastcos.search import scan
-from fastcos.search.packing import (
-    ExcludedItems,
-    ExecutionOptions,
-    PackedItems,
-    has_many_copies,
-    no_exclusions,
-    norms_repeat,
-)
+from fastcos.search.packing import ExcludedItems, Found, has_many_copies
 from fastcos.similarity.encoded_rows import EncodedRows
 from fastcos.validation import Integers
 
@@ -99,35 +91,28 @@ def _hashes(encoded: EncodedRows) -> npt.NDArray[np.uint64]:
     return hashes
 
 
-def search(
-    packed: PackedItems,
+def expand(
     items: DuplicateGroups,
-    queries: EncodedRows,
     exclusions: ExcludedItems,
+    group_of_query: Integers,
+    groups: Found,
     k: int,
-    options: ExecutionOptions,
-) -> scan.Found:
-    """Columns (n, k) and raw scores (n, k) as of scan.search, from one row of every group.
+    n_threads: int,
+) -> Found:
+    """Columns (n, k) and raw scores (n, k) from the best groups of every distinct query.
 
-    packed holds items.first alone; of the exclusions only ``own`` is used. Of an
-    item among the best k, every group ahead of its own has a row ahead of it, so that its group is
-    among the best k groups, or k + 1 where the row ahead may be the query itself.
+    group_of_query (n,): number of the distinct query of each query; groups: row numbers of the
+    first members of its k + 1 best groups, and their raw scores. Of the exclusions only ``own`` is
+    used. Of an item among the best k, every group ahead of its own has a row ahead of it, so that
+    its group is among the best k groups, or k + 1 where the row ahead may be the query itself.
     """
-    n, progress = len(queries.rows), options.progress
-    if progress is not None:
-        options = options._replace(progress=lambda done, total: progress(done * n // total, n))
-    groups = find_duplicates(queries) if norms_repeat(queries.norms) else None
-    distinct, group_of = queries, validation.read_only(np.arange(n, dtype=np.int64))
-    if groups is not None:
-        distinct, group_of = queries.take(groups.first), groups.group_of
-    wanted = min(k + 1, len(items.first))
-    nothing = no_exclusions(len(distinct.rows))
-    found, found_scores = scan.search(packed, distinct, nothing, wanted, options)
+    n = len(group_of_query)
+    found, found_scores = groups
     columns, scores = parallel.unfilled((n, k), np.int64), parallel.unfilled((n, k), np.float64)
     parallel.run(
-        exhaustive_top_k.expand_copies, parallel.row_blocks(n, _EXPANDED_ROWS), group_of,
+        exhaustive_top_k.expand_copies, parallel.row_blocks(n, _EXPANDED_ROWS), group_of_query,
         exclusions.own, found, found_scores, items.group_of, items.starts, items.members, scores,
         columns,
-        n_threads=options.n_threads,
+        n_threads=n_threads,
     )  # fmt: skip
     return columns, scores

@@ -13,24 +13,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fastcos import parallel, validation
-from fastcos.search import scan
-from fastcos.search.packing import ExcludedItems, ExecutionOptions, PermittedItems
+from fastcos.search import plan, scan
+from fastcos.search.packing import ExcludedItems, ExecutionOptions, Found, PermittedItems
 from fastcos.search.range_candidates import find_candidates
 from fastcos.search.segments import Segment, best_of_lists
 from fastcos.similarity.base import UpperBounded
 from fastcos.similarity.encoded_rows import EncodedRows
 from fastcos.validation import Floats, Integers
 
-# candidates of the first search beside k: with 14 most queries of Gaussian rows end there for csls
-_EXTRA_CANDIDATES = 14
-# candidates that a query's list holds at first: enough for most queries that are not done
-_CAPACITY = 256
-# how many times longer a list is made that was too short: four times reach a million items
-_GROWTH = 8
-# a candidate's column, raw score and what rescoring keeps of it
-_BYTES_PER_CANDIDATE = 128
-# queries rescored together: lists of similar length are padded to one
-_RESCORED_QUERIES = 1024
 # steps of the search for a raw score that double its distance: 2^40 of a hundredth of it
 _DOUBLINGS = 40
 # halvings of the last step: what is left of it is 2 %
@@ -60,8 +50,8 @@ def filter_and_refine(
     k: int,
     options: ExecutionOptions,
     permitted: PermittedItems | None = None,
-    best: scan.Found | None = None,
-) -> scan.Found:
+    best: Found | None = None,
+) -> Found:
     """Columns and exact raw scores (n, k) of a segment's best items for the queries Q.
 
     permitted: as Segment.permit returns; best: what earlier segments found. In the worst case O(m)
@@ -70,14 +60,14 @@ def filter_and_refine(
     n, queries = len(Q), _Queries(Q, encoded, exclusions)
     precomputed = measure.precompute(segment.rows)
     n_items = len(segment.numbers if permitted is None else permitted.numbers)
-    width = min(n_items, k + _EXTRA_CANDIDATES)
+    width = min(n_items, k + plan.COSTS.extra_candidates)
     columns, scores = parallel.unfilled((n, k), np.int64), parallel.unfilled((n, k), np.float64)
     last = parallel.unfilled(n, np.float64)
-    find = segment.plan(n, exclusions, permitted)
     left = []
     for some in _batches(np.arange(n, dtype=np.int64), width, options):
         part = queries.take(some)
-        listed, raw = find(part.encoded, part.exclusions, width, options)
+        wanted = scan.SegmentSearch(width, part.exclusions, permitted)
+        listed, raw = scan.search_segment(segment, part.encoded, wanted, options)
         columns[some], scores[some] = _refine(measure, part, precomputed, listed, k, options)
         last[some] = raw[:, -1]
         reached = _reached(scores, best, some)
@@ -98,7 +88,7 @@ def filter_and_refine(
     return columns, scores
 
 
-def _reached(scores: Floats, best: scan.Found | None, some: Integers) -> Floats:
+def _reached(scores: Floats, best: Found | None, some: Integers) -> Floats:
     """Return what k items of some queries are known to reach, in this segment or before it."""
     own: Floats = scores[some, -1]
     return own if best is None else np.maximum(own, best[1][some, -1])
@@ -106,7 +96,7 @@ def _reached(scores: Floats, best: scan.Found | None, some: Integers) -> Floats:
 
 def _batches(queries: Integers, width: int, options: ExecutionOptions) -> Iterator[Integers]:
     """Yield queries whose lists of this width fit the working memory."""
-    size = max(1, int(options.working_memory / (_BYTES_PER_CANDIDATE * width)))
+    size = max(1, int(options.working_memory / (plan.COSTS.refined_bytes_per_candidate * width)))
     for first in range(0, len(queries), size):
         yield queries[first : first + size]
 
@@ -118,7 +108,7 @@ def _refine(
     listed: Integers,
     k: int,
     options: ExecutionOptions,
-) -> scan.Found:
+) -> Found:
     """Columns and exact raw scores of the best k of every list (n, c), -1 for no item."""
     exact = measure.rescore(queries.rows, precomputed, np.maximum(listed, 0))
     return best_of_lists(listed, exact, k, options.n_threads)
@@ -133,13 +123,13 @@ def _refine_all(
     k: int,
     options: ExecutionOptions,
     permitted: PermittedItems | None,
-) -> scan.Found:
+) -> Found:
     """Columns and exact raw scores of the k best of all items with raw scores from least on."""
     n = len(queries.rows)
     n_items = len(segment.numbers if permitted is None else permitted.numbers)
     quiet = options._replace(progress=None)
     columns, scores = parallel.unfilled((n, k), np.int64), parallel.unfilled((n, k), np.float64)
-    left, capacity = np.arange(n, dtype=np.int64), min(_CAPACITY, n_items)
+    left, capacity = np.arange(n, dtype=np.int64), min(plan.COSTS.refined_capacity, n_items)
     while len(left):
         too_long = []
         for some in _batches(left, capacity, options):
@@ -151,14 +141,14 @@ def _refine_all(
             )  # fmt: skip
             order = np.argsort(counts, kind="stable")
             fits = order[: np.searchsorted(counts[order], capacity, side="right")]
-            for first in range(0, len(fits), _RESCORED_QUERIES):
-                few = np.sort(fits[first : first + _RESCORED_QUERIES])
+            for first in range(0, len(fits), plan.COSTS.refined_queries):
+                few = np.sort(fits[first : first + plan.COSTS.refined_queries])
                 lists = np.ascontiguousarray(listed[few, : max(k, counts[few].max())])
                 found = _refine(measure, part.take(few), precomputed, lists, k, options)
                 columns[some[few]], scores[some[few]] = found
             too_long.append(some[counts > capacity])
         left = np.concatenate(too_long)
-        capacity = min(n_items, _GROWTH * capacity)
+        capacity = min(n_items, plan.COSTS.refined_growth * capacity)
     return columns, scores
 
 

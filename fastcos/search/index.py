@@ -12,6 +12,7 @@ from fastcos import parallel, storage, validation
 from fastcos.parallel import memmap
 from fastcos.reports import printable
 from fastcos.search import index_files, index_ids, index_model
+from fastcos.search.execute import finish, search
 from fastcos.search.ids import Ids, as_ids
 from fastcos.search.index_parts import Contents, IndexPart, contents_of
 from fastcos.search.index_state import (
@@ -30,7 +31,7 @@ from fastcos.search.radius import pairs_above
 from fastcos.search.request import Threshold, as_min_score, as_threshold
 from fastcos.search.rescoring import Rescored, as_candidates, best_of_candidates
 from fastcos.search.results import IndexNeighbors, Neighbors, no_neighbors, padded
-from fastcos.search.top_k import as_items, as_options, as_request, finish, search
+from fastcos.search.top_k import as_items, as_options, as_request
 from fastcos.similarity import serialization
 from fastcos.similarity.base import Measure, get_measure, require
 from fastcos.validation import Integers

@@ -26,7 +26,8 @@ from fastcos.parallel import memmap
 from fastcos.search.duplicates import DuplicateGroups
 from fastcos.search.ids import NO_ID, Ids, ItemIds
 from fastcos.search.index_parts import IndexPart
-from fastcos.search.packing import PackedItems, packed_items, permit, tile_layout
+from fastcos.search.layout import tile_layout
+from fastcos.search.packing import PackedItems, packed_items, permit
 from fastcos.search.segments import Segment
 from fastcos.similarity.base import Measure, capabilities, encode_items
 from fastcos.similarity.encoded_rows import NO_BIAS, EncodedRows

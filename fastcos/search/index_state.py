@@ -21,10 +21,10 @@ from fastcos.search.index_parts import (
     merged,
     new_part,
 )
-from fastcos.search.out_of_core import MappedItems
 from fastcos.search.plain_search import PlainSearch
-from fastcos.search.request import FittedItems, SearchRequest
+from fastcos.search.request import SearchRequest
 from fastcos.search.results import IndexNeighbors, Neighbors
+from fastcos.search.sources import FittedItems, ItemSource, MappedItems
 from fastcos.similarity.base import Measure, capabilities, warn_of_slow_changes
 from fastcos.validation import Integers
 
@@ -54,7 +54,7 @@ class IndexState(NamedTuple):
     mapped: the only part of items that stay on disk, see MappedState.
     """
 
-    fitted: FittedItems
+    fitted: ItemSource
     parts: tuple[IndexPart, ...]
     width: int
     has_names: bool = False
@@ -165,7 +165,7 @@ class MappedState(IndexState):
 
 def state_on_disk(measure: Measure, rows: Any, ids: Ids | None) -> IndexState:
     """Return the state of memory-mapped rows; ids None: their positions."""
-    fitted = MappedItems(measure.fit(rows), len(rows), (), rows)
+    fitted = MappedItems(measure.fit(rows), rows)
     part = MappedPart(rows, None if ids is None else ItemIds.of(ids))
     has_names = ids is not None and are_strings(ids)
     return MappedState(fitted, (), rows.shape[1], has_names, mapped=part)

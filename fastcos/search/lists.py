@@ -5,8 +5,9 @@ import numpy as np
 from fastcos import parallel, validation
 from fastcos.kernels import exhaustive_top_k
 from fastcos.search import scan, segments
-from fastcos.search.packing import ExecutionOptions
-from fastcos.search.request import FittedItems, SearchRequest
+from fastcos.search.packing import ExecutionOptions, Found
+from fastcos.search.request import SearchRequest
+from fastcos.search.sources import ItemSource
 from fastcos.similarity.base import UpperBounded, is_upper_bounded
 from fastcos.similarity.encoded_rows import METRIC_TYPES, EncodedRows
 from fastcos.validation import Floats, Integers
@@ -20,9 +21,9 @@ _BYTES_PER_PAIR = 96
 
 
 def best_of_lists(
-    items: FittedItems, request: SearchRequest, Q: validation.Rows, queries: EncodedRows,
+    items: ItemSource, request: SearchRequest, Q: validation.Rows, queries: EncodedRows,
     first: int, options: ExecutionOptions,
-) -> scan.Found:  # fmt: skip
+) -> Found:  # fmt: skip
     """Positions and raw scores (m, k) of the best of each list, for the queries from first on.
 
     O(L d) for L entries of all lists: the other items are not looked at.
@@ -38,7 +39,7 @@ def best_of_lists(
 
 
 def score_lists(
-    items: FittedItems, Q: validation.Rows, queries: EncodedRows, indptr: Integers,
+    items: ItemSource, Q: validation.Rows, queries: EncodedRows, indptr: Integers,
     positions: Integers, options: ExecutionOptions,
 ) -> Floats:  # fmt: skip
     """Raw scores (L,) of the items at the positions in each query's list, -inf of removed ones.
@@ -90,7 +91,7 @@ def score_by_measure(
 
 def best_of_scored(
     indptr: Integers, positions: Integers, raw: Floats, k: int, options: ExecutionOptions
-) -> scan.Found:
+) -> Found:
     """Positions and raw scores (n, k) of the best of each scored list; entries of -inf are none."""
     n, lengths = len(indptr) - 1, np.diff(indptr)
     columns, scores = np.full((n, k), -1, np.int64), np.full((n, k), -np.inf)

@@ -41,10 +41,6 @@ from fastcos.validation import Floats, Integers
 _SAFE_NORMS = {"float32": (2.0**-40, 2.0**40), "float64": (2.0**-400, 2.0**400)}
 # Entries of rows that are converted to another type at once (8 MiB of float32).
 _ENTRIES_PER_CONVERSION = 1 << 21
-# Queries of a batch: more make the matrix product no faster.
-_QUERIES_PER_BATCH = 1024
-# Bytes of one candidate, and of the copies that selecting among candidates makes.
-_BYTES_PER_CANDIDATE = 96
 
 
 class _Candidates(NamedTuple):
@@ -57,11 +53,6 @@ class _Candidates(NamedTuple):
 
     def take(self, places: npt.NDArray[Any]) -> "_Candidates":
         return _Candidates(*(column[places] for column in self))
-
-
-def batch_size(k: int, working_memory: float) -> int:
-    """Return how many queries are searched at once."""
-    return max(1, min(_QUERIES_PER_BATCH, int(working_memory / (2 * _BYTES_PER_CANDIDATE * k))))
 
 
 def search(

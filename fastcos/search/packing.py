@@ -18,12 +18,11 @@ from fastcos.kernels import candidate_filter, packing, prefixes, query_scaling, 
 from fastcos.kernels.simd.instruction_sets import INSTRUCTION_SETS
 from fastcos.kernels.simd.panel import PANEL
 from fastcos.parallel import memmap
+from fastcos.search import plan
+from fastcos.search.layout import TileLayout, float_layout, tile_layout
 from fastcos.similarity.encoded_rows import METRIC_TYPES, EncodedRows
 from fastcos.validation import Floats as Floats, Integers as Integers, Rows as Rows
 
-# rows are grouped where the average row has this many copies, itself among them: below that most
-# groups are single rows, and grouping costs more than it saves
-_ENOUGH_COPIES = 2.0
 # seed of the random signs that spread a row's size over its coordinates before quantisation
 _ROTATION_SEED = 20240308
 # shape of the tile registers, for AMX
@@ -51,6 +50,10 @@ _LEAST_CLOSE_SHARE = 0.15
 _LEAST_MEAN = 0.2
 # length of the shortest row, relative to the longest, from which dot products are shifted
 _ALIKE = 0.5
+
+
+# columns (row numbers or positions) and raw scores (n, k), best first, padded by -1 and -inf
+Found = tuple[Integers, Floats]
 
 
 class RowScaling(NamedTuple):
@@ -119,44 +122,6 @@ class ExecutionOptions(NamedTuple):
     progress: parallel.Progress | None = None
 
 
-class TileLayout(NamedTuple):
-    """What the tiles of an instruction set need for rows of some depth.
-
-    words: of 4 bytes, in a packed row. error bounds the rounding of a float32 inner product of unit
-    rows, 0 for integer tiles.
-    """
-
-    isa: str
-    quantised: bool
-    words: int
-    error: float
-
-    def empty_array(self) -> npt.NDArray[Any]:
-        """Return an empty array of the type of packed rows and of tile scores."""
-        return np.empty(0, np.int32 if self.quantised else np.float32)
-
-
-def tile_layout(isa: str, depth: int) -> TileLayout:
-    """Return the layout of an instruction set for rows of this depth.
-
-    Wider rows than int32 sums can hold are compared in float32.
-    """
-    if depth > tiles.MOST_CODES:
-        return float_layout(isa, depth)
-    rotated = max(depth, 16)
-    if isa == "amx":
-        return TileLayout(isa, True, 16 * -(-rotated // 64), 0)
-    if isa in ("vnni", "avxvnni", "avx2"):
-        return TileLayout(isa, True, 2 * -(-rotated // 8), 0)
-    return float_layout(isa, depth)
-
-
-def float_layout(isa: str, depth: int) -> TileLayout:
-    """Return the layout of float32 rows that an instruction set can read."""
-    isa = "avx512" if isa in ("amx", "vnni", "avx512") else "generic"
-    return TileLayout(isa, False, depth, 1.1 * (depth + 8) * 2.0**-24)
-
-
 class PackedItems(NamedTuple):
     """Items in panels; arrays as the kernels take them, and the same bound as slots.
 
@@ -193,7 +158,7 @@ def has_many_copies(ends: npt.NDArray[np.intp], n: int) -> bool:
     """Whether groups of n rows that end there are so large that searching one of each pays."""
     sizes = np.diff(np.concatenate([[0], ends, [n]])).astype(np.float64)
     # no BLAS: its threads stay awake for milliseconds that a search needs
-    return bool(np.square(sizes).sum() >= _ENOUGH_COPIES * n)
+    return bool(np.square(sizes).sum() >= plan.COSTS.min_average_copies * n)
 
 
 def pack_items(
@@ -238,19 +203,15 @@ def pack_items(
     return packed_items(metric_type, layout, items, arrays, unit, bias_unit)
 
 
-def unpacked_items(metric_type: str, items: EncodedRows) -> PackedItems | None:
-    """Return whole panels of float32 rows as they are given, for few queries. O(m).
+def have_moderate_norms(norms: Floats) -> bool:
+    """Whether float32 products of rows of these norms neither overflow nor underflow. O(n)."""
+    smallest = norms.min(where=norms > 0, initial=1.0)
+    return bool(norms.max(initial=0.0) <= _LARGEST_NORM and smallest >= _SMALLEST_NORM)
 
-    None where no panel is full, where float32 products might overflow or underflow, and for
-    instruction sets whose int8 tiles are wider than their float32 tiles: packing is faster there.
-    """
+
+def unpacked_items(metric_type: str, items: EncodedRows) -> PackedItems:
+    """Return the whole panels of float32 rows of moderate norms as they are given. O(m)."""
     norms, depth = items.norms, items.rows.shape[1]
-    if items.rows.dtype != np.float32 or config.isa() in ("avx2", "avxvnni"):
-        return None
-    if len(norms) < PANEL:
-        return None
-    if norms.max() > _LARGEST_NORM or norms.min(where=norms > 0, initial=1.0) < _SMALLEST_NORM:
-        return None
     layout = float_layout(config.isa(), depth)
     n_panels = len(norms) // PANEL
     n = n_panels * PANEL

@@ -1,24 +1,21 @@
-"""A plain search of an index: few queries, at most a mask of items.
+"""The short way of a plain search: few ordinary queries of an index, in one launch of one kernel.
 
-What depends on the index is decided once.
-
-``PlainSearch`` is made when an index is fitted, opened or changed. It answers what needs none of
-these steps of ``search.search``, and returns None for the rest:
+A warm search of one query takes ten microseconds, of which conversions and checks would be the
+larger part. ``PlainSearch`` follows the same plans as every other search (``plan``), but it keeps
+them by the number of queries and neighbours, and it leaves out what the kernel can tell by itself:
 
 ======================= ==========================================================================
-step                    not needed because
+step left out           why it is not needed
 ======================= ==========================================================================
 conversion of rows      queries are C-contiguous float32 or float64 arrays
 checks of numbers       the kernel measures the queries' norms and reports what is not ordinary
 encoding                the measure compares rows as they are given
-batches, blocks         up to 64 queries and their candidates fit any working memory
+batches                 the plan is one launch for each part of the index
 filters, exclusions     there are none but a mask of the items that may be found
-plan                    every part of the index is packed, and has no groups of duplicates
 padding                 at least k items can be found
 ======================= ==========================================================================
 
-What is left: outputs, one launch of ``kernels.tile_top_k.scan_panels`` for each part, which is the
-whole index until something is added, the scores, the ids.
+For every other call it returns None, and ``execute.search`` answers.
 """
 
 from collections.abc import Sequence
@@ -28,48 +25,51 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import config, validation
-from fastcos.kernels import tile_top_k, tiles
-from fastcos.search import scan, segments
+from fastcos.kernels import tile_top_k
+from fastcos.search import plan, scan, segments
 from fastcos.search.ids import Ids
 from fastcos.search.index_parts import IndexPart
-from fastcos.search.packing import NO_FILTERS
-from fastcos.search.request import FittedItems
+from fastcos.search.packing import NO_FILTERS, ExecutionOptions
 from fastcos.search.segments import Segment
+from fastcos.search.sources import ItemSource
 from fastcos.similarity.base import Plain, capabilities
 from fastcos.validation import Integers
 
 Found = tuple[Integers, npt.NDArray[np.float32], Ids]
 
+# plans that an index keeps, by the number of queries and neighbours
+_MAX_PLANS = 256
+
 
 class _Part(NamedTuple):
-    """A part of an index as the scan takes it. n: items that can be found."""
+    """A part of an index as the scan takes it, and how many of its items can be found."""
 
     segment: Segment
     filters: tuple[Any, ...]
-    n: int
+    n_allowed: int | None
 
 
 class PlainSearch:
     """Searches of the parts of an index; None is returned for other calls."""
 
-    def __init__(self, fitted: FittedItems, parts: Sequence[IndexPart]) -> None:
+    def __init__(self, fitted: ItemSource, parts: Sequence[IndexPart]) -> None:
         self._measure, self._parts = fitted.measure, parts
-        self._n, self._width = fitted.n_live, fitted.rows.shape[1]
+        self._n_live, self._width = fitted.n_live, fitted.rows.shape[1]
         has_raw_scores = type(fitted.measure).to_score is Plain.to_score
         self._is_cosine = has_raw_scores and fitted.measure.metric_type == "cosine"
         self._packed: list[_Part] = []
-        # whether positions are not the numbers of the rows of the only part
+        # plans of all parts by queries, neighbours and threads; () where this is not the way
+        self._plans: dict[tuple[int, int, int | None], tuple[plan.SearchPlan, ...]] = {}
+        # whether positions are not the row numbers of the only part
         first = fitted.segments[0]
         self._is_moved = first.first > 0 or first.positions is not None
 
     @staticmethod
-    def serves(fitted: FittedItems) -> bool:
+    def serves(fitted: ItemSource) -> bool:
         """Whether the items are searched by a measure that compares rows as they are."""
         measure = fitted.measure
         return (
-            tiles.AVAILABLE
-            and bool(fitted.segments)
-            and max(len(segment.encoded.rows) for segment in fitted.segments) < scan.MAX_ITEMS
+            bool(fitted.segments)
             and capabilities(measure).append
             and type(measure).encode_queries is Plain.encode_queries
         )
@@ -91,36 +91,27 @@ class PlainSearch:
         if queries.ndim == 1:
             queries = queries[np.newaxis]
         n, width = queries.shape if queries.ndim == 2 else (0, 0)
-        if not (0 < n <= scan.FEW_QUERIES and 0 < k <= self._n // 8 and width == self._width):
-            return None
         flags, dtype = queries.flags, queries.dtype
+        if n == 0 or k <= 0 or width != self._width or dtype.char not in "fd":
+            return None
         if not (flags.c_contiguous and flags.aligned and dtype.isnative):
             return None
-        if dtype.char not in "fd":
-            return None
-        if n_threads is not None:
-            n_threads = validation.as_thread_count("n_threads", n_threads)
-        if allowed is not None:
+        if allowed is None:
+            plans = self._plans.get((n, k, n_threads))
+            if plans is None:
+                plans = self._plan(parts, n, k, n_threads)
+        else:
             parts = [_masked(part, allowed) for part in parts]
-            if any(n_items < 8 * k for _, _, n_items in parts):
-                return None
-            if segments.scores_are_faster(n, sum(part.n for part in parts), self._n):
-                return None
+            plans = self._plan(parts, n, k, n_threads)
+        if not plans:
+            return None
         given, found = validation.read_only(queries), []
-        for segment, filters, n_items in parts:
-            packed = segment.packed  # prefixes may have been added
+        for (segment, filters, _), made in zip(parts, plans, strict=True):
+            packed = segment.packed  # a projection may have been added
             rows, item_type = given, segment.encoded.rows.dtype
             if dtype != item_type:
                 rows = scan.as_searched(given, item_type)
-            n_runs = n_threads
-            if n_runs is None:
-                n_runs = config.n_threads() if scan.threads_pay(packed, n) else 1
-            # the items that may be found are a share of the packed ones
-            wanted = k if filters is NO_FILTERS else k * len(packed.arrays.order) / n_items
-            columns, raw = scan.scan_few(
-                packed, rows, filters, k, wanted, n_runs, must_check=True,
-                has_guess=8 * k <= n_items,
-            )  # fmt: skip
+            columns, raw = scan.scan_panels(packed, made, rows, filters, k, must_check=True)
             if columns[0, 0] == tile_top_k.NOT_ORDINARY:
                 return None
             found.append((columns, raw))
@@ -130,8 +121,8 @@ class PlainSearch:
                 columns = parts[0].segment.positions_of(columns)
         else:
             positions = [
-                part.segment.positions_of(numbers)
-                for part, (numbers, _) in zip(parts, found, strict=True)
+                part.segment.positions_of(columns)
+                for part, (columns, _) in zip(parts, found, strict=True)
             ]
             columns, raw = segments.best_of_lists(
                 np.concatenate(positions, axis=1),
@@ -145,6 +136,41 @@ class PlainSearch:
                 scores = self._measure.to_score(raw, queries).astype(np.float32)
         return columns, scores, ids
 
+    def _plan(
+        self, parts: Sequence[_Part], n: int, k: int, n_threads: int | None
+    ) -> tuple[plan.SearchPlan, ...]:
+        """Return a plan for each part, none where another way is planned for one of them.
+
+        Plans for all items are kept. Those for the number of threads that is set are kept only
+        where more than one thread would not pay: the setting may change.
+        """
+        is_set = n_threads is None
+        size = config.n_threads()
+        if n_threads is not None:
+            size = validation.as_thread_count("n_threads", n_threads)
+        options = ExecutionOptions(size, config.working_memory() * 2**20)
+        made: list[plan.SearchPlan] = []
+        for segment, _, n_allowed in parts:
+            sizes = segment.sizes(None if n_allowed is not None else self._n_live)
+            request = plan.RequestSizes(n, k, n_allowed)
+            one = plan.plan_search(
+                sizes, request, scan.machine_of(options, segment.packed.layout.isa)
+            )
+            enough = self._n_live if n_allowed is None else n_allowed
+            if not (one.method == "tiles" and one.shares_rows and k <= enough // 8):
+                made = []
+                break
+            made.append(one)
+        plans = tuple(made)
+        # the settings of threads and memory may change: plans that depend on them are not kept
+        is_small = all(one.buffer_bytes <= plan.COSTS.max_unchecked_bytes for one in made)
+        is_fixed = not is_set or all(one.max_threads == 1 for one in made)
+        if parts is self._packed and is_small and is_fixed:
+            if len(self._plans) >= _MAX_PLANS:
+                self._plans.clear()
+            self._plans[n, k, n_threads] = plans
+        return plans
+
     def _find_packed(self) -> list[_Part]:
         """Return the packed parts; none while kernels are not compiled, or where rows repeat."""
         found = []
@@ -156,7 +182,7 @@ class PlainSearch:
                 return []
             left = segment.left
             filters = NO_FILTERS if left is None else (*NO_FILTERS[:3], left.mask)
-            found.append(_Part(segment, filters, len(segment.numbers)))
+            found.append(_Part(segment, filters, None))
         self._packed = found
         return found
 

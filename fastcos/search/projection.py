@@ -23,6 +23,8 @@ from fastcos.kernels.simd.instruction_sets import INSTRUCTION_SETS
 from fastcos.kernels.simd.panel import PANEL
 from fastcos.parallel import memmap, readiness
 from fastcos.parallel.blas import blas_lock
+from fastcos.search import plan
+from fastcos.search.layout import tile_layout
 from fastcos.search.packing import (
     PackedItems,
     RowScaling,
@@ -31,44 +33,13 @@ from fastcos.search.packing import (
     pack_queries,
     packed_items,
     scale_and_shift,
-    tile_layout,
 )
 from fastcos.similarity.encoded_rows import EncodedRows
 
 Floats32 = npt.NDArray[np.float32]
 
-# axes of all items that are packed for many queries: None to choose, 0 for none; for tests and
-# benchmarks
-FORCED: int | None = None
 # the largest k of prefixes by which all searches go
 ANY_K = 2**24
-# numbers of axes that are compared, and their largest share of the columns: a longer prefix saves
-# too little
-_WIDTHS, _LARGEST_SHARE = (64, 96, 128, 160, 192, 224, 256, 320, 384), 0.7
-# items, and columns, below which a sample costs more than it saves
-_LEAST_ITEMS, _LEAST_COLUMNS = 4096, 192
-# items that tell whether rows are as long along most axes, and the largest share of the columns
-# that they may fill: 0.15 of mpnet, 0.3 of MiniLM, 1 of independent columns
-_ITEMS_OF_SPREAD, _LARGEST_SPREAD = 512, 0.4
-# items of the sample, and those of them that are queries
-_SAMPLED_ITEMS, _SAMPLED_QUERIES = 2048, 64
-# ranks of the thresholds of a sweep, on average, by k
-_RANKS = {10: 40, 20: 65, 50: 123, 100: 200}
-# those k for whose mean the number of axes is chosen
-_USUAL = [10, 100]
-# length of the errors of int8 codes of both sides, of unit rows
-_CODES_ERROR = 0.013
-# what a tile costs besides its products, in columns; and what each of its pairs costs by itself, of
-# rows without columns and for every column: how many times as much as in a tile
-_TILE_COLUMNS = 22
-_PAIR_COLUMNS, _PAIR = 2200.0, 2.0
-# how many times as fast tiles must become, by the estimate, so that searches for k neighbours use
-# prefixes: of few queries and of many, where the projection and the scores in float64 stay. 1,000
-# queries gain 1.94, 1.84, 1.30, 1.19, 1.17, 0.98, 1.23, 1.26, 1.01, 1.04, 1.05, 0.97, 1.00 by
-# estimates of 4.0, 4.3, 2.5, 2.5, 2.3, 2.15, 2.1, 2.1, 2.1, 2.0, 1.8, 1.8, 1.7; one to four 1.6 to
-# 1.8, 1.5, 1.0 to 1.1, 1.1 to 1.5, 1.1, 1.0 to 1.15, 0.85 to 1.1 by 4.3, 4.25, 2.5, 2.5, 1.7, 2.2,
-# 1.8 (vnni on Sapphire Rapids)
-_LEAST_GAINS = np.array([1.5, 2.0])
 # seed of the first axes and of their rotation
 _SEED = 20261124
 
@@ -172,18 +143,18 @@ def add_or_warn(
     n_threads: int | None,
     progress: parallel.Progress | None = None,
 ) -> PackedItems:
-    """Do as add_prefixes; an error, such as a lack of memory, is a warning and nothing is added.
+    """Do as add_projection; an error, such as a lack of memory, is a warning and nothing is added.
 
     Searches give the same results without prefixes. The same holds for a helping thread, whose
     error nobody would see, and for the calling thread, whose search or fit must not fail by it.
     """
     try:
-        return add_prefixes(packed, items, n_threads, progress)
+        return add_projection(packed, items, n_threads, progress)
     except _Ended:
         raise
     except Exception as error:
         warnings.warn(
-            "searches of an index will be slower, because its prefixes could not be made "
+            "searches of an index will be slower, because its projection could not be made "
             f"({type(error).__name__}: {str(error)[:120]})",
             RuntimeWarning, stacklevel=2,
         )  # fmt: skip
@@ -191,15 +162,14 @@ def add_or_warn(
 
 
 def _may_pay(packed: PackedItems, items: EncodedRows) -> bool:
-    """Whether there are no prefixes yet, and searches may take less time by them."""
-    has_prefixes = packed.arrays.prefix.words > 0
-    if not tiles.AVAILABLE or not packed.layout.quantised or has_prefixes or FORCED == 0:
-        return False
-    is_small = len(packed.arrays.order) < _LEAST_ITEMS or items.rows.shape[1] < _LEAST_COLUMNS
-    return FORCED is not None or not is_small
+    """Whether there is no projection yet, and searches may take less time by one."""
+    n, n_columns = len(packed.arrays.order), items.rows.shape[1]
+    return packed.arrays.prefix.words == 0 and plan.may_project(
+        n, n_columns, packed.layout, tiles.AVAILABLE, plan.COSTS
+    )
 
 
-def add_prefixes(
+def add_projection(
     packed: PackedItems,
     items: EncodedRows,
     n_threads: int | None,
@@ -297,14 +267,15 @@ def _choose_axes(packed: PackedItems, items: EncodedRows, scaling: RowScaling) -
     """Return the axes by which searches take least time, None if they do by all codes."""
     arrays, n = packed.arrays, len(packed.arrays.order)
     # steps of the golden ratio share no period with the items
-    places = (np.arange(min(_SAMPLED_ITEMS, n)) * 0.6180339887498949 % 1.0 * n).astype(np.int64)
+    steps = np.arange(min(plan.COSTS.projection_sample_rows, n))
+    places = (steps * 0.6180339887498949 % 1.0 * n).astype(np.int64)
     numbers = arrays.order[places].astype(np.int64)
     taken, factors = items.take(numbers), scaling.factors[numbers]
     rows = taken.rows
     sample = (memmap.from_bits(rows) * factors[:, np.newaxis]).astype(np.float32)
     if len(scaling.shift):
         sample -= (scaling.coefficients[numbers, np.newaxis] * scaling.shift).astype(np.float32)
-    few = slice(0, _SAMPLED_QUERIES)
+    few = slice(0, plan.COSTS.projection_sample_queries)
     encoded = taken.take(few)
     if memmap.from_bits(rows) is not rows or rows.dtype == np.int8:  # as queries are searched
         wide = memmap.from_bits(encoded.rows).astype(np.float64)
@@ -332,24 +303,31 @@ def _directions(
 
     None if searches take least time by all codes. Arguments as of _shares_left.
     """
-    depth = sample.shape[1]
-    if FORCED:
-        return rotated(principal_axes(sample, min(FORCED, depth))), [ANY_K, ANY_K]
-    widths = [p for p in _WIDTHS if p <= _LARGEST_SHARE * depth]
-    if not widths or _effective_columns(sample[:_ITEMS_OF_SPREAD]) > _LARGEST_SPREAD * depth:
+    costs, depth = plan.COSTS, sample.shape[1]
+    if costs.projected_columns:
+        n_axes = min(costs.projected_columns, depth)
+        return rotated(principal_axes(sample, n_axes)), [ANY_K, ANY_K]
+    widths = [p for p in costs.projection_widths if p <= costs.max_projected_share * depth]
+    if not widths:
+        return None
+    if _effective_columns(sample[: costs.spread_sample_rows]) > costs.max_spread * depth:
         return None
     axes = principal_axes(sample, widths[-1])
-    shares = _shares_left(sample, queries, biases, axes, widths, n_items)
-    pairs = (_PAIR_COLUMNS + _PAIR * depth) * shares
-    costs = np.array(widths)[:, np.newaxis] + _TILE_COLUMNS + pairs
-    ks = list(_RANKS)
-    best = int(np.argmin(costs[:, [ks.index(k) for k in _USUAL]].mean(axis=1)))
-    gains = (depth + _TILE_COLUMNS) / costs[best]
+    ks, ranks = zip(*costs.threshold_ranks, strict=True)
+    counts = [max(1, round(rank * len(sample) / n_items)) for rank in ranks]
+    shares = _shares_left(sample, queries, biases, axes, widths, counts)
+    # in equivalent columns of a tile that multiplies all of them
+    pairs = (costs.pair_overhead_columns + costs.pair_cost_per_column * depth) * shares
+    durations = np.array(widths)[:, np.newaxis] + costs.tile_overhead_columns + pairs
+    usual = [ks.index(k) for k in costs.usual_k]
+    best = int(np.argmin(durations[:, usual].mean(axis=1)))
+    gains = (depth + costs.tile_overhead_columns) / durations[best]
     # more neighbours leave more pairs, and gain less
-    largest = [max([0, *itertools.compress(ks, gains >= least)]) for least in _LEAST_GAINS]
-    if not any(largest):
+    min_gains = costs.min_projection_gains
+    max_k = [max([0, *itertools.compress(ks, gains >= gain)]) for gain in min_gains]
+    if not any(max_k):
         return None
-    return rotated(axes[:, : widths[best]]), largest
+    return rotated(axes[:, : widths[best]]), max_k
 
 
 def _effective_columns(rows: Floats32) -> float:
@@ -370,22 +348,23 @@ def _shares_left(
     biases: Floats32,
     axes: Floats32,
     widths: list[int],
-    n_items: int,
+    counts: list[int],
 ) -> npt.NDArray[np.float64]:
-    """Return the share of pairs (widths, ranks) that prefixes leave.
+    """Return the share of pairs (widths, thresholds) that the projection leaves.
 
-    sample (m, d), of which queries (q, d) are the first, scaled their own way; biases (q, m).
+    sample (m, d), of which queries (q, d) are the first, scaled their own way; biases (q, m);
+    counts: how many items of the sample reach each threshold.
     """
     m = len(sample)
     scores = queries @ sample.T + biases
     itself = np.arange(len(queries))
     scores[itself, itself] = -np.inf
     ordered = np.sort(scores, axis=1)
-    least = [ordered[:, m - max(1, round(r * m / n_items)), None] for r in _RANKS.values()]
+    thresholds = [ordered[:, m - count, None] for count in counts]
     u, w = sample @ axes, queries @ axes
     norms, query_norms = (np.sqrt(np.square(rows).sum(axis=1)) for rows in (sample, queries))
-    bound = biases + _CODES_ERROR * query_norms[:, None] * norms
-    shares, before = np.empty((len(widths), len(least))), 0
+    bound = biases + plan.COSTS.code_error * query_norms[:, None] * norms
+    shares, before = np.empty((len(widths), len(thresholds))), 0
     for row, p in enumerate(widths):
         bound += w[:, before:p] @ u[:, before:p].T
         rest, query_rest = (
@@ -393,6 +372,6 @@ def _shares_left(
             for size, part in ((norms, u), (query_norms, w))
         )
         upper = bound + query_rest[:, None] * rest
-        shares[row] = [(upper >= tau).mean() for tau in least]
+        shares[row] = [(upper >= tau).mean() for tau in thresholds]
         before = p
     return shares

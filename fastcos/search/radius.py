@@ -21,9 +21,10 @@ from fastcos.search.packing import (
     no_exclusions,
 )
 from fastcos.search.range_candidates import find_candidates
-from fastcos.search.request import FittedItems, Threshold, as_threshold, rounded_scores
+from fastcos.search.request import Threshold, as_threshold, rounded_scores
 from fastcos.search.segments import exclusions_within
-from fastcos.search.top_k import as_options, fit_items
+from fastcos.search.sources import ItemSource, fit_items
+from fastcos.search.top_k import as_options
 from fastcos.similarity.base import Measure, get_measure, is_upper_bounded
 from fastcos.similarity.encoded_rows import METRIC_TYPES, EncodedRows, encode_rows
 from fastcos.validation import Floats, Integers
@@ -115,7 +116,7 @@ def neighbors_above(
 
 
 def pairs_above(
-    items: FittedItems,
+    items: ItemSource,
     Q: validation.Rows,
     least: float,
     exclusions: ExcludedItems,

@@ -4,6 +4,7 @@ import numpy as np
 
 from fastcos import parallel
 from fastcos.kernels import candidate_filter, tiles
+from fastcos.search import plan
 from fastcos.search.packing import (
     ExcludedItems,
     ExecutionOptions,
@@ -13,9 +14,6 @@ from fastcos.search.packing import (
 )
 from fastcos.similarity.encoded_rows import EncodedRows
 from fastcos.validation import Floats, Integers
-
-# queries that one thread compares with all items at once
-_BLOCK = 128
 
 
 def find_candidates(
@@ -40,8 +38,9 @@ def find_candidates(
         return _everything(packed, exclusions, capacity, starts, columns, permitted)
     mask = np.zeros(0, np.uint8) if permitted is None else permitted.mask
     counts = parallel.unfilled(n, np.int64)
+    blocks = parallel.row_blocks(n, plan.COSTS.queries_per_range_block)
     parallel.run(
-        candidate_filter.pass_rows, parallel.row_blocks(n, _BLOCK), *packed.kernel_code,
+        candidate_filter.pass_rows, blocks, *packed.kernel_code,
         np.arange(n, dtype=np.int64), pack_queries(packed, queries, exclusions, mask),
         packed.arrays, thresholds, packed.layout.empty_array(), capacity, starts, counts, columns,
         n_threads=options.n_threads, progress=options.progress,

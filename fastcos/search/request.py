@@ -1,6 +1,5 @@
-"""What goes into the search pipeline: fitted items, requests, thresholds."""
+"""What is asked of a search: requests, and thresholds of scores."""
 
-from collections.abc import Iterator
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -8,8 +7,7 @@ import numpy.typing as npt
 
 from fastcos import validation
 from fastcos.search.index_model import check_same_model
-from fastcos.search.packing import ExcludedItems, ExecutionOptions, PermittedItems
-from fastcos.search.segments import Segment
+from fastcos.search.packing import ExcludedItems
 from fastcos.similarity.base import Measure
 from fastcos.validation import Integers
 
@@ -31,63 +29,6 @@ class SearchRequest(NamedTuple):
     exclusions: ExcludedItems | None
     min_score: float | None
     lists: tuple[Integers, Integers] | None = None
-
-
-class Searched(NamedTuple):
-    """A segment that a search meets, and the memory in bytes for searching it.
-
-    permitted: its items that may be found, None for all; share: where it starts and ends, as shares
-    of all items.
-    """
-
-    segment: Segment
-    permitted: PermittedItems | None
-    share: tuple[float, float]
-    memory: float
-
-
-class FittedItems(NamedTuple):
-    """What a search reads of the items; never changed, only replaced as a whole.
-
-    Here they are in memory, encoded: the segments of an index or of one call. ``MappedItems`` stay
-    where they are, and every search reads the rows given in blocks (out_of_core). The measure is
-    fitted; n_items counts positions, those of removed items included.
-    """
-
-    measure: Measure
-    n_items: int
-    segments: tuple[Segment, ...]
-    given: Any = None
-
-    @property
-    def n_live(self) -> int:
-        """Items that can be found."""
-        return sum(len(segment.numbers) for segment in self.segments)
-
-    @property
-    def rows(self) -> Any:
-        """The rows as given where they are one array: of the first segment."""
-        return self.segments[0].rows
-
-    def only(self, positions: Integers) -> "FittedItems | None":
-        """Return the items of one segment, these alone to be packed; None if none is packed."""
-        return FittedItems(self.measure, self.n_items, (self.segments[0].only(positions),))
-
-    def read_segments(
-        self, request: SearchRequest, options: ExecutionOptions, within: range | None
-    ) -> Iterator[Searched]:
-        """Yield segments that are read; none of items in memory. within: these items only."""
-        return iter(())
-
-    def read_blocks(
-        self, positions: Integers, options: ExecutionOptions
-    ) -> Iterator["FittedItems"]:
-        """Yield items in memory, among them all at these positions, a block at a time."""
-        yield self
-
-    def read_listed(self, positions: Integers, options: ExecutionOptions) -> "FittedItems":
-        """Return items in memory, among them all at these positions."""
-        return self
 
 
 class Threshold(Protocol):

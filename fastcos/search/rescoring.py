@@ -9,10 +9,11 @@ from fastcos import parallel, validation
 from fastcos.kernels import listed_items
 from fastcos.parallel import memmap
 from fastcos.search import scan, segments
+from fastcos.search.execute import finish
 from fastcos.search.lists import best_of_scored, score_lists
 from fastcos.search.packing import ExecutionOptions
-from fastcos.search.request import FittedItems
-from fastcos.search.top_k import as_items, as_options, finish, fit_items
+from fastcos.search.sources import ItemSource, fit_items
+from fastcos.search.top_k import as_items, as_options
 from fastcos.similarity import safe_norms
 from fastcos.similarity.base import Measure, capabilities, get_measure
 from fastcos.similarity.encoded_rows import METRIC_TYPES, EncodedRows, encode_rows, row_norms
@@ -152,7 +153,7 @@ def as_candidates(candidates: Any, n: int, n_items: int) -> Integers:
 
 
 def best_of_candidates(
-    items: FittedItems, Q: validation.Rows, lists: Integers, k: int, options: ExecutionOptions
+    items: ItemSource, Q: validation.Rows, lists: Integers, k: int, options: ExecutionOptions
 ) -> tuple[Integers, Floats]:
     """Positions and raw scores (n, k) of the best of each list (n, c), -1 for no item."""
     measure, listed = items.measure, lists >= 0

@@ -1,192 +1,332 @@
-"""Strategy 1, the inner-product scan: drop by bounds of quantised products, score what is left.
+"""Search one segment as its plan says: one function for each method, and all return the same bits.
 
-``search`` filters packed items with the tiles and scores the survivors in float64. ``score_all``
-scores every pair, for few queries, few items or a large k. Both return columns and raw scores,
-best first, equal scores by lower column: the same bits by either way.
+``search_segment`` asks ``plan`` how to search, looks up the facts that the plan depends on, and
+runs the method. Most plans scan packed rows: tiles drop pairs by bounds of quantised products, and
+what is left is scored in float64. Every method returns row numbers and raw scores, best first,
+equal scores by lower row number, padded by -1 and -inf.
 
 A self-join computes both halves of its symmetric matrix. Half of the tiles was built and measured:
-candidates of all rows must wait until the last block, and their thresholds rise more slowly. It
-took 1.1 to 1.3 times the CPU seconds (k = 10; 40,000 x 128, 30,000 x 384, 20,000 x 1,536; VNNI).
+candidates of all rows must wait until the last block, and their thresholds rise more slowly, so
+that it took 1.1 to 1.3 times as much processor time (``docs/dev/costs.md``, "half a self-join").
 """
 
-import functools
-import math
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from fastcos import parallel, validation
+from fastcos import config, parallel, validation
 from fastcos.kernels import exhaustive_top_k, packing, tile_top_k, tiles
-from fastcos.kernels.simd.instruction_sets import INSTRUCTION_SETS
-from fastcos.kernels.simd.panel import PANEL
+from fastcos.parallel import memmap, readiness
+from fastcos.search import duplicates, numpy_search, plan
 from fastcos.search.packing import (
     NO_FILTERS,
     ExcludedItems,
     ExecutionOptions,
     Floats,
+    Found,
     Integers,
     PackedItems,
     PermittedItems,
     Rows,
-    TileLayout,
+    no_exclusions,
+    norms_repeat,
     pack_queries,
+    unpacked_items,
 )
+from fastcos.search.plan import Machine, RequestSizes, SearchPlan
+from fastcos.search.segments import Segment
 from fastcos.similarity.encoded_rows import METRIC_TYPES, EncodedRows
 
-# up to this many queries threads share the items instead of the queries: at 64 both ways take the
-# same time on 1,000,000 x 128 (bench.lab.search_plan)
-FEW_QUERIES = 64
-# bytes of codes that a thread reads for a query at least, where threads share the items. To wake a
-# thread, and to merge what two runs find, takes 0.1 ms: one query of 10,000 x 384 (4 MB) takes 0.10
-# ms in one thread and 0.25 in two, of 20,000 x 768 (15 MB) 0.38 and 0.32 (Zen 4;
-# bench.lab.search_plan)
-_LEAST_BYTES = 1 << 23
-# queries that are searched in the time of one more reading of the items. With amx, a tile: two
-# threads take 1.7, 1.9 and 1.4 times as long for 1, 16 and 64 queries of 10,000 x 384 (4 MB), 1.06,
-# 1.3 and 0.86 of 20,000 x 384, 0.7 of 60,000 x 768
-_QUERIES_OF_READING, _QUERIES_OF_READING_AMX = 4, PANEL
-# panels of a run at most, so that a thread that is held up leaves runs to others. Every run has a
-# threshold and candidates of its own: 64 queries of 60,000 x 768 take 9.9 ms in 2 runs, 11.3 in 4,
-# 12.4 in 8; of 1,000,000 x 128 27 ms in 4 to 16 runs, 38 in 64 (Zen 5, two threads;
-# bench.lab.search_plan)
-_MOST_PANELS = 8192
-# queries of a block at most: their buffers and lanes fit the second-level cache
-_LARGEST_BLOCK = 256
-# columns from which blocks are twice as large, and their buffers, too: an item is read once for all
-# queries of a block that score it. 1,000 of 60,000 x 768 take 0.93 to 0.97 of the time with k = 10,
-# 0.83 to 0.96 with k = 100; 40,000 x 128 0.97 to 1, and 1.03 to 1.06 (Xeon)
-_WIDE = 768
-# what a block costs beside its panels of queries, in panels: it reads all codes, in the time of 0.1
-# (1,000,000 x 128). More, so that larger blocks win where durations are nearly equal
-_PANELS_OF_READING = 0.5
-# bytes of a block's candidate buffers, twice that cache: they are filled from their beginnings
-_BLOCK_BYTES = 1 << 22
-# items that tiles search at least: fewer are all scored
-LEAST_ITEMS = 4 * PANEL
-# a candidate of the filter is a word: 32 bits of score, 32 of its position; order holds int32
-MAX_ITEMS = 2**31
-# a guessed threshold fails for about one query in a hundred: 2.33 standard deviations
-_GUESS_DEVIATIONS = 2.33
-# panels sampled at least, where there are so many, to steady the guess: self-joins of 2,000 x 64
-# take 0.88 of the time with 64 at least, of 10,000 x 64 the same. Few queries score all of them
-# twice: four of 1,000 x 384 take 0.86 of the time with half as many (Zen 4)
-_LEAST_SAMPLE = 32
-# queries up to which half of the panels are sampled
-_SMALL_SAMPLE_QUERIES = 4
 # threshold of a query about which nothing is known
 _NO_THRESHOLD = np.float32(-3e38)
 
-Found = tuple[Integers, Floats]
+
+class SegmentSearch(NamedTuple):
+    """What is searched for in a segment, beside the queries.
+
+    Attributes
+    ----------
+    k : int
+    exclusions : ExcludedItems
+        Row numbers that each query may not find.
+    allowed : PermittedItems or None
+        The rows that may be found; None where all live rows may.
+    thresholds : ndarray (n,) or None
+        Raw scores below which no row needs to be found, because earlier segments have better ones.
+    n_live_of_index : int or None
+        Live rows of all segments together.
+    """
+
+    k: int
+    exclusions: ExcludedItems
+    allowed: PermittedItems | None = None
+    thresholds: Floats | None = None
+    n_live_of_index: int | None = None
 
 
-def search(
+def search_segment(
+    segment: Segment, queries: EncodedRows, wanted: SegmentSearch, options: ExecutionOptions
+) -> Found:
+    """Row numbers (n, k) and raw scores (n, k) of a segment's best rows for every query."""
+    made = plan_segment(segment, len(queries.rows), wanted, options)
+    return _METHODS[made.method](made, segment, queries, wanted, options)
+
+
+def plan_segment(
+    segment: Segment, n_queries: int, wanted: SegmentSearch, options: ExecutionOptions
+) -> SearchPlan:
+    """Plan a search of a segment, and look up what the plan depends on."""
+    n_allowed = None
+    if wanted.allowed is not None and wanted.allowed is not segment.left:
+        n_allowed = len(wanted.allowed.numbers)
+    excludes_pairs = len(wanted.exclusions.indices) > 0
+    request = RequestSizes(n_queries, wanted.k, n_allowed, excludes_pairs)
+    # which instruction sets there are is known by LLVM, whose import takes 0.4 s: NumPy needs none
+    is_compiled = bool(segment.packed_forms) or not segment.uses_numpy()
+    isa = config.isa() if is_compiled else "generic"
+    machine = machine_of(options, isa, is_compiled=is_compiled)
+    while True:
+        made = plan.plan_search(segment.sizes(wanted.n_live_of_index), request, machine)
+        if made.needs is not None:
+            segment.look_up(made.needs)
+        elif is_compiled or made.method == "numpy":
+            return made
+        else:  # kernels run none the less
+            is_compiled, machine = True, machine_of(options, config.isa(), is_compiled=False)
+
+
+def machine_of(options: ExecutionOptions, isa: str, *, is_compiled: bool = True) -> Machine:
+    """Return what a plan needs to know of this machine and of how a call may use it."""
+    return Machine(isa, options.n_threads, options.working_memory, is_compiled, tiles.AVAILABLE)
+
+
+def nearest(
+    queries: EncodedRows,
+    items: Segment,
+    k: int,
+    options: ExecutionOptions,
+    *,
+    exclude_self: bool = False,
+) -> Found:
+    """Row numbers and raw scores (n, k) of the nearest rows: for measures that need neighbours."""
+    exclusions = no_exclusions(len(queries.rows), own=exclude_self)
+    return search_segment(items, queries, SegmentSearch(k, exclusions), options)
+
+
+def _numpy(
+    made: SearchPlan,
+    segment: Segment,
+    queries: EncodedRows,
+    wanted: SegmentSearch,
+    options: ExecutionOptions,
+) -> Found:
+    """Search in NumPy, batch by batch; the batches after the kernels are compiled run those."""
+    allowed, k = wanted.allowed, wanted.k
+    row_numbers = segment.numbers if allowed is None else allowed.numbers
+    items = segment.encoded._replace(rows=memmap.from_bits(segment.encoded.rows))
+    n, size = len(queries.rows), _grid(made).queries_per_block
+    columns, scores = np.empty((n, k), np.int64), np.empty((n, k))
+    for lo in range(0, n, size):
+        if lo and not segment.uses_numpy():
+            rest = slice(lo, n)
+            bounds = None if wanted.thresholds is None else wanted.thresholds[rest]
+            left = wanted._replace(exclusions=wanted.exclusions.of_range(lo, n), thresholds=bounds)
+            columns[rest], scores[rest] = search_segment(segment, queries.take(rest), left, options)
+            break
+        hi = min(n, lo + size)
+        with readiness.seconds_in_numpy():
+            columns[lo:hi], scores[lo:hi] = numpy_search.search(
+                segment.metric_type, items, row_numbers, queries.take(slice(lo, hi)),
+                wanted.exclusions.of_range(lo, hi), k,
+            )  # fmt: skip
+        if options.progress is not None:
+            options.progress(hi, n)
+    return columns, scores
+
+
+def _score_all(
+    made: SearchPlan,
+    segment: Segment,
+    queries: EncodedRows,
+    wanted: SegmentSearch,
+    options: ExecutionOptions,
+) -> Found:
+    row_numbers = segment.numbers if wanted.allowed is None else wanted.allowed.numbers
+    return score_all(
+        segment.metric_type, segment.encoded, row_numbers, queries, wanted.exclusions, wanted.k,
+        options, _grid(made),
+    )  # fmt: skip
+
+
+def _rows_as_given(
+    made: SearchPlan,
+    segment: Segment,
+    queries: EncodedRows,
+    wanted: SegmentSearch,
+    options: ExecutionOptions,
+) -> Found:
+    """Multiply whole panels of rows as they are given, and score the few rows behind them."""
+    unpacked = unpacked_items(segment.metric_type, segment.encoded)
+    filters = (*wanted.exclusions, NO_FILTERS[3])
+    columns, scores = scan_panels(unpacked, made, queries.rows, filters, wanted.k, options.progress)
+    rest = np.arange(len(unpacked.arrays.order), len(segment.encoded.rows))
+    if not len(rest):
+        return columns, scores
+    others = score_all(
+        segment.metric_type, segment.encoded, rest, queries, wanted.exclusions, wanted.k, options
+    )
+    parts = zip((columns, scores), others, strict=True)
+    return best_of_parts(*(np.stack(pair, axis=1) for pair in parts))
+
+
+def _tiles(
+    made: SearchPlan,
+    segment: Segment,
+    queries: EncodedRows,
+    wanted: SegmentSearch,
+    options: ExecutionOptions,
+) -> Found:
+    """Scan the packed rows of the segment."""
+    packed = segment.packed_for(len(queries.rows))
+    return scan(made, packed, queries, wanted, options)
+
+
+def _distinct(
+    made: SearchPlan,
+    segment: Segment,
+    queries: EncodedRows,
+    wanted: SegmentSearch,
+    options: ExecutionOptions,
+) -> Found:
+    """Search one row of every group of duplicates, and add its copies; duplicate queries, too."""
+    groups, n, progress = segment.duplicates, len(queries.rows), options.progress
+    assert groups is not None
+    packed = segment.packed_for(n, "packed_distinct")
+    if progress is not None:
+        options = options._replace(progress=lambda done, total: progress(done * n // total, n))
+    query_groups = duplicates.find_duplicates(queries) if norms_repeat(queries.norms) else None
+    distinct, group_of_query = queries, validation.read_only(np.arange(n, dtype=np.int64))
+    if query_groups is not None:
+        distinct, group_of_query = queries.take(query_groups.first), query_groups.group_of
+    k = min(wanted.k + 1, len(groups.first))
+    best = scan_packed(packed, distinct, no_exclusions(len(distinct.rows)), k, options)
+    return duplicates.expand(
+        groups, wanted.exclusions, group_of_query, best, wanted.k, options.n_threads
+    )
+
+
+def _repack(
+    made: SearchPlan,
+    segment: Segment,
+    queries: EncodedRows,
+    wanted: SegmentSearch,
+    options: ExecutionOptions,
+) -> Found:
+    """Pack the allowed rows for this search alone, and search them."""
+    assert wanted.allowed is not None
+    allowed = segment.only(wanted.allowed.numbers)
+    return search_segment(allowed, queries, wanted._replace(allowed=None), options)
+
+
+_METHODS: dict[str, Callable[..., Found]] = {
+    "numpy": _numpy, "score_all": _score_all, "rows_as_given": _rows_as_given, "tiles": _tiles,
+    "distinct": _distinct, "repack": _repack,
+}  # fmt: skip
+
+
+def scan_packed(
     packed: PackedItems,
     queries: EncodedRows,
     exclusions: ExcludedItems,
     k: int,
     options: ExecutionOptions,
-    permitted: PermittedItems | None = None,
-    thresholds: Floats | None = None,
 ) -> Found:
-    """Columns (n, k) and raw scores (n, k) of the best items of every query, padded by -1 and -inf.
+    """Plan and run a search of packed rows, all of which may be found."""
+    n_slots = len(packed.arrays.order)
+    sizes = plan.SegmentSizes(
+        n_slots, packed.arrays.rows.shape[1], n_slots, packed_for=packed.layout.isa,
+        n_packed=n_slots, n_distinct=n_slots,
+    )  # fmt: skip
+    request = RequestSizes(len(queries.rows), k, excludes_pairs=len(exclusions.indices) > 0)
+    made = plan.plan_search(sizes, request, machine_of(options, config.isa()))
+    return scan(made, packed, queries, SegmentSearch(k, exclusions), options)
 
-    permitted: items that may be found, all packed ones if None.
-    thresholds (n,): items with lower raw scores need not be found, and may be or not.
 
-    Threads share the queries, and each sweeps all items. The symmetry of a self-join is not used: a
-    tile would fill the buffers of its items, too, so that threads would share those of all rows,
-    240 MB at 30,000 rows and k = 10. Half a sweep would save at most 20 % of the time at 128
-    columns, 37 % at 384 and 33 % at 1,536 (k = 10; 8 % at 128 for k = 100).
-    """
-    items = packed.arrays
-    n_items, n_panels = len(items.order), len(items.statistics)
-    share = 1.0 if permitted is None else max(1, len(permitted.numbers)) / n_items
-    wanted = k / share
-    few = wanted > n_items / 8 or n_items < LEAST_ITEMS
-    if few or n_items > MAX_ITEMS or not tiles.AVAILABLE:
-        numbers = packed.numbers if permitted is None else permitted.numbers
+def scan(
+    made: SearchPlan,
+    packed: PackedItems,
+    queries: EncodedRows,
+    wanted: SegmentSearch,
+    options: ExecutionOptions,
+) -> Found:
+    """Run a plan of packed rows: score them all, or let tiles drop most pairs."""
+    items, allowed, exclusions, k = packed.arrays, wanted.allowed, wanted.exclusions, wanted.k
+    if made.method == "score_all":
+        row_numbers = packed.numbers if allowed is None else allowed.numbers
         rows = EncodedRows(items.rows, items.norms, items.offsets)
-        return score_all(packed.metric_type, rows, numbers, queries, exclusions, k, options)
-    mask = np.zeros(0, np.uint8) if permitted is None else permitted.mask
+        return score_all(
+            packed.metric_type, rows, row_numbers, queries, exclusions, k, options, _grid(made)
+        )
+    mask: npt.NDArray[np.uint8] = np.empty(0, np.uint8) if allowed is None else allowed.mask
     queries = as_wide(queries, items.rows)
-    if len(queries.rows) <= FEW_QUERIES:
-        return scan_few(
-            packed, queries.rows, (*exclusions, mask), k, wanted, options.n_threads,
-            options.progress,
-        )  # fmt: skip
+    if made.shares_rows:
+        filters = (*exclusions, mask)
+        return scan_panels(packed, made, queries.rows, filters, k, options.progress)
+    return _scan_query_blocks(made, packed, queries, wanted, mask, options)
+
+
+def _scan_query_blocks(
+    made: SearchPlan,
+    packed: PackedItems,
+    queries: EncodedRows,
+    wanted: SegmentSearch,
+    mask: npt.NDArray[np.uint8],
+    options: ExecutionOptions,
+) -> Found:
+    """Scan packed rows for many queries, of which every thread takes one block after the other."""
+    items, k, exclusions = packed.arrays, wanted.k, wanted.exclusions
     scaled = pack_queries(packed, queries, exclusions, mask)
-    n = len(scaled.norms)
+    n, n_panels = len(scaled.norms), len(items.statistics)
     columns, scores = parallel.unfilled((n, k), np.int64), parallel.unfilled((n, k), np.float64)
     left = np.arange(n, dtype=np.int64)
     if packed.metric_type != "euclidean" and not items.offsets.any():
-        # every score of a zero query is 0: no filter could drop a single item. Norms vanish before
+        # every score of a zero query is 0: no filter could drop a single row. Norms vanish before
         # rows do
         zero = np.flatnonzero(scaled.norms == 0)
         zero = zero[~scaled.rows[zero].any(axis=1)]
         if len(zero):
             left = np.delete(left, zero)
-            numbers = packed.numbers if permitted is None else permitted.numbers
+            row_numbers = packed.numbers if wanted.allowed is None else wanted.allowed.numbers
             for query in zero:
-                columns[query], scores[query] = _lowest(numbers, exclusions, int(query), k)
-    known, again = np.full(n, _NO_THRESHOLD), np.zeros(n, np.uint8)
-    stride, rank = _guess(k, wanted, n_panels)
-    if thresholds is not None and np.isfinite(thresholds).all():
-        known = _filter_thresholds(scaled, thresholds)
+                columns[query], scores[query] = _lowest(row_numbers, exclusions, int(query), k)
+    thresholds, needs_retry = np.full(n, _NO_THRESHOLD), np.zeros(n, np.uint8)
+    sample, machine = made.sample, machine_of(options, packed.layout.isa)
+    if wanted.thresholds is not None and np.isfinite(wanted.thresholds).all():
+        thresholds = _filter_thresholds(scaled, wanted.thresholds)
     while len(left):
-        block, n_threads, capacity = blocks(len(left), wanted, k, scaled.rows.shape[1], options)
+        grid, capacity, _ = plan.plan_query_blocks(
+            len(left), made.wanted, k, scaled.rows.shape[1], n_panels, machine, plan.COSTS
+        )
         parallel.run(
-            tile_top_k.search_rows, parallel.row_blocks(len(left), block), 0, n_panels,
-            *packed.kernel_code, left, scaled, items, capacity, stride, rank,
-            packed.layout.empty_array(), known, scores, columns, again,
-            n_threads=n_threads, progress=options.progress,
+            tile_top_k.search_rows, parallel.row_blocks(len(left), grid.queries_per_block), 0,
+            n_panels, *packed.kernel_code, left, scaled, items, capacity, sample.stride,
+            sample.rank, packed.layout.empty_array(), thresholds, scores, columns, needs_retry,
+            n_threads=grid.n_threads, progress=options.progress,
         )  # fmt: skip
-        left, stride, rank = np.flatnonzero(again), 0, 0
+        left, sample = np.flatnonzero(needs_retry), plan.ThresholdSample()
     return columns, scores
 
 
-def search_unpacked(
+def scan_panels(
     packed: PackedItems,
-    queries: EncodedRows,
-    exclusions: ExcludedItems,
-    k: int,
-    options: ExecutionOptions,
-) -> Found:
-    """Search rows as they are given, for few queries: float32 tiles, and float64 scores.
-
-    Returns what ``search`` does. The items behind the last whole panel are all scored.
-    """
-    items = packed.arrays
-    n, depth = queries.rows.shape
-    rows = EncodedRows(items.rows, items.norms, items.offsets)
-    of_thread = n * (36 * _capacity(k) + 24 * k + 4 * depth)
-    if k > len(items.order) / 8 or options.working_memory < options.n_threads * of_thread:
-        numbers = np.arange(len(items.rows))
-        return score_all(packed.metric_type, rows, numbers, queries, exclusions, k, options)
-    # no guess: a sample of the panels takes longer than the candidates of a first threshold. Every
-    # run scores k items or more for each query
-    columns, scores = scan_few(
-        packed, queries.rows, (*exclusions, NO_FILTERS[3]), k, k, options.n_threads,
-        options.progress, has_guess=False,
-    )  # fmt: skip
-    numbers = np.arange(len(items.order), len(items.rows))
-    if len(numbers):
-        rest = score_all(packed.metric_type, rows, numbers, queries, exclusions, k, options)
-        parts = zip((columns, scores), rest, strict=True)
-        return best_of_parts(*(np.stack(pair, axis=1) for pair in parts))
-    return columns, scores
-
-
-def scan_few(
-    packed: PackedItems,
+    made: SearchPlan,
     rows: Rows,
     filters: tuple[Any, ...],
     k: int,
-    wanted: float,
-    n_threads: int,
     progress: parallel.Progress | None = None,
     *,
-    has_guess: bool = True,
     must_check: bool = False,
 ) -> Found:
     """Columns and raw scores (n, k) of few queries, in one launch where one thread is enough.
@@ -195,55 +335,32 @@ def scan_few(
     them. must_check: the queries were not checked, and columns[0, 0] is NOT_ORDINARY if one of them
     needs more care.
     """
-    n_panels, n = len(packed.arrays.statistics), len(rows)
-    per_run, stride, rank = _plan_runs(packed.layout, n, n_panels, k, wanted, n_threads)
-    n_runs = 1 if n_panels <= per_run else -(-n_panels // per_run)
-    scores, columns = np.empty((n_runs, n, k)), np.empty((n_runs, n, k), np.int64)
-    if not has_guess:
-        stride = rank = 0
+    grid, n, n_panels = _grid(made), len(rows), len(packed.arrays.statistics)
+    shape = grid.n_ranges, n, k
+    scores, columns = np.empty(shape), np.empty(shape, np.int64)
     arguments = (
         *packed.kernel_code, rows, filters, packed.slots, packed.row_type, packed.score_type,
-        packed.units, _capacity(wanted), stride, rank, per_run, must_check, scores, columns,
+        packed.units, made.capacity, made.sample.stride, made.sample.rank, grid.panels_per_range,
+        must_check, scores, columns,
     )  # fmt: skip
-    if n_runs == 1:
+    if grid.n_ranges == 1:
         parallel.call(tile_top_k.scan_panels, 0, n_panels, *arguments)
         if progress is not None:
             progress(n_panels, n_panels)
         return columns[0], scores[0]
     parallel.run(
-        tile_top_k.scan_panels, parallel.row_blocks(n_panels, per_run), *arguments,
-        n_threads=n_threads, progress=progress,
+        tile_top_k.scan_panels, parallel.row_blocks(n_panels, grid.panels_per_range), *arguments,
+        n_threads=grid.n_threads, progress=progress,
     )  # fmt: skip
     if must_check and columns[0, 0, 0] == tile_top_k.NOT_ORDINARY:
         return columns[0], scores[0]
     return best_of_parts(columns.swapaxes(0, 1), scores.swapaxes(0, 1))
 
 
-def threads_pay(packed: PackedItems, n: int) -> bool:
-    """Whether several threads search n queries faster than one."""
-    return _work(packed.layout, n, len(packed.arrays.statistics)) >= 2 * _LEAST_BYTES
-
-
-def _work(layout: TileLayout, n: int, n_panels: int) -> int:
-    """Bytes of codes that are read, as many times as queries take."""
-    of_reading = _QUERIES_OF_READING_AMX if layout.isa == "amx" else _QUERIES_OF_READING
-    return n_panels * PANEL * 4 * layout.words * (1 + n // of_reading)
-
-
-@functools.lru_cache(256)
-def _plan_runs(
-    layout: TileLayout, n: int, n_panels: int, k: int, wanted: float, n_threads: int
-) -> tuple[int, int, int]:
-    """Panels of a run, as many runs for each thread, and the guess of a threshold: see _guess."""
-    n_threads = min(n_threads, max(1, _work(layout, n, n_panels) // _LEAST_BYTES))
-    rounds = -(-n_panels // (n_threads * _MOST_PANELS))
-    per_run = -(-n_panels // (n_threads * rounds))
-    least_sample = _LEAST_SAMPLE // 2 if n <= _SMALL_SAMPLE_QUERIES else _LEAST_SAMPLE
-    is_few = n <= INSTRUCTION_SETS[layout.isa].most_single_queries
-    if is_few and per_run <= PANEL:  # one run: all its maxima are known without a sample
-        least_sample = PANEL
-    wanted = min(wanted, per_run * 4)
-    return per_run, *_guess(min(k, wanted), wanted, per_run, least_sample)
+def _grid(made: SearchPlan) -> plan.TaskGrid:
+    """Return the grid of a plan that has one."""
+    assert made.grid is not None
+    return made.grid
 
 
 def score_all(
@@ -254,19 +371,19 @@ def score_all(
     exclusions: ExcludedItems,
     k: int,
     options: ExecutionOptions,
+    grid: plan.TaskGrid | None = None,
 ) -> Found:
-    """Score all pairs of the queries and the items of these numbers in float64. O(n m d)."""
+    """Score all pairs of the queries and the rows of these numbers in float64. O(n m d)."""
     queries = as_wide(queries, items.rows)
-    n, depth = queries.rows.shape
-    m = len(numbers)
-    # a run is a query or a part of one, of about 2 ms
-    pairs = max(1, 100_000 // (1 + depth // 64))
-    parts = min(max(1, m // max(pairs, 4 * k)), max(1, 64 // n))
+    n, n_columns = queries.rows.shape
+    if grid is None:
+        grid = plan.plan_exhaustive(n, len(numbers), n_columns, k, options.n_threads, plan.COSTS)
+    parts = grid.n_ranges
     columns = parallel.unfilled((n * parts, k), np.int64)
     scores = parallel.unfilled((n * parts, k), np.float64)
     parallel.run(
         exhaustive_top_k.score_all_rows,
-        parallel.row_blocks(n * parts, max(1, pairs * parts // m)),
+        parallel.row_blocks(n * parts, grid.queries_per_block),
         METRIC_TYPES[metric_type], queries.rows, queries.norms, *items,
         validation.read_only(numbers), parts, *exclusions, scores, columns,
         n_threads=options.n_threads, progress=options.progress,
@@ -308,71 +425,6 @@ def as_searched(rows: Rows, dtype: np.dtype[Any]) -> Rows:
         if np.array_equal(narrow, rows):
             return validation.read_only(narrow)
     return rows
-
-
-def blocks(n: int, wanted: float, k: int, depth: int, options: ExecutionOptions) -> tuple[int, ...]:
-    """Queries of a block, in whole panels, threads, and capacity: what fits the working memory.
-
-    A machine of many cores with little memory uses some of them, and smaller buffers. Threads get
-    as many blocks each: of 192 queries of 60,000 x 768 96 each, which take 26 ms, not 64 and 128.
-    """
-    # as search_rows says: of a query, and of a panel of 32, which may be filled in part; what it
-    # needs beside the queries is less than for two of them
-    of_panel = PANEL * (4 * depth + 64)
-    least, most = (36 * capacity(wanted) + 24 * k for capacity in (_least_capacity, _capacity))
-    validation.check_memory("working_memory", options.working_memory, 3 * least + of_panel)
-    factor = 2 if depth >= _WIDE else 1
-    of_block = factor * _LARGEST_BLOCK * (most + of_panel / PANEL)
-    is_short = options.working_memory < options.n_threads * of_block
-    capacity, of_query = (_least_capacity(wanted), least) if is_short else (_capacity(wanted), most)
-    panels = options.working_memory / (PANEL * of_query + of_panel)
-    n_threads = max(1, min(options.n_threads, int(panels)))
-    if panels < 1:
-        return int((options.working_memory - of_panel) / of_query) - 2, n_threads, capacity
-    buffered = factor * _BLOCK_BYTES // (8 * capacity * PANEL)
-    largest = factor * _LARGEST_BLOCK // PANEL
-    largest = max(1, min(largest, int(panels / n_threads), buffered))
-
-    def duration(block: int) -> float:
-        rounds = -(-n // (block * n_threads * PANEL))
-        return rounds * (block + _PANELS_OF_READING)
-
-    return min(range(largest, 0, -1), key=duration) * PANEL, n_threads, capacity
-
-
-def _guess(
-    k: float, wanted: float, n_panels: int, least_sample: int = _LEAST_SAMPLE
-) -> tuple[int, int]:
-    """Return which panels to sample and which rank among their maxima is the first threshold.
-
-    Of the `wanted` best items k may be found. The rank fails for about one query in a hundred:
-    those are searched twice.
-    """
-    # half of the panels sampled must be able to hold the rank
-    most = int(math.sqrt(n_panels / (2 * wanted)) * 4)
-    stride = max(1, min(16, (n_panels + 1) // least_sample, most))
-    panels = max(1, n_panels // stride)
-    expected = wanted / stride
-    # a binomial variance: each of the best is in the sample, and may be found, or not
-    deviation = math.sqrt(expected * (1 - k / wanted / stride))
-    # of all panels the deviation is 0, and codes err: with 1.5 a rank fails for 11 % of queries of
-    # 1,000 x 64, with 2.5 for 1 %
-    rank = expected + _GUESS_DEVIATIONS * deviation + (1.5 if stride > 1 else 2.5)
-    return stride, min(panels, int(panels * -math.expm1(-rank / panels)) + 1)
-
-
-def _least_capacity(wanted: float) -> int:
-    """Candidates that a query's buffer holds at least."""
-    return 1 << math.ceil(4 * wanted + 64).bit_length()
-
-
-def _capacity(wanted: float) -> int:
-    """Candidates that a query's buffer holds, so that few buffers are full before the end.
-
-    For queries of another kind than the items, 650 at k = 10 and 1,100 at k = 100 pass the tiles
-    (30,000 x 1,536).
-    """
-    return max(1024, 1 << math.ceil(16 * wanted + 64).bit_length())
 
 
 def _filter_thresholds(scaled: Any, thresholds: Floats) -> npt.NDArray[np.float32]:

@@ -1,67 +1,34 @@
-"""Segments: blocks of items that are searched one after the other, and what each one plans.
+"""Segments: blocks of rows that are searched one after the other, with what searches need of them.
 
 A segment never changes. It packs its rows once, when a search first needs that, so that a call with
-few queries packs nothing. Items in memory are one segment, or as many as an index that grows has;
-memory-mapped items are read as many. Numbers count the rows of a segment, positions those of all.
+few queries packs nothing. Rows in memory are one segment, or as many as an index that grows has;
+memory-mapped rows are read as many. Row numbers count the rows of a segment, positions those of
+all. How a segment is searched is planned by ``plan`` and done by ``scan``.
 """
 
 import functools
-from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
 
 from fastcos import parallel, validation
-from fastcos.kernels import tiles
 from fastcos.kernels.exhaustive_top_k import merge_rows
 from fastcos.parallel import memmap, readiness
-from fastcos.search import duplicates, numpy_search, projection, scan
+from fastcos.search import duplicates, plan, projection
 from fastcos.search.packing import (
     ExcludedItems,
-    ExecutionOptions,
+    Found,
     PackedItems,
     PermittedItems,
-    no_exclusions,
+    have_moderate_norms,
     norms_repeat,
     pack_items,
     permit,
-    unpacked_items,
 )
 from fastcos.similarity.base import Measure, encode_items
 from fastcos.similarity.encoded_rows import EncodedRows
 from fastcos.validation import Floats, Integers, Rows
 
-# find(queries, exclusions, k, options) returns columns and raw scores (n, k), best first
-Search = Callable[[EncodedRows, ExcludedItems, int, ExecutionOptions], scan.Found]
-
-# One thread of a Xeon with VNNI, 12,800,000 float32 numbers, ms of CPU (bench.lab.search_plan):
-#                    score all pairs   rows as given   pack and search
-#     64 columns, 2 queries    17             18              69
-#                 4            31             17              67
-#                10            84             18              69
-#               150          1158             83              80
-#    128 columns, 80            495            43              47
-#               150            910            70              54
-#  1,536 columns, 2             16             13              56
-#               150           1181             65              79
-# packing a row costs as much as this many float64 scores of it
-QUERIES_TO_PACK = 7
-# queries for which float32 tiles multiply rows as given: fewer wait for the rows in any case, and
-# more pay for packing
-_QUERIES_AS_GIVEN = range(4, 129)
-# multiply-adds from which they do: fewer take 10 ms, without kernels of their own
-WORK_AS_GIVEN = 2**28
-# multiply-adds of one call, or of more, from which prefixes are added where an index did not: joins
-# of 2^38.4 to 2^38.6 break even with k = 10 (384 to 1,536 columns), and of 2^40.3 take 0.73 of the
-# time with k = 10, 1.05 with k = 100 (60,000 x 384), of 2^41.4 0.61 and 0.85 (60,000 x 768; vnni)
-WORK_TO_PREFIX = 2**40
-# a search of a part of the items. A float64 score takes as long as the tiles need to read this many
-# items for one query: 7 for float32 rows of 384 columns that lie in a cache, 16 where they do not
-_SCORE_TIME = 16
-# queries that the tiles compare in the time in which they read the items for the first
-_QUERIES_OF_SWEEP = 4
-# norm, order, bias and factors of an item that is packed, in bytes
-_BYTES_BESIDE_CODES = 160
 # segments of memory-mapped items begin at multiples: a transform that multiplies so many rows at a
 # time has the same bits in a segment as in the whole
 SEGMENT_MULTIPLE = 4096
@@ -98,7 +65,8 @@ class Segment:
         self.left: PermittedItems | None = None
         self._n_threads = n_threads
         self._pending: projection.Pending | None = None
-        self._work = 0  # multiply-adds until prefixes were thought of; -1 from then on
+        # multiply-adds of searches until a projection was considered; -1 from then on
+        self._work = 0
 
     @parallel.lazy_attribute
     def packed(self) -> PackedItems:
@@ -183,10 +151,9 @@ class Segment:
 
         Then another process compiles them: who packs beforehand is going to search.
         """
-        dtype = memmap.from_bits(self.encoded.rows).dtype
-        if readiness.use_numpy(dtype):
-            if len(self.numbers) >= scan.LEAST_ITEMS:  # fewer are all scored
-                readiness.request(dtype)
+        if self.uses_numpy():
+            if len(self.numbers) >= plan.COSTS.min_rows_for_tiles:  # fewer are all scored
+                readiness.request(memmap.from_bits(self.encoded.rows).dtype)
             return
         with parallel.attribute_lock(self, "pack"):  # of several threads one packs
             name = "packed" if self.duplicates is None else "packed_distinct"
@@ -198,145 +165,65 @@ class Segment:
                 )  # fmt: skip
 
     def settle(self) -> None:
-        """Wait until prefixes, which a thread may be adding to what is packed, are there."""
+        """Wait until the projection, which a thread may be adding to the packed rows, is there."""
         if self._pending is not None:
             self._pending.wait()
             self._pending = None
 
-    def plan(
-        self,
-        n_queries: int,
-        exclusions: ExcludedItems,
-        permitted: PermittedItems | None = None,
-        thresholds: Floats | None = None,
-    ) -> Search:
-        """Choose how this many queries search the segment; call it as Search says.
-
-        Few queries score all pairs, or multiply float32 rows as they are given, unless the items
-        are packed already. Where items repeat and no filter separates copies, one of each is
-        searched. Otherwise the tiles filter. Small searches do without kernels while these are not
-        compiled.
-        """
-        is_unpacked, few = not self.packed_forms, n_queries <= QUERIES_TO_PACK
-        numbers = self.numbers if permitted is None else permitted.numbers
-        n, depth = self.encoded.rows.shape
-        if is_unpacked and self._uses_numpy() and self.duplicates is None:
-            return functools.partial(self._search_until_compiled, permitted, thresholds)
-        is_much = n_queries in _QUERIES_AS_GIVEN and n_queries * n * depth >= WORK_AS_GIVEN
-        if is_unpacked and is_much and len(numbers) == n and tiles.AVAILABLE:
-            unpacked = unpacked_items(self.metric_type, self.encoded)
-            if unpacked is not None:
-                return functools.partial(scan.search_unpacked, unpacked)
-        if is_unpacked and few:
-            return functools.partial(scan.score_all, self.metric_type, self.encoded, numbers)
-        if permitted is None and not len(exclusions.indices) and self.duplicates is not None:
-            packed = self._packed_for(n_queries, "packed_distinct")
-            return functools.partial(duplicates.search, packed, self.duplicates)
-        if permitted is not None and permitted is not self.left:
-            return functools.partial(self._search_permitted, permitted, thresholds)
-        packed = self._packed_for(n_queries, "packed")
-        return functools.partial(scan.search, packed, permitted=permitted, thresholds=thresholds)
-
-    def _search_permitted(
-        self,
-        permitted: PermittedItems,
-        thresholds: Floats | None,
-        queries: EncodedRows,
-        exclusions: ExcludedItems,
-        k: int,
-        options: ExecutionOptions,
-    ) -> scan.Found:
-        """Search a part of the items in the cheapest of three ways, which give the same bits.
-
-        All permitted items are scored in float64, or they are packed for this search alone, or the
-        tiles read all packed items and a mask drops those that are not permitted. Times are
-        compared in units of the time in which the tiles read one item for the first query.
-        """
-        n, m = len(queries.rows), len(permitted.numbers)
-        sweep = 1 + n / _QUERIES_OF_SWEEP
-        if scores_are_faster(n, m, len(self.numbers)):
-            return scan.score_all(
-                self.metric_type, self.encoded, permitted.numbers, queries, exclusions, k, options
-            )
-        packed = self._packed_for(n, "packed")
-        codes = m * (4 * packed.layout.words + _BYTES_BESIDE_CODES)
-        pack = QUERIES_TO_PACK * _SCORE_TIME
-        if m * (pack + sweep) < len(self.numbers) * sweep and codes <= options.working_memory:
-            find = self.only(permitted.numbers).plan(n, exclusions, thresholds=thresholds)
-            return find(queries, exclusions, k, options)
-        return scan.search(packed, queries, exclusions, k, options, permitted, thresholds)
-
-    def _uses_numpy(self) -> bool:
+    def uses_numpy(self) -> bool:
         """Whether searches of rows of this type run in NumPy for now."""
         return readiness.use_numpy(memmap.from_bits(self.encoded.rows).dtype)
 
-    def _search_until_compiled(
-        self,
-        permitted: PermittedItems | None,
-        thresholds: Floats | None,
-        queries: EncodedRows,
-        exclusions: ExcludedItems,
-        k: int,
-        options: ExecutionOptions,
-    ) -> scan.Found:
-        """Search in NumPy, batch by batch; the batches after the kernels are compiled run those."""
-        numbers = self.numbers if permitted is None else permitted.numbers
-        items = self.encoded._replace(rows=memmap.from_bits(self.encoded.rows))
-        n = len(queries.rows)
-        size = numpy_search.batch_size(k, options.working_memory)
-        columns, scores = np.empty((n, k), np.int64), np.empty((n, k))
-        for lo in range(0, n, size):
-            if lo and not self._uses_numpy():
-                rest = slice(lo, n)
-                bounds = None if thresholds is None else thresholds[rest]
-                within = exclusions.of_range(lo, n)
-                find = self.plan(n - lo, within, permitted, bounds)
-                columns[rest], scores[rest] = find(queries.take(rest), within, k, options)
-                break
-            hi = min(n, lo + size)
-            with readiness.seconds_in_numpy():
-                columns[lo:hi], scores[lo:hi] = numpy_search.search(
-                    self.metric_type, items, numbers, queries.take(slice(lo, hi)),
-                    exclusions.of_range(lo, hi), k,
-                )  # fmt: skip
-            if options.progress is not None:
-                options.progress(hi, n)
-        return columns, scores
+    def sizes(self, n_live_of_index: int | None = None) -> plan.SegmentSizes:
+        """Return the facts that are known of the segment, for ``plan.plan_search``."""
+        fields = vars(self)
+        n_live, n_distinct, packed = len(self.numbers), None, None
+        if "duplicates" in fields:
+            groups = fields["duplicates"]
+            n_distinct = n_live if groups is None else len(groups.first)
+        for name in ("packed", "packed_distinct"):
+            packed = fields.get(name) if packed is None else packed
+        n_rows, n_columns = self.encoded.rows.shape
+        row_type = memmap.from_bits(self.encoded.rows).dtype.name
+        moderate = fields.get("has_moderate_norms")
+        if packed is None:
+            return plan.SegmentSizes(
+                n_rows, n_columns, n_live, row_type, n_distinct=n_distinct,
+                has_moderate_norms=moderate, n_live_of_index=n_live_of_index,
+            )  # fmt: skip
+        prefix = packed.arrays.prefix
+        max_k = (0.0, 0.0)
+        if prefix.words:
+            max_k = float(prefix.largest_k[0]), float(prefix.largest_k[1])
+        n_packed = len(packed.arrays.order) if "packed" in fields else n_live
+        return plan.SegmentSizes(
+            n_rows, n_columns, n_live, row_type, packed.layout.isa, n_packed, prefix.words,
+            max_k, n_distinct, moderate, n_live_of_index,
+        )  # fmt: skip
 
-    def _packed_for(self, n_queries: int, name: str) -> PackedItems:
-        """Return what is packed, with prefixes once queries that use them were work enough."""
+    def look_up(self, fact: plan.Fact) -> None:
+        """Find out a fact that a plan needs; ``sizes`` then holds it."""
+        getattr(self, "duplicates" if fact == "distinct_rows" else "has_moderate_norms")
+
+    @parallel.lazy_attribute
+    def has_moderate_norms(self) -> bool:
+        """Whether float32 products of the rows neither overflow nor underflow."""
+        return have_moderate_norms(self.encoded.norms)
+
+    def packed_for(self, n_queries: int, name: str = "packed") -> PackedItems:
+        """Return packed rows, with a projection once the searches that use one were work enough."""
         packed: PackedItems = getattr(self, name)
-        if self._work >= 0 and (n_queries == 1 or packed.layout.isa != "amx"):
+        if self._work >= 0 and plan.uses_projection_of(n_queries, packed.layout):
             with parallel.attribute_lock(self, "work"):
                 if self._work >= 0:
                     self._work += n_queries * self.encoded.rows.size
-                is_due = self._work >= WORK_TO_PREFIX
-                if is_due:  # of several threads one adds them
+                is_due = self._work >= plan.COSTS.min_work_to_project
+                if is_due:  # of several threads one adds it
                     self._work = -1
             if is_due:
                 packed = projection.add_or_warn(packed, self.encoded, self._n_threads)
                 setattr(self, name, packed)
         return packed
-
-
-def scores_are_faster(n_queries: int, n_permitted: int, n_items: int) -> bool:
-    """Whether float64 scores of the permitted items take less time than tiles of all items."""
-    sweep = 1 + n_queries / _QUERIES_OF_SWEEP
-    return n_queries * n_permitted * _SCORE_TIME <= n_items * sweep
-
-
-def nearest(
-    queries: EncodedRows,
-    items: Segment,
-    k: int,
-    options: ExecutionOptions,
-    *,
-    exclude_self: bool = False,
-) -> scan.Found:
-    """Columns and raw scores (n, k) of the nearest items: for measures that need neighbours."""
-    exclusions = no_exclusions(len(queries.rows), own=exclude_self)
-    find = items.plan(len(queries.rows), exclusions)
-    return find(queries, exclusions, k, options)
 
 
 def exclusions_within(exclusions: ExcludedItems, segment: Segment) -> ExcludedItems:
@@ -350,7 +237,7 @@ def exclusions_within(exclusions: ExcludedItems, segment: Segment) -> ExcludedIt
     return ExcludedItems(*map(validation.read_only, parts))
 
 
-def best_of_lists(columns: Integers, scores: Floats, k: int, n_threads: int) -> scan.Found:
+def best_of_lists(columns: Integers, scores: Floats, k: int, n_threads: int) -> Found:
     """Columns and raw scores (n, k) of the best of every list (n, c); -1 stands for no item."""
     n, c = columns.shape
     best, best_scores = parallel.unfilled((n, k), np.int64), parallel.unfilled((n, k), np.float64)
@@ -362,7 +249,7 @@ def best_of_lists(columns: Integers, scores: Floats, k: int, n_threads: int) -> 
     return best, best_scores
 
 
-def merge(some: scan.Found, others: scan.Found, n_threads: int) -> scan.Found:
+def merge(some: Found, others: Found, n_threads: int) -> Found:
     """Columns and raw scores (n, k) of the k best of both."""
     columns = parallel.unfilled(some[0].shape, np.int64)
     scores = parallel.unfilled(some[0].shape, np.float64)
@@ -372,7 +259,7 @@ def merge(some: scan.Found, others: scan.Found, n_threads: int) -> scan.Found:
 
 
 def _merge_rows(
-    lo: int, hi: int, some: scan.Found, others: scan.Found, columns: Integers, scores: Floats
+    lo: int, hi: int, some: Found, others: Found, columns: Integers, scores: Floats
 ) -> None:
     both_columns, both_scores = (
         validation.read_only(np.concatenate([one[lo:hi], other[lo:hi]], axis=1))

@@ -50,7 +50,8 @@ def nearest_rows(
     """Return columns and raw scores (n, k) of the nearest items; None: the other queries."""
     # A measure that learns from neighbours asks the search, which is built on measures.
     from fastcos.search.packing import ExecutionOptions
-    from fastcos.search.segments import Segment, nearest
+    from fastcos.search.scan import nearest
+    from fastcos.search.segments import Segment
 
     options = ExecutionOptions(config.n_threads(), config.working_memory() * 2**20)
     encoded = encode_rows(queries, None, None, metric_type)

@@ -9,6 +9,7 @@ one line per operation; exit 1 if a child hung, failed or was wrong.
 """
 
 import argparse
+import dataclasses
 import os
 import pickle
 import signal
@@ -27,7 +28,7 @@ import scipy.sparse as sp
 
 import fastcos
 from fastcos import search
-from fastcos.search import projection
+from fastcos.search import plan
 
 HANG = 20  # seconds
 RNG = np.random.default_rng(0)
@@ -158,7 +159,8 @@ def digest(found: Any) -> bytes:
 def faults(operation: str, children: int) -> tuple[int, int]:
     """Fork children beside two busy threads; return how many hung, and how many were wrong."""
     call = OPERATIONS[operation]
-    projection.FORCED = AXES if operation.startswith("prefixes") else None
+    n_axes = AXES if operation.startswith("prefixes") else None
+    plan.COSTS = dataclasses.replace(plan.COSTS, projected_columns=n_axes)
     expected = digest(call())
     digest(call())  # the second call no longer takes what the first one takes uncompiled
     stop = threading.Event()

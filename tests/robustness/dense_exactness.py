@@ -21,7 +21,7 @@ import scipy.sparse as sp
 
 import fastcos
 from fastcos.kernels import cpu
-from fastcos.search import projection, segments
+from fastcos.search import plan
 from tests.oracles import dense
 from tests.oracles.dense_families import FAMILIES
 
@@ -131,26 +131,24 @@ def neighbors_by(entry_point, rng, X, k, measure, own, folder):
 def count_errors(n_cases, random_state=0):
     """Return the number of cases, of wrong ones, and of both by family and by entry point."""
     rng, cases, wrong = np.random.default_rng(random_state), Counter(), Counter()
-    usual = projection.FORCED, segments.WORK_TO_PREFIX
-    segments.WORK_TO_PREFIX = 0
     while cases["all"] < n_cases:
-        projection.FORCED = int(rng.choice([0, 24]))
+        n_axes = int(rng.choice([0, 24]))
         family, X, measure, k, own = draw_case(rng)
         entry_point = str(rng.choice(ENTRY_POINTS))
         truth, _ = dense.top_k(X, X, k, MEASURES[measure], exclude_self=own)
-        with tempfile.TemporaryDirectory() as folder:
+        # small inputs take the ways of large ones, too
+        costs = {"projected_columns": n_axes, "min_work_to_project": 0, "min_work_as_given": 0}
+        with plan.costs_replaced(**costs), tempfile.TemporaryDirectory() as folder:
             found = neighbors_by(entry_point, rng, X, k, measure, own, Path(folder))
         errors = int(np.cumsum(found != truth, axis=1).astype(bool).sum())
         for name in ("all", family, entry_point):
             cases[name] += found.size
             wrong[name] += errors
-    projection.FORCED, segments.WORK_TO_PREFIX = usual
     totals = {"cases": cases.pop("all"), "wrong": wrong.pop("all")}
     return totals | {"cases_by_name": dict(cases), "wrong_by_name": dict(+wrong)}
 
 
 if __name__ == "__main__":
-    segments.WORK_AS_GIVEN = 0  # small inputs take the ways of large ones, too
     counts = count_errors(*map(int, sys.argv[1:] or ["1000000"]))
     print(json.dumps(counts))
     sys.exit(bool(counts["wrong"]))

@@ -1,5 +1,6 @@
 """Damaged and hostile saved indexes, opened as users do; saves that are interrupted."""
 
+import dataclasses
 import json
 import os
 import signal
@@ -12,7 +13,7 @@ import scipy.sparse as sp
 
 from fastcos import SimilarityIndex
 from fastcos.kernels import cpu
-from fastcos.search import projection, segments
+from fastcos.search import plan
 from fastcos.storage import FastcosFormatError, directory
 from tests.robustness.damaged_files import sign, sign_header
 
@@ -137,7 +138,8 @@ def test_save_interrupted_after_the_header_can_be_repeated(saved, monkeypatch):
 @pytest.mark.parametrize("n_axes", [0, 16])
 def test_save_interrupted_at_any_moment_can_be_repeated(saved, times, n_axes, monkeypatch):
     # prefixes of this many columns, which a thread makes after fit and every change
-    monkeypatch.setattr(projection, "FORCED", n_axes)
+    costs = dataclasses.replace(plan.COSTS, projected_columns=n_axes)
+    monkeypatch.setattr(plan, "COSTS", costs)
     SimilarityIndex("dot").fit(ROWS).save(saved.with_name("other"))
     saved = saved.with_name("other")
     index, random = SimilarityIndex.open(saved), np.random.default_rng(1)
@@ -165,8 +167,8 @@ def test_save_interrupted_at_any_moment_can_be_repeated(saved, times, n_axes, mo
 @pytest.mark.skipif(cpu.supported_isas()[0] == "amx", reason="many queries use none with amx")
 def test_index_that_got_prefixes_after_it_was_saved_is_saved_again(saved, monkeypatch):
     index = SimilarityIndex.open(saved)
-    monkeypatch.setattr(projection, "FORCED", 16)
-    monkeypatch.setattr(segments, "WORK_TO_PREFIX", 1)
+    costs = dataclasses.replace(plan.COSTS, projected_columns=16, min_work_to_project=1)
+    monkeypatch.setattr(plan, "COSTS", costs)
     index.search(np.tile(ROWS, (3, 1)), 5)
     assert index._state.parts[0].segment.packed.arrays.prefix.words > 0
     index.save(saved)

@@ -12,7 +12,7 @@ from fastcos.kernels import candidate_filter, cpu, tiles
 from fastcos.kernels.jit import kernel
 from fastcos.kernels.packing import SLACK
 from fastcos.kernels.simd.tile_scores import end_tiles, score_panel, start_tiles
-from fastcos.search import packing
+from fastcos.search import layout, packing
 from fastcos.similarity import encoded_rows
 
 if not tiles.AVAILABLE:
@@ -95,7 +95,7 @@ TERMS = {
 ISAS = [
     pytest.param(isa, marks=[pytest.mark.slow] * (isa != cpu.supported_isas()[0]))
     for isa in cpu.supported_isas()
-    if packing.tile_layout(isa, 64).quantised
+    if layout.tile_layout(isa, 64).quantised
 ]
 
 

@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse as sp
 
 from fastcos import Rescaling, SimilarityIndex, get_config, get_measure, top_k
-from fastcos.search.packing import tile_layout
+from fastcos.search.layout import tile_layout
 from fastcos.similarity import Plain, register
 from fastcos.similarity.base import REGISTRY
 from fastcos.storage import FastcosFormatError

@@ -1,5 +1,6 @@
 """Prefixes (kernels.prefixes): whatever the axes, searches find what an oracle finds."""
 
+import dataclasses
 import threading
 
 import numpy as np
@@ -11,7 +12,7 @@ from fastcos import set_config
 from fastcos.kernels import cpu, tiles
 from fastcos.kernels.prefixes import pays_by_prefix
 from fastcos.kernels.simd.instruction_sets import INSTRUCTION_SETS
-from fastcos.search import index_files, packing, projection, scan, segments
+from fastcos.search import index_files, layout, packing, plan, projection, scan, segments
 from fastcos.similarity import encoded_rows
 from tests.oracles import dense
 from tests.oracles.dense_families import dominated, near_ties, off_centre
@@ -23,7 +24,7 @@ NAMES = {"cosine": "cosine", "dot": "dot", "neg_euclidean": "euclidean"}
 ISAS = [
     pytest.param(isa, marks=[pytest.mark.slow] * (isa != cpu.supported_isas()[0]))
     for isa in cpu.supported_isas()
-    if packing.tile_layout(isa, 64).quantised
+    if layout.tile_layout(isa, 64).quantised
 ]
 
 
@@ -67,9 +68,14 @@ def skewed_axes(sample, p):
 AXES = [projection.principal_axes, least_axes, random_axes, skewed_axes]
 
 
+def set_costs(monkeypatch, **costs):
+    """Let searches be planned by other costs until the test ends."""
+    monkeypatch.setattr(plan, "COSTS", dataclasses.replace(plan.COSTS, **costs))
+
+
 @pytest.fixture
 def _forced(monkeypatch):
-    monkeypatch.setattr(projection, "FORCED", 40)
+    set_costs(monkeypatch, projected_columns=40)
 
 
 def fitted(X, measure="cosine"):
@@ -132,12 +138,12 @@ def test_thresholds_by_codes_are_below_rounded_scores(family, depth, metric):
         X = family(n, depth)[np.random.default_rng(n).permutation(n)].astype(np.float64)
         items = encoded_rows.encode_rows(X, None, 1, metric)
         packed = packing.pack_items(metric, items, np.arange(n), 1)
-        packed = projection.add_prefixes(packed, items, 1)
+        packed = projection.add_projection(packed, items, 1)
         own = packing.no_exclusions(n, own=True)
         truth, _ = dense.top_k(X, X, 5, metric, exclude_self=True)
         for k in (1, 5):
             options = packing.ExecutionOptions(2, 2.0**30)
-            columns, _ = scan.search(packed, items, own, k, options)
+            columns, _ = scan.scan_packed(packed, items, own, k, options)
             np.testing.assert_array_equal(columns, truth[:, :k])
 
 
@@ -228,7 +234,7 @@ def test_an_index_with_prefixes_is_saved_and_opened(tmp_path):
 @pytest.mark.usefixtures("_forced")
 def test_prefixes_are_made_once(tmp_path, monkeypatch):
     """Also by many searches of an index that was opened, or of which items were removed."""
-    monkeypatch.setattr(segments, "WORK_TO_PREFIX", 1)
+    set_costs(monkeypatch, min_work_to_project=1)
     X, Q = embeddings(2000, 96), embeddings(80, 96, 1)
     index = fitted(X)
     index.save(tmp_path / "index")
@@ -246,7 +252,7 @@ def test_prefixes_are_chosen_for_embeddings_alone():
     def words_of(X):
         items = encoded_rows.encode_rows(X, None, 1, "cosine")
         packed = packing.pack_items("cosine", items, np.arange(len(X)), 1)
-        return projection.add_prefixes(packed, items, 1).arrays.prefix.words * 4
+        return projection.add_projection(packed, items, 1).arrays.prefix.words * 4
 
     rows = embeddings(6000, 384)
     if cpu.supported_isas()[0] in ("vnni", "avxvnni", "avx2"):
@@ -274,7 +280,7 @@ def test_directories_of_version_2_have_no_largest_k(tmp_path, monkeypatch):
 def test_larger_k_gain_less():
     rows = embeddings(6000, 384)
     items = encoded_rows.encode_rows(rows, None, 1, "cosine")
-    packed = projection.add_prefixes(
+    packed = projection.add_projection(
         packing.pack_items("cosine", items, np.arange(len(rows)), 1), items, 1
     )
     few, many = packed.arrays.prefix.largest_k
@@ -294,7 +300,7 @@ def test_calls_of_many_queries_use_prefixes():
 
 
 def test_many_fits_have_few_threads_of_prefixes(monkeypatch):
-    monkeypatch.setattr(projection, "FORCED", 64)
+    set_costs(monkeypatch, projected_columns=64)
     X = embeddings(4200, 192)
     fastcos.SimilarityIndex().fit(X)  # compiles
     found, counts = [], []
@@ -316,7 +322,7 @@ def test_rows_of_extreme_norms_have_prefixes_without_a_warning():
     X[::3] *= 1e60
     items = encoded_rows.encode_rows(X, None, 1, "dot")
     packed = packing.pack_items("dot", items, np.arange(len(X)), 1)
-    assert projection.add_prefixes(packed, items, 1).arrays.prefix.words > 0
+    assert projection.add_projection(packed, items, 1).arrays.prefix.words > 0
 
 
 def waited(index):
@@ -334,9 +340,9 @@ def test_prefixes_that_cannot_be_made_are_a_warning(monkeypatch):
     """In the thread, in the foreground of a fifth fit at once, and in a search of many queries."""
     X = embeddings(4200, 192)
     expected = fastcos.SimilarityIndex().fit(X).search(X[:3], 5)
-    monkeypatch.setattr(projection, "FORCED", 64)
-    monkeypatch.setattr(projection, "add_prefixes", no_room)
-    text = r"prefixes could not be made \(MemoryError: no room\)"
+    set_costs(monkeypatch, projected_columns=64)
+    monkeypatch.setattr(projection, "add_projection", no_room)
+    text = r"projection could not be made \(MemoryError: no room\)"
     with pytest.warns(RuntimeWarning, match=text):
         index = waited(fastcos.SimilarityIndex().fit(X))
     np.testing.assert_array_equal(index.search(X[:3], 5).indices, expected.indices)
@@ -344,11 +350,11 @@ def test_prefixes_that_cannot_be_made_are_a_warning(monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "is_alive", lambda _: True)  # as of four that work
         for _ in range(5):
-            with pytest.warns(RuntimeWarning, match="prefixes could not be made"):
+            with pytest.warns(RuntimeWarning, match="projection could not be made"):
                 waited(fastcos.SimilarityIndex().fit(X))
 
-    monkeypatch.setattr(segments, "WORK_TO_PREFIX", 1)
-    with pytest.warns(RuntimeWarning, match="prefixes could not be made"):
+    set_costs(monkeypatch, projected_columns=64, min_work_to_project=1)
+    with pytest.warns(RuntimeWarning, match="projection could not be made"):
         found = fastcos.top_k(X, k=5, exclude_self=False)
     np.testing.assert_array_equal(found.indices[:3], expected.indices)
 

@@ -5,8 +5,10 @@ import pytest
 import scipy.sparse as sp
 
 import fastcos
+from fastcos import config
 from fastcos.kernels import tiles
-from fastcos.search import packing, scan
+from fastcos.search import packing, plan, scan
+from fastcos.search.segments import Segment
 from fastcos.similarity import encoded_rows
 from tests.oracles import dense as dense_oracle
 from tests.oracles.compare import assert_same_bits
@@ -20,15 +22,28 @@ pytestmark = pytest.mark.slow
 KINDS = ("cosine", "dot", "euclidean")
 
 
-def unpacked(items, kind, bias=None):
-    return packing.unpacked_items(kind, encoded_rows.encode_rows(items, bias, None, kind))
+def segment_of(items, kind, bias=None):
+    encoded = encoded_rows.encode_rows(items, bias, None, kind)
+    return Segment(kind, encoded, np.arange(len(items)))
 
 
-def found_among(items, queries, kind, k=10, n_threads=2, memory=2.0**28, bias=None):
-    encoded = encoded_rows.encode_rows(queries, None, None, kind)
+def searched(items, queries, kind, k=10, n_threads=2, memory=2.0**28, bias=None):
+    """Return the method of the plan, and row numbers and scores."""
+    segment, encoded = (
+        segment_of(items, kind, bias),
+        encoded_rows.encode_rows(queries, None, None, kind),
+    )
     options = packing.ExecutionOptions(n_threads, memory)
-    nothing = packing.no_exclusions(len(queries))
-    return scan.search_unpacked(unpacked(items, kind, bias), encoded, nothing, k, options)
+    wanted = scan.SegmentSearch(k, packing.no_exclusions(len(queries)))
+    with plan.costs_replaced(min_work_as_given=0):
+        method = scan.plan_segment(segment, len(queries), wanted, options).method
+        return method, *scan.search_segment(segment, encoded, wanted, options)
+
+
+def found_among(*arguments, **options):
+    method, columns, scores = searched(*arguments, **options)
+    assert method == "rows_as_given" or config.isa() in ("avx2", "avxvnni")
+    return columns, scores
 
 
 @pytest.mark.parametrize(("n", "d"), [(160, 1), (801, 63), (1000, 200)])
@@ -37,9 +52,7 @@ def test_rows_as_given_are_searched_exactly(family, n, d):
     X = family(n, d).astype(np.float32)
     queries = np.concatenate([X[:20], gaussian(20, d, 9).astype(np.float32), np.zeros_like(X[:1])])
     for kind in KINDS:
-        if unpacked(X, kind) is None:
-            continue
-        columns, scores = found_among(X, queries, kind)
+        _, columns, scores = searched(X, queries, kind)
         expected, keys = dense_oracle.top_k(queries, X, 10, kind)
         np.testing.assert_array_equal(columns, expected)
         np.testing.assert_array_equal(scores, keys)
@@ -47,7 +60,8 @@ def test_rows_as_given_are_searched_exactly(family, n, d):
 
 @pytest.mark.parametrize("n", [1, 31])
 def test_rows_without_a_full_panel_are_packed(n):
-    assert unpacked(gaussian(n, 8).astype(np.float32), "cosine") is None
+    X = gaussian(n, 8).astype(np.float32)
+    assert searched(X, X[:1].repeat(9, axis=0), "cosine", k=1)[0] != "rows_as_given"
 
 
 def test_rows_as_given_take_an_item_bias():
@@ -63,15 +77,16 @@ def test_threads_and_little_memory_change_no_bit():
     X = gaussian(20_000, 16).astype(np.float32)
     expected = found_among(X, X[:70], "cosine", n_threads=1)
     for options in ({"n_threads": 3}, {"n_threads": 8}, {"memory": 1000.0}):
-        for part, other in zip(found_among(X, X[:70], "cosine", **options), expected, strict=True):
+        found = searched(X, X[:70], "cosine", **options)[1:]
+        for part, other in zip(found, expected, strict=True):
             assert_same_bits(part, other)
 
 
 def test_rows_beyond_float32_products_are_not_taken():
     X = gaussian(200, 8).astype(np.float32)
-    assert unpacked(X.astype(np.float64), "cosine") is None
+    assert searched(X.astype(np.float64), X[:9], "cosine")[0] == "tiles"
     for factor in (1e20, 1e-15):
-        assert unpacked(np.float32(factor) * X, "cosine") is None
+        assert searched(np.float32(factor) * X, X[:9], "cosine")[0] == "tiles"
 
 
 def test_top_k_of_few_queries_equals_the_index():

@@ -5,7 +5,8 @@ import pytest
 
 from fastcos import SimilarityIndex, get_measure, top_k
 from fastcos.search.packing import ExecutionOptions
-from fastcos.search.segments import Segment, nearest
+from fastcos.search.scan import nearest
+from fastcos.search.segments import Segment
 from fastcos.similarity.encoded_rows import encode_rows
 from tests.oracles import measures as oracles
 from tests.similarity.cases import uneven_rows

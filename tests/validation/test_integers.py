@@ -1,5 +1,7 @@
 """Sizes and offsets beyond 2^31 and 2^63, with the limits lowered to the size of a test."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -10,7 +12,7 @@ from fastcos.io import ingest
 from fastcos.linalg import operators, shards
 from fastcos.models import cosine_training, simulation
 from fastcos.models.simulation import simulate_interactions
-from fastcos.search import scan, sparse, sparse_rows
+from fastcos.search import plan, sparse, sparse_rows
 from tests.oracles.compare import assert_same_bits
 
 
@@ -30,13 +32,12 @@ def same(found, expected):
 def test_top_k_scores_all_pairs_beyond_the_filter(monkeypatch):
     rows = np.random.default_rng(0).standard_normal((700, 9)).astype(np.float32)
     expected = fastcos.top_k(rows, k=5)
-    called, score_all = [], scan.score_all
-    monkeypatch.setattr(scan, "score_all", lambda *args: called.append(1) or score_all(*args))
-    fastcos.top_k(rows, k=5)
-    assert not called
-    monkeypatch.setattr(scan, "MAX_ITEMS", 699)
+    costs = dataclasses.replace(plan.COSTS, max_rows_for_tiles=699)
+    monkeypatch.setattr(plan, "COSTS", costs)
+    sizes = plan.SegmentSizes(700, 9, 700, n_distinct=700)
+    machine = plan.Machine("avx2", 1, 2.0**30)
+    assert plan.plan_search(sizes, plan.RequestSizes(700, 5), machine).method == "score_all"
     same(fastcos.top_k(rows, k=5), expected)
-    assert called
 
 
 @pytest.mark.slow

@@ -1,0 +1,165 @@
+"""Execute a request: batches of queries meet segments of items, and the best are merged.
+
+Every entry point for dense rows ends here: ``top_k``, ``SimilarityIndex``, searches of rows on disk
+and of a cluster. ``search`` cuts the queries into batches that fit the working memory. Each batch
+meets each segment, which is searched as its plan says (``scan``) or, by a measure that only bounds
+an inner product, by ``filter_refine``. ``finish`` alone turns raw scores into results.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastcos import parallel, validation
+from fastcos.parallel import memmap
+from fastcos.search import plan, scan, segments
+from fastcos.search.filter_refine import filter_and_refine
+from fastcos.search.lists import best_of_lists
+from fastcos.search.packing import ExecutionOptions, Floats, Found, Integers, no_exclusions
+from fastcos.search.request import SearchRequest, rounded_scores
+from fastcos.search.results import Neighbors
+from fastcos.search.sources import ItemSource, block_sizes
+from fastcos.similarity.base import Measure, Plain, is_upper_bounded
+from fastcos.similarity.encoded_rows import EncodedRows, encode_rows
+
+
+def search(
+    items: ItemSource, request: SearchRequest, options: ExecutionOptions, results: Any = None
+) -> Neighbors:
+    """Answer a request: every batch of queries meets every segment, and is finished once.
+
+    results: where batches go instead of memory, see storage.checkpoint.
+    """
+    n, k = request.queries.shape[0], request.k
+    batches: Iterator[tuple[int, int]]
+    if results is None:
+        size = batch_size(items, request, options)
+        batches = iter([(lo, min(n, lo + size)) for lo in range(0, n, size)])
+        shape = n if n > size else 0, k  # one batch is returned without a copy
+        indices, scores = parallel.unfilled(shape, np.int64), parallel.unfilled(shape, np.float32)
+    else:
+        batches = results.missing()
+    for lo, hi in batches:
+        Q = memmap.read_rows("queries", request.queries, lo, hi)
+        columns, raw = best_of_items(items, request, Q, lo, options)
+        found = Neighbors(*finish(items.measure, Q, columns, raw, request.min_score))
+        if results is not None:
+            results.write(lo, **found._asdict())
+        elif hi - lo == n:
+            return found
+        else:
+            indices[lo:hi], scores[lo:hi] = found
+    return Neighbors(indices, scores) if results is None else Neighbors(**results.finish())
+
+
+def batch_size(items: ItemSource, request: SearchRequest, options: ExecutionOptions) -> int:
+    """Queries whose encoded rows and results fit their share of the working memory."""
+    if not items.segments or memmap.is_read_in_blocks(request.queries):
+        return block_sizes(items.rows, request, items.measure, options).queries
+    return plan.plan_batch(request.k, request.queries.shape[1], options.working_memory)
+
+
+def best_of_items(
+    items: ItemSource,
+    request: SearchRequest,
+    Q: validation.Rows,
+    first: int,
+    options: ExecutionOptions,
+    within: range | None = None,
+) -> Found:
+    """Columns and raw scores (m, k) of the best items for the queries Q, numbered from first.
+
+    within: search these items only; all if None. A segment starts from the k-th best scores of
+    those before it.
+    """
+    measure, k, n = items.measure, request.k, request.queries.shape[0]
+    validation.check_scorable("queries", Q, Q)
+    queries = _encoded_queries(items, request, Q, first, options)
+    if request.lists is not None:
+        return best_of_lists(items, request, Q, queries, first, options)
+    exclusions = no_exclusions(len(Q))
+    if request.exclusions is not None:
+        exclusions = request.exclusions.of_range(first, first + len(Q))
+    report = _query_progress(options.progress, first, first + len(Q), n)
+    best: Found | None = None
+    for segment, permitted, share, memory in items.tasks(request, options, within):
+        if permitted is not None and not len(permitted.numbers):
+            continue
+        here = exclusions
+        if len(segment.encoded.rows) < items.n_items:
+            here = segments.exclusions_within(exclusions, segment)
+        progress = None if report is None else report(share)
+        limited = ExecutionOptions(options.n_threads, memory, progress)
+        if is_upper_bounded(measure):
+            columns, raw = filter_and_refine(
+                measure, segment, Q, queries, here, k, limited, permitted, best
+            )
+        else:
+            thresholds = None if best is None else best[1][:, -1]
+            wanted = scan.SegmentSearch(k, here, permitted, thresholds, items.n_live)
+            columns, raw = scan.search_segment(segment, queries, wanted, limited)
+        found = segment.positions_of(columns), raw
+        best = found if best is None else segments.merge(best, found, options.n_threads)
+    if best is None:
+        return np.full((len(Q), k), -1, np.int64), np.full((len(Q), k), -np.inf)
+    return best
+
+
+def finish(
+    measure: Measure,
+    Q: validation.Rows,
+    columns: Integers,
+    raw: Floats,
+    min_score: float | None,
+) -> tuple[Integers, npt.NDArray[np.float32]]:
+    """Turn columns and raw scores of the queries Q into results: the only place that does."""
+    scores = rounded_scores(measure.to_score(raw, Q))  # the order is that of float64
+    if min_score is not None:
+        columns = np.where(scores < rounded_scores(min_score), -1, columns)
+    if columns.min(initial=0) < 0:
+        scores = np.where(columns < 0, np.float32(-np.inf), scores)
+    return columns, scores
+
+
+def _encoded_queries(
+    items: ItemSource,
+    request: SearchRequest,
+    Q: validation.Rows,
+    first: int,
+    options: ExecutionOptions,
+) -> EncodedRows:
+    """Encode the queries; where they are the items, encoded alike, take those."""
+    measure, only = items.measure, items.segments[0] if len(items.segments) == 1 else None
+    alike = getattr(type(measure), "encode_queries", None) is Plain.encode_queries
+    if only is not None and request.queries is only.rows and alike:
+        encoded = only.encoded
+        # of narrow rows only the queries are widened
+        if Q.dtype == encoded.rows.dtype:
+            same = len(Q) == len(only.rows)
+            return encoded if same else encoded.take(slice(first, first + len(Q)))
+    return encode_rows(measure.encode_queries(Q), None, options.n_threads, measure.metric_type)
+
+
+def _query_progress(
+    progress: parallel.Progress | None, first: int, last: int, n: int
+) -> Callable[[tuple[float, float]], parallel.Progress] | None:
+    """Report a share of a segment, itself a share of all items, as a number of n queries."""
+    if progress is None:
+        return None
+    most = first
+
+    def of_segment(share: tuple[float, float]) -> parallel.Progress:
+        start, stop = share
+
+        def report(done: int, total: int) -> None:
+            nonlocal most
+            part = start + (stop - start) * done / total
+            # some queries are searched twice
+            most = max(most, first + int(part * (last - first)))
+            progress(most, n)
+
+        return report
+
+    return of_segment

@@ -1,0 +1,58 @@
+"""How rows are packed for the tiles of an instruction set: as int8 codes or as float32 numbers."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fastcos.kernels import tiles
+from fastcos.kernels.simd.instruction_sets import INSTRUCTION_SETS
+
+# int8 codes are rotated before they are quantised, over at least this many columns
+_MIN_ROTATED_COLUMNS = 16
+
+
+class TileLayout(NamedTuple):
+    """What the tiles of an instruction set need for rows of some number of columns.
+
+    Attributes
+    ----------
+    isa : str
+        Name of the instruction set.
+    quantised : bool
+        Whether rows are int8 codes; otherwise they are float32 numbers.
+    words : int
+        Words of 4 bytes in a packed row.
+    error : float
+        Bound on the rounding of a float32 inner product of unit rows; 0 for int8 codes.
+    """
+
+    isa: str
+    quantised: bool
+    words: int
+    error: float
+
+    def empty_array(self) -> npt.NDArray[Any]:
+        """Return an empty array of the type of packed rows and of tile scores."""
+        return np.empty(0, np.int32 if self.quantised else np.float32)
+
+
+def tile_layout(isa: str, n_columns: int) -> TileLayout:
+    """Return the layout in which an instruction set searches rows of this many columns.
+
+    Rows are int8 codes where the instruction set multiplies them and an int32 sum holds all
+    products of a row, and float32 numbers otherwise.
+    """
+    if n_columns > tiles.MOST_CODES or not INSTRUCTION_SETS[isa].has_codes:
+        return float_layout(isa, n_columns)
+    rotated = max(n_columns, _MIN_ROTATED_COLUMNS)
+    # a tile of AMX multiplies 64 codes of a row at a time, the other instruction sets multiply 8
+    codes = 64 if INSTRUCTION_SETS[isa].has_tile_registers else 8
+    words = codes // 4 * -(-rotated // codes)
+    return TileLayout(isa, True, words, 0)
+
+
+def float_layout(isa: str, n_columns: int) -> TileLayout:
+    """Return the layout of float32 rows that an instruction set can read."""
+    isa = "avx512" if INSTRUCTION_SETS[isa].float_lanes == 16 else "generic"
+    return TileLayout(isa, False, n_columns, 1.1 * (n_columns + 8) * 2.0**-24)

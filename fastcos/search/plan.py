@@ -1,0 +1,805 @@
+"""Plan a search: one pure function from sizes to a plan, and one model of what things cost.
+
+``plan_search`` looks at sizes alone: those of the rows, of the request and of the machine. It reads
+no array and starts no thread, so that the plans for machines that nobody here owns can be tested
+without data. ``fastcos.search.execute`` runs a plan, and ``fastcos.search.explain`` puts it into
+words. No other module decides how a search runs.
+
+A plan never changes results: every method returns the same bits, ordered by float64 scores.
+"""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Literal
+
+from fastcos import validation
+from fastcos.kernels.simd.instruction_sets import INSTRUCTION_SETS
+from fastcos.kernels.simd.panel import PANEL
+from fastcos.search.layout import TileLayout, float_layout, tile_layout
+
+Method = Literal["numpy", "score_all", "rows_as_given", "tiles", "distinct", "repack"]
+Fact = Literal["distinct_rows", "moderate_norms"]
+
+
+@dataclass(frozen=True, eq=False)
+class CostModel:
+    """Every threshold by which a search is planned, and the rates by which its time is estimated.
+
+    Measured by ``python -m bench.lab.search_plan``; the measurements are in ``docs/dev/costs.md``.
+    Thresholds that compare methods are in units of the time in which the tiles read one row for the
+    first query, or in multiply-adds or bytes, and not in seconds, so that they hold on many CPUs.
+    """
+
+    # --- Which method searches a segment ---------------------------------------------------------
+    # Tiles need a few panels before they gain anything over scoring every pair.
+    min_rows_for_tiles: int = 4 * PANEL
+    # A candidate of the filter is a word of 32 bits of score and 32 bits of slot.
+    max_rows_for_tiles: int = 2**31
+    # Where a query wants more than this share of the rows, a filter drops too few of them.
+    max_wanted_share: float = 1 / 8
+    # Packing a row costs as much as this many float64 scores of it.
+    scores_per_packed_row: int = 7
+    # Rows that are not packed are multiplied as they are given for this many queries: for fewer,
+    # the rows must be read from memory in any case, and for more, packing pays.
+    min_queries_as_given: int = 4
+    max_queries_as_given: int = 128
+    # Multiply-adds below which this takes less than 10 ms and needs no kernels of its own.
+    min_work_as_given: int = 2**28
+    # A float64 score takes as long as the tiles need to read this many rows for one query: 7 for
+    # 384 float32 columns in a cache, 16 where the rows are read from memory.
+    tile_rows_per_score: int = 16
+    # Queries that the tiles compare in the time in which they read the rows for the first one,
+    # where a search is restricted to some of the rows.
+    queries_per_filtered_sweep: int = 4
+    # Bytes of a packed row besides its codes: norm, slot, bias and factors.
+    bytes_beside_codes: int = 160
+    # Copies of a row (itself included) that the average row must have for duplicate rows to be
+    # grouped. Below that most groups are single rows, and grouping costs more than it saves.
+    min_average_copies: float = 2.0
+
+    # --- How a scan is divided among threads -----------------------------------------------------
+    # Up to this many queries, threads share the rows; beyond, they share the queries.
+    max_queries_sharing_rows: int = 64
+    # Bytes of codes that a thread must read for waking it, and for merging its results, to pay.
+    min_bytes_per_thread: int = 1 << 23
+    # Queries that are compared in the time of one more reading of the codes. Tiles of AMX compare
+    # a whole panel of queries at a time.
+    queries_per_reading: int = 4
+    queries_per_reading_amx: int = PANEL
+    # Every panel range has thresholds and candidates of its own, so that there should be few of
+    # them; but a thread that is held up must be able to leave some to others.
+    max_panels_per_range: int = 8192
+    # The buffers of a query block must fit the second-level cache.
+    max_queries_per_block: int = 256
+    block_buffer_bytes: int = 1 << 22
+    # From this many columns on blocks are twice as large: a row is read once for all queries of a
+    # block that score it.
+    wide_columns: int = 768
+    # Overhead of a query block, in panels of queries. It is measured as 0.1; 0.5 makes the planner
+    # prefer larger blocks when two plans take about the same time.
+    block_overhead_panels: float = 0.5
+    # Pairs that one task of an exhaustive search scores, for rows of up to 64 columns: about 2 ms.
+    pairs_per_task: int = 100_000
+    # Tasks into which the rows are divided for few queries of an exhaustive search.
+    max_tasks_per_search: int = 64
+    # Queries that one thread compares with all rows at once in a range search.
+    queries_per_range_block: int = 128
+
+    # Buffers of a plain search that are kept without asking what the working memory is set to.
+    max_unchecked_bytes: int = 1 << 22
+
+    # --- Candidates and the first threshold ------------------------------------------------------
+    # Candidates that the buffer of a query holds: enough that few buffers are filled before the
+    # end, and the least with which a search works.
+    candidates_per_neighbor: int = 16
+    min_candidates_per_neighbor: int = 4
+    candidates_besides: int = 64
+    min_capacity: int = 1024
+    # The first threshold of a query is a guess, from a sample of the panels. It fails for one
+    # query in a hundred, which is then searched again: 2.33 standard deviations.
+    threshold_deviations: float = 2.33
+    max_sample_stride: int = 16
+    # Panels that are sampled at least, to steady the guess; very few queries score the sample
+    # twice, so that half as many are sampled for them.
+    min_sampled_panels: int = 32
+    max_queries_small_sample: int = 4
+    # Additions to the rank, for the errors of the codes.
+    rank_margin_of_sample: float = 1.5
+    rank_margin_of_all: float = 2.5
+
+    # --- The projection: short codes along the leading principal axes ----------------------------
+    # None: as many axes as a sample of the rows suggests. 0: no projection. Otherwise always so
+    # many axes, for tests and benchmarks.
+    projected_columns: int | None = None
+    # Below these sizes the sample costs more than the projection saves.
+    min_rows_to_project: int = 4096
+    min_columns_to_project: int = 192
+    # Multiply-adds of all calls so far from which a projection is added where ``fit`` did not.
+    min_work_to_project: int = 2**40
+    # Numbers of axes that are compared, and their largest share of the columns: a longer projection
+    # saves too little.
+    projection_widths: tuple[int, ...] = (64, 96, 128, 160, 192, 224, 256, 320, 384)
+    max_projected_share: float = 0.7
+    # Rows of the sample by which the axes are chosen, and those of them that serve as queries.
+    projection_sample_rows: int = 2048
+    projection_sample_queries: int = 64
+    # Rows that tell whether rows are as long along most axes, and the largest share of the columns
+    # that they may fill: 0.15 of a text model with long rows, 1 of independent columns.
+    spread_sample_rows: int = 512
+    max_spread: float = 0.4
+    # Pairs of k and the average rank of the threshold during a sweep, and those k for whose mean
+    # the number of axes is chosen.
+    threshold_ranks: tuple[tuple[int, int], ...] = ((10, 40), (20, 65), (50, 123), (100, 200))
+    usual_k: tuple[int, ...] = (10, 100)
+    # Length of the errors of int8 codes of both sides, of unit rows.
+    code_error: float = 0.013
+    # In equivalent columns: the fixed cost of a tile, and the fixed and the per-column cost of
+    # scoring a pair by itself.
+    tile_overhead_columns: float = 22
+    pair_overhead_columns: float = 2200.0
+    pair_cost_per_column: float = 2.0
+    # How many times as fast the tiles must become, by the estimate, for few queries and for many:
+    # the projection of the queries and the float64 scores remain.
+    min_projection_gains: tuple[float, float] = (1.5, 2.0)
+
+    # --- Batches and blocks that fit the working memory ------------------------------------------
+    # Queries of a batch in memory, at least, so that every thread has some; the share of the
+    # working memory for their encoded rows and results; and their bytes besides columns and k.
+    min_batch_queries: int = 1024
+    batch_share: float = 0.25
+    batch_bytes_per_query: int = 128
+    # Of rows that are read in blocks: the share of the working memory for searching a segment, and
+    # at most for the queries. Every batch packs all rows, and every segment packs all queries.
+    segment_search_share: float = 0.25
+    read_queries_share: float = 0.4
+    # Bytes of norms, bias and search state of a row; of the codes of an entry, made and packed; of
+    # an entry that the measure transforms, in float64; and of a neighbour in three lists.
+    read_bytes_per_row: int = 160
+    read_bytes_per_code: int = 2
+    read_bytes_per_encoded_entry: int = 16
+    read_bytes_per_neighbor: int = 48
+    # Queries of a batch that is written to ``out``, at least, for rows on disk and in memory.
+    min_written_queries_on_disk: int = 1 << 17
+    min_written_queries: int = 1024
+    # Memory in bytes for blocks of low-precision rows, and per column, at least.
+    low_precision_memory: float = float(1 << 25)
+    low_precision_bytes_per_column: float = 5120.0
+    # Queries that NumPy searches at once: more make its matrix product no faster. And bytes of one
+    # candidate, and of the copies that selecting among candidates makes.
+    numpy_batch_queries: int = 1024
+    numpy_bytes_per_candidate: int = 96
+
+    # --- Measures that only bound an inner product -----------------------------------------------
+    # Candidates that are refined besides k; entries of a list of further candidates, at first, and
+    # the factor by which a list that was too short grows; bytes of a candidate; queries refined
+    # together.
+    extra_candidates: int = 14
+    refined_capacity: int = 256
+    refined_growth: int = 8
+    refined_bytes_per_candidate: int = 128
+    refined_queries: int = 1024
+
+
+@dataclass(frozen=True)
+class SegmentSizes:
+    """The facts about a segment that a plan depends on.
+
+    Attributes
+    ----------
+    n_rows, n_columns : int
+        Shape of the encoded rows, those of deleted rows included.
+    n_live : int
+        Rows that can be found.
+    row_type : str
+        Name of the type of the rows, such as "float32".
+    packed_for : str
+        The instruction set for which the rows are packed; empty where they are not packed.
+    n_packed : int
+        Slots of the packed rows, those of rows that were deleted later included.
+    projected_words : int
+        Words of 4 bytes of a projected row; 0 where there is no projection.
+    projection_max_k : tuple of float
+        Up to which k few queries, and many queries, gain by the projection.
+    n_distinct : int or None
+        Distinct rows where duplicate rows are grouped, ``n_live`` where they are not worth it, and
+        None where nobody has counted them.
+    has_moderate_norms : bool or None
+        Whether float32 products of the rows neither overflow nor underflow; None where nobody has
+        looked.
+    n_live_of_index : int or None
+        Live rows of all segments together; None where this is the only one.
+    """
+
+    n_rows: int
+    n_columns: int
+    n_live: int
+    row_type: str = "float32"
+    packed_for: str = ""
+    n_packed: int = 0
+    projected_words: int = 0
+    projection_max_k: tuple[float, float] = (0.0, 0.0)
+    n_distinct: int | None = None
+    has_moderate_norms: bool | None = None
+    n_live_of_index: int | None = None
+
+
+@dataclass(frozen=True)
+class RequestSizes:
+    """What a plan needs to know of a request.
+
+    Attributes
+    ----------
+    n_queries, k : int
+    n_allowed : int or None
+        Rows of the segment that may be found; None where all live rows may.
+    excludes_pairs : bool
+        Whether some pairs of a query and a row are excluded, other than a query and itself.
+    """
+
+    n_queries: int
+    k: int
+    n_allowed: int | None = None
+    excludes_pairs: bool = False
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What a plan needs to know of the machine and of how a call may use it.
+
+    Attributes
+    ----------
+    isa : str
+        Name of the instruction set.
+    n_threads : int
+    working_memory : float
+        Bytes for buffers besides inputs and outputs.
+    is_compiled : bool
+        Whether the kernels are compiled.
+    has_tiles : bool
+        Whether there are tiles at all: they need Numba's compiler.
+    """
+
+    isa: str
+    n_threads: int
+    working_memory: float
+    is_compiled: bool = True
+    has_tiles: bool = True
+
+
+@dataclass(frozen=True)
+class ThresholdSample:
+    """From which panels the first threshold of a query is guessed.
+
+    Every ``stride``-th panel is sampled, and the ``rank``-th largest of the panels' best scores is
+    the threshold. A stride of 0 means no sample: the threshold rises from the first candidates on.
+    """
+
+    stride: int = 0
+    rank: int = 0
+
+
+@dataclass(frozen=True)
+class TaskGrid:
+    """How a scan is divided into tasks: query blocks x ranges of panels, or of rows.
+
+    Attributes
+    ----------
+    queries_per_block : int
+    n_query_blocks : int
+    panels_per_range : int
+    n_ranges : int
+    n_threads : int
+        Threads that run the tasks.
+    """
+
+    queries_per_block: int
+    n_query_blocks: int
+    panels_per_range: int
+    n_ranges: int
+    n_threads: int
+
+
+@dataclass(frozen=True)
+class SearchPlan:
+    """How one segment is searched for one batch of queries.
+
+    Attributes
+    ----------
+    method : str
+        "numpy": matrix products of NumPy, while the kernels are not compiled. "score_all": the
+        float64 scores of every pair. "rows_as_given": float32 tiles multiply rows that are not
+        packed. "tiles": tiles of packed rows drop most pairs, and the rest is scored in float64.
+        "distinct": the same, with one row of each group of duplicates. "repack": the allowed rows
+        are packed for this search alone, and ``inner`` searches them.
+    needs : str or None
+        A fact that must be looked up before the search can be planned: ``plan_search`` is then
+        called again with sizes that hold it.
+    layout : TileLayout or None
+        Layout of the rows that the tiles read.
+    grid : TaskGrid or None
+    capacity : int
+        Candidates that the buffer of a query holds.
+    sample : ThresholdSample
+    shares_rows : bool
+        Whether threads share the rows of a few queries; otherwise they share the queries.
+    use_projection : bool
+        Whether most pairs are dropped by the projected codes.
+    wanted : float
+        Packed rows that a query needs, on average, so that k of them may be found.
+    max_threads : int
+        Threads that could be used with profit, however many there are.
+    buffer_bytes : float
+        Memory of the buffers, at most the working memory.
+    inner : SearchPlan or None
+    reasons : tuple of str
+        Why this method was chosen, and why the alternatives were not.
+    """
+
+    method: Method
+    needs: Fact | None = None
+    layout: TileLayout | None = None
+    grid: TaskGrid | None = None
+    capacity: int = 0
+    sample: ThresholdSample = ThresholdSample()
+    shares_rows: bool = False
+    use_projection: bool = False
+    wanted: float = 0.0
+    max_threads: int = 1
+    buffer_bytes: float = 0.0
+    inner: "SearchPlan | None" = None
+    reasons: tuple[str, ...] = ()
+
+
+# The cost model by which all searches are planned.
+COSTS = CostModel()
+
+
+@contextmanager
+def costs_replaced(**changes: object) -> Iterator[None]:
+    """Plan by other costs within the block: for tests and benchmarks, in one thread."""
+    global COSTS
+    before = COSTS
+    COSTS = dataclasses.replace(before, **changes)  # type: ignore[arg-type]
+    try:
+        yield
+    finally:
+        COSTS = before
+
+
+def plan_search(segment: SegmentSizes, request: RequestSizes, machine: Machine) -> SearchPlan:
+    """Return how a segment is searched. Pure: equal arguments and costs give equal plans.
+
+    Where the plan depends on a fact that takes time to find out, such as the number of distinct
+    rows, and the sizes do not hold it, the plan names it in ``needs``.
+    """
+    return _plan_search(segment, request, machine, COSTS)
+
+
+@functools.lru_cache(1024)
+def _plan_search(
+    segment: SegmentSizes, request: RequestSizes, machine: Machine, costs: CostModel
+) -> SearchPlan:
+    n, is_packed = request.n_queries, bool(segment.packed_for)
+    n_allowed = segment.n_live if request.n_allowed is None else request.n_allowed
+    reasons: list[str] = []
+    if not is_packed and not machine.is_compiled:
+        if segment.n_distinct is None:
+            return SearchPlan("numpy", needs="distinct_rows")
+        if segment.n_distinct == segment.n_live:
+            return _plan_numpy(segment, request, machine, costs)
+        reasons.append("not NumPy, although the kernels are not compiled: many rows are duplicates")
+    if not is_packed and n_allowed == segment.n_rows:
+        plan = _plan_rows_as_given(segment, request, machine, costs, reasons)
+        if plan is not None:
+            return plan
+    if not is_packed and n <= costs.scores_per_packed_row:
+        reasons.append(
+            f"every pair is scored: to pack a row takes as long as {costs.scores_per_packed_row} "
+            "scores of it, and the rows are not packed"
+        )
+        return _plan_score_all(segment, request, machine, costs, tuple(reasons))
+    if request.n_allowed is None and not request.excludes_pairs:
+        if segment.n_distinct is None:
+            return SearchPlan("distinct", needs="distinct_rows")
+        if segment.n_distinct < segment.n_live:
+            return _plan_distinct(segment, request, machine, costs)
+    if request.n_allowed is not None:
+        plan = _plan_allowed(segment, request, machine, costs, reasons)
+        if plan is not None:
+            return plan
+    return _plan_tiles(segment, request, machine, costs, tuple(reasons))
+
+
+def _plan_numpy(
+    segment: SegmentSizes, request: RequestSizes, machine: Machine, costs: CostModel
+) -> SearchPlan:
+    """Plan a search by matrix products of NumPy."""
+    bytes_per_query = 2 * costs.numpy_bytes_per_candidate * request.k
+    fits = int(machine.working_memory / bytes_per_query)
+    batch = max(1, min(costs.numpy_batch_queries, fits))
+    size = min(batch, request.n_queries)
+    grid = TaskGrid(batch, -(-request.n_queries // batch), 0, 1, machine.n_threads)
+    reason = "NumPy searches while the kernels are not compiled; results are the same"
+    return SearchPlan("numpy", grid=grid, buffer_bytes=size * bytes_per_query, reasons=(reason,))
+
+
+def _plan_rows_as_given(
+    segment: SegmentSizes,
+    request: RequestSizes,
+    machine: Machine,
+    costs: CostModel,
+    reasons: list[str],
+) -> SearchPlan | None:
+    """Plan float32 tiles of rows that are not packed, or return None and add the reason."""
+    n, work = request.n_queries, request.n_queries * segment.n_rows * segment.n_columns
+    is_large = work >= costs.min_work_as_given
+    if not (costs.min_queries_as_given <= n <= costs.max_queries_as_given and is_large):
+        reasons.append(
+            "rows are not multiplied as they are given: that pays for "
+            f"{costs.min_queries_as_given} to {costs.max_queries_as_given} queries and from "
+            f"2^{round(math.log2(max(1, costs.min_work_as_given)))} multiply-adds on"
+        )
+        return None
+    # The int8 tiles of AVX2 are wider than its float32 tiles, so that packing is faster there.
+    is_slow = machine.isa in ("avx2", "avxvnni")
+    if not machine.has_tiles or segment.row_type != "float32" or is_slow:
+        reasons.append(
+            "rows are not multiplied as they are given: the tiles of the instruction set "
+            f"{machine.isa} do not read {segment.row_type} rows, or not fast enough"
+        )
+        return None
+    if segment.n_rows < PANEL:
+        reasons.append(f"rows are not multiplied as they are given: there are fewer than {PANEL}")
+        return None
+    if segment.has_moderate_norms is None:
+        return SearchPlan("rows_as_given", needs="moderate_norms")
+    if not segment.has_moderate_norms:
+        reasons.append("rows are not multiplied as they are given: float32 might overflow")
+        return None
+    capacity = _capacity(request.k, costs)
+    per_thread = n * (36 * capacity + 24 * request.k + 4 * segment.n_columns)
+    n_tiled = segment.n_rows // PANEL * PANEL
+    if request.k > costs.max_wanted_share * n_tiled:
+        reasons.append("every pair is scored: k is more than an eighth of the rows")
+        return _plan_score_all(segment, request, machine, costs, tuple(reasons))
+    if machine.working_memory < machine.n_threads * per_thread:
+        reasons.append("every pair is scored: the buffers of the tiles exceed the working memory")
+        return _plan_score_all(segment, request, machine, costs, tuple(reasons))
+    layout = float_layout(machine.isa, segment.n_columns)
+    grid, _ = _share_rows(layout, n_tiled // PANEL, request.k, request, machine, costs)
+    reasons.append(
+        f"float32 tiles multiply the rows as they are given: {n} queries do not pay for packing"
+    )
+    return SearchPlan(
+        "rows_as_given", layout=layout, grid=grid, capacity=capacity, shares_rows=True,
+        wanted=float(request.k), buffer_bytes=min(grid.n_threads, grid.n_ranges) * per_thread,
+        reasons=tuple(reasons),
+    )  # fmt: skip
+
+
+def _plan_score_all(
+    segment: SegmentSizes,
+    request: RequestSizes,
+    machine: Machine,
+    costs: CostModel,
+    reasons: tuple[str, ...],
+) -> SearchPlan:
+    """Plan float64 scores of every pair: tasks of a query, or of a range of its rows."""
+    n, k = request.n_queries, request.k
+    m = segment.n_live if request.n_allowed is None else request.n_allowed
+    grid = plan_exhaustive(n, m, segment.n_columns, k, machine.n_threads, costs)
+    merged = 16.0 * n * grid.n_ranges * k if grid.n_ranges > 1 else 0.0
+    return SearchPlan("score_all", grid=grid, buffer_bytes=merged, reasons=reasons)
+
+
+def plan_exhaustive(
+    n: int, m: int, n_columns: int, k: int, n_threads: int, costs: CostModel
+) -> TaskGrid:
+    """Divide the float64 scores of n queries and m rows into tasks of about 2 ms.
+
+    A task is a block of queries, or a part of the rows for one of few queries.
+    """
+    per_task = max(1, costs.pairs_per_task // (1 + n_columns // 64))
+    n_ranges = min(max(1, m // max(per_task, 4 * k)), max(1, costs.max_tasks_per_search // n))
+    per_block = max(1, per_task * n_ranges // max(1, m))
+    return TaskGrid(per_block, -(-n * n_ranges // per_block), 0, n_ranges, n_threads)
+
+
+def _plan_distinct(
+    segment: SegmentSizes, request: RequestSizes, machine: Machine, costs: CostModel
+) -> SearchPlan:
+    """Plan a search of one row of each group of duplicates, whose copies are added afterwards."""
+    n_distinct = segment.n_distinct or 0
+    rows = dataclasses.replace(segment, n_live=n_distinct, n_packed=n_distinct)
+    # of the best k + 1 groups one may be that of the query itself, which it must not find
+    wanted = dataclasses.replace(request, k=min(request.k + 1, n_distinct))
+    inner = _plan_tiles(rows, wanted, machine, costs, ())
+    reason = (
+        f"one row of each group of duplicates is searched ({n_distinct:,} of {segment.n_live:,} "
+        "rows), and its copies share its score"
+    )
+    return SearchPlan(
+        "distinct", layout=inner.layout, grid=inner.grid, buffer_bytes=inner.buffer_bytes,
+        use_projection=inner.use_projection, inner=inner, reasons=(reason, *inner.reasons),
+    )  # fmt: skip
+
+
+def scores_are_faster(n_queries: int, n_allowed: int, n_live: int, costs: CostModel) -> bool:
+    """Whether float64 scores of the allowed rows take less time than tiles of all rows."""
+    sweep = 1 + n_queries / costs.queries_per_filtered_sweep
+    return n_queries * n_allowed * costs.tile_rows_per_score <= n_live * sweep
+
+
+def _plan_allowed(
+    segment: SegmentSizes,
+    request: RequestSizes,
+    machine: Machine,
+    costs: CostModel,
+    reasons: list[str],
+) -> SearchPlan | None:
+    """Plan a search of some of the rows, or return None where a mask of all rows is faster.
+
+    Times are compared in units of the time in which the tiles read one row for the first query.
+    """
+    n, m = request.n_queries, request.n_allowed or 0
+    if scores_are_faster(n, m, segment.n_live, costs):
+        reason = f"the {m:,} allowed rows are so few that scoring each of them is faster"
+        return _plan_score_all(segment, request, machine, costs, (*reasons, reason))
+    if n <= costs.max_queries_sharing_rows:
+        reasons.append("a mask drops rows that are not allowed: few queries do not pay for packing")
+        return None
+    layout = tile_layout(segment.packed_for or machine.isa, segment.n_columns)
+    codes = m * (4 * layout.words + costs.bytes_beside_codes)
+    sweep = 1 + n / costs.queries_per_filtered_sweep
+    pack = costs.scores_per_packed_row * costs.tile_rows_per_score
+    if m * (pack + sweep) >= segment.n_live * sweep:
+        reasons.append("the allowed rows are too many to be packed for this search alone")
+        return None
+    if codes > machine.working_memory:
+        reasons.append("codes of the allowed rows alone would exceed the working memory")
+        return None
+    rows = SegmentSizes(
+        segment.n_rows, segment.n_columns, m, segment.row_type,
+        has_moderate_norms=segment.has_moderate_norms,
+    )  # fmt: skip
+    inner = _plan_search(
+        rows, dataclasses.replace(request, n_allowed=None),
+        dataclasses.replace(machine, is_compiled=True), costs,
+    )  # fmt: skip
+    reason = f"the {m:,} allowed rows are packed for this search alone"
+    return SearchPlan(
+        "repack", layout=inner.layout, grid=inner.grid, buffer_bytes=codes + inner.buffer_bytes,
+        inner=inner, reasons=(*reasons, reason),
+    )  # fmt: skip
+
+
+def _plan_tiles(
+    segment: SegmentSizes,
+    request: RequestSizes,
+    machine: Machine,
+    costs: CostModel,
+    reasons: tuple[str, ...],
+) -> SearchPlan:
+    """Plan a search of packed rows, or of every pair where a filter drops too few of them."""
+    n, k = request.n_queries, request.k
+    m = segment.n_live if request.n_allowed is None else request.n_allowed
+    n_packed = segment.n_packed if segment.packed_for else segment.n_live
+    # packed rows that cannot be found take up places among the best
+    wanted = float(k) if m >= n_packed else k * n_packed / max(1, m)
+    # a small part of a larger index is scanned without a guess, so that it needs no other kernel
+    is_part = (
+        n <= costs.max_queries_sharing_rows
+        and segment.n_live_of_index is not None
+        and k <= costs.max_wanted_share * segment.n_live_of_index
+    )
+    fault = ""
+    if not machine.has_tiles:
+        fault = "there are no tiles without Numba's compiler"
+    elif n_packed > costs.max_rows_for_tiles:
+        fault = f"the tiles number at most {costs.max_rows_for_tiles:,} rows"
+    elif n_packed < costs.min_rows_for_tiles and not is_part:
+        fault = f"tiles need {costs.min_rows_for_tiles} rows to be faster"
+    elif wanted > costs.max_wanted_share * n_packed and not is_part:
+        fault = "k is more than an eighth of the rows, of which a filter drops too few"
+    if fault:
+        return _plan_score_all(
+            segment, request, machine, costs, (*reasons, f"every pair is scored: {fault}")
+        )
+    layout = tile_layout(segment.packed_for or machine.isa, segment.n_columns)
+    few = n <= INSTRUCTION_SETS[layout.isa].most_single_queries
+    gains = k <= segment.projection_max_k[0 if few else 1]
+    has_registers = INSTRUCTION_SETS[layout.isa].has_tile_registers
+    use_projection = bool(segment.projected_words) and gains and (few or not has_registers)
+    if not segment.projected_words:
+        reasons += ("no projection: the rows have none",)
+    elif not use_projection:
+        reasons += (f"no projection: {_queries(n)} with k = {k} gain nothing by it",)
+    n_panels = -(-n_packed // PANEL)
+    if n <= costs.max_queries_sharing_rows:
+        plan = _plan_few(layout, n_panels, wanted, request, machine, costs)
+        if is_part and 8 * k > m:
+            plan = dataclasses.replace(plan, sample=ThresholdSample())
+        if plan.buffer_bytes <= machine.working_memory:
+            return dataclasses.replace(plan, use_projection=use_projection, reasons=reasons)
+        reasons += ("threads do not share the rows: their buffers exceed the working memory",)
+    grid, capacity, buffers = plan_query_blocks(
+        n, wanted, k, segment.n_columns, n_panels, machine, costs
+    )
+    return SearchPlan(
+        "tiles", layout=layout, grid=grid, capacity=capacity,
+        sample=_guess_threshold(k, wanted, n_panels, costs.min_sampled_panels, costs),
+        use_projection=use_projection, wanted=wanted, buffer_bytes=buffers, reasons=reasons,
+    )  # fmt: skip
+
+
+def _plan_few(
+    layout: TileLayout,
+    n_panels: int,
+    wanted: float,
+    request: RequestSizes,
+    machine: Machine,
+    costs: CostModel,
+) -> SearchPlan:
+    """Plan a scan of few queries, of which every thread reads a part of the rows."""
+    n, k = request.n_queries, request.k
+    grid, sample = _share_rows(layout, n_panels, wanted, request, machine, costs)
+    capacity = _capacity(wanted, costs)
+    running = min(grid.n_threads, grid.n_ranges)
+    buffers = 36.0 * capacity + 24 * k + 4 * sample.rank + 8 * layout.words
+    buffers = running * (n * buffers + 56 * capacity + 32 * k)
+    if grid.n_ranges > 1:
+        buffers += 16 * n * k * (grid.n_ranges + 1)
+    return SearchPlan(
+        "tiles", layout=layout, grid=grid, capacity=capacity, sample=sample, shares_rows=True,
+        wanted=wanted, max_threads=useful_threads(layout, n, n_panels, costs),
+        buffer_bytes=buffers,
+    )  # fmt: skip
+
+
+def useful_threads(layout: TileLayout, n_queries: int, n_panels: int, costs: CostModel) -> int:
+    """Return how many threads few queries can use: each must read enough codes."""
+    has_registers = INSTRUCTION_SETS[layout.isa].has_tile_registers
+    per_reading = costs.queries_per_reading_amx if has_registers else costs.queries_per_reading
+    # bytes of codes, as many times as the queries take
+    work = n_panels * PANEL * 4 * layout.words * (1 + n_queries // per_reading)
+    return max(1, work // costs.min_bytes_per_thread)
+
+
+def _share_rows(
+    layout: TileLayout,
+    n_panels: int,
+    wanted: float,
+    request: RequestSizes,
+    machine: Machine,
+    costs: CostModel,
+) -> tuple[TaskGrid, ThresholdSample]:
+    """Divide the panels among threads, into as many ranges for each, and guess thresholds."""
+    n, k = request.n_queries, request.k
+    n_threads = min(machine.n_threads, useful_threads(layout, n, n_panels, costs))
+    rounds = max(1, -(-n_panels // (n_threads * costs.max_panels_per_range)))
+    per_range = max(1, -(-n_panels // (n_threads * rounds)))
+    is_small = n <= costs.max_queries_small_sample
+    min_sample = costs.min_sampled_panels // 2 if is_small else costs.min_sampled_panels
+    if n <= INSTRUCTION_SETS[layout.isa].most_single_queries and per_range <= PANEL:
+        # one run of panels: all of its maxima are known without a sample
+        min_sample = PANEL
+    in_range = min(wanted, per_range * 4)
+    sample = _guess_threshold(min(k, in_range), in_range, per_range, min_sample, costs)
+    n_ranges = 1 if n_panels <= per_range else -(-n_panels // per_range)
+    return TaskGrid(n, 1, per_range, n_ranges, n_threads), sample
+
+
+def plan_query_blocks(
+    n: int,
+    wanted: float,
+    k: int,
+    n_columns: int,
+    n_panels: int,
+    machine: Machine,
+    costs: CostModel,
+) -> tuple[TaskGrid, int, float]:
+    """Divide the queries among threads: return the grid, the capacity and the buffers' bytes.
+
+    Every thread sweeps all rows for one block of queries after the other. A machine of many cores
+    with little memory uses some of them, and smaller buffers. Threads get as many blocks each: of
+    192 queries two threads search 96 each, and not 64 and 128. ValueError where the buffers of a
+    single query exceed the working memory.
+    """
+    # As ``search_rows`` says: of a query, and of a panel of 32, which may be filled in part. What
+    # it needs besides the queries is less than for two of them.
+    per_panel = PANEL * (4 * n_columns + 64)
+    min_capacity, capacity = _min_capacity(wanted, costs), _capacity(wanted, costs)
+    small, large = (36 * size + 24 * k for size in (min_capacity, capacity))
+    validation.check_memory("working_memory", machine.working_memory, 3 * small + per_panel)
+    factor = 2 if n_columns >= costs.wide_columns else 1
+    per_block = factor * costs.max_queries_per_block * (large + per_panel / PANEL)
+    is_short = machine.working_memory < machine.n_threads * per_block
+    per_query = large
+    if is_short:
+        capacity, per_query = min_capacity, small
+    fitting = machine.working_memory / (PANEL * per_query + per_panel)
+    n_threads = max(1, min(machine.n_threads, int(fitting)))
+    if fitting < 1:
+        block = int((machine.working_memory - per_panel) / per_query) - 2
+    else:
+        buffered = factor * costs.block_buffer_bytes // (8 * capacity * PANEL)
+        largest = factor * costs.max_queries_per_block // PANEL
+        largest = max(1, min(largest, int(fitting / n_threads), buffered))
+
+        def duration(panels: int) -> float:
+            rounds = -(-n // (panels * n_threads * PANEL))
+            return rounds * (panels + costs.block_overhead_panels)
+
+        block = min(range(largest, 0, -1), key=duration) * PANEL
+    n_blocks = -(-n // block)
+    running = min(n_threads, n_blocks)
+    buffers = running * (min(block, n) * per_query + -(-min(block, n) // PANEL) * per_panel)
+    return TaskGrid(block, n_blocks, n_panels, 1, n_threads), capacity, buffers
+
+
+def plan_batch(k: int, n_columns: int, working_memory: float) -> int:
+    """Return the queries of a batch: their encoded rows and results fit their share of memory."""
+    bytes_per_query = 24 * k + 24 * n_columns + COSTS.batch_bytes_per_query
+    fits = int(COSTS.batch_share * working_memory / bytes_per_query)
+    return max(COSTS.min_batch_queries, fits)
+
+
+def _guess_threshold(
+    k: float, wanted: float, n_panels: int, min_sample: int, costs: CostModel
+) -> ThresholdSample:
+    """Return which panels to sample and which rank among their maxima is the first threshold.
+
+    Of the ``wanted`` best rows k may be found. The rank fails for about one query in a hundred:
+    those are searched twice.
+    """
+    # half of the panels sampled must be able to hold the rank
+    max_stride = int(math.sqrt(n_panels / (2 * wanted)) * 4)
+    stride = max(1, min(costs.max_sample_stride, (n_panels + 1) // min_sample, max_stride))
+    panels = max(1, n_panels // stride)
+    expected = wanted / stride
+    # a binomial variance: each of the best is in the sample, and may be found, or not
+    deviation = math.sqrt(expected * (1 - k / wanted / stride))
+    # of all panels the deviation is 0, and codes err: with 1.5 a rank fails for 11 % of queries of
+    # 1,000 x 64, with 2.5 for 1 %
+    margin = costs.rank_margin_of_sample if stride > 1 else costs.rank_margin_of_all
+    rank = expected + costs.threshold_deviations * deviation + margin
+    return ThresholdSample(stride, min(panels, int(panels * -math.expm1(-rank / panels)) + 1))
+
+
+def _min_capacity(wanted: float, costs: CostModel) -> int:
+    """Candidates that the buffer of a query holds at least."""
+    entries = costs.min_candidates_per_neighbor * wanted + costs.candidates_besides
+    return 1 << math.ceil(entries).bit_length()
+
+
+def _capacity(wanted: float, costs: CostModel) -> int:
+    """Candidates that the buffer of a query holds, so that few buffers are full before the end.
+
+    Of out-of-distribution queries 650 candidates pass the tiles at k = 10 and 1,100 at k = 100
+    (30,000 x 1,536).
+    """
+    entries = costs.candidates_per_neighbor * wanted + costs.candidates_besides
+    return max(costs.min_capacity, 1 << math.ceil(entries).bit_length())
+
+
+def may_project(
+    n_packed: int, n_columns: int, layout: TileLayout, machine_has_tiles: bool, costs: CostModel
+) -> bool:
+    """Whether a sample of the rows is worth taking, to see whether a projection pays."""
+    if not machine_has_tiles or not layout.quantised or costs.projected_columns == 0:
+        return False
+    is_small = n_packed < costs.min_rows_to_project or n_columns < costs.min_columns_to_project
+    return costs.projected_columns is not None or not is_small
+
+
+def uses_projection_of(n_queries: int, layout: TileLayout) -> bool:
+    """Whether a search of so many queries could use a projection, and counts as work for one."""
+    return n_queries == 1 or not INSTRUCTION_SETS[layout.isa].has_tile_registers
+
+
+def _queries(n: int) -> str:
+    return "one query" if n == 1 else f"{n:,} queries"

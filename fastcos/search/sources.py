@@ -1,0 +1,259 @@
+"""Where the items of a search come from: segments in memory, or rows that are read in blocks.
+
+``FittedItems`` hold encoded segments in memory. ``MappedItems`` are rows on disk, or rows of a
+low-precision type, which every search reads in blocks that fit its working memory. Both answer the
+same few questions (``ItemSource``), so that ``execute`` need not know which of them it searches.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from fastcos import config, validation
+from fastcos.parallel import memmap
+from fastcos.search import plan
+from fastcos.search.layout import tile_layout
+from fastcos.search.packing import ExecutionOptions, PermittedItems
+from fastcos.search.request import SearchRequest
+from fastcos.search.segments import SEGMENT_MULTIPLE, Segment, encode_segment
+from fastcos.similarity.base import Measure, Plain, require
+from fastcos.validation import Integers
+
+
+class SegmentTask(NamedTuple):
+    """One segment to search, which of its rows may be found, and the memory for searching it.
+
+    Attributes
+    ----------
+    segment : Segment
+    permitted : PermittedItems or None
+        Its rows that may be found; None where all live rows may.
+    share : tuple of float
+        Where the segment starts and ends, as shares of all items: for reports of progress.
+    memory : float
+        Bytes for searching it.
+    """
+
+    segment: Segment
+    permitted: PermittedItems | None
+    share: tuple[float, float]
+    memory: float
+
+
+class ItemSource(Protocol):
+    """What a search asks of the items, wherever they are. ``measure`` is fitted to them."""
+
+    @property
+    def measure(self) -> Measure:
+        """The measure, fitted."""
+
+    @property
+    def n_items(self) -> int:
+        """Positions, those of removed items included."""
+
+    @property
+    def n_live(self) -> int:
+        """Items that can be found."""
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """Segments in memory; none where rows are read in blocks."""
+
+    @property
+    def rows(self) -> Any:
+        """The rows as given, where they are one array."""
+
+    def only(self, positions: Integers) -> "FittedItems | None":
+        """Return these items alone, to be packed; None where nothing is packed beforehand."""
+
+    def tasks(
+        self, request: SearchRequest, options: ExecutionOptions, within: range | None
+    ) -> Iterator[SegmentTask]:
+        """Yield the segments that a search meets. within: positions to search, None for all."""
+
+    def read_blocks(
+        self, positions: Integers, options: ExecutionOptions
+    ) -> Iterator["FittedItems"]:
+        """Yield items in memory, a block at a time, until all at these positions have come."""
+
+    def read_listed(self, positions: Integers, options: ExecutionOptions) -> "FittedItems":
+        """Return items in memory, among them all at these positions."""
+
+
+@dataclass(frozen=True)
+class FittedItems:
+    """Items in memory, encoded: the segments of an index or of one call. Never changed."""
+
+    measure: Measure
+    n_items: int
+    segments: tuple[Segment, ...]
+
+    @property
+    def n_live(self) -> int:
+        """Items that can be found."""
+        return sum(len(segment.numbers) for segment in self.segments)
+
+    @property
+    def rows(self) -> Any:
+        """The rows as given, of the first segment."""
+        return self.segments[0].rows
+
+    def only(self, positions: Integers) -> "FittedItems | None":
+        """Return the items of the only segment at these positions, these alone to be packed."""
+        return FittedItems(self.measure, self.n_items, (self.segments[0].only(positions),))
+
+    def tasks(
+        self, request: SearchRequest, options: ExecutionOptions, within: range | None
+    ) -> Iterator[SegmentTask]:
+        """Yield every segment, as ItemSource says."""
+        before, n = 0, self.n_live
+        for segment in self.segments:
+            share = before / n, (before + len(segment.numbers)) / n
+            before += len(segment.numbers)
+            permitted = segment.permit(request.permitted)
+            yield SegmentTask(segment, permitted, share, options.working_memory)
+
+    def read_blocks(
+        self, positions: Integers, options: ExecutionOptions
+    ) -> Iterator["FittedItems"]:
+        """Yield all items at once: they are in memory."""
+        yield self
+
+    def read_listed(self, positions: Integers, options: ExecutionOptions) -> "FittedItems":
+        """Return all items: they are in memory."""
+        return self
+
+
+@dataclass(frozen=True)
+class MappedItems:
+    """Rows on disk, or rows of a low-precision type, that every search reads in blocks."""
+
+    measure: Measure
+    rows: Any
+
+    @property
+    def n_items(self) -> int:
+        """Number of rows."""
+        return len(self.rows)
+
+    @property
+    def n_live(self) -> int:
+        """Number of rows, all of which can be found."""
+        return len(self.rows)
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """No segments: every search reads its own."""
+        return ()
+
+    def only(self, positions: Integers) -> FittedItems | None:
+        """Return None: nothing is packed beforehand, and the request says what can be found."""
+        return None
+
+    def tasks(
+        self, request: SearchRequest, options: ExecutionOptions, within: range | None
+    ) -> Iterator[SegmentTask]:
+        """Read and yield segments of the permitted rows, as ItemSource says."""
+        sizes = block_sizes(self.rows, request, self.measure, options)
+        within = range(self.n_items) if within is None else within
+        for first in range(within.start, within.stop, sizes.items):
+            last = min(within.stop, first + sizes.items)
+            row_numbers = np.arange(last - first, dtype=np.int64)
+            if request.permitted is not None:
+                here = slice(*np.searchsorted(request.permitted, [first, last]))
+                row_numbers = request.permitted[here] - first
+            if len(row_numbers):
+                segment = self._read(first, last, options, row_numbers)
+                share = (first - within.start) / len(within), (last - within.start) / len(within)
+                yield SegmentTask(segment, None, share, sizes.memory)
+
+    def read_blocks(self, positions: Integers, options: ExecutionOptions) -> Iterator[FittedItems]:
+        """Read and yield the blocks that hold rows at these positions.
+
+        Blocks that start at these multiples have the bits of all rows together.
+        """
+        for first in range(0, self.n_items, SEGMENT_MULTIPLE):
+            last = min(self.n_items, first + SEGMENT_MULTIPLE)
+            if ((first <= positions) & (positions < last)).any():
+                segment = self._read(first, last, options)
+                yield FittedItems(self.measure, self.n_items, (segment,))
+
+    def read_listed(self, positions: Integers, options: ExecutionOptions) -> FittedItems:
+        """Read the rows at these positions alone, as one segment."""
+        require(self.measure, "append")
+        listed = np.unique(positions)
+        needed = float(len(listed) * self.rows.shape[1] * self.rows.itemsize)
+        validation.check_memory("working_memory", options.working_memory, needed)
+        if not len(listed):
+            return FittedItems(self.measure, self.n_items, ())
+        rows = memmap.take_rows("items", self.rows, listed, options.n_threads)
+        segment = encode_segment(self.measure, rows, options.n_threads, positions=listed)
+        return FittedItems(self.measure, self.n_items, (segment,))
+
+    def _read(
+        self, first: int, last: int, options: ExecutionOptions, numbers: Integers | None = None
+    ) -> Segment:
+        B = memmap.read_rows("items", self.rows, first, last, options.n_threads)
+        return encode_segment(self.measure, B, options.n_threads, numbers=numbers, first=first)
+
+
+def fit_items(X: Any, measure: Measure, options: ExecutionOptions) -> FittedItems | MappedItems:
+    """Fit the measure to the items and encode them, unless they are read in blocks."""
+    fitted = measure.fit(X)
+    if memmap.is_read_in_blocks(X) and not fits_as_given(X, options):
+        return MappedItems(fitted, X)
+    return FittedItems(fitted, len(X), (encode_segment(fitted, X, options.n_threads),))
+
+
+class BlockSizes(NamedTuple):
+    """Queries of a batch, items of a segment, and the memory in bytes for searching it."""
+
+    queries: int
+    items: int
+    memory: float
+
+
+def block_sizes(
+    X: Any, request: SearchRequest, measure: Measure, options: ExecutionOptions
+) -> BlockSizes:
+    """Cut queries and items so that a batch and a segment fit the working memory."""
+    costs, memory = plan.COSTS, options.working_memory
+    if memmap.is_narrow(X) or memmap.is_narrow(request.queries):
+        # what is widened need not exceed what was given
+        smallest = costs.low_precision_bytes_per_column * X.shape[1]
+        memory = min(memory, max(costs.low_precision_memory, smallest, X.nbytes))
+    per_query = _bytes_per_row(measure, "encode_queries", request.queries)
+    per_query += costs.read_bytes_per_neighbor * request.k
+    per_item = _bytes_per_row(measure, "encode_items", X)
+    share = costs.read_queries_share
+    queries = memmap.rows_that_fit(memory, share, per_query, len(request.queries))
+    share = 1 - costs.segment_search_share - queries * per_query / memory
+    items = memmap.rows_that_fit(memory, share, per_item, len(X))
+    items -= items % SEGMENT_MULTIPLE if items > SEGMENT_MULTIPLE else 0
+    return BlockSizes(queries, items, costs.segment_search_share * memory)
+
+
+def fits_as_given(X: Any, options: ExecutionOptions) -> bool:
+    """Whether kernels read low-precision rows as they are given, packed as a whole.
+
+    Others are widened block by block: a few, for which no kernel is compiled then, and rows whose
+    codes exceed the working memory or are wider than they are.
+    """
+    if not memmap.has_kernels(X):
+        return False
+    layout = tile_layout(config.isa(), X.shape[1])
+    size = len(X) * (4 * layout.words + plan.COSTS.read_bytes_per_row)
+    is_large = 4 * X.size > plan.COSTS.low_precision_memory
+    return is_large and layout.quantised and size <= options.working_memory
+
+
+def _bytes_per_row(measure: Measure, side: str, X: Any) -> int:
+    """Memory of a row of one side of a block, with its encoded copy if the measure makes one."""
+    entry = max(4, X.dtype.itemsize) + plan.COSTS.read_bytes_per_code
+    kind = type(measure)
+    encoders = {getattr(kind, "encode_items", None), getattr(kind, side, None)}
+    if not encoders <= {Plain.encode_items, Plain.encode_queries}:
+        entry += plan.COSTS.read_bytes_per_encoded_entry
+    return int(entry * X.shape[1] + plan.COSTS.read_bytes_per_row)

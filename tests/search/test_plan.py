@@ -1,0 +1,235 @@
+"""Plans follow from sizes alone: those of machines that nobody here owns are tested, too."""
+
+import dataclasses
+import itertools
+
+import pytest
+
+from fastcos.kernels.simd.instruction_sets import INSTRUCTION_SETS
+from fastcos.kernels.simd.panel import PANEL
+from fastcos.search import plan
+from fastcos.search.layout import tile_layout
+
+GIB = 2.0**30
+THREADS = (1, 2, 3, 4, 8, 16, 32, 64, 128)
+ROWS = (1, 31, 127, 128, 1000, 60_000, 1_000_000, 30_000_000)
+QUERIES = (1, 2, 4, 7, 8, 64, 65, 1000, 100_000)
+
+
+def packed(n, d, isa, **changes):
+    """Return the sizes of a packed segment without duplicates."""
+    sizes = plan.SegmentSizes(n, d, n, packed_for=isa, n_packed=n, n_distinct=n)
+    return dataclasses.replace(sizes, **changes)
+
+
+def needed_bytes(d, k):
+    """Return the least memory for a search by tiles: buffers of 3 queries, and a panel of them."""
+    capacity = 2 ** (4 * k + 64).bit_length()
+    return 3 * (36 * capacity + 24 * k) + PANEL * (4 * d + 64)
+
+
+# instruction set, threads, rows, columns, queries, k -> queries of a block, panels of a range,
+# stride and rank of the sample, candidates: the decisions of version 0.2, which had no planner
+TABLE = [
+    ("amx", 16, 1_000, 64, 1, 10, (1, 32, 1, 11, 1024)),
+    ("vnni", 2, 1_000, 64, 1, 10, (1, 32, 1, 11, 1024)),
+    ("avx2", 1, 1_000, 64, 1, 10, (1, 32, 1, 11, 1024)),
+    ("avx512", 128, 1_000, 64, 1, 10, (1, 32, 2, 8, 1024)),
+    ("generic", 4, 1_000, 64, 1, 10, (1, 32, 2, 8, 1024)),
+    ("avxvnni", 16, 1_000, 64, 1, 10, (1, 32, 1, 11, 1024)),
+    ("amx", 16, 60_000, 768, 1, 10, (1, 375, 16, 4, 1024)),
+    ("vnni", 2, 60_000, 768, 1, 10, (1, 938, 16, 4, 1024)),
+    ("avx2", 1, 60_000, 768, 1, 10, (1, 1875, 16, 4, 1024)),
+    ("avx512", 128, 60_000, 768, 1, 10, (1, 90, 5, 6, 1024)),
+    ("generic", 4, 60_000, 768, 1, 10, (1, 469, 16, 4, 1024)),
+    ("avxvnni", 16, 60_000, 768, 1, 10, (1, 375, 16, 4, 1024)),
+    ("amx", 16, 1_000_000, 128, 1, 10, (1, 2084, 16, 4, 1024)),
+    ("vnni", 2, 1_000_000, 128, 1, 10, (1, 7813, 16, 4, 1024)),
+    ("avx2", 1, 1_000_000, 128, 1, 10, (1, 7813, 16, 4, 1024)),
+    ("avx512", 128, 1_000_000, 128, 1, 10, (1, 513, 16, 4, 1024)),
+    ("generic", 4, 1_000_000, 128, 1, 10, (1, 7813, 16, 4, 1024)),
+    ("avxvnni", 16, 1_000_000, 128, 1, 10, (1, 2084, 16, 4, 1024)),
+    ("amx", 16, 1_000_000, 128, 4, 10, (4, 2084, 16, 4, 1024)),
+    ("vnni", 2, 1_000_000, 128, 4, 10, (4, 7813, 16, 4, 1024)),
+    ("avx2", 1, 1_000_000, 128, 4, 10, (4, 7813, 16, 4, 1024)),
+    ("avx512", 128, 1_000_000, 128, 4, 10, (4, 257, 14, 4, 1024)),
+    ("generic", 4, 1_000_000, 128, 4, 10, (4, 7813, 16, 4, 1024)),
+    ("avxvnni", 16, 1_000_000, 128, 4, 10, (4, 1954, 16, 4, 1024)),
+    ("amx", 16, 1_000_000, 128, 64, 100, (64, 1954, 12, 16, 2048)),
+    ("vnni", 2, 1_000_000, 128, 64, 100, (64, 7813, 16, 14, 2048)),
+    ("avx2", 1, 1_000_000, 128, 64, 100, (64, 7813, 16, 14, 2048)),
+    ("avx512", 128, 1_000_000, 128, 64, 100, (64, 245, 4, 28, 2048)),
+    ("generic", 4, 1_000_000, 128, 64, 100, (64, 7813, 16, 14, 2048)),
+    ("avxvnni", 16, 1_000_000, 128, 64, 100, (64, 1954, 12, 16, 2048)),
+    ("amx", 16, 1_000_000, 384, 65, 10, (32, 31250, 16, 4, 1024)),
+    ("vnni", 2, 1_000_000, 384, 65, 10, (64, 31250, 16, 4, 1024)),
+    ("avx2", 1, 1_000_000, 384, 65, 10, (96, 31250, 16, 4, 1024)),
+    ("avx512", 128, 1_000_000, 384, 65, 10, (32, 31250, 16, 4, 128)),
+    ("generic", 4, 1_000_000, 384, 65, 10, (32, 31250, 16, 4, 1024)),
+    ("avxvnni", 16, 1_000_000, 384, 65, 10, (32, 31250, 16, 4, 1024)),
+    ("amx", 16, 1_000_000, 384, 1_000, 10, (64, 31250, 16, 4, 1024)),
+    ("vnni", 2, 1_000_000, 384, 1_000, 10, (256, 31250, 16, 4, 1024)),
+    ("avx2", 1, 1_000_000, 384, 1_000, 10, (256, 31250, 16, 4, 1024)),
+    ("avx512", 128, 1_000_000, 384, 1_000, 10, (32, 31250, 16, 4, 128)),
+    ("generic", 4, 1_000_000, 384, 1_000, 10, (256, 31250, 16, 4, 1024)),
+    ("avxvnni", 16, 1_000_000, 384, 1_000, 10, (64, 31250, 16, 4, 1024)),
+    ("amx", 16, 100_000, 384, 1_000, 100, (64, 3125, 15, 14, 2048)),
+    ("vnni", 2, 100_000, 384, 1_000, 100, (256, 3125, 15, 14, 2048)),
+    ("avx2", 1, 100_000, 384, 1_000, 100, (256, 3125, 15, 14, 2048)),
+    ("avx512", 128, 100_000, 384, 1_000, 100, (32, 3125, 15, 14, 512)),
+    ("generic", 4, 100_000, 384, 1_000, 100, (256, 3125, 15, 14, 2048)),
+    ("avxvnni", 16, 100_000, 384, 1_000, 100, (64, 3125, 15, 14, 2048)),
+    ("amx", 16, 40_000, 128, 40_000, 10, (256, 1250, 16, 4, 1024)),
+    ("vnni", 2, 40_000, 128, 40_000, 10, (256, 1250, 16, 4, 1024)),
+    ("avx2", 1, 40_000, 128, 40_000, 10, (256, 1250, 16, 4, 1024)),
+    ("avx512", 128, 40_000, 128, 40_000, 10, (160, 1250, 16, 4, 128)),
+    ("generic", 4, 40_000, 128, 40_000, 10, (224, 1250, 16, 4, 1024)),
+    ("avxvnni", 16, 40_000, 128, 40_000, 10, (256, 1250, 16, 4, 1024)),
+    ("amx", 16, 30_000, 1536, 30_000, 100, (480, 938, 8, 20, 2048)),
+    ("vnni", 2, 30_000, 1536, 30_000, 100, (448, 938, 8, 20, 2048)),
+    ("avx2", 1, 30_000, 1536, 30_000, 100, (448, 938, 8, 20, 2048)),
+    ("avx512", 128, 30_000, 1536, 30_000, 100, (256, 938, 8, 20, 512)),
+    ("generic", 4, 30_000, 1536, 30_000, 100, (448, 938, 8, 20, 2048)),
+    ("avxvnni", 16, 30_000, 1536, 30_000, 100, (480, 938, 8, 20, 2048)),
+]
+
+
+@pytest.mark.parametrize(("isa", "n_threads", "n", "d", "n_queries", "k", "expected"), TABLE)
+def test_a_table_of_sizes_and_machines(isa, n_threads, n, d, n_queries, k, expected):
+    machine = plan.Machine(isa, n_threads, GIB)
+    made = plan.plan_search(packed(n, d, isa), plan.RequestSizes(n_queries, k), machine)
+    assert made.method == "tiles"
+    grid, sample = made.grid, made.sample
+    found = grid.queries_per_block, grid.panels_per_range, sample.stride, sample.rank, made.capacity
+    assert found == expected
+
+
+@pytest.mark.parametrize("n_threads", THREADS)
+@pytest.mark.parametrize("isa", INSTRUCTION_SETS)
+def test_plans_of_every_machine_are_complete(isa, n_threads):
+    sizes = itertools.product(ROWS, (1, 64, 384, 3072), QUERIES, (1, 10, 1000), (2.0**19, GIB))
+    for n, d, n_queries, k, memory in sizes:
+        machine = plan.Machine(isa, n_threads, memory)
+        request = plan.RequestSizes(n_queries, k)
+        if n >= max(128, 8 * k) and needed_bytes(d, k) > memory:
+            with pytest.raises(ValueError, match="working_memory must be at least"):
+                plan.plan_search(packed(n, d, isa), request, machine)
+            continue
+        made = plan.plan_search(packed(n, d, isa), request, machine)
+        grid = made.grid
+        assert 1 <= grid.n_threads <= n_threads
+        if made.method == "score_all":
+            assert k > n / 8 or n < 128
+            assert 0 < made.reasons[-1].find(":") < len(made.reasons[-1])
+            continue
+        assert made.method == "tiles"
+        assert made.layout == tile_layout(isa, d)
+        n_panels = -(-n // PANEL)
+        assert grid.queries_per_block * grid.n_query_blocks >= n_queries
+        assert grid.queries_per_block * (grid.n_query_blocks - 1) < n_queries
+        assert grid.panels_per_range * grid.n_ranges >= n_panels
+        assert grid.panels_per_range * (grid.n_ranges - 1) < n_panels
+        # a query finds k rows among its candidates, in buffers that fit
+        assert made.capacity >= 4 * k
+        assert made.capacity.bit_count() == 1
+        assert made.buffer_bytes <= memory
+        assert 0 <= made.sample.rank <= n_panels
+        assert made.sample.stride <= n_panels
+
+
+def test_equal_sizes_have_equal_plans_and_new_costs_have_new_ones():
+    arguments = packed(60_000, 768, "vnni"), plan.RequestSizes(1, 10), plan.Machine("vnni", 2, GIB)
+    made = plan.plan_search(*arguments)
+    assert made is plan.plan_search(*arguments)
+    with plan.costs_replaced(min_bytes_per_thread=2**40):
+        assert plan.plan_search(*arguments).grid.n_ranges == 1
+    assert made.grid.n_ranges == plan.plan_search(*arguments).grid.n_ranges == 2
+
+
+def unpacked(n, d, **changes):
+    return plan.SegmentSizes(n, d, n, **changes)
+
+
+MACHINE = plan.Machine("vnni", 2, GIB)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "request_", "machine", "method", "needs"),
+    [
+        # few queries do not pay for packing, and nothing is looked up for them
+        (unpacked(1000, 64), (1, 10), {}, "score_all", None),
+        (unpacked(1_000_000, 64), (3, 10), {}, "score_all", None),
+        # more of them multiply rows as they are given, where float32 does not overflow
+        (unpacked(1_000_000, 384), (16, 10), {}, "rows_as_given", "moderate_norms"),
+        (unpacked(1_000_000, 384, has_moderate_norms=True), (16, 10), {}, "rows_as_given", None),
+        (unpacked(1_000_000, 384, has_moderate_norms=True), (16, 10), {"isa": "amx"},
+         "rows_as_given", None),
+        (unpacked(1_000_000, 384, has_moderate_norms=False, n_distinct=1_000_000), (16, 10), {},
+         "tiles", None),
+        (unpacked(1_000_000, 384, has_moderate_norms=True, n_distinct=1_000_000), (16, 10),
+         {"isa": "avx2"}, "tiles", None),
+        (unpacked(1_000_000, 384, row_type="float64", n_distinct=1_000_000), (16, 10), {}, "tiles",
+         None),
+        # duplicates are counted before rows are packed, unless a filter separates copies
+        (unpacked(1000, 64), (100, 10), {}, "distinct", "distinct_rows"),
+        (unpacked(1000, 64, n_distinct=100), (100, 10), {}, "distinct", None),
+        (unpacked(1000, 64, n_distinct=100), (100, 10, None, True), {}, "tiles", None),
+        (unpacked(1000, 64), (100, 10, None, True), {}, "tiles", None),
+        # while kernels are not compiled
+        (unpacked(1000, 64), (1, 10), {"is_compiled": False}, "numpy", "distinct_rows"),
+        (unpacked(1000, 64, n_distinct=1000), (1, 10), {"is_compiled": False}, "numpy", None),
+        (unpacked(1000, 64, n_distinct=10), (1, 10), {"is_compiled": False}, "score_all", None),
+        (packed(1000, 64, "vnni"), (1, 10), {"is_compiled": False}, "tiles", None),
+        # without a compiler there are no tiles
+        (unpacked(1000, 64, n_distinct=1000), (100, 10), {"has_tiles": False}, "score_all", None),
+        # a filter
+        (packed(100_000, 64, "vnni"), (1, 10, 1000), {}, "score_all", None),
+        (packed(100_000, 64, "vnni"), (1, 10, 20_000), {}, "tiles", None),
+        (packed(100_000, 64, "vnni"), (1000, 10, 200), {}, "score_all", None),
+        (packed(100_000, 64, "vnni"), (1000, 10, 20_000), {}, "repack", None),
+        (packed(100_000, 64, "vnni"), (1000, 10, 90_000), {}, "tiles", None),
+        (packed(100_000, 64, "vnni"), (1000, 10, 50_000), {"working_memory": 2.0**22}, "tiles",
+         None),
+        # a large k, and a small part of a larger index
+        (packed(1000, 64, "vnni"), (1, 126), {}, "score_all", None),
+        (packed(1000, 64, "vnni", n_live_of_index=60_000), (1, 126), {}, "tiles", None),
+        (packed(1000, 64, "vnni", n_live_of_index=60_000), (65, 126), {}, "score_all", None),
+    ],
+)  # fmt: skip
+def test_methods(sizes, request_, machine, method, needs):
+    machine = dataclasses.replace(MACHINE, **machine)
+    made = plan.plan_search(sizes, plan.RequestSizes(*request_), machine)
+    assert (made.method, made.needs) == (method, needs)
+
+
+def test_a_part_that_is_too_small_for_a_guess_has_no_sample():
+    request = plan.RequestSizes(1, 126)
+    made = plan.plan_search(packed(1000, 64, "vnni", n_live_of_index=60_000), request, MACHINE)
+    assert made.sample == plan.ThresholdSample(0, 0)
+
+
+def test_deleted_rows_raise_the_rank_of_the_first_threshold():
+    whole, deleted = (
+        plan.plan_search(packed(100_000, 64, "vnni", n_live=n), plan.RequestSizes(100, 10), MACHINE)
+        for n in (100_000, 25_000)
+    )
+    assert (whole.wanted, deleted.wanted) == (10, 40)
+    assert deleted.sample.rank > whole.sample.rank
+
+
+def test_few_queries_for_many_neighbors_keep_to_the_working_memory():
+    sizes, request = packed(1_000_000, 16, "vnni"), plan.RequestSizes(64, 100_000)
+    with pytest.raises(ValueError, match=r"working_memory must be at least 6\d\.\d\d MiB here"):
+        plan.plan_search(sizes, request, plan.Machine("vnni", 2, 2.0**24))
+    for memory in (2.0**26, 2.0**28, GIB):
+        made = plan.plan_search(sizes, request, plan.Machine("vnni", 2, memory))
+        assert made.buffer_bytes <= memory
+
+
+def test_the_projection_serves_the_queries_that_gain():
+    sizes = packed(60_000, 768, "vnni", projected_words=24, projection_max_k=(100.0, 10.0))
+    for n, k, uses in ((1, 100, True), (1, 101, False), (1000, 10, True), (1000, 11, False)):
+        made = plan.plan_search(sizes, plan.RequestSizes(n, k), MACHINE)
+        assert made.use_projection == uses
+    amx = dataclasses.replace(sizes, packed_for="amx")
+    assert not plan.plan_search(amx, plan.RequestSizes(1000, 10), MACHINE).use_projection
