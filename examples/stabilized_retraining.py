@@ -89,7 +89,7 @@ def main() -> None:
             aligned = fastcos.align(items, old_items, users=users, old_users=old_users)
             values = (
                 (median_cosine(old_items, items), float(np.median(aligned.self_cosines))),
-                (aligned.finds_itself_as_given, aligned.finds_itself),
+                (aligned.self_match_rate_before, aligned.self_match_rate),
                 (
                     recall(old_users, items, X, held),
                     recall(aligned.old_users, aligned.items, X, held),

@@ -1,8 +1,8 @@
-"""Audit: how far the cosines of given embeddings depend on the parametrisation of their model.
+"""Audit: how far the cosines of embeddings depend on the parametrisation of their model.
 
-A rescaling D of the users and its inverse on the items changes no prediction but changes cosines
-and neighbours. This package bounds how far they change, attacks neighbours, compares other
-parametrisations, and offers forms that do not depend on D::
+Multiplying the users by a rescaling D and the items by its inverse changes no prediction, but it
+changes cosines and neighbours. This package bounds the change, searches for rescalings that remove
+neighbours, compares other parametrisations, and offers forms that do not depend on D::
 
     items, users, labels
       |
@@ -14,17 +14,17 @@ parametrisations, and offers forms that do not depend on D::
       +-- variants                    other parametrisations, and invariant baselines
       +-- label_recovery              range of the AUC of labels over rescalings
       |
-    Audit (report, records)           numbers, verdict, advice; sections() for every form of it
+    Audit (report, records)           numbers, verdict, advice; sections() for all output formats
 
     model_diff                        two versions: change of basis or real change
     alignment                         a new version in the coordinates of the old one
-    gradient_noise (of rescaling)     the scale at which SGD comes to rest; audit recognises it
+    similarity.gradient_noise         the scale at which SGD comes to rest; audit recognises it
     calibration                       what a score means: thresholds by false-positive rate
 
-An edge is an item and one of its k nearest neighbours. The condition of D is its largest entry over
-its smallest; of a linear map G, the ratio of its extreme singular values. The sensitivity index is
-the mean over edges of :func:`tv_index`. Kernels are in ``fastcos.kernels.certificates``,
-``attacks`` and ``intervals``.
+An edge is a pair of an item and one of its k nearest neighbours. The condition of D is its largest
+entry divided by its smallest; the condition of a linear map G is the ratio of its largest singular
+value to its smallest. The sensitivity index is the mean of :func:`tv_index` over edges. The kernels
+are in ``fastcos.kernels.certificates``, ``attacks``, ``intervals`` and ``worst_rescaling``.
 """
 
 from fastcos.auditing.alignment import Alignment, align

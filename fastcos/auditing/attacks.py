@@ -1,6 +1,6 @@
 """Attacks: a search for rescalings that remove a neighbour from the k nearest.
 
-Each result is a counterexample: it includes the rescaling.
+A successful attack is a counterexample: its result contains the rescaling, so anybody can check it.
 """
 
 from typing import Any, NamedTuple
@@ -14,11 +14,12 @@ from fastcos.reports import as_table
 from fastcos.similarity.cosine_bounds import CONDITION
 from fastcos.validation import Floats, Integers
 
-# competing items that an attack pushes past the neighbour at a time
+# Number of competing items that one attack tries to push past the neighbour.
 _COMPETITORS = 1
-# nearest items, besides the k, that decide whether an attack removed the neighbour
+# Number of items after the k nearest that decide whether an attack has removed a neighbour.
 N_LISTED = 48
-# ratio of the logarithms of two neighbouring search levels: radii are exact to 3 %
+# The logarithms of consecutive search levels differ by this factor's exponential, so that the
+# logarithm of a radius is exact to 3 %.
 _LEVEL_STEP = 0.03
 
 
@@ -34,8 +35,8 @@ class Attack(NamedTuple):
         The lowest condition at which the attack removed the neighbour; inf if it did not. NaN if
         the item or the neighbour is a zero row.
     rescaling : ndarray (n, k, d), float64
-        The diagonal of that D: among the rows of items / D the neighbour is not one of the k
-        nearest. Ones if the attack did not remove it.
+        The diagonal of the D that removes the neighbour: among the rows of ``items / D`` it is not
+        one of the k nearest. All ones if the attack did not remove the neighbour.
     """
 
     indices: Integers
@@ -55,8 +56,9 @@ def vertex_attack(
 ) -> Attack:
     """Search a rescaling of low condition that removes each neighbour from the k nearest.
 
-    The counterpart of ``certified_neighbors(..., family="rescaling")``: the condition at which an
-    edge is first lost lies between the two radii. An attack that fails proves nothing.
+    This is the counterpart of ``certified_neighbors(..., family="rescaling")``: the lowest
+    condition at which an edge can be lost lies between the radius of the certificate and the radius
+    of the attack. An attack that fails proves nothing.
 
     Parameters
     ----------
@@ -66,13 +68,14 @@ def vertex_attack(
     Returns
     -------
     Attack
-        indices, radius and rescaling; one row per item, or per one of rows, ascending.
+        indices, radius and rescaling, with one row per item. If ``rows`` is given, only these
+        items have a row, in ascending order.
 
     Notes
     -----
     Random rescalings are weak attacks: almost all neighbours survive them. This attack gives each
-    dimension the largest or the smallest weight, by the sign of the derivative of z(item, other) -
-    z(item, neighbour). It also tries the point where the refined certificate fails.
+    dimension the largest or the smallest weight, by the sign of the derivative of z(item,
+    competitor) - z(item, neighbour). It also tries the point where the refined certificate fails.
 
     Examples
     --------
@@ -92,7 +95,7 @@ def vertex_attack(
 
 
 def nearest_and_competing(sample: edges.ItemRows, k: int) -> Integers:
-    """The k nearest of each row, then the items that could take their places."""
+    """The k nearest items of each row, followed by the nearest items that could replace them."""
     return edges.nearest_items(sample, min(len(sample.items) - 1, k + N_LISTED)).indices
 
 
@@ -105,7 +108,7 @@ def attack(
 ) -> Attack:
     """Attack the first k neighbours of each list at ascending levels above their certified radii.
 
-    certain (n, k): the certified radii. The radii of the attack are among the levels.
+    certain (n, k) contains the certified radii. Each radius of the attack is one of the levels.
     """
     n, k = certain.shape
     radius = parallel.unfilled((n, k), np.float64)

@@ -1,9 +1,10 @@
 """Certificates: nearest neighbours that no rescaling of bounded condition can remove.
 
-An edge is an item and one of its k nearest neighbours. Its radius is a condition number: under
-every map of lower condition the neighbour stays among the k nearest. There are two families of
-maps. "linear" is every invertible G; the cosines of the k + 1 nearest items give this radius.
-"rescaling" is every diagonal D; this radius is larger and needs a search over competing items.
+An edge is a pair of an item and one of its k nearest neighbours. The radius of an edge is a
+condition number: under every map of lower condition, the neighbour stays among the k nearest. The
+family "linear" contains every invertible map G; its radius follows from the cosines of the k + 1
+nearest items. The family "rescaling" contains every diagonal map D; its radius is larger and
+requires a search over competing items.
 """
 
 from typing import Any, NamedTuple
@@ -18,14 +19,16 @@ from fastcos.reports import as_table
 from fastcos.similarity.cosine_bounds import CONDITION
 from fastcos.validation import Floats, Integers
 
-# halvings of the range of a ratio of norms: at most 2^6 pieces, reached only near the radius
+# A certificate halves the range of a ratio of norms up to this number of times. The resulting 2^6
+# pieces are needed only for conditions near the radius.
 DEPTH = 6
-# factor between the lengths of one candidate list and the next, for undecided edges
+# Undecided edges are examined again with a candidate list that is longer by this factor.
 _GROWTH = 8
-# ratio of the logarithms of two neighbouring search levels: radii are exact to 1 %
+# The logarithms of consecutive search levels differ by this factor's exponential, so that the
+# logarithm of a radius is exact to 1 %.
 _LEVEL_STEP = 0.01
-# smallest logarithm of a search level: lower conditions are no change in float32
-_LEAST_LEVEL = 1e-7
+# Logarithm of the lowest search level. A map of a lower condition changes nothing in float32.
+_MIN_LOG_LEVEL = 1e-7
 
 
 @as_table
@@ -35,12 +38,12 @@ class CertifiedNeighbors(NamedTuple):
     Attributes
     ----------
     indices : ndarray (n, k), int64
-        Neighbours by descending cosine; equal ones by lower index.
+        Neighbours by descending cosine; equal cosines by ascending index.
     scores : ndarray (n, k), float32
-        Their cosines.
+        Cosines of the neighbours.
     radius : ndarray (n, k), float64
-        The neighbour stays under every map of lower condition; at least 1. inf: under all maps.
-        NaN if the item or the neighbour is a zero row.
+        Condition, at least 1, below which no map removes the neighbour; inf if no map at all
+        removes it. NaN if the item or the neighbour is a zero row.
     certified : ndarray (n, k), bool
         Whether the radius exceeds the requested condition.
     """
@@ -62,11 +65,11 @@ def certified_neighbors(
     working_memory: float | None = None,
     progress: parallel.Progress | None = None,
 ) -> CertifiedNeighbors:
-    """The k nearest neighbours by cosine, each with the rescaling that it is certified to survive.
+    """The k nearest neighbours by cosine, each with the condition that it is certified to survive.
 
-    Sound: no map of the family within the radius removes a neighbour. The radius of "linear" is a
-    lower bound. The radius of "rescaling" is within 1 % (of its logarithm) of the condition at
-    which some item can pass the neighbour.
+    The certificates are proofs: no map of the family whose condition is below the radius removes
+    the neighbour. The radius of "linear" is a lower bound. The logarithm of the radius of
+    "rescaling" is within 1 % of that of the condition at which some item can pass the neighbour.
 
     Parameters
     ----------
@@ -75,30 +78,33 @@ def certified_neighbors(
     k : int
         Neighbours per item, from 1 to p - 1.
     condition : float
-        Largest singular value of a map over its smallest (for D: largest entry over smallest).
+        Largest singular value of a map divided by its smallest; for D, the largest entry divided
+        by the smallest.
     family : {"linear", "rescaling"}
-        "linear" costs as much as ``top_k`` with k + 1. "rescaling" searches up to ``condition``;
-        above it the radius is that of "linear".
+        "linear" costs as much as ``top_k`` with k + 1. "rescaling" searches conditions up to
+        ``condition``; larger radii are those of "linear".
     rows : array_like, optional
-        A mask (p,) or item numbers: only their neighbours are certified. Default: all.
+        A mask (p,) or row numbers of the items whose neighbours are certified. Default: all items.
     n_threads, working_memory, progress
         As in :func:`fastcos.top_k`.
 
     Returns
     -------
     CertifiedNeighbors
-        indices, scores, radius, certified; one row per item, or per one of rows, ascending.
+        indices, scores, radius and certified, with one row per item. If ``rows`` is given, only
+        these items have a row, in ascending order.
 
     Raises
     ------
     ValueError
-        NaN or infinity; k, condition, family or rows out of range.
+        items contains NaN or infinity; or k, condition, family or rows is out of range.
 
     Notes
     -----
-    With z = artanh(cosine), a linear map of condition κ moves z by at most ln κ. Neighbour j of i
-    stays if z_ij - z_i(k+1) > 2 ln κ. For rescalings, "j beats m" is a linear programme at each
-    ratio of their norms. It is solved for the 4,096 nearest items m; z bounds the others.
+    With z = artanh(cosine), a linear map of condition κ moves z by at most ln κ. Neighbour j of
+    item i therefore stays if z_ij - z_i(k+1) > 2 ln κ. For rescalings, "j is nearer than m" is a
+    linear programme for each ratio of the norms of j and m. It is solved for the 4,096 nearest
+    items m; the bound by z covers all other items.
 
     Examples
     --------
@@ -115,7 +121,7 @@ def certified_neighbors(
     longer = edges.nearest_items(sample, min(k + 1, len(sample.items) - 1), progress=progress)
     radius = linear_radii(sample, longer.indices, k)
     if family == "rescaling":
-        # a hair above: a radius at the last level then exceeds the condition
+        # The levels are raised slightly, so that a radius at the last level exceeds the condition.
         levels = validation.read_only(levels_up_to(condition, _LEVEL_STEP) * (1.0 + 1e-12))
         radius = np.maximum(radius, rescaling_radii(sample, k, levels, progress))
     indices, scores = longer.indices[:, :k].copy(), longer.scores[:, :k].copy()
@@ -123,12 +129,12 @@ def certified_neighbors(
 
 
 def linear_radii(sample: edges.ItemRows, neighbors: Integers, k: int) -> Floats:
-    """Radius of the first k neighbours of each list under all linear maps."""
+    """Radii of the first k neighbours of each list under all linear maps."""
     n, m = neighbors.shape
     fisher_z = parallel.unfilled((n, m), np.float64)
     radius = parallel.unfilled((n, k), np.float64)
     for part, gathered, lists in edges.parts(sample, validation.read_only(neighbors)):
-        # 4 million products a block: milliseconds, so scheduling costs little
+        # Blocks of 4 million products take milliseconds each, so that scheduling costs little.
         rows_per_block = max(1, 4_000_000 // (sample.items.shape[1] * m))
         parallel.run(
             certificates.linear_radii, parallel.row_blocks(len(lists), rows_per_block),
@@ -141,7 +147,7 @@ def linear_radii(sample: edges.ItemRows, neighbors: Integers, k: int) -> Floats:
 def levels_up_to(condition: float, step: float) -> Floats:
     """Ascending conditions up to condition whose logarithms differ by the factor exp(step)."""
     width = np.log(condition)
-    n = int(np.ceil(np.log(max(width / _LEAST_LEVEL, 1.0)) / step))
+    n = int(np.ceil(np.log(max(width / _MIN_LOG_LEVEL, 1.0)) / step))
     return np.append(np.exp(width * np.exp(-step * np.arange(n, 0, -1))), condition)
 
 
@@ -155,19 +161,20 @@ def rescaling_radii(
     longest_list: int = 4096,
     batch_rows: int = 4096,
 ) -> Floats:
-    """Radius of the k nearest of every row under rescalings: one of the ascending levels.
+    """Radii of the k nearest neighbours of every row under rescalings.
 
-    If the radius from Fisher's z alone lies between two levels, that one is returned. The
-    first_list nearest competing items decide most edges. Undecided edges get
-    longer lists, up to longest_list; Fisher's z bounds the items beyond. The lists of batch_rows
-    rows are in memory at once: 128 MiB of the longest.
+    A radius is one of the ascending levels, or the radius from Fisher's z alone if that lies
+    between two levels. The first_list nearest competing items decide most edges. Undecided edges
+    are examined again with longer lists, up to longest_list items; Fisher's z bounds the items
+    beyond. The lists of batch_rows rows are in memory at the same time; the longest lists take
+    128 MiB.
     """
-    n, others = len(sample.rows), len(sample.items) - 1
-    longest = min(others, max(longest_list, k + 1))
+    n, n_others = len(sample.rows), len(sample.items) - 1
+    longest = min(n_others, max(longest_list, k + 1))
     radius = parallel.unfilled((n, k), np.float64)
     for start in range(0, n, batch_rows):
         batch, first, length = np.arange(start, min(start + batch_rows, n)), k, first_list + k
-        # upper bounds of the radii, from the items seen so far
+        # Upper bounds of the radii, from the items that have been examined so far.
         bounds = np.full((len(batch), k), levels[-1])
         while len(batch):
             length = min(length, longest)
@@ -175,16 +182,17 @@ def rescaling_radii(
             neighbors = validation.read_only(edges.nearest_items(part, length).indices)
             radii = parallel.unfilled(bounds.shape, np.float64)
             undecided = parallel.unfilled(len(batch), np.uint8)
-            for here, gathered, lists in edges.parts(part, neighbors):
+            for span, gathered, lists in edges.parts(part, neighbors):
                 parallel.run(
                     certificates.rescaling_radii, parallel.row_blocks(len(lists), 4),
-                    *gathered.arrays, lists, first, length == others, levels, DEPTH, bounds[here],
-                    radii[here], undecided[here],
+                    *gathered.arrays, lists, first, length == n_others, levels, DEPTH,
+                    bounds[span], radii[span], undecided[span],
                     n_threads=sample.n_threads,
                 )  # fmt: skip
             radius[batch] = radii
-            again = (undecided > 0) & (length < longest)
-            batch, bounds, first, length = batch[again], bounds[again], length, length * _GROWTH
+            is_retried = (undecided > 0) & (length < longest)
+            batch, bounds = batch[is_retried], bounds[is_retried]
+            first, length = length, length * _GROWTH
         if progress is not None:
             progress(min(start + batch_rows, n), n)
     return radius

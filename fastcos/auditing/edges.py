@@ -1,4 +1,4 @@
-"""Edges of an audit: items, a sample of their rows, the nearest items of those, and its error."""
+"""Edges of an audit: items, sampled rows, the nearest items of these rows, and standard errors."""
 
 import functools
 from collections.abc import Callable, Iterator
@@ -15,17 +15,22 @@ from fastcos.similarity.cosine_bounds import as_condition
 from fastcos.similarity.encoded_rows import encode_rows
 from fastcos.validation import Floats, Integers
 
-# share of working_memory for rows read from disk; the rest is for their sorted numbers
+# Share of working_memory for rows that are read from disk. The rest is for their sorted numbers.
 _ROWS_SHARE = 0.8
-# bytes per entry of such a row, besides the entry itself: its copy in float32
+# Bytes per matrix entry that a row from disk takes in addition: its copy in float32.
 _COPY_BYTES = 4
 
 
 class ItemRows(NamedTuple):
     """Items, in memory or memory-mapped, with their norms, and a subset of their rows.
 
-    get_index: of all items, made at the first call. working_memory: MiB for a search. at_once: how
-    many items fit in it; all if in memory.
+    items: the item embeddings.
+    norms: norms of all items.
+    rows: row numbers of the subset.
+    get_index: returns the index of all items, which is built at the first call.
+    working_memory: memory for a search, in MiB.
+    at_once: number of items that fit in working_memory; all items if they are in memory.
+    n_threads: number of threads.
     """
 
     items: Any
@@ -38,11 +43,11 @@ class ItemRows(NamedTuple):
 
     @property
     def arrays(self) -> tuple[Any, Floats, Integers]:
-        """The arrays that kernels take."""
+        """The arrays in the order in which kernels take them: items, norms, rows."""
         return self[:3]
 
     def subset(self, rows: Integers) -> "ItemRows":
-        """The same items with other rows."""
+        """The same items with another subset of rows."""
         return self._replace(rows=validation.read_only(rows))
 
 
@@ -50,37 +55,38 @@ def as_edges(
     items: Any, k: Any, condition: Any, rows: Any = None,
     working_memory: float | None = None, n_threads: int | None = None,
 ) -> tuple[ItemRows, int, float]:  # fmt: skip
-    """Return the checked arguments of a search over the k nearest of some rows."""
-    given = memmap.as_mapped_rows("items", items)
-    p = len(given)
+    """Validate the arguments of a function over the edges of items; return items, k, condition."""
+    item_rows = memmap.as_mapped_rows("items", items)
+    p = len(item_rows)
     validation.check_enough("items", p, 2, "rows")
     k = validation.as_count("k", k, high=p - 1)
     condition = as_condition("condition", condition)
-    chosen = np.arange(p) if rows is None else validation.as_item_numbers("rows", rows, p)
+    subset = np.arange(p) if rows is None else validation.as_item_numbers("rows", rows, p)
     memory = config.working_memory() if working_memory is None else working_memory
     memory = validation.as_real("working_memory", memory, above=0)
-    row_bytes = (given.itemsize + _COPY_BYTES) * given.shape[1]
-    at_once = memmap.rows_at_once(given, _ROWS_SHARE * memory * 2**20, row_bytes)
+    row_bytes = (item_rows.itemsize + _COPY_BYTES) * item_rows.shape[1]
+    at_once = memmap.rows_at_once(item_rows, _ROWS_SHARE * memory * 2**20, row_bytes)
     norms = parallel.unfilled(p, np.float64)
-    for lo, block in memmap.iter_blocks("items", given, at_once):
+    for lo, block in memmap.iter_blocks("items", item_rows, at_once):
         validation.check_scorable("items", block, block)
         encoded = encode_rows(block, None, None, "cosine")
         norms[lo : lo + len(block)] = encoded.norms
-    items = encoded.rows if at_once == p else given
+    items = encoded.rows if at_once == p else item_rows
 
     @functools.cache
     def get_index() -> SimilarityIndex:
         return SimilarityIndex(n_threads=n_threads).fit(items, copy=False)
 
-    norms, chosen = validation.read_only(norms), validation.read_only(chosen)
-    return ItemRows(items, norms, chosen, get_index, memory, at_once, n_threads), k, condition
+    norms, subset = validation.read_only(norms), validation.read_only(subset)
+    return ItemRows(items, norms, subset, get_index, memory, at_once, n_threads), k, condition
 
 
 def parts(sample: ItemRows, lists: Integers) -> Iterator[tuple[slice, ItemRows, Integers]]:
     """Split rows and their lists into parts whose items fit in memory.
 
-    Yields the slice of rows, the items that these rows and their lists name, and the lists with
-    the numbers of those items. Items that all fit are one part and keep their numbers.
+    Each part is a slice of the rows, the items that these rows and their lists refer to, and the
+    lists with row numbers within these items. If all items fit in memory, there is one part, and
+    the row numbers do not change.
     """
     if sample.at_once == len(sample.items):
         yield slice(0, len(lists)), sample, lists
@@ -92,16 +98,17 @@ def parts(sample: ItemRows, lists: Integers) -> Iterator[tuple[slice, ItemRows, 
 
 
 def gather_items(sample: ItemRows, lists: Integers) -> tuple[ItemRows, Integers]:
-    """Copy the items that the rows and their lists name to memory; renumber the lists for them."""
+    """Copy the items that the rows and their lists refer to into memory; renumber the lists."""
     edges = np.column_stack([sample.rows, lists])
     used, numbers = np.unique(edges, return_inverse=True)
     numbers = numbers.reshape(edges.shape).astype(np.int64)
     rows = memmap.take_rows("items", sample.items, used, sample.n_threads)
     encoded = encode_rows(rows, None, sample.n_threads, "cosine")
     gathered = sample._replace(items=encoded.rows, norms=encoded.norms, at_once=len(used))
-    # the columns of numbers are strided; kernels take contiguous arrays
-    own, listed = (np.ascontiguousarray(part) for part in (numbers[:, 0], numbers[:, 1:]))
-    return gathered.subset(own), validation.read_only(listed)
+    # The columns of numbers are strided, but kernels require contiguous arrays.
+    row_numbers = np.ascontiguousarray(numbers[:, 0])
+    list_numbers = np.ascontiguousarray(numbers[:, 1:])
+    return gathered.subset(row_numbers), validation.read_only(list_numbers)
 
 
 def nearest_items(
@@ -113,7 +120,7 @@ def nearest_items(
 ) -> Neighbors:
     """Return the nearest items of the sampled rows, without the row itself.
 
-    index: of the items by another measure than their cosine.
+    index, if given, contains the items under another measure than the cosine.
     """
     options: dict[str, Any] = {
         "n_threads": sample.n_threads,
@@ -125,15 +132,17 @@ def nearest_items(
     index = sample.get_index() if index is None else index
     queries = memmap.take_rows("items", sample.items, sample.rows)
     longer = index.search(queries, length + 1, **options)
-    own = longer.indices == sample.rows[:, np.newaxis]
-    # among many duplicates the row itself may be missing: then drop the last item
-    own[~own.any(axis=1), -1] = True
+    is_removed = longer.indices == sample.rows[:, np.newaxis]
+    # If an item has many duplicates, its list may contain only those; then remove the last item.
+    is_removed[~is_removed.any(axis=1), -1] = True
     shape = len(sample.rows), length
-    return Neighbors(longer.indices[~own].reshape(shape), longer.scores[~own].reshape(shape))
+    return Neighbors(
+        longer.indices[~is_removed].reshape(shape), longer.scores[~is_removed].reshape(shape)
+    )
 
 
 def standard_error(values: Floats, population: int) -> float:
-    """Standard error of the mean of a sample drawn without replacement; 0 for all of them."""
+    """Standard error of the mean of a sample without replacement; 0 if it is the population."""
     n = len(values)
     if n < 2 or n >= population:
         return 0.0

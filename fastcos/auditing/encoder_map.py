@@ -1,8 +1,9 @@
-"""A map from a new text encoder to the vectors of an old one, and how well it will do.
+"""A map from a new text encoder to the vectors of an old one, and a prediction of its accuracy.
 
-New queries can be searched in a corpus that the old encoder embedded, if a map fitted on some texts
-that both encoders embedded takes them there. What that costs is predicted by cross-validation
-before anything is embedded anew. Source: Drift-Adapter, arXiv:2509.23471.
+A map that is fitted on texts which both encoders have embedded takes new queries to the vector
+space of the old encoder. They can then be searched in a corpus that the old encoder embedded.
+Cross-validation predicts the loss of accuracy before the corpus is embedded again. Source:
+Drift-Adapter, arXiv:2509.23471.
 """
 
 from dataclasses import dataclass
@@ -19,11 +20,11 @@ from fastcos.similarity.row_transforms import unit_rows
 from fastcos.validation import Floats, Integers
 
 MAPS = ("orthogonal", "linear")
-# parts of the sample that are left out in turn
+# Number of folds of the cross-validation.
 _FOLDS = 10
-# ridge of the linear map, as a share of the mean squared singular value of the sample
+# Ridge penalty of the linear map, as a share of the mean squared singular value of the sample.
 _RIDGE = 0.1
-# two-sided 95 % quantile of the standard normal distribution
+# The two-sided 95 % quantile of the standard normal distribution.
 _NORMAL_95 = 1.959963984540054
 
 
@@ -35,16 +36,18 @@ class EncoderMap(Record):
     Attributes
     ----------
     map : ndarray (d, d'), float64
-        ``transform(rows)`` multiplies unit rows of the new encoder by it.
+        The matrix by which ``transform(rows)`` multiplies unit rows of the new encoder.
     kind : {"orthogonal", "linear"}
+        The kind of the map.
     n_sample, n_corpus, k : int
-        Texts that the map was fitted on, texts of the old corpus, and neighbours per list.
+        Number of texts on which the map was fitted, number of texts in the old corpus, and
+        neighbours per list.
     overlap : float
-        Predicted share of the k nearest that a mapped new query and the old query have in common,
-        both among the texts of the old corpus.
+        Predicted overlap: the share of the k nearest texts of the old corpus that a mapped new
+        query and the old query of the same text have in common.
     overlap_low, overlap_high : float
-        An interval of 95 % for it. Its upper end allows for the advantage of the final map, which
-        is fitted on more texts than those of the cross-validation.
+        Ends of a 95 % interval for the overlap. The upper end allows for the fact that the final
+        map is fitted on more texts than the maps of the cross-validation.
     """
 
     map: Floats
@@ -72,16 +75,17 @@ class EncoderMap(Record):
     def verdict(self) -> str:
         """The prediction in one sentence."""
         return (
-            f"A mapped new query will share about {self.overlap:.0%} of its {self.k} nearest with "
-            f"the old query (95 % interval {self.overlap_low:.1%} to {self.overlap_high:.1%})."
+            f"A mapped new query will share about {self.overlap:.0%} of its {self.k} nearest "
+            "neighbours with the old query (95 % interval "
+            f"{self.overlap_low:.1%} to {self.overlap_high:.1%})."
         )
 
     def sections(self) -> tuple[Section]:
         """The sample and the prediction."""
         facts: dict[str, float | str | None] = {
-            "map": self.kind,
-            "texts that it was fitted on": self.n_sample,
-            "texts of the old corpus": self.n_corpus,
+            "kind of map": self.kind,
+            "texts on which the map was fitted": self.n_sample,
+            "texts in the old corpus": self.n_corpus,
             "predicted overlap": self.overlap,
             "lower end of the interval": self.overlap_low,
             "upper end of the interval": self.overlap_high,
@@ -92,7 +96,7 @@ class EncoderMap(Record):
         """The prediction, for ``repr``; the map is not printed."""
         (section,) = self.sections()
         rows = list(section.facts.items())
-        return Table(section.title, ("what", "value"), rows, lead=self.verdict)
+        return Table(section.title, ("quantity", "value"), rows, lead=self.verdict)
 
 
 def map_encoder(
@@ -106,9 +110,9 @@ def map_encoder(
 ) -> EncoderMap:
     """Fit a map from a new encoder to an old one, and predict the overlap of their neighbours.
 
-    The prediction is that of ten-fold cross-validation over the sample, each fold's texts searched
-    in the whole old corpus. A count within the sample alone would be far too high, because small
-    corpora are easy.
+    The prediction comes from ten-fold cross-validation over the sample. The texts of each fold are
+    searched in the whole old corpus, because neighbours within the small sample alone would agree
+    far more often.
 
     Parameters
     ----------
@@ -117,10 +121,11 @@ def map_encoder(
     old_corpus : array_like (p, d')
         Vectors of the old encoder for all texts, p > k.
     rows : array_like (m,), int
-        Row number in old_corpus of each text of the sample, all different.
+        Row number in old_corpus of each text of the sample. The numbers must all be different.
     kind : {"orthogonal", "linear"}
-        The map. An orthogonal one has fewer degrees of freedom: for up to 2,000 texts it was better
-        on the texts that we measured, and for 8,000 both were equal.
+        The kind of the map. An orthogonal map has fewer degrees of freedom than a linear map. In
+        our measurements it was more accurate for samples of up to 2,000 texts and equally accurate
+        for 8,000 texts.
     k : int
         Neighbours per list.
     random_state : int or Generator
@@ -129,22 +134,23 @@ def map_encoder(
     Returns
     -------
     EncoderMap
-        The map, and its predicted overlap with an interval.
+        The map, and the predicted overlap with its interval.
 
     Raises
     ------
     ValueError
-        Fewer than 100 texts; rows that repeat or are out of range; zero rows; NaN or infinity.
+        The sample contains fewer than 100 texts; an entry of rows repeats or is out of range; or
+        an array contains a zero row, NaN or infinity.
 
     See Also
     --------
-    fastcos.align : the same for two trainings of one recommender.
+    fastcos.align : aligns two trainings of one recommender.
     fastcos.auditing.diff_models : the overlap of two encoders that embedded the same texts.
 
     Notes
     -----
-    The prediction holds for queries that are drawn as the sample was, and compares neighbours, not
-    relevance. O(m p d') for the searches.
+    The prediction holds for queries from the same distribution as the sample. It compares
+    neighbours, not relevance. The searches cost O(m p d').
 
     Examples
     --------
@@ -153,8 +159,8 @@ def map_encoder(
     >>> rng = np.random.default_rng(0)
     >>> old = rng.standard_normal((500, 8))
     >>> R = np.linalg.qr(rng.standard_normal((8, 8)))[0]
-    >>> found = map_encoder(old[:200] @ R, old, np.arange(200), k=5)
-    >>> found.overlap, bool(np.allclose(found.map, R.T))
+    >>> fitted = map_encoder(old[:200] @ R, old, np.arange(200), k=5)
+    >>> fitted.overlap, bool(np.allclose(fitted.map, R.T))
     (1.0, True)
     """
     sample = validation.as_rows("new", new)
@@ -164,32 +170,34 @@ def map_encoder(
     kind = validation.as_choice("kind", kind, MAPS)
     k = validation.as_count("k", k, high=len(corpus) - 1)
     generator = validation.as_generator("random_state", random_state)
-    for name, given in (("new", sample), ("old_corpus", corpus)):
-        if not given.any(axis=1).all():
-            raise ValueError(f"{name} must have no zero row, got {int((~given.any(axis=1)).sum())}")
+    for name, matrix in (("new", sample), ("old_corpus", corpus)):
+        n_zero = int((~matrix.any(axis=1)).sum())
+        if n_zero:
+            raise ValueError(f"{name} must have no zero row, got {n_zero}")
     source, target = unit_rows(sample), unit_rows(corpus[positions])
     index = SimilarityIndex().fit(corpus)
-    own_lists = _nearest(index, corpus[positions], positions, k)
+    old_lists = _nearest(index, corpus[positions], positions, k)
     shuffled = generator.permutation(len(source))
-    mapped, half_mapped = np.empty_like(target), np.empty_like(target)
-    # queries of one type with the rows of the index are faster
-    single = corpus.dtype == np.float32
+    mapped, mapped_by_half = np.empty_like(target), np.empty_like(target)
+    # Searches are faster if the queries have the type of the indexed rows.
+    is_float32 = corpus.dtype == np.float32
     for fold in np.array_split(shuffled, _FOLDS):
-        others = shuffled[~np.isin(shuffled, fold)]
-        mapped[fold] = source[fold] @ _fit(kind, source[others], target[others])
-        half = generator.permutation(others)[: len(others) // 2]
-        half_mapped[fold] = source[fold] @ _fit(kind, source[half], target[half])
-    shares, half_shares = (
-        _shares(
-            _nearest(index, queries.astype(np.float32) if single else queries, positions, k),
-            own_lists,
+        train = shuffled[~np.isin(shuffled, fold)]
+        mapped[fold] = source[fold] @ _fit(kind, source[train], target[train])
+        half = generator.permutation(train)[: len(train) // 2]
+        mapped_by_half[fold] = source[fold] @ _fit(kind, source[half], target[half])
+    overlaps, half_overlaps = (
+        _overlaps(
+            _nearest(index, queries.astype(np.float32) if is_float32 else queries, positions, k),
+            old_lists,
         )
-        for queries in (mapped, half_mapped)
+        for queries in (mapped, mapped_by_half)
     )
-    # what twice the texts gain bounds what the last tenth of them gains: an error that falls as
-    # 1 / m gains a tenth of it, one that falls as its logarithm 15 %
-    gain = max(float(shares.mean() - half_shares.mean()), 0.0)
-    mean, half_width = float(shares.mean()), _NORMAL_95 * _standard_error(shares, shuffled)
+    # The final map is fitted on one tenth more texts than the maps of the folds. Its advantage is
+    # bounded by the gain from twice as many texts: if the error falls as 1 / m, the final map gains
+    # one tenth of that; if it falls as log m, 15 %.
+    gain = max(float(overlaps.mean() - half_overlaps.mean()), 0.0)
+    mean, half_width = float(overlaps.mean()), _NORMAL_95 * _standard_error(overlaps, shuffled)
     return EncoderMap(
         map=_fit(kind, source, target),
         kind=kind,
@@ -209,9 +217,9 @@ def _as_positions(rows: Any, length: int, n_corpus: int) -> Integers:
         rule = f"be whole numbers of shape ({length},), one per row of new"
         raise ValueError(f"rows must {rule}, got {positions.dtype} of shape {positions.shape}")
     if positions.min() < 0 or positions.max() >= n_corpus:
-        worst = positions.min() if positions.min() < 0 else positions.max()
-        rule = f"be at least 0 and less than {n_corpus}, the rows of old_corpus"
-        raise ValueError(f"rows must {rule}, got {worst}")
+        invalid = positions.min() if positions.min() < 0 else positions.max()
+        rule = f"be at least 0 and less than {n_corpus}, the number of rows of old_corpus"
+        raise ValueError(f"rows must {rule}, got {invalid}")
     values, counts = np.unique(positions, return_counts=True)
     if counts.max() > 1:
         raise ValueError(f"rows must all be different, got {values[counts.argmax()]} twice")
@@ -219,7 +227,7 @@ def _as_positions(rows: Any, length: int, n_corpus: int) -> Integers:
 
 
 def _fit(kind: str, source: Floats, target: Floats) -> Floats:
-    """The orthogonal map, or the linear one of ridge regression, from source to target."""
+    """Fit an orthogonal map, or a linear map by ridge regression, from source to target."""
     with parallel.blas_lock():
         crossed = source.T @ target
         if kind == "orthogonal":
@@ -233,21 +241,21 @@ def _fit(kind: str, source: Floats, target: Floats) -> Floats:
 def _nearest(
     index: SimilarityIndex, queries: validation.Rows, positions: Integers, k: int
 ) -> Integers:
-    """The k nearest of each query, without the row of its own text."""
+    """The k nearest rows of each query, without the row of the same text."""
     longer = index.search(queries, k + 1).indices
-    own = longer == positions[:, np.newaxis]
-    own[~own.any(axis=1), -1] = True
-    return longer[~own].reshape(len(queries), k)
+    is_removed = longer == positions[:, np.newaxis]
+    is_removed[~is_removed.any(axis=1), -1] = True
+    return longer[~is_removed].reshape(len(queries), k)
 
 
-def _shares(first: Integers, second: Integers) -> Floats:
-    """Share of each list that is in the other one too, from the Jaccard index."""
+def _overlaps(first: Integers, second: Integers) -> Floats:
+    """Share of the entries of each list that both lists contain, from the Jaccard index."""
     jaccard = jaccard_per_query(first, second)
     return 2 * jaccard / (1 + jaccard)
 
 
-def _standard_error(shares: Floats, shuffled: Integers) -> float:
-    """Standard error of the mean share: over texts, or over folds where that is larger."""
-    folds = [shares[fold].mean() for fold in np.array_split(shuffled, _FOLDS)]
-    by_texts = shares.std(ddof=1) / np.sqrt(len(shares))
-    return float(max(by_texts, np.std(folds, ddof=1) / np.sqrt(_FOLDS)))
+def _standard_error(overlaps: Floats, shuffled: Integers) -> float:
+    """Standard error of the mean overlap: the larger of those over texts and over folds."""
+    fold_means = [overlaps[fold].mean() for fold in np.array_split(shuffled, _FOLDS)]
+    over_texts = overlaps.std(ddof=1) / np.sqrt(len(overlaps))
+    return float(max(over_texts, np.std(fold_means, ddof=1) / np.sqrt(_FOLDS)))

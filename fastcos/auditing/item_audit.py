@@ -1,4 +1,4 @@
-"""The audit of item embeddings: draws samples, calls the parts of the package, makes the report."""
+"""The audit of item embeddings: draw samples, run each part of the package, build the report."""
 
 from typing import Any
 
@@ -28,22 +28,25 @@ from fastcos.similarity.row_maps import map_rows
 from fastcos.similarity.row_transforms import count_duplicates
 from fastcos.validation import Floats, Integers
 
-# The cost of an audit against one top_k of all items: python -m bench.lab.curves audit.
-# items whose edges are certified and attacked under rescalings
+# The sample sizes trade the cost of an audit for its standard errors. The command
+# `python -m bench.lab.curves audit` compares that cost with the cost of one top_k of all items.
+# Number of items whose edges are certified and attacked under rescalings.
 _CERTIFIED_ROWS = 48
-# items whose lists of neighbours are compared between variants
+# Number of items whose lists of neighbours are compared between variants.
 _LISTED_ROWS = 500
-# items whose pairs are scored against labels
+# Number of items whose pairs are scored against labels.
 _LABELLED_ROWS = 1000
-# queries of the labels' test among neighbours
+# Number of queries in the test of labels among neighbours.
 _QUERIES = 20_000
-# items whose edges give the sensitivity index
+# Number of items whose edges give the sensitivity index.
 _INDEXED_ROWS = 2000
-# random bases whose mean index is the level of an average basis
+# Number of random bases whose mean sensitivity index is reported for comparison.
 _RANDOM_BASES = 3
-# rows of a partial sum of the index: fixed, so that sums do not depend on threads
+# Number of rows in a partial sum of the index. It is fixed, so that the order of summation, and
+# therefore the rounding, does not depend on the number of threads.
 _ROWS_PER_PART = 128
-# ratio of the largest norm to the smallest that counts as equal: rows normalised in float16
+# All norms count as equal if the largest is at most this multiple of the smallest. Rows that were
+# normalised in float16 stay below it.
 _EQUAL_NORMS = 1.002
 
 
@@ -66,59 +69,64 @@ def audit(
 ) -> Audit:
     """Report how far the cosines of these items depend on the parametrisation of their model.
 
-    Dot products do not change when a rescaling D acts on the users and its inverse on the items.
-    Neighbours by cosine do. The report bounds the share of neighbours that survive such rescalings,
-    compares other parametrisations, and recommends what to compare instead.
+    Multiplying the users by a rescaling D and the items by its inverse changes no dot product, but
+    it changes the neighbours by cosine. The report bounds the share of neighbours that survive such
+    rescalings, compares other parametrisations, and recommends similarities that do not depend
+    on D.
 
-    The premise is a model that uses the items only in dot products with another, free side. It
-    fails for models that were trained on the cosine, such as most sentence encoders, and for
-    vectors that are sums of both sides, such as the released GloVe vectors. D is then not free, and
-    the report shows sensitivity, not arbitrariness.
+    The premise is a model that uses the items only in dot products with another side, whose scale
+    is free. The premise does not hold for models that were trained on the cosine, such as most
+    sentence encoders, or for vectors that are sums of both sides, such as the released GloVe
+    vectors. The report then shows sensitivity, not arbitrariness.
 
-    One ``top_k`` of all items, and samples for the costlier parts: 48 items for certificates and
-    attacks under rescalings, 500 for lists, 500 and 1,000 others for the worst rescaling, 1,000 for
-    labels, 2,000 for the sensitivity index.
+    An audit runs one ``top_k`` of all items, and uses samples for the costlier parts: 48 items for
+    certificates and attacks under rescalings, 500 for comparisons of lists, 1,000 for labels and
+    2,000 for the sensitivity index. The worst rescaling is searched on 500 items and evaluated on
+    1,000 other items.
 
     Memory-mapped items and users (``np.load(path, mmap_mode="r")``) are read in blocks that fit
-    ``working_memory``, with the same numbers. An audit takes about 30 (k + 1) bytes per item more,
-    and reads the file about 20 times.
+    ``working_memory``; the report is the same as for arrays in memory. Besides these blocks, an
+    audit takes about 30 (k + 1) bytes per item. It reads the file about 20 times.
 
-    Source: Steck, Ekanadham, Kallus, arXiv:2403.05440, for the rescalings; the certificates are
+    Source: Steck, Ekanadham, Kallus, arXiv:2403.05440, for the rescalings. The certificates are
     those of :func:`fastcos.certified_neighbors`.
 
     Parameters
     ----------
     items : array_like (p, d), float32 or float64
-        Item embeddings, p > k. Zero rows have no direction: they are counted and left out.
+        Item embeddings, p > k. Zero rows have no direction; the report counts them and leaves
+        them out.
     users : array_like (n, d), optional
         User or query embeddings of the same model, for the variants that depend on predictions.
     labels : array_like (p,), int or str, optional
         Clusters of the items, for label recovery; None for an item without a label.
     popularity : array_like (p,), optional
-        For example the number of users of each item.
+        Popularity of each item, for example its number of users.
     activity : array_like (n,), optional
-        Number of interactions of each user. With popularity, factors whose weight decay was
-        weighted by such counts, as in ALS-WR, are recognised, and so are those of a long stochastic
-        gradient descent whose observations are equally noisy.
+        Number of interactions of each user. With ``popularity`` and ``activity``, the audit
+        recognises factors whose weight decay was weighted by these counts, as in ALS-WR, and
+        factors of a long stochastic gradient descent whose observations are equally noisy.
     gradient_noise : GradientNoise, optional
-        Of the same items and users, by :func:`fastcos.auditing.gradient_noise`. Factors at which
-        stochastic gradient descent has come to rest are then recognised, and the report says how
-        many epochs it takes to get there.
+        Gradient noise of the same items and users, from :func:`fastcos.auditing.gradient_noise`.
+        The audit then recognises factors at which stochastic gradient descent has come to rest,
+        and reports the number of epochs that this takes.
     k : int
         Neighbours per item.
     condition : float
-        Largest entry of D over its smallest, for the verdict. The default covers two seeds of one
-        recipe that has come to rest; few epochs, other starts and other optimisers differ by 2 to
-        30 (``docs/explanation/scale_of_dimensions.md``). Parametrisations in use are further apart,
-        too: on the paper's simulation 2.2 from the usual factors to either case of its section
-        2.2, and 5 between the two.
+        Largest entry of D divided by its smallest, for the verdict. The default is as large as the
+        difference between two seeds of one recipe that has come to rest. Short trainings, other
+        starts and other optimisers differ by conditions of 2 to 30
+        (``docs/explanation/scale_of_dimensions.md``). On the paper's simulation, the usual
+        factors differ by 2.2 from either special case of section 2.2, and the two special cases
+        differ by 5.
     trained_on : {"dot", "cosine", "unknown"}
-        What the loss of the model used. The vectors alone do not show it.
+        Whether the loss of the model used dot products or cosines. The vectors alone do not show
+        it.
     weight_decay : {"both", "not both", "unknown"}
-        Whether the loss had weight decay on users and on items, weighted or not. At convergence it
-        has then chosen the scale of each dimension, as in Eq. 2 of the paper, and D is not free.
-        With users the report checks it: where the two sides do not balance, it says so, and treats
-        D as free.
+        Whether the loss had weight decay on users and on items, weighted or not. If it had and
+        training has converged, weight decay has chosen the scale of each dimension, as in Eq. 2 of
+        the paper, and D is not free. With ``users``, the audit checks that the two sides balance;
+        if they do not, the report says so and treats D as free.
     n_threads, working_memory
         As in :func:`fastcos.top_k`.
     progress : callable, optional
@@ -129,13 +137,15 @@ def audit(
     Returns
     -------
     Audit
-        The report; ``verdict`` is its summary in a sentence, ``to_dict()`` gives plain values.
+        The report. ``verdict`` summarises it in a few sentences, ``to_dict()`` returns plain
+        Python values.
 
     Raises
     ------
     ValueError
-        NaN or infinity; users of another width; labels, counts or noise of another length; k,
-        condition, trained_on or random_state out of range; fewer than k + 1 rows that are not zero.
+        An array contains NaN or infinity; users have another width than items; labels, counts or
+        noise have another length than their side; k, condition, trained_on or random_state is out
+        of range; or fewer than k + 1 rows are not zero.
 
     Examples
     --------
@@ -178,8 +188,8 @@ def audit(
     lists = validation.read_only(np.ascontiguousarray(longer[:, :k]))
 
     indexed, certified, listed = (
-        sample.subset(_draw(directed, most, generator))
-        for most in (_INDEXED_ROWS, _CERTIFIED_ROWS, _LISTED_ROWS)
+        sample.subset(_sample_rows(directed, max_rows, generator))
+        for max_rows in (_INDEXED_ROWS, _CERTIFIED_ROWS, _LISTED_ROWS)
     )
     labelled, about_labels = None, dict[str, Any](label_test=None, label_recovery=None)
     if codes is not None:
@@ -229,47 +239,53 @@ def _study_variants(
     noise: GradientNoise | None,
     labelled: variants.Labelled | None,
 ) -> dict[str, Any]:
-    """What an Audit says of other parametrisations, of invariant baselines and of the spectrum."""
-    own, second, weights = moments_of(listed.items), None, {}
+    """The fields of Audit about other parametrisations, invariant baselines and the spectrum."""
+    item_moments, user_moments, weights = moments_of(listed.items), None, {}
     if users is not None:
-        second = moments_of(users).second
+        user_moments = moments_of(users).second
         if popularity is not None and activity is not None:
             weights[BALANCED_BY_COUNTS] = popularity, activity
         if noise is not None:
             weights[NOISE_BALANCED] = noise.item_weights, noise.user_weights
     weighted = {
-        name: (_weighted_gram(listed.items, of_items), _weighted_gram(users, of_users))
-        for name, (of_items, of_users) in weights.items()
+        name: (_weighted_gram(listed.items, item_weights), _weighted_gram(users, user_weights))
+        for name, (item_weights, user_weights) in weights.items()
     }
 
     def score(variant: variants.Variant) -> VariantScores:
         return variants.score_variant(variant, listed, lists[listed.rows], labelled)
 
-    forms = tuple(map(score, variants.parametrizations(own.second, second, weighted)))
+    forms = tuple(
+        map(score, variants.parametrizations(item_moments.second, user_moments, weighted))
+    )
     d = listed.items.shape[1]
-    lengths = variants.singular_values(own.covariance)
-    centred, total = np.diag(lengths), np.square(lengths).sum()
+    axis_lengths = variants.singular_values(item_moments.covariance)
+    centred, total = np.diag(axis_lengths), np.square(axis_lengths).sum()
     return {
         "epochs_to_forget": None if noise is None else noise.epochs_to_forget,
         "parametrization": variants.recognize_parametrization(forms) if d > 1 else None,
         "given": score(variants.AS_GIVEN),
         "parametrizations": forms,
-        "invariant_baselines": tuple(map(score, variants.invariant_baselines(own, users))),
-        "effective_rank": metrics.effective_rank(np.diag(variants.singular_values(own.second))),
+        "invariant_baselines": tuple(map(score, variants.invariant_baselines(item_moments, users))),
+        "effective_rank": metrics.effective_rank(
+            np.diag(variants.singular_values(item_moments.second))
+        ),
         "isoscore": (metrics.participation_ratio(centred) - 1) / (d - 1) if d > 1 else None,
-        "first_axis_share": float(lengths[0] ** 2 / total) if total > 0 else None,
+        "first_axis_share": float(axis_lengths[0] ** 2 / total) if total > 0 else None,
     }
 
 
 def _weighted_gram(rows: Any, weights: Floats) -> Floats:
-    """Second moments of rows, each with a weight, such as its count."""
+    """Weighted second moments of rows; the weight of a row is its count or its gradient noise."""
     if weights.min() < 0 or weights.sum() == 0:
-        raise ValueError("popularity and activity must be counts to recognise ALS-WR, got others")
+        rule = "be counts, at least 0 and not all 0, to recognise ALS-WR"
+        problem = f"the lowest {weights.min():g}" if weights.min() < 0 else "only zeros"
+        raise ValueError(f"popularity and activity must {rule}, got {problem}")
     return gram_of(rows, np.zeros(rows.shape[1]), weights / weights.sum())
 
 
 def _check_noise(noise: Any, n_items: int, users: validation.Rows | None) -> None:
-    """Refuse gradient noise of other factors."""
+    """Raise if the gradient noise was computed for factors of other shapes."""
     validation.as_instance("gradient_noise", noise, GradientNoise, "from gradient_noise()")
     if users is None:
         validation.check_none("gradient_noise", noise, "without users")
@@ -278,9 +294,9 @@ def _check_noise(noise: Any, n_items: int, users: validation.Rows | None) -> Non
         validation.as_vector("weights of gradient_noise", weights, n_rows)
 
 
-def _draw(rows: Integers, most: int, generator: np.random.Generator) -> Integers:
-    """At most that many of the rows, ascending."""
-    return np.sort(generator.choice(rows, min(most, len(rows)), replace=False))
+def _sample_rows(rows: Integers, max_rows: int, generator: np.random.Generator) -> Integers:
+    """A random sample of at most max_rows of the rows, ascending."""
+    return np.sort(generator.choice(rows, min(max_rows, len(rows)), replace=False))
 
 
 @parallel.one_blas_thread()
@@ -292,24 +308,29 @@ def _study_labels(
     condition: float,
     generator: np.random.Generator,
 ) -> tuple[variants.Labelled, dict[str, Any]]:
-    """Items for the AUC of labels; whether these are recovered, and their AUC under rescalings."""
+    """Draw labelled items; test whether cosines recover the labels; search the range of the AUC.
+
+    Return the labelled items with their labels, and the fields of Audit about labels.
+    """
     codes = np.where(sample.norms > 0, codes, -1)  # zero rows have no neighbours
-    given = np.flatnonzero(codes >= 0)
-    units = _draw(given, _LABELLED_ROWS, generator)
-    if len(np.unique(codes[units])) == len(units):  # labels of few rows: whole ones instead
-        labels_of_many = np.flatnonzero(np.bincount(codes[given]) > 1)
-        chosen = _draw(labels_of_many, _LABELLED_ROWS // 2, generator)
-        units = _draw(given[np.isin(codes[given], chosen)], _LABELLED_ROWS, generator)
-    rows = memmap.take_rows("items", sample.items, units)
-    recovery = search_rescalings(rows, codes[units], condition, generator, sample.n_threads)
-    queries = given[label_permutation.draw_per_label(codes[given], _QUERIES, generator)]
-    scaled = unit_rows(rows)
-    ranks = label_permutation.doubled_ranks(scaled @ scaled.T)
+    labelled = np.flatnonzero(codes >= 0)
+    drawn = _sample_rows(labelled, _LABELLED_ROWS, generator)
+    if len(np.unique(codes[drawn])) == len(drawn):
+        # The AUC needs pairs with the same label, so draw labels that have several rows instead.
+        shared_labels = np.flatnonzero(np.bincount(codes[labelled]) > 1)
+        drawn_labels = _sample_rows(shared_labels, _LABELLED_ROWS // 2, generator)
+        has_drawn_label = np.isin(codes[labelled], drawn_labels)
+        drawn = _sample_rows(labelled[has_drawn_label], _LABELLED_ROWS, generator)
+    rows = memmap.take_rows("items", sample.items, drawn)
+    recovery = search_rescalings(rows, codes[drawn], condition, generator, sample.n_threads)
+    queries = labelled[label_permutation.draw_per_label(codes[labelled], _QUERIES, generator)]
+    units = unit_rows(rows)
+    ranks = label_permutation.doubled_ranks(units @ units.T)
     ranking = label_permutation.Ranking(lists[queries], ranks)
     best = label_permutation.permute_labels(
-        [ranking], queries, units, codes, names, generator, sample.n_threads
+        [ranking], queries, drawn, codes, names, generator, sample.n_threads
     )
-    return (units, codes[units]), {"label_test": best.test, "label_recovery": recovery}
+    return (drawn, codes[drawn]), {"label_test": best.test, "label_recovery": recovery}
 
 
 @parallel.one_blas_thread()
@@ -318,12 +339,12 @@ def sensitivity_index(
 ) -> tuple[float, Floats]:
     """Mean total-variation index of the edges, and the share of each dimension in it.
 
-    With a generator, in a random basis.
+    If a generator is passed, the items are first rotated to a random basis.
     """
     sample, lists = edges.gather_items(sample, lists)
     if generator is not None:
         Q, R = np.linalg.qr(generator.standard_normal((sample.items.shape[1],) * 2))
-        # with these signs the rotation is uniformly distributed
+        # With positive diagonal entries of R, Q is uniformly distributed (Mezzadri 2007).
         rotated = map_rows(sample.items, Q * np.sign(np.diag(R)))
         sample = sample._replace(items=validation.read_only(rotated))
     n, d = len(lists), sample.items.shape[1]

@@ -1,4 +1,4 @@
-"""Label recovery: the range of its AUC over rescalings that are chosen for or against it."""
+"""Label recovery: the range of its AUC over rescalings of bounded condition, found by search."""
 
 from typing import Any
 
@@ -11,11 +11,11 @@ from fastcos.metrics.labelled import unit_rows
 from fastcos.similarity.cosine_bounds import CONDITION, as_condition
 from fastcos.validation import Floats
 
-# items of the search; each step takes O(m² d)
+# Number of items in the search. Each step takes O(m² d) for m items.
 _SEARCHED_ITEMS = 300
-# evaluations of the AUC in one search
+# Number of evaluations of the AUC in one search.
 _STEPS = 16
-# bins of the cosines in the search; the result is evaluated with 2^16
+# Number of bins for the cosines during the search. The result is evaluated with 2^16 bins.
 _BINS = 256
 
 
@@ -27,10 +27,11 @@ def label_recovery_range(
     n_threads: int | None = None,
     random_state: int | np.random.Generator = 0,
 ) -> LabelRecovery:
-    """The lowest and highest pairwise AUC of labels found over rescalings of this condition.
+    """Search the rescalings D with the lowest and the highest pairwise AUC of labels.
 
-    A search, not a bound: the true range is at least as wide. Both D are searched on a random
-    sample, half of the items but at most 300, and evaluated on the other items.
+    The result is found by a search and is not a bound: the true range is at least as wide. Both D
+    are searched on a random sample, half of the items but at most 300, and evaluated on the other
+    items.
 
     Parameters
     ----------
@@ -39,7 +40,7 @@ def label_recovery_range(
     labels : array_like (p,), int or str
         Cluster of each item; None for an item without a label, which is left out.
     condition : float
-        Largest entry of D over its smallest, at most.
+        Upper limit of the largest entry of D divided by its smallest.
     n_threads : int, optional
         As in :func:`fastcos.top_k`.
     random_state : int or Generator
@@ -51,9 +52,9 @@ def label_recovery_range(
 
     Notes
     -----
-    Gradient ascent of the AUC in ln w, w = D^-2, in the box of that condition. A pair of one label
-    is weighted with the density of the other pairs at its cosine, and vice versa. A step takes
-    O(m² d) for m = 300 items.
+    Each search is a gradient ascent of the AUC in ln w, w = D^-2, within the box that the condition
+    allows. A pair with the same label is weighted by the density of the pairs with different labels
+    at its cosine, and vice versa. A step takes O(m² d) for m = 300 items.
 
     Examples
     --------
@@ -73,8 +74,8 @@ def label_recovery_range(
     condition = as_condition("condition", condition)
     codes = validation.as_partial_labels("labels", labels, len(rows))
     generator = validation.as_generator("random_state", random_state)
-    kept = np.flatnonzero(rows.any(axis=1) & (codes >= 0))
-    return search_rescalings(rows[kept], codes[kept], condition, generator, n_threads)
+    labelled = np.flatnonzero(rows.any(axis=1) & (codes >= 0))
+    return search_rescalings(rows[labelled], codes[labelled], condition, generator, n_threads)
 
 
 def search_rescalings(
@@ -84,57 +85,62 @@ def search_rescalings(
     generator: np.random.Generator,
     n_threads: int | None = None,
 ) -> LabelRecovery:
-    """Search the range for rows that are not zero and all have a label."""
+    """Search the range of the AUC for nonzero rows that all have a label."""
     order = generator.permutation(len(rows))
     n_searched = min(_SEARCHED_ITEMS, len(rows) // 2)
-    drawn, others = np.sort(order[:n_searched]), np.sort(order[n_searched:])
-    if not _has_both_pairs(codes[drawn]) or not _has_both_pairs(codes[others]):
-        # too few items of a label to hold some out: only the given embeddings are evaluated
-        drawn, others = np.arange(0), np.arange(len(rows))
-    X = unit_rows(rows[drawn]) if len(drawn) else rows[drawn].astype(np.float64)
-    pairs = np.triu_indices(len(drawn), 1)
-    same = codes[drawn][pairs[0]] == codes[drawn][pairs[1]]
+    searched, held_out = np.sort(order[:n_searched]), np.sort(order[n_searched:])
+    if not _has_both_kinds_of_pairs(codes[searched]) or not _has_both_kinds_of_pairs(
+        codes[held_out]
+    ):
+        # There are too few items per label to hold some out, so nothing is searched and the
+        # audited embeddings are evaluated on all items.
+        searched, held_out = np.arange(0), np.arange(len(rows))
+    X = unit_rows(rows[searched]) if len(searched) else rows[searched].astype(np.float64)
+    pairs = np.triu_indices(len(searched), 1)
+    is_same = codes[searched][pairs[0]] == codes[searched][pairs[1]]
 
     def auc(D: Floats) -> float:
-        rescaled = (rows[others] / D).astype(rows.dtype)
-        return metrics.pair_auc(rescaled, codes[others], exact=False, n_threads=n_threads).value
+        rescaled = (rows[held_out] / D).astype(rows.dtype)
+        return metrics.pair_auc(rescaled, codes[held_out], exact=False, n_threads=n_threads).value
 
     identity = np.ones(rows.shape[1])
-    ends = [(auc(identity), identity)]
-    if len(drawn):
+    evaluated = [(auc(identity), identity)]
+    if len(searched):
         for sign in (1.0, -1.0):
-            D = _ascend(X, pairs, same, sign, 2 * np.log(condition))
-            ends.append((auc(D), D))
-    (low, low_D), (high, high_D) = (pick(ends, key=lambda end: end[0]) for pick in (min, max))
-    return LabelRecovery(condition, len(others), ends[0][0], low, high, low_D, high_D)
+            D = _ascend(X, pairs, is_same, sign, 2 * np.log(condition))
+            evaluated.append((auc(D), D))
+    low, low_D = min(evaluated, key=lambda pair: pair[0])
+    high, high_D = max(evaluated, key=lambda pair: pair[0])
+    return LabelRecovery(condition, len(held_out), evaluated[0][0], low, high, low_D, high_D)
 
 
-def _has_both_pairs(codes: npt.NDArray[np.int64]) -> bool:
-    """Whether there are pairs with the same label and pairs with different ones."""
+def _has_both_kinds_of_pairs(codes: npt.NDArray[np.int64]) -> bool:
+    """Whether some pairs of items have the same label and other pairs have different labels."""
     return 1 < len(np.unique(codes)) < len(codes)
 
 
 def _ascend(
     X: Floats,
     pairs: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]],
-    same: npt.NDArray[np.bool_],
+    is_same: npt.NDArray[np.bool_],
     sign: float,
     width: float,
 ) -> Floats:
-    """The D with the largest sign * AUC of a gradient ascent, ln w from 0 to width."""
+    """Maximise sign * AUC by gradient ascent over ln w, each from 0 to width; return the best D."""
     log_w = np.full(X.shape[1], width / 2)
     best, best_value, step = log_w, -np.inf, width / 2
     for _ in range(_STEPS):
         U = X * np.exp(log_w / 2)
         U /= np.linalg.norm(U, axis=1, keepdims=True)
         C = U @ U.T
-        value, slopes = _auc_and_slopes(C[pairs], same)
+        value, slopes = _auc_and_slopes(C[pairs], is_same)
         if sign * value > best_value:
             best, best_value = log_w, sign * value
             A = np.zeros_like(C)
             A[pairs] = slopes
             A += A.T
-            # the derivative of c by ln w_l is u_l v_l - c (u_l² + v_l²) / 2; summed with weights A
+            # The derivative of the cosine c of u and v by ln w_l is u_l v_l - c (u_l² + v_l²) / 2.
+            # The gradient is its sum over all pairs with weights A.
             gradient = sign * (np.einsum("il,il->l", U, A @ U) - (A * C).sum(axis=1) @ np.square(U))
         else:
             step /= 2
@@ -145,13 +151,16 @@ def _ascend(
     return np.exp((best.min() - best) / 2)
 
 
-def _auc_and_slopes(scores: Floats, same: npt.NDArray[np.bool_]) -> tuple[float, Floats]:
+def _auc_and_slopes(scores: Floats, is_same: npt.NDArray[np.bool_]) -> tuple[float, Floats]:
     """AUC of binned scores, and its derivative by each score."""
-    places = np.clip(((scores + 1) * (_BINS / 2)).astype(np.int64), 0, _BINS - 1)
-    counts = [np.bincount(places[kind], minlength=_BINS) for kind in (~same, same)]
-    other, own = (count / count.sum() for count in counts)
-    auc = float(own @ (np.cumsum(other) - other / 2))
-    # densities over three bins: those of single bins are too noisy for a gradient
-    other, own = (np.convolve(share, np.ones(3) / 3, mode="same") for share in (other, own))
-    slopes = np.where(same, other[places] / same.sum(), -own[places] / (~same).sum())
+    bins = np.clip(((scores + 1) * (_BINS / 2)).astype(np.int64), 0, _BINS - 1)
+    different, same = (
+        np.bincount(bins[pairs], minlength=_BINS) / pairs.sum() for pairs in (~is_same, is_same)
+    )
+    auc = float(same @ (np.cumsum(different) - different / 2))
+    # Densities of single bins are too noisy for a gradient, so average over three bins.
+    different, same = (
+        np.convolve(density, np.ones(3) / 3, mode="same") for density in (different, same)
+    )
+    slopes = np.where(is_same, different[bins] / is_same.sum(), -same[bins] / (~is_same).sum())
     return auc, slopes

@@ -1,9 +1,9 @@
 """Model diff: how much of the change between two versions of a model is parametrisation.
 
 A model that is trained again may return the same predictions in other coordinates. Its cosines and
-neighbours then differ although nothing has changed. Therefore the old items are first mapped to the
-coordinates of the new ones, by the best rescaling and by the best linear map. What still differs
-is a real change.
+neighbours then differ although the predictions have not changed. Therefore the old items are first
+mapped to the coordinates of the new items, by the best rescaling and by the best linear map. The
+differences that remain are a real change.
 """
 
 from dataclasses import dataclass
@@ -20,11 +20,12 @@ from fastcos.similarity.moments import triangle
 from fastcos.similarity.row_maps import map_rows
 from fastcos.validation import Floats, Integers
 
-# items whose lists are compared: a standard error of at most 0.012
+# Number of items whose lists are compared. The standard error of an overlap is then at most 0.012.
 _LISTED_ROWS = 2000
-# items in most_changed
+# Largest number of items in most_changed.
 _MOST_CHANGED = 20
-# singular values below this share of the largest are rounding of float32 factors
+# Singular values below this share of the largest count as 0: they are rounding errors of float32
+# factors.
 _ROUNDING = 1e-6
 
 
@@ -36,36 +37,38 @@ class ModelDiff(Record):
     Attributes
     ----------
     n_items, n_listed, k : int
-        Items, items whose lists were compared, and neighbours per list.
+        Number of items, number of items whose lists were compared, and neighbours per list.
     overlap : float
-        Share of the k nearest of the new version that are also in the old list, mean over the
-        listed items.
+        Share of the k nearest neighbours in the new version that are also in the old list; mean
+        over the listed items.
     overlap_after_rescaling : float or None
-        The same after each old column got the scale that fits the new one best. None if the widths
-        differ.
+        The overlap after each column of the old items has been scaled to fit the new column best.
+        None if the widths differ.
     overlap_after_linear_map : float
-        The same after the linear map of the old items that fits the new ones best. It is 1 if the
-        new version is a linear image of the old one. The map fits vectors, not lists, so that it
-        may be lower than the overlaps before.
+        The overlap after the old items have been mapped linearly to fit the new items best. It is 1
+        if the new items are a linear image of the old ones. The map fits vectors, not lists, so
+        this overlap may be lower than ``overlap``.
     unchanged : float
-        The largest of these overlaps: what a change of basis explains. 1 minus it is the real
-        change.
+        The largest of the three overlaps. 1 minus ``unchanged`` is the share of neighbours whose
+        change a change of basis does not explain.
     overlap_error, linear_error : float
-        Standard errors of overlap and overlap_after_linear_map, over items.
+        Standard errors of ``overlap`` and ``overlap_after_linear_map``, over items.
     explained_new, explained_old : float
-        Share of the sum of squares of the new items that is a linear image of the old ones, and the
-        reverse. If explained_old is lower, the new version holds less.
+        Share of the sum of squares of the new items that is a linear image of the old items, and
+        the share of the old items that is a linear image of the new items. If ``explained_old`` is
+        lower, the new version contains less information than the old one.
     condition : float
         Condition of the linear map on the directions that the old items span. The map alone moves
-        Fisher's z by at most its logarithm.
+        Fisher's z by at most the logarithm of its condition.
     query_metric_overlap : float or None
-        Overlap under the query metric of each version's users, which no linear change affects.
-        None without users of both.
+        Overlap under the query metric of the users of each version, which no linear map changes.
+        None unless the users of both versions are given.
     prediction_change : float or None
         Relative change of the predictions in Frobenius norm. None unless both versions have the
         same number of users.
     most_changed : ndarray (m,), int64
-        Listed items with the largest real change, in descending order; only items that changed.
+        Row numbers of the listed items with the largest real change, in descending order of the
+        change. Items whose lists did not change are left out.
     """
 
     n_items: int
@@ -90,22 +93,24 @@ class ModelDiff(Record):
         changed, real = 1 - self.overlap, 1 - self.unchanged
         return (
             f"{changed:.1%} of the {self.k} nearest neighbours differ from the old version: "
-            f"{changed - real:.1%} explained by a linear change of basis, {real:.1%} not."
+            f"{changed - real:.1%} because of a linear change of basis, {real:.1%} because of a "
+            "real change."
         )
 
     def sections(self) -> tuple[Section]:
-        """The overlaps, and what is behind them."""
+        """The overlaps, and the statistics of the linear map."""
         rows = [
-            ("as it is", self.overlap, self.overlap_error),
+            ("unchanged", self.overlap, self.overlap_error),
             ("columns rescaled to fit", self.overlap_after_rescaling, 0.0),
             ("mapped linearly to fit", self.overlap_after_linear_map, self.linear_error),
-            ("by each version's query metric", self.query_metric_overlap, 0.0),
+            ("query metric of each version", self.query_metric_overlap, 0.0),
         ]
         estimates = [
             (name, Estimate(share, error)) for name, share, error in rows if share is not None
         ]
         title = (
-            f"Share of the {self.k} nearest that the old version has too, {self.n_listed:,} items"
+            f"Share of the {self.k} nearest neighbours that the old version also lists, "
+            f"{self.n_listed:,} items"
         )
         facts = {
             "share of the new items that is a linear image of the old": self.explained_new,
@@ -114,7 +119,7 @@ class ModelDiff(Record):
             "relative change of predictions": self.prediction_change,
         }
         table = Table(title, ("old version", "overlap"), estimates)
-        return (Section("Since the old version", (), [table], facts, verdict=self.verdict),)
+        return (Section("Compared with the old version", (), [table], facts, verdict=self.verdict),)
 
     def to_dict(self) -> dict[str, Any]:
         """Fields as plain Python values, with the verdict."""
@@ -131,15 +136,16 @@ def diff_models(
     n_threads: int | None = None,
     random_state: int | np.random.Generator = 0,
 ) -> ModelDiff:
-    """Split the change of neighbours between two versions into parametrisation and real change.
+    """Split the change of neighbours between two versions into change of basis and real change.
 
     Parameters
     ----------
     items, old_items : array_like (p, d), (p, d')
         Item embeddings of the new and the old version; row i of both is the same item.
     users, old_users : array_like (n, d), (n', d'), optional
-        User or query embeddings of the two versions. With both, neighbours by the query metric are
-        compared too, and with n = n' (the same users) predictions.
+        User or query embeddings of the two versions. If both are given, neighbours by the query
+        metric are also compared; if they are also the same users (n = n'), predictions are
+        compared.
     k : int
         Neighbours per item.
     n_threads : int, optional
@@ -150,12 +156,13 @@ def diff_models(
     Returns
     -------
     ModelDiff
-        ``verdict`` is its summary in a sentence.
+        The overlaps; ``verdict`` summarises them in a sentence.
 
     Notes
     -----
-    Least squares over all items that are zero in neither version; neighbours are searched among
-    these. All rows are in memory. The map has d' d parameters: with few items it overfits.
+    The maps are least squares fits over all items that are zero in neither version, and neighbours
+    are searched among these items. All rows are in memory. The linear map has d' d parameters, so
+    with few items it overfits.
 
     Examples
     --------
@@ -183,7 +190,7 @@ def diff_models(
     listed = np.sort(generator.choice(len(new), min(_LISTED_ROWS, len(new)), replace=False))
 
     def lists(rows: Any) -> Integers:
-        """The k nearest of each listed item among the others."""
+        """The k nearest neighbours of each listed item."""
         sample, _, _ = edges.as_edges(rows, k, 1.0, listed, n_threads=n_threads)
         return edges.nearest_items(sample, k).indices
 
@@ -223,7 +230,7 @@ def diff_models(
 
 
 def _overlaps(first: Integers, second: Integers) -> Floats:
-    """Share of each list that is in the other one too, from the Jaccard index."""
+    """Share of the entries of each list that both lists contain, from the Jaccard index."""
     jaccard = jaccard_per_query(first, second)
     return 2 * jaccard / (1 + jaccard)
 
@@ -231,25 +238,26 @@ def _overlaps(first: Integers, second: Integers) -> Floats:
 def _fit_linear_map(
     source: validation.Rows, target: validation.Rows
 ) -> tuple[Floats, float, float]:
-    """The best linear image of source for target, the map's condition, and the explained share."""
-    # the triangular factor of (source, target) determines the least squares solution
-    corner = triangle(np.concatenate([source, target], axis=1, dtype=np.float64))
+    """Fit a linear map from source to target; return the image, the map's condition, and R²."""
+    # The triangular factor of (source, target) determines the least squares solution.
+    R = triangle(np.concatenate([source, target], axis=1, dtype=np.float64))
     d = source.shape[1]
-    left, right = corner[:, :d], corner[:, d:]
-    U, s, Vt = np.linalg.svd(left, full_matrices=False)
-    kept = s > _ROUNDING * s[0]
-    inner = U[:, kept].T @ right
-    G = Vt[kept].T @ (inner / s[kept][:, np.newaxis])
-    # condition on the span of source: the null space is left out on both sides
-    values = np.linalg.svd(Vt[kept] @ G, compute_uv=False)
-    least = values[min(Vt[kept].shape[0], G.shape[1]) - 1]
-    condition = float(values[0] / least) if least > 0 else float("inf")
-    share = float(np.square(inner).sum() / np.square(right).sum())
+    R_source, R_target = R[:, :d], R[:, d:]
+    U, s, Vt = np.linalg.svd(R_source, full_matrices=False)
+    is_nonzero = s > _ROUNDING * s[0]
+    U, s, Vt = U[:, is_nonzero], s[is_nonzero], Vt[is_nonzero]
+    inner = U.T @ R_target
+    G = Vt.T @ (inner / s[:, np.newaxis])
+    # The condition is that of the map on the span of source, without the null spaces.
+    values = np.linalg.svd(Vt @ G, compute_uv=False)
+    smallest = values[min(Vt.shape[0], G.shape[1]) - 1]
+    condition = float(values[0] / smallest) if smallest > 0 else float("inf")
+    share = float(np.square(inner).sum() / np.square(R_target).sum())
     return map_rows(source, G), condition, min(share, 1.0)
 
 
 def _fit_scales(old: validation.Rows, new: validation.Rows) -> Floats:
-    """The scale of each old column that fits the new one best; 1 for a zero column."""
+    """The scale of each old column with the best fit to the new column; 1 for a zero column."""
     products = np.einsum("ij,ij->j", old, new, dtype=np.float64)
     squares = np.einsum("ij,ij->j", old, old, dtype=np.float64)
     scales = np.divide(products, squares, out=np.ones(len(squares)), where=squares > 0)

@@ -6,17 +6,20 @@ from dataclasses import dataclass
 from fastcos.reports import Estimate, Figure, Record, Section, Table, as_table
 from fastcos.validation import Floats
 
-# forms in which the two sides of a model balance, by what is balanced
+# Names of the forms in which users and items balance: with equal weights of all rows, with each row
+# weighted by its count, and with each row weighted by its gradient noise.
 BALANCED, BALANCED_BY_COUNTS, NOISE_BALANCED = "balanced", "balanced_by_counts", "noise_balanced"
-# Condition of the map to a form below which factors count as having it: it moves Fisher's z by at
-# most 0.05. Gradient training and a randomized SVD stay below it, a D of condition 1.1 does not.
+# Factors count as having a form if the map to the form has a condition below this, which moves
+# Fisher's z by at most 0.05. Gradient training and a randomized SVD stay below this limit; a D of
+# condition 1.1 does not.
 SAME_CONDITION = 1.05
-# The same for the form at which stochastic gradient descent rests: it moves around it, by up to
-# 1.08 in 232 trainings (examples/scale_of_dimensions.py).
+# The limit for the form at which stochastic gradient descent comes to rest. It is higher, because
+# the factors fluctuate around that form, by up to 1.08 in the 232 trainings of
+# examples/scale_of_dimensions.py.
 SAME_NOISE_CONDITION = 1.1
-# what the model was trained on
+# The accepted values of the argument trained_on.
 TRAINED_ON = ("dot", "cosine", "unknown")
-# whether the loss had weight decay on users and items both
+# The accepted values of the argument weight_decay.
 DECAY = ("both", "not both", "unknown")
 
 
@@ -27,20 +30,22 @@ class RobustnessPoint(Record):
     Attributes
     ----------
     condition : float
+        The largest condition of the maps.
     certified_linear : float
-        Share of all edges that survive every invertible map: a lower bound.
+        Share of all edges that are certified to survive every invertible map: a lower bound.
     certified : float
-        Share of the sampled edges that survive every rescaling: a lower bound.
+        Share of the sampled edges that are certified to survive every rescaling: a lower bound.
     unbroken : float
         Share of the sampled edges that the attack by rescalings did not remove: an upper bound.
     certified_error, unbroken_error : float
-        Standard errors of the two sampled shares, over items.
+        Standard errors of ``certified`` and ``unbroken``, over items.
     worst_rescaling, worst_linear : float
-        Share of neighbours that stay under the one rescaling, or the one linear map, found to
-        replace most of them: the true worst keeps at most that. See
+        Share of neighbours that survive the worst single rescaling, or the worst single linear
+        map, that a search found: an upper bound, because the search may miss a worse map. See
         :func:`fastcos.auditing.worst_rescaling`.
     random_rescaling : float
-        Mean share that stays under random rescalings, their logarithms uniform.
+        Mean share of neighbours that survive a random rescaling, whose logarithms are uniformly
+        distributed.
     """
 
     condition: float
@@ -56,28 +61,31 @@ class RobustnessPoint(Record):
 
 @dataclass(frozen=True)
 class VariantScores(Record):
-    """Other embeddings of the same items compared with the given ones.
+    """A variant of the audited embeddings, compared with the audited embeddings.
 
     Attributes
     ----------
     name, meaning : str
+        Name of the variant, and a description of its rows.
     condition : float or None
-        Of the linear map from the given items to the variant; None if it is not invertible.
+        Condition of the linear map from the audited items to the variant; None if the map is not
+        invertible.
     jaccard, overlap : float
-        Jaccard index of the k nearest with the given ones, and rank-biased overlap; means over
-        sampled items.
+        Jaccard index and rank-biased overlap between the k nearest neighbours in the variant and
+        in the audited embeddings; means over sampled items.
     neighbors_kept : float
-        Share of the k nearest by the given embeddings that are among the k nearest of the variant
-        too, mean over sampled items.
+        Share of the k nearest neighbours in the audited embeddings that are also among the k
+        nearest in the variant; mean over sampled items.
     jaccard_error : float
-        Standard error of jaccard, over items.
+        Standard error of ``jaccard``, over items.
     rsa : float or None
-        Correlation of the cosines of sampled items with the given ones; None if all are equal.
+        Correlation between the cosines of sampled items in the variant and in the audited
+        embeddings; None if all cosines are equal.
     hubness : float
-        Skewness of how often an item is in the sampled lists.
+        Skewness of how often an item occurs in the sampled lists.
     auc : float or None
-        Probability that two items with the same label have a larger cosine than two with different
-        labels. None without labels.
+        Probability that two items with the same label have a larger cosine than two items with
+        different labels. None without labels.
     """
 
     name: str
@@ -93,13 +101,16 @@ class VariantScores(Record):
 
     @property
     def is_given(self) -> bool:
-        """Whether the given embeddings have this form: the map to it changes hardly any cosine."""
+        """Whether the audited embeddings have this form, to within a negligible change of cosines.
+
+        ``condition`` bounds the change (Theorem 3).
+        """
         limit = SAME_NOISE_CONDITION if self.name == NOISE_BALANCED else SAME_CONDITION
         return self.condition is not None and self.condition < limit
 
 
 def variants_table(title: str, rows: Sequence[VariantScores]) -> Table:
-    """The variants in one table, with a column of AUC if there are labels."""
+    """The table of the variants; it has a column for the AUC if there are labels."""
     auc = ("AUC",) if any(row.auc is not None for row in rows) else ()
     header = ("embeddings", "Jaccard", "overlap", "RSA", "hubness", *auc, "condition", "compares")
     lines = [
@@ -113,19 +124,19 @@ def variants_table(title: str, rows: Sequence[VariantScores]) -> Table:
 @as_table
 @dataclass(frozen=True)
 class LabelRecovery(Record):
-    """How well cosines recover labels under the worst and the best rescaling found.
+    """How well cosines recover labels under the worst and the best rescaling that a search found.
 
     Attributes
     ----------
     condition : float
         Largest condition of the rescalings in the search.
     n_items : int
-        Labelled items that the values refer to; the search did not see them.
+        Number of labelled items on which the AUC was evaluated. The search did not use them.
     given, low, high : float
-        Pairwise AUC of the embeddings as given, and the lowest and highest AUC found, on items
-        that the search did not see. The true range is at least as wide.
+        Pairwise AUC of the audited embeddings, and the lowest and highest AUC that the search
+        found, all on items that the search did not use. The true range is at least as wide.
     low_rescaling, high_rescaling : ndarray (d,), float64
-        Diagonals of the D that attain them, for items / D.
+        Diagonals of the rescalings D with the lowest and the highest AUC, for ``items / D``.
     """
 
     condition: float
@@ -137,24 +148,25 @@ class LabelRecovery(Record):
     high_rescaling: Floats
 
     def sections(self) -> tuple[Section]:
-        """The range, with the rescalings that attain it."""
+        """The section that shows the range and the rescalings at its ends."""
         label = (
             f"Scale of each dimension under the worst rescaling found, with an AUC of "
-            f"{self.low:.3f}, and under the best, with {self.high:.3f}; as given it is "
-            f"{self.given:.3f}"
+            f"{self.low:.3f}, and under the best, with an AUC of {self.high:.3f}; the audited "
+            f"embeddings have an AUC of {self.given:.3f}"
         )
         return (
             Section(
                 "How far a rescaling moves label recovery",
                 (
-                    f"Pairwise AUC over {self.n_items:,} labelled items: the probability that two "
-                    "items of one label are nearer than two of different labels. 0.5 is chance "
-                    "level. Both ends were found by search, so the true range is at least as wide.",
+                    f"The pairwise AUC over {self.n_items:,} labelled items is the probability "
+                    "that two items with the same label are nearer than two items with different "
+                    "labels; 0.5 is chance level. A search found both ends of the range, so the "
+                    "true range is at least as wide.",
                 ),
                 facts={
-                    "AUC of the labels as given": self.given,
-                    f"lowest found, rescalings up to {self.condition:g}": self.low,
-                    f"highest found, rescalings up to {self.condition:g}": self.high,
+                    "AUC of the audited embeddings": self.given,
+                    f"lowest AUC found, condition up to {self.condition:g}": self.low,
+                    f"highest AUC found, condition up to {self.condition:g}": self.high,
                 },
                 figures=(Figure("label_recovery", self, 260, label),),
                 verdict=f"Rescalings of condition {self.condition:g} move the AUC of the labels "

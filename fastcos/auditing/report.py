@@ -1,4 +1,4 @@
-"""The report of an audit: its numbers as a record, a verdict in one sentence, and advice."""
+"""The report of an audit: its numbers as a record, a headline, a verdict, and advice."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -19,11 +19,12 @@ from fastcos.metrics.label_permutation import LabelTest
 from fastcos.reports import MAX_ROWS, Estimate, Figure, Record, Section, Table, as_table
 from fastcos.validation import Floats
 
-# dimensions of the figure: bars that fit a narrow screen
+# The figure of the dimensions draws at most this many bars, so that they fit a narrow screen.
 MAX_BARS = 64
-# the end of a premise under which D is not free
+# The last clause of every premise under which training has chosen D.
 _NOT_FREE = "these numbers are sensitivity, not arbitrariness."
-# forms in which the two sides balance: in words, and which training without decay leaves them
+# The forms in which users and items balance: a description of each form, and the training without
+# weight decay that ends in it.
 _BALANCED_FORMS = {
     BALANCED: (
         "both sides have the same Gram matrix",
@@ -51,48 +52,53 @@ class Audit(Record):
     condition : float
         The condition of the verdict.
     n_zero : int
-        Items that are zero rows: they have no direction and are left out.
+        Number of items whose row is zero. A zero row has no direction, so it is left out.
     n_duplicates : int
-        Items whose row is a duplicate of an earlier one. They are kept: ties go to the lower index.
+        Number of items whose row equals the row of an earlier item. Duplicates are included, and
+        of equal neighbours the one with the lower index comes first.
     n_sampled, n_listed : int
-        Items whose edges were certified and attacked under rescalings, and items whose lists of
-        neighbours were compared.
+        Number of items whose edges were certified and attacked under rescalings, and number of
+        items whose lists of neighbours were compared.
     trained_on : {"dot", "cosine", "unknown"}
-        As given.
+        The argument of :func:`fastcos.audit`.
     weight_decay : {"both", "not both", "unknown"}
-        As given.
+        The argument of :func:`fastcos.audit`.
     equal_norms : bool
         Whether all items have the same norm, as after training on the cosine.
     parametrization : str or None
-        Name of the one of ``parametrizations`` that the given factors have; None if of no one.
+        Name of the entry of ``parametrizations`` that the audited factors already have; None if
+        they have none of these forms.
     epochs_to_forget : float or None
-        Of the given gradient noise: epochs in which stochastic gradient descent forgets the scale
-        of these factors. None without it.
+        Number of epochs in which stochastic gradient descent with the ``gradient_noise`` argument
+        forgets the scale of these factors by a factor of e. None without that argument.
     sensitivity : float
-        Sensitivity index, 0 to 1: the mean of :func:`fastcos.auditing.tv_index` over the edges of
-        2,000 items. To first order a rescaling of condition κ moves Fisher's z of an edge by at
-        most that times ln κ.
+        Sensitivity index, from 0 to 1: the mean of :func:`fastcos.auditing.tv_index` over the
+        edges of 2,000 items. To first order, a rescaling of condition κ moves Fisher's z of an
+        edge by at most the index of the edge times ln κ.
     random_basis_sensitivity : float
-        The same for sampled edges in random orthogonal bases, mean: the level of an average basis.
+        Mean sensitivity index of sampled edges in random orthogonal bases, for comparison.
     dimension_shares : ndarray (d,)
-        Share of each latent dimension in the sensitivity; sums to 1.
+        Share of each latent dimension in the sensitivity index; the shares sum to 1.
     robustness : tuple of RobustnessPoint
-        By ascending condition.
+        Bounds on the share of surviving neighbours, by ascending condition.
     given : VariantScores
-        The given embeddings themselves.
+        Scores of the audited embeddings themselves.
     parametrizations : tuple of VariantScores
-        The items as other software would parametrise the same predictions.
+        Scores of the items in the parametrisations of other software, with the same predictions.
     invariant_baselines : tuple of VariantScores
-        Similarities that no linear map of the model changes.
+        Scores of similarities that no linear map of the model changes.
     label_test : LabelTest or None
-        Whether the given cosines recover the labels. None without labels.
+        Whether the audited cosines recover the labels. None without labels.
     label_recovery : LabelRecovery or None
-        None without labels.
+        The range of label recovery over rescalings. None without labels.
     hubness : metrics.Hubness
+        How unevenly items occur in the lists of neighbours.
     popularity : metrics.PopularityBias or None
+        How popularity is related to norms and neighbours. None without popularity.
     mean_cosine, effective_rank : float
+        Mean cosine of all pairs of items, and effective rank of the items.
     isoscore : float or None
-        None for one dimension.
+        IsoScore of the items, 1 if they are isotropic. None for one dimension.
     first_axis_share : float or None
         Share of the variance along the first principal axis. None if all items are equal.
     """
@@ -139,54 +145,63 @@ class Audit(Record):
     @property
     def nearest_parametrization(self) -> VariantScores | None:
         """The parametrisation nearest to the given one, by condition; None without any."""
-        others = [form for form in self.parametrizations if form.name != self.parametrization]
-        known = [(form.condition, form) for form in others if form.condition is not None]
-        return min(known, key=lambda pair: pair[0])[1] if known else None
+        by_condition = [
+            (form.condition, form)
+            for form in self.parametrizations
+            if form.name != self.parametrization and form.condition is not None
+        ]
+        return min(by_condition, key=lambda pair: pair[0])[1] if by_condition else None
 
     @property
     def headline(self) -> str:
         """The answer in one sentence."""
         replaced = 1 - self.at_condition.worst_rescaling
-        one = f"rescaling with factors between 1 and {self.condition:g}"
+        rescaling = f"rescaling with factors between 1 and {self.condition:g}"
         if self.is_free:
-            return f"One {one} replaces at least {replaced:.0%} of the {self.k} nearest neighbours."
+            return (
+                f"One {rescaling} replaces at least {replaced:.0%} of the {self.k} nearest "
+                "neighbours."
+            )
         if self.trained_on == "cosine":
-            chosen = "Training chose the scale of the dimensions: the cosine is what was trained"
+            premise = (
+                "The model was trained on the cosine, so training chose the scale of the "
+                "dimensions and the cosine is not arbitrary"
+            )
         elif self.condition_to_balance is None:
-            chosen = (
+            premise = (
                 "If training has converged, weight decay on both sides chose the scale of the "
-                "dimensions: the cosine is then not arbitrary"
+                "dimensions, and the cosine is then not arbitrary"
             )
         else:
-            chosen = (
+            premise = (
                 "Weight decay on both sides chose the scale of the dimensions, and the factors "
                 "show it: the cosine is not arbitrary"
             )
-        return f"{chosen}, but one {one} would replace {replaced:.0%} of the neighbours."
+        return f"{premise}, but one {rescaling} would replace {replaced:.0%} of the neighbours."
 
     @property
     def condition_to_balance(self) -> float | None:
         """Condition of the map to the nearest form in which both sides balance; None without users.
 
-        Infinite if there is no such map.
+        The condition is infinite if no invertible map leads to such a form.
         """
         forms = [form for form in self.parametrizations if form.name in _BALANCED_FORMS]
-        known = [form.condition for form in forms if form.condition is not None]
-        return min(known, default=float("inf")) if forms else None
+        conditions = [form.condition for form in forms if form.condition is not None]
+        return min(conditions, default=float("inf")) if forms else None
 
     @property
     def is_balanced(self) -> bool:
-        """Whether both sides balance, as the forms show that decay or long training leaves."""
+        """Whether both sides balance, as weight decay or long training leaves them."""
         return any(form.is_given for form in self.parametrizations if form.name in _BALANCED_FORMS)
 
     @property
     def _has_form(self) -> bool:
-        """Whether the given factors have any of the forms; of one column all forms are the same."""
+        """Whether the audited factors have one of the known forms."""
         return any(form.is_given for form in self.parametrizations)
 
     @property
     def is_free(self) -> bool:
-        """Whether D may be free, by what is known of the training and by what the factors show."""
+        """Whether D may be free, judged by the facts about the training and by the factors."""
         if self.trained_on == "cosine":
             return False
         contradicted = self.condition_to_balance is not None and not self.is_balanced
@@ -196,14 +211,14 @@ class Audit(Record):
     def summary(self) -> str:
         """The size of the data in one phrase."""
         zero = f", {self.n_zero:,} zero rows left out" if self.n_zero else ""
-        duplicates = f", {self.n_duplicates:,} duplicates of others" if self.n_duplicates else ""
+        duplicates = f", {self.n_duplicates:,} duplicate rows" if self.n_duplicates else ""
         return f"{self.n_items:,} items of {self.n_dimensions} dimensions{zero}{duplicates}"
 
     @property
     def verdict(self) -> str:
-        """The premise; what stays under all maps at once, and what one map replaces; other forms.
+        """The premise, the share of neighbours that survive, and other forms of the same model.
 
-        Written for readers who know neither D nor condition numbers.
+        The text is written for readers who know neither D nor condition numbers.
         """
         point = self.at_condition
         low = f"{point.certified:.0%} ± {point.certified_error:.0%}"
@@ -211,40 +226,45 @@ class Audit(Record):
         shares = f"about {low}" if low == high else f"between {low} and {high}"
         sentences = [
             self._premise(),
-            f"Under all rescalings at once with factors between 1 and {self.condition:g}, {shares} "
-            f"of the {self.k} nearest neighbours stay.",
-            f"The worst single one found replaces {1 - point.worst_rescaling:.0%}.",
-            "Under all linear maps of that condition at once, at least "
-            f"{point.certified_linear:.0%} stay; the worst single one found replaces "
+            f"Of the {self.k} nearest neighbours, {shares} survive every rescaling with factors "
+            f"between 1 and {self.condition:g}.",
+            "The worst single rescaling that the search found replaces "
+            f"{1 - point.worst_rescaling:.0%} of them.",
+            f"At least {point.certified_linear:.0%} of the neighbours survive every linear map of "
+            f"condition {self.condition:g}; the worst single map found replaces "
             f"{1 - point.worst_linear:.0%}.",
         ]
         near, far = self.nearest_parametrization, self.worst_parametrization
         if self.trained_on != "cosine" and near is not None:
-            sentences.append(f"Of other forms of the same model, the nearest is {_form(near)}.")
+            sentences.append(
+                "Of the other ways to parametrise the same model, the nearest is "
+                f"{_describe_form(near)}."
+            )
             if far.name != near.name and far.jaccard < near.jaccard:
-                sentences.append(f"The one that differs most is {_form(far)}.")
+                sentences.append(f"The one that differs most is {_describe_form(far)}.")
         return " ".join(sentences)
 
     def table(self) -> Table:
-        """The headline, what stays under rescalings, and all else in words, for ``repr``."""
+        """The headline, the table of robustness, and the verdict, for ``repr``."""
         return super().table()._replace(lead=self.headline, more=self.verdict)
 
     def _premise(self) -> str:
-        """Whether rescalings are free, by what is known of the training and what factors show."""
+        """Say whether rescalings are free, by the facts about the training and by the factors."""
         if self.trained_on == "cosine":
             return (
-                "The model was trained on the cosine, so that its dimensions cannot be rescaled "
+                "The model was trained on the cosine, so its dimensions cannot be rescaled "
                 f"freely: {_NOT_FREE}"
             )
         if not self.is_free:
-            shown = (
-                "Without the users, the audit cannot check that training has converged to it"
+            evidence = (
+                "Without the users, the audit cannot check that training has converged to this "
+                "scale"
                 if self.condition_to_balance is None
                 else f"Both sides balance to a condition of {self.condition_to_balance:.2f}"
             )
             return (
                 "The model was trained with weight decay on both sides, which chooses the scale of "
-                f"each dimension. {shown}: {_NOT_FREE}"
+                f"each dimension. {evidence}: {_NOT_FREE}"
             )
         if self.weight_decay == "both":
             return self._contradiction()
@@ -254,133 +274,137 @@ class Audit(Record):
                 f"rescaling is free, and {_NOT_FREE}"
             )
         if self.trained_on == "dot":
-            free = (
+            premise = (
                 "The model was trained on dot products, which no rescaling and no linear map of "
                 "both sides changes."
             )
         else:
-            free = (
-                "If predictions are dot products with vectors of users or contexts, no rescaling "
-                "and no linear map of both sides changes one."
+            premise = (
+                "If the predictions are dot products of items with users or contexts, no rescaling "
+                "and no linear map of both sides changes a prediction."
             )
-        return f"{free} {self._origin()}".rstrip()
+        return f"{premise} {self._origin()}".rstrip()
 
     def _contradiction(self) -> str:
-        """What it means that decay on both sides is claimed, and the sides do not balance."""
-        off = self.condition_to_balance
+        """Explain sides that do not balance although the loss had weight decay on both."""
+        condition = self.condition_to_balance
         distance = (
             "the sides do not even have the same rank"
-            if off == float("inf")
-            else f"these sides are a linear map of condition {off:.3g} away from that"
+            if condition == float("inf")
+            else f"these sides are a linear map of condition {condition:.3g} away from that"
         )
         return (
-            "Where training converges, weight decay on both sides leaves both with the same Gram "
-            f"matrix, but {distance}. So training has not converged, or the decay was weighted by "
-            "row, or weak against the noise of the gradients, or acted on other weights than these "
-            "vectors. Until that is known, treat the scale of the dimensions as free."
+            "When training converges, weight decay on both sides gives both the same Gram matrix, "
+            f"but {distance}. Either training has not converged, or the decay was weighted by "
+            "row, or it was weak compared with the noise of the gradients, or it acted on other "
+            "weights than these vectors. Until you know which, treat the scale of the dimensions "
+            "as free."
         )
 
     def _origin(self) -> str:
-        """Where the scale of the dimensions may come from, as far as the factors show it."""
-        told = self.weight_decay != "unknown"
+        """Say where the scale of the dimensions may come from, as far as the factors show it."""
+        decay_is_known = self.weight_decay != "unknown"
         sentences = []
         if self.parametrization in _BALANCED_FORMS:
-            shown, trainings = _BALANCED_FORMS[self.parametrization]
-            if told:
+            form, trainings = _BALANCED_FORMS[self.parametrization]
+            if decay_is_known:
                 sentences.append(
-                    f"But {shown}, as {trainings} leave them. The algorithm chose this scale, not "
+                    f"But {form}, as {trainings} leave them. The algorithm chose this scale, not "
                     "the loss: another start, optimiser or number of epochs may end elsewhere."
                 )
             else:
                 sentences.append(
-                    f"But {shown}, as weight decay on both leaves them. Without decay, {trainings} "
-                    "leave nearly the same. The factors do not show which it was. If the loss had "
-                    f"weight decay on both sides, {_NOT_FREE}"
+                    f"But {form}, as weight decay on both sides leaves them. Without decay, "
+                    f"{trainings} lead to nearly the same form, so the factors do not show which "
+                    "of the two happened. If the loss had weight decay on both sides, "
+                    f"{_NOT_FREE}"
                 )
         elif self.parametrization == "items_orthonormal":
             sentences.append(
-                "The columns of the items are orthonormal, as those of a truncated SVD are, and as "
-                "alternating least squares with decay on the users only leaves them in the end."
+                "The columns of the items are orthonormal. A truncated SVD returns such columns, "
+                "and alternating least squares with decay on the users only converges to them."
             )
-        elif not told:
+        elif not decay_is_known:
             sentences.append(
                 "Weight decay on both sides would have fixed the scale of each dimension."
             )
             if self.condition_to_balance is not None and not self.is_balanced:
                 sentences.append(
-                    "If the loss had it, training has not converged: both sides are a linear map "
-                    f"of condition {self.condition_to_balance:.3g} away from balance."
+                    "If the loss had weight decay on both sides, training has not converged: the "
+                    f"sides are a linear map of condition {self.condition_to_balance:.3g} away "
+                    "from balance."
                 )
         elif self.condition_to_balance is not None and not self._has_form:
             sentences.append(
-                "The factors have none of the forms that this audit knows. So their scale comes "
-                "from the start, the optimiser and the number of epochs, in shares that they do "
-                "not show."
+                "The factors have none of the forms that this audit recognises. Their scale "
+                "therefore comes from the start, the optimiser and the number of epochs; the "
+                "factors do not show how much each of these contributed."
             )
         if self.epochs_to_forget is not None:
             sentences.append(
-                "Stochastic gradient descent with the given noise forgets the scale that they have "
-                f"by a factor of e in {self.epochs_to_forget:,.3g} epochs."
+                "With the gradient noise of this training, stochastic gradient descent forgets the "
+                f"scale of the factors by a factor of e in {self.epochs_to_forget:,.3g} epochs."
             )
         return " ".join(sentences)
 
     @property
     def advice(self) -> tuple[str, ...]:
-        """What to do about it, most important first."""
-        free, knows_queries = self.is_free, self._has_query_metric
+        """Recommended next steps, most important first."""
+        free, has_query_metric = self.is_free, self._has_query_metric
         cases = [
             (self.equal_norms and self.trained_on == "unknown",
-             "Find out what the model was trained on (--trained-on): the items have equal norms, "
-             "as after training on the cosine, or after normalising anything else."),
+             "Find out whether the model was trained on the cosine (--trained-on): all items have "
+             "the same norm, as after training on the cosine or after normalising other vectors."),
             (self.equal_norms and self.trained_on == "dot",
              "Audit the items before they were normalised: their norms are part of a model that "
              "was trained on dot products."),
             (self.trained_on == "cosine",
-             "Keep the cosine, which is what was trained. Its temperature decides how similar "
-             "items come out: compare several by labels, if you have some."),
+             "Continue to use the cosine, since the model was trained on it. The temperature of "
+             "the training decides how similar items become: if you have labels, compare several "
+             "temperatures."),
             (self.trained_on != "cosine" and not free,
-             "The cosine may stay: decay on both sides chooses it. Compare it with the query "
-             "metric (fastcos compare) before you prefer either."),
+             "You may continue to use the cosine, because weight decay on both sides has chosen "
+             "it. Compare it with the query metric (fastcos compare) before you prefer either."),
             (self.trained_on != "cosine" and not free and self.condition_to_balance is None,
              "Add the embeddings of users or queries (--users): they show whether training has "
              "converged to the scale that decay on both sides chooses."),
             (free and self.weight_decay == "both",
-             "Train for more iterations and audit again. Or take the balanced form "
-             "(canonicalize), which decay on both sides of all rows leads to: it predicts the "
-             "same."),
+             "Train for more iterations and audit again. Or use the balanced form "
+             "(canonicalize), which makes the same predictions: training with weight decay on all "
+             "rows of both sides converges to it."),
             (free and self.weight_decay == "unknown",
              "Find out whether the loss had weight decay on users and on items (--weight-decay): "
-             + ("if on both, training has chosen D." if self.is_balanced else
-                "decay on both chooses D where training converges.")),
-            (free and knows_queries,
+             + ("if it had decay on both, training has chosen D." if self.is_balanced else
+                "with decay on both, training that converges chooses D.")),
+            (free and has_query_metric,
              "Compare items with the query metric (fastcos index export): no rescaling, and no "
-             "linear map that keeps the dot products, changes its cosines."),
-            (free and not knows_queries,
+             "linear map that preserves the dot products, changes its cosines."),
+            (free and not has_query_metric,
              "Add the embeddings of users or queries (--users), if the model has them: only the "
              "other side determines the scale of the dimensions."),
             (free,
-             "Before you show a single neighbour as a fact, look whether certified_neighbors "
-             "certifies it, or check it against labels or interactions."),
+             "Before you show a single neighbour as a fact, check that certified_neighbors "
+             "certifies it, or compare it with labels or interactions."),
             (self.label_test is not None and not self.label_test.shown,
-             "Do not count on the labels: recovery is not shown, which is no proof that there is "
-             "none. More labelled items could show it."),
+             "Do not rely on the labels: the test does not show that the cosines recover them. "
+             "This does not prove that they do not; more labelled items could show it."),
         ]  # fmt: skip
         advice = [text for applies, text in cases if applies]
         recovery = self.label_recovery
         if recovery is not None and recovery.high - recovery.low > 0.1:
             advice.append(
-                "Fix the rescaling with outside information: it alone moves the AUC of the "
-                f"labels from {recovery.low:.2f} to {recovery.high:.2f}."
+                "Fix the rescaling with outside information: the choice of D alone moves the AUC "
+                f"of the labels from {recovery.low:.2f} to {recovery.high:.2f}."
             )
         return tuple(advice)
 
     @property
     def _has_query_metric(self) -> bool:
-        """Whether the users were given."""
+        """Whether the audit had users and could therefore compute the query metric."""
         return any(row.name == "query_metric" for row in self.invariant_baselines)
 
     def statistics(self) -> dict[str, float | None]:
-        """Numbers of the embeddings as given, by description; None or NaN if undefined."""
+        """Statistics of the audited embeddings by description; None or NaN if undefined."""
         statistics = {
             "mean cosine of all pairs": self.mean_cosine,
             f"effective rank, of {self.n_dimensions}": self.effective_rank,
@@ -409,7 +433,7 @@ class Audit(Record):
             *(() if recovery is None else recovery.sections()),
             Section(
                 "Shape",
-                ("Statistics of the embeddings as given; a rescaling changes each of them.",),
+                ("Statistics of the audited embeddings; a rescaling changes each of them.",),
                 facts=self.statistics(),
                 verdict=f"Effective rank {self.effective_rank:.3g} of {self.n_dimensions}, mean "
                 f"cosine {self.mean_cosine:.2g}.",
@@ -417,15 +441,19 @@ class Audit(Record):
             Section(
                 "How to read this",
                 (
-                    "The loss of a model judges what it predicts. Many losses do not determine the "
-                    "scale of the latent dimensions: any D on one side and its inverse on the "
-                    "other predict the same (Steck, Ekanadham, Kallus 2024, arXiv:2403.05440). The "
-                    "scale is then that of the start, the optimiser and the number of epochs.",
-                    "Condition 1 is no change. The two special cases of that paper are 5 apart on "
-                    "its own simulation.",
-                    "A certificate is a proof; an attack is a D that was found; between the two "
-                    f"nothing is known. Both use {self.n_sampled} sampled items, comparisons "
-                    f"{self.n_listed:,}, all else all items unless it says otherwise.",
+                    "A loss judges the predictions of a model. Many losses do not determine the "
+                    "scale of the latent dimensions: multiplying one side by any diagonal matrix D "
+                    "and the other side by its inverse leaves every prediction unchanged (Steck, "
+                    "Ekanadham, Kallus 2024, arXiv:2403.05440). The start, the optimiser and the "
+                    "number of epochs then decide the scale.",
+                    "The condition of D is its largest factor divided by its smallest; condition 1 "
+                    "changes nothing. On the simulation of that paper, its two special cases "
+                    "differ by a rescaling of condition 5.",
+                    "A certificate proves that a neighbour survives; an attack is a D that removes "
+                    "it. Neighbours with neither are undecided. Certificates and attacks use "
+                    f"{self.n_sampled} sampled items, and comparisons of lists use "
+                    f"{self.n_listed:,}. All other numbers use all items, unless the report says "
+                    "otherwise.",
                 ),
             ),
         )
@@ -433,7 +461,7 @@ class Audit(Record):
     def _robustness(self) -> Section:
         label = "Share of neighbours that survive every rescaling, by condition: " + "; ".join(
             f"at {p.condition:g} between {p.certified:.0%} and {p.unbroken:.0%}, under the worst "
-            f"single one {p.worst_rescaling:.0%}"
+            f"single rescaling {p.worst_rescaling:.0%}"
             for p in self.robustness
         )
         header = (
@@ -447,26 +475,27 @@ class Audit(Record):
              Estimate(p.worst_linear), Estimate(p.worst_rescaling), Estimate(p.random_rescaling))
             for p in self.robustness
         ]  # fmt: skip
-        title = f"Audit of {self.summary}: share of the {self.k} nearest that stay"
+        title = f"Audit of {self.summary}: share of the {self.k} nearest neighbours that survive"
         return Section(
             "How much rescaling do the neighbours survive?",
             (
-                "The share of neighbours that no rescaling D removes is in the shaded band; one D "
-                "for all items removes fewer. The vertical line is condition "
+                "The shaded band contains the share of neighbours that no rescaling D removes. A "
+                "single D that acts on all items removes fewer. The vertical line marks condition "
                 f"{self.condition:g}.",
-                "D multiplies the latent dimensions of the users and divides those of the items: "
-                "no dot product changes, and cosines do. Its condition is its largest factor over "
-                "the smallest.",
-                "Neighbours below the band are certified; each of those above it is removed by "
-                "some D that was found. The true worst single D is at or below its curve.",
-                f"Rescalings: {self.n_sampled} sampled items, ± one standard error; linear maps: "
-                "all items.",
+                "D multiplies the latent dimensions of the users and divides those of the items, "
+                "so dot products do not change but cosines do. The condition of D is its largest "
+                "factor divided by its smallest.",
+                "Neighbours below the band are certified to survive. For each neighbour above the "
+                "band, the attack found a D that removes it. The curve of the worst single D is an "
+                "upper bound: a D that the search missed may be worse.",
+                f"The numbers for rescalings are of {self.n_sampled} sampled items, ± one standard "
+                "error; those for linear maps are of all items.",
             ),
             [Table(title, header, rows)],
             figures=[Figure("robustness", self, 360, label)],
-            verdict=f"Under all D of condition {self.condition:g} at once "
-            f"{self.at_condition.certified:.0%} to {self.at_condition.unbroken:.0%} stay, under "
-            f"the worst one found {self.at_condition.worst_rescaling:.0%}.",
+            verdict=f"{self.at_condition.certified:.0%} to {self.at_condition.unbroken:.0%} of the "
+            f"neighbours survive every D of condition {self.condition:g}; "
+            f"{self.at_condition.worst_rescaling:.0%} survive the worst single D that was found.",
         )
 
     def _dimensions(self) -> Section:
@@ -477,14 +506,14 @@ class Audit(Record):
             f" of dimension {rows[0][0]}; an equal share would be {1 / self.n_dimensions:.3f}"
         )
         n_hidden = self.n_dimensions - MAX_BARS
-        hidden = f"; {n_hidden} smaller ones are not drawn" if n_hidden > 0 else ""
+        hidden = f"; the {n_hidden} smallest shares are not drawn" if n_hidden > 0 else ""
         drawn, largest = self.dimension_shares.any(), self.dimension_shares[order[0]]
         return Section(
             "Which dimensions does it come from?",
             (
-                "Each bar is the share of one latent dimension in the sensitivity index, counted "
-                f"from 0{hidden}. The dashed line is an equal share.",
-                "The index is from 0 to 1: a rescaling of condition κ moves Fisher's z of a "
+                "Each bar is the share of one latent dimension in the sensitivity index. "
+                f"Dimensions are counted from 0{hidden}. The dashed line is an equal share.",
+                "The index lies between 0 and 1: a rescaling of condition κ moves Fisher's z of a "
                 "neighbour by up to about the index times ln κ.",
             ),
             [Table("Share of a dimension in the sensitivity", ("dimension", "share"), rows)],
@@ -499,40 +528,50 @@ class Audit(Record):
 
     def _variants(self) -> tuple[Section, Section]:
         forms, baselines = self.parametrizations, self.invariant_baselines
-        known = [one.meaning for one in forms if one.name == self.parametrization]
-        shared = ", ".join(f"{row.name.replace('_', ' ')} {row.jaccard:.2f}" for row in baselines)
-        one_more = "" if self._has_query_metric else " One more needs the embeddings of the users."
+        meanings = [form.meaning for form in forms if form.name == self.parametrization]
+        agreement = ", ".join(
+            f"{row.name.replace('_', ' ')} {row.jaccard:.2f}" for row in baselines
+        )
+        hint = (
+            ""
+            if self._has_query_metric
+            else " The query metric is missing here, because it needs the embeddings of the users."
+        )
         explanation = (
-            f"Jaccard index of the {self.k} nearest neighbours of {self.n_listed:,} items with the "
-            "given ones, ± one standard error; overlap weights the first ranks more. RSA: "
-            "correlation of all their cosines. Hubness: skewness of how often an item is listed. "
-            "Condition: of the linear map from the given items."
+            f"Jaccard: mean Jaccard index between the {self.k} nearest neighbours in this form and "
+            f"in the audited embeddings, over {self.n_listed:,} items, ± one standard error. "
+            "Overlap: the same with more weight on the first ranks. RSA: correlation of all "
+            "cosines between the two. Hubness: skewness of how often an item is listed. Condition: "
+            "condition of the linear map from the audited items to this form."
         )
         return (
             Section(
                 "The same model under other parametrisations",
                 (
                     (
-                        "Other software would write the same dot products of users and items in "
-                        "these forms. If neighbours differ, only the parametrisation differs."
+                        "Other software would return these forms of the same model: the dot "
+                        "products of users and items are equal in all of them. If their "
+                        "neighbours differ, the parametrisation is the only reason."
                         if self.is_free
-                        else "The given form is not free. The others show how sensitive it is."
+                        else "Training has chosen the audited form. The other forms show how "
+                        "sensitive the neighbours are to that choice."
                     )
-                    + "".join(f" The given factors: {meaning}." for meaning in known),
+                    + "".join(f" The audited factors have this form: {m}." for m in meanings),
                     explanation,
                 ),
                 [variants_table("Parametrisations of the same model", (self.given, *forms))],
-                verdict=f"Of {len(forms)} forms, {_form(self.worst_parametrization)} differs most.",
+                verdict=f"Of {len(forms)} forms, {_describe_form(self.worst_parametrization)} "
+                "differs most.",
             ),
             Section(
-                "What no rescaling changes",
+                "Similarities that no rescaling changes",
                 (
-                    "Cosines of these baselines are the same for every rescaling, and for every "
-                    "linear map, of the model. Where they differ from the given embeddings, "
-                    "neither is wrong." + one_more,
+                    "No rescaling and no linear map of the model changes the cosines of these "
+                    "baselines. Where a baseline and the audited embeddings list different "
+                    "neighbours, neither list is wrong." + hint,
                 ),
                 [variants_table("Invariant baselines", baselines)],
-                verdict=f"Jaccard index with the given neighbours: {shared}.",
+                verdict=f"Jaccard index with the audited neighbours: {agreement}.",
             ),
         )
 
@@ -541,8 +580,8 @@ class Audit(Record):
         return {"verdict": self.verdict, "advice": list(self.advice), **super().to_dict()}
 
 
-def _form(variant: VariantScores) -> str:
-    """A parametrisation in words, with its agreement."""
+def _describe_form(variant: VariantScores) -> str:
+    """Describe a parametrisation in words, with the agreement of its neighbours."""
     factors = "" if variant.condition is None else f"factors up to {variant.condition:.2g}, "
     return (
         f"{variant.name.replace('_', ' ')} ({factors}Jaccard index of "

@@ -8,38 +8,43 @@ from fastcos.auditing.records import RobustnessPoint
 from fastcos.auditing.worst_rescaling import MapSearch
 from fastcos.validation import Floats
 
-# dense near 1, where most neighbours are lost: the table of docs/howto/audit.md
+# The conditions of the curve. They are dense near 1, where most neighbours are lost. The table in
+# docs/howto/audit.md lists the same conditions.
 CONDITIONS = (1.02, 1.05, 1.1, 1.15, 1.2, 1.3, 1.5, 1.7, 2.0)
 
 
 def robustness_curve(
     sample: edges.ItemRows, linear: Floats, k: int, condition: float, generator: np.random.Generator
 ) -> tuple[RobustnessPoint, ...]:
-    """The points at CONDITIONS and at condition, for the sampled rows.
+    """The points of the curve at CONDITIONS and at condition, for the sampled rows.
 
-    linear (p, k): radii of all edges under all linear maps. generator draws the items of the
-    search for the worst single maps.
+    linear (p, k) contains the radii of all edges under all linear maps. The generator draws the
+    items on which the worst single maps are searched.
     """
     conditions = np.array(sorted({*CONDITIONS, condition}))
-    # a certified radius must exceed its condition; the radius of an attack may equal it
+    # An edge counts as certified only if its radius exceeds the condition, while an attack at
+    # exactly the condition removes its edge; so the certified levels are raised slightly.
     levels = validation.read_only(conditions * (1 + 1e-12))
     certain = np.maximum(certificates.rescaling_radii(sample, k, levels), linear[sample.rows])
     competing = attacks.nearest_and_competing(sample, k)
     broken = attacks.attack(sample, competing, certain, conditions).radius
     search = MapSearch(sample, k, generator)
-    single = search.worst(condition)
-    linear_map = search.worst_linear(single)
-    others = [kappa for kappa in conditions.tolist() if kappa != condition]
-    singles, linears = (
-        {point.condition: point.replaced for point in [start, *search.along(others, start)]}
-        for start in (single, linear_map)
+    rescaling = search.worst(condition)
+    linear_map = search.worst_linear(rescaling)
+    other_conditions = [kappa for kappa in conditions.tolist() if kappa != condition]
+    replaced, replaced_linear = (
+        {
+            worst_map.condition: worst_map.replaced
+            for worst_map in [start, *search.along(other_conditions, start)]
+        }
+        for start in (rescaling, linear_map)
     )
     points = []
     worst = worst_linear = 0.0
     for kappa in conditions.tolist():
-        # a map of a lower condition is one of a higher condition too
-        worst = max(worst, singles[kappa])
-        worst_linear = max(worst, worst_linear, linears[kappa])
+        # A map of a lower condition also satisfies every higher limit, and a rescaling is linear.
+        worst = max(worst, replaced[kappa])
+        worst_linear = max(worst, worst_linear, replaced_linear[kappa])
         points.append(
             RobustnessPoint(
                 condition=kappa,
@@ -57,13 +62,13 @@ def robustness_curve(
 
 
 def _share(radius: Floats, condition: float) -> float:
-    """Share of the edges with a radius above the condition; a NaN radius is no edge."""
-    known = radius[~np.isnan(radius)]
-    return float((known > condition).mean()) if len(known) else 0.0
+    """Share of the edges whose radius exceeds the condition; entries that are NaN are no edges."""
+    edge_radii = radius[~np.isnan(radius)]
+    return float((edge_radii > condition).mean()) if len(edge_radii) else 0.0
 
 
 def _error(radius: Floats, condition: float, population: int) -> float:
-    """Standard error of that share, over rows that have an edge."""
+    """Standard error of the share of edges whose radius exceeds the condition, over rows."""
     n_edges = (~np.isnan(radius)).sum(axis=1)
     rows = n_edges > 0
     return edges.standard_error((radius > condition)[rows].sum(axis=1) / n_edges[rows], population)

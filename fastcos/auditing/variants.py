@@ -1,9 +1,9 @@
 """Variants of item embeddings: other parametrisations of a model, and invariant baselines.
 
-Factors of one product differ by an invertible map of the latent space. A loss of dot products does
-not choose it; algorithms and software do: the factors of a truncated SVD, of LSA and of weight
-decay are three parametrisations of one model. An invariant baseline is a similarity that no map
-changes.
+Two pairs of factors with the same product differ by an invertible map of the latent space. A loss
+of dot products does not determine this map; the algorithm and the software do. The factors of a
+truncated SVD, of LSA and of training with weight decay are three parametrisations of one model. An
+invariant baseline is a similarity that no such map changes.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,7 +31,7 @@ from fastcos.validation import Floats, Integers
 Map = Callable[[validation.Rows], validation.Rows]
 Labelled = tuple[Integers, Integers]  # rows with a label, and their labels
 
-# the power of s² in a parametrisation, and what it is
+# For each parametrisation, the power of s² in its items and a description.
 _FORMS = {
     BALANCED: (
         0.25, "both sides have the same Gram matrix, as after weight decay on both or a small start"
@@ -43,28 +43,34 @@ _FORMS = {
         0.5, "columns of predictions: LSA, PureSVD of RecTools, the paper's remedy for items"
     ),
 }  # fmt: skip
-# forms whose two sides have equal weighted Gram matrices, and what they are
+# Descriptions of the forms whose two sides have equal weighted Gram matrices.
 _WEIGHTED_FORMS = {
     BALANCED_BY_COUNTS: (
-        "the same, each row by its number of interactions: decay as in ALS-WR, or long SGD with "
-        "equal noise"
+        "both sides have the same Gram matrix when each row is weighted by its number of "
+        "interactions, as after decay in ALS-WR or after long SGD with equal noise"
     ),
-    NOISE_BALANCED: "the same, each row by its gradient noise and decay: where SGD comes to rest",
+    NOISE_BALANCED: (
+        "both sides have the same Gram matrix when each row is weighted by its gradient noise and "
+        "decay, as where SGD comes to rest"
+    ),
 }
 
 
 class Variant(Plain):
-    """Item embeddings derived from the given ones, and the cosine of their rows as a measure.
+    """A measure: the cosine of item embeddings that are derived from the audited items.
 
-    meaning: what the cosines compare. condition: of the map from the given items; None if it is not
-    invertible, or no map of the model. transform: maps rows of the items to rows of the same type;
-    None: the identity.
+    name: name of the variant.
+    meaning: a description of the rows whose cosines are compared.
+    condition: condition of the map from the audited items to the variant; None if the map is not
+        invertible, or if it is not a map of the model.
+    transform: maps rows of the items to rows of the variant, of the same type; None is the
+        identity.
     """
 
     def __init__(
         self, name: str, meaning: str, condition: float | None, transform: Map | None
     ) -> None:
-        self.name = name  # type: ignore[misc]  # the name of other measures is that of the class
+        self.name = name  # type: ignore[misc]  # other measures have a class attribute, name
         self.meaning, self.condition, self.transform = meaning, condition, transform
 
     def encode_items(self, B: validation.Rows) -> validation.Rows:
@@ -72,25 +78,28 @@ class Variant(Plain):
         return B if self.transform is None else self.transform(B)
 
 
-AS_GIVEN = Variant("given", "the embeddings as given", 1.0, None)
+AS_GIVEN = Variant("given", "the audited embeddings", 1.0, None)
 
 
 def parametrizations(
-    own: Floats, users: Floats | None, weighted: Mapping[str, tuple[Floats, Floats]] | None = None
+    items: Floats, users: Floats | None, weighted: Mapping[str, tuple[Floats, Floats]] | None = None
 ) -> Iterator[Variant]:
     """The items in the parametrisations of common software, from any factors of the same product.
 
-    With the singular value decomposition U s V' of the product: V s^½, V, and V s. Full second
-    moments give them in every basis of the factors; norms of columns would only in that of the SVD.
-    The items alone give V, up to a rotation. own, users (d, d): second moments; weighted: those of
-    items and users with weighted rows, by the name of the form that makes them equal (Lemma B for
-    ALS-WR, Theorem 9 for gradient noise).
+    With the singular value decomposition U s V' of the product, these are V s^½, V, and V s. The
+    full second moments determine them in every basis of the factors; the norms of the columns would
+    do so only in the basis of the SVD. Without users, the items alone determine V up to a rotation.
+
+    items, users (d, d): second moments of the two sides. weighted: second moments of the two sides
+    with weighted rows, by the name of the form in which they are equal (Lemma B for ALS-WR,
+    Theorem 9 for gradient noise).
     """
-    values, vectors = _eigen(own)
+    values, vectors = _eigen(items)
     root, inverse = vectors * values**0.5, vectors * values**-0.5
     squares, basis = np.ones(len(values)), np.eye(len(values))
     if users is not None:
-        # of the product, up to a factor: s² and V in the basis of the columns of inverse
+        # Up to a common factor, these are s² of the product, and V in the basis of the columns of
+        # inverse.
         squares, basis = np.linalg.eigh(root.T @ users @ root)
     for name, (power, meaning) in _FORMS.items():
         if users is None and power > 0:
@@ -103,40 +112,40 @@ def parametrizations(
         yield Variant(name, _WEIGHTED_FORMS[name], balanced.condition, balanced.transform)
 
 
-def invariant_baselines(own: Moments, users: validation.Rows | None) -> Iterator[Variant]:
+def invariant_baselines(items: Moments, users: validation.Rows | None) -> Iterator[Variant]:
     """Embeddings that no rescaling of the model changes, to the accuracy of a report.
 
-    Whitening uses the items alone; the query metric uses the users too.
+    Whitening needs only the moments of the items; the query metric also needs the users.
     """
     if users is not None:
         metric = metric_factor(users)
         if metric.shape[1]:
             meaning = "correlation over users of predicted scores"
             yield Variant("query_metric", meaning, None, _center_and_map(metric))
-    values, vectors = _eigen(own.covariance)
+    values, vectors = _eigen(items.covariance)
     if len(values):
-        whitening = _center_and_map(vectors * values**-0.5, own.mean)
+        whitening = _center_and_map(vectors * values**-0.5, items.mean)
         yield Variant("whitened", "directions of the items, equally weighted", None, whitening)
 
 
 def recognize_parametrization(forms: Sequence[VariantScores]) -> str | None:
-    """The parametrisation that the given items already have, if it is one of these forms.
+    """Name of the form that the audited items already have; None if they have none of the forms.
 
-    By the condition of the map to it, which bounds the change of every cosine (Theorem 3). One
-    column has no parametrisation.
+    If they have several, it is the form with the lowest condition of the map to it, which bounds
+    the change of every cosine (Theorem 3).
     """
-    near = [(form.condition, form.name) for form in forms if form.is_given]
-    return min(near)[1] if near else None
+    matches = [(form.condition, form.name) for form in forms if form.is_given]
+    return min(matches)[1] if matches else None
 
 
 def score_variant(
     variant: Variant, sample: edges.ItemRows, lists: Integers, labelled: Labelled | None
 ) -> VariantScores:
-    """Compare a variant with the given embeddings.
+    """Compare a variant with the audited embeddings.
 
-    lists (m, k): the k nearest of the sampled rows in the given embeddings.
+    lists (m, k) contains the k nearest neighbours of the sampled rows in the audited embeddings.
     """
-    own = memmap.take_rows("items", sample.items, sample.rows)
+    audited_rows = memmap.take_rows("items", sample.items, sample.rows)
     neighbors = lists
     if variant.transform is not None:
         index = SimilarityIndex(variant, n_threads=sample.n_threads).fit(sample.items, copy=False)
@@ -146,19 +155,18 @@ def score_variant(
         rows = variant.encode_items(memmap.take_rows("items", sample.items, labelled[0]))
         auc = metrics.pair_auc(rows, labelled[1], exact=False).value
     try:
-        rsa = metrics.rsa(variant.encode_items(own), own).value
+        rsa = metrics.rsa(variant.encode_items(audited_rows), audited_rows).value
     except ValueError:  # all cosines are equal
         rsa = None
-    shared = jaccard_per_query(neighbors, lists)
-    kept = metrics.overlap_at_k(neighbors, lists)
+    jaccard = jaccard_per_query(neighbors, lists)
     return VariantScores(
         name=variant.name,
         meaning=variant.meaning,
         condition=variant.condition,
-        jaccard=float(shared.mean()),
-        neighbors_kept=kept,
+        jaccard=float(jaccard.mean()),
+        neighbors_kept=metrics.overlap_at_k(neighbors, lists),
         overlap=metrics.rank_biased_overlap(neighbors, lists).value,
-        jaccard_error=edges.standard_error(shared, len(sample.items)),
+        jaccard_error=edges.standard_error(jaccard, len(sample.items)),
         rsa=rsa,
         hubness=metrics.hubness(neighbors, n_items=len(sample.items)).skewness,
         auc=auc,
@@ -178,9 +186,9 @@ def _condition(factor: Floats) -> float | None:
 
 
 def _center_and_map(factor: Floats, mean: Floats | None = None) -> Map:
-    """The map to (rows - mean) factor, computed in float64, in the type of the rows.
+    """Return a function that computes (rows - mean) factor in float64, in the type of the rows.
 
-    Equal rows stay equal, so that their ties have one order in all variants.
+    Equal rows have equal images, so that ties between them are in the same order in all variants.
     """
 
     def transform(rows: validation.Rows) -> validation.Rows:
@@ -191,7 +199,7 @@ def _center_and_map(factor: Floats, mean: Floats | None = None) -> Map:
 
 
 def _eigen(second: Floats) -> tuple[Floats, Any]:
-    """Eigenvalues above the rounding of the largest, and their eigenvectors."""
+    """Eigenvalues that exceed the rounding error of the largest, and their eigenvectors."""
     values, vectors = np.linalg.eigh(second)
-    kept = values > np.finfo(np.float64).eps * len(values) * max(values[-1], 0.0)
-    return values[kept], vectors[:, kept]
+    is_nonzero = values > np.finfo(np.float64).eps * len(values) * max(values[-1], 0.0)
+    return values[is_nonzero], vectors[:, is_nonzero]

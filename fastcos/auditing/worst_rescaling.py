@@ -1,7 +1,7 @@
-"""The one map of bounded condition, found by search, under which most neighbours are replaced.
+"""A search for the single map of bounded condition that replaces most neighbours.
 
-Certificates and attacks treat each edge by itself: every edge may have a D of its own. Here one map
-acts on all items at once, as another parametrisation of the model would.
+Certificates and attacks treat each edge separately, so every edge may be removed by a different D.
+Here one map acts on all items, as another parametrisation of the model would.
 """
 
 from collections.abc import Sequence
@@ -20,52 +20,60 @@ from fastcos.similarity.cosine_bounds import CONDITION
 from fastcos.validation import Floats, Integers
 
 FAMILIES = ("rescaling", "linear")
-# up to this number of items, all are searched and counted; else a sample, and others counted
+# Up to _ALL_ROWS items, maps are searched and counted on all of them. Of more items, maps are
+# searched on a sample of _SEARCHED_ROWS and counted on up to _ALL_ROWS others.
 _ALL_ROWS, _SEARCHED_ROWS = 1000, 500
-# numbers of the rows of all lists in memory, and the fewest items that are sampled in any case
-_ENTRIES, _LEAST_ROWS = 2**24, 100
-# searches from different starts; the first follow gradients, the others are random
-N_STARTS, _MOST_STARTS = 16, 1000
-# starts in an audit: the fewest on a sample, where more replace no more of other items' neighbours;
-# else this over rows times dimensions: 4 of 1,000 x 50 replace 13.2 to 13.5 %, 2 13.0 to 13.3 %
-_FEWEST_STARTS, _WORK = 2, 200_000
-# counts of a search for each dimension; half of them on a sample, which finds as much of other
-# items, and for linear maps (15.7 to 16.1 % of 1,000 x 50, not 16.0 to 16.3 %)
-_COUNTS = 12
-# weights that are turned over where no single turn helps
-_TURNED = 3
-# an item can pass an edge only if its z = artanh(cosine) is less by at most this times the log of
-# the condition (Theorem 6); a search takes fewer items: with 0.6 it misses edges of small models
-_PROVEN_GAP, _GAP = 2.0, 1.0
-# widths of the score differences that a gradient counts, over the largest change by a map
+# The rows of all lists may take this number of entries in memory. If the lists are too long for
+# that, the sample is smaller, but it contains at least _MIN_ROWS items.
+_MAX_ENTRIES, _MIN_ROWS = 2**24, 100
+# Number of starts of a search. The first starts follow gradients, the others are random.
+N_STARTS, _MAX_STARTS = 16, 1000
+# Number of starts in an audit. On a sample it is _MIN_STARTS, because more starts do not replace
+# more neighbours of the other items. On all items it is _START_BUDGET over rows times dimensions:
+# for 1,000 x 50 items that is 4 starts, which replace 0.2 percentage points more than 2 starts.
+_MIN_STARTS, _START_BUDGET = 2, 200_000
+# Number of trial flips per dimension in one search. Half as many are enough on a sample, where
+# more flips replace no more neighbours of the other items, and for linear maps, where the other
+# half would gain 0.3 percentage points (1,000 x 50 items).
+_FLIPS_PER_DIMENSION = 12
+# Number of weights that are flipped together when no single flip replaces more neighbours.
+_FLIPPED_TOGETHER = 3
+# An item can pass an edge only if its z = artanh(cosine) is lower by at most _PROVEN_GAP times the
+# logarithm of the condition (Theorem 6). The search considers only items within _SEARCH_GAP times
+# the logarithm, which is faster; with 0.6 it misses edges of small models.
+_PROVEN_GAP, _SEARCH_GAP = 2.0, 1.0
+# A gradient counts edges whose score differs from the threshold by about this multiple of the
+# largest change that a map can make. Each start uses another width.
 _WIDTHS = (0.03, 0.1, 0.3, 1.0)
-# of the bases of the linear family: each is that of the gradient at the map found in the one before
+# The widths for the linear family. Each search runs in the eigenvectors of the gradient at the map
+# that the search before it found.
 _LINEAR_WIDTHS = (0.1, 0.3, 0.1)
-# the same for each condition of a curve: the search starts from what another condition found, so
-# that 1, 2 and 4 counts find the same within a point
-_COUNTS_OF_CURVE = 2
-# rescalings drawn at random for comparison
+# Number of trial flips per dimension for the other conditions of a curve. Each search starts from
+# the map of another condition, so that 1, 2 and 4 flips give the same result to within 1 %.
+_CURVE_FLIPS_PER_DIMENSION = 2
+# Number of random rescalings that are evaluated for comparison.
 _RANDOM_MAPS = 5
 
 
 @as_table
 class WorstRescaling(NamedTuple):
-    """The map, of those tried, that replaces most neighbours.
+    """The map with the most replaced neighbours among those that a search evaluated.
 
     Attributes
     ----------
     condition : float
-        Of the map, at most.
+        Upper limit of the condition of the map.
     replaced : float
-        Share of the k nearest neighbours that leave the k nearest under this map: a lower bound of
-        the worst map, since a search may miss it.
+        Share of the k nearest neighbours that leave the k nearest under this map. The worst map
+        replaces at least this share, because the search may miss it.
     error : float
-        Standard error of it, over items; 0 if all items were counted.
+        Standard error of ``replaced``, over items; 0 if the neighbours of all items were counted.
     n_items : int
-        Items whose neighbours were counted. The search did not use a sample; for linear maps, the
-        sample chose the best of its four.
+        Number of items whose neighbours were counted. Of more than 1,000 items this is a sample
+        that the search did not use, except that it chose the best of the four linear maps.
     map : ndarray (d,) or (d, d), float64
-        Of items: the diagonal of 1 / D, for ``items * map``, or G, for ``items @ map``.
+        The map of the items: the diagonal of 1 / D, for ``items * map``, or the matrix G, for
+        ``items @ map``.
     """
 
     condition: float
@@ -87,20 +95,21 @@ def worst_rescaling(
 ) -> WorstRescaling:
     """Search the single map of bounded condition that replaces most neighbours.
 
-    The share of neighbours that survive all maps at once (:func:`certified_neighbors`) may lose
-    each neighbour to another map. A model has one parametrisation at a time: this is how bad one
-    can be. A lower bound: more starts may find more.
+    :func:`certified_neighbors` counts neighbours that survive every map, and each of the others may
+    be lost to a different map. A model has one parametrisation at a time, so this function searches
+    the worst single map. The result is a lower bound: more starts may find a worse map.
 
     Parameters
     ----------
     items, k, condition, n_threads
         As in :func:`fastcos.certified_neighbors`.
     family : {"rescaling", "linear"}
-        Diagonal maps, or all invertible ones.
+        Diagonal maps, or all invertible linear maps.
     n_starts : int
-        Starts of the search, each a vertex of the box of rescalings; up to 1,000.
+        Number of starts of the search, from 1 to 1,000. Each start is a rescaling whose factors are
+        all either the lowest or the highest possible one.
     random_state : int or Generator
-        Seed of the samples and the starts. The same seed gives the same bits.
+        Seed of the samples and the starts. Results with the same seed are bit-for-bit identical.
 
     Returns
     -------
@@ -108,11 +117,13 @@ def worst_rescaling(
 
     Notes
     -----
-    Iterated local search: one weight of D at a time is switched between the ends of its range, if
-    more neighbours are lost; where none helps, three random weights of the best D are switched, and
-    the search goes on. Starts: the signs of a gradient of the number lost, and random ones. For
-    linear maps it runs in the eigenvectors of the gradient by the metric GG'. Maps are searched and
-    counted on all of up to 1,000 items; of more, on 500 and on 1,000 others.
+    This is an iterated local search. One weight of D at a time is flipped to the other end of its
+    range, if that removes more neighbours. When no single flip helps, three random weights of the
+    best D are flipped and the search continues. The starts are the signs of a gradient of the
+    number of lost neighbours, and random signs. For linear maps, the search runs in the
+    eigenvectors of the gradient with respect to the metric GG'. Up to 1,000 items, maps are
+    searched and counted on all items; of more, they are searched on 500 items and counted on 1,000
+    others.
 
     Examples
     --------
@@ -125,7 +136,7 @@ def worst_rescaling(
     """
     sample, k, condition = as_edges(items, k, condition, n_threads=n_threads)
     family = validation.as_choice("family", family, FAMILIES)
-    n_starts = validation.as_count("n_starts", n_starts, high=_MOST_STARTS)
+    n_starts = validation.as_count("n_starts", n_starts, high=_MAX_STARTS)
     generator = validation.as_generator("random_state", random_state)
     n_directed = int((sample.norms > 0).sum())
     validation.check_enough("items", n_directed, k + 1, "rows that are not zero")
@@ -135,9 +146,9 @@ def worst_rescaling(
 
 
 class MapSearch:
-    """Edges of sampled items, on which maps are searched, and edges of others, which are counted.
+    """A search for maps on the edges of sampled items; the edges of other items are counted.
 
-    n_starts None: as many as the number of items allows.
+    If n_starts is None, the number of starts follows from the number of items.
     """
 
     def __init__(
@@ -147,65 +158,71 @@ class MapSearch:
         directed = generator.permutation(np.flatnonzero(sample.norms > 0))
         searched = counted = directed
         if len(directed) > _ALL_ROWS:
-            most = _ENTRIES // (sample.items.shape[1] * (k + N_LISTED + 1))
-            n_searched = min(_SEARCHED_ROWS, max(_LEAST_ROWS, most // 2))
+            max_rows = _MAX_ENTRIES // (sample.items.shape[1] * (k + N_LISTED + 1))
+            n_searched = min(_SEARCHED_ROWS, max(_MIN_ROWS, max_rows // 2))
             searched, counted = np.split(directed, [n_searched])
-            counted = counted[: min(_ALL_ROWS, max(_LEAST_ROWS, most))]
+            counted = counted[: min(_ALL_ROWS, max(_MIN_ROWS, max_rows))]
         self._searched = _Edges(sample.subset(np.sort(searched)), k)
-        self._counted, self._counts = self._searched, _COUNTS
-        fitting = _WORK // (len(searched) * self._searched.units.shape[1])
+        self._counted, self._flips = self._searched, _FLIPS_PER_DIMENSION
+        affordable_starts = _START_BUDGET // (len(searched) * self._searched.units.shape[1])
         if counted is not searched:
             self._counted = _Edges(sample.subset(np.sort(counted)), k)
-            fitting, self._counts = _FEWEST_STARTS, _COUNTS // 2
-        self._n_starts = n_starts or min(N_STARTS, max(_FEWEST_STARTS, fitting))
+            affordable_starts, self._flips = _MIN_STARTS, _FLIPS_PER_DIMENSION // 2
+        self._n_starts = n_starts or min(N_STARTS, max(_MIN_STARTS, affordable_starts))
         self._population = len(sample.items)
 
     @parallel.one_blas_thread()
     def worst(self, condition: float) -> WorstRescaling:
-        """The rescaling of this condition that loses most edges."""
+        """Search the rescaling of this condition that replaces most neighbours."""
         units, n = self._searched.units, self._n_starts
-        one, starts = np.eye(units.shape[1]), self._generator.random((n, units.shape[1])) < 0.5
+        identity = np.eye(units.shape[1])
+        starts = self._generator.random((n, units.shape[1])) < 0.5
         for number, width in enumerate(_WIDTHS[:n]):
-            starts[number] = np.diag(self._gradient(one, condition, width)) > 0
-        weights, counts = self._climb(units, [condition] * n, starts, self._counts)
+            starts[number] = np.diag(self._gradient(identity, condition, width)) > 0
+        weights, counts = self._climb(units, [condition] * n, starts, self._flips)
         return self.count(np.sqrt(weights[counts.argmax()]), condition)
 
     @parallel.one_blas_thread()
     def worst_linear(self, rescaling: WorstRescaling) -> WorstRescaling:
-        """The linear map of a rescaling's condition that loses most edges: it starts there."""
+        """Search the linear map that replaces most neighbours, starting from a rescaling.
+
+        The condition of the map is that of the rescaling.
+        """
         units, condition = self._searched.units, rescaling.condition
-        tried = [rescaling._replace(map=np.diag(rescaling.map))]
+        evaluated = [rescaling._replace(map=np.diag(rescaling.map))]
         for width in _LINEAR_WIDTHS:
-            metric = tried[-1].map @ tried[-1].map.T
+            metric = evaluated[-1].map @ evaluated[-1].map.T
             values, basis = np.linalg.eigh(self._gradient(metric, condition, width))
-            weights, _ = self._climb(units @ basis, [condition], values[None] > 0, _COUNTS // 2)
-            tried.append(self.count(basis * np.sqrt(weights[0]), condition))
-        return max(tried, key=lambda worst: worst.replaced)
+            weights, _ = self._climb(
+                units @ basis, [condition], values[None] > 0, _FLIPS_PER_DIMENSION // 2
+            )
+            evaluated.append(self.count(basis * np.sqrt(weights[0]), condition))
+        return max(evaluated, key=lambda worst: worst.replaced)
 
     @parallel.one_blas_thread()
-    def along(self, conditions: Sequence[float], known: WorstRescaling) -> list[WorstRescaling]:
-        """Maps of other conditions that start from a known one, in its basis."""
-        if known.map.ndim == 1:
-            basis, sizes = np.eye(len(known.map)), known.map
+    def along(self, conditions: Sequence[float], start: WorstRescaling) -> list[WorstRescaling]:
+        """Search maps of other conditions, starting from a map and in the basis of that map."""
+        if start.map.ndim == 1:
+            basis, sizes = np.eye(len(start.map)), start.map
         else:
-            basis, sizes, _ = np.linalg.svd(known.map)
+            basis, sizes, _ = np.linalg.svd(start.map)
         starts = np.tile(sizes > np.sqrt(sizes.min() * sizes.max()), (len(conditions), 1))
         units = self._searched.units @ basis
-        weights, _ = self._climb(units, conditions, starts, _COUNTS_OF_CURVE)
+        weights, _ = self._climb(units, conditions, starts, _CURVE_FLIPS_PER_DIMENSION)
         maps = np.sqrt(weights)
-        if known.map.ndim == 2:
+        if start.map.ndim == 2:
             maps = basis * maps[:, None, :]
         return list(map(self.count, maps, conditions))
 
     def random(self, condition: float) -> float:
-        """Mean share lost by random rescalings, their logarithms uniform up to the condition's."""
+        """Mean share of neighbours that random rescalings with uniform logarithms replace."""
         d = self._counted.units.shape[1]
         logs = self._generator.uniform(0, np.log(condition), (_RANDOM_MAPS, d))
         return float(np.mean([self.count(map_, condition).replaced for map_ in np.exp(logs)]))
 
     def count(self, map_: Floats, condition: float) -> WorstRescaling:
-        """What one map of this condition, (d,) or (d, d), replaces."""
-        shares = self._counted.lost(map_, condition) / self._k
+        """Count the neighbours that one map of this condition, (d,) or (d, d), replaces."""
+        shares = self._counted.count_lost(map_, condition) / self._k
         error = standard_error(shares, self._population)
         return WorstRescaling(condition, float(shares.mean()), error, len(shares), map_)
 
@@ -213,36 +230,42 @@ class MapSearch:
         self,
         units: Floats,
         conditions: Sequence[float],
-        high: npt.NDArray[np.bool_],
-        counts_per_dimension: int,
+        is_high: npt.NDArray[np.bool_],
+        flips_per_dimension: int,
     ) -> tuple[Floats, Integers]:
-        """Weights (s, d) of searches for each condition from where they are high; edges lost."""
-        edges, (n, d) = self._searched, high.shape
-        ends = np.square(conditions)[:, None]
-        n_rounds = counts_per_dimension + 1
+        """Run one local search per condition, from the weights that is_high (s, d) describes.
+
+        Return the metric weights (s, d) at the end of each search, and the numbers of lost edges.
+        """
+        edges, (n, d) = self._searched, is_high.shape
+        high_weights = np.square(conditions)[:, None]
+        n_rounds = flips_per_dimension + 1
         orders = self._generator.permuted(np.tile(np.arange(d), (n, n_rounds, 1)), axis=2)
-        turned = self._generator.integers(0, d, (n, n_rounds, _TURNED))
-        weights, counts = np.where(high, ends, 1).astype(np.float32), parallel.unfilled(n, np.int64)
-        lengths = np.stack([edges.lengths(_GAP, condition) for condition in conditions])
-        kept = (lengths > self._k).any(axis=0)
+        joint_flips = self._generator.integers(0, d, (n, n_rounds, _FLIPPED_TOGETHER))
+        weights = np.where(is_high, high_weights, 1).astype(np.float32)
+        counts = parallel.unfilled(n, np.int64)
+        lengths = np.stack([edges.lengths(_SEARCH_GAP, condition) for condition in conditions])
+        has_competitor = (lengths > self._k).any(axis=0)
         parallel.run(
             kernels.climb, parallel.row_blocks(n, 1),
             validation.read_only(np.ascontiguousarray(units.T, dtype=np.float32)),
-            validation.read_only(edges.rows[kept]),
-            # the narrowest numbers: a search reads nothing else as often
-            validation.read_only(edges.neighbors[kept].astype(np.int32)),
-            validation.read_only(np.ascontiguousarray(lengths[:, kept])),
-            self._k, validation.read_only(ends[:, 0].astype(np.float32)), counts_per_dimension * d,
-            validation.read_only(orders), validation.read_only(turned), weights, counts,
+            validation.read_only(edges.rows[has_competitor]),
+            # int32 halves the memory traffic: the search reads these numbers most often.
+            validation.read_only(edges.neighbors[has_competitor].astype(np.int32)),
+            validation.read_only(np.ascontiguousarray(lengths[:, has_competitor])),
+            self._k, validation.read_only(high_weights[:, 0].astype(np.float32)),
+            flips_per_dimension * d,
+            validation.read_only(orders), validation.read_only(joint_flips), weights, counts,
             n_threads=edges.n_threads,
         )  # fmt: skip
-        return np.where(weights > 1, ends, 1.0), counts
+        return np.where(weights > 1, high_weights, 1.0), counts
 
     def _gradient(self, metric: Floats, condition: float, width: float) -> Floats:
-        """Derivative (d, d), by the metric, of a smooth number of lost edges.
+        """Derivative (d, d) of a smoothed number of lost edges with respect to the metric.
 
-        A list's edges count where they are near the threshold between place k and k + 1: by a
-        bump as wide as width times the largest change of a score by this condition.
+        An edge counts by a smooth bump around the threshold of its list, which lies between the
+        scores of neighbours k and k + 1. The bump is as wide as width times the largest change of a
+        score by a map of this condition.
         """
         edges, k = self._searched, self._k
         units, x, y = edges.units, edges.rows, edges.neighbors
@@ -259,26 +282,29 @@ class MapSearch:
         scale = width * np.log(condition) * np.maximum(1 - middle**2, 1e-12) + 1e-300
         slopes = 1 / np.cosh(np.clip((scores - middle) / scale, -50, 50)) ** 2 / scale
         slopes[:, :k] *= -1
-        # sum of slopes times the derivative of x'My / sqrt(x'Mx y'My)
+        # The sum over pairs of slope times the derivative of x'My / sqrt(x'Mx y'My) by M.
         pairs = slopes * inverse[x][:, None] * inverse[y]
         n, m = y.shape
         table = sp.csr_array((pairs.ravel(), y.ravel(), m * np.arange(n + 1)), (n, len(units)))
-        others = table @ units
+        weighted_neighbors = table @ units
         halves = -0.5 * slopes * scores
         weights = np.bincount(y.ravel(), (halves * inverse[y] ** 2).ravel(), len(units))
         weights += np.bincount(x, halves.sum(axis=1) * inverse[x] ** 2, len(units))
-        crossed = units[x].T @ others
+        crossed = units[x].T @ weighted_neighbors
         return (crossed + crossed.T) / 2 + (units * weights[:, None]).T @ units
 
 
 def _inverse(squares: Floats) -> Floats:
-    """1 over the lengths of these squares, 0 for zero rows."""
+    """Inverse square roots of squared norms; 0 for a zero row."""
     lengths = np.sqrt(squares)
     return np.divide(1, lengths, out=np.zeros(len(lengths)), where=lengths > 0)
 
 
 class _Edges:
-    """Unit rows of some items and of those in their lists; the lists by descending cosine."""
+    """Edges of sampled items: unit rows of these items and of the items in their lists.
+
+    The lists are in the order of descending cosine.
+    """
 
     def __init__(self, sample: ItemRows, k: int) -> None:
         lists = validation.read_only(nearest_and_competing(sample, k))
@@ -290,22 +316,26 @@ class _Edges:
         self._fisher_z = np.arctanh(np.clip(cosines, -1 + 1e-12, 1 - 1e-12))
 
     def lengths(self, gap: float, condition: float) -> Integers:
-        """How many items of each list have a z at most gap ln condition below the last edge's."""
+        """Number of items in each list whose z is near enough to that of the k-th neighbour.
+
+        Near enough means at most gap times ln(condition) below it.
+        """
         gaps = self._fisher_z[:, self._k - 1 : self._k] - self._fisher_z
         return (gaps <= gap * np.log(condition)).sum(axis=1)
 
-    def lost(self, map_: Floats, condition: float) -> Integers:
-        """Edges of each row that listed items pass under a map of this condition.
+    def count_lost(self, map_: Floats, condition: float) -> Integers:
+        """Count the edges of each row that listed items pass under a map of this condition.
 
-        From the images: products by the metric GG' err by the square of the condition.
+        The products are computed from the mapped rows. Products by the metric GG' would have a
+        rounding error that grows with the square of the condition.
         """
         mapped = self.units * map_ if map_.ndim == 1 else self.units @ map_
         inverse = _inverse(np.einsum("ij,ij->i", mapped, mapped))
-        own = mapped[self.rows] * inverse[self.rows, None]
+        row_images = mapped[self.rows] * inverse[self.rows, None]
         counts = parallel.unfilled(len(self.rows), np.int64)
         parallel.run(
             kernels.count_lost_by_row, parallel.row_blocks(len(self.rows), 64),
-            validation.read_only(own), validation.read_only(mapped),
+            validation.read_only(row_images), validation.read_only(mapped),
             validation.read_only(inverse), self.neighbors,
             validation.read_only(self.lengths(_PROVEN_GAP, condition)), self._k, counts,
             n_threads=self.n_threads,

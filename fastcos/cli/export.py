@@ -108,10 +108,10 @@ def run(given: argparse.Namespace) -> int:
                 "to": given.align_to,
                 "n_shared": len(aligned.shared),
                 "n_new": aligned.n_new,
-                "n_vanished": aligned.n_vanished,
+                "n_removed": aligned.n_removed,
                 "residual": aligned.residual,
-                "finds_itself": aligned.finds_itself,
-                "finds_itself_as_given": aligned.finds_itself_as_given,
+                "self_match_rate": aligned.self_match_rate,
+                "self_match_rate_before": aligned.self_match_rate_before,
             }
         )
         say(aligned.verdict)
@@ -187,7 +187,7 @@ def _align(
         arrays["items"], older["items"], users=arrays.get("users"), old_users=older.get("users"),
         ids=ids, old_ids=older.get("ids"),
     )  # fmt: skip
-    if not aligned.kept_old:
+    if not aligned.old_vectors_valid:
         rule = "hold balanced factors, as --form canonical writes them without --unit-rows"
         raise ValueError(f"--align-to must {rule}, got others in {folder}")
     arrays["items"] = aligned.items

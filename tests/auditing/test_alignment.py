@@ -30,12 +30,12 @@ def test_reparametrised_model_comes_back():
     G = np.linalg.qr(rng.standard_normal((8, 8)))[0] * np.geomspace(0.5, 2, 8)
     users2, items2 = users @ np.linalg.inv(G).T, items @ G
     found = align(items2, items, users=users2, old_users=users)
-    assert found.kept_old
+    assert found.old_vectors_valid
     assert np.abs(found.items - items).max() < 1e-13
     assert np.abs(found.users - users).max() < 1e-13
     assert found.residual < 1e-13
-    assert found.finds_itself == 1
-    assert found.finds_itself_as_given < 0.1
+    assert found.self_match_rate == 1
+    assert found.self_match_rate_before < 0.1
     assert not len(found.moved)
     np.testing.assert_array_equal(found.old_items, items)
     np.testing.assert_allclose(items2 @ found.map, found.items, atol=1e-12)
@@ -51,7 +51,7 @@ def test_predictions_stay_to_rounding():
     assert error < 1e-12 * np.abs(predictions).max()
     old = found.old_users @ found.old_items.T
     np.testing.assert_allclose(old, old_users @ old_items.T, atol=1e-11)
-    assert not found.kept_old
+    assert not found.old_vectors_valid
 
 
 def test_rotation_is_the_nearest_one():
@@ -105,7 +105,7 @@ def test_ranks_may_differ(old_rank, rank):
     np.testing.assert_allclose(found.users @ found.items.T, users @ items.T, atol=1e-10)
     # the leading five columns of an SVD are those of both models
     np.testing.assert_allclose(found.items[:, :5], found.old_items[:, :5], atol=1e-10)
-    assert found.finds_itself_as_given is None
+    assert found.self_match_rate_before is None
     without = align(items, old_items)
     np.testing.assert_allclose(without.items, items @ without.map, atol=1e-13)
     np.testing.assert_allclose(without.items @ without.items.T, items @ items.T, atol=1e-10)
@@ -143,10 +143,10 @@ def test_third_of_the_items_new_matched_by_id():
         items2[ids], items[old_ids], users=users2, old_users=users,
         ids=[f"film {i}" for i in ids], old_ids=[f"film {i}" for i in old_ids],
     )  # fmt: skip
-    assert (found.n_new, found.n_vanished, len(found.shared)) == (100, 100, 100)
+    assert (found.n_new, found.n_removed, len(found.shared)) == (100, 100, 100)
     np.testing.assert_array_equal(ids[found.shared], old_ids[found.old_shared])
     np.testing.assert_allclose(found.users @ found.items.T, users @ items[ids].T, atol=1e-9)
-    assert found.finds_itself == 1
+    assert found.self_match_rate == 1
     assert found.residual < 0.3  # the balance depends on the catalogue
 
 
@@ -161,8 +161,8 @@ def test_chain_of_thirty_days_does_not_drift():
         # as stored: float32
         stored = [rows.astype(np.float32) for rows in yesterday]
         today = align(items2, stored[1], users=users2, old_users=stored[0])
-        assert today.kept_old
-        assert today.finds_itself == 1
+        assert today.old_vectors_valid
+        assert today.self_match_rate == 1
         yesterday = today.users, today.items
     direct = align(items2, first[1], users=users2, old_users=first[0])
     chained = np.linalg.norm(today.items - first[1]) / np.linalg.norm(first[1])
@@ -179,7 +179,7 @@ def test_equal_rows_stay_equal_and_count_as_found():
     items2 = items2[first][group_of.ravel()]  # the product above rounds equal rows differently
     found = align(items2, items, users=users2, old_users=users)
     assert len(np.unique(found.items, axis=0)) == len(distinct)
-    assert found.finds_itself == 1
+    assert found.self_match_rate == 1
 
 
 def test_repr_is_short():

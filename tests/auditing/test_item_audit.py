@@ -187,10 +187,11 @@ def test_verdict_has_both_bounds_and_to_dict_is_plain():
     point = next(point for point in report.robustness if point.condition == 1.1)
     low = f"{point.certified:.0%} ± {point.certified_error:.0%}"
     high = f"{point.unbroken:.0%} ± {point.unbroken_error:.0%}"
-    assert f"at once with factors between 1 and 1.1, between {low} and {high} of" in report.verdict
-    assert f"single one found replaces {1 - point.worst_rescaling:.0%}." in report.verdict
+    share = f"between {low} and {high} survive every rescaling with factors between 1 and 1.1."
+    assert share in report.verdict
+    assert f"search found replaces {1 - point.worst_rescaling:.0%} of them." in report.verdict
     assert f"replaces at least {1 - point.worst_rescaling:.0%} of the 10" in report.headline
-    assert f"condition at once, at least {point.certified_linear:.0%} stay" in report.verdict
+    assert f"At least {point.certified_linear:.0%} of the neighbours survive" in report.verdict
     nearest = report.nearest_parametrization
     assert nearest.condition == min(row.condition for row in report.parametrizations)
     assert f"Jaccard index of {nearest.jaccard:.2f} ± {nearest.jaccard_error:.2f}" in report.verdict
@@ -292,7 +293,7 @@ def test_verdict_names_its_premise():
     """A model that was trained on the cosine has no free D: predictions change under it."""
     _, users, items, _ = model(18)
     units = items / np.linalg.norm(items, axis=1, keepdims=True)
-    free = "If predictions are dot products with vectors of users or contexts, no rescaling"
+    free = "If the predictions are dot products of items with users or contexts, no rescaling"
     not_free = "sensitivity, not arbitrariness"
     verdicts = {
         (name, what): dataclasses.replace(report, trained_on=what)
@@ -350,6 +351,6 @@ def test_labels_recovered_among_neighbours_alone_are_said_to_be():
     assert found.precision > 1.3 * found.chance
     assert found.precision_p < 0.01
     assert found.verdict.startswith("The labels are recovered among neighbours")
-    assert "Do not count on the labels" not in " ".join(report.advice)
+    assert "Do not rely on the labels" not in " ".join(report.advice)
     # many products were bought by one household only
     assert report.n_duplicates > 5000

@@ -26,7 +26,7 @@ def test_an_equivalent_model_has_no_real_change(condition):
     assert (found.explained_new, found.explained_old) == pytest.approx((1, 1))
     assert len(found.most_changed) == 0
     assert (found.overlap < 0.8) == (condition > 1)
-    assert ", 0.0% not." in found.verdict
+    assert ", 0.0% because of a real change." in found.verdict
 
 
 def test_overlap_equals_brute_force():

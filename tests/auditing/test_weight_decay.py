@@ -43,7 +43,7 @@ def test_audit_recognises_weighted_decay(als_wr):
     P, Q, activity, popularity = als_wr
     found = fastcos.audit(Q, P, popularity=popularity, activity=activity, k=3)
     assert found.parametrization == "balanced_by_counts"
-    assert "weighted by interactions, as weight decay on both leaves them" in found.verdict
+    assert "weighted by interactions, as weight decay on both sides" in found.verdict
     assert not dataclasses.replace(found, weight_decay="both").is_free
     D = np.geomspace(1, 1.5, 4)
     other = fastcos.audit(Q / D, P * D, popularity=popularity, activity=activity, k=3)

@@ -135,7 +135,7 @@ def test_export_align_to_an_earlier_export(files, form, capsys):
     capsys.readouterr()
     assert run(*later, "--align-to", files / "first", "--out", files / "today", "--json") == 0
     out = capsys.readouterr().out
-    assert json.loads(out)["alignment"]["finds_itself"] == 1
+    assert json.loads(out)["alignment"]["self_match_rate"] == 1
     for name in names:
         earlier, rows = (np.load(files / d / f"{name}.npy") for d in ("first", "today"))
         np.testing.assert_allclose(rows, earlier, atol=2e-5)
