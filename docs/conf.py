@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fastcos import compare, simulate_interactions
-from fastcos.cli.main import COMMANDS, whole_parser
+from fastcos.cli.main import COMMANDS, build_parser
 from fastcos.plots.html import figure_page
 from fastcos.similarity import summaries
 from fastcos.similarity.base import REGISTRY
@@ -161,7 +161,7 @@ def _figure_page() -> str:
 
 
 def _commands() -> str:
-    top = whole_parser(COMMANDS)
+    top = build_parser(COMMANDS)
     pages = ["# Commands", "", "```text", top.format_help().rstrip(), "```", ""]
     (commands,) = (action for action in top._actions if action.dest == "command")
     found = dict(commands.choices)  # type: ignore[arg-type]

@@ -16,7 +16,7 @@ import scipy.sparse as sp
 
 import fastcos
 from fastcos import metrics, plots
-from fastcos.cli.main import COMMANDS as ALL_COMMANDS, main, whole_parser
+from fastcos.cli.main import COMMANDS as ALL_COMMANDS, build_parser, main
 from fastcos.similarity import base
 
 ROOT = Path(__file__).parents[1]
@@ -166,7 +166,7 @@ def test_calls_of_the_faiss_page_find_what_faiss_finds():
 def test_page_command_parses(page, command):
     words = shlex.split(command)[1:]
     if words[0] in ALL_COMMANDS and words[1:] != ["--help"]:
-        assert whole_parser(words).parse_args(words).command == words[0]
+        assert build_parser(words).parse_args(words).command == words[0]
 
 
 def test_pytest_commands_of_pages_select_tests():
@@ -194,7 +194,7 @@ def test_ci_script_names_existing_files(script):
 @pytest.mark.parametrize("page", TEXTS)
 def test_page_names_existing_flags_and_files(page):
     parsers = next(
-        action for action in whole_parser(ALL_COMMANDS)._actions if action.dest == "command"
+        action for action in build_parser(ALL_COMMANDS)._actions if action.dest == "command"
     ).choices
     for command in re.findall(r"`fastcos ([a-z]+ [^`]*--[^`]*)`", TEXTS[page]):
         name, *words = command.split()

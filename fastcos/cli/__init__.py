@@ -1,9 +1,9 @@
 """The command ``fastcos COMMAND``: one module per command, imported when the command is called.
 
-``main`` builds the argument parser, runs the command, and turns exceptions into one line and an
-exit status. A command module has ``DESCRIPTION``, ``EPILOG``, ``add_arguments(parser)`` and
-``run(arguments)``, which returns the exit status. It reads files, calls the library and writes
-files; it computes nothing itself.
+``main`` builds the argument parser, runs the command, and converts exceptions into one line of text
+and an exit status. The module of a command defines ``DESCRIPTION``, ``EPILOG``,
+``add_arguments(parser)`` and ``run(args)``, which returns the exit status. A command reads files,
+calls the library and writes files; it computes nothing itself.
 
 ::
 
@@ -15,6 +15,7 @@ files; it computes nothing itself.
                 |
               terminal       messages, progress, tables, JSON
 
-Data go to stdout and to files, messages and progress to stderr. Exit status: 0 fine, 1 the answer
-is no, 2 bad input, 130 interrupted, 141 the reader of a pipe has closed it.
+Results are printed to stdout or written to files; messages and progress are printed to stderr. The
+exit status is 0 for success, 1 if the answer is no, 2 for bad input, 130 after an interrupt, and
+141 if the reader of a pipe has closed the pipe.
 """

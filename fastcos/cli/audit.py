@@ -1,4 +1,4 @@
-"""fastcos audit: how arbitrary are the cosines of a file of embeddings."""
+"""fastcos audit: how far the cosines of a file of embeddings are arbitrary."""
 
 import argparse
 import dataclasses
@@ -27,11 +27,12 @@ if TYPE_CHECKING:
 
 DESCRIPTION = """\
 Report how far the cosine similarities of item embeddings depend on the parametrisation of their
-model, which a loss of dot products leaves open: bounds on the share of nearest neighbours that
-survive rescalings of the latent dimensions, the neighbours of other parametrisations, and what to
-compare instead. Writes audit.json and audit.html, a page that needs no network. With --against,
-also splits the change since an old version into a change of basis and a real change. Exit status 1
-if a share is below --fail-under."""
+model, which a loss of dot products does not determine. The report bounds the share of nearest
+neighbours that survive rescalings of the latent dimensions, shows the neighbours of other
+parametrisations, and recommends similarities that do not depend on the parametrisation. The command
+writes audit.json and audit.html, a page that needs no network. With --against, it also splits the
+change since an old version into a change of basis and a real change. The exit status is 1 if a
+share is below --fail-under."""
 EPILOG = f"""\
 examples:
   fastcos audit films
@@ -40,9 +41,9 @@ examples:
   fastcos audit new.npy --against old.npy --fail-under unchanged=0.9
   fastcos audit items.npy --users users.npy --explore page.html
   fastcos audit items.npy --fail-under certified=0.2,jaccard=0.5
-input: a folder of fastcos fit or export, or
+input: a folder written by fastcos fit or fastcos index export, or
 {options.VECTOR_FORMATS}"""
-# rows whose pairs are scored for the thresholds: 4 million pairs, 0.3 s
+# Number of rows whose pairs are scored for the thresholds: these are 4 million pairs.
 _CALIBRATED = 2000
 LIMITS = ("certified", "jaccard", "unchanged")
 
@@ -50,26 +51,29 @@ LIMITS = ("certified", "jaccard", "unchanged")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     add = parser.add_argument
-    add("items", metavar="ITEMS", help="file of item embeddings, or a model")
-    add("--users", metavar="FILE", help="user or query embeddings; interactions, for a folder")
-    add("--k", type=int, default=10, metavar="K", help="neighbours (default 10)")
-    help_ = "largest over smallest entry of D, for the verdict (default 1.2)"
+    add("items", metavar="ITEMS", help="file of item embeddings, or folder of a model")
+    help_ = "user or query embeddings; for a folder of fastcos fit, the interactions"
+    add("--users", metavar="FILE", help=help_)
+    add("--k", type=int, default=10, metavar="K", help="neighbours per item (default 10)")
+    help_ = "largest entry of D divided by the smallest, for the verdict (default 1.2)"
     add("--condition", type=float, metavar="C", help=help_)
-    help_ = "what the model was trained on: dot, cosine or unknown (default unknown)"
+    help_ = "whether the model was trained on dot or cosine (default unknown)"
     add("--trained-on", default="unknown", metavar="LOSS", help=help_)
     help_ = "whether the loss had weight decay on users and items: both, not both or unknown"
     add("--weight-decay", default="unknown", metavar="SIDES", help=help_)
-    add("--popularity", metavar="FILE", help="table of items and counts, such as their users")
-    add("--against", metavar="OLD", help="the old version of the same items")
+    help_ = "table of items and counts, such as the number of users of each item"
+    add("--popularity", metavar="FILE", help=help_)
+    add("--against", metavar="OLD", help="old version of the same items, to compare with")
     add("--old-users", metavar="FILE", help="users of the old version")
     help_ = (
-        "exit 1 if lower: certified (at --condition), jaccard (of the worst "
-        "parametrisation), unchanged (overlap with OLD after the best linear map)"
+        "exit with status 1 if a share is lower than this limit: certified (at --condition), "
+        "jaccard (of the worst parametrisation), unchanged (overlap with OLD after the best "
+        "linear map)"
     )
     add("--fail-under", metavar="NAME=SHARE,...", help=help_)
-    help_ = "also write a page on which you rescale up to 2,000 items, and see their neighbours"
+    help_ = "also write a page on which you rescale up to 2,000 items and see their neighbours"
     add("--explore", metavar="PAGE", help=help_)
-    help_ = "ids of the items of that page, one a line (default: the most popular)"
+    help_ = "text file with one id per line: the items of that page (default: the most popular)"
     add("--explore-items", metavar="FILE", help=help_)
     options.add_vectors(parser)
     options.add_labels(parser)
@@ -77,46 +81,46 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_common(parser)
 
 
-def run(given: argparse.Namespace) -> int:
-    """Read, audit, write, show, compare with the limits."""
+def run(args: argparse.Namespace) -> int:
+    """Read the files, audit, write and print the report, compare shares with the limits."""
     from fastcos.auditing import audit, calibrate, diff_models
     from fastcos.plots.html import audit_page
 
-    folder = options.out_directory(given)
-    options.check_labels(given)
-    limits = _limits(given)
-    if given.explore is None:
-        validation.check_none("--explore-items", given.explore_items, "without --explore")
+    folder = options.out_directory(args)
+    options.check_labels(args)
+    limits = _limits(args)
+    if args.explore is None:
+        validation.check_none("--explore-items", args.explore_items, "without --explore")
     else:
-        options.check_output_file("--explore", Path(given.explore))
-    model = read_factors(given.items, given.users, given)
-    old = _old_version(given, model.ids)
-    labelled, labels, popularity = _about_items(given, model.ids)
-    condition = {} if given.condition is None else {"condition": given.condition}
-    trained_on, weight_decay = _loss(given)
+        options.check_output_file("--explore", Path(args.explore))
+    model = read_factors(args.items, args.users, args)
+    old = _old_version(args, model.ids)
+    labelled, labels, popularity = _read_item_data(args, model.ids)
+    condition = {} if args.condition is None else {"condition": args.condition}
+    trained_on, weight_decay = _training_loss(args)
     with progress_bar("searching neighbours") as progress:
         report = audit(
-            model.items, model.users, labels=labels, popularity=popularity, k=given.k,
+            model.items, model.users, labels=labels, popularity=popularity, k=args.k,
             trained_on=trained_on, weight_decay=weight_decay, progress=progress,
-            random_state=given.seed, **condition,
+            random_state=args.seed, **condition,
         )  # fmt: skip
     diff = None
     if old is not None:
-        older, rows, old_rows = old
+        old_model, rows, old_rows = old
         diff = diff_models(
-            model.items[rows], older.items[old_rows], users=model.users, old_users=older.users,
-            k=given.k, random_state=given.seed,
+            model.items[rows], old_model.items[old_rows], users=model.users,
+            old_users=old_model.users, k=args.k, random_state=args.seed,
         )  # fmt: skip
-        # of the common items: as rows of the new version
+        # diff_models numbers the common items; the report needs row numbers of the new version.
         diff = dataclasses.replace(diff, most_changed=rows[diff.most_changed])
     calibration = calibrate(
-        model.items, sample=_CALIBRATED, condition=report.condition, random_state=given.seed
+        model.items, sample=_CALIBRATED, condition=report.condition, random_state=args.seed
     )
-    facts = provenance.provenance(options.arguments(given) | {"read": model.notes})
+    facts = provenance.provenance(options.arguments(args) | {"read": model.notes})
     document = {
         **facts,
         "audit": provenance.json_ready(report.to_dict()),
-        # the whole distribution is for fastcos calibrate
+        # fastcos calibrate writes the whole distribution; the audit only needs the thresholds.
         "calibration": {
             "verdict": calibration.verdict,
             "n_pairs": calibration.n_pairs,
@@ -127,14 +131,14 @@ def run(given: argparse.Namespace) -> int:
         changed = [str(model.ids[item]) for item in diff.most_changed]
         document["diff"] = provenance.json_ready({**diff.to_dict(), "most_changed": changed})
     page = audit_page(
-        report, name=Path(given.items).name, diff=diff, calibration=calibration, provenance=facts
+        report, name=Path(args.items).name, diff=diff, calibration=calibration, provenance=facts
     )
     folder.mkdir(parents=True, exist_ok=True)
     io.write_json(folder / "audit.json", document)
     io.write_text(folder / "audit.html", page)
-    if given.explore is not None:
-        _write_explorer(given, model, labelled, labels, popularity, report.condition, facts)
-    if given.json:
+    if args.explore is not None:
+        _write_explorer(args, model, labelled, labels, popularity, report.condition, facts)
+    if args.json:
         print_json(document)
     else:
         show(report)
@@ -142,34 +146,34 @@ def run(given: argparse.Namespace) -> int:
             show_text(diff.verdict)
             show_sections(diff.sections())
             if changed:
-                show_text(f"largest real change: {', '.join(changed[:10])}")
+                show_text(f"items with the largest real change: {', '.join(changed[:10])}")
     say_written([folder / "audit.html", folder / "audit.json"])
-    if not given.json:
-        print_next(_next_commands(report, given))
+    if not args.json:
+        print_next(_next_commands(report, args))
     return _status(report, diff, limits)
 
 
-def _about_items(given: argparse.Namespace, ids: Any) -> tuple["io.ItemLabels | None", Any, Any]:
-    """Read the labels, also as a list with None, and the popularities of the items."""
+def _read_item_data(args: argparse.Namespace, ids: Any) -> tuple["io.ItemLabels | None", Any, Any]:
+    """Read the labels and the popularity of the items; return the labels also as a list."""
     labels = popularity = None
-    labelled = options.read_labels(given, ids)
+    labelled = options.read_labels(args, ids)
     if labelled is not None:
         labels = options.label_names(labelled)
         n_labelled = len(labels) - labels.count(None)
         say(f"labels: {n_labelled:,} items in {len(labelled.classes)} classes")
-    if given.popularity is not None:
-        with options.recognised_columns("--popularity"):
-            found = io.read_popularity(given.popularity, ids)
-        popularity, n_known = found.values, len(ids) - found.n_missing
-        say(f"popularity: {n_known:,} items, {found.n_missing:,} not in the file")
+    if args.popularity is not None:
+        with options.errors_name_flag("--popularity"):
+            column = io.read_popularity(args.popularity, ids)
+        popularity, n_read = column.values, len(ids) - column.n_missing
+        say(f"popularity: {n_read:,} items, {column.n_missing:,} not in the file")
     return labelled, labels, popularity
 
 
-def _loss(given: argparse.Namespace) -> tuple[str, str]:
-    """What the model was trained on: as given, or as fastcos fit does where nothing was."""
-    trained_on, weight_decay = given.trained_on, given.weight_decay
-    if is_model_folder(given.items):
-        has_decay = read_model_folder(given.items).model.objective == "weight_decay"
+def _training_loss(args: argparse.Namespace) -> tuple[str, str]:
+    """The options --trained-on and --weight-decay; if unknown, those of a folder of fastcos fit."""
+    trained_on, weight_decay = args.trained_on, args.weight_decay
+    if is_model_folder(args.items):
+        has_decay = read_model_folder(args.items).model.objective == "weight_decay"
         trained_on = "dot" if trained_on == "unknown" else trained_on
         if weight_decay == "unknown":
             weight_decay = "both" if has_decay else "not both"
@@ -177,7 +181,7 @@ def _loss(given: argparse.Namespace) -> tuple[str, str]:
 
 
 def _write_explorer(
-    given: argparse.Namespace,
+    args: argparse.Namespace,
     model: io.Factors,
     labelled: "io.ItemLabels | None",
     labels: Any,
@@ -185,41 +189,44 @@ def _write_explorer(
     condition: float,
     facts: dict[str, Any],
 ) -> None:
-    """Write the page of --explore: the items named, or the most popular."""
+    """Write the page of --explore with the items of --explore-items, or with the most popular."""
     from fastcos.plots.html import items_page
 
     rows = None
-    if given.explore_items is not None:
-        wanted = io.read_ids(given.explore_items)
-        rows = sorted({*positions_in(model.ids, wanted).tolist()} - {-1})
+    if args.explore_items is not None:
+        explored_ids = io.read_ids(args.explore_items)
+        rows = sorted({*positions_in(model.ids, explored_ids).tolist()} - {-1})
         if not rows:
-            raise ValueError(f"--explore-items must name items of {given.items}, got none of them")
-    if popularity is None and is_model_folder(given.items):
-        popularity = read_model_folder(given.items).popularity
+            raise ValueError(f"--explore-items must name items of {args.items}, got none of them")
+    if popularity is None and is_model_folder(args.items):
+        popularity = read_model_folder(args.items).popularity
     with spinner("certifying neighbours"):
         page = items_page(
             model.items, model.users, names=model.ids if labelled is None else labelled.names,
-            labels=labels, popularity=popularity, rows=rows, name=Path(given.items).name,
+            labels=labels, popularity=popularity, rows=rows, name=Path(args.items).name,
             condition=condition, provenance=facts,
         )  # fmt: skip
-    io.write_text(Path(given.explore), page)
-    say(f"wrote {given.explore}")
+    io.write_text(Path(args.explore), page)
+    say(f"wrote {args.explore}")
 
 
-def _old_version(given: argparse.Namespace, ids: Any) -> tuple[io.Factors, Any, Any] | None:
-    """Read the old version, and match items: its factors, rows of the new one, rows of the old."""
-    if given.against is None:
-        validation.check_none("--old-users", given.old_users, "without --against")
+def _old_version(args: argparse.Namespace, ids: Any) -> tuple[io.Factors, Any, Any] | None:
+    """Read the factors of the old version; return them with the rows of the common items.
+
+    The rows are those of the new version and those of the old version.
+    """
+    if args.against is None:
+        validation.check_none("--old-users", args.old_users, "without --against")
         return None
-    say(f"old version: {given.against}")
-    old = read_factors(given.against, given.old_users)
-    rows, old_rows = io.common_rows(given.items, ids, given.against, old.ids)
+    say(f"old version: {args.against}")
+    old = read_factors(args.against, args.old_users)
+    rows, old_rows = io.common_rows(args.items, ids, args.against, old.ids)
     say(f"{len(rows):,} items are in both versions")
     return old, rows, old_rows
 
 
 def show(report: "Audit") -> None:
-    """Print the report."""
+    """Print the report, the headline and the advice first."""
     show_text(report.headline)
     for number, line in enumerate(report.advice, 1):
         show_text(f"{number}. {line}")
@@ -231,42 +238,44 @@ def show(report: "Audit") -> None:
     show_sections(report.sections())
 
 
-def _next_commands(report: "Audit", given: argparse.Namespace) -> list[tuple[list[str], str]]:
-    """Commands that follow from the report, each with what it gains."""
-    columns = options.words_of(given, *options.VECTOR_COLUMNS)
-    k = options.words_of(given, "k") if given.k != given.parser.get_default("k") else []
-    users = options.words_of(given, "users")
+def _next_commands(report: "Audit", args: argparse.Namespace) -> list[tuple[list[str], str]]:
+    """Commands that follow from the report, each with the reason to run it."""
+    columns = options.option_words(args, *options.VECTOR_COLUMNS)
+    k = options.option_words(args, "k") if args.k != args.parser.get_default("k") else []
+    users = options.option_words(args, "users")
     if report.trained_on == "cosine":
-        serve = ["fastcos", "neighbors", given.items, *columns, *k]
-        return [(serve, "neighbours by the cosine that was trained")]
-    audited = ["fastcos", "audit", given.items, *options.words_given(given, "trained_on")]
-    found = []
+        neighbors = ["fastcos", "neighbors", args.items, *columns, *k]
+        return [(neighbors, "neighbours by the cosine on which the model was trained")]
+    audit = ["fastcos", "audit", args.items, *options.command_words(args, "trained_on")]
+    commands = []
     if report.equal_norms and report.trained_on == "unknown":
-        again = [*audited, "--trained-on", "cosine"]
-        found.append((again, "if it was: no rescaling is free, and the cosine can stay"))
+        reason = "if the model was trained on the cosine: no rescaling is then free"
+        commands.append(([*audit, "--trained-on", "cosine"], reason))
     metrics = {row.name: row for row in report.invariant_baselines}
     if "query_metric" not in metrics:
-        given_loss = options.words_of(given, "trained_on") if report.trained_on != "unknown" else []
-        with_users = [*audited, *given_loss, "--users", "users.npy"]
-        return [*found, (with_users, "finds what no rescaling changes")]
+        is_known = report.trained_on != "unknown"
+        loss = options.option_words(args, "trained_on") if is_known else []
+        audit_with_users = [*audit, *loss, "--users", "users.npy"]
+        return [*commands, (audit_with_users, "finds a similarity that no rescaling changes")]
     row = metrics["query_metric"]
-    gain = f"no rescaling changes it; {row.neighbors_kept:.0%} of today's neighbours stay"
+    reason = f"no rescaling changes it; {row.neighbors_kept:.0%} of today's neighbours remain"
     if row.auc is not None and report.given.auc is not None:
-        gain += f"; AUC of the labels {row.auc:.2f} in place of {report.given.auc:.2f}"
-    export = ["fastcos", "index", "export", given.items, *columns, *users, "--out", "served"]
-    serve = ["fastcos", "neighbors", "served", *k]
-    return [*found, (export, gain), (serve, "their exact neighbours")]
+        reason += f"; AUC of the labels {row.auc:.2f} instead of {report.given.auc:.2f}"
+    export = ["fastcos", "index", "export", args.items, *columns, *users, "--out", "served"]
+    neighbors = ["fastcos", "neighbors", "served", *k]
+    return [*commands, (export, reason), (neighbors, "exact neighbours of the exported items")]
 
 
-def _limits(given: argparse.Namespace) -> dict[str, float]:
+def _limits(args: argparse.Namespace) -> dict[str, float]:
+    """Parse --fail-under."""
     limits = {}
-    for part in [] if given.fail_under is None else given.fail_under.split(","):
+    for part in [] if args.fail_under is None else args.fail_under.split(","):
         name, _, share = part.partition("=")
         name = validation.as_choice("--fail-under", name.strip(), LIMITS)
         number = validation.as_number(f"--fail-under {name}", share)
         limits[name] = validation.as_real(f"--fail-under {name}", number, low=0, high=1)
     if "unchanged" in limits:
-        validation.as_instance("--against", given.against, str, "given for --fail-under unchanged")
+        validation.as_instance("--against", args.against, str, "given for --fail-under unchanged")
     return limits
 
 

@@ -1,4 +1,4 @@
-"""fastcos calibrate: what a similarity score of a file of embeddings means."""
+"""fastcos calibrate: the false-positive rates of similarity scores, and thresholds for them."""
 
 import argparse
 from pathlib import Path
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from fastcos.auditing import Calibration, LabelledCalibration
 
 DESCRIPTION = """\
-Report what a similarity score means: the share of random pairs that have it or more, thresholds by
+Report the meaning of similarity scores: the share of random pairs that reach a score, thresholds by
 false-positive rate with their intervals, and pairs just above and below the threshold. With
---condition, also how far rescalings of the latent dimensions move the threshold; with --labelled,
-error rates and probabilities from pairs that are known to be relevant or not. Writes
-calibration.json, which needs no fastcos to be read, and calibration.html, a page that needs no
-network."""
+--condition, the command also reports how far rescalings of the latent dimensions move the
+threshold; with --labelled, it reports error rates and probabilities from pairs that are known to be
+relevant or not. It writes calibration.json, which can be read without fastcos, and
+calibration.html, a page that needs no network."""
 EPILOG = f"""\
 examples:
   fastcos calibrate items.npy
@@ -33,9 +33,9 @@ examples:
   fastcos calibrate items.npy --queries queries.npy --fpr 1e-5
   fastcos calibrate items.npy --labelled pairs.csv --method platt
   fastcos calibrate items.npy --measure query_normalized
-input: a folder of fastcos fit or export, or
+input: a folder written by fastcos fit or fastcos index export, or
 {options.VECTOR_FORMATS}"""
-# rows drawn from each side by default: 400 million pairs, half a minute
+# Default number of rows that are drawn from each side. They form 400 million pairs.
 SAMPLE = 20_000
 FOLDER = "calibration"
 
@@ -43,63 +43,65 @@ FOLDER = "calibration"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     add = parser.add_argument
-    add("items", metavar="ITEMS", help="file of item embeddings, or a model")
-    add("--queries", metavar="FILE", help="vectors that search the items (default: the items)")
+    add("items", metavar="ITEMS", help="file of item embeddings, or folder of a model")
+    add("--queries", metavar="FILE", help="vectors of the queries (default: the items)")
     options.add_measure(parser)
     add("--fpr", type=float, default=1e-4, metavar="P", help="false-positive rate (default 1e-4)")
-    add("--score", type=float, metavar="S", help="a score in use, to be explained")
-    help_ = "also search rescalings D whose largest entry over the smallest is up to C"
+    add("--score", type=float, metavar="S", help="a score whose meaning is printed first")
+    help_ = "also search rescalings D whose largest entry is at most C times the smallest"
     add("--condition", type=float, metavar="C", help=help_)
-    help_ = f"rows drawn from each side (default {SAMPLE:,}; 0 for all)"
+    help_ = f"number of rows that are drawn from each side (default {SAMPLE:,}; 0 for all)"
     add("--sample", type=int, default=SAMPLE, metavar="N", help=help_)
-    add("--labelled", metavar="FILE", help="table of item, item and 1 if relevant, 0 if not")
-    help_ = "probabilities by isotonic or platt (default isotonic), for --labelled"
+    help_ = "table with two items per line, and 1 if the pair is relevant or 0 if not"
+    add("--labelled", metavar="FILE", help=help_)
+    help_ = "method for the probabilities of --labelled: isotonic or platt (default isotonic)"
     add("--method", default="isotonic", metavar="NAME", help=help_)
     add("--names", metavar="FILE", help="table of item ids and names")
-    add("--only", metavar="FILE", help="text with the ids of the items to use, one a line")
+    help_ = "text file with one id per line: the items to use (default: all)"
+    add("--only", metavar="FILE", help=help_)
     options.add_model_name(parser)
     options.add_vectors(parser)
     options.add_output(parser, FOLDER)
     options.add_common(parser)
 
 
-def run(given: argparse.Namespace) -> int:
-    """Read, calibrate, write, show."""
+def run(args: argparse.Namespace) -> int:
+    """Read the files, calibrate, write and print the calibration."""
     from fastcos.auditing import calibrate, pairs_near
     from fastcos.auditing.calibration.labelled import METHODS
     from fastcos.plots.html import calibration_page
 
-    folder = options.out_directory(given)
-    validation.as_choice("--method", given.method, METHODS)
-    measure = options.as_measure("--measure", given.measure)
-    if given.score is not None:
-        as_threshold("--score", given.score, get_measure(measure))
-    sample = validation.as_count("--sample", given.sample, low=0) or None
-    if given.queries is not None:
-        validation.check_none("--labelled", given.labelled, "with --queries")
-    items, ids = read_items(given.items, given)
-    if given.only is not None:
-        items, ids = _with_only(items, ids, io.read_ids(given.only))
+    folder = options.out_directory(args)
+    validation.as_choice("--method", args.method, METHODS)
+    measure = options.as_measure("--measure", args.measure)
+    if args.score is not None:
+        as_threshold("--score", args.score, get_measure(measure))
+    sample = validation.as_count("--sample", args.sample, low=0) or None
+    if args.queries is not None:
+        validation.check_none("--labelled", args.labelled, "with --queries")
+    items, ids = read_items(args.items, args)
+    if args.only is not None:
+        items, ids = _select_items(items, ids, io.read_ids(args.only))
     queries = query_ids = None
-    if given.queries is not None:
-        queries, query_ids = options.read_vectors(given.queries, given, shared=True)
+    if args.queries is not None:
+        queries, query_ids = options.read_vectors(args.queries, args, shared=True)
     names = ids
-    if given.names is not None:
-        with options.recognised_columns("--names"):
-            names = io.read_names(given.names, ids)
-    labelled = None if given.labelled is None else _labelled(given, items, ids, measure)
+    if args.names is not None:
+        with options.errors_name_flag("--names"):
+            names = io.read_names(args.names, ids)
+    labelled = None if args.labelled is None else _labelled(args, items, ids, measure)
     with progress_bar("scoring pairs") as progress:
         calibration = calibrate(
-            items, queries, measure=measure, fpr=given.fpr, sample=sample,
-            condition=given.condition, model=given.model,
-            progress=progress, random_state=given.seed,
+            items, queries, measure=measure, fpr=args.fpr, sample=sample,
+            condition=args.condition, model=args.model,
+            progress=progress, random_state=args.seed,
         )  # fmt: skip
     examples = pairs_near(
-        items, calibration.threshold(), queries, measure=measure, random_state=given.seed
+        items, calibration.threshold(), queries, measure=measure, random_state=args.seed
     )
-    facts = provenance.provenance(options.arguments(given))
+    facts = provenance.provenance(options.arguments(args))
     page = calibration_page(
-        calibration, name=Path(given.items).name, score=given.score, examples=examples,
+        calibration, name=Path(args.items).name, score=args.score, examples=examples,
         labels=(names if query_ids is None else query_ids, names), labelled=labelled,
         provenance=facts,
     )  # fmt: skip
@@ -113,63 +115,70 @@ def run(given: argparse.Namespace) -> int:
     if labelled is not None:
         io.write_json(folder / "labelled.json", labelled.to_dict())
         written.append(folder / "labelled.json")
-    if given.json:
+    if args.json:
         print_json(provenance.json_ready(document))
     else:
-        _show(calibration, labelled, given.score)
+        _show(calibration, labelled, args.score)
     say("wrote " + ", ".join(map(str, written)))
-    if not given.json:
-        print_next(_next_commands(calibration, given))
+    if not args.json:
+        print_next(_next_commands(calibration, args))
     return 0
 
 
-def _with_only(items: Any, ids: Any, wanted: Any) -> tuple[Any, Any]:
-    """Leave out the items whose ids are not among those of --only."""
-    if len(wanted) < 2:
-        raise ValueError(f"--only must hold at least 2 ids, got {len(wanted)}")
-    rows = positions_in(ids, wanted)
+def _select_items(items: Any, ids: Any, selected_ids: Any) -> tuple[Any, Any]:
+    """Return the items with the ids of --only, and their ids."""
+    if len(selected_ids) < 2:
+        raise ValueError(f"--only must hold at least 2 ids, got {len(selected_ids)}")
+    rows = positions_in(ids, selected_ids)
     if (rows < 0).any():
-        unknown = str(wanted[rows.argmin()])
+        unknown = str(selected_ids[rows.argmin()])
         raise ValueError(f"--only must hold ids of the items, got {unknown!r}")
     return items[rows], ids[rows]
 
 
 def _labelled(
-    given: argparse.Namespace, items: Any, ids: Any, measure: Any
+    args: argparse.Namespace, items: Any, ids: Any, measure: Any
 ) -> "LabelledCalibration":
-    """Calibrate by the labelled pairs of a table."""
+    """Calibrate with the labelled pairs of --labelled."""
     from fastcos.auditing import calibrate_pairs, score_pairs
 
-    found = io.read_pairs(given.labelled, ids)
-    if not np.isin(found.ratings, (0, 1)).all():
-        odd = found.ratings[~np.isin(found.ratings, (0, 1))][0]
-        raise ValueError(f"--labelled must hold 1 or 0 in its third column, got {odd:g}")
-    say(f"labelled pairs: {len(found.pairs):,}, {found.n_unknown:,} of unknown items")
-    scores = score_pairs(items, found.pairs, measure=measure)
-    return calibrate_pairs(scores, found.ratings, method=given.method)
+    table = io.read_pairs(args.labelled, ids)
+    is_valid = np.isin(table.ratings, (0, 1))
+    if not is_valid.all():
+        invalid = table.ratings[~is_valid][0]
+        raise ValueError(f"--labelled must hold 1 or 0 in its third column, got {invalid:g}")
+    say(
+        f"labelled pairs: {len(table.pairs):,}; left out because an item is unknown: "
+        f"{table.n_unknown:,}"
+    )
+    scores = score_pairs(items, table.pairs, measure=measure)
+    return calibrate_pairs(scores, table.ratings, method=args.method)
 
 
 def _next_commands(
-    calibration: "Calibration", given: argparse.Namespace
+    calibration: "Calibration", args: argparse.Namespace
 ) -> list[tuple[list[str], str]]:
-    """The command that uses the threshold, or what to do where no score has the rate."""
-    columns = options.words_of(given, "vector_column", "id_column", "ids", "names")
-    if given.measure != "cosine":
-        columns += options.words_of(given, "measure")
-    queries, rate = options.words_of(given, "queries"), ["--fpr", f"{given.fpr:g}"]
-    if calibration.is_reachable(given.fpr):
-        file = str(Path(given.out) / "calibration.json")
-        search = ["fastcos", "neighbors", given.items, *columns, *queries, "--calibration", file]
-        return [([*search, *rate], "only neighbours beyond chance")]
-    if given.only is not None or given.measure != "cosine":
-        return []  # no copies are left, or another score than 1 is theirs
-    kept = ["fastcos", "index", "duplicates", given.items, *columns, "--min-score", "0.9999"]
+    """The command that uses the threshold, or the steps to take if no score has the rate."""
+    columns = options.option_words(args, "vector_column", "id_column", "ids", "names")
+    if args.measure != "cosine":
+        columns += options.option_words(args, "measure")
+    queries, rate = options.option_words(args, "queries"), ["--fpr", f"{args.fpr:g}"]
+    if calibration.is_reachable(args.fpr):
+        file = str(Path(args.out) / "calibration.json")
+        search = ["fastcos", "neighbors", args.items, *columns, *queries, "--calibration", file]
+        return [([*search, *rate], "prints only neighbours that chance does not explain")]
+    if args.only is not None or args.measure != "cosine":
+        return []  # copies have already been removed, or their score is not known to be 1
+    find_copies = ["fastcos", "index", "duplicates", args.items, *columns, "--min-score", "0.9999"]
     defaults = {"out": FOLDER, "sample": SAMPLE, "method": "isotonic", "seed": 0}
-    changed = [name for name, default in defaults.items() if getattr(given, name) != default]
+    changed = [name for name, default in defaults.items() if getattr(args, name) != default]
     names = ("score", "condition", "labelled", "model", *changed)
-    again = ["fastcos", "calibrate", given.items, *columns, *queries, "--only", "kept.txt", *rate]
-    again += options.words_of(given, *names)
-    return [([*kept, "--kept", "kept.txt"], "finds the copies"), (again, "without them")]
+    repeat = ["fastcos", "calibrate", args.items, *columns, *queries, "--only", "kept.txt", *rate]
+    repeat += options.option_words(args, *names)
+    return [
+        ([*find_copies, "--kept", "kept.txt"], "finds items that are copies of others"),
+        (repeat, "calibrates without the copies"),
+    ]
 
 
 def _show(

@@ -34,21 +34,22 @@ if TYPE_CHECKING:
     from fastcos.similarity import Measure
 
 DESCRIPTION = """\
-Which similarity to use, by how much, and whether that is more than chance.
+Report which similarity to use, by how much it is better, and whether the difference exceeds chance.
 
-Of interactions: factorise them once, and evaluate a dozen measures under the named rescalings D of
-that one model, and under Eq. 2; by how they recover labels, or, without --labels, by interactions
-that are held out; on a sample of 2,000 items. With --all, every measure, a grid of exponents and
-10,000 items. Prints the measures ranked and a conclusion in one sentence, and the paper's own table
-and ten nearest neighbours of popular items under several D. Writes comparison.html, a page on which
-you sort the leaderboard and open its rows, measures.csv, .png and .svg, comparison.csv, .png, .svg
-and .json, neighbors.csv and, with labels and --all, exponents.png.
+For interactions, the command factorises them once and evaluates a dozen measures under the named
+rescalings D of this model, and under Eq. 2. The score is the recovery of labels or, without
+--labels, of held-out interactions, on a sample of 2,000 items. With --all, it evaluates every
+measure and a grid of exponents on 10,000 items. It prints a conclusion in one sentence, the ranking
+of the measures, the table of the paper, and the ten nearest neighbours of popular items under
+several D. It writes comparison.html, a page on which you can sort the leaderboard and open its
+rows; measures.csv, .png and .svg; comparison.csv, .png, .svg and .json; neighbors.csv; and, with
+labels and --all, exponents.png.
 
-Of vectors (a file, or the items of a folder that fastcos fit wrote): evaluate every measure by
---labels, or by how it follows the ratings of --pairs. Writes comparison.json and an html, csv, png
-and svg for each task.
+For vectors (a file, or the items of a folder written by fastcos fit), the command evaluates every
+measure by the recovery of --labels, or by the correlation with the ratings of --pairs. It writes
+comparison.json and, for each task, an html, csv, png and svg file.
 
-Exit status 1: no measure exceeds the chance level."""
+The exit status is 1 if no measure exceeds the chance level."""
 EPILOG = f"""\
 examples:
   fastcos compare ratings.csv --labels movies.csv --label-column genres
@@ -56,18 +57,20 @@ examples:
   fastcos compare clicks.npz --all --rank 128 --regularization 5000 --out all
   fastcos compare clicks.npz --preprocessing all --measures csls:n_neighbors=5
   fastcos compare words.npz --pairs MEN.txt SimLex.txt
-input: csv or tsv with user, item and perhaps value columns (plain, .gz, .zip), .npz CSR,
-.mtx, .parquet or .arrow (pip install pyarrow);
-vectors: a folder of fastcos fit or export, or
+interactions: csv or tsv with columns for users, items and optionally values (plain, .gz,
+.zip), .npz CSR, .mtx, .parquet or .arrow (pip install pyarrow);
+vectors: a folder written by fastcos fit or fastcos index export, or
 {options.VECTOR_FORMATS}"""
-# items behind the scores of rescalings: the standard error of a mean Jaccard is at most 0.011
+# Number of items in the sample. The standard error of a mean Jaccard index is then at most 0.011.
 N_SAMPLED = 2000
-# the same with --all: 0.005; the time grows with the square, and 40,000 items took hours
+# Number of items in the sample with --all, for a standard error of at most 0.005. The time grows
+# with the square of this number.
 N_SAMPLED_OF_ALL = 10_000
 _UNITS = {"s": 1, "m": 60, "h": 3600}
-# items whose neighbours by every candidate are on the page: of five labels a dozen each
+# Number of items whose neighbours under every candidate are on the page: about a dozen for each of
+# five labels.
 N_EXAMPLES = 64
-# lists of names that a terminal of 120 columns shows side by side
+# Number of lists of names that fit side by side in a terminal of 120 columns.
 N_SHOWN_COLUMNS = 4
 
 
@@ -77,124 +80,125 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_vectors(parser)
     options.add_labels(parser)
     add = parser.add_argument
-    help_ = "column of strata, such as decades: stratified AUC of pairs of one stratum"
+    help_ = "column of strata, such as decades: the AUC compares pairs within a stratum"
     add("--label-stratum", metavar="C", help=help_)
-    help_ = "for vectors: tables of two items and a rating a line, such as WS-353"
+    help_ = "for vectors: tables with two items and a rating per line, such as WS-353"
     add("--pairs", nargs="+", metavar="FILE", help=help_)
     group = parser.add_argument_group("candidates")
     help_ = (
-        "measures besides the cosine (default, for interactions, a dozen that differ; all; "
-        f"a wrong name lists them); {options.MEASURE_SYNTAX}"
+        "measures to compare with the cosine, or all (default for interactions: a dozen that "
+        f"differ; a wrong name lists them); {options.MEASURE_SYNTAX}"
     )
     group.add_argument("--measures", metavar="A,B,...", help=help_)
     help_ = (
-        "of the interactions before the model, each besides none "
-        "(default none; all; a wrong name lists them)"
+        "preprocessings of the interactions before the model, or all, each compared with none "
+        "(default none; a wrong name lists them)"
     )
     group.add_argument("--preprocessing", default="none", metavar="A,B,...", help=help_)
     options.add_rescalings(parser)
     add("--all", action="store_true", help="all measures, 10,000 items, a grid of exponents of D")
-    add("--budget", metavar="TIME", help="evaluate no further candidate then, such as 60s or 5m")
-    options.add_model(parser, "square of the singular value number K/5")
+    help_ = "start no further candidate after this time, such as 60s or 5m"
+    add("--budget", metavar="TIME", help=help_)
+    options.add_model(parser, "square of singular value number K/5")
     options.add_output(parser, "comparison")
     add("--show", type=int, default=3, metavar="N", help="print neighbours of N items (default 3)")
     options.add_common(parser)
 
 
-def run(given: argparse.Namespace) -> int:
-    """Read, compare, write, print."""
-    options.out_directory(given)
-    options.check_labels(given)
-    if given.labels is None:
-        validation.check_none("--label-stratum", given.label_stratum, "without --labels")
-    validation.as_count("--show", given.show, low=0)
-    of_vectors = any((given.pairs, given.vector_column, given.id_column, given.ids))
-    of_vectors = of_vectors or is_model_folder(given.interactions)
-    if of_vectors or io.holds_vectors(given.interactions):
-        return _compare_vectors(given)
-    return _compare_interactions(given)
+def run(args: argparse.Namespace) -> int:
+    """Compare measures for interactions or for vectors."""
+    options.out_directory(args)
+    options.check_labels(args)
+    if args.labels is None:
+        validation.check_none("--label-stratum", args.label_stratum, "without --labels")
+    validation.as_count("--show", args.show, low=0)
+    of_vectors = any((args.pairs, args.vector_column, args.id_column, args.ids))
+    of_vectors = of_vectors or is_model_folder(args.interactions)
+    if of_vectors or io.holds_vectors(args.interactions):
+        return _compare_vectors(args)
+    return _compare_interactions(args)
 
 
-def _chosen_measures(given: argparse.Namespace) -> "list[str | Measure] | None":
-    """Return the measures of --measures, None for all."""
-    if given.measures in (None, "all"):
+def _chosen_measures(args: argparse.Namespace) -> "list[str | Measure] | None":
+    """Return the measures of --measures; None stands for all measures."""
+    if args.measures in (None, "all"):
         return None
-    return [options.as_measure("--measures", text) for text in given.measures.split(",")]
+    return [options.as_measure("--measures", text) for text in args.measures.split(",")]
 
 
-def _chosen_preprocessings(given: argparse.Namespace) -> list[str]:
+def _chosen_preprocessings(args: argparse.Namespace) -> list[str]:
     """Return the names of --preprocessing."""
     from fastcos.comparison.models import PREPROCESSINGS
 
-    if given.preprocessing == "all":
+    if args.preprocessing == "all":
         return list(PREPROCESSINGS)
     return [
         validation.as_choice("--preprocessing", name, ("all", *PREPROCESSINGS))
-        for name in given.preprocessing.split(",")
+        for name in args.preprocessing.split(",")
     ]
 
 
-def _compare_interactions(given: argparse.Namespace) -> int:
+def _compare_interactions(args: argparse.Namespace) -> int:
     from fastcos.comparison import compare
     from fastcos.plots.html import leaderboard_page
 
-    measures: Any = _chosen_measures(given)
-    if given.measures is None and not given.all:
+    measures: Any = _chosen_measures(args)
+    if args.measures is None and not args.all:
         measures = "default"
-    chosen: dict[str, Any] = {
+    candidates: dict[str, Any] = {
         "measures": measures,
-        "rescalings": options.chosen_rescalings(given),
-        "preprocessing": _chosen_preprocessings(given),
-        "grid": given.all,
-        "n_sampled": N_SAMPLED_OF_ALL if given.all else N_SAMPLED,
+        "rescalings": options.parse_rescalings(args),
+        "preprocessing": _chosen_preprocessings(args),
+        "grid": args.all,
+        "n_sampled": N_SAMPLED_OF_ALL if args.all else N_SAMPLED,
         "n_examples": N_EXAMPLES,
-        "budget": _seconds(given.budget),
+        "budget": _seconds(args.budget),
     }
-    data = options.read_interactions(given)
-    model = options.model_arguments(given)
-    labelled = options.read_labels(given, data.item_ids)
-    labels, counts = (None, None) if labelled is None else options.use_labels(labelled)
-    strata = options.read_labels(given, data.item_ids, "stratum")
-    chosen["strata"] = None if strata is None else options.label_names(strata)
+    data = options.read_interactions(args)
+    model = options.model_arguments(args)
+    labelled = options.read_labels(args, data.item_ids)
+    labels, counts = (None, None) if labelled is None else options.report_labels(labelled)
+    strata = options.read_labels(args, data.item_ids, "stratum")
+    candidates["strata"] = None if strata is None else options.label_names(strata)
     with progress_bar("factorising, then comparing measures") as progress:
-        comparison = compare(data.X, labels, **model, **chosen, progress=progress)
-    parameters = {"given": options.arguments(given), "model": comparison.parameters}
+        comparison = compare(data.X, labels, **model, **candidates, progress=progress)
+    parameters = {"given": options.arguments(args), "model": comparison.parameters}
     if counts is not None:
         parameters["labels"] = counts
     if comparison.sampled is not None:
-        more = "" if given.all else f" (--all takes up to {N_SAMPLED_OF_ALL:,})"
-        say(f"sampled {len(comparison.sampled):,} of {data.X.shape[1]:,} items{more}")
+        hint = "" if args.all else f" (--all samples up to {N_SAMPLED_OF_ALL:,})"
+        say(f"sampled {len(comparison.sampled):,} of {data.X.shape[1]:,} items{hint}")
     names = [str(name) for name in (data.item_ids if labelled is None else labelled.names)]
-    folder, leaderboard = Path(given.out), comparison.leaderboard
+    folder, leaderboard = Path(args.out), comparison.leaderboard
     with spinner("drawing"):
         written, document = write_comparison(
-            comparison, folder, stem="comparison", parameters=parameters, every=given.all
+            comparison, folder, stem="comparison", parameters=parameters, every=args.all
         )
         written += write_leaderboard(leaderboard, folder, "measures")
         page = leaderboard_page(
-            leaderboard, names=names, labels=labels, name=Path(given.interactions).name,
+            leaderboard, names=names, labels=labels, name=Path(args.interactions).name,
             sections=comparison.sections()[:1], provenance=provenance.provenance(parameters),
         )  # fmt: skip
         io.write_text(folder / "comparison.html", page)
         written.insert(0, folder / "comparison.html")
     written.append(_write_neighbors(comparison, names, folder))
-    if given.json:
+    if args.json:
         print_json(document)
     else:
         show_leaderboard(leaderboard)
         show_comparison(comparison)
     say_written(written)
-    if not given.json:
-        for item in popular_items(comparison, given.show):
+    if not args.json:
+        for item in popular_items(comparison, args.show):
             _print_neighbors(comparison, names, item)
-        print_next(_next_commands(comparison, given))
+        print_next(_next_commands(comparison, args))
     return 0 if leaderboard.beats_chance else 1
 
 
 def _next_commands(
-    comparison: "Comparison", given: argparse.Namespace
+    comparison: "Comparison", args: argparse.Namespace
 ) -> list[tuple[list[str], str]]:
-    """Commands for the recommended candidate, if it is of a model without preprocessing."""
+    """Commands that use the recommended candidate, unless it needs preprocessed interactions."""
     from fastcos.comparison import EQ2
     from fastcos.comparison.candidates import NO_MODEL, USER_ITEM, USER_USER
 
@@ -202,109 +206,121 @@ def _next_commands(
     best = leaderboard.recommended
     if best is None or best.preprocessing != "none":
         return []
-    columns = options.words_of(given, *options.INTERACTION_COLUMNS)
-    if best.rescaling == NO_MODEL:  # labels are no recommendations
-        words = ["fastcos", "recommend", "none", given.interactions, *columns]
-        gain = "by the columns of the interactions themselves: a model gains nothing here"
-        return [] if given.labels else [([*words, "--measure", best.measure], gain)]
+    columns = options.option_words(args, *options.INTERACTION_COLUMNS)
+    if best.rescaling == NO_MODEL:
+        if args.labels:  # there is no command for neighbours of the columns of interactions
+            return []
+        words = ["fastcos", "recommend", "none", args.interactions, *columns]
+        reason = "compares the columns of the interactions directly: here a model is no better"
+        return [([*words, "--measure", best.measure], reason)]
     is_eq2 = best.rescaling == EQ2
-    fit = ["fastcos", "fit", given.interactions, *columns, *options.words_of(given, "rank")]
+    fit = ["fastcos", "fit", args.interactions, *columns, *options.option_words(args, "rank")]
     strength, decay = parameters["regularization"], parameters["weight_decay"]
-    is_default = given.regularization is None and given.weight_decay is None
+    is_default = args.regularization is None and args.weight_decay is None
     if not is_default or (is_eq2 and decay != math.sqrt(strength)):
         fit += ["--regularization", repr(float(decay if is_eq2 else strength))]
     fit += ["--objective", "weight_decay"] if is_eq2 else []
-    fit += options.words_of(given, "seed") if given.seed else []
+    fit += options.option_words(args, "seed") if args.seed else []
     of_users = best.name in (*USER_ITEM, *USER_USER)
     serve = (
-        ["recommend", "model", given.interactions, *columns] if of_users else ["neighbors", "model"]
+        ["recommend", "model", args.interactions, *columns] if of_users else ["neighbors", "model"]
     )
-    serve += ["--measure", _as_given(best, given)]
+    serve += ["--measure", _measure_option(best, args)]
     D = {row.name: row.rescaling for row in comparison.named}[best.rescaling]
     if D is not None:
         name = best.rescaling if D.name != D.formula else f"{D.shrinkage:g},{D.spectrum:g}"
         serve.append(f"--rescaling={name}")
-    gain = "recommendations for every user" if of_users else "the recommended neighbours"
+    reason = "recommendations for every user" if of_users else "the recommended neighbours"
     if leaderboard.gain is not None and best != leaderboard.baseline:
-        gain += f"; {leaderboard.score} {leaderboard.gain.value:+.3f} over the plain cosine"
-    return [([*fit, "--out", "model"], "the model that was compared"), (["fastcos", *serve], gain)]
+        reason += f"; {leaderboard.score} {leaderboard.gain.value:+.3f} compared with the cosine"
+    return [
+        ([*fit, "--out", "model"], "fits the model that was compared"),
+        (["fastcos", *serve], reason),
+    ]
 
 
-def _as_given(best: "Candidate", given: argparse.Namespace) -> str:
-    """The measure as it was written in --measures, with parameters that its name leaves out."""
+def _measure_option(best: "Candidate", args: argparse.Namespace) -> str:
+    """The text of the measure in --measures, including parameters that its name leaves out."""
     if isinstance(best.source, str):
         return best.measure
-    chosen = zip(given.measures.split(","), _chosen_measures(given) or [], strict=True)
-    labels: dict[str, str] = {
-        label_of(one): text for text, one in chosen if not isinstance(one, str)
+    pairs = zip(args.measures.split(","), _chosen_measures(args) or [], strict=True)
+    texts: dict[str, str] = {
+        label_of(measure): text for text, measure in pairs if not isinstance(measure, str)
     }
-    return labels.get(best.measure, best.measure)
+    return texts.get(best.measure, best.measure)
 
 
-def _compare_vectors(given: argparse.Namespace) -> int:
-    """Compare by the labels and by each file of pairs; 1 if any task has no answer."""
+def _compare_vectors(args: argparse.Namespace) -> int:
+    """Compare measures by the labels and by each file of pairs.
+
+    Return 1 if in one of these tasks no measure exceeds the chance level.
+    """
     from fastcos.comparison import compare_vectors
     from fastcos.plots.html import leaderboard_page
 
-    validation.check_none("--budget", given.budget, "for vectors")
-    validation.check_none("--label-stratum", given.label_stratum, "for vectors")
-    validation.check_none("--rescaling", given.rescaling or None, "for vectors, which have no D")
-    measures = _chosen_measures(given)
-    validation.as_choice("--preprocessing", given.preprocessing, ("none",))
-    if given.labels is None and not given.pairs:
+    validation.check_none("--budget", args.budget, "for vectors")
+    validation.check_none("--label-stratum", args.label_stratum, "for vectors")
+    validation.check_none("--rescaling", args.rescaling or None, "for vectors, which have no D")
+    measures = _chosen_measures(args)
+    validation.as_choice("--preprocessing", args.preprocessing, ("none",))
+    if args.labels is None and not args.pairs:
         raise ValueError("--labels or --pairs must be given for vectors, got none")
-    vectors, ids = read_items(given.interactions, given)
+    vectors, ids = read_items(args.interactions, args)
     say(f"read {len(vectors):,} vectors of {vectors.shape[1]} numbers")
-    tasks, counts = _tasks(given, ids)
-    found: dict[str, Leaderboard] = {}
+    tasks, counts = _tasks(args, ids)
+    leaderboards: dict[str, Leaderboard] = {}
     for name, task in tasks.items():
         with progress_bar(f"comparing measures by {name}") as progress:
-            found[name] = compare_vectors(
+            leaderboards[name] = compare_vectors(
                 vectors, **task, measures=measures, n_examples=N_EXAMPLES,
-                random_state=given.seed, progress=progress,
+                random_state=args.seed, progress=progress,
             )  # fmt: skip
-    folder = Path(given.out)
+    folder = Path(args.out)
     folder.mkdir(parents=True, exist_ok=True)
-    parameters = options.arguments(given) | {"n_vectors": len(vectors), "tasks": counts}
-    leaderboards = {name: one.to_dict() for name, one in found.items()}
+    parameters = options.arguments(args) | {"n_vectors": len(vectors), "tasks": counts}
     document = provenance.provenance(parameters)
-    document["leaderboards"] = provenance.json_ready(leaderboards)
+    document["leaderboards"] = provenance.json_ready(
+        {name: leaderboard.to_dict() for name, leaderboard in leaderboards.items()}
+    )
     written = []
-    for name, one in found.items():
+    for name, leaderboard in leaderboards.items():
         page = leaderboard_page(
-            one, names=ids, labels=tasks[name].get("labels"), name=Path(given.interactions).name,
-            provenance=provenance.provenance(parameters),
+            leaderboard, names=ids, labels=tasks[name].get("labels"),
+            name=Path(args.interactions).name, provenance=provenance.provenance(parameters),
         )  # fmt: skip
         io.write_text(folder / f"{name}.html", page)
-        written += [folder / f"{name}.html", *write_leaderboard(one, folder, name)]
+        written += [folder / f"{name}.html", *write_leaderboard(leaderboard, folder, name)]
     io.write_json(folder / "comparison.json", document)
-    if given.json:
+    if args.json:
         print_json(document)
     else:
-        for name, one in found.items():
-            show_leaderboard(one, name)
+        for name, leaderboard in leaderboards.items():
+            show_leaderboard(leaderboard, name)
     say_written([*written, folder / "comparison.json"])
-    return 0 if all(one.beats_chance for one in found.values()) else 1
+    return 0 if all(leaderboard.beats_chance for leaderboard in leaderboards.values()) else 1
 
 
-def _tasks(given: argparse.Namespace, ids: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Arguments of compare_vectors, and counts for the provenance, by name of the task."""
+def _tasks(args: argparse.Namespace, ids: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Read the tasks; return arguments of compare_vectors and counts, both by name of the task."""
     tasks: dict[str, Any] = {}
     counts: dict[str, Any] = {}
-    labelled = options.read_labels(given, ids)
+    labelled = options.read_labels(args, ids)
     if labelled is not None:
-        labels, counts["labels"] = options.use_labels(labelled)
+        labels, counts["labels"] = options.report_labels(labelled)
         tasks["labels"] = {"labels": labels}
-    for path in given.pairs or ():
+    for path in args.pairs or ():
         read, name = io.read_pairs(path, ids), Path(path).stem
-        say(f"{path}: {len(read.pairs):,} pairs; {read.n_unknown:,} with an unknown item left out")
+        say(
+            f"{path}: {len(read.pairs):,} pairs; left out because an item is unknown: "
+            f"{read.n_unknown:,}"
+        )
         counts[name] = {"file": path, "pairs": len(read.pairs), "left_out_unknown": read.n_unknown}
         tasks[name] = {"pairs": (read.pairs, read.ratings)}
     return tasks, counts
 
 
 def _seconds(text: str | None) -> float | None:
-    """Return a time such as 90, 60s, 5m or 1h in seconds."""
+    """Convert a time such as 90, 60s, 5m or 1h to seconds."""
     if text is None:
         return None
     number, unit = (text[:-1], text[-1]) if text[-1:] in _UNITS else (text, "s")
@@ -313,9 +329,10 @@ def _seconds(text: str | None) -> float | None:
 
 
 def popular_items(comparison: "Comparison", n: int) -> list[int]:
-    """Return the most popular item of each of the n labels with the most popular items.
+    """Return n popular items: the most popular item of each of n labels.
 
-    Without labels, the n most popular items; of those sampled.
+    The labels are those with the most popular items. Without labels, the n most popular items are
+    returned. Only sampled items are considered.
     """
     order = np.argsort(-comparison.popularity, kind="stable")
     if comparison.sampled is not None:
@@ -328,13 +345,13 @@ def popular_items(comparison: "Comparison", n: int) -> list[int]:
 
 
 def side_by_side(comparison: "Comparison") -> list["RescalingScores"]:
-    """Return at most four rows that differ most: worst and best AUC, D = I, Eq. 2."""
+    """Return at most four rows that differ most: worst and best AUC, D = I, and Eq. 2."""
     from fastcos.comparison import EQ2
 
     rows = {row.name: row for row in comparison.named}
-    free = [row for row in comparison.named if row.pair_auc is not None and row.name != EQ2]
-    if free:
-        ranked = sorted(free, key=lambda row: row.pair_auc or 0.0)
+    eq1_rows = [row for row in comparison.named if row.pair_auc is not None and row.name != EQ2]
+    if eq1_rows:
+        ranked = sorted(eq1_rows, key=lambda row: row.pair_auc or 0.0)
         names = [ranked[0].name, "identity", ranked[-1].name, EQ2]
     else:
         names = ["orthonormal", "identity", "balanced", EQ2]
@@ -343,8 +360,8 @@ def side_by_side(comparison: "Comparison") -> list["RescalingScores"]:
 
 def _print_neighbors(comparison: "Comparison", names: Sequence[str], item: int) -> None:
     rows = side_by_side(comparison)
-    place = item if comparison.sampled is None else np.searchsorted(comparison.sampled, item)
-    columns = [comparison.neighbors[row.name][place] for row in rows]
+    list_number = item if comparison.sampled is None else np.searchsorted(comparison.sampled, item)
+    columns = [comparison.neighbors[row.name][list_number] for row in rows]
     table = [
         [str(rank + 1), *(names[neighbor] for neighbor in ranked)]
         for rank, ranked in enumerate(zip(*columns, strict=True))

@@ -1,4 +1,4 @@
-"""fastcos doctor: settings and limits of this machine."""
+"""fastcos doctor: the settings of fastcos on this machine, and possible problems."""
 
 import argparse
 import os
@@ -12,8 +12,8 @@ from fastcos.parallel import readiness
 from fastcos.storage import provenance
 
 DESCRIPTION = """\
-Print what decides speed on this machine and what a bug report needs: versions, cores, BLAS,
-instruction set and caches; then what to change, if anything."""
+Print the facts about this machine that decide speed and that a bug report needs: versions, cores,
+BLAS, instruction set and caches. The command prints recommended changes first, if there are any."""
 EPILOG = """\
 examples:
   fastcos doctor
@@ -25,34 +25,36 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_json(parser)
 
 
-def run(given: argparse.Namespace) -> int:
-    """Print the findings and the advice."""
-    found = provenance.json_ready(findings())
-    if given.json:
-        print_json(found)
+def run(args: argparse.Namespace) -> int:
+    """Print the advice and the properties of the machine."""
+    properties = provenance.json_ready(machine_properties())
+    if args.json:
+        print_json(properties)
         return 0
+    for line in properties["advice"] or ["No problem found: there is nothing to change."]:
+        print(line)
     rows = [
-        (name.replace("_", " "), _text(value)) for name, value in found.items() if name != "advice"
+        (name.replace("_", " "), _text(value))
+        for name, value in properties.items()
+        if name != "advice"
     ]
     print_table("this machine, as fastcos sees it", ["property", "value"], rows)
-    for line in found["advice"] or ["nothing to change"]:
-        print(line)
     return 0
 
 
-def findings() -> dict[str, Any]:
-    """Return all that decides speed or that a bug report needs."""
+def machine_properties() -> dict[str, Any]:
+    """Return the properties that decide speed or that a bug report needs, and the advice."""
     import joblib
-    import scipy.linalg  # noqa: F401  loads the BLAS that is to be reported
+    import scipy.linalg  # noqa: F401  loads the BLAS of SciPy, so that it is reported
     from threadpoolctl import threadpool_info
 
     settings = config.get_config()
     directory = code_cache.cache_directory()
-    found = {
+    properties = {
         "versions": provenance.versions(),
         "processor": cpu.name(),
         "cores": os.cpu_count(),
-        "cores_allowed": joblib.cpu_count(),  # by affinity and cgroup quota
+        "cores_allowed": joblib.cpu_count(),  # respects the CPU affinity and the cgroup quota
         "threads": settings.n_threads,
         "backend": settings.backend,
         "instruction_set": settings.isa,
@@ -75,36 +77,40 @@ def findings() -> dict[str, Any]:
             if library["user_api"] == "blas"
         ],
     }
-    return {**found, "advice": advice(found)}
+    return {**properties, "advice": advice(properties)}
 
 
-def advice(found: dict[str, Any]) -> list[str]:
-    """Return what to change, one line each."""
-    threads, cores = found["threads"], found["cores_allowed"]
-    isa, supported = found["instruction_set"], found["instruction_sets_supported"][0]
+def advice(properties: dict[str, Any]) -> list[str]:
+    """Return the recommended changes, one line each."""
+    threads, cores = properties["threads"], properties["cores_allowed"]
+    isa, supported = properties["instruction_set"], properties["instruction_sets_supported"][0]
     lines = []
-    if not found["numba_installed"]:
+    if not properties["numba_installed"]:
         lines.append(
-            "Numba is not installed: what the wheel holds no native code of fails, such as "
-            "training, audits and comparisons. pip install 'fastcos[compile]'."
+            "Numba is not installed, so operations without native code in the wheel fail, such as "
+            "training, audits and comparisons: run pip install 'fastcos[compile]'."
         )
-    elif not found["cache_writable"]:
+    elif not properties["cache_writable"]:
         lines.append(
-            f"{found['cache_directory']} cannot be written: every process compiles again. "
-            "Set FASTCOS_CACHE_DIR to a writable folder."
+            f"{properties['cache_directory']} cannot be written, so every process compiles again: "
+            "set FASTCOS_CACHE_DIR to a writable folder."
         )
-    elif not found["search_is_compiled"]:
+    elif not properties["search_is_compiled"]:
         lines.append(
-            "The search is not compiled yet, and runs in NumPy until it is: run fastcos warmup."
+            "The search is not compiled yet, so it runs in NumPy and is slower: run fastcos warmup."
         )
     if threads > cores:
         lines.append(f"{threads} threads share {cores} cores: unset FASTCOS_N_THREADS.")
     if isa == "generic":
         lines.append(
-            "No vector instructions are used (FASTCOS_ISA is generic): slow, same results."
+            "FASTCOS_ISA is generic, so the kernels use no vector instructions: results are the "
+            "same, but slower."
         )
     elif isa != supported:
-        lines.append(f"FASTCOS_ISA limits the kernels to {isa}; this processor has {supported}.")
+        lines.append(
+            f"FASTCOS_ISA limits the kernels to {isa}, although this processor supports "
+            f"{supported}."
+        )
     return lines
 
 

@@ -18,18 +18,18 @@ from fastcos.storage import provenance
 if TYPE_CHECKING:
     from fastcos.auditing.alignment import Alignment
 
-SUMMARY = "embeddings that no rescaling changes, for any index"
+SUMMARY = "write embeddings that no rescaling changes, for any index"
 DESCRIPTION = """\
 Write item embeddings in a form that is the same for every parametrisation of the model, as float32
-.npy files that FAISS, usearch or SimilarityIndex take unchanged.
-  query_metric  items.npy, whose inner products compare predicted scores over
-                the users (centred); map.npy: embeddings of new items times it
-                are in the same form
-  canonical     items.npy and users.npy, the balanced factors of the same
-                predictions, and singular_values.npy
-With both, ids.npy, where the file has ids, and export.json, which describes the files. Two
+.npy files that FAISS, usearch or SimilarityIndex can load unchanged.
+  query_metric  writes items.npy, whose inner products are covariances over the
+                users of the predicted scores of two items; and map.npy, a
+                matrix: multiply embeddings of new items by it
+  canonical     writes items.npy and users.npy, the balanced factors of the
+                same predictions; and singular_values.npy
+Both forms write export.json, which describes the files, and ids.npy if the input has ids. Two
 trainings of a model end in different coordinates: do not mix the rows of two exports, unless the
-later one was written with --align-to the earlier one."""
+later export was written with --align-to the earlier one."""
 EPILOG = f"""\
 examples:
   fastcos index export films --out served
@@ -37,75 +37,77 @@ examples:
   fastcos index export model.npz --form canonical --out canonical
   fastcos index export model.npz --unit-rows --out served
   fastcos index export model.npz --align-to yesterday --out today
-input: a folder of fastcos fit, or
+input: a folder written by fastcos fit, or
 {options.VECTOR_FORMATS}"""
 MEANINGS = {
-    "query_metric": "cosine of two rows: correlation over users of the items' predicted scores",
-    "canonical": "users @ items.T are the predictions; both sides have orthogonal columns of equal "
-    "norms",
+    "query_metric": "the cosine of two rows is the correlation over users of the predicted scores "
+    "of the two items",
+    "canonical": "users @ items.T are the predictions; the columns of both sides are orthogonal "
+    "and have equal norms",
 }
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     add = parser.add_argument
-    add("items", metavar="ITEMS", help="file of item embeddings, or a model")
-    add("--users", metavar="FILE", help="user or query embeddings; interactions, for a folder")
-    help_ = f"{' or '.join(MEANINGS)} (default query_metric)"
+    add("items", metavar="ITEMS", help="file of item embeddings, or folder of a model")
+    help_ = "user or query embeddings; for a folder of fastcos fit, the interactions"
+    add("--users", metavar="FILE", help=help_)
+    help_ = f"form of the embeddings: {' or '.join(MEANINGS)} (default query_metric)"
     add("--form", default="query_metric", metavar="NAME", help=help_)
-    help_ = "items of length 1: an index of inner products then answers cosines"
+    help_ = "normalise the items, so that their inner products are cosines"
     add("--unit-rows", action="store_true", help=help_)
-    help_ = "an earlier export of the same form: write the rows in its coordinates"
+    help_ = "folder of an earlier export of the same form, in whose coordinates to write the rows"
     add("--align-to", metavar="FOLDER", help=help_)
     options.add_vectors(parser)
     options.add_output(parser, "export")
 
 
-def run(given: argparse.Namespace) -> int:
-    """Read, transform, write."""
-    folder = options.out_directory(given)
-    form = validation.as_choice("--form", given.form, MEANINGS)
-    if form == "canonical" and is_model_folder(given.items):
-        rule = "given for the form canonical of a folder: the users' interactions"
-        validation.as_instance("--users", given.users, str, rule)
-    # canonical factors are those of the predictions, to which biases belong
-    model = read_factors(given.items, given.users, given, keep_biases=form == "canonical")
+def run(args: argparse.Namespace) -> int:
+    """Read the model, transform it to the form, and write the arrays."""
+    folder = options.out_directory(args)
+    form = validation.as_choice("--form", args.form, MEANINGS)
+    if form == "canonical" and is_model_folder(args.items):
+        rule = "given for the form canonical of a folder, as the interactions of the users"
+        validation.as_instance("--users", args.users, str, rule)
+    # The canonical form preserves predictions, so it needs the biases, which are part of them.
+    model = read_factors(args.items, args.users, args, keep_biases=form == "canonical")
     users = validation.as_instance(
         "--users", model.users, np.ndarray, "given: both forms need users"
     )
-    if form == "canonical" and given.align_to is not None and given.unit_rows:
+    if form == "canonical" and args.align_to is not None and args.unit_rows:
         raise ValueError(
-            "--unit-rows must be left out with --form canonical and --align-to: the norms of the "
-            "items are part of the balanced form, which the next export is aligned to"
+            "--unit-rows must be left out with --form canonical and --align-to, because later "
+            "exports need the norms of the items to align to this one"
         )
-    older = None if given.align_to is None else _read_export(given.align_to, form)
+    older = None if args.align_to is None else _read_export(args.align_to, form)
     arrays = _arrays(form, model.items, users)
-    if given.unit_rows:
+    if args.unit_rows:
         from fastcos.similarity.row_transforms import unit_rows
 
         arrays["items"] = unit_rows(arrays["items"].astype(np.float64))
     aligned = None
     if older is not None:
         ids = model.ids if model.has_ids else None
-        aligned = _align(given.align_to, arrays, ids, older)
-    arrays = {name: _as_float32(f"{name} of the form", one) for name, one in arrays.items()}
+        aligned = _align(args.align_to, arrays, ids, older)
+    arrays = {name: _as_float32(f"{name} of the form", rows) for name, rows in arrays.items()}
     if model.has_ids:
         arrays["ids"] = model.ids
     folder.mkdir(parents=True, exist_ok=True)
-    described = {}
+    descriptions = {}
     for name, array in arrays.items():
         file = f"{name}.npy"
         io.write_npy(folder / file, array)
-        described[name] = {"file": file, "shape": list(array.shape), "dtype": str(array.dtype)}
+        descriptions[name] = {"file": file, "shape": list(array.shape), "dtype": str(array.dtype)}
     document = {
-        **provenance.provenance(options.arguments(given) | {"read": model.notes}),
+        **provenance.provenance(options.arguments(args) | {"read": model.notes}),
         "meaning": MEANINGS[form],
-        "arrays": described,
+        "arrays": descriptions,
     }
     if aligned is not None:
         document["alignment"] = provenance.json_ready(
             {
-                "to": given.align_to,
+                "to": args.align_to,
                 "n_shared": len(aligned.shared),
                 "n_new": aligned.n_new,
                 "n_removed": aligned.n_removed,
@@ -117,19 +119,19 @@ def run(given: argparse.Namespace) -> int:
         say(aligned.verdict)
     io.write_json(folder / "export.json", document)
     say(f"wrote {', '.join(f'{name}.npy' for name in arrays)} and export.json to {folder}")
-    if given.json:
+    if args.json:
         print_json(document)
     else:
-        print_next(_next_commands(folder, form, unit_rows=given.unit_rows))
+        print_next(_next_commands(folder, form, unit_rows=args.unit_rows))
     return 0
 
 
 def _next_commands(folder: Path, form: str, *, unit_rows: bool) -> list[tuple[list[str], str]]:
-    """Commands for what was written, each with what it gains."""
+    """Commands that use the exported files, each with the reason to run it."""
     items, users = str(folder / "items.npy"), str(folder / "users.npy")
     if form == "canonical":
         audit = ["fastcos", "audit", items, "--users", users]
-        return [(audit, "the same report for every parametrisation of the model")]
+        return [(audit, "a report that is the same for every parametrisation of the model")]
     index = f"import faiss, numpy; rows = numpy.load({items!r})"
     index += "" if unit_rows else "; faiss.normalize_L2(rows)"
     index += "; index = faiss.IndexFlatIP(rows.shape[1]); index.add(rows)"
@@ -151,14 +153,13 @@ def _arrays(
         for warning in caught:
             say(str(warning.message))
         return factors
-    found = query_metric(users)
-    rank = found.factor.shape[1]
-    validation.as_count("the rank of the users' covariance", rank)
-    return {"items": found.transform(items), "map": found.factor}
+    metric = query_metric(users)
+    validation.as_count("the rank of the users' covariance", metric.factor.shape[1])
+    return {"items": metric.transform(items), "map": metric.factor}
 
 
 def _read_export(folder: str, form: str) -> dict[str, npt.NDArray[Any]]:
-    """Read the arrays of an earlier export; refuse another folder, or another form."""
+    """Read the arrays of an earlier export; raise if it is no export or has another form."""
     path = Path(folder)
     try:
         document = json.loads((path / "export.json").read_text())
@@ -189,7 +190,7 @@ def _align(
     )  # fmt: skip
     if not aligned.old_vectors_valid:
         rule = "hold balanced factors, as --form canonical writes them without --unit-rows"
-        raise ValueError(f"--align-to must {rule}, got others in {folder}")
+        raise ValueError(f"--align-to must {rule}, got unbalanced factors in {folder}")
     arrays["items"] = aligned.items
     if aligned.users is not None:
         arrays["users"] = aligned.users
@@ -199,7 +200,7 @@ def _align(
 
 
 def _as_float32(name: str, values: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
-    """Return values as contiguous float32; refuse numbers beyond its range."""
+    """Return values as contiguous float32; raise if a number is beyond its range."""
     largest = validation.largest_magnitude(values)
     if not largest <= float(np.finfo(np.float32).max):
         raise ValueError(f"{name} must fit in float32 (scale the input), got {largest:g}")

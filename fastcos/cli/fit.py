@@ -1,4 +1,4 @@
-"""fastcos fit: a linear model of interactions, saved on disk."""
+"""fastcos fit: fit a linear model to interactions and save it on disk."""
 
 import argparse
 from pathlib import Path
@@ -11,12 +11,13 @@ from fastcos.cli.terminal import print_json, print_next, progress_bar, say
 from fastcos.storage import provenance
 
 DESCRIPTION = """\
-Factorise interactions, X ≈ X A B', in closed form and save the model. Writes DIR/model (arrays with
-checksums, read back as memory maps), DIR/items.npz (the ids of the items, in the model's order),
-DIR/users.npz (the number of users and the mean of each column of X) and DIR/model.json (parameters,
-residuals of the singular triplets, versions). The commands neighbors, audit, export and compare
-read DIR. With --shards, the table may be larger than memory: it is read once and written as row
-shards with checksums, which are then read one at a time; 16 bytes of disk a row meanwhile."""
+Factorise interactions, X ≈ X A B', in closed form and save the model. The command writes DIR/model
+(arrays with checksums, which are read back as memory maps), DIR/items.npz (the ids of the items, in
+the order of the model), DIR/users.npz (the number of users and the mean of each column of X) and
+DIR/model.json (parameters, residuals of the singular triplets, versions). The commands neighbors,
+audit, index and compare read DIR. With --shards, the table may be larger than memory: it is read
+once and written as row shards with checksums, which are then read one at a time. Writing the shards
+temporarily takes 16 bytes of disk per row."""
 EPILOG = """\
 examples:
   fastcos fit ratings.csv --rank 128 --out films
@@ -24,19 +25,18 @@ examples:
   fastcos audit films
   fastcos fit ratings.csv.gz --shards ratings --rank 128 --out films
   fastcos fit ratings --rank 64 --out smaller
-input: csv or tsv with user, item and perhaps value columns (plain, .gz, .zip), .npz CSR,
-.mtx, .parquet or .arrow (pip install pyarrow), or a folder of shards"""
+input: csv or tsv with columns for users, items and optionally values (plain, .gz, .zip),
+.npz CSR, .mtx, .parquet or .arrow (pip install pyarrow), or a folder of shards"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     options.add_interactions(parser)
-    parser.add_argument(
-        "--shards", metavar="DIR", help="folder for row shards of a table larger than memory"
-    )
-    help_ = "value of several rows of one user and item (default sum)"
+    help_ = "folder for the row shards of a table that is larger than memory"
+    parser.add_argument("--shards", metavar="DIR", help=help_)
+    help_ = "how to combine several rows with the same user and item (default sum)"
     parser.add_argument("--duplicates", choices=("sum", "last", "max"), default="sum", help=help_)
-    default = "the singular value number K/5 for Eq. 2, its square for Eq. 1"
+    default = "singular value number K/5 for Eq. 2, its square for Eq. 1"
     group = options.add_model(parser, default, "dropout", "weight_decay")
     help_ = "largest relative residual of a singular triplet (default 1e-3)"
     group.add_argument("--tol", type=float, default=1e-3, metavar="T", help=help_)
@@ -44,27 +44,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_common(parser)
 
 
-def run(given: argparse.Namespace) -> int:
-    """Read, fit, write."""
+def run(args: argparse.Namespace) -> int:
+    """Read the interactions, fit the model, write it."""
     from fastcos.models.linear_mf import LinearMF
 
-    folder = options.out_directory(given)
-    tol = validation.as_real("--tol", given.tol, above=0)
-    validation.as_count("--seed", given.seed, low=0)
-    if given.regularization is not None:
-        validation.as_real("--regularization", given.regularization, low=0)
-    X, item_ids = _interactions(given)
+    folder = options.out_directory(args)
+    tol = validation.as_real("--tol", args.tol, above=0)
+    validation.as_count("--seed", args.seed, low=0)
+    if args.regularization is not None:
+        validation.as_real("--regularization", args.regularization, low=0)
+    X, item_ids = _interactions(args)
     n, p = X.shape
     model = LinearMF(
-        given.rank, objective=given.objective, regularization=given.regularization, tol=tol,
-        random_state=given.seed,
+        args.rank, objective=args.objective, regularization=args.regularization, tol=tol,
+        random_state=args.seed,
     )  # fmt: skip
     with progress_bar("factorising") as progress:
         model.fit(X, progress=progress)
     write_model_folder(folder, model, X, item_ids)
     counts = {"n_users": n, "n_items": p, "n_interactions": X.nnz}
-    used = {"n_components": len(model.components_), "regularization": model.regularization_}
-    parameters = options.arguments(given) | model.get_params() | counts | used
+    fitted_parameters = {
+        "n_components": len(model.components_),
+        "regularization": model.regularization_,
+    }
+    parameters = options.arguments(args) | model.get_params() | counts | fitted_parameters
     fitted = {
         "singular_values": model.singular_values_,
         "relative_residuals": model.residuals_,
@@ -73,32 +76,32 @@ def run(given: argparse.Namespace) -> int:
     document = provenance.provenance(parameters) | {"model": provenance.json_ready(fitted)}
     io.write_json(folder / "model.json", document)
     say(
-        f"rank {used['n_components']}, largest relative residual {max(model.residuals_):.1e}, "
-        f"{model.effective_rank_} directions kept; wrote {folder}"
+        f"wrote a model of rank {len(model.components_)} to {folder}; its effective rank is "
+        f"{model.effective_rank_}, its largest relative residual {max(model.residuals_):.1e}"
     )
-    if given.json:
+    if args.json:
         print_json(document)
     else:
         audit = ["fastcos", "audit", str(folder)]
-        print_next([(audit, "how arbitrary its cosines are, and what to compare")])
+        print_next([(audit, "how far its cosines are arbitrary, and what to use instead")])
     return 0
 
 
-def _interactions(given: argparse.Namespace) -> tuple[Any, Any]:
-    """Return X and the ids of its items, from a file, through shards or from a folder of shards."""
-    folder = given.shards
-    if Path(given.interactions).is_dir():
-        folder = given.interactions
-        options.refuse(given, "for a folder of shards", *options.INTERACTION_COLUMNS, "shards")
+def _interactions(args: argparse.Namespace) -> tuple[Any, Any]:
+    """Read X and the ids of its items, from a file, through shards or from a folder of shards."""
+    folder = args.shards
+    if Path(args.interactions).is_dir():
+        folder = args.interactions
+        options.refuse(args, "for a folder of shards", *options.INTERACTION_COLUMNS, "shards")
     elif folder is not None:
-        columns = options.columns_of(given)
+        columns = options.column_arguments(args)
         with progress_bar("reading bytes, then writing rows") as progress:
             io.ingest_interactions(
-                given.interactions, folder, **columns, duplicates=given.duplicates,
+                args.interactions, folder, **columns, duplicates=args.duplicates,
                 progress=progress,
             )  # fmt: skip
     else:
-        data = options.read_interactions(given, given.duplicates)
+        data = options.read_interactions(args, args.duplicates)
         return data.X, data.item_ids
     from fastcos.linalg.shards import InteractionShards
 

@@ -1,4 +1,4 @@
-"""fastcos index: an index on disk, built, changed, searched and exported from the shell."""
+"""fastcos index: build, change, search and export an index on disk from the shell."""
 
 import argparse
 from pathlib import Path
@@ -17,9 +17,10 @@ from fastcos.search import Neighbors, SimilarityIndex
 from fastcos.search.ids import are_strings
 
 DESCRIPTION = """\
-Build, change and search an exact index in a directory, the one that SimilarityIndex.open opens: add
-and remove write only what is new, each whole or not at all, and services that have it open take it
-up by refresh. Also embeddings for other indexes, and near-duplicates."""
+Build, change and search an exact index in a directory, which SimilarityIndex.open can open. The
+verbs add and remove write only the change, which takes effect completely or not at all; a running
+service reads it with refresh(). Other verbs write embeddings for other indexes, and find
+near-duplicates."""
 EPILOG = f"""\
 examples:
   fastcos index build served shop
@@ -30,31 +31,37 @@ examples:
   fastcos index search shop --queries users.npz --exclude bought.csv
   fastcos index duplicates chunks.parquet --fpr 1e-6 --text text
   fastcos index export films --out served
-fastcos index VERB --help has the arguments, such as --json;
-input: a folder of fastcos fit or of fastcos index export, or
+for the options of a verb, run fastcos index VERB --help;
+input: a folder written by fastcos fit or fastcos index export, or
 {options.VECTOR_FORMATS}"""
+
+
+_INDEX_HELP = "directory of an index that fastcos index build wrote"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of all verbs."""
     verbs = parser.add_subparsers(title="verbs", dest="verb", required=True, metavar="VERB")
     for name, (summary, add, run_verb) in _VERBS.items():
-        about = _DESCRIPTIONS.get(name, summary)
-        one = verbs.add_parser(
-            name, help=summary, description=about, formatter_class=parser.formatter_class
+        verb = verbs.add_parser(
+            name,
+            help=summary,
+            description=_DESCRIPTIONS.get(name, summary),
+            formatter_class=parser.formatter_class,
         )
-        add(one)
-        one.set_defaults(run_verb=run_verb, parser=one)
+        add(verb)
+        verb.set_defaults(run_verb=run_verb, parser=verb)
 
 
-def run(given: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> int:
     """Run the verb."""
-    return int(given.run_verb(given))
+    return int(args.run_verb(args))
 
 
 def _add_build(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("source", metavar="SOURCE", help="vectors, or a folder of fastcos fit")
-    parser.add_argument("index", metavar="DIR", help="a new directory")
+    help_ = "file of vectors, or folder written by fastcos fit"
+    parser.add_argument("source", metavar="SOURCE", help=help_)
+    parser.add_argument("index", metavar="DIR", help="new directory for the index")
     options.add_measure(parser)
     options.add_vectors(parser)
     options.add_model_name(parser)
@@ -62,152 +69,155 @@ def _add_build(parser: argparse.ArgumentParser) -> None:
     options.add_common(parser, seed=False)
 
 
-def _build(given: argparse.Namespace) -> int:
-    if Path(given.index).exists():
-        rule = "a new directory (fastcos index add changes one)"
-        raise ValueError(f"DIR must be {rule}, got {given.index!r}")
-    measure = options.as_measure("--measure", given.measure)
-    # by inner products, users search for what the model recommends
-    vectors, ids = read_items(given.source, given, keep_biases=measure == "dot")
-    index = SimilarityIndex(measure, model=given.model).fit(vectors, ids, copy=False)
-    index.save(given.index)
-    status = _report(given, f"wrote {index}", items=len(index))
-    if not given.json:
-        print_next([(["fastcos", "index", "search", given.index], "the neighbours of every item")])
+def _build(args: argparse.Namespace) -> int:
+    if Path(args.index).exists():
+        rule = "a new directory (use fastcos index add to change an index)"
+        raise ValueError(f"DIR must be {rule}, got {args.index!r}")
+    measure = options.as_measure("--measure", args.measure)
+    # With inner products, users search for recommendations of the model, whose scores include
+    # the biases.
+    vectors, ids = read_items(args.source, args, keep_biases=measure == "dot")
+    index = SimilarityIndex(measure, model=args.model).fit(vectors, ids, copy=False)
+    index.save(args.index)
+    status = _report(args, f"wrote {index}", items=len(index))
+    if not args.json:
+        print_next([(["fastcos", "index", "search", args.index], "the neighbours of every item")])
     return status
 
 
 def _add_add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("index", metavar="DIR", help="what fastcos index build wrote")
-    parser.add_argument("source", metavar="SOURCE", help="vectors with ids")
+    parser.add_argument("index", metavar="DIR", help=_INDEX_HELP)
+    parser.add_argument("source", metavar="SOURCE", help="file of vectors with ids")
     options.add_vectors(parser)
     options.add_model_name(parser)
     options.add_json(parser)
 
 
-def _add(given: argparse.Namespace) -> int:
-    index = SimilarityIndex.open(given.index, model=given.model)
-    read = read_items(given.source, given)
+def _add(args: argparse.Namespace) -> int:
+    index = SimilarityIndex.open(args.index, model=args.model)
+    read = read_items(args.source, args)
     (vectors, ids), before = read, len(index)
     if read.has_ids:
         index.upsert(vectors, ids)
     else:
-        index.add(vectors)  # refused where the items of the index have ids
-    index.save(given.index)
+        index.add(vectors)  # raises if the items of the index have ids
+    index.save(args.index)
     new = len(index) - before
     text = f"items added: {new:,}, replaced: {len(ids) - new:,}"
-    return _report(given, text, items=len(index), added=new, replaced=len(ids) - new)
+    return _report(args, text, items=len(index), added=new, replaced=len(ids) - new)
 
 
 def _add_remove(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("index", metavar="DIR", help="what fastcos index build wrote")
-    parser.add_argument("gone", nargs="*", metavar="ID", help="ids of items")
-    parser.add_argument("--ids", metavar="FILE", help="text with one id a line")
+    parser.add_argument("index", metavar="DIR", help=_INDEX_HELP)
+    parser.add_argument("removed", nargs="*", metavar="ID", help="ids of the items to remove")
+    parser.add_argument("--ids", metavar="FILE", help="text file with one id per line")
     options.add_json(parser)
 
 
-def _remove(given: argparse.Namespace) -> int:
-    if bool(given.gone) == (given.ids is not None):
-        got = "both" if given.gone else "none"
+def _remove(args: argparse.Namespace) -> int:
+    if bool(args.removed) == (args.ids is not None):
+        got = "both" if args.removed else "none"
         raise ValueError(f"ID or --ids must be given, and not both, got {got}")
-    gone = as_ids(given.gone) if given.gone else io.read_ids(given.ids)
-    index = SimilarityIndex.open(given.index)
-    index.remove(_typed(index, gone))
-    index.save(given.index)
-    return _report(given, f"items removed: {len(gone):,}", items=len(index), removed=len(gone))
+    ids = as_ids(args.removed) if args.removed else io.read_ids(args.ids)
+    index = SimilarityIndex.open(args.index)
+    index.remove(_as_index_ids(index, ids))
+    index.save(args.index)
+    return _report(args, f"items removed: {len(ids):,}", items=len(index), removed=len(ids))
 
 
-def _report(given: argparse.Namespace, text: str, **counts: int) -> int:
-    """Print what was done, as JSON where that was asked for."""
-    if given.json:
-        print_json({"index": given.index, **counts})
-    say(f"{text}; {given.index} has {counts['items']:,} items")
+def _report(args: argparse.Namespace, text: str, **counts: int) -> int:
+    """Print the change as a message, and its counts as JSON with --json."""
+    if args.json:
+        print_json({"index": args.index, **counts})
+    say(f"{text}; {args.index} now contains {counts['items']:,} items")
     return 0
 
 
 def _add_search(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("index", metavar="DIR", help="what fastcos index build wrote")
-    add("--queries", metavar="FILE", help="vectors that search, with their ids")
-    add("--min-score", type=float, metavar="S", help="only scores from S on")
+    add("index", metavar="DIR", help=_INDEX_HELP)
+    add("--queries", metavar="FILE", help="file of query vectors (default: the items)")
+    add("--min-score", type=float, metavar="S", help="lowest score of a neighbour")
     help_ = (
-        "table of user,item pairs, such as what was bought: a query finds no item that a line "
-        "with its id names"
+        "table of user,item pairs, such as purchases: a query does not find the items that are "
+        "listed with its id"
     )
     add("--exclude", metavar="FILE", help=help_)
-    add("--only", metavar="FILE", help="text with the ids that may be found, one a line")
+    help_ = "text file with one id per line: the only items that may be found"
+    add("--only", metavar="FILE", help=help_)
     options.add_vectors(parser)
     options.add_model_name(parser)
     lists.add_lists(parser)
     options.add_common(parser, seed=False)
 
 
-def _search(given: argparse.Namespace) -> int:
-    out = lists.as_output(given.out)
-    options.refuse(given, "for an index, which has its own", "ids")
-    if given.queries is None:
-        options.refuse(given, "without --queries", "vector_column", "id_column")
-    index = SimilarityIndex.open(given.index, model=given.model)
+def _search(args: argparse.Namespace) -> int:
+    out = lists.as_output(args.out)
+    options.refuse(args, "for an index, which stores its ids", "ids")
+    if args.queries is None:
+        options.refuse(args, "without --queries", "vector_column", "id_column")
+    index = SimilarityIndex.open(args.index, model=args.model)
     ids = index.ids
-    names = lists.read_names(given, given.index, ids)
-    wanted: dict[str, Any] = {"k": given.k, "min_score": given.min_score}
-    if given.only is not None:
-        wanted["allowed_ids"] = _typed(index, io.read_ids(given.only))
+    names = lists.read_names(args, args.index, ids)
+    settings: dict[str, Any] = {"k": args.k, "min_score": args.min_score}
+    if args.only is not None:
+        settings["allowed_ids"] = _as_index_ids(index, io.read_ids(args.only))
     queries, query_ids = None, ids
-    if given.queries is not None:
-        queries, query_ids = options.read_vectors(given.queries, given)
-    if given.show:
-        rows = lists.shown_rows(given, query_ids)
+    if args.queries is not None:
+        queries, query_ids = options.read_vectors(args.queries, args)
+    if args.show:
+        rows = lists.rows_to_show(args, query_ids)
         queries, query_ids = None if queries is None else queries[rows], query_ids[rows]
-    wanted["exclude_ids"] = _excluded(given, index, query_ids)
+    settings["exclude_ids"] = _read_excluded_ids(args, index, query_ids)
     with progress_bar("searching") as progress:
         if queries is None:
-            found = index.similar(query_ids, **wanted)
+            neighbors = index.similar(query_ids, **settings)
         else:
-            found = index.search(queries, progress=progress, **wanted)
-    # numbers in ids of what is found there by position
-    places = np.full(index.n_positions_ + 1, -1)
-    places[index.positions_of(ids)] = np.arange(len(ids))
-    neighbors = Neighbors(places[found.indices], found.scores)
+            neighbors = index.search(queries, progress=progress, **settings)
+    # A search returns positions in the index; the lists need numbers in ids. The last entry maps
+    # the padding, -1, to itself.
+    numbers = np.full(index.n_positions_ + 1, -1)
+    numbers[index.positions_of(ids)] = np.arange(len(ids))
+    neighbors = Neighbors(numbers[neighbors.indices], neighbors.scores)
     columns = ("item" if queries is None else "query", "neighbor")
-    best = lists.Lists(neighbors, query_ids, ids, names, columns)
-    return best.deliver(given, out, f"in {given.index}")
+    ranked = lists.RankedLists(neighbors, query_ids, ids, names, columns)
+    return ranked.write_or_print(args, out, f"in {args.index}")
 
 
-def _excluded(
-    given: argparse.Namespace, index: SimilarityIndex, query_ids: npt.NDArray[Any]
+def _read_excluded_ids(
+    args: argparse.Namespace, index: SimilarityIndex, query_ids: npt.NDArray[Any]
 ) -> list[npt.NDArray[Any]] | None:
-    """The ids that each query must not find, of --exclude."""
-    if given.exclude is None:
+    """Read --exclude; return the ids that each query must not find."""
+    if args.exclude is None:
         return None
-    data = io.read_interactions(given.exclude, value="")
+    data = io.read_interactions(args.exclude, value="")
     hint = "an array or a column of ids in the file of --queries"
-    check_row_numbers(given.exclude, query_ids, data.user_ids, hint)
-    check_row_numbers(given.exclude, index.ids, data.item_ids)
-    items, pairs = _typed(index, data.item_ids), sp.csr_array(data.X)
+    check_row_numbers(args.exclude, query_ids, data.user_ids, hint)
+    check_row_numbers(args.exclude, index.ids, data.item_ids)
+    items, pairs = _as_index_ids(index, data.item_ids), sp.csr_array(data.X)
     return [
         items[pairs.indices[slice(*pairs.indptr[row : row + 2])]] if row >= 0 else items[:0]
         for row in positions_in(data.user_ids, query_ids).tolist()
     ]
 
 
-def _typed(index: SimilarityIndex, ids: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return ids that were read as texts where those of the index are."""
+def _as_index_ids(index: SimilarityIndex, ids: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Convert ids to texts if the ids of the index are texts."""
     return ids.astype(str) if are_strings(index.ids) else ids
 
 
-# of each verb its summary, and the functions that add its arguments and run it
+# The summary of each verb, the function that adds its arguments, and the function that runs it.
 _VERBS = {
-    "build": ("a new index of vectors with ids, by a measure", _add_build, _build),
-    "add": ("add items, or replace those with the same ids", _add_add, _add),
+    "build": ("build a new index of vectors with ids", _add_build, _build),
+    "add": ("add items, and replace items with the same ids", _add_add, _add),
     "remove": ("remove items by id", _add_remove, _remove),
-    "search": ("neighbours of items, or of other vectors", _add_search, _search),
+    "search": ("find neighbours of items or of other vectors", _add_search, _search),
     "duplicates": (duplicates.SUMMARY, duplicates.add_arguments, duplicates.run),
     "export": (export.SUMMARY, export.add_arguments, export.run),
 }
 _DESCRIPTIONS = {
-    "search": "Find the k most similar items of every item of an index, of some (--show), or of "
-    "every vector of --queries. Writes a table as fastcos neighbors does.",
+    "search": "Find the k most similar items of every item of an index, of the items in --show, or "
+    "of every vector in --queries. The command writes the same table as fastcos neighbors.",
     "duplicates": duplicates.DESCRIPTION,
     "export": export.DESCRIPTION,
 }

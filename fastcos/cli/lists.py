@@ -1,4 +1,4 @@
-"""Lists of neighbours or recommendations with ids and names, as files and on the terminal."""
+"""Lists of neighbours or recommendations with ids and names, in files and on the terminal."""
 
 import argparse
 import csv
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 SUFFIXES = (".csv", ".npz", ".json", ".parquet")
 STDOUT = Path("-")
-# rows that are Python values at once
+# Number of rows that are converted to Python values at a time.
 _ROWS = 1 << 16
 _PLURALS = {"item": "items", "query": "queries", "user": "users", "neighbor": "neighbours"}
 
 
 def as_output(out: str | None, default: str = "neighbors.csv") -> Path:
-    """Return the path of --out, refused before the work where it cannot be written; or stdout."""
+    """Return the path of --out, or STDOUT; raise before any work if it cannot be written."""
     path = Path(default if out is None else out)
     if path != STDOUT:
         validation.as_choice("the suffix of --out", path.suffix, SUFFIXES)
@@ -37,11 +37,15 @@ def as_output(out: str | None, default: str = "neighbors.csv") -> Path:
     return path
 
 
-class Lists(NamedTuple):
+class RankedLists(NamedTuple):
     """Lists of items, with the ids of both sides and the names or texts of the items.
 
-    The indices of the neighbours are positions in ids. columns: what the queries and the items
-    found are called. A calibration adds the p-values of the scores.
+    neighbors: the lists; their indices are positions in ids.
+    query_ids: ids of the queries.
+    ids: ids of the items.
+    names: names or texts of the items, or None.
+    columns: names of the columns for the queries and for the listed items.
+    calibration: adds the p-values of the scores, unless it is None.
     """
 
     neighbors: "Neighbors"
@@ -56,41 +60,41 @@ class Lists(NamedTuple):
         return self.columns[0] == "item"
 
     def table(self) -> dict[str, Any]:
-        """The columns of the table, without padding; votes have no score."""
+        """The columns of the table, without padding; there is no score if all scores are NaN."""
         indices, scores = self.neighbors.indices, self.neighbors.scores
         rows, ranks = np.nonzero(indices >= 0)
-        places, (query, found) = indices[rows, ranks], self.columns
+        positions, (query, neighbor) = indices[rows, ranks], self.columns
         table = {query: self.query_ids[rows]}
         if self.names is not None and self._are_items:
             table["name"] = self.names[positions_in(self.ids, self.query_ids)][rows]
-        table |= {"rank": ranks + 1, found: self.ids[places]}
+        table |= {"rank": ranks + 1, neighbor: self.ids[positions]}
         if self.names is not None:
-            table[f"{found}_name"] = self.names[places]
+            table[f"{neighbor}_name"] = self.names[positions]
         if not np.isnan(scores).any():
             table["score"] = scores[rows, ranks].astype(np.float64)
         if self.calibration is not None:
             table["p_value"] = self.calibration.p_value(scores)[rows, ranks]
         return table
 
-    def deliver(self, given: argparse.Namespace, out: Path, title: str) -> int:
-        """Print the lists of --show, or write all; return the exit status."""
+    def write_or_print(self, args: argparse.Namespace, out: Path, title: str) -> int:
+        """With --show, print the lists; otherwise write them to a file. Return the exit status."""
         table = self.table()
-        if given.show:
-            if given.json:
+        if args.show:
+            if args.json:
                 print_json(_records(table))
-            else:  # a row of the table always together: long names are wrapped
+            else:
                 print_table(title, [*table], list(_rows(table)))
             return 0
         self.write(out, table)
-        if given.json:
-            print_json(provenance(options.arguments(given) | {"out": str(out)}))
-        query, found = (_PLURALS[one] for one in self.columns)
-        n_found, n = len(table["rank"]), len(self.query_ids)
-        say(f"wrote {n_found:,} {found} of {n:,} {query}, {given.k} of each at most, to {out}")
+        if args.json:
+            print_json(provenance(options.arguments(args) | {"out": str(out)}))
+        queries, neighbors = (_PLURALS[column] for column in self.columns)
+        n_rows, n = len(table["rank"]), len(self.query_ids)
+        say(f"wrote {n_rows:,} {neighbors} of {n:,} {queries}, at most {args.k} each, to {out}")
         return 0
 
     def write(self, out: Path, table: dict[str, Any]) -> None:
-        """Write the lists in the format of the suffix; a folder that is missing is made."""
+        """Write the lists in the format of the suffix; create the folder if it is missing."""
         if out == STDOUT:
             writer = csv.writer(sys.stdout, lineterminator="\n")
             writer.writerow(table)
@@ -115,7 +119,7 @@ class Lists(NamedTuple):
 
 
 def _rows(table: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
-    """The rows of a table of arrays as Python values, some at a time."""
+    """Iterate over the rows of a table of arrays as Python values."""
     for first in range(0, len(table["rank"]), _ROWS):
         parts = (column[first : first + _ROWS].tolist() for column in table.values())
         yield from zip(*parts, strict=True)
@@ -128,58 +132,58 @@ def _records(table: dict[str, Any]) -> Any:
 
 def add_lists(
     parser: argparse.ArgumentParser,
-    what: str = "neighbours",
-    of: str = "ID",
+    k_help: str = "neighbours per query",
+    show_metavar: str = "ID",
     out: str = "neighbors.csv",
-    more: str = "",
+    more_formats: str = "",
 ) -> None:
     """Add --k, --show, --names, --text, --out and --json."""
-    parser.add_argument("--k", type=int, default=10, metavar="K", help=f"{what} (default 10)")
-    parser.add_argument("--show", nargs="+", metavar=of, help="print the lists of these only")
+    parser.add_argument("--k", type=int, default=10, metavar="K", help=f"{k_help} (default 10)")
+    help_ = "print the lists of these ids instead of writing a file"
+    parser.add_argument("--show", nargs="+", metavar=show_metavar, help=help_)
     add_names(parser)
-    help_ = f"{', '.join(SUFFIXES)}, - for stdout (default {out}){more}; not written with --show"
+    formats = f"{', '.join(SUFFIXES)}, or - for stdout{more_formats}"
+    help_ = f"file to write: {formats} (default {out})"
     parser.add_argument("--out", metavar="FILE", help=help_)
     options.add_json(parser)
 
 
 def add_names(parser: "argparse._ActionsContainer") -> None:
     """Add --names and --text."""
-    parser.add_argument(
-        "--names", metavar="FILE", help="table of item ids and names, which are then shown too"
-    )
-    parser.add_argument(
-        "--text", metavar="C", help="column of texts to show, of --names or of the items' own table"
-    )
+    help_ = "table of item ids and names; the names are added to the output"
+    parser.add_argument("--names", metavar="FILE", help=help_)
+    help_ = "column of texts in --names or in the table of the vectors; added to the output"
+    parser.add_argument("--text", metavar="C", help=help_)
 
 
 def read_names(
-    given: argparse.Namespace, source: str, ids: Any, read: "io.Vectors | None" = None
+    args: argparse.Namespace, source: str, ids: Any, read: "io.Vectors | None" = None
 ) -> Any:
-    """Read the names of --names, or the texts of --text; None where neither is given.
+    """Read the names of --names or the texts of --text; None if neither option is given.
 
-    read: the vectors of the items' own table, whose texts are in the same rows, or beside the ids
-    that were read with the vectors.
+    read, if not None, contains the vectors and ids that were read from the file source. If that
+    file is a table, it can contain the texts.
     """
-    if given.names is None and given.text is None:
+    if args.names is None and args.text is None:
         return None
-    if given.names is not None:
-        with options.recognised_columns("--names", "--text"):
-            return io.read_names(given.names, ids, name=given.text)
+    if args.names is not None:
+        with options.errors_name_flag("--names", "--text"):
+            return io.read_names(args.names, ids, name=args.text)
     if read is None or suffix_of(Path(source)) not in TABLE_SUFFIXES:
-        rule = "be a column of --names, or of the vectors' own table"
+        rule = "be a column of --names, or of the table of the vectors"
         raise ValueError(f"--text must {rule}, got {source!r}")
-    if given.ids is None and read.columns["ids"] is not None:
-        return io.read_names(source, ids, name=given.text, item=read.columns["ids"])
-    texts = read_texts(source, given.text)
+    if args.ids is None and read.columns["ids"] is not None:
+        return io.read_names(source, ids, name=args.text, item=read.columns["ids"])
+    texts = read_texts(source, args.text)
     validation.check_shape("--text", texts.shape, (len(ids),))
     return texts
 
 
-def shown_rows(given: argparse.Namespace, ids: Any) -> Any:
-    """Return the positions of the ids of --show, in their order."""
-    rows = positions_in(ids, np.array(given.show))
+def rows_to_show(args: argparse.Namespace, ids: Any) -> Any:
+    """Return the positions in ids of the ids of --show, in the order of --show."""
+    rows = positions_in(ids, np.array(args.show))
     if (rows < 0).any():
-        text = given.show[rows.argmin()]
+        text = args.show[rows.argmin()]
         hint = validation.did_you_mean(text, ids.astype(str).tolist()) if len(ids) < 10**5 else ""
         raise ValueError(f"--show must be an id of the items, such as {ids[0]}, got {text!r}{hint}")
     return rows

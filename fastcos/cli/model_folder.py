@@ -22,15 +22,19 @@ if TYPE_CHECKING:
 
 _MODEL, _ITEMS, _USERS = "model", "items.npz", "users.npz"
 _MOMENTS_NOTE = (
-    "users replaced by rows of their mean and covariance, which the folder holds (--users with "
-    "their interactions gives the users themselves)"
+    "the folder does not contain the users, so rows with the same mean and covariance are used "
+    "instead (use --users with the interactions for the users themselves)"
 )
 
 
 class ModelFolder(NamedTuple):
-    """The model, the ids of its items, and their popularity if the folder has it.
+    """The content of a model folder.
 
-    typical (2 k, p): rows whose embeddings have the mean and the second moment of those of X's.
+    model: the fitted model.
+    ids: ids of its items.
+    typical: rows (2 k, p) whose user embeddings have the same mean and the same second moment as
+        the user embeddings of the training data.
+    popularity: number of users of each item, or None if the folder does not contain it.
     """
 
     model: "LinearMF"
@@ -40,7 +44,7 @@ class ModelFolder(NamedTuple):
 
 
 def is_model_folder(path: str | Path) -> bool:
-    """Whether fastcos fit wrote the folder."""
+    """Whether the path is a folder that fastcos fit wrote."""
     return (Path(path) / _MODEL).is_dir()
 
 
@@ -73,46 +77,50 @@ def read_model_folder(path: str | Path) -> ModelFolder:
 
 
 def model_embeddings(path: str | Path, rescaling: str | None) -> tuple["Embeddings", Any]:
-    """Return what measures of a model are fitted to, under D, and the ids of the items."""
+    """Read a model folder; return its embeddings under a rescaling, and the ids of its items."""
     from fastcos.comparison.candidates import Embeddings
 
     model, ids, typical, popularity = read_model_folder(path)
     D = None if rescaling is None else as_rescaling(rescaling)
-    free = D if model.objective == "dropout" else None
-    return Embeddings(model.item_embeddings(D), popularity, model, typical, free), ids
+    eq1_rescaling = D if model.objective == "dropout" else None
+    return Embeddings(model.item_embeddings(D), popularity, model, typical, eq1_rescaling), ids
 
 
 def read_factors(
     path: str | Path,
     users: str | Path | None,
-    given: argparse.Namespace | None = None,
+    args: argparse.Namespace | None = None,
     *,
     keep_biases: bool = False,
 ) -> io.Factors:
-    """Both sides of a model: of a folder of fastcos fit under D = I, or from io.read_factors.
+    """Read both sides of a model, from a folder of fastcos fit or from a file of embeddings.
 
-    The users of a folder are read from interactions with its items. ``given`` holds the arguments
-    of ``options.add_vectors``. What was recognised and converted is said. keep_biases: both sides
-    have the columns of a model's biases, so that their inner products are its scores.
+    A folder is read under D = I, and its users are computed from their interactions with its items.
+    ``args`` contains the options of ``options.add_vectors``. Messages report recognised columns and
+    conversions. If keep_biases is true, both sides contain the columns of the biases of a model, so
+    that their inner products are the scores of the model.
     """
-    columns = {name: getattr(given, name, None) for name in VECTOR_COLUMNS}
+    columns = {name: getattr(args, name, None) for name in VECTOR_COLUMNS}
     if not is_model_folder(path):
         factors = load_factors(path, users, **columns)
         say_columns(path, factors)
         if keep_biases and factors.has_biases:
             has_ids, scoring = factors.has_ids, factors.scoring_embeddings()
-            note = "kept the biases: inner products of users and items are the model's scores"
+            note = "included the biases, so inner products of users and items are model scores"
             factors = io.Factors(scoring.items, scoring.users, factors.ids, (note,))
             factors.has_ids = has_ids
     else:
-        refuse(given, "for a model", *columns)
+        refuse(args, "for a model", *columns)
         model, ids, X, _ = read_model_folder(path)
         note = _MOMENTS_NOTE
         if users is not None:
             with progress_bar("reading bytes") as progress:
                 data = io.read_interactions(users, progress=progress)
-            X, known = aligned(ids, users, data)
-            note = f"{X.shape[0]:,} users by their interactions with {known:,} of the model's items"
+            X, n_shared = align_columns(ids, users, data)
+            note = (
+                f"computed {X.shape[0]:,} users from their interactions with {n_shared:,} items of "
+                "the model"
+            )
         factors = io.Factors(model.item_embeddings(), model.user_embeddings(X), ids, (note,))
         factors.has_ids = True
     for note in factors.notes:
@@ -121,39 +129,46 @@ def read_factors(
 
 
 def read_items(
-    path: str | Path, given: argparse.Namespace, *, keep_biases: bool = False
+    path: str | Path, args: argparse.Namespace, *, keep_biases: bool = False
 ) -> io.Vectors:
-    """The items of read_factors, and their ids."""
+    """Read the items of a model folder or of a file of embeddings, and their ids."""
     if is_model_folder(path):
-        refuse(given, "for a model", *VECTOR_COLUMNS)
+        refuse(args, "for a model", *VECTOR_COLUMNS)
         model, ids, *_ = read_model_folder(path)
         vectors, has_ids = io.Vectors(model.item_embeddings(), ids), True
     else:
-        factors = read_factors(path, None, given, keep_biases=keep_biases)
+        factors = read_factors(path, None, args, keep_biases=keep_biases)
         vectors, has_ids = io.Vectors(factors.items, factors.ids), factors.has_ids
         vectors.columns = factors.columns
     vectors.has_ids = has_ids
     return vectors
 
 
-def aligned(
+def align_columns(
     ids: npt.NDArray[Any], users: str | Path, data: io.Interactions
 ) -> tuple[sp.csr_array, int]:
-    """Interactions of the file users with the items of a model as columns; how many it has."""
-    here = positions_in(ids, data.item_ids)
-    there = np.flatnonzero(here >= 0)
-    if not len(there):
+    """Reorder the columns of interactions from the file users to the items of a model.
+
+    Interactions with other items are left out. Return the matrix and the number of shared items.
+    """
+    model_columns = positions_in(ids, data.item_ids)
+    shared = np.flatnonzero(model_columns >= 0)
+    if not len(shared):
         rule = f"hold interactions with items of the model (such as {ids[0]})"
         raise ValueError(f"--users must {rule}, got none in {users}")
-    known = sp.csc_array(data.X)[:, there].tocoo()
+    cells = sp.csc_array(data.X)[:, shared].tocoo()
     X = sp.csr_array(
-        (known.data, (known.row, here[there][known.col])), shape=(known.shape[0], len(ids))
+        (cells.data, (cells.row, model_columns[shared][cells.col])),
+        shape=(cells.shape[0], len(ids)),
     )
-    return X, len(there)
+    return X, len(shared)
 
 
 def _typical_rows(model: "LinearMF", means: Any, n: int) -> npt.NDArray[np.float64]:
-    """Rows whose embeddings have the mean and second moment of X's: pairs around their mean."""
+    """Pairs of rows around the mean whose embeddings have the moments of the training data.
+
+    These are the mean and the second moment.
+    """
     V = model.components_.astype(np.float64)
     center = 0.0 if model.mean_ is None else model.mean_
     mean = V @ (means - center)

@@ -1,4 +1,4 @@
-"""fastcos neighbors: the exact nearest neighbours of every item of a model or of vectors."""
+"""fastcos neighbors: find the exact nearest neighbours of items or of queries."""
 
 import argparse
 from pathlib import Path
@@ -19,16 +19,17 @@ if TYPE_CHECKING:
     from fastcos.io import Vectors
 
 DESCRIPTION = """\
-Find the k most similar items of every item, exactly: of a folder of fastcos fit or export, or of
-vectors. With --queries, the k most similar items of every row of another file. Writes a table of
-item, rank, neighbor, score, or an .npz of the arrays ids, indices and scores; with --show, prints
-the neighbours of those items instead. With --checkpoint, the same command resumes a search that was
-stopped.
+Find the k most similar items of every item exactly, in a folder written by fastcos fit or fastcos
+index export, or in a file of vectors. With --queries, find the k most similar items of every row of
+another file. The command writes a table with columns for item, rank, neighbor and score, or an .npz
+file with the arrays ids, indices and scores; with --show, it prints the neighbours of these items
+instead. With --checkpoint, repeating the command resumes a search that was stopped.
 
-For benchmarks of approximate indexes: of items and --queries in .fvecs, .fbin, .npy or .hdf5
-(train, test), of any size, writes the numbers of the neighbours to .ivecs, .ibin, .npy or .hdf5
-(neighbors). With --result, prints the recall of the neighbours in that file: the share of them
-whose exact score reaches the k-th best, so that an item that ties with it counts."""
+For benchmarks of approximate indexes, the command reads items and --queries of any size from
+.fvecs, .fbin, .npy or .hdf5 (data sets train and test), and writes the row numbers of the
+neighbours to .ivecs, .ibin, .npy or .hdf5 (data set neighbors). With --result, it prints the recall
+of the neighbours in that file: the share whose exact score is at least the k-th best score, so that
+ties with the k-th best count."""
 EPILOG = f"""\
 examples:
   fastcos neighbors films --k 20 --out neighbors.csv
@@ -40,98 +41,105 @@ examples:
   fastcos neighbors large.npy --checkpoint parts --out neighbors.npz
   fastcos neighbors base.fbin --queries queries.fbin --k 100 --out truth.ibin
   fastcos neighbors base.fbin --queries queries.fbin --k 100 --result found.ibin
-input: a folder of fastcos fit or export, or
+input: a folder written by fastcos fit or fastcos index export, or
 {options.VECTOR_FORMATS}"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     add = parser.add_argument
-    add("source", metavar="SOURCE", help="folder of fastcos fit, or vectors")
-    add("--queries", metavar="FILE", help="vectors whose neighbours to find (default: the items)")
-    add("--min-score", type=float, metavar="S", help="only scores from S on")
-    help_ = "calibration.json of fastcos calibrate, for p-values beside the scores"
+    add("source", metavar="SOURCE", help="file of vectors, or folder written by fastcos fit")
+    add("--queries", metavar="FILE", help="file of query vectors (default: the items)")
+    add("--min-score", type=float, metavar="S", help="lowest score of a neighbour")
+    help_ = "calibration.json of fastcos calibrate, to add p-values of the scores"
     add("--calibration", metavar="FILE", help=help_)
-    help_ = "only neighbours that a random pair reaches with this probability, by --calibration"
+    help_ = "highest p-value of a neighbour, the share of random pairs with such a score"
     add("--fpr", type=float, metavar="P", help=help_)
     options.add_measure(parser)
-    help_ = "D of a model of Eq. 1 (default identity; a wrong name lists all), or A,B for S^A Σ^B"
+    help_ = (
+        "rescaling D of a model of Eq. 1: a name (default identity; a wrong name lists all), or "
+        "A,B for D = S^A Σ^B"
+    )
     add("--rescaling", metavar="NAME", help=help_)
     options.add_vectors(parser)
-    lists.add_lists(parser, more=", or of a benchmark")
-    add("--result", metavar="FILE", help="neighbours whose recall to print")
-    add("--checkpoint", metavar="DIR", help="directory for the finished blocks, as .npy arrays")
+    lists.add_lists(parser, more_formats=", or a format of a benchmark")
+    add("--result", metavar="FILE", help="file of neighbours whose recall is printed")
+    add("--checkpoint", metavar="DIR", help="directory for finished blocks, as .npy arrays")
     options.add_common(parser, seed=False)
 
 
-def run(given: argparse.Namespace) -> int:
-    """Read, search, write or print."""
+def run(args: argparse.Namespace) -> int:
+    """Read the vectors, search, write or print the neighbours."""
     from fastcos.comparison.candidates import select_candidates
 
-    if given.result is not None or Path(given.out or "").suffix in NEIGHBOR_SUFFIXES:
-        return ground_truth.run(given)
-    out = lists.as_output(given.out)
-    if given.min_score is not None:
-        validation.as_real("--min-score", given.min_score)
-    named = options.as_measure("--measure", given.measure)
-    embeddings, ids, read = _embeddings(given)
-    names = lists.read_names(given, given.source, ids, read)
-    *_, candidate = select_candidates([named], embeddings, argument="--measure")[0]
+    if args.result is not None or Path(args.out or "").suffix in NEIGHBOR_SUFFIXES:
+        return ground_truth.run(args)
+    out = lists.as_output(args.out)
+    if args.min_score is not None:
+        validation.as_real("--min-score", args.min_score)
+    measure_option = options.as_measure("--measure", args.measure)
+    embeddings, ids, read = _embeddings(args)
+    names = lists.read_names(args, args.source, ids, read)
+    *_, candidate = select_candidates([measure_option], embeddings, argument="--measure")[0]
     items, measure = candidate.rows(embeddings), candidate.make(embeddings)
-    calibration, min_score = _calibration(given, measure)
-    own = given.queries is None
-    k = validation.as_count("--k", given.k, high=len(items) - own)
-    wanted: dict[str, Any] = {"measure": measure, "min_score": min_score}
-    columns = ("item" if own else "query", "neighbor")
+    calibration, min_score = _calibration(args, measure)
+    queries_are_items = args.queries is None
+    k = validation.as_count("--k", args.k, high=len(items) - queries_are_items)
+    settings: dict[str, Any] = {"measure": measure, "min_score": min_score}
+    columns = ("item" if queries_are_items else "query", "neighbor")
     queries, query_ids = items, ids
-    if not own:
-        queries, query_ids = options.read_vectors(given.queries, given, shared=True)
+    if not queries_are_items:
+        queries, query_ids = options.read_vectors(args.queries, args, shared=True)
         validation.check_same_width("--queries", queries, "items", items)
-    if given.show:
-        rows = lists.shown_rows(given, query_ids)
-        if own:  # an item does not find itself
-            wanted["exclude"] = one_per_row(rows, len(items))
+    if args.show:
+        rows = lists.rows_to_show(args, query_ids)
+        if queries_are_items:  # an item is not its own neighbour
+            settings["exclude"] = one_per_row(rows, len(items))
         queries, query_ids = queries[rows], query_ids[rows]
-    searched = None if queries is items else items  # None: the queries themselves
+    # Without items, top_k searches the queries and leaves out each row itself.
+    other_items = None if queries is items else items
     try:
         with progress_bar("searching") as progress:
-            out_folder = None if given.show else given.checkpoint
-            found = top_k(queries, searched, k, progress=progress, out=out_folder, **wanted)
-    except OccupiedError as error:  # "out must ..."
+            out_folder = None if args.show else args.checkpoint
+            neighbors = top_k(
+                queries, other_items, k, progress=progress, out=out_folder, **settings
+            )
+    except OccupiedError as error:  # its message begins with the argument of top_k, out
         raise ValueError(str(error).replace("out", "--checkpoint", 1)) from None
-    best = lists.Lists(found, query_ids, ids, names, columns, calibration)
-    return best.deliver(given, out, f"by {given.measure}")
+    ranked = lists.RankedLists(neighbors, query_ids, ids, names, columns, calibration)
+    return ranked.write_or_print(args, out, f"by {args.measure}")
 
 
 def _calibration(
-    given: argparse.Namespace, measure: Any
+    args: argparse.Namespace, measure: Any
 ) -> tuple["Calibration | None", float | None]:
-    """Read --calibration; return it and the least score, of --fpr or of --min-score."""
-    if given.calibration is None:
-        validation.check_none("--fpr", given.fpr, "without --calibration")
-        return None, given.min_score
+    """Read --calibration; return it, and the lowest score that --fpr or --min-score allows."""
+    if args.calibration is None:
+        validation.check_none("--fpr", args.fpr, "without --calibration")
+        return None, args.min_score
     from fastcos.auditing import Calibration
 
-    calibration = Calibration.load(given.calibration)
+    calibration = Calibration.load(args.calibration)
     if calibration.measure != measure.name:
         raise ValueError(f"--calibration must be of {measure.name}, got {calibration.measure}")
-    if given.fpr is None:
-        return calibration, given.min_score
-    validation.check_none("--min-score", given.min_score, "with --fpr")
-    return calibration, calibration.threshold(given.fpr)
+    if args.fpr is None:
+        return calibration, args.min_score
+    validation.check_none("--min-score", args.min_score, "with --fpr")
+    return calibration, calibration.threshold(args.fpr)
 
 
-def _embeddings(given: argparse.Namespace) -> tuple["Embeddings", Any, "Vectors | None"]:
-    """Return what measures are fitted to, the ids of the items, and the vectors of a file."""
+def _embeddings(args: argparse.Namespace) -> tuple["Embeddings", Any, "Vectors | None"]:
+    """Read the embeddings, the ids of the items and, for a file, its vectors."""
     from fastcos.comparison.candidates import Embeddings
 
-    source = Path(given.source)
-    source.stat()  # a missing file is reported before its suffix is refused
+    source = Path(args.source)
+    source.stat()  # report a missing file as such, and not as a wrong suffix
     if is_model_folder(source):
-        options.refuse(given, "for a model", *options.VECTOR_COLUMNS)
-        return *model_embeddings(source, given.rescaling), None
-    validation.check_none("--rescaling", given.rescaling, "for vectors, which have no model")
-    # users that search by inner products find what the model recommends
-    of_users = given.queries is not None and given.measure == "dot"
-    read = read_items(source, given, keep_biases=of_users)
+        options.refuse(args, "for a model", *options.VECTOR_COLUMNS)
+        return *model_embeddings(source, args.rescaling), None
+    validation.check_none("--rescaling", args.rescaling, "for vectors, which have no model")
+    # With inner products, users search for recommendations of the model, whose scores include
+    # the biases.
+    keep_biases = args.queries is not None and args.measure == "dot"
+    read = read_items(source, args, keep_biases=keep_biases)
     return Embeddings(read.vectors), read.ids, read

@@ -1,4 +1,4 @@
-"""fastcos reproduce: section 4 of the paper, at its own size, or its data."""
+"""fastcos reproduce: reproduce section 4 of the paper, or write its simulated data."""
 
 import argparse
 from pathlib import Path
@@ -14,12 +14,13 @@ if TYPE_CHECKING:
     from fastcos.models.simulation import Simulation
 
 DESCRIPTION = """\
-Simulate the paper's interactions, train both objectives, and score every rescaling D of the first
-by how well cosine similarity recovers the true clusters of the items. All rescalings are the same
-model; their scores differ. Writes figure1.html, a page on which you move D, and figure1.png with
-five panels as in the paper, figure1.svg, figure1.csv, figure1.json and exponents.png. With
---only-data, writes the simulated interactions and stops: interactions.npz (SciPy CSR), items.csv
-(item, cluster, popularity) and simulation.json (every parameter and version)."""
+Simulate the interactions of the paper, train both objectives, and score every rescaling D of the
+first objective by how well cosine similarity recovers the true clusters of the items. All
+rescalings are the same model, yet their scores differ. The command writes figure1.html, a page on
+which you can change D; figure1.png, with five panels as in the paper; figure1.svg, figure1.csv,
+figure1.json and exponents.png. With --only-data, it writes the simulated interactions and stops:
+interactions.npz (SciPy CSR), items.csv (item, cluster, popularity) and simulation.json (all
+parameters and versions)."""
 EPILOG = """\
 examples:
   fastcos reproduce                    20,000 users, 1,000 items as in the paper
@@ -31,7 +32,8 @@ examples:
     --label-column cluster
 source: Steck, Ekanadham, Kallus 2024, arXiv:2403.05440, section 4"""
 
-# the paper's λ of Eq. 1 is 10,000 for 20,000 users; X'X grows with the number of users
+# The λ of Eq. 1 in the paper is 10,000 for 20,000 users. It is scaled by the number of users,
+# because X'X is.
 REGULARIZATION_PER_USER = 0.5
 
 
@@ -42,22 +44,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for flag, metavar, default in sizes:
         group.add_argument(
             f"--{flag}", dest=f"n_{flag}", type=int, default=default, metavar=metavar,
-            help=f"default {default}",
+            help=f"number of {flag} (default {default})",
         )  # fmt: skip
-    help_ = "range of the items' power-law exponents (default 0.25 1.5)"
+    help_ = "range of the power-law exponents of item popularity (default 0.25 1.5)"
     group.add_argument(
         "--item-exponent", type=float, nargs=2, default=(0.25, 1.5), metavar=("MIN", "MAX"),
         help=help_,
     )  # fmt: skip
-    help_ = "power-law exponent of interactions per user (default 0.5)"
+    help_ = "power-law exponent of the number of interactions per user (default 0.5)"
     group.add_argument("--user-exponent", type=float, default=0.5, metavar="B", help=help_)
     help_ = (
-        "reading of what the paper leaves open (default zipf_bounded; a wrong name lists them all)"
+        "choice of the details that the paper does not specify (default zipf_bounded; a wrong name "
+        "lists all)"
     )
     group.add_argument("--preset", metavar="NAME", help=help_)
-    options.add_model(parser, "users / 2, the paper's 10,000 for 20,000")
+    options.add_model(parser, "half the number of users, which is 10,000 as in the paper")
     options.add_rescalings(parser)
-    help_ = "a panel of figure1 for every D, and for the worst of a grid"
+    help_ = "draw a panel of figure1 for every D, and for the worst D of a grid"
     parser.add_argument("--all", action="store_true", help=help_)
     parser.add_argument(
         "--only-data", action="store_true", help="write the simulated interactions and stop"
@@ -66,50 +69,50 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_common(parser)
 
 
-def run(given: argparse.Namespace) -> int:
-    """Simulate, compare, write, print."""
-    folder = options.out_directory(given)
-    # imports and the first kernel take seconds, before any user is simulated
-    say(f"simulating the interactions of {given.n_users:,} users with {given.n_items:,} items")
+def run(args: argparse.Namespace) -> int:
+    """Simulate the interactions, compare rescalings, write and print the comparison."""
+    folder = options.out_directory(args)
+    # Print a message first, because imports and the first kernel take seconds.
+    say(f"simulating the interactions of {args.n_users:,} users with {args.n_items:,} items")
     from fastcos.models.simulation import simulate_interactions
 
     with progress_bar("simulating users") as progress:
         simulation = simulate_interactions(
-            given.n_users,
-            given.n_items,
-            n_clusters=given.n_clusters,
-            item_exponent=tuple(given.item_exponent),
-            user_exponent=given.user_exponent,
-            preset="zipf_bounded" if given.preset is None else given.preset,
-            random_state=given.seed,
+            args.n_users,
+            args.n_items,
+            n_clusters=args.n_clusters,
+            item_exponent=tuple(args.item_exponent),
+            user_exponent=args.user_exponent,
+            preset="zipf_bounded" if args.preset is None else args.preset,
+            random_state=args.seed,
             progress=progress,
         )
-    if given.only_data:
-        return _write_data(simulation, given, folder)
-    # imported after the first message
+    if args.only_data:
+        return _write_data(simulation, args, folder)
+    # These imports take time, so they come after the first message.
     from fastcos.comparison import compare
     from fastcos.plots.html import figure_page
 
-    if given.regularization is None:
-        given.regularization = REGULARIZATION_PER_USER * given.n_users
+    if args.regularization is None:
+        args.regularization = REGULARIZATION_PER_USER * args.n_users
     X, clusters = simulation.X, simulation.item_cluster
     say(f"simulated {X.nnz:,} interactions of {X.shape[0]:,} users with {X.shape[1]:,} items")
-    model = options.model_arguments(given)
+    model = options.model_arguments(args)
     with progress_bar("factorising, then comparing rescalings") as progress:
         comparison = compare(
-            X, clusters, **model, rescalings=options.chosen_rescalings(given),
+            X, clusters, **model, rescalings=options.parse_rescalings(args),
             measures=("cosine",), progress=progress,
         )  # fmt: skip
     parameters = {"simulation": simulation.parameters, "model": comparison.parameters}
     with spinner("drawing"):
         written, document = write_comparison(
-            comparison, folder, stem="figure1", parameters=parameters, every=given.all
+            comparison, folder, stem="figure1", parameters=parameters, every=args.all
         )
-        if "dropout" in comparison.models:  # Eq. 2 leaves no D to move
+        if "dropout" in comparison.models:  # Eq. 2 alone has no free D to change on a page
             page = figure_page(comparison, X, provenance=provenance.provenance(parameters))
             io.write_text(folder / "figure1.html", page)
             written.insert(0, folder / "figure1.html")
-    if given.json:
+    if args.json:
         print_json(document)
     else:
         show_comparison(comparison)
@@ -117,8 +120,8 @@ def run(given: argparse.Namespace) -> int:
     return 0
 
 
-def _write_data(simulation: "Simulation", given: argparse.Namespace, folder: Path) -> int:
-    """Write the interactions, the items and how they were simulated."""
+def _write_data(simulation: "Simulation", args: argparse.Namespace, folder: Path) -> int:
+    """Write the interactions, the items and the parameters of the simulation."""
     import scipy.sparse as sp
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -129,7 +132,7 @@ def _write_data(simulation: "Simulation", given: argparse.Namespace, folder: Pat
     io.write_csv(folder / "items.csv", ("item", "cluster", "popularity"), items)
     document = provenance.provenance(simulation.parameters)
     io.write_json(folder / "simulation.json", document)
-    if given.json:
+    if args.json:
         print_json(document)
     say(f"wrote {simulation.X.nnz:,} interactions to {folder}")
     return 0

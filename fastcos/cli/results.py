@@ -13,18 +13,19 @@ from fastcos.storage import provenance
 if TYPE_CHECKING:
     from fastcos.comparison import Comparison, Leaderboard
 
-# of images: Figure 1 of 1,000 items, nine panels of noise, is to stay below 500 kB (465 and 450 kB)
+# Resolution of images. It keeps Figure 1 of 1,000 items, with nine panels, below 500 kB.
 DOTS_PER_INCH = {"png": 150, "svg": 64}
-# steps of the colour scale in the png of maps, and of grey in their texts
+# Number of colours of the scale, and of greys for texts, in a png of similarity maps.
 N_COLOURS, N_GREYS = 128, 16
 
 
 def write_comparison(
     comparison: "Comparison", folder: Path, *, stem: str, parameters: dict[str, Any], every: bool
 ) -> tuple[list[Path], dict[str, Any]]:
-    """Write the figures, the table of rescalings and the JSON document, which is also returned.
+    """Write the figures, the table of rescalings and a JSON document.
 
-    every: whether each named rescaling has a panel.
+    Return the paths and the document. If every is true, the figure has a panel for each named
+    rescaling.
     """
     from fastcos.plots import ExponentGridDisplay, SimilarityMapsDisplay
 
@@ -42,7 +43,7 @@ def write_comparison(
 
 
 def write_leaderboard(leaderboard: "Leaderboard", folder: Path, stem: str) -> list[Path]:
-    """Write the ranking as csv and as a figure."""
+    """Write the ranking as a csv file and as a figure."""
     from fastcos.plots import LeaderboardDisplay
 
     rows = [row.to_dict() for row in leaderboard.rows]
@@ -69,7 +70,7 @@ def write_figure(
         kind = target.suffix[1:]
         figure.set_dpi(DOTS_PER_INCH[kind])
         with io.atomic_path(target) as path:
-            # the canvases, because savefig draws twice: nine maps take 5 s instead of 2.5
+            # The canvases are called directly, because savefig draws every figure twice.
             if kind == "svg":
                 FigureCanvasSVG(figure).print_svg(path)
             elif of_maps:
@@ -78,19 +79,19 @@ def write_figure(
                 _with_few_colours(canvas.buffer_rgba()).save(path, "PNG")
             else:
                 FigureCanvasAgg(figure).print_png(path)
-        figure.set_layout_engine("none")  # the first file's layout, in inches, is that of all
+        figure.set_layout_engine("none")  # reuse the layout of the first file, which is in inches
     return paths
 
 
 def _with_few_colours(pixels: Any) -> Any:
-    """Return the drawing of maps as an image with a palette: a quarter of the size."""
+    """Convert a drawing of maps to an image with a palette, which is a quarter of the size."""
     from matplotlib import colormaps
     from PIL import Image
 
     from fastcos.plots.style import MAP_COLOURS
 
     scale = colormaps[MAP_COLOURS].resampled(N_COLOURS)(range(N_COLOURS))[:, :3]
-    # white, and greys that are darker than the middle of the scale
+    # White, and greys that are darker than the middle of the colour scale.
     greys = np.append(np.linspace(0, 0.8, N_GREYS - 1), 1)[:, None].repeat(3, axis=1)
     palette = Image.new("P", (1, 1))
     palette.putpalette((255 * np.vstack([scale, greys])).round().astype(np.uint8).tobytes())
@@ -104,12 +105,15 @@ def show_comparison(comparison: "Comparison") -> None:
 
     show_table(rescalings_table(comparison.named))
     if zero := comparison.named[0].zero_items:
-        show_text(f"{zero} items have no direction (no interactions): left out of every score.")
-    named, grid = comparison.auc_range(), comparison.auc_range(grid=True)
-    if named is not None and grid is not None:
         show_text(
-            f"One model, one loss: AUC differs by {named:.3f} between the named rescalings and by "
-            f"{grid:.3f} over the exponent grid D = S^a Σ^b."
+            f"{zero} items have no interactions and therefore no direction: they are left out of "
+            "every score."
+        )
+    named_range, grid_range = comparison.auc_range(), comparison.auc_range(grid=True)
+    if named_range is not None and grid_range is not None:
+        show_text(
+            f"One model with one loss: the AUC differs by {named_range:.3f} between the named "
+            f"rescalings and by {grid_range:.3f} over the exponent grid D = S^a Σ^b."
         )
 
 
@@ -118,5 +122,5 @@ def show_leaderboard(leaderboard: "Leaderboard", name: str = "") -> None:
     show_text(f"{name}: {leaderboard.conclusion}" if name else leaderboard.conclusion)
     show_sections(leaderboard.sections())
     if leaderboard.left_out:
-        why = "; ".join(f"{name} ({reason})" for name, reason in leaderboard.left_out.items())
-        say(f"left out, with what they require: {why}")
+        reasons = "; ".join(f"{name} ({reason})" for name, reason in leaderboard.left_out.items())
+        say(f"measures that were left out because a requirement is missing: {reasons}")

@@ -1,7 +1,7 @@
 """Output of a command: messages and progress on stderr, tables and JSON on stdout.
 
-rich draws tables and progress bars. Where it is not installed, tables are those of
-:class:`fastcos.reports.Table`, and there are no progress bars.
+Tables and progress bars are drawn by rich. If rich is not installed, tables are printed by
+:class:`fastcos.reports.Table`, and no progress is shown.
 """
 
 import contextlib
@@ -22,49 +22,49 @@ if TYPE_CHECKING:
 
     from fastcos.reports import Section, Table
 
-# columns of a table in a file or a pipe, where rich would squeeze it into 80
+# Width in characters of a table in a file or a pipe, where rich would use 80.
 WIDTH_OF_FILES = 160
-# letters of a text, and of a heading, from which on they are wrapped
+# Texts, and headings, of more than this number of characters may be wrapped.
 _TEXT, _HEADING = 14, 12
-# of an audit and of a comparison; installed from a wheel, there is no such page
+# The page that explains the next steps after an audit or a comparison. A wheel does not contain it.
 DECISION_PAGE = Path(__file__).parents[2] / "docs" / "howto" / "decide.md"
-# seconds between two lines of progress in a log
+# Seconds between two lines of progress if stderr is not a terminal.
 SECONDS_PER_LINE = 10.0
 
 
 def fail(program: str, message: str) -> None:
     """Print an error as one line on stderr, without control characters."""
-    from fastcos.validation import one_line  # imports NumPy
+    from fastcos.validation import one_line  # imports NumPy, which the help does not need
 
     say(f"{program}: {one_line(message)}")
 
 
 def say(message: str) -> None:
-    """Print a message on stderr; a closed or full stderr does not stop the work."""
+    """Print a message on stderr; an error of stderr, such as a closed pipe, is ignored."""
     from fastcos.reports import printable
 
     with contextlib.suppress(OSError):
-        print(_wrapped(printable(message), sys.stderr), file=sys.stderr, flush=True)
+        print(_wrap(printable(message), sys.stderr), file=sys.stderr, flush=True)
 
 
-def say_written(written: Sequence[Path]) -> None:
-    """Name the files in a folder, a page first, and the page of this clone that says what to do."""
-    say(f"wrote to {written[0].parent}: {', '.join(path.name for path in written)}")
+def say_written(paths: Sequence[Path]) -> None:
+    """List the files that a command wrote, and the page that explains the next steps."""
+    say(f"wrote to {paths[0].parent}: {', '.join(path.name for path in paths)}")
     if DECISION_PAGE.is_file():
-        say(f"what to do about it, step by step: {DECISION_PAGE}")
+        say(f"how to decide what to do next, step by step: {DECISION_PAGE}")
 
 
 def show_text(text: str) -> None:
     """Print text on stdout, without control characters of names in it."""
-    from fastcos.reports import printable  # imports NumPy
+    from fastcos.reports import printable  # imports NumPy, which the help does not need
 
-    print(_wrapped(printable(text), sys.stdout))
+    print(_wrap(printable(text), sys.stdout))
 
 
-def _wrapped(text: str, stream: TextIO | None) -> str:
-    """Return text in lines that fit the terminal, broken between words; elsewhere as it is.
+def _wrap(text: str, stream: TextIO | None) -> str:
+    """Wrap text between words to the width of a terminal; return it unchanged for other streams.
 
-    A process without a console has no stream.
+    stream is None in a process without a console.
     """
     if stream is None or not stream.isatty():
         return text
@@ -82,21 +82,22 @@ def _wrapped(text: str, stream: TextIO | None) -> str:
 
 
 @contextlib.contextmanager
-def compilation_reported() -> Iterator[None]:
-    """Report the time of compiling kernels in the block at its end."""
+def report_compilation() -> Iterator[None]:
+    """Print the seconds that the block spent compiling kernels, if any."""
     from fastcos.kernels.jit import seconds_compiling
 
     before = seconds_compiling()
     yield
     if seconds_compiling() > before:
-        say(f"compiled for {seconds_compiling() - before:.1f} s")
+        say(f"compiling kernels took {seconds_compiling() - before:.1f} s of this time")
 
 
 @contextlib.contextmanager
 def progress_bar(name: str) -> Iterator[Callable[[int, int], None]]:
-    """Report progress and the remaining time on stderr: progress(done, total).
+    """Yield a function progress(done, total) that shows progress and remaining time on stderr.
 
-    A bar on a terminal; elsewhere a line every ten seconds. The total may change on the way.
+    A terminal shows a bar; any other stream gets a line every ten seconds. The total may change
+    from call to call.
     """
     if not has_rich():
         yield lambda done, total: None
@@ -105,31 +106,32 @@ def progress_bar(name: str) -> Iterator[Callable[[int, int], None]]:
 
     count = TextColumn("{task.fields[count]}")
     with _progress(BarColumn(), count, TimeRemainingColumn()) as bar:
-        # a share of 1, because rich forgets the speed when the total changes
+        # The task counts shares of 1, because rich forgets the speed when the total changes.
         bar.add_task(name, total=1.0, count="")
         task = bar.tasks[0]
-        before, printed = 0, time.monotonic()
+        last_done, last_print = 0, time.monotonic()
 
         def progress(done: int, total: int) -> None:
-            nonlocal before, printed
-            if done < before:  # counted from 0 again
+            nonlocal last_done, last_print
+            if done < last_done:  # the caller started a new count
                 bar.reset(task.id)
             count = f"{done:,} of {total:,}"
             bar.update(task.id, completed=done / max(1, total), count=count)
-            before, now, left = done, time.monotonic(), task.time_remaining
-            if bar.disable and done and now - printed >= SECONDS_PER_LINE:
-                printed = now
+            last_done, now, remaining = done, time.monotonic(), task.time_remaining
+            if bar.disable and done and now - last_print >= SECONDS_PER_LINE:
+                last_print = now
                 if task.speed:
                     rate = task.speed * total
-                    count += f", {rate:,.0f} a second" if rate >= 10 else f", {rate:.2g} a second"
-                say(f"{name}: {count}" + ("" if left is None else f", about {left:,.0f} s left"))
+                    count += f", {rate:,.0f}/s" if rate >= 10 else f", {rate:.2g}/s"
+                time_left = "" if remaining is None else f", about {remaining:,.0f} s left"
+                say(f"{name}: {count}{time_left}")
 
         yield progress
 
 
 @contextlib.contextmanager
 def spinner(name: str) -> Iterator[None]:
-    """Show on stderr that work of unknown length runs; silent where stderr is no terminal."""
+    """Show a spinner on stderr during work of unknown length; do nothing without a terminal."""
     if not has_rich():
         yield
         return
@@ -148,7 +150,7 @@ def _progress(*columns: "ProgressColumn") -> "Progress":
 
     console = _console(stderr=True)
     text = TextColumn("{task.description}", markup=False)
-    # a step may take minutes: rich's default of 30 s would leave no estimate
+    # A step may take minutes. With rich's default period of 30 s, there would be no estimate.
     return Progress(
         SpinnerColumn(), text, TimeElapsedColumn(), *columns, console=console, transient=True,
         disable=not console.is_terminal, speed_estimate_period=600, get_time=time.monotonic,
@@ -156,28 +158,28 @@ def _progress(*columns: "ProgressColumn") -> "Progress":
 
 
 def _console(**options: Any) -> "Console":
-    """A console that prints names with square brackets as they are."""
+    """Return a console that prints square brackets literally instead of as markup."""
     from rich.console import Console
 
-    class _Plain(Console):
+    class _LiteralConsole(Console):
         def on_broken_pipe(self) -> None:
-            raise BrokenPipeError  # for the exit status of a closed pipe; rich would exit with 1
+            raise BrokenPipeError  # main sets the exit status; rich would exit with status 1
 
-    return _Plain(markup=False, emoji=False, highlight=False, **options)
+    return _LiteralConsole(markup=False, emoji=False, highlight=False, **options)
 
 
 def print_next(commands: Sequence[tuple[Sequence[str], str]]) -> None:
-    """Print commands to copy, each with what it gains; its words are quoted for a shell."""
+    """Print commands to copy, quoted for a shell, each with the reason to run it."""
     from fastcos.reports import printable
 
     if commands:
         show_text("next:")
-    for words, gain in commands:  # never wrapped: they are to be copied
-        print(printable(f"  {shlex.join(words)}  # {gain}"))
+    for words, reason in commands:  # the lines are not wrapped, so that they can be copied
+        print(printable(f"  {shlex.join(words)}  # {reason}"))
 
 
 def show_sections(sections: "Iterable[Section]") -> None:
-    """Print the tables of a result, and its single numbers as one more table."""
+    """Print the tables of a result, then its single numbers in a last table."""
     facts: list[tuple[str, Any]] = []
     for section in sections:
         for table in section.tables:
@@ -188,17 +190,17 @@ def show_sections(sections: "Iterable[Section]") -> None:
 
 
 def show_table(table: "Table") -> None:
-    """Print one table of a result, and the words below it."""
+    """Print one table of a result, and the text below the table."""
     print_table(table.title, table.header, table.rows)
     if table.more:
         show_text(table.more)
 
 
 def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """Print a table on stdout: text left, numbers right with 3 decimals.
+    """Print a table on stdout, with texts aligned left and numbers aligned right, with 3 decimals.
 
-    Texts are wrapped. Columns beyond the width of the terminal go into further tables below, with
-    the first column again.
+    Texts are wrapped. Columns that do not fit the width of the terminal are printed as further
+    tables below, which repeat the first column.
     """
     if not has_rich():
         from fastcos import reports
@@ -207,43 +209,44 @@ def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[Any]]
         return
     from rich.table import Table
 
-    from fastcos.reports import as_text, printable  # imports NumPy
+    from fastcos.reports import as_text, printable  # imports NumPy, which the help does not need
 
     console = _console()
     if not console.is_terminal:
         console = _console(width=WIDTH_OF_FILES)
 
     columns = [[as_text(row[number]) for row in rows] for number in range(len(header))]
-    heads = [printable(one) for one in header]
-    # a heading may be wrapped between its words, and a long text that is not in the first column
-    longest = [max(map(len, cells), default=1) for cells in columns]
-    whole = [max(map(len, head.split()), default=1) for head in heads]
-    whole = [max(one, min(len(head), _HEADING)) for one, head in zip(whole, heads, strict=True)]
-    is_text = [not n or all(isinstance(row[n], str) for row in rows) for n in range(len(header))]
-    is_long = [n > 0 and is_text[n] and longest[n] > _TEXT for n in range(len(header))]
-    widths = [
-        max(head, _TEXT if long else cells)
-        for head, cells, long in zip(whole, longest, is_long, strict=True)
+    headings = [printable(heading) for heading in header]
+    # A heading may be wrapped between its words, and so may a long text outside the first column.
+    cell_widths = [max(map(len, cells), default=1) for cells in columns]
+    heading_widths = [
+        max(min(len(heading), _HEADING), *map(len, heading.split()), 1) for heading in headings
     ]
-    left = list(range(1, len(header)))
+    is_text = [not n or all(isinstance(row[n], str) for row in rows) for n in range(len(header))]
+    is_long = [n > 0 and is_text[n] and cell_widths[n] > _TEXT for n in range(len(header))]
+    widths = [
+        max(heading, _TEXT if long else cells)
+        for heading, cells, long in zip(heading_widths, cell_widths, is_long, strict=True)
+    ]
+    pending = list(range(1, len(header)))
     while True:
-        shown, used = [0], widths[0] + 4  # and the border
-        while left and (len(shown) == 1 or used + widths[left[0]] + 3 <= console.width):
-            used += widths[left[0]] + 3
-            shown.append(left.pop(0))
+        shown, used = [0], widths[0] + 4  # the border of the table takes 4 characters
+        while pending and (len(shown) == 1 or used + widths[pending[0]] + 3 <= console.width):
+            used += widths[pending[0]] + 3
+            shown.append(pending.pop(0))
         table = Table(title=printable(title), title_justify="left")
         for n in shown:
             width = None if is_long[n] else widths[n]
             justify: Any = "left" if is_text[n] else "right"
-            table.add_column(heads[n], justify=justify, width=width, min_width=widths[n])
+            table.add_column(headings[n], justify=justify, width=width, min_width=widths[n])
         for cells in zip(*(columns[n] for n in shown), strict=True):
             table.add_row(*cells)
         console.print(table)
         title = ""
-        if not left:
+        if not pending:
             return
 
 
 def print_json(content: Any) -> None:
-    """Print one JSON document on stdout; NaN becomes null. A full disk raises OSError here."""
+    """Print one JSON document on stdout, with null for NaN; raise OSError if the disk is full."""
     print(json.dumps(content, indent=2, allow_nan=False), flush=True)

@@ -32,30 +32,31 @@ from fastcos.storage.provenance import provenance
 
 DESCRIPTION = """\
 Run every operation on tiny inputs, so that later processes find compiled code in the cache
-directory. In a container image, run it at build time as the user that will run the service. Code is
-compiled for the processor of this machine, or with --portable for every x86-64 tier that it has
-(v3: AVX2; v4: AVX-512; with VNNI; with AMX): processors of these tiers need not compile. Uses all
-cores (FASTCOS_N_THREADS), about 0.5 GB of memory each."""
+directory. For a container image, run this command at build time as the user that will run the
+service. The code is compiled for the processor of this machine. With --portable, it is compiled for
+every tier of x86-64 that this processor supports (v3: AVX2; v4: AVX-512; v4 with VNNI; v4 with
+AMX); processors of these tiers then need not compile. The command uses all cores, or
+FASTCOS_N_THREADS of them, and about 0.5 GB of memory per core."""
 EPILOG = """\
 examples:
   fastcos warmup
   FASTCOS_CACHE_DIR=/opt/fastcos-cache fastcos warmup --portable"""
 DTYPES = ("float32", "float64")
-# seconds of one core that all jobs take for one processor or tier: 160 on an EPYC (Zen 3), 2026
-_SECONDS_OF_A_CORE = 180
+# Processor time in seconds that all jobs take for one processor or tier, for the estimate that the
+# command prints.
+_PROCESSOR_SECONDS = 180
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    parser.add_argument(
-        "--portable", action="store_true", help="compile for tiers of processors, not for this one"
-    )
+    help_ = "compile for all supported tiers of processors instead of for this processor"
+    parser.add_argument("--portable", action="store_true", help=help_)
     options.add_json(parser)
 
 
-def run(given: argparse.Namespace) -> int:
-    """Run every job on tiny inputs."""
-    tiers = cpu.supported_tiers() if given.portable else [None]
+def run(args: argparse.Namespace) -> int:
+    """Run every job on tiny inputs in parallel processes."""
+    tiers = cpu.supported_tiers() if args.portable else [None]
     if not tiers:
         raise ValueError(
             f"--portable must run on one of {', '.join(native.TIERS)}, got {platform.machine()}"
@@ -64,32 +65,34 @@ def run(given: argparse.Namespace) -> int:
         raise ImportError("warmup needs Numba, which is missing: pip install 'fastcos[compile]'")
     directory = code_cache.cache_directory()
     if directory is None:
-        raise ValueError("FASTCOS_CACHE_DIR must be set where there is no home directory, got none")
+        raise ValueError("FASTCOS_CACHE_DIR must be set if there is no home directory, got none")
     options.check_output_directory("the cache (FASTCOS_CACHE_DIR)", directory)
     started = time.perf_counter()
-    # tiers share no code: jobs that run together are of different ones
-    work = [(job, tier) for job in JOBS for tier in tiers]
+    # Jobs of different tiers compile no common code, so that processes which run at the same time
+    # rarely wait for each other.
+    jobs = [(job, tier) for job in JOBS for tier in tiers]
     messages: set[str] = set()
-    n_processes = min(config.n_threads(), len(work))
-    minutes = max(1, round(_SECONDS_OF_A_CORE * len(tiers) / n_processes / 60))
+    n_processes = min(config.n_threads(), len(jobs))
+    minutes = max(1, round(_PROCESSOR_SECONDS * len(tiers) / n_processes / 60))
     say(
-        f"compiling all kernels into {directory} with {n_processes} processes: about {minutes} "
-        f"minute{'s' * (minutes > 1)} on an idle machine, less where some are compiled already"
+        f"compiling all kernels into {directory} with {n_processes} processes: this takes about "
+        f"{minutes} minute{'s' * (minutes > 1)} on an idle machine, or less if some kernels are "
+        "already compiled"
     )
     with progress_bar("compiling") as progress, ThreadPoolExecutor(config.n_threads()) as pool:
-        running = [pool.submit(_run_job, *one) for one in work]
+        futures = [pool.submit(_run_job, *job) for job in jobs]
         try:
-            for done, job in enumerate(as_completed(running), 1):
-                messages.update(job.result())
-                progress(done, len(work))
-        finally:  # after an error or Ctrl-C no further process is started
+            for done, future in enumerate(as_completed(futures), 1):
+                messages.update(future.result())
+                progress(done, len(jobs))
+        finally:  # after an error or Ctrl-C, start no further process
             pool.shutdown(cancel_futures=True)
     for message in sorted(messages):
         say(message)
     seconds = time.perf_counter() - started
     files = code_cache.signatures()
     size = sum(path.stat().st_size for path in files) / 2**20
-    if given.json:
+    if args.json:
         document = provenance({"cache_directory": str(directory)})
         print_json({**document, "signatures": len(files), "MiB": size, "seconds": seconds})
     say(f"{len(files)} compiled signatures, {size:.1f} MiB, in {directory}; {seconds:.1f} s")
@@ -97,7 +100,7 @@ def run(given: argparse.Namespace) -> int:
 
 
 def _run_job(job: str, tier: str | None) -> list[str]:
-    """Run a job in a process of its own, for this CPU or a tier; return its warnings."""
+    """Run a job in a separate process, for this processor or for a tier; return its warnings."""
     environment: Mapping[str, str] = os.environ
     if tier is not None:
         name, features = cpu.code_name(tier)
@@ -105,15 +108,18 @@ def _run_job(job: str, tier: str | None) -> list[str]:
         environment = {**os.environ, **target}
     code = f"from fastcos.cli import warmup; warmup.compile_now(); warmup.JOBS[{job!r}]()"
     command = [sys.executable, "-c", code]
-    done = subprocess.run(command, env=environment, stderr=subprocess.PIPE, text=True, check=False)
-    if done.returncode:
-        last = done.stderr.strip().rpartition("\n")[2]
-        raise ChildProcessError(f"compiling for {job} ended with {done.returncode}: {last}")
-    return [line for line in done.stderr.splitlines() if "Warning: " in line]
+    process = subprocess.run(
+        command, env=environment, stderr=subprocess.PIPE, text=True, check=False
+    )
+    if process.returncode:
+        last_line = process.stderr.strip().rpartition("\n")[2]
+        status = process.returncode
+        raise ChildProcessError(f"compiling for {job} ended with status {status}: {last_line}")
+    return [line for line in process.stderr.splitlines() if "Warning: " in line]
 
 
 def compile_now() -> None:
-    """Let this process compile what it calls, however small its inputs are."""
+    """Let this process compile every kernel that it calls, however small the inputs are."""
     readiness.compile_at_once()
 
 
@@ -124,7 +130,7 @@ def native_jobs() -> dict[str, Callable[[], None]]:
 
 
 def _interactions(dtype: str = "float32", *, rated: bool = False) -> Any:
-    """Interactions (500, 80): ones, or ratings from 1 to 5."""
+    """Simulate interactions (500, 80): ones, or ratings from 1 to 5."""
     from fastcos.models.simulation import simulate_interactions
 
     X = simulate_interactions(500, 80, random_state=0).X
@@ -165,27 +171,27 @@ def _recommend() -> None:
 
 
 def _search(dtype: str) -> None:
-    one = sp.csr_array(([1.0], ([0], [0])), shape=(1, 300))
+    one_item = sp.csr_array(([1.0], ([0], [0])), shape=(1, 300))
     items = _vectors(dtype)
     for measure in ("cosine", "dot", "neg_euclidean"):
         top_k(items, k=5, measure=measure)
         top_k(items[:3], items, 5, measure=measure)
-        top_k(items[:1], items, 5, measure=measure, exclude=one)
+        top_k(items[:1], items, 5, measure=measure, exclude=one_item)
         top_k(items, items, 5, measure=measure, allowed=range(50))
-        top_k(items[:1], items, 5, measure=measure, allowed=one)
+        top_k(items[:1], items, 5, measure=measure, allowed=one_item)
         neighbors_above(items, 0.5, measure=measure)
-        if dtype == "float32":  # by queries that float32 does not hold: see scan.as_wide
+        if dtype == "float32":  # queries that float32 cannot represent: see scan.as_wide
             _search_wide_queries(items, measure)
     list(similarity_blocks(items, measure="cosine"))
     top_k(np.repeat(items, 2, axis=0), k=5)  # duplicates
-    top_k(items + 3, k=5)  # a shared direction
-    compile_searches(dtype)  # with prefixes
-    if dtype == "float32":  # enough rows to be multiplied as they are
+    top_k(items + 3, k=5)  # rows with a common direction
+    compile_searches(dtype)  # with short codes
+    if dtype == "float32":  # enough rows to be multiplied without packing
         top_k(items[:120], _vectors(dtype, 280_000), 5)
 
 
 def _search_wide_queries(items: Any, measure: str) -> None:
-    """Search float32 items for few and many queries of float64, in every way."""
+    """Search float32 items for few and many float64 queries, with all options."""
     queries = _vectors("float64", 100) / 3
     index = SimilarityIndex(measure).fit(items)
     _search_in_every_way(index, queries)
@@ -206,7 +212,7 @@ def _search_in_every_way(index: SimilarityIndex, queries: Any) -> None:
 
 def _rescore(dtype: str) -> None:
     items, candidates = _vectors(dtype), np.arange(150).reshape(3, 50)
-    for rows in (items, items.astype(np.float16)):  # scored as they are, and as copies
+    for rows in (items, items.astype(np.float16)):  # float16 rows are copied to float32
         rescore(items[:3], rows, candidates, 5)
 
 
@@ -217,7 +223,7 @@ def _bits() -> None:
 
 
 def _sparse_search(dtype: str) -> None:
-    for value in (1, 2, 0.5):  # ones, whole numbers, others
+    for value in (1, 2, 0.5):  # kernels for ones, for whole numbers and for other numbers
         X = value * _interactions(dtype)
         for measure in ("cosine", "dot"):
             top_k(X, k=5, measure=measure)
@@ -227,28 +233,28 @@ def _sparse_search(dtype: str) -> None:
 
 def _index() -> None:
     items = _vectors("float32")
-    made = SimilarityIndex().fit(items)
+    index = SimilarityIndex().fit(items)
     with tempfile.TemporaryDirectory() as folder:
-        made.save(Path(folder) / "index")
-        for searched in (made, SimilarityIndex.open(Path(folder) / "index")):
-            searched.search(items[:1], 5)
-            searched.search(items, 5)
-    made.add(items)
-    made.search(items, 5)
-    for dtype in DTYPES:  # threads share the panels for few queries
-        many = _vectors(dtype, 512 * PANEL)
-        SimilarityIndex().fit(many).search(many[:1], 5)
+        index.save(Path(folder) / "index")
+        for opened in (index, SimilarityIndex.open(Path(folder) / "index")):
+            opened.search(items[:1], 5)
+            opened.search(items, 5)
+    index.add(items)
+    index.search(items, 5)
+    for dtype in DTYPES:  # so many rows that threads share the panels of few queries
+        rows = _vectors(dtype, 512 * PANEL)
+        SimilarityIndex().fit(rows).search(rows[:1], 5)
 
 
 def _narrow_index(kind: str) -> None:
-    if kind == "bfloat16":  # only who has such rows has the package
+    if kind == "bfloat16":  # without ml_dtypes, there can be no rows of this type
         if importlib.util.find_spec("ml_dtypes") is None:
             return
-        import ml_dtypes  # noqa: F401  registers it with NumPy
+        import ml_dtypes  # noqa: F401  registers bfloat16 with NumPy
     items = _vectors("float32", 512 * PANEL)
     rows = (10 * items).astype(kind)
-    made = SimilarityIndex().fit(rows)
-    made.search(items[:1], 5), made.search(items[:100], 5), made.search(rows[:100], 5)
+    index = SimilarityIndex().fit(rows)
+    index.search(items[:1], 5), index.search(items[:100], 5), index.search(rows[:100], 5)
     small = SimilarityIndex().fit(rows[:300])
     _search_in_every_way(small, items[:100])
     _search_in_every_way(small, rows[:100])
@@ -259,7 +265,7 @@ def _narrow_index(kind: str) -> None:
 
 
 def _measures(dtype: str) -> None:
-    # enough rows for the kernels of large searches
+    # Large searches use other kernels than small ones.
     large = _vectors(dtype, 2_000)
     for name in ("csls", "local_scaling", "dis_sim_local"):
         top_k(large, k=5, measure=name)
@@ -268,7 +274,7 @@ def _measures(dtype: str) -> None:
     if dtype == "float32":
         top_k(large[:64], large, 5, measure="recos")
         for name in list_measures():
-            with contextlib.suppress(TypeError, ValueError):  # it requires more than the rows
+            with contextlib.suppress(TypeError, ValueError):  # some need more than the rows
                 top_k(_vectors(dtype), k=5, measure=name)
 
 
@@ -283,7 +289,7 @@ def _fit() -> None:
         table.write_text("user,item,rating\n" + "".join(lines))
         LinearMF(8).fit(ingest_interactions(table, Path(folder) / "shards"))
     LinearMF(8).fit(X.tocsr())
-    for dtype in DTYPES:  # of ones, whose data kernels do not read
+    for dtype in DTYPES:  # kernels for ones do not read the data array
         X = _interactions(dtype)
         LinearMF(4).fit(X[:80, :30]), LinearMF(4).fit(X).user_embeddings(X)
     CosineMF(4, random_state=0).fit(_interactions())
@@ -293,7 +299,7 @@ def _audit(dtype: str) -> None:
     from fastcos import auditing, metrics
     from fastcos.similarity import cosine_bounds
 
-    # few items, and as many as make a search for few queries share panels among threads
+    # Few items, and so many that threads share the panels of few queries.
     for n in (60, 512 * PANEL):
         labels = [str(i % 3) for i in range(n)]
         auditing.audit(_vectors(dtype, n), _vectors("float64", 40), labels=labels, k=5)
@@ -316,7 +322,7 @@ def _products(dtype: str) -> None:
     svd_residuals(X, randomized_svd(X, 5))
     tall = sp.csr_array(_vectors(dtype, 500) @ _vectors(dtype, 500).T)
     randomized_svd(tall, 2), randomized_svd(tall, 2, tol=1e-9)
-    # a dense factor larger than the cache
+    # A dense factor that is larger than the cache of the processor.
     n, p, per_row = 2**11, 2**13, 2**9
     columns = np.arange(n)[:, None] % (p // per_row) + np.arange(0, p, p // per_row)
     indptr = np.arange(0, n * per_row + 1, per_row)
@@ -327,7 +333,7 @@ def _products(dtype: str) -> None:
         matmul(X, factor), gram_matmul(X, factor)
 
 
-# the work of one process each; those that compile what others need come first
+# Each job runs in one process. Jobs come first if they compile kernels that later jobs also use.
 JOBS: dict[str, Callable[[], None]] = {
     **{f"search of {dtype}": functools.partial(_search, dtype) for dtype in DTYPES},
     **{f"audit of {dtype}": functools.partial(_audit, dtype) for dtype in DTYPES},

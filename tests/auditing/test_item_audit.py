@@ -307,7 +307,7 @@ def test_verdict_names_its_premise():
         assert "trained on dot products, which no rescaling" in verdicts[name, "dot"].verdict
         assert not_free in verdicts[name, "cosine"].verdict
         assert "query metric" not in " ".join(verdicts[name, "cosine"].advice)
-        assert "Keep the cosine" in verdicts[name, "cosine"].advice[0]
+        assert "Continue to use the cosine" in verdicts[name, "cosine"].advice[0]
     assert "--trained-on" in verdicts["unit", "unknown"].advice[0]
     assert "before they were normalised" in verdicts["unit", "dot"].advice[0]
     # the fact behind the premise

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fastcos import LinearMF, canonicalize, simulate_interactions
-from fastcos.cli.main import whole_parser
+from fastcos.cli.main import build_parser
 from fastcos.cli.model_folder import write_model_folder
 
 AGAIN = (
@@ -21,7 +21,7 @@ EXPORT = "index export items.npy --users users.npy --out served"
 
 
 def run(*arguments):
-    given = whole_parser(["audit"]).parse_args(["audit", *map(str, arguments)])
+    given = build_parser(["audit"]).parse_args(["audit", *map(str, arguments)])
     return given.run(given)
 
 
@@ -85,7 +85,7 @@ def test_audit_ends_with_commands_that_parse(audited, name, wanted):
     ]
     assert commands[0][1:] == wanted.split()
     for _, *words in commands:
-        assert whole_parser(words).parse_args(words).command == words[0]
+        assert build_parser(words).parse_args(words).command == words[0]
 
 
 def test_json_on_stdout_is_the_file(audited):
@@ -221,7 +221,7 @@ def test_claimed_decay_is_compared_with_the_factors(files, capsys):
         run(*paths, "--k", 5, "--weight-decay", "both", "--out", files / "out")
         printed.append(" ".join(capsys.readouterr().out.split()))
     assert "Train for more iterations and audit again" in printed[0]
-    assert "So training has not converged" in printed[0]
+    assert "Either training has not converged" in printed[0]
     assert "chose the scale" not in printed[0]
     assert "Weight decay on both sides chose the scale of the dimensions" in printed[1]
     assert "Both sides balance to a condition of 1.00" in printed[1]

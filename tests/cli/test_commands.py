@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from PIL import Image
 from sklearn.metrics.pairwise import cosine_similarity
 
-from fastcos.cli.main import main, whole_parser
+from fastcos.cli.main import build_parser, main
 from tests.comparison.test_compare import clustered_interactions
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
@@ -121,7 +121,7 @@ def test_reproduce_json_goes_to_stdout(reproduced):
 def test_compare_writes_scores_and_neighbours(compared):
     folder, status, out, err = compared
     assert status == 0, err
-    assert "1 with several labels" in err
+    assert "1 items with several labels" in err
     assert "nearest to item " in out
     document = json.loads((folder / "comparison.json").read_text())
     assert document["parameters"]["labels"]["classes"] == ["a", "b", "c"]
@@ -173,7 +173,7 @@ def test_compare_ends_with_commands_that_parse(compared):
     commands = [shlex.split(line.partition("  # ")[0])[1:] for line in lines[:2]]
     assert [words[0] for words in commands] == ["fit", "neighbors"]
     for words in commands:
-        assert whole_parser(words).parse_args(words).command == words[0]
+        assert build_parser(words).parse_args(words).command == words[0]
 
 
 def test_compare_writes_and_prints_the_leaderboard(compared):
@@ -230,7 +230,7 @@ def test_compare_of_vectors_by_labels_and_pairs(tmp_path, capsys):
         *("--out", tmp_path / "c"),
     )
     assert status == 0, err
-    assert "60 pairs; 1 with an unknown item left out" in err
+    assert "60 pairs; left out because an item is unknown: 1" in err
     document = json.loads(out)
     assert set(document["leaderboards"]) == {"labels", "people"}
     best = document["leaderboards"]["people"]["rows"][0]
@@ -543,7 +543,7 @@ def test_reading_names_its_columns_and_cells_that_weigh_most(tmp_path, capsys, m
         status, _, err = call(capsys, "fit", "sold.csv", "--rank", 2, *words)
         assert status == 0
         assert columns in err
-        assert ("cells hold 100% of the squared sum" in err) == warns
+        assert ("cells contribute 100% of the sum of squares" in err) == warns
 
 
 def test_warmup_refuses_a_cache_that_it_cannot_write(tmp_path, capsys, monkeypatch):

@@ -6,13 +6,13 @@ import shlex
 import numpy as np
 import pytest
 
-from fastcos.cli.main import main, whole_parser
+from fastcos.cli.main import build_parser, main
 from fastcos.search.top_k import top_k
 from tests.oracles.audit import cosine_matrix, random_map
 
 
 def run(*arguments):
-    given = whole_parser(["index"]).parse_args(["index", "export", *map(str, arguments)])
+    given = build_parser(["index"]).parse_args(["index", "export", *map(str, arguments)])
     return given.run(given)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import fastcos
 from fastcos import SimilarityIndex, io
-from fastcos.cli.main import COMMANDS, main, whole_parser
+from fastcos.cli.main import COMMANDS, build_parser, main
 
 RANDOM = np.random.default_rng(0)
 ROWS = RANDOM.standard_normal((10, 4))
@@ -198,7 +198,7 @@ def parsers():
             ):
                 walk(one, (*words, name))
 
-    walk(whole_parser(COMMANDS), ())
+    walk(build_parser(COMMANDS), ())
     return found
 
 

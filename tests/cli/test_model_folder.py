@@ -78,7 +78,7 @@ def test_export_of_a_folder_reads_users_by_interactions(file, folder, tmp_path, 
         call("index", "export", folder / "model", *users, "--form", "canonical", "--out", tmp_path)
         == 0
     )
-    assert "users by their interactions with" in capsys.readouterr().err
+    assert "users from their interactions with" in capsys.readouterr().err
     users, items = (np.load(tmp_path / f"{side}.npy") for side in ("users", "items"))
     truth = np.load(folder / "users.npy") @ np.load(folder / "items.npy").T
     ours = users @ items.T
@@ -151,11 +151,11 @@ def test_wrong_folders_and_files_are_refused(folder, tmp_path, capsys):
 
 def test_audit_of_a_fitted_model_knows_what_it_was_trained_on(folder, audited, tmp_path, capsys):
     assert "The model was trained on dot products" in audited
-    assert "If predictions are dot products" not in audited
+    assert "If the predictions are dot products" not in audited
     given = ("--trained-on", "cosine", "--out", tmp_path / "b")
     assert call("audit", folder / "model", "--k", 3, *given) == 0
     out = capsys.readouterr().out
     # no advice that contradicts another
-    assert "Keep the cosine" in out
+    assert "Continue to use the cosine" in out
     assert "Before you show a single neighbour as a fact" not in out
-    assert "Of other forms of the same model" not in out
+    assert "Of the other ways to parametrise" not in out

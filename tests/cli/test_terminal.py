@@ -14,7 +14,7 @@ import numba
 import pytest
 
 from fastcos.cli import doctor, terminal, warmup
-from fastcos.cli.main import COMMANDS, SHELLS, main, whole_parser
+from fastcos.cli.main import COMMANDS, SHELLS, build_parser, main
 from fastcos.kernels import cpu
 from fastcos.kernels.jit import kernel
 
@@ -52,7 +52,7 @@ def test_examples_of_the_help_parse(name, line):
     while "=" in words[0]:  # settings before the command
         words.pop(0)
     assert words.pop(0) == "fastcos"
-    assert whole_parser(words).parse_args(words).command in COMMANDS
+    assert build_parser(words).parse_args(words).command in COMMANDS
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -184,14 +184,14 @@ def test_version(capsys):
 
 def test_compilation_time_is_reported(capsys, monkeypatch, tmp_path):
     monkeypatch.setenv("FASTCOS_CACHE_DIR", str(tmp_path))
-    with terminal.compilation_reported():
+    with terminal.report_compilation():
         numba.jit(lambda x: x + 1)(1)  # no kernel
     assert capsys.readouterr().err == ""
-    with terminal.compilation_reported():
+    with terminal.report_compilation():
         kernel(lambda x: x + 1)(1)
     last = capsys.readouterr().err.splitlines()[-1]
-    assert re.fullmatch(r"compiled for \d+\.\d s", last)
-    with terminal.compilation_reported():
+    assert re.fullmatch(r"compiling kernels took \d+\.\d s of this time", last)
+    with terminal.report_compilation():
         pass
     assert capsys.readouterr().err == ""
 
@@ -271,7 +271,7 @@ def follow(clock, steps):
 
 def test_progress_bar_writes_lines_to_a_log(capsys, clock):
     follow(clock, [(5.0, 50, 400), (10.0, 100, 400), (11.0, 110, 400)])
-    assert capsys.readouterr().err == "[searching]: 100 of 400, 10 a second, about 30 s left\n"
+    assert capsys.readouterr().err == "[searching]: 100 of 400, 10/s, about 30 s left\n"
 
 
 def test_progress_bar_estimates_without_the_first_step(capsys, clock):
@@ -279,7 +279,7 @@ def test_progress_bar_estimates_without_the_first_step(capsys, clock):
     follow(clock, [(0.0, 0, 32), (40.0, 1, 32), (41.0, 2, 32), (51.0, 12, 32)])
     first, second = capsys.readouterr().err.splitlines()
     assert first == "[searching]: 1 of 32"
-    assert second == "[searching]: 12 of 32, 1 a second, about 20 s left"
+    assert second == "[searching]: 12 of 32, 1/s, about 20 s left"
 
 
 def test_progress_bar_estimates_anew_when_counting_restarts(capsys, clock):
@@ -287,9 +287,9 @@ def test_progress_bar_estimates_anew_when_counting_restarts(capsys, clock):
     follow(clock, steps)
     lines = capsys.readouterr().err.splitlines()
     assert lines[1:] == [
-        "[searching]: 200 of 200, 10 a second, about 0 s left",
+        "[searching]: 200 of 200, 10/s, about 0 s left",
         "[searching]: 8 of 32",
-        "[searching]: 16 of 32, 0.8 a second, about 20 s left",
+        "[searching]: 16 of 32, 0.8/s, about 20 s left",
     ]
 
 
@@ -457,7 +457,7 @@ def test_warmup_reports_a_process_that_fails(monkeypatch, capsys):
     status, out, err = run(capsys, "warmup")
     assert (status, out) == (2, "")
     *_, last = err.splitlines()
-    assert last == "fastcos warmup: compiling for nothing ended with 1: KeyError: 'nothing'"
+    assert last == "fastcos warmup: compiling for nothing ended with status 1: KeyError: 'nothing'"
 
 
 def test_names_with_escape_sequences_are_printed_without_them(tmp_path, capsys):

@@ -82,7 +82,7 @@ neighbors items.npy --queries missing.npy            | missing.npy: no such file
 neighbors items.npy --queries items.npy --show 99    | --show must be an id of the items
 neighbors items.npy --min-score nan                  | --min-score must be a finite number
 neighbors items.npy --names kinds.csv                | --text must be given for kinds.csv: no column
-recommend none seen.csv                              | must be given for none, such as cosine, got
+recommend none seen.csv                              | must compare items, such as cosine, if MODEL
 recommend none seen.csv --measure cosine --ids i.npy | --ids must be left out without a model
 compare seen.csv --vector-column item                | --labels or --pairs must be given for vector
 audit items.npy --vector-column a                    | --vector-column must be left out for .npy,
