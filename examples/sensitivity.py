@@ -21,11 +21,11 @@ import scipy.stats
 
 from fastcos import io, metrics, query_metric, simulate_interactions
 from fastcos.comparison.rank import (
+    count_above,
     fit_spectrum,
     largest_gap,
-    n_above,
     shuffled_users,
-    simplest_of_best,
+    smallest_near_best,
 )
 from fastcos.comparison.tasks.held_out import HeldOutTask
 from fastcos.models import Simulation, presets
@@ -103,9 +103,9 @@ def score_simulation(simulation: Simulation, preset: str, seed: int) -> list[Sen
         if strength == 1:
             values = model.singular_values_
             works += [
-                ("by_held_out", simplest_of_best(ranks, ndcg)),
+                ("by_held_out", smallest_near_best(ranks, ndcg)),
                 ("by_gap", largest_gap(values.astype(np.float64))),
-                ("by_parallel_analysis", n_above(values, noise.singular_values_)),
+                ("by_parallel_analysis", count_above(values, noise.singular_values_)),
             ]
         recovery = {
             (rank, form): _recovery(embeddings[form](rank), clusters, with_map=strength == 1)

@@ -31,7 +31,7 @@ examples:
   fastcos index search shop --queries users.npz --exclude bought.csv
   fastcos index duplicates chunks.parquet --fpr 1e-6 --text text
   fastcos index export films --out served
-for the options of a verb, run fastcos index VERB --help;
+for the options of a verb, such as --json, run fastcos index VERB --help;
 input: a folder written by fastcos fit or fastcos index export, or
 {options.VECTOR_FORMATS}"""
 

@@ -1,10 +1,11 @@
 """Which similarity to use: measures under the rescalings of a model, evaluated and ranked.
 
-A candidate is a measure of the item embeddings that one model gives under one rescaling D, after
-one preprocessing of X. A task scores a candidate unit by unit: labelled items, users with held-out
-interactions, or pairs with ratings. The leaderboard ranks the candidates by the mean score, with
-bootstrap intervals, and recommends one. Its lead over the plain cosine comes from cross-fitting:
-one half of the units chooses the best candidate, the other half measures its lead.
+A candidate is a measure of the item embeddings of one model under one rescaling D, after one
+preprocessing of X. A task scores a candidate unit by unit. Its units are labelled items, users with
+held-out interactions, or pairs with ratings. The leaderboard ranks the candidates by the mean
+score, with bootstrap intervals, and recommends one candidate. Its lead over the cosine is estimated
+by cross-fitting: one half of the units chooses the best candidate, and the other half measures its
+lead.
 
 ::
 
@@ -12,20 +13,20 @@ one half of the units chooses the best candidate, the other half measures its le
         |                                         |
     models      both objectives, one SVD          |
         |                                         |
-    candidates  which measures the data can serve, under which D
+    candidates  the measures whose requirements the data meet, under each D
         |
     tasks       LabelTask | HeldOutTask | PairTask: one score per unit and candidate
         |
-    runner      evaluates all candidates, here or on workers
+    runner      evaluates all candidates, in this process or on workers
         |
-    bootstrap   intervals, cross-fitting, test against the chance level (of labels: ``metrics``)
+    bootstrap   intervals, cross-fitting, test against the chance level (for labels: ``metrics``)
         |
     Leaderboard   (and ``rescaled``: the paper's table of one model under every D;
                    ``examples``: neighbours of some items by every candidate)
 
 ``scoring`` evaluates a fitted measure on blocks of queries and items, or on pairs. ``Comparison``
-holds the leaderboard, the table over the rescalings, and the models. ``choose_rank`` says how many
-dimensions to give them.
+contains the leaderboard, the table over the rescalings, and the models. ``choose_rank`` recommends
+the number of dimensions of a model.
 """
 
 from fastcos.comparison.candidates import EQ2, Candidate

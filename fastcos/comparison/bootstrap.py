@@ -10,26 +10,32 @@ from fastcos.comparison.candidates import Candidate
 from fastcos.comparison.leaderboard import BootstrapInterval, Leaderboard, LeaderboardRow
 from fastcos.validation import Floats
 
-# coverage of the intervals, over units drawn again for this data and these models; a test is
-# significant where the interval excludes 0, by chance in 2.5 % of tests of independent units
+# Coverage of the intervals over resampled units, for the same data and models. A test is
+# significant if its interval excludes 0. For independent units without a true difference, that
+# happens in 2.5 % of tests.
 LEVEL = 0.95
 _TAIL = (1 - LEVEL) / 2
-# samples behind an interval: its ends then vary by about 1.5 % of its width (standard error)
+# Number of bootstrap samples. The standard error of the ends of an interval is then about 1.5 % of
+# its width.
 N_RESAMPLES = 2000
-# candidates that the conclusion names besides the recommended one
-_NAMED = 3
+# The conclusion lists at most this number of candidates besides the recommended one.
+_MAX_LISTED = 3
 
-# scores (r, c) of c candidates (their numbers) on r samples; weights (r, n): how often each of the
-# n units is in a sample
+# An estimate maps weights (r, n), the number of times that each of n units occurs in each of r
+# samples, and c numbers of candidates to scores (r, c).
 Estimate = Callable[[Floats, Sequence[int]], Floats]
 
 
 class Outcome(NamedTuple):
-    """What a test against the chance level found.
+    """The result of a test against the chance level.
 
-    value, chance: the score of the best candidate, number ``best``, and of the trivial answer.
-    evidence, baseline: in words, "the lead is 0.1 [0.0, 0.2]" and "chance has". scope: what passing
-    the test means, where there are several: "locally".
+    score: name of the score.
+    value, chance: score of the best candidate, and score of the trivial answer.
+    best: number of the best candidate.
+    passed: whether the best candidate significantly exceeds the trivial answer.
+    evidence: the evidence in words, such as "the lead is 0.1 [0.0, 0.2]".
+    baseline: the trivial answer in words, such as "by chance".
+    scope: the meaning of the test if there are several, such as "locally".
     """
 
     score: str
@@ -38,7 +44,7 @@ class Outcome(NamedTuple):
     best: int
     passed: bool
     evidence: str
-    baseline: str = "chance has"
+    baseline: str = "by chance"
     scope: str = ""
 
 
@@ -46,11 +52,18 @@ class Outcome(NamedTuple):
 class Evaluation:
     """Scores of all candidates on one task.
 
-    task, unit: the question and its units, in words. score, estimate: what ranks, by name and as a
-    function. failure: the conclusion if all tests fail. chance: the score of a trivial answer, as
-    that of one candidate, which the best one must exceed; baseline: its words in the Outcome.
-    outcomes: tests that are done already. other_scores: for the table. success: the start of the
-    sentence that names the tests passed. few: number of units below which the conclusion warns.
+    task: the task in words.
+    unit: the units in words, in the plural.
+    n_units: number of units.
+    score, estimate: the score that ranks the candidates, by name and as a function.
+    failure: start of the conclusion if all tests fail.
+    chance: score of a trivial answer, as an estimate for one candidate; the best candidate must
+        exceed it. None if there are other tests.
+    baseline: the trivial answer in words.
+    outcomes: tests that the task has already performed.
+    other_scores: further scores for the table.
+    success: start of the sentence that lists passed and failed tests.
+    few: number of units below which the conclusion warns.
     """
 
     task: str
@@ -60,7 +73,7 @@ class Evaluation:
     estimate: Estimate
     failure: str
     chance: Estimate | None = None
-    baseline: str = "chance has"
+    baseline: str = "by chance"
     outcomes: Sequence[Outcome] = ()
     other_scores: Mapping[str, Estimate] = field(default_factory=dict)
     success: str = ""
@@ -68,9 +81,14 @@ class Evaluation:
 
 
 def mean_estimate(values: Floats, stands_for: Floats | None = None) -> Estimate:
-    """Means over units of values (c, n); stands_for (n,): how many units each one stands for."""
-    own = np.ones(values.shape[1]) if stands_for is None else stands_for
-    return lambda weights, some: (weights @ (values[some] * own).T) / (weights @ own)[:, None]
+    """Estimate weighted means of values (c, n) over units.
+
+    stands_for (n,) is the number of units of the population that each unit represents.
+    """
+    size = np.ones(values.shape[1]) if stands_for is None else stands_for
+    return lambda weights, numbers: (
+        (weights @ (values[numbers] * size).T) / (weights @ size)[:, None]
+    )
 
 
 def rank(
@@ -79,25 +97,26 @@ def rank(
     left_out: Mapping[str, str],
     random: np.random.Generator,
 ) -> Leaderboard:
-    """Rank the candidates, the first of which is the baseline, and conclude.
+    """Rank the candidates, of which the first is the baseline, and write the conclusion.
 
-    The conclusion rests on cross-fitting: one half of the units chooses the best candidate and the
-    other half measures its lead, so that many candidates do not inflate it.
+    The conclusion uses cross-fitting: one half of the units chooses the best candidate, and the
+    other half measures its lead. The choice among many candidates therefore does not inflate the
+    lead.
     """
     n = evaluation.n_units
-    whole = np.ones((1, n))
-    resampled = evaluation.estimate(_samples(whole, random), range(len(candidates)))
-    rows = _rows(evaluation, candidates, whole, resampled)
+    all_units = np.ones((1, n))
+    resampled = evaluation.estimate(_samples(all_units, random), range(len(candidates)))
+    rows = _rows(evaluation, candidates, all_units, resampled)
     rows.sort(key=lambda row: -row.score.value)
     halves = _CrossFitting(n, random)
     outcomes = [*evaluation.outcomes]
     if evaluation.chance is not None:
-        outcomes.append(_tested(evaluation, len(candidates), halves, evaluation.chance))
-    succeeds = any(one.passed for one in outcomes)
+        outcomes.append(_test_chance(evaluation, len(candidates), halves, evaluation.chance))
+    succeeds = any(outcome.passed for outcome in outcomes)
     gain = None
     if len(candidates) > 1:
-        others = range(1, len(candidates))
-        gain = halves.lead(evaluation.estimate, others, evaluation.estimate)
+        alternatives = range(1, len(candidates))
+        gain = halves.lead(evaluation.estimate, alternatives, evaluation.estimate)
     best = next((row for row in rows if row.candidate != candidates[0]), rows[0])
     recommended = best.candidate if gain is not None and gain.low > 0 else candidates[0]
     tied = _tied(candidates, rows, recommended, resampled) if succeeds else []
@@ -106,7 +125,7 @@ def rank(
         score=evaluation.score,
         rows=rows,
         baseline=candidates[0],
-        chance_level={one.score: one.chance for one in outcomes},
+        chance_level={outcome.score: outcome.chance for outcome in outcomes},
         n_units=n,
         unit=evaluation.unit,
         beats_chance=succeeds,
@@ -120,17 +139,19 @@ def rank(
 
 
 def _rows(
-    evaluation: Evaluation, candidates: Sequence[Candidate], whole: Floats, resampled: Floats
+    evaluation: Evaluation, candidates: Sequence[Candidate], all_units: Floats, resampled: Floats
 ) -> list[LeaderboardRow]:
-    every = range(len(candidates))
-    scores = evaluation.estimate(whole, every)[0]
-    others = {name: estimate(whole, every)[0] for name, estimate in evaluation.other_scores.items()}
+    numbers = range(len(candidates))
+    scores = evaluation.estimate(all_units, numbers)[0]
+    other_scores = {
+        name: estimate(all_units, numbers)[0] for name, estimate in evaluation.other_scores.items()
+    }
     return [
         LeaderboardRow(
             candidate,
             _interval(scores[c], resampled[:, c]),
             _interval(scores[c] - scores[0], resampled[:, c] - resampled[:, 0]),
-            {name: float(values[c]) for name, values in others.items()},
+            {name: float(values[c]) for name, values in other_scores.items()},
         )
         for c, candidate in enumerate(candidates)
     ]
@@ -142,12 +163,16 @@ def _tied(
     recommended: Candidate,
     resampled: Floats,
 ) -> list[Candidate]:
-    """Other candidates whose score differs from the recommended one's by no more than chance."""
+    """Other candidates whose score does not differ significantly from the recommended one's."""
     leads = resampled[:, [candidates.index(recommended)]] - resampled
     ends = np.quantile(leads, (_TAIL, 1 - _TAIL), axis=0).T
-    tied = {one for one, (low, high) in zip(candidates, ends, strict=True) if low <= 0 <= high}
-    others = [row.candidate for row in rows if row.candidate != recommended]
-    return [one for one in others if one in tied]
+    tied = {
+        candidate
+        for candidate, (low, high) in zip(candidates, ends, strict=True)
+        if low <= 0 <= high
+    }
+    ranked = [row.candidate for row in rows]
+    return [candidate for candidate in ranked if candidate in tied - {recommended}]
 
 
 class _CrossFitting:
@@ -159,35 +184,37 @@ class _CrossFitting:
         self._halves = first, 1 - first
         self._samples = [_samples(half, random) for half in self._halves]
 
-    def lead(self, estimate: Estimate, among: Sequence[int], other: Estimate) -> BootstrapInterval:
-        """Lead of the best among candidates over the first one of other, cross-fitted."""
+    def lead(
+        self, estimate: Estimate, numbers: Sequence[int], reference: Estimate
+    ) -> BootstrapInterval:
+        """Cross-fitted lead of the best of these candidates over number 0 of the reference."""
         values, resampled = [], []
         for choosing, measuring in ((0, 1), (1, 0)):
-            best = among[int(estimate(self._halves[choosing], among)[0].argmax())]
+            best = numbers[int(estimate(self._halves[choosing], numbers)[0].argmax())]
             half, samples = self._halves[measuring], self._samples[measuring]
-            values.append(estimate(half, [best])[0, 0] - other(half, [0])[0, 0])
-            resampled.append((estimate(samples, [best]) - other(samples, [0]))[:, 0])
+            values.append(estimate(half, [best])[0, 0] - reference(half, [0])[0, 0])
+            resampled.append((estimate(samples, [best]) - reference(samples, [0]))[:, 0])
         return _interval(float(np.mean(values)), np.mean(resampled, axis=0))
 
 
-def _tested(
+def _test_chance(
     evaluation: Evaluation, n_candidates: int, halves: _CrossFitting, chance: Estimate
 ) -> Outcome:
-    """The best candidate, and its cross-fitted lead over the chance level."""
-    every, whole = range(n_candidates), np.ones((1, evaluation.n_units))
-    lead = halves.lead(evaluation.estimate, every, chance)
-    scores = evaluation.estimate(whole, every)[0]
-    best, level = int(scores.argmax()), float(chance(whole, [0])[0, 0])
+    """Test whether the cross-fitted lead of the best candidate over the chance level exceeds 0."""
+    numbers, all_units = range(n_candidates), np.ones((1, evaluation.n_units))
+    lead = halves.lead(evaluation.estimate, numbers, chance)
+    scores = evaluation.estimate(all_units, numbers)[0]
+    best, level = int(scores.argmax()), float(chance(all_units, [0])[0, 0])
     return Outcome(
         evaluation.score, float(scores[best]), level, best, lead.low > 0, f"the lead is {lead}",
         evaluation.baseline,
     )  # fmt: skip
 
 
-def _words(one: Outcome, candidates: Sequence[Candidate]) -> str:
-    """The scores of a test: of the best candidate, and of chance."""
-    own = f"{one.score} {one.value:.3f} of {candidates[one.best]}"
-    return f"{own}, {one.baseline} {one.chance:.3f}"
+def _describe_scores(outcome: Outcome, candidates: Sequence[Candidate]) -> str:
+    """The scores of the best candidate and of the trivial answer in a test."""
+    best = f"{outcome.score} {outcome.value:.3f} for {candidates[outcome.best]}"
+    return f"{best}, {outcome.chance:.3f} {outcome.baseline}"
 
 
 def _conclusion(
@@ -196,61 +223,69 @@ def _conclusion(
     outcomes: Sequence[Outcome],
     candidates: Sequence[Candidate],
 ) -> str:
-    """What to use, and the evidence; or that no test shows anything."""
-    units, few = f"{board.n_units:,} {board.unit}", ""
+    """The recommendation and its evidence, or the statement that no test is significant."""
+    units, warning = f"{board.n_units:,} {board.unit}", ""
     if board.n_units < evaluation.few:
-        few = f"Only {units} were evaluated, so that other {board.unit} may give another answer. "
-    method = f"Chosen on one half of {units} and measured on the other"
+        warning = f"Only {units} were evaluated, so other {board.unit} may give another answer. "
     if not board.beats_chance:
-        results = "; ".join(f"{_words(one, candidates)}, {one.evidence}" for one in outcomes)
+        results = "; ".join(
+            f"{_describe_scores(outcome, candidates)}, {outcome.evidence}" for outcome in outcomes
+        )
         failure = f"{evaluation.failure}: of {len(candidates)} candidates the best has {results}."
-        return f"{few}{failure}" + (f" {method}." if evaluation.chance else "")
+        method = f" One half of {units} chose that candidate and the other half measured its lead."
+        return f"{warning}{failure}" + (method if evaluation.chance else "")
     ties, tied = "", board.not_distinguishable
     if tied:
-        more = f" and {len(tied) - _NAMED} more" if len(tied) > _NAMED else ""
-        ties = f" Not distinguishable from it: {', '.join(map(str, tied[:_NAMED]))}{more}."
-    return few + _advice(board, method) + ties + _success(evaluation, outcomes, candidates)
+        n_more = len(tied) - _MAX_LISTED
+        more = f" and {n_more} more" if n_more > 0 else ""
+        listed = ", ".join(map(str, tied[:_MAX_LISTED]))
+        ties = f" Not distinguishable from this recommendation: {listed}{more}."
+    return warning + _advice(board, units) + ties + _success(evaluation, outcomes, candidates)
 
 
 def _success(
     evaluation: Evaluation, outcomes: Sequence[Outcome], candidates: Sequence[Candidate]
 ) -> str:
-    """A sentence that names the tests passed and failed."""
+    """A sentence that lists the passed tests, and then the failed tests."""
     if not evaluation.success:
         return ""
-    # what holds comes first
-    words = [
-        f"{'' if one.passed else 'not '}{one.scope} ({_words(one, candidates)})"
-        for one in sorted(outcomes, key=lambda one: not one.passed)
+    results = [
+        f"{'' if outcome.passed else 'not '}{outcome.scope} "
+        f"({_describe_scores(outcome, candidates)})"
+        for outcome in sorted(outcomes, key=lambda outcome: not outcome.passed)
     ]
-    joint = " and " if not words[-1].startswith("not ") else ", but "
-    return f" {evaluation.success} {joint.join(words)}."
+    joint = " and " if not results[-1].startswith("not ") else ", but "
+    return f" {evaluation.success} {joint.join(results)}."
 
 
-def _advice(board: Leaderboard, method: str) -> str:
-    """Which candidate to use, and what it gains."""
-    own, gain = board.row(board.baseline), board.gain
-    stay = f"Stay with {own.candidate}: {board.score} {own.score.value:.3f}"
+def _advice(board: Leaderboard, units: str) -> str:
+    """The candidate to use, and its cross-fitted gain."""
+    baseline, gain = board.row(board.baseline), board.gain
+    stay = f"Stay with {baseline.candidate}: {board.score} {baseline.score.value:.3f}"
     if gain is None:
-        return f"{stay}; nothing was compared with it."
+        return f"{stay}; no other candidate was compared with it."
     best = next(row for row in board.rows if row.candidate != board.baseline)
+    method = f"If one half of {units} chooses and the other half measures"
     if gain.low > 0:
         return (
-            f"Use {best.candidate}: {board.score} {best.score.value:.3f} against "
-            f"{own.score.value:.3f} of {own.candidate}. {method}, the best candidate gains {gain}."
+            f"Use {best.candidate}: {board.score} {best.score.value:.3f}, compared with "
+            f"{baseline.score.value:.3f} for {baseline.candidate}. {method}, the best candidate "
+            f"gains {gain}."
         )
-    what = "loses" if gain.high < 0 else "differs by no more than chance"
-    other = f"{best.candidate} {best.score.value:.3f}"
-    return f"{stay}, {other}. {method}, the best alternative {what}: {gain}."
+    result = "is worse" if gain.high < 0 else "does not differ significantly"
+    return (
+        f"{stay}, compared with {best.score.value:.3f} for {best.candidate}. {method}, the best "
+        f"alternative {result}: {gain}."
+    )
 
 
 def _samples(included: Floats, random: np.random.Generator) -> Floats:
-    """Bootstrap samples (r, n) of the units where included (1, n) is 1: how often each is drawn."""
+    """Draw bootstrap samples of the units where included (1, n) is 1; return counts (r, n)."""
     size = int(included.sum())
     return random.multinomial(size, included[0] / size, N_RESAMPLES).astype(np.float64)
 
 
 def _interval(value: float, resampled: Floats) -> BootstrapInterval:
-    """The percentile interval of a value."""
+    """The percentile interval of a value from its bootstrap samples."""
     low, high = np.quantile(resampled, (_TAIL, 1 - _TAIL))
     return BootstrapInterval(float(value), float(low), float(high))

@@ -1,4 +1,4 @@
-"""Candidates: measures of the rows that a model gives under a rescaling, or of given rows."""
+"""Candidates: measures of the embeddings of a model under a rescaling, or of other rows."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -14,47 +14,54 @@ from fastcos.similarity.base import REGISTRY, Invariances, Plain, check_known
 from fastcos.similarity.serialization import label_of, parameters_of
 from fastcos.validation import Rows, as_rows
 
-# the name of the second objective among the rescalings, and what its measure requires
+# The name of the second objective among the rescalings, and the requirement of its measure.
 EQ2 = "eq2"
-# stands for a rescaling where the rows are the columns of the interactions themselves: no model
+# The name in place of a rescaling if the rows are the columns of the interactions, without a model.
 NO_MODEL = "no model"
-# cosine and Pearson's correlation of those columns
+# The measures of these columns: their cosine and their Pearson correlation.
 OF_COLUMNS = ("cosine", "layer_norm_cosine")
 BASELINE = "cosine"
-# a dozen that differ, and of which none searches neighbours to be fitted
+# The default measures are a dozen that differ. None of them searches neighbours in fit.
 DEFAULT = "default"
 DEFAULT_MEASURES = frozenset((
     BASELINE, "dot", "neg_euclidean", "centered_cosine", "zscore_cosine", "all_but_the_top",
     "layer_norm_cosine", "whitened_cosine", "query_metric_cosine", "project_back_items",
     "user_item_dot", "project_back_users",
 ))  # fmt: skip
-# score a user's row against an item's: no similarity of two items
+# These measures compare a row of a user with a row of an item.
 USER_ITEM = ("user_item_dot", "user_item_cosine")
-# compare users' rows with each other
+# These measures compare rows of users with each other.
 USER_USER = ("project_back_users",)
-# the cosine under a rescaling: equal to the candidate "cosine" under that rescaling
+# These measures equal the candidate "cosine" under another rescaling.
 _DUPLICATES = ("eq2_cosine", "rescaled_cosine")
-# same order of the items for every query as another measure, by construction: monotone in its
-# score, or a rotation of its rows; the rows of weight_cosine are [b_i, b_i] here
+# Each of these measures ranks the items for every query in the same order as another measure,
+# because it is a monotone function of the other score or rotates the rows. For weight_cosine, that
+# is so because its rows are [b_i, b_i] here.
 _EQUAL = {
     "angular": "cosine",
     "query_normalized": "cosine",
     "weight_cosine": "cosine",
     "ica_cosine": "whitened_cosine",
 }
-# what these measures require where there is a model; without one they take the rows as they are
+# The requirements of these measures if there is a model. Without a model they compare the rows
+# unchanged.
 _OPTIONAL_MODEL = {"rescaled_cosine": "", "rescaled_cosine:identity": "", "eq2_cosine": EQ2}
-# requirements of measure classes that embeddings meet
+# Requirements that measure classes declare and embeddings can meet.
 _OTHER_SIDE = "other"
 _TWO_HALVES = "rows [a_i, b_i]"
 
 
 @dataclass(frozen=True)
 class Embeddings:
-    """The rows (p, d) that measures are fitted to, and what else some measures require.
+    """The rows to which measures are fitted, and further data that some measures require.
 
-    X (n, p): interactions from which the model makes its users' rows; given_users (n, d): those
-    rows where there is no model. weight_decay: λ of Eq. 2; None for the model's default.
+    items (p, d): embeddings of the items.
+    popularity (p,): number of users of each item.
+    model: the model of the embeddings, or None.
+    X (n, p): interactions from which the model computes the embeddings of its users.
+    rescaling: the rescaling of the embeddings.
+    weight_decay: λ of Eq. 2; None for the default of the model.
+    given_users (n, d): embeddings of the users if there is no model.
     """
 
     items: Rows
@@ -74,11 +81,11 @@ class Embeddings:
 
     @property
     def has_eq1(self) -> bool:
-        """Whether the model is one of Eq. 1, for which every D is possible."""
+        """Whether the model minimises Eq. 1, so that every rescaling D is possible."""
         return self.model is not None and self.model.objective == "dropout"
 
     def provide(self, requirement: str) -> bool:
-        """Whether they have what a measure requires."""
+        """Whether these data meet the requirement of a measure."""
         return {
             "": True,
             EQ2: True,
@@ -91,21 +98,21 @@ class Embeddings:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A measure of the rows that a model gives; equal to another by its first three fields.
+    """A measure of embeddings. Two candidates are equal if their first three fields are equal.
 
     Attributes
     ----------
     measure : str
-        Its name; for an object also the parameters that are not its class's defaults, such as
-        ``csls:n_neighbors=5``.
+        Name of the measure. For an object, the name includes the parameters that differ from the
+        defaults of its class, such as ``csls:n_neighbors=5``.
     rescaling : str
         Name or formula of D; "eq2" for the second objective; "no model" for the columns of the
-        interactions, of which layer_norm_cosine is Pearson's correlation; "" for given vectors.
-        A measure that is invariant to D has one candidate, under the first rescaling.
+        interactions, for which layer_norm_cosine is Pearson's correlation; "" for vectors without
+        a model. A measure that is invariant to D has one candidate, under the first rescaling.
     preprocessing : str
-        Preprocessing of the interactions before the model; "none" for none.
+        Preprocessing of the interactions before the model; "none" if there is none.
     source : str or Measure
-        The registered name or the object that the measure is made from. Default: ``measure``.
+        The registered name or the object from which the measure is created. Default: ``measure``.
     """
 
     measure: str
@@ -144,11 +151,11 @@ class Candidate:
 
     @property
     def requires(self) -> str:
-        """What the measure requires besides the rows, in its class's words; "" for nothing."""
+        """The requirement of the measure besides the rows, as its class declares it, or ""."""
         if isinstance(self._source, str):
             return _OPTIONAL_MODEL.get(self.name, str(self._class.needs))
         needs = str(getattr(self._class, "needs", ""))
-        # an object may already hold the other side; the other requirements it must hold
+        # An object may already contain the other side, and must contain all other requirements.
         missing = needs == _OTHER_SIDE and getattr(self._source, _OTHER_SIDE, None) is None
         return needs if missing or needs == _TWO_HALVES else ""
 
@@ -165,24 +172,24 @@ class Candidate:
         return type(self._source)
 
     def rows(self, embeddings: Embeddings) -> Rows:
-        """The rows of the items, or of the users, in the form that the measure takes."""
+        """The rows of the items, or of the users, in the form that the measure expects."""
         if self.compares_users and embeddings.users is not None:
             return as_rows("users", embeddings.users)
         if embeddings.model is not None:
-            if self.requires == _TWO_HALVES:  # A = B in the symmetric form
+            if self.requires == _TWO_HALVES:  # in the symmetric form, A and B are equal
                 return as_rows("items", np.hstack([embeddings.items, embeddings.items]))
             if self.requires in ("model", EQ2):
                 return embeddings.model.item_embeddings()
         return embeddings.items
 
     def make(self, embeddings: Embeddings) -> Measure:
-        """The measure with its requirements from the embeddings, not fitted."""
-        given = self._arguments(embeddings)
+        """Create the measure, with its requirements from the embeddings, without fitting it."""
+        arguments = self._arguments(embeddings)
         if isinstance(self._source, str):
-            return REGISTRY[self.name](**given)
-        if not given:
+            return REGISTRY[self.name](**arguments)
+        if not arguments:
             return self._source
-        return type(self._source)(**parameters_of(self._source) | given)
+        return type(self._source)(**parameters_of(self._source) | arguments)
 
     def _arguments(self, embeddings: Embeddings) -> dict[str, Any]:
         model, requirement = embeddings.model, self.requires
@@ -204,48 +211,58 @@ def select_candidates(
     with_users: bool = False,
     argument: str = "measures",
 ) -> tuple[list[Candidate], dict[str, str]]:
-    """The chosen measures, the plain cosine first; and the requirements of measures left out.
+    """Select candidates; the cosine comes first. Return them, and the measures left out.
 
-    None chooses all that the embeddings can serve, "default" a dozen of them; a chosen measure
-    that they cannot serve is refused. Measures of users, with items or with each other, need
-    ``with_users``; given rows without a model may be users or items.
+    chosen: measures, or None for all measures whose requirements the embeddings meet, or "default"
+    for a dozen of those. Measures that are left out are returned with their requirements. A chosen
+    measure whose requirements are not met raises an error. Measures that compare users need
+    ``with_users``; but rows without a model may be users, which can be compared with each other.
     """
     left_out: dict[str, str] = {}
     if chosen is None or chosen == DEFAULT:
-        of_users = () if with_users else (*USER_ITEM, *USER_USER)
-        names = [one for one in list_measures() if one.partition(":")[0] not in _DUPLICATES]
+        user_measures = () if with_users else (*USER_ITEM, *USER_USER)
+        names = [name for name in list_measures() if name.partition(":")[0] not in _DUPLICATES]
         if chosen == DEFAULT:
-            names = [one for one in names if one in DEFAULT_MEASURES]
-        selected = [_candidate(name) for name in names if name not in of_users]
-        missing = [one for one in selected if not embeddings.provide(one.requires)]
-        left_out = {one.measure: one.requires for one in missing}
+            names = [name for name in names if name in DEFAULT_MEASURES]
+        selected = [_candidate(name) for name in names if name not in user_measures]
+        left_out = {
+            candidate.measure: candidate.requires
+            for candidate in selected
+            if not embeddings.provide(candidate.requires)
+        }
     else:
-        selected = [_candidate(one, argument) for one in validation.as_list(argument, chosen)]
-        for one in selected:
-            _check_served(argument, one, embeddings, with_users)
-        objects = [one.measure for one in selected if not isinstance(one.source, str)]
-        if twice := next((label for label in objects if objects.count(label) > 1), None):
+        selected = [_candidate(choice, argument) for choice in validation.as_list(argument, chosen)]
+        for candidate in selected:
+            _check_requirements(argument, candidate, embeddings, with_users)
+        labels = [
+            candidate.measure for candidate in selected if not isinstance(candidate.source, str)
+        ]
+        if repeated := next((label for label in labels if labels.count(label) > 1), None):
             rule = "differ by name or by a numeric parameter"
-            raise ValueError(f"{argument} must {rule}, got {twice} twice")
-    by_label = {one.measure: one for one in [_candidate(BASELINE), *selected]}
-    return [one for label, one in by_label.items() if label not in left_out], left_out
+            raise ValueError(f"{argument} must {rule}, got {repeated} twice")
+    by_label = {candidate.measure: candidate for candidate in [_candidate(BASELINE), *selected]}
+    return [candidate for label, candidate in by_label.items() if label not in left_out], left_out
 
 
-def _check_served(argument: str, one: Candidate, embeddings: Embeddings, with_users: bool) -> None:
-    """Refuse a chosen measure that these rows cannot serve."""
-    only_rows = embeddings.model is None and not one.requires
-    if not with_users and (one.name in USER_ITEM or (one.name in USER_USER and not only_rows)):
-        got = f"{one.name}, a measure of users (compare evaluates it on held-out interactions)"
+def _check_requirements(
+    argument: str, candidate: Candidate, embeddings: Embeddings, with_users: bool
+) -> None:
+    """Raise if the embeddings do not meet the requirements of a chosen measure."""
+    name, requirement = candidate.name, candidate.requires
+    only_rows = embeddings.model is None and not requirement
+    if not with_users and (name in USER_ITEM or (name in USER_USER and not only_rows)):
+        got = f"{name}, a measure of users (compare evaluates it on held-out interactions)"
         raise ValueError(f"{argument} must compare items with each other here, got {got}")
-    # the caller says that given rows are two halves
-    given_halves = one.requires == _TWO_HALVES and embeddings.model is None
-    if not embeddings.provide(one.requires) and not given_halves:
-        parameter = one.requires.split()[0]
+    # By choosing such a measure for rows without a model, the caller states that the rows consist
+    # of two halves.
+    are_two_halves = requirement == _TWO_HALVES and embeddings.model is None
+    if not embeddings.provide(requirement) and not are_two_halves:
+        parameter = requirement.split()[0]
         source = "FOLDER" if parameter == "model" else "FILE"
-        example = f'get_measure("{one.name}", {parameter}=...)'
+        example = f'get_measure("{name}", {parameter}=...)'
         if argument.startswith("--"):
-            example = f"{one.name}:{parameter}={source}"
-        raise ValueError(f"measure {one.name!r} requires {one.requires} ({example})")
+            example = f"{name}:{parameter}={source}"
+        raise ValueError(f"measure {name!r} requires {requirement} ({example})")
 
 
 def _candidate(choice: str | Measure, argument: str = "measures") -> Candidate:
@@ -253,14 +270,14 @@ def _candidate(choice: str | Measure, argument: str = "measures") -> Candidate:
         check_known(argument, choice)
         return Candidate(choice, source=choice)
     try:
-        made = get_measure(choice)
+        measure = get_measure(choice)
     except TypeError as error:
         raise TypeError(str(error).replace("measure", argument, 1)) from None
-    return Candidate(label_of(made), source=made)
+    return Candidate(label_of(measure), source=measure)
 
 
 def representative(candidate: Candidate) -> Candidate:
-    """The candidate whose scores are those of this one, by construction."""
+    """The candidate that is evaluated instead of this one, because it ranks in the same order."""
     name = candidate.source
     if not isinstance(name, str) or name not in _EQUAL:
         return candidate
@@ -268,14 +285,15 @@ def representative(candidate: Candidate) -> Candidate:
 
 
 def under_rescalings(candidates: Sequence[Candidate], rescalings: Sequence[str]) -> list[Candidate]:
-    """The candidates under each rescaling; those that are invariant to D under the first only.
+    """The candidates under each rescaling; measures that are invariant to D under the first only.
 
-    Eq. 2 is another model, whose rows no D of the first gives, so that invariant measures are
-    evaluated under it too, unless they require the model of Eq. 1.
+    Eq. 2 is another model, which is not a rescaling of the first. Invariant measures are therefore
+    also evaluated under Eq. 2, unless they require the model of Eq. 1.
     """
     return [
-        replace(one, rescaling=rescaling)
-        for place, rescaling in enumerate(rescalings)
-        for one in candidates
-        if place == 0 or (one.requires != "model" if rescaling == EQ2 else one.depends_on_rescaling)
+        replace(candidate, rescaling=rescaling)
+        for number, rescaling in enumerate(rescalings)
+        for candidate in candidates
+        if number == 0
+        or (candidate.requires != "model" if rescaling == EQ2 else candidate.depends_on_rescaling)
     ]

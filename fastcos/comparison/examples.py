@@ -1,4 +1,4 @@
-"""Example items of a comparison: their neighbours and scores by every candidate, for its page."""
+"""Example items of a comparison: their neighbours and scores under every candidate."""
 
 from typing import NamedTuple
 
@@ -13,20 +13,22 @@ from fastcos.search.top_k import top_k
 from fastcos.similarity.row_transforms import pair_scores
 from fastcos.validation import Floats, Integers
 
-# neighbours of an item, as in the paper's examples
+# Number of neighbours of an item, as in the examples of the paper.
 _K = 10
 
 
 class Example(NamedTuple):
-    """What one candidate says about the example items.
+    """The neighbours and scores of the example items under one candidate.
 
     Attributes
     ----------
     neighbors : ndarray (m, k), int64
-        The nearest of all items, by descending score.
+        The nearest of all items to each example item, by descending score.
     scores : ndarray (m, k), float64
+        Scores of the neighbours.
     ranks : ndarray (m, m), uint8
-        Of each pair of example items: the share of such pairs with a lower score, from 0 to 255.
+        For each pair of example items, the share of these pairs with a lower score, scaled to
+        0 to 255.
     """
 
     neighbors: Integers
@@ -35,7 +37,7 @@ class Example(NamedTuple):
 
 
 def choose_examples(codes: Integers | None, popularity: Integers, n: int) -> Integers:
-    """The n most popular items, about equally many of each label; by label, then popularity."""
+    """Choose n popular items, about equally many per label; order them by label and popularity."""
     order = np.argsort(-popularity, kind="stable")
     if codes is None:
         return order[:n]
@@ -46,7 +48,7 @@ def choose_examples(codes: Integers | None, popularity: Integers, n: int) -> Int
 
 
 def find_example(candidate: Candidate, embeddings: Embeddings, items: Integers) -> Example | None:
-    """Neighbours and ranks of the example items; None where the candidate compares users."""
+    """Neighbours and ranks of the example items; None if the candidate compares users."""
     if candidate.compares_users or candidate.name in USER_ITEM:
         return None
     rows = candidate.rows(embeddings)
@@ -55,16 +57,19 @@ def find_example(candidate: Candidate, embeddings: Embeddings, items: Integers) 
     k = min(_K, n - 1)
     queries, themselves = memmap.take_rows("vectors", rows, items), one_per_row(items, n)
     neighbors = top_k(queries, rows, k, measure=measure, exclude=themselves).indices
-    others = np.hstack([neighbors, np.tile(items, (m, 1))])
-    pairs = np.column_stack([np.repeat(items, k + m), others.ravel()])
+    partners = np.hstack([neighbors, np.tile(items, (m, 1))])
+    pairs = np.column_stack([np.repeat(items, k + m), partners.ravel()])
     scores = pair_scores(measure.fit(rows), rows, pairs).reshape(m, k + m)
     return Example(neighbors, scores[:, :k].astype(np.float64), _ranks(scores[:, k:]))
 
 
 def _ranks(scores: Floats) -> npt.NDArray[np.uint8]:
-    """Share of the pairs of different items below each score, as 0 to 255; 255 on the diagonal."""
-    apart = np.sort(scores[~np.eye(len(scores), dtype=bool)])
-    middle = np.searchsorted(apart, scores, "left") + np.searchsorted(apart, scores, "right")
-    ranks = np.round(middle * (255 / (2 * len(apart)))).clip(0, 255).astype(np.uint8)
+    """Share of the pairs of different items with a lower score, scaled to 0 to 255.
+
+    The diagonal is 255.
+    """
+    ascending = np.sort(scores[~np.eye(len(scores), dtype=bool)])
+    low, high = (np.searchsorted(ascending, scores, side) for side in ("left", "right"))
+    ranks = np.round((low + high) * (255 / (2 * len(ascending)))).clip(0, 255).astype(np.uint8)
     np.fill_diagonal(ranks, 255)
     return ranks

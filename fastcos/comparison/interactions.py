@@ -46,11 +46,12 @@ from fastcos.parallel import Progress
 from fastcos.similarity import Measure
 from fastcos.similarity.diagonal import Rescaling
 
-# labelled items that are ranked, or seen by the evaluated users, for each sampled one: 10,000 for
-# the 2,000 of the command, so that a label of 2 in a thousand items still has 20
+# Number of labelled items that are ranked, or that the evaluated users have seen, per sampled item.
+# With 2,000 sampled items, 10,000 are ranked, so a label of 2 in 1,000 items still has 20 items.
 RANKED_PER_SAMPLED = 5
-# entries of X with which its columns are compared without a model: 128 MiB as float32
-MOST_ENTRIES = 2**25
+# The columns of X are compared without a model only if X has at most this number of entries, which
+# take 128 MiB in float32.
+MAX_ENTRIES = 2**25
 
 
 def compare(
@@ -74,87 +75,92 @@ def compare(
     random_state: int = 0,
     executor: Executor = run_here,
 ) -> Comparison:
-    """Which similarity to use for these items: every measure under every rescaling of one model.
+    """Find out which similarity to use for items: every measure under every rescaling of a model.
 
-    All rescalings of objective (1) are the same model: the same predictions, the same loss. Where
+    All rescalings of Eq. 1 are the same model, with the same predictions and the same loss. If
     their scores differ, cosine similarity depends on a choice that training does not make.
-    ``named`` and ``grid`` of the result are that table. ``leaderboard`` ranks all measures, with
-    intervals, and recommends one, or none.
+    ``named`` and ``grid`` of the result contain these scores. ``leaderboard`` ranks all measures,
+    with intervals, and recommends at most one of them.
 
-    With labels the task is to find items of the same label, for up to 1,000 labelled queries, as
-    many of each label as there are. Permutations of the labels test, as in :func:`fastcos.audit`,
-    whether the best candidate recovers them locally (the ten nearest have the query's label),
-    globally (AUC of same-label items), or a label by itself.
+    With labels, the task is to find items with the same label, for up to 1,000 labelled queries
+    that are distributed evenly over the labels. As in :func:`fastcos.audit`, permutations of the
+    labels test whether the best candidate recovers the labels locally (the ten nearest have the
+    label of the query), globally (AUC of items with the same label), or for a single label.
 
-    Without labels the task is to predict a fifth of every user's interactions from the rest, for
-    up to 5,000 users. Each item that a user has seen votes for its 20 nearest, weighted by
-    1 / log2(1 + rank). ``user_item_dot`` and ``user_item_cosine`` recommend their best-scored
-    items; under ``project_back_users`` the 20 nearest users vote. A measure must beat the most
-    popular items.
+    Without labels, the task is to predict a fifth of the interactions of every user from the other
+    interactions, for up to 5,000 users. Each item that a user has seen votes for its 20 nearest
+    items, with weight 1 / log2(1 + rank). ``user_item_dot`` and ``user_item_cosine`` recommend the
+    items with the highest scores; under ``project_back_users`` the 20 nearest users vote. A measure
+    must beat the recommendation of the most popular items.
 
-    The lead of the best candidate over the plain cosine (D = I, or Eq. 2 if it is the only
-    objective) is cross-fitted: each half of the queries chooses a candidate, the other half
-    measures its lead. Intervals are over queries, for this data and these models. Other draws of
-    the data move scores more: on the paper's simulation an AUC by 0.03 to 0.06.
+    The lead of the best candidate over the cosine (under D = I, or of Eq. 2 if that is the only
+    objective) is cross-fitted: each half of the queries chooses a candidate, and the other half
+    measures its lead. The intervals describe the sampling of queries, for the same data and models.
+    Another sample of the data changes scores more: on the paper's simulation, it changes an AUC by
+    0.03 to 0.06.
 
     Parameters
     ----------
     X : sparse matrix or array_like (n, p)
-        Interactions of n users with p items, any finite real numbers. Zeros count as none.
+        Interactions of n users with p items: any finite real numbers. A zero is no interaction.
     labels : sequence (p,) of int or str, optional
         One label per item; None leaves an item out of the scores.
     n_components : int, optional
         Rank k of the model, from 1 to min(n, p). Default: 50, or min(n, p) if that is less.
     regularization : float, optional
-        λ of Eq. 1, on the scale of squared singular values. Default: the square of the singular
-        value number k/5, close to the paper's choice for its data (10,000).
+        λ of Eq. 1, on the scale of squared singular values. Default: the square of singular value
+        number k/5, which is close to the choice of the paper for its data (10,000).
     weight_decay : float, optional
-        λ of Eq. 2, on the scale of singular values. Default: the square root of regularization,
-        which puts the knee of both objectives at the same singular value; half of the largest
-        singular value if that leaves no column.
+        λ of Eq. 2, on the scale of singular values. Default: the square root of regularization, so
+        that both objectives begin to suppress directions at the same singular value; or half of the
+        largest singular value, if all columns would be zero otherwise.
     objective : {"both", "dropout", "weight_decay"}, default "both"
-        Which of Eq. 1 and Eq. 2 to compare.
+        Whether to compare both objectives, only Eq. 1 ("dropout") or only Eq. 2 ("weight_decay").
     rescalings : sequence of str or Rescaling, optional
-        Default: every named one.
+        The rescalings of Eq. 1. Default: all named rescalings.
     preprocessing : sequence of str, default ("none",)
-        Transformations of X before the model, of ``none``, ``standardize_columns``,
+        Transformations of X before the model: ``none``, ``standardize_columns``,
         ``center_columns``, ``center_rows``, ``double_center``, ``normalize_rows``, ``ips_columns``,
-        ``ips_rows``, ``correspondence_scaling``, ``shifted_ppmi``. The leaderboard has models of
-        each.
+        ``ips_rows``, ``correspondence_scaling``, ``shifted_ppmi``. The leaderboard contains models
+        after each of them.
     measures : sequence of str or Measure, or "default", optional
-        The measures of the leaderboard, to which the cosine is added. Unless they are chosen,
-        cosine and correlation of the columns of X, without a model, are compared too. Default: all
-        that the model can serve; "default" are a dozen of them that differ and take O(queries p k).
-        One that requires more is given as an object: ``get_measure("soft_cosine", matrix=S)``.
+        The measures of the leaderboard; the cosine is always added. Default: all measures whose
+        requirements the model meets. "default" stands for a dozen of these that differ and take
+        O(queries p k). In both cases, the cosine and the correlation of the columns of X, without a
+        model, are also compared. Pass a measure with further requirements as an object:
+        ``get_measure("soft_cosine", matrix=S)``.
     strata : sequence (p,) of int or str, optional
-        The stratum of every item, such as its decade or language: ``stratified_auc`` is then over
-        pairs of one stratum. None leaves an item out of that score. Default: by popularity.
+        The stratum of every item, such as its decade or language. ``stratified_auc`` then only
+        compares pairs within a stratum. None leaves an item out of that score. Default: strata by
+        popularity.
     grid : bool, default True
-        Whether to score the grid of exponents too.
+        Whether to score the grid of exponents.
     n_sampled : int, optional
-        Score the rescalings by the neighbours and the labels of this many items, drawn at random.
-        Rank five times as many labelled items by each measure, or draw users until they have seen
-        five times as many items, but at least 500 users. Default: all.
+        Number of random items whose neighbours and labels score the rescalings. For the measures,
+        five times as many labelled items are ranked; without labels, users are drawn until they
+        have seen five times as many items, but at least 500 users. Default: all items.
     n_examples : int, default 0
-        Keep the neighbours of this many popular items by every candidate of the leaderboard, for
-        :func:`fastcos.plots.html.leaderboard_page`.
+        Number of popular items whose neighbours under every candidate are part of the leaderboard,
+        for :func:`fastcos.plots.html.leaderboard_page`.
     budget : float, optional
-        Seconds after which no further candidate is evaluated; those are ``left_out``.
+        Time in seconds after which no further candidate is evaluated. The remaining candidates are
+        in ``left_out``.
     on_rescalings : callable, optional
-        Called with the scores of the named rescalings, before the measures are evaluated.
+        Called with the scores of the named rescalings before the measures are evaluated.
     progress : callable, optional
-        progress(done, total), in columns of the factorisations as in :meth:`fastcos.LinearMF.fit`,
-        then, from 0 again, in embeddings and candidates.
+        Called as progress(done, total): first with columns of the factorisations, as in
+        :meth:`fastcos.LinearMF.fit`; then, from 0 again, with embeddings and candidates.
     random_state : int, default 0
-        Seed of the solver, the clustering behind AMI and ARI, the choice of queries or held-out
+        Seed of the solver, the clustering for AMI and ARI, the choice of queries or held-out
         interactions, and the bootstrap.
     executor : callable, optional
-        executor(evaluator, works) returns evaluator.evaluate(work) of every work, in their order.
-        :func:`fastcos.distributed.compare` evaluates on workers. Default: this process.
+        executor(evaluator, jobs) returns evaluator.evaluate(job) for every job, in the order of the
+        jobs. :func:`fastcos.distributed.compare` evaluates on workers. Default: this process.
 
     Returns
     -------
     Comparison
+        The scores of the rescalings, and the leaderboard of all measures.
 
     Raises
     ------
@@ -163,10 +169,10 @@ def compare(
 
     Notes
     -----
-    Time O(nnz k) for the model, O(p² k) per rescaling for AUC, MAP@R and neighbours, and
-    O(queries p k) per candidate (O(p² k) without labels, and for measures that search neighbours
-    in fit); no p x p array is held. Threads and memory are those of :func:`fastcos.set_config`.
-    Source: Steck, Ekanadham, Kallus 2024 (arXiv:2403.05440), sections 2 and 4.
+    The model takes O(nnz k), each rescaling O(p² k) for AUC, MAP@R and neighbours, and each
+    candidate O(queries p k), or O(p² k) without labels and for measures that search neighbours in
+    fit. No p x p array is allocated. :func:`fastcos.set_config` sets threads and memory. Source:
+    Steck, Ekanadham, Kallus 2024 (arXiv:2403.05440), sections 2 and 4.
 
     Examples
     --------
@@ -221,8 +227,8 @@ def compare(
         measures, fitted, named, X, preprocessings,
         with_users=codes is None, with_columns=not chosen,
     )  # fmt: skip
-    works = list(dict.fromkeys(map(representative, candidates)))
-    total, done = len(named) + len(on_grid) + len(works), itertools.count()
+    jobs = list(dict.fromkeys(map(representative, candidates)))
+    total, done = len(named) + len(on_grid) + len(jobs), itertools.count()
 
     def tick() -> None:
         if progress is not None:
@@ -235,19 +241,25 @@ def compare(
     tables = score_rescalings(evaluator, named, on_grid, tick, executor)
     if on_rescalings is not None:
         on_rescalings(tables.named)
-    of_seen = fitted if seen is X else fit_models(seen, settings)
-    scores = {}
-    for work, result in evaluate_models(
-        task, seen, of_seen, named, settings, works, executor, examples
+    models_of_seen = fitted if seen is X else fit_models(seen, settings)
+    job_results = {}
+    for job, result in evaluate_models(
+        task, seen, models_of_seen, named, settings, jobs, executor, examples
     ):
-        scores[work] = result
+        job_results[job] = result
         tick()
         if budget is not None and time.monotonic() - started > budget:
             break
-    outcomes = {one: scores.get(representative(one)) for one in candidates}
-    results = [(one, result) for one, result in outcomes.items() if result is not None]
+    all_results = {
+        candidate: job_results.get(representative(candidate)) for candidate in candidates
+    }
+    results = [
+        (candidate, result) for candidate, result in all_results.items() if result is not None
+    ]
     left_out |= {
-        str(one): f"more than {budget:g} s" for one, result in outcomes.items() if result is None
+        str(candidate): f"more than {budget:g} s"
+        for candidate, result in all_results.items()
+        if result is None
     }
     return Comparison(
         leaderboard=rank_results(
@@ -274,10 +286,10 @@ def compare(
 
 
 def _preprocessings(chosen: Sequence[str] | str) -> list[str]:
-    """The chosen names, each once; the baseline is of "none", which comes first."""
-    listed = [chosen] if isinstance(chosen, str) else validation.as_list("preprocessing", chosen)
-    known = [validation.as_choice("preprocessing", name, PREPROCESSINGS) for name in listed]
-    return list(dict.fromkeys(["none", *known]))
+    """The chosen names without repetition; "none" comes first, because the baseline uses it."""
+    names = [chosen] if isinstance(chosen, str) else validation.as_list("preprocessing", chosen)
+    names = [validation.as_choice("preprocessing", name, PREPROCESSINGS) for name in names]
+    return list(dict.fromkeys(["none", *names]))
 
 
 def _candidates(
@@ -292,17 +304,19 @@ def _candidates(
 ) -> tuple[list[Candidate], dict[str, str]]:
     """The measures under every rescaling, without a model, and after every preprocessing.
 
-    The plain cosine is first. Second come those left out, and why.
+    Return the candidates, the cosine first, and the measures left out with their requirements.
     """
     names = [variant.name for variant in named]
     embeddings = ModelEmbeddings(fitted, named, X)(names[0])
     selected, left_out = select_candidates(measures, embeddings, with_users=with_users)
-    of_models = under_rescalings(selected, names)
-    of_columns = [Candidate(name, NO_MODEL) for name in OF_COLUMNS] if with_columns else []
-    if of_columns and X.shape[0] * X.shape[1] > MOST_ENTRIES:
-        of_columns = []
-        left_out["cosine with no model"] = f"at most {MOST_ENTRIES:,} entries of X"
+    model_candidates = under_rescalings(selected, names)
+    column_candidates = [Candidate(name, NO_MODEL) for name in OF_COLUMNS] if with_columns else []
+    if column_candidates and X.shape[0] * X.shape[1] > MAX_ENTRIES:
+        column_candidates = []
+        left_out["cosine with no model"] = f"at most {MAX_ENTRIES:,} entries of X"
     preprocessed = [
-        replace(one, preprocessing=name) for name in preprocessings[1:] for one in of_models
+        replace(candidate, preprocessing=name)
+        for name in preprocessings[1:]
+        for candidate in model_candidates
     ]
-    return [*of_models, *of_columns, *preprocessed], left_out
+    return [*model_candidates, *column_candidates, *preprocessed], left_out

@@ -1,4 +1,4 @@
-"""Candidates ranked by one score, with intervals and a recommendation."""
+"""The leaderboard: candidates ranked by one score, with intervals and a recommendation."""
 
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -8,15 +8,15 @@ from fastcos.comparison.examples import Example
 from fastcos.reports import Record, Section, Table, as_table
 from fastcos.validation import Integers
 
-# the same scores are in the conclusion, with other values
+# The conclusion above the table contains the same scores with other values, so explain why.
 _PER_ITEM = (
-    "AUC and P@10 are means over items, so that common labels count most; per class, as above, "
-    "each label counts the same."
+    "AUC and P@10 are means over items, so that common labels count most. The scores per class in "
+    "the conclusion are means over labels, so that each label counts the same."
 )
 
 
 class BootstrapInterval(NamedTuple):
-    """A number and its 95 % percentile interval over units drawn again, for the same models."""
+    """A number and its 95 % bootstrap interval over resampled units, for the same models."""
 
     value: float
     low: float
@@ -33,9 +33,9 @@ class LeaderboardRow(NamedTuple):
     ----------
     candidate : Candidate
     score : BootstrapInterval
-        The score that ranks the candidates, over all units.
+        The score by which the candidates are ranked, over all units.
     gain : BootstrapInterval
-        Score minus that of the baseline on the same samples of units; 0 for the baseline itself.
+        The score minus the score of the baseline on the same samples of units; 0 for the baseline.
     other_scores : dict of str to float
         Further scores, by name.
     """
@@ -46,7 +46,7 @@ class LeaderboardRow(NamedTuple):
     other_scores: dict[str, float]
 
     def to_dict(self) -> dict[str, Any]:
-        """One flat record: the candidate, the score and the gain with their intervals."""
+        """The candidate, the score and the gain with their intervals, as one flat record."""
         return {
             **self.candidate.to_dict(),
             "score": self.score.value,
@@ -71,31 +71,35 @@ class Leaderboard(Record):
     score : str
         Name of the score.
     rows : list of LeaderboardRow
+        One row per candidate.
     baseline : Candidate
-        The plain cosine of the rows as they are.
+        The cosine of the unchanged rows.
     chance_level : dict of str to float
-        Score of a trivial answer (chance, the commonest label, popularity), by name of score.
+        Score of a trivial answer (chance, the commonest label, popularity), by name of the score.
     n_units : int
-        Items, users or pairs behind the table and the conclusion.
+        Number of items, users or pairs on which the table and the conclusion are based.
     unit : str
+        What a unit is, in the plural: "items", "users" or "pairs".
     beats_chance : bool
-        Whether the best candidate exceeds a chance level significantly.
+        Whether the best candidate significantly exceeds a chance level.
     recommended : Candidate or None
-        None unless beats_chance.
+        The recommended candidate; None unless beats_chance.
     gain : BootstrapInterval or None
         Cross-fitted gain of the best other candidate over the baseline: each half of the units
-        chooses, the other half measures. None where there is no other candidate.
+        chooses a candidate, and the other half measures its gain. None if there is no other
+        candidate.
     conclusion : str
-        The recommendation and its evidence in a sentence.
+        The recommendation and the evidence for it.
     left_out : dict of str
-        Measures that were not evaluated, and what they require.
+        Measures that were not evaluated, and their requirements.
     not_distinguishable : list of Candidate
-        Others whose score differs from that of the recommended one by no more than chance: the
-        95 % interval of the difference holds 0. Best first.
+        Candidates whose score does not differ significantly from that of the recommended one: the
+        95 % interval of the difference contains 0. Best first.
     example_items : ndarray (m,), int64, or None
-        Items whose neighbours by every candidate were kept.
+        Row numbers of the example items.
     examples : dict of Candidate to Example
-        Those neighbours, and scores between the example items; none for measures of users.
+        Neighbours of the example items under each candidate, and scores between these items.
+        Measures of users have none.
     """
 
     task: str
@@ -131,25 +135,25 @@ class Leaderboard(Record):
         scores = (self.score, f"95 % over {self.unit}", "gain", "95 % of the gain")
         header = ("measure", "under", *scores, *self.rows[0].other_scores)
         title = (
-            f"{self.task}, {self.n_units:,} {self.unit}; best D of every measure, "
-            f"{len(self.rows)} candidates"
+            f"{self.task}, {self.n_units:,} {self.unit}; the best of {len(self.rows)} candidates "
+            "for each measure"
         )
         lines = [
             (row.candidate.measure, row.candidate.embeddings, *_cells(row.score), *_cells(row.gain),
              *row.other_scores.values())
             for row in self.best_per_measure()
         ]  # fmt: skip
-        more = _PER_ITEM if "P@10" in self.rows[0].other_scores else ""
-        return (Section("Leaderboard", tables=[Table(title, header, lines, more)]),)
+        legend = _PER_ITEM if "P@10" in self.rows[0].other_scores else ""
+        return (Section("Leaderboard", tables=[Table(title, header, lines, legend)]),)
 
     def row(self, candidate: Candidate) -> LeaderboardRow:
         """The row of a candidate."""
         return next(row for row in self.rows if row.candidate == candidate)
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields but the examples, as dicts, lists, numbers and texts."""
-        without = ("example_items", "examples")
-        return {name: v for name, v in super().to_dict().items() if name not in without}
+        """All fields except the examples, as dicts, lists, numbers and texts."""
+        excluded = ("example_items", "examples")
+        return {name: value for name, value in super().to_dict().items() if name not in excluded}
 
 
 def _cells(interval: BootstrapInterval) -> tuple[float, str]:

@@ -1,4 +1,4 @@
-"""The models behind a comparison: both objectives from one factorisation, after preprocessing."""
+"""The models of a comparison: both objectives from one factorisation, after preprocessing."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -21,12 +21,12 @@ from fastcos.models.preprocessing import (
 from fastcos.parallel import Progress
 from fastcos.similarity.diagonal import Rescaling, rescaling_grid, rescalings
 
-# choices of ``objective``: Eq. 1 is "dropout", Eq. 2 is "weight_decay"
+# The accepted values of ``objective``: Eq. 1 is "dropout", Eq. 2 is "weight_decay".
 OBJECTIVES = ("both", "dropout", "weight_decay")
 
 
 class Settings(NamedTuple):
-    """Arguments of the models; a strength of None is chosen from the data."""
+    """Arguments of the models. A regularisation strength of None is chosen from the data."""
 
     n_components: int
     objective: str
@@ -39,7 +39,7 @@ def as_settings(
     shape: tuple[int, int], n_components: Any, objective: Any, regularization: Any,
     weight_decay: Any, random_state: Any,
 ) -> Settings:  # fmt: skip
-    """Check the arguments of models of interactions of this shape."""
+    """Validate the arguments of models for interactions of this shape."""
     rank = min(N_COMPONENTS, *shape) if n_components is None else n_components
     strengths = {"regularization": regularization, "weight_decay": weight_decay}
     return Settings(
@@ -54,7 +54,7 @@ def as_settings(
 
 
 class Fitted(NamedTuple):
-    """Models by objective, their strengths, and the interactions that give their users' rows."""
+    """Models by objective, their regularisation strengths, and the interactions of their users."""
 
     models: dict[str, LinearMF]
     regularization: float
@@ -62,7 +62,7 @@ class Fitted(NamedTuple):
     users: Any
 
 
-# transformer of X (None for none), and the center of the model
+# For each preprocessing, the transformer of X (or None), and the argument center of the model.
 PREPROCESSINGS: Mapping[str, tuple[Any, bool | str]] = {
     "none": (None, False),
     "standardize_columns": (StandardizeColumns(), True),
@@ -85,12 +85,12 @@ def fit_models(
 ) -> Fitted:
     """Fit both objectives, or the chosen one, to preprocessed X by one factorisation.
 
-    Given strengths are in the units of X itself, so that the defaults hold after a preprocessing.
+    The strengths in settings are in units of X, so a preprocessed X gets the default strengths.
     """
     transformer, center = PREPROCESSINGS[preprocessing]
     matrix = users = X
     if preprocessing == "shifted_ppmi":
-        # the SVD of this item-item matrix is the closed form of negative sampling
+        # The SVD of this item-item matrix is the closed-form solution of negative sampling.
         matrix = ShiftedPPMI().fit(X).ppmi_
     elif transformer is not None:
         matrix = users = clone(transformer).fit_transform(X)
@@ -102,7 +102,7 @@ def fit_models(
     largest = float(model.singular_values_[0])
     if decay is None or preprocessing != "none":
         decay = math.sqrt(strength)
-        if decay >= largest:  # no column would be left
+        if decay >= largest:  # every column would be zero
             decay = largest / 2
     if settings.objective != "dropout" and 0 < largest <= decay:
         rule = f"less than the largest singular value of X, {largest:g}"
@@ -116,7 +116,7 @@ def fit_models(
 
 
 class ModelVariant(NamedTuple):
-    """One set of item embeddings of a model; rescaling None for Eq. 2."""
+    """One set of item embeddings of a model; the rescaling is None for Eq. 2."""
 
     name: str
     objective: str
@@ -128,19 +128,24 @@ class ModelVariant(NamedTuple):
 
 
 def named_variants(chosen: Sequence[str | Rescaling] | None, objective: str) -> list[ModelVariant]:
-    """The chosen rescalings of Eq. 1 (default: all with a name), and Eq. 2; of the objective."""
-    known = {named.name: named.rescaling for named in rescalings()}
-    listed = known if chosen is None else validation.as_list("rescalings", chosen)
-    given = [
-        one if isinstance(one, Rescaling) else known[validation.as_choice("rescalings", one, known)]
-        for one in listed
+    """The chosen rescalings of Eq. 1 (default: all with a name), then Eq. 2.
+
+    Variants of an objective that is not compared are left out.
+    """
+    by_name = {named.name: named.rescaling for named in rescalings()}
+    choices = by_name if chosen is None else validation.as_list("rescalings", chosen)
+    diagonals = [
+        choice
+        if isinstance(choice, Rescaling)
+        else by_name[validation.as_choice("rescalings", choice, by_name)]
+        for choice in choices
     ]
-    variants = [ModelVariant(D.name, "dropout", D) for D in given]
+    variants = [ModelVariant(D.name, "dropout", D) for D in diagonals]
     variants.append(ModelVariant(EQ2, "weight_decay", None))
-    return [one for one in variants if objective in ("both", one.objective)]
+    return [variant for variant in variants if objective in ("both", variant.objective)]
 
 
 def grid_variants(objective: str) -> list[ModelVariant]:
-    """Eq. 1 over a grid of exponents; none of Eq. 2."""
+    """Eq. 1 under a grid of exponents of D; no variants if only Eq. 2 is compared."""
     grid = () if objective == "weight_decay" else rescaling_grid()
     return [ModelVariant(f"grid {D.formula}", "dropout", D) for D in grid]

@@ -14,36 +14,36 @@ from fastcos.models.linear_mf import LinearMF
 from fastcos.reports import as_table
 from fastcos.validation import Floats, Integers
 
-# ranks to compare: equal steps on a logarithmic scale up to twice the paper's rank
+# The default ranks, in about equal steps on a logarithmic scale up to twice the rank of the paper.
 RANKS = (2, 3, 4, 5, 6, 8, 12, 20, 35, 50, 100)
-# evaluated users: the standard error of a mean of scores from 0 to 1 is at most 0.011
+# Number of evaluated users. The standard error of a mean of scores from 0 to 1 is at most 0.011.
 _N_USERS = 2000
 
 
 @as_table
 @dataclass(frozen=True)
 class RankChoice:
-    """Three recommendations of the number of dimensions, and the numbers behind them.
+    """Three recommendations for the number of dimensions, and the data on which they are based.
 
     Attributes
     ----------
     ranks : ndarray (m,), int64
         The compared ranks, ascending.
     ndcg : ndarray (m,), float64
-        NDCG@20 of held-out interactions by the model of each rank, mean over users.
+        NDCG@20 of held-out interactions for the model of each rank; mean over users.
     ndcg_error : ndarray (m,), float64
-        Standard error over users of the difference to the best rank.
+        Standard error, over users, of the difference to the NDCG of the best rank.
     singular_values : ndarray (k,), float64
-        Of the interactions, descending; k is the largest rank.
+        Singular values of the interactions, descending; k is the largest rank.
     noise_singular_values : ndarray (k,), float64
-        Of the same interactions with the users of each item drawn at random.
+        Singular values of the same interactions after the users of each item were drawn at random.
     by_held_out : int
         The smallest rank whose NDCG is within one standard error of the best.
     by_gap : int
-        The rank before the largest ratio of two singular values in a row. The first ratio, which
-        is that of popularity, does not count.
+        The rank before the largest ratio of two consecutive singular values. The first ratio, which
+        reflects popularity, is not considered.
     by_parallel_analysis : int
-        Number of leading singular values above those of the noise; at least 2.
+        Number of leading singular values that exceed those of the noise; at least 2.
     """
 
     ranks: Integers
@@ -63,19 +63,21 @@ def choose_rank(
     regularization: float | None = None,
     random_state: int = 0,
 ) -> RankChoice:
-    """How many latent dimensions to give a model of these interactions, before any D is compared.
+    """Choose the number of latent dimensions for a model of these interactions.
 
-    A cosine weights all dimensions; those beyond the signal add noise to it. The three criteria
-    use no labels. They need not agree: prediction forgives dimensions that a cosine does not.
+    Choose it before you compare rescalings D: a cosine depends on all dimensions, and dimensions
+    that only contain noise add noise to it. The three criteria use no labels. They may disagree,
+    because superfluous dimensions harm a cosine more than they harm predictions.
 
     Parameters
     ----------
     X : sparse matrix or array_like (n, p)
         Interactions of n users with p items.
     ranks : sequence of int, optional
-        From 2 to min(n, p). Default: 2 to 100, in equal steps on a logarithmic scale.
+        The ranks to compare, from 2 to min(n, p). Default: 2 to 100, in about equal steps on a
+        logarithmic scale.
     regularization : float, optional
-        λ of Eq. 1 for all ranks. Default: as in :func:`fastcos.compare` at rank 50.
+        λ of Eq. 1 for all ranks. Default: the default of :func:`fastcos.compare` at rank 50.
     random_state : int, default 0
         Seed of the held-out interactions, the noise and the solver.
 
@@ -85,8 +87,9 @@ def choose_rank(
 
     Notes
     -----
-    Two SVDs of the largest rank. Sources: parallel analysis, Horn 1965, doi:10.1007/BF02289447;
-    the rule of one standard error, Breiman et al. 1984.
+    The function computes two SVDs of the largest rank. Sources: Horn 1965,
+    doi:10.1007/BF02289447, for parallel analysis; Breiman et al. 1984 for the rule of one standard
+    error.
 
     Examples
     --------
@@ -97,70 +100,73 @@ def choose_rank(
     (5, [2, 5, 20])
     """
     X = as_interactions("X", X)
-    most = min(X.shape)
+    max_rank = min(X.shape)
     if ranks is None:
-        ranks = [rank for rank in RANKS if rank <= most]
-    given = validation.as_list("ranks", ranks)
-    chosen = sorted({validation.as_count("ranks", rank, 2, most) for rank in given})
-    if not chosen:
+        ranks = [rank for rank in RANKS if rank <= max_rank]
+    ranks = validation.as_list("ranks", ranks)
+    distinct_ranks = sorted({validation.as_count("ranks", rank, 2, max_rank) for rank in ranks})
+    if not distinct_ranks:
         raise ValueError("ranks must have at least one rank, got none")
     if regularization is not None:
         regularization = validation.as_real("regularization", regularization, low=0)
     random_state = validation.as_count("random_state", random_state, low=0)
     random = np.random.default_rng(random_state)
     task = HeldOutTask(X, random, _N_USERS)
-    model = fit_spectrum(task.rest, chosen[-1], regularization, random_state)
+    k = distinct_ranks[-1]
+    model = fit_spectrum(task.rest, k, regularization, random_state)
     users, items = model.user_embeddings(task.rest), model.item_embeddings()
-    ndcg = np.stack([task.score_factors(users[:, :k], items[:, :k]).ndcg for k in chosen])
-    noise = LinearMF(chosen[-1], random_state=random_state).fit(shuffled_users(task.rest, random))
+    ndcg = np.stack(
+        [task.score_factors(users[:, :rank], items[:, :rank]).ndcg for rank in distinct_ranks]
+    )
+    noise_model = LinearMF(k, random_state=random_state).fit(shuffled_users(task.rest, random))
     values = model.singular_values_.astype(np.float64)
-    of_noise = noise.singular_values_.astype(np.float64)
+    noise_values = noise_model.singular_values_.astype(np.float64)
     return RankChoice(
-        ranks=np.array(chosen),
+        ranks=np.array(distinct_ranks),
         ndcg=ndcg.mean(axis=1),
         ndcg_error=_errors(ndcg),
         singular_values=values,
-        noise_singular_values=of_noise,
-        by_held_out=simplest_of_best(chosen, ndcg),
+        noise_singular_values=noise_values,
+        by_held_out=smallest_near_best(distinct_ranks, ndcg),
         by_gap=largest_gap(values),
-        by_parallel_analysis=n_above(values, of_noise),
+        by_parallel_analysis=count_above(values, noise_values),
     )
 
 
 def fit_spectrum(X: Any, rank: int, regularization: float | None, random_state: int) -> LinearMF:
-    """Eq. 1 of this rank; λ None: the square of the singular value number 10, as for rank 50."""
+    """Fit Eq. 1 with this rank; the default λ is the square of singular value number 10."""
     model = LinearMF(rank, random_state=random_state).fit(X)
     if regularization is None:
-        # the paper's rank is 50, the default knee its fifth
+        # The paper uses rank 50, and the default of compare is singular value number rank / 5.
         regularization = float(model.singular_values_[min(10, rank) - 1]) ** 2
     return model.reregularized("dropout", regularization)
 
 
-def simplest_of_best(ranks: Sequence[int], ndcg: Floats) -> int:
-    """The smallest rank within one standard error of the best; ndcg (ranks, users)."""
+def smallest_near_best(ranks: Sequence[int], ndcg: Floats) -> int:
+    """The smallest rank within one standard error of the best; ndcg has shape (ranks, users)."""
     means = ndcg.mean(axis=1)
     return ranks[int(np.argmax(means >= means.max() - _errors(ndcg)))]
 
 
 def _errors(ndcg: Floats) -> Floats:
-    """Standard error over users of the difference to the best rank."""
+    """Standard errors, over users, of the difference to the best rank."""
     best = ndcg[ndcg.mean(axis=1).argmax()]
     return (ndcg - best).std(axis=1, ddof=1) / np.sqrt(ndcg.shape[1])
 
 
-def n_above(values: Any, noise: Any) -> int:
-    """Number of leading values above those of the noise; at least 2."""
+def count_above(values: Any, noise: Any) -> int:
+    """Number of leading values that exceed those of the noise; at least 2."""
     return max(2, int(np.append(values > noise, False).argmin()))
 
 
 def largest_gap(values: Floats) -> int:
-    """Number of values before the largest ratio of two in a row, the first ratio left out."""
+    """Number of values before the largest ratio of two consecutive values, without the first."""
     ratios = values[1:-1] / np.maximum(values[2:], np.finfo(np.float64).tiny)
     return len(values) if not len(ratios) else int(ratios.argmax()) + 2
 
 
 def shuffled_users(X: sp.csr_array, random: np.random.Generator) -> sp.csr_array:
-    """X with the users of each item drawn at random: item counts stay, all else is noise."""
+    """Draw the users of each item at random; this preserves only the number of users per item."""
     columns = sp.csc_array(X)
     counts = np.diff(columns.indptr)
     rows = [random.choice(X.shape[0], count, replace=False) for count in counts.tolist()]

@@ -1,4 +1,4 @@
-"""Recommendations: the items that a candidate ranks first for a user who has not seen them."""
+"""Recommendations: the items that a candidate ranks highest among those a user has not seen."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from fastcos.search.results import Neighbors
 from fastcos.search.top_k import top_k
 from fastcos.validation import Floats, Integers
 
-# neighbours of an item, or of a user, that vote
+# Number of nearest items or nearest users that vote.
 N_VOTES = 20
 
 
@@ -22,9 +22,11 @@ def recommend(
 ) -> Neighbors:
     """Recommend k items by user-item scores, or by votes of the nearest users or nearest items.
 
-    embeddings: of the items, and of the users of all rows of X. users (m,): ascending rows of X.
-    X (n, p): what every user has seen, which is never recommended, and votes. Returns the items,
-    best first, -1 where fewer are left; scores are NaN for votes.
+    embeddings: embeddings of the items, and of the users of all rows of X.
+    users (m,): row numbers of users, ascending.
+    X (n, p): interactions. Items that a user has seen vote, and are never recommended to that user.
+
+    Return the items of each user, best first, padded with -1. The scores are NaN for votes.
     """
     measure, seen = candidate.make(embeddings), sp.csr_array(X[users])
     if candidate.name in USER_ITEM:
@@ -34,12 +36,12 @@ def recommend(
     n = rows.shape[0]
     n_votes = min(N_VOTES, n - 1)
 
-    def nearest(some: Integers) -> Integers:
-        others = one_per_row(some, n)
-        return top_k(rows[some], rows, n_votes, measure=measure, exclude=others).indices
+    def nearest(sample: Integers) -> Integers:
+        itself = one_per_row(sample, n)
+        return top_k(rows[sample], rows, n_votes, measure=measure, exclude=itself).indices
 
     if candidate.compares_users:
-        return _elected(
+        return _recommend_by_votes(
             knn_vote.recommend_by_users, len(users), k, validation.read_only(users),
             *_votes(nearest(users)), *_row_starts_and_items(X), X.shape[1],
         )  # fmt: skip
@@ -49,13 +51,13 @@ def recommend(
     else:
         lists = np.zeros((n, n_votes), np.int64)
         lists[voters] = nearest(voters)
-    return _elected(
+    return _recommend_by_votes(
         knn_vote.recommend_by_items, len(users), k, *_row_starts_and_items(seen), *_votes(lists)
     )
 
 
-def _elected(kernel: Any, n: int, k: int, *arguments: Any) -> Neighbors:
-    """The items with most votes for each of n users."""
+def _recommend_by_votes(kernel: Any, n: int, k: int, *arguments: Any) -> Neighbors:
+    """Run a kernel of votes; return the k items with the most votes for each of n users."""
     best = parallel.unfilled((n, k), np.int64)
     parallel.run(kernel, parallel.row_blocks(n, 32), *arguments, best)
     return Neighbors(best, np.full((n, k), np.nan, np.float32))
@@ -67,6 +69,6 @@ def _row_starts_and_items(X: sp.csr_array) -> tuple[Integers, Any]:
 
 
 def _votes(lists: Integers) -> tuple[Integers, Floats]:
-    """Neighbour lists, and the weight of a vote by rank."""
+    """The arrays that kernels of votes take: the neighbour lists, and weights of votes by rank."""
     weights = 1 / np.log2(np.arange(2, lists.shape[1] + 2))
     return validation.read_only(np.ascontiguousarray(lists)), validation.read_only(weights)

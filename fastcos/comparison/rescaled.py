@@ -1,4 +1,4 @@
-"""The paper's question on any data: label recovery by cosine under every rescaling of one model."""
+"""The table of the paper for any data: label recovery under every rescaling of one model."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -18,15 +18,15 @@ from fastcos.search.top_k import top_k
 from fastcos.similarity.diagonal import Rescaling
 from fastcos.validation import Integers
 
-# length of the neighbour lists, as in the paper's examples
+# Length of the neighbour lists, as in the examples of the paper.
 N_NEIGHBORS = 10
-# pairs are stratified by popularity where a stratum holds 5 items on average
+# Pairs are stratified by popularity only if a stratum contains at least 5 items on average.
 N_STRATA = 10
-LEAST_ITEMS_FOR_STRATA = 50
+MIN_ITEMS_FOR_STRATA = 50
 
 
 class Tables(NamedTuple):
-    """Scores of the named rescalings and of the grid, and the neighbours under the named ones."""
+    """Scores of the named rescalings and of the grid; neighbours under the named rescalings."""
 
     named: list[RescalingScores]
     grid: list[RescalingScores]
@@ -40,29 +40,29 @@ def score_rescalings(
     tick: Callable[[], None],
     executor: Executor,
 ) -> Tables:
-    """Score the cosines of every variant; one that is also on the grid is evaluated once."""
+    """Score the cosines of every variant; a variant that is named and on the grid only once."""
     tables = Tables([], [], {})
-    works = [(variant, True) for variant in named]
-    of_named = {variant.rescaling for variant, _ in works}
-    works += [(variant, False) for variant in grid if variant.rescaling not in of_named]
-    scored: dict[Rescaling | None, RescalingScores] = {}
-    results = executor(evaluator, works)
-    for (variant, is_named), (row, lists) in zip(works, results, strict=True):
-        scored[variant.rescaling] = row
+    jobs = [(variant, True) for variant in named]
+    named_rescalings = {variant.rescaling for variant, _ in jobs}
+    jobs += [(variant, False) for variant in grid if variant.rescaling not in named_rescalings]
+    scores: dict[Rescaling | None, RescalingScores] = {}
+    results = executor(evaluator, jobs)
+    for (variant, is_named), (row, lists) in zip(jobs, results, strict=True):
+        scores[variant.rescaling] = row
         if is_named:
             tables.named.append(row)
             tables.neighbors[variant.name] = lists
         tick()
     for variant in grid:
-        row = scored[variant.rescaling]
+        row = scores[variant.rescaling]
         tables.grid.append(replace(row, name=variant.name, ami=None, ari=None))
-        if variant.rescaling in of_named:
+        if variant.rescaling in named_rescalings:
             tick()
     return tables
 
 
 class RescalingEvaluator:
-    """Scores embeddings of the same items against the same labels and reference neighbours."""
+    """Scores variants of item embeddings by the same labels and the same reference neighbours."""
 
     def __init__(
         self,
@@ -83,15 +83,17 @@ class RescalingEvaluator:
         self._k = min(N_NEIGHBORS, len(reference_items) - 1)
         self._reference = self._neighbors(reference_items)
 
-    def evaluate(self, work: tuple[ModelVariant, bool]) -> tuple[RescalingScores, Lists]:
-        """The scores and the neighbour lists of a variant, which is clustered for AMI if True."""
-        variant, cluster = work
+    def evaluate(self, job: tuple[ModelVariant, bool]) -> tuple[RescalingScores, Lists]:
+        """The scores and the neighbour lists of a variant.
+
+        The second entry of the job says whether the items are clustered, for AMI and ARI.
+        """
+        variant, cluster = job
         D, items = variant.rescaling, variant.embeddings(self._models)
         lists = self._neighbors(items)
-        # the overlap with the reference, and its standard error over sampled items
-        of_items, error = jaccard_per_query(lists, self._reference), None
+        jaccard, error = jaccard_per_query(lists, self._reference), None
         if self._sampled is not None:
-            error = float(np.std(of_items, ddof=1) / np.sqrt(len(lists)))
+            error = float(np.std(jaccard, ddof=1) / np.sqrt(len(lists)))
         scores = RescalingScores(
             name=variant.name,
             formula="unique" if D is None else D.formula,
@@ -100,7 +102,7 @@ class RescalingEvaluator:
             spectrum=None if D is None else D.spectrum,
             **self._recovery(items, cluster),
             effective_rank=metrics.effective_rank(items),
-            jaccard_at_10=float(of_items.mean()),
+            jaccard_at_10=float(jaccard.mean()),
             jaccard_error=error,
             zero_items=int((~items.any(axis=1)).sum()),
         )
@@ -109,21 +111,21 @@ class RescalingEvaluator:
     def _neighbors(self, items: Items) -> Lists:
         if self._sampled is None:
             return top_k(items, k=self._k).indices
-        own = one_per_row(self._sampled, len(items))
-        return top_k(items[self._sampled], items, self._k, exclude=own).indices
+        itself = one_per_row(self._sampled, len(items))
+        return top_k(items[self._sampled], items, self._k, exclude=itself).indices
 
     def _recovery(self, items: Items, cluster: bool) -> dict[str, Any]:
         if self._codes is None:
             return {}
-        kept = self._codes >= 0
-        rows, labels = items[kept], self._codes[kept]
+        is_labelled = self._codes >= 0
+        rows, labels = items[is_labelled], self._codes[is_labelled]
         auc = metrics.pair_auc(rows, labels)
         means = metrics.within_between(rows, labels)
         scores = {
             "pair_auc": auc.value,
             "pair_auc_low": auc.low,
             "pair_auc_high": auc.high,
-            "stratified_auc": self._stratified_auc(rows, labels, kept),
+            "stratified_auc": self._stratified_auc(rows, labels, is_labelled),
             "map_at_r": metrics.map_at_r(rows, labels).value,
             "silhouette": metrics.silhouette(rows, labels).value,
             "within": means.within,
@@ -131,13 +133,16 @@ class RescalingEvaluator:
             "contrast": means.contrast,
         }
         if cluster:
-            found = metrics.clustering_scores(rows, labels, random_state=self._random_state)
-            scores |= {"ami": found.ami, "ari": found.ari}
+            clustering = metrics.clustering_scores(rows, labels, random_state=self._random_state)
+            scores |= {"ami": clustering.ami, "ari": clustering.ari}
         return scores
 
-    def _stratified_auc(self, rows: Items, labels: Integers, kept: npt.NDArray[np.bool_]) -> float:
+    def _stratified_auc(
+        self, rows: Items, labels: Integers, is_labelled: npt.NDArray[np.bool_]
+    ) -> float:
         if self._strata is not None:
-            of_items = [None if code < 0 else code for code in self._strata[kept].tolist()]
-            return metrics.stratified_auc(rows, labels, strata=of_items).value
-        n_strata = N_STRATA if len(rows) >= LEAST_ITEMS_FOR_STRATA else 1
-        return metrics.stratified_auc(rows, labels, self._popularity[kept], n_strata=n_strata).value
+            strata = [None if code < 0 else code for code in self._strata[is_labelled].tolist()]
+            return metrics.stratified_auc(rows, labels, strata=strata).value
+        n_strata = N_STRATA if len(rows) >= MIN_ITEMS_FOR_STRATA else 1
+        popularity = self._popularity[is_labelled]
+        return metrics.stratified_auc(rows, labels, popularity, n_strata=n_strata).value

@@ -16,20 +16,20 @@ from fastcos.similarity.diagonal import Rescaling
 Items = npt.NDArray[np.floating[Any]]
 Lists = npt.NDArray[np.int64]
 
-# heading, attribute of RescalingScores, and what a heading does not say
+# For each column of the table: its heading, the attribute of RescalingScores, and an explanation.
 _COLUMNS = (
-    ("AUC", "pair_auc", "two items of one label have the larger cosine"),
+    ("AUC", "pair_auc", "a pair with one label has a larger cosine than a pair with two"),
     ("stratified", "stratified_auc", "AUC among pairs of similar popularity"),
-    ("MAP@R", "map_at_r", "an item's label at the top of its list"),
+    ("MAP@R", "map_at_r", "precision of labels at the top of the list of an item"),
     ("AMI", "ami", "agreement of clusters with labels, 0 by chance"),
     ("ARI", "ari", ""),
     ("silhouette", "silhouette", ""),
-    ("within", "within", "mean cosine of one label"),
-    ("between", "between", "of two labels"),
-    ("d'", "contrast", "their difference in standard deviations"),
+    ("within", "within", "mean cosine of items with one label"),
+    ("between", "between", "mean cosine of items with two labels"),
+    ("d'", "contrast", "difference of within and between in standard deviations"),
     ("eff. rank", "effective_rank", "effective rank of the items"),
-    ("Jaccard@10", "jaccard_at_10", "the ten nearest shared with D = I"),
-    ("±", "jaccard_error", "its standard error"),
+    ("Jaccard@10", "jaccard_at_10", "Jaccard index of the ten nearest with those under D = I"),
+    ("±", "jaccard_error", "standard error of Jaccard@10"),
 )
 
 
@@ -42,29 +42,30 @@ class RescalingScores(Record):
     name : str
         Name of the rescaling; "eq2" for the second objective.
     formula : str
-        D in letters.
+        Formula of D.
     objective : str
         "dropout" (Eq. 1) or "weight_decay" (Eq. 2).
     shrinkage, spectrum : float or None
-        Exponents of D = S^shrinkage Σ^spectrum; None for Eq. 2, which leaves D no freedom.
+        Exponents of D = S^shrinkage Σ^spectrum; None for Eq. 2, which determines D.
     pair_auc, pair_auc_low, pair_auc_high : float or None
-        Probability that a pair with one label has a larger cosine than a pair with two, and the
-        interval that certainly holds it.
+        Probability that a pair of items with the same label has a larger cosine than a pair with
+        different labels, and an interval that certainly contains it.
     stratified_auc : float or None
-        pair_auc within the strata that are given, else within ten strata of the pairs by
-        popularity, so that popular pairs alone do not decide it; one stratum for fewer than 50
-        labelled items.
+        The AUC within strata, so that popular pairs alone do not decide it. The strata are those
+        of the argument ``strata``, or else ten strata of the pairs by popularity, or one stratum
+        for fewer than 50 labelled items.
     map_at_r, ami, ari, silhouette, within, between, contrast : float or None
-        See fastcos.metrics. No clustering for the grid: ami and ari are None there.
+        See fastcos.metrics. The embeddings of the grid are not clustered, so their ami and ari
+        are None.
     effective_rank : float
-        Of the item embeddings.
+        Effective rank of the item embeddings.
     jaccard_at_10 : float
-        Overlap of the ten nearest neighbours with those under D = I (of Eq. 2 itself where Eq. 1
-        is not compared), mean over items.
+        Jaccard index of the ten nearest neighbours with those under D = I; mean over items. If
+        Eq. 1 is not compared, the reference is Eq. 2 itself.
     jaccard_error : float or None
-        Its standard error over the items that were sampled; None for all items.
+        Standard error of ``jaccard_at_10`` over the sampled items; None if all items were used.
     zero_items : int
-        Items whose embedding is zero: without interactions, or without a column of the model.
+        Number of items whose embedding is zero, for example because they have no interactions.
     """
 
     name: str
@@ -97,15 +98,18 @@ class RescalingScores(Record):
 
     @property
     def heading(self) -> str:
-        """Its name and D, for a table."""
+        """The name and the formula, for a table."""
         return f"{self.name}, D = {self.formula}" if self.rescaling else "Eq. 2, unique"
 
 
 def rescalings_table(named: Sequence[RescalingScores]) -> Table:
-    """The scores by rescaling; a column that is empty, as most are without labels, is left out."""
-    columns = [one for one in _COLUMNS if any(getattr(row, one[1]) is not None for row in named)]
-    attributes = [attribute for _, attribute, _ in columns]
-    rows = [(row.heading, *(getattr(row, one) for one in attributes)) for row in named]
+    """The table of scores by rescaling, without empty columns."""
+    columns = [
+        column for column in _COLUMNS if any(getattr(row, column[1]) is not None for row in named)
+    ]
+    rows = [
+        (row.heading, *(getattr(row, attribute) for _, attribute, _ in columns)) for row in named
+    ]
     title = "Item-item cosine under every rescaling D of one model (Eq. 1), and under Eq. 2"
     legend = "; ".join(f"{name}: {meaning}" for name, _, meaning in columns if meaning)
     return Table(title, ("rescaling", *(name for name, _, _ in columns)), rows, f"{legend}.")
@@ -114,29 +118,31 @@ def rescalings_table(named: Sequence[RescalingScores]) -> Table:
 @as_table
 @dataclass(frozen=True)
 class Comparison(Record):
-    """The items of one model under every rescaling, and by every measure.
+    """A comparison of rescalings of one model, and of measures under these rescalings.
 
     Attributes
     ----------
     leaderboard : Leaderboard
-        Every measure under every rescaling, ranked: by recovery of the labels, or, without labels,
-        by held-out interactions; with a conclusion of one sentence.
+        Every measure under every rescaling, ranked by the recovery of labels or, without labels, by
+        held-out interactions; with a conclusion.
     named : list of RescalingScores
-        The named rescalings of objective (1), then objective (2).
+        Scores of the named rescalings of Eq. 1, then of Eq. 2.
     grid : list of RescalingScores
-        Objective (1) under D = S^shrinkage Σ^spectrum over a grid of exponents.
+        Scores of Eq. 1 under D = S^shrinkage Σ^spectrum for a grid of exponents.
     neighbors : dict of str to ndarray (p, 10), int64
-        Ten nearest neighbours under the named ones, by cosine; of the sampled items only.
+        Ten nearest neighbours by cosine under each named rescaling, of the sampled items only.
     sampled : ndarray (m,), int64, or None
-        Items whose neighbours and labels score the rescalings; None for all.
+        Row numbers of the items whose neighbours and labels score the rescalings; None if all items
+        were used.
     labels : ndarray (p,), int64, or None
-        Label numbers by sorted value; -1 for items that were left out.
+        Number of the label of each item, in sorted order of the labels; -1 for items that were
+        left out.
     label_names : list of str
         The labels by number.
     popularity : ndarray (p,), int64
-        Number of users per item.
+        Number of users of each item.
     parameters : dict
-        All that is needed to repeat the comparison on the same data.
+        The parameters with which the comparison can be repeated on the same data.
     models : dict of str to LinearMF
         The fitted model of each objective that was compared.
     """
@@ -153,11 +159,11 @@ class Comparison(Record):
     label_names: list[str] = field(default_factory=list, repr=False)
 
     def item_embeddings(self, row: RescalingScores) -> Items:
-        """Return the item embeddings (p, k) behind a row of scores."""
+        """Return the item embeddings (p, k) to which a row of scores belongs."""
         return self.models[row.objective].item_embeddings(row.rescaling)
 
     def auc_range(self, *, grid: bool = False) -> float | None:
-        """Return the largest minus the smallest pairwise AUC of objective (1), named or grid."""
+        """Return the range of the pairwise AUC of Eq. 1, over the named rescalings or the grid."""
         rows = self.grid if grid else [row for row in self.named if row.name != EQ2]
         values = [row.pair_auc for row in rows if row.pair_auc is not None]
         return max(values) - min(values) if values else None

@@ -1,4 +1,4 @@
-"""Runs a comparison: evaluates every candidate on one task, here or on workers, and ranks them."""
+"""Evaluation of every candidate on one task, in this process or on workers, and their ranking."""
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,37 +18,39 @@ from fastcos.comparison.tasks.rated_pairs import PairTask
 from fastcos.validation import Integers
 
 Task = HeldOutTask | LabelTask | PairTask
-# executor(evaluator, works) returns evaluator.evaluate(work) of every work, in their order
+# executor(evaluator, jobs) returns evaluator.evaluate(job) for every job, in the order of the jobs.
 Executor = Callable[[Any, Sequence[Any]], Iterable[Any]]
-# scores of a candidate on the units of a task, and its neighbours of example items
+# The scores of a candidate on the units of a task, and its neighbours of the example items.
 Evaluated = tuple[Any, Example | None]
 
 
-def run_here(evaluator: Any, works: Sequence[Any]) -> Iterable[Any]:
-    """Evaluate one work after another in this process."""
-    return map(evaluator.evaluate, works)
+def run_here(evaluator: Any, jobs: Sequence[Any]) -> Iterable[Any]:
+    """Evaluate one job after another in this process."""
+    return map(evaluator.evaluate, jobs)
 
 
 class CandidateEvaluator:
-    """Scores candidates on a task, with the embeddings under each rescaling by name.
+    """Scores candidates on a task.
 
-    examples: items whose neighbours by each candidate are kept.
+    embeddings returns the embeddings under a rescaling by name. examples contains the items whose
+    neighbours under each candidate are part of the result.
     """
 
     def __init__(
         self, task: Task, embeddings: Callable[[str], Embeddings], examples: Integers | None
     ) -> None:
         self._task, self._embeddings, self._examples = task, embeddings, examples
-        self._last: tuple[str, Embeddings] | None = None  # candidates of a rescaling are adjacent
+        # Candidates under the same rescaling are adjacent, so caching one rescaling is enough.
+        self._cached: tuple[str, Embeddings] | None = None
 
-    def evaluate(self, work: Candidate) -> Evaluated | ValueError:
-        """Scores of a candidate, or the error that says why these rows cannot serve it."""
-        if self._last is None or self._last[0] != work.rescaling:
-            self._last = work.rescaling, self._embeddings(work.rescaling)
-        embeddings, items = self._last[1], self._examples
+    def evaluate(self, job: Candidate) -> Evaluated | ValueError:
+        """Score a candidate; return the error if the measure cannot be used with these rows."""
+        if self._cached is None or self._cached[0] != job.rescaling:
+            self._cached = job.rescaling, self._embeddings(job.rescaling)
+        embeddings, items = self._cached[1], self._examples
         try:
-            scores = self._task.score(work, embeddings)
-            return scores, None if items is None else find_example(work, embeddings, items)
+            scores = self._task.score(job, embeddings)
+            return scores, None if items is None else find_example(job, embeddings, items)
         except ValueError as error:
             return error
 
@@ -62,30 +64,31 @@ def rank_results(
     chosen: bool,
     examples: Integers | None,
 ) -> Leaderboard:
-    """Rank the candidates by what ``CandidateEvaluator.evaluate`` returned.
+    """Rank the candidates by the results of ``CandidateEvaluator.evaluate``.
 
-    A measure that was not chosen by name and cannot be fitted to these rows is left out.
+    A measure that cannot be fitted to these rows raises its error if the caller has chosen the
+    measures, and is left out otherwise.
     """
     candidates: list[Candidate] = []
     scores: list[Any] = []
-    shown: dict[Candidate, Example] = {}
+    example_of: dict[Candidate, Example] = {}
     for candidate, result in results:
         if not isinstance(result, ValueError):
-            own, example = result
+            candidate_scores, example = result
             candidates.append(candidate)
-            scores.append(own)
+            scores.append(candidate_scores)
             if example is not None:
-                shown[candidate] = example
+                example_of[candidate] = example
         elif chosen or not candidates:
             raise result
         else:
             left_out[str(candidate)] = str(result)
     ranked = rank(task.evaluation(scores), candidates, left_out, random)
-    return replace(ranked, example_items=examples, examples=shown)
+    return replace(ranked, example_items=examples, examples=example_of)
 
 
 class ModelEmbeddings:
-    """The embeddings of the models of one preprocessing, by name of the rescaling."""
+    """The embeddings of the models after one preprocessing, by the name of the rescaling."""
 
     def __init__(self, fitted: Fitted, variants: Sequence[ModelVariant], X: Any) -> None:
         self._fitted = fitted
@@ -94,7 +97,7 @@ class ModelEmbeddings:
         self._interactions = X
 
     def __call__(self, name: str) -> Embeddings:
-        """The embeddings under a rescaling, or the columns of the interactions for no model."""
+        """The embeddings under a rescaling; for NO_MODEL, the columns of the interactions."""
         if name == NO_MODEL:
             columns = np.ascontiguousarray(self._interactions.T.toarray(), dtype=np.float32)
             return Embeddings(columns, self._popularity)
@@ -119,9 +122,12 @@ def evaluate_models(
     executor: Executor,
     examples: Integers | None,
 ) -> Iterator[tuple[Candidate, Any]]:
-    """Evaluate candidates of the models of X; adjacent ones share models of their preprocessing."""
-    for name, group in itertools.groupby(candidates, key=lambda one: one.preprocessing):
-        of_name = fitted if name == "none" else fit_models(X, settings, name)
-        evaluator = CandidateEvaluator(task, ModelEmbeddings(of_name, variants, X), examples)
-        works = list(group)
-        yield from zip(works, executor(evaluator, works), strict=True)
+    """Evaluate candidates on models of X.
+
+    Models are fitted once per preprocessing, since candidates with the same one are adjacent.
+    """
+    for name, group in itertools.groupby(candidates, key=lambda candidate: candidate.preprocessing):
+        models = fitted if name == "none" else fit_models(X, settings, name)
+        evaluator = CandidateEvaluator(task, ModelEmbeddings(models, variants, X), examples)
+        jobs = list(group)
+        yield from zip(jobs, executor(evaluator, jobs), strict=True)

@@ -1,4 +1,4 @@
-"""Raw scores of a fitted measure, for blocks of queries against a pool of items."""
+"""Raw scores of a fitted measure, for blocks of queries and a pool of items."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -13,19 +13,20 @@ from fastcos.similarity.base import is_upper_bounded
 from fastcos.similarity.row_transforms import norms_of, unit_rows
 from fastcos.validation import Floats, Integers, Rows
 
-# raw scores in one block: 16 MiB, of which several fit a working memory of 64 MiB
+# Number of raw scores in one block. They take 16 MiB, so several blocks fit 64 MiB.
 BLOCK = 2**21
-# arrays of the size of its raw scores that a pairwise measure makes
+# A pairwise measure allocates about this number of arrays of the size of its raw scores.
 ARRAYS_OF_PAIRS = 8
-# a pool on disk that does not fit: share of the working memory for raw scores, and for its items
+# If a pool on disk does not fit, these shares of the working memory are for raw scores and items.
 SCORES_SHARE = 0.25
 POOL_SHARE = 0.25
-# an entry of a mapped item is held as given, transformed, of unit norm and packed, 8 bytes each
+# Bytes per entry of a mapped item: it exists in memory as read, transformed, normalised and packed,
+# with 8 bytes each.
 BYTES_PER_ENTRY = 32
 
 
 def items_at_once(rows: Any) -> int:
-    """How many rows a pool may hold: all in memory, or as many of a map as fit working_memory."""
+    """Number of rows that a pool may contain: all rows, or as many as working_memory fits."""
     memory = POOL_SHARE * config.working_memory() * 2**20
     return memmap.rows_at_once(rows, memory, BYTES_PER_ENTRY * rows.shape[1])
 
@@ -33,29 +34,30 @@ def items_at_once(rows: Any) -> int:
 def raw_score_blocks(
     measure: Measure, rows: Any, queries: Integers, pool: Integers
 ) -> Iterator[tuple[slice, Floats]]:
-    """Raw scores (b, m) of b query rows with the rows of the pool, for consecutive slices.
+    """Iterate over raw float64 scores (b, m) of slices of the queries with the rows of the pool.
 
-    In float64. Raw scores of one query have the order of its scores. Rows that exceed the working
-    memory are read once per slice, which is as wide as fits.
+    Each result is a slice of the queries and its raw scores. For one query, raw scores are in the
+    same order as scores. Rows that exceed the working memory are read once per slice, so slices are
+    as long as memory permits.
     """
     n, m = len(queries), len(pool)
     query_rows = memmap.take_rows("vectors", rows, queries)
     step = items_at_once(rows)
-    # the fewer slices, the fewer passes over a pool that does not fit
+    # If the pool does not fit, long slices are better: each slice reads the whole pool.
     entries = BLOCK if step >= m else int(SCORES_SHARE * config.working_memory() * 2**20 / 8)
     if is_upper_bounded(measure):
         entries //= ARRAYS_OF_PAIRS
     block = max(1, entries // m)
-    known = list(_pieces(measure, rows, pool, step)) if step >= m else None
+    pool_in_memory = list(_pieces(measure, rows, pool, step)) if step >= m else None
     for first in range(0, n, block):
         part = slice(first, min(n, first + block))
-        pieces = _pieces(measure, rows, pool, step) if known is None else known
+        pieces = pool_in_memory or _pieces(measure, rows, pool, step)
         scores = [_raw_scores(measure, query_rows[part], items, width) for items, width in pieces]
         yield part, scores[0] if len(scores) == 1 else np.hstack(scores)
 
 
 def _pieces(measure: Measure, rows: Any, pool: Integers, step: int) -> Iterator[tuple[Any, int]]:
-    """Precomputed arrays of at most ``step`` items of the pool at a time, and their number."""
+    """Iterate over parts of the pool: precomputed arrays of up to step items, and their number."""
     for lo in range(0, len(pool), step):
         numbers = pool[lo : lo + step]
         yield _precomputed(measure, memmap.take_rows("vectors", rows, numbers)), len(numbers)

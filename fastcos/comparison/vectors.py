@@ -1,4 +1,4 @@
-"""compare_vectors: which similarity to use for given vectors, by labels or by rated pairs."""
+"""compare_vectors: which similarity to use for vectors, judged by labels or by rated pairs."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -32,33 +32,34 @@ def compare_vectors(
     random_state: int = 0,
     executor: Executor = run_here,
 ) -> Leaderboard:
-    """Which similarity to use for given vectors: every measure that requires only the rows.
+    """Find out which similarity to use for vectors, among the measures that need only the rows.
 
-    With labels the task is to find rows of the same label, as in :func:`fastcos.compare`. With
-    pairs it is to follow people's ratings: Spearman's correlation, which must exceed 0. The lead of
-    the best measure over the plain cosine is cross-fitted, as in :func:`fastcos.compare`.
+    With labels, the task is to find rows with the same label, as in :func:`fastcos.compare`. With
+    pairs, the task is to agree with people's ratings: the score is Spearman's correlation, which
+    must exceed 0. The lead of the best measure over the cosine is cross-fitted, as in
+    :func:`fastcos.compare`.
 
     Memory-mapped vectors (``np.load(path, mmap_mode="r")``) that do not fit the setting
-    ``working_memory`` are read in blocks; the leaderboard has the same numbers. Measures that
-    search neighbours in fit require the rows in memory; they are then left out, or refused if
-    chosen. With labels a measure reads the file about 1,000 x rows x 32 bytes / working_memory
-    times.
+    ``working_memory`` are read in blocks, with the same results. Measures whose ``fit`` searches
+    neighbours require the rows in memory; for such vectors they are left out by default, and raise
+    an error if you choose them. With labels, each measure reads the file about 1,000 x rows x 32
+    bytes / working_memory times.
 
     Parameters
     ----------
     vectors : array_like (n, d), float32 or float64
         One row per item.
     labels : sequence (n,) of int or str, optional
-        One label per row; None leaves a row out. Give labels or pairs.
+        One label per row; None leaves a row out. Pass either labels or pairs.
     pairs : (pairs, ratings), optional
-        ``pairs`` (m, 2) row numbers and ``ratings`` (m,), larger for more similar.
+        Row numbers ``pairs`` (m, 2), and ``ratings`` (m,), which are larger for more similar pairs.
     measures : sequence of str or Measure, optional
-        Default: all that require only the rows.
+        The measures to compare. Default: all measures that need only the rows.
     n_examples : int, default 0
-        As in :func:`fastcos.compare`, of rows drawn at random from each label, or those of the most
-        pairs.
+        Number of example rows, as in :func:`fastcos.compare`. They are drawn at random from each
+        label, or are the rows in the most pairs.
     progress : callable, optional
-        progress(done, total), in numbers of measures.
+        Called as progress(done, total) with numbers of measures.
     random_state : int, default 0
         Seed of the choice of queries and of the bootstrap.
     executor : callable, optional
@@ -67,6 +68,7 @@ def compare_vectors(
     Returns
     -------
     Leaderboard
+        The measures by descending score, with a recommendation.
 
     Raises
     ------
@@ -95,8 +97,8 @@ def compare_vectors(
     random_state = validation.as_count("random_state", random_state, low=0)
     n_examples = validation.as_count("n_examples", n_examples, low=0)
     if (labels is None) == (pairs is None):
-        given = "neither" if labels is None else "both"
-        raise ValueError(f"one of labels and pairs must be given, got {given}")
+        got = "neither" if labels is None else "both"
+        raise ValueError(f"one of labels and pairs must be given, got {got}")
     seeds = np.random.SeedSequence(random_state).spawn(3)
     sampling, resampling, drawing = map(np.random.default_rng, seeds)
     codes = None
@@ -106,10 +108,10 @@ def compare_vectors(
         task: Task = LabelTask(codes, present, sampling, names=label_names(labels))
         order = drawing.permutation(len(rows))
     else:
-        both = validation.as_list("pairs", pairs)
-        if len(both) != 2:
-            raise ValueError(f"pairs must be (pairs, ratings), got {len(both)} values")
-        numbers, ratings = both
+        values = validation.as_list("pairs", pairs)
+        if len(values) != 2:
+            raise ValueError(f"pairs must be (pairs, ratings), got {len(values)} values")
+        numbers, ratings = values
         numbers = as_pairs("pairs", numbers, len(rows))
         ratings = validation.as_vector("ratings", ratings, len(numbers))
         check_varied("ratings", ratings)
@@ -120,16 +122,18 @@ def compare_vectors(
     chosen = measures is not None
     candidates, left_out = select_candidates(measures, embeddings)
     if not fits:
-        served = [one for one in candidates if capabilities(one.make(embeddings)).blocks]
-        refused = [one.measure for one in candidates if one not in served]
-        if chosen and refused:
+        supported = [
+            candidate for candidate in candidates if capabilities(candidate.make(embeddings)).blocks
+        ]
+        unsupported = [candidate.measure for candidate in candidates if candidate not in supported]
+        if chosen and unsupported:
             rule = "have the capability 'blocks' for rows on disk that do not fit working_memory"
-            raise ValueError(f"measures must {rule}, got {validation.format_value(refused[0])}")
-        candidates, left_out = served, left_out | dict.fromkeys(refused, "rows in memory")
-    outcomes = []
+            raise ValueError(f"measures must {rule}, got {validation.format_value(unsupported[0])}")
+        candidates, left_out = supported, left_out | dict.fromkeys(unsupported, "rows in memory")
+    results = []
     evaluator = CandidateEvaluator(task, {"": embeddings}.__getitem__, examples)
-    for outcome in zip(candidates, executor(evaluator, candidates), strict=True):
-        outcomes.append(outcome)
+    for result in zip(candidates, executor(evaluator, candidates), strict=True):
+        results.append(result)
         if progress is not None:
-            progress(len(outcomes), len(candidates))
-    return rank_results(task, outcomes, left_out, resampling, chosen=chosen, examples=examples)
+            progress(len(results), len(candidates))
+    return rank_results(task, results, left_out, resampling, chosen=chosen, examples=examples)

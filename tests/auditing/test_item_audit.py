@@ -122,7 +122,7 @@ def test_random_labels_stay_at_chance_level():
     for row in (report.given, *report.parametrizations, *report.invariant_baselines):
         assert abs(row.auc - 0.5) < 0.03
     assert not report.label_test.shown
-    assert "recovery is not shown" in report.advice[-1]
+    assert "the test does not show" in report.advice[-1]
 
 
 def test_a_rotation_changes_basis_dependent_numbers_only():

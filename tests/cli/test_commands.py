@@ -209,7 +209,7 @@ def test_compare_of_shuffled_labels_exits_with_one(files, tmp_path, capsys):
         *("--label-column", "kind", "--rank", 6, "--measures", "dot", "--out", tmp_path / "c"),
     )
     assert status == 1  # the answer is no
-    assert conclusion_of(out).startswith("It is not shown that a measure recovers these labels: ")
+    assert conclusion_of(out).startswith("No measure is shown to recover these labels: ")
 
 
 def test_compare_of_vectors_by_labels_and_pairs(tmp_path, capsys):
@@ -537,7 +537,7 @@ def test_reading_names_its_columns_and_cells_that_weigh_most(tmp_path, capsys, m
     Path("sold.csv").write_text("customer,item,quantity,invoices\n" + "\n".join(lines) + "\n")
     for words, columns, warns in (
         ((), "users 'customer', items 'item', values 'quantity'", True),
-        (("--value", ""), "users 'customer', items 'item', every row counts 1", False),
+        (("--value", ""), "users 'customer', items 'item', every row counts as 1", False),
         (("--value", "invoices"), "users 'customer', items 'item', values 'invoices'", False),
     ):
         status, _, err = call(capsys, "fit", "sold.csv", "--rank", 2, *words)

@@ -162,7 +162,7 @@ def test_rank_finds_a_real_lead_and_tests_chance():
     assert not none.beats_chance
     assert none.recommended is None
     assert none.conclusion.startswith("No measure does: of 5 candidates the best has score -1.")
-    assert " of m3, chance has 0.000, the lead is " in none.conclusion
+    assert " for m3, 0.000 by chance, the lead is " in none.conclusion
 
 
 def test_label_task_of_some_items_ranks_no_others():
@@ -266,7 +266,7 @@ def test_compare_vectors_rejects_shuffled_labels():
     found = compare_vectors(rows, shuffled)
     assert not found.beats_chance
     assert found.recommended is None
-    assert found.conclusion.startswith("It is not shown that a measure recovers these labels: ")
+    assert found.conclusion.startswith("No measure is shown to recover these labels: ")
 
 
 @pytest.mark.slow
@@ -281,7 +281,7 @@ def test_compare_vectors_finds_the_measure_of_ratings():
     assert found.rows[0].candidate.measure in ("centered_cosine", "zscore_cosine")
     assert found.row(Candidate("centered_cosine")).score.value == pytest.approx(1.0)
     nothing = compare_vectors(rows, pairs=(pairs, random.permutation(ratings)), measures=["dot"])
-    assert nothing.conclusion.startswith("No measure follows these ratings")
+    assert nothing.conclusion.startswith("No measure agrees with these ratings")
 
 
 def test_compare_without_labels_ranks_by_ndcg():
@@ -498,7 +498,7 @@ def test_rank_names_what_is_not_distinguishable():
     best, other = sorted(("m1", "m2"), key=lambda name: -found.row(Candidate(name)).score.value)
     assert found.recommended == Candidate(best)
     assert found.not_distinguishable == [Candidate(other)]
-    assert found.conclusion.endswith(f" Not distinguishable from it: {other}.")
+    assert found.conclusion.endswith(f" Not distinguishable from this recommendation: {other}.")
     # a table is split on a narrow terminal: each heading says what it is about
     (table,) = found.sections()[0].tables
     assert len(set(table.header)) == len(table.header)

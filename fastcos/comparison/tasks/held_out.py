@@ -1,4 +1,4 @@
-"""Held-out interactions: recall and NDCG of recommendations, per user."""
+"""Prediction of held-out interactions: recall and NDCG of the recommendations to each user."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -15,28 +15,29 @@ from fastcos.models.cosine_training import split_held_out
 from fastcos.search.top_k import top_k
 from fastcos.validation import Floats, Integers
 
-# evaluated users: the standard error of a mean of scores from 0 to 1 is at most 0.007
+# Number of evaluated users. The standard error of a mean of scores from 0 to 1 is at most 0.007.
 N_USERS = 5000
-# users below which the conclusion warns, and which no sample goes below: at most 0.022
+# The conclusion warns below this number of users, and no sample is smaller. The standard error of a
+# mean of scores from 0 to 1 is then at most 0.022.
 FEW_USERS = 500
-# recommended items: the k of NDCG@k and recall@k
+# Number of recommended items, which is the k of NDCG@k and recall@k.
 N_RECOMMENDED = 20
-# share of each user's interactions
+# Share of the interactions of each user that are held out.
 HELD_OUT_SHARE = 0.2
 
 
 class UserScores(NamedTuple):
-    """NDCG@20 and recall@20 of the held-out items, of each evaluated user, (n,)."""
+    """NDCG@20 and recall@20 of the held-out items, for each evaluated user, (n,)."""
 
     ndcg: Floats
     recall: Floats
 
 
 class HeldOutTask:
-    """Hold out a fifth of every user's interactions, and recommend them to some users.
+    """The task to predict the held-out fifth of every user's interactions, for some users.
 
-    rest (n, p): the other interactions, all that a model may see. users (m,): ascending numbers of
-    the evaluated users.
+    rest (n, p): the other interactions, which are the training data of models.
+    users (m,): ascending row numbers of the evaluated users.
     """
 
     def __init__(
@@ -46,38 +47,38 @@ class HeldOutTask:
         n_users: int = N_USERS,
         n_items: int | None = None,
     ) -> None:
-        self.rest, held = split_held_out(X, HELD_OUT_SHARE, random)
-        able = np.flatnonzero(np.diff(held.indptr))
-        validation.check_enough("X", len(able), 2, "users with interactions to hold out")
-        drawn = random.permutation(able)[:n_users]
-        if n_items is not None:  # only the first, who have together seen that number of items
+        self.rest, held_out = split_held_out(X, HELD_OUT_SHARE, random)
+        eligible = np.flatnonzero(np.diff(held_out.indptr))
+        validation.check_enough("X", len(eligible), 2, "users with interactions to hold out")
+        drawn = random.permutation(eligible)[:n_users]
+        if n_items is not None:  # use only the first users, who together have seen n_items items
             seen = sp.csr_array(self.rest[drawn])
             _, first = np.unique(seen.indices, return_index=True)
             n_seen = np.searchsorted(np.sort(first), seen.indptr[1:])
             drawn = drawn[: max(FEW_USERS, np.searchsorted(n_seen, n_items, side="right"))]
         self.users = np.sort(drawn)
         self._seen = sp.csr_array(self.rest[self.users])
-        self._held = sp.csr_array(held[self.users])
+        self._held_out = sp.csr_array(held_out[self.users])
         self._k = min(N_RECOMMENDED, X.shape[1])
 
     def most_popular(self) -> UserScores:
-        """Scores of the most popular items, the same for all users: the chance level."""
+        """Scores of recommending the most popular items to all users, which is the chance level."""
         count = np.bincount(self.rest.indices, minlength=self.rest.shape[1]).astype(np.float64)
         return self.score_factors(np.ones((self.rest.shape[0], 1)), count[:, None])
 
     def score(self, candidate: Candidate, embeddings: Embeddings) -> UserScores:
-        """Recommend by user-item scores, by votes of the nearest users or of the nearest items."""
+        """Score the recommendations of a candidate."""
         recommended = recommend(candidate, embeddings, self.users, self.rest, self._k)
         return self._scores(recommended.indices)
 
     def score_factors(self, users: Any, items: Any) -> UserScores:
-        """Recommend the items with the largest products with the rows (n, k) of the users."""
+        """Score the recommendation of items by their inner products with users (n, k)."""
         recommended = top_k(users[self.users], items, self._k, measure="dot", exclude=self._seen)
         return self._scores(recommended.indices)
 
     def evaluation(self, scores: Sequence[UserScores]) -> Evaluation:
-        """Ranked by NDCG; the best must exceed that of the most popular items."""
-        ndcg, recall = (mean_estimate(np.stack(one)) for one in zip(*scores, strict=True))
+        """Rank by NDCG; the best candidate must exceed the NDCG of the most popular items."""
+        ndcg, recall = (mean_estimate(np.stack(values)) for values in zip(*scores, strict=True))
         return Evaluation(
             task="prediction of held-out interactions",
             unit="users",
@@ -86,11 +87,11 @@ class HeldOutTask:
             estimate=ndcg,
             failure="No measure predicts held-out interactions",
             chance=mean_estimate(self.most_popular().ndcg[None]),
-            baseline="the most popular items have",
+            baseline="for the most popular items",
             other_scores={f"recall@{self._k}": recall},
             few=FEW_USERS,
         )
 
     def _scores(self, recommended: Integers) -> UserScores:
-        hits, n_held = hits_of(recommended, self._held)
-        return UserScores(ndcgs_at_k(hits, n_held), recalls_at_k(hits, n_held))
+        hits, n_relevant = hits_of(recommended, self._held_out)
+        return UserScores(ndcgs_at_k(hits, n_relevant), recalls_at_k(hits, n_relevant))

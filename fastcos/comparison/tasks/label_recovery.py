@@ -1,9 +1,10 @@
 """Label recovery: AUC, average precision, precision@10 and a majority vote per labelled item.
 
-Recovery has two meanings. Globally, pairs of one label score higher than pairs of two: AUC.
-Locally, the nearest neighbours share the label: precision@10. Labels of several groups each may be
-recovered locally alone. Both are tested by permutations of the labels, as in an audit, and weight
-all labels equally; a label may also be shown to be recovered by itself.
+Recovery has two meanings. Labels are recovered globally if pairs with the same label score higher
+than pairs with different labels (AUC). They are recovered locally if the nearest neighbours share
+the label (precision@10). Labels that consist of several groups may be recovered locally but not
+globally. Permutations of the labels test both, as in an audit, with equal weights of all labels. A
+further test shows whether a single label is recovered.
 """
 
 from collections.abc import Sequence
@@ -30,23 +31,28 @@ from fastcos.metrics.label_permutation import (
 from fastcos.metrics.labelled import as_shared_labels
 from fastcos.validation import Floats, Integers
 
-# query items: the standard error of a mean of scores from 0 to 1 is at most 0.016
+# Number of query items. The standard error of a mean of scores from 0 to 1 is at most 0.016.
 N_QUERIES = 1000
-# nearest items that vote for a label, as many as the neighbour lists of the paper
+# Number of nearest items that vote for a label, as in the neighbour lists of the paper.
 N_VOTERS = 10
-# groups of columns for each voter: so that about one column in twenty more than the voters is kept
+# Number of groups of columns per voter. The lower bound from the maxima of these groups admits only
+# about 5 % more columns than there are voters.
 N_GROUPS = 20
-# queries whose scores of each other are ranked for the test over all pairs: 0.2 MB a candidate
+# Number of queries whose scores of each other are ranked for the test over all pairs. The ranks
+# take 0.2 MB per candidate.
 N_UNITS = 300
 
 
 class LabelScores(NamedTuple):
     """Scores of the ranked list of each query item, (n,) each.
 
-    map_at_r: average precision at R; ``metrics.map_at_r`` is its mean. auc: P(an item of its label
-    scores more than one of another) + half of P(equal). precision: share of the ten nearest that
-    have its label; of equally near ones each counts in part. accuracy: 1 if the ten nearest vote
-    for its label, else 0. ranking: of places in the pool, for the tests.
+    map_at_r: average precision at R; its mean is ``metrics.map_at_r``.
+    auc: probability that an item with the label of the query scores higher than an item with
+        another label, plus half of the probability of equal scores.
+    precision: share of the ten nearest items with the label of the query. If several items tie at
+        the tenth place, each counts in part.
+    accuracy: 1 if the ten nearest items vote for the label of the query, else 0.
+    ranking: neighbours and ranks, as positions in the pool, for the tests.
     """
 
     map_at_r: Floats
@@ -57,10 +63,10 @@ class LabelScores(NamedTuple):
 
 
 class LabelTask:
-    """Rank all labelled items, or n_items of them, for some labelled query items.
+    """The task to rank the labelled items, or n_items of them, for some labelled query items.
 
-    names: of the labels, by number. queries (n,): ascending item numbers; each shares its label
-    with another item.
+    The pool consists of the ranked items. The attribute queries (n,) contains ascending row numbers
+    of items that share their label with another item. names contains the labels by number.
     """
 
     def __init__(
@@ -81,15 +87,15 @@ class LabelTask:
         ]
         self._sizes = validation.read_only(np.bincount(self._codes).astype(np.int64))
         check_testable(self._sizes)
-        able = np.flatnonzero(self._sizes[self._codes] > 1)
-        # as many of each label as there are, so that rare labels have queries
-        places = able[draw_per_label(self._codes[able], N_QUERIES, random)]
-        self._places = validation.read_only(places.astype(np.int64))
-        self.queries = self._pool[places]
-        drawn = np.bincount(self._codes[places], minlength=len(self._sizes))
-        self._stands_for = (self._sizes / np.maximum(drawn, 1))[self._codes[places]]
-        self._units = draw_per_label(self._codes[places], N_UNITS, random)
-        # equally near items are listed in an order that labels do not follow
+        eligible = np.flatnonzero(self._sizes[self._codes] > 1)
+        # Draw evenly over the labels, so that rare labels also have queries.
+        positions = eligible[draw_per_label(self._codes[eligible], N_QUERIES, random)]
+        self._positions = validation.read_only(positions.astype(np.int64))
+        self.queries = self._pool[positions]
+        drawn = np.bincount(self._codes[positions], minlength=len(self._sizes))
+        self._stands_for = (self._sizes / np.maximum(drawn, 1))[self._codes[positions]]
+        self._units = draw_per_label(self._codes[positions], N_UNITS, random)
+        # Items with equal scores are listed in random order, which is independent of the labels.
         self._order = random.permutation(len(self._pool))
         self._seed = int(random.integers(2**32))
 
@@ -99,76 +105,76 @@ class LabelTask:
         measure = candidate.make(embeddings).fit(rows)
         n = len(self.queries)
         auc, average = parallel.unfilled(n, np.float64), parallel.unfilled(n, np.float64)
-        voted, precision = parallel.unfilled(n, np.int64), np.empty(n)
-        units, of_units = self._places[self._units], np.empty((len(self._units),) * 2)
+        votes, precision = parallel.unfilled(n, np.int64), np.empty(n)
+        units, unit_scores = self._positions[self._units], np.empty((len(self._units),) * 2)
         k = min(N_VOTERS, len(self._pool) - 1)
         lists = np.empty((n, k), np.int64)
         for part, scores in raw_score_blocks(measure, rows, self.queries, self._pool):
-            owns = self._places[part]
+            positions = self._positions[part]
             parallel.run(
                 label_ranks.score_label_ranks, parallel.row_blocks(len(scores), 4),
-                validation.read_only(scores), owns, self._codes, self._sizes, k, auc[part],
-                average[part], voted[part],
+                validation.read_only(scores), positions, self._codes, self._sizes, k, auc[part],
+                average[part], votes[part],
             )  # fmt: skip
-            here = np.flatnonzero((self._units >= part.start) & (self._units < part.stop))
-            of_units[here] = scores[np.ix_(self._units[here] - part.start, units)]
-            precision[part], lists[part] = self._nearest(scores, owns, k)
-        right = voted == self._codes[self._places]
-        ranking = Ranking(lists, doubled_ranks(of_units))
-        return LabelScores(average, auc, precision, right.astype(np.float64), ranking)
+            in_part = np.flatnonzero((self._units >= part.start) & (self._units < part.stop))
+            unit_scores[in_part] = scores[np.ix_(self._units[in_part] - part.start, units)]
+            precision[part], lists[part] = self._nearest(scores, positions, k)
+        is_right = votes == self._codes[self._positions]
+        ranking = Ranking(lists, doubled_ranks(unit_scores))
+        return LabelScores(average, auc, precision, is_right.astype(np.float64), ranking)
 
     def evaluation(self, scores: Sequence[LabelScores]) -> Evaluation:
-        """Ranked by MAP@R; the best must exceed chance among its ten nearest or in its AUC."""
+        """Rank by MAP@R; a candidate must exceed chance among its ten nearest or in its AUC."""
         *values, rankings = zip(*scores, strict=True)
         map_at_r, auc, precision, accuracy = (
-            mean_estimate(np.stack(of_score), self._stands_for) for of_score in values
+            mean_estimate(np.stack(score_values), self._stands_for) for score_values in values
         )
-        units, random = self._places[self._units], np.random.default_rng(self._seed)
-        best = permute_labels(rankings, self._places, units, self._codes, self._names, random)
+        units, random = self._positions[self._units], np.random.default_rng(self._seed)
+        best = permute_labels(rankings, self._positions, units, self._codes, self._names, random)
         return Evaluation(
             task="which items have the same label",
             unit="items",
             n_units=len(self.queries),
             score="MAP@R",
             estimate=map_at_r,
-            failure="It is not shown that a measure recovers these labels",
+            failure="No measure is shown to recover these labels",
             success="The labels are recovered better than by chance",
             other_scores={"AUC": auc, "P@10": precision, "accuracy": accuracy},
             outcomes=_outcomes(best),
         )
 
-    def _nearest(self, scores: Floats, owns: Integers, k: int) -> tuple[Floats, Integers]:
-        """Share of own's label among the k best other columns of scores (b, m), and these columns.
+    def _nearest(self, scores: Floats, positions: Integers, k: int) -> tuple[Floats, Integers]:
+        """Find the k best other columns in scores (b, m); return precision@k and these columns.
 
-        Columns that tie at the k-th score share the places that are left. Scores of own are
-        overwritten.
+        positions (b,) are the columns of the queries themselves, whose scores are overwritten.
+        Columns that tie at the k-th score share the remaining places.
         """
         n, m = scores.shape
-        scores[np.arange(n), owns] = -np.inf
-        # the k-th of the maxima of groups of columns is a lower bound of the k-th score; to
-        # partition all columns took 5 times as long
+        scores[np.arange(n), positions] = -np.inf
+        # The k-th largest of the maxima of groups of columns is a lower bound of the k-th score.
+        # This is faster than partitioning all columns.
         n_groups = min(m, N_GROUPS * k)
-        grouped = scores[:, : m - m % n_groups].reshape(n, -1, n_groups).max(axis=1)
-        bounds = np.partition(grouped, n_groups - k, axis=1)[:, n_groups - k]
-        places = np.flatnonzero(scores >= bounds[:, np.newaxis])  # 25 times as fast as nonzero
-        (query, column), candidates = np.divmod(places, m), scores.ravel()[places]
+        maxima = scores[:, : m - m % n_groups].reshape(n, -1, n_groups).max(axis=1)
+        bounds = np.partition(maxima, n_groups - k, axis=1)[:, n_groups - k]
+        cells = np.flatnonzero(scores >= bounds[:, np.newaxis])  # much faster than nonzero
+        (query, column), candidates = np.divmod(cells, m), scores.ravel()[cells]
         order = np.lexsort((self._order[column], -candidates, query))
         firsts = np.cumsum(counts := np.bincount(query, minlength=n)) - counts
-        least = candidates[order][firsts + k - 1][query]
+        kth_score = candidates[order][firsts + k - 1][query]
         codes = self._codes
-        same = codes[column] == codes[owns][query]
-        above, equal = candidates > least, candidates == least
+        is_same = codes[column] == codes[positions][query]
+        is_above, is_tied = candidates > kth_score, candidates == kth_score
 
         def count(flags: npt.NDArray[np.bool_]) -> Integers:
             return np.bincount(query, flags, n)
 
-        tied = (k - count(above)) * count(equal & same) / count(equal)
-        shares: Floats = (count(above & same) + tied) / k
-        return shares, column[order][firsts[:, None] + np.arange(k)]
+        from_ties = (k - count(is_above)) * count(is_tied & is_same) / count(is_tied)
+        precision: Floats = (count(is_above & is_same) + from_ties) / k
+        return precision, column[order][firsts[:, None] + np.arange(k)]
 
 
 def _outcomes(best: BestTest) -> list[Outcome]:
-    """The tests among neighbours and over all pairs, and of a single label if both fail."""
+    """The tests among neighbours and over all pairs; if both fail, also that of a single label."""
     test = best.test
     locally, globally = test.precision_p <= SIGNIFICANT, test.auc_p <= SIGNIFICANT
     weakly = "weakly " if globally and test.auc < WEAK_AUC else ""

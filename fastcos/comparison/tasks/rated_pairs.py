@@ -1,4 +1,4 @@
-"""Agreement with people's ratings of pairs: Spearman's correlation."""
+"""Agreement with people's ratings of pairs: Spearman's correlation of scores and ratings."""
 
 from collections.abc import Sequence
 
@@ -11,14 +11,14 @@ from fastcos.validation import Floats, Integers
 
 
 def tie_groups(values: Floats) -> Integers:
-    """The position of every value among the distinct values, in ascending order."""
+    """The rank of every value among the distinct values, from 0."""
     return np.unique(values, return_inverse=True)[1].astype(np.int64)
 
 
 def weighted_spearman(first: Integers, second: Integers, weights: Floats) -> float:
-    """Spearman's correlation of two sides by their tie groups, value i repeated weights[i] times.
+    """Spearman's correlation of two vectors of tie groups, with entry i repeated weights[i] times.
 
-    Equal values share their mean rank. 0 if one side is constant.
+    Equal values share their mean rank. The correlation is 0 if one vector is constant.
     """
     x, y = (_mean_ranks(groups, weights) for groups in (first, second))
     total = weights.sum()
@@ -33,23 +33,23 @@ def _mean_ranks(groups: Integers, weights: Floats) -> Floats:
 
 
 class PairTask:
-    """Score rated pairs of rows, and correlate the scores with the ratings."""
+    """The task to score rated pairs of rows; its score is the correlation with the ratings."""
 
     def __init__(self, pairs: Integers, ratings: Floats) -> None:
         self._pairs, self._ratings = pairs, tie_groups(ratings)
 
     def score(self, candidate: Candidate, embeddings: Embeddings) -> Integers:
-        """The scores of the pairs by a measure fitted to all rows, as tie groups."""
+        """Score the pairs with a measure that is fitted to all rows; return tie groups."""
         rows = candidate.rows(embeddings)
         measure = candidate.make(embeddings).fit(rows)
         return tie_groups(pair_scores(measure, rows, self._pairs))
 
     def evaluation(self, scores: Sequence[Integers]) -> Evaluation:
-        """Ranked by Spearman's correlation; the best must exceed 0."""
+        """Rank by Spearman's correlation; the best candidate must exceed 0."""
 
-        def estimate(weights: Floats, among: Sequence[int]) -> Floats:
+        def estimate(weights: Floats, numbers: Sequence[int]) -> Floats:
             return np.array(
-                [[weighted_spearman(self._ratings, scores[c], w) for c in among] for w in weights]
+                [[weighted_spearman(self._ratings, scores[c], w) for c in numbers] for w in weights]
             )
 
         return Evaluation(
@@ -58,6 +58,6 @@ class PairTask:
             n_units=len(self._pairs),
             score="Spearman",
             estimate=estimate,
-            failure="No measure follows these ratings",
+            failure="No measure agrees with these ratings better than by chance",
             chance=mean_estimate(np.zeros((1, len(self._pairs)))),
         )
