@@ -16,7 +16,7 @@ from fastcos import parallel, storage
 from fastcos.integrations.metadata_index import MetadataIndex
 from fastcos.io import write_text
 from fastcos.search import SimilarityIndex
-from fastcos.search.index_model import as_model, check_same_model
+from fastcos.search.model_check import as_model, check_same_model
 from fastcos.search.request import Threshold, as_threshold, rounded_scores
 from fastcos.similarity.base import Measure, get_measure
 from fastcos.validation import as_real

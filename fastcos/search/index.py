@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from fastcos import parallel, storage, validation
-from fastcos.parallel import memmap
 from fastcos.reports import printable
-from fastcos.search import index_files, index_ids, index_model
+from fastcos.search import index_files, index_ids, model_check
 from fastcos.search.execute import finish, search
 from fastcos.search.ids import Ids, as_ids
 from fastcos.search.index_parts import Contents, IndexPart, contents_of
@@ -54,7 +53,7 @@ class _Saved(NamedTuple):
     names: frozenset[str]
 
 
-class SimilarityIndex(index_ids.ById, index_model.OfModel, OtherNames):
+class SimilarityIndex(index_ids.ById, model_check.OfModel, OtherNames):
     """Exact nearest neighbours among items that have ids and can change.
 
     An item has an id, which the caller gives, and a position, which counts items in the order in
@@ -124,7 +123,7 @@ class SimilarityIndex(index_ids.ById, index_model.OfModel, OtherNames):
         get_measure(measure)  # refuse a wrong one here, not in fit
         self.measure = measure
         self.n_threads = n_threads
-        self.model = index_model.as_model(model)
+        self.model = model_check.as_model(model)
         self._canaries: Any = None
         self._state: IndexState | None = None
         self._saved: _Saved | None = None
@@ -569,7 +568,7 @@ class SimilarityIndex(index_ids.ById, index_model.OfModel, OtherNames):
             self._finish_save()
             state, saved = self._in_memory(), self._saved
             if canaries is not None:
-                self._canaries = index_model.as_canaries(canaries, state.width)
+                self._canaries = model_check.as_canaries(canaries, state.width)
             target = validation.as_path("path", path).absolute()
             if saved is not None and (saved.path != target or not target.exists()):
                 saved = None
@@ -585,7 +584,7 @@ class SimilarityIndex(index_ids.ById, index_model.OfModel, OtherNames):
                 "has_names": state.has_names,
                 "positions": state.fitted.n_items,
                 "parts": parts,
-                "model": index_model.as_model(self.model),
+                "model": model_check.as_model(self.model),
             }
             if self._canaries is not None:
                 of_measure = of_measure | {"canaries": self._canaries}
@@ -595,7 +594,7 @@ class SimilarityIndex(index_ids.ById, index_model.OfModel, OtherNames):
             self._saving = written, fields
 
             def check_replaced(old: dict[str, Any]) -> None:
-                index_model.check_predecessor(target, old, self.model, state.width)
+                model_check.check_predecessor(target, old, self.model, state.width)
 
             checksum = storage.save_arrays(
                 target, _KIND, arrays, fields, kept=kept,
@@ -652,7 +651,7 @@ class SimilarityIndex(index_ids.ById, index_model.OfModel, OtherNames):
         stored = storage.load_arrays(target, _KIND, verify=verify)
         index = cls()
         index._take_up(target, stored, {})
-        index_model.check_opened_for(index.model, index_model.as_model(model))
+        model_check.check_opened_for(index.model, model_check.as_model(model))
         return index
 
     def refresh(self) -> bool:
@@ -683,7 +682,7 @@ class SimilarityIndex(index_ids.ById, index_model.OfModel, OtherNames):
                 return False
             stored = storage.load_arrays(saved.path, _KIND, verify=False)
             width = self._current().width
-            index_model.check_successor(saved.path, stored.fields, self.model, width)
+            model_check.check_successor(saved.path, stored.fields, self.model, width)
             self._take_up(saved.path, stored, saved.parts)
         return True
 
@@ -739,7 +738,7 @@ class SimilarityIndex(index_ids.ById, index_model.OfModel, OtherNames):
         given = None if ids is None else as_ids("ids", ids, len(rows))
         with parallel.writer_lock():
             state = self._in_memory()
-            index_model.check_width("items", rows, state.width)
+            model_check.check_width("items", rows, state.width)
             n_items, parts, new = state.fitted.n_items, state.parts, given
             if new is None:
                 if state.has_names:
@@ -792,7 +791,7 @@ def _as_rows(name: str, X: Any, measure: Measure, **options: bool) -> Any:
 def _as_query_rows(X: Any, state: IndexState) -> Any:
     """Return X as checked queries."""
     Q = _as_rows("queries", X, state.fitted.measure, or_vector=True)
-    index_model.check_width("queries", Q, state.width)
+    model_check.check_width("queries", Q, state.width)
     return memmap.widened("queries", Q)
 
 

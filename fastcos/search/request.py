@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import validation
-from fastcos.search.index_model import check_same_model
+from fastcos.search.model_check import check_same_model
 from fastcos.search.packing import ExcludedItems
 from fastcos.similarity.base import Measure
 from fastcos.validation import Integers

@@ -18,7 +18,7 @@ from fastcos.auditing.calibration.rescaled import SAMPLE, threshold_range
 from fastcos.auditing.calibration.result import Calibration
 from fastcos.auditing.calibration.tail import fit_tail
 from fastcos.parallel import memmap
-from fastcos.search.index_model import as_model
+from fastcos.search.model_check import as_model
 from fastcos.similarity.base import Measure, get_measure
 from fastcos.similarity.cosine_bounds import as_condition
 from fastcos.similarity.row_transforms import count_duplicates
