@@ -25,7 +25,7 @@ scikit-learn's pipelines, ``rerank`` reorders candidates by a score that exists 
 
 from fastcos.search.blocks import similarity_blocks
 from fastcos.search.index import SimilarityIndex
-from fastcos.search.index_state import IndexMemory
+from fastcos.search.index_parts import IndexMemory
 from fastcos.search.near_duplicates import NearDuplicates, near_duplicates
 from fastcos.search.radius import neighbors_above
 from fastcos.search.rerank import STSScorer, WordRotatorsScorer, rerank

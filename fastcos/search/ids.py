@@ -1,8 +1,9 @@
-"""Ids of items: whole numbers or strings, each of one item.
+"""Ids of items: whole numbers or strings, each of which names one item.
 
-Strings are an array of fixed width, which can be memory-mapped and compared fast. Every string then
-takes the memory of the longest, so that one id of 20,000 letters among 8,000 would cost 640 MB.
-Where that wastes too much, they are an array of Python's strings (dtype object).
+Strings are stored as an array of fixed width, which can be memory-mapped and compared fast. In such
+an array every string takes the memory of the longest one, so one id of 20,000 letters among 8,000
+short ones would cost 640 MB. Where the padding would waste too much memory, the strings are stored
+as an array of Python strings instead (dtype object).
 """
 
 from collections.abc import Sequence
@@ -16,142 +17,111 @@ from fastcos.validation import Integers
 
 Ids = npt.NDArray[Any]
 
-# in results: no item
+# The id that results show where there is no item, in an index whose ids are whole numbers. In an
+# index of strings it is "".
 NO_ID = -1
-# letters of a string of fixed width at most: one row of results of 10 ids then takes 20 kB
-_MOST_LETTERS = 500
-# letters of an id that an error shows
+# The largest width of a fixed-width array, in letters. A row of ten results then takes 20 kB.
+_MAX_WIDTH = 500
+# The number of letters of an id that an error message shows.
 _LETTERS_SHOWN = 80
-# how many times the memory of the strings themselves an array of fixed width may take, and bytes
-# that Python needs for a string besides its letters
-_MOST_PADDING, _BYTES_OF_STRING = 8, 64
+# A fixed-width array may take this many times the memory of the strings themselves.
+_MAX_PADDING_RATIO = 8
+# The memory that a Python string needs in addition to its letters, in bytes.
+_BYTES_PER_STRING = 64
 
 
 class ItemIds:
-    """The ids of a segment's rows, and their order, by which they are found in O(log p).
+    """The ids of the rows of one segment, sorted so that an id is found in O(log p).
 
-    values (p,) are of all rows, removed ones included; order (p,) are the numbers of the rows by
-    ascending id, None where the ids ascend.
+    ``values`` (p,) holds the ids of all rows, including those of removed items. ``order`` (p,)
+    lists the rows by ascending id; it is None where the ids are in ascending order already.
     """
 
     def __init__(self, values: Ids, order: Integers | None = None) -> None:
         self.values, self.order = validation.read_only(values), validation.read_only(order)
 
     @classmethod
-    def of(cls, values: Ids) -> "ItemIds":
-        """Return ids with their order."""
+    def sort(cls, values: Ids) -> "ItemIds":
+        """Return ids together with their order."""
         if (values[1:] > values[:-1]).all():
             return cls(values)
         return cls(values, np.argsort(values, kind="stable"))
 
     def find(self, ids: Ids) -> tuple[Integers, npt.NDArray[np.bool_]]:
-        """Return the numbers of the rows with these ids, and whether there is such a row."""
-        found = np.ones(len(ids), np.bool_)
+        """Return the rows that have these ids, and a mask of the ids that any row has.
+
+        Where the mask is False, the row is an arbitrary one.
+        """
+        can_match = np.ones(len(ids), np.bool_)
         if ids.dtype != self.values.dtype:
-            # of one width: NumPy would widen a copy of all ids. Longer ids are not here
+            # Both arrays need the same width, or NumPy would widen a copy of all ids of the index.
+            # An id that is longer than the width of the index cannot be in it.
             if self.values.dtype != object:
-                found = _lengths(ids) <= self.values.dtype.itemsize // 4
+                can_match = _lengths(ids) <= self.values.dtype.itemsize // 4
             ids = ids.astype(self.values.dtype)
-        places = np.searchsorted(self.values, ids, sorter=self.order)
-        places = np.minimum(places, len(self.values) - 1)
-        numbers = places if self.order is None else self.order[places]
-        return numbers, found & (self.values[numbers] == ids)
+        slots = np.searchsorted(self.values, ids, sorter=self.order)
+        slots = np.minimum(slots, len(self.values) - 1)
+        rows = slots if self.order is None else self.order[slots]
+        return rows, can_match & (self.values[rows] == ids)
 
 
 def are_strings(ids: Ids) -> bool:
-    """Whether ids are strings, of one width or not."""
+    """Whether ids are strings, either in an array of fixed width or as Python strings."""
     return ids.dtype.kind in "UO"
 
 
-def shown(one: Any) -> str:
-    """Return an id as an error shows it: without NumPy's type, and cut where it is long."""
-    text = repr(one.item() if isinstance(one, np.generic) else one)
+def format_id(value: Any) -> str:
+    """Return an id as an error message shows it: without NumPy's type, and cut where it is long."""
+    text = repr(value.item() if isinstance(value, np.generic) else value)
     return text if len(text) <= _LETTERS_SHOWN else f"{text[:_LETTERS_SHOWN]}..."
 
 
-def joined(parts: Sequence[Ids]) -> Ids:
-    """Return the ids of several parts in one array, all whole numbers or all strings."""
-    if len({part.dtype for part in parts}) > 1:
-        width = max((part.dtype.itemsize for part in parts if part.dtype != object), default=0)
-        size = sum(part.nbytes for part in parts)
-        if width * sum(map(len, parts)) > _MOST_PADDING * max(size, 1):
-            parts = [part.astype(object) for part in parts]
-    return np.concatenate(parts)
-
-
-def _lengths(ids: Ids) -> npt.NDArray[np.int64]:
-    """Return how many letters each string has."""
-    if ids.dtype == object:
-        return np.fromiter(map(len, ids), np.int64, len(ids))
-    return np.strings.str_len(ids)
-
-
-def _compact(ids: Ids) -> Ids:
-    """Return strings as a new array of fixed width, or of Python's strings where that is shorter.
-
-    ids: an array of either kind.
-    """
-    lengths = _lengths(ids)
-    width = int(lengths.max(initial=1))
-    needed = int(lengths.sum()) + _BYTES_OF_STRING * len(ids)
-    if width > _MOST_LETTERS or 4 * width * len(ids) > _MOST_PADDING * needed:
-        return ids.astype(object)
-    return ids.astype(f"U{width}")
+def concatenated_ids(arrays: Sequence[Ids]) -> Ids:
+    """Return several arrays of ids as one; all of them hold whole numbers, or all hold strings."""
+    if len({ids.dtype for ids in arrays}) > 1:
+        width = max((ids.dtype.itemsize for ids in arrays if ids.dtype != object), default=0)
+        size = sum(ids.nbytes for ids in arrays)
+        if width * sum(map(len, arrays)) > _MAX_PADDING_RATIO * max(size, 1):
+            arrays = [ids.astype(object) for ids in arrays]
+    return np.concatenate(arrays)
 
 
 def as_ids(name: str, ids: Any, length: int | None = None, *, distinct: bool = True) -> Ids:
-    """Return ids as new int64 numbers or strings (n,), each once where they must be distinct."""
+    """Return ids as a new array (n,) of int64 or strings; refuse repeated ids if ``distinct``."""
     values = validation.from_container(name, ids)
-    # as objects: NumPy would turn ["a", 1] into two strings
+    # A list is read as objects, because NumPy would turn ["a", 1] into two strings.
     array = np.asarray(values, dtype=None if hasattr(values, "dtype") else object)
     if array.ndim != 1 or (length is not None and len(array) != length):
-        wanted = "1-dimensional" if length is None else f"of shape ({length},)"
-        raise ValueError(f"{name} must be {wanted}, got shape {array.shape}")
-    if not len(array):  # NumPy makes float64 of []
+        shape = "1-dimensional" if length is None else f"of shape ({length},)"
+        raise ValueError(f"{name} must be {shape}, got shape {array.shape}")
+    if not len(array):  # NumPy reads [] as float64
         return np.empty(0, array.dtype if array.dtype.kind == "U" else np.int64)
     array = _as_numbers_or_strings(name, array)
     if distinct:
-        some, counts = np.unique(array, return_counts=True)
-        if len(some) < len(array):
-            raise ValueError(
-                f"{name} must be distinct, got {shown(some[counts > 1][0])} more than once"
-            )
-    bad = "" if are_strings(array) else NO_ID
-    if (array == bad).any():
-        at = int(np.flatnonzero(array == bad)[0])
+        distinct_ids, counts = np.unique(array, return_counts=True)
+        if len(distinct_ids) < len(array):
+            repeated = format_id(distinct_ids[counts > 1][0])
+            raise ValueError(f"{name} must be distinct, got {repeated} more than once")
+    reserved = "" if are_strings(array) else NO_ID
+    if (array == reserved).any():
+        place = int(np.flatnonzero(array == reserved)[0])
         raise ValueError(
-            f"{name} must not hold {bad!r}, which stands for no item, got it at position {at}"
+            f"{name} must not hold {reserved!r}, which stands for no item, got it at position "
+            f"{place}"
         )
     return array
 
 
 def _as_numbers_or_strings(name: str, array: npt.NDArray[Any]) -> Ids:
+    """Return a one-dimensional array of any type as int64 or strings, or refuse it."""
     if array.dtype.kind in "OT":
         objects = array.tolist()
-        kinds = set(map(type, objects))
-        if kinds == {str} and "\0" not in "".join(objects):
+        types = set(map(type, objects))
+        if types == {str} and "\0" not in "".join(objects):
             return _compact(array.astype(object))
-        if kinds == {int} and min(objects) >= -(2**63) and max(objects) < 2**63:
+        if types == {int} and min(objects) >= -(2**63) and max(objects) < 2**63:
             return np.array(objects, np.int64)
-        kind: Any = str if objects and isinstance(objects[0], str) else (int, np.integer)
-        for one in objects:
-            if not isinstance(one, kind) or isinstance(one, bool):
-                if validation.is_missing(one):
-                    at = next(row for row, value in enumerate(objects) if value is one)
-                    raise TypeError(
-                        f"{name} must have an id for every row, got {shown(one)} in row {at}"
-                    )
-                is_either = isinstance(one, (str, int, np.integer))
-                hint = "not both" if is_either else "such as str(id) of each"
-                got = shown(one)
-                raise TypeError(f"{name} must hold whole numbers or strings, {hint}, got {got}")
-            if kind is str and "\0" in one:
-                raise ValueError(f"{name} must hold no NUL character, got {shown(one)}")
-            if kind is not str and not -(2**63) <= one < 2**63:
-                raise ValueError(f"{name} must fit 64 bits with a sign, got {one}")
-        if kind is str:
-            return _compact(array.astype(object))
-        return np.array(objects, np.int64)
+        return _converted_objects(name, array, objects)
     if array.dtype.kind == "U":
         return _compact(array)
     if array.dtype.kind not in "iu":
@@ -159,3 +129,44 @@ def _as_numbers_or_strings(name: str, array: npt.NDArray[Any]) -> Ids:
     if array.dtype == np.uint64 and array.max(initial=0) >= 2**63:
         raise ValueError(f"{name} must fit 64 bits with a sign, got {array.max()}")
     return array.astype(np.int64)
+
+
+def _converted_objects(name: str, array: npt.NDArray[Any], objects: list[Any]) -> Ids:
+    """Check objects one by one, as the fast tests of their types did not accept all of them."""
+    kind: Any = str if objects and isinstance(objects[0], str) else (int, np.integer)
+    for value in objects:
+        if not isinstance(value, kind) or isinstance(value, bool):
+            if validation.is_missing(value):
+                row = next(row for row, other in enumerate(objects) if other is value)
+                raise TypeError(
+                    f"{name} must have an id for every row, got {format_id(value)} in row {row}"
+                )
+            is_either = isinstance(value, (str, int, np.integer))
+            hint = "not both" if is_either else "such as str(id) of each"
+            raise TypeError(
+                f"{name} must hold whole numbers or strings, {hint}, got {format_id(value)}"
+            )
+        if kind is str and "\0" in value:
+            raise ValueError(f"{name} must hold no NUL character, got {format_id(value)}")
+        if kind is not str and not -(2**63) <= value < 2**63:
+            raise ValueError(f"{name} must fit 64 bits with a sign, got {value}")
+    if kind is str:
+        return _compact(array.astype(object))
+    return np.array(objects, np.int64)
+
+
+def _compact(ids: Ids) -> Ids:
+    """Return strings in a new array of fixed width, or as Python strings if those are smaller."""
+    lengths = _lengths(ids)
+    width = int(lengths.max(initial=1))
+    python_bytes = int(lengths.sum()) + _BYTES_PER_STRING * len(ids)
+    if width > _MAX_WIDTH or 4 * width * len(ids) > _MAX_PADDING_RATIO * python_bytes:
+        return ids.astype(object)
+    return ids.astype(f"U{width}")
+
+
+def _lengths(ids: Ids) -> npt.NDArray[np.int64]:
+    """Return the number of letters of each string."""
+    if ids.dtype == object:
+        return np.fromiter(map(len, ids), np.int64, len(ids))
+    return np.strings.str_len(ids)

@@ -1,102 +1,142 @@
-"""An exact index of dense rows: packed once, searched many times, changed in O(new)."""
+"""An exact index of dense rows: packed once, searched many times, changed in O(new rows)."""
+
+from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fastcos import parallel, storage, validation
+from fastcos.parallel import memmap
 from fastcos.reports import printable
-from fastcos.search import index_files, index_ids, model_check
-from fastcos.search.execute import finish, search
-from fastcos.search.ids import Ids, as_ids
-from fastcos.search.index_parts import Contents, IndexPart, contents_of
+from fastcos.search import index_files, model_check
+from fastcos.search.attribute_hints import with_attribute_hints
+from fastcos.search.id_filters import as_filters, drop_positions
+from fastcos.search.ids import Ids, as_ids, format_id
+from fastcos.search.index_parts import Contents, IndexMemory, IndexPart
 from fastcos.search.index_state import (
-    IndexMemory,
     IndexState,
     changed_state,
-    state_of_rows,
-    state_on_disk,
-    stored_state,
+    read_state,
+    state_of_contents,
+    state_of_mapped_rows,
 )
-from fastcos.search.near_duplicates import NearDuplicates, connected
-from fastcos.search.other_names import OtherNames
+from fastcos.search.near_duplicates import (
+    BYTES_PER_CONNECTION,
+    NearDuplicates,
+    connected_items,
+    no_near_duplicates,
+)
 from fastcos.search.out_of_core import results_in_directory
-from fastcos.search.packing import no_exclusions
+from fastcos.search.packing import ExcludedItems, no_exclusions
 from fastcos.search.radius import pairs_above
 from fastcos.search.request import Threshold, as_min_score, as_threshold
-from fastcos.search.rescoring import Rescored, as_candidates, best_of_candidates
+from fastcos.search.rescoring import Rescored, as_candidates, best_of_candidates, n_missing
 from fastcos.search.results import IndexNeighbors, Neighbors, no_neighbors, padded
+from fastcos.search.execute import finish, search
 from fastcos.search.top_k import as_items, as_options, as_request
 from fastcos.similarity import serialization
 from fastcos.similarity.base import Measure, get_measure, require
-from fastcos.validation import Integers
+from fastcos.validation import Floats, Integers, Rows
 
 if TYPE_CHECKING:
     import scipy.sparse as sp
 
 
 _KIND = "SimilarityIndex"
-# neighbours that any index may be searched for: beyond, a wrong number would fill the memory
-_LARGEST_PADDED = 65_536
+# The largest k for which results are padded in any index. A larger number is probably a mistake,
+# and would fill the memory with padding.
+_MAX_PADDED_K = 65_536
+# Methods and attributes of other libraries, and what they are called here.
+_ATTRIBUTE_HINTS = {
+    "query": "search",
+    "kneighbors": "search",
+    "knn_query": "search",
+    "range_search": "radius",
+    "radius_neighbors": "radius",
+    "load": "SimilarityIndex.open",
+    "read": "SimilarityIndex.open",
+    "dump": "save",
+    "write": "save",
+    "train": "fit",
+    "build": "fit",
+    "insert": "add",
+    "add_items": "add",
+    "add_with_ids": "add(rows, ids)",
+    "update": "upsert",
+    "replace": "upsert",
+    "delete": "remove",
+    "remove_ids": "remove",
+    "reconstruct": "vectors_of",
+    "get": "vectors_of",
+    "ntotal": "n_items_",
+    "size": "n_items_",
+    "dim": "n_features_in_",
+}
 
 
-class _Saved(NamedTuple):
-    """What a directory held when it was read or written last; names: of its arrays."""
+@dataclasses.dataclass(frozen=True)
+class _SavedIndex:
+    """What a directory held when this process read or wrote it last."""
 
     path: Path
     checksum: str
-    parts: dict[str, index_files.Fields]
-    names: frozenset[str]
+    part_fields: dict[str, index_files.Fields]  # by the key of the part
+    array_names: frozenset[str]
 
 
-class SimilarityIndex(index_ids.ById, model_check.OfModel, OtherNames):
+@with_attribute_hints(_ATTRIBUTE_HINTS)
+class SimilarityIndex:
     """Exact nearest neighbours among items that have ids and can change.
 
-    An item has an id, which the caller gives, and a position, which counts items in the order in
-    which they came. Both stay with it until it is removed, and no position is used twice. Searches
-    return both. Equal scores are ordered by position. Results are bit-identical to those of a new
-    index of the same rows in the order of their positions.
+    Every item has an id, which the caller gives, and a position, which counts the items in the
+    order in which they were added. An item keeps both until it is removed, and no position is used
+    twice. Searches return both. Equal scores are ordered by position. Results are bit-for-bit
+    identical to those of a new index of the same rows in the order of their positions.
 
-    ``add``, ``upsert`` and ``remove`` cost O(new) on average, by measures with the capability
-    ``append``, which learn nothing from items and use rows as given (cosine, dot, neg_euclidean,
-    angular). By other measures every change fits and packs all items. Many threads may search, also
-    while another changes the index: a search sees all items as they were before a change or after.
-    Works after fork.
+    ``add``, ``upsert`` and ``remove`` take time proportional to the number of changed rows, on
+    average, for measures with the capability ``append``. These learn nothing from the items and
+    compare rows as they are given (cosine, dot, neg_euclidean, angular). For other measures, every
+    change fits the measure and packs all items again. Many threads may search at the same time,
+    also while another thread changes the index: a search sees all items either as they were before
+    a change or as they are after it. An index works after a fork.
 
-    A saved index is a directory. ``open`` maps it, ``save`` writes what changed, and ``refresh``
-    takes up what another process saved.
+    A saved index is a directory. ``open`` maps its files into memory, ``save`` writes what changed,
+    and ``refresh`` loads what another process saved.
 
-    Memory-mapped rows (``np.load(path, mmap_mode="r")``) stay on disk, by measures with the
-    capability ``blocks``: nothing is packed, and every search reads all rows once, in blocks that
-    fit its working_memory. So give it many queries at a time; the answers are the same bits. Such
-    an index has ids, but it is not changed or saved. A measure that learns reads the rows once
-    more, in ``fit``.
+    Memory-mapped rows (``np.load(path, mmap_mode="r")``) stay on disk, for measures with the
+    capability ``blocks``. Nothing is packed then. Every search reads all rows once, in blocks that
+    fit its working_memory, so it pays to search for many queries at a time; the results have the
+    same bits. Such an index has ids, but it cannot be changed or saved. A measure that learns from
+    the items reads the rows once more, in ``fit``.
 
     Parameters
     ----------
     measure : str or Measure
         As in :func:`fastcos.top_k`. It is fitted to the items that are in the index.
     n_threads : int, optional
-        For packing. Default: the setting ``n_threads``.
+        The number of threads that pack items. Default: the setting ``num_threads``.
     model : str, optional
-        Name and version of what made the rows, such as ``"minilm@2"``. It is saved. To open the
-        index for another model, to refresh it from an index of another model, to save it over one,
-        and to search with the calibration of another model are errors.
+        Name and version of the model that made the rows, such as ``"minilm@2"``. It is saved with
+        the index. To open the index for another model, to refresh it from an index of another
+        model, to save it over one, and to search with the calibration of another model are errors.
 
     Attributes
     ----------
     n_items_ : int
-        Items that can be found.
+        The number of items that can be found.
     n_positions_ : int
-        Positions given so far: the length of a mask for ``allowed``.
+        The number of positions that were assigned, including those of removed items. A mask for
+        ``allowed`` has this length.
     n_features_in_ : int
-        Columns of the items.
+        The number of columns of the items.
     memory_ : IndexMemory
-        Bytes of codes and rows, and how many are mapped.
+        The memory of codes and rows in bytes, and how much of it lies in memory-mapped files.
 
     Examples
     --------
@@ -120,67 +160,173 @@ class SimilarityIndex(index_ids.ById, model_check.OfModel, OtherNames):
         n_threads: int | None = None,
         model: str | None = None,
     ) -> None:
-        get_measure(measure)  # refuse a wrong one here, not in fit
+        get_measure(measure)  # refuses an unknown measure here rather than in fit
         self.measure = measure
         self.n_threads = n_threads
         self.model = model_check.as_model(model)
-        self._canaries: Any = None
+        self._canaries: Rows | None = None
         self._state: IndexState | None = None
-        self._saved: _Saved | None = None
-        # what a save that runs, or was interrupted, writes
-        self._saving: tuple[_Saved, dict[str, Any]] | None = None
+        self._saved: _SavedIndex | None = None
+        # What a save is writing, or was writing when it was interrupted.
+        self._unfinished_save: tuple[_SavedIndex, dict[str, Any]] | None = None
 
     def __repr__(self) -> str:
-        """Say how many items there are, of how many columns, and the measure."""
+        """Describe the index: the number of items and columns, the measure and the model."""
         if self._state is None:
             return f"SimilarityIndex(measure={self.measure!r}), not fitted"
-        name = printable(self._state.fitted.measure.name)
+        name = printable(self._state.items.measure.name)
         of = "" if self.model is None else f", of {printable(self.model)}"
         return f"SimilarityIndex of {self.n_items_:,} items x {self.n_features_in_}, by {name}{of}"
 
-    def fit(self, items: Any, ids: Any = None, *, copy: bool = True) -> "SimilarityIndex":
-        """Fit the measure and pack the items, which get the positions 0 .. p-1. O(p d).
+    # Items: fit, add, upsert, remove
+
+    def fit(self, items: Any, ids: Any = None, *, copy: bool = True) -> SimilarityIndex:
+        """Fit the measure and pack the items, which get the positions 0 .. p-1. Time O(p d).
 
         Parameters
         ----------
         items : array_like (p, d), float32, float64, float16, bfloat16 or int8
-            The last three are never widened as a whole, by measures with the capability ``append``.
-            Those of a memory map are checked as they are read, that is by every search.
-            ``np.empty((0, d))`` makes an empty index.
+            One row per item. For measures with the capability ``append``, rows of the last three
+            types are never converted to float32 as a whole. Rows of a memory map are checked when
+            they are read, that is in every search. ``np.empty((0, d))`` makes an empty index.
         ids : array_like (p,), int64 or str, optional
-            All different; not -1 or "". Default: the positions.
+            The ids must be distinct, and none may be -1 or "". Default: the positions.
         copy : bool, default True
-            Whether the index copies the rows, so that the caller may change or free them. The copy
-            takes as much memory as the rows, in their type. False: C-contiguous rows are kept as
-            they are. If they are changed afterwards, searches return wrong neighbours without an
-            error, and so does an index that is then saved and opened. Rows that must be converted
-            (lists, other types, another order) are new in either case; those of a memory map are
-            never copied.
+            Whether the index copies the rows, so that the caller may change or free them
+            afterwards. The copy takes as much memory as the rows, in their own type. With
+            ``copy=False`` the index keeps C-contiguous rows without a copy. The caller must then
+            not change them: searches, and an index that is saved later, would return wrong
+            neighbours without an error. Rows that have to be converted (lists, other types, another
+            memory order) are new in either case. Rows of a memory map stay on disk and are never
+            copied.
 
         Returns
         -------
         SimilarityIndex
-            Itself.
+            The index itself.
 
         Raises
         ------
         ValueError
-            NaN or infinity, or an id that occurs twice.
+            The rows contain NaN or infinity, or an id occurs twice.
         """
         measure, copy = get_measure(self.measure), validation.as_flag("copy", copy)
         rows = memmap.as_kept("items", _as_rows("items", items, measure, is_measured=True))
-        named = None if ids is None else as_ids("ids", ids, len(rows))
+        item_ids = None if ids is None else as_ids("ids", ids, len(rows))
         if memmap.is_on_disk(rows):
-            state = state_on_disk(measure, rows, named)
+            state = state_of_mapped_rows(measure, rows, item_ids)
         else:
             if copy and memmap.may_be_shared(rows, items):
                 rows = validation.read_only(rows.copy())
             positions = np.arange(len(rows), dtype=np.int64)
-            contents = Contents(rows, positions if named is None else named, positions)
-            state = state_of_rows(measure, contents, len(rows), self.n_threads)
+            contents = Contents(rows, positions if item_ids is None else item_ids, positions)
+            state = state_of_contents(measure, contents, len(rows), self.n_threads)
         with parallel.writer_lock():
-            self._state, self._saved, self._saving = state, None, None
+            self._state, self._saved, self._unfinished_save = state, None, None
         return self
+
+    def add(self, items: Any, ids: Any = None) -> Ids:
+        """Add items, which get the next positions. The rows are copied.
+
+        Parameters
+        ----------
+        items : array_like (new, d)
+            The new rows. Their type may differ from that of the rows in the index.
+        ids : array_like (new,), int64 or str as those of the index
+            None of them may be in the index. Default: the positions, if the ids of the index are
+            its positions, too.
+
+        Returns
+        -------
+        ndarray (new,), int64 or str
+            The ids of the new items.
+
+        Raises
+        ------
+        ValueError
+            An id occurs twice or is in the index already. The index is unchanged.
+        """
+        return self._add_or_replace(items, ids, may_replace=False)
+
+    def upsert(self, items: Any, ids: Any) -> None:
+        """Add items, or replace the items that have these ids. The rows are copied.
+
+        A replaced item keeps its position.
+
+        Parameters
+        ----------
+        items : array_like (new, d)
+            The rows.
+        ids : array_like (new,), int64 or str as those of the index
+            The ids must be distinct.
+
+        Raises
+        ------
+        ValueError
+            An id occurs twice. The index is unchanged.
+        """
+        if ids is None:
+            raise TypeError("ids must be given to replace items, got None")
+        self._add_or_replace(items, ids, may_replace=True)
+
+    def remove(self, ids: Any) -> None:
+        """Remove items. The others keep their positions, and the index may become empty.
+
+        Parameters
+        ----------
+        ids : array_like (m,), int64 or str as those of the index
+            The ids must be distinct, and all of them in the index.
+
+        Raises
+        ------
+        ValueError
+            An id occurs twice or is not in the index. The index is unchanged.
+        """
+        removed_ids = as_ids("ids", ids)
+        with parallel.writer_lock():
+            state = self._fitted_state()
+            parts = state.parts_in_memory()
+            positions = state.positions_of(removed_ids)
+            if len(positions):
+                self._state = changed_state(
+                    state, get_measure(self.measure), _without(parts, positions),
+                    state.n_positions, None, self.n_threads,
+                )  # fmt: skip
+
+    def _add_or_replace(self, items: Any, ids: Any, *, may_replace: bool) -> Ids:
+        """Add items, or replace items with the same ids if that is allowed; return the ids."""
+        measure = get_measure(self.measure)
+        rows = memmap.as_kept("items", _as_rows("items", items, measure, in_memory=True))
+        item_ids = None if ids is None else as_ids("ids", ids, len(rows))
+        with parallel.writer_lock():
+            state = self._fitted_state()
+            parts, n_positions = state.parts_in_memory(), state.n_positions
+            model_check.check_width("items", rows, state.width)
+            if item_ids is None:
+                _check_ids_are_positions(state, parts)
+                item_ids = np.arange(n_positions, n_positions + len(rows), dtype=np.int64)
+            positions = state.find_positions(item_ids)
+            is_new = positions < 0
+            if not may_replace and not is_new.all():
+                known_id = format_id(item_ids[~is_new][0])
+                raise ValueError(f"ids must be new to the index (use upsert), got {known_id}")
+            if not len(rows):
+                return item_ids
+            replaced = positions[~is_new]
+            n_new = int(np.count_nonzero(is_new))
+            positions[is_new] = np.arange(n_positions, n_positions + n_new)
+            # Indexing by the order copies the rows, so that the caller may change them afterwards.
+            order = np.argsort(positions)
+            new_items = Contents(
+                validation.read_only(rows[order]), item_ids[order], positions[order]
+            )
+            self._state = changed_state(
+                state, measure, _without(parts, replaced), n_positions + n_new, new_items,
+                self.n_threads,
+            )  # fmt: skip
+        return item_ids
+
+    # Searches
 
     def search(
         self,
@@ -204,21 +350,22 @@ class SimilarityIndex(index_ids.ById, model_check.OfModel, OtherNames):
         queries : array_like (n, d) or (d,), as for :func:`fastcos.top_k`
             One row per query; n may be 0.
         k : int
-            Neighbours per query, at most 65,536 or the number of positions. Where fewer can be
-            found: padded.
+            The number of neighbours per query, at most 65,536 or the number of positions. If fewer
+            items can be found, the results are padded.
         allowed : array_like, or sparse (n, p), optional
-            A mask over all positions, or positions (``positions_of(ids)``): only these can be
-            found. The non-zeros of a sparse matrix: those that each query may find, all of which
-            are scored.
+            A mask over all positions, or an array of positions (``positions_of(ids)``): only these
+            items can be found. The non-zeros of a sparse matrix are the items that each query may
+            find, all of which are scored.
         exclude : sparse (n, p), optional
-            Its non-zeros are pairs of queries and positions that must not be found. Of a matrix
-            with fewer columns, made before items were added, the new ones are not excluded.
+            Its non-zeros are pairs of a query and a position that must not be found. A matrix that
+            was made before items were added has fewer columns, and does not exclude the new items.
         allowed_ids, exclude_ids : array_like of ids, or a list of them for each query, optional
-            Only these can be found, or none of these. Ids that are not in the index are left out.
+            Only items with these ids can be found, or no item with one of these ids. Ids that are
+            not in the index have no effect.
         min_score, n_threads, working_memory, progress
             As in :func:`fastcos.top_k`.
         out : path-like, optional
-            As in :func:`fastcos.top_k`; k must not exceed the number of items.
+            As in :func:`fastcos.top_k`; k must not exceed the number of items that can be found.
 
         Returns
         -------
@@ -228,56 +375,106 @@ class SimilarityIndex(index_ids.ById, model_check.OfModel, OtherNames):
         Raises
         ------
         ValueError
-            NaN or infinity, k below 1, queries of another width, or nothing was fitted.
+            The queries contain NaN or infinity, or have another number of columns than the items; k
+            is below 1; or the index was not fitted.
         """
-        state = self._current()
-        is_filtered = not (allowed is allowed_ids is exclude is exclude_ids is min_score is None)
-        is_plain = progress is None and out is None and working_memory is None
-        if state.plain is not None and is_plain and not is_filtered:
+        state = self._fitted_state()
+        has_filters = not (allowed is exclude is allowed_ids is exclude_ids is min_score is None)
+        is_plain = state.plain is not None and working_memory is progress is out is None
+        if state.plain is not None and is_plain and not has_filters:
             plain = state.plain.search(queries, k, n_threads)
             if plain is not None:
                 return IndexNeighbors(*plain)
-        fitted = state.fitted
-        k = validation.as_count("k", k, high=max(fitted.n_items, _LARGEST_PADDED))
+        n_positions, measure = state.n_positions, state.items.measure
+        k = validation.as_count("k", k, high=max(n_positions, _MAX_PADDED_K))
         Q = _as_query_rows(queries, state)
         options = as_options(n_threads, working_memory, progress)
-        if not len(Q) or not fitted.n_live:
+        if not len(Q) or not state.n_live:
             return state.with_ids(padded(no_neighbors(len(Q)), k))
-        lists, dropped = None, np.zeros(0, np.int64)
-        if is_filtered:
-            min_score = as_min_score(min_score, fitted.measure, self.model)
-            allowed, lists, exclude, dropped = index_ids.filters(
-                state, len(Q), allowed, exclude, allowed_ids, exclude_ids, may_drop=out is None
-            )
-            is_mask = lists is exclude is min_score is None and not validation.is_sparse(allowed)
-            if state.plain is not None and is_plain and is_mask:
-                if allowed is not None:
-                    allowed = validation.as_item_mask("allowed", allowed, fitted.n_items)
-                plain = state.plain.search(Q, k + len(dropped), n_threads, allowed)
-                if plain is not None:
-                    return index_ids.without(IndexNeighbors(*plain), dropped, k)
+        min_score = as_min_score(min_score, measure, self.model)
+        filters = as_filters(
+            state, len(Q), allowed=allowed, exclude=exclude, allowed_ids=allowed_ids,
+            exclude_ids=exclude_ids, may_drop=out is None,
+        )  # fmt: skip
+        allowed, dropped = filters.allowed, filters.dropped
+        has_lists = filters.lists is not None or validation.is_sparse(allowed)
+        has_mask_only = not has_lists and filters.exclude is None and min_score is None
+        if state.plain is not None and is_plain and has_filters and has_mask_only:
+            if allowed is not None:
+                allowed = validation.as_item_mask("allowed", allowed, n_positions)
+            plain = state.plain.search(Q, k + len(dropped), n_threads, allowed)
+            if plain is not None:
+                positions, scores, _ = plain
+                return state.with_ids(drop_positions(Neighbors(positions, scores), dropped, k))
         request = as_request(
-            Q, fitted.n_items, min(k + len(dropped), fitted.n_live), allowed=allowed,
-            exclude=exclude, min_score=min_score, lists=lists,
+            Q, n_positions, min(k + len(dropped), state.n_live), allowed=allowed,
+            exclude=filters.exclude, min_score=min_score, lists=filters.lists,
         )  # fmt: skip
         if not request.k:
             return state.with_ids(padded(no_neighbors(len(Q)), k))
         if out is None:
-            found = search(fitted, request, options)
-            if len(dropped):
-                is_dropped = np.isin(found.indices, dropped)
-                scores = np.where(is_dropped, np.float32(-np.inf), found.scores)
-                found = Neighbors(np.where(is_dropped, -1, found.indices), scores)
-                found = index_ids.without(found, np.array([-1]), k)
-            return state.with_ids(padded(found, k))
+            neighbors = drop_positions(search(state.items, request, options), dropped, k)
+            return state.with_ids(padded(neighbors, k))
         validation.as_count("k", k, high=request.k)
-        require(fitted.measure, "blocks")
-        asked, rows = state.what_is_asked(request)
-        measure = get_measure(self.measure)
-        with results_in_directory(asked, rows, measure, options, out) as results:
+        require(measure, "blocks")
+        key, rows = state.checkpoint_key(request)
+        unfitted = get_measure(self.measure)
+        with results_in_directory(key, rows, unfitted, options, out) as results:
             if results.is_complete:
                 return state.with_ids(Neighbors(**results.finish()))
-            return state.with_ids(search(fitted, request, options, results))
+            return state.with_ids(search(state.items, request, options, results))
+
+    def similar(
+        self,
+        ids: Any,
+        k: int = 10,
+        *,
+        allowed_ids: Any = None,
+        exclude_ids: Any = None,
+        min_score: float | None = None,
+        n_threads: int | None = None,
+    ) -> IndexNeighbors:
+        """The k items most similar to each of these items, not including the item itself.
+
+        Parameters
+        ----------
+        ids : array_like (m,), int64 or str as those of the index; or a single id
+            All of them must be in the index.
+        k, allowed_ids, exclude_ids, min_score, n_threads
+            As in :meth:`search`.
+
+        Returns
+        -------
+        IndexNeighbors
+            indices (m, k) int64, scores (m, k) float32 and ids (m, k).
+
+        Raises
+        ------
+        ValueError
+            An id is not in the index.
+
+        Examples
+        --------
+        >>> import fastcos
+        >>> index = fastcos.SimilarityIndex().fit([[1.0, 0.0], [1.0, 0.2], [0.0, 1.0]], [7, 8, 9])
+        >>> index.similar(7, k=1).ids.tolist()
+        [[8]]
+        >>> index.similar([7, 9], k=1, exclude_ids=[[8], []]).ids.tolist()
+        [[9], [8]]
+        """
+        k, state = validation.as_count("k", k), self._fitted_state()
+        item_ids = as_ids("ids", [ids] if np.ndim(ids) == 0 else ids, distinct=False)
+        positions = state.positions_of(item_ids)
+        # An item is a neighbour of itself. Searching for one more neighbour and dropping the item
+        # keeps the search plain, which excluding it would not.
+        neighbors = self.search(
+            state.rows_at(positions), k + 1, allowed_ids=allowed_ids, exclude_ids=exclude_ids,
+            min_score=min_score, n_threads=n_threads,
+        )  # fmt: skip
+        is_itself = neighbors.indices == positions[:, None]
+        dropped_rank = np.where(is_itself.any(axis=1), is_itself.argmax(axis=1), k)
+        is_kept = np.arange(k + 1) != dropped_rank[:, None]
+        return IndexNeighbors(*(array[is_kept].reshape(-1, k) for array in neighbors))
 
     def radius(
         self,
@@ -287,7 +484,7 @@ class SimilarityIndex(index_ids.ById, model_check.OfModel, OtherNames):
         allowed: Any = None,
         n_threads: int | None = None,
         working_memory: float | None = None,
-    ) -> "sp.csr_array":
+    ) -> sp.csr_array:
         """All items with a score of at least threshold, as :func:`fastcos.neighbors_above`.
 
         Parameters
@@ -297,37 +494,41 @@ class SimilarityIndex(index_ids.ById, model_check.OfModel, OtherNames):
         threshold : float or Calibration
             As in :func:`fastcos.neighbors_above`.
         allowed : array_like, optional
-            A mask over all positions, or positions: only these can be found.
+            A mask over all positions, or an array of positions: only these items can be found.
         n_threads, working_memory
             As in :func:`fastcos.neighbors_above`.
 
         Returns
         -------
         csr_array (n, p), float32
-            The scores, a column for each position given so far; columns ascend within a row.
-            ``ids_of(found.indices)`` are their ids.
+            The scores, with a column for each position that was assigned. Columns ascend within a
+            row, and ``ids_of(result.indices)`` are their ids.
 
         Raises
         ------
         ValueError
-            More pairs than working_memory holds, NaN or infinity, queries of another width.
+            There are more pairs than working_memory holds, or the queries contain NaN or infinity,
+            or have another number of columns than the items.
         TypeError
             The items are memory-mapped.
         """
-        state = self._in_memory("for a radius search")
+        state = self._fitted_state()
+        parts = state.parts_in_memory("for a radius search")
         Q = _as_query_rows(queries, state)
-        least = as_threshold("threshold", threshold, state.fitted.measure, self.model)
-        options, n_items = as_options(n_threads, working_memory), state.fitted.n_items
-        permitted = None
+        min_score = as_threshold("threshold", threshold, state.items.measure, self.model)
+        options, n_positions = as_options(n_threads, working_memory), state.n_positions
+        allowed_positions = None
         if allowed is not None:
-            permitted = validation.as_item_numbers("allowed", allowed, n_items)
-        if not len(Q) or not state.parts:
+            allowed_positions = validation.as_item_numbers("allowed", allowed, n_positions)
+        if not len(Q) or not parts:
             import scipy.sparse as sp
 
-            return sp.csr_array((len(Q), n_items), dtype=np.float32)
+            return sp.csr_array((len(Q), n_positions), dtype=np.float32)
         Q = validation.as_rows("queries", Q)
         validation.check_scorable("queries", Q, Q)
-        return pairs_above(state.fitted, Q, least, no_exclusions(len(Q)), options, permitted)
+        return pairs_above(
+            state.items, Q, min_score, no_exclusions(len(Q)), options, allowed_positions
+        )
 
     def near_duplicates(
         self,
@@ -336,48 +537,57 @@ class SimilarityIndex(index_ids.ById, model_check.OfModel, OtherNames):
         n_threads: int | None = None,
         working_memory: float | None = None,
     ) -> NearDuplicates:
-        """Connected components of the items' pairs with a score of at least threshold.
+        """Groups of items that are connected by pairs with a score of at least threshold.
 
-        As :func:`fastcos.search.near_duplicates`, without packing.
-        ``remove(ids_of(positions))`` of all but the representatives leaves one item of each group.
+        As :func:`fastcos.search.near_duplicates`, but the items are packed already. To keep one
+        item of each group, call ``remove(ids_of(positions))`` with the positions of all other
+        items.
 
         Parameters
         ----------
         threshold : float or Calibration
-            Score from which two items are connected, as in :func:`fastcos.neighbors_above`.
+            The score from which two items are connected, as in :func:`fastcos.neighbors_above`.
         n_threads, working_memory
             As in :func:`fastcos.neighbors_above`.
 
         Returns
         -------
         NearDuplicates
-            Labels of every position, -1 where no item is; representatives and pairs are positions.
+            The label of every position is -1 where there is no item. Representatives and pairs are
+            positions.
 
         Raises
         ------
         ValueError
-            More pairs than working_memory holds.
+            There are more pairs than working_memory holds.
         TypeError
             The items are memory-mapped.
         """
-        state = self._in_memory("to connect items")
-        fitted = state.fitted
-        least = as_threshold("threshold", threshold, fitted.measure, self.model)
+        state = self._fitted_state()
+        parts = state.parts_in_memory("to connect items")
+        min_score = as_threshold("threshold", threshold, state.items.measure, self.model)
         options = as_options(n_threads, working_memory)
-        labels = np.full(fitted.n_items, -1, np.int64)
-        if not state.parts:
-            return NearDuplicates(
-                labels, np.zeros(0, np.int64), np.zeros((0, 2), np.int64), np.zeros(0, np.float32)
-            )
-        rows, _, positions = contents_of(state.parts)
-        rows = memmap.read_rows("items", rows, 0, len(rows))
+        if not parts:
+            return no_near_duplicates(state.n_positions)
+        contents = state.contents()
+        rows = memmap.read_rows("items", contents.rows, 0, len(contents.rows))
         nothing = no_exclusions(len(rows))
-        own = nothing._replace(own=validation.read_only(positions))
-        pairs = pairs_above(fitted, rows, least, own, options)
-        groups = connected(pairs[:, positions])
-        labels[positions] = groups.labels
+        itself = ExcludedItems(
+            validation.read_only(contents.positions), nothing.indptr, nothing.indices
+        )
+        pairs = pairs_above(
+            state.items, rows, min_score, itself, options, bytes_per_pair=BYTES_PER_CONNECTION
+        )
+        if len(rows) < state.n_positions:
+            pairs = pairs[:, contents.positions]
+        groups = connected_items(pairs)
+        labels = np.full(state.n_positions, -1, np.int64)
+        labels[contents.positions] = groups.labels
         return NearDuplicates(
-            labels, positions[groups.representatives], positions[groups.pairs], groups.scores
+            labels,
+            contents.positions[groups.representatives],
+            contents.positions[groups.pairs],
+            groups.scores,
         )
 
     def rescore(
@@ -391,258 +601,167 @@ class SimilarityIndex(index_ids.ById, model_check.OfModel, OtherNames):
     ) -> Rescored:
         """The k best of each query's candidates, and how many of the true k nearest they miss.
 
-        As :func:`fastcos.search.rescore`, but ``missing`` is exact: the index searches its codes
-        of all items, so that this costs as much as ``search``.
+        As :func:`fastcos.search.rescore`, but ``missing`` is exact: the index is searched for the
+        true neighbours, so this takes as long as ``search``.
 
         Parameters
         ----------
         queries : array_like (n, d) or (d,)
             One row per query.
         candidates : array_like (n, c), int
-            Positions of each query's candidates; -1 stands for none. Repeated ones count once.
+            The positions of each query's candidates; -1 stands for none. Repeated positions count
+            once.
         k : int
-            Neighbours per query, at most c.
+            The number of neighbours per query, at most c.
         n_threads, working_memory
             As in :func:`fastcos.top_k`.
 
         Returns
         -------
         Rescored
-            indices (n, k) int64 are positions; scores (n, k) float32 and missing (n,) int64.
+            indices (n, k) int64, which are positions; scores (n, k) float32 and missing (n,) int64.
 
         Raises
         ------
         ValueError
-            A candidate out of range, k out of range, queries of another width.
+            A candidate or k is out of range, or the queries have another number of columns than the
+            items.
         """
-        state = self._in_memory("to score candidates")
+        state = self._fitted_state()
+        state.parts_in_memory("to score candidates")
         Q = validation.as_rows("queries", _as_query_rows(queries, state))
         validation.check_scorable("queries", Q, Q)
-        lists = as_candidates(candidates, len(Q), state.fitted.n_items)
+        lists = as_candidates(candidates, len(Q), state.n_positions)
         k = validation.as_count("k", k, high=lists.shape[1])
         options = as_options(n_threads, working_memory)
-        columns, raw = best_of_candidates(state.fitted, Q, lists, k, options)
-        indices, scores = finish(state.fitted.measure, Q, columns, raw, None)
-        n_live = state.fitted.n_live
-        missing = np.zeros(len(Q), np.int64)
-        if n_live:
-            request = as_request(Q, state.fitted.n_items, min(k, n_live))
-            nearest = search(state.fitted, request, options).indices
-            is_found = (nearest[:, :, None] == indices[:, None]).any(axis=2)
-            missing[:] = (~is_found).sum(axis=1)
-        return Rescored(indices, scores, missing)
+        positions, raw_scores = best_of_candidates(state.items, Q, lists, k, options)
+        indices, scores = finish(state.items.measure, Q, positions, raw_scores, None)
+        if not state.n_live:
+            return Rescored(indices, scores, np.zeros(len(Q), np.int64))
+        request = as_request(Q, state.n_positions, min(k, state.n_live))
+        nearest = search(state.items, request, options).indices
+        return Rescored(indices, scores, n_missing(nearest, indices, state.n_positions))
 
-    def add(self, items: Any, ids: Any = None) -> Ids:
-        """Add items, which get the next positions.
-
-        Parameters
-        ----------
-        items : array_like (new, d)
-            More rows; their type may differ from that of those in the index.
-        ids : array_like (new,), int64 or str as those of the index
-            None of them in the index. Default: the positions, where those of the index are
-            positions too.
-
-        Returns
-        -------
-        ndarray (new,), int64 or str
-            Their ids.
-
-        Raises
-        ------
-        ValueError
-            An id occurs twice or is in the index already, which then stays as it was.
-        """
-        return self._changed_by(items, ids, may_replace=False)
-
-    def upsert(self, items: Any, ids: Any) -> None:
-        """Add items, or replace those that have these ids, which keep their positions.
-
-        Parameters
-        ----------
-        items : array_like (new, d)
-            Their rows.
-        ids : array_like (new,), int64 or str as those of the index
-            All different.
-
-        Raises
-        ------
-        ValueError
-            An id occurs twice; the index stays as it was.
-        """
-        if ids is None:
-            raise TypeError("ids must be given to replace items, got None")
-        self._changed_by(items, ids, may_replace=True)
-
-    def remove(self, ids: Any) -> None:
-        """Remove items; the others keep their positions. The index may become empty.
-
-        Parameters
-        ----------
-        ids : array_like (m,), int64 or str as those of the index
-            All different, all in the index.
-
-        Raises
-        ------
-        ValueError
-            An id occurs twice or is not in the index, which then stays as it was.
-        """
-        gone = as_ids("ids", ids)
-        with parallel.writer_lock():
-            state = self._in_memory()
-            found = index_ids.find_all(state, gone)
-            if len(gone):
-                left, n_items = _without(state.parts, found), state.fitted.n_items
-                measure = get_measure(self.measure)
-                self._state = changed_state(state, measure, left, n_items, None, self.n_threads)
-
-    def positions_of(self, ids: Any) -> Integers:
-        """Return the positions of items, for ``allowed`` and ``exclude``.
-
-        Parameters
-        ----------
-        ids : array_like (m,), int64 or str as those of the index
-            All different, all in the index.
-
-        Returns
-        -------
-        ndarray (m,), int64
-            In the order of ids.
-
-        Raises
-        ------
-        ValueError
-            An id is not in the index.
-        """
-        state, wanted = self._current(), as_ids("ids", ids)
-        found = index_ids.find_all(state, wanted)
-        return index_ids.positions_in(state.parts_with_ids, found, len(wanted))
-
-    def ids_of(self, positions: Any) -> Ids:
-        """Return the ids at positions, as searches return them.
-
-        Parameters
-        ----------
-        positions : array_like of int64
-            Any shape. -1, and a position whose item is gone, have the id -1 or "".
-
-        Returns
-        -------
-        ndarray, int64 or str
-            In the shape of positions.
-        """
-        places = validation.as_array("positions", positions)
-        if places.dtype.kind not in "iu":
-            raise TypeError(f"positions must be whole numbers, got dtype {places.dtype}")
-        return self._current().ids_at(places.astype(np.int64))
+    # Files: save, open, refresh
 
     def save(self, path: storage.PathLike, *, canaries: Any = None, replace: bool = False) -> None:
-        """Write the index to a directory, whole or not at all, and through to the disk.
+        """Write the index to a directory. The write is atomic, and it reaches the disk.
 
-        A directory that this index was opened from or saved to gets only what is new. Writers wait
-        for each other. Who would overwrite what another writer saved meanwhile gets an error.
+        If the index was opened from this directory or saved to it before, only what is new is
+        written. Writers wait for each other. If another process has saved a newer version in the
+        meantime, ``save`` raises an error instead of overwriting it.
 
         Parameters
         ----------
         path : path-like
             A new directory, or one that this function wrote.
         canaries : array_like (c, d), optional
-            Rows of a few fixed inputs, embedded by the model of this index, for ``check_canaries``.
-            They stay in the directory until others are given.
+            The rows of a few fixed inputs, embedded by the model of this index, for
+            ``check_canaries``. They stay in the directory until others are given.
         replace : bool
-            Replace an index of another model in path: one with another name or none while this
-            index has a name, or with another number of columns. Processes that have the old one
-            open refuse the new one in ``refresh``, and serve the old one on.
+            Whether to replace an index of another model in path: one with another name, or one
+            without a name while this index has one, or one with another number of columns.
+            Processes that have the old index open refuse the new one in ``refresh``, and continue
+            with the old one.
 
         Raises
         ------
         TypeError
-            The measure is an object of a class that is not registered, or made with a model: only
-            names, numbers and arrays can be stored. Or the rows are memory-mapped.
+            The measure cannot be stored, because it is an object of a class that is not registered
+            or was made with a model; only names, numbers and arrays can be stored. Or the rows are
+            memory-mapped.
         ValueError
-            path holds something else, an index of another model, or what another writer saved
+            path holds something else, an index of another model, or what another process has saved
             since this index was opened.
         """
-        replace = validation.as_flag("replace", replace)
+        may_replace = validation.as_flag("replace", replace)
         with parallel.writer_lock():
-            self._finish_save()
-            state, saved = self._in_memory(), self._saved
+            self._finish_interrupted_save()
+            state = self._fitted_state()
+            parts = state.parts_in_memory()
             if canaries is not None:
                 self._canaries = model_check.as_canaries(canaries, state.width)
             target = validation.as_path("path", path).absolute()
+            saved = self._saved
             if saved is not None and (saved.path != target or not target.exists()):
                 saved = None
-            measure, of_measure = serialization.to_parts(self.measure)
-            arrays, parts, kept = index_files.to_stored(
-                state.parts,
-                {} if saved is None else saved.parts,
-                frozenset() if saved is None else saved.names,
+            measure, measure_arrays = serialization.to_parts(self.measure)
+            to_save = index_files.parts_to_save(
+                parts,
+                {} if saved is None else saved.part_fields,
+                frozenset() if saved is None else saved.array_names,
             )
             fields = {
                 "measure": measure,
                 "width": state.width,
-                "has_names": state.has_names,
-                "positions": state.fitted.n_items,
-                "parts": parts,
+                "has_names": state.has_string_ids,
+                "positions": state.n_positions,
+                "parts": to_save.fields,
                 "model": model_check.as_model(self.model),
             }
+            arrays = to_save.arrays | measure_arrays
             if self._canaries is not None:
-                of_measure = of_measure | {"canaries": self._canaries}
-            by_key = {part["key"]: part for part in parts}
-            arrays |= of_measure
-            written = _Saved(target, "", by_key, frozenset([*arrays, *kept]))
-            self._saving = written, fields
+                arrays["canaries"] = self._canaries
+            written = _SavedIndex(
+                target, "", {part["key"]: part for part in to_save.fields},
+                frozenset([*arrays, *to_save.kept_arrays]),
+            )  # fmt: skip
+            self._unfinished_save = written, fields
 
-            def check_replaced(old: dict[str, Any]) -> None:
-                model_check.check_predecessor(target, old, self.model, state.width)
+            def check_replaced(old_fields: dict[str, Any]) -> None:
+                old_model = model_check.ModelFacts.of_header(old_fields)
+                model_check.check_predecessor(target, old_model, self._model_facts(state))
 
             checksum = storage.save_arrays(
-                target, _KIND, arrays, fields, kept=kept,
+                target, _KIND, arrays, fields, kept=to_save.kept_arrays,
                 expected=None if saved is None else saved.checksum,
-                check_replaced=None if replace else check_replaced,
+                check_replaced=None if may_replace else check_replaced,
             )  # fmt: skip
-            self._saved, self._saving = written._replace(checksum=checksum), None
+            self._saved = dataclasses.replace(written, checksum=checksum)
+            self._unfinished_save = None
 
-    def _finish_save(self) -> None:
-        """Take up a save that was interrupted after it had replaced the header."""
-        if self._saving is not None:
-            written, fields = self._saving
+    def _finish_interrupted_save(self) -> None:
+        """Record a save that was interrupted after it had replaced the header of the directory."""
+        if self._unfinished_save is not None:
+            written, fields = self._unfinished_save
             with contextlib.suppress(storage.FastcosFormatError, OSError):
-                found, checksum = storage.read_fields(written.path, _KIND)
-                if found == json.loads(json.dumps(fields)):  # keys of parts are of this index alone
-                    self._saved = written._replace(checksum=checksum)
-            self._saving = None
+                saved_fields, checksum = storage.read_fields(written.path, _KIND)
+                # The keys of the parts are random, so equal fields were written by this index.
+                if saved_fields == json.loads(json.dumps(fields)):
+                    self._saved = dataclasses.replace(written, checksum=checksum)
+            self._unfinished_save = None
 
     @classmethod
     def open(
         cls, path: storage.PathLike, *, verify: bool = False, model: str | None = None
-    ) -> "SimilarityIndex":
-        """Return a saved index; its arrays are memory maps that threads and processes share.
+    ) -> SimilarityIndex:
+        """Return a saved index. Its arrays are memory maps that threads and processes share.
 
-        By measures with the capability ``append`` no row is read: sizes of files are checked, and
-        the norms and codes are those that were saved. Other measures are fitted again.
+        For measures with the capability ``append``, no row is read: the sizes of the files are
+        checked, and the norms and codes are those that were saved. Other measures are fitted again.
 
         Parameters
         ----------
         path : path-like
-            What ``save`` wrote. An index saved on a CPU with other tiles is packed anew.
+            A directory that ``save`` wrote. An index that was saved on a CPU with another layout of
+            packed rows is packed again.
         verify : bool
-            Read every file and compare its checksum.
+            Whether to read every file and compare its checksum.
         model : str, optional
-            The model of the queries to come: an error if the index has the name of another model,
-            or no name.
+            The model of the queries to come. It is an error if the index has the name of another
+            model, or no name.
 
         Returns
         -------
         SimilarityIndex
-            Fitted.
+            The index, ready to be searched.
 
         Raises
         ------
         FileNotFoundError
             There is no such directory.
         FastcosFormatError
-            It is damaged, or holds something else.
+            The directory is damaged, or holds something else.
         ValueError
             The index has the name of another model, or none.
         """
@@ -650,15 +769,15 @@ class SimilarityIndex(index_ids.ById, model_check.OfModel, OtherNames):
         target = validation.as_path("path", path).absolute()
         stored = storage.load_arrays(target, _KIND, verify=verify)
         index = cls()
-        index._take_up(target, stored, {})
+        index._load(target, stored, {})
         model_check.check_opened_for(index.model, model_check.as_model(model))
         return index
 
     def refresh(self) -> bool:
-        """Take up what another process has saved since this index was opened or saved.
+        """Load what another process has saved since this index was opened or saved.
 
-        Searches that run finish on what they started with. What was changed here and not saved is
-        dropped. The arrays of parts that stay are not mapped again.
+        Searches that are running finish on the items with which they started. Changes that were
+        made here and not saved are lost. The arrays of unchanged parts are not mapped again.
 
         Returns
         -------
@@ -669,118 +788,220 @@ class SimilarityIndex(index_ids.ById, model_check.OfModel, OtherNames):
         ------
         ValueError
             The index was not opened from a directory or saved to one. Or the directory now holds
-            rows of another model: this index has the name of a model, and the saved one has
-            another name or none, or another number of columns. Nothing is taken up then, and
-            searches go on with the items as they were.
+            rows of another model: this index has the name of a model, and the saved one has another
+            name or none, or another number of columns. Nothing is loaded then, and searches
+            continue with the items as they were.
         """
         with parallel.writer_lock():
-            self._finish_save()
+            self._finish_interrupted_save()
             saved = self._saved
             if saved is None:
                 raise ValueError("SimilarityIndex must be opened or saved before refresh")
             if storage.read_fields(saved.path, _KIND)[1] == saved.checksum:
                 return False
             stored = storage.load_arrays(saved.path, _KIND, verify=False)
-            width = self._current().width
-            model_check.check_successor(saved.path, stored.fields, self.model, width)
-            self._take_up(saved.path, stored, saved.parts)
+            model_check.check_successor(
+                saved.path,
+                self._model_facts(self._fitted_state()),
+                model_check.ModelFacts.of_header(stored.fields),
+            )
+            self._load(saved.path, stored, saved.part_fields)
         return True
+
+    def _load(
+        self, path: Path, stored: storage.Stored, saved_fields: dict[str, index_files.Fields]
+    ) -> None:
+        """Replace the items by what a directory holds; see ``read_state`` for ``saved_fields``."""
+        with storage.refuse_damage(path):
+            measure_fields = storage.field(stored.fields, "measure", dict)
+            measure = serialization.from_parts(measure_fields, stored.arrays)
+            old_parts = () if self._state is None else self._state.parts_in_memory()
+            parts_by_key = {part.key: part for part in old_parts}
+            state = read_state(stored, get_measure(measure), parts_by_key, saved_fields)
+            fields_by_key = {fields["key"]: fields for fields in stored.fields["parts"]}
+            model = None
+            if stored.fields.get("model") is not None:  # an older index has no field for its model
+                model = storage.field(stored.fields, "model", str)
+        self.measure, self._state, self._unfinished_save = measure, state, None
+        self.model, self._canaries = model, stored.arrays.get("canaries")
+        array_names = frozenset(stored.arrays)
+        self._saved = _SavedIndex(path, stored.checksum, fields_by_key, array_names)
+
+    # Ids, positions and rows
+
+    def __len__(self) -> int:
+        """The number of items that can be found; 0 before ``fit``."""
+        return 0 if self._state is None else self._state.n_live
+
+    def __contains__(self, id: Any) -> bool:
+        """Whether an item has this id."""
+        state = self._fitted_state()
+        try:
+            positions = state.find_positions(as_ids("id", [id]))
+        except (TypeError, ValueError):  # no id at all, or an id of another type
+            return False
+        return bool(positions[0] >= 0)
+
+    @property
+    def ids(self) -> Ids:
+        """The ids of all items that can be found, in the order of their positions."""
+        state = self._fitted_state()
+        return state.ids_at(state.live_positions())
+
+    def positions_of(self, ids: Any) -> Integers:
+        """Return the positions of items, for ``allowed`` and ``exclude``.
+
+        Parameters
+        ----------
+        ids : array_like (m,), int64 or str as those of the index
+            The ids must be distinct, and all of them in the index.
+
+        Returns
+        -------
+        ndarray (m,), int64
+            The positions, in the order of ids.
+
+        Raises
+        ------
+        ValueError
+            An id is not in the index.
+        """
+        state = self._fitted_state()
+        return state.positions_of(as_ids("ids", ids))
+
+    def ids_of(self, positions: Any) -> Ids:
+        """Return the ids at positions, as searches return them.
+
+        Parameters
+        ----------
+        positions : array_like of int64
+            Any shape. At -1, and at the position of a removed item, the id is -1 or "".
+
+        Returns
+        -------
+        ndarray, int64 or str
+            The ids, in the shape of positions.
+        """
+        array = validation.as_array("positions", positions)
+        if array.dtype.kind not in "iu":
+            raise TypeError(f"positions must be whole numbers, got dtype {array.dtype}")
+        return self._fitted_state().ids_at(array.astype(np.int64).ravel()).reshape(array.shape)
+
+    def vectors_of(self, ids: Any) -> npt.NDArray[Any]:
+        """Return the rows of items as they were given last. Time O(m d).
+
+        Parameters
+        ----------
+        ids : array_like (m,), int64 or str as those of the index
+            All of them must be in the index.
+
+        Returns
+        -------
+        ndarray (m, d), float32 or float64
+            The rows, in the order of ids.
+
+        Raises
+        ------
+        ValueError
+            An id is not in the index.
+        """
+        state = self._fitted_state()
+        return state.rows_at(state.positions_of(as_ids("ids", ids, distinct=False)))
+
+    # Model
+
+    def check_canaries(self, rows: Any, *, least: float = 0.99) -> Floats:
+        """Return the cosine of each canary with the row that was given to ``save``.
+
+        The cosines are 1, up to rounding, if the model has not changed.
+
+        Parameters
+        ----------
+        rows : array_like (c, d)
+            The same inputs as those of the canaries, embedded today, in the same order.
+        least : float
+            The smallest cosine that is accepted. It leaves room for rounding and for other
+            hardware.
+
+        Returns
+        -------
+        ndarray (c,), float64
+            The cosines.
+
+        Raises
+        ------
+        ValueError
+            A cosine is smaller than least, or the index has no canaries.
+        """
+        if self._canaries is None:
+            raise ValueError("canaries must be given to save before they are checked, got none")
+        least = validation.as_real("least", least)
+        cosines = model_check.canary_cosines(self._canaries, rows)
+        worst = int(cosines.argmin())
+        if cosines[worst] < least:
+            raise ValueError(
+                f"rows must be as the model {self.model or 'of the index'} embedded them, got a "
+                f"cosine of {cosines[worst]:.3f} for canary {worst}"
+            )
+        return cosines
+
+    def _model_facts(self, state: IndexState) -> model_check.ModelFacts:
+        """Return the name of the model and the number of columns."""
+        return model_check.ModelFacts(self.model, state.width)
+
+    # Sizes
 
     @property
     def n_items_(self) -> int:
-        """Items that can be found."""
-        return self._current().fitted.n_live
+        """The number of items that can be found."""
+        return self._fitted_state().n_live
 
     @property
     def n_positions_(self) -> int:
-        """Positions given so far, those of removed items included."""
-        return self._current().fitted.n_items
+        """The number of positions that were assigned, including those of removed items."""
+        return self._fitted_state().n_positions
 
     @property
     def n_features_in_(self) -> int:
-        """Columns of the items."""
-        return self._current().width
+        """The number of columns of the items."""
+        return self._fitted_state().width
 
     @property
     def memory_(self) -> IndexMemory:
-        """Bytes of codes and rows, and how many of them are mapped."""
-        return self._current().memory
+        """The memory of codes and rows in bytes, and how much of it is memory-mapped."""
+        return self._fitted_state().memory
 
-    def __getstate__(self) -> dict[str, Any]:
-        # rows alone: packed arrays would come back writable, which compiles every kernel once more
-        fields = vars(self) | {"_state": None, "_saved": None, "_saving": None}
-        state = self._state
-        if state is not None:
-            fields["_kept"] = state.contents(), state.fitted.n_items
-        return fields
-
-    def __setstate__(self, fields: dict[str, Any]) -> None:
-        kept = fields.pop("_kept", None)
-        self.__dict__.update(fields)
-        if kept is not None:
-            contents, n_items = kept
-            contents = contents._replace(rows=validation.read_only(contents.rows))
-            measure = get_measure(self.measure)
-            self._state = state_of_rows(measure, contents, n_items, self.n_threads)
-
-    def _current(self) -> IndexState:
+    def _fitted_state(self) -> IndexState:
+        """Return the state, or refuse an index that was not fitted."""
         return validation.check_fitted(_KIND, self._state)
 
-    def _in_memory(self, purpose: str = "to be changed or saved") -> IndexState:
-        """Return the state, unless the items are memory-mapped."""
-        return self._current().in_memory(purpose)
+    # Pickling
 
-    def _changed_by(self, items: Any, ids: Any, *, may_replace: bool) -> Ids:
-        """Add or replace items; return their ids."""
-        measure = get_measure(self.measure)
-        rows = _as_rows("items", items, measure, in_memory=True)
-        rows = memmap.as_kept("items", rows)
-        given = None if ids is None else as_ids("ids", ids, len(rows))
-        with parallel.writer_lock():
-            state = self._in_memory()
-            model_check.check_width("items", rows, state.width)
-            n_items, parts, new = state.fitted.n_items, state.parts, given
-            if new is None:
-                if state.has_names:
-                    raise TypeError("ids must be strings as those of the index, got None")
-                index_ids.check_are_positions(parts)
-                new = np.arange(n_items, n_items + len(rows), dtype=np.int64)
-            found = index_ids.find(state, new)
-            if not may_replace:
-                index_ids.check_none(new, found)
-            if not len(rows):
-                return new
-            positions = index_ids.positions_in(parts, found, len(new))
-            is_new = positions < 0
-            positions[is_new] = n_items + np.arange(is_new.sum())
-            order = np.argsort(positions)
-            # a copy: the caller may use the memory of the rows again
-            contents = Contents(validation.read_only(rows[order]), new[order], positions[order])
-            left, n_items = _without(parts, found), n_items + int(is_new.sum())
-            self._state = changed_state(state, measure, left, n_items, contents, self.n_threads)
-        return new
+    def __getstate__(self) -> dict[str, Any]:
+        # The rows alone are pickled. Packed arrays would come back writable, and kernels would be
+        # compiled once more for writable arrays.
+        attributes = vars(self) | {"_state": None, "_saved": None, "_unfinished_save": None}
+        if self._state is not None:
+            contents = self._state.contents()
+            attributes["_contents"] = contents.rows, contents.ids, contents.positions
+            attributes["_n_positions"] = self._state.n_positions
+        return attributes
 
-    def _take_up(
-        self, path: Path, stored: storage.Stored, known: dict[str, index_files.Fields]
-    ) -> None:
-        """Replace the state by what a directory holds; parts of known keys may be reused."""
-        with storage.refuse_damage(path):
-            of_measure = storage.field(stored.fields, "measure", dict)
-            given = serialization.from_parts(of_measure, stored.arrays)
-            state = stored_state(stored, get_measure(given), self._state, known)
-            by_key = {field["key"]: field for field in stored.fields["parts"]}
-            model = None
-            if stored.fields.get("model") is not None:  # older indexes have none
-                model = storage.field(stored.fields, "model", str)
-        self.measure, self._state, self._saving = given, state, None
-        self.model, self._canaries = model, stored.arrays.get("canaries")
-        self._saved = _Saved(path, stored.checksum, by_key, frozenset(stored.arrays))
+    def __setstate__(self, attributes: dict[str, Any]) -> None:
+        contents = attributes.pop("_contents", None)
+        n_positions = attributes.pop("_n_positions", 0)
+        self.__dict__.update(attributes)
+        if contents is not None:
+            rows, ids, positions = contents
+            items = Contents(validation.read_only(rows), ids, positions)
+            measure = get_measure(self.measure)
+            self._state = state_of_contents(measure, items, n_positions, self.n_threads)
 
 
 def _as_rows(name: str, X: Any, measure: Measure, **options: bool) -> Any:
-    """Return X as checked rows, left on disk or narrow where allowed; (0, d) are rows, too.
+    """Return X as checked rows, or as it is where searches read it in blocks; (0, d) is allowed.
 
-    options: of search.as_items.
+    ``options`` are those of ``top_k.as_items``.
     """
     shape: tuple[int, ...] = getattr(X, "shape", ())
     if len(shape) == 2 and shape[0] == 0 and shape[1] > 0 and not validation.is_sparse(X):
@@ -789,15 +1010,27 @@ def _as_rows(name: str, X: Any, measure: Measure, **options: bool) -> Any:
 
 
 def _as_query_rows(X: Any, state: IndexState) -> Any:
-    """Return X as checked queries."""
-    Q = _as_rows("queries", X, state.fitted.measure, or_vector=True)
+    """Return X as checked queries, which have as many columns as the items."""
+    Q = _as_rows("queries", X, state.items.measure, or_vector=True)
     model_check.check_width("queries", Q, state.width)
     return memmap.widened("queries", Q)
 
 
-def _without(parts: Sequence[IndexPart], found: index_ids.Found) -> list[IndexPart]:
-    """Return the parts without what was found."""
-    return [
-        part.without(numbers) if len(numbers) else part
-        for part, numbers in zip(parts, found.numbers, strict=True)
-    ]
+def _without(parts: tuple[IndexPart, ...], positions: Integers) -> list[IndexPart]:
+    """Return the parts in which the items at these positions cannot be found."""
+    remaining = []
+    for part in parts:
+        row_numbers, is_live = part.find_rows(positions)
+        remaining.append(part.without(row_numbers[is_live]) if is_live.any() else part)
+    return remaining
+
+
+def _check_ids_are_positions(state: IndexState, parts: tuple[IndexPart, ...]) -> None:
+    """Refuse new items without ids if the ids of the index are not its positions."""
+    if state.has_string_ids:
+        raise TypeError("ids must be strings as those of the index, got None")
+    for part in parts:
+        last_id = part.ids.values[-1].item()
+        if last_id != part.segment.positions_of(np.array([len(part.rows) - 1]))[0]:
+            rule = f"given as for the items of the index ({validation.format_value(last_id)})"
+            raise TypeError(f"ids must be {rule}, got None")

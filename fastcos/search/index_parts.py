@@ -1,40 +1,102 @@
-"""The parts of an index that grows: segments with ids, and when they are merged.
+"""The parts of an index that grows: segments with ids, and when parts are merged.
 
-Adding makes a part of the new rows alone. Removing hides items of the parts that hold them. So that
-a search meets few parts, and hidden items do not pile up, a change then merges small parts and
-writes anew those of which less than half is left. Every row is copied O(log p) times on average::
+Adding items makes a new part of the new rows alone. Removing items hides them in the parts that
+hold them. A search should meet few parts, and hidden items should not pile up. Therefore every
+change also merges small parts, and rewrites the parts of which less than half the rows are live. A
+row is copied O(log p) times on average. The number of parts is bounded for each size of part::
 
     rows of a part    below 4,096    to 16,384    to 65,536    to 262,144    ...
     parts at most               1            3            3             3
+
+Rows of a memory map make up a single part that never changes (``MappedPart``).
 """
 
 import uuid
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from fastcos import validation
+from fastcos.kernels.query_scaling import BOUND_PREFIX
 from fastcos.parallel import memmap
-from fastcos.search.ids import NO_ID, Ids, ItemIds, are_strings, joined
+from fastcos.search.ids import Ids, ItemIds, concatenated_ids
+from fastcos.search.packing import PackedItems
 from fastcos.search.segments import Segment, encode_segment
 from fastcos.similarity.base import Measure
 from fastcos.validation import Integers
 
-# rows below which parts are merged at once: adding one row to so many of 128 columns takes 15 ms
-# (test_index_upsert in bench/test_dense.py)
-_SMALL = 4096
-# how many parts of a tier are merged, and how much larger a part of the next tier is
-_TIER = 4
-# share of a part's items below which it is written anew without the removed ones
-_LEAST_LEFT = 0.5
+# Parts with fewer rows than this are merged at once. Adding a single row then costs at most the
+# packing of this many rows (docs/dev/costs.md, "small parts of an index").
+_SMALL_PART = 4096
+# The arrays of packed items, by their names in the kernels' record of items.
+PACKED_ARRAYS = ("order", "packed", "small_offsets", "statistics", "shift")
+# The number of parts of one size that are merged into a part of the next size, and the ratio of
+# the two sizes.
+_MERGE_FACTOR = 4
+# A part is rewritten without its removed rows once a smaller share of its rows than this is live.
+_MIN_LIVE_SHARE = 0.5
 
 
-class IndexPart(NamedTuple):
-    """A segment of an index, the ids of its rows, and the key that names its files.
+class IndexMemory(NamedTuple):
+    """The memory of an index, in bytes.
 
-    is_mapped: its arrays are maps of files.
+    Attributes
+    ----------
+    codes : int
+        What a search reads of all items: codes, norms and biases. About 1.1 bytes per column and 30
+        bytes per item; 4 bytes per column on CPUs without int8 instructions.
+    rows : int
+        The rows that were given. A search reads only the rows of the few items that the codes do
+        not exclude.
+    mapped : int
+        The share of both that lies in memory-mapped files, which the operating system reads when
+        they are needed and may drop from memory.
+    """
+
+    codes: int
+    rows: int
+    mapped: int
+
+
+class Part(Protocol):
+    """Items of an index, in memory or in a memory map, with the lookups that the index needs."""
+
+    @property
+    def rows(self) -> Any:
+        """The matrix of all rows that were given, including those of removed items."""
+
+    @property
+    def id_type(self) -> np.dtype[Any]:
+        """The NumPy type of the ids."""
+
+    @property
+    def memory(self) -> IndexMemory:
+        """The memory of the part."""
+
+    def find_positions(self, ids: Ids) -> Integers:
+        """Return the position of the live item with each id, -1 where there is none."""
+
+    def find_rows(self, positions: Integers) -> tuple[Integers, npt.NDArray[np.bool_]]:
+        """Return the row of the item at each position, and a mask of the positions that are live.
+
+        Where the mask is False, the row must not be used.
+        """
+
+    def ids_of(self, row_numbers: Integers) -> Ids:
+        """Return the ids of rows."""
+
+    def live_positions(self) -> Integers:
+        """Return the ascending positions of all live items."""
+
+
+@dataclass(frozen=True, eq=False)
+class IndexPart:
+    """A segment in memory, the ids of its rows, and the key that its files have in their names.
+
+    ``is_mapped`` says that the arrays are memory maps of the files of a saved index.
     """
 
     segment: Segment
@@ -43,141 +105,211 @@ class IndexPart(NamedTuple):
     is_mapped: bool = False
 
     @property
-    def n_removed(self) -> int:
-        """Items that cannot be found any more."""
-        return len(self.segment.rows) - len(self.segment.numbers)
-
-    @property
     def rows(self) -> Any:
-        """All rows as given, those of removed items included."""
+        """The matrix of all rows that were given, including those of removed items."""
         return self.segment.rows
 
-    def positions_of(self, numbers: Integers) -> Integers:
-        """Return the positions of the items of these numbers."""
-        return self.segment.positions_of(numbers)
+    @property
+    def id_type(self) -> np.dtype[Any]:
+        """The NumPy type of the ids."""
+        return self.ids.values.dtype
 
-    def find(self, ids: Ids) -> tuple[Integers, npt.NDArray[np.bool_]]:
-        """Return the numbers of the items with these ids, and whether each can be found."""
-        numbers, found = self.ids.find(ids)
-        return numbers, found & self.is_live(numbers)
+    @property
+    def n_live(self) -> int:
+        """The number of items that can be found."""
+        return len(self.segment.numbers)
 
-    def is_live(self, numbers: Integers) -> npt.NDArray[np.bool_]:
-        """Return whether the items of these numbers can be found."""
-        live = self.segment.numbers
-        if len(live) == len(self.ids.values):
-            return np.ones(numbers.shape, np.bool_)
-        places = np.minimum(np.searchsorted(live, numbers), len(live) - 1)
-        return live[places] == numbers
+    @property
+    def n_removed(self) -> int:
+        """The number of rows whose items were removed."""
+        return len(self.segment.rows) - self.n_live
 
-    def without(self, gone: Integers) -> "IndexPart":
-        """Return the part without the items of these numbers."""
-        segment = self.segment.without(gone)
+    @property
+    def memory(self) -> IndexMemory:
+        """The memory of the part."""
+        encoded = self.segment.encoded
+        arrays = [
+            array
+            for packed in self.segment.packed_forms
+            for array in packed_arrays(packed).values()
+        ]
+        rows, codes = self.rows.nbytes, sum(array.nbytes for array in (*arrays, encoded.norms))
+        mapped = codes + rows if self.is_mapped else 0
+        return IndexMemory(codes + encoded.bias.nbytes, rows, mapped)
+
+    def find_positions(self, ids: Ids) -> Integers:
+        """Return the position of the live item with each id, -1 where there is none."""
+        row_numbers, is_known = self.ids.find(ids)
+        is_live = is_known & self._are_live(row_numbers)
+        return np.where(is_live, self.segment.positions_of(row_numbers), -1)
+
+    def find_rows(self, positions: Integers) -> tuple[Integers, npt.NDArray[np.bool_]]:
+        """Return the row of the item at each position, and a mask of the live positions."""
+        row_numbers, is_live = self.segment.locate(positions)
+        if self.n_removed:
+            is_live[is_live] = self._are_live(row_numbers[is_live])
+        return row_numbers, is_live
+
+    def ids_of(self, row_numbers: Integers) -> Ids:
+        """Return the ids of rows."""
+        return self.ids.values.take(row_numbers)
+
+    def live_positions(self) -> Integers:
+        """Return the ascending positions of all live items."""
+        return self.segment.positions_of(self.segment.numbers)
+
+    def without(self, row_numbers: Integers) -> "IndexPart":
+        """Return the part in which the items of these rows cannot be found."""
+        segment = self.segment.without(row_numbers)
         if len(segment.numbers):
             segment.pack()
-        # what is packed anew is not what files of the old key hold
+        # A segment that was packed anew no longer matches the files that the old key names.
         key = self.key if segment.left is not None else uuid.uuid4().hex
-        return self._replace(segment=segment, key=key)
+        return replace(self, segment=segment, key=key)
+
+    def _are_live(self, row_numbers: Integers) -> npt.NDArray[np.bool_]:
+        """Return a mask of the rows whose items can be found."""
+        live_rows = self.segment.numbers
+        if len(live_rows) == len(self.ids.values):
+            return np.ones(row_numbers.shape, np.bool_)
+        places = np.minimum(np.searchsorted(live_rows, row_numbers), len(live_rows) - 1)
+        return live_rows[places] == row_numbers
 
 
-class MappedPart(NamedTuple):
-    """Rows that stay on disk, all of which can be found, and their ids, None for the positions."""
+@dataclass(frozen=True, eq=False)
+class MappedPart:
+    """Rows that stay in a memory map, and their ids; all of them can be found.
+
+    The position of an item is the number of its row. ``ids`` is None where the ids are the
+    positions.
+    """
 
     rows: Any
     ids: ItemIds | None
 
-    def positions_of(self, numbers: Integers) -> Integers:
-        """Return the positions of the items of these numbers, which are the numbers."""
-        return numbers
+    @property
+    def id_type(self) -> np.dtype[Any]:
+        """The NumPy type of the ids."""
+        return np.dtype(np.int64) if self.ids is None else self.ids.values.dtype
 
-    def find(self, ids: Ids) -> tuple[Integers, npt.NDArray[np.bool_]]:
-        """Return the numbers of the items with these ids, and whether each can be found."""
-        if self.ids is not None:
-            return self.ids.find(ids)
-        found = (ids >= 0) & (ids < len(self.rows))
-        return np.where(found, ids, 0), found
+    @property
+    def memory(self) -> IndexMemory:
+        """The memory of the part: the rows of the file, of which nothing is encoded."""
+        return IndexMemory(0, self.rows.nbytes, self.rows.nbytes)
 
-    def ids_at(self, positions: Integers) -> Ids:
-        """Return the ids at positions, -1 or "" where there is no item."""
-        found = (positions >= 0) & (positions < len(self.rows))
+    def find_positions(self, ids: Ids) -> Integers:
+        """Return the position of the item with each id, -1 where there is none."""
         if self.ids is None:
-            return np.where(found, positions, NO_ID)
-        values = self.ids.values
-        no_id = "" if are_strings(values) else NO_ID
-        return np.where(found, values[np.where(found, positions, 0)], no_id).astype(values.dtype)
+            return np.where((ids >= 0) & (ids < len(self.rows)), ids, -1)
+        row_numbers, is_known = self.ids.find(ids)
+        return np.where(is_known, row_numbers, -1)
+
+    def find_rows(self, positions: Integers) -> tuple[Integers, npt.NDArray[np.bool_]]:
+        """Return the positions themselves, and a mask of those at which there is an item."""
+        return positions, (positions >= 0) & (positions < len(self.rows))
+
+    def ids_of(self, row_numbers: Integers) -> Ids:
+        """Return the ids of rows."""
+        return row_numbers if self.ids is None else self.ids.values.take(row_numbers)
+
+    def live_positions(self) -> Integers:
+        """Return all positions."""
+        return np.arange(len(self.rows), dtype=np.int64)
 
 
-class Contents(NamedTuple):
-    """Rows with their ids and positions, in the order of the positions."""
+@dataclass(frozen=True, eq=False)
+class Contents:
+    """Rows (p, d) with their ids (p,) and positions (p,), ordered by position."""
 
     rows: Any
     ids: Ids
     positions: Integers
 
 
+def packed_arrays(packed: PackedItems) -> dict[str, npt.NDArray[Any]]:
+    """Return the arrays of packed items that they do not share with the encoded rows, by name."""
+    arrays = {name: getattr(packed.arrays, name) for name in PACKED_ARRAYS}
+    prefix = packed.arrays.prefix
+    if prefix.words:
+        arrays |= {f"prefix_{name}": getattr(prefix, name) for name in BOUND_PREFIX}
+    return arrays
+
+
 def new_part(contents: Contents, measure: Measure, n_threads: int | None) -> IndexPart:
-    """Encode and pack contents as one part; measure is fitted."""
-    rows, ids, positions = contents
+    """Encode and pack contents as one part, by a measure that is fitted."""
+    positions = contents.positions
     first = int(positions[0])
-    is_run = int(positions[-1]) - first + 1 == len(positions)
+    are_consecutive = int(positions[-1]) - first + 1 == len(positions)
     segment = encode_segment(
-        measure, rows, n_threads, first=first, positions=None if is_run else positions
-    )
+        measure, contents.rows, n_threads, first=first,
+        positions=None if are_consecutive else positions,
+    )  # fmt: skip
     segment.pack()
-    return IndexPart(segment, ItemIds.of(ids), uuid.uuid4().hex)
+    return IndexPart(segment, ItemIds.sort(contents.ids), uuid.uuid4().hex)
 
 
 def contents_of(parts: Sequence[IndexPart]) -> Contents:
-    """Return what can be found in some parts."""
+    """Return the live items of parts as one matrix; several parts are copied."""
     rows, ids, positions = [], [], []
-    for segment, part_ids, *_ in parts:
-        live: Any = segment.numbers
-        if len(live) == len(segment.rows):
-            live = slice(None)
-        rows.append(segment.rows[live])
-        ids.append(part_ids.values[live])
-        positions.append(segment.positions_of(segment.numbers))
+    for part in parts:
+        live_rows: Any = part.segment.numbers if part.n_removed else slice(None)
+        rows.append(part.rows[live_rows])
+        ids.append(part.ids.values[live_rows])
+        positions.append(part.live_positions())
     if len(parts) == 1:
         return Contents(rows[0], ids[0], positions[0])
-    together = np.concatenate(positions)
-    order: Any = np.argsort(together, kind="stable")
+    return concatenated(rows, ids, positions)
+
+
+def concatenated(
+    rows: Sequence[Any], ids: Sequence[Ids], positions: Sequence[Integers]
+) -> Contents:
+    """Return rows of several parts, with their ids and positions, ordered by position."""
+    all_positions = np.concatenate(positions)
+    all_rows, all_ids = _concatenated_rows(rows), concatenated_ids(ids)
+    order: Any = np.argsort(all_positions, kind="stable")
     if (order[1:] > order[:-1]).all():
-        return Contents(_joined(rows), joined(ids), together)
-    return Contents(_joined(rows)[order], joined(ids)[order], together[order])
+        return Contents(all_rows, all_ids, all_positions)
+    ordered_rows = validation.read_only(all_rows[order])
+    return Contents(ordered_rows, all_ids[order], all_positions[order])
 
 
-def _joined(rows: list[Any]) -> Any:
-    if len({some.dtype for some in rows}) > 1:  # float16 and bfloat16 have no type in common
-        rows = [memmap.read_rows("items", some, 0, len(some)) for some in rows]
-    return validation.read_only(np.concatenate(rows))
+def _concatenated_rows(matrices: Sequence[Any]) -> Any:
+    """Return matrices of rows as one; low-precision rows of different types become float32."""
+    if len({rows.dtype for rows in matrices}) > 1:  # float16 and bfloat16 share no NumPy type
+        matrices = [memmap.read_rows("items", rows, 0, len(rows)) for rows in matrices]
+    return validation.read_only(np.concatenate(matrices))
 
 
 def merged(
     parts: Sequence[IndexPart], measure: Measure, n_threads: int | None
 ) -> tuple[IndexPart, ...]:
-    """Merge what the table of the module says; largest parts first, empty ones dropped."""
-    kept: list[IndexPart] = []
+    """Merge and rewrite parts as the docstring of this module says, the largest first."""
+    live_parts: list[IndexPart] = []
     for part in parts:
-        n_live = len(part.segment.numbers)
-        if 0 < n_live < _LEAST_LEFT * len(part.segment.rows):
+        if part.n_live < _MIN_LIVE_SHARE * len(part.rows) and part.n_live:
             part = new_part(contents_of([part]), measure, n_threads)
-        if n_live:
-            kept.append(part)
-    while (some := _to_merge(kept)) is not None:
-        one = new_part(contents_of(some), measure, n_threads)
-        kept = [part for part in kept if all(part is not other for other in some)] + [one]
-    kept.sort(key=lambda part: -len(part.segment.numbers))
-    return tuple(kept)
+        if part.n_live:
+            live_parts.append(part)
+    while mergeable := _mergeable(live_parts):
+        merged_part = new_part(contents_of(mergeable), measure, n_threads)
+        live_parts = [part for part in live_parts if part not in mergeable] + [merged_part]
+    live_parts.sort(key=lambda part: -part.n_live)
+    return tuple(live_parts)
 
 
-def _to_merge(parts: Sequence[IndexPart]) -> list[IndexPart] | None:
-    """Return parts of one tier and type that are too many; rows of float32 are never widened."""
+def _mergeable(parts: Sequence[IndexPart]) -> list[IndexPart]:
+    """Return parts of one size and type of which there are too many, or an empty list.
+
+    Parts of different types are not merged, so that float32 rows are never widened to float64.
+    """
     tiers: dict[tuple[Any, int], list[IndexPart]] = {}
     for part in parts:
         tier = 0
-        while len(part.segment.numbers) >= _SMALL * _TIER**tier:
+        while part.n_live >= _SMALL_PART * _MERGE_FACTOR**tier:
             tier += 1
-        tiers.setdefault((part.segment.rows.dtype, tier), []).append(part)
-    for (_, tier), some in sorted(tiers.items(), key=lambda entry: entry[0][1]):
-        if len(some) >= (_TIER if tier else 2):
-            return some
-    return None
+        tiers.setdefault((part.rows.dtype, tier), []).append(part)
+    for (_, tier), parts_of_tier in sorted(tiers.items(), key=lambda entry: entry[0][1]):
+        if len(parts_of_tier) >= (_MERGE_FACTOR if tier else 2):
+            return parts_of_tier
+    return []

@@ -1,254 +1,269 @@
-"""What an index holds at one moment: its items, and what every kind of them answers.
+"""What an index holds at one moment.
 
-A state never changes. A change makes a new one, which takes the place of the old one as a whole:
-searches that run finish on the state that they started with. Items are in memory, as parts with
-ids, or stay on disk, where their ids are their positions and nothing can be changed.
+A state never changes. A change of the index makes a new state, which replaces the old one in a
+single assignment. A search that is running therefore finishes on the state with which it started.
 """
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple, cast
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from fastcos import storage, validation
+from fastcos import storage
+from fastcos.parallel import memmap
 from fastcos.search import index_files
-from fastcos.search.ids import NO_ID, Ids, ItemIds, are_strings, joined
+from fastcos.search.ids import NO_ID, Ids, ItemIds, are_strings, format_id
 from fastcos.search.index_parts import (
     Contents,
+    IndexMemory,
     IndexPart,
     MappedPart,
+    Part,
+    concatenated,
     contents_of,
     merged,
     new_part,
 )
 from fastcos.search.plain_search import PlainSearch
 from fastcos.search.request import SearchRequest
-from fastcos.search.results import IndexNeighbors, Neighbors
 from fastcos.search.sources import FittedItems, ItemSource, MappedItems
+from fastcos.search.results import IndexNeighbors, Neighbors
 from fastcos.similarity.base import Measure, capabilities, warn_of_slow_changes
 from fastcos.validation import Integers
 
 
-class IndexMemory(NamedTuple):
-    """Bytes of an index.
+@dataclass(frozen=True, eq=False)
+class IndexState:
+    """The items of an index: what searches read, and the parts in which ids are looked up.
 
     Attributes
     ----------
-    codes : int
-        What searches read of all items: codes, norms, biases. About 1.1 bytes a column and 30 an
-        item; 4 a column on CPUs without int8 instructions.
-    rows : int
-        Rows as given. Searches read only those of the few items that the codes do not exclude.
-    mapped : int
-        How much of both lies in files, which the system reads when needed and may drop.
+    items : ItemSource
+        What searches read. Its positions include those of removed items.
+    parts : tuple of Part
+        The parts of an index in memory, or the single part of an index of a memory map.
+    width : int
+        The number of columns.
+    has_string_ids : bool
+        Whether the ids are strings.
+    plain : PlainSearch or None
+        Answers the searches that need no filter and no batches, if the measure allows that.
     """
 
-    codes: int
-    rows: int
-    mapped: int
-
-
-class IndexState(NamedTuple):
-    """Items in memory. plain: answers the searches that need no further steps, if any.
-
-    mapped: the only part of items that stay on disk, see MappedState.
-    """
-
-    fitted: ItemSource
-    parts: tuple[IndexPart, ...]
+    items: ItemSource
+    parts: tuple[Part, ...]
     width: int
-    has_names: bool = False
+    has_string_ids: bool = False
     plain: PlainSearch | None = None
-    mapped: MappedPart | None = None
 
     @property
-    def parts_with_ids(self) -> Sequence[IndexPart | MappedPart]:
-        """The parts in which ids are looked up."""
-        return self.parts if self.mapped is None else (self.mapped,)
+    def n_positions(self) -> int:
+        """The number of positions that were assigned, including those of removed items."""
+        return self.items.n_items
+
+    @property
+    def n_live(self) -> int:
+        """The number of items that can be found."""
+        return self.items.n_live
+
+    @property
+    def memory(self) -> IndexMemory:
+        """The memory of all parts."""
+        sizes = [part.memory for part in self.parts]
+        return IndexMemory(
+            sum(size.codes for size in sizes),
+            sum(size.rows for size in sizes),
+            sum(size.mapped for size in sizes),
+        )
+
+    def parts_in_memory(self, purpose: str = "to be changed or saved") -> tuple[IndexPart, ...]:
+        """Return the parts, or refuse an index of a memory map."""
+        parts = tuple(part for part in self.parts if isinstance(part, IndexPart))
+        if len(parts) < len(self.parts):
+            raise TypeError(
+                f"the index must hold rows in memory {purpose}, got a memory map: "
+                "fit(np.array(items))"
+            )
+        return parts
 
     def live_positions(self) -> Integers:
         """Return the ascending positions of all items that can be found."""
-        live = [part.positions_of(part.segment.numbers) for part in self.parts]
-        return np.sort(np.concatenate([np.zeros(0, np.int64), *live]))
+        positions = [part.live_positions() for part in self.parts]
+        return np.sort(np.concatenate([np.zeros(0, np.int64), *positions]))
 
-    @property
-    def memory(self) -> IndexMemory:
-        """Bytes of codes and rows."""
-        codes = rows = mapped = 0
-        for part in self.parts:
-            encoded, shared = part.segment.encoded, part.segment.rows
-            arrays = [
-                array
-                for packed in part.segment.packed_forms
-                for array in index_files.packed_arrays(packed).values()
-            ]
-            arrays += [encoded.norms, encoded.bias]
-            size = sum(array.nbytes for array in arrays)
-            codes, rows = codes + size, rows + shared.nbytes
-            mapped += size - encoded.bias.nbytes + shared.nbytes if part.is_mapped else 0
-        return IndexMemory(codes, rows, mapped)
+    def find_positions(self, ids: Ids) -> Integers:
+        """Return the position of the item with each id (m,), -1 for unknown ids."""
+        positions = np.full(len(ids), -1, np.int64)
+        if not self.parts or not len(ids):
+            return positions
+        if are_strings(ids) != self.has_string_ids:
+            rule = "strings" if self.has_string_ids else "whole numbers"
+            raise TypeError(f"ids must be {rule} as those of the index, got {format_id(ids[0])}")
+        for part in self.parts:  # an id is live in one part at most
+            positions = np.maximum(positions, part.find_positions(ids))
+        return positions
 
-    def in_memory(self, purpose: str) -> "IndexState":
-        """Return the state, unless its items are on disk."""
-        return self
-
-    def contents(self) -> Contents:
-        """Return the rows that can be found, with their ids and positions."""
-        if self.parts:
-            return contents_of(self.parts)
-        none = np.zeros(0, np.int64)
-        return Contents(np.empty((0, self.width), np.float32), none, none)
-
-    def what_is_asked(self, request: SearchRequest) -> tuple[SearchRequest, Any]:
-        """Return what identifies the results of a request in every state of the same items."""
-        rows, _, positions = self.contents()
-        if request.permitted is not None:
-            positions = np.intersect1d(request.permitted, positions, assume_unique=True)
-        return request._replace(permitted=positions), rows
+    def positions_of(self, ids: Ids) -> Integers:
+        """Return the position of the item with each id (m,); refuse unknown ids."""
+        positions = self.find_positions(ids)
+        unknown = ids[positions < 0]
+        if len(unknown):
+            raise ValueError(f"ids must be in the index, got {format_id(unknown[0])}")
+        return positions
 
     def ids_at(self, positions: Integers) -> Ids:
-        """Return the ids at positions, -1 or "" where there is no item."""
-        if len(self.parts) == 1:  # as most indexes: a third of the time without masks
+        """Return the ids at positions; -1 or "" where there is no item."""
+        if len(self.parts) == 1:
+            # Nearly every index has one part. Without masks its ids take a third of the time.
             (part,) = self.parts
-            numbers, found = part.segment.locate(positions)
-            if found.all() and not part.n_removed:
-                return part.ids.values.take(numbers)
-        kinds = [part.ids.values.dtype for part in self.parts]
-        names = np.dtype(np.str_ if self.has_names else np.int64)
-        no_id = "" if self.has_names else NO_ID
-        ids = np.full(positions.shape, no_id, np.result_type(*kinds) if kinds else names)
+            row_numbers, is_live = part.find_rows(positions)
+            if is_live.all():
+                return part.ids_of(row_numbers)
+        types = [part.id_type for part in self.parts]
+        if not types:
+            types = [np.dtype(np.str_ if self.has_string_ids else np.int64)]
+        no_id = "" if self.has_string_ids else NO_ID
+        ids = np.full(positions.shape, no_id, np.result_type(*types))
         for part in self.parts:
-            numbers, found = part.segment.locate(positions)
-            found[found] = part.is_live(numbers[found])
-            ids[found] = part.ids.values[numbers[found]]
+            row_numbers, is_live = part.find_rows(positions)
+            ids[is_live] = part.ids_of(row_numbers[is_live])
         return ids
 
-    def with_ids(self, found: Neighbors) -> IndexNeighbors:
-        """Return neighbours with their ids."""
-        return IndexNeighbors(*found, self.ids_at(np.asarray(found.indices)))
+    def rows_at(self, positions: Integers) -> npt.NDArray[Any]:
+        """Return the rows (m, d), float32 or float64, of the live items at positions (m,)."""
+        masks, matrices = [], []
+        for part in self.parts:
+            row_numbers, is_live = part.find_rows(positions)
+            masks.append(is_live)
+            matrices.append(memmap.take_rows("items", part.rows, row_numbers[is_live]))
+        kind = np.result_type(np.float32, *(rows.dtype for rows in matrices))
+        vectors = np.empty((len(positions), self.width), kind)
+        for is_live, rows in zip(masks, matrices, strict=True):
+            vectors[is_live] = rows
+        return vectors
 
-
-class MappedState(IndexState):
-    """Items that stay on disk."""
-
-    __slots__ = ()
-
-    @property
-    def memory(self) -> IndexMemory:
-        """Bytes of rows, which are those of the file."""
-        size = self.fitted.rows.nbytes
-        return IndexMemory(0, size, size)
-
-    def in_memory(self, purpose: str) -> IndexState:
-        """Refuse what needs the items in memory."""
-        raise TypeError(
-            f"the index must hold rows in memory {purpose}, got a memory map: fit(np.array(items))"
-        )
-
-    def live_positions(self) -> Integers:
-        """Return all positions."""
-        return np.arange(self.fitted.n_items, dtype=np.int64)
+    def with_ids(self, neighbors: Neighbors) -> IndexNeighbors:
+        """Return neighbours together with their ids."""
+        return IndexNeighbors(*neighbors, self.ids_at(np.asarray(neighbors.indices)))
 
     def contents(self) -> Contents:
-        """Return all rows."""
-        positions = self.live_positions()
-        return Contents(np.asarray(self.fitted.rows), self.ids_at(positions), positions)
+        """Return the live items as one matrix of rows, with ids and positions."""
+        if not self.parts:
+            nothing = np.zeros(0, np.int64)
+            return Contents(np.empty((0, self.width), np.float32), nothing, nothing)
+        if isinstance(self.parts[0], MappedPart):
+            positions = self.live_positions()
+            return Contents(np.asarray(self.parts[0].rows), self.ids_at(positions), positions)
+        return contents_of(self.parts_in_memory())
 
-    def what_is_asked(self, request: SearchRequest) -> tuple[SearchRequest, Any]:
-        """Return the request and the rows, which say all."""
-        return request, self.fitted.rows
+    def checkpoint_key(self, request: SearchRequest) -> tuple[SearchRequest, Any]:
+        """Return the request and the rows that identify the results of a search on disk.
 
-    def ids_at(self, positions: Integers) -> Ids:
-        """Return the ids at positions, -1 or "" where there is no item."""
-        return cast(MappedPart, self.mapped).ids_at(positions)
-
-
-def state_on_disk(measure: Measure, rows: Any, ids: Ids | None) -> IndexState:
-    """Return the state of memory-mapped rows; ids None: their positions."""
-    fitted = MappedItems(measure.fit(rows), rows)
-    part = MappedPart(rows, None if ids is None else ItemIds.of(ids))
-    has_names = ids is not None and are_strings(ids)
-    return MappedState(fitted, (), rows.shape[1], has_names, mapped=part)
+        They are the same for all states with the same live items, however the items are divided
+        into parts. So a search that was interrupted resumes after the index was saved and opened.
+        """
+        if self.parts and isinstance(self.parts[0], MappedPart):
+            return request, self.parts[0].rows
+        contents = self.contents()
+        positions = contents.positions
+        if request.permitted is not None:
+            positions = np.intersect1d(request.permitted, positions, assume_unique=True)
+        return request._replace(permitted=positions), contents.rows
 
 
-def state_of_rows(
-    measure: Measure, contents: Contents, n_items: int, n_threads: int | None
+def state_of_mapped_rows(measure: Measure, rows: Any, ids: Ids | None) -> IndexState:
+    """Fit the measure to rows that stay in a memory map; without ids, positions are the ids."""
+    items = MappedItems(measure.fit(rows), rows)
+    part = MappedPart(rows, None if ids is None else ItemIds.sort(ids))
+    return IndexState(items, (part,), rows.shape[1], ids is not None and are_strings(ids))
+
+
+def state_of_contents(
+    measure: Measure, contents: Contents, n_positions: int, n_threads: int | None
 ) -> IndexState:
     """Fit the measure to these items, encode and pack them."""
     width = contents.rows.shape[1]
     if not len(contents.rows):
-        return IndexState(FittedItems(measure, n_items, ()), (), width)
+        return IndexState(FittedItems(measure, n_positions, ()), (), width)
     fitted = measure.fit(contents.rows)
     part = new_part(contents, fitted, n_threads)
-    has_names = are_strings(contents.ids)
-    return _state_of(FittedItems(fitted, n_items, (part.segment,)), (part,), width, has_names)
+    return _state_of_parts(fitted, [part], n_positions, width, are_strings(contents.ids))
 
 
 def changed_state(
-    state: IndexState, measure: Measure, parts: Sequence[IndexPart], n_items: int,
-    new: Contents | None, n_threads: int | None,
+    state: IndexState, measure: Measure, parts: Sequence[IndexPart], n_positions: int,
+    new_items: Contents | None, n_threads: int | None,
 ) -> IndexState:  # fmt: skip
-    """Return the state with these parts and new contents; measure is as it was before any fit."""
+    """Return the state after a change: these parts and new items. ``measure`` is not fitted."""
     if capabilities(measure).append:
-        fitted = state.fitted.measure
-        if new is not None:
-            parts = [*parts, new_part(new, fitted, n_threads)]
+        fitted = state.items.measure
+        has_string_ids = state.has_string_ids
+        if new_items is not None:
+            parts = [*parts, new_part(new_items, fitted, n_threads)]
+            has_string_ids = are_strings(new_items.ids)
         parts = merged(parts, fitted, n_threads)
-        segments = tuple(part.segment for part in parts)
-        has_names = state.has_names if new is None else are_strings(new.ids)
-        return _state_of(FittedItems(fitted, n_items, segments), parts, state.width, has_names)
+        return _state_of_parts(fitted, parts, n_positions, state.width, has_string_ids)
     warn_of_slow_changes(measure)
-    contents = [contents_of([part]) for part in parts if len(part.segment.numbers)]
-    contents += [] if new is None else [new]
+    contents = [contents_of([part]) for part in parts if part.n_live]
+    if new_items is not None:
+        contents.append(new_items)
     if not contents:
-        items = FittedItems(state.fitted.measure, n_items, ())
-        return IndexState(items, (), state.width, state.has_names)
-    some_rows, some_ids, some_positions = zip(*contents, strict=True)
-    rows, positions = np.concatenate(some_rows), np.concatenate(some_positions)
-    ids = joined(some_ids)
-    order = np.argsort(positions)
-    ordered = Contents(validation.read_only(rows[order]), ids[order], positions[order])
-    return state_of_rows(measure, ordered, n_items, n_threads)
+        items = FittedItems(state.items.measure, n_positions, ())
+        return IndexState(items, (), state.width, state.has_string_ids)
+    all_items = concatenated(
+        [items.rows for items in contents],
+        [items.ids for items in contents],
+        [items.positions for items in contents],
+    )
+    return state_of_contents(measure, all_items, n_positions, n_threads)
 
 
-def stored_state(
+def read_state(
     stored: storage.Stored,
     measure: Measure,
-    state: IndexState | None,
-    known: dict[str, index_files.Fields],
+    old_parts: Mapping[str, IndexPart],
+    saved_fields: Mapping[str, index_files.Fields],
 ) -> IndexState:
-    """Return what a directory holds, checked; parts of state that are known there are kept."""
-    fields, parts = stored.fields, []
-    stored_parts = storage.field(fields, "parts", list)
-    for field in stored_parts:
-        index_files.check_field(field)
-    have = {} if state is None else {part.key: part for part in state.parts}
-    if len(stored_parts) == 1:  # a measure that learns has one part
+    """Return what a directory holds, after checking it.
+
+    Parts that this process has open already are kept. They are ``old_parts``, by key, and
+    ``saved_fields`` are the fields that the directory had for them when they were read or written.
+    """
+    stored_parts = storage.field(stored.fields, "parts", list)
+    for fields in stored_parts:
+        index_files.check_fields(fields)
+    if len(stored_parts) == 1:  # an index by a measure that learns from the items has one part
         measure = measure.fit(stored.arrays[f"rows_{stored_parts[0]['key']}"])
-    width, n_positions = (storage.field(fields, name, int) for name in ("width", "positions"))
-    has_names = storage.field(fields, "has_names", bool)
-    if not (width > 0 and 0 <= n_positions < index_files.MOST_POSITIONS):
+    width = storage.field(stored.fields, "width", int)
+    n_positions = storage.field(stored.fields, "positions", int)
+    has_string_ids = storage.field(stored.fields, "has_names", bool)
+    if not (width > 0 and 0 <= n_positions < index_files.MAX_POSITIONS):
         raise ValueError(f"width and positions must be counts, got {width}, {n_positions}")
-    for field in stored_parts:
-        key = field["key"]
-        part = have.get(key)
-        before = known.get(key, {}).get("removed")
-        # removed items only become more: as many are the same
-        if part is None or not part.n_removed == field["removed"] == before:
-            part = index_files.from_stored(field, stored, measure)
-        segment, n = part.segment, len(part.segment.rows)
-        last = segment.first + n - 1 if segment.positions is None else segment.positions[-1]
-        facts = segment.rows.shape[1], are_strings(part.ids.values)
-        if facts != (width, has_names) or last >= n_positions:
+    parts = []
+    for fields in stored_parts:
+        key = fields["key"]
+        part = old_parts.get(key)
+        n_saved = saved_fields.get(key, {}).get("removed")
+        # The removed items of a part only grow in number, so equal numbers mean the same items.
+        if part is None or not part.n_removed == fields["removed"] == n_saved:
+            part = index_files.read_part(fields, stored, measure)
+        segment = part.segment
+        last = segment.first + len(part.rows) - 1
+        if segment.positions is not None:
+            last = int(segment.positions[-1])
+        facts = part.rows.shape[1], are_strings(part.ids.values)
+        if facts != (width, has_string_ids) or last >= n_positions:
             raise ValueError(f"width, has_names and positions must be those of part {key}")
         parts.append(part)
-    fitted = FittedItems(measure, n_positions, tuple(part.segment for part in parts))
-    return _state_of(fitted, parts, width, has_names)
+    return _state_of_parts(measure, parts, n_positions, width, has_string_ids)
 
 
-def _state_of(
-    fitted: FittedItems, parts: Sequence[IndexPart], width: int, has_names: bool
+def _state_of_parts(
+    measure: Measure, parts: Sequence[IndexPart], n_positions: int, width: int, has_string_ids: bool
 ) -> IndexState:
-    """Return the state of these parts, and prepare their plain search."""
-    plain = PlainSearch(fitted, parts) if PlainSearch.serves(fitted) else None
-    return IndexState(fitted, tuple(parts), width, has_names, plain)
+    """Return the state of parts in memory, and prepare its plain search."""
+    items = FittedItems(measure, n_positions, tuple(part.segment for part in parts))
+    plain = PlainSearch(items, parts) if PlainSearch.serves(items) else None
+    return IndexState(items, tuple(parts), width, has_string_ids, plain)

@@ -1,6 +1,10 @@
-"""Exact scores and order of candidate lists: what each query may find, or what others found."""
+"""Exact scores and order of candidate lists: the items that each query may find, or was given."""
+
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fastcos import parallel, validation
 from fastcos.kernels import exhaustive_top_k
@@ -12,100 +16,167 @@ from fastcos.similarity.base import UpperBounded, is_upper_bounded
 from fastcos.similarity.encoded_rows import METRIC_TYPES, EncodedRows
 from fastcos.validation import Floats, Integers
 
-# pairs that a thread scores at once
+# The number of pairs that a thread scores in one block.
 _PAIRS_PER_BLOCK = 20_000
-# queries whose lists are scored together by a measure of pairs, padded to one length
-_RESCORED_QUERIES = 256
-# position, number, score and flags of a pair, in its list and padded
-_BYTES_PER_PAIR = 96
+# The memory of a pair while its list is scored and ordered, in bytes: position, row and score, in
+# its list and in lists that are padded to one length.
+_BYTES_PER_PAIR = 128
+# Lists that are padded to one length for a measure of pairs have at most this many entries
+# together, unless a single list is longer.
+_PADDED_ENTRIES = 1 << 16
 
 
 def best_of_lists(
     items: ItemSource, request: SearchRequest, Q: validation.Rows, queries: EncodedRows,
     first: int, options: ExecutionOptions,
 ) -> Found:  # fmt: skip
-    """Positions and raw scores (m, k) of the best of each list, for the queries from first on.
+    """Return positions and raw scores (m, k) of the best of each list, from query ``first`` on.
 
-    O(L d) for L entries of all lists: the other items are not looked at.
+    Time O(L d) for L entries in all lists. The other items are not read.
     """
     indptr, positions = request.lists or (np.zeros(1, np.int64), np.zeros(0, np.int64))
     indptr = indptr[first : first + len(Q) + 1]
     positions = positions[indptr[0] : indptr[-1]]
-    indptr = indptr - indptr[0]
-    raw = score_lists(items.read_listed(positions, options), Q, queries, indptr, positions, options)
+    listed_items = items.read_listed(positions, options)
+    best = best_of_positions(
+        listed_items, Q, queries, indptr - indptr[0], positions, request.k, options
+    )
     if options.progress is not None:
         options.progress(first + len(Q), len(request.queries))
-    return best_of_scored(indptr, positions, raw, request.k, options)
+    return best
+
+
+def best_of_positions(
+    items: ItemSource, Q: validation.Rows, queries: EncodedRows, indptr: Integers,
+    positions: Integers, k: int, options: ExecutionOptions,
+) -> Found:  # fmt: skip
+    """Return positions and raw scores (n, k) of the best of each list of positions.
+
+    The list of query i is ``positions[indptr[i]:indptr[i + 1]]``. As many lists are scored at once
+    as fit the working memory.
+    """
+    n, lengths = len(Q), np.diff(indptr)
+    longest = float(lengths.max(initial=0)) * _BYTES_PER_PAIR
+    validation.check_memory("working_memory", options.working_memory, longest)
+    max_entries = int(options.working_memory / _BYTES_PER_PAIR)
+    best_positions, best_scores = np.full((n, k), -1, np.int64), np.full((n, k), -np.inf)
+    for lo, hi in row_ranges(lengths, max_entries):
+        start, end = indptr[lo], indptr[hi]
+        block_indptr, block_positions = indptr[lo : hi + 1] - start, positions[start:end]
+        block_queries = queries if hi - lo == n else queries.take(slice(lo, hi))
+        raw_scores = score_lists(
+            items, Q[lo:hi], block_queries, block_indptr, block_positions, options
+        )
+        best_positions[lo:hi], best_scores[lo:hi] = best_of_scored(
+            block_indptr, block_positions, raw_scores, k, options
+        )
+    return best_positions, best_scores
+
+
+def row_ranges(counts: npt.NDArray[np.integer[Any]], max_total: int) -> Iterator[tuple[int, int]]:
+    """Yield ranges (lo, hi) of rows whose counts add up to at most max_total, or single rows."""
+    ends = np.cumsum(counts, dtype=np.int64)
+    lo = 0
+    while lo < len(counts):
+        before = int(ends[lo - 1]) if lo else 0
+        hi = max(lo + 1, int(np.searchsorted(ends, before + max_total, side="right")))
+        yield lo, hi
+        lo = hi
 
 
 def score_lists(
     items: ItemSource, Q: validation.Rows, queries: EncodedRows, indptr: Integers,
     positions: Integers, options: ExecutionOptions,
 ) -> Floats:  # fmt: skip
-    """Raw scores (L,) of the items at the positions in each query's list, -inf of removed ones.
+    """Return the raw scores (L,) of the items at the positions in each query's list.
 
-    indptr (n + 1,): where the list of each of n queries starts; positions (L,).
+    The list of query i is ``positions[indptr[i]:indptr[i + 1]]``. Removed items score -inf.
     """
-    raw = np.full(len(positions), -np.inf)
+    raw_scores = np.full(len(positions), -np.inf)
     for segment in items.segments:
-        numbers, found = segment.locate(positions)
+        row_numbers, is_live = segment.locate(positions)
         if len(segment.numbers) < len(segment.encoded.rows):
-            some = np.flatnonzero(found)
-            found[some] = np.isin(numbers[some], segment.numbers)
-        places = np.flatnonzero(found)
-        if not len(places):
+            in_segment = np.flatnonzero(is_live)
+            is_live[in_segment] = np.isin(row_numbers[in_segment], segment.numbers)
+        entries = np.flatnonzero(is_live)
+        if not len(entries):
             continue
-        starts = np.concatenate([[0], np.cumsum(found)])[indptr].astype(np.int64)
-        here, right = numbers[places], segment.encoded
+        starts = np.concatenate([[0], np.cumsum(is_live)])[indptr].astype(np.int64)
+        listed_rows, encoded = row_numbers[entries], segment.encoded
         if is_upper_bounded(items.measure):
-            raw[places] = score_by_measure(items.measure, segment.rows, Q, starts, here)
+            precomputed = items.measure.precompute(segment.rows)
+            raw_scores[entries] = score_pairs_by_measure(
+                items.measure, precomputed, Q, starts, listed_rows
+            )
             continue
-        left, scores = scan.as_wide(queries, right.rows), parallel.unfilled(len(here), np.float64)
+        left = scan.as_wide(queries, encoded.rows)
+        scores = parallel.unfilled(len(listed_rows), np.float64)
         parallel.run(
             exhaustive_top_k.score_lists, parallel.work_blocks(starts, _PAIRS_PER_BLOCK),
-            METRIC_TYPES[segment.metric_type], left.rows, left.norms, *right,
-            validation.read_only(starts), validation.read_only(here), scores,
+            METRIC_TYPES[segment.metric_type], left.rows, left.norms, encoded.rows, encoded.norms,
+            encoded.bias, validation.read_only(starts), validation.read_only(listed_rows), scores,
             n_threads=options.n_threads,
         )  # fmt: skip
-        raw[places] = scores
-    return raw
+        raw_scores[entries] = scores
+    return raw_scores
 
 
-def score_by_measure(
-    measure: UpperBounded, rows: validation.Rows, Q: validation.Rows, starts: Integers,
-    numbers: Integers,
+def score_pairs_by_measure(
+    measure: UpperBounded, precomputed: Any, Q: validation.Rows, starts: Integers,
+    row_numbers: Integers,
 ) -> Floats:  # fmt: skip
-    """Raw scores of pairs that only the measure can score; those of query i from starts[i] on."""
-    precomputed, counts, raw = measure.precompute(rows), np.diff(starts), np.empty(len(numbers))
-    for first in range(0, len(Q), _RESCORED_QUERIES):
-        some = slice(first, first + _RESCORED_QUERIES)
-        listed = np.arange(counts[some].max(initial=0)) < counts[some, None]
-        if not listed.any():
+    """Return raw scores of pairs that only the measure can score; starts (n + 1,) of each query.
+
+    ``precomputed`` is what ``measure.precompute`` returned for the rows.
+    """
+    counts, raw_scores = np.diff(starts), np.empty(len(row_numbers))
+    for lo, hi in padded_ranges(counts):
+        is_entry = np.arange(counts[lo:hi].max(initial=0)) < counts[lo:hi, None]
+        if not is_entry.any():
             continue
-        lists = np.zeros(listed.shape, np.int64)
-        part = slice(starts[first], starts[min(first + _RESCORED_QUERIES, len(Q))])
-        lists[listed] = numbers[part]
-        raw[part] = measure.rescore(Q[some], precomputed, lists)[listed]
-    return raw
+        lists = np.zeros(is_entry.shape, np.int64)
+        entries = slice(starts[lo], starts[hi])
+        lists[is_entry] = row_numbers[entries]
+        raw_scores[entries] = measure.rescore(Q[lo:hi], precomputed, lists)[is_entry]
+    return raw_scores
+
+
+def padded_ranges(counts: npt.NDArray[np.integer[Any]]) -> Iterator[tuple[int, int]]:
+    """Yield ranges (lo, hi) of rows that have at most _PADDED_ENTRIES entries when padded.
+
+    A row that is longer than that makes up a range by itself.
+    """
+    lo, longest = 0, 0
+    for row, count in enumerate(counts.tolist()):
+        if row > lo and (row + 1 - lo) * max(longest, count) > _PADDED_ENTRIES:
+            yield lo, row
+            lo, longest = row, 0
+        longest = max(longest, count)
+    if lo < len(counts):
+        yield lo, len(counts)
 
 
 def best_of_scored(
-    indptr: Integers, positions: Integers, raw: Floats, k: int, options: ExecutionOptions
+    indptr: Integers, positions: Integers, raw_scores: Floats, k: int, options: ExecutionOptions
 ) -> Found:
-    """Positions and raw scores (n, k) of the best of each scored list; entries of -inf are none."""
+    """Return positions and raw scores (n, k) of the best of each scored list.
+
+    An entry with the score -inf is no item.
+    """
     n, lengths = len(indptr) - 1, np.diff(indptr)
-    columns, scores = np.full((n, k), -1, np.int64), np.full((n, k), -np.inf)
-    order, at = np.argsort(-lengths, kind="stable"), 0
-    while at < n and lengths[order[at]]:
-        # lists of similar length are padded to one
-        width = int(lengths[order[at]])
+    best_positions, best_scores = np.full((n, k), -1, np.int64), np.full((n, k), -np.inf)
+    # Lists of similar length are padded to one length and ordered together, the longest first.
+    by_length, first = np.argsort(-lengths, kind="stable"), 0
+    while first < n and lengths[by_length[first]]:
+        width = int(lengths[by_length[first]])
         size = max(1, int(options.working_memory / (_BYTES_PER_PAIR * width)))
-        some = order[at : at + size]
-        at += size
-        places = indptr[some, None] + np.arange(width)
-        listed = np.arange(width) < lengths[some, None]
-        places = np.where(listed, places, 0)
-        keys = np.where(listed, raw[places], -np.inf)
-        numbers = np.where(keys > -np.inf, positions[places], -1)
-        columns[some], scores[some] = segments.best_of_lists(numbers, keys, k, options.n_threads)
-    return columns, scores
+        queries = by_length[first : first + size]
+        first += size
+        is_entry = np.arange(width) < lengths[queries, None]
+        entries = np.where(is_entry, indptr[queries, None] + np.arange(width), 0)
+        scores = np.where(is_entry, raw_scores[entries], -np.inf)
+        columns = np.where(scores > -np.inf, positions[entries], -1)
+        best_positions[queries], best_scores[queries] = segments.best_of_lists(
+            columns, scores, k, options.n_threads
+        )
+    return best_positions, best_scores

@@ -1,24 +1,49 @@
-"""The model whose rows an index holds: its name, and rows that tell whether it is the same.
+"""Checks that rows, queries and calibrations come from the model that made the rows of an index.
 
-Scores of rows that two models made mean nothing, and no error would show it. So an index that has
-the name of a model is combined only with what has the same name: ``open`` for a model, ``refresh``,
-and ``save`` over what another index wrote. Another number of columns is always another model.
+A score between rows of two different models means nothing, and no error would reveal it. An index
+that has the name of a model is therefore combined only with what has the same name: ``open`` for a
+model, ``refresh``, and ``save`` over an index that was written before. A different number of
+columns always means a different model. Canaries, the rows of a few fixed inputs, reveal a model
+that changed without changing its name.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fastcos import validation
 from fastcos.storage import OccupiedError
 from fastcos.validation import Floats, Rows
 
 
+@dataclass(frozen=True)
+class ModelFacts:
+    """What an index tells about its model: the name, if it has one, and the number of columns."""
+
+    name: str | None
+    width: int
+
+    @classmethod
+    def of_header(cls, fields: Mapping[str, Any]) -> "ModelFacts":
+        """Return the facts that a saved index has in its header."""
+        return cls(fields.get("model"), fields.get("width"))  # type: ignore[arg-type]  # damaged
+
+    def difference(self, other: "ModelFacts") -> str:
+        """Return how another index differs from this one, for an error message; "" if it does not.
+
+        An index without a name has promised nothing, so an index with a name may take its place.
+        """
+        if self.name is not None and other.name != self.name:
+            got = "no name" if other.name is None else validation.format_value(other.name)
+            return f"which is {validation.format_value(self.name)}, got {got}"
+        return f"of {self.width} columns, got {other.width}" if other.width != self.width else ""
+
+
 def as_model(model: object) -> str | None:
-    """Return the name of a model, such as "minilm@2"; None for none."""
+    """Return the name of a model, such as "minilm@2", or None."""
     if model is None:
         return None
     name = validation.as_instance("model", model, str, 'a name such as "minilm@2"')
@@ -29,107 +54,61 @@ def as_model(model: object) -> str | None:
     return name
 
 
-def check_opened_for(model: str | None, wanted: str | None) -> None:
-    """Refuse to open an index for a model that it is not of, or not known to be of."""
-    if wanted is None or model == wanted:
+def check_opened_for(model: str | None, requested_model: str | None) -> None:
+    """Refuse to open an index of another model, or one that does not name its model."""
+    if requested_model is None or model == requested_model:
         return
     if model is not None:
-        check_same_model("model", model, wanted)
+        check_same_model("model", model, requested_model)
     raise ValueError(
         f"model must be None for an index that was saved without the name of its model, got "
-        f"{wanted!r} (to name it, open it without model=, set index.model, and save it)"
+        f"{requested_model!r} (to name it, open it without model=, set index.model, and save it)"
     )
 
 
-def check_successor(path: Path, fields: Mapping[str, Any], model: str | None, width: int) -> None:
-    """Refuse to take up what another process saved, where another model made it."""
-    stored, columns = fields.get("model"), fields.get("width")
-    if difference := _difference((model, width), (stored, columns)):
+def check_successor(path: Path, current: ModelFacts, saved: ModelFacts) -> None:
+    """Refuse to load an index that another process saved, if another model made its rows."""
+    if difference := current.difference(saved):
         raise ValueError(
             f"{path} must hold the model that this index was opened with, {difference}: nothing "
             "was taken up, and searches go on as before (SimilarityIndex.open reads the new index)"
         )
 
 
-def check_predecessor(path: Path, fields: Mapping[str, Any], model: str | None, width: int) -> None:
-    """Refuse to replace an index that another model made."""
-    stored, columns = fields.get("model"), fields.get("width")
-    if difference := _difference((stored, columns), (model, width)):
+def check_predecessor(path: Path, saved: ModelFacts, current: ModelFacts) -> None:
+    """Refuse to replace a saved index, if another model made its rows."""
+    if difference := saved.difference(current):
         raise OccupiedError(
             f"path must be new, or hold an index of the same model as this one, {difference}: "
             f"{str(path)!r} stays as it was (replace=True replaces it)"
         )
 
 
-def _difference(before: tuple[Any, Any], after: tuple[Any, Any]) -> str:
-    """Return how the model and the width of an index differ from those before; "" if not.
-
-    An index without a name has promised nothing, so that one with a name may follow it.
-    """
-    (model, width), (new_model, new_width) = before, after
-    if model is not None and new_model != model:
-        got = "no name" if new_model is None else validation.format_value(new_model)
-        return f"which is {validation.format_value(model)}, got {got}"
-    return f"of {width} columns, got {new_width}" if new_width != width else ""
-
-
-def check_same_model(name: str, mine: str | None, other: str | None) -> None:
-    """Refuse to combine what two models made; nothing is known of one without a name."""
-    if mine is not None and other is not None and mine != other:
-        here, there = map(validation.format_value, (mine, other))
-        raise ValueError(f"{name} must be of the model {here} as the index, got {there}")
+def check_same_model(name: str, index_model: str | None, other_model: str | None) -> None:
+    """Refuse to combine an index with something of another model, if both name their model."""
+    if index_model is not None and other_model is not None and index_model != other_model:
+        expected, got = map(validation.format_value, (index_model, other_model))
+        raise ValueError(f"{name} must be of the model {expected} as the index, got {got}")
 
 
 def check_width(name: str, rows: Any, width: int) -> None:
-    """Refuse rows of another width than those of the index."""
+    """Raise if the number of columns differs from that of the index."""
     validation.check_same_width(name, rows, "the items of the index", np.empty((0, width)))
 
 
 def as_canaries(rows: Any, width: int) -> Rows:
-    """Return rows of the same few inputs, embedded by the model of the index."""
+    """Return a copy of the rows of a few fixed inputs, which the model of the index embedded."""
     canaries = validation.as_rows("canaries", rows)
     check_width("canaries", canaries, width)
-    return canaries
+    return validation.read_only(canaries.copy())
 
 
-class OfModel:
-    """The model of an index; a part of ``SimilarityIndex``."""
-
-    model: str | None = None
-    _canaries: Any = None
-
-    def check_canaries(self, rows: Any, *, least: float = 0.99) -> npt.NDArray[np.float64]:
-        """Return the cosines of the canaries with those of ``save``, 1 for the same model.
-
-        Parameters
-        ----------
-        rows : array_like (c, d)
-            The same inputs, embedded today, in the same order.
-        least : float
-            Least cosine of each, for rounding and hardware.
-
-        Returns
-        -------
-        ndarray (c,), float64
-
-        Raises
-        ------
-        ValueError
-            A cosine below least, or the index has no canaries.
-        """
-        if self._canaries is None:
-            raise ValueError("canaries must be given to save before they are checked, got none")
-        least = validation.as_real("least", least)
-        then = np.asarray(self._canaries, np.float64)
-        today = as_canaries(rows, then.shape[1]).astype(np.float64)
-        if len(today) != len(then):
-            raise ValueError(f"rows must be of the {len(then)} canaries, got {len(today)}")
-        lengths = np.linalg.norm(today, axis=1) * np.linalg.norm(then, axis=1)
-        scores: Floats = (today * then).sum(axis=1) / np.where(lengths > 0, lengths, 1)
-        worst = int(scores.argmin())
-        if scores[worst] < least:
-            raise ValueError(
-                f"rows must be as the model {self.model or 'of the index'} embedded them, got a "
-                f"cosine of {scores[worst]:.3f} for canary {worst}"
-            )
-        return scores
+def canary_cosines(saved_canaries: Rows, rows: Any) -> Floats:
+    """Return the cosine (c,) of each saved canary with the row of the same input today."""
+    saved = np.asarray(saved_canaries, np.float64)
+    today = as_canaries(rows, saved.shape[1]).astype(np.float64)
+    if len(today) != len(saved):
+        raise ValueError(f"rows must be of the {len(saved)} canaries, got {len(today)}")
+    norms = np.linalg.norm(today, axis=1) * np.linalg.norm(saved, axis=1)
+    cosines: Floats = (today * saved).sum(axis=1) / np.where(norms > 0, norms, 1)
+    return cosines

@@ -1,5 +1,7 @@
 """Groups of items that are nearly the same."""
 
+from __future__ import annotations
+
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -7,12 +9,19 @@ import numpy.typing as npt
 
 from fastcos import validation
 from fastcos.reports import MAX_ROWS, Table, as_table
-from fastcos.search.radius import neighbors_above
-from fastcos.search.request import Threshold
-from fastcos.similarity.base import Measure
+from fastcos.search.packing import no_exclusions
+from fastcos.search.radius import pairs_above
+from fastcos.search.request import Threshold, as_threshold
+from fastcos.search.top_k import as_options
+from fastcos.search.sources import fit_items
+from fastcos.similarity.base import Measure, get_measure
 
 if TYPE_CHECKING:
     import scipy.sparse as sp
+
+# The memory that a pair takes while items are connected, in bytes: SciPy converts the matrix of
+# pairs to float64 and transposes it.
+BYTES_PER_CONNECTION = 48
 
 
 @as_table
@@ -48,12 +57,12 @@ class NearDuplicates(NamedTuple):
     @property
     def verdict(self) -> str:
         """How many items are near-duplicates, and what would be kept, in two sentences."""
-        n, kept = int((self.labels >= 0).sum()), len(self.representatives)
-        n_groups = len(np.unique(self.labels[self.pairs[:, 0]]))
+        n_items, n_groups = int((self.labels >= 0).sum()), len(self.representatives)
+        n_shared = len(np.unique(self.labels[self.pairs[:, 0]]))
         return (
-            f"{n - kept:,} of {n:,} items are near-duplicates of others (pairs: "
-            f"{len(self.pairs):,}, groups: {n_groups:,}). Keeping the first of each group leaves "
-            f"{kept:,}."
+            f"{n_items - n_groups:,} of {n_items:,} items are near-duplicates of others (pairs: "
+            f"{len(self.pairs):,}, groups: {n_shared:,}). Keeping the first of each group leaves "
+            f"{n_groups:,}."
         )
 
     def table(self) -> Table:
@@ -62,9 +71,9 @@ class NearDuplicates(NamedTuple):
             (float(score), first, second, group)
             for score, first, second, group, *_ in self.rows()[:MAX_ROWS]
         ]
-        left = len(self.pairs) - MAX_ROWS
+        n_more = len(self.pairs) - MAX_ROWS
         header = ("score", "first", "second", "group")
-        more = f"{left:,} more pairs" if left > 0 else ""
+        more = f"{n_more:,} more pairs" if n_more > 0 else ""
         return Table("pairs by descending score", header, rows, more, lead=self.verdict)
 
     def rows(self, ids: Any = None, texts: Any = None) -> list[tuple[Any, ...]]:
@@ -81,12 +90,13 @@ class NearDuplicates(NamedTuple):
             By descending score.
         """
         names = np.arange(len(self.labels)) if ids is None else np.asarray(ids)
-        said = None if texts is None else np.asarray(texts)
+        item_texts = None if texts is None else np.asarray(texts)
         first, second = self.pairs.T
         group = self.labels[first]
         columns = [self.scores, names[first], names[second], group]
         columns.append(names[self.representatives[group]])
-        columns += [] if said is None else [said[first], said[second]]
+        if item_texts is not None:
+            columns += [item_texts[first], item_texts[second]]
         return list(zip(*(column.tolist() for column in columns), strict=True))
 
 
@@ -129,26 +139,44 @@ def near_duplicates(
     [0, 1, 0]
     """
     X = validation.as_rows("items", items)
-    pairs = neighbors_above(
-        X, threshold, measure=measure, n_threads=n_threads, working_memory=working_memory
-    )
-    return connected(pairs)
+    unfitted = get_measure(measure)
+    min_score = as_threshold("threshold", threshold, unfitted)
+    options = as_options(n_threads, working_memory)
+    validation.check_scorable("items", X, X)
+    exclusions = no_exclusions(len(X), own=True)
+    pairs = pairs_above(
+        fit_items(X, unfitted, options), X, min_score, exclusions, options,
+        bytes_per_pair=BYTES_PER_CONNECTION,
+    )  # fmt: skip
+    return connected_items(pairs)
 
 
-def connected(pairs: "sp.csr_array") -> NearDuplicates:
-    """Return the connected components of pairs (m, m) of items."""
+def connected_items(pairs: sp.csr_array) -> NearDuplicates:
+    """Return the connected components of a matrix of pairs (m, m), whose values are overwritten."""
     from scipy.sparse.csgraph import connected_components
 
     upper = pairs.tocoo()
     is_first = upper.row < upper.col
     ends = np.stack([upper.row[is_first], upper.col[is_first]], axis=1).astype(np.int64)
     scores = upper.data[is_first]
-    best = np.argsort(-scores, kind="stable")
-    # a score of 0 connects, too
+    best_first = np.argsort(-scores, kind="stable")
+    # SciPy would take a pair with a score of 0 for no pair at all.
     pairs.data[:] = 1.0
     components = connected_components(pairs, directed=False)[1]
-    _, first, labels = np.unique(components, return_index=True, return_inverse=True)
-    order = np.argsort(first)
-    number = np.empty(len(order), np.int64)
-    number[order] = np.arange(len(order))
-    return NearDuplicates(number[labels], first[order].astype(np.int64), ends[best], scores[best])
+    _, first_items, labels = np.unique(components, return_index=True, return_inverse=True)
+    # Groups are numbered by their first items.
+    order = np.argsort(first_items)
+    number_of_group = np.empty(len(order), np.int64)
+    number_of_group[order] = np.arange(len(order))
+    representatives = first_items[order].astype(np.int64)
+    return NearDuplicates(
+        number_of_group[labels], representatives, ends[best_first], scores[best_first]
+    )
+
+
+def no_near_duplicates(n_positions: int) -> NearDuplicates:
+    """Return the result for an index without items."""
+    return NearDuplicates(
+        np.full(n_positions, -1, np.int64), np.zeros(0, np.int64), np.zeros((0, 2), np.int64),
+        np.zeros(0, np.float32),
+    )  # fmt: skip

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,19 +12,19 @@ import numpy.typing as npt
 from fastcos import parallel, validation
 from fastcos.kernels import exhaustive_top_k
 from fastcos.search import scan
-from fastcos.search.lists import score_by_measure
+from fastcos.search.lists import padded_ranges, row_ranges, score_pairs_by_measure
 from fastcos.search.packing import (
     ExcludedItems,
     ExecutionOptions,
-    PackedItems,
     PermittedItems,
     no_exclusions,
 )
 from fastcos.search.range_candidates import find_candidates
 from fastcos.search.request import Threshold, as_threshold, rounded_scores
-from fastcos.search.segments import exclusions_within
-from fastcos.search.sources import ItemSource, fit_items
+from fastcos.search.sources import ItemSource
+from fastcos.search.segments import Segment, exclusions_within
 from fastcos.search.top_k import as_options
+from fastcos.search.sources import fit_items
 from fastcos.similarity.base import Measure, get_measure, is_upper_bounded
 from fastcos.similarity.encoded_rows import METRIC_TYPES, EncodedRows, encode_rows
 from fastcos.validation import Floats, Integers
@@ -32,12 +32,12 @@ from fastcos.validation import Floats, Integers
 if TYPE_CHECKING:
     import scipy.sparse as sp
 
-# a candidate's column and raw score, and the pair's column and score
-_BYTES_PER_PAIR = 8 + 8 + 4 + 8
-# candidates scored at once by one thread
+# The memory of a candidate while it is scored and ordered, in bytes.
+_BYTES_PER_CANDIDATE = 128
+# The number of candidates that a thread scores at once.
 _PAIRS_PER_BLOCK = 100_000
-# rows whose scores are finished at once
-_FINISHED_ROWS = 256
+# Positions up to this one are stored as int32.
+_LARGEST_INT32 = 2**31 - 1
 
 
 def neighbors_above(
@@ -108,141 +108,279 @@ def neighbors_above(
     X = Q if items is None else validation.as_rows("items", items)
     validation.check_same_width("items", X, "queries", Q)
     validation.check_scorable("queries", Q, X)
-    given = get_measure(measure)
-    least = as_threshold("threshold", threshold, given)
+    unfitted = get_measure(measure)
+    min_score = as_threshold("threshold", threshold, unfitted)
     options = as_options(n_threads, working_memory, progress)
-    fitted = fit_items(X, given, options)
-    return pairs_above(fitted, Q, least, no_exclusions(len(Q), own=items is None), options)
+    fitted_items = fit_items(X, unfitted, options)
+    exclusions = no_exclusions(len(Q), own=items is None)
+    return pairs_above(fitted_items, Q, min_score, exclusions, options)
 
 
 def pairs_above(
     items: ItemSource,
     Q: validation.Rows,
-    least: float,
+    min_score: float,
     exclusions: ExcludedItems,
     options: ExecutionOptions,
-    permitted: Integers | None = None,
+    allowed_positions: Integers | None = None,
+    *,
+    bytes_per_pair: int = 0,
 ) -> sp.csr_array:
-    """All pairs of queries and positions with a score of at least `least`, of every segment.
+    """Return all pairs of a query and a position whose score is at least ``min_score``.
 
-    permitted: ascending positions of the items that may be found, None for all.
+    All pairs that may qualify, the candidates, are counted first. If the result might not fit the
+    working memory, an error says so before anything is scored. Then as many queries are scored at
+    once as fit.
+
+    Parameters
+    ----------
+    items : ItemSource
+        Items in memory.
+    Q : ndarray (n, d)
+        The queries.
+    min_score : float
+        The smallest score that qualifies.
+    exclusions : ExcludedItems
+        The positions that each query must not find.
+    options : ExecutionOptions
+        ``progress`` is called with numbers of queries while the candidates are counted, and again
+        while they are scored.
+    allowed_positions : ndarray, optional
+        The ascending positions of the items that may be found. None: all.
+    bytes_per_pair : int
+        The memory that the caller will need for each pair in addition to the result.
     """
-    measure, n = items.measure, len(Q)
-    kind = measure.metric_type
-    queries = encode_rows(measure.encode_queries(Q), None, options.n_threads, kind)
-    threshold = rounded_scores(least)
-
-    def qualifies(raw: Floats) -> npt.NDArray[np.bool_]:
-        return rounded_scores(measure.to_score(raw[:, None], Q)[:, 0]) >= threshold
-
-    exact = _least_raw_scores(qualifies, n, kind)
-    thresholds = exact
-    if is_upper_bounded(measure):
-        thresholds = _least_raw_scores(lambda raw: measure.upper_bound(Q, raw) >= exact, n, kind)
-    found = [(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))]
-    for segment in items.segments:
-        here = exclusions
-        if len(segment.encoded.rows) < items.n_items:
-            here = exclusions_within(exclusions, segment)
-        some = segment.permit(permitted)
-        if some is not None and not len(some.numbers):
-            continue
-        left = scan.as_wide(queries, segment.encoded.rows)
-        starts, columns = _candidates(segment.packed, left, here, thresholds, options, some)
-        if is_upper_bounded(measure):
-            raw = score_by_measure(measure, segment.rows, Q, starts, columns)
-            query = np.repeat(np.arange(n), np.diff(starts))
-            kept = np.flatnonzero(raw >= exact[query])
-            query = query[kept]
-        else:
-            counts, raw = np.diff(starts), parallel.unfilled(len(columns), np.float64)
-            parallel.run(
-                exhaustive_top_k.keep_above, parallel.work_blocks(starts, _PAIRS_PER_BLOCK),
-                METRIC_TYPES[kind], left.rows, left.norms, *segment.encoded, thresholds,
-                starts[:-1], counts, columns, raw,
-                n_threads=options.n_threads,
-            )  # fmt: skip
-            query, before = np.repeat(np.arange(n), counts), np.cumsum(counts) - counts
-            kept = np.repeat(starts[:-1] - before, counts) + np.arange(counts.sum())
-        found.append((query, segment.positions_of(columns[kept]), raw[kept]))
-        options = options._replace(
-            working_memory=options.working_memory - _BYTES_PER_PAIR * len(kept)
-        )
-    rows, positions, raw = map(np.concatenate, zip(*found, strict=True))
-    order = np.lexsort((positions, rows))
-    rows, positions, raw = rows[order], positions[order], raw[order]
-    indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=n))])
     import scipy.sparse as sp
 
-    scores = _finished(measure, Q, indptr, raw)
+    measure, n = items.measure, len(Q)
+    queries = encode_rows(measure.encode_queries(Q), None, options.n_threads, measure.metric_type)
+    bounds = _raw_score_bounds(measure, Q, min_score)
+    searches = []
+    for segment in items.segments:
+        allowed_rows = segment.permit(allowed_positions)
+        if allowed_rows is not None and not len(allowed_rows.numbers):
+            continue
+        is_whole = len(segment.encoded.rows) == items.n_items
+        excluded_rows = exclusions if is_whole else exclusions_within(exclusions, segment)
+        searches.append(_SegmentSearch(measure, segment, excluded_rows, allowed_rows))
+    counts = [search.count_candidates(queries, bounds.candidates, options) for search in searches]
+    n_candidates = np.sum([np.zeros(n, np.int64), *counts], axis=0)
+    capacity, largest = int(n_candidates.sum()), int(n_candidates.max(initial=0))
+    position_type = np.int32 if max(items.n_items, capacity) <= _LARGEST_INT32 else np.int64
+    bytes_per_pair += np.dtype(np.float32).itemsize + np.dtype(position_type).itemsize
+    result_bytes = float(bytes_per_pair * capacity)
+    needed = result_bytes + _BYTES_PER_CANDIDATE * largest
+    validation.check_memory("working_memory", options.working_memory, needed)
+    max_candidates = int((options.working_memory - result_bytes) / _BYTES_PER_CANDIDATE)
+    # np.empty takes no memory for candidates that turn out not to qualify.
+    scores, positions = np.empty(capacity, np.float32), np.empty(capacity, position_type)
+    indptr = np.zeros(n + 1, position_type)
+    for lo, hi in row_ranges(n_candidates, max_candidates):
+        of_block = slice(lo, hi)
+        pairs = _qualifying_pairs(
+            searches, [segment_counts[of_block] for segment_counts in counts],
+            queries if hi - lo == n else queries.take(of_block), Q[of_block],
+            _RawScoreBounds(bounds.exact[of_block], bounds.candidates[of_block]), lo, options,
+        )  # fmt: skip
+        indptr[lo + 1 : hi + 1] = indptr[lo] + np.cumsum(pairs.counts)
+        entries = slice(indptr[lo], indptr[hi])
+        positions[entries] = pairs.positions
+        scores[entries] = _finished_scores(measure, Q[of_block], pairs)
+    # The arrays shrink in place, which needs no copy of the result.
+    scores.resize(int(indptr[-1]), refcheck=False)
+    positions.resize(int(indptr[-1]), refcheck=False)
     return sp.csr_array((scores, positions, indptr), shape=(n, items.n_items))
 
 
-def _finished(
-    measure: Measure, Q: validation.Rows, indptr: Integers, raw: Floats
+@dataclass(frozen=True)
+class _RawScoreBounds:
+    """The smallest raw scores (n,) of each query that qualify.
+
+    ``exact`` bounds exact raw scores. ``candidates`` bounds the raw scores by which candidates are
+    found: for a measure that is not an inner product, these are upper bounds of the exact ones.
+    """
+
+    exact: Floats
+    candidates: Floats
+
+
+@dataclass(frozen=True)
+class _Pairs:
+    """Pairs of queries and positions with raw scores, ordered by query and position."""
+
+    counts: npt.NDArray[np.intp]  # of the pairs of each query
+    positions: Integers
+    raw_scores: Floats
+
+
+class _SegmentSearch:
+    """The range search of one segment: its items, and those that a query may find."""
+
+    def __init__(
+        self,
+        measure: Measure,
+        segment: Segment,
+        excluded_rows: ExcludedItems,
+        allowed_rows: PermittedItems | None,
+    ) -> None:
+        self.segment = segment
+        self._measure, self._encoded = measure, segment.encoded
+        self._excluded_rows, self._allowed_rows = excluded_rows, allowed_rows
+        self._precomputed = measure.precompute(segment.rows) if is_upper_bounded(measure) else None
+
+    def count_candidates(
+        self, queries: EncodedRows, bounds: Floats, options: ExecutionOptions
+    ) -> Integers:
+        """Return how many rows may have a raw score that reaches each query's bound."""
+        starts, nothing = np.zeros(len(bounds), np.int64), np.zeros(0, np.int64)
+        return find_candidates(
+            self.segment.packed, scan.as_wide(queries, self._encoded.rows), self._excluded_rows,
+            bounds, 0, starts, nothing, options, self._allowed_rows,
+        )  # fmt: skip
+
+    def find_candidates(
+        self, queries: EncodedRows, bounds: Floats, starts: Integers, first_query: int,
+        options: ExecutionOptions,
+    ) -> Integers:  # fmt: skip
+        """Return the candidate rows of queries, those of query i from ``starts[i]`` on."""
+        rows = parallel.unfilled(int(starts[-1]), np.int64)
+        excluded_rows = self._excluded_rows.of_range(first_query, first_query + len(bounds))
+        find_candidates(
+            self.segment.packed, scan.as_wide(queries, self._encoded.rows), excluded_rows, bounds,
+            len(self._encoded.rows), starts[:-1], rows, options, self._allowed_rows,
+        )  # fmt: skip
+        return rows
+
+    def qualifying(
+        self, queries: EncodedRows, Q: validation.Rows, starts: Integers, rows: Integers,
+        bounds: Floats, options: ExecutionOptions,
+    ) -> tuple[Integers, Integers, Floats]:  # fmt: skip
+        """Score candidate rows; return query, row and raw score of those that reach the bounds.
+
+        ``rows`` is overwritten.
+        """
+        counts = np.diff(starts)
+        if is_upper_bounded(self._measure):
+            raw_scores = score_pairs_by_measure(self._measure, self._precomputed, Q, starts, rows)
+            query_of_pair = np.repeat(np.arange(len(Q)), counts)
+            entries = np.flatnonzero(raw_scores >= bounds[query_of_pair])
+            return query_of_pair[entries], rows[entries], raw_scores[entries]
+        raw_scores = parallel.unfilled(len(rows), np.float64)
+        left = scan.as_wide(queries, self._encoded.rows)
+        # The kernel moves the pairs that reach the bound to the front of each query's list, and
+        # writes to counts how many there are.
+        parallel.run(
+            exhaustive_top_k.keep_above, parallel.work_blocks(starts, _PAIRS_PER_BLOCK),
+            METRIC_TYPES[self._measure.metric_type], left.rows, left.norms, self._encoded.rows,
+            self._encoded.norms, self._encoded.bias, bounds, starts[:-1], counts, rows, raw_scores,
+            n_threads=options.n_threads,
+        )  # fmt: skip
+        query_of_pair = np.repeat(np.arange(len(Q)), counts)
+        gaps = starts[:-1] - (np.cumsum(counts) - counts)
+        entries = np.arange(len(query_of_pair)) + gaps[query_of_pair]
+        return query_of_pair, rows[entries], raw_scores[entries]
+
+
+def _qualifying_pairs(
+    searches: Sequence[_SegmentSearch], counts: Sequence[Integers], queries: EncodedRows,
+    Q: validation.Rows, bounds: _RawScoreBounds, first_query: int, options: ExecutionOptions,
+) -> _Pairs:  # fmt: skip
+    """Return the pairs of some queries that qualify, from all segments.
+
+    ``counts`` are the numbers of candidates of these queries in each segment, and ``first_query``
+    is the number of the first of them.
+    """
+    if options.progress is not None:
+        report, total = options.progress, first_query + len(Q)
+        options = options._replace(progress=lambda done, _: report(first_query + done, total))
+    query_lists, position_lists, score_lists = [], [], []
+    for search, segment_counts in zip(searches, counts, strict=True):
+        starts = np.concatenate([[0], np.cumsum(segment_counts)]).astype(np.int64)
+        rows = search.find_candidates(queries, bounds.candidates, starts, first_query, options)
+        query_of_pair, rows, raw_scores = search.qualifying(
+            queries, Q, starts, rows, bounds.exact, options
+        )
+        query_lists.append(query_of_pair)
+        position_lists.append(search.segment.positions_of(rows))
+        score_lists.append(raw_scores)
+    if not searches:
+        return _Pairs(np.zeros(len(Q), np.intp), np.zeros(0, np.int64), np.zeros(0))
+    query_of_pair, positions, raw_scores = map(
+        _concatenated, (query_lists, position_lists, score_lists)
+    )
+    order = np.lexsort((positions, query_of_pair))
+    pair_counts = np.bincount(query_of_pair, minlength=len(Q))
+    return _Pairs(pair_counts, positions[order], raw_scores[order])
+
+
+def _concatenated(arrays: list[Any]) -> Any:
+    """Return arrays as one, and a single array without a copy."""
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+
+
+def _finished_scores(
+    measure: Measure, Q: validation.Rows, pairs: _Pairs
 ) -> npt.NDArray[np.float32]:
-    """Return the scores of pairs from their raw scores; indptr (n + 1,) as in CSR."""
-    scores, counts = np.empty(len(raw), np.float32), np.diff(indptr)
-    for first in range(0, len(Q), _FINISHED_ROWS):
-        last = min(first + _FINISHED_ROWS, len(Q))
-        part = slice(indptr[first], indptr[last])
-        listed = np.arange(counts[first:last].max()) < counts[first:last, None]
-        padded = np.full(listed.shape, -np.inf)
-        padded[listed] = raw[part]
-        with np.errstate(all="ignore"):  # of the padding
-            scores[part] = measure.to_score(padded, Q[first:last])[listed]
+    """Return the scores of pairs from their raw scores."""
+    scores = np.empty(len(pairs.raw_scores), np.float32)
+    starts = np.concatenate([[0], np.cumsum(pairs.counts)])
+    for lo, hi in padded_ranges(pairs.counts):
+        is_entry = np.arange(pairs.counts[lo:hi].max()) < pairs.counts[lo:hi, None]
+        raw_scores = np.full(is_entry.shape, -np.inf)
+        entries = slice(starts[lo], starts[hi])
+        raw_scores[is_entry] = pairs.raw_scores[entries]
+        with np.errstate(all="ignore"):  # the padding may be out of range
+            scores[entries] = measure.to_score(raw_scores, Q[lo:hi])[is_entry]
     return scores
 
 
-def _least_raw_scores(
+def _raw_score_bounds(measure: Measure, Q: validation.Rows, min_score: float) -> _RawScoreBounds:
+    """Return the raw scores from which the float32 score of a pair is at least ``min_score``."""
+    n, metric_type = len(Q), measure.metric_type
+    threshold = rounded_scores(min_score)
+
+    def qualifies(raw_scores: Floats) -> npt.NDArray[np.bool_]:
+        return rounded_scores(measure.to_score(raw_scores[:, None], Q)[:, 0]) >= threshold
+
+    exact = _smallest_qualifying(qualifies, n, metric_type)
+    if not is_upper_bounded(measure):
+        return _RawScoreBounds(exact, exact)
+    candidates = _smallest_qualifying(
+        lambda raw_scores: measure.upper_bound(Q, raw_scores) >= exact, n, metric_type
+    )
+    return _RawScoreBounds(exact, candidates)
+
+
+def _smallest_qualifying(
     qualifies: Callable[[Floats], npt.NDArray[np.bool_]], n: int, metric_type: str
 ) -> Floats:
-    """Least raw score (n,) of each query that qualifies, inf where none does.
+    """Return the smallest raw score (n,) of each query that qualifies, inf if none does.
 
-    qualifies(raw) (n,) never turns from true to false where raw scores increase.
+    ``qualifies(raw_scores)`` (n,) must never turn from True to False where raw scores increase.
     """
     largest = np.finfo(np.float64).max
     low, high = np.full(n, -largest), np.full(n, 0.0 if metric_type == "euclidean" else largest)
     with np.errstate(all="ignore"):
-        high_is_enough, low_is_enough = qualifies(high.copy()), qualifies(low.copy())
-        # halve the whole numbers that stand for the floats: 64 steps reach neighbours
-        low_code, high_code = _ordered(low), _ordered(high)
+        high_qualifies, low_qualifies = qualifies(high.copy()), qualifies(low.copy())
+        # Bisection of the whole numbers that represent the floats: after 64 steps, low and high are
+        # neighbouring floats.
+        low_code, high_code = _as_codes(low), _as_codes(high)
         for _ in range(64):
             middle = (low_code >> 1) + (high_code >> 1) + (low_code & high_code & 1)
-            enough = qualifies(_as_floats(middle))
-            high_code = np.where(enough, middle, high_code)
-            low_code = np.where(enough, low_code, middle)
-    found = np.where(low_is_enough, low, _as_floats(high_code))
-    return np.ascontiguousarray(np.where(high_is_enough, found, np.inf))
+            middle_qualifies = qualifies(_as_floats(middle))
+            high_code = np.where(middle_qualifies, middle, high_code)
+            low_code = np.where(middle_qualifies, low_code, middle)
+    smallest = np.where(low_qualifies, low, _as_floats(high_code))
+    return np.ascontiguousarray(np.where(high_qualifies, smallest, np.inf))
 
 
-def _ordered(values: Floats) -> npt.NDArray[np.int64]:
-    """Whole numbers in the order of the floats."""
+def _as_codes(values: Floats) -> npt.NDArray[np.int64]:
+    """Return whole numbers that have the order of the floats."""
     bits = values.view(np.int64)
     return np.where(bits < 0, np.int64(-(2**63)) - bits, bits)
 
 
 def _as_floats(codes: npt.NDArray[np.int64]) -> Floats:
+    """Return the floats that these whole numbers represent."""
     bits = np.where(codes < 0, np.int64(-(2**63)) - codes, codes)
     return np.ascontiguousarray(bits).view(np.float64)
-
-
-def _candidates(
-    packed: PackedItems,
-    queries: EncodedRows,
-    exclusions: ExcludedItems,
-    thresholds: Floats,
-    options: ExecutionOptions,
-    permitted: PermittedItems | None,
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Starts (n + 1,) and columns of all pairs that may qualify: counted, then kept."""
-    n = len(thresholds)
-    starts, columns = np.zeros(n + 1, np.int64), np.zeros(0, np.int64)
-    find = functools.partial(find_candidates, packed, queries, exclusions, thresholds)
-    counts = find(0, starts[:-1], columns, options, permitted)
-    np.cumsum(counts, out=starts[1:])
-    needed = float(starts[-1] * _BYTES_PER_PAIR)
-    validation.check_memory("working_memory", options.working_memory, needed)
-    columns = parallel.unfilled(int(starts[-1]), np.int64)
-    find(len(packed.arrays.rows), starts[:-1], columns, options, permitted)
-    return starts, columns

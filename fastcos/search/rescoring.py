@@ -1,4 +1,4 @@
-"""Exact scores and order of candidates that something else found, and what may be missing."""
+"""Exact scores and order of candidates that another system found, and what they may miss."""
 
 from typing import Any, NamedTuple
 
@@ -9,20 +9,24 @@ from fastcos import parallel, validation
 from fastcos.kernels import listed_items
 from fastcos.parallel import memmap
 from fastcos.search import scan, segments
-from fastcos.search.execute import finish
-from fastcos.search.lists import best_of_scored, score_lists
+from fastcos.search.lists import best_of_positions, best_of_scored, score_lists
 from fastcos.search.packing import ExecutionOptions
-from fastcos.search.sources import ItemSource, fit_items
+from fastcos.search.sources import ItemSource
 from fastcos.search.top_k import as_items, as_options
+from fastcos.search.execute import finish
+from fastcos.search.sources import fit_items
 from fastcos.similarity import safe_norms
 from fastcos.similarity.base import Measure, capabilities, get_measure
 from fastcos.similarity.encoded_rows import METRIC_TYPES, EncodedRows, encode_rows, row_norms
 from fastcos.validation import Floats, Integers
 
-# bytes of the rows that a thread copies and scores at once: they stay in its second cache
+# The size in bytes of the rows that a thread copies and scores at once. They stay in its
+# second-level cache.
 _BLOCK_BYTES = 1 << 20
-# pairs that a thread scores at once, 0.3 ms for 768 columns
+# The number of pairs that a thread scores at once (docs/dev/costs.md, "rescoring").
 _PAIRS_PER_BLOCK = 2000
+# The memory of a candidate while it is scored and ordered, in bytes.
+_BYTES_PER_CANDIDATE = 64
 
 
 class Rescored(NamedTuple):
@@ -31,12 +35,13 @@ class Rescored(NamedTuple):
     Attributes
     ----------
     indices : ndarray (n, k), int64
-        Items by descending score; equal scores by lower index. -1 where there are fewer than k.
+        Item numbers by descending score; equal scores are ordered by item number. -1 where there
+        are fewer than k candidates.
     scores : ndarray (n, k), float32
-        Their scores; -inf where there are fewer than k.
+        Their scores; -inf where there are fewer than k candidates.
     missing : ndarray (n,), int64, or None
-        At most so many of the true k nearest are not in the row. 0: certainly none. None where
-        nothing is known, because no upper bounds were given.
+        An upper bound on the number of true k nearest items that are not in the row, so 0 means
+        that the row is certainly right. None if no upper bounds were given.
     """
 
     indices: npt.NDArray[np.int64]
@@ -57,84 +62,93 @@ def rescore(
 ) -> Rescored:
     """The k best of each query's candidates by exact score, wherever the candidates come from.
 
-    For lists of an approximate index, a vector database or binary codes. Reads the candidates' rows
-    alone, by measures with the capability ``append`` (cosine, dot, neg_euclidean, angular); others
-    are fitted to all items. O(n c d). The bits are those of :func:`fastcos.top_k`.
+    The candidates may come from an approximate index, a vector database or binary codes. For
+    measures with the capability ``append`` (cosine, dot, neg_euclidean, angular), only the
+    candidates' rows are read. Other measures are fitted to all items. Time O(n c d). The scores
+    have the bits of :func:`fastcos.top_k`.
 
-    A row is certainly right if its k-th score exceeds what any other item could have. Give that as
-    upper_bounds: for example the last approximate score of the list plus the largest error.
-    :meth:`fastcos.SimilarityIndex.rescore` needs no bounds.
+    A row of the result is certainly right if its k-th score exceeds the score that any other item
+    could have. Pass that score as ``upper_bounds``: for example, the last approximate score of the
+    list plus the largest error of the approximation. :meth:`fastcos.SimilarityIndex.rescore` needs
+    no bounds.
 
     Parameters
     ----------
     queries : array_like (n, d) or (d,), as for :func:`fastcos.top_k`
         One row per query.
     items : array_like (m, d)
-        All items, also memory-mapped.
+        All items. They may be memory-mapped.
     candidates : array_like (n, c), int
-        Item numbers of each query; -1 stands for none. Repeated ones count once.
+        The item numbers of each query's candidates; -1 stands for none. Repeated numbers count
+        once.
     k : int
-        Neighbours per query, at most c.
+        The number of neighbours per query, at most c.
     measure : str or Measure
         As in :func:`fastcos.top_k`.
     upper_bounds : array_like (n,), optional
-        No item that is missing from a query's candidates has a higher score. inf where nothing is
-        known, -inf where nothing is missing. Default: nothing is known, and ``missing`` is None.
+        No item that is missing from a query's candidates has a higher score than this. inf if
+        nothing is known, -inf if no item is missing. Default: nothing is known, and ``missing`` is
+        None.
     n_threads, working_memory
         As in :func:`fastcos.top_k`.
 
     Returns
     -------
     Rescored
-        indices (n, k) int64, scores (n, k) float32 and missing (n,) int64, or None without bounds.
+        indices (n, k) int64, scores (n, k) float32, and missing (n,) int64 or None.
 
     Raises
     ------
     ValueError
-        A candidate out of range, NaN or infinity in its row, k out of range, bounds that are NaN.
+        A candidate or k is out of range, the row of a candidate contains NaN or infinity, or a
+        bound is NaN.
 
     Examples
     --------
     >>> from fastcos.search import rescore
     >>> items = [[1.0, 0.0], [0.0, 1.0], [1.0, 0.1], [-1.0, 0.0]]
-    >>> found = rescore([[1.0, 0.0]], items, [[2, 0, 3]], k=2, upper_bounds=[0.5])
-    >>> found.indices.tolist(), found.missing.tolist()
+    >>> best = rescore([[1.0, 0.0]], items, [[2, 0, 3]], k=2, upper_bounds=[0.5])
+    >>> best.indices.tolist(), best.missing.tolist()
     ([[0, 2]], [0])
     """
-    given = get_measure(measure)
+    unfitted = get_measure(measure)
     Q = validation.as_rows("queries", queries, or_vector=True)
-    X = _as_listed_items(items, given)
+    X = _as_listed_items(items, unfitted)
     validation.check_same_width("items", X, "queries", Q)
     validation.check_scorable("queries", Q, Q)
     lists = as_candidates(candidates, len(Q), X.shape[0])
     k = validation.as_count("k", k, high=lists.shape[1])
     options = as_options(n_threads, working_memory)
-    bounds = None
-    if upper_bounds is not None:
-        bounds = validation.as_array("upper_bounds", upper_bounds).astype(np.float64)
-        validation.check_shape("upper_bounds", bounds.shape, (len(Q),))
-        if np.isnan(bounds).any():
-            at = int(np.flatnonzero(np.isnan(bounds))[0])
-            raise ValueError(f"upper_bounds must not be NaN, got NaN at position {at}")
-    if capabilities(given).append:
-        columns, raw = _best_of_rows(X, given, Q, lists, k, options)
-        fitted = given
+    bounds = None if upper_bounds is None else _as_upper_bounds(upper_bounds, len(Q))
+    if capabilities(unfitted).append:
+        columns, raw_scores = _best_of_rows(X, unfitted, Q, lists, k, options)
+        fitted = unfitted
     else:
-        items_read = fit_items(X, given, options)
-        columns, raw = best_of_candidates(items_read, Q, lists, k, options)
-        fitted = items_read.measure
-    indices, scores = finish(fitted, Q, columns, raw, None)
+        fitted_items = fit_items(X, unfitted, options)
+        columns, raw_scores = best_of_candidates(fitted_items, Q, lists, k, options)
+        fitted = fitted_items.measure
+    indices, scores = finish(fitted, Q, columns, raw_scores, None)
     if bounds is None:
         return Rescored(indices, scores, None)
-    exact = np.where(columns < 0, -np.inf, fitted.to_score(raw, Q))
-    # an item that ties with a bound may have a lower number
-    missing = (exact <= bounds[:, None]).sum(axis=1)
-    others = X.shape[0] - (lists >= 0).sum(axis=1)
-    return Rescored(indices, scores, np.minimum(missing, others))
+    exact_scores = np.where(columns < 0, -np.inf, fitted.to_score(raw_scores, Q))
+    # An item that is missing and ties with a candidate may have a lower number than the candidate.
+    missing = (exact_scores <= bounds[:, None]).sum(axis=1)
+    n_not_listed = X.shape[0] - (lists >= 0).sum(axis=1)
+    return Rescored(indices, scores, np.minimum(missing, n_not_listed))
+
+
+def _as_upper_bounds(upper_bounds: Any, n: int) -> Floats:
+    """Return upper bounds (n,) as float64; infinity is allowed, NaN is not."""
+    bounds = validation.as_array("upper_bounds", upper_bounds).astype(np.float64)
+    validation.check_shape("upper_bounds", bounds.shape, (n,))
+    if np.isnan(bounds).any():
+        place = int(np.flatnonzero(np.isnan(bounds))[0])
+        raise ValueError(f"upper_bounds must not be NaN, got NaN at position {place}")
+    return bounds
 
 
 def as_candidates(candidates: Any, n: int, n_items: int) -> Integers:
-    """Return item numbers (n, c), ascending in each row; repeated ones are -1."""
+    """Return item numbers (n, c), ascending in each row; repeated ones become -1."""
     array = validation.as_array("candidates", candidates)
     if array.ndim != 2 or array.shape[0] != n or not array.shape[1]:
         raise ValueError(
@@ -147,102 +161,128 @@ def as_candidates(candidates: Any, n: int, n_items: int) -> Integers:
             f"candidates must hold item numbers from 0 to {n_items - 1} or -1, got "
             f"{int(array.min())} to {int(array.max())}"
         )
-    lists = np.sort(array.astype(np.int64), axis=1)
+    lists = array.astype(np.int64)
+    lists.sort(axis=1)
     lists[:, 1:][lists[:, 1:] == lists[:, :-1]] = -1
     return lists
+
+
+def n_missing(nearest: Integers, indices: Integers, n_items: int) -> Integers:
+    """Return how many of the nearest items (n, k) of each query are not among indices (n, c)."""
+    first_pair = np.arange(len(nearest))[:, None] * n_items
+    # A pair of a query and an item is one number, so that no array of n k c entries is needed.
+    found_pairs = (first_pair + indices)[indices >= 0]
+    is_missing = (nearest >= 0) & ~np.isin(first_pair + nearest, found_pairs)
+    return is_missing.sum(axis=1)
 
 
 def best_of_candidates(
     items: ItemSource, Q: validation.Rows, lists: Integers, k: int, options: ExecutionOptions
 ) -> tuple[Integers, Floats]:
-    """Positions and raw scores (n, k) of the best of each list (n, c), -1 for no item."""
-    measure, listed = items.measure, lists >= 0
+    """Return positions and raw scores (n, k) of the best of each list (n, c); -1 is no item."""
+    measure, is_listed = items.measure, lists >= 0
     queries = encode_rows(measure.encode_queries(Q), None, options.n_threads, measure.metric_type)
-    indptr = np.concatenate([[0], np.cumsum(listed.sum(axis=1))])
-    positions = lists[listed]
-    raw = np.full(len(positions), -np.inf)
+    indptr = np.concatenate([[0], np.cumsum(is_listed.sum(axis=1))])
+    positions = lists[is_listed]
+    if items.segments:
+        return best_of_positions(items, Q, queries, indptr, positions, k, options)
+    raw_scores = np.full(len(positions), -np.inf)
     for block in items.read_blocks(positions, options):
-        np.maximum(raw, score_lists(block, Q, queries, indptr, positions, options), out=raw)
-    return best_of_scored(indptr, positions, raw, k, options)
+        block_scores = score_lists(block, Q, queries, indptr, positions, options)
+        np.maximum(raw_scores, block_scores, out=raw_scores)
+    return best_of_scored(indptr, positions, raw_scores, k, options)
 
 
 def _as_listed_items(items: Any, measure: Measure) -> Any:
     """Return items whose values are not read yet, unless the measure needs all of them."""
     if capabilities(measure).append:
-        shared = validation.as_shared_array(items)
-        return shared if memmap.is_narrow(shared) else validation.as_row_shape("items", items)
+        array = validation.as_shared_array(items)
+        return array if memmap.is_narrow(array) else validation.as_row_shape("items", items)
     return as_items("items", items, measure)
 
 
 def _best_of_rows(
     X: Any, measure: Measure, Q: validation.Rows, lists: Integers, k: int, options: ExecutionOptions
 ) -> tuple[Integers, Floats]:
-    """Positions and raw scores (n, k) of the best of each list, from the listed rows alone."""
+    """Return positions and raw scores (n, k) of the best of each list; reads listed rows only."""
+    n, width = lists.shape
+    bytes_per_query = float(_BYTES_PER_CANDIDATE * width)
+    validation.check_memory("working_memory", options.working_memory, bytes_per_query)
+    size = max(1, int(options.working_memory / bytes_per_query))
     queries = encode_rows(measure.encode_queries(Q), None, options.n_threads, measure.metric_type)
-    listed = lists >= 0
-    numbers = validation.read_only(np.repeat(np.arange(len(lists)), listed.sum(axis=1)))
-    columns = validation.read_only(lists[listed])
-    raw = np.full(lists.shape, -np.inf)
-    raw[listed] = _score_pairs(X, measure.metric_type, queries, numbers, columns, options)
-    return segments.best_of_lists(lists, raw, k, options.n_threads)
+    columns, raw_scores = np.empty((n, k), np.int64), np.empty((n, k))
+    for lo in range(0, n, size):
+        block = lists[lo : lo + size]
+        is_listed = block >= 0
+        query_of_pair = lo + np.repeat(np.arange(len(block)), is_listed.sum(axis=1))
+        block_scores = np.full(block.shape, -np.inf)
+        block_scores[is_listed] = _score_pairs(
+            X, measure.metric_type, queries, validation.read_only(query_of_pair),
+            validation.read_only(block[is_listed]), options,
+        )  # fmt: skip
+        columns[lo : lo + size], raw_scores[lo : lo + size] = segments.best_of_lists(
+            block, block_scores, k, options.n_threads
+        )
+    return columns, raw_scores
 
 
 def _score_pairs(
-    X: Any, metric_type: str, queries: EncodedRows, numbers: Integers, columns: Integers,
+    X: Any, metric_type: str, queries: EncodedRows, query_of_pair: Integers, columns: Integers,
     options: ExecutionOptions,
 ) -> Floats:  # fmt: skip
-    """Raw scores (m,) of queries numbers (m,) and items columns (m,)."""
-    queries, raw = scan.as_wide(queries, X), np.full(len(columns), np.nan)
+    """Return the raw scores (m,) of queries ``query_of_pair`` (m,) and items ``columns`` (m,)."""
+    queries, raw_scores = scan.as_wide(queries, X), np.full(len(columns), np.nan)
     if not memmap.is_read_in_blocks(X) and X.flags.c_contiguous and X.dtype == queries.rows.dtype:
-        # rows whose squares underflow are left to the copies
-        least = safe_norms.LEAST_NORM if X.dtype == np.float64 else 0.0
+        # The kernel leaves the score NaN where the squares of a row underflow or are not finite.
+        smallest_norm = safe_norms.LEAST_NORM if X.dtype == np.float64 else 0.0
         parallel.run(
-            listed_items.score_listed_items, parallel.row_blocks(len(raw), _PAIRS_PER_BLOCK),
-            METRIC_TYPES[metric_type], queries.rows, queries.norms, validation.read_only(X),
-            numbers, columns, least, raw,
+            listed_items.score_listed_items,
+            parallel.row_blocks(len(raw_scores), _PAIRS_PER_BLOCK), METRIC_TYPES[metric_type],
+            queries.rows, queries.norms, validation.read_only(X), query_of_pair, columns,
+            smallest_norm, raw_scores,
             n_threads=options.n_threads,
         )  # fmt: skip
-    left = np.flatnonzero(np.isnan(raw))
+    unscored = np.flatnonzero(np.isnan(raw_scores))
     size = max(1, _BLOCK_BYTES // (X.shape[1] * max(4, X.dtype.itemsize)))
     parallel.run(
-        _score_copies, parallel.row_blocks(len(left), size), X, metric_type, queries, left,
-        numbers, columns, raw,
+        _score_copies, parallel.row_blocks(len(unscored), size), X, metric_type, queries, unscored,
+        query_of_pair, columns, raw_scores,
         n_threads=options.n_threads,
     )  # fmt: skip
-    return raw
+    return raw_scores
 
 
 def _score_copies(
-    lo: int, hi: int, X: Any, metric_type: str, queries: EncodedRows, left: Integers,
-    numbers: Integers, columns: Integers, raw: Floats,
+    lo: int, hi: int, X: Any, metric_type: str, queries: EncodedRows, unscored: Integers,
+    query_of_pair: Integers, columns: Integers, raw_scores: Floats,
 ) -> None:  # fmt: skip
-    """Score pairs left[lo:hi] by copies of the rows, which stay in a cache.
+    """Score pairs ``unscored[lo:hi]`` by copies of the rows, which stay in a cache.
 
-    For rows of maps and of other types, and for those that are not finite or very small.
+    This serves rows of memory maps and of other types, and rows that are not finite or very small.
     """
     if lo == hi:
         return
-    pairs = left[lo:hi]
-    items, places = np.unique(columns[pairs], return_inverse=True)
-    rows = memmap.take_rows("items", X, items)
+    pairs = unscored[lo:hi]
+    item_numbers, row_of_pair = np.unique(columns[pairs], return_inverse=True)
+    rows = memmap.take_rows("items", X, item_numbers)
     if rows.dtype.char not in "fd":
         rows = validation.as_rows("items", rows)
-    if rows.dtype != queries.rows.dtype:  # one signature of the kernel
+    if rows.dtype != queries.rows.dtype:  # the kernel is compiled for rows of one type
         rows = validation.read_only(rows.astype(np.float64))
         queries = scan.as_wide(queries, rows)
     norms = row_norms(rows, 1)
     if not np.isfinite(norms).all():
-        broken = items[~np.isfinite(norms)]
+        broken_rows = item_numbers[~np.isfinite(norms)]
         raise ValueError(
             "items must be finite, with squares that can be summed, got other values in "
-            f"{validation.format_rows(broken)} (counted from 0)"
+            f"{validation.format_rows(broken_rows)} (counted from 0)"
         )
     if rows.dtype == np.float64:
         rows = encode_rows(rows, None, 1, metric_type).rows
     scores, block = np.empty(len(pairs)), parallel.row_blocks(len(pairs), len(pairs))
     parallel.run(
         listed_items.score_listed_items, block, METRIC_TYPES[metric_type], queries.rows,
-        queries.norms, rows, validation.read_only(numbers[pairs]),
-        validation.read_only(places.astype(np.int64)), 0.0, scores,
+        queries.norms, rows, validation.read_only(query_of_pair[pairs]),
+        validation.read_only(row_of_pair.astype(np.int64)), 0.0, scores,
     )  # fmt: skip
-    raw[pairs] = scores
+    raw_scores[pairs] = scores

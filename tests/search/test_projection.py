@@ -12,7 +12,7 @@ from fastcos import set_config
 from fastcos.kernels import cpu, tiles
 from fastcos.kernels.prefixes import pays_by_prefix
 from fastcos.kernels.simd.instruction_sets import INSTRUCTION_SETS
-from fastcos.search import index_files, layout, packing, plan, projection, scan, segments
+from fastcos.search import index_parts, layout, packing, plan, projection, scan, segments
 from fastcos.similarity import encoded_rows
 from tests.oracles import dense
 from tests.oracles.dense_families import dominated, near_ties, off_centre
@@ -264,7 +264,7 @@ def test_prefixes_are_chosen_for_embeddings_alone():
 
 @pytest.mark.usefixtures("_forced")
 def test_directories_of_version_2_have_no_largest_k(tmp_path, monkeypatch):
-    monkeypatch.setattr(index_files, "BOUND_PREFIX", index_files.BOUND_PREFIX[:-1])
+    monkeypatch.setattr(index_parts, "BOUND_PREFIX", index_parts.BOUND_PREFIX[:-1])
     X, Q = embeddings(2000, 96), embeddings(80, 96, 1)
     fitted(X).save(tmp_path / "index")
     assert not [*(tmp_path / "index").glob("prefix_largest_k_*")]
@@ -310,7 +310,7 @@ def test_many_fits_have_few_threads_of_prefixes(monkeypatch):
         counts.append(len(named))
     assert max(counts) <= 4
     for index in found:
-        segment = index._state.fitted.segments[0]
+        segment = index._state.items.segments[0]
         segment.settle()
         assert segment.packed.arrays.prefix.words > 0
 
@@ -326,7 +326,7 @@ def test_rows_of_extreme_norms_have_prefixes_without_a_warning():
 
 
 def waited(index):
-    for segment in index._state.fitted.segments:
+    for segment in index._state.items.segments:
         segment.settle()
     return index
 

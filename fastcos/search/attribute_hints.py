@@ -1,0 +1,34 @@
+"""Errors for the attribute names of other libraries that say which attribute to use instead."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn, TypeVar
+
+Class = TypeVar("Class", bound=type)
+
+
+class _MissingAttribute:
+    """An attribute that does not exist, and the attribute to use instead."""
+
+    def __init__(self, name: str, replacement: str) -> None:
+        self._name, self._replacement = name, replacement
+
+    def __get__(self, instance: Any, owner: type) -> NoReturn:
+        raise AttributeError(
+            f"{owner.__name__} has no attribute {self._name!r} (use {self._replacement})",
+            name=self._name,
+            obj=instance,
+        )
+
+
+def with_attribute_hints(replacements: Mapping[str, str]) -> Callable[[Class], Class]:
+    """Return a class decorator: access to a name in ``replacements`` raises a helpful error.
+
+    The error is an AttributeError, so that ``hasattr`` is False for the class and its instances.
+    """
+
+    def decorate(cls: Class) -> Class:
+        for name, replacement in replacements.items():
+            setattr(cls, name, _MissingAttribute(name, replacement))
+        return cls
+
+    return decorate

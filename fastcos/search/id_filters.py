@@ -1,0 +1,198 @@
+"""Filters of an index search: what each query may find, by position and by id."""
+
+import itertools
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fastcos import validation
+from fastcos.search.ids import as_ids
+from fastcos.search.index_state import IndexState
+from fastcos.search.results import Neighbors
+from fastcos.validation import Integers
+
+# Up to this many excluded ids, a search finds as many additional neighbours and drops the excluded
+# ones afterwards. More of them are masked before the search, which takes O(items).
+_MAX_DROPPED = 64
+
+
+@dataclass(frozen=True)
+class SearchFilters:
+    """What the queries of a search may find. None, or an empty ``dropped``, does not restrict it.
+
+    Attributes
+    ----------
+    allowed : mask, positions or None
+        The items that every query may find.
+    lists : tuple of (indptr, positions), or None
+        The items that each query may find: those of query i are positions[indptr[i]:indptr[i + 1]].
+    exclude : sparse matrix or None
+        The items that each query must not find, as non-zeros.
+    dropped : ndarray (m,)
+        Positions that no query may find. The caller searches for m additional neighbours and passes
+        the result to ``drop_positions``.
+    """
+
+    allowed: Any
+    lists: tuple[Integers, Integers] | None
+    exclude: Any
+    dropped: Integers
+
+
+def as_filters(
+    state: IndexState,
+    n_queries: int,
+    *,
+    allowed: Any,
+    exclude: Any,
+    allowed_ids: Any,
+    exclude_ids: Any,
+    may_drop: bool,
+) -> SearchFilters:
+    """Combine the filters of a search by position and by id.
+
+    A matrix with fewer columns than there are positions was made before items were added, and says
+    nothing about the new items. Ids that are not in the index have no effect. ``may_drop`` says
+    whether excluded ids may be returned in ``SearchFilters.dropped``.
+    """
+    n_positions = state.n_positions
+    _refuse_ids("allowed", allowed, "positions", is_refused_as_list=False)
+    _refuse_ids(
+        "exclude", exclude, "a sparse matrix of queries x positions", is_refused_as_list=True
+    )
+    allowed, exclude = _with_columns(allowed, n_positions), _with_columns(exclude, n_positions)
+    lists, dropped = None, np.zeros(0, np.int64)
+    if allowed_ids is not None:
+        validation.check_none("allowed", allowed, "with allowed_ids")
+        positions = _positions_of_ids("allowed_ids", allowed_ids, state, n_queries)
+        if isinstance(positions, tuple):
+            lists = positions
+        else:
+            allowed = positions
+    if exclude_ids is not None:
+        positions = _positions_of_ids("exclude_ids", exclude_ids, state, n_queries)
+        if isinstance(positions, tuple):
+            exclude = _with_pairs(exclude, positions, n_positions)
+        elif may_drop and len(positions) <= _MAX_DROPPED:
+            dropped = positions
+        elif lists is None and not validation.is_sparse(allowed):
+            mask = np.ones(n_positions, np.bool_)
+            if allowed is not None:
+                mask &= validation.as_item_mask("allowed", allowed, n_positions)
+            mask[positions] = False
+            allowed = mask
+        else:
+            indptr = np.arange(n_queries + 1, dtype=np.int64) * len(positions)
+            exclude = _with_pairs(exclude, (indptr, np.tile(positions, n_queries)), n_positions)
+    return SearchFilters(allowed, lists, exclude, dropped)
+
+
+def drop_positions(neighbors: Neighbors, positions: Integers, k: int) -> Neighbors:
+    """Return the k best neighbours of each query that are not at these positions, padded."""
+    if not len(positions):
+        return neighbors
+    is_dropped = np.isin(neighbors.indices, positions)
+    indices = np.where(is_dropped, -1, neighbors.indices)
+    scores = np.where(is_dropped, np.float32(-np.inf), neighbors.scores)
+    # A stable sort moves the padding to the end and leaves the neighbours in their order.
+    order = np.argsort(indices < 0, axis=1, kind="stable")[:, :k]
+    return Neighbors(*(np.take_along_axis(array, order, axis=1) for array in (indices, scores)))
+
+
+def _refuse_ids(name: str, value: Any, rule: str, *, is_refused_as_list: bool) -> None:
+    """Refuse a list of ids where positions are expected."""
+    if not isinstance(value, list) or validation.is_empty_list(value):
+        return
+    array = np.asarray(value)
+    if array.dtype.kind == "U" or (is_refused_as_list and array.ndim == 1):
+        got = validation.format_value(value)
+        raise TypeError(f"{name} must be {rule} (give ids as {name}_ids), got {got}")
+
+
+def _positions_of_ids(
+    name: str, ids: Any, state: IndexState, n_queries: int
+) -> Integers | tuple[Integers, Integers]:
+    """Return ascending positions for all queries, or (indptr, positions) for each query."""
+    values = list(ids) if isinstance(ids, (set, frozenset, dict)) else ids
+    is_nested = isinstance(values, (list, tuple)) and any(
+        value is None or isinstance(value, (list, tuple, set, frozenset, dict, np.ndarray))
+        for value in values
+    )
+    if not is_nested:
+        positions = _find_positions(name, values, state)
+        return validation.distinct_numbers(positions[positions >= 0], state.n_positions)
+    if len(values) != n_queries:
+        raise ValueError(
+            f"{name} must have a list for each of {n_queries} queries, got {len(values)}"
+        )
+    return _positions_of_lists(name, values, state)
+
+
+def _positions_of_lists(name: str, values: Any, state: IndexState) -> tuple[Integers, Integers]:
+    """Return indptr (n + 1,) and the ascending positions of the ids in each of n lists.
+
+    A list that several queries share is looked up once, and so is an id that occurs in several
+    lists.
+    """
+    number_of_list: dict[int, int] = {}
+    list_of_query = [number_of_list.setdefault(id(value), len(number_of_list)) for value in values]
+    distinct_lists = [
+        [] if value is None else value.tolist() if isinstance(value, np.ndarray) else list(value)
+        for value in dict(zip(list_of_query, values, strict=True)).values()
+    ]
+    ids = list(itertools.chain.from_iterable(distinct_lists))
+    n_lists, n_positions = len(distinct_lists), max(1, state.n_positions)
+    positions = _find_repeated_positions(name, ids, state)
+    # Each pair of a list and a position is one number. Sorting the numbers sorts every list.
+    list_of_id = np.repeat(np.arange(n_lists), [len(one_list) for one_list in distinct_lists])
+    pairs = np.sort((list_of_id * n_positions + positions)[positions >= 0])
+    pairs = pairs[np.append(True, pairs[1:] != pairs[:-1])[: len(pairs)]]
+    indptr = np.searchsorted(pairs, np.arange(n_lists + 1) * n_positions).astype(np.int64)
+    positions = pairs % n_positions
+    if n_lists == len(values):
+        return indptr, positions
+    counts = np.diff(indptr)[list_of_query]
+    query_indptr = np.concatenate([[0], np.cumsum(counts)])
+    offsets = np.repeat(indptr[list_of_query] - query_indptr[:-1], counts)
+    return query_indptr, positions[np.arange(query_indptr[-1]) + offsets]
+
+
+def _find_repeated_positions(name: str, ids: list[Any], state: IndexState) -> Integers:
+    """Return the positions (m,) of ids that may occur several times, -1 for unknown ids."""
+    if set(map(type, ids)) not in ({str}, {int}):  # 1, True and 1.0 would be the same key
+        return _find_positions(name, ids, state)
+    distinct_ids = list(dict.fromkeys(ids))
+    positions = _find_positions(name, distinct_ids, state)
+    position_of = dict(zip(distinct_ids, positions.tolist(), strict=True))
+    return np.fromiter(map(position_of.__getitem__, ids), np.int64, len(ids))
+
+
+def _find_positions(name: str, ids: Any, state: IndexState) -> Integers:
+    """Return the positions (m,) of ids, -1 for unknown ids."""
+    try:
+        return state.find_positions(as_ids(name, ids, distinct=False))
+    except TypeError as error:
+        raise TypeError(str(error).replace("ids", name, 1)) from None
+
+
+def _with_pairs(exclude: Any, pairs: tuple[Integers, Integers], n_positions: int) -> Any:
+    """Return a sparse matrix, or none, with further pairs of queries and positions as non-zeros."""
+    import scipy.sparse as sp
+
+    indptr, positions = pairs
+    ones = np.ones(len(positions), np.float32)
+    matrix = sp.csr_array((ones, positions, indptr), shape=(len(indptr) - 1, n_positions))
+    if exclude is None or validation.is_empty_list(exclude):
+        return matrix
+    return exclude + matrix
+
+
+def _with_columns(matrix: Any, n_columns: int) -> Any:
+    """Return a sparse matrix with at least so many columns; anything else as it is."""
+    if not validation.is_sparse(matrix) or matrix.shape[1] >= n_columns:
+        return matrix
+    import scipy.sparse as sp
+
+    rows = sp.csr_array(matrix)
+    return sp.csr_array((rows.data, rows.indices, rows.indptr), shape=(rows.shape[0], n_columns))
