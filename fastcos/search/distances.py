@@ -1,7 +1,8 @@
-"""Distances of neighbours that a search has found, from differences of their rows.
+"""Distances of neighbours that a search returned, computed from differences of their rows.
 
-1 - cosine and |x|^2 + |y|^2 - 2 <x, y> cancel for near rows: of two rows at a cosine distance of
-5e-9 a float32 cosine is 1, and the distance would be 0.
+The formulas 1 - cosine and |x|^2 + |y|^2 - 2 <x, y> lose all digits for rows that are near each
+other. Two rows at a cosine distance of 5e-9 have a float32 cosine of 1, which would make their
+distance 0.
 """
 
 import numpy as np
@@ -11,36 +12,42 @@ from fastcos.search.index import SimilarityIndex
 from fastcos.similarity.row_transforms import unit_rows
 from fastcos.validation import Floats, Integers
 
-# measures whose scores are distances, up to a sign and a constant
+# The measures whose scores are distances, up to a sign and a constant.
 MEASURES = ("cosine", "neg_euclidean")
-# numbers of the rows of neighbours that are compared at once: 32 MiB in float64
-_NUMBERS_AT_ONCE = 1 << 22
+# The number of entries of neighbours' rows that are compared at once: 32 MiB in float64.
+_ENTRIES_AT_ONCE = 1 << 22
 
 
 def distances_of(index: SimilarityIndex, rows: validation.Rows, positions: Integers) -> Floats:
-    """Distances (n, k), float64, of rows (n, d) to the items at positions (n, k) of an index.
+    """Return the distances (n, k), float64, of rows (n, d) to the items at positions (n, k).
 
-    Cosine: half the squared distance of the unit rows, which is 1 - cosine; 1 where a row is zero.
-    neg_euclidean: the Euclidean distance. The ids of the index must be its positions.
+    For cosine, a distance is half the squared distance of the unit rows, which is 1 - cosine, and
+    it is 1 if a row is zero. For neg_euclidean it is the Euclidean distance. The ids of the index
+    must be its positions.
     """
     n, k = positions.shape
-    found = np.empty((n, k))
-    size = max(1, _NUMBERS_AT_ONCE // (k * rows.shape[1]))
+    distances = np.empty((n, k))
+    size = max(1, _ENTRIES_AT_ONCE // (k * rows.shape[1]))
     is_cosine = index.measure == "cosine"
     for first in range(0, n, size):
-        part = slice(first, min(n, first + size))
-        items, places = np.unique(positions[part], return_inverse=True)
-        right = index.vectors_of(items)
-        left = unit_rows(rows[part]) if is_cosine else rows[part].astype(np.float64)
-        right = unit_rows(validation.read_only(right)) if is_cosine else right.astype(np.float64)
-        near = right[places.reshape(len(left), k)]
-        differences = near - left[:, None]
+        block = slice(first, min(n, first + size))
+        items, place_of_neighbor = np.unique(positions[block], return_inverse=True)
+        item_rows, query_rows = index.vectors_of(items), rows[block]
         if is_cosine:
-            found[part] = 0.5 * np.square(differences).sum(axis=2)
-            has_directions = np.asarray(left.any(axis=1))[:, None] & np.asarray(near.any(axis=2))
-            found[part][~has_directions] = 1.0
-        else:  # a power of two: squares neither overflow nor vanish, and no bit is lost
+            item_rows = unit_rows(validation.read_only(item_rows))
+            query_rows = unit_rows(query_rows)
+        else:
+            item_rows, query_rows = item_rows.astype(np.float64), query_rows.astype(np.float64)
+        neighbor_rows = item_rows[place_of_neighbor.reshape(len(query_rows), k)]
+        differences = neighbor_rows - query_rows[:, None]
+        if is_cosine:
+            distances[block] = 0.5 * np.square(differences).sum(axis=2)
+            query_is_zero = ~np.asarray(query_rows.any(axis=1))
+            has_no_direction = query_is_zero[:, None] | ~np.asarray(neighbor_rows.any(axis=2))
+            distances[block][has_no_direction] = 1.0
+        else:
+            # Scaling by a power of two loses no bit, and keeps squares from overflow and underflow.
             exponents = np.frexp(np.abs(differences).max(axis=2))[1]
-            squares = np.square(np.ldexp(differences, -exponents[:, :, None])).sum(axis=2)
-            found[part] = np.ldexp(np.sqrt(squares), exponents)
-    return found
+            scaled = np.ldexp(differences, -exponents[:, :, None])
+            distances[block] = np.ldexp(np.sqrt(np.square(scaled).sum(axis=2)), exponents)
+    return distances

@@ -1,4 +1,4 @@
-"""What searches return: lists of neighbours, padded to one length, and their forms as tables."""
+"""What searches return: neighbours padded to one length, and their conversion to tables."""
 
 import importlib
 from typing import Any, NamedTuple
@@ -8,36 +8,36 @@ import numpy.typing as npt
 
 from fastcos.reports import MAX_ROWS, Table, as_table
 
-# neighbours of a query that repr shows
+# The number of neighbours of a query that repr shows.
 _LISTED = 5
 
 
-class Lists:
-    """Lists of neighbours in other libraries' tables: one row per neighbour, no padding."""
+class NeighborTables:
+    """Conversion of neighbours to the tables of other libraries, one row per neighbour."""
 
     __slots__ = ()
 
     def to_pandas(self, *, ids: Any = None, query_ids: Any = None) -> Any:
-        """Return the lists as a pandas DataFrame: query, rank, neighbor, score.
+        """Return the neighbours as a pandas DataFrame: query, rank, neighbor, score.
 
         Parameters
         ----------
         ids : array_like (p,), optional
-            Ids of the items. Default: those of the index, or their numbers.
+            The ids of the items. Default: those of the index, or the numbers of the items.
         query_ids : array_like (n,), optional
-            Ids of the queries. Default: their numbers.
+            The ids of the queries. Default: the numbers of the queries.
 
         Returns
         -------
         pandas.DataFrame
-            One row per neighbour; rank counts from 1.
+            One row per neighbour. The best neighbour has rank 1.
 
         Raises
         ------
         ImportError
             pandas is not installed.
         ValueError
-            Fewer ids than items or queries.
+            There are fewer ids than items or queries.
 
         Examples
         --------
@@ -49,12 +49,12 @@ class Lists:
         return _as_frame("pandas", self._columns(ids, query_ids))
 
     def to_polars(self, *, ids: Any = None, query_ids: Any = None) -> Any:
-        """Return the lists as a polars DataFrame.
+        """Return the neighbours as a polars DataFrame.
 
         Parameters
         ----------
         ids, query_ids : array_like, optional
-            As of :meth:`to_pandas`, as are the columns and the errors.
+            As in :meth:`to_pandas`. The columns and the errors are the same, too.
 
         Returns
         -------
@@ -70,12 +70,12 @@ class Lists:
         return _as_frame("polars", self._columns(ids, query_ids))
 
     def to_arrow(self, *, ids: Any = None, query_ids: Any = None) -> Any:
-        """Return the lists as an Arrow table.
+        """Return the neighbours as an Arrow table.
 
         Parameters
         ----------
         ids, query_ids : array_like, optional
-            As of :meth:`to_pandas`, as are the columns and the errors.
+            As in :meth:`to_pandas`. The columns and the errors are the same, too.
 
         Returns
         -------
@@ -92,15 +92,15 @@ class Lists:
 
     def _columns(self, ids: Any, query_ids: Any) -> dict[str, npt.NDArray[Any]]:
         indices: npt.NDArray[np.int64] = self.indices  # type: ignore[attr-defined]  # of subclasses
-        own = getattr(self, "ids", None)
+        index_ids = getattr(self, "ids", None)
         is_item = indices >= 0
         queries, items = np.nonzero(is_item)[0], indices[is_item]
-        if ids is None and own is not None:
-            neighbors = own[is_item]
+        if ids is None and index_ids is not None:
+            neighbors = index_ids[is_item]
         else:
-            neighbors = _named("ids", ids, items, int(items.max(initial=-1)) + 1)
+            neighbors = _ids_of("ids", ids, items, int(items.max(initial=-1)) + 1)
         return {
-            "query": _named("query_ids", query_ids, queries, len(indices)),
+            "query": _ids_of("query_ids", query_ids, queries, len(indices)),
             "rank": np.nonzero(is_item)[1] + 1,
             "neighbor": neighbors,
             "score": self.scores[is_item],  # type: ignore[attr-defined]  # of subclasses
@@ -113,15 +113,17 @@ class _Neighbors(NamedTuple):
 
 
 @as_table
-class Neighbors(_Neighbors, Lists):
+class Neighbors(_Neighbors, NeighborTables):
     """The neighbours of every query, best first.
 
     Attributes
     ----------
     indices : ndarray (n, k), int64
-        Items by descending score; equal scores by lower index. -1 where fewer than k qualify.
+        Item numbers by descending score; equal scores are ordered by item number. -1 where fewer
+        than k items qualify.
     scores : ndarray (n, k), float32
-        Their scores; -inf where fewer than k qualify. Infinite where float32 cannot hold a score.
+        Their scores; -inf where fewer than k items qualify. A score beyond the range of float32 is
+        infinite.
 
     Examples
     --------
@@ -134,8 +136,8 @@ class Neighbors(_Neighbors, Lists):
     __slots__ = ()
 
     def table(self) -> Table:
-        """The first lists, for ``repr``: items with their scores."""
-        return _listed(self.indices, self.scores)
+        """The neighbours of the first queries, for ``repr``."""
+        return _table_of(self.indices, self.scores)
 
 
 class _IndexNeighbors(NamedTuple):
@@ -145,38 +147,38 @@ class _IndexNeighbors(NamedTuple):
 
 
 @as_table
-class IndexNeighbors(_IndexNeighbors, Lists):
+class IndexNeighbors(_IndexNeighbors, NeighborTables):
     """The neighbours of every query in an index, best first.
 
     Attributes
     ----------
     indices : ndarray (n, k), int64
-        Positions of items by descending score; equal scores by lower position. -1 where fewer than
-        k qualify.
+        Positions of items by descending score; equal scores are ordered by position. -1 where fewer
+        than k items qualify.
     scores : ndarray (n, k), float32
-        Their scores; -inf where fewer than k qualify.
+        Their scores; -inf where fewer than k items qualify.
     ids : ndarray (n, k), int64 or str
-        Their ids; -1 or "" where fewer than k qualify.
+        Their ids; -1 or "" where fewer than k items qualify.
     """
 
     __slots__ = ()
 
     def table(self) -> Table:
-        """The first lists, for ``repr``: ids with their scores."""
-        return _listed(self.ids, self.scores)
+        """The neighbours of the first queries, for ``repr``."""
+        return _table_of(self.ids, self.scores)
 
 
-def padded(found: Neighbors, k: int) -> Neighbors:
-    """Return found with k columns; the new ones hold no item."""
-    missing = int(k) - found.indices.shape[1]
-    if not missing:
-        return found
-    indices = np.pad(found.indices, ((0, 0), (0, missing)), constant_values=-1)
-    return Neighbors(indices, np.pad(found.scores, ((0, 0), (0, missing)), constant_values=-np.inf))
+def padded(neighbors: Neighbors, k: int) -> Neighbors:
+    """Return neighbours with k columns, the last of which may hold no item."""
+    padding = (0, 0), (0, int(k) - neighbors.indices.shape[1])
+    if not padding[1][1]:
+        return neighbors
+    indices = np.pad(neighbors.indices, padding, constant_values=-1)
+    return Neighbors(indices, np.pad(neighbors.scores, padding, constant_values=-np.inf))
 
 
 def no_neighbors(n: int) -> Neighbors:
-    """Return the neighbours of n queries that may find nothing."""
+    """Return the neighbours of n queries for k = 0."""
     return Neighbors(np.empty((n, 0), np.int64), np.empty((n, 0), np.float32))
 
 
@@ -190,30 +192,32 @@ def _as_frame(library: str, columns: dict[str, npt.NDArray[Any]]) -> Any:
     return make(columns)
 
 
-def _listed(names: npt.NDArray[Any], scores: npt.NDArray[np.float32]) -> Table:
-    """Return the first lists of items (n, k), and their scores."""
-    (n, k), shown = scores.shape, (slice(MAX_ROWS), slice(_LISTED))
-    # padding is no neighbour
-    n_found = int((scores > -np.inf).sum(axis=1).max(initial=0))
-    rows = [
-        (query, *(f"{item} ({x:.3f})" if x > -np.inf else "" for item, x in zip(*one, strict=True)))
-        for query, one in enumerate(zip(names[shown].tolist(), scores[shown].tolist(), strict=True))
-    ]
-    left = [
-        f"{count:,} more {what}"
-        for count, what in ((n - MAX_ROWS, "queries"), (n_found - _LISTED, "neighbours of each"))
-        if count > 0
-    ]
+def _table_of(names: npt.NDArray[Any], scores: npt.NDArray[np.float32]) -> Table:
+    """Return the first neighbours of the first queries, by their names (n, k)."""
+    n, k = scores.shape
+    is_neighbor = scores > -np.inf
+    n_neighbors = int(is_neighbor.sum(axis=1).max(initial=0))
+    first_names = names[:MAX_ROWS, :_LISTED].tolist()
+    first_scores = scores[:MAX_ROWS, :_LISTED].tolist()
+    rows: list[tuple[Any, ...]] = []
+    for query in range(len(first_names)):
+        pairs = zip(first_names[query], first_scores[query], strict=True)
+        cells = [f"{name} ({score:.3f})" if score > -np.inf else "" for name, score in pairs]
+        rows.append((query, *cells))
+    counts = (n - MAX_ROWS, "queries"), (n_neighbors - _LISTED, "neighbours of each")
+    more = ", ".join(f"{count:,} more {unit}" for count, unit in counts if count > 0)
     ranks = (str(rank) for rank in range(1, min(k, _LISTED) + 1))
     title = f"Neighbors of {n:,} queries, k = {k}: items (scores) by rank"
-    return Table(title, ("query", *ranks), rows, ", ".join(left))
+    return Table(title, ("query", *ranks), rows, more)
 
 
-def _named(name: str, ids: Any, numbers: npt.NDArray[np.int64], least: int) -> npt.NDArray[Any]:
-    """Return the ids of these numbers; the numbers themselves without ids."""
+def _ids_of(
+    name: str, ids: Any, numbers: npt.NDArray[np.int64], min_length: int
+) -> npt.NDArray[Any]:
+    """Return the ids of these numbers, or the numbers themselves if there are no ids."""
     if ids is None:
         return numbers
     array = np.asarray(ids)
-    if array.ndim != 1 or len(array) < least:
-        raise ValueError(f"{name} must be of at least {least} ids, got shape {array.shape}")
+    if array.ndim != 1 or len(array) < min_length:
+        raise ValueError(f"{name} must be of at least {min_length} ids, got shape {array.shape}")
     return array[numbers]

@@ -1,4 +1,4 @@
-"""The search of sentence-transformers, exact and without torch: the same arguments and results."""
+"""The search of sentence-transformers with the same arguments and results, exact, without torch."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from fastcos import validation
 from fastcos.parallel import memmap
 from fastcos.search.top_k import top_k as nearest
 
-# score functions of sentence_transformers.util, by name, and our measures
+# The score functions of sentence_transformers.util, by name, and the measures of this library.
 _MEASURES = {"cos_sim": "cosine", "dot_score": "dot", "euclidean_sim": "neg_euclidean"}
 
 
@@ -20,18 +20,21 @@ def semantic_search(
 ) -> list[list[dict[str, int | float]]]:
     """The best corpus entries of every query, as ``sentence_transformers.util.semantic_search``.
 
-    Exact: float64 scores of the embeddings as given, equal scores by lower corpus_id.
+    The results are exact: entries are ordered by float64 scores of the original embeddings, and
+    equal scores by corpus_id.
 
     Parameters
     ----------
     query_embeddings : array_like (n, d) or (d,)
-        Also tensors in main memory, or a list of vectors.
+        The embeddings of the queries. Tensors in main memory and lists of vectors are accepted,
+        too.
     corpus_embeddings : array_like (m, d)
-        Also memory-mapped.
+        The embeddings of the corpus. They may be memory-mapped.
     query_chunk_size, corpus_chunk_size : int
-        For calls written for sentence-transformers; the setting ``working_memory`` decides here.
+        Accepted for calls that were written for sentence-transformers, and not used: the setting
+        ``working_memory`` decides how much is searched at once.
     top_k : int
-        Entries per query, all if there are fewer.
+        The number of entries per query. If the corpus has fewer, all of them are returned.
     score_function : str or callable
         "cos_sim", "dot_score" or "euclidean_sim", or that function of sentence-transformers.
 
@@ -43,7 +46,8 @@ def semantic_search(
     Raises
     ------
     ValueError
-        NaN or infinity, embeddings of different width, an unknown score function.
+        The embeddings contain NaN or infinity or have different numbers of columns, or the score
+        function is unknown.
 
     Examples
     --------
@@ -59,8 +63,8 @@ def semantic_search(
     Q = validation.as_rows("query_embeddings", query_embeddings, or_vector=True)
     X = memmap.as_mapped_rows("corpus_embeddings", corpus_embeddings)
     validation.check_same_width("query_embeddings", Q, "corpus_embeddings", X)
-    found = nearest(Q, X, min(k, len(X)), measure=measure)
+    neighbors = nearest(Q, X, min(k, len(X)), measure=measure)
     return [
         [{"corpus_id": item, "score": score} for item, score in zip(items, scores, strict=True)]
-        for items, scores in zip(found.indices.tolist(), found.scores.tolist(), strict=True)
+        for items, scores in zip(neighbors.indices.tolist(), neighbors.scores.tolist(), strict=True)
     ]

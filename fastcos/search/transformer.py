@@ -12,7 +12,7 @@ from fastcos.search.distances import MEASURES, distances_of
 from fastcos.search.index import SimilarityIndex
 from fastcos.validation import Integers
 
-# rows that are compared with the fitted ones at once
+# The number of rows that are compared with the fitted rows at once.
 _COMPARED_AT_ONCE = 4096
 
 
@@ -21,28 +21,28 @@ class NeighborsTransformer(
     TransformerMixin,  # type: ignore[misc]
     BaseEstimator,  # type: ignore[misc]
 ):
-    """Rows to the sparse graph of their nearest items, for scikit-learn's pipelines.
+    """Transform rows to the sparse graph of their nearest items, for scikit-learn's pipelines.
 
-    Like ``sklearn.neighbors.KNeighborsTransformer``: the graph holds distances for measures that
-    have them (1 - cosine, Euclidean) with n_neighbors + 1 entries a row, so that a row's own zero
-    is there beside its neighbours. Distances are computed in float64 from differences of the rows,
-    so that those of near rows keep their digits.
+    Like ``sklearn.neighbors.KNeighborsTransformer``, the graph holds distances (1 - cosine, or
+    Euclidean) with n_neighbors + 1 entries per row, because a row that was fitted is at distance 0
+    from itself. Distances are computed in float64 from differences of the rows, so that the
+    distances of rows near each other keep their digits.
 
     Parameters
     ----------
     n_neighbors : int
-        Neighbours of each row.
+        The number of neighbours of each row.
     mode : {"distance", "connectivity"}
-        What the entries are: distances, or ones (then n_neighbors a row).
+        Whether the entries are distances, or ones; a row then has n_neighbors entries.
     measure : {"cosine", "neg_euclidean"}
         As in :func:`top_k`.
 
     Attributes
     ----------
     n_features_in_ : int
-        Columns of the rows that were fitted.
+        The number of columns of the rows that were fitted.
     n_samples_fit_ : int
-        Rows that were fitted.
+        The number of rows that were fitted.
 
     Examples
     --------
@@ -61,19 +61,19 @@ class NeighborsTransformer(
         self.measure = measure
 
     def fit(self, X: Any, y: Any = None) -> "NeighborsTransformer":
-        """Index the rows as items; later calls of transform search that index.
+        """Index the rows as items, which ``transform`` searches.
 
         Parameters
         ----------
         X : array_like (p, d)
-            What later rows are compared with.
+            The rows that later rows are compared with.
         y : ignored
-            For pipelines.
+            Accepted because pipelines pass it.
 
         Returns
         -------
         NeighborsTransformer
-            Itself.
+            The transformer itself.
         """
         items = validation.estimator_rows(self, X, reset=True)
         validation.as_choice("mode", self.mode, ("distance", "connectivity"))
@@ -84,19 +84,18 @@ class NeighborsTransformer(
         return self
 
     def transform(self, X: Any) -> sp.csr_matrix:
-        """Graph of the rows' nearest items.
+        """Return the graph of the rows' nearest items.
 
         Parameters
         ----------
         X : array_like (n, d)
-            Rows. Row i finds item i first, at distance 0, where it equals that item: so every row
-            of ``fit_transform`` finds itself before its copies.
+            The rows. If row i equals item i, it finds that item first, at distance 0. So every row
+            of ``fit_transform`` finds itself before other rows that equal it.
 
         Returns
         -------
         csr_matrix (n, p), float64
-            n_neighbors entries a row, one more for distances; a row's entries by ascending
-            distance.
+            Each row has n_neighbors entries, or one more for distances, by ascending distance.
         """
         check_is_fitted(self)
         rows = validation.estimator_rows(self, X, reset=False)
@@ -105,10 +104,10 @@ class NeighborsTransformer(
             "n_neighbors", self.n_neighbors, high=self.n_samples_fit_ - with_itself
         )
         indices = np.array(self._index.search(rows, k).indices)
-        itself = self._itself(rows)
-        is_absent = (itself >= 0) & ~(indices == itself[:, None]).any(axis=1)
-        indices[is_absent, -1] = itself[is_absent]
-        is_itself = indices == itself[:, None]
+        self_items = self._self_items(rows)
+        is_absent = (self_items >= 0) & ~(indices == self_items[:, None]).any(axis=1)
+        indices[is_absent, -1] = self_items[is_absent]
+        is_itself = indices == self_items[:, None]
         distances = distances_of(self._index, rows, indices)
         distances[is_itself] = 0.0
         order = np.argsort(np.where(is_itself, -1.0, distances), axis=1, kind="stable")
@@ -120,15 +119,14 @@ class NeighborsTransformer(
         shape = (len(rows), self.n_samples_fit_)
         return sp.csr_matrix((values.ravel(), indices.ravel(), indptr), shape=shape)
 
-    def _itself(self, rows: validation.Rows) -> Integers:
-        """Return i for each row i that equals item i, and -1 for the others."""
-        numbers = np.arange(len(rows))
+    def _self_items(self, rows: validation.Rows) -> Integers:
+        """Return i for each row i that equals item i, and -1 for all other rows."""
         n = min(len(rows), self.n_samples_fit_)
         is_item = np.zeros(len(rows), np.bool_)
         for first in range(0, n, _COMPARED_AT_ONCE):
-            some = np.arange(first, min(n, first + _COMPARED_AT_ONCE))
-            is_item[some] = (self._index.vectors_of(some) == rows[some]).all(axis=1)
-        return np.where(is_item, numbers, -1)
+            block = np.arange(first, min(n, first + _COMPARED_AT_ONCE))
+            is_item[block] = (self._index.vectors_of(block) == rows[block]).all(axis=1)
+        return np.where(is_item, np.arange(len(rows)), -1)
 
     @property
     def _n_features_out(self) -> int:
