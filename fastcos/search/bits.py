@@ -12,13 +12,16 @@ from fastcos.search.packing import ExecutionOptions
 from fastcos.search.request import rounded_scores
 from fastcos.search.results import Neighbors
 
-# measures of packed bits, and whether they are cosines
+# The measures of packed bits, and whether they are cosines.
 BIT_MEASURES = {"hamming": 0, "bit_cosine": 1}
 
-# queries of a block: what is laid out of the items serves all of them
+# The number of queries in one block, all of which use the items that were laid out for the first.
 _QUERIES_PER_BLOCK = 64
-# rows whose bits are counted at once
+# The number of rows whose bits are counted at once.
 _ROWS_PER_COUNT = 1 << 14
+# The memory of a neighbour until its score is converted to float32, in bytes: item and raw score.
+# The kernel keeps up to 4 k + 64 of them for each query of a block.
+_BYTES_PER_NEIGHBOR = 16
 
 Words = npt.NDArray[np.uint64]
 
@@ -33,35 +36,58 @@ def bit_top_k(
     min_score: float | None,
     options: ExecutionOptions,
 ) -> Neighbors:
-    """Do what ``top_k`` says for rows of packed bits, (n, b) uint8 of eight bits each.
+    """Do what ``top_k`` says for rows of packed bits, (n, b) uint8 with eight bits in each byte.
 
-    As np.packbits and FAISS pack them. Time O(n m b / 8); nothing is copied but rows of a number of
-    bytes that is no multiple of eight.
+    The bits are packed as np.packbits and FAISS pack them. Time O(n m b / 8). Rows are copied only
+    if their number of bytes is no multiple of eight.
     """
     query_bytes = _as_bytes("queries", queries, or_vector=items is not None)
     item_bytes = query_bytes if items is None else _as_bytes("items", items)
     validation.check_same_width("items", item_bytes, "queries", query_bytes)
     Q = _as_words(query_bytes)
     X = Q if items is None else _as_words(item_bytes)
-    least = -np.inf if min_score is None else validation.as_real("min_score", min_score)
-    own = items is None and exclude_self
-    k = validation.as_neighbor_count(k, len(X), without_itself=own)
+    lowest = -np.inf if min_score is None else validation.as_real("min_score", min_score)
+    k = validation.as_neighbor_count(k, len(X), without_itself=exclude_self)
     n = len(Q)
-    norms = _norms(X)
-    query_norms = norms[:n] if items is None else _norms(Q)
-    itself = np.arange(n) if own else np.full(n, -1)
-    columns, raw = parallel.unfilled((n, k), np.int64), parallel.unfilled((n, k), np.float64)
-    parallel.run(
-        bits.nearest_bits,
-        parallel.row_blocks(n, min(_QUERIES_PER_BLOCK, -(-n // options.n_threads))),
-        BIT_MEASURES[measure], Q, validation.read_only(query_norms), X, validation.read_only(norms),
-        validation.read_only(itself), raw, columns,
-        n_threads=options.n_threads, progress=options.progress,
-    )  # fmt: skip
-    scores = rounded_scores(raw)
-    is_below = scores < rounded_scores(least)
-    scores[is_below], columns[is_below] = -np.inf, -1
-    return Neighbors(columns, scores)
+    norms = validation.read_only(_norms(X))
+    query_norms = norms[:n] if items is None else validation.read_only(_norms(Q))
+    self_items = validation.read_only(np.arange(n) if exclude_self else np.full(n, -1))
+    n_threads, block, batch = _sizes(n, k, options)
+    indices, scores = parallel.unfilled((n, k), np.int64), np.empty((n, k), np.float32)
+    for lo in range(0, n, batch):
+        hi = min(n, lo + batch)
+        raw_scores = parallel.unfilled((hi - lo, k), np.float64)
+        parallel.run(
+            bits.nearest_bits, parallel.row_blocks(hi - lo, block), BIT_MEASURES[measure],
+            Q[lo:hi], query_norms[lo:hi], X, norms, self_items[lo:hi], raw_scores, indices[lo:hi],
+            n_threads=n_threads, progress=_progress_from(options.progress, lo, n),
+        )  # fmt: skip
+        scores[lo:hi] = rounded_scores(raw_scores)
+        is_below = scores[lo:hi] < rounded_scores(lowest)
+        scores[lo:hi][is_below], indices[lo:hi][is_below] = -np.inf, -1
+    return Neighbors(indices, scores)
+
+
+def _sizes(n: int, k: int, options: ExecutionOptions) -> tuple[int, int, int]:
+    """Return how many threads run, and how many queries a block and a batch have."""
+    bytes_in_block = float(_BYTES_PER_NEIGHBOR * (4 * k + 64) * 1.5)
+    bytes_in_batch = float(_BYTES_PER_NEIGHBOR * k)
+    needed = 2 * max(bytes_in_block, bytes_in_batch)
+    validation.check_memory("working_memory", options.working_memory, needed)
+    memory = options.working_memory / 2
+    n_threads = min(options.n_threads, int(memory / bytes_in_block))
+    block = min(_QUERIES_PER_BLOCK, int(memory / (bytes_in_block * n_threads)), -(-n // n_threads))
+    batch = max(block, int(memory / bytes_in_batch))
+    return n_threads, block, batch
+
+
+def _progress_from(
+    progress: parallel.Progress | None, first: int, total: int
+) -> parallel.Progress | None:
+    """Return a callback for a batch of queries that reports numbers of all queries."""
+    if progress is None:
+        return None
+    return lambda done, _: progress(first + done, total)
 
 
 def _as_bytes(name: str, rows: Any, *, or_vector: bool = False) -> npt.NDArray[np.uint8]:
@@ -82,17 +108,17 @@ def _as_bytes(name: str, rows: Any, *, or_vector: bool = False) -> npt.NDArray[n
 
 
 def _as_words(rows: npt.NDArray[np.uint8]) -> Words:
-    """Return rows of bytes as words of 64 bits, the last filled with zeros."""
-    missing = -rows.shape[1] % 8
-    rows = np.pad(rows, ((0, 0), (0, missing))) if missing else np.ascontiguousarray(rows)
+    """Return rows of bytes as words of 64 bits; the last word of a row is filled with zeros."""
+    padding = -rows.shape[1] % 8
+    rows = np.pad(rows, ((0, 0), (0, padding))) if padding else np.ascontiguousarray(rows)
     return validation.read_only(rows.view(np.uint64))
 
 
 def _norms(rows: Words) -> npt.NDArray[np.float64]:
-    """Return the roots of the numbers of bits that are 1, and zeros for a vector beyond the end."""
+    """Return the Euclidean norm of every row of bits, and zeros that a vector load may overrun."""
     norms = np.zeros(len(rows) + LANES)
     for lo in range(0, len(rows), _ROWS_PER_COUNT):
-        part = rows[lo : lo + _ROWS_PER_COUNT]
-        counts = np.bitwise_count(part).sum(axis=1, dtype=np.int64)
-        norms[lo : lo + len(part)] = np.sqrt(counts)
+        block = rows[lo : lo + _ROWS_PER_COUNT]
+        counts = np.bitwise_count(block).sum(axis=1, dtype=np.int64)
+        norms[lo : lo + len(block)] = np.sqrt(counts)
     return norms

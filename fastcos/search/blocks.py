@@ -12,12 +12,12 @@ from fastcos.search.request import rounded_scores
 from fastcos.search.segments import encode_segment
 from fastcos.search.sources import FittedItems
 from fastcos.search.top_k import as_options
-from fastcos.similarity.base import Measure, get_measure, is_upper_bounded
+from fastcos.similarity.base import Measure, UpperBounded, get_measure, is_upper_bounded
 from fastcos.similarity.encoded_rows import EncodedRows, encode_rows
 from fastcos.validation import Floats
 
-# bytes of a score: the product in float64, the score, and what to_score makes of it; or, of a
-# distance, the item, where its score is, and the scores
+# The memory of a score while its block is made, in bytes: the product in float64, the score, and
+# what to_score makes of it; or, for a distance, the item, its raw score and the score.
 _BYTES_PER_SCORE = 64
 
 
@@ -29,35 +29,37 @@ def similarity_blocks(
     block: int | None = None,
     working_memory: float | None = None,
 ) -> Iterator[tuple[slice, npt.NDArray[np.float32]]]:
-    """Scores of every query with every item, some rows at a time.
+    """Yield the scores of every query with every item, for some queries at a time.
 
-    A float32 (float64 for float64 rows) matrix product of the transformed rows: within rounding of
-    the scores of :func:`top_k`, not the same bits. Distances (neg_euclidean) are computed from
-    differences, in several times the time of a product, and have the bits of :func:`top_k`. Time
-    O(n m d), memory one block.
+    The scores are a float32 matrix product of the transformed rows (float64 for float64 rows). They
+    agree with the scores of :func:`top_k` within rounding, but they do not have the same bits.
+    Distances (neg_euclidean) are computed from differences of rows, which takes several times as
+    long as a product, and have the bits of :func:`top_k`. Time O(n m d). The memory is that of one
+    block and of one copy of the items.
 
     Parameters
     ----------
     queries : array_like (n, d), or (d,) where items are given, as for :func:`fastcos.top_k`
         One row per query.
     items : array_like (m, d), optional
-        None: the queries themselves.
+        The items. None: the queries themselves.
     measure : str or Measure
         As in :func:`top_k`.
     block : int, optional
-        Rows of a block. Default: as many as fit working_memory.
+        The number of queries in a block. Default: as many as fit working_memory.
     working_memory : float, optional
-        MiB for a block. Default: the setting ``working_memory``.
+        The memory for a block in MiB. Default: the setting ``working_memory``.
 
     Returns
     -------
     iterator of (slice, ndarray (rows, m), float32)
-        Which queries a block belongs to, and their scores with all items.
+        The queries that a block belongs to, and their scores with all items.
 
     Raises
     ------
     ValueError
-        NaN or infinity, rows of different width, a block of no rows.
+        The rows contain NaN or infinity or have different numbers of columns, block is below 1, or
+        the scores of one query do not fit working_memory.
 
     Examples
     --------
@@ -73,8 +75,10 @@ def similarity_blocks(
     validation.check_same_width("items", X, "queries", Q)
     validation.check_scorable("queries", Q, X)
     if block is None:
-        fits = as_options(None, working_memory).working_memory / (_BYTES_PER_SCORE * len(X))
-        block = max(1, min(len(Q), int(fits)))
+        memory = as_options(None, working_memory).working_memory
+        bytes_per_query = float(_BYTES_PER_SCORE * len(X))
+        validation.check_memory("working_memory", memory, bytes_per_query)
+        block = min(len(Q), int(memory / bytes_per_query))
     block = validation.as_count("block", block)
     fitted = get_measure(measure).fit(X)
     blocks = score_blocks(fitted, Q, X, block)
@@ -84,66 +88,70 @@ def similarity_blocks(
 def score_blocks(
     measure: Measure, queries: validation.Rows, items: validation.Rows, block: int
 ) -> Iterator[tuple[slice, Floats]]:
-    """Yield the float64 scores of checked rows by a measure fitted to the items."""
+    """Yield the float64 scores of checked rows, by a measure that is fitted to the items."""
     if is_upper_bounded(measure):
-        return _refined_blocks(measure, queries, items, block)
+        return _rescored_blocks(measure, queries, items, block)
     if measure.metric_type == "euclidean":
         return _difference_blocks(measure, queries, items, block)
     return _product_blocks(measure, queries, items, block)
 
 
-def _refined_blocks(
-    measure: Any, queries: validation.Rows, items: validation.Rows, block: int
+def _rescored_blocks(
+    measure: UpperBounded, queries: validation.Rows, items: validation.Rows, block: int
 ) -> Iterator[tuple[slice, Floats]]:
-    precomputed, every = measure.precompute(items), np.arange(len(items))
+    """Yield scores by a measure that scores single pairs."""
+    precomputed, all_items = measure.precompute(items), np.arange(len(items))
     for first in range(0, len(queries), block):
         Q = queries[first : first + block]
-        exact = measure.rescore(Q, precomputed, np.tile(every, (len(Q), 1)))
-        yield slice(first, first + len(Q)), measure.to_score(exact, Q)
+        raw_scores = measure.rescore(Q, precomputed, np.tile(all_items, (len(Q), 1)))
+        yield slice(first, first + len(Q)), measure.to_score(raw_scores, Q)
 
 
 def _difference_blocks(
     measure: Measure, queries: validation.Rows, items: validation.Rows, block: int
 ) -> Iterator[tuple[slice, Floats]]:
-    """Yield scores by differences: those by products are wrong for near rows far from the origin.
+    """Yield scores from differences of rows.
 
-    A float32 product of rows of size r has an error of about 1e-7 r^2, and so has the square of a
-    distance that is computed from it.
+    Scores from products are wrong for rows that are near each other and far from the origin: a
+    float32 product of rows of size r has an error of about 1e-7 r^2, and so has a squared distance
+    that is computed from it.
     """
     options = as_options(None, None)
     segment = encode_segment(measure, items, options.n_threads)
-    encoded = FittedItems(measure, len(items), (segment,))
-    every = np.arange(len(items), dtype=np.int64)
+    fitted_items = FittedItems(measure, len(items), (segment,))
+    all_items = np.arange(len(items), dtype=np.int64)
     for first in range(0, len(queries), block):
         Q = queries[first : first + block]
         left = encode_rows(measure.encode_queries(Q), None, None, measure.metric_type)
         indptr = np.arange(len(Q) + 1, dtype=np.int64) * len(items)
-        raw = score_lists(encoded, Q, left, indptr, np.tile(every, len(Q)), options)
-        yield slice(first, first + len(Q)), measure.to_score(raw.reshape(len(Q), -1), Q)
+        positions = np.tile(all_items, len(Q))
+        raw_scores = score_lists(fitted_items, Q, left, indptr, positions, options)
+        yield slice(first, first + len(Q)), measure.to_score(raw_scores.reshape(len(Q), -1), Q)
 
 
 def _product_blocks(
     measure: Measure, queries: validation.Rows, items: validation.Rows, block: int
 ) -> Iterator[tuple[slice, Floats]]:
-    kind, bias = measure.metric_type, measure.item_bias(items)
-    right = encode_rows(measure.encode_items(items), bias, None, kind)
-    if kind == "cosine":
-        right = right._replace(rows=_unit(right))
+    """Yield scores from matrix products."""
+    metric_type, bias = measure.metric_type, measure.item_bias(items)
+    right = encode_rows(measure.encode_items(items), bias, None, metric_type)
+    item_rows = _unit_rows(right) if metric_type == "cosine" else right.rows
     for first in range(0, len(queries), block):
         Q = queries[first : first + block]
-        left = encode_rows(measure.encode_queries(Q), None, None, kind)
-        if kind == "cosine":
-            left = left._replace(rows=_unit(left))
+        left = encode_rows(measure.encode_queries(Q), None, None, metric_type)
+        query_rows = _unit_rows(left) if metric_type == "cosine" else left.rows
         with parallel.blas_lock():
-            raw = left.rows @ right.rows.T
-        if kind == "cosine":
-            np.clip(raw, -1, 1, out=raw)
+            raw_scores = query_rows @ item_rows.T
+        if metric_type == "cosine":
+            np.clip(raw_scores, -1, 1, out=raw_scores)
         elif bias is not None:
-            raw = raw + bias
-        yield slice(first, first + len(Q)), measure.to_score(raw.astype(np.float64, copy=False), Q)
+            raw_scores = raw_scores + bias
+        raw_scores = raw_scores.astype(np.float64, copy=False)
+        yield slice(first, first + len(Q)), measure.to_score(raw_scores, Q)
 
 
-def _unit(encoded: EncodedRows) -> validation.Rows:
+def _unit_rows(encoded: EncodedRows) -> validation.Rows:
+    """Return the rows divided by their norms; rows of zeros stay zero."""
     norms = np.where(encoded.norms > 0, encoded.norms, 1.0)[:, None]
-    # in float64, also where norms are below the range of float32
+    # NumPy divides in float64, which also holds norms that are below the range of float32.
     return np.divide(encoded.rows, norms, out=np.empty_like(encoded.rows), casting="same_kind")

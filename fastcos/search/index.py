@@ -380,8 +380,8 @@ class SimilarityIndex:
         """
         state = self._fitted_state()
         has_filters = not (allowed is exclude is allowed_ids is exclude_ids is min_score is None)
-        is_plain = state.plain is not None and working_memory is progress is out is None
-        if state.plain is not None and is_plain and not has_filters:
+        has_options = working_memory is not None or progress is not None or out is not None
+        if state.plain is not None and not has_options and not has_filters:
             plain = state.plain.search(queries, k, n_threads)
             if plain is not None:
                 return IndexNeighbors(*plain)
@@ -399,7 +399,7 @@ class SimilarityIndex:
         allowed, dropped = filters.allowed, filters.dropped
         has_lists = filters.lists is not None or validation.is_sparse(allowed)
         has_mask_only = not has_lists and filters.exclude is None and min_score is None
-        if state.plain is not None and is_plain and has_filters and has_mask_only:
+        if state.plain is not None and not has_options and has_filters and has_mask_only:
             if allowed is not None:
                 allowed = validation.as_item_mask("allowed", allowed, n_positions)
             plain = state.plain.search(Q, k + len(dropped), n_threads, allowed)

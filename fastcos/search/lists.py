@@ -12,7 +12,8 @@ from fastcos.search import scan, segments
 from fastcos.search.packing import ExecutionOptions, Found
 from fastcos.search.request import SearchRequest
 from fastcos.search.sources import ItemSource
-from fastcos.similarity.base import UpperBounded, is_upper_bounded
+from fastcos.search.segments import Segment
+from fastcos.similarity.base import Measure, UpperBounded, is_upper_bounded
 from fastcos.similarity.encoded_rows import METRIC_TYPES, EncodedRows
 from fastcos.validation import Floats, Integers
 
@@ -98,27 +99,34 @@ def score_lists(
         if len(segment.numbers) < len(segment.encoded.rows):
             in_segment = np.flatnonzero(is_live)
             is_live[in_segment] = np.isin(row_numbers[in_segment], segment.numbers)
+        if is_live.all():
+            return _score_rows(items.measure, segment, Q, queries, indptr, row_numbers, options)
         entries = np.flatnonzero(is_live)
-        if not len(entries):
-            continue
-        starts = np.concatenate([[0], np.cumsum(is_live)])[indptr].astype(np.int64)
-        listed_rows, encoded = row_numbers[entries], segment.encoded
-        if is_upper_bounded(items.measure):
-            precomputed = items.measure.precompute(segment.rows)
-            raw_scores[entries] = score_pairs_by_measure(
-                items.measure, precomputed, Q, starts, listed_rows
+        if len(entries):
+            starts = np.concatenate([[0], np.cumsum(is_live)])[indptr].astype(np.int64)
+            raw_scores[entries] = _score_rows(
+                items.measure, segment, Q, queries, starts, row_numbers[entries], options
             )
-            continue
-        left = scan.as_wide(queries, encoded.rows)
-        scores = parallel.unfilled(len(listed_rows), np.float64)
-        parallel.run(
-            exhaustive_top_k.score_lists, parallel.work_blocks(starts, _PAIRS_PER_BLOCK),
-            METRIC_TYPES[segment.metric_type], left.rows, left.norms, encoded.rows, encoded.norms,
-            encoded.bias, validation.read_only(starts), validation.read_only(listed_rows), scores,
-            n_threads=options.n_threads,
-        )  # fmt: skip
-        raw_scores[entries] = scores
     return raw_scores
+
+
+def _score_rows(
+    measure: Measure, segment: Segment, Q: validation.Rows, queries: EncodedRows, starts: Integers,
+    row_numbers: Integers, options: ExecutionOptions,
+) -> Floats:  # fmt: skip
+    """Return the raw scores (L,) of rows of a segment, those of query i from ``starts[i]`` on."""
+    if is_upper_bounded(measure):
+        precomputed = measure.precompute(segment.rows)
+        return score_pairs_by_measure(measure, precomputed, Q, starts, row_numbers)
+    encoded, scores = segment.encoded, parallel.unfilled(len(row_numbers), np.float64)
+    left = scan.as_wide(queries, encoded.rows)
+    parallel.run(
+        exhaustive_top_k.score_lists, parallel.work_blocks(starts, _PAIRS_PER_BLOCK),
+        METRIC_TYPES[segment.metric_type], left.rows, left.norms, encoded.rows, encoded.norms,
+        encoded.bias, validation.read_only(starts), validation.read_only(row_numbers), scores,
+        n_threads=options.n_threads,
+    )  # fmt: skip
+    return scores
 
 
 def score_pairs_by_measure(

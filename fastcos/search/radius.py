@@ -32,12 +32,12 @@ from fastcos.validation import Floats, Integers
 if TYPE_CHECKING:
     import scipy.sparse as sp
 
+# The memory of a pair in the result, in bytes: its score and its position.
+_BYTES_PER_PAIR = 4 + 8
 # The memory of a candidate while it is scored and ordered, in bytes.
 _BYTES_PER_CANDIDATE = 128
 # The number of candidates that a thread scores at once.
 _PAIRS_PER_BLOCK = 100_000
-# Positions up to this one are stored as int32.
-_LARGEST_INT32 = 2**31 - 1
 
 
 def neighbors_above(
@@ -166,15 +166,13 @@ def pairs_above(
     counts = [search.count_candidates(queries, bounds.candidates, options) for search in searches]
     n_candidates = np.sum([np.zeros(n, np.int64), *counts], axis=0)
     capacity, largest = int(n_candidates.sum()), int(n_candidates.max(initial=0))
-    position_type = np.int32 if max(items.n_items, capacity) <= _LARGEST_INT32 else np.int64
-    bytes_per_pair += np.dtype(np.float32).itemsize + np.dtype(position_type).itemsize
-    result_bytes = float(bytes_per_pair * capacity)
+    result_bytes = float((_BYTES_PER_PAIR + bytes_per_pair) * capacity)
     needed = result_bytes + _BYTES_PER_CANDIDATE * largest
     validation.check_memory("working_memory", options.working_memory, needed)
     max_candidates = int((options.working_memory - result_bytes) / _BYTES_PER_CANDIDATE)
     # np.empty takes no memory for candidates that turn out not to qualify.
-    scores, positions = np.empty(capacity, np.float32), np.empty(capacity, position_type)
-    indptr = np.zeros(n + 1, position_type)
+    scores, positions = np.empty(capacity, np.float32), np.empty(capacity, np.int64)
+    indptr = np.zeros(n + 1, np.int64)
     for lo, hi in row_ranges(n_candidates, max_candidates):
         of_block = slice(lo, hi)
         pairs = _qualifying_pairs(
@@ -305,9 +303,8 @@ def _qualifying_pairs(
         score_lists.append(raw_scores)
     if not searches:
         return _Pairs(np.zeros(len(Q), np.intp), np.zeros(0, np.int64), np.zeros(0))
-    query_of_pair, positions, raw_scores = map(
-        _concatenated, (query_lists, position_lists, score_lists)
-    )
+    query_of_pair, positions = _concatenated(query_lists), _concatenated(position_lists)
+    raw_scores = _concatenated(score_lists)
     order = np.lexsort((positions, query_of_pair))
     pair_counts = np.bincount(query_of_pair, minlength=len(Q))
     return _Pairs(pair_counts, positions[order], raw_scores[order])

@@ -27,6 +27,8 @@ _BLOCK_BYTES = 1 << 20
 _PAIRS_PER_BLOCK = 2000
 # The memory of a candidate while it is scored and ordered, in bytes.
 _BYTES_PER_CANDIDATE = 64
+# The number of neighbours that are compared with candidates at once.
+_COMPARED_ENTRIES = 1 << 16
 
 
 class Rescored(NamedTuple):
@@ -169,11 +171,16 @@ def as_candidates(candidates: Any, n: int, n_items: int) -> Integers:
 
 def n_missing(nearest: Integers, indices: Integers, n_items: int) -> Integers:
     """Return how many of the nearest items (n, k) of each query are not among indices (n, c)."""
-    first_pair = np.arange(len(nearest))[:, None] * n_items
-    # A pair of a query and an item is one number, so that no array of n k c entries is needed.
-    found_pairs = (first_pair + indices)[indices >= 0]
-    is_missing = (nearest >= 0) & ~np.isin(first_pair + nearest, found_pairs)
-    return is_missing.sum(axis=1)
+    missing = np.empty(len(nearest), np.int64)
+    size = max(1, _COMPARED_ENTRIES // indices.shape[1])
+    for lo in range(0, len(nearest), size):
+        block = slice(lo, lo + size)
+        # A pair of a query and an item is one number, so no array of n k c entries is needed.
+        first_pair = np.arange(len(nearest[block]))[:, None] * n_items
+        found_pairs = (first_pair + indices[block])[indices[block] >= 0]
+        is_missing = ~np.isin(first_pair + nearest[block], found_pairs) & (nearest[block] >= 0)
+        missing[block] = is_missing.sum(axis=1)
+    return missing
 
 
 def best_of_candidates(

@@ -1,17 +1,19 @@
 """Exact nearest neighbours among sparse rows: ``top_k`` for SciPy's sparse matrices."""
 
+from __future__ import annotations
+
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fastcos import parallel, validation
-from fastcos.kernels import sparse_top_k as sparse_topk
+from fastcos.kernels import sparse_top_k as kernels
 from fastcos.linalg.csr import as_interactions, csr_arrays
 from fastcos.search.packing import ExecutionOptions
 from fastcos.search.request import Threshold, as_min_score, as_threshold, rounded_scores
 from fastcos.search.results import Neighbors, no_neighbors, padded
-from fastcos.search.sparse_rows import SparseRows, as_sparse_rows
+from fastcos.search.sparse_rows import SparseRows, as_sparse_rows, without_unused_columns
 from fastcos.similarity import Measure, get_measure
 
 if TYPE_CHECKING:
@@ -19,12 +21,16 @@ if TYPE_CHECKING:
 
 MEASURES = ("cosine", "dot")
 
-# a block's non-zeros of queries, where so many sums to read count as one: some milliseconds
+# The work of one block of queries, in non-zeros; reading _SUMS_PER_NNZ sums counts as one of them.
 _NNZ_PER_BLOCK = 1 << 14
 _SUMS_PER_NNZ = 256
-# bytes of a pair's score, row and column while a block is made
-_BYTES_PER_SUM = 40
-# sums of whole numbers stay below this in int32
+# The memory that a pair takes while the scores of a block of queries are made, in bytes.
+_BYTES_PER_PAIR = 40
+# The memory of a neighbour in the buffers of one thread, in bytes; they hold 2 k + 64 neighbours.
+_BYTES_PER_NEIGHBOR = 24
+# The number of results that are changed at once.
+_RESULTS_PER_BLOCK = 1 << 16
+# Sums of whole numbers that stay below this limit are exact in int32.
 LARGEST_SUM = 2.0**31
 
 
@@ -38,22 +44,21 @@ def sparse_top_k(
     allowed: Any,
     exclude: Any,
     min_score: float | None,
-    n_threads: int | None,
-    progress: parallel.Progress | None,
+    options: ExecutionOptions,
 ) -> Neighbors:
-    """Do what ``top_k`` says for sparse rows; return indices and scores.
+    """Do what ``top_k`` says for sparse rows.
 
-    Inner products of whole numbers are exact; others are summed in float64 in the order of the
-    columns. Time O(the items' non-zeros in the columns of every query); memory one or two copies of
-    the items, and O(m) per thread. A CSC matrix, such as the transpose of a CSR one, is as good.
+    Inner products of whole numbers are exact. Others are summed in float64 in the order of the
+    columns. Time O(number of the items' non-zeros in the columns of each query). The memory is one
+    or two copies of the non-zeros, whatever the number of columns, and O(m) for each thread; as
+    many threads run as fit ``working_memory``. A CSC matrix, such as the transpose of a CSR matrix,
+    is searched as fast as a CSR matrix.
     """
     name = validation.as_choice("measure", get_measure(measure).name, MEASURES)
-    given = as_sparse_rows("queries", queries, name, n_threads)
-    searched = given if items is None else as_sparse_rows("items", items, name, n_threads)
-    validation.check_same_width("items", searched, "queries", given)
-    (n, _), n_items = given.shape, searched.shape[0]
-    is_self = items is None and exclude_self
-    own = np.arange(n) if is_self else np.full(n, -1)
+    query_rows, item_rows = _as_both_rows(queries, items, name, options.n_threads)
+    (n, _), n_items = query_rows.shape, item_rows.shape[0]
+    if allowed is None:  # refused here, before the rows are transposed
+        _threads_that_fit(n_items, 1, np.int32, options)
     if exclude is None or validation.is_empty_list(exclude):
         import scipy.sparse as sp
 
@@ -61,49 +66,54 @@ def sparse_top_k(
     else:
         exclude = as_interactions("exclude", exclude)
         validation.check_shape("exclude", exclude.shape, (n, n_items))
-    validation.check_progress(progress)
-    wanted = k = validation.as_neighbor_count(k, n_items, without_itself=is_self)
-    count = n_items
+    requested_k = k = validation.as_neighbor_count(k, n_items, without_itself=exclude_self)
+    self_items = np.arange(n) if exclude_self else np.full(n, -1)
     if allowed is not None:
         if validation.is_sparse(allowed):
             raise TypeError("allowed must be a mask or item numbers for sparse rows, got pairs")
         allowed = validation.as_item_numbers("allowed", allowed, n_items)
-        place, count = np.full(n_items, -1), len(allowed)
-        k = min(k, count)
+        k = min(k, len(allowed))
         if not k:
-            return padded(no_neighbors(n), wanted)
-        place[allowed] = np.arange(count)
-        searched, exclude = searched.only(allowed), exclude[:, allowed]
-        own = np.where(own < 0, -1, place[own])
-    if given.are_whole and searched.are_whole:  # exact in every order
-        order = searched.columns_by_length()
-        is_one = searched is given
-        given = given.with_columns(order)
-        searched = given if is_one else searched.with_columns(order)
-    indices, scores = parallel.unfilled((n, k), np.int64), parallel.unfilled((n, k), np.float32)
-    sum_type, query_values, item_values = _kinds(given, searched)
-    indptr, columns, _ = given.by_row
-    work = indptr + np.arange(len(indptr)) * (count // _SUMS_PER_NNZ)
-    least = rounded_scores(-np.inf)
+            return padded(no_neighbors(n), requested_k)
+        place_of_item = np.full(n_items, -1)
+        place_of_item[allowed] = np.arange(len(allowed))
+        self_items = np.where(self_items < 0, -1, place_of_item[self_items])
+        item_rows, exclude = item_rows.only(allowed), exclude[:, allowed]
+    if query_rows.are_whole and item_rows.are_whole:  # sums are exact in every order of the columns
+        order = item_rows.columns_by_length()
+        are_same = item_rows is query_rows
+        query_rows = query_rows.with_columns(order)
+        item_rows = query_rows if are_same else item_rows.with_columns(order)
+    sum_type, query_values, item_values = _summation(query_rows, item_rows)
+    n_threads = _threads_that_fit(item_rows.shape[0], k, sum_type, options)
+    min_float32 = rounded_scores(-np.inf)
     if min_score is not None:
         min_score = as_min_score(min_score, get_measure(measure))
-        least = rounded_scores(validation.as_real("min_score", min_score))
-    # float64 scores above this bound may round to the least float32 score; the others are below it
-    bound = float(np.nextafter(least, np.float32(-np.inf)))
-    as_queries = sparse_topk.Queries(
-        indptr, columns, query_values, given.norms, own.astype(np.int64), *csr_arrays(exclude)[:2]
-    )
-    parallel.run(
-        sparse_topk.best_rows, parallel.work_blocks(work, _NNZ_PER_BLOCK), name == "cosine",
-        as_queries, _items(searched, item_values, name == "cosine", sum_type), bound,
-        np.empty(0, sum_type), scores, indices,
-        n_threads=n_threads, progress=progress,
+        min_float32 = rounded_scores(validation.as_real("min_score", min_score))
+    # A float64 score above this bound may round to the smallest float32 score that qualifies.
+    bound = float(np.nextafter(min_float32, np.float32(-np.inf)))
+    indptr, columns, _ = query_rows.by_row
+    exclude_arrays = csr_arrays(exclude)
+    kernel_queries = kernels.Queries(
+        indptr, columns, query_values, query_rows.norms, self_items.astype(np.int64),
+        exclude_arrays.indptr, exclude_arrays.indices,
     )  # fmt: skip
-    is_below = scores < least
-    indices[is_below], scores[is_below] = -1, -np.inf
-    if allowed is not None:
-        indices = np.where(indices < 0, -1, allowed[indices])
-    return padded(Neighbors(indices, scores), wanted)
+    kernel_items = _kernel_items(item_rows, item_values, name == "cosine", sum_type)
+    work = indptr + np.arange(n + 1) * (item_rows.shape[0] // _SUMS_PER_NNZ)
+    indices, scores = parallel.unfilled((n, k), np.int64), parallel.unfilled((n, k), np.float32)
+    parallel.run(
+        kernels.best_rows, parallel.work_blocks(work, _NNZ_PER_BLOCK), name == "cosine",
+        kernel_queries, kernel_items, bound, np.empty(0, sum_type), scores, indices,
+        n_threads=n_threads, progress=options.progress,
+    )  # fmt: skip
+    rows_at_once = max(1, _RESULTS_PER_BLOCK // k)
+    for lo in range(0, n, rows_at_once):
+        block = slice(lo, lo + rows_at_once)
+        is_below = scores[block] < min_float32
+        scores[block][is_below], indices[block][is_below] = -np.inf, -1
+        if allowed is not None:
+            indices[block] = np.where(indices[block] < 0, -1, allowed[indices[block]])
+    return padded(Neighbors(indices, scores), requested_k)
 
 
 def sparse_neighbors_above(
@@ -113,49 +123,64 @@ def sparse_neighbors_above(
     *,
     measure: str | Measure,
     options: ExecutionOptions,
-) -> "sp.csr_array":
+) -> sp.csr_array:
     """Do what ``neighbors_above`` says for sparse rows, by SciPy's product of blocks of queries.
 
     A product is summed in float64 in the order of the columns. Pairs without a common column have
-    no score, so that the threshold must be above 0.
+    no score, so the threshold must be above 0.
     """
     import scipy.sparse as sp
 
-    chosen = get_measure(measure)
-    name = validation.as_choice("measure", chosen.name, MEASURES)
-    given_threshold = as_threshold("threshold", threshold, chosen)
-    least = rounded_scores(given_threshold)
-    if least <= 0:
-        raise ValueError(f"threshold must be above 0 for sparse rows, got {given_threshold:g}")
-    given = as_sparse_rows("queries", queries, name, options.n_threads)
-    searched = given if items is None else as_sparse_rows("items", items, name, options.n_threads)
-    validation.check_same_width("items", searched, "queries", given)
-    left = _as_matrix(given)
-    right = left.T if searched is given else _as_matrix(searched).T
-    n, m = left.shape[0], right.shape[1]
-    size = max(1, int(options.working_memory / (_BYTES_PER_SUM * m)))
-    found, held = [sp.csr_array((0, m), dtype=np.float32)], 0.0
+    fitted = get_measure(measure)
+    name = validation.as_choice("measure", fitted.name, MEASURES)
+    min_score = as_threshold("threshold", threshold, fitted)
+    min_float32 = rounded_scores(min_score)
+    if min_float32 <= 0:
+        raise ValueError(f"threshold must be above 0 for sparse rows, got {min_score:g}")
+    query_rows, item_rows = _as_both_rows(queries, items, name, options.n_threads)
+    query_matrix = _as_matrix(query_rows)
+    item_matrix = query_matrix if item_rows is query_rows else _as_matrix(item_rows)
+    item_matrix = item_matrix.T.tocsr()
+    n, n_items = query_matrix.shape[0], item_matrix.shape[1]
+    validation.check_memory("working_memory", options.working_memory, _BYTES_PER_PAIR * n_items)
+    size = max(1, int(options.working_memory / (2 * _BYTES_PER_PAIR * n_items)))
+    blocks, result_bytes = [sp.csr_array((0, n_items), dtype=np.float32)], 0.0
     for lo in range(0, n, size):
-        pairs = (left[lo : lo + size] @ right).tocoo()
+        pairs = (query_matrix[lo : lo + size] @ item_matrix).tocoo()
         rows, columns, scores = pairs.coords[0], pairs.coords[1], pairs.data
         if name == "cosine":
-            scores = np.minimum(scores / (given.norms[lo + rows] * searched.norms[columns]), 1.0)
+            scores = scores / (query_rows.norms[lo + rows] * item_rows.norms[columns])
+            scores = np.minimum(scores, 1.0)
         scores = rounded_scores(scores)
-        kept = scores >= least
+        qualifies = scores >= min_float32
         if items is None:
-            kept &= lo + rows != columns
-        held += _BYTES_PER_SUM * float(kept.sum())
-        validation.check_memory("working_memory", options.working_memory, held)
-        entries = scores[kept], (rows[kept], columns[kept])
-        found.append(sp.csr_array(entries, shape=pairs.shape))
+            qualifies &= lo + rows != columns
+        result_bytes += _BYTES_PER_PAIR * float(np.count_nonzero(qualifies))
+        validation.check_memory("working_memory", options.working_memory, result_bytes)
+        entries = scores[qualifies], (rows[qualifies], columns[qualifies])
+        blocks.append(sp.csr_array(entries, shape=pairs.shape))
         if options.progress is not None:
             options.progress(min(n, lo + size), n)
-    together = sp.vstack(found, format="csr")
-    together.sort_indices()
-    return together
+    result = sp.vstack(blocks, format="csr")
+    result.sort_indices()
+    return result
 
 
-def _as_matrix(rows: SparseRows) -> "sp.csr_array":
+def _as_both_rows(
+    queries: Any, items: Any, measure: str, n_threads: int | None
+) -> tuple[SparseRows, SparseRows]:
+    """Return checked queries and items, the same object twice if items is None."""
+    query_rows = as_sparse_rows("queries", queries, measure, n_threads)
+    if items is None:
+        (rows,) = without_unused_columns(query_rows)
+        return rows, rows
+    item_rows = as_sparse_rows("items", items, measure, n_threads)
+    validation.check_same_width("items", item_rows, "queries", query_rows)
+    query_rows, item_rows = without_unused_columns(query_rows, item_rows)
+    return query_rows, item_rows
+
+
+def _as_matrix(rows: SparseRows) -> sp.csr_array:
     """Return the rows as a matrix of float64."""
     import scipy.sparse as sp
 
@@ -164,21 +189,25 @@ def _as_matrix(rows: SparseRows) -> "sp.csr_array":
     return sp.csr_array((values, columns, indptr), shape=rows.shape)
 
 
-def _kinds(given: SparseRows, searched: SparseRows) -> tuple[npt.DTypeLike, Any, Any]:
-    """Settle how products are summed: the type of the sums, the values of both sides."""
-    query_values, item_values = given.by_row[2], searched.by_column[2]
+def _summation(query_rows: SparseRows, item_rows: SparseRows) -> tuple[npt.DTypeLike, Any, Any]:
+    """Return the type in which products are summed, and the values of queries and items.
+
+    The values are None if all of them are 1.
+    """
+    query_values, item_values = query_rows.by_row[2], item_rows.by_column[2]
     if query_values is None and item_values is None:
         return np.int32, None, None
     if query_values is None:
-        query_values = np.ones(len(given.by_row[1]), np.int16)
+        query_values = np.ones(len(query_rows.by_row[1]), np.int16)
     if item_values is None:
-        item_values = np.ones(len(searched.by_column[1]), np.int16)
-    # a bound for every partial sum too, by Cauchy and Schwarz
-    sum_type: npt.DTypeLike = np.float64
-    are_whole = given.are_whole and searched.are_whole
-    if are_whole and given.norms.max() * searched.norms.max() < LARGEST_SUM:
-        sum_type = np.int32
-    else:  # few combinations of types to compile
+        item_values = np.ones(len(item_rows.by_column[1]), np.int16)
+    are_whole = query_rows.are_whole and item_rows.are_whole
+    # By the inequality of Cauchy and Schwarz, the product of the norms bounds every partial sum,
+    # too.
+    if are_whole and query_rows.norms.max() * item_rows.norms.max() < LARGEST_SUM:
+        sum_type: npt.DTypeLike = np.int32
+    else:  # converted, so that kernels are compiled for few combinations of types
+        sum_type = np.float64
         query_values, item_values = _as_floats(query_values), _as_floats(item_values)
     return sum_type, validation.read_only(query_values), validation.read_only(item_values)
 
@@ -187,17 +216,25 @@ def _as_floats(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return values.astype(np.float64) if values.dtype.kind == "i" else values
 
 
-def _items(
-    searched: SparseRows, values: Any, is_cosine: bool, sum_type: npt.DTypeLike
-) -> sparse_topk.Items:
-    m = searched.shape[0]
-    norms = searched.norms
-    factors = np.zeros(-(-m // sparse_topk.STRIP) * sparse_topk.STRIP)
+def _threads_that_fit(
+    n_items: int, k: int, sum_type: npt.DTypeLike, options: ExecutionOptions
+) -> int:
+    """Return how many threads may run, each of which has a sum for every item."""
+    bytes_per_thread = 1.1 * n_items * np.dtype(sum_type).itemsize
+    bytes_per_thread += (2 * k + 64) * _BYTES_PER_NEIGHBOR
+    validation.check_memory("working_memory", options.working_memory, bytes_per_thread)
+    return min(options.n_threads, int(options.working_memory / bytes_per_thread))
+
+
+def _kernel_items(
+    item_rows: SparseRows, values: Any, is_cosine: bool, sum_type: npt.DTypeLike
+) -> kernels.Items:
+    """Return the inverted lists of the items as the kernel takes them."""
+    m, norms = item_rows.shape[0], item_rows.norms
+    factors = np.zeros(-(-m // kernels.STRIP) * kernels.STRIP)
     factors[:m] = np.divide(1.0, norms, out=np.zeros(m), where=norms > 0) if is_cosine else 1.0
     factors = factors.astype(np.float32 if sum_type == np.int32 else np.float64)
-    indptr, lists, _ = searched.by_column
-    if searched.packed is not None and sum_type == np.int32:
-        return sparse_topk.Items(
-            indptr, validation.read_only(searched.packed), None, norms, factors
-        )
-    return sparse_topk.Items(indptr, np.ascontiguousarray(lists), values, norms, factors)
+    indptr, lists, _ = item_rows.by_column
+    if item_rows.packed is not None and sum_type == np.int32:
+        return kernels.Items(indptr, validation.read_only(item_rows.packed), None, norms, factors)
+    return kernels.Items(indptr, np.ascontiguousarray(lists), values, norms, factors)

@@ -1,4 +1,4 @@
-"""Sparse rows for the search among them: by row, by column, whole numbers in few bits."""
+"""Sparse rows as their search needs them: by row and by column, with whole numbers in few bits."""
 
 import sys
 from typing import Any
@@ -14,24 +14,26 @@ from fastcos.similarity import safe_norms
 
 Arrays = tuple[npt.NDArray[np.int64], npt.NDArray[Any], npt.NDArray[Any] | None]
 
-# item and column numbers up to here are int32
+# Item and column numbers up to this one are stored as int32.
 LARGEST_INT32 = 2**31 - 1
-# non-zeros of one block of a pass over them
+# The number of non-zeros in one block of a pass over them.
 _NNZ_PER_PASS = 1 << 20
-# values looked at before all of them
+# The number of values that are looked at before all of them.
 _FIRST_VALUES = 4096
-_LARGEST_LENGTH = 2**16 - 1
-# the ends of lists are a small part from here on
-_LONG_ON_AVERAGE = 128
+# Longer inverted lists than this are ordered as if they had this length.
+_MAX_SORTED_LENGTH = 2**16 - 1
+# If the inverted lists are longer than this on average, it does not pay to order them.
+_MAX_MEAN_LENGTH = 128
 
 
 class SparseRows:
-    """Rows by row and by column, each made at first use, with their norms.
+    """Sparse rows by row and by column, each made when it is first used, with their norms.
 
-    Either is a tuple (indptr int64, indices, data), data None where all values are 1. Indices by
-    row are int32 (int64 beyond), by column uint16 where that holds the rows. are_whole: whether all
-    values are whole numbers of int16. packed (nnz,), int32 or None: the entries by column in one
-    array, an item in the lower half, its value in the upper one.
+    Both forms are a tuple (indptr int64, indices, data) as in CSR, with data None if all values are
+    1. Indices of ``by_row`` are int32 (int64 for wider rows), and those of ``by_column`` are uint16
+    if that holds the number of rows. ``are_whole`` says whether all values are whole numbers that
+    int16 holds. ``packed`` (nnz,) int32, or None, are the entries of ``by_column`` in one array,
+    the item in the lower half of each entry and its value in the upper half.
     """
 
     def __init__(
@@ -62,46 +64,78 @@ class SparseRows:
         """Euclidean norms of the rows, (n,)."""
         indptr, _, data = self.by_row
         norms = parallel.unfilled(self.shape[0], np.float64)
-        cuts = parallel.work_blocks(indptr, _NNZ_PER_PASS)
-        parallel.run(sparse_top_k.row_norms, cuts, indptr, data, norms, n_threads=self._n_threads)
+        blocks = parallel.work_blocks(indptr, _NNZ_PER_PASS)
+        parallel.run(sparse_top_k.row_norms, blocks, indptr, data, norms, n_threads=self._n_threads)
         return validation.read_only(norms)
 
-    def columns_by_length(self) -> npt.NDArray[np.int64]:
-        """Return the columns by their numbers of non-zeros, as given where these are large.
+    @property
+    def nnz(self) -> int:
+        """The number of non-zeros."""
+        indptr = (self._by_row or self._by_column or self.by_row)[0]
+        return int(indptr[-1])
 
-        Numbers from 2**16 on count as equal: 16 bits are sorted by radix.
+    def used_columns(self) -> npt.NDArray[np.int64]:
+        """Return the ascending columns that have a non-zero."""
+        if self._by_row is not None:
+            return np.unique(self._by_row[1]).astype(np.int64)
+        indptr = self.by_column[0]
+        return np.flatnonzero(indptr[1:] > indptr[:-1])
+
+    def with_columns_only(self, columns: npt.NDArray[np.int64]) -> "SparseRows":
+        """Return the rows with these ascending columns alone, all others of which are empty."""
+        by_row, by_column = None, None
+        if self._by_row is not None:
+            indptr, indices, data = self._by_row
+            by_row = indptr, np.searchsorted(columns, indices), data
+        else:
+            indptr, indices, data = self.by_column
+            lengths = indptr[columns + 1] - indptr[columns]
+            by_column = np.concatenate([[0], np.cumsum(lengths)]), indices, data
+        shape = self.shape[0], len(columns)
+        return SparseRows(shape, by_row, by_column, self._n_threads, are_whole=self.are_whole)
+
+    def columns_by_length(self) -> npt.NDArray[np.int64]:
+        """Return the columns by ascending number of non-zeros, unless these are large on average.
+
+        All numbers from 2**16 on count as equal, because 16-bit numbers are sorted in linear time.
         """
         lengths = np.diff((self._by_column or self.by_column)[0])
-        if lengths.mean() > _LONG_ON_AVERAGE:
+        if lengths.mean() > _MAX_MEAN_LENGTH:
             return np.arange(len(lengths))
-        capped = np.minimum(lengths, _LARGEST_LENGTH).astype(np.uint16)
+        capped = np.minimum(lengths, _MAX_SORTED_LENGTH).astype(np.uint16)
         return np.argsort(capped, kind="stable")
 
     def with_columns(self, order: npt.NDArray[np.int64]) -> "SparseRows":
-        """Return rows of whole numbers with their columns in another order, values as int16."""
+        """Return rows of whole numbers with their columns in another order, and values in int16."""
         indptr, indices, data = self._by_column or self.by_column
-        taken_indptr = np.zeros_like(indptr)
-        np.cumsum(np.diff(indptr)[order], out=taken_indptr[1:])
-        packed, taken, values = _empty_entries(len(indices), self._narrow_type, data is not None)
-        cuts = parallel.work_blocks(taken_indptr, _NNZ_PER_PASS)
-        inputs = map(validation.read_only, (order, indptr, indices, data, taken_indptr))
-        arrays = *inputs, taken, values
-        parallel.run(inverted_lists.take_rows, cuts, *arrays, n_threads=self._n_threads)
-        by_column = taken_indptr, taken, values
+        new_indptr = np.zeros_like(indptr)
+        np.cumsum(np.diff(indptr)[order], out=new_indptr[1:])
+        packed, new_indices, new_values = _empty_entries(
+            len(indices), self._narrow_type, data is not None
+        )
+        blocks = parallel.work_blocks(new_indptr, _NNZ_PER_PASS)
+        inputs = map(validation.read_only, (order, indptr, indices, data, new_indptr))
+        parallel.run(
+            inverted_lists.take_rows, blocks, *inputs, new_indices, new_values,
+            n_threads=self._n_threads,
+        )  # fmt: skip
+        by_column = new_indptr, new_indices, new_values
         return SparseRows(
             self.shape, None, by_column, self._n_threads, are_whole=True, packed=packed
         )
 
-    def only(self, numbers: npt.NDArray[np.int64]) -> "SparseRows":
-        """Return the rows of these numbers."""
+    def only(self, row_numbers: npt.NDArray[np.int64]) -> "SparseRows":
+        """Return some of the rows."""
         import scipy.sparse as sp
 
         indptr, indices, data = self.by_row
-        places = sp.csr_array((np.arange(len(indices)), indices, indptr), shape=self.shape)[numbers]
-        kept = None if data is None else data[places.data]
-        arrays = places.indptr.astype(np.int64), places.indices, kept
-        shape = len(numbers), self.shape[1]
-        return SparseRows(shape, arrays, None, self._n_threads, are_whole=self.are_whole)
+        # SciPy takes the rows of a matrix whose values are the places of its entries.
+        entries = sp.csr_array((np.arange(len(indices)), indices, indptr), shape=self.shape)
+        entries = entries[row_numbers]
+        values = None if data is None else data[entries.data]
+        by_row = entries.indptr.astype(np.int64), entries.indices, values
+        shape = len(row_numbers), self.shape[1]
+        return SparseRows(shape, by_row, None, self._n_threads, are_whole=self.are_whole)
 
     @property
     def _narrow_type(self) -> npt.DTypeLike:
@@ -109,8 +143,28 @@ class SparseRows:
         return np.uint16 if n <= 2**16 else _index_type(n)
 
 
+def without_unused_columns(*matrices: SparseRows) -> tuple[SparseRows, ...]:
+    """Return rows of one width without columns that are empty in all of them, if that saves memory.
+
+    Inverted lists and transposes need memory for every column. In rows with many more columns than
+    non-zeros, that would be nearly all of the memory. Scores are the same, because the order of the
+    other columns is.
+    """
+    n_columns = matrices[0].shape[1]
+    if n_columns <= sum(rows.nnz for rows in matrices):
+        return matrices
+    columns = np.unique(np.concatenate([rows.used_columns() for rows in matrices]))
+    if not len(columns):  # all rows are zero
+        columns = np.zeros(1, np.int64)
+    return tuple(rows.with_columns_only(columns) for rows in matrices)
+
+
 def as_sparse_rows(name: str, X: Any, measure: str, n_threads: int | None) -> SparseRows:
-    """Check sparse rows; CSC is the CSR of the transpose, and is not converted."""
+    """Return checked sparse rows; a CSC matrix, the CSR form of its transpose, is not converted.
+
+    Rows that are compared by cosine are scaled up where the squares of their values would
+    underflow.
+    """
     is_csc = validation.is_sparse(X) and X.ndim == 2 and X.format == "csc"
     clean = transposed_interactions(name, X) if is_csc else as_interactions(name, X)
     validation.check_scorable(name, clean.data[None], clean.data[None], X.shape[1])
@@ -129,40 +183,42 @@ def as_sparse_rows(name: str, X: Any, measure: str, n_threads: int | None) -> Sp
 def _are_whole(
     indptr: npt.NDArray[np.int64], data: npt.NDArray[Any], n_threads: int | None
 ) -> bool:
-    """Whether int16 holds all values."""
-    first = data[:_FIRST_VALUES]
-    if (first != np.rint(first)).any():
+    """Whether all values are whole numbers that int16 holds."""
+    first_values = data[:_FIRST_VALUES]
+    if (first_values != np.rint(first_values)).any():
         return False
     are_whole = parallel.unfilled(len(indptr) - 1, np.bool_)
-    cuts = parallel.work_blocks(indptr, _NNZ_PER_PASS)
-    arrays = indptr, validation.read_only(data), are_whole
-    parallel.run(inverted_lists.find_whole_rows, cuts, *arrays, n_threads=n_threads)
+    blocks = parallel.work_blocks(indptr, _NNZ_PER_PASS)
+    parallel.run(
+        inverted_lists.find_whole_rows, blocks, indptr, validation.read_only(data), are_whole,
+        n_threads=n_threads,
+    )  # fmt: skip
     return bool(are_whole.all())
 
 
 def _scaled_up(rows: SparseRows, n_threads: int | None) -> SparseRows:
-    """Return rows of which those whose squares would underflow are scaled up."""
+    """Return rows in which those whose squares would underflow are scaled up."""
     indptr, indices, data = rows.by_row
-    small = safe_norms.find_small(rows.norms)
-    if data is None or data.dtype != np.float64 or not len(small):
+    small_rows = safe_norms.find_small(rows.norms)
+    if data is None or data.dtype != np.float64 or not len(small_rows):
         return rows
-    row_of = np.repeat(np.arange(rows.shape[0]), np.diff(indptr))
-    inside = np.isin(row_of, small)
+    row_of_entry = np.repeat(np.arange(rows.shape[0]), np.diff(indptr))
+    is_small = np.isin(row_of_entry, small_rows)
     largest = np.zeros(rows.shape[0])
-    np.maximum.at(largest, row_of[inside], np.abs(data[inside]))
+    np.maximum.at(largest, row_of_entry[is_small], np.abs(data[is_small]))
     if not largest.any():
         return rows
     exponents = safe_norms.exponents_for(largest)
-    scaled = np.ldexp(data, exponents[row_of])
+    scaled = np.ldexp(data, exponents[row_of_entry])
     return SparseRows(rows.shape, (indptr, indices, scaled), None, n_threads, are_whole=False)
 
 
 def _empty_entries(
     nnz: int, index_type: npt.DTypeLike, with_values: bool
 ) -> tuple[npt.NDArray[np.int32] | None, npt.NDArray[Any], npt.NDArray[np.int16] | None]:
-    """Return memory for items and their values, where both are of 16 bits as halves of one array.
+    """Return memory for the items and values of inverted lists.
 
-    The first is that array, or None.
+    If both have 16 bits, they are the halves of one array, which is returned first; else None is.
     """
     if with_values and index_type == np.uint16:
         packed = np.empty(nnz, np.int32)

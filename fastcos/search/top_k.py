@@ -103,18 +103,18 @@ def top_k(
         from fastcos.search.sparse import sparse_top_k
 
         validation.check_none("out", out, "for sparse rows")
-        as_options(n_threads, working_memory, progress)
+        options = as_options(n_threads, working_memory, progress)
         return sparse_top_k(
-            queries, items, k, measure=measure, exclude_self=exclude_self, allowed=allowed,
-            exclude=exclude, min_score=min_score, n_threads=n_threads, progress=progress,
+            queries, items, k, measure=measure, exclude_self=items is None and exclude_self,
+            allowed=allowed, exclude=exclude, min_score=min_score, options=options,
         )  # fmt: skip
     if isinstance(measure, str) and measure in BIT_MEASURES:
         for name, value in (("allowed", allowed), ("exclude", exclude), ("out", out)):
             validation.check_none(name, value, "for packed bits")
         options = as_options(n_threads, working_memory, progress)
         return bit_top_k(
-            queries, items, k, measure=measure, exclude_self=exclude_self, min_score=min_score,
-            options=options,
+            queries, items, k, measure=measure, exclude_self=items is None and exclude_self,
+            min_score=min_score, options=options,
         )  # fmt: skip
     given = get_measure(measure)
     if min_score is not None:

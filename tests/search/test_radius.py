@@ -38,8 +38,23 @@ def test_scores_equal_to_the_threshold_are_included():
 
 
 def test_an_answer_beyond_working_memory_is_refused():
-    with pytest.raises(ValueError, match=r"working_memory must be at least 26\.\d\d MiB here"):
+    with pytest.raises(ValueError, match=r"working_memory must be at least 11\.\d\d MiB here"):
         neighbors_above(np.ones((1000, 8)), 0.5, working_memory=10)
+
+
+def test_pairs_do_not_depend_on_working_memory():
+    X = gaussian(600, 8)
+    index = SimilarityIndex().fit(X[:300])
+    index.add(X[300:])
+    index.remove(np.arange(0, 600, 7))
+    for measure, threshold in (("cosine", 0.6), ("norm_angle_distance", -1.2)):
+        whole = neighbors_above(X, threshold, measure=measure)
+        parts = neighbors_above(X, threshold, measure=measure, working_memory=1.5)
+        assert whole.nnz > 1000
+        for name in ("data", "indices", "indptr"):
+            np.testing.assert_array_equal(getattr(parts, name), getattr(whole, name))
+    whole, parts = index.radius(X, 0.6), index.radius(X, 0.6, working_memory=0.7)
+    assert (whole != parts).nnz == 0
 
 
 class Shifted(Plain):
