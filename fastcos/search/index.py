@@ -16,6 +16,7 @@ from fastcos.parallel import memmap
 from fastcos.reports import printable
 from fastcos.search import index_files, model_check
 from fastcos.search.attribute_hints import with_attribute_hints
+from fastcos.search.execute import finish, search
 from fastcos.search.id_filters import as_filters, drop_positions
 from fastcos.search.ids import Ids, as_ids, format_id
 from fastcos.search.index_parts import Contents, IndexMemory, IndexPart
@@ -38,7 +39,6 @@ from fastcos.search.radius import pairs_above
 from fastcos.search.request import Threshold, as_min_score, as_threshold
 from fastcos.search.rescoring import Rescored, as_candidates, best_of_candidates, n_missing
 from fastcos.search.results import IndexNeighbors, Neighbors, no_neighbors, padded
-from fastcos.search.execute import finish, search
 from fastcos.search.top_k import as_items, as_options, as_request
 from fastcos.similarity import serialization
 from fastcos.similarity.base import Measure, get_measure, require

@@ -28,8 +28,8 @@ from fastcos.search.index_parts import (
 )
 from fastcos.search.plain_search import PlainSearch
 from fastcos.search.request import SearchRequest
-from fastcos.search.sources import FittedItems, ItemSource, MappedItems
 from fastcos.search.results import IndexNeighbors, Neighbors
+from fastcos.search.sources import FittedItems, ItemSource, MappedItems
 from fastcos.similarity.base import Measure, capabilities, warn_of_slow_changes
 from fastcos.validation import Integers
 

@@ -11,8 +11,8 @@ from fastcos.kernels import exhaustive_top_k
 from fastcos.search import scan, segments
 from fastcos.search.packing import ExecutionOptions, Found
 from fastcos.search.request import SearchRequest
-from fastcos.search.sources import ItemSource
 from fastcos.search.segments import Segment
+from fastcos.search.sources import ItemSource
 from fastcos.similarity.base import Measure, UpperBounded, is_upper_bounded
 from fastcos.similarity.encoded_rows import METRIC_TYPES, EncodedRows
 from fastcos.validation import Floats, Integers

@@ -12,8 +12,8 @@ from fastcos.reports import MAX_ROWS, Table, as_table
 from fastcos.search.packing import no_exclusions
 from fastcos.search.radius import pairs_above
 from fastcos.search.request import Threshold, as_threshold
-from fastcos.search.top_k import as_options
 from fastcos.search.sources import fit_items
+from fastcos.search.top_k import as_options
 from fastcos.similarity.base import Measure, get_measure
 
 if TYPE_CHECKING:

@@ -9,12 +9,11 @@ from fastcos import parallel, validation
 from fastcos.kernels import listed_items
 from fastcos.parallel import memmap
 from fastcos.search import scan, segments
+from fastcos.search.execute import finish
 from fastcos.search.lists import best_of_positions, best_of_scored, score_lists
 from fastcos.search.packing import ExecutionOptions
-from fastcos.search.sources import ItemSource
+from fastcos.search.sources import ItemSource, fit_items
 from fastcos.search.top_k import as_items, as_options
-from fastcos.search.execute import finish
-from fastcos.search.sources import fit_items
 from fastcos.similarity import safe_norms
 from fastcos.similarity.base import Measure, capabilities, get_measure
 from fastcos.similarity.encoded_rows import METRIC_TYPES, EncodedRows, encode_rows, row_norms
