@@ -1,7 +1,7 @@
 """Takes the screenshots of these pages: python docs/screenshots.py NAME=PAGE.html[#STATE] ...
 
-NAME is explore_light, explore_dark, explore_narrow, compare_page or audit_page. Needs chromium,
-chromedriver and the extra "browser".
+NAME is explore_light, compare_page or audit_page. Needs chromium, chromedriver and the extra
+"browser".
 """
 
 import base64
@@ -16,10 +16,8 @@ FOLDER = Path(__file__).parent / "figures"
 sys.path.insert(0, str(FOLDER.parents[1]))
 # width, height in CSS pixels, and whether the reader prefers a dark page
 VIEWS = {
-    "explore_light": (1280, 1120, False),
-    "explore_dark": (1280, 880, True),
-    "explore_narrow": (400, 1560, False),
-    "compare_page": (1280, 1080, False),
+    "explore_light": (1280, 900, False),
+    "compare_page": (1280, 760, False),
     "audit_page": (800, 1320, False),
 }
 # colours of a file; heat maps need more than texts

@@ -215,10 +215,11 @@ def versions_line(document):
 
 
 INTRODUCTION = """\
-Written by `python -m bench.compare render` from the newest file of each machine. A ratio says how
-many times as fast as the other library fastcos is; in brackets stands the interval in which a
-repetition of the run is expected with a probability of 95 %. In bold: fastcos is slower. A time is
-the geometric mean over the processes of the median turn. A library with a wrong answer has no time.
+How many times as fast as other libraries fastcos is, on every machine that was measured. The
+interval in brackets says where a repetition of the run is expected with a probability of 95 %. In
+rows in bold, fastcos is slower. Each time is the geometric mean of the medians of all processes. A
+library whose answer is wrong has no time. `python -m bench.compare render` writes this page from
+the newest file of each machine; [how it is measured](../compare/README.md).
 """
 
 

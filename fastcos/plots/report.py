@@ -65,9 +65,12 @@ class RobustnessDisplay(Display):
         }
         condition = curves["condition"]
         ax.axvline(self.report.condition, color="black", linewidth=1, linestyle=":")
+        # Between the curves of one rescaling and of all, where no line crosses it.
+        verdict = self.report.at_condition
+        height = (verdict.worst_rescaling + verdict.unbroken) / 2
         ax.annotate(
-            f"verdict: {self.report.condition:g}", (self.report.condition, 0.5), xytext=(4, 0),
-            xycoords=("data", "axes fraction"), textcoords="offset points", size="small",
+            f"verdict: {self.report.condition:g}", (self.report.condition, height), xytext=(4, 0),
+            textcoords="offset points", size="small",
         )  # fmt: skip
         ax.fill_between(
             condition, curves["certified"], curves["unbroken"], color=COLOURS[0], alpha=0.15,
