@@ -36,7 +36,7 @@ _N_EXAMPLES = 3
 _SENTENCES = {
     "orthonormal": "D = S^1/2 is the paper's first special case: items are singular vectors alone. "
     "With all dimensions, an item would be similar to itself only.",
-    "identity": "D = I is the symmetric solution (Eq. 5). The loss does not prefer it to any other D.",
+    "identity": "D = I is the symmetric solution (Eq. 5). The loss does not prefer it.",
     "weights": "D = S^-1/2 is the second special case: the cosines compare rows of W = AB'.",
     "balanced": "D = Σ^-1/2 scales Eq. 1 as Eq. 2 scales its solution (end of section 2.3).",
     "data": "D = S^1/2 Σ^-1 compares columns of the data, as recommenders by a truncated SVD do.",
