@@ -132,7 +132,7 @@ def test_other_measures(benchmark, measure):
 @pytest.mark.benchmark(group="all pairs above a score")
 def test_neighbors_above(benchmark):
     X = data.gaussian(5_000, 64)
-    found = fastcos.neighbors_above(X, 0.5)
+    found = fastcos.neighbors_above(X, min_score=0.5)
     at = check.sample_of(len(X))
     cosines = check.scores(X[at], X)
     cosines[np.arange(len(at)), at] = -np.inf

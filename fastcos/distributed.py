@@ -40,7 +40,7 @@ from fastcos.parallel import memmap
 from fastcos.search.execute import batch_size, best_of_items, finish
 from fastcos.search.out_of_core import fingerprint
 from fastcos.search.packing import ExecutionOptions, no_exclusions
-from fastcos.search.request import SearchRequest
+from fastcos.search.request import SearchRequest, as_exclude_self
 from fastcos.search.results import Neighbors
 from fastcos.search.segments import merge
 from fastcos.search.sources import MappedItems
@@ -85,7 +85,7 @@ def top_k(
     k: int = 10,
     *,
     measure: str = "cosine",
-    exclude_self: bool = True,
+    exclude_self: bool | None = None,
     working_memory: float | None = None,
     progress: parallel.Progress | None = None,
     out: storage.PathLike,
@@ -285,8 +285,11 @@ def _check_search(
             "measure must learn nothing from the items on a cluster (such as cosine, dot, "
             f"neg_euclidean, angular), got {validation.format_value(name)}"
         )
-    exclude_self = items is None and validation.as_flag("exclude_self", exclude_self)
     searched = _open_rows("items" if items is not None else "queries", items or queries)
+    n_queries = len(_open_rows("queries", queries))
+    exclude_self = as_exclude_self(
+        exclude_self, n_queries, len(searched), has_items=items is not None
+    )
     k = validation.as_count("k", k, high=len(searched) - exclude_self)
     validation.check_same_width("items", searched, "queries", _open_rows("queries", queries))
     paths = [None if path is None else str(Path(path).absolute()) for path in (queries, items)]

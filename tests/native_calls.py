@@ -81,7 +81,10 @@ def large_calls():
         least = {"cosine": 0.4, "dot": 40.0, "neg_euclidean": -9.0}[measure]
         yield f"{name} own", functools.partial(top_k, items, k=10, measure=measure)
         yield f"{name} one", functools.partial(top_k, items[5], items, 10, measure=measure)
-        yield f"{name} above", functools.partial(neighbors_above, items, least, measure=measure)
+        yield (
+            f"{name} above",
+            functools.partial(neighbors_above, items, min_score=least, measure=measure),
+        )
     for dtype in DTYPES:
         X = sparse(dtype, 120, 60, "others")
         yield f"{dtype} matmul", functools.partial(matmul, X, dense(dtype, 60, 8))

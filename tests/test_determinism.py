@@ -73,7 +73,7 @@ def searches(d):
 
 PROMISED = {
     "top_k": searches,
-    "neighbors_above": lambda d: fastcos.neighbors_above(d.rows, 0.3),
+    "neighbors_above": lambda d: fastcos.neighbors_above(d.rows, min_score=0.3),
     "SimilarityIndex": lambda d: fastcos.SimilarityIndex().fit(d.rows).search(d.rows[:50], 5),
     "near_duplicates": lambda d: fastcos.search.near_duplicates(d.rows, 0.6),
     "rescore": lambda d: fastcos.search.rescore(

@@ -152,7 +152,7 @@ def test_calls_of_the_faiss_page_find_what_faiss_finds():
     assert (found == indices).all()
     limits, _, within = flat.range_search(rows[:5], 4.0)
     theirs = [set(within[a:b].tolist()) for a, b in itertools.pairwise(limits)]
-    near = fastcos.neighbors_above(rows[:5], 4.0, rows, measure="dot")
+    near = fastcos.neighbors_above(rows[:5], rows, min_score=4.0, measure="dot")
     for lists in (index.radius(rows[:5], 4.0), near):
         pairs = itertools.pairwise(lists.indptr)
         assert [set(lists.indices[a:b].tolist()) for a, b in pairs] == theirs

@@ -103,7 +103,7 @@ def test_no_rows_are_refused_with_their_name(empty):
     calls = {
         "top_k": lambda: top_k(empty, k=1),
         "items": lambda: top_k(X, empty, 1),
-        "neighbors_above": lambda: neighbors_above(empty, 0.5),
+        "neighbors_above": lambda: neighbors_above(empty, min_score=0.5),
         "similarity_blocks": lambda: list(similarity_blocks(X, empty)),
         "near_duplicates": lambda: near_duplicates(empty, 0.5),
         "rescore": lambda: rescore(X, empty, np.zeros((40, 1), int), 1),

@@ -151,7 +151,7 @@ def index(X):
 
 
 def above(X):
-    return neighbors_dense(fastcos.neighbors_above(X, 0.3, X))
+    return neighbors_dense(fastcos.neighbors_above(X, X, min_score=0.3))
 
 
 def neighbors_dense(pairs):

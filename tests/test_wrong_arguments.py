@@ -13,7 +13,7 @@ TAKES_PROGRESS = {
     "top_k": lambda **given: fastcos.top_k(ROWS, k=2, **given),
     "top_k of sparse rows": lambda **given: fastcos.top_k(sp.csr_array(COUNTS), k=2, **given),
     "search": lambda **given: fastcos.SimilarityIndex().fit(ROWS).search(ROWS, 2, **given),
-    "neighbors_above": lambda **given: fastcos.neighbors_above(ROWS, 0.5, **given),
+    "neighbors_above": lambda **given: fastcos.neighbors_above(ROWS, min_score=0.5, **given),
     "rerank": lambda **given: search.rerank(fastcos.top_k(ROWS, k=2), len, **given),
     "certified_neighbors": lambda **given: fastcos.certified_neighbors(ROWS, k=2, **given),
     "audit": lambda **given: fastcos.audit(ROWS, k=2, **given),

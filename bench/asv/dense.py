@@ -108,7 +108,7 @@ class NeighborsAbove:
 
     def setup(self):
         self.rows = data.gaussian(5_000, 64)
-        fastcos.neighbors_above(self.rows, 0.5)
+        fastcos.neighbors_above(self.rows, min_score=0.5)
 
     def time_neighbors_above(self):
-        fastcos.neighbors_above(self.rows, 0.5)
+        fastcos.neighbors_above(self.rows, min_score=0.5)

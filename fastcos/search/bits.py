@@ -9,7 +9,7 @@ from fastcos import parallel, validation
 from fastcos.kernels import bits
 from fastcos.kernels.simd.hamming import LANES
 from fastcos.search.packing import ExecutionOptions
-from fastcos.search.request import rounded_scores
+from fastcos.search.request import as_exclude_self, rounded_scores
 from fastcos.search.results import Neighbors
 
 # The measures of packed bits, and whether they are cosines.
@@ -32,7 +32,7 @@ def bit_top_k(
     k: int,
     *,
     measure: str,
-    exclude_self: bool,
+    exclude_self: bool | None,
     min_score: float | None,
     options: ExecutionOptions,
 ) -> Neighbors:
@@ -47,6 +47,7 @@ def bit_top_k(
     Q = _as_words(query_bytes)
     X = Q if items is None else _as_words(item_bytes)
     lowest = -np.inf if min_score is None else validation.as_real("min_score", min_score)
+    exclude_self = as_exclude_self(exclude_self, len(Q), len(X), has_items=items is not None)
     k = validation.as_neighbor_count(k, len(X), without_itself=exclude_self)
     n = len(Q)
     norms = validation.read_only(_norms(X))

@@ -479,19 +479,19 @@ class SimilarityIndex:
     def radius(
         self,
         queries: Any,
-        threshold: float | Threshold,
+        min_score: float | Threshold,
         *,
         allowed: Any = None,
         n_threads: int | None = None,
         working_memory: float | None = None,
     ) -> sp.csr_array:
-        """All items with a score of at least threshold, as :func:`fastcos.neighbors_above`.
+        """All items with a score of at least min_score, as :func:`fastcos.neighbors_above`.
 
         Parameters
         ----------
         queries : array_like (n, d) or (d,)
             One row per query; n may be 0.
-        threshold : float or Calibration
+        min_score : float or Calibration
             As in :func:`fastcos.neighbors_above`.
         allowed : array_like, optional
             A mask over all positions, or an array of positions: only these items can be found.
@@ -515,7 +515,7 @@ class SimilarityIndex:
         state = self._fitted_state()
         parts = state.parts_in_memory("for a radius search")
         Q = _as_query_rows(queries, state)
-        min_score = as_threshold("threshold", threshold, state.items.measure, self.model)
+        threshold = as_threshold("min_score", min_score, state.items.measure, self.model)
         options, n_positions = as_options(n_threads, working_memory), state.n_positions
         allowed_positions = None
         if allowed is not None:
@@ -527,17 +527,17 @@ class SimilarityIndex:
         Q = validation.as_rows("queries", Q)
         validation.check_scorable("queries", Q, Q)
         return pairs_above(
-            state.items, Q, min_score, no_exclusions(len(Q)), options, allowed_positions
+            state.items, Q, threshold, no_exclusions(len(Q)), options, allowed_positions
         )
 
     def near_duplicates(
         self,
-        threshold: float | Threshold,
+        min_score: float | Threshold,
         *,
         n_threads: int | None = None,
         working_memory: float | None = None,
     ) -> NearDuplicates:
-        """Groups of items that are connected by pairs with a score of at least threshold.
+        """Groups of items that are connected by pairs with a score of at least min_score.
 
         As :func:`fastcos.search.near_duplicates`, but the items are packed already. To keep one
         item of each group, call ``remove(ids_of(positions))`` with the positions of all other
@@ -545,7 +545,7 @@ class SimilarityIndex:
 
         Parameters
         ----------
-        threshold : float or Calibration
+        min_score : float or Calibration
             The score from which two items are connected, as in :func:`fastcos.neighbors_above`.
         n_threads, working_memory
             As in :func:`fastcos.neighbors_above`.
@@ -565,7 +565,7 @@ class SimilarityIndex:
         """
         state = self._fitted_state()
         parts = state.parts_in_memory("to connect items")
-        min_score = as_threshold("threshold", threshold, state.items.measure, self.model)
+        threshold = as_threshold("min_score", min_score, state.items.measure, self.model)
         options = as_options(n_threads, working_memory)
         if not parts:
             return no_near_duplicates(state.n_positions)
@@ -576,7 +576,7 @@ class SimilarityIndex:
             validation.read_only(contents.positions), nothing.indptr, nothing.indices
         )
         pairs = pairs_above(
-            state.items, rows, min_score, itself, options, bytes_per_pair=BYTES_PER_CONNECTION
+            state.items, rows, threshold, itself, options, bytes_per_pair=BYTES_PER_CONNECTION
         )
         if len(rows) < state.n_positions:
             pairs = pairs[:, contents.positions]

@@ -26,18 +26,19 @@ BYTES_PER_CONNECTION = 48
 
 @as_table
 class NearDuplicates(NamedTuple):
-    """Groups of items, numbered by their first members, and the pairs that connect them.
+    """Groups of items, in the order of their first members, and the pairs that connect them.
 
     Attributes
     ----------
     labels : ndarray (m,), int64
-        Group of each item; an item without a near duplicate is a group of its own.
+        The group of each item. An item without a near-duplicate makes up a group by itself.
     representatives : ndarray (g,), int64
-        The lowest member of each group: ``items[representatives]`` holds one item of each.
+        The first member of each group, so that ``items[representatives]`` holds one item per group.
     pairs : ndarray (n, 2), int64
-        The pairs that reach the threshold, the lower item first; by descending score.
+        The pairs with a score of at least min_score, by descending score. The first item of a pair
+        has the lower number.
     scores : ndarray (n,), float32
-        Of the pairs.
+        The scores of the pairs.
 
     Examples
     --------
@@ -102,35 +103,36 @@ class NearDuplicates(NamedTuple):
 
 def near_duplicates(
     items: Any,
-    threshold: float | Threshold,
+    min_score: float | Threshold,
     *,
     measure: str | Measure = "cosine",
     n_threads: int | None = None,
     working_memory: float | None = None,
 ) -> NearDuplicates:
-    """Connected components of the pairs with a score of at least threshold. Time 2 O(m^2 d).
+    """Group the items that are connected by pairs with a score of at least min_score.
 
-    Two members of a group need not be similar themselves: a chain of similar items connects them.
-    Of an index that exists: :meth:`fastcos.SimilarityIndex.near_duplicates`.
+    Time 2 O(m^2 d). Two members of a group need not be similar themselves, because a chain of
+    similar items connects them. For an index that exists already, use
+    :meth:`fastcos.SimilarityIndex.near_duplicates`.
 
     Parameters
     ----------
     items : array_like (m, d)
         One row per item.
-    threshold : float or Calibration
-        Score from which two items are connected, as in :func:`fastcos.neighbors_above`.
+    min_score : float or Calibration
+        The score from which two items are connected, as in :func:`fastcos.neighbors_above`.
     measure, n_threads, working_memory
         As in :func:`fastcos.neighbors_above`.
 
     Returns
     -------
     NearDuplicates
-        Groups, and the pairs with their scores.
+        The groups, and the pairs with their scores.
 
     Raises
     ------
     ValueError
-        More pairs than working_memory holds, NaN or infinity.
+        There are more pairs than working_memory holds, or the rows contain NaN or infinity.
 
     Examples
     --------
@@ -140,12 +142,12 @@ def near_duplicates(
     """
     X = validation.as_rows("items", items)
     unfitted = get_measure(measure)
-    min_score = as_threshold("threshold", threshold, unfitted)
+    threshold = as_threshold("min_score", min_score, unfitted)
     options = as_options(n_threads, working_memory)
     validation.check_scorable("items", X, X)
     exclusions = no_exclusions(len(X), own=True)
     pairs = pairs_above(
-        fit_items(X, unfitted, options), X, min_score, exclusions, options,
+        fit_items(X, unfitted, options), X, threshold, exclusions, options,
         bytes_per_pair=BYTES_PER_CONNECTION,
     )  # fmt: skip
     return connected_items(pairs)

@@ -41,78 +41,82 @@ _PAIRS_PER_BLOCK = 100_000
 
 def neighbors_above(
     queries: Any,
-    threshold: float | Threshold,
     items: Any = None,
     *,
+    min_score: float | Threshold,
     measure: str | Measure = "cosine",
     n_threads: int | None = None,
     working_memory: float | None = None,
     progress: parallel.Progress | None = None,
 ) -> sp.csr_array:
-    """All pairs with a score of at least threshold.
+    """Return all pairs with a score of at least min_score, as a sparse matrix.
 
-    Exact: a pair counts if its returned score is at least the threshold, both in float32.
-    Pairs are counted before anything is allocated. Time 2 O(n m d).
+    Exact: a pair counts if its returned score is at least min_score, both in float32. The pairs are
+    counted before anything is allocated. Time 2 O(n m d).
 
     Parameters
     ----------
     queries : array_like (n, d), or (d,) where items are given; or sparse
-        One row per query, as for :func:`fastcos.top_k`. Sparse rows: by cosine or dot, and for
-        thresholds above 0.
-    threshold : float or Calibration
-        Least score of a pair. Of a :class:`fastcos.auditing.Calibration` of this measure: its
-        threshold for its false-positive rate ``fpr``.
+        One row per query, as for :func:`fastcos.top_k`. Sparse rows can be compared by cosine or
+        dot, and min_score must then be above 0.
     items : array_like (m, d), optional
-        None: the queries themselves; a row is then not paired with itself.
+        The items. None: the queries themselves; a row is then not paired with itself.
+    min_score : float or Calibration
+        The smallest score of a pair. A :class:`fastcos.auditing.Calibration` of this measure stands
+        for its threshold at its false-positive rate ``fpr``.
     measure : str or Measure
         As in :func:`fastcos.top_k`.
     n_threads : int, optional
-        Default: the setting ``n_threads``.
+        The number of threads. Default: the setting ``n_threads``.
     working_memory : float, optional
-        MiB that the answer may take while it is made. Default: the setting ``working_memory``.
+        The memory in MiB for the result and for the buffers in which it is made. Default: the
+        setting ``working_memory``.
     progress : callable, optional
-        Called as progress(done, total) with numbers of queries, once while counting and once more.
+        Called as progress(done, total) with numbers of queries while pairs are counted, and again
+        while they are scored.
 
     Returns
     -------
     csr_array (n, m), float32
-        The scores; columns ascend within a row. A pair of score 0 is kept as an explicit zero.
+        The scores. Columns ascend within a row. A pair with a score of 0 is an explicit zero.
 
     Raises
     ------
     ValueError
-        More pairs than working_memory holds, NaN or infinity, rows of different width, a
-        calibration of another measure.
+        There are more pairs than working_memory holds; the rows contain NaN or infinity, or have
+        different numbers of columns; or the calibration is one of another measure.
 
     Examples
     --------
     >>> import numpy as np
     >>> from fastcos import calibrate, neighbors_above
     >>> X = np.array([[3.0, 4.0], [4.0, 3.0], [0.0, 1.0]])
-    >>> neighbors_above(X, 0.9).toarray().astype(float).round(2).tolist()
+    >>> neighbors_above(X, min_score=0.9).toarray().astype(float).round(2).tolist()
     [[0.0, 0.96, 0.0], [0.96, 0.0, 0.0], [0.0, 0.0, 0.0]]
 
     At most one random pair in a hundred:
 
     >>> items = np.random.default_rng(0).standard_normal((200, 8))
-    >>> neighbors_above(items, calibrate(items, fpr=0.01)).nnz / (200 * 199) <= 0.01
+    >>> neighbors_above(items, min_score=calibrate(items, fpr=0.01)).nnz / (200 * 199) <= 0.01
     True
     """
     if validation.any_sparse(queries, items):
         from fastcos.search.sparse import sparse_neighbors_above
 
         options = as_options(n_threads, working_memory, progress)
-        return sparse_neighbors_above(queries, threshold, items, measure=measure, options=options)
+        return sparse_neighbors_above(
+            queries, items, min_score=min_score, measure=measure, options=options
+        )
     Q = validation.as_rows("queries", queries, or_vector=items is not None)
     X = Q if items is None else validation.as_rows("items", items)
     validation.check_same_width("items", X, "queries", Q)
     validation.check_scorable("queries", Q, X)
     unfitted = get_measure(measure)
-    min_score = as_threshold("threshold", threshold, unfitted)
+    threshold = as_threshold("min_score", min_score, unfitted)
     options = as_options(n_threads, working_memory, progress)
     fitted_items = fit_items(X, unfitted, options)
     exclusions = no_exclusions(len(Q), own=items is None)
-    return pairs_above(fitted_items, Q, min_score, exclusions, options)
+    return pairs_above(fitted_items, Q, threshold, exclusions, options)
 
 
 def pairs_above(

@@ -42,6 +42,19 @@ class Threshold(Protocol):
         """Return the least score of a pair."""
 
 
+def as_exclude_self(exclude_self: Any, n_queries: int, n_items: int, *, has_items: bool) -> bool:
+    """Return whether query i must not find item i; None: if the queries are the items."""
+    if exclude_self is None:
+        return not has_items
+    exclude_self = validation.as_flag("exclude_self", exclude_self)
+    if exclude_self and has_items and n_queries != n_items:
+        raise ValueError(
+            f"exclude_self must be False if the number of items is not that of the queries "
+            f"({n_queries}), got True for {n_items} items"
+        )
+    return exclude_self
+
+
 def rounded_scores(scores: Any) -> npt.NDArray[np.float32]:
     """Return scores as searches return them, in float32: infinite beyond its range.
 

@@ -11,7 +11,13 @@ from fastcos import parallel, validation
 from fastcos.kernels import sparse_top_k as kernels
 from fastcos.linalg.csr import as_interactions, csr_arrays
 from fastcos.search.packing import ExecutionOptions
-from fastcos.search.request import Threshold, as_min_score, as_threshold, rounded_scores
+from fastcos.search.request import (
+    Threshold,
+    as_exclude_self,
+    as_min_score,
+    as_threshold,
+    rounded_scores,
+)
 from fastcos.search.results import Neighbors, no_neighbors, padded
 from fastcos.search.sparse_rows import SparseRows, as_sparse_rows, without_unused_columns
 from fastcos.similarity import Measure, get_measure
@@ -40,7 +46,7 @@ def sparse_top_k(
     k: int,
     *,
     measure: str | Measure,
-    exclude_self: bool,
+    exclude_self: bool | None,
     allowed: Any,
     exclude: Any,
     min_score: float | None,
@@ -57,6 +63,7 @@ def sparse_top_k(
     name = validation.as_choice("measure", get_measure(measure).name, MEASURES)
     query_rows, item_rows = _as_both_rows(queries, items, name, options.n_threads)
     (n, _), n_items = query_rows.shape, item_rows.shape[0]
+    exclude_self = as_exclude_self(exclude_self, n, n_items, has_items=items is not None)
     if allowed is None:  # refused here, before the rows are transposed
         _threads_that_fit(n_items, 1, np.int32, options)
     if exclude is None or validation.is_empty_list(exclude):
@@ -118,25 +125,25 @@ def sparse_top_k(
 
 def sparse_neighbors_above(
     queries: Any,
-    threshold: float | Threshold,
     items: Any,
     *,
+    min_score: float | Threshold,
     measure: str | Measure,
     options: ExecutionOptions,
 ) -> sp.csr_array:
     """Do what ``neighbors_above`` says for sparse rows, by SciPy's product of blocks of queries.
 
     A product is summed in float64 in the order of the columns. Pairs without a common column have
-    no score, so the threshold must be above 0.
+    no score, so min_score must be above 0.
     """
     import scipy.sparse as sp
 
     fitted = get_measure(measure)
     name = validation.as_choice("measure", fitted.name, MEASURES)
-    min_score = as_threshold("threshold", threshold, fitted)
-    min_float32 = rounded_scores(min_score)
+    threshold = as_threshold("min_score", min_score, fitted)
+    min_float32 = rounded_scores(threshold)
     if min_float32 <= 0:
-        raise ValueError(f"threshold must be above 0 for sparse rows, got {min_score:g}")
+        raise ValueError(f"min_score must be above 0 for sparse rows, got {threshold:g}")
     query_rows, item_rows = _as_both_rows(queries, items, name, options.n_threads)
     query_matrix = _as_matrix(query_rows)
     item_matrix = query_matrix if item_rows is query_rows else _as_matrix(item_rows)

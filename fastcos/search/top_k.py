@@ -9,7 +9,7 @@ from fastcos.parallel import memmap
 from fastcos.search.bits import BIT_MEASURES, bit_top_k
 from fastcos.search.execute import search
 from fastcos.search.packing import ExcludedItems, ExecutionOptions, Integers, no_exclusions
-from fastcos.search.request import SearchRequest, as_min_score
+from fastcos.search.request import SearchRequest, as_exclude_self, as_min_score
 from fastcos.search.results import Neighbors, no_neighbors, padded
 from fastcos.search.sources import fit_items
 from fastcos.similarity.base import Measure, capabilities, get_measure, require
@@ -21,7 +21,7 @@ def top_k(
     k: int = 10,
     *,
     measure: str | Measure = "cosine",
-    exclude_self: bool = True,
+    exclude_self: bool | None = None,
     allowed: Any = None,
     exclude: Any = None,
     min_score: float | None = None,
@@ -52,8 +52,10 @@ def top_k(
         A name of ``fastcos.list_measures()``, or an object like them. For packed bits, uint8 rows
         of ``np.packbits(rows, axis=1)``: "hamming", minus the number of bits that differ, or
         "bit_cosine", the cosine of the rows of 0 and 1.
-    exclude_self : bool
-        With items=None, whether a row is kept from being its own neighbour.
+    exclude_self : bool, optional
+        Whether query i must not find item i. Default: True if items is None, otherwise False. With
+        items, True is for rows that are given twice, as in ``top_k(X, X, exclude_self=True)``:
+        there must be as many items as queries.
     allowed : array_like or sparse (n, m), optional
         A mask (m,) or item numbers: only these can be found. The non-zeros of a sparse matrix, for
         dense rows: the items that each query may find, all of which are scored. Fewer than k of
@@ -96,7 +98,6 @@ def top_k(
     >>> found.indices.ravel().tolist()
     [1, 0, 1]
     """
-    exclude_self = validation.as_flag("exclude_self", exclude_self)
     if isinstance(items, int | np.integer):  # other libraries have k in this place
         raise TypeError(f"items must be rows, got {items}; for {items} neighbours give k={items}")
     if validation.any_sparse(queries, items):
@@ -105,16 +106,16 @@ def top_k(
         validation.check_none("out", out, "for sparse rows")
         options = as_options(n_threads, working_memory, progress)
         return sparse_top_k(
-            queries, items, k, measure=measure, exclude_self=items is None and exclude_self,
-            allowed=allowed, exclude=exclude, min_score=min_score, options=options,
+            queries, items, k, measure=measure, exclude_self=exclude_self, allowed=allowed,
+            exclude=exclude, min_score=min_score, options=options,
         )  # fmt: skip
     if isinstance(measure, str) and measure in BIT_MEASURES:
         for name, value in (("allowed", allowed), ("exclude", exclude), ("out", out)):
             validation.check_none(name, value, "for packed bits")
         options = as_options(n_threads, working_memory, progress)
         return bit_top_k(
-            queries, items, k, measure=measure, exclude_self=items is None and exclude_self,
-            min_score=min_score, options=options,
+            queries, items, k, measure=measure, exclude_self=exclude_self, min_score=min_score,
+            options=options,
         )  # fmt: skip
     given = get_measure(measure)
     if min_score is not None:
@@ -129,7 +130,7 @@ def top_k(
         X = as_items("items", items, given, in_blocks=in_blocks, is_measured=in_blocks)
     options = as_options(n_threads, working_memory, progress)
     validation.check_same_width("items", X, "queries", Q)
-    own = items is None and exclude_self
+    own = as_exclude_self(exclude_self, Q.shape[0], X.shape[0], has_items=items is not None)
     k = validation.as_neighbor_count(k, X.shape[0], without_itself=own)
     request = as_request(
         Q, X.shape[0], k, own=own, allowed=allowed, exclude=exclude, min_score=min_score

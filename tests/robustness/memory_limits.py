@@ -77,7 +77,7 @@ OPERATIONS: dict[str, tuple[Callable[[int], tuple[Any, ...]], Callable[..., Any]
     ),
     "top_k, sparse": (lambda n: (sparse(n),), lambda X: fastcos.top_k(X, k=10)),
     "top_k, csls": (lambda n: (rows(n),), lambda X: fastcos.top_k(X, k=10, measure="csls")),
-    "neighbors_above": (lambda n: (rows(n),), lambda X: fastcos.neighbors_above(X, 0.9)),
+    "neighbors_above": (lambda n: (rows(n),), lambda X: fastcos.neighbors_above(X, min_score=0.9)),
     "similarity_blocks": (
         lambda n: (rows(n),), lambda X: [None for _ in fastcos.similarity_blocks(X)],
     ),

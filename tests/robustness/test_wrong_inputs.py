@@ -113,7 +113,7 @@ def cases(call, **wrong):
 
 TWO_ROWS = {"first": NO_ROWS, "second": NO_ROWS}
 SEARCH = {
-    "queries": NO_ROWS, "k": NO_COUNT, "measure": NO_MEASURE, "exclude_self": NO_FLAG,
+    "queries": NO_ROWS, "k": NO_COUNT, "measure": NO_MEASURE, "exclude_self": NO_OPTIONAL_FLAG,
     "allowed": NO_ITEMS, "exclude": NO_EXCLUSIONS, "min_score": NO_OPTIONAL_REAL,
     "n_threads": NO_THREADS, "working_memory": NO_MEMORY, "progress": NO_CALL,
     "out": [5, "", [], Odd(), 1.5, {}, (), True, b"x"],
@@ -180,8 +180,8 @@ GROUPS = {
         **{k: v for k, v in SEARCH.items() if k not in ("queries", "allowed", "exclude")},
     ),
     "neighbors_above": cases(
-        base(fastcos.neighbors_above, queries=ROWS, threshold=0.9),
-        queries=NO_ROWS, threshold=NO_REAL, measure=NO_MEASURE, n_threads=NO_THREADS,
+        base(fastcos.neighbors_above, queries=ROWS, min_score=0.9),
+        queries=NO_ROWS, min_score=NO_REAL, measure=NO_MEASURE, n_threads=NO_THREADS,
         working_memory=NO_MEMORY, progress=NO_CALL, items=NO_ROWS[1:],
     ),
     "similarity_blocks": cases(
@@ -202,7 +202,7 @@ GROUPS = {
     ),
     "SimilarityIndex.radius": cases(
         indexed("radius", ROWS, 0.9),
-        queries=[*SOME_ROWS, ROWS[:, :3]], threshold=NO_REAL, allowed=NO_ITEMS,
+        queries=[*SOME_ROWS, ROWS[:, :3]], min_score=NO_REAL, allowed=NO_ITEMS,
         n_threads=NO_THREADS, working_memory=NO_MEMORY,
     ),
     "SimilarityIndex.rescore": cases(
@@ -223,8 +223,8 @@ GROUPS = {
         score_function=["cosine", None, 5, [], Odd(), len, b"cos_sim", 1.5, {}, ("dot",)],
     ),
     "near_duplicates": cases(
-        base(search.near_duplicates, items=ROWS, threshold=0.9), items=NO_ROWS,
-        threshold=NO_REAL, measure=NO_MEASURE, n_threads=NO_THREADS, working_memory=NO_MEMORY,
+        base(search.near_duplicates, items=ROWS, min_score=0.9), items=NO_ROWS,
+        min_score=NO_REAL, measure=NO_MEASURE, n_threads=NO_THREADS, working_memory=NO_MEMORY,
     ),
     "SimilarityIndex.add": cases(
         indexed("add", ROWS, range(20, 40)),

@@ -96,7 +96,7 @@ def searches(kind: str) -> None:
             top_k(queries, items, 3, exclude=pairs[:, :n], min_score=0.2)
             rescore(queries, items, np.tile(np.arange(10), (m, 1)), 3)
             if kind != "int8":
-                fastcos.neighbors_above(queries, 0.9, items)
+                fastcos.neighbors_above(queries, items, min_score=0.9)
         index.similar([1, 5], 3)
         index.near_duplicates(0.999)
         top_k(items, k=3)

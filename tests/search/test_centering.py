@@ -140,7 +140,7 @@ def test_saved_indexes_keep_their_centre(cluster, tmp_path):
 def test_range_search_in_a_cluster_is_complete(cluster):
     X = cluster(700, 30)
     for least in (0.3, 0.999, 1 - 1e-9):
-        found = fastcos.neighbors_above(X, least, working_memory=100).toarray() != 0
+        found = fastcos.neighbors_above(X, min_score=least, working_memory=100).toarray() != 0
         keys = dense_oracle.keys(X, X, "cosine")
         np.fill_diagonal(keys, -1)
         np.testing.assert_array_equal(found, keys.astype(np.float32) >= np.float32(least))

@@ -52,7 +52,7 @@ def test_blocks_of_distances_have_the_bits_of_top_k(dtype, origin):
     np.testing.assert_array_equal(np.take_along_axis(whole, found.indices, axis=1), found.scores)
     assert (whole.diagonal() == 0).all()
     assert whole[3, 7] == 0
-    above = neighbors_above(X, -3.0, X, measure="neg_euclidean")
+    above = neighbors_above(X, X, min_score=-3.0, measure="neg_euclidean")
     np.testing.assert_array_equal(above.toarray(), np.where(whole >= -3, whole, 0))
 
 

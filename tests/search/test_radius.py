@@ -20,7 +20,7 @@ def test_all_pairs_above_a_score_are_found_and_no_other(measure, threshold):
     form = "euclidean" if measure == "neg_euclidean" else measure
     truth = dense_oracle.keys(Q, B, form)
     truth = -np.sqrt(-truth) if form == "euclidean" else truth
-    found = neighbors_above(Q, threshold, B, measure=measure)
+    found = neighbors_above(Q, B, min_score=threshold, measure=measure)
     rows, columns = np.nonzero(truth >= threshold)
     assert 50 < len(rows) < 20_000
     np.testing.assert_array_equal(np.repeat(np.arange(130), np.diff(found.indptr)), rows)
@@ -30,16 +30,16 @@ def test_all_pairs_above_a_score_are_found_and_no_other(measure, threshold):
 
 def test_scores_equal_to_the_threshold_are_included():
     X = np.repeat(np.eye(3), 50, axis=0)
-    found = neighbors_above(X, 1.0)
+    found = neighbors_above(X, min_score=1.0)
     assert found.nnz == 3 * 50 * 49
-    assert neighbors_above(X, 1.0 + 1e-15).nnz == 3 * 50 * 49  # the same float32 number
-    assert neighbors_above(X, float(np.nextafter(np.float32(1), np.float32(2)))).nnz == 0
-    assert neighbors_above(X, -1.0).nnz == 150 * 149
+    assert neighbors_above(X, min_score=1.0 + 1e-15).nnz == 3 * 50 * 49  # the same float32 number
+    assert neighbors_above(X, min_score=float(np.nextafter(np.float32(1), np.float32(2)))).nnz == 0
+    assert neighbors_above(X, min_score=-1.0).nnz == 150 * 149
 
 
 def test_an_answer_beyond_working_memory_is_refused():
     with pytest.raises(ValueError, match=r"working_memory must be at least 11\.\d\d MiB here"):
-        neighbors_above(np.ones((1000, 8)), 0.5, working_memory=10)
+        neighbors_above(np.ones((1000, 8)), min_score=0.5, working_memory=10)
 
 
 def test_pairs_do_not_depend_on_working_memory():
@@ -48,8 +48,8 @@ def test_pairs_do_not_depend_on_working_memory():
     index.add(X[300:])
     index.remove(np.arange(0, 600, 7))
     for measure, threshold in (("cosine", 0.6), ("norm_angle_distance", -1.2)):
-        whole = neighbors_above(X, threshold, measure=measure)
-        parts = neighbors_above(X, threshold, measure=measure, working_memory=1.5)
+        whole = neighbors_above(X, min_score=threshold, measure=measure)
+        parts = neighbors_above(X, min_score=threshold, measure=measure, working_memory=1.5)
         assert whole.nnz > 1000
         for name in ("data", "indices", "indptr"):
             np.testing.assert_array_equal(getattr(parts, name), getattr(whole, name))
@@ -72,7 +72,7 @@ def test_a_custom_measure_is_inverted_for_each_query():
     Q, B = gaussian(60, 8), gaussian(300, 8, seed=1)
     keys = dense_oracle.keys(Q, B, "dot") + np.linspace(-3, 3, 300)
     truth = np.arctan(keys) + Q[:, :1]
-    found = neighbors_above(Q, 1.2, B, measure=Shifted())
+    found = neighbors_above(Q, B, min_score=1.2, measure=Shifted())
     np.testing.assert_array_equal(found.toarray() != 0, truth >= 1.2)
 
 
@@ -106,7 +106,7 @@ def test_range_search_by_an_upper_bound_is_complete(measure, share):
     threshold = np.float64(np.quantile(whole, 1 - share))
     # float32 scores of blocks: keep away from the threshold
     sure = np.abs(whole - threshold) > 1e-6
-    pairs = neighbors_above(Q, threshold, X, measure=measure).tocoo()
+    pairs = neighbors_above(Q, X, min_score=threshold, measure=measure).tocoo()
     found = np.zeros(whole.shape, bool)  # a score may be 0
     found[pairs.coords] = True
     np.testing.assert_array_equal(found[sure], (whole >= threshold)[sure])
@@ -118,7 +118,7 @@ def test_pairs_by_norm_and_angle_are_those_of_all_scores():
     cosines = (rows.astype(float) @ rows.T) / np.outer(norms, norms)
     truth = -(np.abs(norms[:, None] - norms) + np.arccos(np.clip(cosines, -1, 1)))
     np.fill_diagonal(truth, -np.inf)
-    found = neighbors_above(rows, -1.1, measure="norm_angle_distance")
+    found = neighbors_above(rows, min_score=-1.1, measure="norm_angle_distance")
     np.testing.assert_array_equal(found.toarray() != 0, truth >= -1.1)
 
 
@@ -132,7 +132,7 @@ def test_index_radius_finds_all_pairs_of_what_is_left(measure):
     index.remove([f"{i}" for i in gone])
     left = np.setdiff1d(np.arange(400), gone)
     threshold = {"cosine": 0.5, "neg_euclidean": -4.0, "csls": 0.0}[measure]
-    expected = neighbors_above(queries, threshold, rows[left], measure=measure)
+    expected = neighbors_above(queries, rows[left], min_score=threshold, measure=measure)
     found = index.radius(queries, threshold)
     assert found.shape == (30, 400)
     assert expected.nnz > 100
@@ -170,7 +170,7 @@ def test_thresholds_may_be_calibrations():
     cosines = dense_oracle.keys(X, X, "cosine")
     wanted = (cosines >= rate.threshold(1e-3)) & ~np.eye(700, dtype=bool)
     assert 0 < wanted.sum() <= 1e-3 * 700 * 699
-    found = neighbors_above(X, rate)
+    found = neighbors_above(X, min_score=rate)
     np.testing.assert_array_equal(found.indices, np.nonzero(wanted)[1])
     index = SimilarityIndex().fit(X)
     np.testing.assert_array_equal(
@@ -184,10 +184,10 @@ def test_thresholds_may_be_calibrations():
 
 def test_calibrations_of_another_measure_are_refused():
     X = gaussian(40, 4)
-    with pytest.raises(ValueError, match="threshold must be calibrated for dot, got one for cos"):
-        neighbors_above(X, calibrate(X), measure="dot")
-    with pytest.raises(ValueError, match="threshold must be a"):
-        neighbors_above(X, "0.5")
+    with pytest.raises(ValueError, match="min_score must be calibrated for dot, got one for cos"):
+        neighbors_above(X, min_score=calibrate(X), measure="dot")
+    with pytest.raises(ValueError, match="min_score must be a"):
+        neighbors_above(X, min_score="0.5")
 
 
 @pytest.mark.parametrize(("measure", "threshold"), [("cosine", 0.5), ("dot", 3.0)])
@@ -203,19 +203,21 @@ def test_sparse_rows_have_the_pairs_of_dense_rows(measure, threshold):
         scores = np.divide(products, np.outer(norms, norms), out=products * 0, where=products > 0)
     itself = np.eye(120, dtype=bool)
     for memory in (None, 0.3):
-        found = neighbors_above(rows, threshold, measure=measure, working_memory=memory)
+        found = neighbors_above(rows, min_score=threshold, measure=measure, working_memory=memory)
         expected = np.where((scores.astype(np.float32) >= threshold) & ~itself, scores, 0)
         np.testing.assert_allclose(found.toarray(), expected, rtol=1e-6)
-        found = neighbors_above(Q, threshold, rows, measure=measure, working_memory=memory)
+        found = neighbors_above(
+            Q, rows, min_score=threshold, measure=measure, working_memory=memory
+        )
         expected = np.where(scores.astype(np.float32) >= threshold, scores, 0)[:40]
         np.testing.assert_allclose(found.toarray(), expected, rtol=1e-6)
     for wrong, message in (
-        ({"threshold": 0.0}, "threshold must be above 0 for sparse rows, got 0"),
+        ({"min_score": 0.0}, "min_score must be above 0 for sparse rows, got 0"),
         ({"measure": "angular"}, "measure must be one of cosine, dot, got 'angular'"),
         ({"items": rows[:, :20]}, "items must have as many columns as queries"),
         ({"working_memory": 1e-4}, "working_memory must be at least"),
     ):
-        given = {"threshold": threshold, "items": None, "measure": measure} | wrong
+        given = {"min_score": threshold, "items": None, "measure": measure} | wrong
         with pytest.raises((TypeError, ValueError), match=f"^{message}"):
             neighbors_above(rows, **given)
 
@@ -238,5 +240,5 @@ def test_index_near_duplicates_are_those_of_its_items():
     index.remove(left)
     assert len(index.near_duplicates(0.5).representatives) == 0
     for wrong in ("near", np.nan, None):
-        with pytest.raises(ValueError, match=r"^threshold must be a finite number"):
+        with pytest.raises(ValueError, match=r"^min_score must be a finite number"):
             index.near_duplicates(wrong)

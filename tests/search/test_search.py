@@ -1,3 +1,4 @@
+import functools
 import itertools
 import os
 import subprocess
@@ -379,3 +380,32 @@ def test_candidates_worse_by_their_estimates_are_tried(seed):
     order = np.random.default_rng(seed).permutation(511)
     X = np.ldexp(wild_norms(511, 115)[order], -60)
     assert_exact(X, X, 1, "dot", working_memory=0.08)
+
+
+def as_sparse(X):
+    return sp.csr_array(np.rint(np.abs(X)))
+
+
+@pytest.mark.parametrize(
+    ("convert", "measure"),
+    [(np.asarray, "cosine"), (as_sparse, "cosine"), (lambda X: (X > 0).astype("u1"), "hamming")],
+)
+def test_items_that_are_the_queries_exclude_them_where_asked(convert, measure):
+    X = convert(np.random.default_rng(0).standard_normal((40, 24)).astype(np.float32))
+    search = functools.partial(top_k, k=5, measure=measure)
+    alone = search(X)
+    for pair, other in (
+        (search(X, exclude_self=True), alone),
+        (search(X, X, exclude_self=True), alone),
+        (search(X, X), search(X, exclude_self=False)),
+        (search(X, X, exclude_self=False), search(X, exclude_self=False)),
+    ):
+        np.testing.assert_array_equal(pair.indices, other.indices)
+        np.testing.assert_array_equal(pair.scores, other.scores)
+    assert not (alone.indices == np.arange(40)[:, None]).any()
+    message = (
+        r"^exclude_self must be False if the number of items is not that of the queries \(40\), "
+        "got True for 30 items$"
+    )
+    with pytest.raises(ValueError, match=message):
+        search(X, X[:30], exclude_self=True)

@@ -193,7 +193,9 @@ def test_nan_is_refused_and_the_matrix_left_alone():
         ("indices", [0.0, 1.0, 2.0], r"queries\.indices must hold integers, got dtype float64"),
     ],
 )
-@pytest.mark.parametrize("search", [lambda X: top_k(X, k=1), lambda X: neighbors_above(X, 0.5)])
+@pytest.mark.parametrize(
+    "search", [lambda X: top_k(X, k=1), lambda X: neighbors_above(X, min_score=0.5)]
+)
 def test_broken_csc_is_refused_by_name(search, field, value, message):
     X = sp.csc_array(np.eye(3))
     setattr(X, field, np.array(value))
@@ -209,7 +211,7 @@ def test_pairs_allowed_are_refused_for_sparse_rows():
 
 def test_sparse_rows_whose_squares_overflow_are_refused():
     X = sp.csr_array([[1e155, 0], [1e155, 0], [0, 1.0]])
-    for search in (lambda: top_k(X, k=1), lambda: neighbors_above(X, 0.5)):
+    for search in (lambda: top_k(X, k=1), lambda: neighbors_above(X, min_score=0.5)):
         with pytest.raises(ValueError, match="queries must have entries whose squares"):
             search()
 

@@ -37,7 +37,7 @@ def test_exact_copies_reach_a_cosine_of_one():
     found = top_k(X, X, 1, min_score=1.0)
     np.testing.assert_array_equal(found.indices[:, 0], np.arange(300))
     assert (found.scores == 1).all()
-    above = neighbors_above(X, 1.0, X)
+    above = neighbors_above(X, X, min_score=1.0)
     np.testing.assert_array_equal(above.diagonal(), np.ones(300))
     assert near_duplicates(pairs, 1.0).labels.tolist() == [*range(300), *range(300)]
     index = SimilarityIndex().fit(pairs)
@@ -66,7 +66,7 @@ def test_a_returned_score_as_threshold_loses_no_pair(measure, seed, dtype, scale
     assert top_k_pairs(top_k(Q, X, k, measure=measure, min_score=threshold)) == expected
     index = SimilarityIndex(measure).fit(X)
     assert top_k_pairs(index.search(Q, k, min_score=threshold)) == expected
-    assert csr_pairs(neighbors_above(Q, threshold, X, measure=measure)) == expected
+    assert csr_pairs(neighbors_above(Q, X, min_score=threshold, measure=measure)) == expected
     assert csr_pairs(index.radius(Q, threshold)) == expected
 
 
@@ -84,7 +84,7 @@ def test_sparse_thresholds_lose_no_pair(measure, seed, scale):
     query, rank = np.nonzero(kept)
     expected = set(zip(query.tolist(), every.indices[query, rank].tolist(), strict=True))
     assert top_k_pairs(top_k(X, X, 30, measure=measure, min_score=threshold)) == expected
-    assert csr_pairs(neighbors_above(X, threshold, X, measure=measure)) == expected
+    assert csr_pairs(neighbors_above(X, X, min_score=threshold, measure=measure)) == expected
 
 
 @pytest.mark.parametrize("measure", ["hamming", "bit_cosine"])

@@ -56,11 +56,11 @@ METHODS = {
     ),
     "save": each({}, path=[None, "", 5, [], b"", {}, True, 1.5, (), "FILE", "OTHER", "FILE/x"]),
     "radius": with_memory(
-        each({"queries": X, "threshold": 0.5}, queries=ROWS, threshold=THRESHOLDS,
+        each({"queries": X, "min_score": 0.5}, queries=ROWS, min_score=THRESHOLDS,
              allowed=[[10], [-1], np.ones(9, bool), "a", [0.5]]),
-        {"queries": X, "threshold": 0.5},
+        {"queries": X, "min_score": 0.5},
     ),
-    "near_duplicates": with_memory(each({}, threshold=[*THRESHOLDS, {}]), {"threshold": 0.9}),
+    "near_duplicates": with_memory(each({}, min_score=[*THRESHOLDS, {}]), {"min_score": 0.9}),
     "rescore": with_memory(
         each({"queries": X, **BY_LIST}, queries=ROWS, candidates=CANDIDATES, k=[0, 6, 1.5]),
         {"queries": X, **BY_LIST},
@@ -72,12 +72,12 @@ FUNCTIONS = {
         verify=[1],
     )),
     "neighbors_above": (neighbors_above, with_memory(
-        each({"queries": X, "threshold": 0.5}, queries=ALONE, threshold=THRESHOLDS, items=[WIDE],
-             measure=["cosin", None]), {"queries": X, "threshold": 0.5},
+        each({"queries": X, "min_score": 0.5}, queries=ALONE, min_score=THRESHOLDS, items=[WIDE],
+             measure=["cosin", None]), {"queries": X, "min_score": 0.5},
     )),
     "near_duplicates": (search.near_duplicates, with_memory(
-        each({"items": X, "threshold": 0.5}, items=ALONE, threshold=THRESHOLDS,
-             measure=["cosin"]), {"items": X, "threshold": 0.5},
+        each({"items": X, "min_score": 0.5}, items=ALONE, min_score=THRESHOLDS,
+             measure=["cosin"]), {"items": X, "min_score": 0.5},
     )),
     "rescore": (search.rescore, with_memory(
         each({"queries": X, "items": X, **BY_LIST}, queries=ALONE, items=ROWS, k=[0, 6],

@@ -89,7 +89,7 @@ def test_every_entry_point_scores_by_the_formula(name, tmp_path):
     for rows, block in similarity_blocks(queries, items, measure=measure, block=11):
         np.testing.assert_allclose(block, truth[rows], rtol=1e-5, atol=1e-6)
     least = threshold_between(truth, 0.9)
-    pairs = neighbors_above(queries, least, items, measure=measure)
+    pairs = neighbors_above(queries, items, min_score=least, measure=measure)
     expected = np.where(truth >= least, truth, 0)
     np.testing.assert_allclose(pairs.toarray(), expected, rtol=1e-5, atol=1e-6)
 

@@ -104,7 +104,7 @@ def test_threshold_is_the_least_edge_of_its_rate(rows, found, fpr):
 def test_threshold_works_as_min_score_and_in_range_search(rows, found):
     threshold = found.threshold(0.01)
     expected = int((cosines(rows) >= threshold).sum())
-    assert neighbors_above(rows, threshold).nnz == expected
+    assert neighbors_above(rows, min_score=threshold).nnz == expected
     assert int((top_k(rows, k=299, min_score=threshold).indices >= 0).sum()) == expected
 
 
@@ -113,7 +113,7 @@ def test_threshold_is_beyond_ties_that_are_too_many():
     found = calibrate(items)
     threshold = found.threshold(0.01)
     assert threshold == np.nextafter(np.float32(1), np.float32(2))
-    assert neighbors_above(items, threshold).nnz == 0
+    assert neighbors_above(items, min_score=threshold).nnz == 0
     assert any("duplicates" in note for note in found.notes)
     assert any("last bin" in note for note in found.notes)
 
