@@ -171,14 +171,14 @@ def _search(args: argparse.Namespace) -> int:
     settings["exclude_ids"] = _read_excluded_ids(args, index, query_ids)
     with progress_bar("searching") as progress:
         if queries is None:
-            neighbors = index.similar(query_ids, **settings)
+            by_position = index.similar(query_ids, **settings)
         else:
-            neighbors = index.search(queries, progress=progress, **settings)
+            by_position = index.search(queries, progress=progress, **settings)
     # A search returns positions in the index; the lists need numbers in ids. The last entry maps
     # the padding, -1, to itself.
     numbers = np.full(index.n_positions_ + 1, -1)
     numbers[index.positions_of(ids)] = np.arange(len(ids))
-    neighbors = Neighbors(numbers[neighbors.indices], neighbors.scores)
+    neighbors = Neighbors(numbers[by_position.indices], by_position.scores)
     columns = ("item" if queries is None else "query", "neighbor")
     ranked = lists.RankedLists(neighbors, query_ids, ids, names, columns)
     return ranked.write_or_print(args, out, f"in {args.index}")
