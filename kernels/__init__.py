@@ -17,7 +17,7 @@ rescores, and for training. ``code_cache`` keys compiled code by all that a kern
 No module but ``compiler`` imports Numba: a process that finds native code (``native``) never does.
 
 ================ =================================================================================
-dense search     rotation -> packing -> tiles -> prefixes -> prefix_filter -> few_queries ->
+dense search     rotation -> packing -> tiles -> projection -> projection_filter -> few_queries ->
                  candidate_filter -> query_scaling -> tile_top_k; exhaustive_top_k for few items;
                  pair_scores, listed_items: exact scores; select
 sparse search    inverted_lists -> sparse_top_k

@@ -38,8 +38,8 @@ from .exhaustive_top_k import is_excluded
 from .few_queries import find_run, panels_of_run
 from .jit import borrowing_kernel, inlined_kernel, kernel, relaxed_kernel
 from .packing import LANES, SLACK, pack_query, padded_width
-from .prefix_filter import PANELS_TRIED, choose_prefixes, find_hits_by_prefix
-from .prefixes import pack_query_prefixes, spread_codes
+from .projection import pack_query_prefixes, spread_codes
+from .projection_filter import PANELS_TRIED, choose_prefixes, find_hits_by_prefix
 from .simd.hits import largest_scores, passing
 from .simd.panel import CODED, PANEL, RESIDUAL, TAU, WEIGHT
 from .simd.tile_scores import end_tiles, score_panel, score_panel_by_item, start_tiles

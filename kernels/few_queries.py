@@ -7,7 +7,7 @@ tile, one query and up to 32 panels, so that its hits and scores fit the same bu
 import numpy as np
 
 from .jit import borrowing_kernel, inlined_kernel
-from .prefix_filter import find_run_by_prefix
+from .projection_filter import find_run_by_prefix
 from .simd.hits import list_reaching
 from .simd.panel import GROUP, PANEL
 from .simd.tile_scores import score_run, score_run_by_item

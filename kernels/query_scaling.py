@@ -15,7 +15,7 @@ import numpy as np
 from .candidate_filter import Items, Queries
 from .jit import borrowing_kernel, kernel
 from .pair_scores import COSINE, EUCLIDEAN
-from .prefixes import Prefixes
+from .projection import Prefixes
 from .simd.addresses import array_at, as_read
 from .simd.pair_products import product
 from .simd.panel import PANEL

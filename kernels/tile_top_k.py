@@ -38,8 +38,8 @@ from .few_queries import find_run, list_scored, panels_of_run, score_run_of
 from .jit import borrowing_kernel, inlined_kernel, kernel
 from .packing import SLACK
 from .pair_scores import order_by_item, score_pairs, score_pairs_by_item
-from .prefix_filter import PANELS_TRIED, choose_prefixes, find_hits_by_prefix
-from .prefixes import project_queries
+from .projection import project_queries
+from .projection_filter import PANELS_TRIED, choose_prefixes, find_hits_by_prefix
 from .query_scaling import are_ordinary, bound_items, scaled_queries
 from .select import kth_largest, select_best, sort_best_first
 from .simd.panel import CODED, PANEL, RESIDUAL, TAU, WEIGHT

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import config, storage, validation
-from fastcos.kernels.prefixes import Prefixes
+from fastcos.kernels.projection import Prefixes
 from fastcos.kernels.simd.panel import PANEL
 from fastcos.parallel import memmap
 from fastcos.search.duplicates import DuplicateGroups

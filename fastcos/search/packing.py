@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import config, parallel, validation
-from fastcos.kernels import candidate_filter, packing, prefixes, query_scaling, tiles
+from fastcos.kernels import candidate_filter, packing, projection, query_scaling, tiles
 from fastcos.kernels.simd.instruction_sets import INSTRUCTION_SETS
 from fastcos.kernels.simd.panel import PANEL
 from fastcos.parallel import memmap
@@ -263,7 +263,7 @@ def packed_items(
 ) -> PackedItems:
     """Put together order, packed rows, small bias, statistics and shift.
 
-    prefix: kernels.prefixes.Prefixes, None for none.
+    prefix: kernels.projection.Prefixes, None for none.
     """
     made = (_signs(items.rows.shape[1]), _TILE_REGISTERS, scaling)
     order, packed, *others = [validation.read_only(array) for array in (*arrays, *made)]
@@ -322,7 +322,7 @@ def _no_prefixes(depth: int, quantised: bool) -> Any:
     shapes: Any = ((0, depth, PANEL), (0, 5), 0)
     axes, statistics, none = (validation.read_only(np.zeros(shape, np.float32)) for shape in shapes)
     codes = validation.read_only(np.zeros(0, np.int32)) if quantised else none
-    return prefixes.Prefixes(axes, codes, 0, statistics, rests=none, eta=none, largest_k=none)
+    return projection.Prefixes(axes, codes, 0, statistics, rests=none, eta=none, largest_k=none)
 
 
 def aligned(count: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:

@@ -2,7 +2,7 @@
 
 Rows of embeddings have most of their length along a third of their columns, after a rotation onto
 their principal axes. The tiles then multiply these alone, and a bound drops nearly all pairs
-(kernels.prefix_filter). Whether that pays is estimated by a sample of the items.
+(kernels.projection_filter). Whether that pays is estimated by a sample of the items.
 """
 
 import atexit
@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import parallel, validation
-from fastcos.kernels import prefixes, tiles
+from fastcos.kernels import projection, tiles
 from fastcos.kernels.simd.instruction_sets import INSTRUCTION_SETS
 from fastcos.kernels.simd.panel import PANEL
 from fastcos.parallel import memmap, readiness
@@ -45,7 +45,7 @@ _SEED = 20261124
 
 
 class Axes(NamedTuple):
-    """Axes (p / 32, d, 32), ETA (1,) and largest k (2,), as in kernels.prefixes."""
+    """Axes (p / 32, d, 32), ETA (1,) and largest k (2,), as in kernels.projection."""
 
     panels: Floats32
     eta: Floats32
@@ -205,19 +205,20 @@ def with_axes(
     rests = np.empty(n_panels * PANEL, np.float32)
     blocks = parallel.row_blocks(n_panels, max(1, 8_000 // items.rows.shape[1]))
     parallel.run(
-        prefixes.prepare_prefix_panels, blocks, INSTRUCTION_SETS[layout.isa], items.rows, *scaling,
-        arrays.order, axes.panels, axes.eta, words, arrays.statistics, codes, statistics, rests,
+        projection.prepare_prefix_panels, blocks, INSTRUCTION_SETS[layout.isa], items.rows,
+        *scaling, arrays.order, axes.panels, axes.eta, words, arrays.statistics, codes,
+        statistics, rests,
         n_threads=n_threads, progress=progress,
     )  # fmt: skip
     packed_codes = arrays.packed
     if layout.isa != "amx":
         packed_codes = aligned(arrays.packed.size, np.int32)
         parallel.run(
-            prefixes.order_by_item, blocks, layout.words, arrays.packed, packed_codes,
+            projection.order_by_item, blocks, layout.words, arrays.packed, packed_codes,
             n_threads=n_threads, progress=progress,
         )  # fmt: skip
     read_only = validation.read_only
-    prefix = prefixes.Prefixes(
+    prefix = projection.Prefixes(
         axes.panels, read_only(codes), words, read_only(statistics), read_only(rests), axes.eta,
         axes.largest_k,
     )  # fmt: skip
@@ -235,7 +236,7 @@ def as_axes(V: npt.NDArray[Any], largest_k: npt.ArrayLike = (ANY_K, ANY_K)) -> A
     with blas_lock():
         # Frobenius norm, not below the spectral norm
         eps = float(np.linalg.norm(exact.T @ exact - np.eye(p))) + 1e-12
-    run = min(depth, prefixes.RUN) + depth // prefixes.RUN + 9
+    run = min(depth, projection.RUN) + depth // projection.RUN + 9
     rho = 1.1 * math.sqrt(p) * run * 2.0**-24
     # sums of squares in float32, in 16 lanes each
     squares = (depth / 16 + 16) * 2.0**-22

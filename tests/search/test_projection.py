@@ -1,4 +1,4 @@
-"""Prefixes (kernels.prefixes): whatever the axes, searches find what an oracle finds."""
+"""Prefixes (kernels.projection): whatever the axes, searches find what an oracle finds."""
 
 import dataclasses
 import threading
@@ -10,7 +10,7 @@ import scipy.sparse as sp
 import fastcos
 from fastcos import set_config
 from fastcos.kernels import cpu, tiles
-from fastcos.kernels.prefixes import pays_by_prefix
+from fastcos.kernels.projection import pays_by_prefix
 from fastcos.kernels.simd.instruction_sets import INSTRUCTION_SETS
 from fastcos.search import index_parts, layout, packing, plan, projection, scan, segments
 from fastcos.similarity import encoded_rows

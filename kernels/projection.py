@@ -1,6 +1,6 @@
 """Prefixes: codes of the coordinates of rows along p axes, and the lengths of what is left.
 
-The bound that they give is in ``prefix_filter``. Rows are multiplied by the axes in float32, in
+The bound that they give is in ``projection_filter``. Rows are multiplied by the axes in float32, in
 tiles of 32 rows x 32 axes, before they are rotated. The axes are rotated instead, once.
 """
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from fastcos.kernels import candidate_filter, cpu, packing, prefixes, tiles
+from fastcos.kernels import candidate_filter, cpu, packing, projection, tiles
 from fastcos.kernels.jit import kernel
 from fastcos.kernels.simd import tile_scores
 from fastcos.kernels.simd.hits import passing_by_prefix
@@ -63,15 +63,15 @@ def with_prefixes(isa, X):
     short = np.full(32 * panels * PREFIX_WORDS, 77, np.int32)
     own = np.full((panels, 5), np.nan, np.float32)
     rests = np.full(32 * panels, np.nan, np.float32)
-    prefixes.prepare_prefix_panels(
+    projection.prepare_prefix_panels(
         0, panels, code, *frozen(X), *scaling, *frozen(order), axes, eta, PREFIX_WORDS,
         *frozen(statistics), short, own, rests,
     )  # fmt: skip
     by_item = np.empty_like(codes)
-    prefixes.order_by_item(0, panels, WORDS, *frozen(codes), by_item)
+    projection.order_by_item(0, panels, WORDS, *frozen(codes), by_item)
     short, own, rests = frozen(short, own, rests)
     largest_k = frozen(np.full(2, 10, np.float32))
-    prefix = prefixes.Prefixes(axes, short, PREFIX_WORDS, own, rests, eta, *largest_k)
+    prefix = projection.Prefixes(axes, short, PREFIX_WORDS, own, rests, eta, *largest_k)
     rows, order, by_item, statistics = frozen(X, order, by_item, statistics)
     items = candidate_filter.Items(
         rows, factors, none, order, by_item, WORDS, *frozen(np.zeros(0, np.float32)), statistics,
@@ -126,7 +126,7 @@ def test_queries_off_the_axes_get_no_prefixes(isa):
             0, len(Q), code, np.arange(len(Q)), queries, items, k, np.empty(0, np.int32)
         )
         assert block.prefix.is_dense.tolist() == first
-        prefixes.project_queries(
+        projection.project_queries(
             1, 3, 0, len(Q), code, np.arange(len(Q)), queries, items, block.packed, block.lanes,
             block.scales, block.prefix,
         )  # fmt: skip

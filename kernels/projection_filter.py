@@ -1,7 +1,7 @@
 """First level of the candidate filter: most pairs are dropped by prefixes of their codes.
 
 Rows of embeddings have most of their length in few directions. Before all codes of a pair are
-multiplied, the codes of its coordinates along p axes are (kernels.prefixes), and most pairs are
+multiplied, the codes of its coordinates along p axes are (kernels.projection), and most pairs are
 dropped by these. What is left goes through the filter of all codes (kernels.candidate_filter).
 
 Bound, in the terms of that filter. V (d, p) has nearly orthonormal columns: |V'V - I| <= eps.
