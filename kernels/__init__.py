@@ -28,6 +28,7 @@ metrics          dot_tile -> pair_reductions; row_argsort -> label_ranks; knn_vo
 audit            intervals -> certificates -> attacks; worst_rescaling
 models, data     training; philox -> sampling
 machine          probes: bandwidth and peak, the limits that benchmarks are compared with
+arguments        records: what Python passes to the kernels of searches, by name
 infrastructure   jit -> native (build) or compiler, code_cache, fingerprint; cpu;
                  simd: the operations that need vector registers, one file for each
 ================ =================================================================================

@@ -30,7 +30,7 @@ either sign. As <a', c> and <b', c> vanish up to rounding, so do the terms that 
 rounding is `rounding` (search.packing). Distances do not change if c is subtracted from both rows.
 """
 
-from collections import namedtuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -38,42 +38,44 @@ from .exhaustive_top_k import is_excluded
 from .few_queries import find_run, panels_of_run
 from .jit import borrowing_kernel, inlined_kernel, kernel, relaxed_kernel
 from .packing import LANES, SLACK, pack_query, padded_width
-from .projection import pack_query_prefixes, spread_codes
-from .projection_filter import PANELS_TRIED, choose_prefixes, find_hits_by_prefix
+from .projection import pack_projected_queries, spread_codes
+from .projection_filter import PANELS_TRIED, abandon_costly_projections, find_hits_by_projection
 from .simd.hits import largest_scores, passing
-from .simd.panel import CODED, PANEL, RESIDUAL, TAU, WEIGHT
+from .simd.panel import CODE_NORM, OFFSET_WEIGHT, PANEL, RESIDUAL_NORM, THRESHOLD
 from .simd.tile_scores import end_tiles, score_panel, score_panel_by_item, start_tiles
 from .tiles import aligned_empty, are_few
 
-# rows (p, d), norms and offsets (p,) float64 as given, offsets (0,) where all are 0; order (m,):
-# item of each position; packed: panels of 32 rows of `words` words, flat int32 or float32, or the
-# rows as given; small_offsets by position, or empty where all are 0; statistics (panels, 5); shift
-# (d,) float64 or empty; signs (2, max(d, 16)); isa_state: configuration of the tile registers;
-# scaling (p, 2) float32 of rows as given, else empty: a tile's score v becomes v factor + w offset
-# with the two numbers of the item; prefix: Prefixes, with which the packed words of an item lie
-# together, except with amx
-Items = namedtuple(
-    "Items",
-    "rows norms offsets order packed words small_offsets statistics shift signs isa_state scaling "
-    "prefix",
-)
-# rows (n, d), norms (n,); a' = factor a - coefficient shift; weights w; K = slope score +
-# intercept; error: bound on the rounding of a float32 tile relative to the norms, 0 for integers;
-# rounding: bound on the rounding that a shift adds; own: the item that is the query itself, or -1;
-# excluded: CSR with sorted rows; permitted (p,) uint8, or empty for all items
-Queries = namedtuple(
-    "Queries",
-    "rows norms factors coefficients weights slopes intercepts error rounding own excluded_indptr "
-    "excluded_indices permitted",
-)
 
-# packed: `used` queries in panels of `size` words; spread: words of few queries, one query behind
-# the other, as score_run takes them; lanes (panels, 4, 32) and scales (panels, 32) float32; starts
-# (32 panels,) int32; of the current tile, or run: scores (1024,), hits (1024,) and largest (32,);
-# prefix: QueryPrefixes
-Block = namedtuple(
-    "Block", "packed spread size used lanes scales starts scores hits largest prefix"
-)
+class Block(NamedTuple):
+    """A block of packed queries, and the buffers of its tiles.
+
+    Attributes
+    ----------
+    packed : array (panels * size,)
+        `used` queries in panels of `size` words.
+    spread : array
+        Words of few queries, one query behind the other, as score_run takes them.
+    lanes : float32 array (panels, 4, 32)
+        What scores are compared with, in the rows that ``simd.panel`` names.
+    scales, starts : float32 array (panels, 32) and int32 array (32 panels,)
+        Steps of quantisation, and what the products of the codes start from.
+    scores, hits, largest : arrays (1024,), (1024,) and (32,)
+        Of the current tile, or run.
+    projected : ProjectedQueries
+    """
+
+    packed: Any
+    spread: Any
+    size: Any
+    used: Any
+    lanes: Any
+    scales: Any
+    starts: Any
+    scores: Any
+    hits: Any
+    largest: Any
+    projected: Any
+
 
 # a threshold that no score reaches
 NEVER = np.float32(3e38)
@@ -82,18 +84,19 @@ _UNDERFLOW = 2.0**-1050
 
 
 @kernel
-def pack_block(lo, hi, isa, batch, queries, items, k, score_type):
+def pack_block(lo, hi, batch, queries, items, k):
     """Queries batch[lo:hi] in panels, with thresholds that all scores reach, and tile buffers.
 
-    score_type: empty array of the type of packed rows and scores. Padding lanes never pass.
+    Scores are of the type of packed rows. Padding lanes never pass.
     """
+    isa, scaling = items.isa, queries.scaling
     n_panels = (hi - lo + PANEL - 1) // PANEL
     size = PANEL * items.words
-    packed = aligned_empty(n_panels * size, score_type)
+    packed = aligned_empty(n_panels * size, items.packed)
     packed[:] = 0
     lanes = aligned_empty(n_panels * 4 * PANEL, np.empty(0, np.float32)).reshape(n_panels, 4, PANEL)
     lanes[:] = np.float32(0.0)
-    lanes[:, TAU] = NEVER
+    lanes[:, THRESHOLD] = NEVER
     scales, starts = np.ones((n_panels, PANEL), np.float32), np.zeros(n_panels * PANEL, np.int32)
     width = padded_width(max(queries.rows.shape[1], LANES))
     buffer, codes = np.empty(width, np.float32), np.empty(width, np.int8)
@@ -101,25 +104,25 @@ def pack_block(lo, hi, isa, batch, queries, items, k, score_type):
     for i in range(hi - lo):
         p, lane, query = i // PANEL, i % PANEL, batch[lo + i]
         scale, norm, residual, start = pack_query(
-            isa, queries.rows, query, queries.factors[query], queries.coefficients[query],
+            isa, queries.rows, query, scaling.factors[query], scaling.coefficients[query],
             items.shift, items.signs, items.words, lane, packed[p * size : (p + 1) * size], buffer,
             codes, measured,
         )  # fmt: skip
         unit = np.float32(1.0) / scale
         residual += np.float32(queries.error) * norm
         scales[p, lane], starts[i] = scale, start
-        lanes[p, TAU, lane] = -NEVER
-        lanes[p, RESIDUAL, lane] = (residual + SLACK * norm) * unit
-        lanes[p, CODED, lane] = (norm + residual) * unit
-        lanes[p, WEIGHT, lane] = queries.weights[query] * unit
-    scores, hits = aligned_empty(PANEL * PANEL, score_type), np.empty(PANEL * PANEL, np.int32)
+        lanes[p, THRESHOLD, lane] = -NEVER
+        lanes[p, RESIDUAL_NORM, lane] = (residual + SLACK * norm) * unit
+        lanes[p, CODE_NORM, lane] = (norm + residual) * unit
+        lanes[p, OFFSET_WEIGHT, lane] = scaling.weights[query] * unit
+    scores, hits = aligned_empty(PANEL * PANEL, items.packed), np.empty(PANEL * PANEL, np.int32)
     scores[:] = 0
     spread, largest = spread_codes(isa, hi - lo, packed, items.words), np.empty_like(scores[:PANEL])
-    prefix = pack_query_prefixes(
-        lo, hi, isa, batch, queries, items, k, packed, lanes, scales, starts
-    )  # fmt: skip
+    projected = pack_projected_queries(
+        lo, hi, batch, queries, items, k, packed, lanes, scales, starts
+    )
     return Block(
-        packed, spread, size, hi - lo, lanes, scales, starts, scores, hits, largest, prefix
+        packed, spread, size, hi - lo, lanes, scales, starts, scores, hits, largest, projected
     )
 
 
@@ -127,7 +130,7 @@ def pack_block(lo, hi, isa, batch, queries, items, k, score_type):
 def score_tile(isa, p, q, items, block):
     """Score panel p of the items with panel q of the queries, to block.scores."""
     used = min(block.used - q * PANEL, PANEL)
-    if items.prefix.words > 0:
+    if items.projection.words > 0:
         score_panel_by_item(
             isa, items.packed, p * block.size, block.packed, q * block.size, items.words,
             block.starts, q * PANEL, used, block.scores,
@@ -138,7 +141,7 @@ def score_tile(isa, p, q, items, block):
         block.starts, q * PANEL, used, block.scores,
     )  # fmt: skip
     if items.scaling.shape[0] > 0:
-        _scale_tile(p, block.lanes[q, WEIGHT], items.scaling, block.scores)
+        _scale_tile(p, block.lanes[q, OFFSET_WEIGHT], items.scaling, block.scores)
 
 
 @inlined_kernel
@@ -147,7 +150,7 @@ def find_hits(isa, p, q, items, block):
 
     As `passing` does; block.scores of the hits are those of all codes.
     """
-    n_hits = find_hits_by_prefix(isa, p, q, items, block)
+    n_hits = find_hits_by_projection(isa, p, q, items, block)
     if n_hits < 0:
         score_tile(isa, p, q, items, block)
         n_hits = list_hits(p, q, items, block)
@@ -200,11 +203,11 @@ def rank_maxima(p, q, items, block, best, top):
     most, least = items.statistics[p, 3], items.statistics[p, 4]
     largest_scores(block.scores, top)
     for i in range(PANEL):
-        weight = lanes[WEIGHT, i]
+        weight = lanes[OFFSET_WEIGHT, i]
         top[i] = top[i] * scale + max(weight * most, weight * least)
     _offer(top, best)
     for i in range(PANEL):
-        lanes[TAU, i] = max(lanes[TAU, i], best[-1, i])
+        lanes[THRESHOLD, i] = max(lanes[THRESHOLD, i], best[-1, i])
 
 
 @borrowing_kernel
@@ -215,18 +218,19 @@ def rank_hits(p, q, n_hits, items, block, best, top):
     top[:] = -NEVER
     for at in range(n_hits):
         hit = block.hits[at]
-        weight = lanes[WEIGHT, hit & 31]
+        weight = lanes[OFFSET_WEIGHT, hit & 31]
         score = np.float32(block.scores[hit]) * scale + max(weight * most, weight * least)
         top[hit & 31] = max(top[hit & 31], score)
     _offer(top, best)
     for i in range(PANEL):
-        lanes[TAU, i] = max(lanes[TAU, i], best[-1, i])
+        lanes[THRESHOLD, i] = max(lanes[THRESHOLD, i], best[-1, i])
 
 
 @borrowing_kernel
 def threshold_of(query, queries, score, unit):
     """The score as a tau in units of the query's scale, rounded down."""
-    bound = queries.slopes[query] * score + queries.intercepts[query]
+    scaling = queries.scaling
+    bound = scaling.slopes[query] * score + scaling.intercepts[query]
     # infinity cannot be converted to an integer
     return np.float32(max((bound - score_rounding(query, queries)) * unit, -3e38))
 
@@ -235,53 +239,51 @@ def threshold_of(query, queries, score, unit):
 def score_rounding(query, queries):
     """Bound on the difference of K and of the K of the float64 score, by rounding."""
     return (
-        1e-12 * abs(queries.intercepts[query])
-        + queries.slopes[query] * _UNDERFLOW
+        1e-12 * abs(queries.scaling.intercepts[query])
+        + queries.scaling.slopes[query] * _UNDERFLOW
         + queries.rounding
     )
 
 
 @borrowing_kernel
-def may_find(column, query, own, permitted, excluded_indptr, excluded_indices):
-    """Whether the item is permitted, not the query itself and not excluded."""
-    if column == own[query] or (permitted.shape[0] > 0 and permitted[column] == 0):
+def may_find(row, query, self_rows, allowed, excluded_indptr, excluded_rows):
+    """Whether the item is allowed, not the query itself and not excluded."""
+    if row == self_rows[query] or (allowed.shape[0] > 0 and allowed[row] == 0):
         return False
     first, last = excluded_indptr[query], excluded_indptr[query + 1]
-    return first == last or not is_excluded(column, excluded_indices, first, last)
+    return first == last or not is_excluded(row, excluded_rows, first, last)
 
 
 @kernel
-def pass_rows(
-    lo, hi, isa, metric_type, batch, queries, items, bounds, score_type, capacity, starts, counts,
-    columns,
-):  # fmt: skip
+def pass_rows(lo, hi, items, queries, batch, bounds, lists):
     """Range search: candidates of queries batch[lo:hi] that may have scores of at least bounds.
 
-    bounds (n,) float64; counts (n,) int64 out: number of candidates; columns out: the first
-    `capacity` candidates of batch[i], from starts[i] on, unordered.
+    items: Items; queries: Queries; bounds (n,) float64; lists: CandidateLists, where the list of
+    batch[i] starts at starts[i]. Candidates are not ordered.
     """
-    block = pack_block(lo, hi, isa, batch, queries, items, 0, score_type)
+    block = pack_block(lo, hi, batch, queries, items, 0)
     for i in range(hi - lo):
         q, lane, query = i >> 5, i & 31, batch[lo + i]
         unit = np.float32(1.0) / block.scales[q, lane]
-        block.lanes[q, TAU, lane] = threshold_of(query, queries, bounds[query], unit)
-        counts[query] = 0
-    start_tiles(isa, items.isa_state)
-    _pass_panels(lo, isa, batch, queries, items, block, capacity, starts, counts, columns)
-    end_tiles(isa)
+        block.lanes[q, THRESHOLD, lane] = threshold_of(query, queries, bounds[query], unit)
+        lists.counts[query] = 0
+    start_tiles(items.isa, items.tile_configuration)
+    _pass_panels(lo, items, queries, batch, block, lists)
+    end_tiles(items.isa)
 
 
 @borrowing_kernel
-def _pass_panels(lo, isa, batch, queries, items, block, capacity, starts, counts, columns):
-    order, hits = items.order, block.hits
-    own, permitted = queries.own, queries.permitted
-    indptr, excluded = queries.excluded_indptr, queries.excluded_indices
-    restricted = permitted.shape[0] > 0 or excluded.shape[0] > 0
+def _pass_panels(lo, items, queries, batch, block, lists):
+    isa, order, hits, filters = items.isa, items.order, block.hits, queries.filters
+    self_rows, allowed = filters.self_rows, filters.allowed
+    indptr, excluded = filters.excluded_indptr, filters.excluded_rows
+    starts, counts, rows, capacity = lists.starts, lists.counts, lists.rows, lists.capacity
+    is_filtered = allowed.shape[0] > 0 or excluded.shape[0] > 0
     n_panels, has_few = items.statistics.shape[0], are_few(isa, block.used)
     run = panels_of_run(items, block) if has_few else 1
     for p in range(0, n_panels, run):
         if p - run < PANELS_TRIED <= p:
-            choose_prefixes(isa, 1, items, block)
+            abandon_costly_projections(isa, 1, items, block)
         for q in range(block.used if has_few else block.lanes.shape[0]):
             if has_few:
                 n_hits = find_run(isa, p, 1, min(run, n_panels - p), q, items, block)
@@ -290,14 +292,14 @@ def _pass_panels(lo, isa, batch, queries, items, block, capacity, starts, counts
             for at in range(n_hits):
                 hit = hits[at]
                 if has_few:
-                    i, position = lo + q, p * PANEL + hit
+                    i, slot = lo + q, p * PANEL + hit
                 else:
-                    i, position = lo + q * PANEL + (hit & 31), p * PANEL + (hit >> 5)
-                query, column = batch[i], order[position]
-                if column == own[query] or (
-                    restricted and not may_find(column, query, own, permitted, indptr, excluded)
+                    i, slot = lo + q * PANEL + (hit & 31), p * PANEL + (hit >> 5)
+                query, row = batch[i], order[slot]
+                if row == self_rows[query] or (
+                    is_filtered and not may_find(row, query, self_rows, allowed, indptr, excluded)
                 ):
                     continue
                 if counts[query] < capacity:
-                    columns[starts[i] + counts[query]] = column
+                    rows[starts[i] + counts[query]] = row
                 counts[query] += 1

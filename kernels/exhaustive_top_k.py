@@ -3,7 +3,7 @@
 import numpy as np
 
 from .jit import borrowing_kernel, kernel
-from .pair_scores import score_pairs
+from .pair_scores import score_items
 from .select import keep_best
 
 # candidates that are scored together: 4 KiB of numbers and scores
@@ -35,17 +35,15 @@ def write_run(scores, columns, count, score_row, column_row):
 
 
 @kernel
-def score_all_rows(
-    lo, hi, metric_type, queries, query_norms, items, item_norms, item_offsets, candidates, parts,
-    own, excluded_indptr, excluded_indices, scores, columns,
-):  # fmt: skip
+def score_all_rows(lo, hi, scoring, candidates, parts, filters, scores, columns):
     """Best k of part r % parts of the candidates for query r // parts, for runs r in lo .. hi.
 
-    O((hi - lo) m d / parts), float64. queries (n, d), items (p, d) of one dtype; norms and offsets
-    float64; candidates (m,) ascending item numbers; own (n,): the item that is the query itself, or
-    -1; excluded_* CSR, sorted rows; scores (n parts, k) float64, columns (n parts, k) int64 out.
-    Allocates O(k).
+    O((hi - lo) m d / parts), float64. scoring: PairScoring; candidates (m,) ascending rows of
+    items; filters: QueryFilters with self_rows, whose allowed is not read; scores (n parts, k)
+    float64, columns (n parts, k) int64 out. Allocates O(k).
     """
+    own, excluded_indptr = filters.self_rows, filters.excluded_indptr
+    excluded_indices = filters.excluded_rows
     k = columns.shape[1]
     capacity = 4 * k + 64
     run_scores, scratch = np.empty(capacity), np.empty(capacity)
@@ -66,10 +64,7 @@ def score_all_rows(
                     continue
                 chunk[taken] = j
                 taken += 1
-            score_pairs(
-                metric_type, queries, i, query_norms[i], items, item_norms, item_offsets, chunk,
-                taken, chunk_scores,
-            )  # fmt: skip
+            score_items(scoring, i, chunk, taken, chunk_scores)
             for entry in range(taken):
                 score = chunk_scores[entry]
                 # candidates ascend: a later one with the k-th best score is not better
@@ -99,21 +94,16 @@ def merge_rows(lo, hi, part_scores, part_columns, scores, columns):
 
 
 @kernel
-def keep_above(
-    lo, hi, metric_type, queries, query_norms, items, item_norms, item_offsets, bounds, starts,
-    counts, columns, scores,
-):  # fmt: skip
+def keep_above(lo, hi, scoring, bounds, starts, counts, columns, scores):
     """Score the counts[i] columns from starts[i] on; keep those with scores >= bounds[i].
 
-    counts (n,), columns and scores (starts[n],) are changed in place, for queries lo .. hi.
+    scoring: PairScoring. counts (n,), columns and scores (starts[n],) are changed in place, for
+    queries lo .. hi.
     """
     for i in range(lo, hi):
         first, count = starts[i], counts[i]
         some, some_scores = columns[first : first + count], scores[first : first + count]
-        score_pairs(
-            metric_type, queries, i, query_norms[i], items, item_norms, item_offsets, some, count,
-            some_scores,
-        )  # fmt: skip
+        score_items(scoring, i, some, count, some_scores)
         kept = 0
         for entry in range(count):
             if some_scores[entry] >= bounds[i]:
@@ -123,52 +113,43 @@ def keep_above(
 
 
 @kernel
-def score_lists(
-    lo, hi, metric_type, queries, query_norms, items, item_norms, item_offsets, starts, columns,
-    scores,
-):  # fmt: skip
+def score_lists(lo, hi, scoring, starts, columns, scores):
     """Score every listed item: scores[e] of query i and item columns[e], e in starts[i : i + 2].
 
-    For queries lo .. hi. starts (n + 1,), columns (starts[n],) int64; scores (starts[n],) float64
-    out, -inf where the score is NaN, which only damaged rows give.
+    For queries lo .. hi. scoring: PairScoring; starts (n + 1,), columns (starts[n],) int64; scores
+    (starts[n],) float64 out, -inf where the score is NaN, which only damaged rows give.
     """
     for i in range(lo, hi):
         first, last = starts[i], starts[i + 1]
-        score_pairs(
-            metric_type, queries, i, query_norms[i], items, item_norms, item_offsets,
-            columns[first:last], last - first, scores[first:last],
-        )  # fmt: skip
+        score_items(scoring, i, columns[first:last], last - first, scores[first:last])
         for entry in range(first, last):
             if np.isnan(scores[entry]):
                 scores[entry] = -np.inf
 
 
 @kernel
-def expand_copies(
-    lo, hi, group_of, own, found, found_scores, item_groups, starts, members, scores, columns
-):
-    """Best k of rows lo .. hi, where every item found is replaced by its duplicates.
+def expand_copies(lo, hi, distinct, self_rows, groups, scores, columns):
+    """Best k of queries lo .. hi, where every item found is replaced by its duplicates.
 
-    found, found_scores (u, w): items and scores of u distinct rows, best first, padded by -1;
-    group_of (n,): the distinct row of each row; own (n,): the item that is the row itself, or -1;
-    item_groups (p,): group of each item; members (p,): items of group g from starts[g] on,
-    ascending. scores (n, k) float64, columns (n, k) int64 out.
+    distinct: DistinctResults; self_rows (n,): the item that is the query itself, or -1; groups:
+    CopyGroups of the items. scores (n, k) float64, columns (n, k) int64 out.
     """
+    found, found_scores, members = distinct.rows, distinct.scores, groups.members
     k = columns.shape[1]
     capacity = 4 * k + 64
     run_scores, scratch = np.empty(capacity), np.empty(capacity)
     run_columns = np.empty(capacity, np.int64)
     for i in range(lo, hi):
-        row, count = group_of[i], 0
+        row, count = distinct.distinct_query[i], 0
         for entry in range(found.shape[1]):
             score = found_scores[row, entry]
             if found[row, entry] < 0 or (count >= k and score < found_scores[row, entry - 1]):
                 break
-            group, taken = item_groups[found[row, entry]], 0
-            for at in range(starts[group], starts[group + 1]):
+            group, taken = groups.group_of[found[row, entry]], 0
+            for at in range(groups.starts[group], groups.starts[group + 1]):
                 if taken == k:
                     break
-                if members[at] == own[i]:
+                if members[at] == self_rows[i]:
                     continue
                 run_scores[count], run_columns[count] = score, members[at]
                 count += 1

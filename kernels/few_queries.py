@@ -7,7 +7,7 @@ tile, one query and up to 32 panels, so that its hits and scores fit the same bu
 import numpy as np
 
 from .jit import borrowing_kernel, inlined_kernel
-from .projection_filter import find_run_by_prefix
+from .projection_filter import find_run_by_projection
 from .simd.hits import list_reaching
 from .simd.panel import GROUP, PANEL
 from .simd.tile_scores import score_run, score_run_by_item
@@ -31,9 +31,9 @@ def panels_of_run(items, block):
 def score_run_of(isa, first, step, count, i, items, block):
     """Score query i with every step-th panel from `first` on, to block.scores and block.largest."""
     start, step = first * block.size, step * block.size
-    if items.prefix.words > 0:
+    if items.projection.words > 0:
         score_run_by_item(
-            isa, items.packed, start, step, count, items.words, block.prefix.codes,
+            isa, items.packed, start, step, count, items.words, block.projected.codes,
             i * items.words, block.starts[i], block.scores, block.largest,
         )  # fmt: skip
         return
@@ -51,10 +51,10 @@ def find_run(isa, first, step, count, i, items, block):
     item in the panel; block.scores of hits: by all codes.
     """
     n_items = items.order.shape[0]
-    if items.prefix.words > 0 and not block.prefix.is_dense[0]:
-        return find_run_by_prefix(
+    if items.projection.words > 0 and not block.projected.is_dense[0]:
+        return find_run_by_projection(
             isa, first, step, count, i, n_items, items.packed, items.words, items.statistics,
-            items.prefix, block,
+            items.projection, block,
         )  # fmt: skip
     score_run_of(isa, first, step, count, i, items, block)
     return list_scored(first, step, count, i, items, block)

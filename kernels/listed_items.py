@@ -15,16 +15,15 @@ _AHEAD = 8
 
 
 @kernel
-def score_listed_items(
-    lo, hi, metric_type, queries, query_norms, items, numbers, columns, least_norm, scores
-):
+def score_listed_items(lo, hi, scoring, numbers, columns, least_norm, scores):
     """scores[e] = score of query numbers[e] and item columns[e], for pairs e in lo .. hi.
 
-    O((hi - lo) d). queries (n, d), items (p, d); query_norms (n,); numbers, columns
-    (m,) int64, pairs of one query beside each other. scores (m,) float64 out: as of
+    O((hi - lo) d). scoring: PairScoring, whose item_norms and item_offsets are not read; numbers,
+    columns (m,) int64, pairs of one query beside each other. scores (m,) float64 out: as of
     pair_scores.score_pairs without offsets; NaN where the item's norm is not finite or below
     least_norm. Allocates O(d).
     """
+    metric_type, queries, items = scoring.metric_type, scoring.queries, scoring.items
     depth, last = items.shape[1], -1
     flat, query = items.reshape(-1), np.empty(depth)
     for pair in range(lo, min(lo + _AHEAD, hi)):
@@ -43,5 +42,5 @@ def score_listed_items(
         elif metric_type == EUCLIDEAN:
             score = -squared_distance(query, 0, flat, row, depth)
         elif metric_type == COSINE:
-            score = cosine(score, query_norms[number] * norm)
+            score = cosine(score, scoring.query_norms[number] * norm)
         scores[pair] = score

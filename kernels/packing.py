@@ -77,37 +77,36 @@ def above(squares):
 
 
 @kernel
-def prepare_item_panels(
-    lo, hi, isa, rows, factors, coefficients, shift, offsets, signs, words, order, small_offsets,
-    packed, statistics,
-):  # fmt: skip
+def prepare_item_panels(lo, hi, layout, rows, offsets, panels):
     """Pack chunks lo .. hi of 8 panels of items, with statistics for the bound of each panel.
 
-    rows (p, d); factors, coefficients, offsets (p,) float64; shift (d,) float64 or empty; signs (2,
-    max(d, 16)). In/out: order (m,) row of each position; the rows of a chunk are brought into the
-    order of their largest entries, because a panel has the step of its largest. Out: small_offsets
-    (m,) float32 by position, or empty where all offsets are 0; packed (32 panels words,) int32 or
-    float32; statistics (panels, 5) float32: 1 / scale, largest norm, residual norm and offset,
-    least offset. Allocates 1 kB a column.
+    layout: PanelLayout; rows: ScaledRows (m, d); offsets (m,) float64. In and out: panels.order,
+    the row of each slot; the rows of a chunk are brought into the order of their largest entries,
+    because a panel has the step of its largest. Out: the other arrays of panels, ItemPanels.
+    Allocates 1 kB a column.
     """
-    width = max(rows.shape[1], LANES)
+    width = max(rows.rows.shape[1], LANES)
     buffer = np.empty((CHUNK, padded_width(width)), np.float32)
     codes, measured = np.empty(padded_width(width), np.int8), np.empty(2, np.float32)
     largest, squares = np.empty(CHUNK), np.empty(CHUNK, np.float32)
     places, numbers = np.empty(CHUNK, np.int64), np.empty(CHUNK, np.int64)
     for chunk in range(lo, hi):
         _pack_chunk(
-            chunk, isa, rows, factors, coefficients, shift, offsets, signs, words, order,
-            small_offsets, packed, statistics, buffer, codes, measured, largest, squares, places,
+            chunk, layout, rows, offsets, panels, buffer, codes, measured, largest, squares, places,
             numbers,
         )  # fmt: skip
 
 
 @borrowing_kernel
 def _pack_chunk(
-    chunk, isa, rows, factors, coefficients, shift, offsets, signs, words, order, small_offsets,
-    packed, statistics, buffer, codes, measured, largest, squares, places, numbers,
+    chunk, layout, scaled, offsets, panels, buffer, codes, measured, largest, squares, places,
+    numbers,
 ):  # fmt: skip
+    isa, words, signs = layout.isa, layout.words, layout.signs
+    rows, shift = scaled.rows, scaled.shift
+    factors, coefficients = scaled.factors, scaled.coefficients
+    order, small_offsets = panels.order, panels.small_offsets
+    packed, statistics = panels.packed, panels.statistics
     width = max(rows.shape[1], LANES)
     first, last = chunk * CHUNK, min((chunk + 1) * CHUNK, order.shape[0])
     flat, depth, third = rows.reshape(-1), rows.shape[1], rows.shape[1] // 3 + 1
@@ -157,13 +156,13 @@ def _pack_chunk(
 
 
 @borrowing_kernel
-def load_item(rows, order, position, factors, coefficients, shift, out):
-    """Load the row at a position as load_row does, and prefetch one that follows."""
-    depth = rows.shape[1]
-    ahead = order[min(position + 1, order.shape[0] - 1)]
+def load_item(scaled, order, slot, out):
+    """Load the row in a slot of ScaledRows as load_row does, and prefetch the one that follows."""
+    rows, depth = scaled.rows, scaled.rows.shape[1]
+    ahead = order[min(slot + 1, order.shape[0] - 1)]
     prefetch_row(rows.reshape(-1), ahead * depth, depth)
-    row = order[position]
-    load_row(rows, row, factors[row], coefficients[row], shift, out)
+    row = order[slot]
+    load_row(rows, row, scaled.factors[row], scaled.coefficients[row], scaled.shift, out)
 
 
 @kernel

@@ -12,7 +12,7 @@ import math
 
 import numpy as np
 
-from .jit import borrowing_kernel, kernel
+from .jit import borrowing_kernel, inlined_kernel, kernel
 from .simd.pair_products import (
     product,
     squared_distance,
@@ -65,6 +65,15 @@ def score_pairs(
     elif metric_type != EUCLIDEAN:
         for entry in range(count):
             scores[entry] = cosine(scores[entry], query_norm * norms[columns[entry]])
+
+
+@inlined_kernel
+def score_items(scoring, query, columns, count, scores):
+    """Write scores of a query and the first `count` columns, by PairScoring; see score_pairs."""
+    score_pairs(
+        scoring.metric_type, scoring.queries, query, scoring.query_norms[query], scoring.items,
+        scoring.item_norms, scoring.item_offsets, columns, count, scores,
+    )  # fmt: skip
 
 
 @borrowing_kernel

@@ -29,7 +29,7 @@ When most pairs pass, as of queries of another kind than the items, prefixes are
 import numpy as np
 
 from .jit import borrowing_kernel, inlined_kernel
-from .simd.hits import find_by_prefix, passing_by_prefix
+from .simd.hits import find_by_projection, passing_by_projection
 from .simd.instruction_sets import has_tile_registers
 from .simd.memory import prefetch_row
 from .simd.panel import GROUP, PANEL
@@ -56,24 +56,24 @@ def _durations(used, words):
 
 
 @borrowing_kernel
-def choose_prefixes(isa, factor, items, block):
+def abandon_costly_projections(isa, factor, items, block):
     """Give prefixes up for the panels of queries whose tiles so far had too many hits.
 
     factor: hits of these tiles, in those that will follow; few queries have as many.
     """
-    of_query, words = block.prefix, items.words
-    for q in range(of_query.is_dense.shape[0]):
-        if of_query.is_dense[q]:
+    projected, words = block.projected, items.words
+    for q in range(projected.is_dense.shape[0]):
+        if projected.is_dense[q]:
             continue
-        used, saved_words = min(block.used - q * PANEL, PANEL), words - items.prefix.words
-        tiles, hits = of_query.counts[q, 0], of_query.counts[q, 1]
+        used, saved_words = min(block.used - q * PANEL, PANEL), words - items.projection.words
+        tiles, hits = projected.counts[q, 0], projected.counts[q, 1]
         if are_few(isa, used):  # tiles are of one query each; they wait for memory
             pair = words * (_PAIR_OF_FEW + _FOR_EACH * used)
-            of_query.is_dense[q] = hits * pair > tiles * PANEL * saved_words
+            projected.is_dense[q] = hits * pair > tiles * PANEL * saved_words
         else:
             tile, pair = _durations(used, words)
             saved = tile * saved_words - _TILE_BESIDES
-            of_query.is_dense[q] = hits * pair > factor * tiles * saved
+            projected.is_dense[q] = hits * pair > factor * tiles * saved
 
 
 @borrowing_kernel
@@ -87,45 +87,45 @@ def _fetch(isa, packed, start, item, words):
 
 
 @inlined_kernel
-def find_hits_by_prefix(isa, p, q, items, block):
+def find_hits_by_projection(isa, p, q, items, block):
     """Write what may reach its query's threshold in a tile to block.hits; return how many.
 
     As `passing` does; block.scores of the hits are those of all codes. -1 if there are no prefixes,
     or if the whole tile takes less time.
     """
-    if items.prefix.words == 0 or block.prefix.is_dense[q]:
+    if items.projection.words == 0 or block.projected.is_dense[q]:
         return -1
     return _find_hits(
         isa, p, q, items.order.shape[0] - p * PANEL, items.packed, items.words, items.statistics,
-        items.prefix, block,
+        items.projection, block,
     )  # fmt: skip
 
 
 @borrowing_kernel
-def _find_hits(isa, p, q, n_items, packed, words, statistics, prefix, block):
+def _find_hits(isa, p, q, n_items, packed, words, statistics, projection, block):
     """Find hits by prefixes, and of these by all codes."""
-    of_query, size = block.prefix, PANEL * prefix.words
+    projected, size = block.projected, PANEL * projection.words
     used = min(block.used - q * PANEL, PANEL)
     score_panel(
-        isa, prefix.packed, p * size, of_query.packed, q * size, prefix.words,
-        of_query.starts, q * PANEL, used, block.scores,
+        isa, projection.packed, p * size, projected.packed, q * size, projection.words,
+        projected.starts, q * PANEL, used, block.scores,
     )  # fmt: skip
-    n_hits = passing_by_prefix(
-        block.scores, block.lanes, q * 4 * PANEL, of_query.lanes, q * 5 * PANEL,
-        prefix.statistics, p, n_items, prefix.rests, block.hits,
+    n_hits = passing_by_projection(
+        block.scores, block.lanes, q * 4 * PANEL, projected.lanes, q * 5 * PANEL,
+        projection.statistics, p, n_items, projection.rest_norms, block.hits,
     )  # fmt: skip
-    of_query.counts[q, 0] += 1
-    of_query.counts[q, 1] += n_hits
+    projected.counts[q, 0] += 1
+    projected.counts[q, 1] += n_hits
     tile, pair = _durations(used, words)
     if n_hits * pair > tile * words:
         return -1
     if n_hits == 0:
         return 0
-    least, kept = of_query.least, 0
+    least, kept = projected.least, 0
     for i in range(PANEL):
         least[i] = least_score(block.lanes[q], i, statistics, p)
     n_panels = block.lanes.shape[0]
-    if of_query.counts[q, 1] * n_panels >= PANEL * of_query.counts[q, 0]:
+    if projected.counts[q, 1] * n_panels >= PANEL * projected.counts[q, 0]:
         # some query hits nearly every item. Each tile fetches a share of the next panel: codes of
         # this one would come too late (60,000 x 768, k = 10: 0.93 of the time)
         share = block.size // n_panels
@@ -138,7 +138,7 @@ def _find_hits(isa, p, q, n_items, packed, words, statistics, prefix, block):
         lane = hit & 31
         query = q * PANEL + lane
         score = score_item(
-            isa, packed, p * block.size, hit >> 5, words, of_query.codes, query * words,
+            isa, packed, p * block.size, hit >> 5, words, projected.codes, query * words,
             block.starts[query],
         )  # fmt: skip
         block.scores[hit] = score
@@ -148,30 +148,31 @@ def _find_hits(isa, p, q, n_items, packed, words, statistics, prefix, block):
 
 
 @borrowing_kernel
-def find_run_by_prefix(
-    isa, first, step, count, i, n_items, packed, words, statistics, prefix, block
+def find_run_by_projection(
+    isa, first, step, count, i, n_items, packed, words, statistics, projection, block
 ):
     """Do as few_queries.find_run, by prefixes."""
-    of_query, hits, kept = block.prefix, block.hits, 0
+    projected, hits, kept = block.projected, block.hits, 0
     for run in range(count):
         p, start = first + run * step, kept
-        n_hits = find_by_prefix(
-            isa, prefix.packed, p * PANEL * prefix.words, prefix.words, of_query.spread,
-            i * GROUP * prefix.words, of_query.starts[i], i, block.lanes, of_query.lanes,
-            prefix.statistics, p, n_items - p * PANEL, prefix.rests, hits, start,
+        n_hits = find_by_projection(
+            isa, projection.packed, p * PANEL * projection.words, projection.words,
+            projected.spread, i * GROUP * projection.words, projected.starts[i], i, block.lanes,
+            projected.lanes,
+            projection.statistics, p, n_items - p * PANEL, projection.rest_norms, hits, start,
         )  # fmt: skip
-        of_query.counts[0, 1] += n_hits
+        projected.counts[0, 1] += n_hits
         for at in range(start, start + n_hits):
             _fetch(isa, packed, p * block.size, hits[at], words)
         least = least_score(block.lanes[0], i, statistics, p)
         for at in range(start, start + n_hits):
             item = np.int64(hits[at])
             score = score_item(
-                isa, packed, p * block.size, item, words, of_query.codes, i * words,
+                isa, packed, p * block.size, item, words, projected.codes, i * words,
                 block.starts[i],
             )  # fmt: skip
             hit = run * PANEL + item
             block.scores[hit], hits[kept] = score, hit
             kept += np.float32(score) >= least
-    of_query.counts[0, 0] += count
+    projected.counts[0, 0] += count
     return kept

@@ -12,10 +12,9 @@ import math
 
 import numpy as np
 
-from .candidate_filter import Items, Queries
 from .jit import borrowing_kernel, kernel
 from .pair_scores import COSINE, EUCLIDEAN
-from .projection import Prefixes
+from .records import Items, Projection, Queries, QueryFilters, QueryScaling
 from .simd.addresses import array_at, as_read
 from .simd.pair_products import product
 from .simd.panel import PANEL
@@ -24,31 +23,27 @@ from .simd.panel import PANEL
 _LARGEST_BIAS_WEIGHT = 2.0**20
 # norms of ordinary queries: products with any item that can be scored neither overflow nor vanish
 _SMALLEST_NORM, _LARGEST_NORM = 1e-100, 1e100
-# arrays of Items whose addresses are bound, in this order, each with its number of elements
+# Arrays of Items whose addresses are bound, in this order, each with its number of elements,
 BOUND = (
     "rows", "norms", "offsets", "order", "packed", "small_offsets", "statistics", "shift", "signs",
-    "isa_state", "scaling",
+    "tile_configuration", "scaling",
 )  # fmt: skip
-# and those of their Prefixes
-BOUND_PREFIX = ("axes", "packed", "statistics", "rests", "eta", "largest_k")
+# and those of their Projection.
+BOUND_PROJECTION = ("axes", "packed", "statistics", "rest_norms", "eta", "largest_k")
 # types of those whose type never changes
 _FLOAT64, _FLOAT32 = np.empty(0, np.float64), np.empty(0, np.float32)
 _INT32, _UINT8 = np.empty(0, np.int32), np.empty(0, np.uint8)
-# places of the numbers behind them: columns, words of a row and of a prefix
-_NUMBERS = 2 * (len(BOUND) + len(BOUND_PREFIX))
+# places of the numbers behind them: columns, words of a row and of a projection
+_NUMBERS = 2 * (len(BOUND) + len(BOUND_PROJECTION))
 N_SLOTS = _NUMBERS + 3
 
 
 @kernel
-def scale_queries(
-    lo, hi, metric_type, rows, norms, units, shift, factors, coefficients, weights, slopes,
-    intercepts,
-):  # fmt: skip
+def scale_queries(lo, hi, metric_type, rows, norms, units, shift, scaling):
     """Scale queries lo .. hi. O((hi - lo) d).
 
-    rows (n, d), norms (n,) float64; units: of the items' scaled rows and of their scaled bias,
-    float64; shift (d,) float64 or empty. Out (n,): factors, coefficients, slopes, intercepts
-    float64, weights float32.
+    rows (n, d), norms (n,) float64; units: as in BoundItems; shift (d,) float64 or empty. Out:
+    scaling, QueryScaling.
     """
     depth, flat = rows.shape[1], rows.reshape(-1)
     unit, bias_unit = units[0], units[1]
@@ -65,38 +60,37 @@ def scale_queries(
             if metric_type == EUCLIDEAN:
                 intercept = 0.5 * norms[i] * norms[i] * slope
                 slope *= 0.5
-        factors[i], coefficients[i] = 1.0 / norm, 0.0
+        coefficient = 0.0
         # a zero row has no part along the shift
         if shift.shape[0] > 0 and norms[i] > 0.0:
             along = product(flat, i * depth, shift, 0, depth) / norm
-            coefficients[i] = along - square + 1.0
-            weight, intercept = np.float32(coefficients[i]), -coefficients[i]
-        slopes[i], intercepts[i], weights[i] = slope, intercept, weight
+            coefficient = along - square + 1.0
+            weight, intercept = np.float32(coefficient), -coefficient
+        scaling.factors[i], scaling.coefficients[i] = 1.0 / norm, coefficient
+        scaling.slopes[i], scaling.intercepts[i] = slope, intercept
+        scaling.weights[i] = weight
 
 
 @kernel
-def scaled_queries(metric_type, rows, filters, units, shift):
+def scaled_queries(rows, filters, items, shift):
     """Queries (n, d) as the filter takes them, with their norms. Allocates 52 bytes a query.
 
-    filters: own (n,), excluded_indptr (n + 1,) and excluded_indices int64, permitted uint8, of
-    which the first three are empty where nothing is excluded; units: as in scale_queries, then the
-    bounds on the rounding of a float32 tile and of the shift.
+    filters: QueryFilters; items: BoundItems, with this shift.
     """
     n, depth, flat = rows.shape[0], rows.shape[1], rows.reshape(-1)
-    norms, slopes, intercepts = np.empty(n), np.empty(n), np.empty(n)
-    factors, coefficients, weights = np.empty(n), np.empty(n), np.empty(n, np.float32)
+    norms = np.empty(n)
+    scaling = QueryScaling(
+        np.empty(n), np.empty(n), np.empty(n, np.float32), np.empty(n), np.empty(n)
+    )
     for i in range(n):
         norms[i] = math.sqrt(product(flat, i * depth, flat, i * depth, depth))
-    scale_queries(
-        0, n, metric_type, rows, norms, units, shift, factors, coefficients, weights, slopes,
-        intercepts,
-    )  # fmt: skip
-    own, indptr, excluded, permitted = filters
-    if own.shape[0] == 0:
-        own, indptr = as_read(np.full(n, -1)), as_read(np.zeros(n + 1, np.int64))
+    scale_queries(0, n, items.metric_type, rows, norms, items.units, shift, scaling)
+    self_rows, indptr = filters.self_rows, filters.excluded_indptr
+    if self_rows.shape[0] == 0:
+        self_rows, indptr = as_read(np.full(n, -1)), as_read(np.zeros(n + 1, np.int64))
     return Queries(
-        rows, as_read(norms), factors, coefficients, weights, slopes, intercepts, units[2],
-        units[3], own, indptr, excluded, permitted,
+        rows, as_read(norms), scaling, items.units[2], items.units[3],
+        QueryFilters(self_rows, indptr, filters.excluded_rows, filters.allowed),
     )  # fmt: skip
 
 
@@ -110,30 +104,28 @@ def are_ordinary(norms):
 
 
 @kernel
-def bound_items(slots, row_type, score_type):
-    """Packed items from their addresses. slots (N_SLOTS,) int64: addresses and sizes of BOUND.
-
-    row_type, score_type: empty arrays of the types of rows and of packed rows.
-    """
-    depth, words, prefix_words = slots[_NUMBERS], slots[_NUMBERS + 1], slots[_NUMBERS + 2]
+def bound_items(bound):
+    """Items from the addresses of their arrays, BoundItems."""
+    slots, row_type, packed_type = bound.slots, bound.row_type, bound.packed_type
+    depth, words, projected_words = slots[_NUMBERS], slots[_NUMBERS + 1], slots[_NUMBERS + 2]
     rows = array_at(slots, 0, row_type)
     norms, offsets = array_at(slots, 2, _FLOAT64), array_at(slots, 4, _FLOAT64)
-    order, packed = array_at(slots, 6, _INT32), array_at(slots, 8, score_type)
+    order, packed = array_at(slots, 6, _INT32), array_at(slots, 8, packed_type)
     small_offsets = array_at(slots, 10, _FLOAT32)
     statistics, shift = array_at(slots, 12, _FLOAT32), array_at(slots, 14, _FLOAT64)
-    signs, isa_state = array_at(slots, 16, _FLOAT32), array_at(slots, 18, _UINT8)
+    signs, tile_configuration = array_at(slots, 16, _FLOAT32), array_at(slots, 18, _UINT8)
     scaling = array_at(slots, 20, _FLOAT32)
-    axes, of_prefixes = array_at(slots, 22, _FLOAT32), array_at(slots, 26, _FLOAT32)
+    axes, projected_statistics = array_at(slots, 22, _FLOAT32), array_at(slots, 26, _FLOAT32)
     size = depth * PANEL
-    prefix = Prefixes(
-        axes.reshape(axes.shape[0] // size, depth, PANEL), array_at(slots, 24, score_type),
-        prefix_words, of_prefixes.reshape(of_prefixes.shape[0] // 5, 5),
+    projection = Projection(
+        axes.reshape(axes.shape[0] // size, depth, PANEL), array_at(slots, 24, packed_type),
+        projected_words, projected_statistics.reshape(projected_statistics.shape[0] // 5, 5),
         array_at(slots, 28, _FLOAT32), array_at(slots, 30, _FLOAT32),
         array_at(slots, 32, _FLOAT32),
     )  # fmt: skip
     return Items(
-        rows.reshape(rows.shape[0] // depth, depth), norms, offsets, order, packed, words,
-        small_offsets, statistics.reshape(statistics.shape[0] // 5, 5), shift,
-        signs.reshape(2, signs.shape[0] // 2), isa_state, scaling.reshape(scaling.shape[0] // 2, 2),
-        prefix,
+        bound.isa, bound.metric_type, rows.reshape(rows.shape[0] // depth, depth), norms, offsets,
+        order, packed, words, small_offsets, statistics.reshape(statistics.shape[0] // 5, 5), shift,
+        signs.reshape(2, signs.shape[0] // 2), tile_configuration,
+        scaling.reshape(scaling.shape[0] // 2, 2), projection,
     )  # fmt: skip

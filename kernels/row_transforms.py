@@ -7,7 +7,7 @@ remain duplicates, and ties are broken by item number. BLAS does not guarantee t
 import numpy as np
 
 from .jit import kernel
-from .pair_scores import score_pairs
+from .pair_scores import score_items
 from .simd.memory import prefetch_row
 from .simd.pair_products import product
 
@@ -112,19 +112,13 @@ def unit_rows(lo, hi, rows, norms, powers, out):
 
 
 @kernel
-def list_scores(
-    lo, hi, metric_type, queries, query_norms, items, item_norms, item_offsets, columns, scores
-):  # fmt: skip
+def list_scores(lo, hi, scoring, columns, scores):
     """scores[i] = exact scores of query i and the items columns[i], for queries lo .. hi.
 
-    queries (n, d), items (p, d) of one dtype; norms and offsets float64; columns (n, k) int64;
-    scores (n, k) float64 out. O((hi - lo) k d).
+    scoring: PairScoring; columns (n, k) int64; scores (n, k) float64 out. O((hi - lo) k d).
     """
     for i in range(lo, hi):
-        score_pairs(
-            metric_type, queries, i, query_norms[i], items, item_norms, item_offsets, columns[i],
-            columns.shape[1], scores[i],
-        )  # fmt: skip
+        score_items(scoring, i, columns[i], columns.shape[1], scores[i])
 
 
 @kernel

@@ -18,7 +18,7 @@ Equal scores are ordered by lower item number. Results consist of float64 scores
 so they do not depend on tiles, blocks and estimates.
 """
 
-from collections import namedtuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -39,10 +39,11 @@ from .jit import borrowing_kernel, inlined_kernel, kernel
 from .packing import SLACK
 from .pair_scores import order_by_item, score_pairs, score_pairs_by_item
 from .projection import project_queries
-from .projection_filter import PANELS_TRIED, choose_prefixes, find_hits_by_prefix
+from .projection_filter import PANELS_TRIED, abandon_costly_projections, find_hits_by_projection
 from .query_scaling import are_ordinary, bound_items, scaled_queries
+from .records import PanelSearch, SearchResults
 from .select import kth_largest, select_best, sort_best_first
-from .simd.panel import CODED, PANEL, RESIDUAL, TAU, WEIGHT
+from .simd.panel import CODE_NORM, OFFSET_WEIGHT, PANEL, RESIDUAL_NORM, THRESHOLD
 from .simd.tile_scores import end_tiles, start_tiles
 from .tiles import are_few
 
@@ -52,27 +53,69 @@ NOT_ORDINARY = -2
 _HITS_OF_STAGE_1 = 2.0
 # candidates of a block that are all scored at once: a choice among them takes 2 us, one 0.02 to 0.1
 _SCORED_AT_ONCE = 64
-# of each query of a block: entries (capacity,): tile score << 32 | position, of `counts`
-# candidates; scores and columns (k,): the best `lengths` of those that were scored in float64, in
-# any order; least: their k-th best score, or -inf
-_Found = namedtuple("_Found", "entries counts scores columns lengths least")
-# maxima of panels: best (panels of queries, rank, 32), descending, and a buffer top (32,); of_one
-# (panels of the sample + 31,): those of one query; swept (panels,) uint8: panels that need not be
-# swept again
-_Sample = namedtuple("_Sample", "best top of_one swept")
-# of one buffer at a time: tile scores in their type; estimates of K; scores and columns of those
-# that are merged
-_Scratch = namedtuple("_Scratch", "values estimates bounds scores columns")
+
+
+class _Candidates(NamedTuple):
+    """What a block has found for each of its queries.
+
+    Attributes
+    ----------
+    entries, counts : int64 array (n, capacity) and (n,)
+        tile score << 32 | slot, of `counts` candidates that have no float64 score yet.
+    scores, columns, lengths : arrays (n, k), (n, k) and (n,)
+        The best `lengths` of those that were scored in float64, in any order.
+    least : float64 array (n,)
+        Their k-th best score, or -inf.
+    """
+
+    entries: Any
+    counts: Any
+    scores: Any
+    columns: Any
+    lengths: Any
+    least: Any
+
+
+class _Sample(NamedTuple):
+    """The largest scores of a sample of panels.
+
+    Attributes
+    ----------
+    best, top : float32 array (panels of queries, rank, 32) and (32,)
+        Largest scores of panels, descending, and a buffer.
+    of_one : float32 array (panels of the sample + 31,)
+        Those of one query.
+    swept : uint8 array (panels,)
+        1 for panels that need not be swept again.
+    """
+
+    best: Any
+    top: Any
+    of_one: Any
+    swept: Any
+
+
+class _Scratch(NamedTuple):
+    """Buffers for one query at a time.
+
+    values: tile scores in their type; estimates: of K; scores, columns: of pairs that are merged.
+    """
+
+    values: Any
+    estimates: Any
+    bounds: Any
+    scores: Any
+    columns: Any
 
 
 @kernel
-def _buffers(n, k, capacity, score_type):
-    found = _Found(
+def _buffers(n, k, capacity, packed):
+    found = _Candidates(
         np.empty((n, capacity), np.int64), np.zeros(n, np.int64),
         np.empty((n, k)), np.empty((n, k), np.int64), np.zeros(n, np.int64), np.full(n, -np.inf),
     )  # fmt: skip
     scratch = _Scratch(
-        np.empty(capacity, score_type.dtype), np.empty(capacity, np.float32),
+        np.empty(capacity, packed.dtype), np.empty(capacity, np.float32),
         np.empty(capacity + k, np.float32), np.empty(2 * (capacity + k)),
         np.empty(capacity + k, np.int64),
     )  # fmt: skip
@@ -85,10 +128,11 @@ def _estimate(i, query, queries, items, block, found, scratch):
     entries, estimates, values = found.entries[i], scratch.estimates, scratch.values
     bits = values.view(np.int32)
     order, offsets, statistics = items.order, items.small_offsets, items.statistics
-    weight = block.lanes[i >> 5, WEIGHT, i & 31]
+    weight, filters = block.lanes[i >> 5, OFFSET_WEIGHT, i & 31], queries.filters
     # may_find spelled out: its call for every candidate costs a fifth of a search with k = 100
-    first, last = queries.excluded_indptr[query], queries.excluded_indptr[query + 1]
-    own, permitted, excluded = queries.own[query], queries.permitted, queries.excluded_indices
+    first, last = filters.excluded_indptr[query], filters.excluded_indptr[query + 1]
+    own, permitted = filters.self_rows[query], filters.allowed
+    excluded = filters.excluded_rows
     kept = 0
     for entry in range(found.counts[i]):
         candidate = entries[entry]
@@ -141,7 +185,8 @@ def _keep_reaching(front, i, items, block, found, scratch):
     bits = values.view(np.int32)
     offsets, statistics = items.small_offsets, items.statistics
     lanes = block.lanes[i >> 5, :, i & 31]
-    tau, residual, coded, weight = lanes[TAU], lanes[RESIDUAL], lanes[CODED], lanes[WEIGHT]
+    threshold, weight = lanes[THRESHOLD], lanes[OFFSET_WEIGHT]
+    residual, coded = lanes[RESIDUAL_NORM], lanes[CODE_NORM]
     kept = 0
     for entry in range(front, found.counts[i]):
         candidate = entries[entry]
@@ -152,7 +197,7 @@ def _keep_reaching(front, i, items, block, found, scratch):
         upper = np.float32(values[0]) / statistics[panel, 0] + offset + abs(offset) * SLACK
         upper += residual * statistics[panel, 1] + coded * statistics[panel, 2]
         entries[kept] = candidate
-        kept += upper >= tau
+        kept += upper >= threshold
     found.counts[i] = kept
 
 
@@ -165,13 +210,13 @@ def _raise_by_codes(batch, lo, queries, items, block, found, scratch):
     k = found.scores.shape[1]
     for i in range(found.counts.shape[0]):
         q, lane = i >> 5, i & 31
-        if found.counts[i] < k or block.prefix.is_dense[q]:
+        if found.counts[i] < k or block.projected.is_dense[q]:
             continue
         query = batch[lo + i]
         _estimate(i, query, queries, items, block, found, scratch)
         rounding = np.float32(score_rounding(query, queries) / block.scales[q, lane])
-        residual, coded = block.lanes[q, RESIDUAL, lane], block.lanes[q, CODED, lane]
-        weight, count = block.lanes[q, WEIGHT, lane], found.counts[i]
+        residual, coded = block.lanes[q, RESIDUAL_NORM, lane], block.lanes[q, CODE_NORM, lane]
+        weight, count = block.lanes[q, OFFSET_WEIGHT, lane], found.counts[i]
         for entry in range(count):
             position = found.entries[i, entry] & 0xFFFFFFFF
             panel = position >> 5
@@ -181,7 +226,7 @@ def _raise_by_codes(batch, lo, queries, items, block, found, scratch):
             scratch.bounds[entry] = scratch.estimates[entry] - error
         if count >= k:
             least = kth_largest(scratch.bounds, count, k) - rounding
-            block.lanes[q, TAU, lane] = max(block.lanes[q, TAU, lane], least)
+            block.lanes[q, THRESHOLD, lane] = max(block.lanes[q, THRESHOLD, lane], least)
 
 
 @borrowing_kernel
@@ -207,7 +252,7 @@ def _raise_threshold(i, query, queries, block, found):
         q, lane = i >> 5, i & 31
         unit = np.float32(1.0) / block.scales[q, lane]
         bound = threshold_of(query, queries, found.least[i], unit)
-        block.lanes[q, TAU, lane] = max(block.lanes[q, TAU, lane], bound)
+        block.lanes[q, THRESHOLD, lane] = max(block.lanes[q, THRESHOLD, lane], bound)
 
 
 @borrowing_kernel
@@ -304,7 +349,7 @@ def _finish_block(metric_type, lo, batch, queries, items, block, found, scratch)
 def _estimate_few(first, last, step, isa, i, items, block, sample):
     """Raise tau of query i of few to a rank among the maxima of every step-th panel."""
     lanes, statistics, maxima = block.lanes[0], items.statistics, sample.of_one
-    n_panels, weight = (last - first + step - 1) // step, lanes[WEIGHT, i]
+    n_panels, weight = (last - first + step - 1) // step, lanes[OFFSET_WEIGHT, i]
     for at in range(0, n_panels, PANEL):
         count = min(PANEL, n_panels - at)
         score_run_of(isa, first + at * step, step, count, i, items, block)
@@ -312,38 +357,38 @@ def _estimate_few(first, last, step, isa, i, items, block, sample):
             p = first + (at + run) * step
             offset = max(weight * statistics[p, 3], weight * statistics[p, 4])
             maxima[at + run] = np.float32(block.largest[run]) / statistics[p, 0] + offset
-    lanes[TAU, i] = max(lanes[TAU, i], kth_largest(maxima, n_panels, sample.best.shape[1]))
+    estimate = kth_largest(maxima, n_panels, sample.best.shape[1])
+    lanes[THRESHOLD, i] = max(lanes[THRESHOLD, i], estimate)
 
 
 @borrowing_kernel
-def _sweep_few(
-    lo, first_panel, last_panel, sample_stride, isa, metric_type, batch, queries, items, block,
-    sample, found, scratch,
-):  # fmt: skip
+def _sweep_few(lo, items, queries, batch, search, block, sample, found, scratch):
     """Do as _sweep for few queries. Their sample is searched first only to try its prefixes.
 
     A sample of all panels of one run needs no second scores.
     """
+    isa, metric_type, sample_stride = items.isa, items.metric_type, search.sample_stride
+    first_panel, last_panel = search.first_panel, search.last_panel
     bits, swept = block.scores.view(np.int32), sample.swept
     capacity, raise_at, run = found.entries.shape[1], first_panel, panels_of_run(items, block)
-    has_prefixes = items.prefix.words > 0 and not block.prefix.is_dense[0]
+    has_projection = items.projection.words > 0 and not block.projected.is_dense[0]
     middle = first_panel + sample_stride // 2
-    is_scored = sample_stride == 1 and last_panel - first_panel <= PANEL and not has_prefixes
+    is_scored = sample_stride == 1 and last_panel - first_panel <= PANEL and not has_projection
     if is_scored:
         run = PANEL
     elif sample_stride > 0:
         for i in range(block.used):
             _estimate_few(middle, last_panel, sample_stride, isa, i, items, block, sample)
-    for stage in range(0 if has_prefixes and sample_stride > 0 else 1, 2):
+    for stage in range(0 if has_projection and sample_stride > 0 else 1, 2):
         first, step = (middle, sample_stride) if stage == 0 else (first_panel, 1)
         length = min(run, PANELS_TRIED) if stage == 0 else run
         if stage == 1:
-            choose_prefixes(isa, 1, items, block)
+            abandon_costly_projections(isa, 1, items, block)
         for p in range(first, last_panel, length * step):
             count = min(length, (last_panel - p + step - 1) // step)
             if stage == 0 and p >= middle + PANELS_TRIED * step:
-                choose_prefixes(isa, 1, items, block)
-            if stage == 1 and p >= raise_at and has_prefixes:
+                abandon_costly_projections(isa, 1, items, block)
+            if stage == 1 and p >= raise_at and has_projection:
                 _raise_by_codes(batch, lo, queries, items, block, found, scratch)
                 raise_at = first_panel + max((last_panel - first_panel) >> 3, 2 * (p - first_panel))
             for i in range(block.used):
@@ -371,7 +416,7 @@ def _sweep_few(
 def _find_in_sample(isa, is_first, p, q, items, block, sample):
     """Rank the largest scores of a tile of the sample; of the second half find hits, too."""
     if not is_first:
-        n_hits = find_hits_by_prefix(isa, p, q, items, block)
+        n_hits = find_hits_by_projection(isa, p, q, items, block)
         if n_hits >= 0:
             rank_hits(p, q, n_hits, items, block, sample.best[q], sample.top)
             return n_hits
@@ -381,16 +426,15 @@ def _find_in_sample(isa, is_first, p, q, items, block, sample):
 
 
 @borrowing_kernel
-def _sweep(
-    lo, first_panel, last_panel, sample_stride, isa, metric_type, batch, queries, items, block,
-    sample, found, scratch,
-):  # fmt: skip
+def _sweep(lo, items, queries, batch, search, block, sample, found, scratch):
     """Collect what passes the thresholds in a range of panels, those of the sample first.
 
     Stage 0 ranks one half of the sample; stage 1 ranks and collects the other, which stage 2, all
     panels, leaves out: thresholds only rise, so what passes the last one has been collected. Stage
     1 tries prefixes with the first 32 queries; stage 2 uses them if these do.
     """
+    isa, metric_type, sample_stride = items.isa, items.metric_type, search.sample_stride
+    first_panel, last_panel = search.first_panel, search.last_panel
     capacity = found.entries.shape[1]
     bits = block.scores.view(np.int32)
     raise_at = first_panel
@@ -400,17 +444,17 @@ def _sweep(
             first += sample_stride // 2 + stage * sample_stride
             step = 2 * sample_stride
         if stage == 2:
-            choose_prefixes(isa, _HITS_OF_STAGE_1, items, block)
-            if items.prefix.words > 0 and not block.prefix.is_dense[0]:
+            abandon_costly_projections(isa, _HITS_OF_STAGE_1, items, block)
+            if items.projection.words > 0 and not block.projected.is_dense[0]:
                 project_queries(
-                    1, block.lanes.shape[0], lo, lo + block.used, isa, batch, queries, items,
-                    block.packed, block.lanes, block.scales, block.prefix,
+                    1, block.lanes.shape[0], lo, lo + block.used, batch, queries, items,
+                    block.packed, block.lanes, block.scales, block.projected,
                 )  # fmt: skip
         for p in range(first, last_panel, step):
             if sample.swept[p - first_panel]:
                 continue
             sample.swept[p - first_panel] = stage == 1
-            if stage == 2 and p >= raise_at and items.prefix.words > 0:
+            if stage == 2 and p >= raise_at and items.projection.words > 0:
                 # prefixes drop far more by a higher threshold; of twice as many items it is higher
                 _raise_by_codes(batch, lo, queries, items, block, found, scratch)
                 raise_at = first_panel + max((last_panel - first_panel) >> 3, 2 * (p - first_panel))
@@ -430,62 +474,53 @@ def _sweep(
 
 
 @kernel
-def search_rows(
-    lo, hi, first_panel, last_panel, isa, metric_type, batch, queries, items, capacity,
-    sample_stride, sample_rank, score_type, known, scores, columns, again,
-):  # fmt: skip
+def search_rows(lo, hi, items, queries, batch, search, results):
     """Neighbours of queries batch[lo:hi] in a range of panels, written to rows batch[lo:hi].
 
-    O((hi - lo) m d) operations of the tiles. score_type: as in pack_block; capacity: entries of a
-    query's buffer, at least 4 k; sample_stride, sample_rank: tau is estimated by the
-    sample_rank-th of the largest scores of every sample_stride-th panel, 0 for no estimate. In/out:
-    known (n,) float32, a lower bound of the k-th best K. Out: scores (n, k) float64, columns (n, k)
-    int64, again (n,) uint8, 1 where the estimate was too high. Allocates 36 capacity + 24 k +
-    4 sample_rank + packed bytes a query, 56 capacity + 32 k, and up to 5 bytes a panel.
+    O((hi - lo) m d) operations of the tiles. items: Items; queries: Queries; batch (n',) int64;
+    search: PanelSearch. Out: results, SearchResults. Allocates 36 capacity + 24 k + 4 sample_rank +
+    packed bytes a query, 56 capacity + 32 k, and up to 5 bytes a panel.
     """
-    n, k = hi - lo, columns.shape[1]
-    block = pack_block(lo, hi, isa, batch, queries, items, k, score_type)
-    found, scratch = _buffers(n, k, capacity, score_type)
-    start_tiles(isa, items.isa_state)
+    n, k = hi - lo, results.rows.shape[1]
+    n_panels = search.last_panel - search.first_panel
+    block = pack_block(lo, hi, batch, queries, items, k)
+    found, scratch = _buffers(n, k, search.capacity, items.packed)
+    start_tiles(items.isa, items.tile_configuration)
     sample = _Sample(
-        np.full((block.lanes.shape[0], sample_rank, PANEL), -NEVER), np.empty(PANEL, np.float32),
-        np.empty((last_panel - first_panel) // max(sample_stride, 1) + PANEL, np.float32),
-        np.zeros(last_panel - first_panel, np.uint8),
-    )  # fmt: skip
+        np.full((block.lanes.shape[0], search.sample_rank, PANEL), -NEVER),
+        np.empty(PANEL, np.float32),
+        np.empty(n_panels // max(search.sample_stride, 1) + PANEL, np.float32),
+        np.zeros(n_panels, np.uint8),
+    )
     for i in range(n):
         q, lane = i >> 5, i & 31
-        bound = known[batch[lo + i]] / block.scales[q, lane]
-        block.lanes[q, TAU, lane] = max(block.lanes[q, TAU, lane], bound)
-    if are_few(isa, n):
-        _sweep_few(
-            lo, first_panel, last_panel, sample_stride, isa, metric_type, batch, queries, items,
-            block, sample, found, scratch,
-        )  # fmt: skip
+        bound = results.thresholds[batch[lo + i]] / block.scales[q, lane]
+        block.lanes[q, THRESHOLD, lane] = max(block.lanes[q, THRESHOLD, lane], bound)
+    if are_few(items.isa, n):
+        _sweep_few(lo, items, queries, batch, search, block, sample, found, scratch)
     else:
-        _sweep(
-            lo, first_panel, last_panel, sample_stride, isa, metric_type, batch, queries, items,
-            block, sample, found, scratch,
-        )  # fmt: skip
-    end_tiles(isa)
-    _finish_block(metric_type, lo, batch, queries, items, block, found, scratch)
-    _write_results(lo, batch, queries, block, found, sample_stride, known, scores, columns, again)
+        _sweep(lo, items, queries, batch, search, block, sample, found, scratch)
+    end_tiles(items.isa)
+    _finish_block(items.metric_type, lo, batch, queries, items, block, found, scratch)
+    _write_results(lo, queries, batch, block, found, search.sample_stride, results)
 
 
 @borrowing_kernel
-def _write_results(lo, batch, queries, block, found, sample_stride, known, scores, columns, again):
-    k = columns.shape[1]
+def _write_results(lo, queries, batch, block, found, sample_stride, results):
+    k = results.rows.shape[1]
     for i in range(found.counts.shape[0]):
         query, scale = batch[lo + i], block.scales[i >> 5, i & 31]
         sort_best_first(found.scores[i], found.columns[i], found.lengths[i])
         write_run(
-            found.scores[i], found.columns[i], found.lengths[i], scores[query], columns[query]
-        )
-        again[query] = sample_stride > 0
+            found.scores[i], found.columns[i], found.lengths[i], results.scores[query],
+            results.rows[query],
+        )  # fmt: skip
+        results.needs_retry[query] = sample_stride > 0
         if sample_stride > 0 and found.lengths[i] == k:
             bound = threshold_of(query, queries, found.least[i], np.float32(1.0) / scale)
             # of all thresholds of the search only an estimate can exceed the k-th best score
-            again[query] = bound < block.lanes[i >> 5, TAU, i & 31]
-            known[query] = _lowered(bound * scale)
+            results.needs_retry[query] = bound < block.lanes[i >> 5, THRESHOLD, i & 31]
+            results.thresholds[query] = _lowered(bound * scale)
 
 
 @kernel
@@ -494,34 +529,28 @@ def _lowered(bound):
 
 
 @kernel
-def scan_panels(
-    lo, hi, isa, metric_type, rows, filters, slots, row_type, score_type, units, capacity,
-    sample_stride, sample_rank, panels_per_run, must_check, scores, columns,
-):  # fmt: skip
+def scan_panels(lo, hi, bound, rows, filters, search, scores, columns):
     """Neighbours of few queries in panels lo .. hi, written to run lo // panels_per_run.
 
-    rows (n, d): queries as given; filters, units: as in scaled_queries; slots, row_type: as in
-    bound_items. must_check: the queries were not checked, so that columns[run, 0, 0] becomes
-    NOT_ORDINARY, and nothing is searched, where one is. scores, columns (runs, n, k) out; the other
-    arguments as in search_rows.
+    bound: BoundItems; rows (n, d): queries as given; filters: QueryFilters; search: SmallSearch.
+    scores, columns (runs, n, k) out. Where the queries must be checked and one of them is not
+    ordinary, columns[run, 0, 0] becomes NOT_ORDINARY and nothing is searched.
     """
-    run, n = lo // panels_per_run, rows.shape[0]
-    items = bound_items(slots, row_type, score_type)
-    queries = scaled_queries(metric_type, rows, filters, units, items.shift)
-    if must_check and not are_ordinary(queries.norms):
+    run, n = lo // search.panels_per_run, rows.shape[0]
+    items = bound_items(bound)
+    queries = scaled_queries(rows, filters, bound, items.shift)
+    if search.must_check and not are_ordinary(queries.norms):
         columns[run, 0, 0] = NOT_ORDINARY
         return
-    known, again = np.full(n, -NEVER), np.zeros(n, np.uint8)
+    results = SearchResults(np.full(n, -NEVER), scores[run], columns[run], np.zeros(n, np.uint8))
     batch = np.arange(n)
-    left = n
+    stride, left = search.sample_stride, n
     first = np.int64(0)  # a literal would compile again
     while left > 0:
-        search_rows(
-            first, left, lo, hi, isa, metric_type, batch, queries, items, capacity, sample_stride,
-            sample_rank, score_type, known, scores[run], columns[run], again,
-        )  # fmt: skip
-        sample_stride, left = 0, 0
+        panels = PanelSearch(lo, hi, search.capacity, stride, search.sample_rank)
+        search_rows(first, left, items, queries, batch, panels, results)
+        stride, left = 0, 0
         for query in range(n):
-            if again[query]:
+            if results.needs_retry[query]:
                 batch[left] = query
                 left += 1

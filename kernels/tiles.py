@@ -8,7 +8,7 @@ import numpy as np
 
 from .jit import DISABLE_JIT, inlined_kernel, kernel
 from .simd.instruction_sets import most_single_queries
-from .simd.panel import CODED, RESIDUAL, TAU, WEIGHT
+from .simd.panel import CODE_NORM, OFFSET_WEIGHT, RESIDUAL_NORM, THRESHOLD
 
 # vector IR needs the compiler: without it, callers score every pair
 AVAILABLE = not DISABLE_JIT
@@ -50,8 +50,8 @@ def least_score(lanes, i, statistics, panel):
     lanes (4, 32), statistics (n_panels, 5): as in `passing`. float32 holds scores of up to 1,024
     columns; the rounding of larger ones is within packing.SLACK.
     """
-    weight = lanes[WEIGHT, i]
-    bound = lanes[TAU, i] - lanes[RESIDUAL, i] * statistics[panel, 1]
-    bound -= lanes[CODED, i] * statistics[panel, 2]
+    weight = lanes[OFFSET_WEIGHT, i]
+    bound = lanes[THRESHOLD, i] - lanes[RESIDUAL_NORM, i] * statistics[panel, 1]
+    bound -= lanes[CODE_NORM, i] * statistics[panel, 2]
     bound -= max(weight * statistics[panel, 3], weight * statistics[panel, 4])
     return bound * statistics[panel, 0] - np.float32(1.0)

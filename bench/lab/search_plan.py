@@ -169,7 +169,7 @@ def without_and_with_prefixes(files):
             assert np.array_equal(*(way().indices for way in ways))
             times = 1e3 * np.median(in_turns(*ways, turns=9 if n > 1 else 180), axis=0)
             cells.append("{:.2f}, {:.2f}".format(*times))
-        axes = 4 * index._state.parts[0].segment.packed_forms[0].arrays.prefix.words
+        axes = 4 * index._state.parts[0].segment.packed_forms[0].arrays.projection.words
         table.append((name, axes, f"{fits[0]:.2f} s, {fits[1]:.2f} s", *cells))
     header = (f"{n:,} queries, k = {k}" for n, k in PREFIX_CASES)
     show("Without and with prefixes, ms", ("rows", "axes", "fit", *header), table)

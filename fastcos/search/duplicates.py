@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import parallel, validation
-from fastcos.kernels import exhaustive_top_k
+from fastcos.kernels import exhaustive_top_k, records
 from fastcos.search.packing import ExcludedItems, Found, has_many_copies
 from fastcos.similarity.encoded_rows import EncodedRows
 from fastcos.validation import Integers
@@ -110,9 +110,9 @@ def expand(
     found, found_scores = groups
     columns, scores = parallel.unfilled((n, k), np.int64), parallel.unfilled((n, k), np.float64)
     parallel.run(
-        exhaustive_top_k.expand_copies, parallel.row_blocks(n, _EXPANDED_ROWS), group_of_query,
-        exclusions.own, found, found_scores, items.group_of, items.starts, items.members, scores,
-        columns,
+        exhaustive_top_k.expand_copies, parallel.row_blocks(n, _EXPANDED_ROWS),
+        records.DistinctResults(group_of_query, found, found_scores), exclusions.own,
+        records.CopyGroups(items.group_of, items.starts, items.members), scores, columns,
         n_threads=n_threads,
     )  # fmt: skip
     return columns, scores

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import config, storage, validation
-from fastcos.kernels.projection import Prefixes
+from fastcos.kernels.records import Projection
 from fastcos.kernels.simd.panel import PANEL
 from fastcos.parallel import memmap
 from fastcos.search.duplicates import DuplicateGroups
@@ -121,7 +121,7 @@ def _arrays_and_fields(part: IndexPart) -> tuple[Arrays, Fields]:
     segment.settle()
     packed = segment.packed if groups is None else segment.packed_distinct
     arrays |= packed_arrays(packed)
-    has_projection = packed.arrays.prefix.words > 0
+    has_projection = packed.arrays.projection.words > 0
     if groups is not None:
         arrays |= {f"groups_{name}": array for name, array in groups._asdict().items()}
     return arrays, {
@@ -345,13 +345,13 @@ def _read_packed(
     projection = _read_projection(arrays, layout, depth, n_panels) if has_projection else None
     return packed_items(
         segment.metric_type, layout, encoded, [arrays.get(name) for name in PACKED_ARRAYS],
-        fields["unit"], fields["bias_unit"], prefix=projection,
+        fields["unit"], fields["bias_unit"], projection=projection,
     )  # fmt: skip
 
 
 def _read_projection(
     arrays: _PartArrays, layout: TileLayout, depth: int, n_panels: int
-) -> Prefixes:
+) -> Projection:
     """Return the projected codes of packed rows of this depth."""
     n_axes = len(arrays.get("prefix_axes")) * PANEL
     words = tile_layout(layout.isa, n_axes).words
@@ -360,12 +360,12 @@ def _read_projection(
     largest_k = _DEFAULT_LARGEST_K
     if arrays.get("prefix_largest_k") is not None:
         largest_k = arrays.finite("prefix_largest_k", (2,), "f", 0.0)
-    return Prefixes(
+    return Projection(
         axes=arrays.finite("prefix_axes", (n_axes // PANEL, depth, PANEL), "f"),
         packed=arrays.of_shape("prefix_packed", (n_panels * PANEL * words,), "i"),
         words=words,
         statistics=arrays.statistics("prefix_statistics", n_panels),
-        rests=arrays.finite("prefix_rests", (n_panels * PANEL,), "f", 0.0),
+        rest_norms=arrays.finite("prefix_rests", (n_panels * PANEL,), "f", 0.0),
         eta=arrays.finite("prefix_eta", (1,), "f", 0.0),
         largest_k=largest_k,
     )

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import validation
-from fastcos.kernels.query_scaling import BOUND_PREFIX
+from fastcos.kernels.query_scaling import BOUND_PROJECTION
 from fastcos.parallel import memmap
 from fastcos.search.ids import Ids, ItemIds, concatenated_ids
 from fastcos.search.packing import PackedItems
@@ -33,6 +33,8 @@ from fastcos.validation import Integers
 _SMALL_PART = 4096
 # The arrays of packed items, by their names in the kernels' record of items.
 PACKED_ARRAYS = ("order", "packed", "small_offsets", "statistics", "shift")
+# The names of a projection's arrays in a directory, where they are not prefix_NAME.
+_STORED_PROJECTION = {"rest_norms": "prefix_rests"}
 # The number of parts of one size that are merged into a part of the next size, and the ratio of
 # the two sizes.
 _MERGE_FACTOR = 4
@@ -229,9 +231,10 @@ class Contents:
 def packed_arrays(packed: PackedItems) -> dict[str, npt.NDArray[Any]]:
     """Return the arrays of packed items that they do not share with the encoded rows, by name."""
     arrays = {name: getattr(packed.arrays, name) for name in PACKED_ARRAYS}
-    prefix = packed.arrays.prefix
-    if prefix.words:
-        arrays |= {f"prefix_{name}": getattr(prefix, name) for name in BOUND_PREFIX}
+    projection = packed.arrays.projection
+    if projection.words:
+        for name in BOUND_PROJECTION:
+            arrays[_STORED_PROJECTION.get(name, f"prefix_{name}")] = getattr(projection, name)
     return arrays
 
 

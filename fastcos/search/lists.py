@@ -13,8 +13,9 @@ from fastcos.search.packing import ExecutionOptions, Found
 from fastcos.search.request import SearchRequest
 from fastcos.search.segments import Segment
 from fastcos.search.sources import ItemSource
+from fastcos.similarity import kernel_records
 from fastcos.similarity.base import Measure, UpperBounded, is_upper_bounded
-from fastcos.similarity.encoded_rows import METRIC_TYPES, EncodedRows
+from fastcos.similarity.encoded_rows import EncodedRows
 from fastcos.validation import Floats, Integers
 
 # The number of pairs that a thread scores in one block.
@@ -122,8 +123,8 @@ def _score_rows(
     left = scan.as_wide(queries, encoded.rows)
     parallel.run(
         exhaustive_top_k.score_lists, parallel.work_blocks(starts, _PAIRS_PER_BLOCK),
-        METRIC_TYPES[segment.metric_type], left.rows, left.norms, encoded.rows, encoded.norms,
-        encoded.bias, validation.read_only(starts), validation.read_only(row_numbers), scores,
+        kernel_records.pair_scoring(segment.metric_type, left, encoded),
+        validation.read_only(starts), validation.read_only(row_numbers), scores,
         n_threads=options.n_threads,
     )  # fmt: skip
     return scores

@@ -14,12 +14,13 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import config, parallel, validation
-from fastcos.kernels import candidate_filter, packing, projection, query_scaling, tiles
+from fastcos.kernels import packing, query_scaling, records, tiles
 from fastcos.kernels.simd.instruction_sets import INSTRUCTION_SETS
 from fastcos.kernels.simd.panel import PANEL
 from fastcos.parallel import memmap
 from fastcos.search import plan
 from fastcos.search.layout import TileLayout, float_layout, tile_layout
+from fastcos.similarity import kernel_records
 from fastcos.similarity.encoded_rows import METRIC_TYPES, EncodedRows
 from fastcos.validation import Floats as Floats, Integers as Integers, Rows as Rows
 
@@ -101,12 +102,6 @@ def permit(numbers: Integers, n_rows: int) -> PermittedItems:
     return PermittedItems(validation.read_only(numbers), mask)
 
 
-# what a search without any filter excludes, and a mask that permits all items
-NO_FILTERS = (
-    *map(validation.read_only, (np.empty(0, np.int64),) * 3), np.empty(0, np.uint8)
-)  # fmt: skip
-
-
 def no_exclusions(n: int, *, own: bool = False) -> ExcludedItems:
     """Exclude nothing for n queries; with own, item i for query i."""
     itself = np.arange(n, dtype=np.int64) if own else np.full(n, -1, np.int64)
@@ -123,19 +118,12 @@ class ExecutionOptions(NamedTuple):
 
 
 class PackedItems(NamedTuple):
-    """Items in panels; arrays as the kernels take them, and the same bound as slots.
-
-    units: of the scaled rows, of the scaled bias, and bounds on the rounding of a float32 tile and
-    of a shift. row_type, score_type: empty arrays of the types of rows and of packed rows.
-    """
+    """Items in panels, as the kernels take them: ``kernels.records.Items`` and BoundItems."""
 
     metric_type: str
     layout: TileLayout
     arrays: Any
-    units: tuple[float, float, float, float]
-    slots: Integers
-    row_type: npt.NDArray[Any]
-    score_type: npt.NDArray[Any]
+    bound: Any
 
     @property
     def numbers(self) -> Integers:
@@ -143,9 +131,10 @@ class PackedItems(NamedTuple):
         return np.sort(self.arrays.order).astype(np.int64)
 
     @property
-    def kernel_code(self) -> tuple[Any, int]:
-        """Instruction set and metric type, as the kernels take them."""
-        return INSTRUCTION_SETS[self.layout.isa], METRIC_TYPES[self.metric_type]
+    def units(self) -> tuple[float, float, float, float]:
+        """Units and bounds on rounding, as in BoundItems."""
+        units: tuple[float, float, float, float] = self.bound.units
+        return units
 
 
 def norms_repeat(norms: Floats) -> bool:
@@ -193,10 +182,13 @@ def pack_items(
         parallel.run(
             packing.prepare_item_panels,
             parallel.row_blocks(n_chunks, chunks_of_block),
-            INSTRUCTION_SETS[layout.isa], items.rows, validation.read_only(factors),
-            validation.read_only(bias + 1.0 if len(shift) else factors), shift,
-            validation.read_only(bias * bias_unit), _signs(depth), layout.words, order, small_bias,
-            packed, statistics,
+            panel_layout(layout, depth),
+            records.ScaledRows(
+                items.rows, validation.read_only(factors),
+                validation.read_only(bias + 1.0 if len(shift) else factors), shift,
+            ),
+            validation.read_only(bias * bias_unit),
+            records.ItemPanels(order, packed, small_bias, statistics),
             n_threads=n_threads,
         )  # fmt: skip
     arrays = (order, packed, small_bias, statistics, shift)
@@ -229,6 +221,11 @@ def unpacked_items(metric_type: str, items: EncodedRows) -> PackedItems:
     return packed_items(metric_type, layout, items, arrays, unit, bias_unit, scaling)
 
 
+def panel_layout(layout: TileLayout, depth: int) -> Any:
+    """Return how rows of this depth are packed, as the kernels take it."""
+    return records.PanelLayout(INSTRUCTION_SETS[layout.isa], layout.words, _signs(depth))
+
+
 def scale_and_shift(packed: PackedItems, items: EncodedRows, n_threads: int | None) -> RowScaling:
     """Return factors and coefficients of all items, and the shift, by which they were packed."""
     factors, shift = _scaling(packed.metric_type, items)[0], packed.arrays.shift
@@ -259,33 +256,50 @@ def packed_items(
     unit: float,
     bias_unit: float,
     scaling: npt.NDArray[np.float32] = _NO_SCALING,
-    prefix: Any = None,
+    projection: Any = None,
 ) -> PackedItems:
     """Put together order, packed rows, small bias, statistics and shift.
 
-    prefix: kernels.projection.Prefixes, None for none.
+    projection: kernels.records.Projection, None for none.
     """
-    made = (_signs(items.rows.shape[1]), _TILE_REGISTERS, scaling)
-    order, packed, *others = [validation.read_only(array) for array in (*arrays, *made)]
-    if prefix is None:
-        prefix = _no_prefixes(items.rows.shape[1], layout.quantised)
-    own: list[Any] = [*items, order, packed, layout.words, *others, prefix]
-    kernel_items = candidate_filter.Items(*own)
-    shift = kernel_items.shift
+    order, packed, small_offsets, statistics, shift = map(validation.read_only, arrays)
+    if projection is None:
+        projection = _no_projection(items.rows.shape[1], layout.quantised)
+    kernel_items = records.Items(
+        isa=INSTRUCTION_SETS[layout.isa],
+        metric_type=METRIC_TYPES[metric_type],
+        rows=items.rows,
+        norms=items.norms,
+        offsets=items.bias,
+        order=order,
+        packed=packed,
+        words=layout.words,
+        small_offsets=small_offsets,
+        statistics=statistics,
+        shift=shift,
+        signs=_signs(items.rows.shape[1]),
+        tile_configuration=_TILE_REGISTERS,
+        scaling=validation.read_only(scaling),
+        projection=projection,
+    )
     # float64 may round the score, two coefficients and the rows less their parts: sums of depth
     # terms whose sizes sum to at most 2 each; the shift's square is 1 only within such a rounding
     rounding = 16.0 * (len(shift) + 16) * 2.0**-53 if len(shift) else 0.0
     slots = np.empty(query_scaling.N_SLOTS, np.int64)
     bound = [getattr(kernel_items, name) for name in query_scaling.BOUND]
-    bound += [getattr(prefix, name) for name in query_scaling.BOUND_PREFIX]
+    bound += [getattr(projection, name) for name in query_scaling.BOUND_PROJECTION]
     slots[:-3:2] = [array.ctypes.data for array in bound]
     slots[1:-3:2] = [array.size for array in bound]
-    slots[-3:] = items.rows.shape[1], layout.words, prefix.words
-    empty = (np.empty(0, items.rows.dtype), layout.empty_array())
-    return PackedItems(
-        metric_type, layout, kernel_items, (unit, bias_unit, float(layout.error), rounding),
-        *map(validation.read_only, (slots, *empty)),
-    )  # fmt: skip
+    slots[-3:] = items.rows.shape[1], layout.words, projection.words
+    bound_items = records.BoundItems(
+        isa=kernel_items.isa,
+        metric_type=kernel_items.metric_type,
+        slots=validation.read_only(slots),
+        row_type=validation.read_only(np.empty(0, items.rows.dtype)),
+        packed_type=validation.read_only(layout.empty_array()),
+        units=(unit, bias_unit, float(layout.error), rounding),
+    )
+    return PackedItems(metric_type, layout, kernel_items, bound_items)
 
 
 def pack_queries(
@@ -299,17 +313,27 @@ def pack_queries(
     permitted (p,): 1 for each item that may be found; empty where all may.
     """
     n = len(queries.norms)
-    factors, coefficients, slopes, intercepts = (np.empty(n) for _ in range(4))
-    weights = np.empty(n, np.float32)
+    scaling = records.QueryScaling(
+        factors=np.empty(n),
+        coefficients=np.empty(n),
+        weights=np.empty(n, np.float32),
+        slopes=np.empty(n),
+        intercepts=np.empty(n),
+    )
     parallel.run(
         query_scaling.scale_queries, parallel.row_blocks(n, n), METRIC_TYPES[packed.metric_type],
-        queries.rows, queries.norms, packed.units, packed.arrays.shift, factors, coefficients,
-        weights, slopes, intercepts,
+        queries.rows, queries.norms, packed.units, packed.arrays.shift, scaling,
     )  # fmt: skip
-    return candidate_filter.Queries(
-        queries.rows, queries.norms, factors, coefficients, weights, slopes, intercepts,
-        *packed.units[2:], *exclusions, permitted,
-    )  # fmt: skip
+    return records.Queries(
+        rows=queries.rows,
+        norms=queries.norms,
+        scaling=scaling,
+        error=packed.units[2],
+        rounding=packed.units[3],
+        filters=kernel_records.query_filters(
+            exclusions.own, exclusions.indptr, exclusions.indices, permitted
+        ),
+    )
 
 
 def _power_of_two(size: float) -> float:
@@ -318,11 +342,19 @@ def _power_of_two(size: float) -> float:
 
 
 @functools.lru_cache(8)
-def _no_prefixes(depth: int, quantised: bool) -> Any:
+def _no_projection(depth: int, quantised: bool) -> Any:
     shapes: Any = ((0, depth, PANEL), (0, 5), 0)
     axes, statistics, none = (validation.read_only(np.zeros(shape, np.float32)) for shape in shapes)
     codes = validation.read_only(np.zeros(0, np.int32)) if quantised else none
-    return projection.Prefixes(axes, codes, 0, statistics, rests=none, eta=none, largest_k=none)
+    return records.Projection(
+        axes=axes,
+        packed=codes,
+        words=0,
+        statistics=statistics,
+        rest_norms=none,
+        eta=none,
+        largest_k=none,
+    )
 
 
 def aligned(count: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:

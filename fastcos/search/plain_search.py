@@ -29,9 +29,10 @@ from fastcos.kernels import tile_top_k
 from fastcos.search import plan, scan, segments
 from fastcos.search.ids import Ids
 from fastcos.search.index_parts import IndexPart
-from fastcos.search.packing import NO_FILTERS, ExecutionOptions
+from fastcos.search.packing import ExecutionOptions
 from fastcos.search.segments import Segment
 from fastcos.search.sources import ItemSource
+from fastcos.similarity import kernel_records
 from fastcos.similarity.base import Plain, capabilities
 from fastcos.validation import Integers
 
@@ -45,7 +46,7 @@ class _Part(NamedTuple):
     """A part of an index as the scan takes it, and how many of its items can be found."""
 
     segment: Segment
-    filters: tuple[Any, ...]
+    filters: Any
     n_allowed: int | None
 
 
@@ -181,7 +182,9 @@ class PlainSearch:
             if not segment.packed_forms or segment.duplicates is not None:
                 return []
             left = segment.left
-            filters = NO_FILTERS if left is None else (*NO_FILTERS[:3], left.mask)
+            filters = kernel_records.NO_FILTERS
+            if left is not None:
+                filters = kernel_records.masked(left.mask)
             found.append(_Part(segment, filters, None))
         self._packed = found
         return found
@@ -206,5 +209,5 @@ def _masked(part: _Part, allowed: npt.NDArray[np.bool_]) -> _Part:
     if segment.left is not None:
         mask = mask & segment.left.mask.view(np.bool_)
     # a copy that can be written, like all masks here: kernels are compiled for each kind of array
-    filters = (*NO_FILTERS[:3], np.array(mask, np.bool_).view(np.uint8))
+    filters = kernel_records.masked(np.array(mask, np.bool_).view(np.uint8))
     return _Part(segment, filters, int(np.count_nonzero(mask)))

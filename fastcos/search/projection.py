@@ -18,8 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import parallel, validation
-from fastcos.kernels import projection, tiles
-from fastcos.kernels.simd.instruction_sets import INSTRUCTION_SETS
+from fastcos.kernels import projection, records, tiles
 from fastcos.kernels.simd.panel import PANEL
 from fastcos.parallel import memmap, readiness
 from fastcos.parallel.blas import blas_lock
@@ -32,6 +31,7 @@ from fastcos.search.packing import (
     no_exclusions,
     pack_queries,
     packed_items,
+    panel_layout,
     scale_and_shift,
 )
 from fastcos.similarity.encoded_rows import EncodedRows
@@ -164,7 +164,7 @@ def add_or_warn(
 def _may_pay(packed: PackedItems, items: EncodedRows) -> bool:
     """Whether there is no projection yet, and searches may take less time by one."""
     n, n_columns = len(packed.arrays.order), items.rows.shape[1]
-    return packed.arrays.prefix.words == 0 and plan.may_project(
+    return packed.arrays.projection.words == 0 and plan.may_project(
         n, n_columns, packed.layout, tiles.AVAILABLE, plan.COSTS
     )
 
@@ -205,9 +205,13 @@ def with_axes(
     rests = np.empty(n_panels * PANEL, np.float32)
     blocks = parallel.row_blocks(n_panels, max(1, 8_000 // items.rows.shape[1]))
     parallel.run(
-        projection.prepare_prefix_panels, blocks, INSTRUCTION_SETS[layout.isa], items.rows,
-        *scaling, arrays.order, axes.panels, axes.eta, words, arrays.statistics, codes,
-        statistics, rests,
+        projection.prepare_projected_panels, blocks,
+        panel_layout(layout._replace(words=words), items.rows.shape[1]),
+        records.ScaledRows(items.rows, scaling.factors, scaling.coefficients, scaling.shift),
+        records.ItemPanels(
+            arrays.order, arrays.packed, arrays.small_offsets, arrays.statistics
+        ),
+        axes.panels, axes.eta, records.ProjectedPanels(codes, statistics, rests),
         n_threads=n_threads, progress=progress,
     )  # fmt: skip
     packed_codes = arrays.packed
@@ -218,12 +222,14 @@ def with_axes(
             n_threads=n_threads, progress=progress,
         )  # fmt: skip
     read_only = validation.read_only
-    prefix = projection.Prefixes(
+    projected = records.Projection(
         axes.panels, read_only(codes), words, read_only(statistics), read_only(rests), axes.eta,
         axes.largest_k,
     )  # fmt: skip
     same = (arrays.order, packed_codes, arrays.small_offsets, arrays.statistics, arrays.shift)
-    return packed_items(packed.metric_type, layout, items, same, *packed.units[:2], prefix=prefix)
+    return packed_items(
+        packed.metric_type, layout, items, same, *packed.units[:2], projection=projected
+    )
 
 
 def as_axes(V: npt.NDArray[Any], largest_k: npt.ArrayLike = (ANY_K, ANY_K)) -> Axes:
@@ -283,11 +289,11 @@ def _choose_axes(packed: PackedItems, items: EncodedRows, scaling: RowScaling) -
         encoded = encoded._replace(rows=validation.read_only(wide))
     none = no_exclusions(len(encoded.rows))
     scaled = pack_queries(packed, encoded, none, np.zeros(0, np.uint8))
-    ratios = scaled.factors / np.where(factors[few] > 0, factors[few], 1.0)
+    ratios = scaled.scaling.factors / np.where(factors[few] > 0, factors[few], 1.0)
     offsets = np.zeros(len(places), np.float32)
     if len(arrays.small_offsets):
         offsets = arrays.small_offsets[places]
-    biases = scaled.weights[:, np.newaxis] * offsets
+    biases = scaled.scaling.weights[:, np.newaxis] * offsets
     # in float64: the ratio of a query of small norm, of a dot product, may exceed float32
     queries = (sample[few] * ratios[:, np.newaxis]).astype(np.float32)
     # Forks wait for this lock: nothing that takes another one may run under it. BLAS keeps its

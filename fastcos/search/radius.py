@@ -24,8 +24,9 @@ from fastcos.search.request import Threshold, as_threshold, rounded_scores
 from fastcos.search.segments import Segment, exclusions_within
 from fastcos.search.sources import ItemSource, fit_items
 from fastcos.search.top_k import as_options
+from fastcos.similarity import kernel_records
 from fastcos.similarity.base import Measure, get_measure, is_upper_bounded
-from fastcos.similarity.encoded_rows import METRIC_TYPES, EncodedRows, encode_rows
+from fastcos.similarity.encoded_rows import EncodedRows, encode_rows
 from fastcos.validation import Floats, Integers
 
 if TYPE_CHECKING:
@@ -272,8 +273,8 @@ class _SegmentSearch:
         # writes to counts how many there are.
         parallel.run(
             exhaustive_top_k.keep_above, parallel.work_blocks(starts, _PAIRS_PER_BLOCK),
-            METRIC_TYPES[self._measure.metric_type], left.rows, left.norms, self._encoded.rows,
-            self._encoded.norms, self._encoded.bias, bounds, starts[:-1], counts, rows, raw_scores,
+            kernel_records.pair_scoring(self._measure.metric_type, left, self._encoded), bounds,
+            starts[:-1], counts, rows, raw_scores,
             n_threads=options.n_threads,
         )  # fmt: skip
         query_of_pair = np.repeat(np.arange(len(Q)), counts)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from fastcos import parallel
-from fastcos.kernels import candidate_filter, tiles
+from fastcos.kernels import candidate_filter, records, tiles
 from fastcos.search import plan
 from fastcos.search.packing import (
     ExcludedItems,
@@ -40,9 +40,9 @@ def find_candidates(
     counts = parallel.unfilled(n, np.int64)
     blocks = parallel.row_blocks(n, plan.COSTS.queries_per_range_block)
     parallel.run(
-        candidate_filter.pass_rows, blocks, *packed.kernel_code,
-        np.arange(n, dtype=np.int64), pack_queries(packed, queries, exclusions, mask),
-        packed.arrays, thresholds, packed.layout.empty_array(), capacity, starts, counts, columns,
+        candidate_filter.pass_rows, blocks, packed.arrays,
+        pack_queries(packed, queries, exclusions, mask), np.arange(n, dtype=np.int64), thresholds,
+        records.CandidateLists(capacity, starts, counts, columns),
         n_threads=options.n_threads, progress=options.progress,
     )  # fmt: skip
     return counts

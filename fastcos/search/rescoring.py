@@ -14,9 +14,9 @@ from fastcos.search.lists import best_of_positions, best_of_scored, score_lists
 from fastcos.search.packing import ExecutionOptions
 from fastcos.search.sources import ItemSource, fit_items
 from fastcos.search.top_k import as_items, as_options
-from fastcos.similarity import safe_norms
+from fastcos.similarity import kernel_records, safe_norms
 from fastcos.similarity.base import Measure, capabilities, get_measure
-from fastcos.similarity.encoded_rows import METRIC_TYPES, EncodedRows, encode_rows, row_norms
+from fastcos.similarity.encoded_rows import EncodedRows, encode_rows, row_norms
 from fastcos.validation import Floats, Integers
 
 # The size in bytes of the rows that a thread copies and scores at once. They stay in its
@@ -243,8 +243,8 @@ def _score_pairs(
         smallest_norm = safe_norms.LEAST_NORM if X.dtype == np.float64 else 0.0
         parallel.run(
             listed_items.score_listed_items,
-            parallel.row_blocks(len(raw_scores), _PAIRS_PER_BLOCK), METRIC_TYPES[metric_type],
-            queries.rows, queries.norms, validation.read_only(X), query_of_pair, columns,
+            parallel.row_blocks(len(raw_scores), _PAIRS_PER_BLOCK),
+            kernel_records.listed_scoring(metric_type, queries, X), query_of_pair, columns,
             smallest_norm, raw_scores,
             n_threads=options.n_threads,
         )  # fmt: skip
@@ -287,8 +287,9 @@ def _score_copies(
         rows = encode_rows(rows, None, 1, metric_type).rows
     scores, block = np.empty(len(pairs)), parallel.row_blocks(len(pairs), len(pairs))
     parallel.run(
-        listed_items.score_listed_items, block, METRIC_TYPES[metric_type], queries.rows,
-        queries.norms, rows, validation.read_only(query_of_pair[pairs]),
+        listed_items.score_listed_items, block,
+        kernel_records.listed_scoring(metric_type, queries, rows),
+        validation.read_only(query_of_pair[pairs]),
         validation.read_only(row_of_pair.astype(np.int64)), 0.0, scores,
     )  # fmt: skip
     raw_scores[pairs] = scores

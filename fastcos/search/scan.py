@@ -17,11 +17,10 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import config, parallel, validation
-from fastcos.kernels import exhaustive_top_k, packing, tile_top_k, tiles
+from fastcos.kernels import exhaustive_top_k, packing, records, tile_top_k, tiles
 from fastcos.parallel import memmap, readiness
 from fastcos.search import duplicates, numpy_search, plan
 from fastcos.search.packing import (
-    NO_FILTERS,
     ExcludedItems,
     ExecutionOptions,
     Floats,
@@ -37,7 +36,8 @@ from fastcos.search.packing import (
 )
 from fastcos.search.plan import Machine, RequestSizes, SearchPlan
 from fastcos.search.segments import Segment
-from fastcos.similarity.encoded_rows import METRIC_TYPES, EncodedRows
+from fastcos.similarity import kernel_records
+from fastcos.similarity.encoded_rows import EncodedRows
 
 # threshold of a query about which nothing is known
 _NO_THRESHOLD = np.float32(-3e38)
@@ -169,7 +169,7 @@ def _rows_as_given(
 ) -> Found:
     """Multiply whole panels of rows as they are given, and score the few rows behind them."""
     unpacked = unpacked_items(segment.metric_type, segment.encoded)
-    filters = (*wanted.exclusions, NO_FILTERS[3])
+    filters = filters_of(wanted.exclusions)
     columns, scores = scan_panels(unpacked, made, queries.rows, filters, wanted.k, options.progress)
     rest = np.arange(len(unpacked.arrays.order), len(segment.encoded.rows))
     if not len(rest):
@@ -272,7 +272,7 @@ def scan(
     mask: npt.NDArray[np.uint8] = np.empty(0, np.uint8) if allowed is None else allowed.mask
     queries = as_wide(queries, items.rows)
     if made.shares_rows:
-        filters = (*exclusions, mask)
+        filters = filters_of(exclusions, mask)
         return scan_panels(packed, made, queries.rows, filters, k, options.progress)
     return _scan_query_blocks(made, packed, queries, wanted, mask, options)
 
@@ -305,14 +305,15 @@ def _scan_query_blocks(
     sample, machine = made.sample, machine_of(options, packed.layout.isa)
     if wanted.thresholds is not None and np.isfinite(wanted.thresholds).all():
         thresholds = _filter_thresholds(scaled, wanted.thresholds)
+    results = records.SearchResults(thresholds, scores, columns, needs_retry)
     while len(left):
         grid, capacity, _ = plan.plan_query_blocks(
             len(left), made.wanted, k, scaled.rows.shape[1], n_panels, machine, plan.COSTS
         )
         parallel.run(
-            tile_top_k.search_rows, parallel.row_blocks(len(left), grid.queries_per_block), 0,
-            n_panels, *packed.kernel_code, left, scaled, items, capacity, sample.stride,
-            sample.rank, packed.layout.empty_array(), thresholds, scores, columns, needs_retry,
+            tile_top_k.search_rows, parallel.row_blocks(len(left), grid.queries_per_block), items,
+            scaled, left,
+            records.PanelSearch(0, n_panels, capacity, sample.stride, sample.rank), results,
             n_threads=grid.n_threads, progress=options.progress,
         )  # fmt: skip
         left, sample = np.flatnonzero(needs_retry), plan.ThresholdSample()
@@ -323,7 +324,7 @@ def scan_panels(
     packed: PackedItems,
     made: SearchPlan,
     rows: Rows,
-    filters: tuple[Any, ...],
+    filters: Any,
     k: int,
     progress: parallel.Progress | None = None,
     *,
@@ -331,18 +332,17 @@ def scan_panels(
 ) -> Found:
     """Columns and raw scores (n, k) of few queries, in one launch where one thread is enough.
 
-    rows (n, d): queries as given, of the type of as_wide. filters: as kernels.query_scaling takes
-    them. must_check: the queries were not checked, and columns[0, 0] is NOT_ORDINARY if one of them
+    rows (n, d): queries as given, of the type of as_wide. filters: kernels.records.QueryFilters.
+    must_check: the queries were not checked, and columns[0, 0] is NOT_ORDINARY if one of them
     needs more care.
     """
     grid, n, n_panels = _grid(made), len(rows), len(packed.arrays.statistics)
     shape = grid.n_ranges, n, k
     scores, columns = np.empty(shape), np.empty(shape, np.int64)
-    arguments = (
-        *packed.kernel_code, rows, filters, packed.slots, packed.row_type, packed.score_type,
-        packed.units, made.capacity, made.sample.stride, made.sample.rank, grid.panels_per_range,
-        must_check, scores, columns,
-    )  # fmt: skip
+    search = records.SmallSearch(
+        made.capacity, made.sample.stride, made.sample.rank, grid.panels_per_range, must_check
+    )
+    arguments = (packed.bound, rows, filters, search, scores, columns)
     if grid.n_ranges == 1:
         parallel.call(tile_top_k.scan_panels, 0, n_panels, *arguments)
         if progress is not None:
@@ -384,13 +384,22 @@ def score_all(
     parallel.run(
         exhaustive_top_k.score_all_rows,
         parallel.row_blocks(n * parts, grid.queries_per_block),
-        METRIC_TYPES[metric_type], queries.rows, queries.norms, *items,
-        validation.read_only(numbers), parts, *exclusions, scores, columns,
+        kernel_records.pair_scoring(metric_type, queries, items), validation.read_only(numbers),
+        parts, filters_of(exclusions), scores, columns,
         n_threads=options.n_threads, progress=options.progress,
     )  # fmt: skip
     if parts == 1:
         return columns, scores
     return best_of_parts(columns.reshape(n, parts, k), scores.reshape(n, parts, k))
+
+
+def filters_of(
+    exclusions: ExcludedItems, allowed: npt.NDArray[np.uint8] = kernel_records.ALL_ALLOWED
+) -> Any:
+    """Return exclusions, and a mask of the items that all queries may find, for the kernels."""
+    return kernel_records.query_filters(
+        exclusions.own, exclusions.indptr, exclusions.indices, allowed
+    )
 
 
 def best_of_parts(columns: Integers, scores: Floats) -> Found:
@@ -429,8 +438,9 @@ def as_searched(rows: Rows, dtype: np.dtype[Any]) -> Rows:
 
 def _filter_thresholds(scaled: Any, thresholds: Floats) -> npt.NDArray[np.float32]:
     """Return raw scores as thresholds of the filter, not above them."""
-    bounds: Floats = scaled.slopes * thresholds + scaled.intercepts
-    rounding = packing.SLACK * (np.abs(bounds) + np.abs(scaled.intercepts))
+    scaling = scaled.scaling
+    bounds: Floats = scaling.slopes * thresholds + scaling.intercepts
+    rounding = packing.SLACK * (np.abs(bounds) + np.abs(scaling.intercepts))
     bounds -= rounding + scaled.rounding + 1e-30
     return bounds.astype(np.float32)
 

@@ -191,13 +191,13 @@ class Segment:
                 n_rows, n_columns, n_live, row_type, n_distinct=n_distinct,
                 has_moderate_norms=moderate, n_live_of_index=n_live_of_index,
             )  # fmt: skip
-        prefix = packed.arrays.prefix
+        projection = packed.arrays.projection
         max_k = (0.0, 0.0)
-        if prefix.words:
-            max_k = float(prefix.largest_k[0]), float(prefix.largest_k[1])
+        if projection.words:
+            max_k = float(projection.largest_k[0]), float(projection.largest_k[1])
         n_packed = len(packed.arrays.order) if "packed" in fields else n_live
         return plan.SegmentSizes(
-            n_rows, n_columns, n_live, row_type, packed.layout.isa, n_packed, prefix.words,
+            n_rows, n_columns, n_live, row_type, packed.layout.isa, n_packed, projection.words,
             max_k, n_distinct, moderate, n_live_of_index,
         )  # fmt: skip
 

@@ -8,8 +8,9 @@ import numpy.typing as npt
 from fastcos import parallel
 from fastcos.kernels import row_transforms
 from fastcos.parallel import buffer_pool, memmap
+from fastcos.similarity import kernel_records
 from fastcos.similarity.base import Measure, is_upper_bounded
-from fastcos.similarity.encoded_rows import METRIC_TYPES, row_norms
+from fastcos.similarity.encoded_rows import NO_BIAS, EncodedRows, row_norms
 from fastcos.similarity.row_maps import as_contiguous, fingerprints, row_cuts
 from fastcos.similarity.safe_norms import scale_up
 from fastcos.validation import Floats, Integers, Rows
@@ -71,8 +72,12 @@ def list_scores(
     norms = norms_of(items) if norms is None else norms
     queries, items = same_type(queries, items)
     return over_lists(
-        row_transforms.list_scores, columns, METRIC_TYPES[metric_type], queries, norms_of(queries),
-        items, norms, np.zeros(len(items)), columns,
+        row_transforms.list_scores, columns,
+        kernel_records.pair_scoring(
+            metric_type, EncodedRows(queries, norms_of(queries), NO_BIAS),
+            EncodedRows(items, norms, NO_BIAS),
+        ),
+        columns,
     )  # fmt: skip
 
 

@@ -3,7 +3,7 @@
 from ..jit import cgutils, intrinsic, ir, types
 from . import instruction_sets
 from .emit import F32, I8, I16, I32, I64, broadcast, function, load, loop, pointer, pointers, store
-from .panel import CODED, GROUP, PANEL, RESIDUAL, REST, TAU, WEIGHT
+from .panel import CODE_NORM, GROUP, OFFSET_WEIGHT, PANEL, RESIDUAL_NORM, REST_NORM, THRESHOLD
 from .tile_scores import emit_scores_for_one
 
 _V_I32, _V_F32 = ir.VectorType(I32, 16), ir.VectorType(F32, 16)
@@ -31,7 +31,7 @@ def passing(typingctx, scores, lanes, lane0, statistics, panel, n_items, hits):
 
 
 @intrinsic
-def passing_by_prefix(
+def passing_by_projection(
     typingctx, scores, lanes, lane0, own, own0, statistics, panel, n_items, rests, hits
 ):
     """Do as `passing` for scores of prefixes: what is left of both sides is added as a bound.
@@ -46,7 +46,7 @@ def passing_by_prefix(
 
     def codegen(context, builder, sig, a):
         starts = (1, a[2]), (3, a[4]), (5, I64(0)), (8, I64(0))
-        prefix = _Prefix(builder, a[6], *pointers(context, builder, sig, a, *starts))
+        prefix = _ProjectionBound(builder, a[6], *pointers(context, builder, sig, a, *starts))
         values, out = pointers(context, builder, sig, a, (0, I64(0)), (9, I64(0)))
         reached = [prefix.reached(builder, values, half) for half in (0, 1)]
         return _emit_hits(builder, reached, _valid(builder, a[7]), out)
@@ -55,14 +55,14 @@ def passing_by_prefix(
 
 
 @intrinsic
-def find_by_prefix(
+def find_by_projection(
     typingctx, isa, items, item0, words, codes, code0, start, query, lanes, own, statistics, panel,
     n_items, rests, hits, hit0,
 ):  # fmt: skip
-    """Write the items of a panel that passing_by_prefix passes for one query; return how many.
+    """Write the items of a panel that passing_by_projection passes for one query; return how many.
 
-    items to start: as in score_run; lanes to rests: as in passing_by_prefix, of the first panel of
-    queries. hits: from hit0 on the items' numbers in the panel. Where are_few may be true.
+    items to start: as in score_run; lanes to rests: as in passing_by_projection, of the first
+    panel of queries. hits: from hit0 on the items' numbers in the panel. Where are_few may be true.
     """
     signature = types.int64(
         isa, items, item0, words, codes, code0, start, query, lanes, own, statistics, panel,
@@ -75,7 +75,7 @@ def find_by_prefix(
             return I64(0)
         left, right = pointers(context, builder, sig, a, (1, a[2]), (4, a[5]))
         starts = (pointer(context, builder, sig.args[i], a[i], I64(0)) for i in (8, 9, 10, 13))
-        prefix = _Prefix(builder, a[11], *starts)
+        prefix = _ProjectionBound(builder, a[11], *starts)
         out = pointer(context, builder, sig.args[14], a[14], a[15])
         totals = emit_scores_for_one(builder, isa, left, right, a[3], a[6])
         word = builder.and_(prefix.reached_by(builder, totals, a[7]), _valid(builder, a[12]))
@@ -125,7 +125,7 @@ def _list_bits(builder, word, base, out):
     return count
 
 
-class _Prefix:
+class _ProjectionBound:
     """What decides whether scores of prefixes pass.
 
     A score v passes if v + t r >= threshold - 1. float32 holds the scores of up to 1,024 columns.
@@ -147,8 +147,8 @@ class _Prefix:
             at = builder.add(first, I64(row * PANEL))
             return load(builder, builder.gep(start, [at]), kind)
 
-        bound = builder.fmul(read(self._lanes, TAU), read(self._own, TAU))
-        rows = (RESIDUAL, CODED, WEIGHT, REST)
+        bound = builder.fmul(read(self._lanes, THRESHOLD), read(self._own, THRESHOLD))
+        rows = (RESIDUAL_NORM, CODE_NORM, OFFSET_WEIGHT, REST_NORM)
         query_residual, coded_norm, weight, rest = (read(self._own, row) for row in rows)
         bound = _less_errors(
             builder, bound, query_residual, norm, coded_norm, residual, weight, most, least

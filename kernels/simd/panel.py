@@ -18,4 +18,4 @@ PANEL = 32
 GROUP = 8
 # Rows of the lanes of a panel of queries: the threshold, the residual, the norm of the codes, and
 # the weight of the offset; with projected codes also the length of what is left of the query.
-TAU, RESIDUAL, CODED, WEIGHT, REST = range(5)
+THRESHOLD, RESIDUAL_NORM, CODE_NORM, OFFSET_WEIGHT, REST_NORM = range(5)

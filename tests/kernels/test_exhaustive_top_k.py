@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from fastcos.kernels import exhaustive_top_k
+from fastcos.kernels import exhaustive_top_k, records
 from fastcos.kernels.pair_scores import COSINE, DOT, EUCLIDEAN
 from tests.kernels.inputs import frozen
 
@@ -34,6 +34,14 @@ def best(scores, columns, k):
 
 def norms(X):
     return np.sqrt((X * X).sum(axis=1))
+
+
+def scoring(metric_type, Q, B, offsets):
+    return records.PairScoring(metric_type, *frozen(Q, norms(Q), B, norms(B), offsets))
+
+
+def filters(own, indptr, excluded):
+    return records.QueryFilters(*frozen(own, indptr, excluded), np.zeros(0, np.uint8))
 
 
 def outputs(n, k):
@@ -70,9 +78,8 @@ def test_score_all_rows_equals_numpy(metric_type, m, parts, k):
     indptr = np.append(0, np.cumsum([len(some) for some in excluded]))
     scores, columns = outputs(3 * parts, k)
     exhaustive_top_k.score_all_rows(
-        1, 3 * parts - 1, metric_type,
-        *frozen(Q, norms(Q), B, norms(B), offsets, candidates), parts,
-        *frozen(own, indptr, np.concatenate(excluded)), scores, columns,
+        1, 3 * parts - 1, scoring(metric_type, Q, B, offsets), *frozen(candidates), parts,
+        filters(own, indptr, np.concatenate(excluded)), scores, columns,
     )  # fmt: skip
     truth = true_scores(metric_type, Q, B, offsets)
     for r in range(1, 3 * parts - 1):
@@ -92,9 +99,8 @@ def test_score_all_rows_compares_after_a_full_buffer():
     B[[4, 20, 50, 150], 0] = 100, 50, 40, 60
     scores, columns = outputs(1, 3)
     exhaustive_top_k.score_all_rows(
-        0, 1, DOT, *frozen(np.ones((1, 1)), np.ones(1), B, norms(B), np.zeros(200)),
-        *frozen(np.arange(200)), 1, *frozen(np.array([-1]), np.zeros(2, int), np.zeros(0, int)),
-        scores, columns,
+        0, 1, scoring(DOT, np.ones((1, 1)), B, np.zeros(200)), *frozen(np.arange(200)), 1,
+        filters(np.array([-1]), np.zeros(2, int), np.zeros(0, int)), scores, columns,
     )  # fmt: skip
     assert columns.tolist() == [[4, 150, 20]]
     assert scores.tolist() == [[100, 60, 50]]
@@ -124,7 +130,7 @@ def test_score_lists_scores_in_place_and_hides_nan():
     columns[8], columns[9] = 7, 11
     scores = np.full(len(columns), -7.0)
     exhaustive_top_k.score_lists(
-        1, 4, DOT, *frozen(Q, norms(Q), B, norms(B), np.zeros(30), starts, columns), scores
+        1, 4, scoring(DOT, Q, B, np.zeros(30)), *frozen(starts, columns), scores
     )
     truth = np.nan_to_num(true_scores(DOT, Q, B, 0.0), nan=-np.inf)
     expected = truth[np.repeat(np.arange(4), np.diff(starts)), columns]
@@ -140,9 +146,8 @@ def test_keep_above_drops_low_candidates():
     columns = np.concatenate([np.sort(random.choice(30, count, False)) for count in counts])
     given, kept, scores = columns.copy(), counts.copy(), np.full(len(columns), np.nan)
     exhaustive_top_k.keep_above(
-        1, 4, DOT, *frozen(Q, norms(Q), B, norms(B), np.zeros(30)), bounds, starts[:-1],
-        kept, columns, scores,
-    )  # fmt: skip
+        1, 4, scoring(DOT, Q, B, np.zeros(30)), bounds, starts[:-1], kept, columns, scores
+    )
     truth = true_scores(DOT, Q, B, 0.0)
     for i in range(1, 4):
         some = given[starts[i] : starts[i + 1]]
@@ -167,8 +172,8 @@ def test_expand_copies_lists_duplicates():
     for k in (1, 2, 5, 12, 40):
         scores, columns = outputs(7, k)
         exhaustive_top_k.expand_copies(
-            1, 6, *frozen(group_of, own), found, found_scores,
-            *frozen(item_groups, starts, members), scores, columns,
+            1, 6, records.DistinctResults(*frozen(group_of), found, found_scores), *frozen(own),
+            records.CopyGroups(*frozen(item_groups, starts, members)), scores, columns,
         )  # fmt: skip
         for i in range(1, 6):
             pairs = [

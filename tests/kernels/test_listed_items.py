@@ -1,6 +1,6 @@
 import numpy as np
 
-from fastcos.kernels import listed_items, pair_scores
+from fastcos.kernels import listed_items, pair_scores, records
 from tests.kernels.inputs import frozen
 from tests.oracles import dense
 
@@ -20,12 +20,12 @@ def test_score_listed_items_has_the_bits_of_plain_sums():
             with np.errstate(invalid="ignore"):
                 expected = dense.keys(Q, X, form)[numbers, columns]
             expected[np.isin(columns, [4, 5])] = np.nan
-            listed_items.score_listed_items(
-                2, 50, metric_type, *frozen(Q, norms, X, numbers, columns), 0.0, scores
+            scoring = records.PairScoring(
+                metric_type, *frozen(Q, norms, X, np.zeros(0), np.zeros(0))
             )
+            listed = frozen(numbers, columns)
+            listed_items.score_listed_items(2, 50, scoring, *listed, 0.0, scores)
             np.testing.assert_array_equal(scores[2:], expected[2:])
             assert (scores[:2] == -7).all()
-        listed_items.score_listed_items(
-            2, 50, metric_type, *frozen(Q, norms, X, numbers, columns), 1e-20, scores
-        )
+        listed_items.score_listed_items(2, 50, scoring, *listed, 1e-20, scores)
         assert (np.isnan(scores[2:]) == np.isin(columns[2:], [3, 4, 5, 6])).all()

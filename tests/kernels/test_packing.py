@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from fastcos.kernels import cpu, packing, rotation, tiles
+from fastcos.kernels import cpu, packing, records, rotation, tiles
 from fastcos.kernels.jit import kernel
 from fastcos.kernels.simd.instruction_sets import INSTRUCTION_SETS
 from fastcos.kernels.simd.quantise import quantise_row
@@ -87,8 +87,10 @@ def packed(isa, X, factor, shift, offsets):
     out = np.full(32 * panels * words, 77, kind)
     small, statistics = np.full(n, np.nan, np.float32), np.full((panels, 5), np.nan, np.float32)
     packing.prepare_item_panels(
-        0, -(-n // packing.CHUNK), INSTRUCTION_SETS[isa], *frozen(X, np.full(n, factor)),
-        *frozen(coefficients, shift, offsets, signs(depth)), words, order, small, out, statistics,
+        0, -(-n // packing.CHUNK),
+        records.PanelLayout(INSTRUCTION_SETS[isa], words, *frozen(signs(depth))),
+        records.ScaledRows(*frozen(X, np.full(n, factor), coefficients, shift)), *frozen(offsets),
+        records.ItemPanels(order, out, small, statistics),
     )  # fmt: skip
     scaled = factor * X.astype(float)
     if len(shift):

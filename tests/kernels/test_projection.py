@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
-from fastcos.kernels import candidate_filter, cpu, packing, projection, tiles
+from fastcos.kernels import candidate_filter, cpu, packing, projection, records, tiles
 from fastcos.kernels.jit import kernel
 from fastcos.kernels.simd import tile_scores
-from fastcos.kernels.simd.hits import passing_by_prefix
+from fastcos.kernels.simd.hits import passing_by_projection
 from fastcos.kernels.simd.instruction_sets import INSTRUCTION_SETS
 from tests.kernels.inputs import frozen
 
@@ -16,7 +16,7 @@ ISAS = [
     pytest.param(isa, marks=[pytest.mark.slow] * (isa != cpu.supported_isas()[0]))
     for isa in ("vnni", "avx2")
 ]
-DEPTH, WORDS, AXES, PREFIX_WORDS = 200, 50, 64, 16
+DEPTH, WORDS, AXES, PROJECTED_WORDS = 200, 50, 64, 16
 
 
 def some_rows(n, depth, seed=0):
@@ -29,14 +29,15 @@ def signs(depth):
 
 
 @kernel
-def score(isa, panel, items, prefix, block, hits):
+def score(isa, panel, items, projection, block, hits):
     tile_scores.score_panel(
-        isa, prefix.packed, panel * 32 * prefix.words, block.prefix.packed, 0, prefix.words,
-        block.prefix.starts, 0, block.used, block.scores,
+        isa, projection.packed, panel * 32 * projection.words, block.projected.packed, 0,
+        projection.words,
+        block.projected.starts, 0, block.used, block.scores,
     )  # fmt: skip
-    return passing_by_prefix(
-        block.scores, block.lanes, 0, block.prefix.lanes, 0, prefix.statistics, panel,
-        items.order.shape[0] - panel * 32, prefix.rests, hits,
+    return passing_by_projection(
+        block.scores, block.lanes, 0, block.projected.lanes, 0, projection.statistics, panel,
+        items.order.shape[0] - panel * 32, projection.rest_norms, hits,
     )  # fmt: skip
 
 
@@ -45,7 +46,7 @@ def axes_of(V):
     return frozen(np.ascontiguousarray(panels), np.full(1, 1e-3, np.float32))
 
 
-def with_prefixes(isa, X):
+def with_projection(isa, X):
     """Items of unit rows without a shift, and the axes of their prefixes."""
     n, panels = len(X), -(-len(X) // 32)
     V = np.linalg.qr(np.random.default_rng(3).standard_normal((DEPTH, AXES)))[0]
@@ -53,46 +54,48 @@ def with_prefixes(isa, X):
     factors = 1.0 / np.linalg.norm(X.astype(float), axis=1)
     codes = np.full(32 * panels * WORDS, 77, np.int32)
     statistics = np.full((panels, 5), np.nan, np.float32)
-    scaling = frozen(factors, factors, none)
-    code = INSTRUCTION_SETS[isa]
+    scaled = records.ScaledRows(*frozen(X, factors, factors, none))
+    code, no_offsets = INSTRUCTION_SETS[isa], np.zeros(0, np.float32)
+    layout = records.PanelLayout(code, WORDS, *frozen(signs(DEPTH)))
     packing.prepare_item_panels(
-        0, -(-n // packing.CHUNK), code, *frozen(X), *scaling, *frozen(none, signs(DEPTH)), WORDS,
-        order, np.zeros(0, np.float32), codes, statistics,
+        0, -(-n // packing.CHUNK), layout, scaled, *frozen(none),
+        records.ItemPanels(order, codes, no_offsets, statistics),
     )  # fmt: skip
     axes, eta = axes_of(V)
-    short = np.full(32 * panels * PREFIX_WORDS, 77, np.int32)
+    short = np.full(32 * panels * PROJECTED_WORDS, 77, np.int32)
     own = np.full((panels, 5), np.nan, np.float32)
     rests = np.full(32 * panels, np.nan, np.float32)
-    projection.prepare_prefix_panels(
-        0, panels, code, *frozen(X), *scaling, *frozen(order), axes, eta, PREFIX_WORDS,
-        *frozen(statistics), short, own, rests,
+    projection.prepare_projected_panels(
+        0, panels, layout._replace(words=PROJECTED_WORDS), scaled,
+        records.ItemPanels(*frozen(order, codes, no_offsets, statistics)), axes, eta,
+        records.ProjectedPanels(short, own, rests),
     )  # fmt: skip
     by_item = np.empty_like(codes)
     projection.order_by_item(0, panels, WORDS, *frozen(codes), by_item)
     short, own, rests = frozen(short, own, rests)
     largest_k = frozen(np.full(2, 10, np.float32))
-    prefix = projection.Prefixes(axes, short, PREFIX_WORDS, own, rests, eta, *largest_k)
+    projected = records.Projection(axes, short, PROJECTED_WORDS, own, rests, eta, *largest_k)
     rows, order, by_item, statistics = frozen(X, order, by_item, statistics)
-    items = candidate_filter.Items(
-        rows, factors, none, order, by_item, WORDS, *frozen(np.zeros(0, np.float32)), statistics,
-        *frozen(none, signs(DEPTH), tiles.configuration(), np.zeros((0, 2), np.float32)), prefix,
+    items = records.Items(
+        code, 0, rows, factors, none, order, by_item, WORDS, *frozen(no_offsets), statistics,
+        *frozen(none, signs(DEPTH), tiles.configuration(), np.zeros((0, 2), np.float32)), projected,
     )  # fmt: skip
     return items, V, codes
 
 
 @pytest.mark.parametrize("isa", ISAS)
-def test_prepare_prefix_panels_bounds_what_is_left(isa):
+def test_prepare_projected_panels_bounds_what_is_left(isa):
     X = some_rows(150, DEPTH)
-    items, V, codes = with_prefixes(isa, X)
-    prefix, order = items.prefix, items.order
+    items, V, codes = with_projection(isa, X)
+    prefix, order = items.projection, items.order
     unit = (X / np.linalg.norm(X.astype(float), axis=1, keepdims=True))[order]
     exact = unit @ V
     left = np.linalg.norm(unit - exact @ V.T, axis=1)
-    assert (prefix.rests[:150] >= left).all()
-    assert (prefix.rests[:150] <= left + 2e-3).all()
-    assert not prefix.rests[150:].any()
+    assert (prefix.rest_norms[:150] >= left).all()
+    assert (prefix.rest_norms[:150] <= left + 2e-3).all()
+    assert not prefix.rest_norms[150:].any()
     panels = len(prefix.statistics)
-    short = prefix.packed.view(np.uint8).reshape(panels, 4, PREFIX_WORDS, 8, 4).swapaxes(2, 3)
+    short = prefix.packed.view(np.uint8).reshape(panels, 4, PROJECTED_WORDS, 8, 4).swapaxes(2, 3)
     back = (short.reshape(32 * panels, -1).astype(int) - 128)[:150].astype(float)
     back /= prefix.statistics[np.arange(150) // 32, 0, None]
     errors = np.linalg.norm(exact - back, axis=1)
@@ -106,45 +109,40 @@ def queries_of(Q):
     n = len(Q)
     norms, none, ones = np.linalg.norm(Q.astype(float), axis=1), np.zeros(0, np.int64), np.ones(n)
     rows, norms, own, indptr = frozen(Q, norms, np.full(n, -1), np.zeros(n + 1, np.int64))
-    return candidate_filter.Queries(
-        rows, norms, 1.0 / norms, 0 * ones, np.zeros(n, np.float32), ones, 0 * ones, 0.0, 0.0, own,
-        indptr, *frozen(none, np.zeros(0, np.uint8)),
-    )  # fmt: skip
+    scaling = records.QueryScaling(1.0 / norms, 0 * ones, np.zeros(n, np.float32), ones, 0 * ones)
+    filters = records.QueryFilters(own, indptr, *frozen(none), np.zeros(0, np.uint8))
+    return records.Queries(rows, norms, scaling, 0.0, 0.0, filters)
 
 
 @pytest.mark.parametrize("isa", ISAS)
 def test_queries_off_the_axes_get_no_prefixes(isa):
     # items along the axes; panels of queries along them, across them, and along them again
-    V = with_prefixes(isa, some_rows(32, DEPTH))[1]
-    items = with_prefixes(isa, (some_rows(64, AXES) @ V.T).astype(np.float32))[0]
+    V = with_projection(isa, some_rows(32, DEPTH))[1]
+    items = with_projection(isa, (some_rows(64, AXES) @ V.T).astype(np.float32))[0]
     along, across = some_rows(96, AXES, 1) @ V.T, some_rows(96, DEPTH, 2)
     across -= across @ V @ V.T
     Q = np.concatenate([along[:32], across[:32], along[32:50]]).astype(np.float32)
-    queries, code = queries_of(Q), INSTRUCTION_SETS[isa]
+    queries = queries_of(Q)
     for k, first in ((10, [0, 1, 1]), (0, [0, 1, 0])):
-        block = candidate_filter.pack_block(
-            0, len(Q), code, np.arange(len(Q)), queries, items, k, np.empty(0, np.int32)
-        )
-        assert block.prefix.is_dense.tolist() == first
+        block = candidate_filter.pack_block(0, len(Q), np.arange(len(Q)), queries, items, k)
+        assert block.projected.is_dense.tolist() == first
         projection.project_queries(
-            1, 3, 0, len(Q), code, np.arange(len(Q)), queries, items, block.packed, block.lanes,
-            block.scales, block.prefix,
+            1, 3, 0, len(Q), np.arange(len(Q)), queries, items, block.packed, block.lanes,
+            block.scales, block.projected,
         )  # fmt: skip
-        assert block.prefix.is_dense.tolist() == [0, 1, 0]
+        assert block.projected.is_dense.tolist() == [0, 1, 0]
 
 
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("n_queries", [3, 20, 32])
 def test_no_pair_is_dropped_that_reaches_its_threshold(isa, n_queries):
-    """As pack_query_prefixes, called by pack_block, and prepare_prefix_panels bound it."""
+    """As pack_projected_queries, called by pack_block, and prepare_projected_panels bound it."""
     X, Q = some_rows(64, DEPTH), some_rows(n_queries, DEPTH, 1)
     Q[1] = X[5]
-    items, *_ = with_prefixes(isa, X)
+    items, *_ = with_projection(isa, X)
     queries, norms = queries_of(Q), np.linalg.norm(Q.astype(float), axis=1)
     code = INSTRUCTION_SETS[isa]
-    block = candidate_filter.pack_block(
-        0, n_queries, code, np.arange(n_queries), queries, items, 1, np.empty(0, np.int32)
-    )
+    block = candidate_filter.pack_block(0, n_queries, np.arange(n_queries), queries, items, 1)
     exact = (Q / norms[:, None]) @ (X / np.linalg.norm(X.astype(float), axis=1)[:, None]).T
     exact = exact[:, items.order]
     hits = np.empty(1024, np.int32)
@@ -152,7 +150,7 @@ def test_no_pair_is_dropped_that_reaches_its_threshold(isa, n_queries):
         taus = np.quantile(exact, share, axis=1)
         block.lanes[0, 0, :n_queries] = taus / block.scales[0, :n_queries]
         for panel in range(2):
-            count = score(code, panel, items, items.prefix, block, hits)
+            count = score(code, panel, items, items.projection, block, hits)
             found = {(hit >> 5, hit & 31) for hit in hits[:count]}
             part = exact[:, 32 * panel : 32 * panel + 32]
             expected = {(i, q) for q, i in np.argwhere(part >= taus[:, None])}

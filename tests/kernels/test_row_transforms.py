@@ -5,7 +5,7 @@ import pytest
 import scipy.stats
 
 from fastcos import parallel
-from fastcos.kernels import pair_scores, row_transforms
+from fastcos.kernels import pair_scores, records, row_transforms
 from tests.kernels.inputs import frozen
 from tests.oracles import measures as oracles
 
@@ -76,7 +76,8 @@ def test_list_scores_equal_numpy():
         pair_scores.EUCLIDEAN: -np.square(Q[:, None] - B).sum(axis=2),
     }
     for metric_type, truth in truths.items():
-        cut(row_transforms.list_scores, 7, metric_type, Q, q, B, b, offsets, columns, scores)
+        scoring = records.PairScoring(metric_type, Q, q, B, b, offsets)
+        cut(row_transforms.list_scores, 7, scoring, columns, scores)
         np.testing.assert_allclose(scores, np.take_along_axis(truth, columns, axis=1), rtol=1e-12)
 
 

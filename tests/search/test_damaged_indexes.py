@@ -170,7 +170,7 @@ def test_index_that_got_prefixes_after_it_was_saved_is_saved_again(saved, monkey
     costs = dataclasses.replace(plan.COSTS, projected_columns=16, min_work_to_project=1)
     monkeypatch.setattr(plan, "COSTS", costs)
     index.search(np.tile(ROWS, (3, 1)), 5)
-    assert index._state.parts[0].segment.packed.arrays.prefix.words > 0
+    assert index._state.parts[0].segment.packed.arrays.projection.words > 0
     index.save(saved)
     index.remove([4])
     index.save(saved)

@@ -20,11 +20,11 @@ if not tiles.AVAILABLE:
 
 
 @kernel
-def tile_scores(isa, queries, items, score_type):
+def tile_scores(queries, items):
     n, m = queries.rows.shape[0], items.rows.shape[0]
-    block = candidate_filter.pack_block(0, n, isa, np.arange(n), queries, items, 1, score_type)
-    scores = np.empty((m // 32, 1024), score_type.dtype)
-    start_tiles(isa, items.isa_state)
+    isa, block = items.isa, candidate_filter.pack_block(0, n, np.arange(n), queries, items, 1)
+    scores = np.empty((m // 32, 1024), items.packed.dtype)
+    start_tiles(isa, items.tile_configuration)
     for p in range(m // 32):
         score_panel(
             isa, items.packed, p * block.size, block.packed, 0, items.words, block.starts, 0,
@@ -111,12 +111,10 @@ def test_filter_bound_needs_every_term(dominant, isa):
         made, encoded_rows.encode_rows(Q, None, None, "dot"), packing.no_exclusions(32),
         np.zeros(0, np.uint8),
     )  # fmt: skip
-    block, scores = tile_scores(
-        made.kernel_code[0], queries, made.arrays, made.layout.empty_array()
-    )
+    block, scores = tile_scores(queries, made.arrays)
     inverse, norm, residual = made.arrays.statistics[0, :3].astype(np.longdouble)
     _, query_residual, coded, _ = block.lanes[0].astype(np.longdouble)
-    exact = (Q.astype(np.longdouble) @ X.T.astype(np.longdouble)) * queries.slopes[:, None]
+    exact = (Q.astype(np.longdouble) @ X.T.astype(np.longdouble)) * queries.scaling.slopes[:, None]
     # of each query with each item, in units of the query's scale
     value = exact[:, made.arrays.order] / block.scales[0][:, None].astype(np.longdouble)
     error = np.abs(value - scores.reshape(32, 32).T / inverse)

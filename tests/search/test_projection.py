@@ -10,7 +10,7 @@ import scipy.sparse as sp
 import fastcos
 from fastcos import set_config
 from fastcos.kernels import cpu, tiles
-from fastcos.kernels.projection import pays_by_prefix
+from fastcos.kernels.projection import projection_pays
 from fastcos.kernels.simd.instruction_sets import INSTRUCTION_SETS
 from fastcos.search import index_parts, layout, packing, plan, projection, scan, segments
 from fastcos.similarity import encoded_rows
@@ -89,7 +89,7 @@ def settled(index):
     for part in index._state.parts:
         part.segment.pack()
         part.segment.settle()
-        assert all(packed.arrays.prefix.words > 0 for packed in part.segment.packed_forms)
+        assert all(packed.arrays.projection.words > 0 for packed in part.segment.packed_forms)
     return index
 
 
@@ -152,9 +152,9 @@ def test_rests_bound_what_is_left():
     """A bound that is too wide would show in the time alone."""
     X = embeddings(20_000, 128)
     packed = fitted(X)._state.parts[0].segment.packed
-    prefix, order = packed.arrays.prefix, packed.arrays.order
+    prefix, order = packed.arrays.projection, packed.arrays.order
     rests = np.empty(len(order))
-    rests[order] = prefix.rests[: len(order)]
+    rests[order] = prefix.rest_norms[: len(order)]
     axes = prefix.axes.swapaxes(0, 1).reshape(128, -1).astype(np.float64)
     rows = X / np.linalg.norm(X.astype(np.float64), axis=1, keepdims=True)
     shift = packed.arrays.shift
@@ -220,7 +220,7 @@ def test_an_index_with_prefixes_is_saved_and_opened(tmp_path):
     index = fitted(X)
     index.save(tmp_path / "index")
     opened = fastcos.SimilarityIndex.open(tmp_path / "index")
-    assert opened._state.parts[0].segment.packed.arrays.prefix.words > 0
+    assert opened._state.parts[0].segment.packed.arrays.projection.words > 0
     for queries in (Q, Q[:2]):
         np.testing.assert_array_equal(
             opened.search(queries, k=9).indices, index.search(queries, k=9).indices
@@ -252,7 +252,7 @@ def test_prefixes_are_chosen_for_embeddings_alone():
     def words_of(X):
         items = encoded_rows.encode_rows(X, None, 1, "cosine")
         packed = packing.pack_items("cosine", items, np.arange(len(X)), 1)
-        return projection.add_projection(packed, items, 1).arrays.prefix.words * 4
+        return projection.add_projection(packed, items, 1).arrays.projection.words * 4
 
     rows = embeddings(6000, 384)
     if cpu.supported_isas()[0] in ("vnni", "avxvnni", "avx2"):
@@ -264,7 +264,7 @@ def test_prefixes_are_chosen_for_embeddings_alone():
 
 @pytest.mark.usefixtures("_forced")
 def test_directories_of_version_2_have_no_largest_k(tmp_path, monkeypatch):
-    monkeypatch.setattr(index_parts, "BOUND_PREFIX", index_parts.BOUND_PREFIX[:-1])
+    monkeypatch.setattr(index_parts, "BOUND_PROJECTION", index_parts.BOUND_PROJECTION[:-1])
     X, Q = embeddings(2000, 96), embeddings(80, 96, 1)
     fitted(X).save(tmp_path / "index")
     assert not [*(tmp_path / "index").glob("prefix_largest_k_*")]
@@ -283,13 +283,13 @@ def test_larger_k_gain_less():
     packed = projection.add_projection(
         packing.pack_items("cosine", items, np.arange(len(rows)), 1), items, 1
     )
-    few, many = packed.arrays.prefix.largest_k
+    few, many = packed.arrays.projection.largest_k
     assert many <= few < 1000
     for isa in ("vnni", "avx2"):
         code = INSTRUCTION_SETS[isa]
-        assert pays_by_prefix(code, 1, few, packed.arrays.prefix.largest_k)
-        assert not pays_by_prefix(code, 1, few + 1, packed.arrays.prefix.largest_k)
-        assert not pays_by_prefix(code, 100, many + 1, packed.arrays.prefix.largest_k)
+        assert projection_pays(code, 1, few, packed.arrays.projection.largest_k)
+        assert not projection_pays(code, 1, few + 1, packed.arrays.projection.largest_k)
+        assert not projection_pays(code, 100, many + 1, packed.arrays.projection.largest_k)
 
 
 def test_calls_of_many_queries_use_prefixes():
@@ -312,7 +312,7 @@ def test_many_fits_have_few_threads_of_prefixes(monkeypatch):
     for index in found:
         segment = index._state.items.segments[0]
         segment.settle()
-        assert segment.packed.arrays.prefix.words > 0
+        assert segment.packed.arrays.projection.words > 0
 
 
 @pytest.mark.usefixtures("_forced")
@@ -322,7 +322,7 @@ def test_rows_of_extreme_norms_have_prefixes_without_a_warning():
     X[::3] *= 1e60
     items = encoded_rows.encode_rows(X, None, 1, "dot")
     packed = packing.pack_items("dot", items, np.arange(len(X)), 1)
-    assert projection.add_projection(packed, items, 1).arrays.prefix.words > 0
+    assert projection.add_projection(packed, items, 1).arrays.projection.words > 0
 
 
 def waited(index):

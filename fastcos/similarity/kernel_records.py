@@ -1,0 +1,77 @@
+"""The records that kernels take, built and checked in one place; ``kernels.records`` defines them.
+
+A kernel trusts its arguments, so that a wrong type or shape would read other memory. What callers
+pass is therefore checked here, once per call of a kernel and never per row.
+"""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastcos import validation
+from fastcos.kernels import records
+from fastcos.similarity.encoded_rows import METRIC_TYPES, NO_BIAS, EncodedRows
+from fastcos.validation import Floats, Integers, Rows
+
+_NO_ROWS = validation.read_only(np.empty(0, np.int64))
+# No mask: every item is allowed. It is writable, as other masks are, because a kernel is compiled
+# once for each kind of array.
+ALL_ALLOWED = np.empty(0, np.uint8)
+# Nothing is excluded, and everything is allowed.
+NO_FILTERS = records.QueryFilters(_NO_ROWS, _NO_ROWS, _NO_ROWS, ALL_ALLOWED)
+
+
+def pair_scoring(metric_type: str, queries: EncodedRows, items: EncodedRows) -> Any:
+    """Return what exact scores of queries (n, d) and items (m, d) are computed from."""
+    return _scoring(metric_type, queries, items.rows, items.norms, items.bias)
+
+
+def listed_scoring(metric_type: str, queries: EncodedRows, items: Rows) -> Any:
+    """Return the same without norms and offsets, for kernels that measure the items' norms."""
+    return _scoring(metric_type, queries, items, NO_BIAS, NO_BIAS)
+
+
+def _scoring(
+    metric_type: str, queries: EncodedRows, items: Rows, norms: Floats, offsets: Floats
+) -> Any:
+    _require(queries.rows.shape[1:] == items.shape[1:], "queries and items of one width")
+    _require(len(queries.norms) == len(queries.rows), "a norm for each query")
+    _require(len(norms) in (0, len(items)), "a norm for each item")
+    _require(len(offsets) in (0, len(items)), "an offset for each item")
+    return records.PairScoring(
+        METRIC_TYPES[metric_type],
+        validation.read_only(queries.rows),
+        validation.read_only(queries.norms),
+        validation.read_only(items),
+        validation.read_only(norms),
+        validation.read_only(offsets),
+    )
+
+
+def query_filters(
+    self_rows: Integers,
+    excluded_indptr: Integers,
+    excluded_rows: Integers,
+    allowed: npt.NDArray[np.uint8] = ALL_ALLOWED,
+) -> Any:
+    """Return filters of n queries; allowed: mask of the items that all of them may return."""
+    _require(len(excluded_indptr) == len(self_rows) + 1, "a list of exclusions for each query")
+    _require(allowed.dtype == np.uint8, "a mask of uint8")
+    return records.QueryFilters(
+        validation.read_only(self_rows),
+        validation.read_only(excluded_indptr),
+        validation.read_only(excluded_rows),
+        allowed,
+    )
+
+
+def masked(allowed: npt.NDArray[np.uint8]) -> Any:
+    """Return filters that exclude nothing, for queries that may return the items of a mask."""
+    _require(allowed.dtype == np.uint8, "a mask of uint8")
+    return NO_FILTERS._replace(allowed=allowed)
+
+
+def _require(holds: bool, rule: str) -> None:
+    if not holds:
+        raise ValueError(f"a kernel's arguments must have {rule}")
