@@ -177,7 +177,7 @@ def locked(array):
         (np.asfortranarray(TABLE, "f4"), np.float32),
         (np.repeat(TABLE.astype("f4"), 2, axis=1)[:, ::2], np.float32),
         (TABLE.astype("f4")[::-1][::-1], np.float32),
-        (np.asmatrix(TABLE.astype("f4")), np.float32),
+        (TABLE.astype("f4").view(np.matrix), np.float32),
         (locked(TABLE.astype("f8")), np.float64),
     ],
 )
