@@ -371,12 +371,13 @@ def test_a_background_thread_limits_no_blas_of_the_process(monkeypatch):
         go_on.wait(20)
         return choose(*arguments)
 
-    choose = np.linalg.qr
+    X, choose = embeddings(4200, 192), np.linalg.qr
     monkeypatch.setattr(np.linalg, "qr", seen_from_outside)
+    set_costs(monkeypatch, projected_columns=64)
     with controller.limit(limits=2):
-        index = fastcos.SimilarityIndex().fit(embeddings(6000, 384))
-        if entered.wait(20):  # which CPUs with other tiles do not enter
-            assert {one["num_threads"] for one in controller.info()} == {2}
+        index = fastcos.SimilarityIndex().fit(X)
+        assert entered.wait(20)
+        assert {one["num_threads"] for one in controller.info()} == {2}
         controller.limit(limits=1)  # what a user asks for meanwhile stays
         go_on.set()
         waited(index)
