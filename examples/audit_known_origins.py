@@ -114,7 +114,7 @@ def judged(label, epochs, recipe, has_decay, seed, folder):
         noise = gradient_noise(Q, P, slopes(data, P, Q), step=recipe["step"])
     truth = conditions(P, Q, noise)
     for told in ("both" if has_decay else "not both", "unknown"):
-        report = fastcos.audit(Q, P, trained_on="dot", weight_decay=told, gradient_noise=noise)
+        report = fastcos.audit(Q, P, trained_on="dot", weight_decay_on=told, gradient_noise=noise)
         yield told, report, faults(report, truth, told)
 
 

@@ -61,7 +61,7 @@ def audit(
     k: int = 10,
     condition: float = CONDITION,
     trained_on: str = "unknown",
-    weight_decay: str = "unknown",
+    weight_decay_on: str = "unknown",
     n_threads: int | None = None,
     working_memory: float | None = None,
     progress: parallel.Progress | None = None,
@@ -122,7 +122,7 @@ def audit(
     trained_on : {"dot", "cosine", "unknown"}
         Whether the loss of the model used dot products or cosines. The vectors alone do not show
         it.
-    weight_decay : {"both", "not both", "unknown"}
+    weight_decay_on : {"both", "not both", "unknown"}
         Whether the loss had weight decay on users and on items, weighted or not. If it had and
         training has converged, weight decay has chosen the scale of each dimension, as in Eq. 2 of
         the paper, and D is not free. With ``users``, the audit checks that the two sides balance;
@@ -177,7 +177,7 @@ def audit(
     if gradient_noise is not None:
         _check_noise(gradient_noise, p, users)
     trained_on = validation.as_choice("trained_on", trained_on, TRAINED_ON)
-    weight_decay = validation.as_choice("weight_decay", weight_decay, DECAY)
+    weight_decay_on = validation.as_choice("weight_decay_on", weight_decay_on, DECAY)
     generator = validation.as_generator("random_state", random_state)
     directed = np.flatnonzero(sample.norms > 0)
     norms = sample.norms[directed]
@@ -213,7 +213,7 @@ def audit(
         n_sampled=len(certified.rows),
         n_listed=len(listed.rows),
         trained_on=trained_on,
-        weight_decay=weight_decay,
+        weight_decay_on=weight_decay_on,
         equal_norms=bool(norms.max() <= _EQUAL_NORMS * norms.min()),
         sensitivity=sensitivity,
         random_basis_sensitivity=float(np.mean(in_random_bases)),

@@ -19,7 +19,7 @@ SAME_CONDITION = 1.05
 SAME_NOISE_CONDITION = 1.1
 # The accepted values of the argument trained_on.
 TRAINED_ON = ("dot", "cosine", "unknown")
-# The accepted values of the argument weight_decay.
+# The accepted values of the argument weight_decay_on.
 DECAY = ("both", "not both", "unknown")
 
 

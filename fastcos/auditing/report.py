@@ -61,7 +61,7 @@ class Audit(Record):
         items whose lists of neighbours were compared.
     trained_on : {"dot", "cosine", "unknown"}
         The argument of :func:`fastcos.audit`.
-    weight_decay : {"both", "not both", "unknown"}
+    weight_decay_on : {"both", "not both", "unknown"}
         The argument of :func:`fastcos.audit`.
     equal_norms : bool
         Whether all items have the same norm, as after training on the cosine.
@@ -112,7 +112,7 @@ class Audit(Record):
     n_sampled: int
     n_listed: int
     trained_on: str
-    weight_decay: str
+    weight_decay_on: str
     equal_norms: bool
     parametrization: str | None
     epochs_to_forget: float | None
@@ -205,7 +205,7 @@ class Audit(Record):
         if self.trained_on == "cosine":
             return False
         contradicted = self.condition_to_balance is not None and not self.is_balanced
-        return self.weight_decay != "both" or contradicted
+        return self.weight_decay_on != "both" or contradicted
 
     @property
     def summary(self) -> str:
@@ -266,7 +266,7 @@ class Audit(Record):
                 "The model was trained with weight decay on both sides, which chooses the scale of "
                 f"each dimension. {evidence}: {_NOT_FREE}"
             )
-        if self.weight_decay == "both":
+        if self.weight_decay_on == "both":
             return self._contradiction()
         if self.trained_on == "unknown" and self.equal_norms:
             return (
@@ -303,7 +303,7 @@ class Audit(Record):
 
     def _origin(self) -> str:
         """Say where the scale of the dimensions may come from, as far as the factors show it."""
-        decay_is_known = self.weight_decay != "unknown"
+        decay_is_known = self.weight_decay_on != "unknown"
         sentences = []
         if self.parametrization in _BALANCED_FORMS:
             form, trainings = _BALANCED_FORMS[self.parametrization]
@@ -368,12 +368,13 @@ class Audit(Record):
             (self.trained_on != "cosine" and not free and self.condition_to_balance is None,
              "Add the embeddings of users or queries (--users): they show whether training has "
              "converged to the scale that decay on both sides chooses."),
-            (free and self.weight_decay == "both",
+            (free and self.weight_decay_on == "both",
              "Train for more iterations and audit again. Or use the balanced form "
              "(canonicalize), which makes the same predictions: training with weight decay on all "
              "rows of both sides converges to it."),
-            (free and self.weight_decay == "unknown",
-             "Find out whether the loss had weight decay on users and on items (--weight-decay): "
+            (free and self.weight_decay_on == "unknown",
+             "Find out whether the loss had weight decay on users and on items "
+             "(--weight-decay-on): "
              + ("if it had decay on both, training has chosen D." if self.is_balanced else
                 "with decay on both, training that converges chooses D.")),
             (free and has_query_metric,

@@ -60,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help_ = "whether the model was trained on dot or cosine (default unknown)"
     add("--trained-on", default="unknown", metavar="LOSS", help=help_)
     help_ = "whether the loss had weight decay on users and items: both, not both or unknown"
-    add("--weight-decay", default="unknown", metavar="SIDES", help=help_)
+    add("--weight-decay-on", default="unknown", metavar="SIDES", help=help_)
     help_ = "table of items and counts, such as the number of users of each item"
     add("--popularity", metavar="FILE", help=help_)
     add("--against", metavar="OLD", help="old version of the same items, to compare with")
@@ -97,11 +97,11 @@ def run(args: argparse.Namespace) -> int:
     old = _old_version(args, model.ids)
     labelled, labels, popularity = _read_item_data(args, model.ids)
     condition = {} if args.condition is None else {"condition": args.condition}
-    trained_on, weight_decay = _training_loss(args)
+    trained_on, weight_decay_on = _training_loss(args)
     with progress_bar("searching neighbours") as progress:
         report = audit(
             model.items, model.users, labels=labels, popularity=popularity, k=args.k,
-            trained_on=trained_on, weight_decay=weight_decay, progress=progress,
+            trained_on=trained_on, weight_decay_on=weight_decay_on, progress=progress,
             random_state=args.seed, **condition,
         )  # fmt: skip
     diff = None
@@ -170,14 +170,14 @@ def _read_item_data(args: argparse.Namespace, ids: Any) -> tuple["io.ItemLabels 
 
 
 def _training_loss(args: argparse.Namespace) -> tuple[str, str]:
-    """The options --trained-on and --weight-decay; if unknown, those of a folder of fastcos fit."""
-    trained_on, weight_decay = args.trained_on, args.weight_decay
+    """--trained-on and --weight-decay-on; if unknown, those of a folder of fastcos fit."""
+    trained_on, weight_decay_on = args.trained_on, args.weight_decay_on
     if is_model_folder(args.items):
         has_decay = read_model_folder(args.items).model.objective == "weight_decay"
         trained_on = "dot" if trained_on == "unknown" else trained_on
-        if weight_decay == "unknown":
-            weight_decay = "both" if has_decay else "not both"
-    return trained_on, weight_decay
+        if weight_decay_on == "unknown":
+            weight_decay_on = "both" if has_decay else "not both"
+    return trained_on, weight_decay_on
 
 
 def _write_explorer(

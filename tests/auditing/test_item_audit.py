@@ -277,7 +277,7 @@ def test_duplicates_are_counted():
 def test_advice_follows_from_the_report():
     _, users, items, labels = model(16)
     alone, both = audit(items, k=5), audit(items, users, labels=labels, k=5, condition=4.0)
-    assert "--weight-decay" in alone.advice[0]
+    assert "--weight-decay-on" in alone.advice[0]
     assert "--users" in alone.advice[1]
     assert "query metric" in both.advice[1]
     assert any("single neighbour as a fact" in line for line in both.advice)

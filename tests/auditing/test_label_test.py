@@ -94,15 +94,15 @@ def test_label_test_leaves_out_zero_rows():
 def test_weight_decay_on_both_sides_is_not_free():
     rng = np.random.default_rng(5)
     form = fastcos.canonicalize(rng.standard_normal((80, 5)), rng.standard_normal((60, 5)))
-    report = fastcos.audit(form.items, form.users, k=3, trained_on="dot", weight_decay="both")
+    report = fastcos.audit(form.items, form.users, k=3, trained_on="dot", weight_decay_on="both")
     found = {
-        decay: dataclasses.replace(report, weight_decay=decay)
+        decay: dataclasses.replace(report, weight_decay_on=decay)
         for decay in ("both", "not both", "unknown")
     }
     assert "sensitivity, not arbitrariness" in found["both"].verdict
     assert "decay on both sides chose" in found["both"].headline
-    assert "--weight-decay" in found["unknown"].advice[0]
-    assert "--weight-decay" not in " ".join(found["not both"].advice)
+    assert "--weight-decay-on" in found["unknown"].advice[0]
+    assert "--weight-decay-on" not in " ".join(found["not both"].advice)
     cosine = dataclasses.replace(found["unknown"], trained_on="cosine")
     assert "form of the same model" not in cosine.verdict
 
@@ -112,7 +112,7 @@ def test_decay_on_both_sides_is_compared_with_what_the_factors_show():
     rng = np.random.default_rng(5)
     form = fastcos.canonicalize(rng.standard_normal((80, 5)), rng.standard_normal((60, 5)))
     D = np.geomspace(1, 2.3, 5)
-    report = fastcos.audit(form.items / D, form.users * D, k=3, weight_decay="both")
+    report = fastcos.audit(form.items / D, form.users * D, k=3, weight_decay_on="both")
     assert report.condition_to_balance == pytest.approx(2.3)
     assert report.is_free
     assert "are a linear map of condition 2.3 away from that" in report.verdict
@@ -120,7 +120,7 @@ def test_decay_on_both_sides_is_compared_with_what_the_factors_show():
     assert "sensitivity, not arbitrariness" not in report.verdict
     assert report.headline.startswith("One rescaling with factors between 1 and 1.2 replaces")
     assert "Train for more iterations" in " ".join(report.advice)
-    alone = fastcos.audit(form.items / D, k=3, weight_decay="both")
+    alone = fastcos.audit(form.items / D, k=3, weight_decay_on="both")
     assert alone.condition_to_balance is None
     assert alone.headline.startswith("If training has converged, weight decay on both sides chose")
     assert "Without the users" in alone.verdict

@@ -44,12 +44,12 @@ def test_audit_recognises_weighted_decay(als_wr):
     found = fastcos.audit(Q, P, popularity=popularity, activity=activity, k=3)
     assert found.parametrization == "balanced_by_counts"
     assert "weighted by interactions, as weight decay on both sides" in found.verdict
-    assert not dataclasses.replace(found, weight_decay="both").is_free
+    assert not dataclasses.replace(found, weight_decay_on="both").is_free
     D = np.geomspace(1, 1.5, 4)
     other = fastcos.audit(Q / D, P * D, popularity=popularity, activity=activity, k=3)
     assert other.parametrization is None
     # decay on both sides is asked first, whatever the factors show
-    assert "--weight-decay" in other.advice[0]
+    assert "--weight-decay-on" in other.advice[0]
     assert "Weight decay on both sides would have fixed the scale" in other.verdict
     row = next(one for one in other.parametrizations if one.name == "balanced_by_counts")
     assert row.condition == pytest.approx(1.5, rel=0.01)
@@ -61,7 +61,9 @@ def test_audit_says_what_balanced_factors_mean():
     found = fastcos.audit(form.items, form.users, k=3, trained_on="dot")
     assert found.parametrization == "balanced"
     assert "But both sides have the same Gram matrix, as weight decay on both" in found.verdict
-    decided = fastcos.audit(form.items, form.users, k=3, trained_on="dot", weight_decay="not both")
+    decided = fastcos.audit(
+        form.items, form.users, k=3, trained_on="dot", weight_decay_on="not both"
+    )
     # the loss did not ask for it, so the algorithm chose
     assert "weight decay on both" not in decided.verdict
     assert "as gradient descent from a small start" in decided.verdict

@@ -218,7 +218,7 @@ def test_claimed_decay_is_compared_with_the_factors(files, capsys):
     printed = []
     for prefix in ("", "balanced_"):
         paths = (files / f"{prefix}items.npy", "--users", files / f"{prefix}users.npy")
-        run(*paths, "--k", 5, "--weight-decay", "both", "--out", files / "out")
+        run(*paths, "--k", 5, "--weight-decay-on", "both", "--out", files / "out")
         printed.append(" ".join(capsys.readouterr().out.split()))
     assert "Train for more iterations and audit again" in printed[0]
     assert "Either training has not converged" in printed[0]

@@ -109,7 +109,7 @@ def test_audit_prints_commands_that_keep_the_items(source, kind, capsys):
     assert lists() == best(np.corrcoef(ITEMS @ USERS.T), ids, 7)
     # without users the same audit is suggested with users, and everything else that was given
     if source != "model":
-        more = ["--condition", "1.5", "--k", "7", "--seed", "3", "--weight-decay", "both"]
+        more = ["--condition", "1.5", "--k", "7", "--seed", "3", "--weight-decay-on", "both"]
         (again,) = printed_commands(capsys, "audit", *words, *more)
         for option in (*more, *words[1:]):
             assert option in again
@@ -117,7 +117,7 @@ def test_audit_prints_commands_that_keep_the_items(source, kind, capsys):
         document = json.loads(Path("audit/audit.json").read_text())["parameters"]
         assert document["k"] == 7
         assert document["condition"] == 1.5
-        assert document["weight_decay"] == "both"
+        assert document["weight_decay_on"] == "both"
     # trained on the cosine: the cosine itself
     (serve,) = printed_commands(capsys, "audit", *words, "--trained-on", "cosine")
     assert main(serve) == 0
