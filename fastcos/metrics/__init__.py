@@ -5,7 +5,8 @@ Four groups, by what a function compares::
     rows and labels    pair_auc, stratified_auc, map_at_r, silhouette, within_between,
                        clustering_scores
     lists              neighbor_purity, hubness, popularity_bias;  two lists: jaccard_at_k,
-                       overlap_at_k, rank_biased_overlap;  held-out items: recall_at_k, ndcg_at_k
+                       overlap_at_k, rank_biased_overlap;  held-out items: recall_at_k,
+                       precision_at_k, hit_rate_at_k, mrr_at_k, map_at_k, ndcg_at_k
     two embeddings     rsa, cka, cca_similarity, procrustes, trustworthiness;  two models:
                        model_change
     one embedding      effective_rank, participation_ratio, isoscore, mean_cosine
@@ -46,9 +47,13 @@ from fastcos.metrics.list_overlap import (
 )
 from fastcos.metrics.retrieval import (
     NeighborPurity,
+    hit_rate_at_k,
+    map_at_k,
     map_at_r,
+    mrr_at_k,
     ndcg_at_k,
     neighbor_purity,
+    precision_at_k,
     recall_at_k,
 )
 from fastcos.metrics.separation import WithinBetween, silhouette, within_between
@@ -71,18 +76,22 @@ __all__ = [
     "cka",
     "clustering_scores",
     "effective_rank",
+    "hit_rate_at_k",
     "hubness",
     "isoscore",
     "jaccard_at_k",
+    "map_at_k",
     "map_at_r",
     "mean_cosine",
     "model_change",
+    "mrr_at_k",
     "ndcg_at_k",
     "neighbor_purity",
     "overlap_at_k",
     "pair_auc",
     "participation_ratio",
     "popularity_bias",
+    "precision_at_k",
     "procrustes",
     "rank_biased_overlap",
     "recall_at_k",

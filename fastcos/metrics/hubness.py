@@ -41,7 +41,7 @@ def hubness(neighbors: Any, *, n_items: int | None = None, k: int | None = None)
     Parameters
     ----------
     neighbors : array_like (n, K), int
-        Items by descending score, as ``top_k`` returns them.
+        Items by descending score, as ``top_k`` returns them; -1 stands for no item.
     n_items : int, optional
         Number of items. Default: n, for lists of the items among themselves.
     k : int, optional
@@ -74,8 +74,10 @@ def occurrences(neighbors: Any, n_items: int | None, k: int | None = None) -> In
     array = validation.as_array("neighbors", neighbors)
     n_lists = array.shape[0] if array.ndim else 0  # a scalar is refused below
     size = n_lists if n_items is None else validation.as_count("n_items", n_items)
-    lists = as_neighbor_lists("neighbors", array, k, n_items=size)
-    return np.bincount(lists.ravel(), minlength=size).astype(np.int64)
+    lists = as_neighbor_lists("neighbors", array, k, n_items=size, padded=True)
+    items = lists[lists >= 0]
+    validation.check_enough("neighbors", len(items), 1, "item")
+    return np.bincount(items, minlength=size).astype(np.int64)
 
 
 class PopularityBias(NamedTuple):

@@ -279,7 +279,7 @@ def test_neighbor_purity_equals_share_of_equal_labels():
 
 
 def test_neighbor_purity_refuses_invalid_lists():
-    with pytest.raises(ValueError, match="neighbors must hold item numbers from 0 to 2, got 3"):
+    with pytest.raises(ValueError, match="neighbors must hold item numbers from -1 to 2, got 3"):
         metrics.neighbor_purity([[1], [2], [3]], [0, 0, 1])
     with pytest.raises(ValueError, match=r"labels must be as long as neighbors \(2\), got 3"):
         metrics.neighbor_purity([[1], [2]], [0, 0, 1])

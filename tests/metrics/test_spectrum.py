@@ -106,7 +106,7 @@ def test_hubness_equals_formulas_of_list_counts():
     assert metrics.hubness(lists[:, :2]) == metrics.hubness(lists, k=2)
     assert metrics.hubness(np.roll(np.arange(6), 1)[:, None]) == (0, 0, 0)
     assert metrics.hubness(lists, n_items=160).antihub_share == (found.antihub_share + 1) / 2
-    with pytest.raises(ValueError, match="neighbors must hold item numbers from 0 to 9, got"):
+    with pytest.raises(ValueError, match="neighbors must hold item numbers from -1 to 9, got"):
         metrics.hubness(lists, n_items=10)
 
 

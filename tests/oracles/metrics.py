@@ -84,3 +84,27 @@ def small_integers(seed, n=48):
     rows[::7] = 0
     rows[1::5] = 3 * rows[2]
     return rows, labels
+
+
+def ranking_scores(recommended, relevant, k):
+    """The scores of one user's list: relevant maps the held-out items to their gains.
+
+    An item below 0 is none. The user has at least one held-out item.
+    """
+    is_hit = [item in relevant for item in recommended[:k]]
+    ranks = [rank for rank, hit in enumerate(is_hit, 1) if hit]
+
+    def dcg(gains):
+        return math.fsum(gain / math.log2(rank + 1) for rank, gain in enumerate(gains, 1))
+
+    best = sorted(relevant.values(), reverse=True)[:k]
+    gains = [relevant.get(item, 0.0) for item in recommended[:k]]
+    return {
+        "precision_at_k": len(ranks) / k,
+        "recall_at_k": len(ranks) / min(k, len(relevant)),
+        "hit_rate_at_k": float(bool(ranks)),
+        "mrr_at_k": 1 / ranks[0] if ranks else 0.0,
+        "map_at_k": math.fsum(n / rank for n, rank in enumerate(ranks, 1)) / len(relevant),
+        "ndcg_at_k": dcg(is_hit) / dcg([1.0] * len(best)),
+        "graded_ndcg": dcg(gains) / dcg(best),
+    }

@@ -112,6 +112,7 @@ OPERATIONS: dict[str, Callable[[], Any]] = {
     "top_k_out": with_output,
     "neighbors_above": lambda: fastcos.neighbors_above(QUERIES, ROWS, min_score=0.3),
     "neighbors_above_sparse": lambda: fastcos.neighbors_above(SPARSE, min_score=0.7),
+    "community_detection": lambda: search.community_detection(ROWS, 0.9),
     "near_duplicates": lambda: search.near_duplicates(ROWS, 0.9),
     "similarity_blocks": lambda: list(search.similarity_blocks(QUERIES, ROWS)),
     "rescore": lambda: search.rescore(QUERIES, ROWS, LISTS, 5),

@@ -84,6 +84,9 @@ OPERATIONS: dict[str, tuple[Callable[[int], tuple[Any, ...]], Callable[..., Any]
     "SimilarityIndex": (
         lambda n: (rows(n),), lambda X: fastcos.SimilarityIndex().fit(X).search(X, 10),
     ),
+    "community_detection": (
+        lambda n: (rows(n),), lambda X: fastcos.search.community_detection(X, 0.9),
+    ),
     "near_duplicates": (
         lambda n: (rows(n),), lambda X: fastcos.search.near_duplicates(X, 0.9),
     ),
@@ -208,6 +211,9 @@ OPERATIONS: dict[str, tuple[Callable[[int], tuple[Any, ...]], Callable[..., Any]
     "metrics.model_change": (
         lambda n: (rows(n), rows(n), rows(n), rows(n)[:, ::-1]), metrics.model_change,
     ),
+    "metrics.hit_rate_at_k": (lambda n: (lists(n), relevant(n)), metrics.hit_rate_at_k),
+    "metrics.map_at_k": (lambda n: (lists(n), relevant(n)), metrics.map_at_k),
+    "metrics.mrr_at_k": (lambda n: (lists(n), relevant(n)), metrics.mrr_at_k),
     "metrics.ndcg_at_k": (lambda n: (lists(n), relevant(n)), metrics.ndcg_at_k),
     "metrics.neighbor_purity": (lambda n: (lists(n), labels(n)), metrics.neighbor_purity),
     "metrics.overlap_at_k": (lambda n: (lists(n), lists(n)), metrics.overlap_at_k),
@@ -215,6 +221,7 @@ OPERATIONS: dict[str, tuple[Callable[[int], tuple[Any, ...]], Callable[..., Any]
     "metrics.popularity_bias": (
         lambda n: (rows(n), np.arange(n), lists(n)), metrics.popularity_bias,
     ),
+    "metrics.precision_at_k": (lambda n: (lists(n), relevant(n)), metrics.precision_at_k),
     "metrics.rank_biased_overlap": (lambda n: (lists(n), lists(n)), metrics.rank_biased_overlap),
     "metrics.recall_at_k": (lambda n: (lists(n), relevant(n)), metrics.recall_at_k),
     "metrics.stratified_auc": (

@@ -222,6 +222,11 @@ GROUPS = {
         query_chunk_size=NO_COUNT[:6], corpus_chunk_size=NO_COUNT[:6],
         score_function=["cosine", None, 5, [], Odd(), len, b"cos_sim", 1.5, {}, ("dot",)],
     ),
+    "community_detection": cases(
+        base(search.community_detection, embeddings=ROWS), embeddings=NO_ROWS,
+        threshold=NO_REAL, min_community_size=NO_COUNT[:6], batch_size=NO_COUNT[:6],
+        show_progress_bar=NO_FLAG,
+    ),
     "near_duplicates": cases(
         base(search.near_duplicates, items=ROWS, min_score=0.9), items=NO_ROWS,
         min_score=NO_REAL, measure=NO_MEASURE, n_threads=NO_THREADS, working_memory=NO_MEMORY,
@@ -519,13 +524,16 @@ GROUPS = {
         metric("neighbor_purity", LISTS, LABELS), neighbors=NO_LISTS, labels=[None, *NO_LABELS],
         k=NO_OPTIONAL_COUNT,
     ),
-    "recall_at_k": cases(
-        metric("recall_at_k", np.tile([0, 1], (30, 1)), sp.csr_array(COUNTS)),
-        recommended=NO_LISTS, held_out=NO_MATRIX, k=NO_OPTIONAL_COUNT,
-    ),
+    **{
+        name: cases(
+            metric(name, np.tile([0, 1], (30, 1)), sp.csr_array(COUNTS)),
+            recommended=NO_LISTS, held_out=NO_MATRIX, k=NO_OPTIONAL_COUNT,
+        )
+        for name in ("hit_rate_at_k", "map_at_k", "mrr_at_k", "precision_at_k", "recall_at_k")
+    },
     "ndcg_at_k": cases(
         metric("ndcg_at_k", np.tile([0, 1], (30, 1)), sp.csr_array(COUNTS)),
-        recommended=NO_LISTS, held_out=NO_MATRIX, k=NO_OPTIONAL_COUNT,
+        recommended=NO_LISTS, held_out=NO_MATRIX, k=NO_OPTIONAL_COUNT, graded=NO_FLAG,
     ),
     "popularity_bias": cases(
         metric("popularity_bias", ROWS, np.arange(20.0), LISTS),

@@ -1,0 +1,108 @@
+"""Scores of recommendations against held-out items: a loop in Python, ranx and scikit-learn."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.metrics import average_precision_score, ndcg_score
+
+from fastcos import metrics
+from tests.oracles import metrics as oracle
+
+SCORES = {
+    "precision_at_k": metrics.precision_at_k,
+    "recall_at_k": metrics.recall_at_k,
+    "hit_rate_at_k": metrics.hit_rate_at_k,
+    "mrr_at_k": metrics.mrr_at_k,
+    "map_at_k": metrics.map_at_k,
+    "ndcg_at_k": metrics.ndcg_at_k,
+    "graded_ndcg": lambda *args, k: metrics.ndcg_at_k(*args, k=k, graded=True),
+}
+# names of ranx, whose recall has another denominator
+RANX = {
+    "precision_at_k": "precision", "hit_rate_at_k": "hit_rate", "mrr_at_k": "mrr",
+    "map_at_k": "map", "graded_ndcg": "ndcg",
+}  # fmt: skip
+
+
+def random_case(seed):
+    """Lists with -1 anywhere, graded held-out items, users without any; lists, held_out, k."""
+    random = np.random.default_rng(seed)
+    n, p = random.integers(1, 8), random.integers(2, 20)
+    held = random.integers(1, 6, (n, p)) * (random.random((n, p)) < random.uniform(0.05, 0.6))
+    held[0, random.integers(p)] = 3
+    lists = np.stack([random.permutation(p) for _ in range(n)])[:, : random.integers(1, p + 1)]
+    lists[random.random(lists.shape) < random.choice([0, 0.3, 1], p=[0.5, 0.45, 0.05])] = -1
+    return lists, sp.csr_array(held.astype(float)), int(random.integers(1, lists.shape[1] + 1))
+
+
+def users_of(held):
+    """Numbers of the users with held-out items, and those items with their gains."""
+    rows = held.toarray()
+    return [(u, {int(i): row[i] for i in np.flatnonzero(row)}) for u, row in enumerate(rows)
+            if row.any()]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SCORES)
+def test_ranking_scores_equal_a_loop(name):
+    for seed in range(200):
+        lists, held, k = random_case(seed)
+        truth = [
+            oracle.ranking_scores(lists[u].tolist(), own, k)[name] for u, own in users_of(held)
+        ]
+        assert SCORES[name](lists, held, k=k) == pytest.approx(np.mean(truth), abs=1e-12), seed
+
+
+@pytest.mark.filterwarnings("ignore")  # ranx compiles with warnings
+def test_ranking_scores_equal_ranx():
+    ranx = pytest.importorskip("ranx")
+    for seed in range(200):
+        lists, held, k = random_case(seed)
+        relevant = {str(u): {str(i): int(gain) for i, gain in own.items()}
+                    for u, own in users_of(held)}  # fmt: skip
+        run = {
+            user: {str(item) if item >= 0 else f"none {rank}": float(-rank)
+                   for rank, item in enumerate(lists[int(user)])}
+            for user in relevant
+        }  # fmt: skip
+        theirs = ranx.evaluate(
+            ranx.Qrels(relevant), ranx.Run(run), [f"{name}@{k}" for name in RANX.values()]
+        )
+        for name, of_ranx in RANX.items():
+            ours = SCORES[name](lists, held, k=k)
+            assert ours == pytest.approx(theirs[f"{of_ranx}@{k}"], abs=1e-12), (seed, name)
+
+
+def test_ranking_scores_of_all_items_equal_scikit_learn():
+    for seed in range(200):
+        random = np.random.default_rng(seed)
+        p, k = random.integers(2, 20), int(random.integers(1, 12))
+        held = random.integers(1, 6, (4, p)) * (random.random((4, p)) < 0.3)
+        held[:, 0] = 1
+        lists = np.stack([random.permutation(p) for _ in range(4)])
+        scores = np.empty((4, p))
+        np.put_along_axis(scores, lists, -np.arange(p)[None], axis=1)
+        sparse, k = sp.csr_array(held.astype(float)), min(k, p)
+        graded = metrics.ndcg_at_k(lists, sparse, k=k, graded=True)
+        assert graded == pytest.approx(ndcg_score(held, scores, k=k), abs=1e-12)
+        precisions = [average_precision_score(a > 0, b) for a, b in zip(held, scores, strict=True)]
+        assert metrics.map_at_k(lists, sparse) == pytest.approx(np.mean(precisions), abs=1e-12)
+
+
+def test_item_minus_one_finds_nothing():
+    held = sp.csr_array(np.array([[1.0, 0.0], [0.0, 1.0]]))
+    for score in SCORES.values():
+        assert score([[-1, -1], [-1, -1]], held, k=2) == 0
+    # it occupies its rank
+    assert metrics.mrr_at_k([[-1, 0], [1, -1]], held) == 0.75
+    purity = metrics.neighbor_purity([[1, -1], [0, -1], [-1, -1]], ["a", "a", "b"])
+    assert purity.value == 2 / 6
+    assert metrics.hubness([[1, -1], [1, -1]]) == metrics.hubness([[1], [1]])
+    with pytest.raises(ValueError, match="neighbors must have at least 1 item, got 0"):
+        metrics.hubness([[-1], [-1]])
+
+
+def test_graded_gains_must_be_positive():
+    with pytest.raises(ValueError, match="held_out must hold gains greater than 0"):
+        metrics.ndcg_at_k([[0]], sp.csr_array(np.array([[1.0, -2.0]])), graded=True)
+    # signs of the values do not count unless graded
+    assert metrics.ndcg_at_k([[1]], sp.csr_array(np.array([[1.0, -2.0]]))) == 1
