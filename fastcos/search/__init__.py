@@ -17,13 +17,14 @@ with an upper bound goes through ``filter_refine``. ``finish`` alone turns raw s
 An index has parts, each a segment with ``ids``: ``index_parts`` merges them, ``index_files`` writes
 and maps them, ``index_state`` has all of them, and ``index`` replaces it as a whole.
 
-``radius`` lists all pairs from a threshold on, ``near_duplicates`` connects them, ``blocks`` yields
-all scores, ``sparse`` searches sparse rows by inverted lists, ``transformer`` is a step of
-scikit-learn's pipelines, ``rerank`` reorders candidates by a score that exists for pairs only,
-``rescoring`` by the exact score of a measure.
+``radius`` lists all pairs from a threshold on, ``near_duplicates`` connects them, ``communities``
+groups rows around central ones, ``blocks`` yields all scores, ``sparse`` searches sparse rows by
+inverted lists, ``transformer`` is a step of scikit-learn's pipelines, ``rerank`` reorders
+candidates by a score that exists for pairs only, ``rescoring`` by the exact score of a measure.
 """
 
 from fastcos.search.blocks import similarity_blocks
+from fastcos.search.communities import community_detection
 from fastcos.search.index import SimilarityIndex
 from fastcos.search.index_parts import IndexMemory
 from fastcos.search.near_duplicates import NearDuplicates, near_duplicates
@@ -43,6 +44,7 @@ __all__ = [
     "STSScorer",
     "SimilarityIndex",
     "WordRotatorsScorer",
+    "community_detection",
     "near_duplicates",
     "neighbors_above",
     "rerank",

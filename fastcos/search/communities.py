@@ -1,0 +1,90 @@
+"""The communities of sentence-transformers, exact and without torch: same arguments and results."""
+
+from typing import Any
+
+import numpy as np
+
+from fastcos import validation
+from fastcos.search.radius import neighbors_above
+from fastcos.search.request import Threshold, as_threshold
+from fastcos.similarity.base import get_measure
+
+
+def community_detection(
+    embeddings: Any,
+    threshold: float | Threshold = 0.75,
+    min_community_size: int = 10,
+    batch_size: int = 1024,
+    show_progress_bar: bool = False,
+) -> list[list[int]]:
+    """Disjoint groups of similar rows, as ``sentence_transformers.util.community_detection``.
+
+    The candidates are the neighbourhoods of all rows: a central row and every row whose cosine with
+    it is at least threshold. The largest candidates come first. One is left out if an earlier
+    community has its central row; it keeps the members that no earlier community has, and is left
+    out if these are fewer than min_community_size. Unlike the groups of
+    :func:`fastcos.search.near_duplicates`, communities are not chains: every member is similar to
+    the central row.
+
+    Exact: float64 cosines of the embeddings as given, compared in float32. Time 2 O(m^2 d).
+
+    Source: sentence-transformers 6.2.
+
+    Parameters
+    ----------
+    embeddings : array_like (m, d)
+        One row per item; also a tensor in main memory, or a list of vectors.
+    threshold : float or Calibration, default 0.75
+        As in :func:`fastcos.neighbors_above`.
+    min_community_size : int, default 10
+        Members that a community must have.
+    batch_size, show_progress_bar
+        For calls written for sentence-transformers; the setting ``working_memory`` decides here.
+
+    Returns
+    -------
+    list of list of int
+        The communities by descending size, equal sizes in the order in which they were chosen.
+        Each has its central row first, and then its members by descending cosine with that row,
+        equal cosines by lower row.
+
+    Raises
+    ------
+    ValueError
+        More pairs than working_memory holds, NaN or infinity.
+
+    Examples
+    --------
+    >>> from fastcos.search import community_detection
+    >>> rows = [[1.0, 0.0], [0.9, 0.1], [0.0, 1.0], [0.8, 0.3], [0.1, 1.0]]
+    >>> community_detection(rows, 0.9, min_community_size=2)
+    [[0, 1, 3], [2, 4]]
+    """
+    X = validation.as_rows("embeddings", embeddings)
+    min_size = validation.as_count("min_community_size", min_community_size)
+    validation.as_count("batch_size", batch_size)
+    validation.as_flag("show_progress_bar", show_progress_bar)
+    least = as_threshold("threshold", threshold, get_measure("cosine"))
+    pairs = neighbors_above(X, least)
+    rows = np.repeat(np.arange(len(X)), np.diff(pairs.indptr))
+    # a row is its own best neighbour, unless it is zero and its cosine with itself is 0
+    with_itself = np.flatnonzero(X.any(axis=1) | (least <= 0))
+    rows = np.concatenate([with_itself, rows])
+    members = np.concatenate([with_itself, pairs.indices])
+    scores = np.concatenate([np.full(len(with_itself), np.inf), pairs.data])
+    members = members[np.lexsort((members, -scores, rows))]
+    sizes = np.bincount(rows, minlength=len(X))
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+    is_free = np.ones(len(X), np.bool_)
+    communities = []
+    for center in np.argsort(-sizes, kind="stable").tolist():
+        if sizes[center] < min_size:
+            break
+        if not is_free[center]:
+            continue
+        candidates = members[starts[center] : starts[center + 1]]
+        community = candidates[is_free[candidates]]
+        if len(community) >= min_size:
+            communities.append(community.tolist())
+            is_free[community] = False
+    return sorted(communities, key=len, reverse=True)

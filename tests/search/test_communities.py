@@ -1,0 +1,69 @@
+"""community_detection: a loop over the definition, and sentence-transformers itself."""
+
+import numpy as np
+import pytest
+
+from fastcos import calibrate
+from fastcos.search import community_detection
+
+
+def communities(rows, threshold, min_size):
+    """Every free row's neighbourhood, the largest first, without what earlier ones took."""
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    unit = np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0)
+    table = (unit @ unit.T).astype(np.float32)
+    candidates = []
+    for center, line in enumerate(table):
+        near = [j for j in range(len(rows)) if line[j] >= np.float32(threshold)]
+        # a row is as near to itself as can be, whatever the rounding
+        candidates.append(sorted(near, key=lambda j: (j != center, -line[j], j)))
+    chosen, taken = [], set()
+    for members in sorted(candidates, key=len, reverse=True):
+        free = [j for j in members if j not in taken]
+        if members and members[0] not in taken and len(free) >= min_size:
+            chosen.append(free)
+            taken.update(free)
+    return sorted(chosen, key=len, reverse=True)
+
+
+def random_case(seed):
+    """Overlapping clusters, of which no two pairs have the same cosine."""
+    random = np.random.default_rng(seed)
+    n, d = random.integers(1, 120), random.integers(2, 12)
+    centers = random.standard_normal((random.integers(1, 6), d)) * 2
+    rows = centers[random.integers(0, len(centers), n)] + random.standard_normal((n, d))
+    return rows, random.uniform(-0.2, 0.98), int(random.integers(1, 15))
+
+
+def test_community_detection_equals_the_definition():
+    n_communities = 0
+    for seed in range(200):
+        rows, threshold, min_size = random_case(seed)
+        found = community_detection(rows, threshold, min_size)
+        assert found == communities(rows, threshold, min_size), seed
+        n_communities += len(found)
+    assert n_communities > 300
+
+
+def test_community_detection_equals_sentence_transformers():
+    util = pytest.importorskip(
+        "sentence_transformers.util", reason="needs sentence-transformers", exc_type=ImportError
+    )
+    for seed in range(200):
+        rows, threshold, min_size = random_case(seed)
+        theirs = util.community_detection(rows, threshold, min_size)
+        assert community_detection(rows, threshold, min_size) == theirs, seed
+
+
+def test_zero_rows_and_duplicates_in_communities():
+    rows = np.array([[0.0, 0.0], [1.0, 2.0], [0.0, 0.0], [2.0, 4.0], [1.0, 2.0]])
+    assert community_detection(rows, 0.5, 1) == [[1, 3, 4]]
+    assert community_detection(rows, 0.0, 1) == [[0, 1, 2, 3, 4]]
+    assert community_detection(rows, 0.5, 4) == []
+    assert community_detection(rows, 0.5, 6) == []
+
+
+def test_community_detection_takes_a_calibration():
+    rows = np.random.default_rng(0).standard_normal((300, 4))
+    rate = calibrate(rows, fpr=0.01)
+    assert community_detection(rows, rate, 5) == community_detection(rows, rate.threshold(), 5)
