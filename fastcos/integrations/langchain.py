@@ -1,14 +1,18 @@
 """A vector store for LangChain (``pip install langchain-core``): exact search, ids, changes."""
 
 import json
+import tempfile
 import uuid
+import zipfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
+from langchain_core.runnables.config import run_in_executor
 from langchain_core.vectorstores import VectorStore
 from langchain_core.vectorstores.utils import maximal_marginal_relevance
 
@@ -21,7 +25,7 @@ from fastcos.search.request import Threshold, as_threshold, rounded_scores
 from fastcos.similarity.base import Measure, get_measure
 from fastcos.validation import as_real
 
-# documents for which it returns True, or with these values of their metadata: one or a list
+# documents for which it returns True, or whose metadata meet the conditions of MetadataIndex.find
 Filter = Callable[[Document], bool] | Mapping[str, Any]
 _INDEX, _DOCUMENTS = "index", "documents.jsonl"
 
@@ -121,6 +125,18 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped where it
         store.add_embeddings(text_embeddings, metadatas, ids=ids)
         return store
 
+    @classmethod
+    async def afrom_embeddings(
+        cls,
+        text_embeddings: Iterable[tuple[str, Sequence[float]]],
+        embedding: Embeddings,
+        **kwargs: Any,
+    ) -> "FastcosVectorStore":
+        """Return what from_embeddings returns."""
+        return await run_in_executor(
+            None, cls.from_embeddings, text_embeddings, embedding, **kwargs
+        )
+
     def add_embeddings(
         self,
         text_embeddings: Iterable[tuple[str, Sequence[float]]],
@@ -192,10 +208,12 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped where it
         """Return the k nearest documents with their scores, best first.
 
         filter: a function of a document, or values of its metadata: ``{"source": "a.pdf"}``, or a
-        list of values for any of them. A key that no document has is an error, and so is an
-        operator such as ``{"year": {"$gte": 2020}}``: give a function. Metadata are indexed as they
-        were when the documents were added. min_score: a score, such as a cosine, or a calibration,
-        whose threshold a random pair reaches with the probability ``fpr`` of ``calibrate``.
+        list of values for any of them, or comparisons: ``{"year": {"$gte": 2020}}``. Operators:
+        ``$eq``, ``$ne``, ``$gt``, ``$gte``, ``$lt``, ``$lte``, ``$in``, ``$nin``, and, between
+        conditions, ``$and``, ``$or`` and ``$not``. A key that no document has is an error. Metadata
+        are indexed as they were when the documents were added. min_score: a score, such as a
+        cosine, or a calibration, whose threshold a random pair reaches with the probability ``fpr``
+        of ``calibrate``.
         """
         return self._nearest(self._embedding.embed_query(query), k, filter, min_score)
 
@@ -218,6 +236,14 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped where it
     ) -> list[tuple[Document, float]]:
         """Return the k documents nearest to a vector with their scores, best first."""
         return self._nearest(embedding, k, filter, min_score)
+
+    async def asimilarity_search_with_score_by_vector(
+        self, embedding: list[float], k: int = 4, **kwargs: Any
+    ) -> list[tuple[Document, float]]:
+        """Return what similarity_search_with_score_by_vector returns."""
+        return await run_in_executor(
+            None, self.similarity_search_with_score_by_vector, embedding, k, **kwargs
+        )
 
     def similarity_search_with_relevance_scores(
         self, query: str, k: int = 4, **kwargs: Any
@@ -275,6 +301,14 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped where it
         )
         return [near[place] for place in chosen]
 
+    async def amax_marginal_relevance_search_with_score_by_vector(
+        self, embedding: list[float], **kwargs: Any
+    ) -> list[tuple[Document, float]]:
+        """Return what max_marginal_relevance_search_with_score_by_vector returns."""
+        return await run_in_executor(
+            None, self.max_marginal_relevance_search_with_score_by_vector, embedding, **kwargs
+        )
+
     def merge_from(self, target: "FastcosVectorStore") -> None:
         """Add the documents of another store with the vectors that they have there.
 
@@ -292,12 +326,12 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped where it
             pairs, [one.metadata for one in documents], ids=[one.id for one in documents]
         )
 
-    def save_local(self, folder: storage.PathLike, index_name: str = _INDEX) -> None:
+    def save_local(self, folder_path: storage.PathLike, index_name: str = _INDEX) -> None:
         """Write the index and the documents, whose metadata must have a JSON form, to a folder.
 
         index_name: stores with different names may lie in one folder.
         """
-        path = Path(folder)
+        path = Path(folder_path)
         index_name, documents_name = _names_of(index_name)
         path.mkdir(parents=True, exist_ok=True)
         with parallel.writer_lock():
@@ -307,7 +341,7 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped where it
             ]
             if self.index is None and (path / index_name).exists():
                 rule = "a folder without a store, for a store without documents"
-                raise storage.OccupiedError(f"folder must be {rule}, got {str(path)!r}")
+                raise storage.OccupiedError(f"folder_path must be {rule}, got {str(path)!r}")
             file = path / documents_name
             before = file.read_text("utf8") if file.exists() else None
             # documents first: one without a vector is left out when they are read
@@ -324,7 +358,7 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped where it
     @classmethod
     def load_local(
         cls,
-        folder: storage.PathLike,
+        folder_path: storage.PathLike,
         embeddings: Embeddings,
         index_name: str = _INDEX,
         *,
@@ -340,7 +374,7 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped where it
         ``model``, if that is given. Without it, the name in the attribute ``model_name`` or
         ``model`` of the embeddings is compared with that of the store, if both have one.
         """
-        path, store = Path(folder), cls(embeddings, model=model)
+        path, store = Path(folder_path), cls(embeddings, model=model)
         index_name, documents_name = _names_of(index_name)
         lines = (path / documents_name).read_text("utf8").splitlines()
         if not (path / index_name).exists():
@@ -360,6 +394,40 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped where it
                 f"{path / documents_name} must hold every document of the index, got none of id "
                 f"{min(missing)!r}"
             )
+        return store
+
+    def serialize_to_bytes(self) -> bytes:
+        """Return the index and the documents as one zip archive of what ``save_local`` writes."""
+        archive = BytesIO()
+        with tempfile.TemporaryDirectory() as folder, zipfile.ZipFile(archive, "w") as members:
+            self.save_local(folder)
+            for file in sorted(Path(folder).rglob("*")):
+                members.write(file, file.relative_to(folder))
+        return archive.getvalue()
+
+    @classmethod
+    def deserialize_from_bytes(
+        cls,
+        serialized: bytes,
+        embeddings: Embeddings,
+        *,
+        model: str | None = None,
+        allow_dangerous_deserialization: bool = False,
+    ) -> "FastcosVectorStore":
+        """Return the store that ``serialize_to_bytes`` wrote, with its vectors in memory.
+
+        model, allow_dangerous_deserialization: as of ``load_local``.
+        """
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                with zipfile.ZipFile(BytesIO(serialized)) as members:
+                    members.extractall(folder)
+            except (TypeError, zipfile.BadZipFile) as error:
+                rule = "serialized must be what serialize_to_bytes returned"
+                raise storage.FastcosFormatError(f"{rule}, got {error}") from None
+            mapped = cls.load_local(folder, embeddings, model=model)
+            store = cls(embeddings, measure=mapped._measure, model=mapped._model)
+            store.merge_from(mapped)
         return store
 
     def _nearest(

@@ -1,12 +1,26 @@
 """An inverted index of documents' metadata: which positions have which value of which key."""
 
-from collections.abc import Iterable, Mapping
+import operator
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fastcos import validation
+
+# how a value of a document's metadata is compared with that of a filter
+_COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
+    "$eq": operator.eq,
+    "$gt": operator.gt,
+    "$gte": operator.ge,
+    "$lt": operator.lt,
+    "$lte": operator.le,
+    "$in": lambda value, values: value in values,
+}
+# these also accept documents without the key
+_NEGATIONS = {"$ne": "$eq", "$neq": "$eq", "$nin": "$in"}
+_OPERATORS = ", ".join((*_COMPARISONS, *_NEGATIONS, "$and", "$or", "$not"))
 
 
 class MetadataIndex:
@@ -47,32 +61,44 @@ class MetadataIndex:
     def find(self, conditions: Any) -> npt.NDArray[np.int64]:
         """Return the positions of the documents that meet all conditions, a mapping.
 
-        A condition is a key with a value, or with a list, tuple or set of values that will do.
+        A condition is a key with a value, with a list, tuple or set of values that will do, or with
+        comparisons: ``{"year": {"$gte": 2020, "$lt": 2025}}``. ``"$and"`` and ``"$or"`` take a list
+        of mappings, ``"$not"`` takes one. A value that cannot be compared meets no comparison.
         """
+        found = self._meeting(conditions)
+        return np.fromiter(found, np.int64, len(found))
+
+    def _meeting(self, conditions: Any) -> set[int]:
         if not isinstance(conditions, Mapping):
             rule = "a function of a document, or a dict of values of its metadata"
             raise TypeError(f"filter must be {rule}, got {validation.format_value(conditions)}")
-        found = None
+        found = set(self._values)
         for key, condition in conditions.items():
-            positions = self._of_key(key, condition)
-            found = positions if found is None else found & positions
-        chosen = self._values if found is None else found
-        return np.fromiter(chosen, np.int64, len(chosen))
+            if key == "$not":
+                found -= self._meeting(condition)
+            elif key in ("$and", "$or"):
+                join = set.intersection if key == "$and" else set.union
+                some = validation.as_list(f"filter[{key!r}]", condition)
+                found &= join(set(found if key == "$and" else ()), *map(self._meeting, some))
+            else:
+                found &= self._of_key(key, condition)
+        return found
 
     def _of_key(self, key: Any, condition: Any) -> set[int]:
         hashed, others = self._positions.get(key, {}), self._unhashable.get(key, {})
-        values = condition if isinstance(condition, (list, tuple, set, frozenset)) else [condition]
-        for value in [{key: None}, *values]:
-            if isinstance(value, Mapping) and any(str(name).startswith("$") for name in value):
-                rule = "hold values of metadata, without operators (give a function of a document)"
-                got = validation.format_value({key: condition})
-                raise ValueError(f"filter must {rule}, got {got}")
+        if str(key)[:1] == "$":
+            got = validation.format_value({key: condition})
+            raise ValueError(f"filter must have operators of {_OPERATORS}, got {got}")
         if self._values and not hashed and not others:
             keys = sorted(map(str, {*self._positions, *self._unhashable}))
             names = ", ".join(keys[:5]) + (", ..." if len(keys) > 5 else "")
             rule = f"name metadata that some document has ({names})"
             hint = validation.did_you_mean(key, keys)
             raise ValueError(f"filter must {rule}, got {validation.format_value(key)}{hint}")
+        if isinstance(condition, Mapping) and any(str(name)[:1] == "$" for name in condition):
+            compared = [self._compared(key, *entry) for entry in condition.items()]
+            return set.intersection(*compared)
+        values = condition if isinstance(condition, (list, tuple, set, frozenset)) else [condition]
         found: set[int] = set()
         for value in values:
             if _has_hash(value):
@@ -80,6 +106,25 @@ class MetadataIndex:
             else:
                 found |= {position for position, other in others.items() if other == value}
         return found
+
+    def _compared(self, key: Any, name: Any, operand: Any) -> set[int]:
+        """Return the positions of the documents whose value of a key meets one comparison."""
+        if name in _NEGATIONS:
+            return set(self._values) - self._compared(key, _NEGATIONS[name], operand)
+        if name not in _COMPARISONS:
+            got = validation.format_value({name: operand})
+            raise ValueError(f"filter must have operators of {_OPERATORS}, got {got}")
+        compare, hashed = _COMPARISONS[name], self._positions.get(key, {})
+
+        def holds(value: Any) -> bool:
+            try:
+                return bool(compare(value, operand))
+            except TypeError:  # such as a text and a number
+                return False
+
+        found = set().union(*(positions for value, positions in hashed.items() if holds(value)))
+        others = self._unhashable.get(key, {})
+        return found | {position for position, value in others.items() if holds(value)}
 
     @staticmethod
     def _forget(table: dict[str, Any], key: str, entry: Any) -> None:

@@ -201,7 +201,7 @@ def test_store_is_loaded_for_its_model_alone(tmp_path):
     store.save_local(tmp_path)
     assert load(named).index.model == "minilm@2"
     assert len(load(named).similarity_search("x", 100)) == 41
-    with pytest.raises(ValueError, match="folder must be a folder without a store"):
+    with pytest.raises(ValueError, match="folder_path must be a folder without a store"):
         FastcosVectorStore(named).save_local(tmp_path)
     rate = calibrate(np.array(EMBEDDING.embed_documents(TEXTS)), fpr=0.1, model="mpnet@1")
     with pytest.raises(ValueError, match="min_score must be of the model 'minilm@2'"):

@@ -1,5 +1,7 @@
 """The LangChain store: empty arguments, filters by metadata, thresholds, calls of other stores."""
 
+import asyncio
+
 import numpy as np
 import pytest
 
@@ -7,6 +9,7 @@ pytest.importorskip("langchain_core", reason="needs langchain-core")
 from langchain_core.embeddings import DeterministicFakeEmbedding, Embeddings
 
 from fastcos.integrations.langchain import FastcosVectorStore
+from fastcos.storage import FastcosFormatError
 
 EMBEDDING = DeterministicFakeEmbedding(size=16)
 TEXTS = [f"text {number}" for number in range(40)]
@@ -61,8 +64,12 @@ def test_the_index_of_metadata_follows_changes():
     ("filter", "error", "line"),
     [
         ({"sorce": "3.pdf"}, ValueError, "filter must name metadata that some document has"),
-        ({"page": {"$gte": 20}}, ValueError, "filter must hold values of metadata, without oper"),
-        ({"$and": [{"page": 1}]}, ValueError, "filter must hold values of metadata, without oper"),
+        ({"page": {"$regex": "2"}}, ValueError, "filter must have operators of "),
+        ({"page": {"$gte": 20, "lt": 30}}, ValueError, "filter must have operators of "),
+        ({"$nor": [{"page": 1}]}, ValueError, "filter must have operators of "),
+        ({"$and": {"page": 1}}, TypeError, r"filter\['\$and'\] must "),
+        ({"$or": [{"sorce": "3.pdf"}]}, ValueError, "filter must name metadata that some docume"),
+        ({"$not": "3.pdf"}, TypeError, "filter must be a function of a document, or a dict"),
         ("source=3.pdf", TypeError, "filter must be a function of a document, or a dict"),
         (["3.pdf"], TypeError, "filter must be a function of a document, or a dict"),
     ],
@@ -70,6 +77,44 @@ def test_the_index_of_metadata_follows_changes():
 def test_filters_that_mean_nothing_are_refused(filter, error, line):
     with pytest.raises(error, match=rf"^{line}[^\n]*, got [^\n]*$"):
         store_with_facts().similarity_search("x", 3, filter=filter)
+
+
+PAGES = [
+    ({"page": {"$gte": 20, "$lt": 25}}, lambda page, tag: 20 <= page < 25),
+    ({"page": {"$gt": 36}, "source": "1.pdf"}, lambda page, tag: page > 36 and page % 4 == 1),
+    ({"page": {"$in": [3, 5, "x"]}}, lambda page, tag: page in (3, 5)),
+    ({"page": {"$nin": range(30)}}, lambda page, tag: page is None or page >= 30),
+    ({"page": {"$ne": 4}}, lambda page, tag: page != 4),
+    ({"page": {"$neq": 4, "$lte": 5}}, lambda page, tag: page in (0, 1, 2, 3, 5)),
+    ({"page": {"$eq": 4}}, lambda page, tag: page == 4),
+    ({"tags": {"$eq": [1]}}, lambda page, tag: tag == [1]),
+    ({"source": {"$gt": 3}}, lambda page, tag: False),
+    ({"$or": [{"page": 3}, {"page": {"$gt": 37}}]}, lambda page, tag: page in (3, 38, 39)),
+    ({"$and": [{"page": {"$gt": 3}}, {"page": {"$lt": 6}}]}, lambda page, tag: page in (4, 5)),
+    ({"$not": {"page": {"$gt": 3}}}, lambda page, tag: page is None or page <= 3),
+    ({"$or": []}, lambda page, tag: False),
+    ({"$and": []}, lambda page, tag: True),
+    ({"$not": {"$or": [{"page": 1}, {"page": 2}]}, "page": [1, 2, 3]}, lambda page, tag: page == 3),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("filter", "accepts"), PAGES)
+def test_operators_in_filters(filter, accepts):
+    store = store_with_facts()
+    store.add_texts(["bare"], ids=["bare"])
+    found = {one.id for one in store.similarity_search("x", 99, filter=filter)}
+    facts = [(f"text {n}", n, [n % 2]) for n in range(40)]
+    assert found == {
+        id for id, page, tag in [*facts, ("bare", None, None)] if _none_safe(accepts, page, tag)
+    }
+
+
+def _none_safe(accepts, page, tag):
+    """A missing value meets no comparison by size."""
+    try:
+        return accepts(page, tag)
+    except TypeError:
+        return False
 
 
 def test_relevance_thresholds_lose_no_returned_score():
@@ -82,6 +127,24 @@ def test_relevance_thresholds_lose_no_returned_score():
     vector[:2] = 3.0, 4.0
     point = FastcosVectorStore.from_embeddings([("p", np.eye(16)[1])], FixedEmbedding(vector))
     assert len(point.similarity_search_with_relevance_scores("x", 1, score_threshold=0.8)) == 1
+
+
+def test_asynchronous_calls_of_the_faiss_store():
+    store, vector = store_with_facts(), EMBEDDING.embed_query("x")
+    pairs = asyncio.run(
+        store.asimilarity_search_with_score_by_vector(vector, 3, filter={"page": 7})
+    )
+    assert pairs == store.similarity_search_with_score_by_vector(vector, 3, filter={"page": 7})
+    diverse = asyncio.run(
+        store.amax_marginal_relevance_search_with_score_by_vector(vector, k=2, fetch_k=5)
+    )
+    assert diverse == store.max_marginal_relevance_search_with_score_by_vector(
+        vector, k=2, fetch_k=5
+    )
+    made = asyncio.run(
+        FastcosVectorStore.afrom_embeddings([("a", vector)], EMBEDDING, ids=["only"])
+    )
+    assert [one.id for one in made.similarity_search("x")] == ["only"]
 
 
 class FixedEmbedding(Embeddings):
@@ -117,5 +180,14 @@ def test_calls_of_the_faiss_store_exist(tmp_path):
         )
         assert loaded.similarity_search("x", 5) == expected.similarity_search("x", 5)
         assert loaded.similarity_search("x", 5, filter={"page": 77})[0].id == "late"
+    for stored in (store, FastcosVectorStore(EMBEDDING)):
+        copy = FastcosVectorStore.deserialize_from_bytes(
+            stored.serialize_to_bytes(), EMBEDDING, allow_dangerous_deserialization=True
+        )
+        expected = stored.similarity_search_with_score("x", 50)
+        assert copy.similarity_search_with_score("x", 50) == expected
+    for wrong in (b"no archive", "text", None):
+        with pytest.raises(FastcosFormatError, match="serialized must be what serialize_to_bytes"):
+            FastcosVectorStore.deserialize_from_bytes(wrong, EMBEDDING)
     with pytest.raises(ValueError, match=r"index_name must be the name of a file, got '\.\./x'"):
         store.save_local(tmp_path, "../x")
