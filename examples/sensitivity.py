@@ -86,7 +86,7 @@ def score_simulation(simulation: Simulation, preset: str, seed: int) -> list[Sen
     """All rows of one data set: the grid, and the ranks that three criteria choose."""
     random = np.random.default_rng(seed)
     X, clusters = simulation.X, simulation.item_cluster
-    task = HeldOutTask(X, random, _N_USERS)
+    task = HeldOutTask.split(X, random, _N_USERS)
     ranks = [rank for rank in RANKS if rank <= min(X.shape)]
     paper = REGULARIZATION_PER_USER * X.shape[0]
     spectrum = fit_spectrum(task.rest, ranks[-1], paper, seed)

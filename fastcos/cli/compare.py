@@ -10,7 +10,7 @@ import numpy as np
 
 from fastcos import io, validation
 from fastcos.cli import options
-from fastcos.cli.model_folder import is_model_folder, read_items
+from fastcos.cli.model_folder import align_to_users, is_model_folder, read_factors
 from fastcos.cli.results import (
     show_comparison,
     show_leaderboard,
@@ -49,6 +49,10 @@ For vectors (a file, or the items of a folder written by fastcos fit), the comma
 measure by the recovery of --labels, or by the correlation with the ratings of --pairs. It writes
 comparison.json and, for each task, an html, csv, png and svg file.
 
+For a model that you have trained (--model, a file with items and users, such as implicit saves),
+the command evaluates the same dozen by --held-out, interactions on which it was not trained. The
+file of interactions then holds what each user had seen before.
+
 The exit status is 1 if no measure exceeds the chance level."""
 EPILOG = f"""\
 examples:
@@ -57,6 +61,7 @@ examples:
   fastcos compare clicks.npz --all --rank 128 --regularization 5000 --out all
   fastcos compare clicks.npz --preprocessing all --measures csls:n_neighbors=5
   fastcos compare words.npz --pairs MEN.txt SimLex.txt
+  fastcos compare train.csv --model als.npz --held-out test.csv --ids items.txt
 interactions: csv or tsv with columns for users, items and optionally values (plain, .gz,
 .zip), .npz CSR, .mtx, .parquet or .arrow (pip install pyarrow);
 vectors: a folder written by fastcos fit or fastcos index export, or
@@ -84,6 +89,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--label-stratum", metavar="C", help=help_)
     help_ = "for vectors: tables with two items and a rating per line, such as WS-353"
     add("--pairs", nargs="+", metavar="FILE", help=help_)
+    group = parser.add_argument_group("a model that you have trained")
+    group.add_argument("--model", metavar="FILE", help="file with items and users of the model")
+    help_ = "interactions on which the model was not trained, in a file like that of interactions"
+    group.add_argument("--held-out", metavar="FILE", help=help_)
+    group.add_argument("--user-ids", metavar="FILE", help="ids of its users, in their order")
     group = parser.add_argument_group("candidates")
     help_ = (
         "measures to compare with the cosine, or all (default for interactions: a dozen that "
@@ -112,7 +122,12 @@ def run(args: argparse.Namespace) -> int:
     if args.labels is None:
         validation.check_none("--label-stratum", args.label_stratum, "without --labels")
     validation.as_count("--show", args.show, low=0)
-    of_vectors = any((args.pairs, args.vector_column, args.id_column, args.ids))
+    if (args.model is None) != (args.held_out is None):
+        missing = "--model" if args.model is None else "--held-out"
+        raise ValueError(f"{missing} must be given, too: a model is judged by what it has not seen")
+    if args.model is None:
+        options.refuse(args, "without --model", "user_ids")
+    of_vectors = any((args.model, args.pairs, args.vector_column, args.id_column, args.ids))
     of_vectors = of_vectors or is_model_folder(args.interactions)
     if of_vectors or io.holds_vectors(args.interactions):
         return _compare_vectors(args)
@@ -263,16 +278,17 @@ def _compare_vectors(args: argparse.Namespace) -> int:
     validation.check_none("--rescaling", args.rescaling or None, "for vectors, which have no D")
     measures = _chosen_measures(args)
     validation.as_choice("--preprocessing", args.preprocessing, ("none",))
-    if args.labels is None and not args.pairs:
+    if args.labels is None and not args.pairs and args.model is None:
         raise ValueError("--labels or --pairs must be given for vectors, got none")
-    vectors, ids = read_items(args.interactions, args)
+    factors = read_factors(args.model or args.interactions, None, args)
+    vectors, ids = factors.items, factors.ids
     say(f"read {len(vectors):,} vectors of {vectors.shape[1]} numbers")
-    tasks, counts = _tasks(args, ids)
+    tasks, counts = _tasks(args, factors)
     leaderboards: dict[str, Leaderboard] = {}
     for name, task in tasks.items():
         with progress_bar(f"comparing measures by {name}") as progress:
             leaderboards[name] = compare_vectors(
-                vectors, **task, measures=measures, n_examples=N_EXAMPLES,
+                factors, **{"measures": measures} | task, n_examples=N_EXAMPLES,
                 random_state=args.seed, progress=progress,
             )  # fmt: skip
     folder = Path(args.out)
@@ -300,10 +316,14 @@ def _compare_vectors(args: argparse.Namespace) -> int:
     return 0 if all(leaderboard.beats_chance for leaderboard in leaderboards.values()) else 1
 
 
-def _tasks(args: argparse.Namespace, ids: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+def _tasks(args: argparse.Namespace, factors: io.Factors) -> tuple[dict[str, Any], dict[str, Any]]:
     """Read the tasks; return arguments of compare_vectors and counts, both by name of the task."""
     tasks: dict[str, Any] = {}
     counts: dict[str, Any] = {}
+    ids = factors.ids
+    if args.model is not None:
+        task = tasks["held-out"] = _held_out_task(args, factors)
+        counts["held-out"] = {name: task[name].nnz for name in ("interactions", "held_out")}
     labelled = options.read_labels(args, ids)
     if labelled is not None:
         labels, counts["labels"] = options.report_labels(labelled)
@@ -317,6 +337,22 @@ def _tasks(args: argparse.Namespace, ids: Any) -> tuple[dict[str, Any], dict[str
         counts[name] = {"file": path, "pairs": len(read.pairs), "left_out_unknown": read.n_unknown}
         tasks[name] = {"pairs": (read.pairs, read.ratings)}
     return tasks, counts
+
+
+def _held_out_task(args: argparse.Namespace, factors: io.Factors) -> dict[str, Any]:
+    """Read interactions before and after the training of a model, for compare_vectors."""
+    users = validation.as_instance(
+        "--model", factors.users, np.ndarray, "a file that holds users too"
+    )
+    has_user_ids = args.user_ids is not None
+    user_ids = io.read_ids(args.user_ids, len(users)) if has_user_ids else np.arange(len(users))
+    task: dict[str, Any] = {}
+    for name, path in (("interactions", args.interactions), ("held_out", args.held_out)):
+        data = options.read_interactions(argparse.Namespace(**vars(args) | {"interactions": path}))
+        task[name] = align_to_users(factors, user_ids, path, data, has_user_ids=has_user_ids)
+    if args.measures is None and not args.all:
+        task["measures"] = "default"
+    return task
 
 
 def _seconds(text: str | None) -> float | None:

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from fastcos import io
 from fastcos.cli.options import VECTOR_COLUMNS, as_rescaling, refuse, say_columns
 from fastcos.cli.terminal import progress_bar, say
-from fastcos.io.columns import positions_in
+from fastcos.io.columns import check_row_numbers, positions_in
 from fastcos.io.factors import load_factors
 from fastcos.linalg import column_stats
 from fastcos.storage import FastcosFormatError
@@ -162,6 +162,34 @@ def align_columns(
         shape=(cells.shape[0], len(ids)),
     )
     return X, len(shared)
+
+
+def align_to_users(
+    factors: io.Factors,
+    user_ids: npt.NDArray[Any],
+    path: str | Path,
+    data: io.Interactions,
+    *,
+    has_user_ids: bool,
+) -> sp.csr_array:
+    """Return interactions as a matrix with a row per user and a column per item of a model.
+
+    user_ids (n,): ids of the users of the model.
+    has_user_ids: whether user_ids were given; otherwise they are row numbers.
+
+    Interactions of users or items that the model does not have are left out and counted.
+    """
+    if not factors.has_ids:
+        check_row_numbers(Path(path), factors.ids, data.item_ids, "--ids FILE")
+    if not has_user_ids:
+        check_row_numbers(Path(path), user_ids, data.user_ids, "--user-ids FILE")
+    X = align_columns(factors.ids, path, data)[0].tocoo()
+    row_of = positions_in(user_ids, data.user_ids)
+    has_user = row_of[X.row] >= 0
+    if n_left_out := data.X.nnz - int(has_user.sum()):
+        say(f"{path}: left out {n_left_out:,} interactions of users or items that the model lacks")
+    cells = X.data[has_user], (row_of[X.row[has_user]], X.col[has_user])
+    return sp.csr_array(cells, shape=(len(user_ids), len(factors.ids)))
 
 
 def _typical_rows(model: "LinearMF", means: Any, n: int) -> npt.NDArray[np.float64]:

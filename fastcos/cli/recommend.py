@@ -2,7 +2,6 @@
 
 import argparse
 import dataclasses
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,9 +9,13 @@ import scipy.sparse as sp
 
 from fastcos import io, validation
 from fastcos.cli import lists, options
-from fastcos.cli.model_folder import align_columns, is_model_folder, model_embeddings
+from fastcos.cli.model_folder import (
+    align_columns,
+    align_to_users,
+    is_model_folder,
+    model_embeddings,
+)
 from fastcos.cli.terminal import progress_bar, say, spinner
-from fastcos.io.columns import check_row_numbers, positions_in
 from fastcos.io.factors import load_factors
 
 if TYPE_CHECKING:
@@ -101,24 +104,15 @@ def _read(args: argparse.Namespace, measure: Any) -> tuple["Embeddings", Any, sp
     users = validation.as_instance(
         "MODEL", factors.users, np.ndarray, "a file that holds users too"
     )
-    items = factors.items
+    scoring = None
     if factors.has_biases and measure == "user_item_dot":
-        users, items = factors.scoring_embeddings()
+        scoring = factors.scoring_embeddings()
         say("the scores include the biases of the model")
     else:
         for note in factors.notes:
             say(note)
-    user_ids = np.arange(len(users))
-    if args.user_ids is not None:
-        user_ids = io.read_ids(args.user_ids, len(users))
-    path = Path(args.interactions)
-    if not factors.has_ids:
-        check_row_numbers(path, factors.ids, data.item_ids, "--ids FILE")
-    if args.user_ids is None:
-        check_row_numbers(path, user_ids, data.user_ids, "--user-ids FILE")
-    X = align_columns(factors.ids, path, data)[0].tocoo()
-    row_of = positions_in(user_ids, data.user_ids)
-    has_user = row_of[X.row] >= 0
-    cells = X.data[has_user], (row_of[X.row[has_user]], X.col[has_user])
-    X = sp.csr_array(cells, shape=(len(users), len(factors.ids)))
-    return Embeddings(items, given_users=users), factors.ids, X, user_ids
+    has_user_ids = args.user_ids is not None
+    user_ids = io.read_ids(args.user_ids, len(users)) if has_user_ids else np.arange(len(users))
+    X = align_to_users(factors, user_ids, args.interactions, data, has_user_ids=has_user_ids)
+    embeddings = Embeddings(factors.items, given_users=users, scoring=scoring)
+    return embeddings, factors.ids, X, user_ids

@@ -60,6 +60,8 @@ class Evaluation:
     chance: score of a trivial answer, as an estimate for one candidate; the best candidate must
         exceed it. None if there are other tests.
     baseline: the trivial answer in words.
+    trivial: name of the trivial answer if it is to be a row of the table.
+    trivial_scores: its other scores, each as an estimate for one candidate.
     outcomes: tests that the task has already performed.
     other_scores: further scores for the table.
     success: start of the sentence that lists passed and failed tests.
@@ -74,6 +76,8 @@ class Evaluation:
     failure: str
     chance: Estimate | None = None
     baseline: str = "by chance"
+    trivial: str = ""
+    trivial_scores: Mapping[str, Estimate] = field(default_factory=dict)
     outcomes: Sequence[Outcome] = ()
     other_scores: Mapping[str, Estimate] = field(default_factory=dict)
     success: str = ""
@@ -105,8 +109,12 @@ def rank(
     """
     n = evaluation.n_units
     all_units = np.ones((1, n))
-    resampled = evaluation.estimate(_samples(all_units, random), range(len(candidates)))
+    samples = _samples(all_units, random)
+    resampled = evaluation.estimate(samples, range(len(candidates)))
     rows = _rows(evaluation, candidates, all_units, resampled)
+    if evaluation.trivial:
+        baseline = rows[0].score.value, resampled[:, 0]
+        rows.append(_trivial_row(evaluation, all_units, samples, *baseline))
     rows.sort(key=lambda row: -row.score.value)
     halves = _CrossFitting(n, random)
     outcomes = [*evaluation.outcomes]
@@ -117,9 +125,11 @@ def rank(
     if len(candidates) > 1:
         alternatives = range(1, len(candidates))
         gain = halves.lead(evaluation.estimate, alternatives, evaluation.estimate)
-    best = next((row for row in rows if row.candidate != candidates[0]), rows[0])
-    recommended = best.candidate if gain is not None and gain.low > 0 else candidates[0]
+    recommended = candidates[0]
+    if gain is not None and gain.low > 0:
+        recommended = next(row.candidate for row in rows if row.candidate in candidates[1:])
     tied = _tied(candidates, rows, recommended, resampled) if succeeds else []
+    best_of_items, items_sentence = _best_of_items(evaluation, candidates, rows, halves)
     board = Leaderboard(
         task=evaluation.task,
         score=evaluation.score,
@@ -134,8 +144,10 @@ def rank(
         conclusion="",
         left_out=dict(left_out),
         not_distinguishable=tied,
+        best_of_items=best_of_items if succeeds else None,
     )
-    return replace(board, conclusion=_conclusion(evaluation, board, outcomes, candidates))
+    conclusion = _conclusion(evaluation, board, outcomes, candidates, items_sentence)
+    return replace(board, conclusion=conclusion)
 
 
 def _rows(
@@ -155,6 +167,52 @@ def _rows(
         )
         for c, candidate in enumerate(candidates)
     ]
+
+
+def _trivial_row(
+    evaluation: Evaluation, all_units: Floats, samples: Floats, baseline: float, resampled: Floats
+) -> LeaderboardRow:
+    """The row of the trivial answer.
+
+    baseline: score of the baseline; resampled (r,): its score on each sample of the units.
+    """
+    chance = evaluation.chance or evaluation.estimate
+    value, on_samples = float(chance(all_units, [0])[0, 0]), chance(samples, [0])[:, 0]
+    other_scores = {
+        name: float(estimate(all_units, [0])[0, 0])
+        for name, estimate in evaluation.trivial_scores.items()
+    }
+    return LeaderboardRow(
+        Candidate(evaluation.trivial),
+        _interval(value, on_samples),
+        _interval(value - baseline, on_samples - resampled),
+        other_scores,
+    )
+
+
+def _best_of_items(
+    evaluation: Evaluation,
+    candidates: Sequence[Candidate],
+    rows: Sequence[LeaderboardRow],
+    halves: "_CrossFitting",
+) -> tuple[Candidate | None, str]:
+    """The best candidate that compares items with each other, and a sentence about it.
+
+    Return None and no sentence if all candidates compare items. As in the choice among all
+    candidates, the baseline is the best one unless the cross-fitted lead over it is significant.
+    """
+    numbers = [c for c, candidate in enumerate(candidates) if candidate.compares_items]
+    if len(numbers) == len(candidates):
+        return None, ""
+    best, estimate = candidates[0], evaluation.estimate
+    if len(numbers) > 1 and halves.lead(estimate, numbers[1:], estimate).low > 0:
+        alternatives = [candidates[c] for c in numbers[1:]]
+        best = next(row.candidate for row in rows if row.candidate in alternatives)
+    value = next(row.score.value for row in rows if row.candidate == best)
+    sentence = f" To find similar items, use {best}: {evaluation.score} {value:.3f}"
+    if evaluation.chance and halves.lead(estimate, numbers, evaluation.chance).low <= 0:
+        sentence += ", which does not exceed that level"
+    return best, f"{sentence}."
 
 
 def _tied(
@@ -222,8 +280,12 @@ def _conclusion(
     board: Leaderboard,
     outcomes: Sequence[Outcome],
     candidates: Sequence[Candidate],
+    items_sentence: str,
 ) -> str:
-    """The recommendation and its evidence, or the statement that no test is significant."""
+    """The recommendation and its evidence, or the statement that no test is significant.
+
+    items_sentence: what _best_of_items says.
+    """
     units, warning = f"{board.n_units:,} {board.unit}", ""
     if board.n_units < evaluation.few:
         warning = f"Only {units} were evaluated, so other {board.unit} may give another answer. "
@@ -240,7 +302,16 @@ def _conclusion(
         more = f" and {n_more} more" if n_more > 0 else ""
         listed = ", ".join(map(str, tied[:_MAX_LISTED]))
         ties = f" Not distinguishable from this recommendation: {listed}{more}."
-    return warning + _advice(board, units) + ties + _success(evaluation, outcomes, candidates)
+    level = "".join(
+        f" The level to exceed is that of the {evaluation.trivial}: {outcome.score} "
+        f"{outcome.chance:.3f}."
+        for outcome in outcomes
+        if evaluation.trivial
+    )
+    advice = _advice(board, candidates, units) + ties + level
+    if board.best_of_items != board.recommended:
+        advice += items_sentence
+    return warning + advice + _success(evaluation, outcomes, candidates)
 
 
 def _success(
@@ -258,13 +329,13 @@ def _success(
     return f" {evaluation.success} {joint.join(results)}."
 
 
-def _advice(board: Leaderboard, units: str) -> str:
+def _advice(board: Leaderboard, candidates: Sequence[Candidate], units: str) -> str:
     """The candidate to use, and its cross-fitted gain."""
     baseline, gain = board.row(board.baseline), board.gain
     stay = f"Stay with {baseline.candidate}: {board.score} {baseline.score.value:.3f}"
     if gain is None:
         return f"{stay}; no other candidate was compared with it."
-    best = next(row for row in board.rows if row.candidate != board.baseline)
+    best = next(row for row in board.rows if row.candidate in candidates[1:])
     method = f"If one half of {units} chooses and the other half measures"
     if gain.low > 0:
         return (

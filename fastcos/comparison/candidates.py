@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import parallel, validation
+from fastcos.models.base import ScoringEmbeddings
 from fastcos.models.linear_mf import LinearMF
 from fastcos.similarity import Measure, get_measure, list_measures
 from fastcos.similarity.base import REGISTRY, Invariances, Plain, check_known
@@ -49,6 +50,8 @@ _OPTIONAL_MODEL = {"rescaled_cosine": "", "rescaled_cosine:identity": "", "eq2_c
 # Requirements that measure classes declare and embeddings can meet.
 _OTHER_SIDE = "other"
 _TWO_HALVES = "rows [a_i, b_i]"
+# Requirements in the words of a reader of the leaderboard, where they differ.
+_IN_WORDS = {_OTHER_SIDE: "users, the other side of the model"}
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,8 @@ class Embeddings:
     rescaling: the rescaling of the embeddings.
     weight_decay: λ of Eq. 2; None for the default of the model.
     given_users (n, d): embeddings of the users if there is no model.
+    scoring: rows whose inner products are the scores of a model with biases; None if those of
+        given_users and items are its scores.
     """
 
     items: Rows
@@ -71,6 +76,7 @@ class Embeddings:
     rescaling: Any = None
     weight_decay: float | None = None
     given_users: Rows | None = None
+    scoring: ScoringEmbeddings | None = None
 
     @parallel.lazy_attribute
     def users(self) -> Rows | None:
@@ -150,6 +156,11 @@ class Candidate:
         return self.name in USER_USER
 
     @property
+    def compares_items(self) -> bool:
+        """Whether the measure compares items with each other."""
+        return self.name not in (*USER_ITEM, *USER_USER)
+
+    @property
     def requires(self) -> str:
         """The requirement of the measure besides the rows, as its class declares it, or ""."""
         if isinstance(self._source, str):
@@ -226,7 +237,7 @@ def select_candidates(
             names = [name for name in names if name in DEFAULT_MEASURES]
         selected = [_candidate(name) for name in names if name not in user_measures]
         left_out = {
-            candidate.measure: candidate.requires
+            candidate.measure: _IN_WORDS.get(candidate.requires, candidate.requires)
             for candidate in selected
             if not embeddings.provide(candidate.requires)
         }

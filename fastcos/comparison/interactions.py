@@ -218,7 +218,7 @@ def compare(
     ranked = None if n_sampled is None else RANKED_PER_SAMPLED * n_sampled
     names_of_labels = [] if codes is None else label_names(labels)
     if codes is None:
-        task: Task = (held_out := HeldOutTask(X, sampling, n_items=ranked))
+        task: Task = (held_out := HeldOutTask.split(X, sampling, n_items=ranked))
         seen = held_out.rest
     else:
         task, seen = LabelTask(codes, popularity > 0, sampling, ranked, names=names_of_labels), X

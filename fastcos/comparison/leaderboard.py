@@ -71,7 +71,8 @@ class Leaderboard(Record):
     score : str
         Name of the score.
     rows : list of LeaderboardRow
-        One row per candidate.
+        One row per candidate. With held-out interactions there is also a row for the most popular
+        items, which are no candidate.
     baseline : Candidate
         The cosine of the unchanged rows.
     chance_level : dict of str to float
@@ -95,6 +96,9 @@ class Leaderboard(Record):
     not_distinguishable : list of Candidate
         Candidates whose score does not differ significantly from that of the recommended one: the
         95 % interval of the difference contains 0. Best first.
+    best_of_items : Candidate or None
+        The best candidate that compares items with each other, chosen like ``recommended``. None
+        if all candidates compare items, and unless beats_chance.
     example_items : ndarray (m,), int64, or None
         Row numbers of the example items.
     examples : dict of Candidate to Example
@@ -115,6 +119,7 @@ class Leaderboard(Record):
     conclusion: str
     left_out: dict[str, str]
     not_distinguishable: list[Candidate] = field(default_factory=list)
+    best_of_items: Candidate | None = None
     example_items: Integers | None = field(default=None, repr=False)
     examples: dict[Candidate, Example] = field(default_factory=dict, repr=False)
 

@@ -111,7 +111,7 @@ def choose_rank(
         regularization = validation.as_real("regularization", regularization, low=0)
     random_state = validation.as_count("random_state", random_state, low=0)
     random = np.random.default_rng(random_state)
-    task = HeldOutTask(X, random, _N_USERS)
+    task = HeldOutTask.split(X, random, _N_USERS)
     k = distinct_ranks[-1]
     model = fit_spectrum(task.rest, k, regularization, random_state)
     users, items = model.user_embeddings(task.rest), model.item_embeddings()

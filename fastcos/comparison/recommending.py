@@ -31,7 +31,10 @@ def recommend(
     measure, seen = candidate.make(embeddings), sp.csr_array(X[users])
     if candidate.name in USER_ITEM:
         rows: Any = embeddings.users
-        return top_k(rows[users], embeddings.items, k, measure=measure, exclude=seen)
+        items = embeddings.items
+        if embeddings.scoring is not None and candidate.name == "user_item_dot":
+            rows, items = embeddings.scoring.users, embeddings.scoring.items
+        return top_k(rows[users], items, k, measure=measure, exclude=seen)
     rows = candidate.rows(embeddings)
     n = rows.shape[0]
     n_votes = min(N_VOTES, n - 1)

@@ -1,4 +1,4 @@
-"""compare_vectors: which similarity to use for vectors, judged by labels or by rated pairs."""
+"""compare_vectors: which similarity to use for vectors, judged by labels, pairs or held-out data."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,13 +6,15 @@ from typing import Any
 import numpy as np
 
 from fastcos import validation
-from fastcos.comparison.candidates import Embeddings, select_candidates
+from fastcos.comparison.candidates import DEFAULT, Embeddings, select_candidates
 from fastcos.comparison.examples import choose_examples
 from fastcos.comparison.leaderboard import Leaderboard
 from fastcos.comparison.runner import CandidateEvaluator, Executor, Task, rank_results, run_here
 from fastcos.comparison.scoring import items_at_once
+from fastcos.comparison.tasks.held_out import HeldOutTask
 from fastcos.comparison.tasks.label_recovery import LabelTask
 from fastcos.comparison.tasks.rated_pairs import PairTask
+from fastcos.linalg.csr import as_interactions
 from fastcos.metrics.label_permutation import label_names
 from fastcos.parallel import Progress, memmap
 from fastcos.similarity import Measure
@@ -26,17 +28,23 @@ def compare_vectors(
     labels: Any = None,
     *,
     pairs: Any = None,
-    measures: Sequence[str | Measure] | None = None,
+    held_out: Any = None,
+    interactions: Any = None,
+    users: Any = None,
+    measures: Sequence[str | Measure] | str | None = None,
     n_examples: int = 0,
     progress: Progress | None = None,
     random_state: int = 0,
     executor: Executor = run_here,
 ) -> Leaderboard:
-    """Find out which similarity to use for vectors, among the measures that need only the rows.
+    """Find out which similarity to use for vectors, or for a model that you have trained.
 
     With labels, the task is to find rows with the same label, as in :func:`fastcos.compare`. With
     pairs, the task is to agree with people's ratings: the score is Spearman's correlation, which
-    must exceed 0. The lead of the best measure over the cosine is cross-fitted, as in
+    must exceed 0. With held_out, the task is to predict interactions that the model has not seen,
+    as :func:`fastcos.compare` does without labels; the best measure must exceed the most popular
+    items. This judges a given model, such as implicit's ALS or BPR, in both of its uses:
+    recommendations by the scores of users and items, and similar items. The lead of the best measure over the cosine is cross-fitted, as in
     :func:`fastcos.compare`.
 
     Memory-mapped vectors (``np.load(path, mmap_mode="r")``) that do not fit the setting
@@ -47,14 +55,25 @@ def compare_vectors(
 
     Parameters
     ----------
-    vectors : array_like (n, d), float32 or float64
-        One row per item.
-    labels : sequence (n,) of int or str, optional
-        One label per row; None leaves a row out. Pass either labels or pairs.
+    vectors : array_like (p, d), float32 or float64, or Factors
+        One row per item. The Factors that :func:`fastcos.from_model` and
+        :func:`fastcos.io.read_factors` return hold items, users and biases of one model.
+    labels : sequence (p,) of int or str, optional
+        One label per row; None leaves a row out. Pass either labels, pairs or held_out.
     pairs : (pairs, ratings), optional
         Row numbers ``pairs`` (m, 2), and ``ratings`` (m,), which are larger for more similar pairs.
-    measures : sequence of str or Measure, optional
-        The measures to compare. Default: all measures that need only the rows.
+    held_out : sparse matrix or array_like (n, p), optional
+        Interactions of n users with p items on which the model was not trained. Its non-zeros are
+        the items to predict, and their values do not matter. At most 5,000 users are evaluated.
+    interactions : sparse matrix or array_like (n, p), optional
+        With held_out, the items that each user had seen before. They vote for similar items, and
+        they are never recommended.
+    users : array_like (n, d), optional
+        Embeddings of the users, for measures that require them: ``query_metric_cosine`` and, with
+        held_out, ``user_item_dot`` and others.
+    measures : sequence of str or Measure, or "default", optional
+        The measures to compare, or "default" for a dozen that differ. Default: all measures whose
+        requirements are met.
     n_examples : int, default 0
         Number of example rows, as in :func:`fastcos.compare`. They are drawn at random from each
         label, or are the rows in the most pairs.
@@ -88,7 +107,29 @@ def compare_vectors(
     ... )
     >>> str(board.recommended)
     'zscore_cosine'
+
+    A model of interactions, judged by interactions that it has not seen:
+
+    >>> X = fastcos.simulate_interactions(600, 80, random_state=0).X
+    >>> seen, held_out = X.copy(), X.copy()
+    >>> is_held_out = random.random(X.nnz) < 0.2
+    >>> seen.data[is_held_out] = 0
+    >>> held_out.data[~is_held_out] = 0
+    >>> model = fastcos.LinearMF(10, regularization=10.0).fit(seen)
+    >>> board = fastcos.compare_vectors(
+    ...     model.item_embeddings(), users=model.user_embeddings(seen),
+    ...     held_out=held_out, interactions=seen, measures=["query_metric_cosine", "user_item_dot"],
+    ... )
+    >>> sorted(row.candidate.measure for row in board.rows)
+    ['cosine', 'most popular items', 'query_metric_cosine', 'user_item_dot']
     """
+    scoring = None
+    if hasattr(vectors, "has_biases"):
+        if vectors.users is not None:
+            validation.check_none("users", users, "for a model that holds its users")
+            users = vectors.users
+            scoring = vectors.scoring_embeddings() if vectors.has_biases else None
+        vectors = vectors.items
     rows = memmap.as_mapped_rows("vectors", vectors)
     if fits := items_at_once(rows) == len(rows):
         rows = memmap.read_rows("vectors", rows, 0, len(rows))
@@ -96,18 +137,30 @@ def compare_vectors(
     validation.check_callable("executor", executor)
     random_state = validation.as_count("random_state", random_state, low=0)
     n_examples = validation.as_count("n_examples", n_examples, low=0)
-    if (labels is None) == (pairs is None):
-        got = "neither" if labels is None else "both"
-        raise ValueError(f"one of labels and pairs must be given, got {got}")
+    tasks = {"labels": labels, "pairs": pairs, "held_out": held_out}
+    given_tasks = [name for name, value in tasks.items() if value is not None]
+    if len(given_tasks) != 1:
+        got = " and ".join(given_tasks) or "none"
+        raise ValueError(f"one of labels, pairs and held_out must be given, got {got}")
+    if users is not None:
+        users = validation.as_rows("users", users)
+        validation.check_same_width("users", users, "vectors", rows)
     seeds = np.random.SeedSequence(random_state).spawn(3)
     sampling, resampling, drawing = map(np.random.default_rng, seeds)
-    codes = None
-    if pairs is None:
+    codes = popularity = None
+    if held_out is not None:
+        seen, hidden = _as_held_out(interactions, held_out, len(rows), users)
+        order = np.bincount(seen.indices, minlength=len(rows)).astype(np.int64)
+        popularity = order.astype(np.float64)
+        task: Task = HeldOutTask(seen, hidden, sampling)
+    else:
+        validation.check_none("interactions", interactions, "without held_out")
+    if labels is not None:
         codes = validation.as_partial_labels("labels", labels, len(rows))
         present = np.concatenate([block.any(axis=1) for _, block in blocks_of(rows)])
-        task: Task = LabelTask(codes, present, sampling, names=label_names(labels))
+        task = LabelTask(codes, present, sampling, names=label_names(labels))
         order = drawing.permutation(len(rows))
-    else:
+    if pairs is not None:
         values = validation.as_list("pairs", pairs)
         if len(values) != 2:
             raise ValueError(f"pairs must be (pairs, ratings), got {len(values)} values")
@@ -116,11 +169,12 @@ def compare_vectors(
         ratings = validation.as_vector("ratings", ratings, len(numbers))
         check_varied("ratings", ratings)
         task = PairTask(numbers, ratings)
-        order = np.bincount(numbers.ravel(), minlength=len(rows))
+        order = np.bincount(numbers.ravel(), minlength=len(rows)).astype(np.int64)
     examples = choose_examples(codes, order, n_examples) if n_examples else None
-    embeddings = Embeddings(rows)
-    chosen = measures is not None
-    candidates, left_out = select_candidates(measures, embeddings)
+    embeddings = Embeddings(rows, popularity, given_users=users, scoring=scoring)
+    chosen = measures not in (None, DEFAULT)
+    with_users = users is not None and held_out is not None
+    candidates, left_out = select_candidates(measures, embeddings, with_users=with_users)
     if not fits:
         supported = [
             candidate for candidate in candidates if capabilities(candidate.make(embeddings)).blocks
@@ -137,3 +191,17 @@ def compare_vectors(
         if progress is not None:
             progress(len(results), len(candidates))
     return rank_results(task, results, left_out, resampling, chosen=chosen, examples=examples)
+
+
+def _as_held_out(interactions: Any, held_out: Any, n_items: int, users: Any) -> tuple[Any, Any]:
+    """Check interactions and held-out interactions; return both as matrices (n, p)."""
+    hidden = as_interactions("held_out", held_out)
+    n_users = hidden.shape[0] if users is None else len(users)
+    validation.check_shape("held_out", hidden.shape, (n_users, n_items))
+    if interactions is None:
+        raise ValueError("interactions must be given with held_out, got None")
+    seen = as_interactions("interactions", interactions)
+    validation.check_shape("interactions", seen.shape, hidden.shape)
+    n_eligible = int(np.count_nonzero(np.diff(hidden.indptr)))
+    validation.check_enough("held_out", n_eligible, 2, "users with interactions")
+    return seen, hidden

@@ -289,7 +289,8 @@ def test_compare_without_labels_ranks_by_ndcg():
     chosen = ["dot", "whitened_cosine", "user_item_dot"]
     found = compare(X, n_components=6, measures=chosen).leaderboard
     assert found.score == "NDCG@20"
-    assert {row.candidate.measure for row in found.rows} == {"cosine", *chosen}
+    names = {row.candidate.measure for row in found.rows}
+    assert names == {"cosine", "most popular items", *chosen}
     assert found.n_units > 500
     assert 0 < found.chance_level["NDCG@20"] < 1
     assert found.rows == compare(X, n_components=6, measures=chosen).leaderboard.rows
@@ -297,7 +298,7 @@ def test_compare_without_labels_ranks_by_ndcg():
 
 def test_held_out_task_hides_interactions():
     X, _ = clustered_interactions(600, 80)
-    known = HeldOutTask(X, np.random.default_rng(0)).rest
+    known = HeldOutTask.split(X, np.random.default_rng(0)).rest
     assert 0.7 * X.nnz < known.nnz < 0.9 * X.nnz
     assert (X - known).min() == 0  # the known is a part
 
@@ -336,7 +337,7 @@ def test_compare_evaluates_user_item_scores_once():
 def test_held_out_task_votes_of_users_match_numpy():
     """For project_back_users, against the whole task in plain NumPy."""
     X, _ = clustered_interactions(150, 40)
-    question = HeldOutTask(X, np.random.default_rng(0))
+    question = HeldOutTask.split(X, np.random.default_rng(0))
     model = LinearMF(6, random_state=0).fit(question.rest)
     given = Embeddings(model.item_embeddings(), model=model, X=question.rest)
     _, candidate = select_candidates(["project_back_users"], given, with_users=True)[0]
@@ -359,7 +360,8 @@ def test_compare_without_labels_takes_all_measures():
     X, _ = clustered_interactions(300, 40)
     found = compare(X, n_components=6, rescalings=["identity"], objective="dropout").leaderboard
     names = {row.candidate.measure for row in found.rows} | set(found.left_out)
-    assert names == {name for name in list_measures() if not name.startswith(("rescaled", "eq2"))}
+    measures = {name for name in list_measures() if not name.startswith(("rescaled", "eq2"))}
+    assert names == {*measures, "most popular items"}
     assert set(found.left_out) == {"learned_diagonal", "soft_cosine"}
 
 
@@ -443,7 +445,7 @@ def test_compare_takes_measure_objects():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"labels": None}, "one of labels and pairs must be given, got neither"),
+        ({"labels": None}, "one of labels, pairs and held_out must be given, got none"),
         ({"measures": ["cos"]}, "measures must be the name of a measure, got 'cos'"),
         ({"measures": ["soft_cosine"]}, "measure 'soft_cosine' requires matrix or features"),
         ({"labels": [0] * 120}, "labels must have at least two different values"),

@@ -1,5 +1,7 @@
 """Prediction of held-out interactions: recall and NDCG of the recommendations to each user."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -10,7 +12,7 @@ from fastcos import validation
 from fastcos.comparison.bootstrap import Evaluation, mean_estimate
 from fastcos.comparison.candidates import Candidate, Embeddings
 from fastcos.comparison.recommending import recommend
-from fastcos.metrics.retrieval import hits_of, ndcgs_at_k, recalls_at_k
+from fastcos.metrics.retrieval import gains_of, ndcgs_at_k, recalls_at_k
 from fastcos.models.cosine_training import split_held_out
 from fastcos.search.top_k import top_k
 from fastcos.validation import Floats, Integers
@@ -34,22 +36,23 @@ class UserScores(NamedTuple):
 
 
 class HeldOutTask:
-    """The task to predict the held-out fifth of every user's interactions, for some users.
+    """The task to predict held-out interactions of some users.
 
     rest (n, p): the other interactions, which are the training data of models.
+    held_out (n, p): interactions that no model has seen.
     users (m,): ascending row numbers of the evaluated users.
     """
 
     def __init__(
         self,
-        X: sp.csr_array,
+        rest: sp.csr_array,
+        held_out: sp.csr_array,
         random: np.random.Generator,
         n_users: int = N_USERS,
         n_items: int | None = None,
     ) -> None:
-        self.rest, held_out = split_held_out(X, HELD_OUT_SHARE, random)
+        self.rest = rest
         eligible = np.flatnonzero(np.diff(held_out.indptr))
-        validation.check_enough("X", len(eligible), 2, "users with interactions to hold out")
         drawn = random.permutation(eligible)[:n_users]
         if n_items is not None:  # use only the first users, who together have seen n_items items
             seen = sp.csr_array(self.rest[drawn])
@@ -59,7 +62,20 @@ class HeldOutTask:
         self.users = np.sort(drawn)
         self._seen = sp.csr_array(self.rest[self.users])
         self._held_out = sp.csr_array(held_out[self.users])
-        self._k = min(N_RECOMMENDED, X.shape[1])
+        self._k = min(N_RECOMMENDED, rest.shape[1])
+
+    @staticmethod
+    def split(
+        X: sp.csr_array,
+        random: np.random.Generator,
+        n_users: int = N_USERS,
+        n_items: int | None = None,
+    ) -> HeldOutTask:
+        """Hold out a fifth of every user's interactions."""
+        rest, held_out = split_held_out(X, HELD_OUT_SHARE, random)
+        n_eligible = int(np.count_nonzero(np.diff(held_out.indptr)))
+        validation.check_enough("X", n_eligible, 2, "users with interactions to hold out")
+        return HeldOutTask(rest, held_out, random, n_users, n_items)
 
     def most_popular(self) -> UserScores:
         """Scores of recommending the most popular items to all users, which is the chance level."""
@@ -79,6 +95,7 @@ class HeldOutTask:
     def evaluation(self, scores: Sequence[UserScores]) -> Evaluation:
         """Rank by NDCG; the best candidate must exceed the NDCG of the most popular items."""
         ndcg, recall = (mean_estimate(np.stack(values)) for values in zip(*scores, strict=True))
+        popular = self.most_popular()
         return Evaluation(
             task="prediction of held-out interactions",
             unit="users",
@@ -86,12 +103,14 @@ class HeldOutTask:
             score=f"NDCG@{self._k}",
             estimate=ndcg,
             failure="No measure predicts held-out interactions",
-            chance=mean_estimate(self.most_popular().ndcg[None]),
+            chance=mean_estimate(popular.ndcg[None]),
             baseline="for the most popular items",
+            trivial="most popular items",
+            trivial_scores={f"recall@{self._k}": mean_estimate(popular.recall[None])},
             other_scores={f"recall@{self._k}": recall},
             few=FEW_USERS,
         )
 
     def _scores(self, recommended: Integers) -> UserScores:
-        hits, n_relevant = hits_of(recommended, self._held_out)
-        return UserScores(ndcgs_at_k(hits, n_relevant), recalls_at_k(hits, n_relevant))
+        hits = gains_of(recommended, self._held_out)
+        return UserScores(ndcgs_at_k(hits, self._held_out), recalls_at_k(hits, self._held_out))
