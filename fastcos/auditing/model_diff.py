@@ -7,6 +7,7 @@ differences that remain are a real change.
 """
 
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,8 @@ from fastcos.validation import Floats, Integers
 
 # Number of items whose lists are compared. The standard error of an overlap is then at most 0.012.
 _LISTED_ROWS = 2000
+# Two-sided 95 % quantile of the standard normal distribution.
+_NORMAL_95 = NormalDist().inv_cdf(0.975)
 # Largest number of items in most_changed.
 _MOST_CHANGED = 20
 # Singular values below this share of the largest count as 0: they are rounding errors of float32
@@ -89,12 +92,15 @@ class ModelDiff(Record):
 
     @property
     def verdict(self) -> str:
-        """The change in one sentence."""
-        changed, real = 1 - self.overlap, 1 - self.unchanged
+        """The change in one sentence, with an interval if only some lists were compared."""
+        changed, real, half = 1 - self.overlap, 1 - self.unchanged, _NORMAL_95 * self.overlap_error
+        interval = ""
+        if half > 0:
+            interval = f" (95 % interval {max(0, changed - half):.1%} to {changed + half:.1%})"
         return (
-            f"{changed:.1%} of the {self.k} nearest neighbours differ from the old version: "
-            f"{changed - real:.1%} because of a linear change of basis, {real:.1%} because of a "
-            "real change."
+            f"{changed:.1%} of the {self.k} nearest neighbours differ from the old version"
+            f"{interval}: {changed - real:.1%} because of a linear change of basis, {real:.1%} "
+            "because of a real change."
         )
 
     def sections(self) -> tuple[Section]:

@@ -141,12 +141,12 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json(document)
     else:
-        show(report)
-        if diff is not None:
+        if diff is not None:  # what was asked first; the audit of the new version follows
             show_text(diff.verdict)
             show_sections(diff.sections())
             if changed:
                 show_text(f"items with the largest real change: {', '.join(changed[:10])}")
+        show(report)
     say_written([folder / "audit.html", folder / "audit.json"])
     if not args.json:
         print_next(_next_commands(report, args))

@@ -1,4 +1,4 @@
-"""compare_vectors: which similarity to use for vectors, judged by labels, pairs or held-out data."""
+"""compare_vectors: which similarity to use for vectors, by labels, pairs or held-out data."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -44,8 +44,8 @@ def compare_vectors(
     must exceed 0. With held_out, the task is to predict interactions that the model has not seen,
     as :func:`fastcos.compare` does without labels; the best measure must exceed the most popular
     items. This judges a given model, such as implicit's ALS or BPR, in both of its uses:
-    recommendations by the scores of users and items, and similar items. The lead of the best measure over the cosine is cross-fitted, as in
-    :func:`fastcos.compare`.
+    recommendations by the scores of users and items, and similar items. The lead of the best
+    measure over the cosine is cross-fitted, as in :func:`fastcos.compare`.
 
     Memory-mapped vectors (``np.load(path, mmap_mode="r")``) that do not fit the setting
     ``working_memory`` are read in blocks, with the same results. Measures whose ``fit`` searches
