@@ -35,7 +35,7 @@ def community_detection(
     embeddings : array_like (m, d)
         One row per item; also a tensor in main memory, or a list of vectors.
     threshold : float or Calibration, default 0.75
-        As in :func:`fastcos.neighbors_above`.
+        As min_score of :func:`fastcos.neighbors_above`.
     min_community_size : int, default 10
         Members that a community must have.
     batch_size, show_progress_bar
@@ -65,7 +65,7 @@ def community_detection(
     validation.as_count("batch_size", batch_size)
     validation.as_flag("show_progress_bar", show_progress_bar)
     least = as_threshold("threshold", threshold, get_measure("cosine"))
-    pairs = neighbors_above(X, least)
+    pairs = neighbors_above(X, min_score=least)
     rows = np.repeat(np.arange(len(X)), np.diff(pairs.indptr))
     # a row is its own best neighbour, unless it is zero and its cosine with itself is 0
     with_itself = np.flatnonzero(X.any(axis=1) | (least <= 0))
