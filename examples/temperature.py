@@ -254,33 +254,38 @@ def word2vec_table(found):
 
 
 def figure(found, path):
-    """AUC against held-out loss, a line per rank, a panel per model; trained until it stops."""
-    import matplotlib.pyplot as plt
+    """Draw the AUC by temperature: a line per rank, a panel per model, trained until it stops."""
+    from matplotlib.figure import Figure
 
-    from fastcos.plots.style import line_style
+    from fastcos.plots.style import GRID_COLOUR, line_style
 
     names = ["CosineMF", "CosineMF, negative sampling", "free users", "two layers"]
-    drawn, axes = plt.subplots(1, len(names), figsize=(13, 3.2), sharey=True)
-    for ax, name in zip(axes, names, strict=True):
+    drawn = Figure(figsize=(8.4, 6), layout="constrained")
+    axes = drawn.subplots(2, 2, sharex=True, sharey=True)
+    for ax, name in zip(axes.flat, names, strict=True):
         for number, rank in enumerate(RANKS):
-            points = [
-                np.mean(list(found[name, rank, t, "all"].values()), axis=0)
-                for t in TEMPERATURES
-                if found.get((name, rank, t, "all"))
-            ]
-            if not points:
+            picked = chosen(found, name, rank, "all")
+            if picked is None:
                 continue
-            aucs, losses = np.array(points).T
-            ax.plot(losses - losses.min(), aucs, label=f"rank {rank}", **line_style(number))
-            for t, x, y in zip(TEMPERATURES, losses - losses.min(), aucs, strict=False):
-                ax.annotate(f"{t:g}", (x, y), fontsize=6, xytext=(2, 2), textcoords="offset points")
-        ax.set_title(name, fontsize=9)
-        ax.set_xlabel("held-out loss above the lowest")
-    axes[0].set_ylabel("AUC of the clusters")
-    axes[0].legend(fontsize=7)
-    drawn.tight_layout()
+            at, _, aucs = picked
+            means, style = aucs.mean(axis=0), line_style(number)
+            ax.plot(TEMPERATURES, means, label=f"rank {rank}", **style)
+            usual = np.bincount(at).argmax()  # The temperature that the held-out loss chooses.
+            ax.plot(TEMPERATURES[usual], means[usual], "o", markersize=14, fillstyle="none",
+                    markeredgewidth=2, color=style["color"])  # fmt: skip
+        ax.set_title(name, loc="left", fontsize=12)
+        ax.set_xscale("log")
+        ax.set_xticks(TEMPERATURES, [f"{t:g}" for t in TEMPERATURES])
+        ax.minorticks_off()
+        ax.set_ylim(0.48, 1.02)
+        ax.grid(visible=True, axis="y", color=GRID_COLOUR)
+        ax.spines[["top", "right"]].set_visible(False)
+    for ax in axes[1]:
+        ax.set_xlabel("temperature (circle: chosen by the held-out loss)", fontsize=11)
+    for ax in axes[:, 0]:
+        ax.set_ylabel("AUC of the clusters", fontsize=11)
+    axes[0, 0].legend(fontsize=11, frameon=False, loc="lower right")
     drawn.savefig(path, dpi=110)
-    plt.close(drawn)
 
 
 def main():

@@ -14,24 +14,31 @@ from bench import data
 from bench.lab import limits
 from bench.lab.markdown import print_table
 from bench.lab.timing import seconds
-from fastcos.plots.style import COLOURS, MARKERS, figure_style, line_style
+from fastcos.plots.style import COLOURS, figure_style, line_style
 
 FIGURE = Path(__file__).parents[2] / "docs" / "figures" / "roofline.png"
 TURNS = 7
+# What bench/lab/limits.py calls a resource, in words.
+RESOURCES = {
+    "tile": "the integer multiply rate", "float32": "the float32 multiply rate",
+    "float64": "the float64 multiply rate", "read": "the rate of reading",
+    "copy": "the rate of copying", "gather": "the rate of gathering rows",
+}  # fmt: skip
 
 
 def draw(points, peaks, bandwidth):
     """Return the roofline of a machine as a figure (Williams, Waterman and Patterson, 2009).
 
     A point is a dict of its name, operations and bytes by the plain method, seconds, and the
-    percent of them that the limit limited_by needs at least. Operations per second by operations
-    per byte, below the roofs: peaks, in operations per second by arithmetic, and the bandwidth in
-    bytes per second. Percent of limit beside it. What has no multiply-adds or no bytes to count,
-    such as a selection, has a bar and no point.
+    percent of them that the limit limited_by needs at least, with the lowest and the highest of the
+    turns. Above: operations per second by operations per byte, below the roofs: peaks, in
+    operations per second by arithmetic, and the bandwidth in bytes per second. Below: percent of
+    the limit. What has no multiply-adds or no bytes to count, such as a selection, has a bar and no
+    point.
     """
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(9.6, max(3.6, 0.26 * len(points) + 1.2)), layout="constrained")
+    figure = Figure(figsize=(8.4, 4 + 0.4 * len(points)), layout="constrained")
     shown = [
         (i, one["operations"] / one["bytes"], one["operations"] / one["seconds"] / 1e9)
         for i, one in enumerate(points)
@@ -39,31 +46,37 @@ def draw(points, peaks, bandwidth):
     ]
     reach = [at for _, at, _ in shown] + [peak / bandwidth for peak in peaks.values()]
     intensity = np.geomspace(min(reach) / 2, max(reach) * 4, 200)
-    with figure_style():
-        roofs, bars = figure.subplots(1, 2)
+    with figure_style(font_size=11):
+        roofs, bars = figure.subplots(2, 1, height_ratios=(3.4, 0.6 + 0.4 * len(points)))
         for number, (name, peak) in enumerate(peaks.items()):
             style = line_style(number) | {"marker": ""}
             roof = np.minimum(peak, intensity * bandwidth) / 1e9
-            roofs.plot(intensity, roof, label=f"{name}, {peak / 1e9:,.0f} Gop/s", **style)
+            roofs.plot(intensity, roof, **style)
+            roofs.annotate(f"{name}: {peak / 1e9:,.0f} billion operations per second",
+                           (intensity[-1], peak / 1e9), xytext=(0, 4), ha="right",
+                           textcoords="offset points", color=style["color"])  # fmt: skip
         for i, *at in shown:
-            roofs.plot(*at, MARKERS[i % len(MARKERS)], color=COLOURS[-1])
-            roofs.annotate(str(i + 1), at, xytext=(4, 3), textcoords="offset points", fontsize=7)
+            roofs.plot(*at, "o", color=COLOURS[-1], markersize=5)
+            roofs.annotate(str(i + 1), at, xytext=(6, -4), textcoords="offset points")
         roofs.set(
-            xscale="log", yscale="log", xlabel="operations per byte that must move", ylabel="Gop/s",
-            title=f"memory: {bandwidth / 1e9:.0f} GB/s",
+            xscale="log", yscale="log", xlabel="operations per byte that must move",
+            ylabel="billion operations per s",
+            title=f"Kernels below the limits of the machine; memory: {bandwidth / 1e9:.0f} GB/s",
         )  # fmt: skip
-        roofs.legend(loc="lower center", bbox_to_anchor=(0.5, 1.02))
         roofs.grid(visible=True)
         names = [f"{i}  {one['name']}" for i, one in enumerate(points, 1)]
         percents = [one["percent_of_limit"] for one in points]
-        drawn = bars.barh(names, percents, color=COLOURS[0], height=0.6)
-        shares = [f" {one['percent_of_limit']:.0f}% of {one['limited_by']}" for one in points]
-        bars.bar_label(drawn, shares, fontsize=7)
-        bars.tick_params("y", labelsize=7)
+        bars.barh(names, percents, color=COLOURS[0], height=0.6)
+        for place, one in enumerate(points):
+            ends = one["lowest_percent"], one["highest_percent"]
+            bars.plot(ends, (place, place), color=COLOURS[-1], linewidth=1.2)
+            text = f"{one['percent_of_limit']:.0f} % of {RESOURCES[one['limited_by']]}"
+            bars.annotate(text, (max(*ends, one["percent_of_limit"]), place), xytext=(6, -4),
+                          textcoords="offset points")  # fmt: skip
         bars.invert_yaxis()
-        bars.margins(x=0.35)
-        bars.set(xlim=(0, None), xlabel="percent of this machine's limit")
-        bars.grid(visible=True, axis="x")
+        bars.set(
+            xlim=(0, 1.75 * max(*percents, 40)), xlabel="percent; line: lowest and highest turn"
+        )
     return figure
 
 
@@ -110,12 +123,14 @@ def measure(name, prepare):
     call()
     limit = limits.Limit(work)
     turns = [(limit.seconds(), seconds(call)) for _ in range(TURNS)]
+    percents = [100 * least / spent for least, spent in turns]
     # The quarter of the turns that other work on the machine left alone.
     least, spent = np.quantile(turns, 0.25, axis=0)
     return {
         "name": name, "operations": 2 * work.multiply_adds, "bytes": work.bytes,
         "seconds": float(np.median(turns, axis=0)[1]),
         "percent_of_limit": float(100 * least / spent), "limited_by": limit.bound,
+        "lowest_percent": min(percents), "highest_percent": max(percents),
     }  # fmt: skip
 
 

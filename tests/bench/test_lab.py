@@ -71,10 +71,11 @@ def test_curves_measure_one_point_in_a_new_process():
     assert mib >= 0
 
 
-NAMES = ("name", "operations", "bytes", "seconds", "percent_of_limit", "limited_by")
+NAMES = ("name", "operations", "bytes", "seconds", "percent_of_limit", "limited_by",
+         "lowest_percent", "highest_percent")  # fmt: skip
 POINTS = [
-    dict(zip(NAMES, ("search", 8e9, 1e6, 2.0, 40.0, "tile"), strict=True)),
-    dict(zip(NAMES, ("selection", 0.0, 1e6, 0.1, 70.0, "copy"), strict=True)),
+    dict(zip(NAMES, ("search", 8e9, 1e6, 2.0, 40.0, "tile", 30.0, 45.0), strict=True)),
+    dict(zip(NAMES, ("selection", 0.0, 1e6, 0.1, 70.0, "copy", 70.0, 90.0), strict=True)),
 ]
 
 
@@ -86,7 +87,9 @@ def test_roofline_shows_kernels_below_the_roofs():
     assert tile[0, 1] == pytest.approx(20 * tile[0, 0])  # bandwidth, then the peak
     assert tile[-1, 1] == pytest.approx(100)
     assert [bar.get_width() for bar in bars.patches] == [40.0, 70.0]
-    assert [text.get_text() for text in bars.texts] == [" 40% of tile", " 70% of copy"]
+    assert [line.get_xdata().tolist() for line in bars.lines] == [[30.0, 45.0], [70.0, 90.0]]
+    texts = [text.get_text() for text in bars.texts]
+    assert texts == ["40 % of the integer multiply rate", "70 % of the rate of copying"]
 
 
 def test_roofline_measures_a_kernel():
