@@ -1,4 +1,4 @@
-"""Kernels below the limits of this machine: `python -m bench.lab.roofline` draws a figure.
+"""Kernels beside the limits of this machine: `python -m bench.lab.roofline` draws a figure.
 
 Each of ten kernels that take more than a millisecond is called in turns with small probes of what
 bounds it (bench/lab/limits.py). The figure is docs/figures/roofline.png; run it on a quiet machine.
@@ -14,7 +14,7 @@ from bench import data
 from bench.lab import limits
 from bench.lab.markdown import print_table
 from bench.lab.timing import seconds
-from fastcos.plots.style import COLOURS, figure_style, line_style
+from fastcos.plots.style import COLOURS, figure_style
 
 FIGURE = Path(__file__).parents[2] / "docs" / "figures" / "roofline.png"
 TURNS = 7
@@ -27,56 +27,34 @@ RESOURCES = {
 
 
 def draw(points, peaks, bandwidth):
-    """Return the roofline of a machine as a figure (Williams, Waterman and Patterson, 2009).
+    """Return a bar for every kernel: the percent of the limit that it reaches.
 
-    A point is a dict of its name, operations and bytes by the plain method, seconds, and the
-    percent of them that the limit limited_by needs at least, with the lowest and the highest of the
-    turns. Above: operations per second by operations per byte, below the roofs: peaks, in
-    operations per second by arithmetic, and the bandwidth in bytes per second. Below: percent of
-    the limit. What has no multiply-adds or no bytes to count, such as a selection, has a bar and no
-    point.
+    The limit is that of the roofline model (Williams, Waterman and Patterson, 2009): the resource
+    that takes longest for the work of the plain method. A point is a dict of a kernel's name, the
+    percent of the limit, the quartiles of its turns, and the resource
+    limited_by. peaks: operations per second by arithmetic; bandwidth: bytes per second.
     """
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(8.4, 4 + 0.4 * len(points)), layout="constrained")
-    shown = [
-        (i, one["operations"] / one["bytes"], one["operations"] / one["seconds"] / 1e9)
-        for i, one in enumerate(points)
-        if one["operations"] and one["bytes"]
-    ]
-    reach = [at for _, at, _ in shown] + [peak / bandwidth for peak in peaks.values()]
-    intensity = np.geomspace(min(reach) / 2, max(reach) * 4, 200)
-    with figure_style(font_size=11):
-        roofs, bars = figure.subplots(2, 1, height_ratios=(3.4, 0.6 + 0.4 * len(points)))
-        for number, (name, peak) in enumerate(peaks.items()):
-            style = line_style(number) | {"marker": ""}
-            roof = np.minimum(peak, intensity * bandwidth) / 1e9
-            roofs.plot(intensity, roof, **style)
-            roofs.annotate(f"{name}: {peak / 1e9:,.0f} billion operations per second",
-                           (intensity[-1], peak / 1e9), xytext=(0, 4), ha="right",
-                           textcoords="offset points", color=style["color"])  # fmt: skip
-        for i, *at in shown:
-            roofs.plot(*at, "o", color=COLOURS[-1], markersize=5)
-            roofs.annotate(str(i + 1), at, xytext=(6, -4), textcoords="offset points")
-        roofs.set(
-            xscale="log", yscale="log", xlabel="operations per byte that must move",
-            ylabel="billion operations per s",
-            title=f"Kernels below the limits of the machine; memory: {bandwidth / 1e9:.0f} GB/s",
-        )  # fmt: skip
-        roofs.grid(visible=True)
-        names = [f"{i}  {one['name']}" for i, one in enumerate(points, 1)]
+    figure = Figure(figsize=(8.4, 1.2 + 0.38 * len(points)), layout="constrained")
+    with figure_style(font_size=11, axes_titlesize=11, axes_labelsize=10):
+        ax = figure.subplots()
         percents = [one["percent_of_limit"] for one in points]
-        bars.barh(names, percents, color=COLOURS[0], height=0.6)
+        ax.barh([one["name"] for one in points], percents, color=COLOURS[0], height=0.6)
         for place, one in enumerate(points):
-            ends = one["lowest_percent"], one["highest_percent"]
-            bars.plot(ends, (place, place), color=COLOURS[-1], linewidth=1.2)
+            ends = one["lower_percent"], one["upper_percent"]
+            ax.plot(ends, (place, place), color=COLOURS[-1], linewidth=1.2)
             text = f"{one['percent_of_limit']:.0f} % of {RESOURCES[one['limited_by']]}"
-            bars.annotate(text, (max(*ends, one["percent_of_limit"]), place), xytext=(6, -4),
-                          textcoords="offset points")  # fmt: skip
-        bars.invert_yaxis()
-        bars.set(
-            xlim=(0, 1.75 * max(*percents, 40)), xlabel="percent; line: lowest and highest turn"
-        )
+            ax.annotate(text, (max(*ends, one["percent_of_limit"]), place), xytext=(6, -4),
+                        textcoords="offset points")  # fmt: skip
+        ax.axvline(100, color=COLOURS[-1], linewidth=0.8, linestyle=":")
+        ax.invert_yaxis()
+        rates = ", ".join(f"{name} {peak / 1e9:,.0f} Gop/s" for name, peak in peaks.items())
+        ax.set(
+            xlim=(0, 1.1 * max(one["upper_percent"] for one in points) + 130),
+            xlabel="percent of the limit; line: the middle half of the turns",
+            title=f"{rates},\nmemory {bandwidth / 1e9:.0f} GB/s",
+        )  # fmt: skip
     return figure
 
 
@@ -127,10 +105,10 @@ def measure(name, prepare):
     # The quarter of the turns that other work on the machine left alone.
     least, spent = np.quantile(turns, 0.25, axis=0)
     return {
-        "name": name, "operations": 2 * work.multiply_adds, "bytes": work.bytes,
-        "seconds": float(np.median(turns, axis=0)[1]),
+        "name": name, "seconds": float(np.median(turns, axis=0)[1]),
         "percent_of_limit": float(100 * least / spent), "limited_by": limit.bound,
-        "lowest_percent": min(percents), "highest_percent": max(percents),
+        "lower_percent": float(np.quantile(percents, 0.25)),
+        "upper_percent": float(np.quantile(percents, 0.75)),
     }  # fmt: skip
 
 

@@ -71,25 +71,20 @@ def test_curves_measure_one_point_in_a_new_process():
     assert mib >= 0
 
 
-NAMES = ("name", "operations", "bytes", "seconds", "percent_of_limit", "limited_by",
-         "lowest_percent", "highest_percent")  # fmt: skip
+NAMES = ("name", "percent_of_limit", "limited_by", "lower_percent", "upper_percent")
 POINTS = [
-    dict(zip(NAMES, ("search", 8e9, 1e6, 2.0, 40.0, "tile", 30.0, 45.0), strict=True)),
-    dict(zip(NAMES, ("selection", 0.0, 1e6, 0.1, 70.0, "copy", 70.0, 90.0), strict=True)),
+    dict(zip(NAMES, ("search", 40.0, "tile", 30.0, 45.0), strict=True)),
+    dict(zip(NAMES, ("selection", 70.0, "copy", 70.0, 90.0), strict=True)),
 ]
 
 
-def test_roofline_shows_kernels_below_the_roofs():
-    roofs, bars = roofline.draw(POINTS, {"tile": 1e11, "gemm": 1e10}, 2e10).axes
-    markers = [line.get_xydata().tolist() for line in roofs.lines if len(line.get_xdata()) == 1]
-    assert markers == [[[8e3, 4.0]]]
-    tile = roofs.lines[0].get_xydata()
-    assert tile[0, 1] == pytest.approx(20 * tile[0, 0])  # bandwidth, then the peak
-    assert tile[-1, 1] == pytest.approx(100)
+def test_limits_are_drawn_with_the_range_of_the_turns():
+    (bars,) = roofline.draw(POINTS, {"tile": 1e11, "gemm": 1e10}, 2e10).axes
     assert [bar.get_width() for bar in bars.patches] == [40.0, 70.0]
-    assert [line.get_xdata().tolist() for line in bars.lines] == [[30.0, 45.0], [70.0, 90.0]]
+    assert [line.get_xdata().tolist() for line in bars.lines[:2]] == [[30.0, 45.0], [70.0, 90.0]]
     texts = [text.get_text() for text in bars.texts]
     assert texts == ["40 % of the integer multiply rate", "70 % of the rate of copying"]
+    assert bars.get_title(loc="left") == "tile 100 Gop/s, gemm 10 Gop/s,\nmemory 20 GB/s"
 
 
 def test_roofline_measures_a_kernel():
