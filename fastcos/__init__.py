@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from fastcos.models.linear_mf import LinearMF as LinearMF
     from fastcos.models.simulation import simulate_interactions as simulate_interactions
     from fastcos.search.blocks import similarity_blocks as similarity_blocks
+    from fastcos.search.explain import explain_top_k as explain_top_k
     from fastcos.search.index import SimilarityIndex as SimilarityIndex
     from fastcos.search.radius import neighbors_above as neighbors_above
     from fastcos.search.rerank import rerank as rerank
@@ -62,6 +63,7 @@ _NAMES_OF = {
     "models.cosine_mf": ("CosineMF",),
     "models.linear_mf": ("LinearMF",),
     "search.blocks": ("similarity_blocks",),
+    "search.explain": ("explain_top_k",),
     "search.index": ("SimilarityIndex",),
     "search.radius": ("neighbors_above",),
     "search.rerank": ("rerank",),

@@ -1,14 +1,13 @@
 """Crossovers of the search plan: `python -m bench.lab.search_plan [ROWS.npy ...]` prints tables.
 
-Every tuning constant of fastcos.search and fastcos.search.filter_refine that chooses between two
-ways is shown with the times of both around it. Random rows, two threads unless set otherwise;
+Every threshold of ``fastcos.search.plan.CostModel`` that chooses between two methods is shown with
+the times of both around it. Random rows, two threads unless set otherwise;
 medians of five calls, after one that compiles. The table of prefixes has the rows of the files,
 too, whose first 1,000 are its queries. Two minutes on two cores.
 """
 
 import sys
 from functools import partial
-from unittest import mock
 
 import numpy as np
 import scipy.sparse as sp
@@ -18,7 +17,7 @@ from bench.data import gaussian
 from bench.lab.markdown import print_table
 from bench.lab.timing import in_turns, milliseconds, seconds
 from fastcos import config
-from fastcos.search import packing, projection, scan
+from fastcos.search import packing, plan, scan
 from fastcos.search.segments import Segment
 from fastcos.similarity import encoded_rows, get_measure
 
@@ -34,19 +33,15 @@ def encoded(n, d):
     return items, Segment("cosine", items, np.arange(n)).packed
 
 
-def searching(packed, items, n, options=OPTIONS):
-    """Return the search of packed items for the first of them."""
+def searching(packed, items, n, options=OPTIONS, **costs):
+    """Return the search of packed items for the first of them, planned by other costs."""
     few = items.take(slice(0, n)), packing.no_exclusions(n)
-    return partial(scan.search, packed, *few, K, options)
 
+    def search():
+        with plan.costs_replaced(**costs):
+            scan.scan_packed(packed, *few, K, options)
 
-def timed_with(constant, value, *calls):
-    """Return the milliseconds of calls while a constant of fastcos.search.scan has a value."""
-    with mock.patch.object(scan, constant, value):
-        scan._plan_runs.cache_clear()
-        spent = [milliseconds(call) for call in calls]
-    scan._plan_runs.cache_clear()
-    return spent
+    return search
 
 
 def show(title, header, rows):
@@ -59,16 +54,25 @@ def packing_against_scoring(d):
     n_items = 12_800_000 // d
     items, _ = encoded(n_items, d)
     numbers = np.arange(n_items)
+    # costs by which each way is the cheapest, for any number of queries
+    never = {"min_queries_as_given": 1, "max_queries_as_given": 0}
+    always = {"min_queries_as_given": 1, "max_queries_as_given": 10**6, "min_work_as_given": 0}
     ways = (
-        lambda *few: scan.score_all("cosine", items, numbers, *few),
-        lambda *few: scan.search_unpacked(packing.unpacked_items("cosine", items), *few),
-        lambda *few: scan.search(packing.pack_items("cosine", items, numbers, None), *few),
+        never | {"scores_per_packed_row": 10**6},
+        always | {"scores_per_packed_row": 0},
+        never | {"scores_per_packed_row": 0},
     )
     table = []
     for n in (2, 4, 10, 20, 40, 80, 150, 300):
-        few = items.take(slice(0, n)), packing.no_exclusions(n), K, OPTIONS
-        table.append((n, *(milliseconds(partial(way, *few)) for way in ways)))
-    title = f"QUERIES_TO_PACK, _QUERIES_AS_GIVEN: {n_items:,} x {d}, ms"
+        few = items.take(slice(0, n))
+        wanted = scan.SegmentSearch(K, packing.no_exclusions(n))
+
+        def search(costs, few=few, wanted=wanted):
+            with plan.costs_replaced(**costs):
+                scan.search_segment(Segment("cosine", items, numbers), few, wanted, OPTIONS)
+
+        table.append((n, *(milliseconds(partial(search, costs)) for costs in ways)))
+    title = f"scores_per_packed_row, queries_as_given: {n_items:,} x {d}, ms"
     show(title, ("queries", "score all pairs", "rows as given", "pack and search"), table)
 
 
@@ -78,7 +82,7 @@ def few_queries(n_items):
     counts = 1, 16, 48, 64, 65, 96, 128
     spent = {n: milliseconds(searching(packed, items, n)) for n in counts}
     table = ((n, ms, ms / n) for n, ms in spent.items())
-    show(f"FEW_QUERIES: {n_items:,} x 128", ("queries", "ms", "ms a query"), table)
+    show(f"max_queries_sharing_rows: {n_items:,} x 128", ("queries", "ms", "ms a query"), table)
 
 
 def threads_of_few_queries():
@@ -86,17 +90,23 @@ def threads_of_few_queries():
     table = []
     for n_items, n in ((4_000, 1), (8_000, 1), (16_000, 1), (32_000, 1), (4_000, 16), (16_000, 16)):
         items, packed = encoded(n_items, 128)
-        ways = (searching(packed, items, n, OPTIONS._replace(n_threads=m)) for m in (1, 2))
-        spent = timed_with("_LEAST_BYTES", 1, *ways)
+        both = (OPTIONS._replace(n_threads=m) for m in (1, 2))
+        spent = [
+            milliseconds(searching(packed, items, n, options, min_bytes_per_thread=1))
+            for options in both
+        ]
         table.append((f"{n_items:,}", n, *(1000 * ms for ms in spent)))
-    show("_LEAST_BYTES: rows of 128 columns, us", ("rows", "queries", "one", "two"), table)
+    show("min_bytes_per_thread: rows of 128 columns, us", ("rows", "queries", "one", "two"), table)
 
 
 def panels_of_a_run():
     items, packed = encoded(1_000_000, 128)
-    search = searching(packed, items, 64)
-    table = ((n, *timed_with("_MOST_PANELS", n, search)) for n in (512, 2048, 8192, 32768))
-    show("_MOST_PANELS: 64 queries of 1,000,000 x 128", ("panels of a run", "ms"), table)
+    table = (
+        (n, milliseconds(searching(packed, items, 64, max_panels_per_range=n)))
+        for n in (512, 2048, 8192, 32768)
+    )
+    title = "max_panels_per_range: 64 queries of 1,000,000 x 128"
+    show(title, ("panels of a range", "ms"), table)
 
 
 def duplicates():
@@ -109,7 +119,7 @@ def duplicates():
         excluded = sp.csr_array(([1.0], ([0], [1])), shape=(len(rows), len(rows)))
         table.append((copies, milliseconds(join), milliseconds(partial(join, exclude=excluded))))
     header = ("copies of each row", "top_k, ms", "one by one, ms")
-    show("_ENOUGH_COPIES: self-join 20,000 x 64", header, table)
+    show("min_average_copies: self-join 20,000 x 64", header, table)
 
 
 def extra_candidates():
@@ -124,11 +134,11 @@ def extra_candidates():
         itself = packing.no_exclusions(len(Q), own=True)
         precomputed, shares = measure.precompute(X), []
         for extra in extras:
-            listed, raw = scan.search(packed, encoded_queries, itself, K + extra, OPTIONS)
+            listed, raw = scan.scan_packed(packed, encoded_queries, itself, K + extra, OPTIONS)
             exact = -np.sort(-measure.rescore(Q, precomputed, listed), axis=1)[:, K - 1]
             shares.append(float((exact > measure.upper_bound(Q, raw[:, -1])).mean()))
         table.append((name, *shares))
-    title = "_EXTRA_CANDIDATES: share of queries done after the first list, 20,000 x 64, k = 10"
+    title = "extra_candidates: share of queries done after the first list, 20,000 x 64, k = 10"
     show(title, ("measure", *(f"{extra} extra" for extra in extras)), table)
 
 
@@ -152,10 +162,10 @@ def without_and_with_prefixes(files):
     } | {file: partial(np.load, file) for file in files}  # fmt: skip
 
     def fitted(forced):
-        projection.FORCED = forced
-        index = fastcos.SimilarityIndex().fit(items)
-        for part in index._state.parts:
-            part.segment.settle()
+        with plan.costs_replaced(projected_columns=forced):
+            index = fastcos.SimilarityIndex().fit(items)
+            for part in index._state.parts:
+                part.segment.settle()
         return index
 
     table = []

@@ -25,6 +25,7 @@ candidates by a score that exists for pairs only, ``rescoring`` by the exact sco
 
 from fastcos.search.blocks import similarity_blocks
 from fastcos.search.communities import community_detection
+from fastcos.search.explain import SearchExplanation, explain_top_k
 from fastcos.search.index import SimilarityIndex
 from fastcos.search.index_parts import IndexMemory
 from fastcos.search.near_duplicates import NearDuplicates, near_duplicates
@@ -42,9 +43,11 @@ __all__ = [
     "Neighbors",
     "Rescored",
     "STSScorer",
+    "SearchExplanation",
     "SimilarityIndex",
     "WordRotatorsScorer",
     "community_detection",
+    "explain_top_k",
     "near_duplicates",
     "neighbors_above",
     "rerank",

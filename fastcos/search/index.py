@@ -17,6 +17,7 @@ from fastcos.reports import printable
 from fastcos.search import index_files, model_check
 from fastcos.search.attribute_hints import with_attribute_hints
 from fastcos.search.execute import finish, search
+from fastcos.search.explain import SearchExplanation, explain_source
 from fastcos.search.id_filters import as_filters, drop_positions
 from fastcos.search.ids import Ids, as_ids, format_id
 from fastcos.search.index_parts import Contents, IndexMemory, IndexPart
@@ -475,6 +476,53 @@ class SimilarityIndex:
         dropped_rank = np.where(is_itself.any(axis=1), is_itself.argmax(axis=1), k)
         is_kept = np.arange(k + 1) != dropped_rank[:, None]
         return IndexNeighbors(*(array[is_kept].reshape(-1, k) for array in neighbors))
+
+    def explain(
+        self,
+        n_queries: int,
+        k: int = 10,
+        *,
+        allowed: Any = None,
+        n_threads: int | None = None,
+        working_memory: float | None = None,
+    ) -> SearchExplanation:
+        """Explain how a search would run, without running it.
+
+        Parameters
+        ----------
+        n_queries : int
+            Number of queries.
+        k, allowed, n_threads, working_memory
+            As in :meth:`search`; allowed is a mask or positions.
+
+        Returns
+        -------
+        SearchExplanation
+            The method and why the others were not chosen, how the work is divided among threads,
+            the bytes that are read, the memory of the buffers, and about how long it takes.
+            ``print`` shows it as text.
+
+        Raises
+        ------
+        ValueError
+            n_queries or k below 1, or nothing was fitted.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from fastcos import SimilarityIndex
+        >>> rows = np.random.default_rng(0).standard_normal((1000, 64)).astype(np.float32)
+        >>> explained = SimilarityIndex().fit(rows).explain(1, k=10)
+        >>> str(explained).splitlines()[0].partition(", k")[0]
+        '1 query x 1,000 items x 64 columns'
+        """
+        state = self._fitted_state()
+        n_queries = validation.as_count("n_queries", n_queries)
+        k = validation.as_count("k", k, high=max(state.n_positions, _MAX_PADDED_K))
+        options = as_options(n_threads, working_memory)
+        if allowed is not None:
+            allowed = validation.as_item_numbers("allowed", allowed, state.n_positions)
+        return explain_source(state.items, n_queries, k, options, allowed)
 
     def radius(
         self,

@@ -183,6 +183,51 @@ class CostModel:
     refined_bytes_per_candidate: int = 128
     refined_queries: int = 1024
 
+    # --- Rates by which the time of a search is estimated; no decision depends on them -----------
+    # Bytes that one thread, and all threads together, read per second from memory; bytes of codes
+    # that stay in the caches, and the rate of a thread that reads them there.
+    bytes_per_second_of_thread: float = 1.6e10
+    bytes_per_second: float = 6.5e10
+    cached_bytes: float = float(1 << 25)
+    cached_bytes_per_second_of_thread: float = 6.0e10
+    # Multiply-adds per second of one thread by instruction set: of full tiles, and of queries that
+    # are compared one by one.
+    multiply_adds_per_second: tuple[tuple[str, float], ...] = (
+        ("amx", 9.0e11), ("vnni", 3.5e11), ("avxvnni", 1.8e11), ("avx2", 1.0e11),
+        ("avx512", 6.0e10), ("generic", 1.2e10),
+    )  # fmt: skip
+    single_multiply_adds_per_second: tuple[tuple[str, float], ...] = (
+        ("amx", 1.0e11), ("vnni", 1.0e11), ("avxvnni", 6.0e10), ("avx2", 4.0e10),
+        ("avx512", 2.0e10), ("generic", 6.0e9),
+    )  # fmt: skip
+    # Seconds for what a tile does besides its products, per query.
+    seconds_per_tile_lane: float = 2.0e-9
+    # Share of the rows whose codes are multiplied although there is a projection.
+    share_after_projection: float = 0.15
+    # Candidates of a query that are scored in float64, and the seconds for one of them.
+    scored_pairs_per_neighbor: float = 4.0
+    scored_pairs_besides: float = 30.0
+    seconds_per_candidate: float = 2.5e-8
+    seconds_per_candidate_column: float = 1.0e-10
+    # Seconds for a pair where every pair is scored, of consecutive rows.
+    seconds_per_score: float = 1.0e-8
+    seconds_per_scored_column: float = 1.0e-10
+    # Seconds for selecting and sorting one neighbor.
+    seconds_per_neighbor: float = 5.0e-8
+    # Seconds for packing a row, and an entry of it.
+    seconds_per_packed_row: float = 1.0e-7
+    seconds_per_packed_entry: float = 1.2e-9
+    # The same for NumPy, while the kernels are not compiled.
+    numpy_multiply_adds_per_second: float = 5.0e10
+    seconds_per_numpy_pair: float = 3.0e-9
+    # Seconds of a call besides: of a plain search of an index, of any other search, for fitting a
+    # measure, for waking threads and merging what they find, and for a row of a mask.
+    seconds_per_plain_call: float = 9.0e-6
+    seconds_per_call: float = 1.2e-4
+    seconds_per_fit: float = 2.0e-4
+    seconds_per_handover: float = 5.0e-5
+    seconds_per_masked_row: float = 2.0e-9
+
 
 @dataclass(frozen=True)
 class SegmentSizes:

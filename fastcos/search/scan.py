@@ -78,11 +78,7 @@ def plan_segment(
     segment: Segment, n_queries: int, wanted: SegmentSearch, options: ExecutionOptions
 ) -> SearchPlan:
     """Plan a search of a segment, and look up what the plan depends on."""
-    n_allowed = None
-    if wanted.allowed is not None and wanted.allowed is not segment.left:
-        n_allowed = len(wanted.allowed.numbers)
-    excludes_pairs = len(wanted.exclusions.indices) > 0
-    request = RequestSizes(n_queries, wanted.k, n_allowed, excludes_pairs)
+    request = request_sizes(segment, n_queries, wanted)
     # which instruction sets there are is known by LLVM, whose import takes 0.4 s: NumPy needs none
     is_compiled = bool(segment.packed_forms) or not segment.uses_numpy()
     isa = config.isa() if is_compiled else "generic"
@@ -95,6 +91,14 @@ def plan_segment(
             return made
         else:  # kernels run none the less
             is_compiled, machine = True, machine_of(options, config.isa(), is_compiled=False)
+
+
+def request_sizes(segment: Segment, n_queries: int, wanted: SegmentSearch) -> RequestSizes:
+    """Return what a plan needs to know of a search of a segment."""
+    n_allowed = None
+    if wanted.allowed is not None and wanted.allowed is not segment.left:
+        n_allowed = len(wanted.allowed.numbers)
+    return RequestSizes(n_queries, wanted.k, n_allowed, len(wanted.exclusions.indices) > 0)
 
 
 def machine_of(options: ExecutionOptions, isa: str, *, is_compiled: bool = True) -> Machine:

@@ -1,0 +1,180 @@
+"""Estimate what a plan reads and computes, and about how long that takes."""
+
+import dataclasses
+from dataclasses import dataclass
+
+import numpy as np
+
+from fastcos.kernels.simd.instruction_sets import INSTRUCTION_SETS
+from fastcos.kernels.simd.panel import PANEL
+from fastcos.search.plan import CostModel, Machine, RequestSizes, SearchPlan, SegmentSizes, TaskGrid
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a search reads and computes, and about how long each part of it takes.
+
+    Attributes
+    ----------
+    bytes_read : float
+        Bytes of codes or rows that threads read, as many times as they read them.
+    multiply_adds : float
+        Products of the tiles, or of a matrix product.
+    scored_pairs : float
+        Pairs that are scored in float64.
+    memory, multiply, scores, packing, overhead : float
+        Seconds for reading, for multiplying, for float64 scores, for encoding and packing rows, and
+        for what does not depend on the rows. Reading and multiplying overlap.
+    """
+
+    bytes_read: float = 0.0
+    multiply_adds: float = 0.0
+    scored_pairs: float = 0.0
+    memory: float = 0.0
+    multiply: float = 0.0
+    scores: float = 0.0
+    packing: float = 0.0
+    overhead: float = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """About how long the search takes."""
+        return max(self.memory, self.multiply) + self.scores + self.packing + self.overhead
+
+    def plus(self, other: "Estimate", times: float = 1.0) -> "Estimate":
+        """Return the sum with another estimate, taken a number of times."""
+        pairs = zip(dataclasses.astuple(self), dataclasses.astuple(other), strict=True)
+        return Estimate(*(one + times * more for one, more in pairs))
+
+
+def estimate_plan(
+    made: SearchPlan,
+    segment: SegmentSizes,
+    request: RequestSizes,
+    machine: Machine,
+    costs: CostModel,
+) -> Estimate:
+    """Estimate a search of one segment as planned. Pure, like the plan."""
+    if made.method == "distinct" and made.inner is not None:
+        m = segment.n_distinct or 0
+        distinct = dataclasses.replace(segment, n_live=m, n_packed=m)
+        return estimate_plan(made.inner, distinct, request, machine, costs)
+    if made.method == "repack" and made.inner is not None:
+        m = request.n_allowed or 0
+        rows = dataclasses.replace(segment, n_live=m, n_packed=0, packed_for="")
+        asked = dataclasses.replace(request, n_allowed=None)
+        return estimate_plan(made.inner, rows, asked, machine, costs)
+    m = segment.n_live if request.n_allowed is None else request.n_allowed
+    if made.method in ("score_all", "numpy"):
+        return _of_all_pairs(made, m, segment, request, machine, costs)
+    return _of_tiles(made, segment, request, machine, costs)
+
+
+def _of_all_pairs(
+    made: SearchPlan,
+    m: int,
+    segment: SegmentSizes,
+    request: RequestSizes,
+    machine: Machine,
+    costs: CostModel,
+) -> Estimate:
+    """Estimate a search that looks at every pair, in float64 or by products of NumPy."""
+    n, d = request.n_queries, segment.n_columns
+    row_bytes = _row_bytes(segment)
+    threads = _threads(made.grid)
+    if made.method == "numpy":
+        batches = 1 if made.grid is None else made.grid.n_query_blocks
+        read = row_bytes * m * batches
+        return Estimate(
+            bytes_read=read, multiply_adds=float(n) * m * d,
+            memory=_reading(read, row_bytes * m, machine.n_threads, costs),
+            multiply=n * m * d / (costs.numpy_multiply_adds_per_second * machine.n_threads),
+            scores=n * m * costs.seconds_per_numpy_pair,
+        )  # fmt: skip
+    pairs = float(n) * m
+    # a block of queries reads every row once
+    grid = made.grid or TaskGrid(1, n, 0, 1, 1)
+    read = row_bytes * m * -(-n // max(1, grid.queries_per_block // grid.n_ranges))
+    per_score = costs.seconds_per_score + costs.seconds_per_scored_column * d
+    return Estimate(
+        bytes_read=read, scored_pairs=pairs, memory=_reading(read, row_bytes * m, threads, costs),
+        multiply=pairs * per_score / threads, scores=_selecting(request, threads, costs),
+        packing=_encoding(segment, machine, costs),
+    )  # fmt: skip
+
+
+def _of_tiles(
+    made: SearchPlan,
+    segment: SegmentSizes,
+    request: RequestSizes,
+    machine: Machine,
+    costs: CostModel,
+) -> Estimate:
+    """Estimate a scan by tiles: codes are read once for each query block, and few are scored."""
+    layout, grid = made.layout, made.grid
+    assert layout is not None
+    assert grid is not None
+    n, k, d = request.n_queries, request.k, segment.n_columns
+    n_packed = segment.n_packed if segment.packed_for else segment.n_live
+    n_panels, threads = -(-n_packed // PANEL), _threads(grid)
+    instruction_set = INSTRUCTION_SETS[layout.isa]
+    words = float(layout.words)
+    if made.use_projection:
+        # a share of the rows passes the projection, and all of their codes are multiplied
+        words = segment.projected_words + costs.share_after_projection * layout.words
+    codes = n_panels * PANEL * 4 * words
+    read = codes * grid.n_query_blocks
+    # a panel of queries that is filled in part takes as long as a full one; very few queries are
+    # compared one by one
+    is_single = n <= instruction_set.most_single_queries
+    lanes = n if is_single else -(-n // PANEL) * PANEL
+    per_word = 4 if layout.quantised else 1
+    multiply_adds = float(lanes) * n_panels * PANEL * words * per_word
+    rates = costs.single_multiply_adds_per_second if is_single else costs.multiply_adds_per_second
+    multiply = multiply_adds / (dict(rates)[layout.isa] * threads)
+    multiply += lanes * n_panels * costs.seconds_per_tile_lane / threads
+    # every range has candidates of its own
+    scored = n * (costs.scored_pairs_per_neighbor * k + costs.scored_pairs_besides) * grid.n_ranges
+    scored = min(scored, float(n) * n_packed)
+    per_score = costs.seconds_per_candidate + costs.seconds_per_candidate_column * d
+    scores = scored * per_score / threads + _selecting(request, threads, costs)
+    packing = _encoding(segment, machine, costs)
+    if not segment.packed_for and made.method == "tiles":
+        per_row = costs.seconds_per_packed_row + d * costs.seconds_per_packed_entry
+        packing += n_packed * per_row / machine.n_threads
+    return Estimate(
+        bytes_read=read, multiply_adds=multiply_adds, scored_pairs=scored,
+        memory=_reading(read, codes, threads, costs), multiply=multiply, scores=scores,
+        packing=packing, overhead=costs.seconds_per_handover if threads > 1 else 0.0,
+    )  # fmt: skip
+
+
+def _row_bytes(segment: SegmentSizes) -> float:
+    """Return the bytes of a row as given."""
+    name = "float16" if segment.row_type == "bfloat16" else segment.row_type
+    return float(segment.n_columns * np.dtype(name).itemsize)
+
+
+def _threads(grid: TaskGrid | None) -> int:
+    """Return how many threads have something to do."""
+    return 1 if grid is None else max(1, min(grid.n_threads, grid.n_query_blocks * grid.n_ranges))
+
+
+def _reading(read: float, size: float, n_threads: int, costs: CostModel) -> float:
+    """Return the seconds in which threads read so many bytes, of rows or codes of this size."""
+    if size <= costs.cached_bytes:
+        return read / (n_threads * costs.cached_bytes_per_second_of_thread)
+    return read / min(n_threads * costs.bytes_per_second_of_thread, costs.bytes_per_second)
+
+
+def _encoding(segment: SegmentSizes, machine: Machine, costs: CostModel) -> float:
+    """Return the seconds in which the norms of rows that are not packed are measured."""
+    if segment.packed_for:
+        return 0.0
+    size = _row_bytes(segment) * segment.n_rows
+    return costs.seconds_per_fit + _reading(size, size, machine.n_threads, costs)
+
+
+def _selecting(request: RequestSizes, n_threads: int, costs: CostModel) -> float:
+    """Return the seconds in which the neighbours of all queries are selected and sorted."""
+    return costs.seconds_per_neighbor * request.n_queries * request.k / n_threads

@@ -1,0 +1,366 @@
+"""Explain a search before it runs: its plan in words, what it reads, and about how long it takes.
+
+``SimilarityIndex.explain`` and ``explain_top_k`` ask the same planner as searches do, so that they
+describe what would really happen. Times are estimates by the rates of ``plan.CostModel``; the page
+``docs/dev/estimates.md`` compares them with measured times.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from fastcos import config, validation
+from fastcos.kernels.simd.instruction_sets import INSTRUCTION_SETS
+from fastcos.parallel import memmap, readiness
+from fastcos.search import plan, scan
+from fastcos.search.estimate import Estimate, estimate_plan
+from fastcos.search.execute import batch_size
+from fastcos.search.packing import ExecutionOptions, no_exclusions
+from fastcos.search.plan import Machine, RequestSizes, SearchPlan, SegmentSizes
+from fastcos.search.request import SearchRequest
+from fastcos.search.sources import ItemSource, block_sizes
+from fastcos.search.top_k import as_options
+from fastcos.similarity.base import Plain, capabilities, is_upper_bounded
+from fastcos.validation import Integers
+
+# a segment, what is asked of it, the machine, and the plan for them
+_Planned = tuple[SegmentSizes, RequestSizes, Machine, SearchPlan]
+
+_METHODS = {
+    "numpy": "matrix products of NumPy",
+    "score_all": "the float64 score of every pair",
+    "rows_as_given": "float32 tiles of the rows as they are given",
+    "distinct": "one row of each group of duplicates",
+    "repack": "the allowed rows, packed for this search alone",
+}
+
+
+@dataclass(frozen=True)
+class SearchExplanation:
+    """How a search would run. ``print`` shows it as text.
+
+    Attributes
+    ----------
+    n_queries, n_items, n_columns, k, n_threads : int
+    plans : tuple of SearchPlan
+        One for each segment of the items that differs, for a whole batch of queries.
+    batch_queries, n_batches : int
+        Queries of a batch, and batches.
+    n_segments : int
+        Segments of the items that each batch meets.
+    estimate : Estimate
+        Of the whole search.
+    buffer_bytes : float
+        Memory of the buffers, at most ``working_memory``.
+    working_memory : float
+        Bytes that the search may use besides its inputs and outputs.
+    code : str
+        Which code runs: native, compiled, or NumPy.
+    reasons : tuple of str
+        Why it runs this way, and why not in another.
+
+    Examples
+    --------
+    >>> from fastcos.search import explain_top_k
+    >>> explained = explain_top_k(1000, 1_000_000, 384, n_threads=16, isa="vnni")
+    >>> explained.plans[0].method, explained.n_batches
+    ('distinct', 1)
+    """
+
+    n_queries: int
+    n_items: int
+    n_columns: int
+    k: int
+    n_threads: int
+    plans: tuple[SearchPlan, ...]
+    batch_queries: int
+    n_batches: int
+    n_segments: int
+    estimate: Estimate
+    buffer_bytes: float
+    working_memory: float
+    code: str
+    reasons: tuple[str, ...] = ()
+
+    @property
+    def seconds(self) -> float:
+        """About how long the search takes."""
+        return self.estimate.seconds
+
+    @property
+    def method(self) -> str:
+        """The method of the first segment, as of SearchPlan."""
+        return self.plans[0].method if self.plans else "nothing"
+
+    def __str__(self) -> str:
+        """Return the explanation as text, a line for each subject."""
+        queries = "1 query" if self.n_queries == 1 else f"{self.n_queries:,} queries"
+        threads = "1 thread" if self.n_threads == 1 else f"{self.n_threads} threads"
+        lines = [
+            f"{queries} x {self.n_items:,} items x {self.n_columns:,} columns, k = {self.k:,}, "
+            f"{threads}"
+        ]
+        if not self.plans:
+            return f"{lines[0]}\n  nothing can be found, and nothing is searched"
+        lines.append(f"  method      {describe_method(self.plans[0])}")
+        lines += [f"  schedule    {line}" for line in self._schedule()]
+        took = self.estimate
+        parts = [
+            f"{name} {_seconds(value)}"
+            for name, value in (
+                ("memory", took.memory), ("multiply", took.multiply), ("scores", took.scores),
+                ("packing", took.packing), ("overhead", took.overhead),
+            )
+            if value >= 0.05 * took.seconds
+        ]  # fmt: skip
+        lines.append(f"  estimated   {_seconds(took.seconds)}: {', '.join(parts)}")
+        lines.append(
+            f"  memory      {self.buffer_bytes / 2**20:,.1f} MiB of buffers (working_memory "
+            f"{self.working_memory / 2**20:,.0f} MiB)"
+        )
+        lines.append(f"  code        {self.code}")
+        lines += [f"  because     {reason}" for reason in self.reasons]
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+    def _schedule(self) -> list[str]:
+        lines = []
+        if self.n_batches > 1:
+            lines.append(f"{self.n_batches:,} batches of {self.batch_queries:,} queries")
+        if self.n_segments > 1:
+            lines.append(f"{self.n_segments:,} segments of the items, one after the other")
+        return [*lines, describe_grid(self.plans[0], self.estimate)]
+
+
+def describe_method(made: SearchPlan) -> str:
+    """Return the method of a plan in words."""
+    if made.method != "tiles" or made.layout is None:
+        text = _METHODS[made.method]
+        if made.inner is not None:
+            text += f": {describe_method(made.inner)}"
+        return text
+    kind = "int8" if made.layout.quantised else "float32"
+    columns = "of the projection first, then all columns" if made.use_projection else "all columns"
+    return f"{kind} tiles ({made.layout.isa}), {columns}"
+
+
+def describe_grid(made: SearchPlan, estimate: Estimate) -> str:
+    """Return in words how threads divide a search, and what they read."""
+    grid = made.grid
+    if grid is None:
+        return ""
+    threads = "1 thread" if grid.n_threads == 1 else f"{grid.n_threads} threads"
+    read = f"{_bytes(estimate.bytes_read)} are read"
+    if made.method == "numpy":
+        return f"batches of {grid.queries_per_block:,} queries; {read}"
+    if made.method == "score_all":
+        return f"{grid.n_query_blocks:,} tasks on {threads}; {read}"
+    if grid.n_query_blocks == 1 and grid.n_ranges == 1:
+        return f"one task, in the calling thread; {read}"
+    return (
+        f"{grid.n_query_blocks:,} query blocks of {grid.queries_per_block:,} x {grid.n_ranges:,} "
+        f"panel ranges, on {threads}; {read}"
+    )
+
+
+def explain_source(
+    items: ItemSource,
+    n_queries: int,
+    k: int,
+    options: ExecutionOptions,
+    permitted: Integers | None = None,
+) -> SearchExplanation:
+    """Explain a search of fitted items; permitted: positions that may be found, None for all."""
+    n_columns = items.rows.shape[1] if items.n_live else 0
+    shape = items.n_live if permitted is None else len(permitted)
+    k = min(k, shape)
+    if not k or not n_queries:
+        return SearchExplanation(
+            n_queries, items.n_live, n_columns, k, options.n_threads, (), n_queries, 1, 0,
+            Estimate(), 0.0, options.working_memory, "",
+        )  # fmt: skip
+    # only their number and width count
+    queries = np.broadcast_to(np.float32(0), (n_queries, n_columns))
+    request = SearchRequest(queries, k, permitted, None, None)
+    batch = min(n_queries, batch_size(items, request, options))
+    row_type = memmap.from_bits(items.rows).dtype.name
+    reasons: tuple[str, ...] = ()
+    width = k
+    if is_upper_bounded(items.measure):
+        width = k + plan.COSTS.extra_candidates
+        reasons = (
+            f"{items.measure.name} only bounds an inner product: {width} candidates of each query "
+            "are found first, and refined by the measure, whose time is not estimated",
+        )
+    found: list[_Planned] = []
+    if items.segments:
+        for segment, allowed, _, memory in items.tasks(request, options, None):
+            limited = options._replace(working_memory=memory)
+            wanted = scan.SegmentSearch(width, no_exclusions(1), allowed, None, items.n_live)
+            made = scan.plan_segment(segment, batch, wanted, limited)
+            asked = scan.request_sizes(segment, batch, wanted)
+            machine = scan.machine_of(limited, config.isa())
+            found.append((segment.sizes(items.n_live), asked, machine, made))
+    else:
+        blocks = block_sizes(items.rows, request, items.measure, options)
+        machine = scan.machine_of(options._replace(working_memory=blocks.memory), config.isa())
+        asked = RequestSizes(batch, width)
+        for first in range(0, items.n_items, blocks.items):
+            n = min(blocks.items, items.n_items - first)
+            sizes = SegmentSizes(n, n_columns, n, n_distinct=n, has_moderate_norms=True)
+            found.append((sizes, asked, machine, plan.plan_search(sizes, asked, machine)))
+        reasons += ("the rows are on disk or of a low precision: every batch reads all of them",)
+    measure = type(items.measure)
+    is_plain = bool(items.segments) and capabilities(items.measure).append
+    is_plain = is_plain and measure.encode_queries is Plain.encode_queries
+    is_plain = is_plain and all(one.method == "tiles" and one.shares_rows for *_, one in found)
+    costs = plan.COSTS
+    overhead = costs.seconds_per_plain_call if is_plain else costs.seconds_per_call
+    if permitted is not None:
+        overhead += costs.seconds_per_masked_row * items.n_items
+    return _explain(found, overhead, n_queries, items.n_live, options, row_type, reasons)
+
+
+def explain_top_k(
+    n_queries: int,
+    n_items: int,
+    n_columns: int,
+    k: int = 10,
+    *,
+    dtype: str = "float32",
+    is_packed: bool = False,
+    n_threads: int | None = None,
+    working_memory: float | None = None,
+    isa: str | None = None,
+) -> SearchExplanation:
+    """Explain a search by sizes alone: for data that you do not have yet, or for another machine.
+
+    Parameters
+    ----------
+    n_queries, n_items, n_columns : int
+        Sizes of the queries and of the items. The items are taken as rows without duplicates.
+    k : int
+        Neighbours per query.
+    dtype : str
+        Type of the items.
+    is_packed : bool
+        Whether an index has packed the items before; otherwise the call packs them, as
+        :func:`fastcos.top_k` does.
+    n_threads : int, optional
+        Default: the setting ``n_threads``.
+    working_memory : float, optional
+        MiB for buffers. Default: the setting ``working_memory``.
+    isa : {"amx", "vnni", "avxvnni", "avx2", "avx512", "generic"}, optional
+        Instruction set of the machine. Default: that of this one.
+
+    Returns
+    -------
+    SearchExplanation
+        The plan, what it reads, and about how long it takes. ``print`` shows it as text.
+
+    Raises
+    ------
+    ValueError
+        A size below 1, k above the number of items, or an unknown instruction set.
+
+    Examples
+    --------
+    >>> import fastcos
+    >>> explained = fastcos.explain_top_k(
+    ...     1000, 1_000_000, 384, is_packed=True, n_threads=2, isa="vnni", working_memory=1024
+    ... )
+    >>> print(str(explained).partition("  estimated")[0].rstrip())
+    1,000 queries x 1,000,000 items x 384 columns, k = 10, 2 threads
+      method      int8 tiles (vnni), all columns
+      schedule    4 query blocks of 256 x 1 panel ranges, on 2 threads; 1.5 GB are read
+    """
+    n = validation.as_count("n_queries", n_queries)
+    m, d = validation.as_count("n_items", n_items), validation.as_count("n_columns", n_columns)
+    k = validation.as_count("k", k, high=m)
+    row_type = np.dtype(dtype).name
+    if isa is not None:
+        isa = validation.as_choice("isa", isa, tuple(INSTRUCTION_SETS))
+    options = as_options(n_threads, working_memory)
+    isa = config.isa() if isa is None else isa
+    sizes = SegmentSizes(
+        m, d, m, row_type, packed_for=isa if is_packed else "", n_packed=m if is_packed else 0,
+        n_distinct=m, has_moderate_norms=True,
+    )  # fmt: skip
+    batch = min(n, plan.plan_batch(k, d, options.working_memory))
+    request, machine = RequestSizes(batch, k), scan.machine_of(options, isa)
+    made = plan.plan_search(sizes, request, machine)
+    costs = plan.COSTS
+    is_plain = is_packed and made.shares_rows
+    overhead = costs.seconds_per_plain_call if is_plain else costs.seconds_per_call
+    return _explain([(sizes, request, machine, made)], overhead, n, m, options, row_type)
+
+
+def _explain(
+    planned: list[_Planned],
+    overhead: float,
+    n_queries: int,
+    n_items: int,
+    options: ExecutionOptions,
+    row_type: str,
+    reasons: tuple[str, ...] = (),
+) -> SearchExplanation:
+    """Put plans of all segments for one batch together; overhead: seconds of one batch."""
+    costs, whole = plan.COSTS, Estimate()
+    sizes, request, *_ = planned[0]
+    for one in planned:
+        segment, asked, machine, made = one
+        whole = whole.plus(estimate_plan(made, segment, asked, machine, costs))
+    batch = request.n_queries
+    n_batches = -(-n_queries // batch)
+    estimate = Estimate(overhead=overhead * n_batches).plus(whole, n_queries / batch)
+    distinct: dict[tuple[str, ...], SearchPlan] = {}
+    for *_, made in planned:
+        distinct.setdefault((made.method, str(made.grid)), made)
+    reasons += tuple(dict.fromkeys(text for made in distinct.values() for text in made.reasons))
+    reasons += _alternative(*planned[0])
+    return SearchExplanation(
+        n_queries, n_items, sizes.n_columns, request.k, options.n_threads,
+        tuple(distinct.values()), batch, n_batches, len(planned), estimate,
+        max(made.buffer_bytes for *_, made in planned), options.working_memory,
+        readiness.explain(row_type), reasons,
+    )  # fmt: skip
+
+
+def _alternative(
+    segment: SegmentSizes, request: RequestSizes, machine: Machine, made: SearchPlan
+) -> tuple[str, ...]:
+    """Return how long the float64 scores of every pair would take, where something else is done."""
+    if made.method in ("score_all", "numpy"):
+        return ()
+    m = segment.n_live if request.n_allowed is None else request.n_allowed
+    grid = plan.plan_exhaustive(
+        request.n_queries, m, segment.n_columns, request.k, machine.n_threads, plan.COSTS
+    )
+    every = estimate_plan(SearchPlan("score_all", grid=grid), segment, request, machine, plan.COSTS)
+    return (f"the float64 score of every pair would take about {_seconds(every.seconds)}",)
+
+
+def _seconds(value: float) -> str:
+    """Return seconds in the unit in which they are at least 1, with two digits."""
+    for unit, size in (("s", 1.0), ("ms", 1e-3)):
+        if value >= size:
+            return f"{_rounded(value / size)} {unit}"
+    return f"{_rounded(value * 1e6)} us"
+
+
+def _bytes(value: float) -> str:
+    """Return bytes in decimal units, with two digits."""
+    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if value >= size:
+            return f"{_rounded(value / size)} {unit}"
+    return f"{value:.0f} bytes"
+
+
+def _rounded(value: float) -> str:
+    """Return a number with two digits, or all digits before the point."""
+    if value <= 0:
+        return "0"
+    digits = max(0, 1 - math.floor(math.log10(value)))
+    return f"{value:,.{digits}f}"
