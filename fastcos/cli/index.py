@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from fastcos import io
 from fastcos.cli import duplicates, export, lists, options
 from fastcos.cli.model_folder import read_items
-from fastcos.cli.terminal import print_json, print_next, progress_bar, say
+from fastcos.cli.terminal import print_json, print_next, progress_bar, say, show_text
 from fastcos.io.columns import as_ids, check_row_numbers, positions_in
 from fastcos.search import Neighbors, SimilarityIndex
 from fastcos.search.ids import are_strings
@@ -29,6 +29,7 @@ examples:
   fastcos index remove shop 318 296
   fastcos index search shop --show 527 --names movies.csv
   fastcos index search shop --queries users.npz --exclude bought.csv
+  fastcos index explain shop --queries 1000
   fastcos index duplicates chunks.parquet --fpr 1e-6 --text text
   fastcos index export films --out served
 for the options of a verb, such as --json, run fastcos index VERB --help;
@@ -206,18 +207,42 @@ def _as_index_ids(index: SimilarityIndex, ids: npt.NDArray[Any]) -> npt.NDArray[
     return ids.astype(str) if are_strings(index.ids) else ids
 
 
+def _add_explain(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("index", metavar="DIR", help=_INDEX_HELP)
+    help_ = "number of queries (default: the number of items)"
+    parser.add_argument("--queries", type=int, metavar="N", help=help_)
+    parser.add_argument("--k", type=int, default=10, metavar="K", help="neighbours (default 10)")
+    options.add_json(parser)
+    options.add_common(parser, seed=False)
+
+
+def _explain(args: argparse.Namespace) -> int:
+    index = SimilarityIndex.open(args.index)
+    n_queries = len(index) if args.queries is None else args.queries
+    explained = index.explain(n_queries, args.k)
+    if args.json:
+        print_json(explained.as_dict())
+    else:
+        show_text(str(explained))
+    return 0
+
+
 # The summary of each verb, the function that adds its arguments, and the function that runs it.
 _VERBS = {
     "build": ("build a new index of vectors with ids", _add_build, _build),
     "add": ("add items, and replace items with the same ids", _add_add, _add),
     "remove": ("remove items by id", _add_remove, _remove),
     "search": ("find neighbours of items or of other vectors", _add_search, _search),
+    "explain": ("show how a search would run, and for how long", _add_explain, _explain),
     "duplicates": (duplicates.SUMMARY, duplicates.add_arguments, duplicates.run),
     "export": (export.SUMMARY, export.add_arguments, export.run),
 }
 _DESCRIPTIONS = {
     "search": "Find the k most similar items of every item of an index, of the items in --show, or "
     "of every vector in --queries. The command writes the same table as fastcos neighbors.",
+    "explain": "Show how a search of an index would run, without running it: the method, how the "
+    "work is divided among threads, the bytes that are read, the memory, about how long it takes, "
+    "and why other methods are not used.",
     "duplicates": duplicates.DESCRIPTION,
     "export": export.DESCRIPTION,
 }

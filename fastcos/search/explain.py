@@ -7,6 +7,7 @@ describe what would really happen. Times are estimates by the rates of ``plan.Co
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -65,7 +66,7 @@ class SearchExplanation:
     >>> from fastcos.search import explain_top_k
     >>> explained = explain_top_k(1000, 1_000_000, 384, n_threads=16, isa="vnni")
     >>> explained.plans[0].method, explained.n_batches
-    ('distinct', 1)
+    ('tiles', 1)
     """
 
     n_queries: int
@@ -93,6 +94,30 @@ class SearchExplanation:
         """The method of the first segment, as of SearchPlan."""
         return self.plans[0].method if self.plans else "nothing"
 
+    def as_dict(self) -> dict[str, Any]:
+        """Return the explanation as numbers and texts, for JSON."""
+        took = self.estimate
+        grid = self.plans[0].grid if self.plans else None
+        return {
+            "n_queries": self.n_queries,
+            "n_items": self.n_items,
+            "n_columns": self.n_columns,
+            "k": self.k,
+            "n_threads": self.n_threads,
+            "method": self.method,
+            "n_batches": self.n_batches,
+            "n_segments": self.n_segments,
+            "n_query_blocks": 0 if grid is None else grid.n_query_blocks,
+            "n_ranges": 0 if grid is None else grid.n_ranges,
+            "bytes_read": took.bytes_read,
+            "multiply_adds": took.multiply_adds,
+            "seconds": took.seconds,
+            "buffer_bytes": self.buffer_bytes,
+            "working_memory": self.working_memory,
+            "code": self.code,
+            "reasons": list(self.reasons),
+        }
+
     def __str__(self) -> str:
         """Return the explanation as text, a line for each subject."""
         queries = "1 query" if self.n_queries == 1 else f"{self.n_queries:,} queries"
@@ -109,8 +134,8 @@ class SearchExplanation:
         parts = [
             f"{name} {_seconds(value)}"
             for name, value in (
-                ("memory", took.memory), ("multiply", took.multiply), ("scores", took.scores),
-                ("packing", took.packing), ("overhead", took.overhead),
+                ("memory", took.memory), ("compute", took.multiply), ("exact scores", took.scores),
+                ("encoding and packing", took.packing), ("overhead", took.overhead),
             )
             if value >= 0.05 * took.seconds
         ]  # fmt: skip
@@ -279,7 +304,7 @@ def explain_top_k(
     n = validation.as_count("n_queries", n_queries)
     m, d = validation.as_count("n_items", n_items), validation.as_count("n_columns", n_columns)
     k = validation.as_count("k", k, high=m)
-    row_type = np.dtype(dtype).name
+    row_type = _row_type(dtype)
     if isa is not None:
         isa = validation.as_choice("isa", isa, tuple(INSTRUCTION_SETS))
     options = as_options(n_threads, working_memory)
@@ -295,6 +320,18 @@ def explain_top_k(
     is_plain = is_packed and made.shares_rows
     overhead = costs.seconds_per_plain_call if is_plain else costs.seconds_per_call
     return _explain([(sizes, request, machine, made)], overhead, n, m, options, row_type)
+
+
+def _row_type(dtype: str) -> str:
+    """Return the name of a type of numbers."""
+    try:
+        kind = np.dtype(dtype)
+    except TypeError:
+        kind = np.dtype("V0")
+    if dtype == "bfloat16" or kind.kind in "fiu":
+        return "bfloat16" if dtype == "bfloat16" else kind.name
+    got = validation.format_value(dtype)
+    raise ValueError(f"dtype must be a type of numbers, got {got}")
 
 
 def _explain(

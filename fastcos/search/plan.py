@@ -607,8 +607,9 @@ def _plan_allowed(
     if codes > machine.working_memory:
         reasons.append("codes of the allowed rows alone would exceed the working memory")
         return None
+    # the search of the packed rows is planned again, and then counts their duplicates
     rows = SegmentSizes(
-        segment.n_rows, segment.n_columns, m, segment.row_type,
+        segment.n_rows, segment.n_columns, m, segment.row_type, n_distinct=m,
         has_moderate_norms=segment.has_moderate_norms,
     )  # fmt: skip
     inner = _plan_search(

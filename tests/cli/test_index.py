@@ -192,3 +192,17 @@ def test_duplicates_by_rate_use_the_calibrated_threshold(folder, capsys):
     scores = [float(row["score"]) for row in table("duplicates.csv")]
     assert scores[0] == pytest.approx(1)
     assert min(scores) >= found["threshold"]
+
+
+def test_a_search_is_explained(folder, capsys):
+    capsys.readouterr()
+    assert main(["index", "explain", "shop", "--queries", "7", "--k", "3"]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("7 queries x 50 items x 6 columns, k = 3")
+    assert "the float64 score of every pair" in text
+    assert main(["index", "explain", "shop", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["n_queries"], found["method"]) == (50, "score_all")
+    assert found["seconds"] > 0
+    assert main(["index", "explain", "shop", "--queries", "0"]) == 2
+    assert "n_queries must be a whole number" in capsys.readouterr().err

@@ -1,0 +1,142 @@
+"""Explanations of searches: they describe what runs, and touch no rows."""
+
+import numpy as np
+import pytest
+
+import fastcos
+from fastcos import SimilarityIndex, explain_top_k
+from fastcos.kernels.simd.instruction_sets import INSTRUCTION_SETS
+from fastcos.search import plan, scan
+
+ROWS = np.random.default_rng(0).standard_normal((5000, 40)).astype(np.float32)
+
+
+@pytest.fixture
+def plans_run(monkeypatch):
+    """Return the list of plans that searches of segments run."""
+    made, usual = [], scan.plan_segment
+
+    def noted(*arguments):
+        made.append(usual(*arguments))
+        return made[-1]
+
+    monkeypatch.setattr(scan, "plan_segment", noted)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("n", "k", "allowed"),
+    [(1, 10, None), (100, 10, None), (1, 1100, None), (5, 3, 40), (100, 3, 2000), (100, 3, 400)],
+)
+def test_the_plan_that_is_explained_is_the_plan_that_runs(plans_run, n, k, allowed):
+    index = SimilarityIndex().fit(ROWS)
+    positions = None if allowed is None else np.arange(allowed)
+    explained = index.explain(n, k, allowed=positions, n_threads=3)
+    plans_run.clear()
+    # a threshold that all pairs reach: a search with one step more than a plain one
+    index.search(ROWS[:n], k, allowed=positions, n_threads=3, min_score=-2.0)
+    assert explained.plans[0] == plans_run[0]
+    assert explained.n_batches == 1
+
+
+def test_parts_of_an_index_are_explained_together():
+    index = SimilarityIndex().fit(ROWS)
+    index.add(ROWS[:7])
+    index.remove([3])
+    explained = index.explain(100)
+    assert (explained.n_segments, explained.n_items) == (2, 5006)
+    assert "2 segments of the items" in str(explained)
+    assert explained.buffer_bytes <= explained.working_memory
+
+
+def test_items_on_disk_are_read_by_every_batch(tmp_path):
+    np.save(tmp_path / "rows.npy", ROWS)
+    index = SimilarityIndex().fit(np.load(tmp_path / "rows.npy", mmap_mode="r"))
+    explained = index.explain(5000, working_memory=1.0)
+    assert explained.n_batches > 1
+    assert explained.n_segments > 1
+    assert "every batch reads all of them" in str(explained)
+    assert explained.buffer_bytes <= 2**20
+
+
+def test_an_index_of_nothing_and_rows_that_nothing_may_find_are_explained():
+    for index, allowed in (
+        (SimilarityIndex().fit(np.empty((0, 4))), None),
+        (SimilarityIndex().fit(ROWS), np.zeros(5000, np.bool_)),
+    ):
+        assert "nothing is searched" in str(index.explain(5, allowed=allowed))
+
+
+def test_duplicates_and_bounded_measures_say_so():
+    index = SimilarityIndex().fit(np.repeat(ROWS[:100], 20, axis=0))
+    assert index.explain(100).method == "distinct"
+    assert "one row of each group of duplicates" in str(index.explain(100))
+    assert "refined by the measure" in str(
+        SimilarityIndex("mutual_proximity").fit(ROWS).explain(10)
+    )
+
+
+def test_rows_are_not_packed_and_nothing_is_searched_for_sizes_alone():
+    explained = explain_top_k(1000, 10**9, 1024, n_threads=128, isa="amx", working_memory=1e6)
+    text = str(explained)
+    assert text.startswith("1,000 queries x 1,000,000,000 items x 1,024 columns, k = 10, 128 thr")
+    assert [line.split()[0] for line in text.splitlines()[1:6]] == [
+        "method", "schedule", "estimated", "memory", "code",
+    ]  # fmt: skip
+    assert repr(explained) == text
+
+
+@pytest.mark.parametrize("isa", INSTRUCTION_SETS)
+def test_estimates_grow_with_the_sizes_and_fall_with_threads(isa):
+    def seconds(n=1000, m=100_000, d=128, k=10, threads=1):
+        sizes = {"is_packed": True, "n_threads": threads, "working_memory": 1024, "isa": isa}
+        return explain_top_k(n, m, d, k, **sizes).seconds
+
+    assert seconds() < seconds(n=4000) < seconds(n=4000, m=400_000)
+    assert seconds() < seconds(d=512)
+    assert seconds() < seconds(k=200)
+    assert seconds() > seconds(threads=4)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"n_queries": 0}, "n_queries must be a whole number"),
+        ({"n_items": 0}, "n_items must be a whole number"),
+        ({"n_columns": 1.5}, "n_columns must be a whole number"),
+        ({"k": 101}, "k must be a whole number from 1 to 100, got 101"),
+        ({"isa": "sse"}, "isa must be one of amx, vnni"),
+        ({"n_threads": 0}, "n_threads must be a whole number"),
+        ({"working_memory": 0}, "working_memory must be"),
+        ({"dtype": "float33"}, "dtype must be a type of numbers, got 'float33'"),
+        ({"dtype": "U3"}, "dtype must be a type of numbers, got 'U3'"),
+    ],
+)
+def test_wrong_arguments_are_refused(changes, message):
+    arguments = {"n_queries": 1, "n_items": 100, "n_columns": 4} | changes
+    with pytest.raises((ValueError, TypeError), match=message):
+        explain_top_k(**arguments)
+
+
+def test_wrong_arguments_of_an_index_are_refused():
+    with pytest.raises(ValueError, match="must be fitted before it is used"):
+        SimilarityIndex().explain(1)
+    index = SimilarityIndex().fit(ROWS)
+    with pytest.raises(ValueError, match="n_queries must be a whole number"):
+        index.explain(0)
+    with pytest.raises(ValueError, match="working_memory must be at least"):
+        index.explain(100, working_memory=0.001)
+
+
+def test_the_working_memory_of_few_queries_is_kept():
+    """64 queries for very many neighbours: refused, as 65 are."""
+    rows = np.random.default_rng(1).random((100_000, 16), np.float32)
+    index = fastcos.SimilarityIndex().fit(rows)
+    for n in (64, 65):
+        with pytest.raises(ValueError, match="working_memory must be at least"):
+            index.search(rows[:n], 10_000, working_memory=1)
+    assert plan.COSTS.max_unchecked_bytes <= 2**22
+    with_little, usual = (
+        index.search(rows[:64], 500, working_memory=memory) for memory in (4, None)
+    )
+    np.testing.assert_array_equal(with_little.indices, usual.indices)
