@@ -22,7 +22,7 @@ NOT_PROMISED = {
     "InteractionShards": "sums over rows depend on where the shards were cut",
 }
 NO_ARITHMETIC = {
-    "from_model", "get_config", "get_measure", "list_measures", "presets", "read_interactions",
+    "explain_top_k", "from_model", "get_config", "get_measure", "list_measures", "presets", "read_interactions",
     "rescalings", "set_config",
 }  # fmt: skip
 PACKAGES = (

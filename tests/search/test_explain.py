@@ -90,7 +90,7 @@ def test_rows_are_not_packed_and_nothing_is_searched_for_sizes_alone():
 def test_estimates_grow_with_the_sizes_and_fall_with_threads(isa):
     def seconds(n=1000, m=100_000, d=128, k=10, threads=1):
         sizes = {"is_packed": True, "n_threads": threads, "working_memory": 1024, "isa": isa}
-        return explain_top_k(n, m, d, k, **sizes).seconds
+        return explain_top_k(n, m, d, k=k, **sizes).seconds
 
     assert seconds() < seconds(n=4000) < seconds(n=4000, m=400_000)
     assert seconds() < seconds(d=512)
