@@ -22,8 +22,8 @@ NOT_PROMISED = {
     "InteractionShards": "sums over rows depend on where the shards were cut",
 }
 NO_ARITHMETIC = {
-    "explain_top_k", "from_model", "get_config", "get_measure", "list_measures", "presets", "read_interactions",
-    "rescalings", "set_config",
+    "explain_top_k", "from_model", "get_config", "get_measure", "list_measures", "presets",
+    "read_interactions", "rescalings", "set_config",
 }  # fmt: skip
 PACKAGES = (
     fastcos, fastcos.auditing, fastcos.comparison, fastcos.models,
