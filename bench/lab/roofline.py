@@ -51,7 +51,7 @@ def draw(points, peaks, bandwidth):
         ax.invert_yaxis()
         rates = ", ".join(f"{name} {peak / 1e9:,.0f} Gop/s" for name, peak in peaks.items())
         ax.set(
-            xlim=(0, 1.1 * max(one["upper_percent"] for one in points) + 130),
+            xlim=(0, 1.1 * max(one["upper_percent"] for one in points) + 170),
             xlabel="percent of the limit; line: the middle half of the turns",
             title=f"{rates},\nmemory {bandwidth / 1e9:.0f} GB/s",
         )  # fmt: skip
