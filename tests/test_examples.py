@@ -459,6 +459,7 @@ def test_study_of_scales_goes_on_and_writes_its_page(tmp_path):
     assert "| simulation | 0 |" in page.read_text("utf8")
 
 
+@pytest.mark.slow
 def test_audit_is_right_about_factors_of_known_origin(monkeypatch):
     """Three of the ten ways to train; the script judges all, a hundred models."""
     monkeypatch.syspath_prepend(EXAMPLES)
@@ -512,6 +513,7 @@ def test_trainers_agree_with_their_definitions(monkeypatch):
     np.testing.assert_allclose(Q3, Q)
 
 
+@pytest.mark.slow
 def test_stabilized_retraining_aligns_both_models(tmp_path):
     pytest.importorskip("implicit", reason="the example trains models of implicit")
     data = fastcos.simulate_interactions(300, 80, random_state=0).X.tocoo()
@@ -539,6 +541,7 @@ def overlap_of_encoders(tmp_path, noise, *options):
     return out.splitlines()
 
 
+@pytest.mark.slow
 def test_mapped_encoder_compares_its_prediction_with_the_truth(tmp_path):
     *_, last = overlap_of_encoders(tmp_path, 0.0, "--samples", 2)
     assert last == "the interval holds the truth in 2 of 2"
@@ -557,6 +560,7 @@ def test_mapped_encoder_compares_its_prediction_with_the_truth(tmp_path):
     assert float(first.split("|")[4]) < 0.1
 
 
+@pytest.mark.slow
 def test_mapped_encoder_refuses_files_of_other_texts(tmp_path):
     np.save(tmp_path / "old.npy", np.eye(200))
     np.save(tmp_path / "new.npy", np.eye(200)[:150])
@@ -626,6 +630,7 @@ def test_cluster_example_resumes(tmp_path):
     assert (tmp_path / "neighbors" / "indices.npy").stat().st_mtime_ns == before
 
 
+@pytest.mark.slow
 def test_deep_models_measure_what_separates_two_runs(tmp_path, monkeypatch):
     pytest.importorskip("torch", reason="the example needs torch")
     deep = imported("deep_models")

@@ -91,8 +91,15 @@ def write_arrays(ids):
 
 
 SOURCES = {"parquet": write_parquet, "model": write_model, "arrays": write_arrays}
+# each source and each kind of ids once; the other pairs are slow tests
+IN_THE_DEFAULT_TESTS = {("parquet", "from 1"), ("model", "texts"), ("arrays", "row numbers")}
 CASES = [
-    (source, kind) for source in SOURCES for kind in OWN_IDS if source == "model" or kind != "texts"
+    pytest.param(
+        source, kind, marks=() if (source, kind) in IN_THE_DEFAULT_TESTS else pytest.mark.slow
+    )
+    for source in SOURCES
+    for kind in OWN_IDS
+    if source == "model" or kind != "texts"
 ]
 
 
