@@ -1,6 +1,6 @@
 """Takes the screenshots of these pages: python docs/screenshots.py NAME=PAGE.html[#STATE] ...
 
-NAME is explore_light, compare_page or audit_page. Needs chromium, chromedriver and the extra
+NAME is explore_light or audit_page. Needs chromium, chromedriver and the extra
 "browser".
 """
 
@@ -17,7 +17,6 @@ sys.path.insert(0, str(FOLDER.parents[1]))
 # width, height in CSS pixels, and whether the reader prefers a dark page
 VIEWS = {
     "explore_light": (1280, 900, False),
-    "compare_page": (1280, 760, False),
     "audit_page": (800, 1320, False),
 }
 # colours of a file; heat maps need more than texts

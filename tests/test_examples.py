@@ -417,16 +417,6 @@ def test_load_test_counts_answers_of_service(call):
 
 
 @pytest.mark.slow
-def test_train_for_cosine_prints_each_training(tmp_path):
-    status, out, err = ran("train_for_cosine", "--users", 300, "--items", 100, "--seeds", 1)
-    assert status == 0, err
-    _, *rows = out.splitlines()
-    assert len(rows) == 10
-    aucs = {row[:32].strip(): float(row[32:42]) for row in rows}
-    assert aucs["CosineMF"] > aucs["Eq. 1, orthonormal"]
-
-
-@pytest.mark.slow
 def test_which_remedy_writes_table(tmp_path):
     words = ("--users", 300, "--items", 100, "--seeds", 2, "--output", tmp_path / "remedies.csv")
     status, out, err = ran("which_remedy", *words)
