@@ -82,8 +82,8 @@ def prefixes() -> Figure:
 
 
 def threads() -> Figure:
-    """Draw the times of docs/dev/scale.md by the number of threads."""
-    text = (FOLDER.parent / "dev" / "scale.md").read_text("utf8")
+    """Draw the times of docs/dev/benchmarks.md by the number of threads."""
+    text = (FOLDER.parent / "dev" / "benchmarks.md").read_text("utf8")
     rows = dict(re.findall(r"^\| ([^|]+?: (?:fastcos|FAISS)) \|(.*)\|$", text, re.MULTILINE))
     figure = Figure(figsize=(8.4, 3.6), layout="constrained")
     panels = figure.subplots(1, 2)
