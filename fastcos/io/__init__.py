@@ -1,6 +1,6 @@
 """Readers of interactions, labels and vectors; atomic writers.
 
-A reader recognises the format by the suffix and aligns what it reads with ids::
+A reader recognises the format by the suffix and returns its content together with ids::
 
     CSV, TSV, JSON lines (tables), Parquet, Arrow (parquet) --> columns --> Interactions, Vectors,
     .npz, safetensors (arrays) -----------------------------> columns --> Vectors, Factors
@@ -9,16 +9,18 @@ A reader recognises the format by the suffix and aligns what it reads with ids::
     fvecs, fbin, ivecs, ibin (ann_files) -------------------------------> memory maps
     fitted models of other libraries (from_model) ----------------------> Factors
 
-Compressed files and byte order marks are undone by ``streams``. ``columns`` has the rules by which
-a column is read, the same for all formats: what its cells are, and which spellings of an id are one
-id. ``column_choice`` has the rules by which the columns of users, items, values, ids and vectors
-are found. The results say in their attribute ``columns`` which columns were read.
+``streams`` decompresses files and removes byte order marks. ``columns`` contains the rules for
+reading a column, which are the same for all formats: the type of its cells, and the spellings of
+an id that count as the same id. ``column_choice`` contains the rules for finding the columns of
+users, items, values, ids and vectors. The attribute ``columns`` of a result lists the columns that
+were read.
 
 ``read_interactions`` returns a sparse matrix with the ids of its rows and columns;
-``ingest_interactions`` writes the same matrix as shards without holding it in memory. ``items`` has
-the readers that align a table with given item ids. Damaged or unsuitable files raise
-FastcosFormatError with the file and the first rows; nothing is unpickled, and declared sizes are
-validated before memory is allocated. Writers replace a file atomically (``atomic_path``).
+``ingest_interactions`` writes the same matrix as shards, without keeping it in memory. ``items``
+contains the readers that align a table with existing item ids. Damaged or unsuitable files raise
+FastcosFormatError, whose message names the file and the first rows. Nothing is unpickled, and
+declared sizes are validated before memory is allocated. Writers replace a file atomically
+(``atomic_path``).
 """
 
 from fastcos.io.factors import Factors, common_rows, read_factors

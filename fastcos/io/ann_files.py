@@ -1,4 +1,4 @@
-"""Vectors and neighbours in the files of benchmarks for approximate search.
+"""Vectors and neighbours in the file formats of benchmarks for approximate search.
 
 ::
 
@@ -7,8 +7,8 @@
     .npy             an array of NumPy                                  (neighbours alone)
     .hdf5   .h5      items "train", queries "test", neighbours "neighbors"  (ann-benchmarks)
 
-All but HDF5 are little-endian. Vectors are memory-mapped: a search reads them in blocks. HDF5 needs
-h5py; where it compresses a data set, or stores it in chunks, the data set is read as a whole.
+All formats except HDF5 are little-endian. Vectors are memory-mapped, so that a search reads them in
+blocks. HDF5 needs h5py; a data set that is compressed or stored in chunks is read as a whole.
 """
 
 from pathlib import Path
@@ -26,12 +26,12 @@ from fastcos.validation import as_choice, as_path
 _HDF5 = (".hdf5", ".h5")
 VECTOR_SUFFIXES = (".fvecs", ".fbin", *_HDF5)
 NEIGHBOR_SUFFIXES = (".ivecs", ".ibin", ".npy", *_HDF5)
-# bytes of the rows and the width at the start of a .fbin or .ibin file
+# Bytes of the header of a .fbin or .ibin file: the number of rows and the width.
 _HEADER_BYTES = 8
 
 
 def read_vectors(name: str, path: PathLike, dataset: str) -> Any:
-    """Return the vectors (n, d) of a file as a memory map; dataset: their name in HDF5."""
+    """Return the vectors (n, d) of a file as a memory map; dataset is their name in HDF5."""
     file = as_path(name, path)
     as_choice(f"the suffix of {name}", file.suffix, VECTOR_SUFFIXES)
     return _read(file, np.dtype("<f4"), dataset)
@@ -42,15 +42,15 @@ def read_neighbors(name: str, path: PathLike) -> Any:
     file = as_path(name, path)
     as_choice(f"the suffix of {name}", file.suffix, NEIGHBOR_SUFFIXES)
     is_npy = file.suffix == ".npy"
-    found = read_npy(file) if is_npy else _read(file, np.dtype("<i4"), "neighbors")
-    if found.dtype.kind not in "iu" or found.ndim != 2 or 0 in found.shape:
-        got = f"dtype {found.dtype}, shape {found.shape}"
+    rows = read_npy(file) if is_npy else _read(file, np.dtype("<i4"), "neighbors")
+    if rows.dtype.kind not in "iu" or rows.ndim != 2 or 0 in rows.shape:
+        got = f"dtype {rows.dtype}, shape {rows.shape}"
         raise FastcosFormatError(f"{file} must hold rows (n, k) of whole numbers, got {got}")
-    return found
+    return rows
 
 
 def write_neighbors(path: PathLike, indices: npt.NDArray[np.int64]) -> None:
-    """Write neighbours (n, k); whole or not at all. -1 stands for none."""
+    """Write neighbours (n, k) atomically; -1 pads short lists."""
     file = Path(path)
     as_choice("the suffix of --out", file.suffix, NEIGHBOR_SUFFIXES)
     if file.suffix in (".ivecs", ".ibin") and indices.max(initial=0) >= 2**31:
@@ -76,14 +76,14 @@ def _open_hdf5(path: Path, mode: str) -> Any:
 
 
 def _read_hdf5(file: Path, name: str) -> Any:
-    """Map a data set of HDF5; one in chunks is read."""
-    with file.open("rb"):  # the system's error, which names the file
+    """Map a data set of HDF5, or read it if it is stored in chunks."""
+    with file.open("rb"):  # raises the error of the system, which names the file
         pass
     try:
         with _open_hdf5(file, "r") as opened:
             if name not in opened:
-                found = ", ".join(sorted(opened)) or "none"
-                raise FastcosFormatError(f"{file} must have a data set {name!r}, got {found}")
+                names = ", ".join(sorted(opened)) or "none"
+                raise FastcosFormatError(f"{file} must have a data set {name!r}, got {names}")
             data = opened[name]
             shape = getattr(data, "shape", ())
             if len(shape) != 2 or 0 in shape or data.dtype.kind not in "iuf":
@@ -95,12 +95,12 @@ def _read_hdf5(file: Path, name: str) -> Any:
                 return data[:]
             return np.memmap(file, data.dtype, "r", offset, shape)
     except OSError as error:
-        what = str(error).partition("\n")[0]
-        raise FastcosFormatError(f"{file} is damaged: {what}") from None
+        reason = str(error).partition("\n")[0]
+        raise FastcosFormatError(f"{file} is damaged: {reason}") from None
 
 
 def _read(file: Path, dtype: np.dtype[Any], dataset: str) -> Any:
-    """Map a file of rows; its size must be that of its header."""
+    """Map a file of rows; raise if its size differs from that in its header."""
     if file.suffix in _HDF5:
         return _read_hdf5(file, dataset)
     size = file.stat().st_size
@@ -111,8 +111,8 @@ def _read(file: Path, dtype: np.dtype[Any], dataset: str) -> Any:
         n, width = head
         needed = _HEADER_BYTES + 4 * n * width
         if size != needed:
-            what = f"{n} rows of {width} are {needed} bytes, not {size}"
-            raise FastcosFormatError(f"{file} is damaged: {what}")
+            reason = f"{n} rows of {width} are {needed} bytes, not {size}"
+            raise FastcosFormatError(f"{file} is damaged: {reason}")
         return np.memmap(file, dtype, "r", _HEADER_BYTES, (n, width))
     width = head[0]
     n, rest = divmod(size, 4 * (width + 1))

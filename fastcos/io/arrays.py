@@ -19,7 +19,7 @@ from fastcos.storage import FastcosFormatError
 
 Array = npt.NDArray[Any]
 
-# errors of NumPy and of the decompression for damaged files
+# Exceptions that NumPy and the decompression raise for damaged files.
 _DAMAGE = (
     *streams.DAMAGE,
     ValueError,
@@ -30,12 +30,12 @@ _DAMAGE = (
     tokenize.TokenError,  # a header without a closing bracket
 )
 
-# signature and number of entries in the last record of a zip archive
+# The signature and the number of entries in the last record of a zip archive.
 _END_OF_DIRECTORY = struct.Struct("<4s6xH10x")
 
 
 def read_npz(path: Path) -> Mapping[str, Array]:
-    """Return all arrays of an .npz file; nothing is unpickled, checksums are verified."""
+    """Read all arrays of an .npz file; nothing is unpickled, and checksums are verified."""
     arrays = {}
     with (
         path.open("rb") as file,
@@ -58,7 +58,7 @@ def read_npz(path: Path) -> Mapping[str, Array]:
 
 
 def read_npy(path: Path) -> Array:
-    """Return the array of an .npy file; nothing is unpickled.
+    """Read the array of an .npy file; nothing is unpickled.
 
     An array larger than the setting ``working_memory`` is memory-mapped, read-only.
     """
@@ -90,23 +90,26 @@ def read_safetensors(path: Path) -> Mapping[str, npt.NDArray[Any]]:
             rule = "of floats of 16 bits or more, or of integers"
             got = f"{kinds[name]} (save it as float16)"
             raise FastcosFormatError(f"{path}: {name} must be {rule}, got {got}")
-        # the upper half of a float32
+        # A bfloat16 is the upper half of a float32.
         bits = np.frombuffer(raw[name]["data"], "<u2").astype(np.uint32) << 16
         arrays[name] = bits.view(np.float32).reshape(raw[name]["shape"])
     return arrays
 
 
-def _check_directory(file: BinaryIO, found: int) -> None:
-    """Refuse an archive with a damaged entry that hides the next one, unseen by checksums."""
+def _check_directory(file: BinaryIO, n_entries: int) -> None:
+    """Raise if the archive declares another number of entries than it lists.
+
+    A damaged entry may hide the next entry, and checksums do not detect that.
+    """
     file.seek(-_END_OF_DIRECTORY.size, os.SEEK_END)
-    mark, declared = _END_OF_DIRECTORY.unpack(file.read(_END_OF_DIRECTORY.size))
-    # a comment may follow the record; 0xFFFF refers to another record
-    if mark == b"PK\x05\x06" and declared not in (found, 0xFFFF):
-        raise ValueError(f"its directory declares {declared} arrays, got {found}")
+    signature, declared = _END_OF_DIRECTORY.unpack(file.read(_END_OF_DIRECTORY.size))
+    # The signature differs if a comment follows the record. 0xFFFF refers to another record.
+    if signature == b"PK\x05\x06" and declared not in (n_entries, 0xFFFF):
+        raise ValueError(f"its directory declares {declared} arrays, got {n_entries}")
 
 
 def _header(file: BinaryIO, size: int) -> tuple[tuple[int, ...], Literal["C", "F"], Any]:
-    """Shape, order and dtype of an array; refuses a file of another size."""
+    """Read the shape, order and dtype of an array; raise if the file has another size."""
     version = np.lib.format.read_magic(file)
     if version == (1, 0):
         header = np.lib.format.read_array_header_1_0(file)

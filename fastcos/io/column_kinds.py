@@ -1,4 +1,4 @@
-"""What a column of a table of vectors holds, decided by all of its cells."""
+"""The kind of a column in a table of vectors, which all of its cells decide."""
 
 import json
 import re
@@ -23,29 +23,29 @@ from fastcos.io.columns import (
 from fastcos.storage import FastcosFormatError, PathLike
 from fastcos.validation import Floats, Integers
 
-# numbers that are written in another way than tables write them: several in one cell that is no
-# JSON, such as NumPy's "[0.1 0.2]" or "0.1|0.2"; with a decimal comma or a unit; hexadecimal ones
-_SOME = rf"(?:{NUMBER_PATTERN}|nan|None|\.\.\.)"
+# Numbers in unusual notations: several numbers in one cell that is no JSON, such as "[0.1 0.2]" of
+# NumPy or "0.1|0.2"; numbers with a decimal comma or a unit; and hexadecimal numbers.
+_ENTRY = rf"(?:{NUMBER_PATTERN}|nan|None|\.\.\.)"
 _ODD_NUMBERS = re.compile(
-    rf"(?:array\()?[\[({{]?\s*{_SOME}(?:[\s,;|]+{_SOME})+[\s,]*[\])}}]?(?:,\s*dtype=\w+)?\)?"
-    rf"|\[\s*{_SOME}\s*\]"
+    rf"(?:array\()?[\[({{]?\s*{_ENTRY}(?:[\s,;|]+{_ENTRY})+[\s,]*[\])}}]?(?:,\s*dtype=\w+)?\)?"
+    rf"|\[\s*{_ENTRY}\s*\]"
     rf"|[$€£\u2212]?\s?{NUMBER_PATTERN}\s?[%‰$€£]?"
     r"|0[xX][0-9a-fA-F]+",
     re.ASCII,
 )
-# rows that a message may name
+# Largest number of rows that a message lists.
 _NAMED_ROWS = 5
 
 
 class Column:
-    """A column of a table of vectors: what all of its cells are, and its numbers or lists.
+    """A column in a table of vectors: the kinds of its cells, and its numbers or lists.
 
-    is_kept: whether the cells are kept, as is needed for a column of ids.
+    stores_cells: whether the cells themselves are stored, which a column of ids requires.
     """
 
-    def __init__(self, name: str, is_kept: bool = False) -> None:
+    def __init__(self, name: str, stores_cells: bool = False) -> None:
         self.name = name
-        self.is_kept = is_kept
+        self.stores_cells = stores_cells
         self._cells: list[Cells] = []
         self._lines: list[Integers] = []
         self._rows: dict[str, list[int]] = {}
@@ -57,7 +57,7 @@ class Column:
 
     def add(self, cells: Cells, lines: Integers) -> None:
         """Add the next cells, which are in these lines of the file."""
-        if self.is_kept:
+        if self.stores_cells:
             self._cells.append(cells)
             self._lines.append(lines)
         if isinstance(cells, np.ndarray) and self._add_array(cells, lines):
@@ -83,7 +83,7 @@ class Column:
             self._blocks.append(np.array(numbers))
 
     def _add_array(self, cells: npt.NDArray[Any], lines: Integers) -> bool:
-        """Add an array of numbers; False if some are not finite."""
+        """Add an array of finite numbers; return False if the array is not one."""
         if cells.ndim == 2:
             self._add_rows(cells, lines)
             return True
@@ -119,7 +119,7 @@ class Column:
 
     @property
     def kind(self) -> str:
-        """What the column holds: lists, numbers, texts, odd numbers, blanks, other or mixed."""
+        """The kind of the column: lists, numbers, texts, odd numbers, blanks, other or mixed."""
         filled = self._rows.keys() - {"blank", "blank word", "infinity", "empty list"}
         if not filled.isdisjoint(("list", "list with blanks")):
             return "lists"
@@ -135,7 +135,7 @@ class Column:
 
     @property
     def may_be_ids(self) -> bool:
-        """Whether the column could be one of ids, beside a column of lists."""
+        """Whether the column may contain ids, in a table with a column of lists."""
         if self.kind == "other":
             example = self._examples["other"]
             return isinstance(example, Unsupported) and not example.is_nested
@@ -144,7 +144,7 @@ class Column:
         return self.kind in ("texts", "mixed", "odd numbers")
 
     def counts_rows(self, path: PathLike) -> bool:
-        """Whether the cells are 0, 1, 2, ..., the numbers of the rows."""
+        """Whether the cells are the row numbers 0, 1, 2, ..."""
         if self.kind != "numbers" or not self._is_whole:
             return False
         numbers = self.numbers(path)
@@ -158,48 +158,48 @@ class Column:
         return ids_of_cells(path, self.name, [cell for block in cells for cell in block], lines)
 
     def numbers(self, path: PathLike) -> npt.NDArray[Any]:
-        """Return the numbers (n,), or refuse the first cells that are none."""
-        odd = self._rows.keys() - {"number"}
-        if odd == {"boolean"} and "number" not in self._rows:
-            odd = set()
-        if odd:
-            self._refuse(path, "a number in every row", odd)
+        """Return the numbers (n,); raise for the first cells that are no numbers."""
+        wrong_kinds = self._rows.keys() - {"number"}
+        if wrong_kinds == {"boolean"} and "number" not in self._rows:
+            wrong_kinds = set()
+        if wrong_kinds:
+            self._refuse(path, "a number in every row", wrong_kinds)
         return np.concatenate(self._blocks)
 
     def lists(self, path: PathLike) -> npt.NDArray[Any]:
-        """Return the lists as rows (n, d), or refuse the first cells that are none."""
-        if odd := self._rows.keys() - {"list"}:
+        """Return the lists as rows (n, d); raise for the first cells that are no such lists."""
+        if wrong_kinds := self._rows.keys() - {"list"}:
             if self._counts["number"] > self._counts["list"]:
                 self._refuse(path, "a number in every row", {"list"})
-            self._refuse(path, "a list of numbers in every row", odd)
+            self._refuse(path, "a list of numbers in every row", wrong_kinds)
         if len(self._widths) > 1:
-            (width, first), (other, line), *_ = self._widths.items()
-            got = f"{other} numbers in row {line} ({width} in row {first})"
+            (width, first), (other_width, line), *_ = self._widths.items()
+            got = f"{other_width} numbers in row {line} ({width} in row {first})"
             rule = f"column {self.name!r} must hold lists of one length"
             raise FastcosFormatError(f"{path}: {rule}, got {got}")
         return np.concatenate(self._blocks) if len(self._blocks) > 1 else self._blocks[0]
 
-    def _refuse(self, path: PathLike, rule: str, odd: Collection[str]) -> NoReturn:
-        category = min(odd, key=lambda one: self._rows[one][0])
-        example, what = self._examples[category], repr(self._examples[category])[:60]
+    def _refuse(self, path: PathLike, rule: str, wrong_kinds: Collection[str]) -> NoReturn:
+        category = min(wrong_kinds, key=lambda kind: self._rows[kind][0])
+        example, got = self._examples[category], repr(self._examples[category])[:60]
         if category == "blank":
-            what = "a blank"
+            got = "a blank"
         elif isinstance(example, Unsupported):
-            what = example.type
+            got = example.type
         elif category == "odd number":
-            what += " (write numbers as 0.5 and lists as JSON, [0.5, 1])"
-        # only the first rows are known, and only they are named
+            got += " (write numbers as 0.5 and lists as JSON, [0.5, 1])"
+        # Only the first rows of each kind are stored, which are those that the message lists.
         lines = np.resize(np.array(self._rows[category]), self._counts[category])
-        refuse_rows(path, f"column {self.name!r} must have {rule}", what, lines)
+        refuse_rows(path, f"column {self.name!r} must have {rule}", got, lines)
 
     def describe(self) -> str:
-        """Return the name and what the column holds."""
-        other = cell_text(self._examples.get("other"))
-        what = other.type if isinstance(other, Unsupported) else self.kind
-        return f"{self.name[:40]!r} ({what})"
+        """Return the name and the kind of the column."""
+        example = cell_text(self._examples.get("other"))
+        kind = example.type if isinstance(example, Unsupported) else self.kind
+        return f"{self.name[:40]!r} ({kind})"
 
     def refuse_as_numbers(self, path: PathLike) -> NoReturn:
-        """Refuse a column that is neither numbers nor texts."""
+        """Raise because the column is neither a column of numbers nor of texts."""
         rule = "a number in every row, or texts"
         if self.kind == "mixed":
             rule = f"a number in every row (or be given: id_column={self.name!r})"
@@ -265,7 +265,7 @@ def _all_lists(cells: Sequence[Any]) -> Floats | None:
 
 
 def _has_decimals(cells: Iterable[Any]) -> bool:
-    """Whether a number of these is spelled with a point or an exponent, or is a float."""
+    """Whether one of these numbers is a float, or has a decimal point or an exponent."""
     return any(
         not isinstance(cell, int) and not str(cell).strip().lstrip("+-").isdigit() for cell in cells
     )

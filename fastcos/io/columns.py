@@ -37,9 +37,9 @@ import numpy.typing as npt
 from fastcos.storage import FastcosFormatError, PathLike
 from fastcos.validation import Floats, Integers, format_rows
 
-# letters of an id; longer texts are a column of the wrong kind
+# Largest number of letters of an id. Longer texts indicate a column of the wrong kind.
 LONGEST_ID = 500
-# a blank cell among numbers, as pandas, R, SQL and spreadsheets write it
+# Texts that pandas, R, SQL and spreadsheets write for a blank cell among numbers.
 _BLANK_WORDS = frozenset(
     ("na", "n/a", "#n/a", "<na>", "nan", "null", "none", "nat", "nil", "\\n", "?", "-")
 )
@@ -49,14 +49,14 @@ _INFINITE_WORDS = frozenset(
 _BOOLEANS = {"true": 1.0, "false": 0.0}
 NUMBER_PATTERN = r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?"
 _NUMBER = re.compile(NUMBER_PATTERN, re.ASCII)
-# plain integers, and the same written as floats
+# Plain integers, also written as floats such as 7.0.
 _WHOLE = re.compile(r"(0|-?[1-9]\d*)(\.0+)?", re.ASCII)
-# largest integer up to which every integer is a float64
+# Every integer up to this one can be represented in float64.
 _LARGEST_EXACT = 2**53
-# distinct texts of numbers that are cached, a few MB
+# Largest number of texts whose numbers are cached. The cache takes a few MB.
 _MAX_CACHED_NUMBERS = 1 << 16
 
-# cells of a column: an array of numbers without blanks, or Python values with None for a blank
+# The cells of a column: an array of numbers without blanks, or Python values with None for a blank.
 Cells = npt.NDArray[Any] | Sequence[Any]
 
 
@@ -68,13 +68,13 @@ class Unsupported(NamedTuple):
 
 
 class TextColumn(NamedTuple):
-    """A column of texts: row r holds texts[codes[r]]; the texts are distinct."""
+    """A column of texts: the text of row r is texts[codes[r]]; the texts are distinct."""
 
     texts: list[str]
     codes: Integers
 
 
-# codes of texts, by first occurrence
+# The codes of texts, in the order of first occurrence.
 Vocabulary = defaultdict[str, int]
 
 
@@ -83,15 +83,15 @@ def new_vocabulary() -> Vocabulary:
     return defaultdict(count().__next__)
 
 
-def refuse_rows(path: PathLike, rule: str, what: str, lines: Integers) -> NoReturn:
-    """Raise for rows of a file; the message lists the first five."""
-    raise FastcosFormatError(f"{path}: {rule}, got {what} ({format_rows(lines)})")
+def refuse_rows(path: PathLike, rule: str, got: str, lines: Integers) -> NoReturn:
+    """Raise because rows of a file break a rule; the message lists the first five rows."""
+    raise FastcosFormatError(f"{path}: {rule}, got {got} ({format_rows(lines)})")
 
 
 def classify_text(text: str) -> tuple[str, float]:
-    """Return what a cell is by its text, and its value as a number or NaN.
+    """Return the kind of a cell by its text, and its value as a number or NaN.
 
-    It is a blank, a number, an infinity, a boolean, a blank word such as NA, or a text.
+    The kind is a blank, a number, an infinity, a boolean, a blank word such as NA, or a text.
     """
     text = text.strip()
     if not text:
@@ -115,7 +115,7 @@ def _quoted(text: str) -> str:
 
 
 def cell_text(cell: Any) -> str | Unsupported:
-    """Return a cell as it would be written in CSV; the empty text for a blank."""
+    """Return the text of a cell in CSV; a blank becomes the empty text."""
     if isinstance(cell, str):
         return cell
     if cell is None:
@@ -141,7 +141,7 @@ def cell_text(cell: Any) -> str | Unsupported:
 def encode(
     path: PathLike, name: str, cells: Cells, lines: Integers, vocabulary: Vocabulary
 ) -> Integers:
-    """Return the codes of cells as texts; new texts enter the vocabulary."""
+    """Return the codes of the texts of cells; new texts are added to the vocabulary."""
     if isinstance(cells, np.ndarray):
         distinct, positions = np.unique(cells, return_inverse=True)
         texts = [str(cell_text(cell)) for cell in distinct]
@@ -159,29 +159,30 @@ def encode(
 
 
 def check_texts(path: PathLike, name: str, column: TextColumn, lines: Integers) -> None:
-    """Refuse texts that are not UTF-8 or have a zero byte, which NumPy would drop."""
+    """Raise if a text is not UTF-8 or contains a zero byte, which NumPy would drop."""
     for code, text in enumerate(column.texts):
-        # bytes that are not UTF-8 become surrogates under the error handler surrogateescape
+        # The error handler surrogateescape turns bytes that are not UTF-8 into surrogates.
         if not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text):
-            what = repr(text[:60].encode("utf-8", "surrogateescape" if _is_escaped(text) else
-                                         "backslashreplace"))  # fmt: skip
+            handler = "surrogateescape" if _is_escaped(text) else "backslashreplace"
             rule = f"column {name!r} must be UTF-8 text"
-            refuse_rows(path, rule, what, lines[column.codes == code])
+            got = repr(text[:60].encode("utf-8", handler))
+            refuse_rows(path, rule, got, lines[column.codes == code])
         if "\0" in text:
             rule = f"column {name!r} must be text"
             refuse_rows(path, rule, "a zero byte", lines[column.codes == code])
 
 
 def _is_escaped(text: str) -> bool:
-    """Whether all surrogates stand for bytes, rather than for half a character of JSON."""
+    """Whether all surrogates of a text represent bytes, and not halves of a character in JSON."""
     return all(not "\ud800" <= letter <= "\udfff" or "\udc80" <= letter <= "\udcff"
                for letter in text)  # fmt: skip
 
 
 def id_column(path: PathLike, name: str, column: TextColumn, lines: Integers) -> TextColumn:
-    """Return a column of ids in the spelling that all formats share, or refuse it.
+    """Return a column of ids in the spelling that is common to all formats.
 
-    Blanks, ids of more than 500 letters, booleans and decimal numbers other than 10.0 are refused.
+    Blanks, ids of more than 500 letters, booleans and decimal numbers raise an error, except
+    decimal numbers such as 10.0, which are whole.
     """
     for code, text in enumerate(column.texts):
         if not text.strip():
@@ -199,28 +200,28 @@ def id_column(path: PathLike, name: str, column: TextColumn, lines: Integers) ->
 def common_spelling(
     path: PathLike, name: str, column: TextColumn, lines: Integers, *, allow_blanks: bool = False
 ) -> TextColumn:
-    """Return a column of ids or labels in the spelling that all formats share.
+    """Return a column of ids or labels in the spelling that is common to all formats.
 
-    Only columns of numbers and of booleans have several spellings: other texts stay as they are.
-    allow_blanks: of labels, which may be blank or decimal; words such as NA among numbers become
-    blanks.
+    Only columns of numbers and of booleans have several spellings; other texts do not change. Pass
+    allow_blanks=True for labels, which may be blank or decimal; words such as NA among numbers then
+    become blanks.
     """
     texts = [text.strip() for text in column.texts]
-    odd = [code for code, text in enumerate(texts) if not _NUMBER.fullmatch(text)]
-    filled = [texts[code].casefold() for code in odd if texts[code]]
-    if len(odd) == len(texts):
+    not_numbers = [code for code, text in enumerate(texts) if not _NUMBER.fullmatch(text)]
+    filled = [texts[code].casefold() for code in not_numbers if texts[code]]
+    if len(not_numbers) == len(texts):
         if not filled or any(text not in _BOOLEANS for text in filled):
             return column
         return _merged([text.capitalize() for text in texts], column.codes)
     if any(text not in _BLANK_WORDS and text not in _INFINITE_WORDS for text in filled):
         return column
     if allow_blanks:
-        for code in odd:
+        for code in not_numbers:
             texts[code] = ""
-    elif odd:
+    elif not_numbers:
         rule = f"column {name!r} must have an id in every row"
-        what = _quoted(column.texts[odd[0]])
-        refuse_rows(path, rule, what, lines[np.isin(column.codes, odd)])
+        got = _quoted(column.texts[not_numbers[0]])
+        refuse_rows(path, rule, got, lines[np.isin(column.codes, not_numbers)])
     whole = [_WHOLE.fullmatch(text) for text in texts]
     if not all(match or not text for match, text in zip(whole, texts, strict=True)):
         decimals = [
@@ -230,26 +231,26 @@ def common_spelling(
         ]
         if decimals and not allow_blanks:
             rule = f"column {name!r} must hold whole numbers or texts"
-            what = f"the decimal number {texts[decimals[0]]!r}"
-            refuse_rows(path, rule, what, lines[np.isin(column.codes, decimals)])
+            got = f"the decimal number {texts[decimals[0]]!r}"
+            refuse_rows(path, rule, got, lines[np.isin(column.codes, decimals)])
         return _merged(texts, column.codes) if allow_blanks else column
     for code, match in enumerate(whole):
         if match and match[2] and abs(int(match[1])) >= _LARGEST_EXACT:
-            rule = f"column {name!r} must hold whole numbers below 2^53, where they are decimal"
+            rule = f"column {name!r} must hold whole numbers below 2^53, if they are decimal"
             refuse_rows(path, rule, repr(texts[code]), lines[column.codes == code])
     integers = [match[1] if match else "" for match in whole]
     merged = _merged(integers, column.codes)
     if len(merged.texts) < len(integers) and not allow_blanks:
-        twice = Counter(integers).most_common(1)[0][0]
-        spellings = [code for code, text in enumerate(integers) if text == twice]
+        repeated = Counter(integers).most_common(1)[0][0]
+        spellings = [code for code, text in enumerate(integers) if text == repeated]
         rule = f"column {name!r} must spell every id in one way"
-        what = " and ".join(repr(column.texts[code]) for code in spellings[:2])
-        refuse_rows(path, rule, what, lines[np.isin(column.codes, spellings)])
+        got = " and ".join(repr(column.texts[code]) for code in spellings[:2])
+        refuse_rows(path, rule, got, lines[np.isin(column.codes, spellings)])
     return merged
 
 
 def _merged(texts: list[str], codes: Integers) -> TextColumn:
-    """Return a column whose texts are made distinct again."""
+    """Return a column with distinct texts, by merging the codes of equal texts."""
     vocabulary = new_vocabulary()
     new_codes = np.array([vocabulary[text] for text in texts], np.int64)
     return TextColumn(list(vocabulary), new_codes[codes])
@@ -277,44 +278,45 @@ def ids_of_cells(path: PathLike, name: str, cells: Cells, lines: Integers) -> np
 
 
 def check_row_numbers(
-    path: PathLike, ids: npt.NDArray[Any], others: Any, hint: str = "ids=, --ids FILE"
+    path: PathLike, ids: npt.NDArray[Any], file_ids: Any, hint: str = "ids=, --ids FILE"
 ) -> None:
-    """Refuse others, ids in a file, that are no row numbers where rows have no other ids.
+    """Raise if rows without ids are referred to by ids that are no row numbers.
 
-    Ids 0 .. n-1 in order are row numbers. Others that name all of them may have more: a catalogue.
-    Others that name most rows, but never row 0, are perhaps counted from 1, and a warning says so.
-    hint: how ids are given.
+    If ids are 0 .. n-1 in order, they are row numbers. file_ids, the ids in a file, must then be
+    row numbers, or contain all row numbers, as the ids of a larger catalogue do. If file_ids
+    contain most row numbers, but not 0, they may be counted from 1, and a warning says so. hint
+    explains how to pass ids.
     """
     if ids.dtype.kind not in "iu" or not np.array_equal(ids, np.arange(len(ids))):
         return
-    numbers = {str(number) for number in range(len(ids))}
-    known = set(map(str, others))
-    foreign = min(known - numbers, default=None)
-    if foreign is not None and not numbers <= known:
+    row_numbers = {str(number) for number in range(len(ids))}
+    names = set(map(str, file_ids))
+    unknown = min(names - row_numbers, default=None)
+    if unknown is not None and not row_numbers <= names:
         rule = f"name rows by their numbers, 0 to {len(ids) - 1}"
-        where = f"where no ids are given ({hint})"
-        raise FastcosFormatError(f"{path} must {rule}, {where}, got {foreign[:40]!r}")
-    n_named = len(known & numbers)
-    if "0" not in known and "1" in known and 2 * n_named >= len(ids):
+        condition = f"if no ids are given ({hint})"
+        raise FastcosFormatError(f"{path} must {rule}, {condition}, got {unknown[:40]!r}")
+    n_named = len(names & row_numbers)
+    if "0" not in names and "1" in names and 2 * n_named >= len(ids):
         warnings.warn(
             f"{path} names {n_named:,} of the rows 0 to {len(ids) - 1}, but never row 0: if its "
-            f"numbers are counted from 1, or are ids, every row is mistaken; give the ids ({hint})",
+            f"numbers are counted from 1, or are ids, every row is wrong; pass the ids ({hint})",
             stacklevel=4,
         )
 
 
-def positions_in(ids: npt.NDArray[Any], wanted: npt.NDArray[Any]) -> Integers:
-    """Return the positions (m,) of wanted ids (m,) in ids, compared as texts; -1 for others."""
-    place = {str(one): position for position, one in enumerate(ids.tolist())}
-    return np.array([place.get(str(one), -1) for one in wanted.tolist()], np.int64)
+def positions_in(ids: npt.NDArray[Any], queried_ids: npt.NDArray[Any]) -> Integers:
+    """Return the position in ids of each queried id, compared as texts; -1 for an unknown id."""
+    position_of = {str(id_): position for position, id_ in enumerate(ids.tolist())}
+    return np.array([position_of.get(str(id_), -1) for id_ in queried_ids.tolist()], np.int64)
 
 
 def check_distinct(path: PathLike, name: str, ids: npt.NDArray[Any]) -> None:
-    """Refuse an id of two rows."""
+    """Raise if two rows have the same id."""
     _, first, codes = np.unique(ids, return_index=True, return_inverse=True)
-    again = np.flatnonzero(first[codes] != np.arange(len(ids)))
-    if len(again):
-        row = int(again[0])
+    repeated = np.flatnonzero(first[codes] != np.arange(len(ids)))
+    if len(repeated):
+        row = int(repeated[0])
         got = f"{ids[row].item()!r} in rows {first[codes[row]]} and {row}"
         raise FastcosFormatError(f"{path}: {name} must be distinct, got {got}")
 
@@ -323,10 +325,10 @@ def check_distinct(path: PathLike, name: str, ids: npt.NDArray[Any]) -> None:
 
 
 class Numbers(dict[str, float]):
-    """Reads cells of one column as float64: NaN where a cell is no finite number.
+    """A parser of the cells of one column as float64; a cell that is no finite number becomes NaN.
 
-    true and false are read as infinity and minus infinity, until :meth:`finished` knows that all
-    cells are booleans. The parsed texts are cached, up to a bound.
+    true and false become infinity and minus infinity. :meth:`finish` converts them to 1 and 0 if
+    all cells are booleans. A limited number of parsed texts is cached.
     """
 
     first_broken: str | None = None
@@ -342,7 +344,7 @@ class Numbers(dict[str, float]):
         return number
 
     def read(self, cells: Cells) -> Floats:
-        """Return the cells as numbers, to be finished."""
+        """Parse cells; pass the result to finish."""
         if isinstance(cells, np.ndarray):
             if cells.dtype.kind == "b":
                 return np.where(cells, np.inf, -np.inf)
@@ -357,8 +359,8 @@ class Numbers(dict[str, float]):
             cells = [text.type if isinstance(text, Unsupported) else text for text in texts]
         return np.fromiter(map(self.__getitem__, cells), np.float64, len(cells))
 
-    def finished(self, path: PathLike, name: str, values: Floats, lines: Integers) -> Floats:
-        """Return values that read returned, true as 1 and false as 0; refuse those of no number."""
+    def finish(self, path: PathLike, name: str, values: Floats, lines: Integers) -> Floats:
+        """Convert booleans in the result of read to 1 and 0; raise for cells without a number."""
         broken = np.isnan(values)
         if broken.any():
             rule = f"column {name!r} must hold finite numbers"

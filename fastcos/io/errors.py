@@ -12,22 +12,23 @@ from fastcos.storage import FastcosFormatError, PathLike
 
 @contextmanager
 def damage_refused(path: Path, rule: str, errors: tuple[type[Exception], ...]) -> Iterator[None]:
-    """Turn a reader's errors for damaged files into "<path> must be <rule>: <error>"."""
+    """In the block, convert errors of damaged files to "<path> must be <rule>: <error>"."""
     try:
         yield
     except FastcosFormatError:
         raise
     except errors as error:
-        # of the system, such as a full disk of the caller; but EINVAL is a seek before the file
+        # Errors of the system, such as a full disk, are not caused by the file. EINVAL is, because
+        # it comes from seeking before the start of a damaged file.
         if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
             raise
-        what = (str(error) or type(error).__name__).partition("\n")[0]
-        raise FastcosFormatError(f"{path} must be {rule}: {what}") from None
+        reason = (str(error) or type(error).__name__).partition("\n")[0]
+        raise FastcosFormatError(f"{path} must be {rule}: {reason}") from None
 
 
-def import_for(path: PathLike, what: str, module: str) -> Any:
-    """Return a module that a format needs; what begins the message, such as "HDF5 needs"."""
+def import_for(path: PathLike, subject: str, module: str) -> Any:
+    """Import a module that a format needs; subject starts the error, such as "HDF5 needs"."""
     try:
         return import_module(module)
     except ImportError:
-        raise FastcosFormatError(f"{path}: {what} {module}: pip install {module}") from None
+        raise FastcosFormatError(f"{path}: {subject} {module}: pip install {module}") from None

@@ -1,4 +1,4 @@
-"""Item and user embeddings of saved models, for similarities without biases."""
+"""Item and user embeddings of saved models, without biases, for similarities between items."""
 
 import warnings
 from collections.abc import Mapping
@@ -38,10 +38,10 @@ from fastcos.validation import (
 if TYPE_CHECKING:
     from fastcos.models.base import ScoringEmbeddings
 
-# rows of a memory map that are read at once
+# Number of rows of a memory map that are read at a time.
 _ROWS = 8192
 
-# names of the arrays of items, users and their biases, in files and as attributes of models
+# Names of the arrays of items, users and their biases, in files and as attributes of models.
 SIDES = (
     ("item_factors", "user_factors", "item_biases", "user_biases"),  # implicit
     ("item_embeddings", "user_embeddings", "item_biases", "user_biases"),  # LightFM
@@ -51,9 +51,11 @@ SIDES = (
 _SIDES_OF_FILES = (*SIDES, ("items", "users", "item_biases", "user_biases"))
 
 
-# of the items and of the users
+# The biases of the items and of the users.
 Biases = tuple[Array | None, Array | None]
-TRANSPOSED = "transposed components_: its items do not carry the singular values, the users do"
+TRANSPOSED = (
+    "transposed components_: the users are multiplied by the singular values, the items are not"
+)
 
 
 @as_table
@@ -64,15 +66,17 @@ class Factors:
     Attributes
     ----------
     items : ndarray (p, d), float32 or float64
+        Item embeddings.
     users : ndarray (n, d), float32 or float64, or None
+        User embeddings.
     ids : ndarray (p,), int64 or str
-        Of the items; the positions 0 .. p-1 if the file has none.
+        Ids of the items; the positions 0 .. p-1 if there are none.
     notes : tuple of str
-        What was recognised and stripped.
+        The conversions that were applied, such as bias columns that were removed.
     columns : mapping of str
         The columns that were read, as in :class:`fastcos.io.Vectors`.
     has_ids : bool
-        Whether the ids are of the file or given; False if they are positions.
+        Whether the ids come from the file or from an argument; False if they are positions.
     """
 
     items: Rows
@@ -85,15 +89,16 @@ class Factors:
 
     @property
     def has_biases(self) -> bool:
-        """Whether the model adds biases, which items and users do not hold."""
+        """Whether the model adds biases to its scores; items and users do not contain them."""
         return self._with_biases is not None
 
     def scoring_embeddings(self) -> "ScoringEmbeddings":
-        """Return rows of users and items whose inner products are the model's scores.
+        """Return rows of users and items whose inner products are the scores of the model.
 
-        These rows are for recommendations, and ``items`` and ``users`` are for similarities between
-        items: a bias makes an item score higher for every user, whatever the item resembles. Models
-        with biases, such as BPR, have one or two columns more here.
+        Use these rows for recommendations, and ``items`` and ``users`` for similarities between
+        items: a bias increases the score of an item for every user and says nothing about the items
+        that it resembles. For models with biases, such as BPR, these rows have one or two more
+        columns.
 
         Returns
         -------
@@ -137,33 +142,35 @@ def read_factors(
 ) -> Factors:
     """Read item embeddings and optional user embeddings, without the biases of a model.
 
-    Recognised: implicit's saved models (.npz with item_factors and user_factors); arrays items and
-    users, or item_embeddings and user_embeddings, each pair with item_biases and user_biases or
-    without; the arrays of Surprise and Cornac under the names of their attributes; scikit-learn's
-    components_ (d, p), which are transposed; all formats of read_vectors. The columns of biases and
-    of ones that implicit's BPR and logistic factorisation append are stripped where both sides are
-    given and both show the columns of ones. A single matrix keeps all of its columns.
+    The function recognises models saved by implicit (.npz with item_factors and user_factors);
+    arrays items and users, or item_embeddings and user_embeddings, with or without item_biases and
+    user_biases; the arrays of Surprise and Cornac under the names of their attributes; components_
+    (d, p) of scikit-learn, which are transposed; and all formats of read_vectors. BPR and logistic
+    factorisation of implicit append columns of biases and of ones. These columns are removed if
+    both sides are available and both contain the columns of ones. A single matrix is returned
+    with all of its columns.
 
-    The rows are for similarities. For recommendations use ``scoring_embeddings()`` of the result,
-    which keeps the biases; a warning says so where the model has any.
+    The rows are meant for similarities. For recommendations, use ``scoring_embeddings()`` of the
+    result, which includes the biases. If the model has biases, a warning says so.
 
     Parameters
     ----------
     path : str or path-like
-        Items, or a model with both sides.
+        File of the items, or of a model with both sides.
     users : str or path-like, optional
-        Users or queries, if path does not hold them.
+        File of users or queries, if path does not contain them.
     ids : str or path-like, optional
-        Ids of the items for a file without, as :func:`read_ids` reads them.
+        Ids of the items, if path does not contain them, in a file that :func:`read_ids` can read.
     vector_column, id_column : str, optional
-        Of the items, as in read_vectors; nothing is recognised or stripped then.
+        Columns of the items, as in read_vectors. No model is then recognised, and no column is
+        removed.
 
     Raises
     ------
     FastcosFormatError
-        As in read_vectors.
+        In the same cases as read_vectors.
     ValueError
-        users given although path holds them; sides of different width.
+        users is given although path contains users, or the widths of the two sides differ.
 
     Examples
     --------
@@ -173,10 +180,10 @@ def read_factors(
     ...     users = np.column_stack([np.eye(2), np.ones(2)])
     ...     np.savez(f"{folder}/bpr.npz", item_factors=np.ones((4, 3)) / 2, user_factors=users)
     ...     with warnings.catch_warnings(action="ignore"):
-    ...         found = read_factors(f"{folder}/bpr.npz")
-    >>> found.items.shape, found.notes
+    ...         factors = read_factors(f"{folder}/bpr.npz")
+    >>> factors.items.shape, factors.notes
     ((4, 2), ('stripped the bias column of the items (BPR)',))
-    >>> found.scoring_embeddings().items.shape
+    >>> factors.scoring_embeddings().items.shape
     (4, 3)
     """
     factors = load_factors(path, users, ids=ids, vector_column=vector_column, id_column=id_column)
@@ -185,11 +192,11 @@ def read_factors(
 
 
 def warn_of_biases(function: str, factors: Factors) -> None:
-    """Warn the caller of a public function where biases were left out."""
+    """Warn the caller of a public function if biases were left out."""
     if factors.has_biases:
         warnings.warn(
             f"{function} left out the model's biases, because items and users are for similarities "
-            "between items. To recommend what the model recommends, use scoring_embeddings() of "
+            "between items. To recommend the same items as the model, use scoring_embeddings() of "
             "the result.",
             stacklevel=3,
         )
@@ -203,7 +210,7 @@ def load_factors(
     vector_column: str | None = None,
     id_column: str | None = None,
 ) -> Factors:
-    """Return the result of read_factors without its warning: commands print the notes."""
+    """Return the result of read_factors without its warning; commands print the notes instead."""
     path = as_path("path", path)
     check_columns(vector_column, id_column)
     has_arrays = suffix_of(path) in NAMED_ARRAY_SUFFIXES
@@ -212,26 +219,26 @@ def load_factors(
     biases: Biases = (None, None)
     columns: Mapping[str, Any] = {}
     if sides is not None:
-        items, own_users, own_ids, has_ids, notes, biases = sides
+        items, user_rows, item_ids, has_ids, notes, biases = sides
     else:
         if has_arrays:
             vectors = vectors_of_arrays(path, arrays, vector_column, id_column)
         else:
             vectors = read_vectors(path, vector_column=vector_column, id_column=id_column)
-        (items, own_ids), columns, has_ids = vectors, vectors.columns, vectors.has_ids
-        own_users, notes = None, ()
-    if own_users is not None:
-        check_none("users", users, f"where {path} holds the users")
+        (items, item_ids), columns, has_ids = vectors, vectors.columns, vectors.has_ids
+        user_rows, notes = None, ()
+    if user_rows is not None:
+        check_none("users", users, f"if {path} contains the users")
     elif users is not None:
-        own_users = read_vectors(as_path("users", users)).vectors
-    if own_users is not None:
-        check_same_width("users", own_users, "items", items)
+        user_rows = read_vectors(as_path("users", users)).vectors
+    if user_rows is not None:
+        check_same_width("users", user_rows, "items", items)
     if ids is not None:
-        own_ids, has_ids = read_ids(ids, len(items)), True
+        item_ids, has_ids = read_ids(ids, len(items)), True
     if vector_column is not None or of_export(path):
-        factors = Factors(items, own_users, own_ids, notes)
+        factors = Factors(items, user_rows, item_ids, notes)
     else:
-        factors = for_similarity(items, own_users, own_ids, notes, *biases)
+        factors = for_similarity(items, user_rows, item_ids, notes, *biases)
     factors.columns, factors.has_ids = columns, has_ids
     return factors
 
@@ -244,9 +251,9 @@ def for_similarity(
     item_biases: Any = None,
     user_biases: Any = None,
 ) -> Factors:
-    """Return the factors of a model without its biases, which scoring_embeddings keeps.
+    """Return the factors of a model without its biases, which scoring_embeddings will include.
 
-    Biases are given, (p,) and (n,), or are the columns that strip_biases finds.
+    The biases are the arguments (p,) and (n,) or, by default, the columns that strip_biases finds.
     """
     plain_items, plain_users, stripped = strip_biases(items, users)
     with_biases: Any = (users, items)
@@ -254,10 +261,10 @@ def for_similarity(
         bias = as_vector("biases of the items", item_biases, len(items))
         plain_items, plain_users, stripped = items, users, ("left out the biases of the items",)
         if users is not None:
-            own = np.zeros(len(users)) if user_biases is None else user_biases
-            own = as_vector("biases of the users", own, len(users))
+            user_bias = np.zeros(len(users)) if user_biases is None else user_biases
+            user_bias = as_vector("biases of the users", user_bias, len(users))
             with_biases = (
-                np.column_stack([users, np.ones(len(users)), own]),
+                np.column_stack([users, np.ones(len(users)), user_bias]),
                 np.column_stack([items, bias, np.ones(len(items))]),
             )
     factors = Factors(plain_items, plain_users, ids, (*notes, *stripped))
@@ -269,21 +276,21 @@ def for_similarity(
 def strip_biases(items: Rows, users: Rows | None) -> tuple[Rows, Rows | None, tuple[str, ...]]:
     """Return both sides without columns of biases and of ones, and a note if there were any.
 
-    implicit's logistic factorisation appends (bias, 1) to items and (1, bias) to users; its BPR
-    appends (bias) to items and (1) to users. Rows of zeros have no ones. Items without users keep
-    all of their columns, because a column of ones alone may just as well be data.
+    The logistic factorisation of implicit appends (bias, 1) to items and (1, bias) to users; its
+    BPR appends (bias) to items and (1) to users. In rows of zeros, the ones are 0. Items without
+    users are returned with all columns, because a column of ones alone may be data.
     """
     d = items.shape[1]
     if users is None:
         return items, users, ()
-    if d > 2 and _ones(items, -1) and _ones(users, -2):
-        kept, note = d - 2, "stripped two bias columns of either side (logistic factorisation)"
-    elif d > 1 and _ones(users, -1):
-        kept, note = d - 1, "stripped the bias column of the items (BPR)"
+    if d > 2 and _is_ones(items, -1) and _is_ones(users, -2):
+        width, note = d - 2, "stripped two bias columns of either side (logistic factorisation)"
+    elif d > 1 and _is_ones(users, -1):
+        width, note = d - 1, "stripped the bias column of the items (BPR)"
     else:
         return items, users, ()
-    users = as_mapped_rows("users", users[:, :kept])
-    return as_mapped_rows("items", items[:, :kept]), users, (note,)
+    users = as_mapped_rows("users", users[:, :width])
+    return as_mapped_rows("items", items[:, :width]), users, (note,)
 
 
 def common_rows(
@@ -308,21 +315,23 @@ def common_rows(
     rows = np.flatnonzero(old_rows >= 0)
     if not len(rows):
         rule = f"hold items of {path} (such as {ids[0]})"
-        raise FastcosFormatError(f"{old_path} must {rule}, got only others (such as {old_ids[0]})")
+        got = f"only other items (such as {old_ids[0]})"
+        raise FastcosFormatError(f"{old_path} must {rule}, got {got}")
     return rows, old_rows[rows]
 
 
 def _sides(
     path: Path, arrays: Mapping[str, Array]
 ) -> "tuple[Rows, Rows | None, Array, bool, tuple[str, ...], Biases] | None":
-    """Return what a model saved, None for other arrays.
+    """Recognise the arrays of a saved model; return None for other arrays.
 
-    Items, users, ids, whether the file has ids, notes, and the biases of items and users.
+    The result contains items, users, ids, whether the file contains ids, notes, and the biases of
+    items and users.
     """
     for item_name, user_name, *bias_names in _SIDES_OF_FILES:
         if item_name in arrays and user_name in arrays:
-            named = {name: arrays[name] for name in ID_NAMES if name in arrays}
-            vectors = vectors_of_arrays(path, {**named, "vectors": arrays[item_name]})
+            id_arrays = {name: arrays[name] for name in ID_NAMES if name in arrays}
+            vectors = vectors_of_arrays(path, {**id_arrays, "vectors": arrays[item_name]})
             users = as_vector_rows(path, arrays[user_name])
             item_biases, user_biases = (arrays.get(name) for name in bias_names)
             items, ids = vectors
@@ -333,12 +342,12 @@ def _sides(
     return None
 
 
-def _ones(rows: Any, column: int) -> bool:
-    """Return whether a column is 1 in every non-zero row, and such a row exists."""
-    found = False
+def _is_ones(rows: Any, column: int) -> bool:
+    """Whether a column is 1 in every non-zero row, and such a row exists."""
+    has_nonzero_row = False
     for _, chunk in iter_blocks("vectors", rows, _ROWS):
-        non_zero = chunk.any(axis=1)
-        if not (chunk[non_zero, column] == 1).all():
+        is_nonzero = chunk.any(axis=1)
+        if not (chunk[is_nonzero, column] == 1).all():
             return False
-        found = found or bool(non_zero.any())
-    return found
+        has_nonzero_row = has_nonzero_row or bool(is_nonzero.any())
+    return has_nonzero_row

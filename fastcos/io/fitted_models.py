@@ -10,7 +10,8 @@ from fastcos.search.ids import as_ids as as_item_ids
 from fastcos.validation import Rows, as_rows, check_length, check_none, check_same_width
 
 _KNOWN = "a fitted model of implicit, LightFM, Surprise, Cornac, scikit-learn, gensim or PyTorch"
-_MOST_ARRAYS = 6
+# An error lists at most this number of arrays of a model.
+_MAX_ARRAYS = 6
 
 
 def from_model(model: Any, users: Any = None, *, ids: Any = None) -> Factors:
@@ -76,24 +77,24 @@ def from_model(model: Any, users: Any = None, *, ids: Any = None) -> Factors:
     >>> factors.items.shape, factors.users.shape
     ((30, 4), (200, 4))
     """
-    items, own_users, own_ids, notes, biases = _sides(model)
-    if own_users is not None:
-        check_none("users", users, f"for {type(model).__name__}, which holds its users")
+    items, user_rows, model_ids, notes, biases = _sides(model)
+    if user_rows is not None:
+        check_none("users", users, f"for {type(model).__name__}, which contains its users")
     elif users is not None:
         is_model = hasattr(users, "embedding_dim") or hasattr(users, "index_to_key")
-        own_users = _sides(users, "users")[0] if is_model else as_rows("users", users)
-    if own_users is not None:
-        check_same_width("users", own_users, "items", items)
-    named = np.arange(len(items)) if ids is None else as_item_ids("ids", ids, len(items))
-    if own_ids is not None:
-        check_none("ids", ids, f"for {type(model).__name__}, which holds its ids")
-        check_length("ids of the model", own_ids, len(items), "its items")
-        named = own_ids
+        user_rows = _sides(users, "users")[0] if is_model else as_rows("users", users)
+    if user_rows is not None:
+        check_same_width("users", user_rows, "items", items)
+    item_ids = np.arange(len(items)) if ids is None else as_item_ids("ids", ids, len(items))
+    if model_ids is not None:
+        check_none("ids", ids, f"for {type(model).__name__}, which contains its ids")
+        check_length("ids of the model", model_ids, len(items), "its items")
+        item_ids = model_ids
     if hasattr(model, "item_factors") or biases[0] is not None:
-        factors = for_similarity(items, own_users, named, notes, *biases)
+        factors = for_similarity(items, user_rows, item_ids, notes, *biases)
     else:
-        factors = Factors(items, own_users, named, notes)
-    factors.has_ids = own_ids is not None or ids is not None
+        factors = Factors(items, user_rows, item_ids, notes)
+    factors.has_ids = model_ids is not None or ids is not None
     warn_of_biases("from_model", factors)
     return factors
 
@@ -101,65 +102,65 @@ def from_model(model: Any, users: Any = None, *, ids: Any = None) -> Factors:
 def _sides(
     model: Any, name: str = "model"
 ) -> tuple[Rows, Rows | None, Any, tuple[str, ...], Biases]:
-    """Items, users and ids, None where the model has none, notes, and biases of both sides."""
-    none: Biases = (None, None)
-    what = type(model).__name__
-    if hasattr(model, "scoring_embeddings"):  # LinearMF and CosineMF have components_ as well
+    """Items, users, ids, notes and biases of both sides; None for a part that the model lacks."""
+    no_biases: Biases = (None, None)
+    kind = type(model).__name__
+    if hasattr(model, "scoring_embeddings"):  # LinearMF and CosineMF also have components_
         raise TypeError(
-            f"{name} must be {_KNOWN}, got {what}: use its item_embeddings() and user_embeddings(X)"
+            f"{name} must be {_KNOWN}, got {kind}: use its item_embeddings() and user_embeddings(X)"
         )
     if hasattr(model, "yj"):  # SVD++ of Surprise
         raise TypeError(
-            f"{name} must score items by users' own rows, got {what}, which adds rows of the items "
-            "that they rated: make these sums, and give both sides as arrays"
+            f"{name} must score items by one row per user, got {kind}, which adds rows of rated "
+            "items to it: compute these sums, and pass both sides as arrays"
         )
     for item_name, user_name, *bias_names in SIDES:
         if not (hasattr(model, item_name) and hasattr(model, user_name)):
             continue
         factors = {key: getattr(model, key) for key in (item_name, user_name)}
         if any(side is None for side in factors.values()):
-            raise TypeError(f"{name} must be fitted, got {what} without factors")
-        items, other = (_rows(f"{name}.{key}", side) for key, side in factors.items())
+            raise TypeError(f"{name} must be fitted, got {kind} without factors")
+        items, users = (_rows(f"{name}.{key}", side) for key, side in factors.items())
         item_biases, user_biases = (getattr(model, key, None) for key in bias_names)
-        return items, other, None, (), (item_biases, user_biases)
+        return items, users, None, (), (item_biases, user_biases)
     if hasattr(model, "wv") and hasattr(model, "dv"):
-        raise TypeError(f"{name} must have one kind of vectors, got {what}: give its .wv or .dv")
+        raise TypeError(f"{name} must have one kind of vectors, got {kind}: give its .wv or .dv")
     words = getattr(model, "wv", model)
     if hasattr(words, "vectors") and hasattr(words, "index_to_key"):
         outputs = getattr(model, "syn1neg", None)
         users = None if outputs is None else as_rows(f"{name}.syn1neg", outputs)
         note = () if users is None else ("users: the output vectors of negative sampling",)
         ids = as_ids([str(key) for key in words.index_to_key])
-        return as_rows(f"{name}.vectors", words.vectors), users, ids, note, none
+        return as_rows(f"{name}.vectors", words.vectors), users, ids, note, no_biases
     if hasattr(model, "num_embeddings") and hasattr(model, "weight"):
-        return as_rows(f"{name}.weight", model.weight), None, None, (), none
+        return as_rows(f"{name}.weight", model.weight), None, None, (), no_biases
     components = getattr(model, "components_", np.zeros(0))
     if np.ndim(components) == 2:
         items = as_rows(f"{name}.components_", components)
-        named = getattr(model, "feature_names_in_", None)
-        features = None if named is None else as_ids([str(one) for one in named])
-        mean = getattr(model, "mean_", None)  # PCA: its predictions add the mean of each column
+        names = getattr(model, "feature_names_in_", None)
+        features = None if names is None else as_ids([str(feature) for feature in names])
+        mean = getattr(model, "mean_", None)  # the predictions of PCA add the mean of each column
         return as_rows(name, items.T), None, features, (TRANSPOSED,), (mean, None)
-    raise TypeError(f"{name} must be {_KNOWN}, got {what}{_hint(model)}")
+    raise TypeError(f"{name} must be {_KNOWN}, got {kind}{_hint(model)}")
 
 
 def _rows(name: str, factors: Any) -> Rows:
-    """Factors of implicit as rows; those of a GPU have to_numpy."""
+    """Convert factors of implicit to rows; its matrices on a GPU have a method to_numpy."""
     return as_rows(name, factors.to_numpy() if hasattr(factors, "to_numpy") else factors)
 
 
 def _hint(model: Any) -> str:
-    """Name what a model with several embeddings holds, or say that it is not fitted."""
+    """A hint that lists the arrays or embeddings of a model, or that says to fit it first."""
     arrays = {
         key: value.shape
         for key, value in getattr(model, "__dict__", {}).items()
         if isinstance(value, np.ndarray) and value.ndim == 2
     }
     if arrays:
-        listed = ", ".join(f"{key} {shape}" for key, shape in list(arrays.items())[:_MOST_ARRAYS])
-        return f" (give its arrays themselves, of items and users, among {listed})"
-    named = getattr(model, "named_modules", None)
-    if callable(named):
-        held = [name for name, one in named() if hasattr(one, "num_embeddings")]
-        return f" (give one of its embeddings: {', '.join(held)})" if held else ""
+        listed = ", ".join(f"{key} {shape}" for key, shape in list(arrays.items())[:_MAX_ARRAYS])
+        return f" (pass its arrays of items and users themselves: {listed})"
+    named_modules = getattr(model, "named_modules", None)
+    if callable(named_modules):
+        names = [name for name, module in named_modules() if hasattr(module, "num_embeddings")]
+        return f" (pass one of its embeddings: {', '.join(names)})" if names else ""
     return " (fit it first)" if hasattr(model, "fit") else ""

@@ -18,7 +18,7 @@ from fastcos.io.columns import (
     refuse_rows,
 )
 from fastcos.io.interactions import merge_cells, sorted_ids
-from fastcos.io.matrices import as_small
+from fastcos.io.matrices import as_float32_if_exact
 from fastcos.io.tables import Table, open_table
 from fastcos.linalg.csr import as_interactions
 from fastcos.linalg.shards import ENTRIES_PER_SHARD, InteractionShards, shard_rows, shard_writer
@@ -26,11 +26,11 @@ from fastcos.parallel import Progress
 from fastcos.storage import FastcosFormatError, PathLike, check_new_directory, temporary_directory
 from fastcos.validation import Integers, as_choice, as_count, as_path
 
-# "error" is left out: duplicates are found after the file is half written
+# There is no "error", because duplicates are detected only after a part of the file is written.
 _DUPLICATES = ("sum", "last", "max")
-# records of the spill file that are sorted at once, 16 MiB
+# Number of records of the spill file that are sorted at a time. They take 16 MiB.
 RECORDS_PER_BLOCK = 1 << 20
-# codes of ids are int32 in the spill file
+# The spill file stores codes of ids as int32.
 MAX_IDS = 2**31 - 1
 _RECORD = np.dtype([("user", np.int32), ("item", np.int32), ("value", np.float64)])
 
@@ -50,22 +50,23 @@ def ingest_interactions(
     entries_per_shard: int = ENTRIES_PER_SHARD,
     progress: Progress | None = None,
 ) -> InteractionShards:
-    r"""Write the interactions of a table as shards, without holding them in memory.
+    r"""Write the interactions of a table as shards, without keeping them in memory.
 
-    The table is read once; its rows go to a temporary file next to out, 16 bytes each, and from
-    there to the shards. Ids and matrix are those of :func:`fastcos.read_interactions`. Memory: the
-    distinct ids, a few numbers per user, and some 100 bytes per entry of a shard.
+    The table is read once. Its rows are written to a temporary file next to out, with 16 bytes per
+    row, and from there to the shards. The ids and the matrix equal those of
+    :func:`fastcos.read_interactions`. The function needs memory for the distinct ids, a few numbers
+    per user, and about 100 bytes per entry of a shard.
 
     Parameters
     ----------
     path : path-like
         A table, as in :func:`fastcos.read_interactions`.
     out : path-like
-        A new directory, written atomically.
+        A new directory, which is written atomically.
     user, item, value, member, delimiter, header, quotes
         As in :func:`fastcos.read_interactions`.
     duplicates : {"sum", "last", "max"}
-        Value of several rows of one user and item.
+        How to combine several rows with the same user and item.
     entries_per_shard : int
         A shard ends with the user that reaches this number of rows of the table.
     progress : callable, optional
@@ -80,9 +81,9 @@ def ingest_interactions(
     Raises
     ------
     FastcosFormatError
-        As in :func:`fastcos.read_interactions`.
+        In the same cases as :func:`fastcos.read_interactions`.
     ValueError
-        out exists and is not empty; an unknown duplicates.
+        out exists and is not empty, or duplicates is unknown.
 
     Examples
     --------
@@ -120,7 +121,7 @@ def ingest_interactions(
 def _spill(
     table: Table, columns: tuple[str, str, str | None], file: Path
 ) -> tuple[list[list[str]], Integers]:
-    """Write the table's rows as records of codes; return both lists of ids, and rows per user."""
+    """Write the rows of the table as records of codes; return the ids, and rows per user."""
     user, item, number = columns
     names = (user, item)
     vocabularies = [new_vocabulary() for _ in names]
@@ -130,17 +131,17 @@ def _spill(
     with file.open("wb") as stream:
         for lines, cells in table.chunks([*names, *([] if number is None else [number])]):
             records = np.empty(len(lines), _RECORD)
-            for place, (name, vocabulary) in enumerate(zip(names, vocabularies, strict=True)):
-                known = len(vocabulary)
-                codes = encode(table.path, name, cells[place], lines, vocabulary)
+            for side, (name, vocabulary) in enumerate(zip(names, vocabularies, strict=True)):
+                n_before = len(vocabulary)
+                codes = encode(table.path, name, cells[side], lines, vocabulary)
                 as_count("distinct ids", len(vocabulary), high=MAX_IDS)
-                new, first = np.unique(codes, return_index=True)
-                first_lines[place].append(lines[first[new >= known]])
-                records[("user", "item")[place]] = codes
+                distinct, first = np.unique(codes, return_index=True)
+                first_lines[side].append(lines[first[distinct >= n_before]])
+                records[("user", "item")[side]] = codes
             records["value"] = 1
             if number is not None:
                 values = numbers.read(cells[-1])
-                records["value"] = numbers.finished(table.path, number, values, lines)
+                records["value"] = numbers.finish(table.path, number, values, lines)
                 if has_booleans not in (None, bool(np.isinf(values).any())):
                     rule = f"column {number!r} must hold either numbers or booleans"
                     refuse_rows(table.path, rule, "both", lines[:1])
@@ -170,7 +171,7 @@ def _write_shards(
     duplicates: str,
     progress: Progress | None,
 ) -> None:
-    """Sort the records into one file per shard, and convert each into rows of X."""
+    """Distribute the records to one file per shard, and convert each file to rows of X."""
     user_ids, user_ranks = sorted_ids(ids[0])
     item_ids, item_ranks = sorted_ids(ids[1])
     counts = np.empty(len(user_ids), np.int64)
@@ -189,7 +190,7 @@ def _write_shards(
             cells, values = merge_cells(path, cells, records["value"], records["item"], duplicates)
             rows, columns = np.divmod(cells, len(item_ids))
             X = sp.coo_array((values, (rows, columns)), shape=(hi - lo, len(item_ids)))
-            writer.add(as_small(as_interactions("values", X)), user_ids[lo:hi])
+            writer.add(as_float32_if_exact(as_interactions("values", X)), user_ids[lo:hi])
             done += len(records)
             if progress is not None:
                 progress(done, total)
@@ -198,7 +199,7 @@ def _write_shards(
 def _split_records(
     files: list[Path], rows: Path, user_ranks: Integers, item_ranks: Integers, cuts: Integers
 ) -> None:
-    """Append every record, with ids as ranks, to the file of its user's shard."""
+    """Append every record, with ids as ranks, to the file of the shard of its user."""
     with ExitStack() as stack:
         streams = [stack.enter_context(file.open("wb")) for file in files]
         source = stack.enter_context(rows.open("rb"))

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from fastcos.io.column_choice import interaction_columns
 from fastcos.io.columns import as_ids, id_column, refuse_rows
-from fastcos.io.matrices import as_small, read_mtx_matrix, read_npz_matrix
+from fastcos.io.matrices import as_float32_if_exact, read_mtx_matrix, read_npz_matrix
 from fastcos.io.tables import open_table, read_columns, suffix_of
 from fastcos.linalg.csr import as_interactions
 from fastcos.parallel import Progress
@@ -36,16 +36,16 @@ class Interactions(_InteractionFields):
 
     Attributes
     ----------
-    X : csr_array (n, p), float32 where that is exact, else float64
-        Canonical; no stored zeros.
+    X : csr_array (n, p), float32 if that is exact, else float64
+        The interactions, as a canonical matrix without stored zeros.
     user_ids : ndarray (n,), int64 or str
-        Ascending.
+        Ids of the rows, ascending.
     item_ids : ndarray (p,), int64 or str
-        Ascending.
+        Ids of the columns, ascending.
     columns : mapping of str
         The columns of the table that were read: ``"users"``, ``"items"``, and ``"values"``, which
-        is None if every row counted 1. Empty for a matrix file. It is not part of the tuple:
-        ``X, user_ids, item_ids = read_interactions(path)``.
+        is None if every row counted as 1. It is empty for a matrix file. This attribute is not part
+        of the tuple: ``X, user_ids, item_ids = read_interactions(path)``.
     """
 
     columns: Mapping[str, str | None] = MappingProxyType({})
@@ -70,37 +70,40 @@ def read_interactions(
     shape), ``.mtx`` and ``.mtx.gz`` (Matrix Market), ``.parquet``, ``.arrow`` and ``.feather``
     (which need pyarrow), ``.jsonl`` and ``.ndjson`` (one JSON object per line). All other files are
     delimited text in UTF-8, or in UTF-16 with a byte order mark, plain, gzip or zip. The delimiter
-    is a tab if the first line has one, else a comma, else ``::`` (MovieLens), else a semicolon.
-    Quotes follow RFC 4180, as pandas and R read and write them, in tab-separated files as well; in
-    files with the delimiter ``::`` they are ordinary characters.
+    is a tab if the first line contains one, else a comma, else ``::`` (MovieLens), else a
+    semicolon. Quotes follow RFC 4180, as in pandas and R, also in tab-separated files. In files
+    with the delimiter ``::`` they are ordinary characters.
 
-    Rows and columns are sorted by id, so that the order of the file does not matter. If all ids of
-    a column are plain integers, they are int64 and sort as numbers; otherwise they are strings and
-    sort by code point. One id "007" makes the column strings and differs from "7". Whole numbers
-    that were stored as floats, such as 7.0, are the integers 7. Ids of a matrix file are the
-    positions 0 .. n-1 and 0 .. p-1. The same table gives the same answer in every format.
+    Rows and columns are sorted by id, so the order of the file does not matter. If all ids of a
+    column are plain integers, they become int64 and are sorted as numbers; otherwise they become
+    strings and are sorted by code point. A single id "007" turns the column into strings, and "007"
+    differs from "7". Whole numbers that are stored as floats, such as 7.0, become integers. The ids
+    of a matrix file are the positions 0 .. n-1 and 0 .. p-1. The same table yields the same result
+    in every format.
 
     Parameters
     ----------
     path : str or path-like
     user, item : str, optional
-        Names of columns. Default: the only column with a known name, such as user, customer;
-        item, movie, product. Case, punctuation and endings such as Id are ignored.
+        Names of the columns of users and items. Default: the only column with a known name, such as
+        user or customer for users, and item, movie or product for items. Case, punctuation and
+        endings such as Id are ignored.
     value : str, optional
-        Name of the column of finite numbers, found in the same way (rating, quantity, count ...).
-        A column of true and false counts as 1 and 0. Without such a column, or with the empty
-        string, every row counts 1.
+        Name of the column of values, which are finite numbers, or true and false for 1 and 0.
+        Default: the only column with a known name, such as rating, quantity or count. Without such
+        a column, or with the empty string, every row counts as 1.
     duplicates : {"sum", "last", "max", "error"}
-        Value of several rows of one user and item; "last" is the last in the file.
+        How to combine several rows with the same user and item; "last" uses the last row of the
+        file.
     member : str, optional
-        File of a zip archive with several files.
+        Name of the file to read from a zip archive with several files.
     delimiter : str, optional
         One character, or ``::``.
     header : bool
-        False if the first line is data; columns are then named "1", "2", ... A first line of
-        numbers alone is refused as a header.
+        Pass False if the first line is data; the columns are then named "1", "2", ... A header that
+        consists of numbers raises an error.
     quotes : bool
-        False if quotes are ordinary characters, as in some tab-separated files.
+        Pass False if quotes are ordinary characters, as in some tab-separated files.
     progress : callable, optional
         Called as progress(done, total) with numbers of bytes of a text file.
 
@@ -112,14 +115,15 @@ def read_interactions(
     Raises
     ------
     FastcosFormatError
-        A damaged or unsuitable file; a missing or ambiguous column; an empty id, a value that is
-        not a finite number, or a duplicate under "error": the message lists the first five rows.
+        The file is damaged or unsuitable; a column is missing or ambiguous; an id is empty, a value
+        is not a finite number, or duplicates is "error" and a row repeats. For faulty rows, the
+        message lists the first five.
     ValueError
-        An unknown duplicates, or an argument that does not apply to the format.
+        duplicates is unknown, or an argument does not apply to the format.
 
     Notes
     -----
-    Text is read as a stream by the csv module: about 1.6 s and 115 MB of memory a million rows.
+    The csv module reads text as a stream: a million rows take about 1.6 s and 115 MB of memory.
 
     Examples
     --------
@@ -135,17 +139,17 @@ def read_interactions(
     path = as_path("path", path)
     kind = suffix_of(path)
     if kind in (".npz", ".mtx"):
-        for name, given in (("user", user), ("item", item), ("value", value), ("member", member)):
-            check_none(name, given, "for a matrix file")
+        arguments = {"user": user, "item": item, "value": value, "member": member}
+        for name, argument in arguments.items():
+            check_none(name, argument, "for a matrix file")
         as_choice("duplicates, for a matrix file,", duplicates, ("sum",))
         X = read_npz_matrix(path) if kind == ".npz" else read_mtx_matrix(path)
-        return Interactions(as_small(X), np.arange(X.shape[0]), np.arange(X.shape[1]))
+        return Interactions(as_float32_if_exact(X), np.arange(X.shape[0]), np.arange(X.shape[1]))
     with open_table(
         path, member=member, delimiter=delimiter, header=header, quotes=quotes, progress=progress
     ) as table:
         user, item, value = interaction_columns(path, table.names, user, item, value)
         (users, items), values, lines = read_columns(table, (user, item), value)
-    used = {"users": user, "items": item, "values": value}
     users, items = id_column(path, user, users, lines), id_column(path, item, items, lines)
     user_ids, user_ranks = sorted_ids(users.texts)
     item_ids, item_ranks = sorted_ids(items.texts)
@@ -157,11 +161,11 @@ def read_interactions(
     shape = (len(user_ids), len(item_ids))
     try:
         X = as_interactions("values", sp.coo_array((values, (rows, columns)), shape=shape))
-    except ValueError as error:  # a sum that overflows
+    except ValueError as error:  # the sum of several rows overflows
         raise FastcosFormatError(f"{path}: {error}") from None
-    read = Interactions(as_small(X), user_ids, item_ids)
-    read.columns = used
-    return read
+    interactions = Interactions(as_float32_if_exact(X), user_ids, item_ids)
+    interactions.columns = {"users": user, "items": item, "values": value}
+    return interactions
 
 
 def sorted_ids(texts: list[str]) -> tuple[Ids, Integers]:
@@ -189,7 +193,7 @@ def merge_cells(
     starts = np.flatnonzero(is_first)
     if duplicates == "last":
         return sorted_cells[starts], values[order[np.append(starts[1:], len(cells)) - 1]]
-    # sorted by value within a cell: the rounding of sums does not depend on the file order
+    # Sort by value within a cell, so that the rounding of a sum does not depend on the file order.
     order = np.lexsort((values, cells))
     merge = np.add if duplicates == "sum" else np.maximum
     return sorted_cells[starts], merge.reduceat(values[order], starts)

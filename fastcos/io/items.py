@@ -1,4 +1,4 @@
-"""Labels, names, popularities and rated pairs of items, aligned with given item ids."""
+"""Labels, names, popularities and rated pairs of items, in the order of existing item ids."""
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping
@@ -24,11 +24,12 @@ from fastcos.validation import Integers, as_list, as_path, check_text, format_va
 from fastcos.validation.column_names import ITEM_WORDS, NAME_WORDS, VALUE_WORDS
 
 Texts = npt.NDArray[np.str_]
-# cells that mean no label; the second is MovieLens'
+# Cells that mean that there is no label; the second is used by MovieLens.
 NO_LABEL = ("", "(no genres listed)")
-# letters of a name for printing; an array takes as much memory for each as for the longest
+# Largest number of letters of a printed name. NumPy stores every text of an array with the length
+# of the longest one.
 LONGEST_NAME = 200
-# column names of popularities
+# Names of columns of popularities.
 POPULARITY_WORDS = VALUE_WORDS | {"popularity", "users", "n", "nusers", "decks", "ndecks"}
 
 
@@ -49,18 +50,19 @@ class ItemLabels(_LabelFields):
     Attributes
     ----------
     labels : ndarray (p,), int64
-        Position in classes; -1 for no label.
+        Position of the label in classes; -1 for no label.
     classes : ndarray (C,), str
-        Ascending.
+        The labels, ascending.
     names : ndarray (p,), str
         Names for printing, of at most 200 letters; the id if an item has no name.
     n_several, n_none, n_other : int
-        Items without a label because of several labels; no label or no row; a label not in only.
+        Number of items that have no label here because they have several labels, because they have
+        no label or no row, and because their label is not in ``only``.
     n_unknown : int
-        Items of the file that have no interactions.
+        Number of items in the file that are not in ``item_ids``.
     columns : mapping of str
         The columns of the table that were read: ``"items"``, ``"labels"``, and ``"names"``, which
-        may be None. It is not part of the tuple.
+        may be None. This attribute is not part of the tuple.
     """
 
     columns: Mapping[str, str | None] = MappingProxyType({})
@@ -77,17 +79,19 @@ def read_labels(
     only: Collection[str] | None = None,
     member: str | None = None,
 ) -> ItemLabels:
-    r"""Read the label of every item that has exactly one.
+    r"""Read the label of every item that has exactly one label.
 
-    A cell may hold several labels between separators, and an item may have several rows. Items
-    with several distinct labels, with none, or with one that is not in only get -1 and are counted.
+    A cell may contain several labels with separators between them, and an item may have several
+    rows. Items with several distinct labels, without a label, or with a label that is not in
+    ``only`` get -1, and the result counts them.
 
     Parameters
     ----------
     path : str or path-like
-        A table as for read_interactions, with one or more rows per item.
+        A table in a format of read_interactions, with at least one row per item.
     item_ids : array_like (p,), integers or strings
-        As returned by read_interactions. Ids match as text: 7 matches "7", not "07".
+        Ids of the items, for example from read_interactions. Ids are compared as text: 7 matches
+        "7", not "07".
     column : str
         Name of the column of labels.
     item : str, optional
@@ -95,17 +99,17 @@ def read_labels(
     name : str, optional
         Name of the column of names. Default: name, title or description, if one exists.
     separator : str or None
-        Text between several labels of a cell; None if a cell is one label.
+        Text between several labels in a cell; None if every cell is one label.
     only : collection of str, optional
-        The classes; items with any other label are left out.
+        The labels to use; items with another label are left out.
     member : str, optional
         As in read_interactions.
 
     Raises
     ------
     FastcosFormatError
-        As in read_interactions; no item of the file is in item_ids; fewer than two classes; a class
-        of only that no item has.
+        In the same cases as read_interactions; or no item of the file is in item_ids; or there are
+        fewer than two labels; or no item has one of the labels in ``only``.
 
     Examples
     --------
@@ -114,10 +118,10 @@ def read_labels(
     ...     file = Path(folder) / "movies.csv"
     ...     _ = file.write_text("movieId,title,genres\n3,Heat,Crime\n4,Big,Comedy|Drama\n"
     ...                         "8,Up,Comedy\n9,It,Horror\n")
-    ...     found = read_labels(file, [3, 4, 8], column="genres")
-    >>> found.labels.tolist(), found.classes.tolist(), found.names.tolist()
+    ...     genres = read_labels(file, [3, 4, 8], column="genres")
+    >>> genres.labels.tolist(), genres.classes.tolist(), genres.names.tolist()
     ([1, -1, 0], ['Comedy', 'Crime'], ['Heat', 'Big', 'Up'])
-    >>> found.n_several, found.n_unknown
+    >>> genres.n_several, genres.n_unknown
     (1, 1)
     """
     path = as_path("path", path)
@@ -129,47 +133,47 @@ def read_labels(
         item = _item_column(item, table, path)
         column = require_column("column", column, (), table.names, path)
         name = find_column("name", name, NAME_WORDS, table.names, path)
-        wanted = [item, column] if name is None else [item, column, name]
-        read = read_columns(table, wanted)
+        names_to_read = [item, column] if name is None else [item, column, name]
+        read = read_columns(table, names_to_read)
     items = common_spelling(path, item, read.texts[0], read.lines, allow_blanks=True)
     cells = common_spelling(path, column, read.texts[1], read.lines, allow_blanks=True)
-    rows, at, n_unknown = positions.match(path, items)
-    labels_of = []
+    rows, row_positions, n_unknown = positions.match(path, items)
+    labels_of_cell = []
     for text in cells.texts:
         parts = text.split(separator) if separator and text.strip() not in NO_LABEL else [text]
-        labels_of.append({part.strip() for part in parts} - {*NO_LABEL})
-    found: dict[int, set[str]] = defaultdict(set)
-    for position, code in zip(at.tolist(), cells.codes[rows].tolist(), strict=True):
-        found[position].update(labels_of[code])
-    single = {position: next(iter(s)) for position, s in found.items() if len(s) == 1}
+        labels_of_cell.append({part.strip() for part in parts} - {*NO_LABEL})
+    labels_of_item: dict[int, set[str]] = defaultdict(set)
+    for position, code in zip(row_positions.tolist(), cells.codes[rows].tolist(), strict=True):
+        labels_of_item[position].update(labels_of_cell[code])
+    single = {position: next(iter(s)) for position, s in labels_of_item.items() if len(s) == 1}
     longest = max(map(len, single.values()), default=0)
     if longest > LONGEST_ID:
         rule = f"hold labels of at most {LONGEST_ID} letters"
         raise FastcosFormatError(f"{path}: column {column!r} must {rule}, got {longest}")
-    kept = {at: label for at, label in single.items() if only is None or label in only}
-    classes = sorted(set(kept.values()))
+    used = {position: label for position, label in single.items() if only is None or label in only}
+    classes = sorted(set(used.values()))
     absent = sorted(set(only or ()) - set(classes))
     if absent:
-        known, got = sorted(set(single.values()))[:10], ", ".join(map(repr, absent[:5]))
-        rule = f"name labels of column {column!r} of {path} ({', '.join(known)})"
+        present, got = sorted(set(single.values()))[:10], ", ".join(map(repr, absent[:5]))
+        rule = f"name labels of column {column!r} of {path} ({', '.join(present)})"
         raise FastcosFormatError(f"only must {rule}, got {got}")
     if len(classes) < 2:
         rule = "have at least two different labels among items with exactly one"
         raise FastcosFormatError(f"{path}: column {column!r} must {rule}, got {len(classes)}")
     numbers = {label: number for number, label in enumerate(classes)}
     labels = np.full(len(positions.ids), -1, dtype=np.int64)
-    labels[list(kept)] = [numbers[label] for label in kept.values()]
-    n_several = sum(len(several) > 1 for several in found.values())
+    labels[list(used)] = [numbers[label] for label in used.values()]
+    n_several = sum(len(item_labels) > 1 for item_labels in labels_of_item.values())
     names = positions.ids.tolist()
     if name is not None:
-        names = _named(positions.ids, at, read.texts[2], rows)
+        names = _item_names(positions.ids, row_positions, read.texts[2], rows)
     labelled = ItemLabels(
         labels=read_only(labels),
         classes=np.array(classes, dtype=np.str_),
         names=np.array(names, dtype=np.str_),
         n_several=n_several,
         n_none=len(labels) - len(single) - n_several,
-        n_other=len(single) - len(kept),
+        n_other=len(single) - len(used),
         n_unknown=n_unknown,
     )
     labelled.columns = {"items": item, "labels": column, "names": name}
@@ -179,10 +183,10 @@ def read_labels(
 def read_names(
     path: PathLike, item_ids: npt.ArrayLike, *, name: str | None = None, item: str | None = None
 ) -> Texts:
-    """Read a name of at most 200 letters for each item: the first one, or its id without any.
+    """Read the first name of each item, of at most 200 letters; an item without one gets its id.
 
-    name and item are the columns of names and of ids, by default recognised by their names; path
-    and item_ids as in :func:`read_labels`, and FastcosFormatError.
+    name and item are the columns of names and of ids, which are recognised by their names by
+    default. path, item_ids and errors are those of :func:`read_labels`.
     """
     path = as_path("path", path)
     positions = _Positions(item_ids)
@@ -191,8 +195,8 @@ def read_names(
         name = require_column("name", name, NAME_WORDS, table.names, path)
         read = read_columns(table, [item, name])
     items = common_spelling(path, item, read.texts[0], read.lines, allow_blanks=True)
-    rows, at, _ = positions.match(path, items)
-    return np.array(_named(positions.ids, at, read.texts[1], rows), np.str_)
+    rows, row_positions, _ = positions.match(path, items)
+    return np.array(_item_names(positions.ids, row_positions, read.texts[1], rows), np.str_)
 
 
 def read_texts(path: PathLike, column: str) -> Texts:
@@ -205,23 +209,27 @@ def read_texts(path: PathLike, column: str) -> Texts:
     return np.array(texts, np.str_)[read.codes]
 
 
-def _named(ids: Texts, at: Integers, column: TextColumn, rows: Integers) -> list[str]:
-    """Return the names of the items: the ids, but column's texts in these rows for those at."""
+def _item_names(ids: Texts, positions: Integers, column: TextColumn, rows: Integers) -> list[str]:
+    """Return the name of each item, or its id.
+
+    Row rows[i] of the column contains a name of the item at positions[i].
+    """
     names: list[str] = ids.tolist()
-    # backwards: of several names, the first one in the file is written last
-    for position, code in zip(at[::-1].tolist(), column.codes[rows][::-1].tolist(), strict=True):
+    codes = column.codes[rows]
+    # Go backwards, so that the first of several names of an item is assigned last.
+    for position, code in zip(positions[::-1].tolist(), codes[::-1].tolist(), strict=True):
         names[position] = column.texts[code].strip()[:LONGEST_NAME] or str(ids[position])
     return names
 
 
 @as_table
 class Popularity(NamedTuple):
-    """One number per item.
+    """The popularity of items, one number per item.
 
     Attributes
     ----------
     values : ndarray (p,), float64
-        At least 0; 0 for items that are not in the file.
+        Popularities, at least 0; 0 for items that are not in the file.
     n_missing : int
         Number of items that are not in the file.
     n_unknown : int
@@ -238,9 +246,9 @@ def read_popularity(
 ) -> Popularity:
     """Read a number of at least 0 for each item, such as the number of its users.
 
-    column and item are the columns of numbers and of ids, by default recognised by their names;
-    path and item_ids as in :func:`read_labels`. FastcosFormatError also for a negative number, and
-    for an item in two rows.
+    column and item are the columns of numbers and of ids, which are recognised by their names by
+    default. path, item_ids and errors are those of :func:`read_labels`. A negative number or an
+    item in two rows also raises FastcosFormatError.
     """
     path = as_path("path", path)
     positions = _Positions(item_ids)
@@ -249,17 +257,17 @@ def read_popularity(
         column = require_column("column", column, POPULARITY_WORDS, table.names, path)
         read = read_columns(table, [item], column)
     items = id_column(path, item, read.texts[0], read.lines)
-    rows, at, n_unknown = positions.match(path, items)
+    rows, row_positions, n_unknown = positions.match(path, items)
     numbers = np.asarray(read.numbers, np.float64)[rows]
     if (numbers < 0).any():
         raise FastcosFormatError(
             f"{path}: column {column!r} must hold numbers of at least 0, got {numbers.min():g}"
         )
-    if len(np.unique(at)) != len(at):
-        raise FastcosFormatError(f"{path} must have one row per item, got several for one")
+    if len(np.unique(row_positions)) != len(row_positions):
+        raise FastcosFormatError(f"{path} must have one row per item, got several for an item")
     values = np.zeros(len(positions.ids))
-    values[at] = numbers
-    return Popularity(read_only(values), len(values) - len(at), n_unknown)
+    values[row_positions] = numbers
+    return Popularity(read_only(values), len(values) - len(row_positions), n_unknown)
 
 
 @as_table
@@ -269,8 +277,9 @@ class ItemPairs(NamedTuple):
     Attributes
     ----------
     pairs : ndarray (m, 2), int64
-        Positions in the ids.
+        Positions of the items of each pair in the ids.
     ratings : ndarray (m,), float64
+        Rating of each pair.
     n_unknown : int
         Number of pairs with an item that is not among the ids.
     """
@@ -283,9 +292,9 @@ class ItemPairs(NamedTuple):
 def read_pairs(path: PathLike, ids: npt.ArrayLike) -> ItemPairs:
     """Read a table with two items and a rating per line, the format of WS-353, MEN and SimLex-999.
 
-    It has no header, and its first three columns are used. An item that is not among the ids is
-    also searched in lower case. FastcosFormatError for fewer columns, a rating that is no finite
-    number, and fewer than two known pairs.
+    The table has no header, and its first three columns are read. An item that is not among the ids
+    is also looked up in lower case. FastcosFormatError is raised if there are fewer columns, if a
+    rating is not a finite number, or if fewer than two pairs consist of known items.
     """
     path = as_path("path", path)
     with open_table(path, header=False) as table:
@@ -295,55 +304,59 @@ def read_pairs(path: PathLike, ids: npt.ArrayLike) -> ItemPairs:
             )
         first, second, rating = table.names[:3]
         read = read_columns(table, (first, second), rating)
-    both = [
+    columns = [
         id_column(path, name, column, read.lines)
         for name, column in zip((first, second), read.texts, strict=True)
     ]
-    check_row_numbers(path, np.asarray(ids), both[0].texts + both[1].texts)
-    known_ids = {str(one): position for position, one in enumerate(np.asarray(ids).tolist())}
+    check_row_numbers(path, np.asarray(ids), columns[0].texts + columns[1].texts)
+    position_of = {str(id_): position for position, id_ in enumerate(np.asarray(ids).tolist())}
     sides = []
-    for column in both:
-        at = [known_ids.get(text, known_ids.get(text.lower(), -1)) for text in column.texts]
-        sides.append(np.array(at, dtype=np.int64)[column.codes])
-    known = (sides[0] >= 0) & (sides[1] >= 0)
-    if known.sum() < 2:
-        got = f"{int(known.sum())} of {len(known)}"
+    for column in columns:
+        positions = [
+            position_of.get(text, position_of.get(text.lower(), -1)) for text in column.texts
+        ]
+        sides.append(np.array(positions, dtype=np.int64)[column.codes])
+    is_known = (sides[0] >= 0) & (sides[1] >= 0)
+    if is_known.sum() < 2:
+        got = f"{int(is_known.sum())} of {len(is_known)}"
         raise FastcosFormatError(f"{path} must hold at least two pairs of known items, got {got}")
     return ItemPairs(
-        read_only(np.stack(sides, axis=1)[known]),
-        read_only(np.asarray(read.numbers, dtype=np.float64)[known]),
-        int((~known).sum()),
+        read_only(np.stack(sides, axis=1)[is_known]),
+        read_only(np.asarray(read.numbers, dtype=np.float64)[is_known]),
+        int((~is_known).sum()),
     )
 
 
 def _item_column(item: str | None, table: Table, path: Path) -> str:
-    """Return the column of item ids; one named id is taken if no name says item."""
-    known = find_column("item", item, ITEM_WORDS, table.names, path)
-    return known or require_column("item", item, {"id"}, table.names, path)
+    """Return the column of item ids; a column named id is used if no name refers to items."""
+    column = find_column("item", item, ITEM_WORDS, table.names, path)
+    return column or require_column("item", item, {"id"}, table.names, path)
 
 
 class _Positions:
-    """Positions of item ids, matched as text."""
+    """Positions of item ids, which are compared as text."""
 
     def __init__(self, item_ids: npt.ArrayLike) -> None:
-        listed = np.asarray(item_ids)
-        if listed.ndim != 1 or listed.dtype.kind not in "iuUO" or not len(listed):
+        ids = np.asarray(item_ids)
+        if ids.ndim != 1 or ids.dtype.kind not in "iuUO" or not len(ids):
             raise TypeError(f"item_ids must be a list of ids, got {format_value(item_ids)}")
-        self._given = listed
-        self.ids: Texts = np.array([str(one) for one in listed.tolist()], np.str_)
-        self._of = {one: position for position, one in enumerate(self.ids.tolist())}
+        self._item_ids = ids
+        self.ids: Texts = np.array([str(id_) for id_ in ids.tolist()], np.str_)
+        self._position_of = {id_: position for position, id_ in enumerate(self.ids.tolist())}
 
     def match(self, path: Path, column: TextColumn) -> tuple[Integers, Integers, int]:
         """Return rows of known items, their positions, and the number of unknown items."""
-        found = np.array([self._of.get(text, -1) for text in column.texts], dtype=np.int64)
-        unknown = np.flatnonzero(found < 0)
-        if len(unknown) == len(found):
-            some = ", ".join(map(repr, self.ids[:3].tolist()))
-            others = ", ".join(repr(column.texts[one][:40]) for one in unknown[:5])
+        positions = np.array(
+            [self._position_of.get(text, -1) for text in column.texts], dtype=np.int64
+        )
+        unknown = np.flatnonzero(positions < 0)
+        if len(unknown) == len(positions):
+            examples = ", ".join(map(repr, self.ids[:3].tolist()))
+            got = ", ".join(repr(column.texts[code][:40]) for code in unknown[:5])
             raise FastcosFormatError(
-                f"{path} must contain some of the items (such as {some}), got {len(unknown)} "
-                f"others: {others}"
+                f"{path} must contain some of the items (such as {examples}), got {len(unknown)} "
+                f"others: {got}"
             )
-        check_row_numbers(path, self._given, column.texts)
-        rows = np.flatnonzero(found[column.codes] >= 0)
-        return rows, found[column.codes[rows]], len(unknown)
+        check_row_numbers(path, self._item_ids, column.texts)
+        rows = np.flatnonzero(positions[column.codes] >= 0)
+        return rows, positions[column.codes[rows]], len(unknown)

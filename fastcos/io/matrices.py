@@ -13,16 +13,16 @@ from fastcos.io.streams import open_bytes
 from fastcos.linalg.csr import as_interactions
 from fastcos.storage import FastcosFormatError
 
-# empty rows and columns take memory but no bytes of the file: the limit of a side is
-# _FREE_SIDE + _SIDE_PER_ENTRY times the number of entries
+# Empty rows and columns take memory but no bytes of the file, so a tiny file could allocate a lot.
+# A side may be at most _FREE_SIDE plus _SIDE_PER_ENTRY times the number of entries.
 _FREE_SIDE = 1_000_000
 _SIDE_PER_ENTRY = 64
 
 
 def read_npz_matrix(path: Path) -> sp.csr_array:
-    """Return the matrix of a scipy.sparse.save_npz file, or of arrays indptr, indices, data, shape.
+    """Read the matrix of a scipy.sparse.save_npz file, or of arrays indptr, indices, data, shape.
 
-    save_npz's csr, csc and coo layouts are read.
+    The layouts csr, csc and coo of save_npz are supported.
     """
     arrays = read_npz(path)
     layout = arrays["format"].item() if "format" in arrays else b"csr"
@@ -30,16 +30,16 @@ def read_npz_matrix(path: Path) -> sp.csr_array:
     parts = {"csr": ("indptr", "indices"), "csc": ("indptr", "indices"), "coo": ("row", "col")}
     if layout not in parts:
         raise FastcosFormatError(f"{path} must hold a csr, csc or coo matrix, got {layout!r}")
-    wanted = ("shape", "data", *parts[layout])
-    missing = [name for name in wanted if name not in arrays]
+    required = ("shape", "data", *parts[layout])
+    missing = [name for name in required if name not in arrays]
     if missing:
-        held = ", ".join(arrays) or "nothing"
-        got = f"{held[:200]} without {', '.join(missing)}"
-        raise FastcosFormatError(f"{path} must hold arrays {', '.join(wanted)}, got {got}")
-    shape, data, first, second = (arrays[name] for name in wanted)
+        present = ", ".join(arrays) or "nothing"
+        got = f"{present[:200]} without {', '.join(missing)}"
+        raise FastcosFormatError(f"{path} must hold arrays {', '.join(required)}, got {got}")
+    shape, data, first, second = (arrays[name] for name in required)
     if shape.shape != (2,) or shape.dtype.kind not in "iu" or shape.min() < 1:
         raise FastcosFormatError(f"{path}: shape must be two integers >= 1, got {shape}")
-    for name, array in zip(wanted[1:], (data, first, second), strict=True):
+    for name, array in zip(required[1:], (data, first, second), strict=True):
         if array.ndim != 1 or array.dtype.kind not in ("fiub" if name == "data" else "iu"):
             got = f"{array.dtype} of shape {array.shape}"
             raise FastcosFormatError(f"{path}: {name} must be a vector of numbers, got {got}")
@@ -55,12 +55,12 @@ def read_npz_matrix(path: Path) -> sp.csr_array:
 
 
 def read_mtx_matrix(path: Path) -> sp.csr_array:
-    """Return the matrix of a Matrix Market file, plain or compressed; a pattern's entries are 1."""
-    from scipy.io import mminfo, mmread  # deferred: the import takes 0.1 s
+    """Read a Matrix Market file, plain or compressed; the entries of a pattern become 1."""
+    from scipy.io import mminfo, mmread  # imported here, because the import takes 0.1 s
 
     with open_bytes(path) as stream:
         content = stream.read()
-    # SciPy's reader crashes on zero bytes and on a missing end of the last line
+    # The reader of SciPy crashes on zero bytes, and if the last line has no line end.
     if not content.endswith(b"\n"):
         content += b"\n"
     damage = (ValueError, TypeError, OverflowError, RuntimeError)
@@ -70,7 +70,7 @@ def read_mtx_matrix(path: Path) -> sp.csr_array:
         rows, columns, entries, layout, field, _ = mminfo(io.BytesIO(content))
         if field not in ("real", "double", "integer", "unsigned-integer", "pattern"):
             raise ValueError(f"entries must be real, got {field}")
-        # "1 1\n" is the shortest entry of a sparse matrix, "1\n" that of a dense one
+        # The shortest entry is "1 1\n" for a sparse matrix and "1\n" for a dense one.
         shortest = 4 if layout == "coordinate" else 2
         if entries * shortest > len(content) + shortest:
             raise ValueError(f"{entries} entries are declared in {len(content)} bytes")
@@ -80,20 +80,21 @@ def read_mtx_matrix(path: Path) -> sp.csr_array:
 
 
 def check_size(path: Path, shape: tuple[int, int], entries: int) -> None:
-    """Refuse a declared shape that is too large for the number of entries."""
-    most = _FREE_SIDE + _SIDE_PER_ENTRY * entries
-    if min(shape) < 1 or max(shape) > most:
+    """Raise if a declared shape is too large for the number of entries."""
+    limit = _FREE_SIDE + _SIDE_PER_ENTRY * entries
+    if min(shape) < 1 or max(shape) > limit:
         raise FastcosFormatError(
-            f"{path}: shape must be from 1 to {most} a side for {entries} entries, got {shape}"
+            f"{path}: sides of the shape must be from 1 to {limit} for {entries} entries, got "
+            f"{shape}"
         )
 
 
-def as_small(X: sp.csr_array) -> sp.csr_array:
-    """Return X with float32 values if they are exact, else X."""
+def as_float32_if_exact(X: sp.csr_array) -> sp.csr_array:
+    """Return X with float32 values if the conversion is exact, else X."""
     data = X.data
     if data.dtype == np.float64:
         with np.errstate(over="ignore"):
-            small = data.astype(np.float32)
-        if (small == data).all():
-            return sp.csr_array((small, X.indices, X.indptr), shape=X.shape)
+            narrowed = data.astype(np.float32)
+        if (narrowed == data).all():
+            return sp.csr_array((narrowed, X.indices, X.indptr), shape=X.shape)
     return X

@@ -15,7 +15,7 @@ from fastcos.validation import Integers
 
 PARQUET_SUFFIXES = (".parquet", ".pq")
 ARROW_SUFFIXES = (".arrow", ".feather", ".ipc")
-# rows of one chunk, some MB
+# Number of rows in a chunk, which takes some MB.
 ROWS_PER_CHUNK = 1 << 18
 _LISTS = ("list", "large_list", "fixed_size_list", "list_view", "large_list_view")
 _TEXTS = ("string", "large_string", "string_view", "binary", "large_binary", "binary_view")
@@ -23,20 +23,20 @@ _NESTED = (*_LISTS, "struct", "map", "union")
 
 
 class _ArrowFile:
-    """An Arrow file or stream, with what is used here of pyarrow's ParquetFile."""
+    """An Arrow file or stream, with the methods of pyarrow's ParquetFile that are used here."""
 
     def __init__(self, arrow: Any, path: Path) -> None:
         source = arrow.memory_map(str(path))
         try:
             self._table = arrow.ipc.open_file(source).read_all()
-        except arrow.ArrowInvalid:  # a stream, as Hugging Face's datasets write
+        except arrow.ArrowInvalid:  # a stream, which the datasets of Hugging Face write
             source.seek(0)
             self._table = arrow.ipc.open_stream(source).read_all()
         self.schema_arrow = self._table.schema
 
     def iter_batches(self, batch_size: int, columns: list[str] | None) -> Any:
         table = self._table if columns is None else self._table.select(columns)
-        # Arrow files have no checksum, and wrong offsets would be followed out of the file
+        # Arrow files have no checksum, and pyarrow would follow wrong offsets out of the file.
         table.validate(full=True)
         return table.to_batches(max_chunksize=batch_size)
 
@@ -49,7 +49,7 @@ class ArrowTable:
         self._arrow = import_for(path, "Parquet and Arrow need", "pyarrow")
         from pyarrow import parquet
 
-        path.stat()  # a missing file is reported in the system's words
+        path.stat()  # raises the error of the system if the file is missing
         with self._reading():
             if path.suffix.lower() in ARROW_SUFFIXES:
                 self._file: Any = _ArrowFile(self._arrow, path)
@@ -66,16 +66,16 @@ class ArrowTable:
         ]
 
     def chunks(self, names: Sequence[str] | None) -> Iterator[tuple[Integers, list[Cells]]]:
-        """Yield the numbers of rows, from 1 on, and the cells of these columns."""
+        """Iterate over chunks: the numbers of rows, from 1 on, and the cells of these columns."""
         first = 1
-        wanted = None if names is None else list(dict.fromkeys(names))
-        for name in wanted or ():
+        distinct = None if names is None else list(dict.fromkeys(names))
+        for name in distinct or ():
             if self.names.count(name) > 1:
                 raise FastcosFormatError(
                     f"{self.path} must name every column once, got {name[:40]!r} twice"
                 )
         with self._reading():
-            for batch in self._file.iter_batches(ROWS_PER_CHUNK, columns=wanted):
+            for batch in self._file.iter_batches(ROWS_PER_CHUNK, columns=distinct):
                 if not batch.num_rows:
                     continue
                 lines = np.arange(first, first + batch.num_rows)
@@ -100,7 +100,7 @@ class ArrowTable:
         if isinstance(column, arrow.ExtensionArray):
             column = column.storage
         if self._is(column.type, "dictionary"):
-            # in place of dictionary_decode, which lacks string_view
+            # dictionary_decode does not support string_view.
             values, codes = self._cells(column.dictionary), column.indices.to_pylist()
             return [None if code is None else values[code] for code in codes]
         kind = column.type
@@ -117,7 +117,7 @@ class ArrowTable:
         return [cell if is_filled else None for is_filled in column.is_valid().to_pylist()]
 
     def _rows(self, column: Any) -> Any:
-        """Return lists of numbers of one length as rows (n, d); None for other lists."""
+        """Return lists of numbers with equal lengths as rows (n, d); None for other lists."""
         if column.null_count or not self._is(column.type.value_type, "integer", "floating"):
             return None
         lengths = column.value_lengths().to_numpy(zero_copy_only=False)
@@ -129,20 +129,21 @@ class ArrowTable:
         return np.asarray(values.to_numpy(zero_copy_only=False)).reshape(len(column), -1)
 
     def _plain_type(self, kind: Any) -> Any:
-        """Return the type of what an extension, a dictionary or runs of equal values hold."""
+        """Return the type of the values of an extension or a dictionary, or the type itself."""
         if isinstance(kind, self._arrow.BaseExtensionType):
             return self._plain_type(kind.storage_type)
         return self._plain_type(kind.value_type) if self._is(kind, "dictionary") else kind
 
     def _is(self, kind: Any, *names: str) -> bool:
         types = self._arrow.types
-        # older versions of pyarrow lack the younger types
+        # Older versions of pyarrow lack some of the types.
         tests = (getattr(types, f"is_{name}", None) for name in names)
         return any(test is not None and test(kind) for test in tests)
 
     def _refuse_bomb(self, metadata: Any) -> None:
-        """Refuse a file whose columns expand too far: equal values take nearly no bytes."""
-        # pyarrow ends the process at damaged statistics of a column: only lists need their number
+        """Raise if the columns of a file expand too far; equal values take almost no bytes."""
+        # Damaged statistics of a column make pyarrow end the process, so read the number of values
+        # only for lists, which need it.
         lists = [
             column
             for column in range(metadata.num_columns)

@@ -15,15 +15,16 @@ from fastcos.io.errors import damage_refused
 from fastcos.parallel import Progress
 from fastcos.storage import FastcosFormatError
 
-# bytes of a line; longer lines are no text, and would fill the memory of the csv module
+# Largest number of bytes in a line. Longer lines are no text, and would fill the memory of csv.
 LONGEST_LINE = 1 << 24
-# decompressed bytes that any file of arrays may have
+# Any file of arrays may expand to this number of bytes.
 LARGEST_FREE_SIZE = 1 << 30
-# decompressed bytes that any text may have: as rows of numbers they take up to sixteen times that
+# Any text may expand to this number of bytes. As rows of numbers it takes up to 16 times as much.
 LARGEST_FREE_TEXT = 1 << 24
-# beyond that, decompressed over stored bytes; tables have ratios of 3 to 30
+# Larger files may expand by this factor. Tables typically expand by a factor of 3 to 30.
 LARGEST_RATIO = 100
-# byte order marks and encodings; that of UTF-32 begins with that of UTF-16
+# Byte order marks and their encodings. UTF-32 comes first, because its mark begins with that of
+# UTF-16.
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32"),
@@ -31,12 +32,12 @@ _MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
-# errors of the standard library for damaged files
+# Exceptions that the standard library raises for damaged files.
 DAMAGE = (
     EOFError,
     zlib.error,
     zipfile.BadZipFile,
-    OSError,  # of gzip, bzip2 and seeking; the file itself is already open
+    OSError,  # from gzip, bzip2 and seeking; the file itself has already been opened
     lzma.LZMAError,
     NotImplementedError,
     RuntimeError,
@@ -44,18 +45,18 @@ DAMAGE = (
 
 
 def largest_size(stored: int) -> int:
-    """Return the limit of decompressed bytes of arrays for a number of stored bytes."""
+    """Return the largest permitted size of decompressed arrays for a number of stored bytes."""
     return max(LARGEST_FREE_SIZE, LARGEST_RATIO * stored)
 
 
 class BoundedReader(io.RawIOBase):
-    """Passes bytes on; refuses endless lines and decompression bombs."""
+    """A reader that raises for endless lines and decompression bombs."""
 
     def __init__(
         self, source: IO[bytes], path: Path, stored: int, report: Callable[[], object]
     ) -> None:
         self._source, self._report, self._path = source, report, path
-        self._most = max(LARGEST_FREE_TEXT, LARGEST_RATIO * stored)
+        self._max_total = max(LARGEST_FREE_TEXT, LARGEST_RATIO * stored)
         self._total = 0
         self._since_line_end = 0
 
@@ -69,7 +70,7 @@ class BoundedReader(io.RawIOBase):
         self._report()
         buffer[: len(block)] = block
         self._total += len(block)
-        if self._total > self._most:
+        if self._total > self._max_total:
             raise FastcosFormatError(
                 f"{self._path} must not expand more than {LARGEST_RATIO}-fold beyond "
                 f"{LARGEST_FREE_TEXT >> 20} MiB; if it is genuine, decompress it first"
@@ -83,12 +84,12 @@ class BoundedReader(io.RawIOBase):
 
 
 class _Transcoder(io.RawIOBase):
-    """Passes the text of a stream on as UTF-8."""
+    """A reader that converts the text of a stream to UTF-8."""
 
     def __init__(self, source: IO[bytes], encoding: str, path: Path) -> None:
         self._source, self._path, self._encoding = source, path, encoding
         self._decoder = codecs.getincrementaldecoder(encoding)()
-        self._rest = b""
+        self._pending = b""
 
     def readable(self) -> bool:
         """Return True."""
@@ -96,11 +97,11 @@ class _Transcoder(io.RawIOBase):
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override] # a stricter buffer
         """Fill buffer with the next bytes."""
-        while not self._rest:
+        while not self._pending:
             block = self._source.read(1 << 16)
             try:
                 text = self._decoder.decode(block, final=not block)
-                self._rest = text.encode()
+                self._pending = text.encode()
             except UnicodeError as error:
                 raise FastcosFormatError(
                     f"{self._path} must be {self._encoding} text, as its byte order mark says: "
@@ -108,8 +109,8 @@ class _Transcoder(io.RawIOBase):
                 ) from None
             if not block:
                 break
-        size = min(len(buffer), len(self._rest))
-        buffer[:size], self._rest = self._rest[:size], self._rest[size:]
+        size = min(len(buffer), len(self._pending))
+        buffer[:size], self._pending = self._pending[:size], self._pending[size:]
         return size
 
 
@@ -117,9 +118,9 @@ class _Transcoder(io.RawIOBase):
 def open_text(
     path: Path, member: str | None = None, progress: Progress | None = None
 ) -> Iterator[io.BufferedReader]:
-    """Open a file of text as open_bytes does: bytes in UTF-8, without a byte order mark.
+    """Open a file of text as open_bytes does, as UTF-8 without a byte order mark.
 
-    A byte order mark of UTF-16 or UTF-32, as spreadsheets write it, is followed.
+    Text with a byte order mark of UTF-16 or UTF-32, as spreadsheets write it, is converted.
     """
     with open_bytes(path, member, progress) as stream:
         start = stream.peek(4)[:4]
@@ -137,10 +138,10 @@ def open_text(
 def open_bytes(
     path: Path, member: str | None = None, progress: Progress | None = None
 ) -> Iterator[io.BufferedReader]:
-    """Open a plain or gzip file, or a file of a zip archive, recognised by its first bytes.
+    """Open a plain file, a gzip file or a file in a zip archive, recognised by its first bytes.
 
     member is the name of the file in a zip archive, with or without its folders. progress is called
-    as progress(done, total) with numbers of stored bytes. Damaged and encrypted files and
+    as progress(done, total) with numbers of stored bytes. Damaged files, encrypted files and
     decompression bombs raise FastcosFormatError.
     """
     with path.open("rb") as file, damage_refused(path, "a whole, readable file", DAMAGE):
@@ -168,7 +169,7 @@ def open_bytes(
 def _buffered(
     content: Any, path: Path, file: BinaryIO, first: int, size: int, progress: Progress | None
 ) -> io.BufferedReader:
-    """Buffer content, whose size stored bytes start at position first of the file."""
+    """Buffer content that is stored in size bytes of the file from position first on."""
 
     def report() -> None:
         if progress is not None:
@@ -183,16 +184,16 @@ def _find_member(archive: zipfile.ZipFile, path: Path, member: str | None) -> zi
         for info in archive.infolist()
         if not info.is_dir() and not info.filename.startswith("__MACOSX/")
     ]
-    found = (
+    matches = (
         files
         if member is None
         else [info for info in files if info.filename == member]
         or [info for info in files if info.filename.rpartition("/")[2] == member]
     )
-    if len(found) != 1:
+    if len(matches) != 1:
         names = ", ".join(info.filename for info in files[:10])
         more = f" and {len(files) - 10} more" if len(files) > 10 else ""
         raise FastcosFormatError(
             f"member must name one file in {path} ({names or 'it is empty'}{more}), got {member!r}"
         )
-    return found[0]
+    return matches[0]

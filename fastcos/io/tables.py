@@ -41,9 +41,9 @@ from fastcos.validation import (
 JSON_SUFFIXES = (".jsonl", ".ndjson")
 TEXT_SUFFIXES = (".csv", ".tsv")
 TABLE_SUFFIXES = (*PARQUET_SUFFIXES, *ARROW_SUFFIXES, *JSON_SUFFIXES, *TEXT_SUFFIXES)
-# rows of one chunk: larger chunks cost time in the garbage collector
+# Number of rows in a chunk. Larger chunks cost time in the garbage collector.
 _CHUNK = 512
-# a letter that no text has, in place of the two letters of a delimiter "::"
+# A character that replaces the delimiter "::", because csv only supports single characters.
 _SEPARATOR = "\x1f"
 
 
@@ -54,7 +54,7 @@ class Table(Protocol):
     ----------
     path : Path
     lists : sequence of str
-        The columns that hold lists of numbers, if the file declares the types of its columns.
+        The columns of lists of numbers, if the file declares the types of its columns.
     """
 
     path: Path
@@ -65,16 +65,17 @@ class Table(Protocol):
         """The columns, in the order of the file."""
 
     def chunks(self, names: Sequence[str] | None) -> Iterator[tuple[Integers, list[Cells]]]:
-        """Yield the numbers of lines, or of rows from 1 on, and the cells of these columns.
+        """Iterate over chunks: the numbers of lines, or of rows from 1 on, and the cells.
 
-        Without names, all columns that have been met so far, which ``names`` then lists.
+        The cells are those of the columns names, or of all columns that have occurred so far, which
+        the attribute ``names`` then lists.
         """
 
 
 class DelimitedTable:
-    """Text with delimiters, read as a stream; every row has as many fields as the first.
+    """Text with delimiters, read as a stream; every row has as many fields as the first row.
 
-    header: None decides by :func:`_is_header` whether the first line names the columns.
+    If header is None, :func:`_is_header` decides whether the first line names the columns.
     """
 
     lists: Sequence[str] = ()
@@ -88,7 +89,7 @@ class DelimitedTable:
         quotes: bool = True,
     ) -> None:
         self.path = path
-        # bytes that are not UTF-8 matter only in the columns that are read
+        # Bytes that are not UTF-8 raise an error only in columns that are read.
         text = io.TextIOWrapper(stream, encoding="utf-8", errors="surrogateescape", newline="")
         first_line = text.readline()
         if not first_line.strip():
@@ -104,14 +105,14 @@ class DelimitedTable:
         self._reader = csv.reader(
             lines,
             delimiter=delimiter,
-            # MovieLens, the only source of "::", does not quote
+            # MovieLens, the only source of files with "::", does not use quotes.
             quoting=csv.QUOTE_MINIMAL if quotes and delimiter != _SEPARATOR else csv.QUOTE_NONE,
             strict=True,
         )
         try:
             first = next(self._reader)
             line = self._reader.line_num
-            # the rows that tell whether there is a header
+            # These rows decide whether the first line is a header.
             start = [(self._reader.line_num, row) for row in islice(self._reader, _CHUNK) if row]
         except csv.Error as error:
             raise self._quote_error(error) from None
@@ -126,14 +127,14 @@ class DelimitedTable:
         self._start = start if header else [(line, first), *start]
 
     def chunks(self, names: Sequence[str] | None) -> Iterator[tuple[Integers, list[Cells]]]:
-        """Yield the numbers of the lines on which rows end, and the cells of these columns."""
-        all_places = range(len(self.names))
-        places = all_places if names is None else [self.names.index(name) for name in names]
+        """Iterate over chunks: the lines on which rows end, and the cells of these columns."""
+        names = self.names if names is None else names
+        positions = [self.names.index(name) for name in names]
         for lines, rows in self._rows():
-            yield lines, [list(map(itemgetter(place), rows)) for place in places]
+            yield lines, [list(map(itemgetter(position), rows)) for position in positions]
 
     def _rows(self) -> Iterator[tuple[Integers, list[list[str]]]]:
-        """Yield the numbers of the lines on which rows end, and the rows, some at a time.
+        """Iterate over chunks: the lines on which rows end, and the rows.
 
         Blank lines are skipped.
         """
@@ -146,17 +147,18 @@ class DelimitedTable:
             if not chunk:
                 return
             lines, rows = np.array([line for line, _ in chunk]), [row for _, row in chunk]
-            if odd := [place for place, row in enumerate(rows) if len(row) != len(self.names)]:
-                rule = f"must have {len(self.names)} fields in every row"
-                refuse_rows(self.path, rule, f"{len(rows[odd[0]])}", lines[odd])
+            width = len(self.names)
+            if wrong := [number for number, row in enumerate(rows) if len(row) != width]:
+                rule = f"must have {width} fields in every row"
+                refuse_rows(self.path, rule, f"{len(rows[wrong[0]])}", lines[wrong])
             yield lines, rows
 
     def _quote_error(self, error: csv.Error) -> FastcosFormatError:
         hint = ""
         if "limit" not in str(error):
-            hint = "; a quote in a field is doubled, or quotes=False reads quotes as letters"
-        what = str(error).replace("\t", "a tab")
-        return FastcosFormatError(f"{self.path}: line {self._reader.line_num}: {what}{hint}")
+            hint = "; double each quote in a field, or pass quotes=False to read quotes as letters"
+        reason = str(error).replace("\t", "a tab")
+        return FastcosFormatError(f"{self.path}: line {self._reader.line_num}: {reason}{hint}")
 
 
 def _replace_colons(path: Path, line: str) -> str:
@@ -176,22 +178,22 @@ def _find_delimiter(line: str) -> str:
 def _is_header(path: Path, first: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
     """Return whether the first line of a table of vectors names its columns.
 
-    It does if there is a text above numbers or lists, or a number above lists, or if its numbers
-    are 0, 1, 2, ..., which pandas writes. It does not if it holds lists, or numbers that are
-    fractional, negative or repeated, and no text that names ids. Any other line could be either,
-    and is refused.
+    It is a header if there is a text above numbers or lists, or a number above lists, or if its
+    numbers are 0, 1, 2, ..., which pandas writes. It is a row if it contains lists, or if it
+    contains fractional, negative or repeated numbers and no text that names ids. Any other line
+    could be either, and raises an error.
     """
     kinds = [_kind(field) for field in first]
     if "list" in kinds:
         return False
-    for place, kind in enumerate(kinds):
-        below = {_kind(row[place]) for row in rows if len(row) > place} - {"blank"}
+    for position, kind in enumerate(kinds):
+        below = {_kind(row[position]) for row in rows if len(row) > position} - {"blank"}
         if (kind == "text" and below and below <= {"number", "list"}) or below == {"list"}:
             return True
     numbers = [field.strip() for field, kind in zip(first, kinds, strict=True) if kind == "number"]
     if not numbers:
         return True
-    # a blank is no id, so that it names the column of an index, as pandas writes it
+    # A blank cannot be an id, so it is the name of an index column, as pandas writes it.
     is_named = any(
         kind == "blank" or (kind == "text" and names_ids(field))
         for field, kind in zip(first, kinds, strict=True)
@@ -218,7 +220,7 @@ def _kind(field: str) -> str:
 
 
 class JsonTable:
-    """A JSON object per line; a key that an object lacks is a blank."""
+    """One JSON object per line; if an object lacks a key, the cell is blank."""
 
     lists: Sequence[str] = ()
 
@@ -229,14 +231,14 @@ class JsonTable:
 
     @property
     def names(self) -> list[str]:
-        """The keys of all objects, in the order in which they come."""
+        """The keys of all objects, in the order of their first occurrence."""
         if not self._names:
             for _, record in self._records(None):
                 self._names.update(dict.fromkeys(record))
         return list(self._names)
 
     def chunks(self, names: Sequence[str] | None) -> Iterator[tuple[Integers, list[Cells]]]:
-        """Yield the numbers of lines, and the cells of these columns."""
+        """Iterate over chunks: the numbers of lines, and the cells of these columns."""
         records = self._records(self._progress)
         while chunk := list(islice(records, _CHUNK)):
             lines = np.array([line for line, _ in chunk])
@@ -247,7 +249,7 @@ class JsonTable:
             yield lines, [[record.get(name) for _, record in chunk] for name in columns]
 
     def _records(self, progress: Progress | None) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Yield the objects with the numbers of their lines; blank lines are skipped."""
+        """Iterate over objects with the numbers of their lines; blank lines are skipped."""
         decode = json.JSONDecoder(object_pairs_hook=_object).decode
         with open_text(self.path, self._member, progress) as lines:
             for number, line in enumerate(lines, 1):
@@ -255,12 +257,12 @@ class JsonTable:
                     continue
                 try:
                     record = decode(line.decode())
-                    what = type(record).__name__
+                    got = type(record).__name__
                 except (ValueError, RecursionError) as error:
-                    record, what = None, str(error) or type(error).__name__
+                    record, got = None, str(error) or type(error).__name__
                 if not isinstance(record, dict):
                     rule = "must have a JSON object in every line"
-                    raise FastcosFormatError(f"{self.path} {rule}, got {what} in line {number}")
+                    raise FastcosFormatError(f"{self.path} {rule}, got {got} in line {number}")
                 yield number, record
 
 
@@ -272,7 +274,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 class Columns(NamedTuple):
-    """Columns read from a table; lines are the lines of text or the rows of Parquet, from 1 on."""
+    """Columns of a table; lines are the lines of text, or the rows of Parquet from 1 on."""
 
     texts: list[TextColumn]
     numbers: Floats | None
@@ -280,7 +282,7 @@ class Columns(NamedTuple):
 
 
 def read_columns(table: Table, texts: Sequence[str], number: str | None = None) -> Columns:
-    """Read whole columns of texts and one of finite numbers, of at least one row."""
+    """Read whole columns of texts, and a column of finite numbers; raise if there is no row."""
     vocabularies = [new_vocabulary() for _ in texts]
     numbers = Numbers()
     codes: list[list[Integers]] = [[] for _ in texts]
@@ -288,9 +290,11 @@ def read_columns(table: Table, texts: Sequence[str], number: str | None = None) 
     all_lines: list[Integers] = []
     for lines, cells in table.chunks([*texts, *([] if number is None else [number])]):
         all_lines.append(lines)
-        for place, name in enumerate(texts):
-            vocabulary = vocabularies[place]
-            codes[place].append(encode(table.path, name, cells[place], lines, vocabulary))
+        for number_of_column, name in enumerate(texts):
+            vocabulary, column_cells = vocabularies[number_of_column], cells[number_of_column]
+            codes[number_of_column].append(
+                encode(table.path, name, column_cells, lines, vocabulary)
+            )
         if number is not None:
             values.append(numbers.read(cells[-1]))
     if not all_lines:
@@ -305,12 +309,12 @@ def read_columns(table: Table, texts: Sequence[str], number: str | None = None) 
     if number is None:
         return Columns(columns, None, lines)
     return Columns(
-        columns, numbers.finished(table.path, number, np.concatenate(values), lines), lines
+        columns, numbers.finish(table.path, number, np.concatenate(values), lines), lines
     )
 
 
 def suffix_of(path: Path) -> str:
-    """Return the suffix that names the format, below that of a compression."""
+    """Return the suffix of the format, without a suffix of a compression such as .gz."""
     suffix = path.suffix.lower()
     return Path(path.stem).suffix.lower() if suffix in (".gz", ".zip") else suffix
 
@@ -327,7 +331,7 @@ def open_table(
 ) -> Iterator[Table]:
     """Open a table by its suffix and read its header; progress counts the bytes of a text file.
 
-    header: None decides whether the first line of delimited text names the columns.
+    If header is None, the content decides whether the first line of delimited text is a header.
     """
     if header is not None:
         header = as_flag("header", header)

@@ -28,15 +28,16 @@ from fastcos.reports import as_table
 from fastcos.storage import FastcosFormatError, PathLike
 from fastcos.validation import Integers, as_count, as_path, check_none, check_text
 
-# rows of a memory map that are validated at once
+# Number of rows of a memory map that are validated at a time.
 _ROWS = 8192
-# columns of numbers from which on a table without a user and an item holds vectors
-_FEWEST_NUMBERS = 8
-# arrays of .npz and .safetensors files that hold ids
+# A table without columns of users and items contains vectors if it has at least this number of
+# columns of numbers.
+_MIN_NUMBER_COLUMNS = 8
+# Names of arrays with ids in .npz and .safetensors files.
 ID_NAMES = ("ids", "words", "names")
 NAMED_ARRAY_SUFFIXES = (".npz", ".safetensors")
 SUFFIXES = (".npy", *NAMED_ARRAY_SUFFIXES, *TABLE_SUFFIXES, *WORD_VECTOR_SUFFIXES)
-# what export writes beside its arrays
+# The document that `fastcos index export` writes in the folder of its arrays.
 EXPORT_FILE = "export.json"
 
 
@@ -52,16 +53,17 @@ class Vectors(_VectorFields):
     Attributes
     ----------
     vectors : ndarray (n, d), float32 or float64
-        Finite, C-contiguous, read-only. An .npy file larger than the setting ``working_memory`` is
-        memory-mapped and keeps its dtype.
+        The vectors: finite, C-contiguous and read-only. An .npy file larger than the setting
+        ``working_memory`` is memory-mapped with its own dtype.
     ids : ndarray (n,), int64 or str
-        In row order; the positions 0 .. n-1 if the file has none.
+        Ids of the rows, in their order; the positions 0 .. n-1 if the file has no ids.
     columns : mapping of str
-        The columns or named arrays that were read: ``"vectors"`` a tuple of names, ``"ids"`` a name
-        or None, ``"unused"`` a tuple of the others. Empty for formats without names. It is not part
-        of the tuple: ``vectors, ids = read_vectors(path)``.
+        The columns or named arrays that were read: ``"vectors"`` is a tuple of names, ``"ids"`` a
+        name or None, and ``"unused"`` a tuple of the other names. It is empty for formats without
+        names. This attribute is not part of the tuple: ``vectors, ids = read_vectors(path)``.
     has_ids : bool
-        Whether the ids are of the file; False if they are positions. Not part of the tuple.
+        Whether the file contains the ids; False if they are positions. This attribute is not part
+        of the tuple.
     """
 
     columns: Mapping[str, Any] = MappingProxyType({})
@@ -69,12 +71,12 @@ class Vectors(_VectorFields):
 
 
 def holds_vectors(path: PathLike) -> bool:
-    """Return whether a file or folder holds vectors, where it could also hold interactions.
+    """Return whether a file or folder contains vectors rather than interactions.
 
-    It does if it is .npy, .safetensors, .vec or .bin; .npz with a 2-dimensional array; a table with
-    a column of lists, or without users and items but with eight columns of numbers; or what
-    ``fastcos index export`` wrote. The first rows of a table decide. Raises FastcosFormatError for
-    a damaged .npz or Parquet file.
+    It contains vectors if it is .npy, .safetensors, .vec or .bin; .npz with a 2-dimensional array;
+    a table with a column of lists, or with at least eight columns of numbers and without columns of
+    users and items; or a folder that ``fastcos index export`` wrote. Only the first rows of a table
+    are examined. Raises FastcosFormatError for a damaged .npz or Parquet file.
     """
     path = as_path("path", path)
     kind = suffix_of(path)
@@ -107,31 +109,31 @@ def read_vectors(
         name; .parquet, .arrow or .feather, .csv or .tsv, .jsonl or .ndjson (one JSON object per
         line), tables with a column of lists or one column per dimension, and ids; .txt or .vec,
         word vectors of word2vec or GloVe; .bin, word2vec's binary format. Text may be compressed
-        by gzip or zip. Or the folder that ``fastcos index export`` wrote.
+        by gzip or zip. The path may also be a folder that ``fastcos index export`` wrote.
     vector_column : str, optional
-        The column of lists of a table, or the array of an .npz or .safetensors file. Default: the
-        only one. A table without lists has one column per dimension.
+        The column of lists in a table, or the array in an .npz or .safetensors file. Default: the
+        only such column. A table without lists has one column per dimension.
     id_column : str, optional
-        The column or array of ids; "" for none. Default: the only one with a name such as id,
-        item, ids, words; else an index that pandas, polars or R has written; else the only column
-        of texts, or of whole numbers beside a column of lists.
+        The column or array of ids; "" for none. Default: the only column with a name such as id,
+        item, ids or words; else an index that pandas, polars or R has written; else the only column
+        of texts or, in a table with a column of lists, of whole numbers.
 
     Returns
     -------
     Vectors
-        In its attribute ``columns`` are the names of the columns that were read.
+        The vectors and ids; the attribute ``columns`` lists the columns that were read.
 
     Raises
     ------
     FastcosFormatError
-        A damaged file; no column of vectors, or several; a cell that is blank, broken or not
-        finite, whose column and row the message names; ids that repeat or are no ids; a first line
-        that could be a header or a row.
+        The file is damaged; there is no column of vectors, or more than one; a cell is blank,
+        broken or not finite (the message names its column and row); ids repeat or are invalid; or
+        the first line could be a header or a row.
 
     Notes
     -----
-    All cells of a column decide what it holds, and a cell counts as its text in CSV, so that a
-    table gives the same answer in every format. CSV and JSON lines are read as a stream.
+    All cells of a column decide its kind, and a cell counts as its text in CSV, so a table yields
+    the same result in every format. CSV and JSON lines are read as a stream.
 
     Examples
     --------
@@ -163,36 +165,34 @@ def read_vectors(
         words, rows = read_binary_vectors(path) if kind == ".bin" else read_text_vectors(path)
         word_ids = ids_of_cells(path, "word", words, np.arange(1, len(words) + 1))
         check_distinct(path, "words", word_ids)
-        read = _vectors(as_vector_rows(path, rows), word_ids)
-        read.columns = {"vectors": ("numbers",), "ids": "word", "unused": ()}
-        return read
-    what = kind or "no suffix"
+        vectors = _vectors(as_vector_rows(path, rows), word_ids)
+        vectors.columns = {"vectors": ("numbers",), "ids": "word", "unused": ()}
+        return vectors
+    got = kind or "no suffix"
     if kind in (".pt", ".pth", ".pkl", ".kv", ".joblib"):
-        what = f"{kind}, a pickle, which may run code: save the array by numpy.save"
+        got = f"{kind}, a pickle, which may run code: save the array by numpy.save"
     if path.is_dir():
-        what = "a folder that is not of fastcos fit or export: save item_embeddings() as .npy"
+        got = "a folder that fastcos fit or export did not write: save item_embeddings() as .npy"
         if (path / "header.json").is_file():
-            what = "a saved index, which fastcos index search and duplicates read"
+            got = "a saved index, which fastcos index search and duplicates read"
     elif not path.exists():
         raise FileNotFoundError(errno.ENOENT, "No such file or directory", str(path))
-    raise FastcosFormatError(
-        f"{path} must be a file of vectors ({', '.join(SUFFIXES)}), got {what}"
-    )
+    raise FastcosFormatError(f"{path} must be a file of vectors ({', '.join(SUFFIXES)}), got {got}")
 
 
 def check_columns(vector_column: Any, id_column: Any) -> None:
-    """Refuse columns that are no texts; an empty id_column is none."""
+    """Raise if a column is no text; an empty id_column stands for no ids."""
     check_text("vector_column", vector_column)
     check_text("id_column", None if id_column == "" else id_column)
 
 
 def read_named_arrays(path: Path) -> Mapping[str, Array]:
-    """Return the arrays of an .npz or .safetensors file."""
+    """Read the arrays of an .npz or .safetensors file."""
     return read_npz(path) if suffix_of(path) == ".npz" else read_safetensors(path)
 
 
 def as_vector_rows(path: Path, rows: Any) -> Any:
-    """Return an array of a file as valid rows (n, d); refuse values that are not finite."""
+    """Return an array of a file as valid rows (n, d); raise if a value is not finite."""
     if rows.ndim != 2 or rows.dtype.kind not in "fiub":
         rule, got = "hold one 2-dimensional array of numbers", f"{rows.dtype} {rows.shape}"
         raise FastcosFormatError(f"{path} must {rule}, got {got}")
@@ -201,7 +201,7 @@ def as_vector_rows(path: Path, rows: Any) -> Any:
     try:
         vectors = as_mapped_rows("vectors", rows)
         for _ in iter_blocks("vectors", vectors, _ROWS):
-            pass  # reading refuses values that are not finite
+            pass  # reading a block raises if a value is not finite
     except (TypeError, ValueError) as error:
         raise FastcosFormatError(f"{path}: {error}") from None
     return vectors
@@ -213,15 +213,16 @@ def vectors_of_arrays(
     vector_column: str | None = None,
     id_column: str | None = None,
 ) -> Vectors:
-    """Return the vectors of named arrays, which are the columns of a table.
+    """Return the vectors of named arrays, which are treated as the columns of a table.
 
-    An array (n, d) is a column of lists, an array (n,) one of numbers or texts; others are unused.
+    An array (n, d) is a column of lists, and an array (n,) is a column of numbers or texts. Other
+    arrays are not used.
     """
     rows = {n: len(a) for n, a in arrays.items() if a.ndim == 2 and a.dtype.kind in "fiub"}
     if vector_column is not None:
         if vector_column not in rows:
-            held = ", ".join(f"{name} {a.shape}" for name, a in arrays.items())
-            rule = f"name a column of lists of {path}, an array (n, d) of numbers ({held[:200]})"
+            listed = ", ".join(f"{name} {a.shape}" for name, a in arrays.items())
+            rule = f"name a column of lists of {path}, an array (n, d) of numbers ({listed[:200]})"
             raise FastcosFormatError(f"vector_column must {rule}, got {vector_column!r}")
         rows = {vector_column: rows[vector_column]}
     if id_column is None:
@@ -236,17 +237,18 @@ def vectors_of_arrays(
         if len(values) != n and (values.ndim == 1 or len(rows) == 1):
             got = f"{name} of shape {values.shape}"
             raise FastcosFormatError(f"{path} must hold columns of {n} rows, got {got}")
-        columns[name] = Column(name, is_kept=values.ndim == 1)
+        columns[name] = Column(name, stores_cells=values.ndim == 1)
         if len(values):
             columns[name].add(_cells_of_array(values), np.arange(1, len(values) + 1))
     if not n:
         raise FastcosFormatError(f"{path} must have at least one row, got none")
-    chosen, id_ = choose_vector_columns(path, columns, vector_column, id_column)
-    return _as_read(path, columns, [*arrays], np.arange(1, n + 1), chosen, id_)
+    vector_columns, id_column = choose_vector_columns(path, columns, vector_column, id_column)
+    lines = np.arange(1, n + 1)
+    return _vectors_of_columns(path, columns, [*arrays], lines, vector_columns, id_column)
 
 
 def _cells_of_array(values: Array) -> Cells:
-    """Return an array as cells of a column: of numbers, texts, bytes or days."""
+    """Return an array as cells of a column: numbers, texts, bytes or days."""
     if values.dtype.kind in "iufb":
         return values
     if values.dtype.kind in "US" or values.dtype == "datetime64[D]":
@@ -257,47 +259,47 @@ def _cells_of_array(values: Array) -> Cells:
 
 def _read_table(path: Path, vector_column: str | None, id_column: str | None) -> Vectors:
     with open_table(path, header=None) as table:
-        named = [name for name in table.names if names_ids(name)] if table.lists else []
-        wanted = None  # all columns
-        if table.lists and vector_column in (None, *table.lists) and (named or id_column):
-            wanted = [*table.lists, *(named if id_column is None else [id_column])]
-            wanted = [name for name in dict.fromkeys(wanted) if name in table.names]
-        columns, lines = _survey(table, wanted, id_column)
+        id_names = [name for name in table.names if names_ids(name)] if table.lists else []
+        needed = None  # all columns
+        if table.lists and vector_column in (None, *table.lists) and (id_names or id_column):
+            needed = [*table.lists, *(id_names if id_column is None else [id_column])]
+            needed = [name for name in dict.fromkeys(needed) if name in table.names]
+        columns, lines = _read_columns(table, needed, id_column)
         names = table.names
     if names == [*columns] and len(names) == 1 and columns[names[0]].kind == "odd numbers":
         rule = "have columns separated by tab, comma, semicolon or '::'"
         raise FastcosFormatError(f"{path} must {rule}, got one column {names[0][:60]!r}")
-    chosen, id_ = choose_vector_columns(path, columns, vector_column, id_column)
-    if id_ is not None and not columns[id_].is_kept:
-        columns[id_] = Column(id_, is_kept=True)
+    vector_columns, id_column = choose_vector_columns(path, columns, vector_column, id_column)
+    if id_column is not None and not columns[id_column].stores_cells:
+        columns[id_column] = Column(id_column, stores_cells=True)
         with open_table(path, header=None) as table:
-            for some_lines, (cells,) in table.chunks([id_]):
-                columns[id_].add(cells, some_lines)
-    return _as_read(path, columns, names, lines, chosen, id_)
+            for chunk_lines, (cells,) in table.chunks([id_column]):
+                columns[id_column].add(cells, chunk_lines)
+    return _vectors_of_columns(path, columns, names, lines, vector_columns, id_column)
 
 
-def _survey(
+def _read_columns(
     table: Table, names: Collection[str] | None, id_column: str | None
 ) -> tuple[dict[str, Column], Integers]:
-    """Read these columns, or all, and return them with the numbers of their lines."""
+    """Read these columns, or all columns; return them with the numbers of their lines."""
     columns: dict[str, Column] = {}
     lines = np.zeros(0, np.int64)
     parts: list[Integers] = []
-    for some_lines, all_cells in table.chunks(None if names is None else list(names)):
-        here = table.names if names is None else list(names)
-        if len(set(here)) < len(here):
-            twice = next(name for name in here if here.count(name) > 1)
+    for chunk_lines, chunk_cells in table.chunks(None if names is None else list(names)):
+        chunk_names = table.names if names is None else list(names)
+        if len(set(chunk_names)) < len(chunk_names):
+            repeated = next(name for name in chunk_names if chunk_names.count(name) > 1)
             rule = "name every column once"
-            raise FastcosFormatError(f"{table.path} must {rule}, got {twice[:40]!r} twice")
-        for name, cells in zip(here, all_cells, strict=True):
+            raise FastcosFormatError(f"{table.path} must {rule}, got {repeated[:40]!r} twice")
+        for name, cells in zip(chunk_names, chunk_cells, strict=True):
             if name not in columns:
-                is_kept = name == id_column if id_column is not None else names_ids(name)
-                columns[name] = Column(name, is_kept)
-                if parts:  # a key that the first objects lack
+                stores_cells = name == id_column if id_column is not None else names_ids(name)
+                columns[name] = Column(name, stores_cells)
+                if parts:  # the first objects of JSON lines lack this key
                     before = np.concatenate(parts)
                     columns[name].add([None] * len(before), before)
-            columns[name].add(cells, some_lines)
-        parts.append(some_lines)
+            columns[name].add(cells, chunk_lines)
+        parts.append(chunk_lines)
     if not parts:
         raise FastcosFormatError(f"{table.path} must have at least one row, got none")
     lines = np.concatenate(parts)
@@ -305,58 +307,58 @@ def _survey(
 
 
 def _vectors(rows: Any, ids: npt.NDArray[Any] | None) -> Vectors:
-    """Return rows with their ids, or with their positions where they have none."""
-    read = Vectors(rows, np.arange(len(rows)) if ids is None else ids)
-    read.has_ids = ids is not None
-    return read
+    """Return rows with their ids, or with their positions if there are no ids."""
+    vectors = Vectors(rows, np.arange(len(rows)) if ids is None else ids)
+    vectors.has_ids = ids is not None
+    return vectors
 
 
-def _as_read(
+def _vectors_of_columns(
     path: Path,
     columns: Mapping[str, Column],
     names: Collection[str],
     lines: Integers,
-    chosen: list[str],
-    id_: str | None,
+    vector_columns: list[str],
+    id_column: str | None,
 ) -> Vectors:
-    """Return the vectors and ids of the columns that were chosen."""
-    if columns[chosen[0]].kind == "lists":
-        rows = columns[chosen[0]].lists(path)
+    """Return the vectors and ids in these columns."""
+    if columns[vector_columns[0]].kind == "lists":
+        rows = columns[vector_columns[0]].lists(path)
         broken = ~np.isfinite(rows).all(axis=1) if rows.dtype.kind == "f" else np.zeros(0, bool)
         if broken.any():
-            rule = f"column {chosen[0]!r} must hold finite numbers"
+            rule = f"column {vector_columns[0]!r} must hold finite numbers"
             values = rows[broken][0]
             refuse_rows(path, rule, str(values[~np.isfinite(values)][0]), lines[broken])
     else:
-        numbers = [columns[name].numbers(path) for name in chosen]
-        types = {one.dtype for one in numbers}
+        numbers = [columns[name].numbers(path) for name in vector_columns]
+        types = {column.dtype for column in numbers}
         is_float = len(types) == 1 and numbers[0].dtype.kind == "f"
-        rows = np.empty((len(lines), len(chosen)), numbers[0].dtype if is_float else np.float64)
-        for place, one in enumerate(numbers):
-            rows[:, place] = one
-    vectors = as_vector_rows(path, rows)
+        dtype = numbers[0].dtype if is_float else np.float64
+        rows = np.empty((len(lines), len(vector_columns)), dtype)
+        for dimension, column in enumerate(numbers):
+            rows[:, dimension] = column
+    valid_rows = as_vector_rows(path, rows)
     ids = None
-    if id_ is not None:
-        ids = columns[id_].ids(path)
-        if len(ids) != len(vectors):
-            rule = f"hold one id for each of {len(vectors)} vectors"
-            raise FastcosFormatError(f"{path} must {rule}, got {len(ids)} in {id_!r}")
-        check_distinct(path, id_, ids)
-    read = _vectors(vectors, ids)
-    unused = tuple(name for name in names if name not in chosen and name != id_)
-    read.columns = {"vectors": tuple(chosen), "ids": id_, "unused": unused}
-    return read
+    if id_column is not None:
+        ids = columns[id_column].ids(path)
+        if len(ids) != len(valid_rows):
+            rule = f"hold one id for each of {len(valid_rows)} vectors"
+            raise FastcosFormatError(f"{path} must {rule}, got {len(ids)} in {id_column!r}")
+        check_distinct(path, id_column, ids)
+    vectors = _vectors(valid_rows, ids)
+    unused = tuple(name for name in names if name not in vector_columns and name != id_column)
+    vectors.columns = {"vectors": tuple(vector_columns), "ids": id_column, "unused": unused}
+    return vectors
 
 
 def read_ids(path: PathLike, length: int | None = None) -> npt.NDArray[Any]:
-    """Read one id for each of some rows, in their order; without a length, each id once.
+    """Read one id per row, in the order of the rows; without a length, read each id once.
 
-    Text may have blank lines at its end, and without a length also between ids.
-
-    The file is .npy; .npz with the array ids; a table (.csv, .tsv, .jsonl, .parquet, .arrow) with a
-    header and one column, or one column with a name such as id or item; or text with one id per
-    line. Raises FastcosFormatError if it is damaged, has a blank where there must be an id, or does
-    not have length different ids.
+    The file may be .npy; .npz with an array ids; a table (.csv, .tsv, .jsonl, .parquet, .arrow)
+    with a header and one column, or with one column that has a name such as id or item; or text
+    with one id per line. Text may have blank lines at its end and, without a length, also between
+    ids. Raises FastcosFormatError if the file is damaged, an id is missing, or the number of
+    different ids is not length.
     """
     path = as_path("path", path)
     if length is not None:
@@ -368,8 +370,8 @@ def read_ids(path: PathLike, length: int | None = None) -> npt.NDArray[Any]:
     elif kind in (".npy", ".npz"):
         stored = np.asarray(read_npy(path)) if kind == ".npy" else read_npz(path).get("ids")
         if stored is None or stored.ndim != 1:
-            what = "none" if stored is None else f"shape {stored.shape}, dtype {stored.dtype}"
-            raise FastcosFormatError(f"{path} must hold {length or 'a list of'} ids, got {what}")
+            got = "none" if stored is None else f"shape {stored.shape}, dtype {stored.dtype}"
+            raise FastcosFormatError(f"{path} must hold {length or 'a list of'} ids, got {got}")
         lines = np.arange(1, len(stored) + 1)
         ids = ids_of_cells(path, "ids", _cells_of_array(stored), lines)
     else:
@@ -391,24 +393,24 @@ def read_ids(path: PathLike, length: int | None = None) -> npt.NDArray[Any]:
 
 
 def _table_ids(path: Path) -> tuple[str, npt.NDArray[Any]]:
-    """Return the name and the ids of the only column of a table, or of that with such a name."""
+    """Read the only column of a table, or the only one with a name of ids; return name and ids."""
     with open_table(path, header=None) as table:
-        by_name = [name for name in table.names if names_ids(name)]
-        name = by_name[0] if len(by_name) == 1 else table.names[0]
-        if len(by_name) != 1 and len(table.names) > 1:
+        id_names = [name for name in table.names if names_ids(name)]
+        name = id_names[0] if len(id_names) == 1 else table.names[0]
+        if len(id_names) != 1 and len(table.names) > 1:
             rule = "have one column of ids, or one with a name such as id or item"
             raise FastcosFormatError(f"{path} must {rule}, got {', '.join(table.names)[:100]}")
-        column = Column(name, is_kept=True)
+        column = Column(name, stores_cells=True)
         for lines, (cells,) in table.chunks([name]):
             column.add(cells, lines)
-    if not by_name and suffix_of(path) in TEXT_SUFFIXES and column.kind == "texts":
+    if not id_names and suffix_of(path) in TEXT_SUFFIXES and column.kind == "texts":
         rule = "begin with a header such as id, or be a .txt file of one id per line"
         raise FastcosFormatError(f"{path} must {rule}, got {name[:40]!r}")
     return name, column.ids(path)
 
 
 def _has_vector_columns(path: Path) -> bool:
-    """Whether a table has vectors in place of interactions; False if it cannot be read as one."""
+    """Whether a table contains vectors, not interactions; False if it is not a readable table."""
     try:
         with open_table(path, header=None) as table:
             if table.lists:
@@ -418,8 +420,8 @@ def _has_vector_columns(path: Path) -> bool:
                 for name, cells in zip(table.names, all_cells, strict=True):
                     columns[name] = Column(name)
                     columns[name].add(cells, lines)
-    except FastcosFormatError:  # the reader of interactions reports it
+    except FastcosFormatError:  # read_interactions will raise the error
         return False
     kinds = [column.kind for column in columns.values()]
-    is_wide = kinds.count("numbers") >= _FEWEST_NUMBERS and not names_pairs([*columns])
+    is_wide = kinds.count("numbers") >= _MIN_NUMBER_COLUMNS and not names_pairs([*columns])
     return "lists" in kinds or is_wide

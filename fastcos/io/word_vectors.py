@@ -1,4 +1,4 @@
-"""Word vectors as word2vec, GloVe and fastText write them, in text and in binary."""
+"""Word vectors in the text and binary formats of word2vec, GloVe and fastText."""
 
 import mmap
 import re
@@ -13,14 +13,14 @@ from fastcos.io.streams import open_text
 from fastcos.storage import FastcosFormatError
 
 WORD_VECTOR_SUFFIXES = (".txt", ".vec", ".bin")
-# digits of a declared size: more are no size, and Python refuses to read 4,300
-_MOST_DIGITS = 18
+# Largest number of digits of a declared size. Python refuses to convert more than 4,300 digits.
+_MAX_DIGITS = 18
 
 
 def read_text_vectors(path: Path) -> tuple[list[str], Array]:
-    """Read lines ``word number ... number``; word2vec's first line ``n d`` is optional.
+    """Read lines ``word number ... number``; the first line ``n d`` of word2vec is optional.
 
-    A word may have spaces: the last d fields are the numbers.
+    A word may contain spaces, because the last d fields are the numbers.
     """
     entries, declared, width = array("f"), None, 0
     words: dict[str, int] = {}
@@ -28,8 +28,8 @@ def read_text_vectors(path: Path) -> tuple[list[str], Array]:
         for number, line in enumerate(lines, 1):
             fields = line.split()
             if number == 1 and re.fullmatch(rb"[+-]?\d+\s+[+-]?\d+", line.strip()):
-                if not all(field.isdigit() and len(field) <= _MOST_DIGITS for field in fields):
-                    rule = f"declare counts of at most {_MOST_DIGITS} digits in line 1"
+                if not all(field.isdigit() and len(field) <= _MAX_DIGITS for field in fields):
+                    rule = f"declare counts of at most {_MAX_DIGITS} digits in line 1"
                     got = line[:40].decode().strip()
                     raise FastcosFormatError(f"{path} must {rule}, got {got!r}")
                 declared, width = int(fields[0]), int(fields[1])
@@ -44,20 +44,20 @@ def read_text_vectors(path: Path) -> tuple[list[str], Array]:
                 got = f"{line[:40].decode(errors='replace').strip()!r} in line {number}"
                 raise FastcosFormatError(f"{path} must {rule}, got {got}")
             text = _as_word(path, word, number)
-            if text in words:  # refused here, so that a bomb of equal lines fills no memory
+            if text in words:  # raise at once, so that a bomb of equal lines does not fill memory
                 raise FastcosFormatError(
                     f"{path}: words must be distinct, got {text!r} again in line {number}"
                 )
             words[text] = number
     if not words or declared not in (None, len(words)):
-        wanted = "at least one vector" if declared is None else f"{declared} vectors"
-        raise FastcosFormatError(f"{path} must hold {wanted}, got {len(words)}")
+        expected = "at least one vector" if declared is None else f"{declared} vectors"
+        raise FastcosFormatError(f"{path} must hold {expected}, got {len(words)}")
     vectors = np.frombuffer(entries, np.float32).reshape(len(words), width)
     return list(words), vectors
 
 
 def read_binary_vectors(path: Path) -> tuple[list[str], Array]:
-    """Read word2vec's binary format: ``n d`` and a line end, then word, space, d float32 each."""
+    """Read the binary format of word2vec: a line ``n d``, then words, each with d float32."""
     size = path.stat().st_size
     with path.open("rb") as file:
         head = file.readline(64)
@@ -65,24 +65,27 @@ def read_binary_vectors(path: Path) -> tuple[list[str], Array]:
         if len(fields) != 2 or not all(field.isdigit() for field in fields):
             raise _not_binary(path, f"a first line {head[:30]!r}")
         n, d = int(fields[0]), int(fields[1])
-        # a vector takes at least a letter, a space and the numbers
+        # Each vector takes at least a letter, a space and its numbers.
         if not n or not d or n * (4 * d + 2) > size:
             raise _not_binary(path, f"{size} bytes for {n} vectors of {d} numbers")
-        words, vectors, at = [], np.empty((n, d), np.float32), len(head)
+        words, vectors, start = [], np.empty((n, d), np.float32), len(head)
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
             for row in range(n):
-                space = content.find(b" ", at)
+                space = content.find(b" ", start)
                 end = space + 1 + 4 * d
                 if space < 0 or end > size:
                     raise _not_binary(path, f"an end in vector {row + 1} of {n}")
-                words.append(_as_word(path, content[at:space].lstrip(b"\n"), row + 1))
+                words.append(_as_word(path, content[start:space].lstrip(b"\n"), row + 1))
                 vectors[row] = np.frombuffer(content[space + 1 : end], "<f4")
-                at = end
+                start = end
     return words, vectors
 
 
 def _as_word(path: Path, word: bytes, number: int) -> str:
-    """Return a word as text; an array of words takes as much memory for each as for the longest."""
+    """Decode a word; raise if it is too long.
+
+    NumPy stores every text of an array with the length of the longest one.
+    """
     text = word.decode(errors="backslashreplace")
     if len(text) > LONGEST_ID:
         rule = f"have words of at most {LONGEST_ID} letters"
@@ -91,7 +94,7 @@ def _as_word(path: Path, word: bytes, number: int) -> str:
 
 
 def _add_numbers(entries: "array[float]", texts: list[bytes]) -> bool:
-    """Append texts as numbers; False if one is no number."""
+    """Append texts as numbers; return False if a text is no number."""
     try:
         entries.extend(map(float, texts))
     except (ValueError, OverflowError):
@@ -99,7 +102,7 @@ def _add_numbers(entries: "array[float]", texts: list[bytes]) -> bool:
     return True
 
 
-def _not_binary(path: Path, came: str) -> FastcosFormatError:
+def _not_binary(path: Path, got: str) -> FastcosFormatError:
     return FastcosFormatError(
-        f"{path} must be a whole file in word2vec's binary format, got {came}"
+        f"{path} must be a complete file in the binary format of word2vec, got {got}"
     )

@@ -1,4 +1,4 @@
-"""Writers of arrays, tables and JSON; each file is complete, or it is unchanged."""
+"""Writers of arrays, tables and JSON; each writer replaces a file completely or not at all."""
 
 import csv
 import json
@@ -13,15 +13,16 @@ from fastcos.storage import PathLike
 from fastcos.storage.atomic_files import atomic_path, write_text
 from fastcos.validation import as_instance, as_list, format_value
 
-# what a cell starts with that spreadsheets run
+# Spreadsheets run cells that start with one of these as formulas.
 _FORMULAS = ("=", "+", "-", "@", "\t")
 
 
 def write_json(path: PathLike, value: Any) -> None:
     """Write value as indented JSON, atomically.
 
-    Raises OSError as :func:`atomic_path`; TypeError or ValueError for values without a JSON form,
-    NaN and infinity included. See ``fastcos.storage.provenance.json_ready``.
+    Raises OSError in the same cases as :func:`atomic_path`, and TypeError or ValueError for values
+    without a JSON form, such as NaN and infinity. ``fastcos.storage.provenance.json_ready``
+    converts such values.
     """
     try:
         text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
@@ -57,7 +58,7 @@ def write_parquet(path: PathLike, columns: dict[str, Any]) -> None:
     arrow = import_for(path, "Parquet needs", "pyarrow")
     from pyarrow import parquet
 
-    table = arrow.table({name: list(one) for name, one in columns.items()})
+    table = arrow.table({name: list(values) for name, values in columns.items()})
     with atomic_path(path) as temporary:
         parquet.write_table(table, temporary)
 
@@ -71,11 +72,11 @@ def write_csv(
 ) -> None:
     """Write a header and rows as UTF-8 csv, atomically.
 
-    None becomes an empty field; floats are written with the digits that restore them exactly.
-    for_spreadsheets: texts that a spreadsheet would run as a formula, which start with ``=``,
-    ``+``, ``-``, ``@`` or a tab, get an apostrophe in front, and carriage returns become spaces:
-    these are no longer the texts that were given.
-    Raises OSError as :func:`atomic_path`; ValueError for a row with another length than header.
+    None becomes an empty field. Floats are written with enough digits to restore them exactly. If
+    for_spreadsheets is true, texts are changed so that no spreadsheet runs them as a formula: texts
+    that start with ``=``, ``+``, ``-``, ``@`` or a tab get an apostrophe in front, and carriage
+    returns become spaces. Raises OSError in the same cases as :func:`atomic_path`, and ValueError
+    for a row whose length differs from that of the header.
     """
     header = as_list("header", header)
     if not isinstance(rows, Iterable):
@@ -86,13 +87,14 @@ def write_csv(
         for row in rows:
             if len(row) != len(header):
                 raise ValueError(f"rows must have {len(header)} fields as header, got {len(row)}")
-            writer.writerow([_as_text(cell) for cell in row] if for_spreadsheets else row)
+            writer.writerow([_without_formula(cell) for cell in row] if for_spreadsheets else row)
 
 
-def _as_text(cell: Any) -> Any:
-    """Return a cell that no spreadsheet takes for a formula."""
+def _without_formula(cell: Any) -> Any:
+    """Change a text so that no spreadsheet runs it as a formula."""
     if not isinstance(cell, str):
         return cell
-    # Python before 3.13 does not quote a carriage return, which ends a row
+    # Before Python 3.13, csv does not quote a carriage return, which spreadsheets read as a line
+    # end.
     text = cell.replace("\r", " ")
     return f"'{text}" if text.lstrip(" ").startswith(_FORMULAS) else text

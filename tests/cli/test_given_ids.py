@@ -181,7 +181,7 @@ def test_recommend_names_the_option_for_users(capsys):
     Path("items.txt").write_text("".join(f"{n + 5}\n" for n in range(10)))
     Path("seen.csv").write_text("user,item\n610,5\n611,6\n")
     assert main(["recommend", "als.npz", "seen.csv", "--ids", "items.txt"]) == 2
-    assert "where no ids are given (--user-ids FILE), got '610'" in capsys.readouterr().err
+    assert "if no ids are given (--user-ids FILE), got '610'" in capsys.readouterr().err
 
 
 def parsers():

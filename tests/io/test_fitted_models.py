@@ -120,13 +120,13 @@ def test_scoring_embeddings_add_the_means_of_pca():
 
 def test_from_model_says_what_a_model_of_another_library_lacks():
     fitted = SimpleNamespace(fit=None, U=USERS, V=ITEMS)
-    with pytest.raises(TypeError, match=r"give its arrays themselves.* U \(9, 3\), V \(7, 3\)"):
+    with pytest.raises(TypeError, match=r"pass its arrays of items.* U \(9, 3\), V \(7, 3\)"):
         fastcos.from_model(fitted)
     unfitted = SimpleNamespace(item_embeddings=None, user_embeddings=None, fit=None)
     with pytest.raises(TypeError, match="model must be fitted, got SimpleNamespace without fact"):
         fastcos.from_model(unfitted)
     plus = SimpleNamespace(qi=ITEMS, pu=USERS, bi=None, bu=None, yj=ITEMS)
-    with pytest.raises(TypeError, match="must score items by users' own rows"):
+    with pytest.raises(TypeError, match="must score items by one row per user"):
         fastcos.from_model(plus)
     biased = SimpleNamespace(item_embeddings=ITEMS, user_embeddings=USERS, item_biases=np.ones(8))
     with pytest.raises(ValueError, match=r"^biases of the items must be of shape \(7,\)"):
@@ -218,7 +218,7 @@ LINES = [
         lambda: fastcos.from_model(
             SimpleNamespace(named_modules=lambda: [("item", embedding()), ("out", None)])
         ),
-        "(give one of its embeddings: item)",
+        "(pass one of its embeddings: item)",
     ),
     (lambda: fastcos.from_model(implicit(), USERS), "users must be None for SimpleNamespace"),
     (lambda: fastcos.from_model(embedding(), USERS[:, :2]), "users must have as many columns as"),

@@ -63,7 +63,7 @@ def test_audit_page_shows_thresholds_beside_certificates(found):
     calibration, rows = found
     report = audit(rows, k=3, condition=1.3)
     text = text_of(audit_page(report, calibration=calibration))
-    assert "What threshold for what error?" in text
+    assert "Which threshold has which error rate?" in text
     assert f"{calibration.threshold(0.01):.3f}" in text
     assert "What threshold" not in text_of(audit_page(report))
 

@@ -1,8 +1,8 @@
-"""Calibration: what a score means, as the share of random pairs that have it or more.
+"""Calibration: the meaning of a score, as the share of random pairs that reach it.
 
-Unrelated texts have a cosine of 0.7 by one model and of 0.1 by another. A threshold is therefore
-given as a false-positive rate, and read off the distribution of all pairs of the model's own
-vectors::
+Unrelated texts have a cosine of 0.7 in one model and of 0.1 in another. A threshold is therefore
+specified by its false-positive rate, and computed from the distribution of the scores of all pairs
+of vectors of the same model::
 
     items, queries
       |
@@ -19,6 +19,6 @@ vectors::
     pairs                     pairs_near: examples next to a threshold; score_pairs
 
 A threshold is an ordinary score, for ``min_score`` of :func:`fastcos.top_k` or ``threshold`` of
-:func:`fastcos.neighbors_above`. Intervals are over rows drawn again: pairs share rows, and many
-pairs of few rows are little evidence.
+:func:`fastcos.neighbors_above`. Intervals describe the sampling of rows: since pairs share rows,
+many pairs of few rows are weak evidence.
 """

@@ -1,4 +1,4 @@
-"""Calibrate scores: draws rows, counts the scores of their pairs, fits the tail."""
+"""calibrate: draw rows, count the scores of their pairs, fit the tail."""
 
 import hashlib
 from typing import Any
@@ -24,7 +24,7 @@ from fastcos.similarity.cosine_bounds import as_condition
 from fastcos.similarity.row_transforms import count_duplicates
 from fastcos.validation import Integers
 
-# rows that are hashed at once
+# Number of rows that are hashed at a time.
 _HASHED_AT_ONCE = 8192
 
 
@@ -40,33 +40,33 @@ def calibrate(
     progress: parallel.Progress | None = None,
     random_state: int | np.random.Generator = 0,
 ) -> Calibration:
-    """The distribution of the scores of random pairs, which says what one score means.
+    """Compute the distribution of the scores of random pairs, which gives a score its meaning.
 
-    Every pair is scored in float64 and counted in one of 2^16 bins. Time O(n m d) twice, and three
-    times for measures that are no plain cosines; memory O(bins + n + m) and a block of scores. The
-    products use the threads of NumPy's BLAS.
+    Every pair is scored in float64 and counted in one of 2^16 bins. This takes two passes of
+    O(n m d), or three for measures other than cosines, and memory O(bins + n + m) plus a block of
+    scores. The products use the threads of NumPy's BLAS.
 
-    Give queries that are related to no item, or to few: what is related counts as random here.
+    All pairs count as random here, so pass queries that are related to no item or to few items.
 
     Parameters
     ----------
     items : array_like (m, d), float32 or float64; a memory map may be sampled
-        Zero rows have no direction: they are counted and left out.
+        Item embeddings. Zero rows have no direction; they are counted and left out.
     queries : array_like (n, d), optional
-        None: the items themselves; a row is then not paired with itself.
+        Query embeddings. Default: the items, of which no row is paired with itself.
     measure : str or Measure
         As in :func:`fastcos.top_k`. It is fitted to the items that are scored.
     fpr : float
-        False-positive rate of the verdict, and of ``threshold()``.
+        False-positive rate of the verdict, and default of ``threshold()``.
     sample : int, optional
-        Rows drawn without replacement from each side. None: all rows, exactly. The error of a
-        sample is that of ``rate_interval``.
+        Number of rows that are drawn without replacement from each side. Default: all rows.
+        ``rate_interval`` returns the sampling error.
     condition : float, optional
-        Also search how far rescalings D of this condition move the threshold for the rate fpr,
-        see :func:`fastcos.auditing.threshold_range`. For the cosine of items.
+        If given, search how far rescalings D of this condition move the threshold for the rate
+        fpr, by :func:`fastcos.auditing.threshold_range`. This is possible for cosines of items.
     model : str, optional
-        Name and version of what made the rows, such as ``"minilm@2"``. It is kept with the result,
-        and an index that has the name of another model refuses the calibration.
+        Name and version of the model of the rows, such as ``"minilm@2"``. It is stored with the
+        result, and an index with the name of another model refuses the calibration.
     progress : callable, optional
         Called as progress(done, total) with numbers of queries, over all passes.
     random_state : int or Generator
@@ -75,14 +75,15 @@ def calibrate(
     Returns
     -------
     Calibration
-        ``threshold(fpr)``, ``p_value(scores)``, ``expected_false``, ``false_discovery_rate``, and
-        intervals.
+        The distribution, with the methods ``threshold(fpr)``, ``p_value(scores)``,
+        ``expected_false``, ``false_discovery_rate``, and intervals.
 
     Raises
     ------
     ValueError
-        NaN or infinity; rows of different width; fpr, sample, condition or random_state out of
-        range; fewer than two items, or one with queries, that are not zero rows.
+        An array contains NaN or infinity; the rows of both sides have different widths; fpr,
+        sample, condition or random_state is out of range; or fewer than two items (one, with
+        queries) are not zero.
 
     Examples
     --------
@@ -97,71 +98,74 @@ def calibrate(
     True
     """
     validation.check_progress(progress)
-    given = get_measure(measure)
+    unfitted = get_measure(measure)
     generator = validation.as_generator("random_state", random_state)
     fpr = validation.as_real("fpr", fpr, above=0, high=1)
     if sample is not None:
         sample = validation.as_count("sample", sample, low=2)
     if condition is not None:
         condition = as_condition("condition", condition)
-        if given.name != "cosine" or queries is not None:
-            raise ValueError("condition must be None but for cosines of items, got a number")
+        if unfitted.name != "cosine" or queries is not None:
+            raise ValueError("condition must be None except for cosines of items, got a number")
     model = as_model(model)
     X = memmap.as_mapped_rows("items", items)
     Q = X if queries is None else memmap.as_mapped_rows("queries", queries)
     validation.check_same_width("queries", Q, "items", X)
-    some_items, zero = _drawn("items", X, sample, generator)
-    some_queries = some_items
+    item_sample, n_zero = _sample_rows("items", X, sample, generator)
+    query_sample = item_sample
     if queries is not None:
-        some_queries, more = _drawn("queries", Q, sample, generator)
-        zero += more
-    own = queries is None
-    validation.check_enough("items", len(some_items), 1 + own, "rows that are not zero")
-    validation.check_enough("queries", len(some_queries), 1, "rows that are not zero")
-    validation.check_scorable("queries", some_queries, some_items)
-    # in float64: what is counted is then the order of a search
-    left, right = (np.asarray(side, np.float64) for side in (some_queries, some_items))
-    pairs = Pairs(given.fit(validation.read_only(right)), left, right, own, progress)
+        query_sample, n_zero_queries = _sample_rows("queries", Q, sample, generator)
+        n_zero += n_zero_queries
+    self_join = queries is None
+    validation.check_enough("items", len(item_sample), 1 + self_join, "rows that are not zero")
+    validation.check_enough("queries", len(query_sample), 1, "rows that are not zero")
+    validation.check_scorable("queries", query_sample, item_sample)
+    # Searches rank by float64 scores, so count float64 scores.
+    left, right = (np.asarray(side, np.float64) for side in (query_sample, item_sample))
+    pairs = Pairs(unfitted.fit(validation.read_only(right)), left, right, self_join, progress)
     bins = bins_of(pairs)
     counts = count_scores(pairs, bins)
     above = np.append(np.cumsum(counts[::-1])[::-1], 0)
-    # a level is an edge: the least one above which the rate is at most the promised one
+    # The level of a rate is the lowest edge above which the share of pairs is at most the rate.
     levels = np.array([bins.edges[np.argmax(above <= rate * pairs.total)] for rate in RATES])
-    of_queries, of_items = count_rows(pairs, levels)
-    moved = None
+    query_counts, item_counts = count_rows(pairs, levels)
+    rescaling = None
     if condition is not None:
         n_pairs = min(len(right), SAMPLE) * (min(len(right), SAMPLE) - 1) // 2
-        moved = threshold_range(
-            some_items, max(fpr, 1 / n_pairs), condition=condition, random_state=generator
+        rescaling = threshold_range(
+            item_sample, max(fpr, 1 / n_pairs), condition=condition, random_state=generator
         )
     return Calibration(
-        measure=given.name,
+        measure=unfitted.name,
         fpr=max(fpr, EXTRAPOLATED / pairs.total),
         low=bins.low,
         width=bins.width,
         counts=counts,
         n_queries=len(left),
         n_items=len(right),
-        self_join=own,
+        self_join=self_join,
         n_given=(len(Q), len(X)),
-        n_zero=zero,
-        n_duplicates=count_duplicates(validation.read_only(some_items)),
+        n_zero=n_zero,
+        n_duplicates=count_duplicates(validation.read_only(item_sample)),
         levels=levels,
-        query_counts=of_queries,
+        query_counts=query_counts,
         independent=np.array(
-            [independent_pairs(*row, own=own) for row in zip(of_queries, of_items, strict=True)]
+            [
+                independent_pairs(*counts_of_rows, self_join=self_join)
+                for counts_of_rows in zip(query_counts, item_counts, strict=True)
+            ]
         ),
         tail=fit_tail(bins.edges, counts),
-        rescaling=moved,
-        dataset=_digest(X, None if own else Q),
+        rescaling=rescaling,
+        dataset=_digest(X, None if self_join else Q),
         model=model,
     )
 
 
-def _drawn(
+def _sample_rows(
     name: str, rows: Any, sample: int | None, generator: np.random.Generator
 ) -> tuple[validation.Rows, int]:
-    """Return a sample of the rows in order, without zero rows, and the number of zero rows."""
+    """Draw a sample of the rows, in their order; return its nonzero rows and its zero count."""
     numbers: Integers = np.arange(len(rows))
     if sample is not None and sample < len(rows):
         numbers = np.sort(generator.choice(len(rows), sample, replace=False))
@@ -171,7 +175,7 @@ def _drawn(
 
 
 def _digest(items: Any, queries: Any) -> str:
-    """SHA-256 of shape, type and values of both sides."""
+    """SHA-256 of the shape, type and values of both sides."""
     digest = hashlib.sha256()
     for name, side in (("items", items), ("queries", queries)):
         if side is not None:

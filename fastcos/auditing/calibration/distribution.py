@@ -11,17 +11,18 @@ from fastcos.auditing.calibration.tail import Tail
 from fastcos.reports import Record
 from fastcos.validation import Floats, Integers
 
-# rates at which the counts of each row are kept
+# The rates for which a calibration stores the counts of each row.
 RATES = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
-# pairs above a score from which their share is used as it is; with fewer, the tail model: a share
-# of 100 independent pairs has a standard error of 10 %; a self-join counts each pair twice: 14 %
+# The observed share of pairs above a score is used if there are at least this number of them;
+# otherwise the tail model is used. The standard error of a share of 100 independent pairs is 10 %,
+# or 14 % in a self-join, which counts each pair twice.
 OBSERVED = 100
-# how far below one pair the tail model is used: two powers of ten
+# The tail model is used down to rates at which this number of pairs is expected.
 EXTRAPOLATED = 0.01
 
 
 def as_scores(scores: Any) -> Floats:
-    """Return scores of any shape as float64; refuse NaN."""
+    """Return scores of any shape as float64; raise if a score is NaN."""
     values: Floats = np.asarray(scores, np.float64)
     if np.isnan(values).any():
         raise ValueError("scores must not be NaN, got one")
@@ -62,16 +63,16 @@ class PairDistribution(Record):
 
     @property
     def smallest_fpr(self) -> float:
-        """The smallest false-positive rate for which a threshold is given: 0.01 over the pairs."""
+        """The smallest rate for which there is a threshold: 0.01 over the number of pairs."""
         return EXTRAPOLATED / self.n_pairs
 
     @property
     def rates(self) -> tuple[float, ...]:
-        """The rates of ``RATES`` for which a threshold is given."""
+        """The rates of ``RATES`` for which there is a threshold."""
         return tuple(rate for rate in RATES if rate >= self.smallest_fpr)
 
     def threshold(self, fpr: float | None = None) -> float:
-        """The least score that a random pair reaches with at most this probability.
+        """The lowest score that a random pair reaches with at most this probability.
 
         Parameters
         ----------
@@ -81,15 +82,16 @@ class PairDistribution(Record):
         Returns
         -------
         float
-            An edge of a bin where at least 100 pairs are above it, else a score of the tail model.
-            If more pairs than that have the largest score: the next larger float.
+            If at least 100 pairs are above the threshold, it is the edge of a bin; otherwise it
+            comes from the tail model. If more pairs than the rate permits have the largest score,
+            it is the next larger float.
         """
         fpr = self.fpr if fpr is None else fpr
         fpr = validation.as_real("fpr", fpr, low=self.smallest_fpr, high=1)
         above, edges = self.pairs_above, self.edges
-        # 1e-9 forgives the rounding of fpr times the pairs
+        # The factor allows for the rounding of fpr times the number of pairs.
         allowed = fpr * self.n_pairs * (1 + 1e-9)
-        # The last bin holds its upper edge. Thresholds are compared with float32 scores, so the
+        # The last bin includes its upper edge. Thresholds are compared with float32 scores, so the
         # next larger float32 is the smallest threshold that no score reaches.
         with np.errstate(over="ignore"):
             beyond = float(np.nextafter(np.float32(edges[-1]), np.float32(np.inf)))
@@ -104,7 +106,7 @@ class PairDistribution(Record):
 
     @property
     def _is_bounded(self) -> bool:
-        """Whether no score can be beyond the last edge."""
+        """Whether no score can exceed the last edge, as for cosines."""
         return Bins(self.low, self.width) == COSINE_BINS
 
     def p_value(self, scores: Any) -> Floats:
@@ -113,13 +115,14 @@ class PairDistribution(Record):
         Parameters
         ----------
         scores : float or array_like, any shape
-            Such as ``top_k(...).scores``. -inf, the padding of a search, has probability 1.
+            Scores, such as ``top_k(...).scores``. The padding of a search, -inf, has probability 1.
 
         Returns
         -------
         ndarray, float64
-            Of the shape of scores, at least ``smallest_fpr``. Of the lower edge of the score's
-            bin while at least 100 pairs are above it, then of the tail model.
+            Probabilities in the shape of scores, at least ``smallest_fpr``. If at least 100 pairs
+            are above the lower edge of the bin of a score, its probability is their share;
+            otherwise it comes from the tail model.
         """
         values = as_scores(scores)
         above = self.pairs_above
@@ -132,7 +135,7 @@ class PairDistribution(Record):
         elif rare.any():
             least = above[above >= OBSERVED].min(initial=self.n_pairs) / self.n_pairs
             start = np.maximum(values, self.tail.start)
-            # beyond the highest of N scores a further one is with probability 1 / (N + 1)
+            # The probability that a further score exceeds the highest of N scores is 1 / (N + 1).
             least = np.where(counts == 0, min(least, 1 / (self.n_pairs + 1)), least)
             p = np.where(rare, np.minimum(self.tail.p_value(start), least), p)
         if self._is_bounded:
@@ -140,10 +143,10 @@ class PairDistribution(Record):
         return np.maximum(p, self.smallest_fpr)
 
     def expected_false(self, scores: Any, *, n_items: int, n_queries: int = 1) -> Floats:
-        """The number of random pairs expected at or above a score: the E-value of a search.
+        """The expected number of random pairs at or above a score: the E-value of a search.
 
-        n_queries n_items p_value(scores), of the shape of scores, for n_items that n_queries
-        search. Source: the E-value of sequence search, Karlin and Altschul 1990.
+        This is n_queries x n_items x p_value(scores), in the shape of scores, for a search of
+        n_items by n_queries. Source: the E-value of sequence search, Karlin and Altschul 1990.
         """
         n_items = validation.as_count("n_items", n_items)
         n_queries = validation.as_count("n_queries", n_queries)
@@ -152,25 +155,25 @@ class PairDistribution(Record):
     def false_discovery_rate(self, scores: Any, *, n_items: int) -> Floats:
         """Benjamini-Hochberg adjusted p-values of the neighbours of a set of queries.
 
-        Accept neighbours of at most q: then the share of random pairs among those accepted is at
-        most q on average. The tests are all pairs of a query and an item, also those that the
-        lists leave out, which are the lower scores. The calibration must be of pairs that are not
-        related, such as other queries of which nothing is relevant: a pair that is part of the
-        calibration adds itself to the expected number.
+        If you accept all neighbours with a value of at most q, the share of random pairs among
+        them is at most q on average. The tests are all pairs of a query and an item, including
+        those with lower scores that the lists do not contain. Calibrate with unrelated pairs, such
+        as queries to which no item is relevant: a related pair in the calibration increases the
+        number of pairs that is expected by chance.
 
         Source: Benjamini and Hochberg 1995, by ``scipy.stats.false_discovery_control``.
 
         Parameters
         ----------
         scores : array_like (n, k)
-            Scores of n queries' neighbours, such as ``top_k(...).scores``.
+            Scores of the neighbours of n queries, such as ``top_k(...).scores``.
         n_items : int
-            Items that each query could find.
+            Number of items that each query searched.
 
         Returns
         -------
         ndarray (n, k), float64
-            From 0 to 1; 1 for padding.
+            Adjusted p-values from 0 to 1; 1 for padding.
         """
         from scipy.stats import false_discovery_control
 
@@ -178,7 +181,7 @@ class PairDistribution(Record):
         if values.ndim != 2 or not values.size:
             raise ValueError(f"scores must be of shape (n, k), got {values.shape}")
         n_items = validation.as_count("n_items", n_items, low=values.shape[1])
-        # p times the tests over the listed: what SciPy then multiplies by listed over rank. 1 for
-        # more, which any rank leaves at 1
+        # SciPy multiplies by the number of listed pairs over the rank. Multiplying by the number of
+        # tests over the number of listed pairs first makes that the number of tests over the rank.
         p = np.minimum(self.p_value(values) * (n_items / values.shape[1]), 1.0)
         return false_discovery_control(p.ravel()).reshape(values.shape)

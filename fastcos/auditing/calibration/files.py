@@ -1,4 +1,4 @@
-"""Files of calibrations: JSON that says how to read it."""
+"""Files of calibrations: JSON documents that explain how to read them."""
 
 import json
 from dataclasses import fields
@@ -17,15 +17,15 @@ from fastcos.storage.atomic_files import write_text
 
 _FORMAT = "fastcos calibration, version 1"
 _READING = (
-    "counts[i] pairs have a score from low + (first_bin + i) * width up to the next edge; the "
-    "share of random pairs at or above an edge is the sum of the counts from there on, over "
-    "n_pairs. Above tail.start, where fewer than 100 pairs are left: tail.share * (1 + tail.shape "
-    "* (score - tail.start) / tail.scale) ** (-1 / tail.shape)."
+    "counts[i] is the number of pairs with a score from low + (first_bin + i) * width up to the "
+    "next edge. The share of random pairs at or above an edge is the sum of the counts from that "
+    "edge on, divided by n_pairs. Above tail.start, if this sum is less than 100, use tail.share * "
+    "(1 + tail.shape * (score - tail.start) / tail.scale) ** (-1 / tail.shape) instead."
 )
 
 
 def document(calibration: Any, values: dict[str, Any]) -> dict[str, Any]:
-    """Return the document of a calibration whose fields have these plain values."""
+    """Return the document of a calibration; values contains its fields as plain values."""
     used = np.flatnonzero(calibration.counts)
     first, last = int(used[0]), int(used[-1]) + 1
     return {
@@ -41,7 +41,7 @@ def document(calibration: Any, values: dict[str, Any]) -> dict[str, Any]:
 
 
 def write(path: PathLike, values: dict[str, Any]) -> None:
-    """Write a document atomically, one line a field."""
+    """Write a document atomically, with one field per line."""
     lines = (
         f"{json.dumps(key)}: {json.dumps(value, allow_nan=False, ensure_ascii=False)}"
         for key, value in values.items()
@@ -50,9 +50,9 @@ def write(path: PathLike, values: dict[str, Any]) -> None:
 
 
 def read(path: PathLike, kind: type[PairDistribution]) -> Any:
-    """Return the calibration of a document, as an object of this class."""
+    """Read the calibration of a document, as an object of this class."""
     file = Path(path)
-    if file.is_dir():  # what fastcos calibrate wrote
+    if file.is_dir():  # the folder that fastcos calibrate writes
         file /= "calibration.json"
     try:
         loaded = json.loads(file.read_text("utf8"))
@@ -61,7 +61,7 @@ def read(path: PathLike, kind: type[PairDistribution]) -> Any:
         counts = np.zeros(N_BINS, np.int64)
         first = validation.as_count("first_bin", loaded["first_bin"], 0, N_BINS - 1)
         counts[first : first + len(loaded["counts"])] = loaded["counts"]
-        if loaded.get("model") and loaded.get("model_version"):  # two fields until version 0.2
+        if loaded.get("model") and loaded.get("model_version"):  # the fields before version 0.2
             loaded["model"] = f"{loaded['model']}@{loaded['model_version']}"
         values = {field.name: loaded[field.name] for field in fields(kind)}
         tail, rescaling = values["tail"], values["rescaling"]
@@ -75,16 +75,16 @@ def read(path: PathLike, kind: type[PairDistribution]) -> Any:
             "rescaling": None if rescaling is None else ThresholdRange.of(rescaling),
         }
         _check(values)
-        made = kind(**values)
-        if counts.min() < 0 or counts.sum() != made.n_pairs:
-            raise ValueError(f"counts must sum to {made.n_pairs}, got {counts.sum()}")
+        calibration = kind(**values)
+        if counts.min() < 0 or counts.sum() != calibration.n_pairs:
+            raise ValueError(f"counts must sum to {calibration.n_pairs}, got {counts.sum()}")
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise FastcosFormatError(f"{path} is no calibration: {error}") from None
-    return made
+    return calibration
 
 
 def _check(values: dict[str, Any]) -> None:
-    """Refuse values that no calibration has: methods would fail later, or mean nothing."""
+    """Raise if a value is impossible; otherwise methods would fail later or return nonsense."""
     for name in ("measure", "dataset"):
         validation.as_instance(name, values[name], str, "a text")
     validation.check_text("model", values["model"] or None)

@@ -11,7 +11,7 @@ from fastcos.reports import Estimate, Figure, Record, Section, Table, as_table
 from fastcos.validation import Floats
 
 METHODS = ("isotonic", "platt")
-# prevalences of the table of probabilities, from one relevant pair in a thousand; its rows
+# The prevalences in the columns of the table of probabilities, and its number of rows.
 _PREVALENCES = (0.5, 0.1, 0.01, 0.001)
 _ROWS = 9
 
@@ -24,18 +24,19 @@ class LabelledCalibration(Record):
     Attributes
     ----------
     method : {"isotonic", "platt"}
+        The method for the probabilities.
     n_relevant, n_other : int
-        Labelled pairs of both kinds.
+        Number of pairs that are labelled relevant, and of the others.
     auc : float
-        Probability that a relevant pair has a higher score than another one.
+        Probability that a relevant pair has a higher score than another pair.
     thresholds : ndarray (t,), float64
-        Ascending scores of the operating curve; at each, pairs of at least this score are accepted.
+        Ascending thresholds of the operating curve: pairs with at least this score are accepted.
     false_positive_rate, false_negative_rate : ndarray (t,), float64
-        Share of the other pairs that are accepted, and of the relevant ones that are not.
+        Share of the other pairs that are accepted, and share of the relevant pairs that are not.
     knots, probabilities : ndarray (c,), float64
-        The calibrated probability at ascending scores: linear in between and constant beyond for
-        isotonic regression. For Platt scaling slope and intercept of the log odds.
-
+        For isotonic regression, the probabilities at ascending scores; they are linear in between
+        and constant beyond. For Platt scaling, ``probabilities`` contains slope and intercept of
+        the log odds.
     """
 
     method: str
@@ -50,10 +51,11 @@ class LabelledCalibration(Record):
 
     @property
     def verdict(self) -> str:
-        """How well the scores separate the two kinds."""
+        """How well the scores separate relevant pairs from the others, in a sentence."""
         return (
-            f"{self.n_relevant:,} pairs are labelled relevant and {self.n_other:,} not; a relevant "
-            f"one has the higher score with probability {self.auc:.3f}."
+            f"A relevant pair has a higher score than another pair with probability "
+            f"{self.auc:.3f}, according to {self.n_relevant:,} relevant and {self.n_other:,} other "
+            "pairs."
         )
 
     def sections(self) -> tuple[Section]:
@@ -66,18 +68,20 @@ class LabelledCalibration(Record):
              *(float(self.probability(threshold, prevalence=share)) for share in _PREVALENCES))
             for threshold in thresholds
         ]  # fmt: skip
-        title = "Error rates, and the probability of being relevant if this share of all pairs is"
+        title = (
+            "Error rates, and the probability that a pair is relevant, by share of relevant pairs"
+        )
         label = (
-            "Share of the pairs that are not relevant and accepted, and of the relevant ones that "
-            "are not accepted, by threshold"
+            "False-positive rate and false-negative rate by threshold: the share of other pairs "
+            "that are accepted, and the share of relevant pairs that are not"
         )
         return (
             Section(
                 "Labelled pairs",
                 (
                     f"The probability that a pair is relevant ({self.method}) depends on the share "
-                    "of relevant pairs where it comes from, which is usually far lower than among "
-                    "labelled ones.",
+                    "of relevant pairs among all pairs, which is usually far lower than among the "
+                    "labelled pairs. The columns show it for several shares.",
                 ),
                 [Table(title, (*header, *(f"if {share:g}" for share in _PREVALENCES)), rows)],
                 figures=[Figure("operating_curve", self, 260, label)],
@@ -86,18 +90,19 @@ class LabelledCalibration(Record):
         )
 
     def error_rates(self, threshold: float) -> tuple[float, float]:
-        """Shares of false positives and false negatives if scores from this threshold on count."""
+        """False-positive and false-negative rate if pairs from this score on are accepted."""
         threshold = validation.as_real("threshold", threshold)
-        at = int(np.searchsorted(self.thresholds, threshold))
-        if at == len(self.thresholds):  # beyond every score
+        number = int(np.searchsorted(self.thresholds, threshold))
+        if number == len(self.thresholds):  # higher than every score
             return 0.0, 1.0
-        return float(self.false_positive_rate[at]), float(self.false_negative_rate[at])
+        return float(self.false_positive_rate[number]), float(self.false_negative_rate[number])
 
     def probability(self, scores: Any, *, prevalence: float | None = None) -> Floats:
         """The probability that pairs with these scores, of any shape, are relevant.
 
-        0 for the padding -inf. prevalence: share of relevant pairs where the scores come from.
-        Default: that of the labelled pairs, which is usually far higher than among all pairs.
+        The probability of the padding, -inf, is 0. prevalence is the share of relevant pairs in the
+        population of the scores. The default is the share among the labelled pairs, which is
+        usually far higher than that among all pairs.
         """
         values = as_scores(scores)
         if self.method == "isotonic":
@@ -116,26 +121,27 @@ class LabelledCalibration(Record):
 
 
 def calibrate_pairs(scores: Any, relevant: Any, *, method: str = "isotonic") -> LabelledCalibration:
-    """Error rates by threshold, and probabilities, from labelled pairs.
+    """Compute error rates by threshold, and probabilities of relevance, from labelled pairs.
 
     Parameters
     ----------
     scores : array_like (n,)
-        Scores of pairs.
+        Scores of the pairs.
     relevant : array_like (n,), bool or 0 and 1
-        Whether each pair is relevant; both kinds must occur.
+        Whether each pair is relevant. Both relevant and other pairs must occur.
     method : {"isotonic", "platt"}
-        Isotonic regression, or a logistic curve for few pairs. Labelled pairs below about a
-        thousand favour the curve (Niculescu-Mizil and Caruana 2005).
+        Isotonic regression, or Platt's logistic curve, which is more accurate for fewer than about
+        a thousand labelled pairs (Niculescu-Mizil and Caruana 2005).
 
     Returns
     -------
     LabelledCalibration
+        The error rates and the probabilities.
 
     Notes
     -----
-    By scikit-learn: ``roc_curve``, ``IsotonicRegression``, and logistic regression without a
-    penalty on Platt's smoothed targets (Platt 1999).
+    The computation uses scikit-learn: ``roc_curve``, ``IsotonicRegression``, and logistic
+    regression without a penalty on Platt's smoothed targets (Platt 1999).
 
     Examples
     --------
@@ -157,7 +163,9 @@ def calibrate_pairs(scores: Any, relevant: Any, *, method: str = "isotonic") -> 
     labels = validation.as_vector("relevant", relevant, len(values))
     method = validation.as_choice("method", method, METHODS)
     if not np.isin(labels, (0, 1)).all() or len(np.unique(labels)) < 2:
-        raise ValueError("relevant must hold both 0 and 1 and nothing else, got other values")
+        distinct = np.unique(labels)
+        listed = ", ".join(f"{value:g}" for value in distinct[:5])
+        raise ValueError(f"relevant must hold both 0 and 1 and nothing else, got {listed}")
     false_positive, true_positive, thresholds = roc_curve(labels, values, drop_intermediate=False)
     n_relevant = int(labels.sum())
     n_other = len(labels) - n_relevant
@@ -165,8 +173,8 @@ def calibrate_pairs(scores: Any, relevant: Any, *, method: str = "isotonic") -> 
         fitted = IsotonicRegression(out_of_bounds="clip").fit(values, labels)
         knots, probabilities = fitted.X_thresholds_, fitted.y_thresholds_
     else:
-        # Platt's targets: as if one more pair of each kind had been seen, so that separable
-        # labels have a finite curve. Each pair is both kinds, by weight
+        # Platt's targets add one pair of each kind, so that the curve is finite even for separable
+        # labels. Each pair enters as relevant and as other, with weights.
         positive = np.where(labels == 1, (n_relevant + 1) / (n_relevant + 2), 1 / (n_other + 2))
         regression = LogisticRegression(C=np.inf, max_iter=1000).fit(
             np.tile(values, 2)[:, None],
@@ -175,7 +183,7 @@ def calibrate_pairs(scores: Any, relevant: Any, *, method: str = "isotonic") -> 
         )
         knots = np.array([values.min(), values.max()])
         probabilities = np.array([regression.coef_[0, 0], regression.intercept_[0]])
-    # the curve's first threshold is above every score
+    # The first threshold of the curve is above every score, so it is left out.
     ascending = slice(None, 0, -1)
     return LabelledCalibration(
         method=method,

@@ -1,4 +1,4 @@
-"""Single pairs: those with scores next to a threshold, and scores of given ones."""
+"""Single pairs: examples with scores near a threshold, and the scores of chosen pairs."""
 
 from typing import Any, NamedTuple
 
@@ -12,7 +12,7 @@ from fastcos.similarity.linear import as_pairs
 from fastcos.similarity.row_transforms import pair_scores
 from fastcos.validation import Floats, Integers
 
-# queries among whose pairs examples are chosen
+# Number of queries among whose pairs examples are chosen.
 _QUERIES = 500
 
 
@@ -22,8 +22,9 @@ class NearPairs(NamedTuple):
     Attributes
     ----------
     queries, items : ndarray (n,), int64
-        Row numbers.
+        Row numbers of both sides of each pair.
     scores : ndarray (n,), float64
+        Scores of the pairs.
     """
 
     queries: Integers
@@ -40,24 +41,29 @@ def pairs_near(
     measure: str | Measure = "cosine",
     random_state: int | np.random.Generator = 0,
 ) -> NearPairs:
-    """Examples of pairs just above and just below a threshold.
+    """Find examples of pairs just above and just below a threshold.
 
     Parameters
     ----------
     items : array_like (m, d)
+        Item embeddings.
     threshold : float
+        The threshold.
     queries : array_like (n, d), optional
-        None: pairs of different items. Of more than 500 queries, 500 are drawn.
+        Query embeddings; 500 of them are drawn if there are more. Default: pairs of different
+        items.
     n_each : int
-        Pairs on each side, at most.
+        Largest number of pairs on each side of the threshold.
     measure : str or Measure
         As in :func:`fastcos.top_k`.
     random_state : int or Generator
+        Seed of the sample of queries.
 
     Returns
     -------
     NearPairs
-        No more than one pair of each query; fewer where there are no others.
+        At most one pair per query on each side of the threshold. If there are not enough pairs, the
+        result has fewer.
 
     Examples
     --------
@@ -82,38 +88,40 @@ def pairs_near(
     for rows, scores in score_blocks(fitted, validation.read_only(Q[drawn]), X, block):
         numbers = drawn[rows]
         if queries is None:
-            # each pair once, and none of a row with itself
+            # Consider each pair once, and no pair of a row with itself.
             scores[np.arange(len(X)) <= numbers[:, None]] = np.nan
-        for side, inside in ((above, scores >= threshold), (below, scores < threshold)):
-            distances = np.where(inside, np.abs(scores - threshold), np.inf)
+        for side, is_on_side in ((above, scores >= threshold), (below, scores < threshold)):
+            distances = np.where(is_on_side, np.abs(scores - threshold), np.inf)
             columns = distances.argmin(axis=1)
-            least = distances[np.arange(len(numbers)), columns]
-            kept = np.isfinite(least)
-            side.append((numbers[kept], columns[kept], least[kept]))
-    chosen = []
+            nearest = distances[np.arange(len(numbers)), columns]
+            exists = np.isfinite(nearest)
+            side.append((numbers[exists], columns[exists], nearest[exists]))
+    examples = []
     for side, sign in ((above, 1), (below, -1)):
         query, item, distance = map(np.concatenate, zip(*side, strict=True))
         best = np.argsort(distance, kind="stable")[:n_each]
-        chosen.append((query[best], item[best], threshold + distance[best] * sign))
-    query, item, score = map(np.concatenate, zip(*chosen, strict=True))
+        examples.append((query[best], item[best], threshold + distance[best] * sign))
+    query, item, score = map(np.concatenate, zip(*examples, strict=True))
     order = np.argsort(-score, kind="stable")
     return NearPairs(query[order], item[order], score[order])
 
 
 def score_pairs(items: Any, pairs: Any, *, measure: str | Measure = "cosine") -> Floats:
-    """Scores of pairs of items, such as labelled ones.
+    """Score pairs of items, such as labelled pairs.
 
     Parameters
     ----------
     items : array_like (m, d)
+        Item embeddings.
     pairs : array_like (n, 2), int
-        Row numbers.
+        Row numbers of the items of each pair.
     measure : str or Measure
-        As in :func:`fastcos.top_k`.
+        As in :func:`fastcos.top_k`. The measure is fitted to all items.
 
     Returns
     -------
     ndarray (n,), float64
+        Score of each pair.
 
     Examples
     --------

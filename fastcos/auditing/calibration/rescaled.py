@@ -1,4 +1,4 @@
-"""How far rescalings of the columns, which no prediction shows, move a threshold."""
+"""threshold_range: how far rescalings, which change no prediction, move a threshold."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -11,17 +11,17 @@ from fastcos.similarity.cosine_bounds import CONDITION, as_condition, fisher_z_i
 from fastcos.similarity.row_transforms import unit_rows
 from fastcos.validation import Floats
 
-# rows whose pairs are searched: 500,000 pairs, 20 ms for each D of 64 columns
+# Number of rows whose pairs are searched. They form 500,000 pairs.
 SAMPLE = 1000
-# pairs next to the threshold whose derivatives say where it moves
+# Number of pairs near the threshold whose derivatives show in which direction it moves.
 _NEAR = 200
-# steps to a vertex of the box; they seldom help after the third
-# (tests.robustness.calibrated_rates rescaling)
+# Largest number of steps to a vertex of the box. Steps after the third rarely help, according to
+# `tests.robustness.calibrated_rates rescaling`.
 _VERTEX_STEPS = 8
-# values of D that Powell's method may try for each end, after the steps
+# Largest number of values of D that Powell's method evaluates for each end, after the steps.
 _TRIALS = 400
-# most columns for which DIRECT searches the whole box first, and its values of D for each column
-# (tests.robustness.calibrated_rates rescaling)
+# Up to _FEW_COLUMNS columns, DIRECT first searches the whole box with _GLOBAL_TRIALS values of D
+# per column. `tests.robustness.calibrated_rates rescaling` compares choices.
 _FEW_COLUMNS = 3
 _GLOBAL_TRIALS = 1000
 
@@ -29,21 +29,23 @@ _GLOBAL_TRIALS = 1000
 @as_table
 @dataclass(frozen=True)
 class ThresholdRange(Record):
-    """Thresholds of one false-positive rate over the rescalings D of at most a condition.
+    """The range of the threshold for one false-positive rate over rescalings D.
 
     Attributes
     ----------
     fpr, condition : float
+        The false-positive rate, and the largest condition of D.
     n_rows : int
-        Rows whose pairs were searched.
+        Number of rows whose pairs were searched.
     given : float
-        The threshold of these pairs as given.
+        The threshold of these pairs without a rescaling.
     low, high : float
-        The least and the greatest threshold found by a search over D, each attained.
+        The lowest and the highest threshold that the search over D found.
     bound_low, bound_high : float
-        No linear map of the condition moves the threshold beyond these, hence no D.
+        Bounds of the threshold under every linear map of this condition, and so under every D.
     low_rescaling, high_rescaling : ndarray (d,), float64
-        Diagonals of the D that attain low and high, for rows / D; from 1 / condition to 1.
+        Diagonals of the D with the thresholds low and high, for ``rows / D``; their entries are
+        from 1 / condition to 1.
     """
 
     fpr: float
@@ -73,16 +75,17 @@ class ThresholdRange(Record):
                 "How far a rescaling moves the threshold",
                 (
                     "D multiplies the latent dimensions of one side of a model and divides those "
-                    "of the other: no dot product changes, and cosines do. Training on cosines, or "
-                    "weight decay on both sides, chooses D: then the range is sensitivity.",
-                    f"Both ends were found by search on the pairs of {self.n_rows:,} items, so the "
-                    "true range is at least as wide. No linear map of the condition moves the "
+                    "of the other side, so dot products do not change but cosines do. Training on "
+                    "cosines, or weight decay on both sides, chooses D; the range then shows "
+                    "sensitivity.",
+                    f"A search on the pairs of {self.n_rows:,} items found both ends, so the true "
+                    "range is at least as wide. No linear map of this condition moves the "
                     "threshold beyond the bounds.",
                 ),
                 facts={
-                    f"threshold as given, rate {self.fpr:.2g}": self.given,
-                    "least threshold found": self.low,
-                    "greatest threshold found": self.high,
+                    f"threshold without a rescaling, rate {self.fpr:.2g}": self.given,
+                    "lowest threshold found": self.low,
+                    "highest threshold found": self.high,
                     "bounds of the threshold": f"{self.bound_low:.3f} .. {self.bound_high:.3f}",
                 },
                 verdict=self.verdict,
@@ -90,12 +93,12 @@ class ThresholdRange(Record):
         )
 
     def spans(self, score: float) -> bool:
-        """Whether D decides on which side of the threshold this score is."""
+        """Whether this score is above or below the threshold depending on D."""
         return self.low <= validation.as_real("score", score) < self.high
 
     @classmethod
     def of(cls, values: dict[str, Any]) -> "ThresholdRange":
-        """Return the range whose ``to_dict`` this is."""
+        """Create the range from the values of its ``to_dict``."""
         ends = ("low_rescaling", "high_rescaling")
         return cls(**values | {name: np.array(values[name], np.float64) for name in ends})
 
@@ -108,29 +111,32 @@ def threshold_range(
     sample: int | None = SAMPLE,
     random_state: int | np.random.Generator = 0,
 ) -> ThresholdRange:
-    """How far rescalings D of at most this condition move the cosine threshold of a rate.
+    """Search how far rescalings D of bounded condition move the cosine threshold of a rate.
 
-    The threshold is the least cosine of the share fpr of all pairs of rows. A search finds D that
-    move it far down and up: steps to the vertex of the box of D that the derivatives of the pairs
-    near the threshold point to, then Powell's method; for at most 3 columns, DIRECT first searches
-    the whole box. So the ends are attained, and the true range is at least as wide. The bounds hold
-    for every linear map of the condition.
+    The threshold is the lowest cosine among the share fpr of pairs with the highest cosines. The
+    search looks for the D with the lowest and the highest threshold. It makes steps to the vertex
+    of the box of D to which the derivatives of the pairs near the threshold point, then it uses
+    Powell's method. For at most 3 columns, DIRECT first searches the whole box. The true range is
+    at least as wide as the result. The bounds hold for every linear map of this condition.
 
     Parameters
     ----------
     items : array_like (p, d), float32 or float64
-        At least two rows that are not zero.
+        Item embeddings, of which at least two rows are not zero.
     fpr : float
-        From 1 over the number of pairs to 1.
+        False-positive rate, from 1 over the number of pairs to 1.
     condition : float
-        Largest entry of D over its smallest, from 1 to 1e15.
+        Largest entry of D divided by its smallest, from 1 to 1e15.
     sample : int, optional
-        Rows drawn without replacement. None: all; time and memory grow with their square.
+        Number of rows that are drawn without replacement; None for all rows. Time and memory grow
+        with the square of this number.
     random_state : int or Generator
+        Seed of the sample.
 
     Returns
     -------
     ThresholdRange
+        The range that the search found, and its bounds.
 
     Examples
     --------
@@ -153,46 +159,47 @@ def threshold_range(
     unit = unit_rows(rows)
     pairs = _RankedPairs(unit, fpr)
     largest = 2 * np.log(condition)
-    given = pairs.threshold(np.zeros(unit.shape[1]))
+    unscaled = pairs.threshold(np.zeros(unit.shape[1]))
     ends = []
     for sign in (-1.0, 1.0):
-        best, at = given, np.zeros(unit.shape[1])
+        # A point contains the logarithms of the weights w = D^-2, from 0 to ln condition^2.
+        best, point = unscaled, np.zeros(unit.shape[1])
         for _ in range(_VERTEX_STEPS):
-            # the weights w = D^-2 by their logarithms, in a box from 0 to ln condition^2
-            vertex = np.where(sign * pairs.derivatives(at) > 0, largest, 0.0)
-            tried = [at + share * (vertex - at) for share in (1.0, 0.5, 0.25)]
-            values = [pairs.threshold(point) for point in tried]
+            vertex = np.where(sign * pairs.derivatives(point) > 0, largest, 0.0)
+            trials = [point + share * (vertex - point) for share in (1.0, 0.5, 0.25)]
+            values = [pairs.threshold(trial) for trial in trials]
             number = int(np.argmax(sign * np.array(values)))
             if not sign * values[number] > sign * best:
                 break
-            best, at = values[number], tried[number]
-        if condition > 1 and len(at) > 1:
-            box = [(0.0, largest)] * len(at)
+            best, point = values[number], trials[number]
+        if condition > 1 and len(point) > 1:
+            box = [(0.0, largest)] * len(point)
 
             def loss(logs: Floats, sign: float = sign) -> float:
-                # Fisher's z, kept finite
-                inside = np.clip(pairs.threshold(logs), -1 + 2.0**-52, 1 - 2.0**-52)
-                return -sign * float(np.arctanh(inside))
+                # The clipped cosine makes Fisher's z finite.
+                cosine = np.clip(pairs.threshold(logs), -1 + 2.0**-52, 1 - 2.0**-52)
+                return -sign * float(np.arctanh(cosine))
 
-            if len(at) <= _FEW_COLUMNS:
-                # up to the scale of D one of its weights is the least: a face of the box each
-                for column in range(len(at)):
+            if len(point) <= _FEW_COLUMNS:
+                # The scale of D is irrelevant, so its smallest weight can be fixed. Search the face
+                # of the box on which the weight of this column is the smallest.
+                for column in range(len(point)):
 
                     def on_face(logs: Floats, column: int = column) -> float:
                         return loss(np.insert(logs, column, 0.0))
 
                     face = direct(on_face, box[1:], maxfun=_GLOBAL_TRIALS, locally_biased=False)
-                    at = min(at, np.insert(face.x, column, 0.0), key=loss)
+                    point = min(point, np.insert(face.x, column, 0.0), key=loss)
             limits = {"maxfev": _TRIALS, "xtol": 1e-4, "ftol": 1e-9}
-            minimum = minimize(loss, at, method="Powell", bounds=box, options=limits)
-            at = min(at, np.clip(minimum.x, 0.0, largest), key=loss)
-            best = pairs.threshold(at)
-        # D up to its scale: its largest entry is 1
-        ends.append((best, np.exp(-0.5 * (at - at.min()))))
-    bounds = fisher_z_interval(min(max(given, -1.0), 1.0), condition)
+            minimum = minimize(loss, point, method="Powell", bounds=box, options=limits)
+            point = min(point, np.clip(minimum.x, 0.0, largest), key=loss)
+            best = pairs.threshold(point)
+        # Scale D so that its largest entry is 1.
+        ends.append((best, np.exp(-0.5 * (point - point.min()))))
+    bounds = fisher_z_interval(min(max(unscaled, -1.0), 1.0), condition)
     (low, low_rescaling), (high, high_rescaling) = ends
     return ThresholdRange(
-        fpr, condition, len(unit), given, low, high, float(bounds.low), float(bounds.high),
+        fpr, condition, len(unit), unscaled, low, high, float(bounds.low), float(bounds.high),
         low_rescaling, high_rescaling,
     )  # fmt: skip
 
@@ -205,15 +212,15 @@ class _RankedPairs:
         self._pairs = np.triu_indices(len(unit), 1)
         n_pairs = len(self._pairs[0])
         fpr = validation.as_real("fpr", fpr, low=1 / n_pairs, high=1)
-        # 1e-9 forgives the rounding of fpr times the pairs
+        # The factor allows for the rounding of fpr times the number of pairs.
         self._rank = n_pairs - int(fpr * n_pairs * (1 + 1e-9))
 
     def threshold(self, logs: Floats) -> float:
-        """Return the cosine of that rank, by weights exp(logs)."""
+        """Return the cosine at the rank of the threshold, under the weights exp(logs)."""
         return float(np.partition(self._cosines(logs), self._rank)[self._rank])
 
     def derivatives(self, logs: Floats) -> Floats:
-        """Mean derivatives of Fisher's z by logs, of the pairs near that rank."""
+        """Mean derivatives of Fisher's z by logs, over the pairs near the threshold."""
         cosines = self._cosines(logs)
         near = min(_NEAR, len(cosines))
         first = min(max(self._rank - near // 2, 0), len(cosines) - near)

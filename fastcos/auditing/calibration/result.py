@@ -1,4 +1,4 @@
-"""The result of a calibration: intervals over rows, and what a score means in words."""
+"""The result of a calibration: thresholds with intervals, and the meaning of a score in words."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -14,19 +14,19 @@ from fastcos.similarity.cosine_bounds import fisher_z_interval
 from fastcos.storage import PathLike
 from fastcos.validation import Floats, Integers
 
-# pairs that count as one independent pair from which the notes report it; of independent normal
-# rows 2 do, because the bootstrap counts the noise of pairs twice
+# A note warns if more than this number of pairs count as one independent pair. For independent
+# normal rows it is 2, because the bootstrap counts the noise of pairs twice.
 _CLUSTERED = 4.0
-# pairs that must be expected above a threshold for an interval of its rate. Of 12 to 100 normal
-# rows, intervals of 99 % hold from there on, and hold in 2 to 22 of 60 for lower rates
-_CARRIED = 2
-# Kolmogorov-Smirnov distance from which the notes call the tail model unreliable: its exponential
-# part is then wrong by about this share
+# A rate has an interval only if at least this number of pairs is expected above its threshold. For
+# lower rates of 12 to 100 normal rows, intervals of 99 % rarely contain the true rate.
+_MIN_EXPECTED_PAIRS = 2
+# A note calls the tail model unreliable from this Kolmogorov-Smirnov distance on. Its shares are
+# then wrong by about this fraction.
 _POOR_FIT = 0.1
-# at this multiple of a rate the ratio of pairs to independent ones is read: halfway to the next
-# level. At 1, 94 of 100 intervals of 99 % held for words at 1e-4
-# (tests.robustness.calibrated_rates held_out)
-_BORROWED = 10**0.5
+# The ratio of pairs to independent pairs is read at this multiple of a rate, which is halfway to
+# the next level. Read at the rate itself, it yields intervals that are too narrow
+# (`tests.robustness.calibrated_rates held_out`).
+_RATE_FACTOR = 10**0.5
 
 
 def as_number(value: float) -> str:
@@ -37,47 +37,48 @@ def as_number(value: float) -> str:
 @as_table
 @dataclass(frozen=True)
 class Calibration(PairDistribution):
-    """The distribution of the scores of random pairs, and what follows for one score.
+    """The distribution of the scores of random pairs, and its consequences for single scores.
 
-    A false positive is a random pair that reaches a threshold. Random pairs hold a few related
-    ones, so that the false-positive rate of unrelated pairs is lower still.
+    A false positive is a random pair that reaches a threshold. A few random pairs are related, so
+    the false-positive rate among unrelated pairs is even lower.
 
     Attributes
     ----------
     measure : str
+        Name of the measure of the scores.
     fpr : float
-        The rate of the verdict.
+        The false-positive rate of the verdict.
     low, width : float
-        Bin b holds scores from low + b width up to the next edge; the last one holds its upper
-        edge too. A score is rounded by about (d + 8) 2^-52 of its scale: one that is this near to
-        an edge may be in the next bin.
+        Bin b contains scores from low + b width up to the next edge; the last bin includes its
+        upper edge. A score has a rounding error of about (d + 8) 2^-52 of its scale, so a score
+        that is this near to an edge may be in the next bin.
     counts : ndarray (65536,), int64
-        Pairs in each bin.
+        Number of pairs in each bin.
     n_queries, n_items : int
-        Rows that were scored, without zero rows.
+        Number of rows that were scored, without zero rows.
     self_join : bool
-        Whether the queries are the items; then no row is paired with itself.
+        Whether the queries are the items, so that no row is paired with itself.
     n_given : tuple of int
-        Queries and items that were given; more than were scored where rows were sampled.
+        Number of queries and of items in the input, before sampling.
     n_zero : int
-        Zero rows among those drawn; they have no direction and are in no pair.
+        Number of zero rows in the sample. They have no direction and are in no pair.
     n_duplicates : int
-        Items whose row is a duplicate of another.
+        Number of items whose row equals that of another item.
     levels : ndarray (6,), float64
-        Thresholds for 1e-1 to 1e-6, one power of ten each.
+        Thresholds for the rates 1e-1 to 1e-6.
     query_counts : ndarray (6, n_queries), int64
-        Scores of each query that reach each of the levels.
+        Number of scores of each query that reach each level.
     independent : ndarray (6,), float64
-        How many independent pairs would determine the rate as well as the pairs above each
-        level, which share rows.
+        Number of independent pairs that would determine the rate as precisely as the pairs above
+        each level, which share rows.
     tail : Tail or None
-        None where the tail has no spread.
+        Model of the tail; None if the tail has no spread.
     rescaling : ThresholdRange or None
-        How far rescalings move the threshold; None unless a condition was given.
+        How far rescalings move the threshold; None if no condition was given.
     dataset : str
-        SHA-256 of shape, type and values of the rows given.
+        SHA-256 of the shape, type and values of the input.
     model : str or None
-        Name and version of what made the rows, as given.
+        Name and version of the model of the rows.
     """
 
     n_given: tuple[int, int]
@@ -92,85 +93,88 @@ class Calibration(PairDistribution):
 
     @property
     def carried_fpr(self) -> float:
-        """The smallest rate with an interval: two of these pairs are expected to reach it."""
-        return min(_CARRIED * (1 + self.self_join) / self.n_pairs, 1.0)
+        """The smallest rate with an interval: at this rate, two pairs are expected."""
+        return min(_MIN_EXPECTED_PAIRS * (1 + self.self_join) / self.n_pairs, 1.0)
 
     def rate_interval(
         self, fpr: float, *, confidence: float = 0.95, held_out: bool = False
     ) -> tuple[float, float]:
-        """Interval of the true false-positive rate of ``threshold(fpr)``, over rows drawn again.
+        """Interval for the true false-positive rate of ``threshold(fpr)``, over resampled rows.
 
-        Pairs share rows, so that they count as fewer independent ones: the interval is that of a
-        Poisson count of that number. It assumes rows drawn independently from one population, and
-        allows for hubs, not for one tight cluster: see ``notes``.
+        Pairs share rows, so they count as fewer independent pairs; the interval is that of a
+        Poisson count of independent pairs. It assumes that rows are drawn independently from one
+        population. It allows for hubs, but not for one tight cluster: see ``notes``.
 
         Parameters
         ----------
         fpr : float
-            From ``carried_fpr`` to 1: below it fewer than two pairs are expected.
+            The rate, from ``carried_fpr`` to 1. For lower rates, fewer than two pairs are expected.
         confidence : float
-            Between 0 and 1.
+            Coverage of the interval, between 0 and 1.
         held_out : bool
-            Interval of the rate observed on as many new rows, instead of the true rate.
+            If true, return the interval for the rate that an equal number of new rows will show,
+            instead of the interval for the true rate.
 
         Returns
         -------
         low, high : float
+            Ends of the interval.
         """
         from scipy.stats import gamma, nbinom
 
         fpr = validation.as_real("fpr", fpr, low=self.carried_fpr * (1 - 1e-9), high=1)
         confidence = validation.as_real("confidence", confidence, above=0, below=1)
         count = self.independent_pairs(fpr)
-        # the posterior of a Poisson mean by Jeffreys' prior, and what it predicts
-        law = nbinom(count + 0.5, 0.5) if held_out else gamma(count + 0.5)
-        low, high = law.interval(confidence)
+        # The posterior distribution of a Poisson mean under Jeffreys' prior is a gamma
+        # distribution; the predictive distribution of a new count is negative binomial.
+        distribution = nbinom(count + 0.5, 0.5) if held_out else gamma(count + 0.5)
+        low, high = distribution.interval(confidence)
         return min(float(low) / count * fpr, 1.0), min(float(high) / count * fpr, 1.0)
 
     def threshold_interval(self, fpr: float, *, confidence: float = 0.95) -> tuple[float, float]:
-        """Interval of the threshold for this rate, over rows drawn again.
+        """Interval for the threshold of this rate, over resampled rows.
 
-        The thresholds of both ends of :meth:`rate_interval` (Woodruff 1952).
+        Its ends are the thresholds of the ends of :meth:`rate_interval` (Woodruff 1952).
         """
         rates = self.rate_interval(fpr, confidence=confidence)
         low, high = (max(rate, self.smallest_fpr) for rate in rates)
         return self.threshold(high), self.threshold(low)
 
     def independent_pairs(self, fpr: float) -> float:
-        """How many independent pairs would determine this rate as well.
+        """Number of independent pairs that would determine this rate as precisely.
 
-        The pairs above the threshold, over how many of them count as one. That ratio is the one at
-        about 3 times the rate: at the rate itself it is too small in just those samples that
-        lack a hub by chance.
+        This is the number of pairs above the threshold, divided by the number of pairs that count
+        as one independent pair. The divisor is that at about 3 times the rate, because at the rate
+        itself it is too small in samples that lack a hub by chance.
         """
         pairs = fpr * self.n_pairs / (1 + self.self_join)
-        known = np.flatnonzero(self.independent > 0)[::-1]
-        if not len(known):
+        levels = np.flatnonzero(self.independent > 0)[::-1]
+        if not len(levels):
             return pairs
-        rates = self.p_value(self.levels[known])
-        ratios = rates * self.n_pairs / (1 + self.self_join) / self.independent[known]
-        ratio = np.exp(np.interp(np.log(_BORROWED * fpr), np.log(rates), np.log(ratios)))
+        rates = self.p_value(self.levels[levels])
+        ratios = rates * self.n_pairs / (1 + self.self_join) / self.independent[levels]
+        ratio = np.exp(np.interp(np.log(_RATE_FACTOR * fpr), np.log(rates), np.log(ratios)))
         return pairs / max(float(ratio), 1.0)
 
     def rate_range(self, score: float, condition: float) -> tuple[float, float]:
-        """Bounds on the false-positive rate of a cosine over all linear maps of a condition.
+        """Bounds on the false-positive rate of a cosine over all linear maps of this condition.
 
-        Rescalings D are among these maps. A map moves Fisher's z of each pair by at most
-        ln condition, the ratio of its extreme singular values. Hence pairs that it moves above the
-        score had a z of at most that much less.
+        The condition of a linear map is the ratio of its largest singular value to its smallest.
+        Rescalings D are among these maps. Each map moves Fisher's z of a pair by at most
+        ln condition, so only pairs whose z is within that distance can cross the score.
         """
         score = validation.as_real("score", score, low=-1, high=1)
         low, high = self.p_value(fisher_z_interval(score, condition)[::-1])
         return float(low), float(high)
 
     def table(self) -> Table:
-        """Thresholds by rate, for ``repr``, below the verdict."""
+        """The verdict and the thresholds by rate, for ``repr``."""
         return self.thresholds().tables[0]._replace(lead=self.verdict)
 
     def is_reachable(self, fpr: float) -> bool:
-        """Whether a score exists that random pairs reach with at most this probability.
+        """Whether some score is reached by random pairs with at most this probability.
 
-        Not where more pairs than that have the largest score, as duplicates do.
+        It is false if more pairs than that have the largest score, which duplicates cause.
         """
         is_last = self._is_bounded or self.tail is None
         return not is_last or bool(self.threshold(fpr) <= self.edges[-1])
@@ -190,7 +194,7 @@ class Calibration(PairDistribution):
                 f"No threshold has a rate of {self.fpr:g}: {top:.2g} of all random pairs have the "
                 f"largest {self.measure}, {self.edges[-1]:.3f}, as duplicates do."
             )
-        interval = "beyond the pairs: by a model of the tail, without an interval"
+        interval = "from a model of the tail, without an interval"
         if self.fpr >= self.carried_fpr:
             low, high = self.threshold_interval(self.fpr, confidence=0.99)
             interval = f"99 % interval {low:.3f} to {high:.3f}"
@@ -200,75 +204,76 @@ class Calibration(PairDistribution):
         )
 
     def reading(self, score: float, *, n_items: int | None = None) -> str:
-        """Return in words what one score means, for a search of n_items (default: all given).
+        """Return the meaning of a score in words, for a search of n_items (default: all items).
 
-        The first words say if rescalings D put the score on either side of the threshold.
+        The text begins with "Undecided" if the score is above or below the threshold depending on
+        the rescaling D.
         """
         score = validation.as_real("score", score)
         n_items = validation.as_count("n_items", self.n_given[1] if n_items is None else n_items)
         p = float(self.p_value(score))
         by_chance = float(self.expected_false(score, n_items=n_items))
         text = (
-            f"A {self.measure} of {score:g} or more has probability {p:.2g} for a random pair; "
-            f"in {n_items:,} items a query finds {as_number(by_chance)} such by chance."
+            f"A random pair has a {self.measure} of {score:g} or more with probability {p:.2g}; "
+            f"a query of {n_items:,} items finds {as_number(by_chance)} such items by chance."
         )
         if self.rescaling is None:
             return text
         low, high = self.rate_range(score, self.rescaling.condition)
         text += (
-            f" A linear map that stretches directions by factors between 1 and "
-            f"{self.rescaling.condition:g} moves this probability to between {low:.2g} and "
+            f" Under linear maps that stretch directions by factors between 1 and "
+            f"{self.rescaling.condition:g}, this probability lies between {low:.2g} and "
             f"{high:.2g}."
         )
         if not self.rescaling.spans(score):
             return text
         return (
             f"Undecided: rescaling the dimensions by factors between 1 and "
-            f"{self.rescaling.condition:g} puts {score:g} on either side of the threshold for a "
-            f"rate of {self.rescaling.fpr:g}. {text}"
+            f"{self.rescaling.condition:g} moves the threshold for a rate of "
+            f"{self.rescaling.fpr:g} from one side of {score:g} to the other. {text}"
         )
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Caveats: duplicates, rows that share the high scores, the fit of the tail."""
+        """Caveats: rows with many high scores, rare rates, duplicates, the fit of the tail."""
         notes = []
         pairs = self.query_counts.sum(axis=1) / (1 + self.self_join)
-        shared = np.divide(
+        pairs_per_independent = np.divide(
             pairs, self.independent, out=np.zeros(len(RATES)), where=self.independent > 0
         )
-        level = int(shared.argmax())
-        if shared[level] > _CLUSTERED:
+        level = int(pairs_per_independent.argmax())
+        if pairs_per_independent[level] > _CLUSTERED:
             counts = self.query_counts[level]
             busiest = np.sort(counts)[::-1][: max(1, len(counts) // 100)].sum() / counts.sum()
             low, high = np.quantile(counts, (0.05, 0.95)) / (self.n_items - self.self_join)
             notes.append(
-                f"Queries differ at a rate of {RATES[level]:g}: the busiest 1 % have {busiest:.0%} "
-                f"of the pairs, and the rate of a single query is from {low:.2g} to {high:.2g} "
-                f"(5 % to 95 % of the queries). {shared[level]:,.0f} pairs count as one "
-                "independent pair. The intervals allow for hubs, not for one tight cluster; the "
-                "measure query_normalized corrects for each query."
+                f"Queries differ at a rate of {RATES[level]:g}: the busiest 1 % of the queries "
+                f"have {busiest:.0%} of the pairs, and for 90 % of them, the rate lies between "
+                f"{low:.2g} and {high:.2g}. {pairs_per_independent[level]:,.0f} pairs count as one "
+                "independent pair. The intervals allow for hubs but not for one tight cluster. The "
+                "measure query_normalized corrects the scores of each query."
             )
         if self.fpr < self.carried_fpr:
             notes.append(
-                f"{self.n_pairs // (1 + self.self_join):,} pairs carry rates from "
+                f"{self.n_pairs // (1 + self.self_join):,} pairs are enough for rates from "
                 f"{self.carried_fpr:.1g} on. Thresholds of lower rates come from a model of the "
                 "tail and have no interval."
             )
         if self.n_duplicates:
             notes.append(
                 f"{self.n_duplicates:,} of {self.n_items:,} items are duplicates of others. Their "
-                "pairs have the largest score and are no false positives. Remove duplicates first: "
-                "items[near_duplicates(items, 0.9999).representatives]."
+                "pairs have the largest score, although they are no false positives. Remove the "
+                "duplicates first: items[near_duplicates(items, 0.9999).representatives]."
             )
         top = self.counts[-1] / self.n_pairs
         if top > self.smallest_fpr and self.counts[-1] >= OBSERVED:
             notes.append(
-                f"A share of {top:.2g} of all pairs is in the last bin: no threshold within the "
+                f"A share of {top:.2g} of all pairs is in the last bin, so no threshold within the "
                 "range has a lower rate."
             )
         if self.tail is not None and self.tail.distance > _POOR_FIT:
             notes.append(
-                f"The tail model does not fit (distance {self.tail.distance:.2f}): do not use "
+                f"The tail model does not fit (distance {self.tail.distance:.2f}), so do not use "
                 f"rates below {OBSERVED / self.n_pairs:.1g}."
             )
         return tuple(notes)
@@ -276,19 +281,19 @@ class Calibration(PairDistribution):
     def sections(self) -> tuple[Section, ...]:
         """The distribution, thresholds by rate, the range over rescalings, method."""
         shares = "; ".join(f"{self.threshold(rate):.3f} or more: {rate:g}" for rate in self.rates)
-        model = "The tail has no spread: there is no model of it."
+        model = "The scores of the tail have no spread, so there is no model of it."
         if (tail := self.tail) is not None:
             model = (
-                "Where fewer than 100 pairs are left, a generalised Pareto distribution continues "
-                f"the {tail.n_pairs:,} highest scores: shape {tail.shape:.2f}, scale "
-                f"{tail.scale:.3g}, from {tail.start:.3f} on. Its largest distance to them "
-                f"(Kolmogorov-Smirnov) is {tail.distance:.3f}."
+                "Above scores that fewer than 100 pairs reach, a generalised Pareto distribution "
+                f"continues the distribution. It was fitted to the {tail.n_pairs:,} highest scores "
+                f"(shape {tail.shape:.2f}, scale {tail.scale:.3g}, start {tail.start:.3f}). Its "
+                f"largest distance to them (Kolmogorov-Smirnov) is {tail.distance:.3f}."
             )
         distribution = Section(
             "How scores of random pairs are distributed",
             (
-                f"Scores of random pairs. The dashed line is the threshold {self.threshold():.3f} "
-                f"for a rate of {self.fpr:g}.",
+                f"The dashed line marks the threshold {self.threshold():.3f} for a rate of "
+                f"{self.fpr:g}.",
                 model,
             ),
             figures=[
@@ -299,18 +304,18 @@ class Calibration(PairDistribution):
         method = Section(
             "How to read this",
             (
-                "Random pairs hold a few related ones. The rate among unrelated pairs is therefore "
-                "at most the one given, and nearly it where related pairs are rare. The rates hold "
-                "for rows from the same source as these: calibrate again for another model, "
+                "A few random pairs are related. The rate among unrelated pairs is therefore at "
+                "most the stated rate, and nearly equal to it if related pairs are rare. The rates "
+                "hold for rows from the same source as these: calibrate again for another model, "
                 "language or collection.",
                 f"Scores are counted exactly in bins of width {self.width:.2g}; a score within "
-                "rounding of an edge may be in the next bin. Pairs share rows, so that the "
-                "intervals count them as fewer independent ones, as a bootstrap of the rows does.",
+                "rounding of an edge may be in the next bin. Pairs share rows, so the intervals "
+                "count them as fewer independent pairs, as a bootstrap of the rows does.",
                 f"Data: SHA-256 {self.dataset}.",
             ),
         )
-        moved = () if self.rescaling is None else self.rescaling.sections()
-        return (distribution, self.thresholds(), *moved, method)
+        rescaling = () if self.rescaling is None else self.rescaling.sections()
+        return (distribution, self.thresholds(), *rescaling, method)
 
     def thresholds(self) -> Section:
         """Thresholds by false-positive rate."""
@@ -327,37 +332,39 @@ class Calibration(PairDistribution):
                 cells[1:] = "not reachable", "-", "-"
                 cells += [] if condition is None else ["-"]
             elif condition is not None:
-                least, most = self.rate_range(min(threshold, 1.0), condition)
-                cells.append(f"{least:.1g} .. {most:.1g}")
+                low_rate, high_rate = self.rate_range(min(threshold, 1.0), condition)
+                cells.append(f"{low_rate:.1g} .. {high_rate:.1g}")
             rows.append(cells)
         header = ["rate", "threshold", "99 % interval", f"by chance in {n_items:,} items"]
         if condition is not None:
             header.append(f"rate, linear maps up to {condition:g}")
         title = f"Thresholds of the {self.measure} by false-positive rate, {self.n_pairs:,} pairs"
         return Section(
-            "What threshold for what error?",
+            "Which threshold has which error rate?",
             (
-                "A false positive is a random pair that reaches the threshold. The interval is "
-                "over rows drawn again. By chance: how many items a query finds so.",
+                "The rate is the share of random pairs that reach the threshold, which are false "
+                "positives. The interval covers the sampling of rows. By chance: number of items "
+                "that a query finds by chance.",
             ),
             [Table(title, header, rows)],
             verdict=self._of_one_rate(),
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the result as plain values; of the counts, those from first_bin to the last one.
+        """Return the result as plain values, with the counts from first_bin on.
 
-        The dict says how to read it, so that JSON of it can be used without fastcos.
+        The dict contains an explanation of its fields, so that its JSON can be used without
+        fastcos.
         """
         return files.document(self, super().to_dict())
 
     def save(self, path: PathLike) -> None:
-        """Write the result to this path as a JSON file, atomically; one line a field."""
+        """Write the result to this path as a JSON file, atomically, with one field per line."""
         files.write(path, self.to_dict())
 
     @classmethod
     def load(cls, path: PathLike) -> "Calibration":
-        """Read a file of :meth:`save`; FastcosFormatError for another file, or a damaged one."""
+        """Read a file of :meth:`save`; raise FastcosFormatError for a damaged or another file."""
         return files.read(path, cls)
 
 

@@ -7,32 +7,34 @@ import numpy as np
 from fastcos.reports import Record
 from fastcos.validation import Floats, Integers
 
-# share of the pairs that the tail holds, and the least number of them: enough to fit two
-# parameters, and few enough that only the tail counts (tests.robustness.calibrated_rates tail)
+# The tail consists of this share of the pairs, but of at least MIN_PAIRS pairs: enough to fit two
+# parameters, and few enough that only the tail decides. `tests.robustness.calibrated_rates tail`
+# compares choices.
 SHARE = 1e-4
-LEAST_PAIRS = 1000
-# but at most this share of few pairs: a fit to all of them puts thresholds where rates are half
-MOST_SHARE = 0.2
-# scores that stand for the tail in the fit, at equal steps of its distribution: 50 ms
+MIN_PAIRS = 1000
+# The tail never exceeds this share of the pairs. A fit to all pairs would yield thresholds at which
+# the true rate is only half of the requested one.
+MAX_SHARE = 0.2
+# Number of scores, at equal steps of the distribution of the tail, to which the model is fitted.
 _FITTED = 5000
 
 
 @dataclass(frozen=True)
 class Tail(Record):
-    """Generalised Pareto distribution of the scores above a start.
+    """Generalised Pareto distribution of the scores above a start value.
 
     P(score >= start + x) = share (1 + shape x / scale)^(-1 / shape).
 
     Attributes
     ----------
     start : float
-        Least score of the tail.
+        Lowest score of the tail.
     share : float
-        Share of all pairs in the tail.
+        Share of all pairs that are in the tail.
     n_pairs : int
-        Their number.
+        Number of pairs in the tail.
     shape, scale : float
-        Of the distribution; a negative shape ends at start - scale / shape.
+        Parameters of the distribution. With a negative shape, it ends at start - scale / shape.
     distance : float
         Largest difference between the fitted and the observed distribution of the tail
         (Kolmogorov-Smirnov), from 0 to 1.
@@ -46,13 +48,13 @@ class Tail(Record):
     distance: float
 
     def p_value(self, scores: Floats) -> Floats:
-        """Return the modelled share of pairs at or above scores of at least start."""
+        """Return the share of pairs at or above these scores by the model, for scores >= start."""
         from scipy.stats import genpareto
 
         return self.share * genpareto.sf((scores - self.start) / self.scale, self.shape)
 
     def threshold(self, share: float) -> float:
-        """Return the score that this share of all pairs reaches by the model."""
+        """Return the score that, by the model, this share of all pairs reaches."""
         from scipy.stats import genpareto
 
         excess = genpareto.isf(min(share / self.share, 1.0), self.shape)
@@ -60,20 +62,20 @@ class Tail(Record):
 
 
 def fit_tail(edges: Floats, counts: Integers) -> Tail | None:
-    """Fit the tail of a histogram by maximum likelihood; None where it has no spread."""
+    """Fit the tail of a histogram by maximum likelihood; None if its scores have no spread."""
     from scipy.stats import genpareto, kstest
 
     n_pairs = int(counts.sum())
     above = np.append(np.cumsum(counts[::-1])[::-1], 0)
-    wanted = max(1, min(MOST_SHARE * n_pairs, max(LEAST_PAIRS, SHARE * n_pairs)))
-    first = int(np.flatnonzero(above >= wanted)[-1])
+    min_in_tail = max(1, min(MAX_SHARE * n_pairs, max(MIN_PAIRS, SHARE * n_pairs)))
+    first = int(np.flatnonzero(above >= min_in_tail)[-1])
     in_tail = int(above[first])
-    # scores at equal steps of the tail's distribution, each at its place within its bin
+    # Scores at equal steps of the distribution of the tail, interpolated within each bin.
     steps = (np.arange(min(_FITTED, in_tail)) + 0.5) * in_tail / min(_FITTED, in_tail)
     cumulative = np.cumsum(counts[first:])
     bins = np.searchsorted(cumulative, steps, side="right")
     before = cumulative[bins] - counts[first + bins]
-    # in bins: scores may be so large or small that their squares are not numbers
+    # The unit is one bin, because squares of very large or small scores would overflow.
     excess = bins + (steps - before) / counts[first + bins]
     if not excess[-1] > 2:
         return None
