@@ -120,9 +120,9 @@ def _sides(
         factors = {key: getattr(model, key) for key in (item_name, user_name)}
         if any(side is None for side in factors.values()):
             raise TypeError(f"{name} must be fitted, got {kind} without factors")
-        items, users = (_rows(f"{name}.{key}", side) for key, side in factors.items())
+        items, user_rows = (_rows(f"{name}.{key}", side) for key, side in factors.items())
         item_biases, user_biases = (getattr(model, key, None) for key in bias_names)
-        return items, users, None, (), (item_biases, user_biases)
+        return items, user_rows, None, (), (item_biases, user_biases)
     if hasattr(model, "wv") and hasattr(model, "dv"):
         raise TypeError(f"{name} must have one kind of vectors, got {kind}: give its .wv or .dv")
     words = getattr(model, "wv", model)

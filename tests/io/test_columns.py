@@ -81,7 +81,7 @@ def arrow_files(folder, arrow, table):
         ("dictionary", ["a", "b"], ["a", "b"]),
         ("run_end_encoded", ["a", "b"], ["a", "b"]),
         ("float64", [7.5, 9.0], "got the decimal number '7.5' (row 1)"),
-        ("float64", [2.0**53, 9.0], "below 2^53, where they are decimal, got '9007199254740992"),
+        ("float64", [2.0**53, 9.0], "below 2^53, if they are decimal, got '9007199254740992"),
         ("binary", [b"\xff", b"b"], "got binary data that is not UTF-8 (row 1)"),
         ("fixed_size_binary", [b"\0" * 16, b"\1" * 16], "got fixed_size_binary[16]"),
         ("time64", [datetime.time(1), datetime.time(2)], "got time64[us] (row 1)"),
@@ -555,7 +555,7 @@ def test_commands_read_files_without_a_header(tmp_path, monkeypatch, capsys):
     ]
     write(tmp_path / "seen.jsonl", "".join(lines))
     assert main(["fit", "seen.jsonl", "--rank", "3", "--out", "o"]) == 0
-    assert "users 'user', items 'item', every row counts 1" in capsys.readouterr().err
+    assert "users 'user', items 'item', every row counts as 1" in capsys.readouterr().err
 
 
 def test_commands_name_the_columns_that_they_read(tmp_path, monkeypatch, capsys):

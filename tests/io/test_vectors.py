@@ -78,8 +78,8 @@ def test_binary_vectors(tmp_path, between):
         ("v.txt", b"a" * 2**23 + b" 1 2\n", "words of at most 500 letters, got 8388608"),
         ("v.bin", b"1 1\n" + b"a" * 9000 + b" 0000\n", "words of at most 500 letters, got 9000"),
         ("v.pt", b"PK", "a pickle, which may run code"),
-        ("v.bin", b"hello\n", r"word2vec's binary format, got a first line b'hello"),
-        ("v.bin", binary()[:-9], "binary format, got"),
+        ("v.bin", b"hello\n", r"binary format of word2vec, got a first line b'hello"),
+        ("v.bin", binary()[:-9], "binary format of word2vec, got"),
         ("v.bin", b"999999999999 300\n", "bytes for 999999999999 vectors"),
         ("v.xyz", b"", "must be a file of vectors"),
     ],
@@ -371,7 +371,7 @@ def test_read_factors_refuses_conflicting_users(tmp_path):
     np.savez(tmp_path / "m.npz", user_factors=users, item_factors=items)
     np.save(tmp_path / "users.npy", users[:, :3])
     np.save(tmp_path / "items.npy", items)
-    with pytest.raises(ValueError, match="users must be None where"):
+    with pytest.raises(ValueError, match="users must be None if"):
         read_factors(tmp_path / "m.npz", tmp_path / "users.npy")
     with pytest.raises(ValueError, match="users must have as many columns as items"):
         read_factors(tmp_path / "items.npy", tmp_path / "users.npy")
