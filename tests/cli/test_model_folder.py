@@ -137,7 +137,7 @@ def test_wrong_folders_and_files_are_refused(folder, tmp_path, capsys):
     (tmp_path / "other.csv").write_text("user,item,count\na,nothing,1\nb,nothing,2\n")
     users = ("--users", tmp_path / "other.csv")
     for words, message in (
-        (("audit", tmp_path), "got a folder that is not of fastcos fit or export"),
+        (("audit", tmp_path), "got a folder that fastcos fit or export did not write"),
         (
             ("index", "export", folder / "model", *users),
             "--users must hold interactions with items of the",
