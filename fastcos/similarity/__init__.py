@@ -12,7 +12,8 @@ with the members of ``Measure``. A search fits the measure to the items; what el
 metric, popularities, the other side of a model) is a parameter. ``fit`` returns a fitted copy: a
 measure that others hold never changes. An ``UpperBounded`` measure is no inner product but has an
 upper bound that is one: the engine finds candidates by the bound, ``rescore`` ranks them.
-``measure.capabilities`` says what a measure can be used for.
+``measure.capabilities`` says what a measure can be used for. The measures without parameters are
+rows of ``table``; the others are classes.
 
 A measure of your own is one small class. This one compares only the signs of the entries:
 
@@ -31,7 +32,7 @@ A measure of your own is one small class. This one compares only the signs of th
 """
 
 # they register their classes
-from fastcos.similarity import elementary, hubness, linear, non_linear, norm_based, rescaled, shaped  # noqa: F401
+from fastcos.similarity import hubness, linear, non_linear, norm_based, rescaled, table  # noqa: F401
 from fastcos.similarity.base import (
     Capabilities,
     Invariances,

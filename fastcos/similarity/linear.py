@@ -192,6 +192,37 @@ class ProjectBackUsers(_OtherSide):
     invariances = invariances("s=y r=- R=y D=y G=y t=-")
 
 
+@register
+class AllButTheTop(Mapped):
+    """Cosine of centred rows without their leading principal directions.
+
+    Pitfall: about d/100 directions suit text; in collaborative filtering the first one is often
+    popularity, and to remove it may help or hurt. Source: Mu and Viswanath arXiv:1702.01417.
+
+    Parameters
+    ----------
+    n_directions : int, optional
+        Directions removed, fewer than d. Default: d/100, at least 1; none of a single column.
+    """
+
+    name = "all_but_the_top"
+    invariances = invariances("s=y r=- R=y D=- G=- t=y")
+
+    def __init__(self, *, n_directions: int | None = None) -> None:
+        if n_directions is not None:
+            n_directions = validation.as_count("n_directions", n_directions, low=0)
+        self.n_directions = n_directions
+
+    def _fit(self, items: Rows, users: Rows | None) -> None:
+        d = items.shape[1]
+        usual = min(d - 1, max(1, round(d / 100)))
+        removed = usual if self.n_directions is None else self.n_directions
+        removed = validation.as_count("n_directions", removed, 0, d - 1)
+        self.mean_ = mean_of(items)
+        _, vectors = spectrum(gram_of(items, self.mean_))
+        self.root_ = np.ascontiguousarray(vectors[:, removed:])
+
+
 class _Whitened(Mapped):
     """Cosine under the inverse of the items' own second moment."""
 

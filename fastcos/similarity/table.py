@@ -1,0 +1,238 @@
+"""The measures without parameters, a row each.
+
+A search compares a transformed query with transformed items: by their cosine, their inner product
+or their distance. Most measures of the literature differ in the transform alone. Here it changes
+each row by itself (``transform``), or it subtracts a centre and multiplies by a scale that are
+learned from the items (``centre_and_scale``). Measures that have parameters, that treat the two
+sides differently or that are no inner product are classes in the other files of this package.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fastcos import parallel
+from fastcos.kernels import row_transforms
+from fastcos.similarity.base import MetricType, Plain, invariances, register
+from fastcos.similarity.linear import Mapped
+from fastcos.similarity.moments import mean_of, mean_squares_of
+from fastcos.similarity.row_maps import as_contiguous, row_cuts
+from fastcos.similarity.row_transforms import inverses, scaled_up_rows
+from fastcos.validation import Floats, Rows
+
+
+class MeasureRow(NamedTuple):
+    """A measure without parameters.
+
+    Attributes
+    ----------
+    name : str
+        By which ``measure=`` finds it.
+    text : str
+        Its documentation: the formula, pitfalls and the source.
+    invariances : str
+        As :func:`fastcos.similarity.invariances` reads them.
+    raw_score : {"cosine", "dot", "euclidean"}
+        How transformed rows are compared; "euclidean" is minus the squared distance.
+    transform : callable, optional
+        From rows (n, d) to rows (n, d').
+    centre_and_scale : callable, optional
+        From the items (p, d) to a centre (d,) and a scale (d,).
+    to_score : callable, optional
+        From raw scores to scores; it must not decrease.
+    takes_sparse_rows : bool
+    """
+
+    name: str
+    text: str
+    invariances: str
+    raw_score: MetricType = "cosine"
+    transform: Callable[[Rows], Rows] | None = None
+    centre_and_scale: Callable[[Rows], tuple[Floats, Floats]] | None = None
+    to_score: Callable[[Floats], Floats] | None = None
+    takes_sparse_rows: bool = False
+
+
+def share_of_half_turn(cosines: Floats) -> Floats:
+    """Return 1 - angle / π."""
+    return 1 - np.arccos(np.clip(cosines, -1, 1)) / np.pi
+
+
+def negative_distances(negative_squares: Floats) -> Floats:
+    """Return minus the root of squared distances."""
+    return -np.sqrt(-negative_squares)
+
+
+def without_row_means(rows: Rows) -> Rows:
+    """Return rows minus their own means, float64, scaled up where squares would underflow."""
+    rows = scaled_up_rows(rows)
+    centred: Floats = rows.astype(np.float64)
+    centred -= centred.mean(axis=1, keepdims=True)
+    centred[rows.max(axis=1) == rows.min(axis=1)] = 0
+    return centred
+
+
+def centred_ranks(rows: Rows) -> Rows:
+    """Return the average ranks of the entries of each row minus their mean, float32 and exact."""
+    ranks = parallel.unfilled(rows.shape, np.float32)
+    parallel.run(row_transforms.rank_rows, row_cuts(rows, 64), as_contiguous(rows), ranks)
+    return ranks
+
+
+def mean_and_one(items: Rows) -> tuple[Floats, Floats]:
+    """Return the mean row, and a scale of 1."""
+    return mean_of(items), np.ones(items.shape[1])
+
+
+def zero_and_inverse_norms(items: Rows) -> tuple[Floats, Floats]:
+    """Return a centre of 0, and one over the norm of each column; 0 for a zero column."""
+    centre = np.zeros(items.shape[1])
+    return centre, inverses(np.sqrt(mean_squares_of(items, centre) * len(items)))
+
+
+def mean_and_inverse_deviations(items: Rows) -> tuple[Floats, Floats]:
+    """Return the mean row, and one over the deviation of each column; 0 for a constant column."""
+    centre = mean_of(items)
+    return centre, inverses(np.sqrt(mean_squares_of(items, centre)))
+
+
+MEASURES = (
+    MeasureRow(
+        "cosine",
+        """<x, y> / (|x| |y|); a zero row has no direction and scores 0 with everything.
+
+        Pitfall: the value depends on the rescaling D of the columns, which the model may leave
+        free. Source: arXiv:2403.05440.
+        """,
+        "s=y r=y R=y D=- G=- t=-",
+        takes_sparse_rows=True,
+    ),
+    MeasureRow(
+        "user_item_cosine",
+        """Cosine of a user's row and an item's.
+
+        Pitfall: unlike the inner product it depends on D, on both sides. Source: arXiv:2403.05440,
+        section 2.1.
+        """,
+        "s=y r=y R=y D=- G=- t=-",
+    ),
+    MeasureRow(
+        "dot",
+        """<x, y>, between items.
+
+        Pitfall: not invariant under D; popular items have large norms and come first.
+        """,
+        "s=rank r=- R=y D=- G=- t=-",
+        "dot",
+        takes_sparse_rows=True,
+    ),
+    MeasureRow(
+        "user_item_dot",
+        """<user, item>: what a factorisation was trained to predict.
+
+        The only elementary score that no reparametrisation (P G'^-1, B G) can change.
+        Source: arXiv:2403.05440, section 2.
+        """,
+        "s=rank r=- R=y D=y G=y t=rank",
+        "dot",
+    ),
+    MeasureRow(
+        "angular",
+        "1 - angle / π: the cosine's ranking on a scale where equal steps are equal angles.",
+        "s=y r=y R=y D=- G=- t=-",
+        to_score=share_of_half_turn,
+    ),
+    MeasureRow(
+        "neg_euclidean",
+        """-|x - y|, so that nearer is larger.
+
+        On unit rows the cosine's ranking. Distances are summed from differences, so that near
+        duplicates do not cancel.
+        """,
+        "s=rank r=- R=y D=- G=- t=y",
+        "euclidean",
+        to_score=negative_distances,
+    ),
+    MeasureRow(
+        "centered_cosine",
+        """Cosine after the mean row is subtracted.
+
+        A row that equals the mean becomes a zero row; so does a single row.
+        Source: Mu and Viswanath arXiv:1702.01417.
+        """,
+        "s=y r=- R=y D=- G=- t=y",
+        centre_and_scale=mean_and_one,
+    ),
+    MeasureRow(
+        "unit_column_cosine",
+        """Cosine after every column is divided by its norm; zero columns are dropped.
+
+        Undoes any rescaling D by construction: for the SVD form it is the rescaling "orthonormal".
+        Pitfall: depends on the basis (not invariant under rotation). Source: theorem 7 of this
+        project.
+        """,
+        "s=y r=- R=- D=y G=- t=-",
+        centre_and_scale=zero_and_inverse_norms,
+    ),
+    MeasureRow(
+        "zscore_cosine",
+        """Cosine after every column is centred and divided by its standard deviation.
+
+        Constant columns are dropped; a single row becomes a zero row. Pitfall: depends on the
+        basis. Source: theorem 7 of this project.
+        """,
+        "s=y r=- R=- D=y G=- t=y",
+        centre_and_scale=mean_and_inverse_deviations,
+    ),
+    MeasureRow(
+        "layer_norm_cosine",
+        """Cosine after each row's mean is subtracted: Pearson's correlation over the dimensions.
+
+        Constant rows become zero rows. Pitfall: depends on the arbitrary basis of the factors; as a
+        device of training it is another matter. Source: Ba et al. arXiv:1607.06450.
+        """,
+        "s=y r=y R=- D=- G=- t=-",
+        transform=without_row_means,
+    ),
+    MeasureRow(
+        "spearman_dims",
+        """Pearson's correlation of the ranks of the entries over the dimensions.
+
+        Equal entries share their mean rank; constant rows become zero rows. Pitfall: depends on the
+        basis. Standard.
+        """,
+        "s=y r=y R=- D=- G=- t=-",
+        transform=centred_ranks,
+    ),
+)
+
+
+def measure_class(row: MeasureRow) -> type[Plain]:
+    """Return the class of a measure of the table."""
+    members: dict[str, Any] = {
+        "__module__": __name__,
+        "__doc__": row.text,
+        "name": row.name,
+        "metric_type": row.raw_score,
+        "invariances": invariances(row.invariances),
+        "takes_sparse_rows": row.takes_sparse_rows,
+    }
+    transform, centre_and_scale, to_score = row.transform, row.centre_and_scale, row.to_score
+    if transform is not None:
+        members["encode_items"] = lambda self, B: transform(B)
+    if to_score is not None:
+        members["to_score"] = lambda self, raw, Q: to_score(raw)
+    if centre_and_scale is not None:
+
+        def _fit(self: Mapped, items: Rows, users: Rows | None) -> None:
+            self.mean_, self.root_ = centre_and_scale(items)
+
+        members["_fit"] = _fit
+    base = Plain if centre_and_scale is None else Mapped
+    return type(row.name.title().replace("_", ""), (base,), members)
+
+
+for _row in MEASURES:
+    _class = register(measure_class(_row))
+    globals()[_class.__name__] = _class  # an object is pickled by the name of its class
