@@ -14,13 +14,32 @@ of the items: one in memory, several of an index that changed, many where ``out_
 memory-mapped rows. A measure that is an inner product after encoding is scanned; one
 with an upper bound goes through ``filter_refine``. ``finish`` alone turns raw scores into results.
 
-An index has parts, each a segment with ``ids``: ``index_parts`` merges them, ``index_files`` writes
-and maps them, ``index_state`` has all of them, and ``index`` replaces it as a whole.
+The modules of the index, from the bottom up:
 
-``radius`` lists all pairs from a threshold on, ``near_duplicates`` connects them, ``communities``
-groups rows around central ones, ``blocks`` yields all scores, ``sparse`` searches sparse rows by
-inverted lists, ``transformer`` is a step of scikit-learn's pipelines, ``rerank`` reorders
-candidates by a score that exists for pairs only, ``rescoring`` by the exact score of a measure.
+=================== ==============================================================================
+``ids``             arrays of ids, and the lookup of an id among the rows of a segment
+``index_parts``     a segment with ids, in memory or in a memory map; when parts are merged
+``index_files``     the directory of a saved index
+``index_state``     the items of an index at one moment: positions, ids and rows of each other
+``id_filters``      ``allowed_ids`` and ``exclude_ids`` as positions
+``model_check``     the name of the model that made the rows, and canaries
+``index``           ``SimilarityIndex``, which replaces its state as a whole
+=================== ==============================================================================
+
+The other searches:
+
+=================== ==============================================================================
+``radius``          all pairs with a score of at least ``min_score``
+``near_duplicates`` the connected components of these pairs
+``communities``     groups of rows around central rows
+``blocks``          all scores, for some queries at a time
+``sparse``          nearest neighbours among sparse rows, by inverted lists (``sparse_rows``)
+``bits``            nearest neighbours among packed bits
+``lists``           scores and order of lists of items
+``rescoring``       the best of given candidates, by the exact score of a measure
+``rerank``          the order of given candidates, by a score that exists for pairs only
+``transformer``     a step of scikit-learn's pipelines, with ``distances``
+=================== ==============================================================================
 """
 
 from fastcos.search.blocks import similarity_blocks

@@ -122,10 +122,10 @@ def _difference_blocks(
     all_items = np.arange(len(items), dtype=np.int64)
     for first in range(0, len(queries), block):
         Q = queries[first : first + block]
-        left = encode_rows(measure.encode_queries(Q), None, None, measure.metric_type)
+        encoded_queries = encode_rows(measure.encode_queries(Q), None, None, measure.metric_type)
         indptr = np.arange(len(Q) + 1, dtype=np.int64) * len(items)
         positions = np.tile(all_items, len(Q))
-        raw_scores = score_lists(fitted_items, Q, left, indptr, positions, options)
+        raw_scores = score_lists(fitted_items, Q, encoded_queries, indptr, positions, options)
         yield slice(first, first + len(Q)), measure.to_score(raw_scores.reshape(len(Q), -1), Q)
 
 
@@ -138,8 +138,10 @@ def _product_blocks(
     item_rows = _unit_rows(right) if metric_type == "cosine" else right.rows
     for first in range(0, len(queries), block):
         Q = queries[first : first + block]
-        left = encode_rows(measure.encode_queries(Q), None, None, metric_type)
-        query_rows = _unit_rows(left) if metric_type == "cosine" else left.rows
+        encoded_queries = encode_rows(measure.encode_queries(Q), None, None, metric_type)
+        query_rows = (
+            _unit_rows(encoded_queries) if metric_type == "cosine" else encoded_queries.rows
+        )
         with parallel.blas_lock():
             raw_scores = query_rows @ item_rows.T
         if metric_type == "cosine":

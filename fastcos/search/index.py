@@ -338,7 +338,7 @@ class SimilarityIndex:
         exclude: Any = None,
         allowed_ids: Any = None,
         exclude_ids: Any = None,
-        min_score: float | None = None,
+        min_score: float | Threshold | None = None,
         n_threads: int | None = None,
         working_memory: float | None = None,
         progress: parallel.Progress | None = None,
@@ -432,7 +432,7 @@ class SimilarityIndex:
         *,
         allowed_ids: Any = None,
         exclude_ids: Any = None,
-        min_score: float | None = None,
+        min_score: float | Threshold | None = None,
         n_threads: int | None = None,
     ) -> IndexNeighbors:
         """The k items most similar to each of these items, not including the item itself.
@@ -958,7 +958,7 @@ class SimilarityIndex:
 
     # Model
 
-    def check_canaries(self, rows: Any, *, least: float = 0.99) -> Floats:
+    def check_canaries(self, rows: Any, *, min_cosine: float = 0.99) -> Floats:
         """Return the cosine of each canary with the row that was given to ``save``.
 
         The cosines are 1, up to rounding, if the model has not changed.
@@ -967,7 +967,7 @@ class SimilarityIndex:
         ----------
         rows : array_like (c, d)
             The same inputs as those of the canaries, embedded today, in the same order.
-        least : float
+        min_cosine : float
             The smallest cosine that is accepted. It leaves room for rounding and for other
             hardware.
 
@@ -979,14 +979,14 @@ class SimilarityIndex:
         Raises
         ------
         ValueError
-            A cosine is smaller than least, or the index has no canaries.
+            A cosine is smaller than min_cosine, or the index has no canaries.
         """
         if self._canaries is None:
             raise ValueError("canaries must be given to save before they are checked, got none")
-        least = validation.as_real("least", least)
+        min_cosine = validation.as_real("min_cosine", min_cosine)
         cosines = model_check.canary_cosines(self._canaries, rows)
         worst = int(cosines.argmin())
-        if cosines[worst] < least:
+        if cosines[worst] < min_cosine:
             raise ValueError(
                 f"rows must be as the model {self.model or 'of the index'} embedded them, got a "
                 f"cosine of {cosines[worst]:.3f} for canary {worst}"

@@ -95,11 +95,11 @@ def parts_to_save(
             continue
         old_fields, removed = saved_fields[part.key], f"removed_{part.key}"
         fields.append({**old_fields, "removed": part_fields["removed"]})
-        kept = {name for name in saved_arrays if name.endswith(f"_{part.key}")}
+        saved_names = {name for name in saved_arrays if name.endswith(f"_{part.key}")}
         if part_fields["removed"] != old_fields["removed"]:
             arrays[removed] = part_arrays["removed"]
-            kept.discard(removed)
-        kept_arrays += sorted(kept)
+            saved_names.discard(removed)
+        kept_arrays += sorted(saved_names)
     return PartsToSave(arrays, fields, kept_arrays)
 
 

@@ -120,10 +120,10 @@ def _score_rows(
         precomputed = measure.precompute(segment.rows)
         return score_pairs_by_measure(measure, precomputed, Q, starts, row_numbers)
     encoded, scores = segment.encoded, parallel.unfilled(len(row_numbers), np.float64)
-    left = scan.as_wide(queries, encoded.rows)
+    wide_queries = scan.as_wide(queries, encoded.rows)
     parallel.run(
         exhaustive_top_k.score_lists, parallel.work_blocks(starts, _PAIRS_PER_BLOCK),
-        kernel_records.pair_scoring(segment.metric_type, left, encoded),
+        kernel_records.pair_scoring(segment.metric_type, wide_queries, encoded),
         validation.read_only(starts), validation.read_only(row_numbers), scores,
         n_threads=options.n_threads,
     )  # fmt: skip

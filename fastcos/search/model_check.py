@@ -106,9 +106,9 @@ def as_canaries(rows: Any, width: int) -> Rows:
 def canary_cosines(saved_canaries: Rows, rows: Any) -> Floats:
     """Return the cosine (c,) of each saved canary with the row of the same input today."""
     saved = np.asarray(saved_canaries, np.float64)
-    today = as_canaries(rows, saved.shape[1]).astype(np.float64)
-    if len(today) != len(saved):
-        raise ValueError(f"rows must be of the {len(saved)} canaries, got {len(today)}")
-    norms = np.linalg.norm(today, axis=1) * np.linalg.norm(saved, axis=1)
-    cosines: Floats = (today * saved).sum(axis=1) / np.where(norms > 0, norms, 1)
+    current = as_canaries(rows, saved.shape[1]).astype(np.float64)
+    if len(current) != len(saved):
+        raise ValueError(f"rows must be of the {len(saved)} canaries, got {len(current)}")
+    norms = np.linalg.norm(current, axis=1) * np.linalg.norm(saved, axis=1)
+    cosines: Floats = (current * saved).sum(axis=1) / np.where(norms > 0, norms, 1)
     return cosines

@@ -268,12 +268,12 @@ class _SegmentSearch:
             entries = np.flatnonzero(raw_scores >= bounds[query_of_pair])
             return query_of_pair[entries], rows[entries], raw_scores[entries]
         raw_scores = parallel.unfilled(len(rows), np.float64)
-        left = scan.as_wide(queries, self._encoded.rows)
+        wide_queries = scan.as_wide(queries, self._encoded.rows)
         # The kernel moves the pairs that reach the bound to the front of each query's list, and
         # writes to counts how many there are.
         parallel.run(
             exhaustive_top_k.keep_above, parallel.work_blocks(starts, _PAIRS_PER_BLOCK),
-            kernel_records.pair_scoring(self._measure.metric_type, left, self._encoded), bounds,
+            kernel_records.pair_scoring(self._measure.metric_type, wide_queries, self._encoded), bounds,
             starts[:-1], counts, rows, raw_scores,
             n_threads=options.n_threads,
         )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Re-ranking: another score for candidates already found, which no inner product can express."""
+"""Re-ranking: candidates of a search are ordered by a score that no inner product can express."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fastcos.similarity.row_transforms import norms_of, unit_rows
 if TYPE_CHECKING:
     import scipy.sparse as sp
 
-# vectors of a bag, and their shares
+# The vectors in a bag, and the share of each.
 _Bag = tuple[npt.NDArray[np.integer[Any]], npt.NDArray[np.float64]]
 Scorer = Callable[[int, npt.NDArray[np.int64]], Any]
 Progress = Callable[[int, int], object]
@@ -25,31 +25,33 @@ Progress = Callable[[int, int], object]
 def rerank(neighbors: Neighbors, scorer: Scorer, *, progress: Progress | None = None) -> Neighbors:
     """Order the neighbours of every query by a score that exists for pairs only.
 
-    One call of the scorer a query; the candidates are not changed, so what is left out of
-    neighbors stays out: search more of them than are needed.
+    The scorer is called once per query. Only the candidates are ordered, so an item that is not
+    among them cannot be found: search for more candidates than you need.
 
     Parameters
     ----------
     neighbors : Neighbors
-        Candidates of n queries, as ``top_k`` finds them; -1 is no candidate.
+        The candidates of n queries, as ``top_k`` returns them; -1 is no candidate.
     scorer : callable
-        scorer(query, items) returns one score for each of items (m,), the larger the better; query
-        is the number of the query. A model of texts, a distance between sets of vectors, ...
+        ``scorer(query, items)`` returns one score for each of items (m,); a larger score is better,
+        and query is the number of the query. It may be a model of texts or a distance between sets
+        of vectors, for example.
     progress : callable, optional
         Called as progress(done, total) with numbers of queries.
 
     Returns
     -------
     Neighbors
-        indices (n, k) int64 by descending score, equal scores by lower index; scores (n, k)
-        float32. The order is that of the scores in float64.
+        indices (n, k) int64 by descending score, with equal scores ordered by item number; scores
+        (n, k) float32. The order is that of the scores in float64.
 
     Raises
     ------
     ValueError
-        The scorer returned another number of scores than it got items, or NaN or infinity.
+        The number of scores that the scorer returned is not that of the items, or a score is NaN or
+        infinite.
     TypeError
-        neighbors or scorer is not what it must be.
+        neighbors is not a Neighbors, or scorer cannot be called.
 
     Examples
     --------
@@ -63,19 +65,19 @@ def rerank(neighbors: Neighbors, scorer: Scorer, *, progress: Progress | None = 
     ([1, 2], [2, 1])
     """
     validation.check_progress(progress)
-    given = validation.as_instance("neighbors", neighbors, Neighbors, "what top_k returns")
+    candidates = validation.as_instance("neighbors", neighbors, Neighbors, "what top_k returns")
     validation.check_callable("scorer", scorer)
-    indices = np.array(given.indices, np.int64)
+    indices = np.array(candidates.indices, np.int64)
     scores = np.full(indices.shape, -np.inf, np.float32)
     for query in range(len(indices)):
         items = np.sort(indices[query][indices[query] >= 0])
         indices[query] = -1
         if len(items):
-            found = validation.as_vector("scores of scorer", scorer(query, items), len(items))
-            order = np.argsort(-found, kind="stable")
+            new_scores = validation.as_vector("scores of scorer", scorer(query, items), len(items))
+            order = np.argsort(-new_scores, kind="stable")
             indices[query, : len(items)] = items[order]
             with np.errstate(over="ignore"):
-                scores[query, : len(items)] = found[order]
+                scores[query, : len(items)] = new_scores[order]
         if progress is not None:
             progress(query + 1, len(indices))
     return Neighbors(indices, scores)
@@ -85,7 +87,8 @@ class STSScorer:
     """Similarity of texts by a cross-encoder, for ``rerank``.
 
     Source: STSScore, a model fine-tuned on the STS benchmark (arXiv:2309.12697). The model reads
-    both texts at once, so that no embedding and no index exists for its score.
+    both texts of a pair at once, so its score cannot be computed from embeddings or searched by an
+    index.
 
     Parameters
     ----------
@@ -93,16 +96,16 @@ class STSScorer:
         The folder of a sentence-transformers CrossEncoder on this machine, or any object with
         ``predict(pairs)``. Nothing is downloaded.
     query_texts : sequence of str
-        Text of every query.
+        The text of every query.
     item_texts : sequence of str, optional
-        Text of every item. Default: the queries are the items.
+        The text of every item. Default: the queries are the items.
 
     Raises
     ------
     FileNotFoundError
-        There is no such folder.
+        model names a folder that does not exist.
     ImportError
-        model is a folder and sentence-transformers is not installed.
+        model is a folder, and sentence-transformers is not installed.
 
     Examples
     --------
@@ -121,40 +124,44 @@ class STSScorer:
         self.item_texts = self.query_texts if item_texts is None else list(item_texts)
 
     def __call__(self, query: int, items: Any) -> npt.NDArray[np.float64]:
-        """Return the score of the query with each of items.
+        """Return the score of a query with each of some items.
 
         Parameters
         ----------
         query : int
+            The number of the query.
         items : array_like (m,), int
+            The numbers of the items.
 
         Returns
         -------
         ndarray (m,), float64
+            The scores, in the order of items.
         """
         pairs = [(self.query_texts[query], self.item_texts[item]) for item in items]
         return np.asarray(self.model.predict(pairs), np.float64).reshape(-1)
 
 
 class WordRotatorsScorer:
-    """Minus Word Rotator's Distance of two bags of vectors, for ``rerank``.
+    """The negative Word Rotator's Distance of two bags of vectors, for ``rerank``.
 
-    A bag's masses are |w| times its weight, divided by their sum; the distance is the optimal
-    transport between two bags with the cost 1 - cosine. Between bags of one vector it is
-    1 - cosine; an empty bag is at distance 1 from all. A linear programme per pair, O(m^3 log m)
-    for bags of m vectors: milliseconds. ``directions`` gives rows to find candidates with: half
-    their squared distance is at most the bags' distance, by Jensen's inequality.
+    The mass of a vector w in a bag is |w| times its weight, divided by the sum of these products.
+    The distance of two bags is their optimal transport cost, where moving mass from one vector to
+    another costs 1 - cosine. For bags of a single vector, it is 1 - cosine. An empty bag is at
+    distance 1 from all bags. Each pair of bags of m vectors takes a linear programme, O(m^3 log m),
+    which takes milliseconds. Search the rows that ``directions`` returns for candidates: half their
+    squared distance is at most the distance of the bags, by Jensen's inequality.
 
     Source: Yokoi et al. arXiv:2004.15003.
 
     Parameters
     ----------
     vectors : array_like (w, d)
-        The vectors of which the bags are made.
+        The vectors that the bags contain.
     query_bags : array_like or sparse (n, w)
-        Weights (counts) of the vectors in every query's bag, >= 0.
+        The weights, such as counts, of the vectors in the bag of every query; at least 0.
     item_bags : array_like or sparse (p, w), optional
-        Those of every item. Default: the queries are the items.
+        The weights of the vectors in the bag of every item. Default: the queries are the items.
 
     Examples
     --------
@@ -169,37 +176,42 @@ class WordRotatorsScorer:
     """
 
     def __init__(self, vectors: Any, query_bags: Any, item_bags: Any = None) -> None:
-        given = validation.as_rows("vectors", vectors, dtype=np.float64)
-        self._norms = norms_of(given)
-        self._units = unit_rows(given)
+        rows = validation.as_rows("vectors", vectors, dtype=np.float64)
+        self._norms = norms_of(rows)
+        self._units = unit_rows(rows)
         self._queries = self._masses("query_bags", query_bags)
         self._items = self._queries if item_bags is None else self._masses("item_bags", item_bags)
 
     def __call__(self, query: int, items: Any) -> npt.NDArray[np.float64]:
-        """Return the score of the query's bag with each of the items' bags.
+        """Return the score of a query's bag with the bags of some items.
 
         Parameters
         ----------
         query : int
+            The number of the query.
         items : array_like (m,), int
+            The numbers of the items.
 
         Returns
         -------
         ndarray (m,), float64
+            The scores, in the order of items.
         """
-        own = _bag(self._queries, query)
-        return np.array([-self._distance(own, _bag(self._items, item)) for item in items])
+        query_bag = _bag(self._queries, query)
+        return np.array([-self._distance(query_bag, _bag(self._items, item)) for item in items])
 
     def directions(self, *, of_items: bool = False) -> npt.NDArray[np.float64]:
-        """Return the mean direction of every query's bag, or of every item's.
+        """Return the mean direction of every query's bag, or of every item's bag.
 
         Parameters
         ----------
         of_items : bool
+            Whether to return the directions of the items.
 
         Returns
         -------
         ndarray (n, d), float64
+            One direction per bag.
         """
         masses = self._items if of_items else self._queries
         return np.asarray(masses @ self._units)
@@ -223,7 +235,7 @@ class WordRotatorsScorer:
             return 1.0
         if np.array_equal(rows, columns) and np.array_equal(a, b):
             return 0.0
-        # 1 - cosine, from differences: exact where vectors are nearly the same
+        # Computed from differences, 1 - cosine keeps its digits where vectors are nearly equal.
         differences = self._units[rows][:, None] - self._units[columns]
         costs = 0.5 * np.square(differences).sum(axis=2)
         if len(rows) == 1 or len(columns) == 1:
@@ -231,25 +243,27 @@ class WordRotatorsScorer:
         from scipy.optimize import linprog
 
         n, m = costs.shape
-        # each row gives its mass, each column but the last takes its own: the last one follows
-        gives = np.kron(np.eye(n), np.ones(m))
-        takes = np.kron(np.ones(n), np.eye(m))[:-1]
-        done = linprog(
+        # The mass that leaves each vector of the first bag is a[i], and the mass that reaches each
+        # vector of the second bag is b[j]. The last of these equations follows from the others.
+        leaving = np.kron(np.eye(n), np.ones(m))
+        arriving = np.kron(np.ones(n), np.eye(m))[:-1]
+        solution = linprog(
             costs.ravel(),
-            A_eq=np.vstack([gives, takes]),
+            A_eq=np.vstack([leaving, arriving]),
             b_eq=np.concatenate([a, b[:-1]]),
             method="highs-ds",
         )
-        return float(done.fun)
+        return float(solution.fun)
 
 
 def _bag(masses: sp.csr_array, row: int) -> _Bag:
     """Return the vectors of a bag, and their shares."""
-    part = slice(masses.indptr[row], masses.indptr[row + 1])
-    return masses.indices[part], masses.data[part]
+    entries = slice(masses.indptr[row], masses.indptr[row + 1])
+    return masses.indices[entries], masses.data[entries]
 
 
 def _cross_encoder(folder: Any) -> Any:
+    """Return the CrossEncoder in a folder of this machine."""
     path = validation.as_path("model", folder)
     if not path.is_dir():
         raise FileNotFoundError(f"model must be a folder on this machine, got {str(path)!r}")

@@ -150,14 +150,25 @@ def test_canaries_tell_whether_the_model_embeds_the_same(path):
     other[3] = np.roll(other[3], 1)
     with pytest.raises(ValueError, match=r"as the model minilm@2 embedded them, got .* canary 3"):
         index.check_canaries(other)
-    assert index.check_canaries(other, least=-1)[3] < 0.99
+    assert index.check_canaries(other, min_cosine=-1)[3] < 0.99
     with pytest.raises(ValueError, match="rows must be of the 5 canaries, got 4"):
         index.check_canaries(CANARIES[:4])
     index.remove([0])
     index.save(path)  # they stay
     assert len(SimilarityIndex.open(path, verify=True).check_canaries(CANARIES)) == 5
+    with pytest.raises(ValueError, match="min_cosine must be a finite number, got None"):
+        index.check_canaries(CANARIES, min_cosine=None)
     with pytest.raises(ValueError, match="canaries must be given to save"):
         SimilarityIndex().fit(ROWS).check_canaries(CANARIES)
+
+
+def test_canaries_are_copied(tmp_path):
+    canaries, index = CANARIES.copy(), SimilarityIndex().fit(ROWS)
+    index.save(tmp_path / "index", canaries=canaries)
+    canaries[:] = canaries[::-1].copy()
+    index.check_canaries(CANARIES)
+    index.save(tmp_path / "index")
+    SimilarityIndex.open(tmp_path / "index").check_canaries(CANARIES)
 
 
 def test_model_is_kept_and_compared_from_the_shell(tmp_path, monkeypatch, capsys):
