@@ -392,14 +392,14 @@ class SimilarityIndex:
         options = as_options(n_threads, working_memory, progress)
         if not len(Q) or not state.n_live:
             return state.with_ids(padded(no_neighbors(len(Q)), k))
-        min_score = as_min_score(min_score, measure, self.model)
+        lowest_score = as_min_score(min_score, measure, self.model)
         filters = as_filters(
             state, len(Q), allowed=allowed, exclude=exclude, allowed_ids=allowed_ids,
             exclude_ids=exclude_ids, may_drop=out is None,
         )  # fmt: skip
         allowed, dropped = filters.allowed, filters.dropped
         has_lists = filters.lists is not None or validation.is_sparse(allowed)
-        has_mask_only = not has_lists and filters.exclude is None and min_score is None
+        has_mask_only = not has_lists and filters.exclude is None and lowest_score is None
         if state.plain is not None and not has_options and has_filters and has_mask_only:
             if allowed is not None:
                 allowed = validation.as_item_mask("allowed", allowed, n_positions)
@@ -409,7 +409,7 @@ class SimilarityIndex:
                 return state.with_ids(drop_positions(Neighbors(positions, scores), dropped, k))
         request = as_request(
             Q, n_positions, min(k + len(dropped), state.n_live), allowed=allowed,
-            exclude=filters.exclude, min_score=min_score, lists=filters.lists,
+            exclude=filters.exclude, min_score=lowest_score, lists=filters.lists,
         )  # fmt: skip
         if not request.k:
             return state.with_ids(padded(no_neighbors(len(Q)), k))

@@ -273,8 +273,8 @@ class _SegmentSearch:
         # writes to counts how many there are.
         parallel.run(
             exhaustive_top_k.keep_above, parallel.work_blocks(starts, _PAIRS_PER_BLOCK),
-            kernel_records.pair_scoring(self._measure.metric_type, wide_queries, self._encoded), bounds,
-            starts[:-1], counts, rows, raw_scores,
+            kernel_records.pair_scoring(self._measure.metric_type, wide_queries, self._encoded),
+            bounds, starts[:-1], counts, rows, raw_scores,
             n_threads=options.n_threads,
         )  # fmt: skip
         query_of_pair = np.repeat(np.arange(len(Q)), counts)
