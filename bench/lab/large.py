@@ -52,8 +52,8 @@ EXPONENT = 0.8
 # bytes of a non-zero: its column on disk; column and float32 value in memory, where neighbours of
 # items need the rows and their transpose
 DISK_BYTES, MEMORY_BYTES, ITEMS_BYTES = 4, 8, 18
-# Seconds per non-zero of a run with 1e9 non-zeros and 64 columns, or per pair of rows of 256 columns,
-# and of writing (docs/dev/benchmarks.md, "A billion non-zeros").
+# Seconds per non-zero of a run with 1e9 non-zeros and 64 columns, or per pair of rows of 256
+# columns, and of writing (docs/dev/benchmarks.md, "A billion non-zeros").
 SECONDS = {"gram": 1.1e-7, "svd": 5.3e-7, "items": 2.9e-7, "search": 5e-10, "audit": 1e-9}
 WRITING = 3e-7
 # items, and columns, whose answers are computed again in float64
