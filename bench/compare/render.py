@@ -283,9 +283,7 @@ def draw(documents, path):
     keys = list(titles)
     if not keys:
         return
-    best = {
-        f"{cpu_name(one)}, {one['isa']}": best_of(comparisons(one)) for one in documents.values()
-    }
+    best = {bar_label(one): best_of(comparisons(one)) for one in documents.values()}
     shown = {name: {key: rows[key] for key in keys if key in rows} for name, rows in best.items()}
     ends = [one[end] for rows in shown.values() for one in rows.values() for end in ("low", "high")]
     thickness = 0.8 / len(shown)
