@@ -310,7 +310,7 @@ def draw(documents, path):
     axes.text(0.97, -0.72, "slower", ha="right", size=10, color="#333333")
     axes.text(1.03, -0.72, "fastcos is faster than the fastest other exact library", size=10,
               color="#333333")  # fmt: skip
-    axes.legend(fontsize=10, frameon=False, loc="lower right")
+    figure.legend(fontsize=10, frameon=False, loc="outside lower center", ncols=2)
     threads = " or ".join(sorted({str(one["threads"]) for one in documents.values()}))
     dates = sorted({one["date"] for one in documents.values()})
     axes.set_xlabel(
