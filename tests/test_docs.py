@@ -252,6 +252,7 @@ def test_proofs_name_tests_that_exist():
 
 
 def test_figures_are_below_500_kb():
-    figures = [path for path in (ROOT / "docs").rglob("*.png") if "_build" not in path.parts]
+    paths = (ROOT / "docs").rglob("*.*")
+    figures = [one for one in paths if one.suffix in (".png", ".gif") and "_build" not in one.parts]
     assert len(figures) > 5
     assert [path.name for path in figures if path.stat().st_size >= 500_000] == []

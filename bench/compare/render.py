@@ -148,7 +148,7 @@ def summary(best):
 
 def summary_table(documents):
     """Return a table of all tasks by all machines: the ratio to the fastest other exact library."""
-    best = {name: best_of(comparisons(one)) for name, one in documents.items()}
+    best = {bar_label(one): best_of(comparisons(one)) for one in documents.values()}
     titles = {one["key"]: one["title"] for rows in best.values() for one in rows.values()}
     rows = []
     for key, title in titles.items():
@@ -169,9 +169,9 @@ def hard_table(document):
         for one in sorted(known, key=lambda one: one["wrong"])
     ]
     text = (
-        f"Wrong neighbours of the hard set, of {known[0]['of']:,}: rows on which rounding decides, "
-        "which bench/compare/hard.py describes. A neighbour is wrong if its float64 cosine is "
-        "below the k-th best one."
+        f"Wrong neighbours of {known[0]['of']:,} in the hard set, whose rows "
+        "[bench/compare/hard.py](../compare/hard.py) makes so that rounding decides. A neighbour "
+        "is wrong if its cosine in float64 is below the k-th best one."
     )
     return [text, "", *table(header, rows)]
 
@@ -189,8 +189,8 @@ def large_tables(document):
                 times = (ratios.duration(call[name]) for name in ("seconds", "preparation_seconds"))
                 memory, certificate = f"{call['added_mib']:,.0f}", f"{call['certificate']:.1e}"
                 rows.append((one["name"], *times, memory, certificate))
-        header = "library", "time", "preparation", "MiB beside the matrix", "certificate"
-        lines += [f"**{result['title']}** (certificate: {result['certificate']})", ""]
+        header = "library", "time", "preparation", "MiB beside the matrix", "error"
+        lines += [f"**{result['title']}** (error: {result['certificate']})", ""]
         lines += table(header, rows)
     return lines
 
@@ -237,17 +237,22 @@ def markdown(documents):
         best = list(best_of(found).values())
         others = [one for one in found if one not in best]
         lost = [one for one in found if one["recall"] is None and one["low"] < 1]
-        lines += [f"## {name}", "", machine_line(document), "", summary(best), ""]
+        file = f"[{document['date']}/{name}.json]({document['date']}/{name}.json)"
+        lines += [f"## {bar_label(document)}", "", summary(best), ""]
+        lines += [f"{machine_line(document)} The seconds of every turn are in {file}.", ""]
         if lost:
             lines += ["Every exact library that is faster than fastcos, or about as fast:", ""]
             lines += table(COLUMNS, map(cells, sorted(lost, key=lambda one: one["ratio"])))
-        lines += ["Every task beside the fastest other exact library:", ""]
-        lines += table(COLUMNS, map(cells, best))
-        lines += ["<details><summary>The other libraries</summary>", ""]
+        lines += [
+            "<details><summary>Every task beside the fastest other exact library</summary>",
+            "",
+        ]
+        lines += [*table(COLUMNS, map(cells, best)), "</details>", ""]
+        lines += ["<details><summary>Every task beside the other libraries</summary>", ""]
         lines += [*table(COLUMNS, map(cells, others)), "</details>", ""]
         lines += hard_table(document) + large_tables(document)
         if absent := absent_lines(document):
-            lines += ["Without a time:", "", *absent, ""]
+            lines += ["These have no time:", "", *absent, ""]
         lines += [versions_line(document), ""]
     return "\n".join(lines)
 
