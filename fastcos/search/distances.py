@@ -14,8 +14,8 @@ from fastcos.validation import Floats, Integers
 
 # The measures whose scores are distances, up to a sign and a constant.
 MEASURES = ("cosine", "neg_euclidean")
-# The number of entries of neighbours' rows that are compared at once: 32 MiB in float64.
-_ENTRIES_AT_ONCE = 1 << 22
+# The number of entries of neighbours' rows that are compared at once: 4 MiB in float64.
+_ENTRIES_AT_ONCE = 1 << 19
 
 
 def distances_of(index: SimilarityIndex, rows: validation.Rows, positions: Integers) -> Floats:

@@ -404,6 +404,8 @@ class SimilarityIndex:
             if allowed is not None:
                 allowed = validation.as_item_mask("allowed", allowed, n_positions)
             plain = state.plain.search(Q, k + len(dropped), n_threads, allowed)
+            if plain is not None and not len(dropped):
+                return IndexNeighbors(*plain)
             if plain is not None:
                 positions, scores, _ = plain
                 return state.with_ids(drop_positions(Neighbors(positions, scores), dropped, k))

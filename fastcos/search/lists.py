@@ -26,6 +26,8 @@ _BYTES_PER_PAIR = 128
 # Lists that are padded to one length for a measure of pairs have at most this many entries
 # together, unless a single list is longer.
 _PADDED_ENTRIES = 1 << 16
+# So many lists are padded to one length at most.
+_PADDED_ROWS = 1 << 10
 
 
 def best_of_lists(
@@ -155,14 +157,13 @@ def padded_ranges(counts: npt.NDArray[np.integer[Any]]) -> Iterator[tuple[int, i
 
     A row that is longer than that makes up a range by itself.
     """
-    lo, longest = 0, 0
-    for row, count in enumerate(counts.tolist()):
-        if row > lo and (row + 1 - lo) * max(longest, count) > _PADDED_ENTRIES:
-            yield lo, row
-            lo, longest = row, 0
-        longest = max(longest, count)
-    if lo < len(counts):
-        yield lo, len(counts)
+    lo = 0
+    while lo < len(counts):
+        longest = np.maximum.accumulate(counts[lo : lo + _PADDED_ROWS])
+        entries = longest * np.arange(1, len(longest) + 1)
+        hi = lo + max(1, int(np.searchsorted(entries, _PADDED_ENTRIES, side="right")))
+        yield lo, hi
+        lo = hi
 
 
 def best_of_scored(
