@@ -255,6 +255,8 @@ class PanelSearch(NamedTuple):
     sample_stride, sample_rank : int
         The first threshold is estimated by the sample_rank-th of the largest scores of every
         sample_stride-th panel; 0 for no estimate.
+    is_shared : bool
+        Whether other tasks search the same queries in other panels, and share their thresholds.
     """
 
     first_panel: Any
@@ -262,6 +264,7 @@ class PanelSearch(NamedTuple):
     capacity: Any
     sample_stride: Any
     sample_rank: Any
+    is_shared: Any
 
 
 class SmallSearch(NamedTuple):
@@ -287,14 +290,36 @@ class SearchResults(NamedTuple):
         In and out: a lower bound of the k-th best score of each query, in the terms of the filter.
     scores, rows : float64 and int64 array (n, k)
         The best items, equal scores by lower row, padded by -inf and -1.
-    needs_retry : uint8 array (n,)
-        1 where the estimate of a threshold was too high: the query must be searched without one.
+    unproved : float32 array (n,)
+        The largest threshold, in the same terms, by which a row that belongs to the best k may have
+        been dropped; -3e38 where there is none. The query must be searched again unless its k-th
+        best score in all panels reaches this threshold.
     """
 
     thresholds: Any
     scores: Any
     rows: Any
-    needs_retry: Any
+    unproved: Any
+
+
+class TaskGrid(NamedTuple):
+    """How a search of many queries is divided into tasks: query blocks x ranges of panels.
+
+    Task t searches block t // n_ranges in range t % n_ranges.
+
+    Attributes
+    ----------
+    queries_per_block, panels_per_range, n_ranges : int
+    capacity, sample_stride, sample_rank : int
+        As of PanelSearch.
+    """
+
+    queries_per_block: Any
+    panels_per_range: Any
+    n_ranges: Any
+    capacity: Any
+    sample_stride: Any
+    sample_rank: Any
 
 
 class CandidateLists(NamedTuple):

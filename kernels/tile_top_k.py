@@ -11,6 +11,21 @@ whose upper bound reaches it. If that frees too little of a full buffer (many ne
 if a block ends with few, all are scored. In the end the k-th best score shows whether the estimate
 was low enough. If not, the query is marked and searched again without one.
 
+Shared thresholds. A grid of tasks (``search_grid``) searches every query in several ranges of
+panels at once. Each task writes the k-th best score that it has proved to one float32 array, and
+reads what the others wrote, without a lock. Results do not depend on what is read there, by two
+arguments:
+
+- Every value that is written is a lower bound of the k-th best score among all panels, because k
+  rows that reach it have been scored. An update that comes late, or is lost when two tasks write at
+  once, leaves an older and therefore lower bound, by which fewer pairs are dropped.
+- Nothing relies on the first argument. Each task reports the largest threshold that it used and
+  that its own k-th best score does not reach (``unproved``), wherever that threshold came from: an
+  estimate, another task, or a torn or damaged value. A pair that the task dropped has a float64
+  score strictly below the threshold. When the results of all ranges have been merged and the k-th
+  best score of a query does not reach one of these thresholds, the query is searched again without
+  estimates, and the last time without sharing. NaN never becomes a threshold.
+
 At the end all queries of a block are treated together, and their pairs are scored in the order of
 the items: 0.6 of the time of rows read query by query (60,000 x 768).
 
@@ -51,6 +66,11 @@ from .tiles import are_few
 NOT_ORDINARY = -2
 # hits of a tile of the sample, whose thresholds are of one half, for every hit of the sweep
 _HITS_OF_STAGE_1 = 2.0
+# share of SLACK by which an unproved threshold is rounded up: _lowered rounds down by all of it, so
+# that a threshold which another task has proved is still reached by the k-th best score
+_ROUNDED_UP = np.float32(0.25)
+# how often a task looks at the thresholds of the others: after every 16th of its panels
+_SHARING_SHIFT = 4
 # candidates of a block that are all scored at once: a choice among them takes 2 us, one 0.02 to 0.1
 _SCORED_AT_ONCE = 64
 
@@ -426,7 +446,7 @@ def _find_in_sample(isa, is_first, p, q, items, block, sample):
 
 
 @borrowing_kernel
-def _sweep(lo, items, queries, batch, search, block, sample, found, scratch):
+def _sweep(lo, items, queries, batch, search, block, sample, found, scratch, thresholds):
     """Collect what passes the thresholds in a range of panels, those of the sample first.
 
     Stage 0 ranks one half of the sample; stage 1 ranks and collects the other, which stage 2, all
@@ -437,7 +457,7 @@ def _sweep(lo, items, queries, batch, search, block, sample, found, scratch):
     first_panel, last_panel = search.first_panel, search.last_panel
     capacity = found.entries.shape[1]
     bits = block.scores.view(np.int32)
-    raise_at = first_panel
+    raise_at, share_at = first_panel, first_panel
     for stage in range(0 if sample_stride > 0 else 2, 3):
         first, step = first_panel, 1
         if stage < 2:
@@ -458,6 +478,9 @@ def _sweep(lo, items, queries, batch, search, block, sample, found, scratch):
                 # prefixes drop far more by a higher threshold; of twice as many items it is higher
                 _raise_by_codes(batch, lo, queries, items, block, found, scratch)
                 raise_at = first_panel + max((last_panel - first_panel) >> 3, 2 * (p - first_panel))
+            if stage == 2 and p >= share_at and search.is_shared:
+                _share_thresholds(lo, queries, batch, block, found, thresholds)
+                share_at = p + 1 + ((last_panel - first_panel) >> _SHARING_SHIFT)
             for q in range(block.lanes.shape[0]):
                 if stage == 2:
                     n_hits = find_hits(isa, p, q, items, block)
@@ -471,6 +494,26 @@ def _sweep(lo, items, queries, batch, search, block, sample, found, scratch):
                     if found.counts[i] == capacity:
                         query = batch[lo + i]
                         _tighten(metric_type, i, query, queries, items, block, found, scratch)
+
+
+@borrowing_kernel
+def _share_thresholds(lo, queries, batch, block, found, thresholds):
+    """Write the proved k-th best scores of a block, and raise its thresholds to those of others.
+
+    Written without a lock: see the top of this file. The comparisons are such that NaN is not read.
+    """
+    k = found.scores.shape[1]
+    for i in range(found.counts.shape[0]):
+        q, lane, query = i >> 5, i & 31, batch[lo + i]
+        scale = block.scales[q, lane]
+        if found.lengths[i] == k:
+            unit = np.float32(1.0) / scale
+            bound = _lowered(threshold_of(query, queries, found.least[i], unit) * scale)
+            if bound > thresholds[query]:
+                thresholds[query] = bound
+        shared = thresholds[query] / scale
+        if shared > block.lanes[q, THRESHOLD, lane]:
+            block.lanes[q, THRESHOLD, lane] = shared
 
 
 @kernel
@@ -492,21 +535,26 @@ def search_rows(lo, hi, items, queries, batch, search, results):
         np.empty(n_panels // max(search.sample_stride, 1) + PANEL, np.float32),
         np.zeros(n_panels, np.uint8),
     )
+    given = np.empty(n, np.float32)
     for i in range(n):
         q, lane = i >> 5, i & 31
         bound = results.thresholds[batch[lo + i]] / block.scales[q, lane]
-        block.lanes[q, THRESHOLD, lane] = max(block.lanes[q, THRESHOLD, lane], bound)
+        if not search.is_shared and bound > block.lanes[q, THRESHOLD, lane]:
+            block.lanes[q, THRESHOLD, lane] = bound
+        given[i] = block.lanes[q, THRESHOLD, lane]
     if are_few(items.isa, n):
         _sweep_few(lo, items, queries, batch, search, block, sample, found, scratch)
     else:
-        _sweep(lo, items, queries, batch, search, block, sample, found, scratch)
+        _sweep(lo, items, queries, batch, search, block, sample, found, scratch, results.thresholds)
     end_tiles(items.isa)
+    if search.is_shared:
+        _share_thresholds(lo, queries, batch, block, found, results.thresholds)
     _finish_block(items.metric_type, lo, batch, queries, items, block, found, scratch)
-    _write_results(lo, queries, batch, block, found, search.sample_stride, results)
+    _write_results(lo, queries, batch, search, block, found, given, results)
 
 
 @borrowing_kernel
-def _write_results(lo, queries, batch, block, found, sample_stride, results):
+def _write_results(lo, queries, batch, search, block, found, given, results):
     k = results.rows.shape[1]
     for i in range(found.counts.shape[0]):
         query, scale = batch[lo + i], block.scales[i >> 5, i & 31]
@@ -515,17 +563,48 @@ def _write_results(lo, queries, batch, block, found, sample_stride, results):
             found.scores[i], found.columns[i], found.lengths[i], results.scores[query],
             results.rows[query],
         )  # fmt: skip
-        results.needs_retry[query] = sample_stride > 0
-        if sample_stride > 0 and found.lengths[i] == k:
+        # rows below what was given need not be found, and rows below the k-th best do not count
+        used, proved = block.lanes[i >> 5, THRESHOLD, i & 31], given[i]
+        if found.lengths[i] == k:
             bound = threshold_of(query, queries, found.least[i], np.float32(1.0) / scale)
-            # of all thresholds of the search only an estimate can exceed the k-th best score
-            results.needs_retry[query] = bound < block.lanes[i >> 5, THRESHOLD, i & 31]
-            results.thresholds[query] = _lowered(bound * scale)
+            proved = max(proved, bound)
+            lowered = _lowered(bound * scale)
+            if lowered > results.thresholds[query]:
+                results.thresholds[query] = lowered
+        results.unproved[query] = -NEVER
+        # of all thresholds only an estimate, or that of another task, can exceed what is proved
+        if used > proved and (search.sample_stride > 0 or search.is_shared):
+            used *= scale
+            results.unproved[query] = used + (abs(used) * SLACK + np.float32(1e-30)) * _ROUNDED_UP
 
 
 @kernel
 def _lowered(bound):
     return bound - abs(bound) * SLACK - np.float32(1e-30)
+
+
+@kernel
+def search_grid(lo, hi, items, queries, batch, grid, results):
+    """Neighbours of queries batch (n',) in all panels, by the tasks lo .. hi of a grid.
+
+    items: Items; queries: Queries; grid: TaskGrid. Out: results, SearchResults of which scores,
+    rows and unproved have an axis of ranges in front, and thresholds is shared by all tasks.
+    """
+    n_queries, n_panels = batch.shape[0], items.statistics.shape[0]
+    for task in range(lo, hi):
+        part = task % grid.n_ranges
+        first = task // grid.n_ranges * grid.queries_per_block
+        last = min(first + grid.queries_per_block, n_queries)
+        first_panel = part * grid.panels_per_range
+        last_panel = min(first_panel + grid.panels_per_range, n_panels)
+        search = PanelSearch(
+            first_panel, last_panel, grid.capacity, grid.sample_stride, grid.sample_rank,
+            grid.n_ranges > 1,
+        )  # fmt: skip
+        own = SearchResults(
+            results.thresholds, results.scores[part], results.rows[part], results.unproved[part]
+        )
+        search_rows(first, last, items, queries, batch, search, own)
 
 
 @kernel
@@ -542,15 +621,16 @@ def scan_panels(lo, hi, bound, rows, filters, search, scores, columns):
     if search.must_check and not are_ordinary(queries.norms):
         columns[run, 0, 0] = NOT_ORDINARY
         return
-    results = SearchResults(np.full(n, -NEVER), scores[run], columns[run], np.zeros(n, np.uint8))
+    unproved = np.full(n, -NEVER)
+    results = SearchResults(np.full(n, -NEVER), scores[run], columns[run], unproved)
     batch = np.arange(n)
     stride, left = search.sample_stride, n
     first = np.int64(0)  # a literal would compile again
     while left > 0:
-        panels = PanelSearch(lo, hi, search.capacity, stride, search.sample_rank)
+        panels = PanelSearch(lo, hi, search.capacity, stride, search.sample_rank, False)
         search_rows(first, left, items, queries, batch, panels, results)
         stride, left = 0, 0
         for query in range(n):
-            if results.needs_retry[query]:
+            if unproved[query] > -NEVER:
                 batch[left] = query
                 left += 1

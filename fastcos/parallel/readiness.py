@@ -41,7 +41,7 @@ _SECONDS_BETWEEN_LOOKS = 0.5
 
 # Kernels that reach, or stand for, all that searches of packed and of unpacked rows run.
 _SEARCH_KERNELS = (
-    tile_top_k.scan_panels, tile_top_k.search_rows, exhaustive_top_k.score_all_rows,
+    tile_top_k.scan_panels, tile_top_k.search_grid, exhaustive_top_k.score_all_rows,
     pair_scores.row_norms, packing.prepare_item_panels, projection.prepare_projected_panels,
 )  # fmt: skip
 

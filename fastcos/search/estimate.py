@@ -7,7 +7,15 @@ import numpy as np
 
 from fastcos.kernels.simd.instruction_sets import INSTRUCTION_SETS
 from fastcos.kernels.simd.panel import PANEL
-from fastcos.search.plan import CostModel, Machine, RequestSizes, SearchPlan, SegmentSizes, TaskGrid
+from fastcos.search.plan import (
+    CostModel,
+    Machine,
+    RequestSizes,
+    SearchPlan,
+    SegmentSizes,
+    TaskGrid,
+    read_seconds,
+)
 
 
 @dataclass(frozen=True)
@@ -87,7 +95,7 @@ def _of_all_pairs(
         read = row_bytes * m * batches
         return Estimate(
             bytes_read=read, multiply_adds=float(n) * m * d,
-            memory=_reading(read, row_bytes * m, machine.n_threads, costs),
+            memory=read_seconds(read, row_bytes * m, machine.n_threads, costs),
             multiply=n * m * d / (costs.numpy_multiply_adds_per_second * machine.n_threads),
             scores=n * m * costs.seconds_per_numpy_pair,
         )  # fmt: skip
@@ -96,8 +104,9 @@ def _of_all_pairs(
     grid = made.grid or TaskGrid(1, n, 0, 1, 1)
     read = row_bytes * m * -(-n // max(1, grid.queries_per_block // grid.n_ranges))
     per_score = costs.seconds_per_score + costs.seconds_per_scored_column * d
+    memory = read_seconds(read, row_bytes * m, threads, costs)
     return Estimate(
-        bytes_read=read, scored_pairs=pairs, memory=_reading(read, row_bytes * m, threads, costs),
+        bytes_read=read, scored_pairs=pairs, memory=memory,
         multiply=pairs * per_score / threads, scores=_selecting(request, threads, costs),
         packing=_encoding(segment, machine, costs),
     )  # fmt: skip
@@ -144,7 +153,7 @@ def _of_tiles(
         packing += n_packed * per_row / machine.n_threads
     return Estimate(
         bytes_read=read, multiply_adds=multiply_adds, scored_pairs=scored,
-        memory=_reading(read, codes, threads, costs), multiply=multiply, scores=scores,
+        memory=read_seconds(read, codes, threads, costs), multiply=multiply, scores=scores,
         packing=packing, overhead=costs.seconds_per_handover if threads > 1 else 0.0,
     )  # fmt: skip
 
@@ -160,19 +169,12 @@ def _threads(grid: TaskGrid | None) -> int:
     return 1 if grid is None else max(1, min(grid.n_threads, grid.n_query_blocks * grid.n_ranges))
 
 
-def _reading(read: float, size: float, n_threads: int, costs: CostModel) -> float:
-    """Return the seconds in which threads read so many bytes, of rows or codes of this size."""
-    if size <= costs.cached_bytes:
-        return read / (n_threads * costs.cached_bytes_per_second_of_thread)
-    return read / min(n_threads * costs.bytes_per_second_of_thread, costs.bytes_per_second)
-
-
 def _encoding(segment: SegmentSizes, machine: Machine, costs: CostModel) -> float:
     """Return the seconds in which the norms of rows that are not packed are measured."""
     if segment.packed_for:
         return 0.0
     size = _row_bytes(segment) * segment.n_rows
-    return costs.seconds_per_fit + _reading(size, size, machine.n_threads, costs)
+    return costs.seconds_per_fit + read_seconds(size, size, machine.n_threads, costs)
 
 
 def _selecting(request: RequestSizes, n_threads: int, costs: CostModel) -> float:

@@ -82,6 +82,10 @@ class CostModel:
     # Overhead of a query block, in panels of queries. It is measured as 0.1; 0.5 makes the planner
     # prefer larger blocks when two plans take about the same time.
     block_overhead_panels: float = 0.5
+    # Up to this many threads, the rows are not divided for many queries. Beyond, they are if the
+    # search then takes less than this share of the time: every range has candidates of its own.
+    max_threads_without_ranges: int = 2
+    max_share_of_time_in_ranges: float = 0.85
     # Pairs that one task of an exhaustive search scores, for rows of up to 64 columns: about 2 ms.
     pairs_per_task: int = 100_000
     # Tasks into which the rows are divided for few queries of an exhaustive search.
@@ -183,7 +187,7 @@ class CostModel:
     refined_bytes_per_candidate: int = 128
     refined_queries: int = 1024
 
-    # --- Rates by which the time of a search is estimated; no decision depends on them -----------
+    # --- Rates by which the time of a search is estimated ----------------------------------------
     # Bytes that one thread, and all threads together, read per second from memory; bytes of codes
     # that stay in the caches, and the rate of a thread that reads them there.
     bytes_per_second_of_thread: float = 1.6e10
@@ -673,11 +677,11 @@ def _plan_tiles(
             return dataclasses.replace(plan, use_projection=use_projection, reasons=reasons)
         reasons += ("threads do not share the rows: their buffers exceed the working memory",)
     grid, capacity, buffers = plan_query_blocks(
-        n, wanted, k, segment.n_columns, n_panels, machine, costs
+        n, wanted, k, layout, segment.n_columns, n_panels, machine, costs
     )
+    sample = guess_in_range(k, wanted, grid.panels_per_range, costs)
     return SearchPlan(
-        "tiles", layout=layout, grid=grid, capacity=capacity,
-        sample=_guess_threshold(k, wanted, n_panels, costs.min_sampled_panels, costs),
+        "tiles", layout=layout, grid=grid, capacity=capacity, sample=sample,
         use_projection=use_projection, wanted=wanted, buffer_bytes=buffers, reasons=reasons,
     )  # fmt: skip
 
@@ -733,8 +737,7 @@ def _share_rows(
     if n <= INSTRUCTION_SETS[layout.isa].most_single_queries and per_range <= PANEL:
         # one run of panels: all of its maxima are known without a sample
         min_sample = PANEL
-    in_range = min(wanted, per_range * 4)
-    sample = _guess_threshold(min(k, in_range), in_range, per_range, min_sample, costs)
+    sample = guess_in_range(k, wanted, per_range, costs, min_sample)
     n_ranges = 1 if n_panels <= per_range else -(-n_panels // per_range)
     return TaskGrid(n, 1, per_range, n_ranges, n_threads), sample
 
@@ -743,17 +746,22 @@ def plan_query_blocks(
     n: int,
     wanted: float,
     k: int,
+    layout: TileLayout,
     n_columns: int,
     n_panels: int,
     machine: Machine,
     costs: CostModel,
+    *,
+    may_share: bool = True,
 ) -> tuple[TaskGrid, int, float]:
     """Divide the queries among threads: return the grid, the capacity and the buffers' bytes.
 
     Every thread sweeps all rows for one block of queries after the other. A machine of many cores
     with little memory uses some of them, and smaller buffers. Threads get as many blocks each: of
-    192 queries two threads search 96 each, and not 64 and 128. ValueError where the buffers of a
-    single query exceed the working memory.
+    192 queries two threads search 96 each, and not 64 and 128. Where many threads would read large
+    codes once for each of many small blocks, the rows are divided into ranges, too, so that blocks
+    are larger: ``_divide_rows``. may_share: whether that is allowed. ValueError where the buffers
+    of a single query exceed the working memory.
     """
     # As ``search_rows`` says: of a query, and of a panel of 32, which may be filled in part. What
     # it needs besides the queries is less than for two of them.
@@ -781,10 +789,73 @@ def plan_query_blocks(
             return rounds * (panels + costs.block_overhead_panels)
 
         block = min(range(largest, 0, -1), key=duration) * PANEL
-    n_blocks = -(-n // block)
-    running = min(n_threads, n_blocks)
-    buffers = running * (min(block, n) * per_query + -(-min(block, n) // PANEL) * per_panel)
-    return TaskGrid(block, n_blocks, n_panels, 1, n_threads), capacity, buffers
+    grid = TaskGrid(block, -(-n // block), n_panels, 1, n_threads)
+    if may_share and fitting >= 1:
+        outputs = 16.0 * n * k
+        spare = machine.working_memory - n_threads * largest * (PANEL * per_query + per_panel)
+        max_ranges = min(n_threads, int(spare / outputs) - 1)
+        grid = _divide_rows(grid, n, k, layout, n_columns, largest, max_ranges, costs)
+    running = min(grid.n_threads, grid.n_query_blocks * grid.n_ranges)
+    block = min(grid.queries_per_block, n)
+    buffers = running * (block * per_query + -(-block // PANEL) * per_panel)
+    if grid.n_ranges > 1:
+        buffers += 16.0 * n * k * (grid.n_ranges + 1)
+    return grid, capacity, buffers
+
+
+def _divide_rows(
+    grid: TaskGrid,
+    n: int,
+    k: int,
+    layout: TileLayout,
+    n_columns: int,
+    largest: int,
+    max_ranges: int,
+    costs: CostModel,
+) -> TaskGrid:
+    """Return a grid that also divides the rows, where that saves enough of the time.
+
+    largest: panels of queries in a block. The time is that of reading the codes once for each
+    query block, or of the products of the busiest thread, whichever is longer, and that of scoring
+    the candidates of every range. Two threads gain nothing by it.
+    """
+    n_panels, n_threads = grid.panels_per_range, grid.n_threads
+    if n_threads <= costs.max_threads_without_ranges or n_panels < n_threads:
+        return grid
+    codes = n_panels * PANEL * 4.0 * layout.words
+    rate = dict(costs.multiply_adds_per_second)[layout.isa]
+    tile = PANEL * PANEL * layout.words * (4 if layout.quantised else 1) / rate
+    per_score = costs.seconds_per_candidate + costs.seconds_per_candidate_column * n_columns
+    scored = n * (costs.scored_pairs_per_neighbor * k + costs.scored_pairs_besides)
+
+    def duration(panels: int, n_ranges: int) -> float:
+        n_blocks = -(-n // (panels * PANEL))
+        rounds = -(-n_blocks * n_ranges // n_threads)
+        compute = rounds * (panels + costs.block_overhead_panels) * -(-n_panels // n_ranges) * tile
+        read = read_seconds(codes * n_blocks, codes, n_threads, costs)
+        return max(compute, read) + n_ranges * scored * per_score / n_threads
+
+    now = duration(grid.queries_per_block // PANEL, 1)
+    choices = [
+        (duration(panels, n_ranges), n_ranges, panels)
+        for n_ranges in range(2, max_ranges + 1)
+        for panels in range(1, largest + 1)
+    ]
+    if not choices:
+        return grid
+    seconds, n_ranges, panels = min(choices)
+    if seconds > costs.max_share_of_time_in_ranges * now:
+        return grid
+    per_range = -(-n_panels // n_ranges)
+    block = panels * PANEL
+    return TaskGrid(block, -(-n // block), per_range, -(-n_panels // per_range), n_threads)
+
+
+def read_seconds(read: float, size: float, n_threads: int, costs: CostModel) -> float:
+    """Return the seconds in which threads read so many bytes, of rows or codes of this size."""
+    if size <= costs.cached_bytes:
+        return read / (n_threads * costs.cached_bytes_per_second_of_thread)
+    return read / min(n_threads * costs.bytes_per_second_of_thread, costs.bytes_per_second)
 
 
 def plan_batch(k: int, n_columns: int, working_memory: float) -> int:
@@ -792,6 +863,15 @@ def plan_batch(k: int, n_columns: int, working_memory: float) -> int:
     bytes_per_query = 24 * k + 24 * n_columns + COSTS.batch_bytes_per_query
     fits = int(COSTS.batch_share * working_memory / bytes_per_query)
     return max(COSTS.min_batch_queries, fits)
+
+
+def guess_in_range(
+    k: float, wanted: float, n_panels: int, costs: CostModel, min_sample: int | None = None
+) -> ThresholdSample:
+    """Return the sample for a range of panels, which may hold fewer rows than are wanted."""
+    wanted = min(wanted, n_panels * 4)
+    min_sample = costs.min_sampled_panels if min_sample is None else min_sample
+    return _guess_threshold(min(k, wanted), wanted, n_panels, min_sample, costs)
 
 
 def _guess_threshold(

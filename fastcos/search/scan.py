@@ -41,6 +41,8 @@ from fastcos.similarity.encoded_rows import EncodedRows
 
 # threshold of a query about which nothing is known
 _NO_THRESHOLD = np.float32(-3e38)
+# passes of a search in which tasks share thresholds: a damaged one costs another pass
+_MAX_SHARING_PASSES = 2
 
 
 class SegmentSearch(NamedTuple):
@@ -305,23 +307,58 @@ def _scan_query_blocks(
             row_numbers = packed.numbers if wanted.allowed is None else wanted.allowed.numbers
             for query in zero:
                 columns[query], scores[query] = _lowest(row_numbers, exclusions, int(query), k)
-    thresholds, needs_retry = np.full(n, _NO_THRESHOLD), np.zeros(n, np.uint8)
-    sample, machine = made.sample, machine_of(options, packed.layout.isa)
+    given, machine = np.full(n, _NO_THRESHOLD), machine_of(options, packed.layout.isa)
     if wanted.thresholds is not None and np.isfinite(wanted.thresholds).all():
-        thresholds = _filter_thresholds(scaled, wanted.thresholds)
-    results = records.SearchResults(thresholds, scores, columns, needs_retry)
+        given = _filter_thresholds(scaled, wanted.thresholds)
+    thresholds, n_passes = given.copy(), 0
     while len(left):
+        # the first pass guesses thresholds, and the last one takes none from other tasks
+        sample = made.sample if n_passes == 0 else plan.ThresholdSample()
         grid, capacity, _ = plan.plan_query_blocks(
-            len(left), made.wanted, k, scaled.rows.shape[1], n_panels, machine, plan.COSTS
-        )
+            len(left), made.wanted, k, packed.layout, scaled.rows.shape[1], n_panels, machine,
+            plan.COSTS, may_share=n_passes < _MAX_SHARING_PASSES,
+        )  # fmt: skip
+        if grid.n_ranges > 1 and n_passes == 0:
+            sample = plan.guess_in_range(k, made.wanted, grid.panels_per_range, plan.COSTS)
+        parts = (columns[np.newaxis], scores[np.newaxis])
+        if grid.n_ranges > 1:
+            shape = grid.n_ranges, n, k
+            parts = parallel.unfilled(shape, np.int64), parallel.unfilled(shape, np.float64)
+        unproved = np.full((grid.n_ranges, n), _NO_THRESHOLD)
+        tasks = records.TaskGrid(
+            grid.queries_per_block, grid.panels_per_range, grid.n_ranges, capacity, sample.stride,
+            sample.rank,
+        )  # fmt: skip
+        results = records.SearchResults(thresholds, parts[1], parts[0], unproved)
         parallel.run(
-            tile_top_k.search_rows, parallel.row_blocks(len(left), grid.queries_per_block), items,
-            scaled, left,
-            records.PanelSearch(0, n_panels, capacity, sample.stride, sample.rank), results,
+            tile_top_k.search_grid, parallel.row_blocks(grid.n_query_blocks * grid.n_ranges, 1),
+            items, scaled, left, tasks, results,
             n_threads=grid.n_threads, progress=options.progress,
         )  # fmt: skip
-        left, sample = np.flatnonzero(needs_retry), plan.ThresholdSample()
+        used = unproved[:, left].max(axis=0)
+        if grid.n_ranges > 1:
+            columns[left], scores[left] = best_of_parts(
+                parts[0][:, left].swapaxes(0, 1), parts[1][:, left].swapaxes(0, 1)
+            )
+            used[used <= _proved_thresholds(scaled, left, scores[left, -1], given)] = _NO_THRESHOLD
+        left = left[used > _NO_THRESHOLD]
+        # what tasks share is not trusted: see kernels.tile_top_k
+        thresholds[left] = given[left]
+        n_passes += 1
     return columns, scores
+
+
+def _proved_thresholds(scaled: Any, queries: Integers, kth_scores: Floats, given: Any) -> Floats:
+    """Return up to which threshold, in the terms of the filter, no row of the best k is dropped.
+
+    kth_scores: of all panels, of the queries of these numbers; given (n,): thresholds below which
+    no row needs to be found. An unproved threshold is rounded up by a quarter of SLACK.
+    """
+    slopes, intercepts = scaled.scaling.slopes[queries], scaled.scaling.intercepts[queries]
+    bounds: Floats = slopes * kth_scores + intercepts
+    bounds -= 1e-12 * np.abs(intercepts) + slopes * 1e-300 + scaled.rounding
+    least = given[queries].astype(np.float64)
+    return np.maximum(bounds, least + 0.5 * (np.abs(least) * packing.SLACK + 1e-30))
 
 
 def scan_panels(

@@ -68,6 +68,7 @@ TESTED_BY_CALLERS = {
     "rank_excess_rows": "tests/metrics/test_agreement.py",
     "scale_queries": "tests/search/test_search.py",
     "scan_panels": "tests/search/test_search.py",
+    "search_grid": "tests/search/test_search.py",
     "search_rows": "tests/search/test_search.py",
     "shift_products": "tests/search/test_centering.py",
 }

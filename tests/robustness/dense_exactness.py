@@ -6,7 +6,8 @@ A case is a pair (query, k); equal indices in equal order for k settle every sma
 come from families that are hard for upper bounds, in sizes around the engine's blocks, as float32
 and float64, in either byte order, of ordinary and of extreme magnitude. Each call goes through a
 random entry point with random threads, working memory, instruction set and batches of queries, half
-of them with prefixes of 24 axes. The reference is the float64 score of every pair, sorted.
+of them with a projection onto 24 axes, and half of them with rows divided among tasks. The
+reference is the float64 score of every pair, sorted.
 """
 
 import json
@@ -138,6 +139,8 @@ def count_errors(n_cases, random_state=0):
         truth, _ = dense.top_k(X, X, k, MEASURES[measure], exclude_self=own)
         # small inputs take the ways of large ones, too
         costs = {"projected_columns": n_axes, "min_work_to_project": 0, "min_work_as_given": 0}
+        if rng.random() < 0.5:  # and the rows are divided among tasks that share thresholds
+            costs |= {"cached_bytes": 0.0, "bytes_per_second": 1e3, "max_queries_sharing_rows": 0}
         with plan.costs_replaced(**costs), tempfile.TemporaryDirectory() as folder:
             found = neighbors_by(entry_point, rng, X, k, measure, own, Path(folder))
         errors = int(np.cumsum(found != truth, axis=1).astype(bool).sum())

@@ -29,7 +29,8 @@ def needed_bytes(d, k):
 
 
 # instruction set, threads, rows, columns, queries, k -> queries of a block, panels of a range,
-# stride and rank of the sample, candidates: the decisions of version 0.2, which had no planner
+# stride and rank of the sample, candidates. For up to two threads, and up to 64 queries, these are
+# the decisions of version 0.2, which had no planner
 TABLE = [
     ("amx", 16, 1_000, 64, 1, 10, (1, 32, 1, 11, 1024)),
     ("vnni", 2, 1_000, 64, 1, 10, (1, 32, 1, 11, 1024)),
@@ -61,22 +62,22 @@ TABLE = [
     ("avx512", 128, 1_000_000, 128, 64, 100, (64, 245, 4, 28, 2048)),
     ("generic", 4, 1_000_000, 128, 64, 100, (64, 7813, 16, 14, 2048)),
     ("avxvnni", 16, 1_000_000, 128, 64, 100, (64, 1954, 12, 16, 2048)),
-    ("amx", 16, 1_000_000, 384, 65, 10, (32, 31250, 16, 4, 1024)),
+    ("amx", 16, 1_000_000, 384, 65, 10, (96, 3473, 16, 4, 1024)),
     ("vnni", 2, 1_000_000, 384, 65, 10, (64, 31250, 16, 4, 1024)),
     ("avx2", 1, 1_000_000, 384, 65, 10, (96, 31250, 16, 4, 1024)),
-    ("avx512", 128, 1_000_000, 384, 65, 10, (32, 31250, 16, 4, 128)),
-    ("generic", 4, 1_000_000, 384, 65, 10, (32, 31250, 16, 4, 1024)),
-    ("avxvnni", 16, 1_000_000, 384, 65, 10, (32, 31250, 16, 4, 1024)),
-    ("amx", 16, 1_000_000, 384, 1_000, 10, (64, 31250, 16, 4, 1024)),
+    ("avx512", 128, 1_000_000, 384, 65, 10, (96, 1009, 16, 4, 128)),
+    ("generic", 4, 1_000_000, 384, 65, 10, (96, 7813, 16, 4, 1024)),
+    ("avxvnni", 16, 1_000_000, 384, 65, 10, (96, 1954, 16, 4, 1024)),
+    ("amx", 16, 1_000_000, 384, 1_000, 10, (256, 7813, 16, 4, 1024)),
     ("vnni", 2, 1_000_000, 384, 1_000, 10, (256, 31250, 16, 4, 1024)),
     ("avx2", 1, 1_000_000, 384, 1_000, 10, (256, 31250, 16, 4, 1024)),
-    ("avx512", 128, 1_000_000, 384, 1_000, 10, (32, 31250, 16, 4, 128)),
+    ("avx512", 128, 1_000_000, 384, 1_000, 10, (256, 1645, 16, 4, 128)),
     ("generic", 4, 1_000_000, 384, 1_000, 10, (256, 31250, 16, 4, 1024)),
     ("avxvnni", 16, 1_000_000, 384, 1_000, 10, (64, 31250, 16, 4, 1024)),
-    ("amx", 16, 100_000, 384, 1_000, 100, (64, 3125, 15, 14, 2048)),
+    ("amx", 16, 100_000, 384, 1_000, 100, (160, 1563, 11, 17, 2048)),
     ("vnni", 2, 100_000, 384, 1_000, 100, (256, 3125, 15, 14, 2048)),
     ("avx2", 1, 100_000, 384, 1_000, 100, (256, 3125, 15, 14, 2048)),
-    ("avx512", 128, 100_000, 384, 1_000, 100, (32, 3125, 15, 14, 512)),
+    ("avx512", 128, 100_000, 384, 1_000, 100, (256, 165, 3, 32, 512)),
     ("generic", 4, 100_000, 384, 1_000, 100, (256, 3125, 15, 14, 2048)),
     ("avxvnni", 16, 100_000, 384, 1_000, 100, (64, 3125, 15, 14, 2048)),
     ("amx", 16, 40_000, 128, 40_000, 10, (256, 1250, 16, 4, 1024)),
@@ -233,3 +234,33 @@ def test_the_projection_serves_the_queries_that_gain():
         assert made.use_projection == uses
     amx = dataclasses.replace(sizes, packed_for="amx")
     assert not plan.plan_search(amx, plan.RequestSizes(1000, 10), MACHINE).use_projection
+
+
+@pytest.mark.parametrize("isa", ["amx", "vnni"])
+@pytest.mark.parametrize("k", [10, 100])
+def test_many_threads_divide_the_rows_so_that_codes_are_read_seldom(isa, k):
+    sizes, request = packed(1_000_000, 384, isa), plan.RequestSizes(1000, k)
+    grid = plan.plan_search(sizes, request, plan.Machine(isa, 16, GIB)).grid
+    assert grid.n_query_blocks * grid.n_ranges >= 16
+    # codes of 384 MB were read once for each of 16 blocks: 6.1 GB
+    assert 1_000_000 * 384 * grid.n_query_blocks <= 1.6e9
+
+
+@pytest.mark.parametrize("isa", INSTRUCTION_SETS)
+def test_few_threads_do_not_divide_the_rows_for_many_queries(isa):
+    for n, d, n_queries, n_threads in itertools.product(ROWS, (64, 768), (65, 1000, 10**5), (1, 2)):
+        request, machine = plan.RequestSizes(n_queries, 10), plan.Machine(isa, n_threads, GIB)
+        made = plan.plan_search(packed(n, d, isa), request, machine)
+        assert made.method == "score_all" or made.grid.n_ranges == 1
+
+
+def test_rows_are_not_divided_where_the_results_of_ranges_exceed_the_memory():
+    sizes, request = packed(1_000_000, 384, "vnni"), plan.RequestSizes(1000, 100)
+    wide, narrow = (
+        plan.plan_search(sizes, request, plan.Machine("vnni", 16, memory))
+        for memory in (2.0**28, 2.0**26)
+    )
+    assert wide.grid.n_ranges > 1
+    assert narrow.grid.n_ranges == 1
+    assert wide.buffer_bytes <= 2.0**28
+    assert narrow.buffer_bytes <= 2.0**26

@@ -79,7 +79,7 @@ def test_first_calls_compile_nothing(tmp_path):
     assert in_numpy.returncode == 0, in_numpy.stderr
     assert not (tmp_path / "c").exists()
     compile_at_once = "from fastcos.parallel import readiness; readiness.compile_at_once()\n"
-    check = "\nassert fastcos.kernels.tile_top_k.search_rows.overloads"
+    check = "\nassert fastcos.kernels.tile_top_k.search_grid.overloads"
     compiled = run(compile_at_once + FIRST_CALLS + check, tmp_path / "c")
     assert compiled.returncode == 0, compiled.stderr
     assert compiled.stdout == in_numpy.stdout
