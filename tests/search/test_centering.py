@@ -182,6 +182,6 @@ def test_centred_scores_are_cosines_within_their_rounding(family, n):
     norms = np.where(encoded.norms > 0, encoded.norms, 1.0)
     left = (encoded.rows / norms[:, None] - centre).astype(np.longdouble)
     bias = left @ centre.astype(np.longdouble)
-    raw = left[:50] @ left.T + bias - queries.intercepts[:50, None]
+    raw = left[:50] @ left.T + bias - queries.scaling.intercepts[:50, None]
     truth = dense_oracle.keys(encoded.rows[:50], encoded.rows, "cosine")
     assert np.abs(raw - truth).max() < queries.rounding
