@@ -111,9 +111,8 @@ def threads() -> Figure:
 def recall() -> Figure:
     """Draw requests per second by recall, from examples/service_benchmark.md."""
     text = (FOLDER.parents[1] / "examples" / "service_benchmark.md").read_text("utf8")
-    points = re.findall(
-        r"^\| (\S+) \|[^|]* / ([\d.]+) \|.*\| ([\d.]+) of \d+ \|$", text, re.MULTILINE
-    )
+    row = r"^\| (\S+) \| 1 \|.*\| ([\d.]+) \| ([\d.]+) of \d+ \|[^|]*\|$"
+    points = re.findall(row, text, re.MULTILINE)
     figure = Figure(figsize=(8.4, 3.8), layout="constrained")
     ax = figure.subplots()
     names = {"faiss": "FAISS", "hnswlib-95": "hnswlib", "hnswlib-99": "hnswlib"}

@@ -17,6 +17,7 @@ Markdown. Half an hour on two cores, of which the graph takes ten minutes.
 import argparse
 import asyncio
 import contextlib
+import datetime
 import json
 import multiprocessing
 import os
@@ -185,7 +186,7 @@ def is_ready():
 
 
 def measured(library, folder, seconds):
-    """Return the row of a library: start its process, load it, read its answers."""
+    """Return the rows of a library, one per load: start its process, load it, read its answers."""
     process = multiprocessing.get_context("spawn").Process(target=serve, args=(library, folder))
     process.start()
     try:
@@ -193,13 +194,13 @@ def measured(library, folder, seconds):
             if not process.is_alive():
                 raise SystemExit(f"{library} did not start")
             time.sleep(0.5)
-        items, cells = np.load(folder / "items.npy", mmap_mode="r"), [library]
+        items, rows = np.load(folder / "items.npy", mmap_mode="r"), []
         for connections in CONNECTIONS:
             asyncio.run(load_test.load(URL, len(items), connections, seconds / 10))
             found = asyncio.run(load_test.load(URL, len(items), connections, seconds))
             names = ("p50 ms", "p99 ms", "requests per second")
-            cells.append(" / ".join(f"{found[name]:.1f}" for name in names))
-        cells.append(f"{resident_mib('VmRSS', process.pid):,.0f}")
+            rows.append([library, connections, *(f"{found[name]:.1f}" for name in names)])
+        resident = f"{resident_mib('VmRSS', process.pid):,.0f}"
         chosen, best = np.load(folder / "truth.npz").values()
         indices, until = [], time.monotonic() + READING
         for item in chosen:
@@ -207,8 +208,8 @@ def measured(library, folder, seconds):
             if time.monotonic() > until:
                 break
         n = len(indices)
-        cells.append(f"{recall(np.array(indices), items, chosen[:n], best[:n]):.4f} of {n}")
-        return cells
+        share = f"{recall(np.array(indices), items, chosen[:n], best[:n]):.4f} of {n}"
+        return [[*row, share, resident] for row in rows]
     finally:
         process.terminate()
         process.join()
@@ -241,17 +242,23 @@ def main():
         with contextlib.suppress(metadata.PackageNotFoundError):
             versions[package] = metadata.version(package)
     print(
-        f"{given.items:,} x {given.columns}, k = {K}, {given.seconds:g} s a load; "
-        f"{machine.cpu()}, {os.cpu_count()} cores, which the clients share; "
-        f"{', '.join(f'{name} {version}' for name, version in versions.items())}.\n"
+        f"# One service under load, with the index of each library\n\n"
+        f"The example service answers requests for the {K} nearest of {given.items:,} x "
+        f"{given.columns} rows. Each load lasts {given.seconds:g} s. {machine.cpu()}, "
+        f"{os.cpu_count()} cores, which the clients share; {datetime.date.today()}; "
+        f"{', '.join(f'{name} {version}' for name, version in versions.items())}. The recall is "
+        "the share of the answers among the true nearest, over so many requests. Written by "
+        "`python -m examples.service_benchmark`.\n"
     )
-    titles = (f"{n} connections: p50 / p99 ms / requests a second" for n in CONNECTIONS)
-    header = "library", *titles, "resident, MiB", "recall"
+    header = (
+        "library", "connections", "median, ms", "99th percentile, ms", "requests per second",
+        "recall", "resident, MiB",
+    )  # fmt: skip
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         make(folder, given.items, given.columns)
         here = (name for name, (package, _) in LIBRARIES.items() if package in versions)
-        rows = (measured(library, folder, given.seconds) for library in here)
+        rows = (row for name in here for row in measured(name, folder, given.seconds))
         print_table("l" + "r" * (len(header) - 1), header, rows)
 
 
