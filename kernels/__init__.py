@@ -14,7 +14,8 @@ compiled signature serves all arrays, and a kernel cannot write to an input. Out
 ``jit.kernel`` compiles without fastmath: bits follow the written order of operations.
 ``jit.relaxed_kernel`` allows contraction and reassociation: for candidates, which a plain kernel
 rescores, and for training. ``code_cache`` keys compiled code by all that a kernel uses.
-No module but ``compiler`` imports Numba: a process that finds native code (``native``) never does.
+No module but ``compiler`` and ``numba_internals`` imports Numba: a process that finds native code
+(``native``) never does.
 
 ================ =================================================================================
 dense search     rotation -> packing -> tiles -> projection -> projection_filter -> few_queries ->
@@ -29,7 +30,8 @@ audit            intervals -> certificates -> attacks; worst_rescaling
 models, data     training; philox -> sampling
 machine          probes: bandwidth and peak, the limits that benchmarks are compared with
 arguments        records: what Python passes to the kernels of searches, by name
-infrastructure   jit -> native (build) or compiler, code_cache, fingerprint; cpu;
+infrastructure   jit -> native (build) or compiler -> numba_internals, code_cache,
+                 fingerprint; cpu;
                  simd: the operations that need vector registers, one file for each
 ================ =================================================================================
 """

@@ -96,15 +96,15 @@ def find_counterexample(x, units, edge, k, n_targets, K, depth, w):
 
 
 @kernel
-def attacked_radii(
-    lo, hi, items, norms, rows, neighbors, n_targets, certified, levels, depth, radii, weights
-):
+def attacked_radii(lo, hi, sample, neighbors, attacks, radii, weights):
     """The least of ascending levels at which an attack drops an edge of rows[lo:hi], inf if none.
 
-    items (p, d) with norms; neighbors (n, m) by descending cosine, the first k are the edges;
-    certified (n, k): conditions that need no attack; radii (n, k) float64 out, NaN for an edge of a
-    zero row; weights (n, k, d) float64 out: the counterexample, entries from 1 to radius², or ones.
+    sample: SampledRows; neighbors (n, m) by descending cosine, the first k are the edges; attacks:
+    Attacks; radii (n, k) float64 out, NaN for an edge of a zero row; weights (n, k, d) float64 out:
+    the counterexample, entries from 1 to radius², or ones.
     """
+    items, norms, rows = sample.items, sample.norms, sample.rows
+    n_targets, levels, depth = attacks.n_targets, attacks.levels, attacks.depth
     d, m, k = items.shape[1], neighbors.shape[1], radii.shape[1]
     x, w, units = np.empty(d), np.empty(d), np.empty((m, d))
     for i in range(lo, hi):
@@ -117,7 +117,10 @@ def attacked_radii(
                 radii[i, r] = np.nan
                 continue
             radii[i, r] = math.inf
-            safe, lost = np.searchsorted(levels, certified[i, r], "right") - 1, len(levels) - 1
+            safe, lost = (
+                np.searchsorted(levels, attacks.certified[i, r], "right") - 1,
+                len(levels) - 1,
+            )
             if lost <= safe:
                 continue
             K = levels[lost] ** 2

@@ -18,14 +18,15 @@ _BELOW = 1.0 - 1e-12
 
 
 @kernel
-def nearest_bits(lo, hi, is_cosine, queries, query_norms, items, norms, own, scores, columns):
+def nearest_bits(lo, hi, is_cosine, query_rows, item_rows, own, scores, columns):
     """Best k of all items for queries lo .. hi, equal scores by lower number. O((hi - lo) m w).
 
-    is_cosine 0 or 1; queries (n, w), items (m, w) uint64; query_norms (n,), norms (m + 8,):
-    square roots of their numbers of bits that are 1, float64; own (n,): the item that is the query
+    is_cosine 0 or 1; query_rows, item_rows: BitRows; own (n,): the item that is the query
     itself, or -1. scores (n, k) float64 out: minus the bits that differ, or the cosine of rows of 0
     and 1, 0 where a norm is 0; columns (n, k) int64 out. Allocates O((hi - lo) k).
     """
+    queries, query_norms = query_rows.words, query_rows.norms
+    items, norms = item_rows.words, item_rows.norms
     k, w, m = columns.shape[1], items.shape[1], items.shape[0]
     capacity = 4 * k + 64
     run_scores, run_columns = np.empty((hi - lo, capacity)), np.empty((hi - lo, capacity), np.int64)

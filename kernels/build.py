@@ -120,21 +120,13 @@ def _link_tier(tier, objects, path):
 def _object(kernel, kinds, symbol):
     """Object file with the kernel's code for these types, called by an entry of this name."""
     from llvmlite import binding
-    from numba.core.registry import cpu_target
 
     from .compiler import slots_entry
+    from .numba_internals import bitcode_of, target_machine
 
-    compiled = slots_entry(kernel, kinds)
-    module = binding.parse_bitcode(compiled.library._final_module.as_bitcode())
+    compiled, machine = slots_entry(kernel, kinds), target_machine()
+    module = binding.parse_bitcode(bitcode_of(compiled))
     module.get_function(compiled.fndesc.llvm_func_name).name = symbol
-    codegen = cpu_target.target_context.codegen()
-    machine = binding.Target.from_triple(binding.get_process_triple()).create_target_machine(
-        cpu=codegen._get_host_cpu_name(),
-        features=codegen._tm_features,
-        opt=3,
-        reloc="pic",  # of a shared library; Numba's own code is not
-        codemodel="default",
-    )
     # Numba's entry from Python is not called here, and no library defines what it calls
     passes = binding.create_new_module_pass_manager()
     passes.add_global_dead_code_eliminate_pass()

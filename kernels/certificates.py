@@ -210,13 +210,14 @@ def separation(near, far):
 
 
 @kernel
-def linear_radii(lo, hi, items, norms, rows, neighbors, z, radii):
+def linear_radii(lo, hi, sample, neighbors, z, radii):
     """Certified radius of every edge of rows[lo:hi] under all linear maps, by neighbour k + 1.
 
-    items (p, d) with norms (p,); neighbors (n, m) by descending cosine, m = k + 1, or k
-    if there are no more items; z (n, m) and radii (n, k) float64 out; NaN for an edge of a zero
+    sample: SampledRows; neighbors (n, m) by descending cosine, m = k + 1, or k if there are no more
+    items; z (n, m) and radii (n, k) float64 out; NaN for an edge of a zero
     row. O(m d).
     """
+    items, norms, rows = sample.items, sample.norms, sample.rows
     d, m, k = items.shape[1], neighbors.shape[1], radii.shape[1]
     x, y = np.empty(d), np.empty(d)
     for i in range(lo, hi):
@@ -232,17 +233,17 @@ def linear_radii(lo, hi, items, norms, rows, neighbors, z, radii):
 
 
 @kernel
-def rescaling_radii(
-    lo, hi, items, norms, rows, neighbors, first, complete, levels, depth, partial, radii, truncated
-):
+def rescaling_radii(lo, hi, sample, neighbors, search, partial, radii, truncated):
     """Certified radius of every edge of rows[lo:hi] under rescalings: one of the ascending levels.
 
-    neighbors (n, m) by descending cosine: the first k are the edges, those from first on are the
-    competitors of this call; complete: there are no others; partial (n, k) float64 in/out: radius
+    sample: SampledRows; neighbors (n, m) by descending cosine, the first k are the edges; search:
+    CertificateSearch; partial (n, k) float64 in/out: radius
     certified against the competitors so far, initially a cap; radii (n, k) float64 out: radius
     against all items, NaN for an edge of a zero row. Items beyond the list have at most the Fisher
     z of its end: truncated (n,) uint8 out is 1 where this bound decided.
     """
+    items, norms, rows = sample.items, sample.norms, sample.rows
+    first, levels, depth = search.first, search.levels, search.depth
     d, m, k = items.shape[1], neighbors.shape[1], radii.shape[1]
     x, w, z, units = np.empty(d), np.empty(d), np.empty(m), np.empty((m, d))
     for i in range(lo, hi):
@@ -267,7 +268,7 @@ def rescaling_radii(
                     radius = level
                     threshold = competitor_threshold(x, units[r], radius, w)
             partial[i, r] = radius
-            if not (complete or z[m - 1] < threshold):
+            if not (search.complete or z[m - 1] < threshold):
                 last = separation(z[r], z[m - 1])
                 truncated[i] |= last < radius
                 radius = min(radius, last)

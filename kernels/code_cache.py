@@ -128,7 +128,9 @@ def sources_digest():
 # computed at import: an upgrade may later replace the sources of a running process
 sources_digest()
 # the modules that decide how kernels are compiled and kept
-_MACHINERY = [module_fingerprint(f"{__package__}.{name}") for name in ("jit", "compiler")]
+_MACHINERY = [
+    module_fingerprint(f"{__package__}.{name}") for name in ("jit", "compiler", "numba_internals")
+]
 
 
 # settings of Numba in the working directory

@@ -1,6 +1,7 @@
-"""All that needs Numba: compilation with cache, intrinsics, and the parallel loop over blocks.
+"""All that needs Numba: compilation, intrinsics, and the parallel loop over blocks.
 
 Imported when the first kernel compiles, or is loaded from the cache: Numba takes 0.3 s to import.
+``numba_internals`` holds what Numba does not document, the cache among it.
 """
 
 import contextlib
@@ -14,18 +15,20 @@ from pathlib import Path
 
 import numba
 import numpy.ma  # noqa: F401  Numba imports it at a first call: a fork beside that would hang
-from llvmlite import binding, ir
+from llvmlite import ir
 from numba import prange, types
-from numba.core import caching, cgutils, serialize
-from numba.core.codegen import JITCodeLibrary
-from numba.core.compiler import Compiler, compile_result
-from numba.core.compiler_lock import global_compiler_lock
+from numba.core import cgutils
 from numba.core.registry import cpu_target
-from numba.core.runtime import rtsys
 from numba.extending import intrinsic
 
-from .code_cache import INNER, Files, warn
-from .cpu import code_name, supported_tiers
+from .numba_internals import (
+    compiler_lock,
+    dispatcher_of,
+    entry_of,
+    inner_dispatcher_of,
+    turn_to_compile,
+    uncompiled,
+)
 
 # LLVM ends the process where it gets no memory; the search for 64 columns takes it 144 MiB more
 _COMPILER_BYTES = 2**28
@@ -38,23 +41,29 @@ lock = threading.RLock()
 
 def hold():
     """Wait until no thread compiles, and let none start."""
-    global_compiler_lock.acquire()
+    compiler_lock.acquire()
     lock.acquire()
 
 
 def release():
     """Let threads compile again."""
     lock.release()
-    global_compiler_lock.release()
+    compiler_lock.release()
 
 
 def compiled(function, flags):
     """Return Numba's dispatcher of a function; it compiles or loads at its calls."""
-    # kernels are not called from C: without that entry the first audit is 5 % faster
-    dispatcher = numba.njit(nogil=True, no_cfunc_wrapper=True, **flags)(function)
-    dispatcher._cache = CodeCache(function)
-    dispatcher.compile = functools.partial(_compile_in_turn, dispatcher, dispatcher.compile)
-    return dispatcher
+    return dispatcher_of(function, flags, _compile_in_turn)
+
+
+def compiled_for_kernels(function, flags):
+    """Return the dispatcher of a function that other kernels call."""
+    return inner_dispatcher_of(function, flags) or compiled(function, flags)
+
+
+def entry(dispatcher, arguments):
+    """Return the compiled function for arguments of these types; see numba_internals.entry_of."""
+    return entry_of(dispatcher, arguments)
 
 
 def _compile_in_turn(dispatcher, compile_here, signature):
@@ -65,8 +74,8 @@ def _compile_in_turn(dispatcher, compile_here, signature):
     another one while it holds a turn.
     """
     with (
-        dispatcher._cache.turn(signature, dispatcher.targetctx) as must_compile,
-        global_compiler_lock,
+        turn_to_compile(dispatcher, signature) as must_compile,
+        compiler_lock,
         _fewer_collections(),
     ):
         if not must_compile:
@@ -140,196 +149,6 @@ def intrinsic_type(made):
     context = cpu_target.typing_context
     context.refresh()  # it may be newer than the last one
     return context.resolve_value_type(made)
-
-
-class _Locator:
-    """Stub for Numba, which requests a path at decoration; Files finds it at every use."""
-
-    def ensure_cache_path(self):
-        pass
-
-    def get_cache_path(self):
-        return ""
-
-    def get_source_stamp(self):
-        return None
-
-    def get_disambiguator(self):
-        return None
-
-    @classmethod
-    def from_function(cls, py_func, py_file):
-        return cls()
-
-
-class _Implementation(caching.CompileResultCacheImpl):
-    _locator_classes = [_Locator]  # noqa: RUF012  defined by Numba
-
-    def reduce(self, cres):
-        # Numba's helpers raise errors by their environments, which no kernel lets happen; loading
-        # them imports SciPy: 0.35 s of every process
-        *parts, environments = super().reduce(cres)
-        kept = (e for e in environments if e.globals["__name__"].startswith(__package__))
-        return (*parts, tuple(kept))
-
-
-class _PickledFiles(Files):
-    """Files as Numba uses them."""
-
-    def save(self, key, data):
-        super().save(key, serialize.dumps(data))
-
-    def flush(self):
-        """Do nothing: stale files have another digest."""
-
-
-class CodeCache(caching.FunctionCache):
-    """Cache of one function; errors become warnings."""
-
-    _impl_class = _Implementation
-
-    def __init__(self, function):
-        super().__init__(function)
-        self._cache_file = _PickledFiles(function)
-
-    def load_overload(self, sig, target_context):
-        """Return compiled code for a signature, or None with a warning if it is not usable."""
-        try:
-            # Loaded code calls the runtime. Numba refreshes the whole context here, which imports
-            # its typing of NumPy, and SciPy: 0.85 s of every process. A compilation does so itself.
-            rtsys.initialize(target_context)
-            return self._load(sig, target_context)
-        except Exception as error:  # a pickle can raise anything
-            warn("compiles again", error)
-            return None
-
-    def _load(self, sig, target_context):
-        for key in self._keys(sig, target_context):
-            data = self._cache_file.load(key)
-            if data is not None:
-                return self._impl.rebuild(target_context, data)
-        return None
-
-    def _keys(self, sig, target_context):
-        """Yield the key of code for this CPU, then of the tiers it belongs to, widest first.
-
-        Code for another CPU gives the same bits: every tier has fused multiply-add, and what else
-        differs is an argument, or within the code of one kernel and all that it calls.
-        """
-        target = target_context.codegen().magic_tuple()
-        sig, _, rest = self._index_key(sig, target_context.codegen())
-        for cpu in (target[1:], *map(code_name, supported_tiers())):
-            yield sig, (target[0], *cpu), rest
-
-    def turn(self, sig, target_context):
-        """Hold the turn to compile a signature; see Files.turn."""
-        return self._cache_file.turn(self._keys(sig, target_context))
-
-    def save_overload(self, sig, data):
-        """Save compiled code, or warn."""
-        try:
-            super().save_overload(sig, data)
-        except Exception as error:
-            warn("cannot keep compiled code", error)
-
-
-# A kernel that another one calls is kept as LLVM's intermediate code, which is optimised as part of
-# its callers only. Numba would optimise it by itself, too, give it machine code and an entry from
-# Python, and link the optimised code into its callers: the first search took twice the time.
-
-
-# its private steps that this leaves out; where a version of Numba lacks them, all is done its way
-_KNOWN_STEPS = all(
-    hasattr(JITCodeLibrary, step) for step in ("_optimize_final_module", "_finalize_final_module")
-)
-
-
-def compiled_for_kernels(function, flags):
-    """Return the dispatcher of a function that other kernels call."""
-    if not _KNOWN_STEPS:
-        return compiled(function, flags)
-    dispatcher = _uncompiled(function, **flags)
-    dispatcher._cache = _InnerCache(function)
-    dispatcher.get_call_template = functools.partial(_call_template, dispatcher.get_call_template)
-    return dispatcher
-
-
-def _uncompiled(function, **flags):
-    """Return a dispatcher that ends with intermediate code, without an entry from Python or C."""
-    no_entry = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-    dispatcher = numba.njit(pipeline_class=_Inner, nogil=True, **no_entry, **flags)(function)
-    dispatcher.add_overload = functools.partial(_add_overload, dispatcher)
-    return dispatcher
-
-
-def _add_overload(dispatcher, result):
-    """Let kernels call a result; Numba would let Python call it, too."""
-    dispatcher.overloads[result.signature.args] = result
-
-
-def _call_template(template_of, arguments, keywords):
-    """Type a call of a kernel by another one, with constants as numbers of their type.
-
-    Numba would compile a called kernel again for every constant that it is given.
-    """
-    keywords = {name: types.unliteral(kind) for name, kind in keywords.items()}
-    return template_of(tuple(map(types.unliteral, arguments)), keywords)
-
-
-class _InnerLibrary(JITCodeLibrary):
-    """Intermediate code of a kernel and of those that it calls; no machine code."""
-
-    def _optimize_final_module(self):
-        """Do nothing: its callers' libraries do it."""
-
-    def _finalize_final_module(self):
-        self._finalized = True
-
-
-class _Inner(Compiler):
-    """Numba's compiler up to the intermediate code."""
-
-    def compile_extra(self, func):
-        state = self.state
-        state.flags.no_compile = True
-        state.library = _InnerLibrary(state.targetctx.codegen(), func.__qualname__)
-        # calls find the code by its entry, which must be hashable and of one signature
-        result = super().compile_extra(func)._replace(entry_point=state.library)
-        state.library.finalize()  # links the code of the kernels that it calls
-        state.targetctx.insert_user_function(result.entry_point, result.fndesc, [state.library])
-        return result
-
-
-class _InnerImplementation(_Implementation):
-    def reduce(self, cres):
-        cres.fndesc.typemap = cres.fndesc.calltypes = None  # large, and not used again
-        code = cres.library._final_module.as_bitcode()
-        return cres.library.name, code, cres.fndesc, cres.signature
-
-    def rebuild(self, target_context, payload):
-        name, code, fndesc, signature = payload
-        library = _InnerLibrary(target_context.codegen(), name)
-        library._final_module = binding.parse_bitcode(code)
-        library._finalized = True
-        return compile_result(
-            typing_context=target_context.typing_context,
-            target_context=target_context,
-            library=library,
-            entry_point=library,
-            fndesc=fndesc,
-            signature=signature,
-            objectmode=False,
-        )
-
-
-class _InnerCache(CodeCache):
-    """Cache of the intermediate code of one function, for the next caller."""
-
-    _impl_class = _InnerImplementation
-
-    def __init__(self, function):
-        super().__init__(function)
-        self._cache_file = _PickledFiles(function, INNER)
 
 
 # The parallel loop is compiled once. It calls a kernel by address and passes a pointer to the
@@ -440,7 +259,7 @@ def slots_entry(kernel, kinds):
 
         return types.none(*_BLOCK), generate
 
-    @_uncompiled
+    @uncompiled
     def entry(lo, hi, place):
         run_rows(lo, hi, place)
 

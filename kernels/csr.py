@@ -11,26 +11,25 @@ _ROWS_AT_ONCE = 256
 
 
 @kernel
-def check_rows(
-    lo, hi, indptr, indices, data, columns, bits, magnitude, infinity, n_columns, findings
-):
+def check_rows(lo, hi, X, views, n_columns, findings):
     """Write the worst finding of every row: errors before what canonicalisation can repair.
 
-    indptr (n + 1,) int64, already validated; indices (nnz,) int; data (nnz,) float; columns and
-    bits: indices and data viewed as unsigned integers of their size; magnitude: mask of all bits
-    but the sign; infinity: the bits of +inf; findings (n,) uint8, out. O(nnz).
+    X: Csr, whose indptr is already validated; views: BitViews of X; findings (n,) uint8, out.
+    O(nnz).
     """
     for first in range(lo, hi, _ROWS_AT_ONCE):
         last = min(hi, first + _ROWS_AT_ONCE)
-        if _all_valid(first, last, indptr, indices, columns, bits, magnitude, infinity, n_columns):
+        if _all_valid(first, last, X, views, n_columns):
             findings[first:last] = VALID
         else:
-            _check_each_row(first, last, indptr, indices, data, n_columns, findings)
+            _check_each_row(first, last, X, n_columns, findings)
 
 
 @kernel
-def _all_valid(lo, hi, indptr, indices, columns, bits, magnitude, infinity, n_columns):
+def _all_valid(lo, hi, X, views, n_columns):
     """Whether no row has a finding, by two loops that vectorise and a check of each row's ends."""
+    indptr, indices, columns, bits = X.indptr, X.indices, views.columns, views.values
+    magnitude, infinity = views.magnitude, views.infinity
     start, stop = indptr[lo], indptr[hi]
     if start == stop:
         return True
@@ -63,7 +62,7 @@ def _all_valid(lo, hi, indptr, indices, columns, bits, magnitude, infinity, n_co
 def are_within(start, stop, columns, n_columns):
     """Whether entries start .. stop are indices below n_columns, in any order.
 
-    columns as in check_rows.
+    columns as in BitViews.
     """
     columns = columns[start:stop]
     widest = columns.dtype.type(0)
@@ -73,8 +72,9 @@ def are_within(start, stop, columns, n_columns):
 
 
 @kernel
-def _check_each_row(lo, hi, indptr, indices, data, n_columns, findings):
+def _check_each_row(lo, hi, X, n_columns, findings):
     """Compute check_rows, row by row."""
+    indptr, indices, data = X.indptr, X.indices, X.data
     for i in range(lo, hi):
         outside, broken, unsorted, zero = False, False, False, False
         previous = np.int64(-1)
@@ -113,12 +113,19 @@ def count_columns(lo, hi, boundaries, indptr, indices, counts):
 
 
 @kernel
-def transpose_parts(lo, hi, boundaries, indptr, indices, data, positions, rows, values):
+def transpose_parts(lo, hi, boundaries, X, positions, rows, values):
     """Write the entries of parts lo .. hi to their positions in the transpose.
 
     positions (parts, p) int64: where the entries of column j from this part start; overwritten.
-    data, values (nnz,) or both None; rows, values (nnz,) out, rows ascending in every column.
+    X: Csr; its data and values (nnz,), or both None; rows, values (nnz,) out, rows ascending in
+    every column.
     """
+    _transpose_arrays(lo, hi, boundaries, X.indptr, X.indices, X.data, positions, rows, values)
+
+
+@kernel
+def _transpose_arrays(lo, hi, boundaries, indptr, indices, data, positions, rows, values):
+    """Do as transpose_parts; arguments may be None where members of a record may not."""
     for part in range(lo, hi):
         next_of = positions[part]
         for i in range(boundaries[part], boundaries[part + 1]):

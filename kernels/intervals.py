@@ -216,12 +216,13 @@ def highest_cosine(x, y, K, w):
 
 
 @kernel
-def box_intervals(lo, hi, x, y, x_norms, y_norms, K, ends, weights):
+def box_intervals(lo, hi, pairs, K, ends, weights):
     """Exact range of the cosines of pairs lo .. hi over the box. O(d²) a pair.
 
-    x, y (n, d) float64 with their norms (n,); ends (n, 2) float64 out: lowest, highest, NaN for a
+    pairs: RowPairs; ends (n, 2) float64 out: lowest, highest, NaN for a
     zero row; weights (n, 2, d) float64 out: weights that attain them, ones for a zero row.
     """
+    x, y, x_norms, y_norms = pairs.x, pairs.y, pairs.x_norms, pairs.y_norms
     d = x.shape[1]
     a, b = np.empty(d), np.empty(d)
     for i in range(lo, hi):
@@ -257,11 +258,12 @@ def total_variation_index(x, y, contributions):
 
 
 @kernel
-def pair_indices(lo, hi, x, y, x_norms, y_norms, z, indices, contributions):
+def pair_indices(lo, hi, pairs, z, indices, contributions):
     """Fisher z, total-variation index and contributions of pairs lo .. hi.
 
-    x, y (n, d) float64 with their norms; z, indices (n,) and contributions (n, d) float64 out.
+    pairs: RowPairs; z, indices (n,) and contributions (n, d) float64 out.
     """
+    x, y, x_norms, y_norms = pairs.x, pairs.y, pairs.x_norms, pairs.y_norms
     a, b = np.empty(x.shape[1]), np.empty(x.shape[1])
     for i in range(lo, hi):
         unit_row(x[i], x_norms[i], a)
@@ -271,13 +273,14 @@ def pair_indices(lo, hi, x, y, x_norms, y_norms, z, indices, contributions):
 
 
 @kernel
-def edge_indices(lo, hi, items, norms, rows, neighbors, first_of, indices, totals):
+def edge_indices(lo, hi, sample, neighbors, first_of, indices, totals):
     """Total-variation indices of the edges of parts lo .. hi of rows, and totals by dimension.
 
-    items (p, d) float with norms (p,); neighbors (n, k) of the items rows (n,); part q holds rows
+    sample: SampledRows; neighbors (n, k) of its rows; part q holds rows
     first_of[q] .. first_of[q + 1]; indices (n, k) float64 out, NaN for an edge of a zero row;
     totals (parts, d) float64 out: sums of absolute contributions. O(d) an edge.
     """
+    items, norms, rows = sample.items, sample.norms, sample.rows
     d = items.shape[1]
     x, y, contributions = np.empty(d), np.empty(d), np.empty(d)
     for part in range(lo, hi):

@@ -36,12 +36,19 @@ def find_whole_rows(lo, hi, indptr, data, are_int16):
 
 
 @kernel
-def take_rows(lo, hi, order, indptr, indices, data, new_indptr, new_indices, values):
-    """Rows lo .. hi of the CSR matrix whose row i is row order[i] of the given one.
+def take_rows(lo, hi, order, X, taken):
+    """Rows lo .. hi of the matrix whose row i is row order[i] of X.
 
-    indices (nnz,) int; data (nnz,) or None; new_indices (nnz,) int and values (nnz,) int16 or None,
-    out.
+    X: Csr; taken: Csr with its indptr, whose indices and data, int16 or None, are written.
     """
+    _take_arrays(
+        lo, hi, order, X.indptr, X.indices, X.data, taken.indptr, taken.indices, taken.data
+    )
+
+
+@kernel
+def _take_arrays(lo, hi, order, indptr, indices, data, new_indptr, new_indices, values):
+    """Do as take_rows; arguments may be None where members of a record may not."""
     for i in range(lo, hi):
         if i + _AHEAD < hi:  # rows are short, at random addresses
             start = indptr[order[i + _AHEAD]]

@@ -131,6 +131,7 @@ class Kernel:
         functools.update_wrapper(self, function)
         self.py_func, self.flags = function, flags
         self._dispatcher, self._for_kernels = None, None
+        self._entries = {}
         self._is_ready, self._next_look = False, 0.0
 
     @property
@@ -173,6 +174,26 @@ class Kernel:
         if self._dispatcher is None:
             native.check_allowed(self, arrays)
         return self.dispatcher, arrays
+
+    def call(self, kinds, lo, hi, *arguments):
+        """Run rows lo to hi, in less time than __call__ takes to look at the types of arguments.
+
+        kinds: hashable; whoever passes equal kinds promises arguments of equal types.
+        """
+        entry = self._entries.get(kinds)
+        if entry is None:
+            entry = self._entries[kinds] = self._entry_for(arguments)
+        entry(lo, hi, *arguments)
+
+    def _entry_for(self, arguments):
+        if native.holds(self):
+            return self._call_native
+        dispatcher, _ = self.bind_compiled(*arguments)
+        return _compiler().entry(dispatcher, arguments)
+
+    def _call_native(self, lo, hi, *arguments):
+        function, bound = native.bind(self, *arguments)
+        function(lo, hi, *bound)
 
     def is_ready(self):
         """Whether some code is in the wheel, in this process or in the cache.

@@ -56,21 +56,20 @@ def majority_code(codes, best, votes):
 
 
 @kernel
-def score_label_ranks(lo, hi, scores, owns, codes, sizes, k, auc, precision, voted):
+def score_label_ranks(lo, hi, scores, owns, labels, k, ranks):
     """AUC, average precision at R and the majority label of the k nearest, queries lo .. hi.
 
-    scores (n, m) float64; owns (n,) int64: the column that is the query itself; codes (m,) int64;
-    sizes (C,) int64: columns per code, from 2 to m - 1 for a query's code; auc, precision (n,)
-    float64 and voted (n,) int64, out. O(m) time a query where few scores are nearly equal, 3 m
-    numbers of scratch.
+    scores (n, m) float64; owns (n,) int64: the column that is the query itself; labels: LabelCodes
+    of the columns, of which from 2 to m - 1 have the code of a query; out: ranks, LabelRanks. O(m)
+    time a query where few scores are nearly equal, 3 m numbers of scratch.
     """
-    m = scores.shape[1]
+    m, codes, sizes = scores.shape[1], labels.codes, labels.sizes
     keys, starts = np.empty((2, m), np.int64), np.empty((3, DIGITS), np.int64)
     ranked, votes = np.empty(m, np.int64), np.empty(sizes.shape[0], np.int64)
     for i in range(lo, hi):
         own = owns[i]
         relevant = sizes[codes[own]] - 1
         argsort_row(scores[i, :m], own, m - 1, keys, starts, ranked)
-        auc[i] = auc_of_ranked(scores[i], codes, own, relevant, ranked[: m - 1])
-        precision[i] = precision_of_ranked(codes, own, relevant, ranked)
-        voted[i] = majority_code(codes, ranked[:k], votes)
+        ranks.auc[i] = auc_of_ranked(scores[i], codes, own, relevant, ranked[: m - 1])
+        ranks.precision[i] = precision_of_ranked(codes, own, relevant, ranked)
+        ranks.voted[i] = majority_code(codes, ranked[:k], votes)

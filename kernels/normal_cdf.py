@@ -23,17 +23,16 @@ def log_cdf(z):
 
 
 @kernel
-def mutual_proximity_rows(
-    lo, hi, cosines, columns, query_means, query_deviations, means, deviations, scores
-):
+def mutual_proximity_rows(lo, hi, cosines, columns, queries, items, scores):
     """scores[i] = log mutual proximity of query i and the items columns[i], for queries lo .. hi.
 
-    This is ln(cdf of the cosine for the query * cdf for the item). cosines, columns (n, k); means
-    and standard deviations of the cosines of queries (n,) and items (p,), deviations positive;
-    scores (n, k) out. O((hi - lo) k).
+    This is ln(cdf of the cosine for the query * cdf for the item). cosines, columns (n, k);
+    queries, items: ScoreMoments of the cosines of n queries and p items; scores (n, k) out.
+    O((hi - lo) k).
     """
+    means, deviations = items.means, items.deviations
     for i in range(lo, hi):
-        mean, deviation = query_means[i], query_deviations[i]
+        mean, deviation = queries.means[i], queries.deviations[i]
         for entry in range(cosines.shape[1]):
             cosine, item = cosines[i, entry], columns[i, entry]
             own, other = (cosine - mean) / deviation, (cosine - means[item]) / deviations[item]

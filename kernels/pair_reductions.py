@@ -39,19 +39,17 @@ def _stratum_of(level, boundaries, stratum):
 
 
 @kernel
-def pair_histograms(
-    lo, hi, begin, stop, rows, panels, ends, levels, boundaries, margin, counts, near
-):
+def pair_histograms(lo, hi, begin, stop, clustered, margin, counts, near):
     """counts[part, stratum, 0 or 1, bin] += pairs i < j of different or of the same cluster.
 
     For parts lo .. hi; i in the strips of 96 rows from begin up to stop, of which part q takes
-    every parts-th. rows (n, d) float64 unit rows, sorted by cluster, and the same packed
-    (``pack_rows``); ends (n,) int64: end of the cluster of each row; margin: bound on the rounding
-    of a score, in bins. The stratum of a pair is the number of boundaries (strata - 1,) float64,
-    ascending, below levels[i] + levels[j]; levels (n,) float64. counts (parts, strata, 2, bins)
+    every parts-th. clustered: ClusteredRows; margin: bound on the rounding of a score, in bins.
+    counts (parts, strata, 2, bins)
     int64 in/out; near (parts, strata, 2, 1) int64 in/out: scores that may belong to the next bin.
     O(96 n d) time a strip; with strata, fastest where levels of neighbouring rows are alike.
     """
+    rows, panels, ends = clustered.rows, clustered.panels, clustered.ends
+    levels, boundaries = clustered.levels, clustered.boundaries
     n, n_parts = rows.shape[0], counts.shape[0]
     tile = np.empty((ROWS, COLUMNS))
     for part in range(lo, hi):

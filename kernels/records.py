@@ -1,4 +1,4 @@
-"""Records: the named arguments of the dense searches, as Python builds them and kernels read them.
+"""Records: the named arguments of kernels, as Python builds them and kernels read them.
 
 A kernel that Python calls takes at most eight arguments: lo and hi, then records of inputs, then
 outputs. ``fastcos.search.kernel_records`` builds and checks most records; a kernel reads their
@@ -352,3 +352,144 @@ class DistinctResults(NamedTuple):
     distinct_query: Any
     rows: Any
     scores: Any
+
+
+class Csr(NamedTuple):
+    """A sparse matrix in compressed rows: indptr (n + 1,) int64, indices (nnz,), data (nnz,).
+
+    data is None where all values are 1, or where a kernel does not read them.
+    """
+
+    indptr: Any
+    indices: Any
+    data: Any
+
+
+class BitViews(NamedTuple):
+    """The arrays of a Csr as unsigned integers, for comparisons that vectorise.
+
+    columns: its indices; values: its data; magnitude: mask of all bits of a value but the sign;
+    infinity: the bits of positive infinity.
+    """
+
+    columns: Any
+    values: Any
+    magnitude: Any
+    infinity: Any
+
+
+class SampledRows(NamedTuple):
+    """Items (p, d), their norms (p,), and the row numbers (n,) of those that are examined."""
+
+    items: Any
+    norms: Any
+    rows: Any
+
+
+class RowPairs(NamedTuple):
+    """Pairs of rows x[i] and y[i], (n, d) float64, with the norms (n,) of both sides."""
+
+    x: Any
+    y: Any
+    x_norms: Any
+    y_norms: Any
+
+
+class CertificateSearch(NamedTuple):
+    """How neighbours are certified: ``certificates.rescaling_radii``.
+
+    Attributes
+    ----------
+    first : int
+        The competitors are the listed items from here on.
+    complete : bool
+        Whether there are no items but the listed ones.
+    levels : float64 array
+        Conditions, ascending, one of which a radius becomes.
+    depth : int
+        How often the range of a norm ratio is bisected.
+    """
+
+    first: Any
+    complete: Any
+    levels: Any
+    depth: Any
+
+
+class Attacks(NamedTuple):
+    """How neighbours are attacked: ``attacks.attacked_radii``.
+
+    n_targets: competitors that are attacked one by one; certified (n, k): conditions that need no
+    attack; levels, depth: as in CertificateSearch.
+    """
+
+    n_targets: Any
+    certified: Any
+    levels: Any
+    depth: Any
+
+
+class BitRows(NamedTuple):
+    """Packed bits (n, w) uint64, and the square roots of the numbers of bits that are 1.
+
+    The norms of items have 8 numbers more than there are items.
+    """
+
+    words: Any
+    norms: Any
+
+
+class LabelCodes(NamedTuple):
+    """Labels of columns: codes (m,) int64, and how many columns have each code, (C,) int64."""
+
+    codes: Any
+    sizes: Any
+
+
+class LabelRanks(NamedTuple):
+    """Outputs for n queries: auc and precision (n,) float64, voted (n,) int64 codes."""
+
+    auc: Any
+    precision: Any
+    voted: Any
+
+
+class ScoreMoments(NamedTuple):
+    """Means and standard deviations (n,) of the scores of each row; the latter are positive."""
+
+    means: Any
+    deviations: Any
+
+
+class ClusteredRows(NamedTuple):
+    """Unit rows, sorted by cluster, and the levels by which their pairs are put into strata.
+
+    Attributes
+    ----------
+    rows, panels : float64 array (n, d), and the same packed by ``dot_tile.pack_rows``
+    ends : int64 array (n,)
+        End of the cluster of each row.
+    levels : float64 array (n,)
+        The level of a pair is the sum of the levels of its rows.
+    boundaries : float64 array (strata - 1,)
+        Ascending: the stratum of a pair is the number of boundaries below its level.
+    """
+
+    rows: Any
+    panels: Any
+    ends: Any
+    levels: Any
+    boundaries: Any
+
+
+class Drawing(NamedTuple):
+    """How items are drawn: ``sampling.sample_rows``.
+
+    key_0, key_1: words of the random key; race_from: rows of so many items or more race at once;
+    max_draws: repeated draws of the others before they race.
+    """
+
+    key_0: Any
+    key_1: Any
+    race_from: Any
+    max_draws: Any

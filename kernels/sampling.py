@@ -128,20 +128,18 @@ def _sort_and_clear(drawn, taken):
 
 
 @kernel
-def sample_rows(
-    lo, hi, preference, clusters, key_0, key_1, race_from, max_draws, indptr, indices
-):  # fmt: skip
+def sample_rows(lo, hi, preference, clusters, drawing, indptr, indices):
     """Draw indptr[i + 1] - indptr[i] different items for rows lo .. hi, sorted within the row.
 
-    preference (n, C) float64; clusters a Clusters; indptr (n + 1,) int64; indices (nnz,) int, out.
-    A row must have weight for as many items as it draws. Rows of race_from items or more race at
-    once, others after max_draws repeated draws. Row i depends on the words key_0, key_1 and on i
-    alone.
+    preference (n, C) float64; clusters: Clusters; drawing: Drawing; indptr (n + 1,) int64; indices
+    (nnz,) int, out. A row must have weight for as many items as it draws. Row i depends on the
+    words of the key and on i alone.
 
     A repeated draw rounds a probability by at most p 2^-52; the race has no such bound. O(k log p)
     time for k items with a small part of the total weight, otherwise O(max_draws log p + p); O(p +
     C) scratch per call.
     """
+    key_0, key_1, max_draws = drawing.key_0, drawing.key_1, drawing.max_draws
     n_items = len(clusters.item_at)
     mass = np.empty(len(clusters.starts) - 1)
     taken = np.empty(n_items, np.bool_)
@@ -152,7 +150,7 @@ def sample_rows(
     for i in range(lo, hi):
         drawn = indices[indptr[i] : indptr[i + 1]]
         count = 0
-        if len(drawn) < race_from:
+        if len(drawn) < drawing.race_from:
             count = _draw_repeatedly(
                 i, preference, clusters, key_0, key_1, max_draws, mass, taken, drawn
             )

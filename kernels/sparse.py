@@ -24,21 +24,22 @@ _LINE = 16
 
 
 @kernel
-def matmul_rows(lo, hi, indptr, indices, data, A, Y, is_streamed):
+def matmul_rows(lo, hi, X, A, Y, is_streamed):
     """Y[i] = X[i] A for rows lo .. hi.
 
-    indptr (n + 1,) int64; indices (nnz,) int; data (nnz,) float or None; A (p, l) float, C order;
-    Y (n, l) of A's type, out. O(nnz l) time. An empty row gives zeros. is_streamed: store Y past
-    the caches; l must then be a multiple of 64, and Y aligned to a cache line.
+    X: Csr (n, p); A (p, l) float, C order; Y (n, l) of A's type, out. O(nnz l) time. An empty row
+    gives zeros. is_streamed: store Y past the caches; l must then be a multiple of 64, and Y
+    aligned to a cache line.
     """
-    _multiply(lo, hi, indptr, indices, data, A, Y, is_streamed)
+    _multiply(lo, hi, X, A, Y, is_streamed)
     if is_streamed:
         fence()
 
 
 @kernel
-def _multiply(lo, hi, indptr, indices, data, A, Y, is_streamed):
+def _multiply(lo, hi, X, A, Y, is_streamed):
     """Compute matmul_rows; return whether one column of every row is finite."""
+    indptr, indices, data = X.indptr, X.indices, X.data
     are_finite = True
     for i in range(lo, hi):
         total = sum_row(data, indices, indptr[i], indptr[i + 1], A, Y, i, is_streamed)
@@ -47,7 +48,7 @@ def _multiply(lo, hi, indptr, indices, data, A, Y, is_streamed):
 
 
 @kernel
-def validated_matmul_rows(lo, hi, indptr, indices, data, columns, A, Y, is_streamed, is_rejected):
+def validated_matmul_rows(lo, hi, X, columns, A, Y, is_streamed, is_rejected):
     """Y[i] = X[i] A as in matmul_rows, with validation of X in the same pass over memory.
 
     Some thousand indices are validated and then multiplied, while the next ones are prefetched. A
@@ -56,6 +57,7 @@ def validated_matmul_rows(lo, hi, indptr, indices, data, columns, A, Y, is_strea
     is_rejected (n,) bool, out: Y[i] is not valid, because row i or a row near it has an index out
     of range or a sum that is not finite.
     """
+    indptr = X.indptr
     first = lo
     while first < hi:
         last = first + 1
@@ -63,7 +65,7 @@ def validated_matmul_rows(lo, hi, indptr, indices, data, columns, A, Y, is_strea
             last += 1
         is_rejected[first:last] = not (
             csr.are_within(indptr[first], indptr[last], columns, A.shape[0])
-            and _multiply_ahead(first, last, indptr, indices, data, A, Y, is_streamed)
+            and _multiply_ahead(first, last, X, A, Y, is_streamed)
         )
         first = last
     if is_streamed:
@@ -71,15 +73,16 @@ def validated_matmul_rows(lo, hi, indptr, indices, data, columns, A, Y, is_strea
 
 
 @kernel
-def _multiply_ahead(first, last, indptr, indices, data, A, Y, is_streamed):
+def _multiply_ahead(first, last, X, A, Y, is_streamed):
     """Multiply a few rows at a time and prefetch as many non-zeros further on."""
+    indptr, indices, data = X.indptr, X.indices, X.data
     are_finite = True
     for i in range(first, last, _ROWS_AT_ONCE):
         end = min(i + _ROWS_AT_ONCE, last)
         for t in range(indptr[i] + _VALIDATED_AT_ONCE, indptr[end] + _VALIDATED_AT_ONCE, _LINE):
             prefetch(indices, t)
             prefetch(data, t)
-        are_finite &= _multiply(i, end, indptr, indices, data, A, Y, is_streamed)
+        are_finite &= _multiply(i, end, X, A, Y, is_streamed)
     return are_finite
 
 
@@ -90,8 +93,9 @@ def _plus(total, data, t, factor):
 
 
 @kernel
-def matmul_rows_plain(lo, hi, indptr, indices, data, A, Y, is_streamed):
+def matmul_rows_plain(lo, hi, X, A, Y, is_streamed):
     """Compute matmul_rows without vector IR."""
+    indptr, indices, data = X.indptr, X.indices, X.data
     for i in range(lo, hi):
         for c in range(A.shape[1]):
             Y[i, c] = 0
@@ -102,13 +106,14 @@ def matmul_rows_plain(lo, hi, indptr, indices, data, A, Y, is_streamed):
 
 
 @kernel
-def rmatmul_parts(lo, hi, boundaries, indptr, indices, data, Y, y_column, accumulate, Z):
+def rmatmul_parts(lo, hi, boundaries, X, Y, y_column, accumulate, Z):
     """Z[part] = X[rows of part]' Y[rows of part, y_column : y_column + w] for parts lo .. hi.
 
-    boundaries (parts + 1,) int64 rows; Y (n, l) float, C order; accumulate: add to Z[part] instead
-    of overwriting it; Z (parts, p, w) of Y's type, out. O(nnz w) time. The rows of a part are added
-    in order.
+    X: Csr; boundaries (parts + 1,) int64 rows; Y (n, l) float, C order; accumulate: add to Z[part]
+    instead of overwriting it; Z (parts, p, w) of Y's type, out. O(nnz w) time. The rows of a part
+    are added in order.
     """
+    indptr, indices, data = X.indptr, X.indices, X.data
     for part in range(lo, hi):
         target = Z[part]
         if not accumulate:
@@ -118,8 +123,9 @@ def rmatmul_parts(lo, hi, boundaries, indptr, indices, data, Y, y_column, accumu
 
 
 @kernel
-def rmatmul_parts_plain(lo, hi, boundaries, indptr, indices, data, Y, y_column, accumulate, Z):
+def rmatmul_parts_plain(lo, hi, boundaries, X, Y, y_column, accumulate, Z):
     """Compute rmatmul_parts without vector IR."""
+    indptr, indices, data = X.indptr, X.indices, X.data
     for part in range(lo, hi):
         if not accumulate:
             Z[part] = 0
@@ -131,13 +137,14 @@ def rmatmul_parts_plain(lo, hi, boundaries, indptr, indices, data, Y, y_column, 
 
 
 @kernel
-def gram_parts(lo, hi, boundaries, indptr, indices, data, Q, q_column, accumulate, Z):
+def gram_parts(lo, hi, boundaries, X, Q, q_column, accumulate, Z):
     """Z[part] = X[rows]'(X[rows] Q[:, q_column : q_column + w]) for the rows of parts lo .. hi.
 
-    boundaries (parts + 1,) int64 rows; Q (p, l) float, C order; accumulate: add to Z[part] instead
-    of overwriting it; Z (parts, p, w) of Q's type, out. X Q is never stored: a row's product stays
-    in registers. O(nnz w) time.
+    X: Csr; boundaries (parts + 1,) int64 rows; Q (p, l) float, C order; accumulate: add to Z[part]
+    instead of overwriting it; Z (parts, p, w) of Q's type, out. X Q is never stored: a row's
+    product stays in registers. O(nnz w) time.
     """
+    indptr, indices, data = X.indptr, X.indices, X.data
     for part in range(lo, hi):
         target = Z[part]
         if not accumulate:
@@ -147,8 +154,9 @@ def gram_parts(lo, hi, boundaries, indptr, indices, data, Q, q_column, accumulat
 
 
 @kernel
-def gram_parts_plain(lo, hi, boundaries, indptr, indices, data, Q, q_column, accumulate, Z):
+def gram_parts_plain(lo, hi, boundaries, X, Q, q_column, accumulate, Z):
     """Compute gram_parts without vector IR."""
+    indptr, indices, data = X.indptr, X.indices, X.data
     row = Q[0].copy()
     for part in range(lo, hi):
         if not accumulate:

@@ -41,11 +41,20 @@ class Transposes(NamedTuple):
 
 
 @kernel
-def transpose_blocks(lo, hi, indptr, indices, data, boundaries, starts, rows, values):
+def transpose_blocks(lo, hi, X, transposes):
     """Write the transposes of blocks lo .. hi, see Transposes; rows ascend within a column.
 
-    starts, rows, values out. O(nnz + (hi - lo) p) time; allocates O(p).
+    X: Csr. Out: the arrays of transposes but boundaries. O(nnz + (hi - lo) p) time; allocates O(p).
     """
+    _transpose_arrays(
+        lo, hi, X.indptr, X.indices, X.data, transposes.boundaries, transposes.starts,
+        transposes.rows, transposes.values,
+    )  # fmt: skip
+
+
+@kernel
+def _transpose_arrays(lo, hi, indptr, indices, data, boundaries, starts, rows, values):
+    """Do as transpose_blocks; arguments may be None where members of a record may not."""
     places = np.empty(starts.shape[1], np.int32)
     for block in range(lo, hi):
         start, base = starts[block], indptr[boundaries[block]]
@@ -77,8 +86,9 @@ def _add_row(data, indices, first, last, A, Y, row, bound):
 
 
 @kernel
-def _multiply_block(first, last, indptr, indices, data, panel, item_rows, places, Y):
+def _multiply_block(first, last, X, panel, item_rows, places, Y):
     """Y[i - first] = X[i] panel for rows first .. last, item_rows rows of the panel at a time."""
+    indptr, indices, data = X.indptr, X.indices, X.data
     if item_rows >= panel.shape[0]:
         for i in range(first, last):
             _add_row(data, indices, indptr[i], indptr[i + 1], panel, Y, i - first, None)
@@ -94,25 +104,24 @@ def _multiply_block(first, last, indptr, indices, data, panel, item_rows, places
 
 
 @kernel
-def matmul_blocks(lo, hi, indptr, indices, data, panel, item_rows, column, width, Y):
+def matmul_blocks(lo, hi, X, panel, item_rows, column, width, Y):
     """Y[i, column : column + width] = X[i] panel[:, :width] for rows lo .. hi.
 
-    indptr (n + 1,) int64; indices (nnz,) int, ascending within a row; data (nnz,) float or None;
-    panel (p, 64, 32 or 16) float, C order; item_rows > 0: rows of the panel a pass; Y (n, l) of the
-    panel's type, out. O(nnz width) time.
+    X: Csr, whose indices ascend within a row; panel (p, 64, 32 or 16) float, C order; item_rows >
+    0: rows of the panel a pass; Y (n, l) of the panel's type, out. O(nnz width) time.
     """
     block = aligned_empty(ROWS * panel.shape[1], panel).reshape(ROWS, panel.shape[1])
     places = np.empty(ROWS, np.int64)
     for first in range(lo, hi, ROWS):
         last = min(first + ROWS, hi)
-        _multiply_block(first, last, indptr, indices, data, panel, item_rows, places, block)
+        _multiply_block(first, last, X, panel, item_rows, places, block)
         for i in range(first, last):
             for c in range(width):
                 Y[i, column + c] = block[i - first, c]
 
 
 @kernel
-def gram_blocks(lo, hi, first_blocks, transposes, indptr, indices, data, panel, item_rows, Z):
+def gram_blocks(lo, hi, first_blocks, transposes, X, panel, item_rows, Z):
     """Z[part] = X[rows]'(X[rows] panel) for the blocks of parts lo .. hi.
 
     first_blocks (parts + 1,) int64; transposes a Transposes; the others as in matmul_blocks; Z
@@ -125,8 +134,8 @@ def gram_blocks(lo, hi, first_blocks, transposes, indptr, indices, data, panel, 
         target[:] = 0
         for b in range(first_blocks[part], first_blocks[part + 1]):
             first, last = transposes.boundaries[b], transposes.boundaries[b + 1]
-            _multiply_block(first, last, indptr, indices, data, panel, item_rows, places, block)
-            start, base = transposes.starts[b], indptr[first]
+            _multiply_block(first, last, X, panel, item_rows, places, block)
+            start, base = transposes.starts[b], X.indptr[first]
             for j in range(panel.shape[0]):
                 if start[j + 1] > start[j]:
                     _add_row(

@@ -49,7 +49,8 @@ class Items(NamedTuple):
     list_indptr (d + 1,) int64; list_items (nnz,) ascending within a list; list_values (nnz,), or
     None where all values are 1 or list_items hold them, too (``inverted_lists``); norms (m,)
     float64; factors (m rounded up to STRIP,) 1 / norm for cosines, 1 for inner products, 0 for zero
-    rows and beyond m: float32 with int32 sums, otherwise float64.
+    rows and beyond m: float32 with int32 sums, otherwise float64; is_cosine bool; sum_type: empty
+    array of int32 or float64, the type of the sums.
     """
 
     list_indptr: Any
@@ -57,6 +58,8 @@ class Items(NamedTuple):
     list_values: Any
     norms: Any
     factors: Any
+    is_cosine: Any
+    sum_type: Any
 
 
 @kernel
@@ -161,17 +164,16 @@ def _append_nonpositive(
 
 
 @kernel
-def best_rows(lo, hi, is_cosine, queries, items, minimum, sum_type, scores, columns):
+def best_rows(lo, hi, queries, items, minimum, scores, columns):
     """Best k items of queries lo .. hi by exact scores.
 
-    is_cosine bool; queries a Queries; items an Items; minimum float64: lowest score to keep;
-    sum_type: empty array of int32 or float64; scores (n, k) float64 and columns (n, k) int64 out,
-    padded by -inf and -1. O(lengths of the lists of a query's columns + m) time. Allocates
-    O(m + k).
+    queries: Queries; items: Items; minimum float64: lowest score to keep; scores (n, k) float64 and
+    columns (n, k) int64 out, padded by -inf and -1. O(lengths of the lists of a query's columns +
+    m) time. Allocates O(m + k).
     """
-    k = columns.shape[1]
+    k, is_cosine = columns.shape[1], items.is_cosine
     capacity = 2 * k + 64
-    sums = np.zeros(items.factors.shape[0], sum_type.dtype)
+    sums = np.zeros(items.factors.shape[0], items.sum_type.dtype)
     run_scores, scratch = np.empty(capacity), np.empty(capacity)
     run_columns = np.empty(capacity, np.int64)
     maxima = np.empty(sums.shape[0] // GROUP, items.factors.dtype)

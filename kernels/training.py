@@ -50,6 +50,43 @@ class Objective(NamedTuple):
     softmax: Any
 
 
+class LossInputs(NamedTuple):
+    """What a loss is computed from, besides the interactions.
+
+    model: A, B (p, d) and bias (p,), float32, rows of B of norm 1 where unit; seen: indptr and
+    indices of CSR, items to mask in the pool; pool: Pool; objective: Objective.
+    """
+
+    model: Any
+    seen: Any
+    pool: Any
+    objective: Any
+
+
+class StepByItem(NamedTuple):
+    """The interactions of a step by item: starts, users, entries are the transpose of its CSR.
+
+    entries: positions in its values (nnz,).
+    """
+
+    starts: Any
+    users: Any
+    entries: Any
+    values: Any
+
+
+class Adagrad(NamedTuple):
+    """State of the optimiser.
+
+    rate: float32; accumulators (p, 1) float32 of A, B and bias: summed squares of gradients; raw:
+    B before its rows are normalised. Arrays are changed in place.
+    """
+
+    rate: Any
+    accumulators: Any
+    raw: Any
+
+
 class Gradients(NamedTuple):
     """What the users of a step pass on to their items, float32.
 
@@ -232,14 +269,13 @@ def score_profile(s, items, values, weights, model, objective, largest, others, 
 
 
 @relaxed_kernel
-def user_gradients(lo, hi, first, interactions, seen, model, pool, objective, gradients, losses):
+def user_gradients(lo, hi, first, interactions, inputs, gradients, losses):
     """Gradients of the loss for users lo .. hi; outputs are counted from user `first`.
 
-    interactions: indptr, indices, values (x) and weights in the loss of CSR; seen: indptr and
-    indices of CSR, items to mask in the pool; model: A, B (p, d) and bias (p,), float32, rows of B
-    of norm 1 where unit; pool: Pool; objective: Objective; gradients: Gradients, out; losses (b,)
-    float64, out. O((nnz + b m) d).
+    interactions: indptr, indices, values (x) and weights in the loss of CSR; inputs: LossInputs;
+    gradients: Gradients, out; losses (b,) float64, out. O((nnz + b m) d).
     """
+    model, seen, pool, objective = inputs
     indptr, indices, values, weights = interactions
     seen_indptr, seen_indices = seen
     scale, penalty, unit, softmax = objective
@@ -285,17 +321,14 @@ def adagrad_step(rate, gradient, accumulator, row):
 
 
 @relaxed_kernel
-def item_updates(
-    lo, hi, starts, users, entries, values, gradients, position_of, objective, rate, accumulators,
-    raw, model,
-):  # fmt: skip
-    """One step for items lo .. hi: A, raw (B before normalising), B and bias are changed in place.
+def item_updates(lo, hi, step, gradients, position_of, objective, adagrad, model):
+    """One step for items lo .. hi: the model and the state of adagrad are changed in place.
 
-    starts, users, entries: transpose of the step's CSR, entries being positions in its values
-    (nnz,). gradients: Gradients; position_of as in Pool; accumulators (p, 1) float32 of A, B and
-    bias, in/out: summed squares of gradients. An item without users that is not in the pool
-    changes by the penalty only. O((nnz + b m) d).
+    step: StepByItem; gradients: Gradients; position_of as in Pool; adagrad: Adagrad. An item
+    without users that is not in the pool changes by the penalty only. O((nnz + b m) d).
     """
+    starts, users, entries, values = step
+    rate, accumulators, raw = adagrad
     A, B, bias = model
     scale, penalty, unit, _ = objective
     sums, units, by_sum, by_entry, by_pool = gradients
@@ -340,12 +373,13 @@ def item_updates(
 
 
 @relaxed_kernel
-def held_out_losses(lo, hi, interactions, held_out, seen, model, pool, objective, losses):
+def held_out_losses(lo, hi, interactions, held_out, inputs, losses):
     """Loss of the held-out interactions of users lo .. hi, given the others; losses (n,) out.
 
     The user's vector is the whole sum. interactions: indptr, indices and values of CSR; held_out:
-    indptr, indices and weights; the others as in user_gradients. O((nnz + n m) d).
+    indptr, indices and weights; inputs: LossInputs. O((nnz + n m) d).
     """
+    model, seen, pool, objective = inputs
     indptr, indices, values = interactions
     held_indptr, held_indices, weights = held_out
     seen_indptr, seen_indices = seen

@@ -6,6 +6,8 @@ truth; items beyond the lists can only add to it. The search counts in float32; 
 counted again in float64.
 """
 
+from typing import Any, NamedTuple
+
 import numpy as np
 
 from .attacks import MARGIN
@@ -13,6 +15,32 @@ from .jit import kernel, relaxed_kernel
 
 # cosines in float32 that differ by less count as equal: the rounding of sums of products
 SEARCH_MARGIN = np.float32(2e-6)
+
+
+class EdgeLists(NamedTuple):
+    """Listed items of rows.
+
+    rows (n,): row numbers; neighbors (n, m) by descending cosine, the first k are the edges;
+    lengths (n,), or (s, n) for s searches: how many of them matter.
+    """
+
+    rows: Any
+    neighbors: Any
+    lengths: Any
+    k: Any
+
+
+class LocalSearch(NamedTuple):
+    """How s climbs proceed.
+
+    ends (s,) float32: K; n_counts: counts until a climb ends; orders (s, n_rounds, d): the order of
+    the dimensions in each climb; turned (s, n_rounds, t): the weights that are turned between them.
+    """
+
+    ends: Any
+    n_counts: Any
+    orders: Any
+    turned: Any
 
 
 @kernel
@@ -61,18 +89,16 @@ def count_lost(unit, rows, neighbors, lengths, k, weight, products, squares, inv
 
 
 @kernel
-def climb(
-    lo, hi, units, rows, neighbors, lengths, k, ends, n_counts, orders, turned, weights, counts
-):
+def climb(lo, hi, units, lists, search, weights, counts):
     """From each start of weights[lo:hi]: turn single weights over while more edges are lost.
 
     Iterated local search (Lourenço, Martin, Stützle 2003): where no turn of one weight helps, the
     weights ``turned`` are turned over in the best ones, and the climb goes on from there, until
-    n_counts counts. units (d, p) float32: unit rows, transposed; rows (n,); neighbors (n, m) int32
-    by descending cosine, the first k are the edges; lengths (s, n): how many of them matter; ends
-    (s,) float32: K; orders (s, n_rounds, d): the order of the dimensions in each climb; turned
-    (s, n_rounds, t); weights (s, d) float32 in/out, entries 1 or K; counts (s,) int64 out.
+    n_counts counts. units (d, p) float32: unit rows, transposed; lists: EdgeLists; search:
+    LocalSearch; weights (s, d) float32 in/out, entries 1 or K; counts (s,) int64 out.
     """
+    rows, neighbors, lengths, k = lists
+    ends, n_counts, orders, turned = search
     d, m, one = units.shape[0], neighbors.shape[1], np.float32(1.0)
     products = np.empty((rows.shape[0], m), np.float32)
     squares, inverse = np.empty((2, units.shape[1]), np.float32)
@@ -131,13 +157,14 @@ def cosines_of_list(image, mapped, inverse, listed, scores):
 
 
 @kernel
-def count_lost_by_row(lo, hi, images, mapped, inverse, neighbors, lengths, k, lost):
+def count_lost_by_row(lo, hi, images, mapped, inverse, lists, lost):
     """Edges of rows lo to hi that k listed items pass under a map.
 
     images (n, d): the mapped rows at length 1; mapped (p, d): all mapped items; inverse (p,): 1
-    over the length of each, 0 for zero rows, which have no edges. neighbors (n, m): the first k are
-    the edges; lengths (n,): how many of them matter. lost (n,) int64 out.
+    over the length of each, 0 for zero rows, which have no edges. lists: EdgeLists with one list of
+    lengths. lost (n,) int64 out.
     """
+    _, neighbors, lengths, k = lists
     scores = np.empty(neighbors.shape[1])
     for i in range(lo, hi):
         lost[i], m = 0, lengths[i]

@@ -9,7 +9,7 @@ import numpy as np
 
 from fastcos import parallel, validation
 from fastcos.auditing import certificates, edges
-from fastcos.kernels import attacks
+from fastcos.kernels import attacks, records
 from fastcos.reports import as_table
 from fastcos.similarity.cosine_bounds import CONDITION
 from fastcos.validation import Floats, Integers
@@ -120,9 +120,12 @@ def attack(
                 progress(first + done, n)
 
         parallel.run(
-            attacks.attacked_radii, parallel.row_blocks(len(lists), 4), *gathered.arrays, lists,
-            _COMPETITORS, validation.read_only(certain[part]), validation.read_only(levels),
-            certificates.DEPTH, radius[part], weights[part],
+            attacks.attacked_radii, parallel.row_blocks(len(lists), 4), gathered.arrays, lists,
+            records.Attacks(
+                _COMPETITORS, validation.read_only(certain[part]), validation.read_only(levels),
+                certificates.DEPTH,
+            ),
+            radius[part], weights[part],
             n_threads=sample.n_threads,
             progress=None if progress is None else report_part,
         )  # fmt: skip

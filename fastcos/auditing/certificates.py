@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from fastcos import parallel, validation
 from fastcos.auditing import edges
-from fastcos.kernels import certificates
+from fastcos.kernels import certificates, records
 from fastcos.reports import as_table
 from fastcos.similarity.cosine_bounds import CONDITION
 from fastcos.validation import Floats, Integers
@@ -138,7 +138,7 @@ def linear_radii(sample: edges.ItemRows, neighbors: Integers, k: int) -> Floats:
         rows_per_block = max(1, 4_000_000 // (sample.items.shape[1] * m))
         parallel.run(
             certificates.linear_radii, parallel.row_blocks(len(lists), rows_per_block),
-            *gathered.arrays, lists, fisher_z[part], radius[part],
+            gathered.arrays, lists, fisher_z[part], radius[part],
             n_threads=sample.n_threads,
         )  # fmt: skip
     return radius
@@ -185,7 +185,8 @@ def rescaling_radii(
             for span, gathered, lists in edges.parts(part, neighbors):
                 parallel.run(
                     certificates.rescaling_radii, parallel.row_blocks(len(lists), 4),
-                    *gathered.arrays, lists, first, length == n_others, levels, DEPTH,
+                    gathered.arrays, lists,
+                    records.CertificateSearch(first, length == n_others, levels, DEPTH),
                     bounds[span], radii[span], undecided[span],
                     n_threads=sample.n_threads,
                 )  # fmt: skip

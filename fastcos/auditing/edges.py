@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fastcos import config, parallel, validation
+from fastcos.kernels import records
 from fastcos.parallel import memmap
 from fastcos.search.index import SimilarityIndex
 from fastcos.search.results import Neighbors
@@ -42,9 +43,9 @@ class ItemRows(NamedTuple):
     n_threads: int | None
 
     @property
-    def arrays(self) -> tuple[Any, Floats, Integers]:
-        """The arrays in the order in which kernels take them: items, norms, rows."""
-        return self[:3]
+    def arrays(self) -> Any:
+        """The items, their norms and the rows, as kernels take them."""
+        return records.SampledRows(self.items, self.norms, self.rows)
 
     def subset(self, rows: Integers) -> "ItemRows":
         """The same items with another subset of rows."""

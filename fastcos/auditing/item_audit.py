@@ -353,7 +353,7 @@ def sensitivity_index(
     indices = parallel.unfilled(lists.shape, np.float64)
     totals = parallel.unfilled((n_parts, d), np.float64)
     parallel.run(
-        intervals.edge_indices, parallel.row_blocks(n_parts, 1), *sample.arrays, lists,
+        intervals.edge_indices, parallel.row_blocks(n_parts, 1), sample.arrays, lists,
         validation.read_only(boundaries), indices, totals,
         n_threads=sample.n_threads,
     )  # fmt: skip

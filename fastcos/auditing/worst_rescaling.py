@@ -249,13 +249,18 @@ class MapSearch:
         parallel.run(
             kernels.climb, parallel.row_blocks(n, 1),
             validation.read_only(np.ascontiguousarray(units.T, dtype=np.float32)),
-            validation.read_only(edges.rows[has_competitor]),
-            # int32 halves the memory traffic: the search reads these numbers most often.
-            validation.read_only(edges.neighbors[has_competitor].astype(np.int32)),
-            validation.read_only(np.ascontiguousarray(lengths[:, has_competitor])),
-            self._k, validation.read_only(high_weights[:, 0].astype(np.float32)),
-            flips_per_dimension * d,
-            validation.read_only(orders), validation.read_only(joint_flips), weights, counts,
+            kernels.EdgeLists(
+                validation.read_only(edges.rows[has_competitor]),
+                # int32 halves the memory traffic: the search reads these numbers most often.
+                validation.read_only(edges.neighbors[has_competitor].astype(np.int32)),
+                validation.read_only(np.ascontiguousarray(lengths[:, has_competitor])), self._k,
+            ),
+            kernels.LocalSearch(
+                validation.read_only(high_weights[:, 0].astype(np.float32)),
+                flips_per_dimension * d, validation.read_only(orders),
+                validation.read_only(joint_flips),
+            ),
+            weights, counts,
             n_threads=edges.n_threads,
         )  # fmt: skip
         return np.where(weights > 1, high_weights, 1.0), counts
@@ -336,8 +341,12 @@ class _Edges:
         parallel.run(
             kernels.count_lost_by_row, parallel.row_blocks(len(self.rows), 64),
             validation.read_only(row_images), validation.read_only(mapped),
-            validation.read_only(inverse), self.neighbors,
-            validation.read_only(self.lengths(_PROVEN_GAP, condition)), self._k, counts,
+            validation.read_only(inverse),
+            kernels.EdgeLists(
+                self.rows, self.neighbors,
+                validation.read_only(self.lengths(_PROVEN_GAP, condition)), self._k,
+            ),
+            counts,
             n_threads=self.n_threads,
         )  # fmt: skip
         return counts

@@ -7,7 +7,7 @@ import scipy.sparse as sp
 
 from fastcos import parallel, validation
 from fastcos.comparison.candidates import USER_ITEM, Candidate, Embeddings
-from fastcos.kernels import knn_vote
+from fastcos.kernels import knn_vote, records
 from fastcos.linalg.csr import one_per_row
 from fastcos.search.results import Neighbors
 from fastcos.search.top_k import top_k
@@ -46,7 +46,7 @@ def recommend(
     if candidate.compares_users:
         return _recommend_by_votes(
             knn_vote.recommend_by_users, len(users), k, validation.read_only(users),
-            *_votes(nearest(users)), *_row_starts_and_items(X), X.shape[1],
+            *_votes(nearest(users)), _items_of_users(X), X.shape[1],
         )  # fmt: skip
     voters = np.unique(seen.indices)
     if len(voters) == n:
@@ -55,7 +55,7 @@ def recommend(
         lists = np.zeros((n, n_votes), np.int64)
         lists[voters] = nearest(voters)
     return _recommend_by_votes(
-        knn_vote.recommend_by_items, len(users), k, *_row_starts_and_items(seen), *_votes(lists)
+        knn_vote.recommend_by_items, len(users), k, _items_of_users(seen), *_votes(lists)
     )
 
 
@@ -66,9 +66,9 @@ def _recommend_by_votes(kernel: Any, n: int, k: int, *arguments: Any) -> Neighbo
     return Neighbors(best, np.full((n, k), np.nan, np.float32))
 
 
-def _row_starts_and_items(X: sp.csr_array) -> tuple[Integers, Any]:
+def _items_of_users(X: sp.csr_array) -> Any:
     starts, items = X.indptr.astype(np.int64), X.indices.astype(np.int32)
-    return validation.read_only(starts), validation.read_only(items)
+    return records.Csr(validation.read_only(starts), validation.read_only(items), None)
 
 
 def _votes(lists: Integers) -> tuple[Integers, Floats]:

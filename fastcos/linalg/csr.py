@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import parallel
-from fastcos.kernels import csr
+from fastcos.kernels import csr, records
 from fastcos.validation import as_rows, format_rows, is_sparse, read_only
 
 if TYPE_CHECKING:
@@ -214,9 +214,10 @@ def _checked(name: str, indptr: Any, indices: Any, data: Any, n_columns: int) ->
     columns, bits = indices.view(f"u{indices.dtype.itemsize}"), data.view(unsigned)
     magnitude = unsigned(np.iinfo(unsigned).max >> 1)  # all its bits
     infinity = np.array(np.inf, data.dtype).view(unsigned)[()]
-    arrays = map(read_only, (indptr, indices, data, columns, bits))
+    matrix = records.Csr(indptr, read_only(indices), read_only(data))
+    views = records.BitViews(read_only(columns), read_only(bits), magnitude, infinity)
     blocks = parallel.work_blocks(indptr, 1 << 20)
-    parallel.run(csr.check_rows, blocks, *arrays, magnitude, infinity, n_columns, findings)
+    parallel.run(csr.check_rows, blocks, matrix, views, n_columns, findings)
     for finding, rule in (
         (csr.OUT_OF_RANGE, f"have column indices from 0 to {n_columns - 1}"),
         (csr.NOT_FINITE, "be finite"),

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import config, parallel, validation
-from fastcos.kernels import sparse, sparse_blocks
+from fastcos.kernels import records, sparse, sparse_blocks
 from fastcos.kernels.jit import DISABLE_JIT
 from fastcos.linalg import partial_sums
 from fastcos.linalg.csr import as_interactions, csr_arrays
@@ -229,13 +229,16 @@ class SparseOperator(Operator):
         Y, is_streamed = product_memory(self.shape[0], A)
         indptr = self._arrays[0]
         if self._item_rows(A) >= self.shape[1]:
-            arrays = *self._arrays, on_cache_lines(A), Y, is_streamed
-            self._run(kernel_body(sparse, "matmul_rows"), work_blocks(indptr, A.shape[1]), *arrays)
+            blocks, factor = work_blocks(indptr, A.shape[1]), on_cache_lines(A)
+            kernel = kernel_body(sparse, "matmul_rows")
+            self._run(kernel, blocks, self._arrays, factor, Y, is_streamed)
             return Y
         for column, width, panel in _panels(A):
             blocks = work_blocks(indptr, panel.shape[1])
-            numbers = self._item_rows(A), column, width
-            self._run(sparse_blocks.matmul_blocks, blocks, *self._arrays, panel, *numbers, Y)
+            self._run(
+                sparse_blocks.matmul_blocks, blocks, self._arrays, panel, self._item_rows(A),
+                column, width, Y,
+            )  # fmt: skip
         return Y
 
     def rmatmul(self, Y: Matrix) -> Matrix:
@@ -268,7 +271,10 @@ class SparseOperator(Operator):
 
         n, p = self.shape
         indices = np.int32 if n <= LARGEST_INT32 else np.int64
-        indptr, rows, values = transposed(*self._arrays, p, indices, self._n_threads)
+        X = self._arrays
+        indptr, rows, values = transposed(
+            X.indptr, X.indices, X.data, p, indices, self._n_threads
+        )
         if values is None:
             values = np.broadcast_to(self.dtype.type(1), rows.shape)
         # SciPy widens the row numbers to the type of indptr
@@ -283,7 +289,7 @@ class SparseOperator(Operator):
         for column, width in panel_columns(factor):
             for first, sums in self._sums_at_once(width, factor.dtype):
                 rows = self._part_rows[first : first + len(sums) + 1]
-                arrays = rows, *self._arrays, factor, column, False, sums
+                arrays = rows, self._arrays, factor, column, False, sums
                 self._run(kernel_body(sparse, name), parallel.row_blocks(len(sums), 1), *arrays)
                 partial_sums.add(sums, column, out, self._n_threads)
         return out
@@ -294,7 +300,7 @@ class SparseOperator(Operator):
         for column, width, panel in _panels(Q):
             for first, sums in self._sums_at_once(panel.shape[1], Q.dtype):
                 blocks = first_blocks[first : first + len(sums) + 1]
-                arrays = blocks, transposes, *self._arrays, panel, _cached_rows(Q), sums
+                arrays = blocks, transposes, self._arrays, panel, _cached_rows(Q), sums
                 self._run(sparse_blocks.gram_blocks, parallel.row_blocks(len(sums), 1), *arrays)
                 partial_sums.add(sums[:, :, :width], column, out, self._n_threads)
         return out
@@ -348,9 +354,9 @@ class SparseOperator(Operator):
         starts = np.empty((len(block_rows) - 1, self.shape[1] + 1), np.int32)
         rows = np.empty(nnz, np.uint16)
         values = None if data is None else np.empty(nnz, data.dtype)
-        arrays = *self._arrays, block_rows, starts, rows, values
+        outputs = sparse_blocks.Transposes(block_rows, starts, rows, values)
         blocks = parallel.row_blocks(len(block_rows) - 1, 1)
-        self._run(sparse_blocks.transpose_blocks, blocks, *arrays)
+        self._run(sparse_blocks.transpose_blocks, blocks, self._arrays, outputs)
         read_only = map(validation.read_only, (starts, rows, values))
         return first_blocks, sparse_blocks.Transposes(block_rows, *read_only)
 
@@ -476,12 +482,12 @@ def product_memory(n_rows: int, A: Matrix) -> tuple[Matrix, bool]:
     return Y, is_used and A.shape[1] % 64 == 0 and Y.nbytes >= STREAMED_BYTES
 
 
-def kernel_arrays(X: sp.csr_array) -> tuple[Any, Any, Any]:
+def kernel_arrays(X: sp.csr_array) -> Any:
     """Return indptr, indices and data of what as_interactions returned, None for ones."""
     indptr, indices, data = csr_arrays(X)
     if indices.dtype == np.int64 and X.shape[1] <= LARGEST_INT32:
         indices = validation.read_only(indices.astype(np.int32))
-    return indptr, indices, None if _are_ones(data) else data
+    return records.Csr(indptr, indices, None if _are_ones(data) else data)
 
 
 def _are_ones(data: Matrix) -> bool:

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import parallel, validation
-from fastcos.kernels import sparse
+from fastcos.kernels import records, sparse
 from fastcos.linalg import operators
 from fastcos.linalg.csr import unchecked_arrays
 from fastcos.linalg.operators import Matrix, as_operator
@@ -183,9 +183,10 @@ def _fused_matmul(X: Any, A: npt.ArrayLike, n_threads: int | None) -> Matrix | N
     is_invalid = np.empty(len(Y), np.bool_)
     blocks = operators.work_blocks(arrays.indptr, factor.shape[1])
     columns = validation.read_only(arrays.indices.view(np.uint32))
-    inputs = *arrays, columns, operators.on_cache_lines(factor)
+    matrix = records.Csr(arrays.indptr, arrays.indices, arrays.data)
     parallel.run(
-        sparse.validated_matmul_rows, blocks, *inputs, Y, is_streamed, is_invalid,
+        sparse.validated_matmul_rows, blocks, matrix, columns, operators.on_cache_lines(factor), Y,
+        is_streamed, is_invalid,
         n_threads=n_threads,
     )  # fmt: skip
     return None if is_invalid.any() else Y

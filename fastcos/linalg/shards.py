@@ -501,4 +501,4 @@ def _add_rows(
     given = factor[row : row + n] if kernel == "rmatmul_parts" else factor
     rows = validation.read_only(np.array([0, n]))
     body = operators.kernel_body(sparse, kernel)
-    body(0, 1, rows, *operators.kernel_arrays(X), given, column, begun, sums)
+    body(0, 1, rows, operators.kernel_arrays(X), given, column, begun, sums)

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import config, parallel, validation
-from fastcos.kernels import csr
+from fastcos.kernels import csr, records
 
 # non-zeros of a part per column: a part clears a count of every column, and so many keep that cheap
 _NNZ_PER_COLUMN = 8
@@ -36,14 +36,18 @@ def transposed(
     parts = max(1, min(threads, nnz // max(_NNZ_PER_PART, _NNZ_PER_COLUMN * n_columns)))
     rows = parallel.work_blocks(indptr, -(-(nnz + n) // parts))
     counts = np.empty((len(rows) - 1, n_columns), np.int64)
-    arrays = read_only(rows), indptr, indices
     blocks = parallel.row_blocks(len(counts), 1)
-    parallel.run(csr.count_columns, blocks, *arrays, counts, n_threads=n_threads)
+    parallel.run(
+        csr.count_columns, blocks, read_only(rows), indptr, indices, counts, n_threads=n_threads
+    )
     of_columns = np.zeros(n_columns + 1, np.int64)
     np.cumsum(counts.sum(axis=0), out=of_columns[1:])
     places = np.cumsum(counts, axis=0) - counts + of_columns[:-1]
     row_numbers = np.empty(nnz, index_dtype)
     values = None if data is None else np.empty(nnz, data.dtype)
-    outputs = places, row_numbers, values
-    parallel.run(csr.transpose_parts, blocks, *arrays, data, *outputs, n_threads=n_threads)
+    parallel.run(
+        csr.transpose_parts, blocks, read_only(rows), records.Csr(indptr, indices, data), places,
+        row_numbers, values,
+        n_threads=n_threads,
+    )  # fmt: skip
     return read_only(of_columns), read_only(row_numbers), read_only(values)

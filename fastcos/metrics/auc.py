@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fastcos import config, parallel, validation
-from fastcos.kernels import pair_reductions
+from fastcos.kernels import pair_reductions, records
 from fastcos.metrics.labelled import LabelledRows, labelled_rows, packed, products
 from fastcos.validation import Floats, Integers
 
@@ -109,14 +109,14 @@ def _histograms(
     parts, rows = _n_parts(n_threads), validation.read_only(grouped.rows)
     counts = np.zeros((parts, len(boundaries) + 1, 2, n_bins), np.int64)
     near = np.zeros((*counts.shape[:3], 1), np.int64)
-    arguments = (
+    clustered = records.ClusteredRows(
         rows, packed(rows, n_threads), _row_ends(grouped), validation.read_only(levels),
-        validation.read_only(boundaries), _margin_in_bins(rows, n_bins),
+        validation.read_only(boundaries),
     )  # fmt: skip
     for begin, stop in _tasks(len(rows), parts):
         parallel.run(
-            pair_reductions.pair_histograms, parallel.row_blocks(parts, 1), begin, stop, *arguments,
-            counts, near,
+            pair_reductions.pair_histograms, parallel.row_blocks(parts, 1), begin, stop, clustered,
+            _margin_in_bins(rows, n_bins), counts, near,
             n_threads=n_threads,
         )  # fmt: skip
     return counts.sum(axis=0), near.sum(axis=0)

@@ -225,9 +225,11 @@ class _Trainer:
         penalty = self.settings.norm_penalty
         parallel.run(
             training.user_gradients, first + _user_blocks(indptr, m), first,
-            (self._indptr, self._indices, self._values, self._weights), self._seen,
-            tuple(map(read_only, self.parameters)), pool, self.objective(penalty), gradients,
-            losses,
+            (self._indptr, self._indices, self._values, self._weights),
+            training.LossInputs(
+                tuple(map(read_only, self.parameters)), self._seen, pool, self.objective(penalty)
+            ),
+            gradients, losses,
         )  # fmt: skip
         items, entries = self._indices[start:stop], np.arange(stop - start, dtype=np.int32)
         of_items, users, places = transposed(
@@ -236,11 +238,13 @@ class _Trainer:
         drawn = np.cumsum(pool.position_of >= 0) * (n // _POOL_PER_INTERACTION)
         parallel.run(
             training.item_updates,
-            parallel.work_blocks(of_items + np.append(0, drawn), _WORK_PER_BLOCK), of_items,
-            users, places, self._values[start:stop],
+            parallel.work_blocks(of_items + np.append(0, drawn), _WORK_PER_BLOCK),
+            training.StepByItem(of_items, users, places, self._values[start:stop]),
             training.Gradients(*map(read_only, gradients)), pool.position_of,
             self.objective(penalty * n / (len(self._indptr) - 1)),
-            np.float32(self.settings.learning_rate), self._accumulators, self._raw,
+            training.Adagrad(
+                np.float32(self.settings.learning_rate), self._accumulators, self._raw
+            ),
             tuple(self.parameters),
         )  # fmt: skip
         if not self.settings.item_bias:
@@ -274,7 +278,11 @@ class _HeldOutLoss:
         parallel.run(
             training.held_out_losses,
             _user_blocks(indptr, len(pool.rows)),
-            tuple(self._arrays[:3]), tuple(self._arrays[3:6]), tuple(self._arrays[6:]),
-            tuple(map(read_only, trainer.parameters)), pool, trainer.objective(), losses,
+            tuple(self._arrays[:3]), tuple(self._arrays[3:6]),
+            training.LossInputs(
+                tuple(map(read_only, trainer.parameters)), tuple(self._arrays[6:]), pool,
+                trainer.objective(),
+            ),
+            losses,
         )  # fmt: skip
         return float(losses.sum()) / self._total

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from fastcos import parallel, validation
+from fastcos.kernels import records
 from fastcos.kernels.sampling import Clusters, sample_rows
 from fastcos.reports import as_table
 from fastcos.validation import Floats, Integers
@@ -358,8 +359,9 @@ def _draw_items(
     blocks = parallel.work_blocks(indptr, max(_WORK_PER_BLOCK, 4 * n_items))
     clusters = Clusters(*map(validation.read_only, (starts, order, running, log_weight)))
     parallel.run(
-        sample_rows, blocks, validation.read_only(preference), clusters, *key,
-        -(-n_items // _RACE_SHARE), n_items, validation.read_only(indptr), indices,
+        sample_rows, blocks, validation.read_only(preference), clusters,
+        records.Drawing(*key, race_from=-(-n_items // _RACE_SHARE), max_draws=n_items),
+        validation.read_only(indptr), indices,
         n_threads=n_threads, progress=progress,
     )  # fmt: skip
     ones = np.ones(n_drawn, np.float32)

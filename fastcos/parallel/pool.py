@@ -13,7 +13,7 @@ import queue
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any, Generic, TypeVar, overload
 
 import numpy as np
@@ -205,11 +205,13 @@ def run(
                 progress(int(hi - blocks[0]), int(blocks[-1] - blocks[0]))
 
 
-def call(rows_kernel: Kernel, lo: int, hi: int, *arrays: Any) -> None:
-    """Run a kernel on one block of rows in the calling thread, with less overhead than run has."""
+def call(rows_kernel: Kernel, kinds: Hashable, lo: int, hi: int, *arrays: Any) -> None:
+    """Run a kernel on one block of rows in the calling thread, with less overhead than run has.
+
+    kinds: the caller promises that arguments have the same types whenever kinds are equal.
+    """
     _state.compiled.add(rows_kernel)
-    function, arguments = rows_kernel.bind(*arrays)
-    function(lo, hi, *arguments)
+    rows_kernel.call(kinds, lo, hi, *arrays)
 
 
 def has_run(rows_kernel: Callable[..., None]) -> bool:

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import parallel, validation
-from fastcos.kernels import bits
+from fastcos.kernels import bits, records
 from fastcos.kernels.simd.hamming import LANES
 from fastcos.search.packing import ExecutionOptions
 from fastcos.search.request import as_exclude_self, rounded_scores
@@ -60,7 +60,8 @@ def bit_top_k(
         raw_scores = parallel.unfilled((hi - lo, k), np.float64)
         parallel.run(
             bits.nearest_bits, parallel.row_blocks(hi - lo, block), BIT_MEASURES[measure],
-            Q[lo:hi], query_norms[lo:hi], X, norms, self_items[lo:hi], raw_scores, indices[lo:hi],
+            records.BitRows(Q[lo:hi], query_norms[lo:hi]), records.BitRows(X, norms),
+            self_items[lo:hi], raw_scores, indices[lo:hi],
             n_threads=n_threads, progress=_progress_from(options.progress, lo, n),
         )  # fmt: skip
         scores[lo:hi] = rounded_scores(raw_scores)

@@ -587,12 +587,11 @@ class SimilarityIndex:
         n_threads: int | None = None,
         working_memory: float | None = None,
     ) -> NearDuplicates:
-        """Group the items that are connected by pairs with a score of at least min_score.
+        """Groups of items that are connected by pairs with a score of at least min_score.
 
         As :func:`fastcos.search.near_duplicates`, but the items are packed already. To keep one
         item of each group, call ``remove(ids_of(positions))`` with the positions of all other
-        items. If items were added or removed since ``fit``, the rows are copied once, in addition
-        to working_memory.
+        items.
 
         Parameters
         ----------

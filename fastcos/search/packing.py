@@ -124,6 +124,8 @@ class PackedItems(NamedTuple):
     layout: TileLayout
     arrays: Any
     bound: Any
+    # Packed items of one kind are arguments of the same types.
+    kind: tuple[str, str]
 
     @property
     def numbers(self) -> Integers:
@@ -299,7 +301,8 @@ def packed_items(
         packed_type=validation.read_only(layout.empty_array()),
         units=(unit, bias_unit, float(layout.error), rounding),
     )
-    return PackedItems(metric_type, layout, kernel_items, bound_items)
+    kind = (layout.isa, items.rows.dtype.char)
+    return PackedItems(metric_type, layout, kernel_items, bound_items, kind)
 
 
 def pack_queries(

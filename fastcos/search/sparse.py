@@ -109,8 +109,8 @@ def sparse_top_k(
     work = indptr + np.arange(n + 1) * (item_rows.shape[0] // _SUMS_PER_NNZ)
     indices, scores = parallel.unfilled((n, k), np.int64), parallel.unfilled((n, k), np.float32)
     parallel.run(
-        kernels.best_rows, parallel.work_blocks(work, _NNZ_PER_BLOCK), name == "cosine",
-        kernel_queries, kernel_items, bound, np.empty(0, sum_type), scores, indices,
+        kernels.best_rows, parallel.work_blocks(work, _NNZ_PER_BLOCK), kernel_queries,
+        kernel_items, bound, scores, indices,
         n_threads=n_threads, progress=options.progress,
     )  # fmt: skip
     rows_at_once = max(1, _RESULTS_PER_BLOCK // k)
@@ -243,5 +243,8 @@ def _kernel_items(
     factors = factors.astype(np.float32 if sum_type == np.int32 else np.float64)
     indptr, lists, _ = item_rows.by_column
     if item_rows.packed is not None and sum_type == np.int32:
-        return kernels.Items(indptr, validation.read_only(item_rows.packed), None, norms, factors)
-    return kernels.Items(indptr, np.ascontiguousarray(lists), values, norms, factors)
+        lists, values = validation.read_only(item_rows.packed), None
+    return kernels.Items(
+        indptr, np.ascontiguousarray(lists), values, norms, factors, is_cosine,
+        np.empty(0, sum_type),
+    )  # fmt: skip

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import parallel, validation
-from fastcos.kernels import inverted_lists, sparse_top_k
+from fastcos.kernels import inverted_lists, records, sparse_top_k
 from fastcos.linalg.csr import as_interactions, csr_arrays, transposed_interactions
 from fastcos.linalg.transpose import transposed
 from fastcos.similarity import safe_norms
@@ -114,9 +114,12 @@ class SparseRows:
             len(indices), self._narrow_type, data is not None
         )
         blocks = parallel.work_blocks(new_indptr, _NNZ_PER_PASS)
-        inputs = map(validation.read_only, (order, indptr, indices, data, new_indptr))
+        given, taken = (
+            records.Csr(*map(validation.read_only, (indptr, indices, data))),
+            records.Csr(validation.read_only(new_indptr), new_indices, new_values),
+        )
         parallel.run(
-            inverted_lists.take_rows, blocks, *inputs, new_indices, new_values,
+            inverted_lists.take_rows, blocks, validation.read_only(order), given, taken,
             n_threads=self._n_threads,
         )  # fmt: skip
         by_column = new_indptr, new_indices, new_values

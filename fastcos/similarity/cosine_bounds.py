@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fastcos import parallel, validation
-from fastcos.kernels import intervals
+from fastcos.kernels import intervals, records
 from fastcos.similarity.encoded_rows import row_norms
 from fastcos.validation import Floats
 
@@ -201,7 +201,8 @@ def cosine_interval(
     blocks = parallel.row_blocks(n, max(1, 20_000_000 // (d * d + 50 * d)))
     norms = row_norms(a, n_threads), row_norms(b, n_threads)
     parallel.run(
-        intervals.box_intervals, blocks, a, b, *norms, condition**2, ends, weights,
+        intervals.box_intervals, blocks, records.RowPairs(a, b, *norms), condition**2, ends,
+        weights,
         n_threads=n_threads,
     )  # fmt: skip
     low, high = _float_or_array(ends[:, 0], single), _float_or_array(ends[:, 1], single)
@@ -244,8 +245,9 @@ def tv_index(x: Any, y: Any, *, n_threads: int | None = None) -> Sensitivity:
     norms = row_norms(a, n_threads), row_norms(b, n_threads)
     blocks = parallel.row_blocks(n, max(1, 5_000_000 // d))
     parallel.run(
-        intervals.pair_indices, blocks, a, b, *norms, z, index, contributions, n_threads=n_threads
-    )
+        intervals.pair_indices, blocks, records.RowPairs(a, b, *norms), z, index, contributions,
+        n_threads=n_threads,
+    )  # fmt: skip
     empty = (norms[0] == 0) | (norms[1] == 0)
     index[empty], contributions[empty] = np.nan, np.nan
     return Sensitivity(

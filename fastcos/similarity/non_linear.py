@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import parallel, validation
-from fastcos.kernels import normal_cdf, row_transforms
+from fastcos.kernels import normal_cdf, records, row_transforms
 from fastcos.parallel import buffer_pool
 from fastcos.similarity.base import Plain, invariances, register
 from fastcos.similarity.knn_stats import RowLookup, cosine_moments
@@ -161,8 +161,9 @@ class MutualProximity(Plain):
         B, norms, means, deviations = precomputed
         cosines = list_scores("cosine", scaled_up_rows(Q), B, columns, norms)
         return over_lists(
-            normal_cdf.mutual_proximity_rows, columns, cosines, columns, *self._of(Q), means,
-            deviations,
+            normal_cdf.mutual_proximity_rows, columns, cosines, columns,
+            records.ScoreMoments(*map(validation.read_only, self._of(Q))),
+            records.ScoreMoments(*map(validation.read_only, (means, deviations))),
         )  # fmt: skip
 
     def upper_bound(self, Q: Rows, raw: Floats) -> Floats:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fastcos.kernels import attacks
+from fastcos.kernels import attacks, records
 from tests.kernels.inputs import frozen
 from tests.oracles.audit import cosine, vertices
 
@@ -94,8 +94,9 @@ def test_attacked_radii_are_levels_with_counterexamples():
     certified = np.ones((40, k))
     certified[12] = 1.2
     attacks.attacked_radii(
-        10, 20, *frozen(items, norms, np.arange(40), np.ascontiguousarray(neighbors)), 1,
-        *frozen(certified, levels), 6, radii, weights,
+        10, 20, records.SampledRows(*frozen(items, norms, np.arange(40))),
+        *frozen(np.ascontiguousarray(neighbors)), records.Attacks(1, *frozen(certified, levels), 6),
+        radii, weights,
     )  # fmt: skip
     for untouched in (slice(0, 10), slice(20, 40)):
         assert (radii[untouched] == -7).all()

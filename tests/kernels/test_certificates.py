@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from fastcos.kernels import certificates
+from fastcos.kernels import certificates, records
 from tests.kernels.inputs import frozen
 from tests.oracles.audit import cosine, minimise_over_box, vertices
 
@@ -131,11 +131,10 @@ def test_rows_kernels_fill_their_rows_only():
     scores = items @ items.T / np.outer(norms, norms)
     np.fill_diagonal(scores, -2)
     neighbors = np.argsort(-scores, axis=1)[:, :9]
-    items, norms, rows, neighbors = frozen(
-        items, norms, np.arange(30), np.ascontiguousarray(neighbors)
-    )
+    sample = records.SampledRows(*frozen(items, norms, np.arange(30)))
+    (neighbors,) = frozen(np.ascontiguousarray(neighbors))
     z, radii = np.full((30, 9), -7.0), np.full((30, 3), -7.0)
-    certificates.linear_radii(10, 20, items, norms, rows, neighbors, z, radii)
+    certificates.linear_radii(10, 20, sample, neighbors, z, radii)
     assert (z[10:20] > -7).all()
     assert (radii[10:20] >= 1).all()
     for part in (slice(0, 10), slice(20, 30)):
@@ -143,20 +142,10 @@ def test_rows_kernels_fill_their_rows_only():
         assert (radii[part] == -7).all()
     radii[:], partial, truncated = -7.0, np.full((30, 3), 2.0), np.full(30, 249, np.uint8)
     certificates.rescaling_radii(
-        10,
-        20,
-        items,
-        norms,
-        rows,
-        neighbors,
-        3,
-        False,
-        np.array([1.1, 1.5, 2.0]),
-        6,
-        partial,
-        radii,
+        10, 20, sample, neighbors,
+        records.CertificateSearch(3, False, np.array([1.1, 1.5, 2.0]), 6), partial, radii,
         truncated,
-    )
+    )  # fmt: skip
     assert (radii[10:20] >= 1).all()
     assert (truncated[10:20] <= 1).all()
     assert (radii[10:20] <= partial[10:20]).all()

@@ -59,7 +59,9 @@ def package(tmp_path):
     kernels = tmp_path / "site" / "fastcos" / "kernels"
     kernels.mkdir(parents=True)
     (kernels.parent / "__init__.py").touch()
-    machinery = ("jit", "native", "cpu", "code_cache", "compiler", "fingerprint")
+    machinery = (
+        "jit", "native", "cpu", "code_cache", "compiler", "numba_internals", "fingerprint",
+    )  # fmt: skip
     for name in ("__init__.py", *(f"{module}.py" for module in machinery)):
         shutil.copy(ROOT / "kernels" / name, kernels)
     (kernels / "caller.py").write_text(CALLER)
@@ -900,3 +902,64 @@ def test_importing_all_kernels_requests_no_amx_permission():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+FIELDS = """
+from typing import Any, NamedTuple
+from .jit import kernel
+
+class Pair(NamedTuple):
+    ORDER
+
+@kernel
+def difference(lo, hi, pair, out):
+    for i in range(lo, hi):
+        out[i] = pair.minuend[i] - pair.subtrahend[i]
+"""
+SUBTRACT = """
+import numpy as np
+from fastcos.kernels.pairs import Pair, difference
+out = np.zeros(1)
+difference(0, 1, Pair(minuend=np.array([9.0]), subtrahend=np.array([4.0])), out)
+print(out[0])
+"""
+
+
+@pytest.mark.slow
+def test_fields_of_a_record_that_change_places_compile_again(package, tmp_path):
+    fields = ["minuend: Any", "subtrahend: Any"]
+    for order in (fields, fields[::-1]):
+        text = FIELDS.replace("ORDER", "\n    ".join(order))
+        (package / "fastcos" / "kernels" / "pairs.py").write_text(text)
+        assert use(package, tmp_path / "c", SUBTRACT)[0] == ["5.0"]
+
+
+# private names of Numba that a later release may lack, and what then is not used
+WITHOUT = {
+    "cache": ("numba.core.caching", "CompileResultCacheImpl", "HAS_CACHE"),
+    "runtime": ("numba.core.runtime", "rtsys", "HAS_CACHE"),
+    "intermediate code": ("numba.core.codegen", "JITCodeLibrary", "HAS_INTERMEDIATE_CODE"),
+    "compiler lock": ("numba.core.compiler_lock", "global_compiler_lock", "_global_lock"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("group", WITHOUT)
+def test_private_names_of_numba_have_fall_backs(package, tmp_path, group):
+    module, name, flag = WITHOUT[group]
+    code = f"""
+import importlib, sys, types
+import numba, numba.np.ufunc.parallel
+numba.njit(lambda x: x + 1)(1.0)  # Numba imports the name where it needs it
+known = vars(importlib.import_module({module!r})).items()
+sys.modules[{module!r}] = changed = types.ModuleType({module!r})
+vars(changed).update((name, value) for name, value in known if name != {name!r})
+from fastcos.kernels import numba_internals
+assert not numba_internals.{flag}
+"""
+    call = "twice.call('f8', 0, 1, out)"
+    for use_kernel in (USE, USE.replace("twice(0, 1, out)", call)):
+        printed, warned = use(package, tmp_path / "c", code + use_kernel)
+        assert printed[0] == "20.0"
+        assert warned.count("fastcos compiles in every process") == (flag == "HAS_CACHE")
+        assert "Traceback" not in warned

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from fastcos.kernels import csr
+from fastcos.kernels import csr, records
 from tests.kernels.inputs import frozen
 
 
@@ -21,10 +21,12 @@ def found(rows, n_columns, *, cuts=None, index="i4", value="f8"):
         csr.check_rows(
             lo,
             hi,
-            *frozen(indptr, indices, data),
-            *frozen(indices.view(f"u{indices.dtype.itemsize}"), data.view(unsigned)),
-            unsigned(np.iinfo(unsigned).max >> 1),
-            np.array(np.inf, data.dtype).view(unsigned)[()],
+            records.Csr(*frozen(indptr, indices, data)),
+            records.BitViews(
+                *frozen(indices.view(f"u{indices.dtype.itemsize}"), data.view(unsigned)),
+                magnitude=unsigned(np.iinfo(unsigned).max >> 1),
+                infinity=np.array(np.inf, data.dtype).view(unsigned)[()],
+            ),
             n_columns,
             findings,
         )

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fastcos.kernels import intervals
+from fastcos.kernels import intervals, records
 from tests.kernels.inputs import frozen
 from tests.oracles.audit import cosine, cosines_at, vertices
 
@@ -22,7 +22,8 @@ def test_box_intervals_contain_all_vertices(d):
     _, x, y = pairs(1, 30, d)
     x[12], y[13] = 0, 0
     ends, weights = np.full((30, 2), -7.0), np.full((30, 2, d), -7.0)
-    intervals.box_intervals(10, 20, *frozen(x, y, norms(x), norms(y)), 6.25, ends, weights)
+    given = records.RowPairs(*frozen(x, y, norms(x), norms(y)))
+    intervals.box_intervals(10, 20, given, 6.25, ends, weights)
     for untouched in (slice(0, 10), slice(20, 30)):
         assert (ends[untouched] == -7).all()
         assert (weights[untouched] == -7).all()
@@ -43,7 +44,7 @@ def test_pair_indices_sum_contributions():
     _, x, y = pairs(2, 12, 5)
     y[6] = -2 * x[6]
     z, indices, parts = np.full(12, -7.0), np.full(12, -7.0), np.full((12, 5), -7.0)
-    intervals.pair_indices(4, 8, x, y, norms(x), norms(y), z, indices, parts)
+    intervals.pair_indices(4, 8, records.RowPairs(x, y, norms(x), norms(y)), z, indices, parts)
     for untouched in (slice(0, 4), slice(8, 12)):
         assert (z[untouched] == -7).all()
         assert (indices[untouched] == -7).all()
@@ -63,8 +64,8 @@ def test_edge_indices_totals_sum_over_parts():
     neighbors = np.array([rng.choice(np.delete(np.arange(25), row), 3, False) for row in rows])
     first_of = np.array([0, 4, 9, 13])
     indices, totals = np.full((13, 3), -7.0), np.full((3, 4), -7.0)
-    given = frozen(items, norms(items), rows, neighbors, first_of)
-    intervals.edge_indices(1, 3, *given, indices, totals)
+    sample = records.SampledRows(*frozen(items, norms(items), rows))
+    intervals.edge_indices(1, 3, sample, *frozen(neighbors, first_of), indices, totals)
     assert (indices[:4] == -7).all()
     assert (totals[0] == -7).all()
     for part in (1, 2):

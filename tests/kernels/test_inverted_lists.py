@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fastcos.kernels import inverted_lists
+from fastcos.kernels import inverted_lists, records
 
 LENGTHS = [0, 1, 2, 3, 4, 5, 7, 8, 9, 31, 64, 70]
 M = 80
@@ -77,8 +77,8 @@ def test_take_rows_permutes_rows(has_values):
     data = frozen(values.astype(np.float32)) if has_values else None
     lo, hi = 3, n - 2
     inverted_lists.take_rows(
-        lo, hi, order, indptr, frozen(items.astype(np.int32)), data, taken_indptr, taken,
-        halves[:, 1] if has_values else None,
+        lo, hi, order, records.Csr(indptr, frozen(items.astype(np.int32)), data),
+        records.Csr(taken_indptr, taken, halves[:, 1] if has_values else None),
     )  # fmt: skip
     inside = slice(taken_indptr[lo], taken_indptr[hi])
     rows = [slice(indptr[i], indptr[i + 1]) for i in order[lo:hi]]

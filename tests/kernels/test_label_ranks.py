@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fastcos import parallel
-from fastcos.kernels import knn_vote, label_ranks
+from fastcos.kernels import knn_vote, label_ranks, records
 from tests.kernels.inputs import frozen
 
 
@@ -40,8 +40,9 @@ def test_score_label_ranks_equals_definition(levels, m, n_codes, k):
     auc, precision = parallel.unfilled(m, np.float64), parallel.unfilled(m, np.float64)
     voted = parallel.unfilled(m, np.int64)
     sizes = np.bincount(codes)
-    given = frozen(table, owns, codes, sizes)
-    label_ranks.score_label_ranks(0, m, *given, k, auc, precision, voted)
+    labels = records.LabelCodes(*frozen(codes, sizes))
+    ranks = records.LabelRanks(auc, precision, voted)
+    label_ranks.score_label_ranks(0, m, *frozen(table, owns), labels, k, ranks)
     truth = [by_loops(table[i], i, codes, k) for i in range(m)]
     np.testing.assert_allclose(auc, [one[0] for one in truth], rtol=1e-13)
     np.testing.assert_allclose(precision, [one[1] for one in truth], rtol=1e-13)
@@ -60,7 +61,8 @@ def test_recommend_by_items_equals_dictionary(k):
     indptr = np.concatenate([[0], np.cumsum(seen.sum(axis=1))])
     indices = np.flatnonzero(seen.ravel()) % p
     best = parallel.unfilled((9, k), np.int64)
-    knn_vote.recommend_by_items(0, 9, indptr, indices, neighbors, weights, best)
+    items_of_users = records.Csr(indptr, indices, None)
+    knn_vote.recommend_by_items(0, 9, items_of_users, neighbors, weights, best)
     for u in range(9):
         votes = dict.fromkeys(range(p), 0.0)
         for item in np.flatnonzero(seen[u]):
@@ -89,7 +91,8 @@ def test_recommend_by_users_equals_dictionary(k):
     indptr = np.concatenate([[0], np.cumsum(seen.sum(axis=1))])
     indices = np.flatnonzero(seen.ravel()) % p
     best = parallel.unfilled((3, k), np.int64)
-    knn_vote.recommend_by_users(0, 3, users, neighbors, weights, indptr, indices, p, best)
+    items_of_users = records.Csr(indptr, indices, None)
+    knn_vote.recommend_by_users(0, 3, users, neighbors, weights, items_of_users, p, best)
     for q, user in enumerate(users):
         votes = dict.fromkeys(range(p), 0.0)
         for weight, other in zip(weights, neighbors[q], strict=True):

@@ -21,6 +21,7 @@ INFRASTRUCTURE = (
     "cpu",
     "jit",
     "native",
+    "numba_internals",
 )
 
 pytestmark = [

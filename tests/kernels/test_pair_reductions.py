@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fastcos import parallel, set_config
-from fastcos.kernels import dot_tile, pair_reductions, row_argsort
+from fastcos.kernels import dot_tile, pair_reductions, records, row_argsort
 from fastcos.kernels.jit import kernel
 from tests.kernels.inputs import frozen
 from tests.oracles import metrics as oracles
@@ -55,9 +55,9 @@ def test_pair_histograms_count_every_pair_once(n, d, parts, n_strata):
     levels = np.random.default_rng(3).integers(0, 5, n) / 2.0
     boundaries = np.array([1.0, 2.5])[: n_strata - 1]
     strips = -(-n // pair_reductions.STRIP)
-    given = frozen(rows, packed(rows), ends, levels, boundaries)
+    given = records.ClusteredRows(*frozen(rows, packed(rows), ends, levels, boundaries))
     for begin, stop in ((0, strips // 2), (strips // 2, strips)):
-        pair_reductions.pair_histograms(0, parts, begin, stop, *given, 1e-12, counts, near)
+        pair_reductions.pair_histograms(0, parts, begin, stop, given, 1e-12, counts, near)
     i, j = np.triu_indices(n, 1)
     places = ((rows @ rows.T)[i, j] + 1) * (n_bins / 2 - 1) + pair_reductions.OFFSET
     same = (codes[i] == codes[j]).astype(int)

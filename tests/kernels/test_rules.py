@@ -3,6 +3,7 @@
 import ast
 import functools
 import re
+import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -11,8 +12,9 @@ FLAGS = {"fastmath", "parallel", "nogil", "boundscheck", "error_model", "cache",
 DECORATORS = {"kernel", "borrowing_kernel", "relaxed_kernel"}
 INFRASTRUCTURE = {
     "__init__", "build", "code_cache", "compiler", "cpu", "fingerprint", "jit", "native",
+    "numba_internals",
 }  # fmt: skip
-COMPILE = {"kernels/jit.py", "kernels/compiler.py"}
+COMPILE = {"kernels/jit.py", "kernels/compiler.py", "kernels/numba_internals.py"}
 
 
 @functools.cache
@@ -203,3 +205,51 @@ def test_private_kernels_are_called_by_kernels_only():
         attributes = {node.attr for node in nodes(tree, ast.Attribute)}
         offenders[name] = own & called | private & (imported | attributes)
     assert not {name: found for name, found in offenders.items() if found}
+
+
+# what Numba and llvmlite do not document: kernels/numba_internals.py lists it, with its fall-backs
+PRIVATE_MODULES = {"caching", "codegen", "compiler", "compiler_lock", "runtime", "serialize"}
+PRIVATE_NAMES = {
+    "_cache", "_cache_file", "_final_module", "_finalized", "_get_host_cpu_name", "_index_key",
+    "_tm_features", "add_overload", "entry_point", "get_call_template", "insert_user_function",
+}  # fmt: skip
+
+
+def test_private_names_of_numba_are_in_one_file():
+    offenders = {}
+    for name, tree in kernels().items():
+        if Path(name).stem != "numba_internals":
+            modules = {node.module for node in nodes(tree, ast.ImportFrom) if node.level == 0}
+            used = {f"numba.core.{module}" for module in PRIVATE_MODULES} & modules
+            offenders[name] = used | {
+                node.attr for node in nodes(tree, ast.Attribute) if node.attr in PRIVATE_NAMES
+            }
+    found = {name: names for name, names in offenders.items() if names}
+    assert not found, "move it to kernels/numba_internals.py, with its reason and a fall-back"
+
+
+def test_the_bounds_of_numba_are_those_that_are_tested():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf8"))["project"]
+    bounds = {text for text in project["dependencies"] if text.startswith("numba>")}
+    assert bounds == set(project["optional-dependencies"]["compile"])
+    oldest, end = re.fullmatch(r"numba>=(\S+),<(\S+)", *bounds).groups()
+    script = (ROOT / ".ci" / "numba_versions").read_text("utf8")
+    lowest, newest = re.search(r"versions=\((\d\S+) (\S+)\)", script).groups()
+    minor = int(end.rpartition(".")[2]) - 1
+    assert lowest.startswith(f"{oldest}.")
+    assert newest.startswith(f"{end.rpartition('.')[0]}.{minor}.")
+
+
+def test_kernels_that_python_calls_take_at_most_8_arguments():
+    """More would be mixed up: records name them (kernels/records.py)."""
+    called = "".join(path.read_text("utf8") for path in (ROOT / "fastcos").rglob("*.py"))
+    offenders = [
+        f"{name}: {function.name} takes {len(function.args.args)}"
+        for name, tree in kernels().items()
+        for function in compiled(tree)
+        if len(function.args.args) > 8
+        and not function.name.startswith("_")
+        and [argument.arg for argument in function.args.args[:2]] == ["lo", "hi"]
+        and re.search(rf"\b\w+\.{function.name}\b|\b{function.name},", called)
+    ]
+    assert not offenders

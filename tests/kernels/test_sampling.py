@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
+from fastcos.kernels import records
 from fastcos.kernels.sampling import Clusters, sample_rows
 from tests.kernels.inputs import frozen
 
@@ -38,9 +39,8 @@ def sampled(
     clusters = frozen(starts, item_at, cumulative, log_weight)
     cuts = [0, len(wanted)] if cuts is None else cuts
     for lo, hi in pairwise(cuts):
-        sample_rows(
-            lo, hi, preference, Clusters(*clusters), *key, race_from, max_draws, indptr, indices
-        )
+        drawing = records.Drawing(*key, race_from, max_draws)
+        sample_rows(lo, hi, preference, Clusters(*clusters), drawing, indptr, indices)
     return np.split(indices, indptr[1:-1])
 
 

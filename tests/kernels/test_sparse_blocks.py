@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from fastcos.kernels import sparse_blocks
+from fastcos.kernels import records, sparse_blocks
 from tests.kernels.inputs import frozen
 
 N, P = 5000, 37
@@ -23,7 +23,7 @@ def made(index_dtype, value_dtype):
         dense = (dense != 0).astype(np.int64)
     X = sp.csr_array(dense)
     data = None if value_dtype is None else X.data.astype(value_dtype)
-    arrays = [X.indptr.astype(np.int64), X.indices.astype(index_dtype), data]
+    arrays = records.Csr(X.indptr.astype(np.int64), X.indices.astype(index_dtype), data)
     for array in (*arrays, CUTS):
         if array is not None:
             array.flags.writeable = False
@@ -36,7 +36,8 @@ def transposed(arrays):
     rows = np.full(len(arrays[1]), 249, np.uint16)
     values = None if arrays[2] is None else np.full(len(rows), np.nan, arrays[2].dtype)
     for block in (1, 0, 3, 2):
-        sparse_blocks.transpose_blocks(block, block + 1, *arrays, CUTS, starts, rows, values)
+        outputs = sparse_blocks.Transposes(CUTS, starts, rows, values)
+        sparse_blocks.transpose_blocks(block, block + 1, arrays, outputs)
     return sparse_blocks.Transposes(CUTS, *frozen(starts, rows, values))
 
 
@@ -69,7 +70,7 @@ def test_matmul_blocks_equals_the_dense_product(index, value, dtype, item_rows):
         panel = np.random.default_rng(5).integers(-8, 9, (P, padded)).astype(dtype)
         panel.flags.writeable = False
         Y = np.full((N, width + 2), np.nan, dtype)
-        sparse_blocks.matmul_blocks(3, N - 5, *arrays, panel, item_rows, 1, width, Y)
+        sparse_blocks.matmul_blocks(3, N - 5, arrays, panel, item_rows, 1, width, Y)
         np.testing.assert_array_equal(Y[3:-5, 1:-1], dense[3:-5] @ panel[:, :width])
         assert np.isnan(Y[[0, 1, 2, -5, -1]]).all()
         assert np.isnan(Y[:, [0, -1]]).all()
@@ -85,7 +86,7 @@ def test_gram_blocks_equals_the_dense_product(index, value, dtype, item_rows):
         panel = np.random.default_rng(6).integers(-8, 9, (P, padded)).astype(dtype)
         panel.flags.writeable = False
         Z = np.full((3, P, padded), np.nan, dtype)
-        arguments = first_blocks, transposed(arrays), *arrays, panel, item_rows, Z
+        arguments = first_blocks, transposed(arrays), arrays, panel, item_rows, Z
         sparse_blocks.gram_blocks(1, 3, *arguments)
         assert np.isnan(Z[0]).all()
         sparse_blocks.gram_blocks(0, 1, *arguments)

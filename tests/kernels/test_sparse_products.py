@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from fastcos.kernels import cpu, sparse
+from fastcos.kernels import cpu, records, sparse
 from tests.kernels.inputs import frozen
 
 N, P = 37, 23
@@ -65,7 +65,7 @@ def test_matmul_rows_equals_the_dense_product(index, value, dtype, body):
     for width in WIDTHS:
         A = factor(rng, P, width, dtype)
         Y = np.full((N, width), np.nan, dtype)
-        getattr(sparse, f"matmul_rows{body}")(3, 30, *arrays, A, Y, False)
+        getattr(sparse, f"matmul_rows{body}")(3, 30, records.Csr(*arrays), A, Y, False)
         np.testing.assert_array_equal(Y[3:30], dense[3:30] @ A)
         assert np.isnan(Y[:3]).all()
         assert np.isnan(Y[30:]).all()
@@ -81,7 +81,7 @@ def test_matmul_rows_streamed_equals_the_dense_product(index, value, dtype):
         memory = np.full(N * width + 64, -7, dtype)
         skip = (-memory.ctypes.data % 64) // memory.itemsize
         Y = memory[skip : skip + N * width].reshape(N, width)
-        sparse.matmul_rows(3, 30, *arrays, A, Y, True)
+        sparse.matmul_rows(3, 30, records.Csr(*arrays), A, Y, True)
         np.testing.assert_array_equal(Y[3:30], dense[3:30] @ A)
         Y[3:30] = -7
         assert (memory == -7).all()
@@ -105,8 +105,8 @@ def test_validated_matmul_rows_rejects_invalid_rows(dtype, fault):
     A.flags.writeable = False
     Y, is_rejected = np.full((700, 20), -7, dtype), np.full(700, 249, np.uint8)
     sparse.validated_matmul_rows(
-        10, 690, *frozen(indptr, indices, data, indices.view(np.uint32)), A, Y, False,
-        is_rejected.view(np.bool_),
+        10, 690, records.Csr(*frozen(indptr, indices, data)), *frozen(indices.view(np.uint32)), A,
+        Y, False, is_rejected.view(np.bool_),
     )  # fmt: skip
     rejected = is_rejected == 1
     assert rejected[500] == (fault != "none")
@@ -137,7 +137,7 @@ def test_rmatmul_and_gram_parts_sum_to_the_product(index, value, dtype, body):
             call = getattr(sparse, name + body)
             Z = np.full((4, P, width), np.nan, dtype)
             for part in range(4):
-                call(part, part + 1, cuts, *arrays, given, 1, False, Z)
+                call(part, part + 1, cuts, records.Csr(*arrays), given, 1, False, Z)
             out = np.full((P, width + 3), np.nan, dtype)
             out[:, 2 : 2 + width] = 5
             sparse.add_parts(0, 10, Z, 2, out)
@@ -145,7 +145,7 @@ def test_rmatmul_and_gram_parts_sum_to_the_product(index, value, dtype, body):
             truth = truth @ given[:, 1 : 1 + width]
             np.testing.assert_array_equal(out[:, 2 : 2 + width], truth + 5)
             assert np.isnan(out[:, [0, 1, -1]]).all()
-            call(1, 3, cuts, *arrays, given, 1, True, Z)
+            call(1, 3, cuts, records.Csr(*arrays), given, 1, True, Z)
             np.testing.assert_array_equal(Z[[0, 3]].sum(0) + Z[1:3].sum(0) / 2, truth)
 
 
@@ -181,12 +181,13 @@ def test_products_are_added_in_order_with_one_rounding(value, dtype):
     XA = [[in_order(pairs, dtype) for pairs in row] for row in terms]
     assert [[in_order(pairs, dtype, are_fused=False) for pairs in row] for row in terms] != XA
     Y = np.full((N, 17), np.nan, dtype)
-    sparse.matmul_rows(0, N, indptr, indices, data, A, Y, False)
+    X = records.Csr(indptr, indices, data)
+    sparse.matmul_rows(0, N, X, A, Y, False)
     np.testing.assert_array_equal(Y, XA)
     Y.flags.writeable = False
     Z = np.full((2, 1, P, 17), np.nan, dtype)
-    sparse.rmatmul_parts(0, 1, cuts, indptr, indices, data, Y, 0, False, Z[0])
-    sparse.gram_parts(0, 1, cuts, indptr, indices, data, A, 0, False, Z[1])
+    sparse.rmatmul_parts(0, 1, cuts, X, Y, 0, False, Z[0])
+    sparse.gram_parts(0, 1, cuts, X, A, 0, False, Z[1])
     row_of = np.repeat(np.arange(N), np.diff(indptr))
     at = [np.flatnonzero(indices == j) for j in range(P)]
     XY = [[in_order(zip(data[t], y[row_of[t]], strict=True), dtype) for y in Y.T] for t in at]
@@ -205,10 +206,10 @@ def test_products_have_the_bits_of_plain_loops(dtype):
     results = []
     for body in BODIES:
         Y, Z = np.empty((N, 117), dtype), np.empty((2, 1, P, 117), dtype)
-        parts = cuts, indptr, indices, data
-        getattr(sparse, f"matmul_rows{body}")(0, N, indptr, indices, data, A, Y, False)
-        getattr(sparse, f"gram_parts{body}")(0, 1, *parts, A, 0, False, Z[0])
-        getattr(sparse, f"rmatmul_parts{body}")(0, 1, *parts, B, 0, False, Z[1])
+        X = records.Csr(indptr, indices, data)
+        getattr(sparse, f"matmul_rows{body}")(0, N, X, A, Y, False)
+        getattr(sparse, f"gram_parts{body}")(0, 1, cuts, X, A, 0, False, Z[0])
+        getattr(sparse, f"rmatmul_parts{body}")(0, 1, cuts, X, B, 0, False, Z[1])
         results.append((Y, Z))
     np.testing.assert_array_equal(results[0][0], results[-1][0])
     np.testing.assert_array_equal(results[0][1], results[-1][1])

@@ -68,11 +68,12 @@ def test_best_rows_equals_dense_search(kind, is_cosine):
     norms = np.linalg.norm(B, axis=1)
     factors = np.zeros(-(-M // STRIP) * STRIP, np.float32 if sum_type == np.int32 else np.float64)
     factors[:M] = np.divide(1, norms, out=np.zeros(M), where=norms > 0) if is_cosine else 1
-    items = Items(*csr(B.T, dtype, np.uint16), frozen(norms), frozen(factors))
+    items = Items(
+        *csr(B.T, dtype, np.uint16), frozen(norms), frozen(factors), is_cosine,
+        np.empty(0, sum_type),
+    )  # fmt: skip
     scores, columns = np.full((8, K), np.nan), np.full((8, K), -7)
-    sparse_top_k.best_rows(
-        1, 7, is_cosine, queries, items, -np.inf, np.empty(0, sum_type), scores, columns
-    )
+    sparse_top_k.best_rows(1, 7, queries, items, -np.inf, scores, columns)
     truth = scores_of(Q, B, is_cosine)
     truth[barred] = -np.inf
     truth[np.flatnonzero(own >= 0), own[own >= 0]] = -np.inf
@@ -95,10 +96,12 @@ def test_best_rows_pads_short_results():
         *csr(Q, None, np.int32), frozen(np.ones(2)), frozen(np.array([-1, 1])),
         *csr(np.zeros((2, 3)), None, np.int32)[:2],
     )  # fmt: skip
-    items = Items(*csr(B.T, None, np.uint16), frozen(np.ones(3)), frozen(factors))
+    items = Items(
+        *csr(B.T, None, np.uint16), frozen(np.ones(3)), frozen(factors), False,
+        np.empty(0, np.int32),
+    )  # fmt: skip
     scores, columns = np.full((2, K), np.nan), np.full((2, K), -7)
-    arguments = False, queries, items, 0.0, np.empty(0, np.int32), scores, columns
-    sparse_top_k.best_rows(0, 2, *arguments)
+    sparse_top_k.best_rows(0, 2, queries, items, 0.0, scores, columns)
     assert columns[0].tolist() == [0, 1, 2, -1, -1]
     assert sorted(columns[1].tolist()) == [-1, -1, -1, 0, 2]
     assert np.isneginf(scores[0, 3:]).all()

@@ -89,8 +89,10 @@ def run(q, unit, softmax, penalty, rate=0.0, first=0, masked=None):
     for lo, hi in ((0, 2), (2, n)):
         training.user_gradients(
             lo, hi, first, tuple(frozen(q["indptr"], q["indices"], f["x"], f["weights"])),
-            tuple(frozen(*seen)), tuple(frozen(f["A"], B, f["bias"])), pool, objective, gradients,
-            losses,
+            training.LossInputs(
+                tuple(frozen(f["A"], B, f["bias"])), tuple(frozen(*seen)), pool, objective
+            ),
+            gradients, losses,
         )  # fmt: skip
     users = np.repeat(np.arange(n, dtype=np.int32), np.diff(q["indptr"]))
     entries = np.argsort(q["indices"], kind="stable").astype(np.int32)
@@ -98,9 +100,9 @@ def run(q, unit, softmax, penalty, rate=0.0, first=0, masked=None):
     memories = tuple(np.zeros((p, 1), np.float32) for _ in range(3))
     for lo, hi in ((0, 4), (4, p)):
         training.item_updates(
-            lo, hi, *frozen(starts, users[entries], entries, f["x"]),
+            lo, hi, training.StepByItem(*frozen(starts, users[entries], entries, f["x"])),
             training.Gradients(*frozen(*gradients)), pool.position_of, objective,
-            np.float32(rate), memories, raw, (f["A"], B, f["bias"]),
+            training.Adagrad(np.float32(rate), memories, raw), (f["A"], B, f["bias"]),
         )  # fmt: skip
     return losses, memories, (f["A"], raw, B, f["bias"])
 
@@ -224,8 +226,12 @@ def test_held_out_losses_equal_numpy(unit, softmax):
     held_out = np.arange(0, 9, 2), np.concatenate(held).astype(np.int32), weights.astype(np.float32)
     training.held_out_losses(
         0, 4, tuple(frozen(q["indptr"], q["indices"], f32["x"])), tuple(frozen(*held_out)),
-        tuple(frozen(seen_indptr, np.concatenate(both))), tuple(frozen(f32["A"], B, f32["bias"])),
-        pool, training.Objective(np.float32(q["scale"]), np.float32(0), unit, softmax), losses,
+        training.LossInputs(
+            tuple(frozen(f32["A"], B, f32["bias"])),
+            tuple(frozen(seen_indptr, np.concatenate(both))), pool,
+            training.Objective(np.float32(q["scale"]), np.float32(0), unit, softmax),
+        ),
+        losses,
     )  # fmt: skip
     assert truth.any()
     np.testing.assert_allclose(losses, truth, rtol=1e-5)

@@ -17,7 +17,7 @@ from fastcos import parallel, validation
 from fastcos.comparison.bootstrap import Evaluation, Outcome, mean_estimate
 from fastcos.comparison.candidates import Candidate, Embeddings
 from fastcos.comparison.scoring import raw_score_blocks
-from fastcos.kernels import label_ranks
+from fastcos.kernels import label_ranks, records
 from fastcos.metrics.label_permutation import (
     SIGNIFICANT,
     WEAK_AUC,
@@ -113,8 +113,9 @@ class LabelTask:
             positions = self._positions[part]
             parallel.run(
                 label_ranks.score_label_ranks, parallel.row_blocks(len(scores), 4),
-                validation.read_only(scores), positions, self._codes, self._sizes, k, auc[part],
-                average[part], votes[part],
+                validation.read_only(scores), positions,
+                records.LabelCodes(self._codes, self._sizes), k,
+                records.LabelRanks(auc[part], average[part], votes[part]),
             )  # fmt: skip
             in_part = np.flatnonzero((self._units >= part.start) & (self._units < part.stop))
             unit_scores[in_part] = scores[np.ix_(self._units[in_part] - part.start, units)]
