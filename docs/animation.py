@@ -35,16 +35,20 @@ N_USERS = 3  # Users whose highest prediction is shown.
 class Model:
     """The factors of one fitted model, and what can be computed from them under any D."""
 
-    def __init__(self, data: fastcos.models.Simulation) -> None:
+    def __init__(self, data: fastcos.models.Simulation, rank: int = 50) -> None:
         self.X = data.X.astype(np.float64)
         self.labels = data.item_cluster
-        self.fitted = fastcos.LinearMF(50, regularization=10_000).fit(self.X)
+        self.fitted = fastcos.LinearMF(rank, regularization=len(data.user_preference) / 2).fit(
+            self.X
+        )
         self.gram = (self.X.T @ self.X).toarray()
-        self.users = np.argsort(-np.diff(self.X.indptr), kind="stable")[: 1000 * N_USERS : 1000]
+        by_activity = np.argsort(-np.diff(self.X.indptr), kind="stable")
+        self.users = by_activity[:: len(by_activity) // 20][:N_USERS]
         popularity = np.asarray(self.X.sum(axis=0)).ravel()
         self.order = np.lexsort((-popularity, self.labels))
         self.boundaries = np.flatnonzero(np.diff(self.labels[self.order])) + 1
-        self.item = self.order[self.boundaries[0] + 40]  # An item of the second cluster.
+        # An item of the second cluster, popular but not the most popular one.
+        self.item = self.order[self.boundaries[0] + len(self.order) // 25]
 
     def items(self, D: fastcos.Rescaling) -> np.ndarray:
         """Item embeddings B D^-1."""
@@ -67,7 +71,8 @@ class Model:
         A = self.fitted.components_.T * (S ** (0.5 + a) * sigma**b)
         W = A @ self.items(D).T
         rest = np.eye(len(W)) - W
-        return float((rest * (self.gram @ rest)).sum() + 10_000 * np.square(W).sum())
+        penalty = self.fitted.regularization_ * np.square(W).sum()
+        return float((rest * (self.gram @ rest)).sum() + penalty)
 
     def predictions(self, D: fastcos.Rescaling) -> list[str]:
         """The highest prediction of a few users, from the rescaled factors."""

@@ -47,7 +47,7 @@ def kernel() -> Figure:
     return figure
 
 
-def prefixes() -> Figure:
+def projection() -> Figure:
     """Draw the share of pairs that a bound by the leading principal axes leaves, at k = 10."""
     rng = np.random.default_rng(0)
     n, depth, widths = 20_000, 384, range(16, 257, 16)
@@ -138,7 +138,7 @@ def recall() -> Figure:
 def main() -> None:
     """Simulate at the size of the paper, fit, and draw."""
     FOLDER.mkdir(exist_ok=True)
-    for draw in (kernel, prefixes, threads, recall):
+    for draw in (kernel, projection, threads, recall):
         draw().savefig(FOLDER / f"{draw.__name__}.png", dpi=DOTS_PER_INCH)
     data = fastcos.simulate_interactions(random_state=0)
     comparison = fastcos.compare(data.X, data.item_cluster, regularization=10_000)

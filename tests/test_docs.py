@@ -251,6 +251,23 @@ def test_proofs_name_tests_that_exist():
     assert [name for name in named if f"\ndef {name}(" not in sources] == []
 
 
+def test_moving_picture_shows_what_a_rescaling_changes():
+    """Eq. 1 is computed here from the interactions, without the closed form of the loss."""
+    animation = runpy.run_path(str(ROOT / "docs" / "animation.py"))
+    data = fastcos.simulate_interactions(300, 60, random_state=0)
+    model = animation["Model"](data, rank=8)
+    X, strength, losses = data.X.toarray().astype(float), 150, []
+    for place, _ in animation["STOPS"]:
+        D = fastcos.Rescaling(*place)
+        predicted = model.fitted.user_embeddings(X, D) @ model.items(D).T
+        W = np.linalg.lstsq(X, predicted, rcond=None)[0]
+        losses.append(np.square(X - predicted).sum() + strength * np.square(W).sum())
+        assert model.loss(D) == pytest.approx(losses[0], rel=1e-6)
+        assert model.predictions(D) == model.predictions(fastcos.Rescaling())
+    assert losses == pytest.approx([losses[0]] * len(losses), rel=1e-6)
+    assert len({model.auc(fastcos.Rescaling(*place)) for place, _ in animation["STOPS"]}) == 3
+
+
 def test_figures_are_below_500_kb():
     paths = (ROOT / "docs").rglob("*.*")
     figures = [one for one in paths if one.suffix in (".png", ".gif") and "_build" not in one.parts]

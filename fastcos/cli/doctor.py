@@ -44,7 +44,6 @@ def run(args: argparse.Namespace) -> int:
 
 def machine_properties() -> dict[str, Any]:
     """Return the properties that decide speed or that a bug report needs, and the advice."""
-    import joblib
     import scipy.linalg  # noqa: F401  loads the BLAS of SciPy, so that it is reported
     from threadpoolctl import threadpool_info
 
@@ -54,7 +53,7 @@ def machine_properties() -> dict[str, Any]:
         "versions": provenance.versions(),
         "processor": cpu.name(),
         "cores": os.cpu_count(),
-        "cores_allowed": joblib.cpu_count(),  # respects the CPU affinity and the cgroup quota
+        "cores_allowed": config.count_cpus(),  # respects the CPU affinity and the cgroup quota
         "threads": settings.n_threads,
         "backend": settings.backend,
         "instruction_set": settings.isa,

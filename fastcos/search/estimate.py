@@ -2,11 +2,13 @@
 
 import dataclasses
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 
 from fastcos.kernels.simd.instruction_sets import INSTRUCTION_SETS
 from fastcos.kernels.simd.panel import PANEL
+from fastcos.search.layout import TileLayout
 from fastcos.search.plan import (
     CostModel,
     Machine,
@@ -91,8 +93,7 @@ def _of_all_pairs(
     row_bytes = _row_bytes(segment)
     threads = _threads(made.grid)
     if made.method == "numpy":
-        batches = 1 if made.grid is None else made.grid.n_query_blocks
-        read = row_bytes * m * batches
+        read = row_bytes * m * made.grid.n_query_blocks
         return Estimate(
             bytes_read=read, multiply_adds=float(n) * m * d,
             memory=read_seconds(read, row_bytes * m, machine.n_threads, costs),
@@ -101,8 +102,8 @@ def _of_all_pairs(
         )  # fmt: skip
     pairs = float(n) * m
     # a block of queries reads every row once
-    grid = made.grid or TaskGrid(1, n, 0, 1, 1)
-    read = row_bytes * m * -(-n // max(1, grid.queries_per_block // grid.n_ranges))
+    per_block = max(1, made.grid.queries_per_block // made.grid.n_ranges)
+    read = row_bytes * m * -(-n // per_block)
     per_score = costs.seconds_per_score + costs.seconds_per_scored_column * d
     memory = read_seconds(read, row_bytes * m, threads, costs)
     return Estimate(
@@ -120,9 +121,7 @@ def _of_tiles(
     costs: CostModel,
 ) -> Estimate:
     """Estimate a scan by tiles: codes are read once for each query block, and few are scored."""
-    layout, grid = made.layout, made.grid
-    assert layout is not None
-    assert grid is not None
+    layout, grid = cast(TileLayout, made.layout), made.grid
     n, k, d = request.n_queries, request.k, segment.n_columns
     n_packed = segment.n_packed if segment.packed_for else segment.n_live
     n_panels, threads = -(-n_packed // PANEL), _threads(grid)
@@ -164,9 +163,9 @@ def _row_bytes(segment: SegmentSizes) -> float:
     return float(segment.n_columns * np.dtype(name).itemsize)
 
 
-def _threads(grid: TaskGrid | None) -> int:
+def _threads(grid: TaskGrid) -> int:
     """Return how many threads have something to do."""
-    return 1 if grid is None else max(1, min(grid.n_threads, grid.n_query_blocks * grid.n_ranges))
+    return max(1, min(grid.n_threads, grid.n_query_blocks * grid.n_ranges))
 
 
 def _encoding(segment: SegmentSizes, machine: Machine, costs: CostModel) -> float:

@@ -18,7 +18,7 @@ from fastcos.search import plan, scan
 from fastcos.search.estimate import Estimate, estimate_plan
 from fastcos.search.execute import batch_size
 from fastcos.search.packing import ExecutionOptions, no_exclusions
-from fastcos.search.plan import Machine, RequestSizes, SearchPlan, SegmentSizes
+from fastcos.search.plan import Machine, RequestSizes, SearchPlan, SegmentSizes, TaskGrid
 from fastcos.search.request import SearchRequest
 from fastcos.search.sources import ItemSource, block_sizes
 from fastcos.search.top_k import as_options
@@ -97,7 +97,7 @@ class SearchExplanation:
     def as_dict(self) -> dict[str, Any]:
         """Return the explanation as numbers and texts, for JSON."""
         took = self.estimate
-        grid = self.plans[0].grid if self.plans else None
+        grid = self.plans[0].grid if self.plans else TaskGrid(0, 0, 0, 0, 0)
         return {
             "n_queries": self.n_queries,
             "n_items": self.n_items,
@@ -107,8 +107,8 @@ class SearchExplanation:
             "method": self.method,
             "n_batches": self.n_batches,
             "n_segments": self.n_segments,
-            "n_query_blocks": 0 if grid is None else grid.n_query_blocks,
-            "n_ranges": 0 if grid is None else grid.n_ranges,
+            "n_query_blocks": grid.n_query_blocks,
+            "n_ranges": grid.n_ranges,
             "bytes_read": took.bytes_read,
             "multiply_adds": took.multiply_adds,
             "seconds": took.seconds,
@@ -174,8 +174,6 @@ def describe_method(made: SearchPlan) -> str:
 def describe_grid(made: SearchPlan, estimate: Estimate) -> str:
     """Return in words how threads divide a search, and what they read."""
     grid = made.grid
-    if grid is None:
-        return ""
     threads = "1 thread" if grid.n_threads == 1 else f"{grid.n_threads} threads"
     read = f"{_bytes(estimate.bytes_read)} are read"
     if made.method == "numpy":

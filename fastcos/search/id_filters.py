@@ -10,6 +10,7 @@ from fastcos import validation
 from fastcos.search.ids import as_ids
 from fastcos.search.index_state import IndexState
 from fastcos.search.results import Neighbors
+from fastcos.search.top_k import as_lists
 from fastcos.validation import Integers
 
 # Up to this many excluded ids, a search finds as many additional neighbours and drops the excluded
@@ -83,9 +84,19 @@ def as_filters(
             mask[positions] = False
             allowed = mask
         else:
-            indptr = np.arange(n_queries + 1, dtype=np.int64) * len(positions)
-            exclude = _with_pairs(exclude, (indptr, np.tile(positions, n_queries)), n_positions)
+            if lists is None:
+                lists, allowed = as_lists(allowed, n_queries, n_positions), None
+            lists = _lists_without(lists, positions)
     return SearchFilters(allowed, lists, exclude, dropped)
+
+
+def _lists_without(
+    lists: tuple[Integers, Integers], positions: Integers
+) -> tuple[Integers, Integers]:
+    """Return lists of positions from which these positions are removed."""
+    indptr, listed = lists
+    is_kept = ~np.isin(listed, positions)
+    return np.concatenate([[0], np.cumsum(is_kept)])[indptr], listed[is_kept]
 
 
 def drop_positions(neighbors: Neighbors, positions: Integers, k: int) -> Neighbors:

@@ -587,11 +587,12 @@ class SimilarityIndex:
         n_threads: int | None = None,
         working_memory: float | None = None,
     ) -> NearDuplicates:
-        """Groups of items that are connected by pairs with a score of at least min_score.
+        """Group the items that are connected by pairs with a score of at least min_score.
 
         As :func:`fastcos.search.near_duplicates`, but the items are packed already. To keep one
         item of each group, call ``remove(ids_of(positions))`` with the positions of all other
-        items.
+        items. If items were added or removed since ``fit``, the rows are copied once, in addition
+        to working_memory.
 
         Parameters
         ----------

@@ -369,7 +369,7 @@ class SearchPlan:
         called again with sizes that hold it.
     layout : TileLayout or None
         Layout of the rows that the tiles read.
-    grid : TaskGrid or None
+    grid : TaskGrid
     capacity : int
         Candidates that the buffer of a query holds.
     sample : ThresholdSample
@@ -391,7 +391,7 @@ class SearchPlan:
     method: Method
     needs: Fact | None = None
     layout: TileLayout | None = None
-    grid: TaskGrid | None = None
+    grid: TaskGrid = TaskGrid(1, 1, 0, 1, 1)
     capacity: int = 0
     sample: ThresholdSample = ThresholdSample()
     shares_rows: bool = False

@@ -11,7 +11,7 @@ that it took 1.1 to 1.3 times as much processor time (``docs/dev/costs.md``, "ha
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -132,7 +132,7 @@ def _numpy(
     allowed, k = wanted.allowed, wanted.k
     row_numbers = segment.numbers if allowed is None else allowed.numbers
     items = segment.encoded._replace(rows=memmap.from_bits(segment.encoded.rows))
-    n, size = len(queries.rows), _grid(made).queries_per_block
+    n, size = len(queries.rows), made.grid.queries_per_block
     columns, scores = np.empty((n, k), np.int64), np.empty((n, k))
     for lo in range(0, n, size):
         if lo and not segment.uses_numpy():
@@ -162,7 +162,7 @@ def _score_all(
     row_numbers = segment.numbers if wanted.allowed is None else wanted.allowed.numbers
     return score_all(
         segment.metric_type, segment.encoded, row_numbers, queries, wanted.exclusions, wanted.k,
-        options, _grid(made),
+        options, made.grid,
     )  # fmt: skip
 
 
@@ -207,8 +207,8 @@ def _distinct(
     options: ExecutionOptions,
 ) -> Found:
     """Search one row of every group of duplicates, and add its copies; duplicate queries, too."""
-    groups, n, progress = segment.duplicates, len(queries.rows), options.progress
-    assert groups is not None
+    groups = cast(duplicates.DuplicateGroups, segment.duplicates)
+    n, progress = len(queries.rows), options.progress
     packed = segment.packed_for(n, "packed_distinct")
     if progress is not None:
         options = options._replace(progress=lambda done, total: progress(done * n // total, n))
@@ -231,8 +231,7 @@ def _repack(
     options: ExecutionOptions,
 ) -> Found:
     """Pack the allowed rows for this search alone, and search them."""
-    assert wanted.allowed is not None
-    allowed = segment.only(wanted.allowed.numbers)
+    allowed = segment.only(cast(PermittedItems, wanted.allowed).numbers)
     return search_segment(allowed, queries, wanted._replace(allowed=None), options)
 
 
@@ -273,7 +272,7 @@ def scan(
         row_numbers = packed.numbers if allowed is None else allowed.numbers
         rows = EncodedRows(items.rows, items.norms, items.offsets)
         return score_all(
-            packed.metric_type, rows, row_numbers, queries, exclusions, k, options, _grid(made)
+            packed.metric_type, rows, row_numbers, queries, exclusions, k, options, made.grid
         )
     mask: npt.NDArray[np.uint8] = np.empty(0, np.uint8) if allowed is None else allowed.mask
     queries = as_wide(queries, items.rows)
@@ -377,7 +376,7 @@ def scan_panels(
     must_check: the queries were not checked, and columns[0, 0] is NOT_ORDINARY if one of them
     needs more care.
     """
-    grid, n, n_panels = _grid(made), len(rows), len(packed.arrays.statistics)
+    grid, n, n_panels = made.grid, len(rows), len(packed.arrays.statistics)
     shape = grid.n_ranges, n, k
     scores, columns = np.empty(shape), np.empty(shape, np.int64)
     search = records.SmallSearch(
@@ -397,12 +396,6 @@ def scan_panels(
     if must_check and columns[0, 0, 0] == tile_top_k.NOT_ORDINARY:
         return columns[0], scores[0]
     return best_of_parts(columns.swapaxes(0, 1), scores.swapaxes(0, 1))
-
-
-def _grid(made: SearchPlan) -> plan.TaskGrid:
-    """Return the grid of a plan that has one."""
-    assert made.grid is not None
-    return made.grid
 
 
 def score_all(

@@ -216,7 +216,7 @@ def as_request(
     """
     n, permitted = Q.shape[0], None
     if validation.any_sparse(allowed):
-        lists = _as_lists(allowed, n, n_items)
+        lists = as_lists(allowed, n, n_items)
     if lists is not None:
         k = min(k, int(np.diff(lists[0]).max(initial=0)))
     elif allowed is not None:
@@ -238,7 +238,7 @@ def as_request(
     return SearchRequest(Q, k, permitted, exclusions, min_score, lists)
 
 
-def _as_lists(allowed: Any, n: int, n_items: int) -> tuple[Integers, Integers]:
+def as_lists(allowed: Any, n: int, n_items: int) -> tuple[Integers, Integers]:
     """Return the non-zeros of a sparse matrix as the items that each query may find."""
     from fastcos.linalg.csr import as_interactions
 

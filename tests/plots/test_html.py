@@ -80,7 +80,7 @@ def test_page_has_all_sections_and_numbers(full, page):
     assert f"{report.label_recovery.high:.3f}" in text
     assert f"{report.popularity.hubness_correlation:.3g}" in text
     assert "1 zero rows left out" in text
-    assert "1 duplicates" in text
+    assert "1 duplicate rows" in text
     assert sum(tag == "h2" for tag, _ in page.seen) == 10
 
 
@@ -154,7 +154,7 @@ def test_page_of_a_minimal_report():
     text = "".join(read(audit_page(audit(rng.standard_normal((30, 1)), k=3))).text)
     assert "nan" not in text.lower()
     wide = audit(rng.standard_normal((60, 100)), k=3)
-    assert "36 smaller ones are not drawn" in "".join(read(audit_page(wide)).text)
+    assert "the 36 smallest shares are not drawn" in "".join(read(audit_page(wide)).text)
 
 
 def test_every_text_is_escaped():

@@ -3,6 +3,7 @@
 import tracemalloc
 
 import joblib
+import ml_dtypes
 import numpy as np
 import pandas as pd
 import pytest
@@ -39,6 +40,7 @@ KINDS = {
     "float32": lambda rows: rows.copy(),
     "float64": lambda rows: rows.astype(np.float64),
     "float16": lambda rows: rows.astype(np.float16),
+    "bfloat16": lambda rows: rows.astype(ml_dtypes.bfloat16),
     "int8": lambda rows: (20 * rows).astype(np.int8),
     "fortran": np.asfortranarray,
     "view": lambda rows: np.concatenate([rows, rows])[:700],

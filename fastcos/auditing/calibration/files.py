@@ -61,8 +61,6 @@ def read(path: PathLike, kind: type[PairDistribution]) -> Any:
         counts = np.zeros(N_BINS, np.int64)
         first = validation.as_count("first_bin", loaded["first_bin"], 0, N_BINS - 1)
         counts[first : first + len(loaded["counts"])] = loaded["counts"]
-        if loaded.get("model") and loaded.get("model_version"):  # the fields before version 0.2
-            loaded["model"] = f"{loaded['model']}@{loaded['model_version']}"
         values = {field.name: loaded[field.name] for field in fields(kind)}
         tail, rescaling = values["tail"], values["rescaling"]
         values |= {

@@ -66,6 +66,23 @@ def test_search_excludes_and_allows_ids(changed):
             assert found_ids(both)[row] == truth
 
 
+def test_many_excluded_ids_are_taken_out_of_lists(changed):
+    index, vectors, ids = changed
+    queries, gone = rows(3, seed=1), ids[20:120]
+    lists = [ids[:60], ids[100:300:2], ids[30:90]]  # the last has excluded ids alone
+    matrix = sp.lil_array((3, index.n_positions_))
+    for row, listed in enumerate(lists):
+        matrix[row, index.positions_of(listed)] = 1
+    by_id = index.search(queries, 7, allowed_ids=lists, exclude_ids=gone)
+    by_position = index.search(queries, 7, allowed=matrix.tocsr(), exclude_ids=gone)
+    for found in (by_id, by_position):
+        assert found.ids.shape == (3, 7)
+        for row, listed in enumerate(lists):
+            truth = best(vectors, ids, queries[row], 7, listed, gone)
+            assert found_ids(found)[row] == truth
+    assert found_ids(by_id)[2] == []
+
+
 @pytest.mark.parametrize("kind", [list, tuple, set, np.array])
 def test_filters_take_every_kind_of_list_and_unknown_ids(kind):
     vectors, ids = rows(), names(str)

@@ -1,7 +1,5 @@
 """Which model made the rows of an index, and whether it embeds the same today."""
 
-import json
-
 import numpy as np
 import pytest
 
@@ -184,10 +182,3 @@ def test_model_is_kept_and_compared_from_the_shell(tmp_path, monkeypatch, capsys
     assert "--model must be left out for an index" in capsys.readouterr().err
     assert main(["calibrate", "items.npz", "--sample", "50", "--model", "minilm@2"]) == 0
     assert Calibration.load("calibration").model == "minilm@2"
-
-
-def test_calibrations_with_name_and_version_apart_are_read(tmp_path):
-    calibrate(ROWS, model="minilm").save(tmp_path / "old.json")
-    document = json.loads((tmp_path / "old.json").read_text())
-    (tmp_path / "old.json").write_text(json.dumps(document | {"model_version": "2"}))
-    assert Calibration.load(tmp_path / "old.json").model == "minilm@2"
