@@ -35,12 +35,13 @@ def write_run(scores, columns, count, score_row, column_row):
 
 
 @kernel
-def score_all_rows(lo, hi, scoring, candidates, parts, filters, scores, columns):
+def score_all_rows(lo, hi, scoring, candidates, firsts, lasts, parts, filters, scores, columns):
     """Best k of part r % parts of the candidates for query r // parts, for runs r in lo .. hi.
 
-    O((hi - lo) m d / parts), float64. scoring: PairScoring; candidates (m,) ascending rows of
-    items; filters: QueryFilters with self_rows, whose allowed is not read; scores (n parts, k)
-    float64, columns (n parts, k) int64 out. Allocates O(k).
+    O((hi - lo) m d / parts), float64. scoring: PairScoring; candidates (c,): rows of items, of
+    which query i has the m from number firsts[i] up to lasts[i], ascending; filters: QueryFilters
+    with self_rows, whose allowed is not read; scores (n parts, k) float64, columns (n parts, k)
+    int64 out. Allocates O(k).
     """
     own, excluded_indptr = filters.self_rows, filters.excluded_indptr
     excluded_indices = filters.excluded_rows
@@ -49,10 +50,10 @@ def score_all_rows(lo, hi, scoring, candidates, parts, filters, scores, columns)
     run_scores, scratch = np.empty(capacity), np.empty(capacity)
     run_columns = np.empty(capacity, np.int64)
     chunk, chunk_scores = np.empty(_CHUNK, np.int64), np.empty(_CHUNK)
-    m = candidates.shape[0]
     for r in range(lo, hi):
         i, part = r // parts, r % parts
-        position, end = part * m // parts, (part + 1) * m // parts
+        m = lasts[i] - firsts[i]
+        position, end = firsts[i] + part * m // parts, firsts[i] + (part + 1) * m // parts
         count, bound = 0, -np.inf
         first, last = excluded_indptr[i], excluded_indptr[i + 1]
         while position < end:

@@ -18,6 +18,7 @@ from fastcos.search import index_files, model_check
 from fastcos.search.attribute_hints import with_attribute_hints
 from fastcos.search.execute import finish, search
 from fastcos.search.explain import SearchExplanation, explain_source
+from fastcos.search.groups import ItemGroups, search_groups
 from fastcos.search.id_filters import as_filters, drop_positions
 from fastcos.search.ids import Ids, as_ids, format_id
 from fastcos.search.index_parts import Contents, IndexMemory, IndexPart
@@ -181,7 +182,9 @@ class SimilarityIndex:
 
     # Items: fit, add, upsert, remove
 
-    def fit(self, items: Any, ids: Any = None, *, copy: bool = True) -> SimilarityIndex:
+    def fit(
+        self, items: Any, ids: Any = None, *, groups: Any = None, copy: bool = True
+    ) -> SimilarityIndex:
         """Fit the measure and pack the items, which get the positions 0 .. p-1. Time O(p d).
 
         Parameters
@@ -192,6 +195,10 @@ class SimilarityIndex:
             they are read, that is in every search. ``np.empty((0, d))`` makes an empty index.
         ids : array_like (p,), int64 or str, optional
             The ids must be distinct, and none may be -1 or "". Default: the positions.
+        groups : array_like (p,), int64 or str, optional
+            The group of each item, such as a tenant, a language or a category: a whole number or a
+            string, but not -1 or "". ``search(queries, groups=...)`` then finds only items of the
+            query's group, and takes as long as a search of that group alone. For rows in memory.
         copy : bool, default True
             Whether the index copies the rows, so that the caller may change or free them
             afterwards. The copy takes as much memory as the rows, in their own type. With
@@ -214,7 +221,9 @@ class SimilarityIndex:
         measure, copy = get_measure(self.measure), validation.as_flag("copy", copy)
         rows = memmap.as_kept("items", _as_rows("items", items, measure, is_measured=True))
         item_ids = None if ids is None else as_ids("ids", ids, len(rows))
+        item_groups = None if groups is None else ItemGroups.of(groups, len(rows))
         if memmap.is_on_disk(rows):
+            validation.check_none("groups", groups, "for memory-mapped rows: give np.array(items)")
             state = state_of_mapped_rows(measure, rows, item_ids)
         else:
             if copy and memmap.may_be_shared(rows, items):
@@ -222,11 +231,12 @@ class SimilarityIndex:
             positions = np.arange(len(rows), dtype=np.int64)
             contents = Contents(rows, positions if item_ids is None else item_ids, positions)
             state = state_of_contents(measure, contents, len(rows), self.n_threads)
+            state = dataclasses.replace(state, groups=item_groups)
         with parallel.writer_lock():
             self._state, self._saved, self._unfinished_save = state, None, None
         return self
 
-    def add(self, items: Any, ids: Any = None) -> Ids:
+    def add(self, items: Any, ids: Any = None, *, groups: Any = None) -> Ids:
         """Add items, which get the next positions. The rows are copied.
 
         Parameters
@@ -236,6 +246,8 @@ class SimilarityIndex:
         ids : array_like (new,), int64 or str as those of the index
             None of them may be in the index. Default: the positions, if the ids of the index are
             its positions, too.
+        groups : array_like (new,), int64 or str as those of the index
+            The group of each item; required if the index has groups.
 
         Returns
         -------
@@ -247,9 +259,9 @@ class SimilarityIndex:
         ValueError
             An id occurs twice or is in the index already. The index is unchanged.
         """
-        return self._add_or_replace(items, ids, may_replace=False)
+        return self._add_or_replace(items, ids, groups, may_replace=False)
 
-    def upsert(self, items: Any, ids: Any) -> None:
+    def upsert(self, items: Any, ids: Any, *, groups: Any = None) -> None:
         """Add items, or replace the items that have these ids. The rows are copied.
 
         A replaced item keeps its position.
@@ -260,6 +272,8 @@ class SimilarityIndex:
             The rows.
         ids : array_like (new,), int64 or str as those of the index
             The ids must be distinct.
+        groups : array_like (new,), int64 or str as those of the index
+            The group of each item; required if the index has groups.
 
         Raises
         ------
@@ -268,7 +282,7 @@ class SimilarityIndex:
         """
         if ids is None:
             raise TypeError("ids must be given to replace items, got None")
-        self._add_or_replace(items, ids, may_replace=True)
+        self._add_or_replace(items, ids, groups, may_replace=True)
 
     def remove(self, ids: Any) -> None:
         """Remove items. The others keep their positions, and the index may become empty.
@@ -289,12 +303,13 @@ class SimilarityIndex:
             parts = state.parts_in_memory()
             positions = state.positions_of(removed_ids)
             if len(positions):
-                self._state = changed_state(
+                changed = changed_state(
                     state, get_measure(self.measure), _without(parts, positions),
                     state.n_positions, None, self.n_threads,
                 )  # fmt: skip
+                self._state = dataclasses.replace(changed, groups=state.groups)
 
-    def _add_or_replace(self, items: Any, ids: Any, *, may_replace: bool) -> Ids:
+    def _add_or_replace(self, items: Any, ids: Any, groups: Any, *, may_replace: bool) -> Ids:
         """Add items, or replace items with the same ids if that is allowed; return the ids."""
         measure = get_measure(self.measure)
         rows = memmap.as_kept("items", _as_rows("items", items, measure, in_memory=True))
@@ -303,6 +318,7 @@ class SimilarityIndex:
             state = self._fitted_state()
             parts, n_positions = state.parts_in_memory(), state.n_positions
             model_check.check_width("items", rows, state.width)
+            row_groups = _as_groups(state, groups, len(rows))
             if item_ids is None:
                 _check_ids_are_positions(state, parts)
                 item_ids = np.arange(n_positions, n_positions + len(rows), dtype=np.int64)
@@ -321,10 +337,14 @@ class SimilarityIndex:
             new_items = Contents(
                 validation.read_only(rows[order]), item_ids[order], positions[order]
             )
-            self._state = changed_state(
+            changed = changed_state(
                 state, measure, _without(parts, replaced), n_positions + n_new, new_items,
                 self.n_threads,
             )  # fmt: skip
+            if state.groups is not None and row_groups is not None:
+                new_groups = state.groups.replaced(positions, row_groups, n_positions + n_new)
+                changed = dataclasses.replace(changed, groups=new_groups)
+            self._state = changed
         return item_ids
 
     # Searches
@@ -339,6 +359,7 @@ class SimilarityIndex:
         allowed_ids: Any = None,
         exclude_ids: Any = None,
         min_score: float | Threshold | None = None,
+        groups: Any = None,
         n_threads: int | None = None,
         working_memory: float | None = None,
         progress: parallel.Progress | None = None,
@@ -363,6 +384,9 @@ class SimilarityIndex:
         allowed_ids, exclude_ids : array_like of ids, or a list of them for each query, optional
             Only items with these ids can be found, or no item with one of these ids. Ids that are
             not in the index have no effect.
+        groups : array_like (n,) of groups, or one group for all queries, optional
+            For an index that was fitted with groups: each query finds only items of its group, of
+            which there may be none. The search takes as long as one of the groups alone.
         min_score, n_threads, working_memory, progress
             As in :func:`fastcos.top_k`.
         out : path-like, optional
@@ -380,7 +404,8 @@ class SimilarityIndex:
             is below 1; or the index was not fitted.
         """
         state = self._fitted_state()
-        has_filters = not (allowed is exclude is allowed_ids is exclude_ids is min_score is None)
+        filter_values = (allowed, exclude, allowed_ids, exclude_ids, min_score, groups)
+        has_filters = any(value is not None for value in filter_values)
         has_options = working_memory is not None or progress is not None or out is not None
         if state.plain is not None and not has_options and not has_filters:
             plain = state.plain.search(queries, k, n_threads)
@@ -390,6 +415,10 @@ class SimilarityIndex:
         k = validation.as_count("k", k, high=max(n_positions, _MAX_PADDED_K))
         Q = _as_query_rows(queries, state)
         options = as_options(n_threads, working_memory, progress)
+        query_groups = None
+        if groups is not None:
+            validation.check_none("out", out, "with groups")
+            query_groups = _groups_of(state, groups).find(groups, len(Q))
         if not len(Q) or not state.n_live:
             return state.with_ids(padded(no_neighbors(len(Q)), k))
         lowest_score = as_min_score(min_score, measure, self.model)
@@ -399,7 +428,7 @@ class SimilarityIndex:
         )  # fmt: skip
         allowed, dropped = filters.allowed, filters.dropped
         has_lists = filters.lists is not None or validation.is_sparse(allowed)
-        has_mask_only = not has_lists and filters.exclude is None and lowest_score is None
+        has_mask_only = not has_lists and filters.exclude is lowest_score is groups is None
         if state.plain is not None and not has_options and has_filters and has_mask_only:
             if allowed is not None:
                 allowed = validation.as_item_mask("allowed", allowed, n_positions)
@@ -416,7 +445,12 @@ class SimilarityIndex:
         if not request.k:
             return state.with_ids(padded(no_neighbors(len(Q)), k))
         if out is None:
-            neighbors = drop_positions(search(state.items, request, options), dropped, k)
+            if query_groups is None:
+                neighbors = search(state.items, request, options)
+            else:
+                item_groups = _groups_of(state, groups)
+                neighbors = search_groups(state.items, request, item_groups, query_groups, options)
+            neighbors = drop_positions(neighbors, dropped, k)
             return state.with_ids(padded(neighbors, k))
         validation.as_count("k", k, high=request.k)
         require(measure, "blocks")
@@ -753,6 +787,8 @@ class SimilarityIndex:
             arrays = to_save.arrays | measure_arrays
             if self._canaries is not None:
                 arrays["canaries"] = self._canaries
+            if state.groups is not None:
+                arrays |= state.groups.to_arrays()
             written = _SavedIndex(
                 target, "", {part["key"]: part for part in to_save.fields},
                 frozenset([*arrays, *to_save.kept_arrays]),
@@ -869,6 +905,8 @@ class SimilarityIndex:
             old_parts = () if self._state is None else self._state.parts_in_memory()
             parts_by_key = {part.key: part for part in old_parts}
             state = read_state(stored, get_measure(measure), parts_by_key, saved_fields)
+            item_groups = ItemGroups.from_arrays(stored.arrays, state.n_positions)
+            state = dataclasses.replace(state, groups=item_groups)
             fields_by_key = {fields["key"]: fields for fields in stored.fields["parts"]}
             model = None
             if stored.fields.get("model") is not None:  # an older index has no field for its model
@@ -1036,17 +1074,40 @@ class SimilarityIndex:
             contents = self._state.contents()
             attributes["_contents"] = contents.rows, contents.ids, contents.positions
             attributes["_n_positions"] = self._state.n_positions
+            groups = self._state.groups
+            attributes["_groups"] = None if groups is None else (groups.labels, groups.codes)
         return attributes
 
     def __setstate__(self, attributes: dict[str, Any]) -> None:
         contents = attributes.pop("_contents", None)
         n_positions = attributes.pop("_n_positions", 0)
+        groups = attributes.pop("_groups", None)
         self.__dict__.update(attributes)
         if contents is not None:
             rows, ids, positions = contents
             items = Contents(validation.read_only(rows), ids, positions)
             measure = get_measure(self.measure)
-            self._state = state_of_contents(measure, items, n_positions, self.n_threads)
+            state = state_of_contents(measure, items, n_positions, self.n_threads)
+            item_groups = None if groups is None else ItemGroups(*groups)
+            self._state = dataclasses.replace(state, groups=item_groups)
+
+
+def _groups_of(state: IndexState, groups: Any) -> ItemGroups:
+    """Return the groups of the items; refuse groups of queries or rows if there are none."""
+    if state.groups is None:
+        rule, got = "None for an index without groups", validation.format_value(groups)
+        raise ValueError(f"groups must be {rule}, got {got}")
+    return state.groups
+
+
+def _as_groups(state: IndexState, groups: Any, n_rows: int) -> Ids | None:
+    """Return the checked groups of new rows; None for an index without groups."""
+    if state.groups is not None and groups is None:
+        raise ValueError("groups must be given for an index with groups, got None")
+    if groups is None:
+        return None
+    _groups_of(state, groups).find(groups, n_rows)
+    return as_ids("groups", groups, n_rows, distinct=False)
 
 
 def _as_rows(name: str, X: Any, measure: Measure, **options: bool) -> Any:

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from fastcos import storage
 from fastcos.parallel import memmap
 from fastcos.search import index_files
+from fastcos.search.groups import ItemGroups
 from fastcos.search.ids import NO_ID, Ids, ItemIds, are_strings, format_id
 from fastcos.search.index_parts import (
     Contents,
@@ -50,6 +51,8 @@ class IndexState:
         Whether the ids are strings.
     plain : PlainSearch or None
         Answers the searches that need no filter and no batches, if the measure allows that.
+    groups : ItemGroups or None
+        The group of the item at each position, for an index with groups.
     """
 
     items: ItemSource
@@ -57,6 +60,7 @@ class IndexState:
     width: int
     has_string_ids: bool = False
     plain: PlainSearch | None = None
+    groups: ItemGroups | None = None
 
     @property
     def n_positions(self) -> int:

@@ -8,6 +8,7 @@ from fastcos import config, parallel, storage, validation
 from fastcos.parallel import memmap
 from fastcos.search.bits import BIT_MEASURES, bit_top_k
 from fastcos.search.execute import search
+from fastcos.search.groups import ItemGroups, search_groups
 from fastcos.search.packing import ExcludedItems, ExecutionOptions, Integers, no_exclusions
 from fastcos.search.request import SearchRequest, as_exclude_self, as_min_score
 from fastcos.search.results import Neighbors, no_neighbors, padded
@@ -25,6 +26,8 @@ def top_k(
     allowed: Any = None,
     exclude: Any = None,
     min_score: float | None = None,
+    groups: Any = None,
+    query_groups: Any = None,
     n_threads: int | None = None,
     working_memory: float | None = None,
     progress: parallel.Progress | None = None,
@@ -66,6 +69,13 @@ def top_k(
     min_score : float or Calibration, optional
         Neighbours with a lower score are left out and padded. The returned scores decide, so the
         threshold is rounded to float32 like them.
+    groups : array_like (m,), int or str, optional
+        The group of each item, such as a tenant, a language or a blocking key: a query finds only
+        items of its own group, and the search costs as much as that group. Fewer than k of them:
+        padded. For dense rows, which are read into memory, and with allowed as a mask or item
+        numbers.
+    query_groups : array_like (n,), int or str, or one group for all queries, optional
+        The group of each query. Required with groups and items.
     n_threads : int, optional
         Default: the setting ``n_threads``.
     working_memory : float, optional
@@ -104,13 +114,15 @@ def top_k(
         from fastcos.search.sparse import sparse_top_k
 
         validation.check_none("out", out, "for sparse rows")
+        validation.check_none("groups", groups, "for sparse rows")
         options = as_options(n_threads, working_memory, progress)
         return sparse_top_k(
             queries, items, k, measure=measure, exclude_self=exclude_self, allowed=allowed,
             exclude=exclude, min_score=min_score, options=options,
         )  # fmt: skip
     if isinstance(measure, str) and measure in BIT_MEASURES:
-        for name, value in (("allowed", allowed), ("exclude", exclude), ("out", out)):
+        refused = {"allowed": allowed, "exclude": exclude, "groups": groups, "out": out}
+        for name, value in refused.items():
             validation.check_none(name, value, "for packed bits")
         options = as_options(n_threads, working_memory, progress)
         return bit_top_k(
@@ -122,12 +134,20 @@ def top_k(
         min_score = as_min_score(min_score, given)
     if out is not None:
         require(given, "blocks")
+        validation.check_none("groups", groups, "with out")
+    if groups is None:
+        validation.check_none("query_groups", query_groups, "without groups")
     # what a later call resumes is identified by NumPy's types
-    in_blocks = out is None
-    Q = as_items("queries", queries, given, or_vector=items is not None, in_blocks=in_blocks)
+    in_blocks, in_memory = out is None and groups is None, groups is not None
+    Q = as_items(
+        "queries", queries, given, or_vector=items is not None, in_memory=in_memory,
+        in_blocks=in_blocks,
+    )  # fmt: skip
     X = Q
     if items is not None:
-        X = as_items("items", items, given, in_blocks=in_blocks, is_measured=in_blocks)
+        X = as_items(
+            "items", items, given, in_memory=in_memory, in_blocks=in_blocks, is_measured=in_blocks
+        )
     options = as_options(n_threads, working_memory, progress)
     validation.check_same_width("items", X, "queries", Q)
     own = as_exclude_self(exclude_self, Q.shape[0], X.shape[0], has_items=items is not None)
@@ -135,6 +155,17 @@ def top_k(
     request = as_request(
         Q, X.shape[0], k, own=own, allowed=allowed, exclude=exclude, min_score=min_score
     )
+    if groups is not None:
+        item_groups = ItemGroups.of(groups, len(X))
+        codes = item_groups.codes
+        if items is None:
+            validation.check_none("query_groups", query_groups, "without items")
+        elif query_groups is None:
+            raise ValueError("query_groups must be given with groups and items, got None")
+        else:
+            codes = item_groups.find(query_groups, len(Q), "query_groups")
+        fitted = fit_items(X, given, options)
+        return padded(search_groups(fitted, request, item_groups, codes, options), k)
     if out is None or not request.k:
         found = _fit_and_search(X, request, given, options, None)
         return found if request.k == k else padded(found, k)

@@ -76,15 +76,18 @@ def test_score_all_rows_equals_numpy(metric_type, m, parts, k):
     own = np.array([-1, candidates[0], candidates[-1]])
     excluded = [np.array([], int), candidates[1:4], candidates[::2]]
     indptr = np.append(0, np.cumsum([len(some) for some in excluded]))
+    firsts, lasts = np.array([0, 1, 2]), np.array([m, m, m - 1])
     scores, columns = outputs(3 * parts, k)
     exhaustive_top_k.score_all_rows(
-        1, 3 * parts - 1, scoring(metric_type, Q, B, offsets), *frozen(candidates), parts,
+        1, 3 * parts - 1, scoring(metric_type, Q, B, offsets),
+        *frozen(candidates, firsts, lasts), parts,
         filters(own, indptr, np.concatenate(excluded)), scores, columns,
     )  # fmt: skip
     truth = true_scores(metric_type, Q, B, offsets)
     for r in range(1, 3 * parts - 1):
         i, part = r // parts, r % parts
-        some = candidates[part * m // parts : (part + 1) * m // parts]
+        some = candidates[firsts[i] : lasts[i]]
+        some = some[part * len(some) // parts : (part + 1) * len(some) // parts]
         some = some[(some != own[i]) & ~np.isin(some, excluded[i])]
         expected_scores, expected_columns = best(truth[i, some], some, k)
         np.testing.assert_array_equal(columns[r], expected_columns)
@@ -99,7 +102,8 @@ def test_score_all_rows_compares_after_a_full_buffer():
     B[[4, 20, 50, 150], 0] = 100, 50, 40, 60
     scores, columns = outputs(1, 3)
     exhaustive_top_k.score_all_rows(
-        0, 1, scoring(DOT, np.ones((1, 1)), B, np.zeros(200)), *frozen(np.arange(200)), 1,
+        0, 1, scoring(DOT, np.ones((1, 1)), B, np.zeros(200)),
+        *frozen(np.arange(200), np.array([0]), np.array([200])), 1,
         filters(np.array([-1]), np.zeros(2, int), np.zeros(0, int)), scores, columns,
     )  # fmt: skip
     assert columns.tolist() == [[4, 150, 20]]

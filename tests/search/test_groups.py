@@ -1,0 +1,228 @@
+"""Search within groups: every list is that of a search of the query's group alone."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from fastcos import SimilarityIndex, top_k
+from fastcos.search import groups as groups_module
+from tests.oracles import dense as dense_oracle
+
+RANDOM = np.random.default_rng(9)
+N, DEPTH, K = 2600, 24, 7
+ROWS = RANDOM.standard_normal((N, DEPTH)).astype(np.float32)
+ROWS[2200:] = ROWS[:400]  # equal scores, which are ordered by position
+# one large group, some of a few items, one of a single item
+SHARES = np.array([900, 500, 300, 200, 100, 50, 20, 6, 3, 1.0])
+GROUP_OF = RANDOM.choice(10, N, p=SHARES / SHARES.sum())
+GROUP_OF[N // 2] = 10
+LABELS = np.array(["web", "shop", "ä", "d", "e", "f", "g", "h", "i", "j", "alone"])
+TENANTS = LABELS[GROUP_OF]
+NAMES = [f"item {number}" for number in RANDOM.permutation(N)]
+QUERIES = RANDOM.standard_normal((60, DEPTH)).astype(np.float32)
+ASKED = RANDOM.integers(0, 12, 60)  # 11: a group without items
+ASKED_LABELS = np.append(LABELS, "nobody")[ASKED]
+
+
+@pytest.fixture(params=[2**10, 2**40], ids=["segments", "one launch"], autouse=True)
+def work_of_segment(request, monkeypatch):
+    """Both ways to search a group, whatever its size."""
+    monkeypatch.setattr(groups_module, "WORK_OF_SEGMENT", request.param)
+
+
+def truth(queries, items, k, measure, asked, groups, *, without=None, exclude_self=False):
+    excluded = asked[:, None] != groups
+    if without is not None:
+        excluded |= without
+    return dense_oracle.top_k(
+        queries, items, k, measure, excluded=excluded, exclude_self=exclude_self
+    )[0]
+
+
+@pytest.mark.parametrize("measure", ["cosine", "dot", "neg_euclidean"])
+def test_top_k_of_groups_equals_the_oracle(measure):
+    form = "euclidean" if measure == "neg_euclidean" else measure
+    found = top_k(QUERIES, ROWS, K, measure=measure, groups=TENANTS, query_groups=ASKED_LABELS)
+    expected = truth(QUERIES, ROWS, K, form, ASKED, GROUP_OF)
+    np.testing.assert_array_equal(found.indices, expected)
+    assert (found.scores[expected < 0] == -np.inf).all()
+    assert (found.indices[ASKED == 11] == -1).all()
+    joined = top_k(ROWS, k=K, measure=measure, groups=GROUP_OF)
+    expected = truth(ROWS, ROWS, K, form, GROUP_OF, GROUP_OF, exclude_self=True)
+    np.testing.assert_array_equal(joined.indices, expected)
+    itself = top_k(ROWS, k=K, measure=measure, groups=GROUP_OF, exclude_self=False)
+    expected = truth(ROWS, ROWS, K, form, GROUP_OF, GROUP_OF)
+    np.testing.assert_array_equal(itself.indices, expected)
+
+
+def test_scores_within_groups_are_those_of_top_k():
+    found = top_k(ROWS, k=K, groups=GROUP_OF)
+    for group in (0, 4, 9):
+        rows = np.flatnonzero(group == GROUP_OF)
+        alone = top_k(ROWS[rows], k=min(K, len(rows) - 1))
+        np.testing.assert_array_equal(found.scores[rows][:, : alone.scores.shape[1]], alone.scores)
+
+
+def test_a_measure_of_pairs_is_searched_within_groups():
+    found = top_k(QUERIES, ROWS, 3, measure="norm_angle_distance", groups=GROUP_OF,
+                  query_groups=ASKED)  # fmt: skip
+    for query in range(0, 60, 7):
+        rows = np.flatnonzero(ASKED[query] == GROUP_OF)
+        if len(rows) >= 3:
+            alone = top_k(QUERIES[query], ROWS[rows], 3, measure="norm_angle_distance")
+            np.testing.assert_array_equal(found.indices[query], rows[alone.indices[0]])
+
+
+def test_filters_within_groups():
+    allowed = RANDOM.random(N) < 0.5
+    pairs = RANDOM.random((60, N)) < 0.1
+    for filters, without in (
+        ({"allowed": allowed}, np.tile(~allowed, (60, 1))),
+        ({"exclude": sp.csr_array(pairs.astype(float))}, pairs),
+        ({"allowed": np.flatnonzero(allowed), "exclude": sp.csr_array(pairs.astype(float))},
+         pairs | ~allowed),
+    ):  # fmt: skip
+        found = top_k(QUERIES, ROWS, K, groups=GROUP_OF, query_groups=ASKED, **filters)
+        expected = truth(QUERIES, ROWS, K, "cosine", ASKED, GROUP_OF, without=without)
+        np.testing.assert_array_equal(found.indices, expected)
+    least = top_k(QUERIES, ROWS, K, groups=GROUP_OF, query_groups=ASKED, min_score=0.5)
+    every = top_k(QUERIES, ROWS, K, groups=GROUP_OF, query_groups=ASKED)
+    np.testing.assert_array_equal(least.indices, np.where(every.scores < 0.5, -1, every.indices))
+
+
+@pytest.mark.parametrize("n_threads", [1, 3])
+def test_groups_give_the_same_bits_for_any_threads_and_memory(n_threads):
+    found = top_k(ROWS, k=K, groups=GROUP_OF, n_threads=n_threads, working_memory=0.2)
+    expected = top_k(ROWS, k=K, groups=GROUP_OF)
+    np.testing.assert_array_equal(found.indices, expected.indices)
+    np.testing.assert_array_equal(found.scores, expected.scores)
+
+
+def test_progress_within_groups_counts_every_query():
+    calls = []
+    top_k(ROWS, k=K, groups=GROUP_OF, progress=lambda *call: calls.append(call))
+    assert calls == sorted(calls)
+    assert calls[-1] == (N, N)
+
+
+def test_wrong_groups_are_refused():
+    for arguments, line in (
+        ({"groups": GROUP_OF[:5], "query_groups": ASKED}, "groups must be of shape"),
+        ({"groups": GROUP_OF, "query_groups": ASKED[:5]}, "query_groups must be of shape"),
+        ({"groups": GROUP_OF}, "query_groups must be given with groups and items, got None"),
+        ({"query_groups": ASKED}, "query_groups must be None without groups"),
+        ({"groups": GROUP_OF - 1, "query_groups": ASKED}, "groups must not hold -1"),
+        ({"groups": GROUP_OF, "query_groups": ASKED, "out": "x"}, "groups must be None with out"),
+        ({"groups": GROUP_OF, "query_groups": ASKED, "allowed": sp.eye_array(60, N)},
+         "allowed must be a mask or positions with groups"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=f"^{line}"):
+            top_k(QUERIES, ROWS, K, **arguments)
+    with pytest.raises(TypeError, match="query_groups must be whole numbers as those of the items"):
+        top_k(QUERIES, ROWS, K, groups=GROUP_OF, query_groups=ASKED_LABELS)
+    with pytest.raises(ValueError, match="query_groups must be None without items"):
+        top_k(ROWS, k=2, groups=GROUP_OF, query_groups=GROUP_OF)
+    sparse = sp.csr_array(np.eye(4))
+    with pytest.raises(ValueError, match="groups must be None for sparse rows"):
+        top_k(sparse, k=1, groups=[1, 1, 2, 2])
+    with pytest.raises(ValueError, match="groups must be None for packed bits"):
+        top_k(np.eye(4, dtype=np.uint8), k=1, measure="hamming", groups=[1, 1, 2, 2])
+
+
+def index_of(labels):
+    return SimilarityIndex().fit(ROWS, NAMES, groups=labels)
+
+
+@pytest.mark.parametrize("labels", [GROUP_OF, TENANTS, TENANTS.tolist()])
+def test_an_index_is_searched_within_groups(labels):
+    index, asked = index_of(labels), np.append(LABELS, "nobody")[ASKED]
+    asked = ASKED if isinstance(labels, np.ndarray) and labels.dtype.kind == "i" else asked
+    expected = truth(QUERIES, ROWS, K, "cosine", ASKED, GROUP_OF)
+    for _ in range(3):  # the first searches keep what later ones use
+        found = index.search(QUERIES, K, groups=asked)
+        np.testing.assert_array_equal(found.indices, expected)
+    assert found.ids.tolist() == [[NAMES[i] if i >= 0 else "" for i in row] for row in expected]
+    for query in range(0, 60, 9):
+        for one in (asked[query], [asked[query]]):
+            found = index.search(QUERIES[query], K, groups=one)
+            np.testing.assert_array_equal(found.indices, expected[[query]])
+    # without groups, all items are searched
+    np.testing.assert_array_equal(
+        index.search(QUERIES, K).indices, SimilarityIndex().fit(ROWS).search(QUERIES, K).indices
+    )
+
+
+def test_groups_follow_the_changes_of_an_index(tmp_path):
+    index = SimilarityIndex().fit(ROWS[:1500], NAMES[:1500], groups=TENANTS[:1500])
+    groups = TENANTS.astype(object)
+    index.search(QUERIES, K, groups=ASKED_LABELS)
+    index.add(ROWS[1500:2000], NAMES[1500:2000], groups=TENANTS[1500:2000])
+    index.add(ROWS[2000:], NAMES[2000:], groups=TENANTS[2000:])
+    gone = RANDOM.choice(N, 300, replace=False)
+    moved = np.setdiff1d(RANDOM.choice(N, 100, replace=False), gone)
+    index.remove([NAMES[i] for i in gone])
+    groups[moved] = "moved here"
+    index.upsert(ROWS[moved], [NAMES[i] for i in moved], groups=groups[moved].tolist())
+    without = np.zeros((60, N), bool)
+    without[:, gone] = True
+    asked = ASKED_LABELS.astype(object)
+    asked[:20] = "moved here"
+    index.save(tmp_path / "index")
+    opened = SimilarityIndex.open(tmp_path / "index")
+    excluded = (asked[:, None] != groups) | without
+    expected = dense_oracle.top_k(QUERIES, ROWS, K, "cosine", excluded=excluded)[0]
+    for one in (index, opened):
+        found = one.search(QUERIES, K, groups=asked.tolist())
+        np.testing.assert_array_equal(found.indices, expected)
+    dropped = [NAMES[i] for i in expected[expected >= 0][:30]]
+    without[:, expected[expected >= 0][:30]] = True
+    excluded = (asked[:, None] != groups) | without
+    expected = dense_oracle.top_k(QUERIES, ROWS, K, "cosine", excluded=excluded)[0]
+    found = opened.search(QUERIES, K, groups=asked.tolist(), exclude_ids=dropped)
+    np.testing.assert_array_equal(found.indices, expected)
+
+
+def test_another_process_takes_up_groups(tmp_path):
+    index = index_of(TENANTS)
+    index.save(tmp_path / "index")
+    other = SimilarityIndex.open(tmp_path / "index")
+    index.add(ROWS[:2], ["new 1", "new 2"], groups=["fresh", "web"])
+    index.save(tmp_path / "index")
+    assert other.refresh()
+    assert other.search(ROWS[0], 1, groups="fresh").ids.tolist() == [["new 1"]]
+
+
+def test_wrong_groups_of_an_index_are_refused():
+    index, plain = index_of(TENANTS), SimilarityIndex().fit(ROWS, NAMES)
+    for call, line in (
+        (lambda: plain.search(QUERIES, K, groups=ASKED_LABELS), "groups must be None for an index"),
+        (lambda: plain.add(ROWS[:1], ["x"], groups=["web"]), "groups must be None for an index"),
+        (lambda: index.add(ROWS[:1], ["x"]), "groups must be given for an index with groups"),
+        (lambda: index.upsert(ROWS[:1], NAMES[:1]), "groups must be given for an index with gro"),
+        (lambda: index.add(ROWS[:2], ["x", "y"], groups=["web"]), "groups must be of shape"),
+        (lambda: index.add(ROWS[:1], ["x"], groups=[""]), "groups must not hold ''"),
+        (lambda: index.search(QUERIES, K, groups=["web"]), "groups must be of shape"),
+        (lambda: index.search(QUERIES, K, groups="web", out="x"), "out must be None with groups"),
+        (lambda: index.search(QUERIES, K, groups="web", allowed_ids=[NAMES[:9]] * 60),
+         "allowed must be a mask or positions with groups"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=f"^{line}"):
+            call()
+    for call in (
+        lambda: index.add(ROWS[:1], ["x"], groups=[5]),
+        lambda: index.search(QUERIES, K, groups=5),
+    ):
+        with pytest.raises(TypeError, match="groups must be strings as those of the items, got 5"):
+            call()
+    assert "x" not in index
+    np.testing.assert_array_equal(
+        index.search(QUERIES, K, groups=ASKED_LABELS).indices,
+        truth(QUERIES, ROWS, K, "cosine", ASKED, GROUP_OF),
+    )
+
+
+def test_an_empty_index_with_groups():
+    index = SimilarityIndex().fit(np.empty((0, DEPTH)), groups=[])
+    assert index.search(QUERIES[0], 2, groups="web").indices.tolist() == [[-1, -1]]
+    index.add(ROWS[:3], groups=["web", "shop", "web"])
+    assert sorted(index.search(QUERIES[0], 3, groups="web").indices[0].tolist()) == [-1, 0, 2]
