@@ -3,6 +3,7 @@
 import html
 import json
 import re
+import statistics
 from pathlib import Path
 
 from bench.compare import ratios, tasks, turns
@@ -10,6 +11,7 @@ from bench.compare import ratios, tasks, turns
 ROOT = Path(__file__).parents[2]
 FIGURE = ROOT / "docs" / "figures" / "speed.png"
 README = ROOT / "README.md"
+HOWTO = ROOT / "docs" / "howto" / "benchmark.md"
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7")  # Of the machines; Okabe and Ito (2008).
 BEGIN, END = "<!-- begin bench/results -->\n", "<!-- end bench/results -->\n"
 # The rows of the README and of the picture: a task, its size, the size to show where that one has
@@ -385,13 +387,33 @@ def readme_rows(documents):
     return "\n".join([*lines, f"{summary(best.values())} {machine_line(document)}", ""])
 
 
+def howto_rows(documents):
+    """Return the table of large matrices of docs/howto/benchmark.md, fastest library first."""
+    known = {name: one for name, one in documents.items() if one["large"]}
+    if not known:
+        return "No matrix of this size has been measured yet.\n"
+    document, rows = shown_first(known), []
+    for result in document["large"].values():
+        times = sorted(
+            (statistics.median(call["seconds"] for call in one["calls"]), one["name"])
+            for one in result["libraries"].values()
+            if one.get("calls")
+        )
+        ours = "".join(ratios.duration(time) for time, name in times if name == "fastcos")
+        others = [f"{name} {ratios.duration(time)}" for time, name in times if name != "fastcos"]
+        rows.append((result["title"], ours, "; ".join(others)))
+    lines = table(("work", "fastcos", "other libraries"), rows)
+    return "\n".join([*lines, machine_line(document), ""])
+
+
 def publish(folder):
-    """Write the table, the picture and the page of all machines, and the rows of the README."""
+    """Write the table, picture and page of all machines, and the rows of README and how-to."""
     documents = newest(folder)
     if not documents:
         raise SystemExit(f"{folder} has no results; run python -m bench.compare --save")
     (Path(folder) / "README.md").write_text(markdown(documents), "utf8")
     (Path(folder) / "index.html").write_text(page(documents), "utf8")
     draw(documents, FIGURE)
-    before, rest = README.read_text("utf8").split(BEGIN)
-    README.write_text(f"{before}{BEGIN}{readme_rows(documents)}{END}{rest.split(END)[1]}", "utf8")
+    for path, rows in ((README, readme_rows(documents)), (HOWTO, howto_rows(documents))):
+        before, rest = path.read_text("utf8").split(BEGIN)
+        path.write_text(f"{before}{BEGIN}{rows}{END}{rest.split(END)[1]}", "utf8")

@@ -320,9 +320,10 @@ def test_one_command_writes_table_picture_page_and_readme(tmp_path, monkeypatch)
     one = document()
     one["results"]["batch medium"] = one["results"]["batch small"]
     path.write_text(json.dumps(one))
-    readme = tmp_path / "front.md"
-    readme.write_text(f"before\n{render.BEGIN}old\n{render.END}after\n")
-    monkeypatch.setattr(render, "README", readme)
+    readme, howto = tmp_path / "front.md", tmp_path / "howto.md"
+    for page, name in ((readme, "README"), (howto, "HOWTO")):
+        page.write_text(f"before\n{render.BEGIN}old\n{render.END}after\n")
+        monkeypatch.setattr(render, name, page)
     monkeypatch.setattr(render, "FIGURE", tmp_path / "speed.png")
     render.publish(tmp_path)
     assert (tmp_path / "speed.png").read_bytes().startswith(b"\x89PNG")
@@ -333,6 +334,8 @@ def test_one_command_writes_table_picture_page_and_readme(tmp_path, monkeypatch)
     )
     assert row in readme.read_text()
     assert "old" not in readme.read_text()
+    assert "| X'(X A) | 2 s |  |" in howto.read_text()
+    assert "Some CPU (zen9), instruction set avx2" in howto.read_text()
 
 
 @pytest.mark.parametrize(
