@@ -272,9 +272,7 @@ class SparseOperator(Operator):
         n, p = self.shape
         indices = np.int32 if n <= LARGEST_INT32 else np.int64
         X = self._arrays
-        indptr, rows, values = transposed(
-            X.indptr, X.indices, X.data, p, indices, self._n_threads
-        )
+        indptr, rows, values = transposed(X.indptr, X.indices, X.data, p, indices, self._n_threads)
         if values is None:
             values = np.broadcast_to(self.dtype.type(1), rows.shape)
         # SciPy widens the row numbers to the type of indptr

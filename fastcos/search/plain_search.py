@@ -38,6 +38,8 @@ from fastcos.validation import Integers
 
 Found = tuple[Integers, npt.NDArray[np.float32], Ids]
 
+# a plan, and what the kernel is given of it
+_Launch = tuple[plan.SearchPlan, Any]
 # plans that an index keeps, by the number of queries and neighbours
 _MAX_PLANS = 256
 
@@ -60,7 +62,7 @@ class PlainSearch:
         self._is_cosine = has_raw_scores and fitted.measure.metric_type == "cosine"
         self._packed: list[_Part] = []
         # plans of all parts by queries, neighbours and threads; () where this is not the way
-        self._plans: dict[tuple[int, int, int | None], tuple[plan.SearchPlan, ...]] = {}
+        self._plans: dict[tuple[int, int, int | None], tuple[_Launch, ...]] = {}
         # whether positions are not the row numbers of the only part
         first = fitted.segments[0]
         self._is_moved = first.first > 0 or first.positions is not None
@@ -107,12 +109,12 @@ class PlainSearch:
         if not plans:
             return None
         given, found = validation.read_only(queries), []
-        for (segment, filters, _), made in zip(parts, plans, strict=True):
+        for (segment, filters, _), (made, search) in zip(parts, plans, strict=True):
             packed = segment.packed  # a projection may have been added
             rows, item_type = given, segment.encoded.rows.dtype
             if dtype != item_type:
                 rows = scan.as_searched(given, item_type)
-            columns, raw = scan.scan_panels(packed, made, rows, filters, k, must_check=True)
+            columns, raw = scan.scan_panels(packed, made, rows, filters, k, search=search)
             if columns[0, 0] == tile_top_k.NOT_ORDINARY:
                 return None
             found.append((columns, raw))
@@ -139,7 +141,7 @@ class PlainSearch:
 
     def _plan(
         self, parts: Sequence[_Part], n: int, k: int, n_threads: int | None
-    ) -> tuple[plan.SearchPlan, ...]:
+    ) -> tuple[_Launch, ...]:
         """Return a plan for each part, none where another way is planned for one of them.
 
         Plans for all items are kept. Those for the number of threads that is set are kept only
@@ -162,7 +164,7 @@ class PlainSearch:
                 made = []
                 break
             made.append(one)
-        plans = tuple(made)
+        plans = tuple((one, scan.small_search(one, must_check=True)) for one in made)
         # the settings of threads and memory may change: plans that depend on them are not kept
         is_small = all(one.buffer_bytes <= plan.COSTS.max_unchecked_bytes for one in made)
         is_fixed = not is_set or all(one.max_threads == 1 for one in made)

@@ -341,8 +341,10 @@ def _scan_query_blocks(
             )
             used[used <= _proved_thresholds(scaled, left, scores[left, -1], given)] = _NO_THRESHOLD
         left = left[used > _NO_THRESHOLD]
-        # what tasks share is not trusted: see kernels.tile_top_k
-        thresholds[left] = given[left]
+        if grid.n_ranges > 1:
+            # what tasks have shared is not trusted (see kernels.tile_top_k), but scores are
+            proved = _filter_thresholds(scaled, scores[left, -1], left)
+            thresholds[left] = np.maximum(given[left], proved)
         n_passes += 1
     return columns, scores
 
@@ -360,6 +362,12 @@ def _proved_thresholds(scaled: Any, queries: Integers, kth_scores: Floats, given
     return np.maximum(bounds, least + 0.5 * (np.abs(least) * packing.SLACK + 1e-30))
 
 
+def small_search(made: SearchPlan, *, must_check: bool) -> Any:
+    """Return a plan of few queries as the kernel takes it."""
+    sample, per_range = made.sample, made.grid.panels_per_range
+    return records.SmallSearch(made.capacity, sample.stride, sample.rank, per_range, must_check)
+
+
 def scan_panels(
     packed: PackedItems,
     made: SearchPlan,
@@ -368,20 +376,19 @@ def scan_panels(
     k: int,
     progress: parallel.Progress | None = None,
     *,
-    must_check: bool = False,
+    search: Any = None,
 ) -> Found:
     """Columns and raw scores (n, k) of few queries, in one launch where one thread is enough.
 
     rows (n, d): queries as given, of the type of as_wide. filters: kernels.records.QueryFilters.
-    must_check: the queries were not checked, and columns[0, 0] is NOT_ORDINARY if one of them
-    needs more care.
+    search: of small_search, where that was made before; where it says that the queries must be
+    checked, columns[0, 0] is NOT_ORDINARY if one of them needs more care.
     """
     grid, n, n_panels = made.grid, len(rows), len(packed.arrays.statistics)
     shape = grid.n_ranges, n, k
     scores, columns = np.empty(shape), np.empty(shape, np.int64)
-    search = records.SmallSearch(
-        made.capacity, made.sample.stride, made.sample.rank, grid.panels_per_range, must_check
-    )
+    if search is None:
+        search = small_search(made, must_check=False)
     arguments = (packed.bound, rows, filters, search, scores, columns)
     if grid.n_ranges == 1:
         kinds = (packed.kind, rows.dtype.char)
@@ -393,7 +400,7 @@ def scan_panels(
         tile_top_k.scan_panels, parallel.row_blocks(n_panels, grid.panels_per_range), *arguments,
         n_threads=grid.n_threads, progress=progress,
     )  # fmt: skip
-    if must_check and columns[0, 0, 0] == tile_top_k.NOT_ORDINARY:
+    if columns[0, 0, 0] == tile_top_k.NOT_ORDINARY:
         return columns[0], scores[0]
     return best_of_parts(columns.swapaxes(0, 1), scores.swapaxes(0, 1))
 
@@ -473,11 +480,13 @@ def as_searched(rows: Rows, dtype: np.dtype[Any]) -> Rows:
     return rows
 
 
-def _filter_thresholds(scaled: Any, thresholds: Floats) -> npt.NDArray[np.float32]:
-    """Return raw scores as thresholds of the filter, not above them."""
-    scaling = scaled.scaling
-    bounds: Floats = scaling.slopes * thresholds + scaling.intercepts
-    rounding = packing.SLACK * (np.abs(bounds) + np.abs(scaling.intercepts))
+def _filter_thresholds(
+    scaled: Any, thresholds: Floats, queries: Integers | slice = slice(None)
+) -> npt.NDArray[np.float32]:
+    """Return raw scores of the queries of these numbers as thresholds of the filter, not above."""
+    slopes, intercepts = scaled.scaling.slopes[queries], scaled.scaling.intercepts[queries]
+    bounds: Floats = slopes * thresholds + intercepts
+    rounding = packing.SLACK * (np.abs(bounds) + np.abs(intercepts))
     bounds -= rounding + scaled.rounding + 1e-30
     return bounds.astype(np.float32)
 
