@@ -1,18 +1,41 @@
 """Nearest neighbours: ``top_k``, ``SimilarityIndex``, range search, blocks of scores, re-ranking.
 
-One pipeline serves every entry point for dense rows. ``top_k(Q, X)`` gives the bits of
-``SimilarityIndex().fit(X).search(Q)``, and rows may lie in memory, in a file or on a cluster::
+Every search of dense rows is planned first and executed afterwards. ``top_k(Q, X)`` gives the bits
+of ``SimilarityIndex().fit(X).search(Q)``, and rows may lie in memory, in a file or on a cluster::
 
-    top_k ------------.                                            .-> inner-product scan (scan)
-    SimilarityIndex ---+-> SearchRequest, FittedItems -> search --<--> filter_and_refine
-    distributed.top_k -'    (request)            (search)          `-> lists (of allowed items)
-                                                   |
-                     batches of queries x segments of items, best k merged, finished once
+    top_k, SimilarityIndex, distributed.top_k
+        |  SearchRequest (request), ItemSource (sources)
+        v
+    execute.search               batches of queries x segments of items; the best are merged
+        |
+        v
+    scan.search_segment  ------> plan.plan_search: sizes in, SearchPlan out; reads no array
+        |                             ^
+        |  the method of the plan     '---- explain, estimate: the same plan in words and seconds
+        v
+    one kernel over tasks of query blocks x panel ranges
 
-``search`` cuts the queries into batches that fit ``working_memory``. Each batch meets each segment
-of the items: one in memory, several of an index that changed, many where ``out_of_core`` reads
-memory-mapped rows. A measure that is an inner product after encoding is scanned; one
-with an upper bound goes through ``filter_refine``. ``finish`` alone turns raw scores into results.
+A plain search of an index, of one query for example, takes the short way of ``plain_search``: it
+keeps plans and launches the kernel at once. A measure that is an inner product after encoding is
+scanned; one that only has an upper bound goes through ``filter_refine``, and queries with lists of
+allowed items through ``lists``. ``execute.finish`` alone turns raw scores into results.
+
+The modules of the search, from the bottom up:
+
+=================== ==============================================================================
+``layout``          how an instruction set packs a row
+``plan``            ``CostModel``, ``plan_search`` and ``SearchPlan``
+``packing``         packed rows; filters and options of a search
+``projection``      short codes along principal axes, and whether they pay
+``duplicates``      groups of equal rows
+``segments``        rows with what is packed of them; the facts that a plan needs
+``scan``            runs the plan of one segment
+``numpy_search``    the same in NumPy, while the kernels are not compiled
+``sources``         items in memory, or read in blocks: one protocol
+``execute``         runs a request
+``plain_search``    the short way for few queries of an index
+``explain``         a plan in words; ``estimate``: its bytes and seconds
+=================== ==============================================================================
 
 The modules of the index, from the bottom up:
 
