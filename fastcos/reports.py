@@ -27,7 +27,7 @@ Result = TypeVar("Result", bound=type)
 # rows that a table of many shows: a screen has 24 lines
 MAX_ROWS = 10
 # letters of a cell, and of a line of words
-_WIDEST, _LINE = 60, 100
+_LONGEST, _LINE = 60, 100
 
 
 class Estimate(NamedTuple):
@@ -53,9 +53,10 @@ class Table(NamedTuple):
     more: str = ""
     lead: str = ""
 
-    def text(self) -> str:
-        """The table as lines of text, numbers to the right."""
-        cells = [list(map(printable, self.header)), *(list(map(as_cell, row)) for row in self.rows)]
+    def text(self, longest: int | None = _LONGEST) -> str:
+        """The table as lines of text, numbers to the right; longer cells are cut, None: none is."""
+        cells = [list(map(printable, self.header))]
+        cells += [[as_cell(value, longest) for value in row] for row in self.rows]
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         columns = zip(*self.rows, strict=True) if self.rows else [()] * len(self.header)
         right = [any(isinstance(v, (int, float, Estimate)) for v in column) for column in columns]
@@ -84,10 +85,10 @@ def _html_row(row: Sequence[Any]) -> str:
     return f'<tr><th scope="row">{first}</th>{"".join(f"<td>{cell}</td>" for cell in others)}</tr>'
 
 
-def as_cell(value: Any) -> str:
-    """A value as text of at most 60 letters."""
+def as_cell(value: Any, longest: int | None) -> str:
+    """A value as text of at most this many letters."""
     text = as_text(value)
-    return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 3]}..."
+    return text if longest is None or len(text) <= longest else f"{text[: longest - 3]}..."
 
 
 def as_text(value: Any) -> str:

@@ -127,6 +127,7 @@ print(main(["audit", "rows.npy", "--out", "audit"]))
     lines = done.stdout.splitlines()
     assert lines[:2] == ["[[0 1]] SimilarityIndex of 40 items x 40, by cosine", "0"], done.stderr
     assert any(line.startswith("working memory MiB") for line in lines)
+    assert not [line for line in lines if line.endswith("...")]  # no cell is cut
     assert lines[-1] == "2"
     assert "fastcos.plots needs matplotlib: pip install 'fastcos[plots]'" in done.stderr
 

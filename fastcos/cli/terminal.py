@@ -205,7 +205,7 @@ def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[Any]]
     if not has_rich():
         from fastcos import reports
 
-        show_text(reports.Table(title, header, rows).text())
+        show_text(reports.Table(title, header, rows).text(longest=None))
         return
     from rich.table import Table
 
