@@ -1,5 +1,7 @@
 """Filters give the answers of a search of the allowed items alone, whatever way a search takes."""
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -22,15 +24,20 @@ def changed_index(measure):
     return index, np.setdiff1d(np.arange(3000), gone)
 
 
+@functools.cache
+def index_of(measure, is_changed):
+    """An index that the tests search and do not change, and its positions."""
+    if is_changed:
+        return changed_index(measure)
+    return SimilarityIndex(measure).fit(ROWS, NAMES), np.arange(3000)
+
+
 @pytest.mark.parametrize("measure", ["cosine", "dot"])
 @pytest.mark.parametrize("is_changed", [False, True])
 @pytest.mark.parametrize("n_queries", [1, 5, 30, 300])
 @pytest.mark.parametrize("n_allowed", [1, 9, 60, 200, 700, 2900])
 def test_filtered_answers_are_exact(measure, is_changed, n_queries, n_allowed):
-    if is_changed:
-        index, live = changed_index(measure)
-    else:
-        index, live = SimilarityIndex(measure).fit(ROWS, NAMES), np.arange(3000)
+    index, live = index_of(measure, is_changed)
     random = np.random.default_rng(n_queries + n_allowed)
     Q = random.standard_normal((n_queries, 24)).astype(np.float32)
     Q[0] = ROWS[7]
