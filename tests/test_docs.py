@@ -212,6 +212,29 @@ def test_page_names_existing_flags_and_files(page):
         assert path.with_suffix(".py").exists() or (path / "__main__.py").exists(), module
 
 
+def headings(text):
+    """Return the anchors that GitHub gives to the headings of a page."""
+    titles = re.findall(r"^#+ (.*)$", FENCED.sub("", text), re.MULTILINE)
+    plain = (re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", title).lower() for title in titles)
+    return {re.sub(r"[^\w\- ]", "", title).replace(" ", "-") for title in plain}
+
+
+@pytest.mark.parametrize("page", TEXTS)
+def test_links_lead_to_headings(page):
+    for link, anchor in re.findall(r"\]\((?!https?:)([^)#\s]*)#([^)\s]+)\)", TEXTS[page]):
+        target = (ROOT / page).parent / link if link else ROOT / page
+        if target.suffix == ".md":
+            assert anchor in headings(target.read_text("utf8")), f"{link}#{anchor}"
+
+
+def test_pages_that_the_readme_links_are_readable_on_github():
+    """Directives of Sphinx would show as code."""
+    links = re.findall(r"\]\((?!https?:)([^)#\s]+\.md)", TEXTS["README.md"])
+    assert len(set(links)) > 25
+    raw = [link for link in links if "```{" in (ROOT / link).read_text("utf8")]
+    assert raw == []
+
+
 DISPLAYS = [(plots, name) for name in plots.__all__ if name.endswith("Display")]
 # records that metrics return are shown in the examples of the functions
 METRICS = [name for name in metrics.__all__ if inspect.isfunction(getattr(metrics, name))]
