@@ -1,6 +1,6 @@
-"""Scores of embeddings and of neighbour lists; none holds an items x items matrix.
+"""Scores of embeddings and of neighbour lists, computed without an items x items matrix.
 
-Four groups, by what a function compares::
+The functions form four groups by their input::
 
     rows and labels    pair_auc, stratified_auc, map_at_r, silhouette, within_between,
                        clustering_scores
@@ -11,17 +11,17 @@ Four groups, by what a function compares::
                        model_change
     one embedding      effective_rank, participation_ratio, isoscore, mean_cosine
 
-A call validates its arguments, drops zero rows and divides the others by their norms
-(``labelled``), and then either uses a closed form over sums of rows (O(p k k)) or runs a kernel
-over tiles of cosines (O(p p k) time, O(p k) memory)::
+A call validates its arguments, leaves out zero rows and divides the other rows by their norms
+(``labelled``). It then either uses a closed form over sums of rows (O(p k k)) or runs a kernel over
+tiles of cosines (O(p p k) time, O(p k) memory)::
 
     items, labels -> labelled_rows -> packed -> kernels.pair_reductions -> a NamedTuple
 
-Functions take the rows as given and compare them by cosine. For another measure, pass the rows to
-which the measure maps the items. Results have the same bits on any number of threads. A field
-``n_left_out`` counts the rows that the score does not use. Arguments that break their rule raise
-ValueError: numbers that are not finite, rows or labels of another length, lists with a repeated
-item or with one that does not exist, data in which the score is undefined.
+Functions compare rows by cosine. For another measure, pass the rows to which the measure maps the
+items. Results are bit-for-bit identical for any number of threads. A field ``n_left_out`` is the
+number of rows that the score does not use. ValueError is raised for numbers that are not finite,
+rows or labels of different lengths, lists with a repeated or unknown item, and data for which the
+score is undefined.
 """
 
 from fastcos.metrics.alignment import (

@@ -18,24 +18,24 @@ from fastcos.metrics.labelled import (
 from fastcos.similarity.moments import triangle
 from fastcos.validation import Floats, Integers
 
-# relative to the squares: a smaller variance is 0 within rounding
+# A variance below this share of the squares counts as 0, because it is a rounding error.
 _ROUNDING = 1e-13
-# two-sided 95 % quantile of the standard normal distribution
+# The two-sided 95 % quantile of the standard normal distribution.
 _NORMAL_95 = 1.959963984540054
 
 
 def cka(first: Any, second: Any) -> float:
     """Linear centred kernel alignment: |Y'X|^2 / (|X'X| |Y'Y|) of the centred rows.
 
-    From 0 to 1. Unchanged by rotations, translations and one scale of either; changes under a
-    rescaling of the columns. O(p k k) time.
+    CKA lies between 0 and 1. Rotations, translations and a common scale of either embedding do not
+    change it; a rescaling of the columns does. The function takes O(p k k) time.
 
     Source: Kornblith et al., ICML 2019, arXiv:1905.00414, section 3.
 
     Parameters
     ----------
     first, second : array_like (p, k1), (p, k2), float32 or float64
-        One row per item, the same items; not all equal.
+        One row per item, for the same items. The rows must not all be equal.
 
     Examples
     --------
@@ -52,9 +52,10 @@ def cka(first: Any, second: Any) -> float:
 def cca_similarity(first: Any, second: Any) -> float:
     """Mean squared canonical correlation: |Qx'Qy|^2 / r, orthonormal bases of centred columns.
 
-    From 0 to 1: r is the smaller of the two ranks, so it is 1 where one embedding is a linear
-    function of the other. Unchanged by any invertible linear map and translation of either, so by
-    every rescaling: it compares what two embeddings contain, not their cosines. O(p k k) time.
+    The similarity lies between 0 and 1. r is the smaller of the two ranks, so the similarity is 1
+    if one embedding is a linear function of the other. No invertible linear map or translation of
+    either embedding changes it, and so no rescaling does: it compares the information in two
+    embeddings, not their cosines. The function takes O(p k k) time.
 
     Source: Hotelling, Biometrika 28 (1936); Kornblith et al. 2019, arXiv:1905.00414, table 1.
 
@@ -79,9 +80,9 @@ def cca_similarity(first: Any, second: Any) -> float:
 def procrustes(first: Any, second: Any) -> float:
     """Disparity after the best translation, scale and rotation: 1 - |X'Y|_*^2, centred, unit norm.
 
-    From 0 to 1; 0 if one embedding is a translated, rotated, reflected and scaled copy of the
-    other; they may have different numbers of columns. Changes under a rescaling of the columns.
-    O(p k k) time.
+    The disparity lies between 0 and 1. It is 0 if one embedding is a translated, rotated, reflected
+    and scaled copy of the other. The embeddings may have different numbers of columns. A rescaling
+    of the columns changes the disparity. The function takes O(p k k) time.
 
     Source: Schönemann, Psychometrika 31 (1966); scipy.spatial.procrustes.
 
@@ -106,14 +107,15 @@ def procrustes(first: Any, second: Any) -> float:
 
 
 class ModelChange(NamedTuple):
-    """Distance of two models' predictions.
+    """Distance between the predictions of two models.
 
     Attributes
     ----------
     value : float
         Frobenius norm of the difference.
     relative : float
-        The same over the norm of the first model's predictions; infinite if these are 0.
+        ``value`` divided by the norm of the predictions of the first model; infinite if these
+        predictions are 0.
     """
 
     value: float
@@ -123,12 +125,12 @@ class ModelChange(NamedTuple):
 def model_change(
     first_users: Any, first_items: Any, second_users: Any, second_items: Any
 ) -> ModelChange:
-    """|P1 Q1' - P2 Q2'|, the difference of two models' predictions, without an n x p matrix.
+    """|P1 Q1' - P2 Q2'|, the difference of the predictions of two models, without an n x p matrix.
 
-    Unchanged by every rescaling, and by every invertible map of the factors that leaves the
-    predictions as they are. About 0: the factors differ by such maps only. Computed from the
-    triangles of (P1, -P2) and (Q1, Q2), so that the rounding is relative to the predictions, not to
-    their squares. O((n + p) k k) time.
+    No rescaling changes the result, and no other invertible map of the factors that preserves the
+    predictions. If it is about 0, the factors differ only by such a map. It is computed from the
+    triangular factors of (P1, -P2) and (Q1, Q2), so that rounding errors are relative to the
+    predictions, not to their squares. The function takes O((n + p) k k) time.
 
     Parameters
     ----------
@@ -161,7 +163,7 @@ def model_change(
 
 
 def _size_of(matrix: Floats) -> float:
-    """Frobenius norm, also of entries whose squares overflow or underflow."""
+    """Frobenius norm, even if squares of the entries overflow or underflow."""
     largest = float(np.abs(matrix).max())
     return largest * float(np.linalg.norm(matrix / largest)) if largest else 0.0
 
@@ -173,15 +175,15 @@ def _centred(first: Any, second: Any) -> tuple[Floats, Floats]:
         ("first", "second"), same_rows("first", first, "second", second), strict=True
     ):
         largest = float(np.abs(rows).max())
-        moved: Floats = np.ldexp(rows.astype(np.float64), -int(np.frexp(largest)[1]))
-        moved -= moved.mean(axis=0)
-        check_varying(name, bool(np.abs(moved).max() > _ROUNDING), "rows")
-        centred.append(moved)
+        scaled: Floats = np.ldexp(rows.astype(np.float64), -int(np.frexp(largest)[1]))
+        scaled -= scaled.mean(axis=0)
+        check_varying(name, bool(np.abs(scaled).max() > _ROUNDING), "rows")
+        centred.append(scaled)
     return centred[0], centred[1]
 
 
 def _basis(rows: Floats) -> Floats:
-    """Orthonormal basis of the columns; directions within rounding of 0 are not in it."""
+    """Orthonormal basis of the columns, without directions that are 0 within rounding."""
     with parallel.blas_lock():
         Q, sigma, _ = np.linalg.svd(rows, full_matrices=False)
     return Q[:, sigma > sigma[0] * max(rows.shape) * np.finfo(np.float64).eps]
@@ -193,11 +195,11 @@ class RSA(NamedTuple):
     Attributes
     ----------
     value : float
-        In [-1, 1].
+        Correlation, from -1 to 1.
     low, high : float
-        95 % confidence interval of a sample; both equal value if all pairs count.
+        Ends of a 95 % confidence interval; both equal value if all pairs were used.
     n_left_out : int
-        Items with a zero row in either embedding.
+        Number of items with a zero row in either embedding.
     """
 
     value: float
@@ -214,13 +216,13 @@ def rsa(
     n_pairs: int = 100_000,
     random_state: int = 0,
 ) -> RSA:
-    """Representational similarity: correlation over pairs of items of two embeddings' cosines.
+    """Representational similarity: correlation, over pairs of items, of cosines in two embeddings.
 
-    "pearson" is exact from k x k Gram matrices in O(p k k): with unit rows A and B, the sums of the
-    cosines, of their squares and of their products are |sum A|^2, |A'A|^2 and |A'B|^2, less p.
-    "spearman" ranks the cosines of n_pairs pairs drawn with replacement, or of all pairs if there
-    are no more; its interval is Fisher's with the variance (1 + r^2 / 2) / (n - 3). Either changes
-    under a rescaling of the columns.
+    "pearson" is computed exactly from k x k Gram matrices in O(p k k): with unit rows A and B, the
+    sums of the cosines, of their squares and of their products are |sum A|^2, |A'A|^2 and |A'B|^2,
+    minus p. "spearman" ranks the cosines of n_pairs pairs that are drawn with replacement, or of
+    all pairs if there are no more; its interval is that of Fisher's z with the variance
+    (1 + r^2 / 2) / (n - 3). A rescaling of the columns changes both.
 
     Sources: Kriegeskorte, Mur and Bandettini, Front. Syst. Neurosci. 2 (2008); the interval: Bonett
     and Wright, Psychometrika 65 (2000).
@@ -260,11 +262,12 @@ def rsa(
 
 
 def _directed(name: str, first: Any, other_name: str, second: Any) -> tuple[Floats, Floats, int]:
-    """Unit rows of the items with non-zero rows in both embeddings, and how many others."""
+    """Unit rows of items that are non-zero in both embeddings, and the number of other items."""
     X, Y = same_rows(name, first, other_name, second)
-    kept = X.any(axis=1) & Y.any(axis=1)
-    n = validation.check_enough(name, int(kept.sum()), 3, "items whose rows are non-zero in both")
-    return unit_rows(X[kept]), unit_rows(Y[kept]), len(X) - n
+    is_used = X.any(axis=1) & Y.any(axis=1)
+    n_used = int(is_used.sum())
+    n = validation.check_enough(name, n_used, 3, "items whose rows are non-zero in both")
+    return unit_rows(X[is_used]), unit_rows(Y[is_used]), len(X) - n
 
 
 def _pearson(A: Floats, B: Floats) -> float:
@@ -299,7 +302,7 @@ def _spearman(
 
 
 def _pairs(n: int, n_pairs: int, random: np.random.Generator) -> tuple[Integers, Integers]:
-    """All pairs of n rows, or n_pairs drawn with replacement if there are more."""
+    """All pairs of n rows; if there are more than n_pairs, so many drawn with replacement."""
     if n * (n - 1) // 2 <= n_pairs:
         return np.triu_indices(n, 1)
     i, j = random.integers(n, size=n_pairs), random.integers(n - 1, size=n_pairs)
@@ -315,16 +318,16 @@ def _cosines(rows: Floats, i: Integers, j: Integers) -> Floats:
 
 
 class Trustworthiness(NamedTuple):
-    """How well an embedding keeps neighbourhoods.
+    """How well an embedding preserves neighbourhoods.
 
     Attributes
     ----------
     trustworthiness : float
-        1 if no neighbour in the embedding is new; in [0, 1].
+        Score from 0 to 1; it is 1 if no neighbour in the embedding is new.
     continuity : float
-        1 if no neighbour of the original is lost; in [0, 1].
+        Score from 0 to 1; it is 1 if no neighbour in the original is lost.
     n_left_out : int
-        Items with a zero row in either.
+        Number of items with a zero row in either embedding.
     """
 
     trustworthiness: float
@@ -337,23 +340,24 @@ def trustworthiness(
 ) -> Trustworthiness:
     """1 - 2 / (n k (2n - 3k - 1)) sum over i and j in U_k(i) of (r(i, j) - k).
 
-    U_k(i) holds the k nearest of i in the embedding less its k nearest in the original; r(i, j) is
-    the rank of j among i's neighbours in the original. Continuity is the same with the two
-    swapped. Neighbours are by cosine in both, equal cosines by lower row.
+    U_k(i) contains the items among the k nearest of i in the embedding that are not among its k
+    nearest in the original. r(i, j) is the rank of j among the neighbours of i in the original.
+    Continuity is the same with the two swapped. In both, neighbours are ranked by cosine and, for
+    equal cosines, by ascending row number.
 
-    O(n n k) time, O(n) memory per thread besides copies of the inputs; the same bits on any number
-    of threads.
+    The function takes O(n n k) time, and O(n) memory per thread besides copies of the inputs.
+    Results are bit-for-bit identical for any number of threads.
 
     Source: Venna and Kaski, ICANN 2001.
 
     Parameters
     ----------
     original, embedding : array_like (p, k1), (p, k2), float32 or float64
-        One row per item, the same items.
+        One row per item, for the same items.
     k : int
-        Neighbours; less than half of the items with non-zero rows.
+        Number of neighbours; less than half of the number of items with non-zero rows.
     n_threads : int, optional
-        Default: the setting ``n_threads``.
+        Number of threads. Default: the setting ``n_threads``.
 
     Returns
     -------

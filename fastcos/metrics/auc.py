@@ -1,4 +1,4 @@
-"""AUC over pairs of rows: do pairs of one cluster score higher than pairs of two clusters."""
+"""AUC over pairs of rows: whether pairs within clusters score higher than other pairs."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -10,15 +10,15 @@ from fastcos.kernels import pair_reductions, records
 from fastcos.metrics.labelled import LabelledRows, labelled_rows, packed, products
 from fastcos.validation import Floats, Integers
 
-# bins of pair_auc; the interval is then at most 1e-3 wide (tests/metrics/test_recovery.py)
+# Number of bins of pair_auc. The interval of the AUC is then at most 1e-3 wide.
 _N_BINS = 2**16
-# bins of one stratum: ten strata take 2.6 MB a thread, with 2^16 bins they would take 10.5 MB
+# Number of bins of one stratum. Ten strata then take 2.6 MB per thread.
 _N_STRATUM_BINS = 2**14
-# pairs of one task, about 50 ms: Ctrl-C is handled between tasks
+# Number of pairs in a task, which takes about 50 ms. Ctrl-C is handled between tasks.
 _PAIRS_PER_TASK = 10_000_000
-# up to this number of pairs (2,896 rows) the cosines are sorted by default, about 0.5 s
+# Up to this number of pairs (2,896 rows), the cosines are sorted by default.
 _SORTED_PAIRS = 2**22
-# rows whose cosines with all rows are computed at once
+# Number of rows whose cosines with all rows are computed at a time.
 _ROWS = 192
 
 
@@ -30,9 +30,10 @@ class PairAUC(NamedTuple):
     value : float
         The AUC, or the middle of the interval.
     low, high : float
-        The AUC lies in [low, high], rounding included; both equal value if it is exact.
+        Ends of an interval that certainly contains the AUC, rounding included; both equal value if
+        it is exact.
     n_left_out : int
-        Zero rows: they have no direction and are in no pair.
+        Number of zero rows, which have no direction and are in no pair.
     """
 
     value: float
@@ -46,15 +47,16 @@ def pair_auc(
 ) -> PairAUC:
     """P(cosine of a same-label pair > that of a different-label pair) + half of P(equal).
 
-    Over unordered pairs of different rows. Binned: every cosine is counted in one of 2^16 equal
-    bins. Bins give the order of two cosines in different bins. ``low`` and ``high`` bound the open
-    comparisons: those within a bin, and those of cosines whose rounding (at most (k + 8) 2^-51)
-    may cross the edge of a bin. The half width is half of the sum over the bins of the product of
-    the two shares in it.
+    The pairs are unordered pairs of different rows. By default, every cosine is counted in one of
+    2^16 equal bins, which determine the order of two cosines in different bins. ``low`` and
+    ``high`` bound the undecided comparisons: those within a bin, and those of cosines whose
+    rounding error (at most (k + 8) 2^-51) may cross the edge of a bin. Half of the width of the
+    interval is half of the sum, over bins, of the product of the shares of both kinds of pairs.
 
-    Exact: the cosines are sorted; those that differ by less than their rounding count as equal.
-    O(p p k) time and O(p k) memory; exact also holds the p (p - 1) / 2 cosines. The same bits on
-    any number of threads.
+    If exact is true, the cosines are sorted, and cosines that differ by less than their rounding
+    error count as equal. The function takes O(p p k) time and O(p k) memory; with exact, also
+    memory for the p (p - 1) / 2 cosines. Results are bit-for-bit identical for any number of
+    threads.
 
     Source: the Mann-Whitney statistic; Hanley and McNeil, Radiology 143 (1982).
 
@@ -63,12 +65,13 @@ def pair_auc(
     items : array_like (p, k), float32 or float64
         One row per item.
     labels : array_like (p,), int or str
-        The cluster of every item: at least two on non-zero rows, one of them on several.
+        The cluster of every item. The non-zero rows must have at least two different labels, one of
+        them on several rows.
     exact : bool, optional
-        Sort the cosines instead of binning them: they must fit in the setting ``working_memory``.
-        Default: True for at most 2^22 pairs that do.
+        Whether to sort the cosines instead of counting them in bins. They must fit in the setting
+        ``working_memory``. Default: True for at most 2^22 pairs, if they fit.
     n_threads : int, optional
-        Default: the setting ``n_threads``.
+        Number of threads. Default: the setting ``n_threads``.
 
     Returns
     -------
@@ -83,15 +86,15 @@ def pair_auc(
     grouped = labelled_rows(items, labels)
     n = len(grouped.rows)
     n_pairs = n * (n - 1) // 2
-    # the scores, and a copy while they are sorted
-    need, memory = 16 * n_pairs, config.working_memory()
-    fits = need <= memory * 2**20
+    # Sorting needs memory for the scores and for a copy.
+    n_bytes, memory = 16 * n_pairs, config.working_memory()
+    fits = n_bytes <= memory * 2**20
     if exact is None:
         exact = fits and n_pairs <= _SORTED_PAIRS
     if validation.as_flag("exact", exact):
         if not fits:
             rule = f"fit in the working memory of {memory:g} MiB"
-            raise ValueError(f"exact=True must {rule}, got a need of {need / 2**20:.0f} MiB")
+            raise ValueError(f"exact=True must {rule}, got a need of {n_bytes / 2**20:.0f} MiB")
         same, other = _pair_scores(grouped, n_threads)
         value = _auc_of_scores(same, other, 2 * _rounding(grouped.rows))
         return PairAUC(value, value, value, grouped.n_left_out)
@@ -102,9 +105,9 @@ def pair_auc(
 def _histograms(
     grouped: LabelledRows, levels: Floats, boundaries: Floats, n_bins: int, n_threads: int | None
 ) -> tuple[Integers, Integers]:
-    """Counts (strata, 2, bins) of the scores of all pairs, and of those near an edge.
+    """Count the scores of all pairs, (strata, 2, bins), and the scores near the edge of a bin.
 
-    The strata of pairs are cut at the boundaries, ascending sums of the levels of two rows.
+    The boundaries between strata of pairs are ascending sums of the levels of two rows.
     """
     parts, rows = _n_parts(n_threads), validation.read_only(grouped.rows)
     counts = np.zeros((parts, len(boundaries) + 1, 2, n_bins), np.int64)
@@ -123,29 +126,30 @@ def _histograms(
 
 
 def auc_of_counts(counts: Integers, near: Integers) -> tuple[float, float, float]:
-    """Middle, low and high AUC of two histograms (2, bins): different clusters, then the same.
+    """Middle, low and high AUC of two histograms (2, bins): pairs of two clusters, then of one.
 
-    near (2, 1): scores that may belong to the next bin; each decides 1/n of its kind's comparisons.
+    near (2, 1) contains the numbers of scores that may belong to the next bin. Each of them affects
+    1/n of the comparisons, where n is the number of scores in its histogram.
     """
     other, same = counts
     below = np.concatenate([[0], np.cumsum(other)[:-1]])
     n_same, n_other = int(same.sum()), int(other.sum())
     total = n_same * n_other
-    if total >= 2**63:  # as Python's integers
-        same, below, other = (one.astype(object) for one in (same, below, other))
+    if total >= 2**63:  # use Python integers, which do not overflow
+        same, below, other = (counts_.astype(object) for counts_ in (same, below, other))
     wins, tied = int(same @ below), int(same @ other)
-    moved = int(near[1, 0]) * n_other + int(near[0, 0]) * n_same
-    low, high = max(0, wins - moved) / total, min(total, wins + tied + moved) / total
+    uncertain = int(near[1, 0]) * n_other + int(near[0, 0]) * n_same
+    low, high = max(0, wins - uncertain) / total, min(total, wins + tied + uncertain) / total
     return (2 * wins + tied) / (2 * total), low, high
 
 
 def _margin_in_bins(rows: Floats, n_bins: int) -> float:
-    """Bound on the error of a cosine's position, in bins: from its rounding and the position's."""
+    """Bound, in bins, on the error of the position of a cosine: rounding of cosine and position."""
     return _rounding(rows) * n_bins / 2 + n_bins * 2.0**-51
 
 
 def _rounding(rows: Floats) -> float:
-    """Bound on a cosine's error: k roundings in each norm and in the product, 1 a division."""
+    """Bound on the error of a cosine: k roundings per norm and product, 1 per division."""
     return float((rows.shape[1] + 8) * 2.0**-51)
 
 
@@ -163,14 +167,14 @@ def _tasks(n: int, parts: int) -> Iterator[tuple[int, int]]:
 
 
 def _n_parts(n_threads: int | None) -> int:
-    """Number of histograms filled in parallel; counts are integers, so it does not change sums."""
+    """Number of histograms that are filled in parallel. It does not affect sums of integers."""
     if n_threads is None:
         return 2 * config.n_threads()
     return 2 * validation.as_thread_count("n_threads", n_threads)
 
 
 def _pair_scores(grouped: LabelledRows, n_threads: int | None) -> tuple[Floats, Floats]:
-    """The cosines of all pairs of the same and of different clusters."""
+    """The cosines of all pairs within clusters, and of all pairs of different clusters."""
     ends, n = _row_ends(grouped), len(grouped.rows)
     n_same, n_other = ends - np.arange(n) - 1, n - ends
     same = parallel.unfilled(int(n_same.sum()), np.float64)
@@ -198,21 +202,21 @@ def _auc_of_scores(same: Floats, other: Floats, tolerance: float) -> float:
 
 
 class StratifiedAUC(NamedTuple):
-    """AUC among pairs of similar popularity, or of items of one stratum.
+    """AUC among pairs of similar popularity, or among items within a stratum.
 
     Attributes
     ----------
     value : float
         Mean over strata, weighted by the number of comparisons #same x #different.
     low, high : float
-        The value lies in [low, high].
+        Ends of an interval that certainly contains the mean.
     worst : float
         Smallest AUC of a stratum.
     strata : tuple of float
-        AUC by stratum, rarest pairs first, or in the order of the sorted strata; NaN for a
-        stratum with pairs of one kind only.
+        AUC of each stratum, starting with the rarest pairs, or in the sorted order of strata of
+        items. It is NaN for a stratum that only contains pairs of one kind.
     n_left_out : int
-        Zero rows, and items of popularity 0 or without a stratum.
+        Number of zero rows, and of items with popularity 0 or without a stratum.
     """
 
     value: float
@@ -232,27 +236,27 @@ def stratified_auc(
     n_strata: int = 10,
     n_threads: int | None = None,
 ) -> StratifiedAUC:
-    """pair_auc within strata of the pair's popularity, or within strata of items that are given.
+    """pair_auc within strata of pairs by popularity, or within strata of items.
 
-    Popular pairs alone cannot decide the score. The strata are of the geometric mean of the pair's
-    popularities and hold equally many pairs (deciles by default), except that pairs of equal
-    popularity share a stratum. Binned as :func:`pair_auc`, in 2^14 bins. O(p p k) time, O(p k)
-    memory.
+    Strata of pairs prevent that popular pairs alone decide the score. They are strata of the
+    geometric mean of the two popularities and contain equal numbers of pairs (deciles by default),
+    except that pairs with equal popularity share a stratum. Cosines are counted in 2^14 bins, as in
+    :func:`pair_auc`. The function takes O(p p k) time and O(p k) memory.
 
-    Given strata, such as the decade of a film or the language of a word, compare items of one
-    stratum only: pairs of two strata cannot decide the score. Each stratum is one
-    :func:`pair_auc`.
+    Strata of items, such as the decade of a film or the language of a word, restrict the comparison
+    to items within a stratum, so that pairs of two strata do not affect the score. Each stratum is
+    evaluated by :func:`pair_auc`.
 
     Parameters
     ----------
     items, labels, n_threads
         As in :func:`pair_auc`.
     popularity : array_like (p,), numbers of at least 0, optional
-        For example the number of users of every item. Either this or strata.
+        Popularity of every item, for example its number of users. Pass either popularity or strata.
     strata : sequence (p,) of int or str, optional
         The stratum of every item; None leaves an item out.
     n_strata : int
-        Number of strata of popularity, at most the number of items.
+        Number of strata by popularity, at most the number of items.
 
     Returns
     -------
@@ -272,12 +276,12 @@ def stratified_auc(
         validation.check_none("popularity", popularity, "with strata")
         stratum_of = validation.as_partial_labels("strata", strata, len(rows))
         return _auc_within(rows, codes, stratum_of, n_threads)
-    counted = validation.as_weights("popularity", popularity, len(rows))
-    # neighbouring rows of a label are alike in popularity: the kernel then seldom changes stratum
-    order = np.argsort(counted, kind="stable")
-    counted = counted[order]
-    grouped = labelled_rows(rows[order], codes[order], counted > 0)
-    levels = np.log(counted[grouped.places])
+    weights_of_items = validation.as_weights("popularity", popularity, len(rows))
+    # Sort by popularity, so that consecutive pairs in the kernel are usually in the same stratum.
+    order = np.argsort(weights_of_items, kind="stable")
+    weights_of_items = weights_of_items[order]
+    grouped = labelled_rows(rows[order], codes[order], weights_of_items > 0)
+    levels = np.log(weights_of_items[grouped.places])
     quantiles = _pair_quantiles(np.sort(levels), n_strata)
     counts, near = _histograms(grouped, levels, quantiles, _N_STRATUM_BINS, n_threads)
     sizes = counts.sum(axis=2)
@@ -291,40 +295,43 @@ def stratified_auc(
 def _auc_within(
     rows: Any, codes: Integers, stratum_of: Integers, n_threads: int | None
 ) -> StratifiedAUC:
-    """The AUC of the pairs within each stratum of items; -1 is no stratum."""
-    used = (stratum_of >= 0) & rows.any(axis=1)
+    """The AUC of the pairs within each stratum of items; -1 stands for no stratum."""
+    is_used = (stratum_of >= 0) & rows.any(axis=1)
     n_strata = int(stratum_of.max(initial=-1)) + 1
     aucs, weights = np.full((n_strata, 3), np.nan), np.zeros(n_strata)
     for stratum in range(n_strata):
-        inside = np.flatnonzero(used & (stratum_of == stratum))
-        counts = np.unique(codes[inside], return_counts=True)[1].astype(np.float64)
-        same = float((counts * (counts - 1) / 2).sum())
-        weights[stratum] = same * (len(inside) * (len(inside) - 1) / 2 - same)
+        members = np.flatnonzero(is_used & (stratum_of == stratum))
+        counts = np.unique(codes[members], return_counts=True)[1].astype(np.float64)
+        n_same, n_pairs = (
+            float((counts * (counts - 1) / 2).sum()),
+            len(members) * (len(members) - 1) / 2,
+        )
+        weights[stratum] = n_same * (n_pairs - n_same)
         if weights[stratum]:
-            aucs[stratum] = pair_auc(rows[inside], codes[inside], n_threads=n_threads)[:3]
-    return _mean_auc(aucs, weights, len(rows) - int(used.sum()))
+            aucs[stratum] = pair_auc(rows[members], codes[members], n_threads=n_threads)[:3]
+    return _mean_auc(aucs, weights, len(rows) - int(is_used.sum()))
 
 
 def _mean_auc(aucs: Floats, weights: Floats, n_left_out: int) -> StratifiedAUC:
-    """The mean AUC and bounds (strata, 3) of strata with weight."""
-    both = np.flatnonzero(weights)
-    validation.check_enough("labels", len(both), 1, "strata with pairs of both kinds")
-    value, low, high = (weights[both, None] * aucs[both]).sum(axis=0) / weights.sum()
-    worst, strata = float(aucs[both, 0].min()), tuple(aucs[:, 0].tolist())
+    """The weighted mean of AUCs and bounds (strata, 3), over strata with pairs of both kinds."""
+    valid = np.flatnonzero(weights)
+    validation.check_enough("labels", len(valid), 1, "strata with pairs of both kinds")
+    value, low, high = (weights[valid, None] * aucs[valid]).sum(axis=0) / weights.sum()
+    worst, strata = float(aucs[valid, 0].min()), tuple(aucs[:, 0].tolist())
     return StratifiedAUC(float(value), float(low), float(high), worst, strata, n_left_out)
 
 
 def _pair_quantiles(levels: Floats, n_strata: int) -> Floats:
-    """Upper ends of all strata but the last, as sums levels[i] + levels[j]; levels ascending."""
+    """Upper ends of all strata except the last, as sums of two of the ascending levels."""
     n_pairs = len(levels) * (len(levels) - 1) // 2
     levels = validation.read_only(levels)
     cuts = []
     for stratum in range(1, n_strata):
-        wanted = -(-stratum * n_pairs // n_strata)
-        # bisection for the least float that the wanted number of sums do not exceed
+        n_below = -(-stratum * n_pairs // n_strata)
+        # Find the smallest float that at least n_below sums do not exceed, by bisection.
         low, high = np.nextafter(2 * levels[0], -np.inf), 2 * levels[-1]
         while (middle := low + (high - low) / 2) not in (low, high):
-            if pair_reductions.pairs_at_most(levels, middle) >= wanted:
+            if pair_reductions.pairs_at_most(levels, middle) >= n_below:
                 high = middle
             else:
                 low = middle

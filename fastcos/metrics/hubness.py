@@ -1,4 +1,4 @@
-"""Hubness and popularity bias: do few items, or the popular ones, fill the neighbour lists."""
+"""Hubness and popularity bias: whether few items, or popular items, fill the neighbour lists."""
 
 from typing import Any, NamedTuple
 
@@ -10,7 +10,7 @@ from fastcos.parallel import memmap
 from fastcos.similarity.row_transforms import norms_of
 from fastcos.validation import Floats, Integers
 
-# relative to the largest: values that differ by less are equal within rounding
+# Values count as equal if they differ by less than this share of the largest.
 _ROUNDING = 1e-13
 
 
@@ -22,9 +22,9 @@ class Hubness(NamedTuple):
     skewness : float
         Third standardised moment; 0 if all N_k are equal.
     robin_hood : float
-        Share of the list entries to move until all N_k are equal.
+        Share of the list entries that would have to change to make all N_k equal.
     antihub_share : float
-        Share of items in no list.
+        Share of items that are in no list.
     """
 
     skewness: float
@@ -41,11 +41,11 @@ def hubness(neighbors: Any, *, n_items: int | None = None, k: int | None = None)
     Parameters
     ----------
     neighbors : array_like (n, K), int
-        Items by descending score, as ``top_k`` returns them; -1 stands for no item.
+        Items by descending score, as ``top_k`` returns them; -1 pads short lists.
     n_items : int, optional
-        Number of items. Default: n, for lists of the items among themselves.
+        Number of items. Default: n, if the queries are the items.
     k : int, optional
-        Only the first k columns. Default: all.
+        Number of columns to use. Default: all.
 
     Returns
     -------
@@ -72,7 +72,7 @@ def hubness(neighbors: Any, *, n_items: int | None = None, k: int | None = None)
 def occurrences(neighbors: Any, n_items: int | None, k: int | None = None) -> Integers:
     """Number of lists with each item, (p,) int64."""
     array = validation.as_array("neighbors", neighbors)
-    n_lists = array.shape[0] if array.ndim else 0  # a scalar is refused below
+    n_lists = array.shape[0] if array.ndim else 0  # for a scalar, as_neighbor_lists raises below
     size = n_lists if n_items is None else validation.as_count("n_items", n_items)
     lists = as_neighbor_lists("neighbors", array, k, n_items=size, padded=True)
     items = lists[lists >= 0]
@@ -86,21 +86,21 @@ class PopularityBias(NamedTuple):
     Attributes
     ----------
     cosine_correlation : float
-        Correlation over items of log popularity with the mean cosine to all others.
+        Correlation, over items, of log popularity with the mean cosine to all other items.
     norm_correlation : float
-        Of log popularity with the norm of the row.
+        Correlation of log popularity with the norm of the row.
     hubness_correlation : float
-        Of log popularity with the number of lists with the item. A correlation is NaN if one side
-        is constant, within 1e-13 of the largest.
+        Correlation of log popularity with the number of lists that contain the item. A correlation
+        is NaN if one side is constant, within 1e-13 of its largest value.
     decile_cosines : tuple of 10 float
-        Mean cosine to all other items, by decile of popularity, rarest first.
+        Mean cosine to all other items by decile of popularity, starting with the rarest items.
     lift : float
-        Mean popularity of the listed items over that of all items.
+        Mean popularity of the listed items divided by the mean popularity of all items.
     gini : float
-        Gini coefficient of the number of lists with an item: 0 if equal, near 1 if few items fill
-        all lists.
+        Gini coefficient of the number of lists that contain an item: 0 if all numbers are equal,
+        near 1 if few items fill all lists.
     n_left_out : int
-        Zero rows and items of popularity 0: they count in lift and gini only.
+        Number of zero rows and of items with popularity 0. These items only affect lift and gini.
     """
 
     cosine_correlation: float
@@ -117,17 +117,17 @@ def popularity_bias(
 ) -> PopularityBias:
     """Correlations of popularity with cosines, norms and hubness; lift and Gini of the lists.
 
-    Exact in O(p k), besides the lists: the mean cosine of a row is its product with the sum of the
-    unit rows.
+    The result is exact and takes O(p k), besides the lists: the mean cosine of a row follows from
+    its product with the sum of the unit rows.
 
     Source: Zhou et al., ACL 2022, arXiv:2205.05092, for frequency and cosine.
 
     Parameters
     ----------
     items : array_like (p, k), float32 or float64
-        One row per item, at least ten non-zero ones of popularity above 0.
+        One row per item. At least ten rows must be non-zero and have a popularity above 0.
     popularity : array_like (p,), numbers of at least 0
-        For example the number of users of every item.
+        Popularity of every item, for example its number of users.
     neighbors, k
         As in :func:`hubness`.
 
@@ -155,20 +155,20 @@ def popularity_bias(
         non_zero[part] = chunk.any(axis=1)
         norms[part] = norms_of(chunk)
         resultant += unit_rows(chunk)[counts[part] > 0].sum(axis=0)
-    kept = non_zero & (counts > 0)
-    n = validation.check_enough("items", int(kept.sum()), 10, "non-zero rows of popular items")
+    is_used = non_zero & (counts > 0)
+    n = validation.check_enough("items", int(is_used.sum()), 10, "non-zero rows of popular items")
     for lo, chunk in memmap.iter_blocks("items", rows, CHUNK):
         cosines[lo : lo + len(chunk)] = (unit_rows(chunk) * resultant).sum(axis=1)
-    logs, cosines = np.log(counts[kept]), (cosines[kept] - 1) / (n - 1)
+    logs, cosines = np.log(counts[is_used]), (cosines[is_used] - 1) / (n - 1)
     order = np.argsort(logs, kind="stable")
     ranks = 2 * np.arange(1, len(listed) + 1) - len(listed) - 1
     return PopularityBias(
         _correlation(logs, cosines),
-        _correlation(logs, norms[kept]),
-        _correlation(logs, listed[kept]),
+        _correlation(logs, norms[is_used]),
+        _correlation(logs, listed[is_used]),
         tuple(float(decile.mean()) for decile in np.array_split(cosines[order], 10)),
         float((listed * counts).sum() / listed.sum() / counts.mean()),
-        # mean absolute difference of two items over twice the mean
+        # The Gini coefficient is the mean absolute difference of two items over twice the mean.
         float((ranks * np.sort(listed)).sum() / (len(listed) * listed.sum())),
         len(rows) - n,
     )
@@ -177,7 +177,7 @@ def popularity_bias(
 def _correlation(x: Floats, y: Floats) -> float:
     if any(np.ptp(values) <= _ROUNDING * np.abs(values).max() for values in (x, y)):
         return float("nan")
-    # scaled by powers of two: squares neither overflow nor underflow
+    # Scale by powers of two, so that squares neither overflow nor underflow.
     x, y = (np.ldexp(values, -np.frexp(np.abs(values).max())[1]) for values in (x, y))
     x, y = x - x.mean(), y - y.mean()
     return float((x * y).sum() / np.sqrt((x * x).sum() * (y * y).sum()))

@@ -14,33 +14,39 @@ from fastcos.kernels import label_permutations as kernels
 from fastcos.reports import Record, Section, Table
 from fastcos.validation import Floats, Integers
 
-# p-value of each of three tests of the labels: together 0.5 % of shuffled labels pass
+# Each of three tests of the labels is significant at this p-value, so that together they accept
+# 0.5 % of shuffled labels.
 SIGNIFICANT = 0.005 / 3
-# permutations of the labels: the least p-value, 1 / 600, is that of a test
+# Number of permutations of the labels. The smallest possible p-value, 1 / 600, is significant.
 _PERMUTATIONS = 599
-# an AUC below that is called weak, however significant: pairs of a few near groups alone give it
+# A lower AUC is called weak even if it is significant, because a few groups that are near each
+# other are enough for it.
 WEAK_AUC = 0.55
-# labels of items in the permutations that are in memory at once: 64 MiB
+# Number of labels in the permutations that are in memory at a time. They take 64 MiB.
 _ENTRIES = 2**24
 
 
 def check_testable(sizes: Integers) -> None:
-    """Refuse labels, sizes items of each, without the permutations for a p-value of SIGNIFICANT."""
-    n, least = int(sizes.sum()), round(1 / SIGNIFICANT)
-    # logarithm; an exchange of two labels of one size leaves every statistic as it is
+    """Raise if labels have too few permutations for a p-value of SIGNIFICANT.
+
+    sizes contains the number of items of each label.
+    """
+    n, n_required = int(sizes.sum()), round(1 / SIGNIFICANT)
+    # The logarithm of the number of permutations with different results. Exchanging two labels with
+    # the same number of items does not change any statistic.
     equal = np.unique(sizes[sizes > 0], return_counts=True)[1]
-    distinct = gammaln(n + 1) - gammaln(sizes + 1).sum() - gammaln(equal + 1).sum()
-    if distinct < np.log(least):
-        rule = f"have at least {least} permutations of different outcome for a test"
-        got = f"{np.exp(distinct):.0f} of {n} items: label more items"
+    log_distinct = gammaln(n + 1) - gammaln(sizes + 1).sum() - gammaln(equal + 1).sum()
+    if log_distinct < np.log(n_required):
+        rule = f"have at least {n_required} permutations with different results for a test"
+        got = f"{np.exp(log_distinct):.0f} of {n} items: label more items"
         raise ValueError(f"labels must {rule}, got {got}")
 
 
 class Ranking(NamedTuple):
-    """What one similarity says of the queries and of a sample of units.
+    """The neighbours of queries, and the ranks of a sample of units, under one similarity.
 
-    lists (n, k): nearest items of each query; -1 for one without a label. ranks (m, m): those of
-    :func:`doubled_ranks` for the units.
+    lists (n, k): nearest items of each query; -1 for an item without a label.
+    ranks (m, m): result of :func:`doubled_ranks` for the units.
     """
 
     lists: Integers
@@ -49,20 +55,22 @@ class Ranking(NamedTuple):
 
 @dataclass(frozen=True)
 class LabelTest(Record):
-    """Whether a similarity recovers labels, by permutations of the labels among the items.
+    """Whether a similarity recovers labels, tested by permutations of the labels.
 
     Attributes
     ----------
     auc, auc_p : float
-        AUC over pairs, labels weighted equally, and its p-value: recovery over the whole space.
+        AUC over pairs, with equal weights of all labels, and its p-value. They test recovery over
+        the whole space.
     precision, chance, precision_p : float
-        Share of the labelled neighbours with the item's label, mean over labels; its mean over
-        permutations; its p-value: recovery among neighbours.
+        Share of the labelled neighbours with the label of the item, mean over labels; its mean over
+        permutations; and its p-value. They test recovery among neighbours.
     classes : tuple of ClassTest
-        The labels that are shown to be recovered, by descending lift.
+        The labels whose recovery is significant, by descending lift.
     n_items, n_classes : int
+        Number of labelled items, and number of different labels.
     n_tested : int
-        Labels of two or more items.
+        Number of labels with at least two items.
     """
 
     auc: float
@@ -82,50 +90,54 @@ class LabelTest(Record):
 
     @property
     def verdict(self) -> str:
-        """Which tests show recovery."""
+        """The recovery that the tests show, in a sentence or two."""
         weakly = "weakly " if self.auc < WEAK_AUC else ""
         globally = f"{weakly}over all pairs (AUC {self.auc:.2f}, chance 0.50)"
         locally = f"among neighbours (precision {self.precision:.2f}, chance {self.chance:.2f})"
         tests = (locally, self.precision_p), (globally, self.auc_p)
         shown = [text for text, p in tests if p <= SIGNIFICANT]
-        names = ", ".join(one.label for one in self.classes[:3])
+        names = ", ".join(class_test.label for class_test in self.classes[:3])
         if shown:
-            # the means may rest on few labels
-            single = f" By themselves {len(self.classes)} of {self.n_tested} labels are: {names}"
+            # A few labels may decide the means, so list the labels that are recovered individually.
+            single = (
+                f" Tested individually, {len(self.classes)} of {self.n_tested} labels are "
+                f"recovered: {names}"
+            )
             more = ", ..." if len(self.classes) > 3 else "."
             partly = f"{single}{more}" if 0 < len(self.classes) < self.n_tested else ""
             return f"The labels are recovered {' and '.join(shown)}.{partly}"
         if self.classes:
             return f"Only some labels are shown to be recovered among neighbours: {names}."
         return (
-            "It is not shown that these cosines recover the labels, neither over all pairs "
-            f"(AUC {self.auc:.2f}) nor among neighbours ({self.precision:.2f}, chance "
+            "These cosines are not shown to recover the labels, neither over all pairs "
+            f"(AUC {self.auc:.2f}) nor among neighbours (precision {self.precision:.2f}, chance "
             f"{self.chance:.2f})."
         )
 
     def sections(self) -> tuple[Section]:
         """The tests, and the recovered labels."""
         rows = [
-            (one.label, one.n_items, one.precision, one.chance, f"{one.p:.2g}")
-            for one in self.classes
+            (test.label, test.n_items, test.precision, test.chance, f"{test.p:.2g}")
+            for test in self.classes
         ]
         header = ("label", "items", "precision", "chance", "p")
         return (
             Section(
                 "Are the labels recovered?",
                 (
-                    f"Labels of {self.n_items:,} items in {self.n_classes:,} classes were permuted "
-                    f"among the items. A test shows recovery at p of {SIGNIFICANT:.2g} or less; "
-                    "p of a class is for all classes together. Where none does, recovery is not "
-                    "shown: few items of a label can hide it.",
+                    f"The labels of {self.n_items:,} items in {self.n_classes:,} classes were "
+                    "permuted among the items. A test shows recovery if its p-value is at most "
+                    f"{SIGNIFICANT:.2g}; the p-value of a class allows for the number of classes. "
+                    "If no test shows recovery, the labels may still be recovered: the test may have "
+                    "had too few items.",
                 ),
                 [Table("Classes recovered among neighbours", header, rows)] if rows else [],
                 {
-                    "AUC, classes equal": self.auc,
-                    "its p": self.auc_p,
+                    "AUC, mean over classes": self.auc,
+                    "p-value of the AUC": self.auc_p,
                     "precision among neighbours": self.precision,
-                    "its chance level": self.chance,
-                    "its p, neighbours": self.precision_p,
+                    "precision by chance": self.chance,
+                    "p-value of the precision": self.precision_p,
                 },
                 verdict=self.verdict,
             ),
@@ -134,16 +146,19 @@ class LabelTest(Record):
 
 @dataclass(frozen=True)
 class ClassTest(Record):
-    """One label among neighbours.
+    """The test of a single label among neighbours.
 
     Attributes
     ----------
     label : str
+        The label.
     n_items : int
+        Number of items with the label.
     precision, chance : float
-        Share of the label among labelled neighbours of its items, and its mean over permutations.
+        Share of the label among the labelled neighbours of its items, and its mean over
+        permutations.
     p : float
-        Of the largest of all labels' deviations in a permutation.
+        p-value, for the largest deviation of any label in a permutation.
     """
 
     label: str
@@ -154,10 +169,10 @@ class ClassTest(Record):
 
 
 class BestTest(NamedTuple):
-    """The test of several similarities: each value is of the one that deviates most.
+    """The test of several similarities: each value belongs to the similarity that deviates most.
 
-    of_pairs, of_neighbors, of_classes: the similarities of ``auc``, ``precision`` and ``classes``,
-    by number.
+    of_pairs, of_neighbors, of_classes: numbers of the similarities to which ``auc``, ``precision``
+    and ``classes`` belong.
     """
 
     test: LabelTest
@@ -167,20 +182,21 @@ class BestTest(NamedTuple):
 
 
 def label_names(labels: Any) -> list[str]:
-    """Labels by the number that validation gives them: their sorted order."""
+    """The labels in sorted order, which is the order of the codes that validation assigns."""
     values = np.asarray(labels, object).tolist()
-    return [str(one) for one in sorted({one for one in values if one is not None and one == one})]
+    distinct = {value for value in values if value is not None and value == value}
+    return [str(label) for label in sorted(distinct)]
 
 
-def draw_per_label(codes: Integers, most: int, generator: np.random.Generator) -> Integers:
-    """Places of at most that many items, ascending: as many of each label as there are."""
+def draw_per_label(codes: Integers, max_items: int, generator: np.random.Generator) -> Integers:
+    """Draw up to max_items items, evenly over the labels; return ascending positions."""
     order = generator.permutation(len(codes))
     first = np.argsort(number_within_label(codes[order]), kind="stable")
-    return np.sort(order[first[:most]])
+    return np.sort(order[first[:max_items]])
 
 
 def number_within_label(codes: Integers) -> Integers:
-    """How many items before each one have its label."""
+    """For each item, the number of earlier items with the same label."""
     sizes, number = np.bincount(codes), np.empty(len(codes), np.int64)
     starts = np.repeat(np.cumsum(sizes) - sizes, sizes)
     number[np.argsort(codes, kind="stable")] = np.arange(len(codes)) - starts
@@ -188,9 +204,10 @@ def number_within_label(codes: Integers) -> Integers:
 
 
 def doubled_ranks(scores: Floats) -> npt.NDArray[np.signedinteger[Any]]:
-    """Twice the place of each unit in the ascending scores (m, m) of the others; own place is 0.
+    """Twice the rank of each unit in the ascending scores (m, m) of the other units.
 
-    Equal scores share the mean of their places. Scores of a unit with itself are overwritten.
+    The rank of a unit for itself is 0, and its score with itself is overwritten. Equal scores share
+    the mean of their ranks; doubled ranks are therefore whole numbers.
     """
     np.fill_diagonal(scores, -np.inf)
     doubled = 2 * (scipy.stats.rankdata(scores, axis=1) - 2)
@@ -207,34 +224,39 @@ def permute_labels(
     generator: np.random.Generator,
     n_threads: int | None = None,
 ) -> BestTest:
-    """Test labels against permutations of them among the items, for the best of some similarities.
+    """Test labels by permutations, for the best of several similarities.
 
-    queries (n,) and units (m,): item numbers, ascending, of lists and ranks; both may depend on the
-    labels, because labels are permuted among the queries, among the other items, and among the
-    units. codes (p,): label numbers, -1 for an item without a label, which stays so; names by
-    number. A value of a similarity counts by its deviation from its mean over the permutations, in
-    standard deviations; p-values are of the largest over all similarities, and over all labels.
+    rankings: the lists and ranks under each similarity.
+    queries (n,), units (m,): ascending item numbers to which lists and ranks belong. Both may
+        depend on the labels, because labels are permuted among the queries, among the other items,
+        and among the units.
+    codes (p,): codes of the labels. An item without a label has code -1 in all permutations.
+    names: the labels by code.
+
+    Similarities are compared by the deviation of a value from its mean over the permutations, in
+    standard deviations. The p-values refer to the largest deviation over all similarities, and for
+    single labels also over all labels.
     """
     labelled = np.flatnonzero(codes >= 0)
     sizes = np.bincount(codes[labelled], minlength=len(names))
     tested = np.flatnonzero(sizes > 1)
     permuted = np.stack(list(_permutations(codes[units], len(units), generator)))
-    aucs = np.stack([_aucs(one.ranks, permuted, n_threads) for one in rankings])
+    aucs = np.stack([_aucs(ranking.ranks, permuted, n_threads) for ranking in rankings])
     shares = _shares(rankings, queries, codes, len(names), generator, n_threads)[..., tested]
     means = shares.mean(axis=2)
     pairs, neighbors, single = map(_deviations, (aucs, means, shares))
     largest = single.max(axis=0, initial=-np.inf)
-    most = largest.max(axis=1, initial=-np.inf)
+    largest_of_all = largest.max(axis=1, initial=-np.inf)
     best_of_label = single[:, 0].argmax(axis=0)
     classes = []
-    for place, label in enumerate(tested.tolist()):
-        p = _p_value(largest[0, place], most)
+    for number, label in enumerate(tested.tolist()):
+        p = _p_value(largest[0, number], largest_of_all)
         if p <= SIGNIFICANT:
-            own = shares[best_of_label[place], :, place]
-            chance = float(own[1:].mean())
-            recovered = ClassTest(names[label], int(sizes[label]), float(own[0]), chance, p)
-            classes.append((recovered, int(best_of_label[place])))
-    classes.sort(key=lambda one: -one[0].precision / max(one[0].chance, 1e-9))
+            label_shares = shares[best_of_label[number], :, number]
+            precision, chance = float(label_shares[0]), float(label_shares[1:].mean())
+            recovered = ClassTest(names[label], int(sizes[label]), precision, chance, p)
+            classes.append((recovered, int(best_of_label[number])))
+    classes.sort(key=lambda pair: -pair[0].precision / max(pair[0].chance, 1e-9))
     of_pairs, of_neighbors = int(pairs[:, 0].argmax()), int(neighbors[:, 0].argmax())
     test = LabelTest(
         auc=float(aucs[of_pairs, 0]),
@@ -251,7 +273,7 @@ def permute_labels(
 
 
 def _permutations(codes: Integers, n: int, generator: np.random.Generator) -> Iterator[Integers]:
-    """The labels as given, then permutations of the first n and of the others among themselves."""
+    """Yield the labels, then permutations within the first n items and within the other items."""
     codes = codes.astype(np.int32)
     yield codes
     for _ in range(_PERMUTATIONS):
@@ -266,37 +288,38 @@ def _shares(
     generator: np.random.Generator,
     n_threads: int | None,
 ) -> Floats:
-    """Share of its label among the neighbours of a label's queries, (rankings, permutations, C)."""
-    listed = np.unique(np.concatenate([one.lists.ravel() for one in rankings]))
-    others = np.setdiff1d(listed[listed >= 0], queries)
-    items = np.concatenate([queries, others[codes[others] >= 0]])
-    places = np.full(len(codes) + 1, -1)  # the last for an item that is not there
-    places[items] = np.arange(len(items))
-    lists = [validation.read_only(places[one.lists]) for one in rankings]
+    """Share of each label among the neighbours of its queries, (rankings, permutations, C)."""
+    listed = np.unique(np.concatenate([ranking.lists.ravel() for ranking in rankings]))
+    other_items = np.setdiff1d(listed[listed >= 0], queries)
+    items = np.concatenate([queries, other_items[codes[other_items] >= 0]])
+    positions = np.full(len(codes) + 1, -1)  # the last entry maps -1 to itself
+    positions[items] = np.arange(len(items))
+    lists = [validation.read_only(positions[ranking.lists]) for ranking in rankings]
     shares = np.zeros((len(rankings), _PERMUTATIONS + 1, n_labels))
     drawn = _permutations(codes[items], len(queries), generator)
     step = max(1, _ENTRIES // len(items))
     for lo in range(0, _PERMUTATIONS + 1, step):
         n = min(step, _PERMUTATIONS + 1 - lo)
         permuted = validation.read_only(np.stack([next(drawn) for _ in range(n)]))
-        for number, own in enumerate(lists):
-            same, known = (parallel.unfilled((n, n_labels), np.int64) for _ in range(2))
+        for number, neighbors in enumerate(lists):
+            n_same, n_labelled = (parallel.unfilled((n, n_labels), np.int64) for _ in range(2))
             parallel.run(
-                kernels.count_same, parallel.row_blocks(n, 8), permuted, own, same, known,
+                kernels.count_same, parallel.row_blocks(n, 8), permuted, neighbors, n_same,
+                n_labelled,
                 n_threads=n_threads,
             )  # fmt: skip
-            shares[number, lo : lo + n] = same / np.maximum(known, 1)
+            shares[number, lo : lo + n] = n_same / np.maximum(n_labelled, 1)
     return shares
 
 
 def _aucs(
     ranks: npt.NDArray[np.signedinteger[Any]], permuted: Integers, n_threads: int | None
 ) -> Floats:
-    """AUC of pairs of one label against pairs of two, mean over labels, of each permutation."""
+    """AUC of each permutation: pairs with one label against pairs with two, mean over labels."""
     n, sizes = len(ranks), np.bincount(permuted[0])
     n_same, n_other = sizes - 1.0, n - sizes.astype(float)
-    able = (n_same > 0) & (n_other > 0)
-    if not able.any():
+    has_both = (n_same > 0) & (n_other > 0)
+    if not has_both.any():
         return np.full(len(permuted), 0.5)
     sums = parallel.unfilled((len(permuted), len(sizes)), np.int64)
     parallel.run(
@@ -304,7 +327,7 @@ def _aucs(
         validation.read_only(ranks), sums, n_threads=n_threads,
     )  # fmt: skip
     lowest = sizes * n_same * (n_same - 1) / 2
-    aucs = (sums / 2 - lowest)[:, able] / (sizes * n_same * n_other)[able]
+    aucs = (sums / 2 - lowest)[:, has_both] / (sizes * n_same * n_other)[has_both]
     return aucs.mean(axis=1)
 
 
@@ -315,5 +338,5 @@ def _deviations(values: Floats) -> Floats:
 
 
 def _p_value(value: float, permuted: Floats) -> float:
-    """Share of permutations at least as large, the given labels among them."""
+    """Share of permutations with a value at least as large; the true labels are one of them."""
     return float((permuted >= value - 1e-9).sum() / len(permuted))

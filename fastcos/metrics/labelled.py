@@ -11,21 +11,23 @@ from fastcos.kernels import dot_tile
 from fastcos.kernels.simd.dot_tile import COLUMNS, ROWS
 from fastcos.validation import Floats, Integers
 
-# rows of one partial sum; fixed, so that sums have one order
+# Number of rows in a partial sum. It is fixed, so that the order of summation never changes.
 CHUNK = 4096
-# rows of one task of a thread
+# Number of rows in a task of one thread, if there are more than _MANY_ROWS rows.
 _STRIP = 96
-# rows of one task where there are few rows: several threads then share a hundred rows
+# Number of rows in a task if there are fewer rows, so that several threads share a hundred rows.
 _SHORT_STRIP = 2 * ROWS
-# from this number of rows on, tasks have _STRIP rows
 _MANY_ROWS = 16 * _STRIP
-# entries of panels times rows in one task at least, 0.1 ms: handing over a task takes 0.03 ms, more
-# than the products with a few centres (clusterings of 1,000 x 50: 0.19 s and 0.07 s of CPU)
-_LEAST_WORK = 2**21
+# Smallest number of entries of panels times rows in a task, which then takes about 0.1 ms. Handing
+# a task to a thread takes 0.03 ms, which is more than products with a few centres take.
+_MIN_WORK = 2**21
 
 
 def as_shared_labels(codes: Integers) -> Integers:
-    """Return the codes of non-zero rows renumbered 0 .. C-1, if pairs of both kinds exist."""
+    """Return the codes of non-zero rows, renumbered 0 .. C-1.
+
+    Raise unless there are pairs with the same label and pairs with different labels.
+    """
     values, renumbered = np.unique(codes, return_inverse=True)
     if not 2 <= len(values) < len(codes):
         rule = "have at least two different values on non-zero rows, one of them repeated"
@@ -36,12 +38,15 @@ def as_shared_labels(codes: Integers) -> Integers:
 def as_neighbor_lists(
     name: str, indices: Any, k: Any = None, *, n_items: int | None = None, padded: bool = False
 ) -> Integers:
-    """Return the first k columns of lists (n, K) as int64; no repeated item, -1 only if padded."""
+    """Return the first k columns of lists (n, K) as int64.
+
+    Raise if a list repeats an item, or contains -1 although padded is false.
+    """
     is_text = False
-    with contextlib.suppress(ValueError):  # lists of several lengths, which as_array refuses
+    with contextlib.suppress(ValueError):  # for lists of different lengths, as_array raises below
         is_text = np.asarray(indices).dtype.kind in "UT"
     if is_text:
-        got = "texts (ids? give positions, such as the .indices of a search)"
+        got = "texts (pass positions, such as the .indices of a search, instead of ids)"
         raise TypeError(f"{name} must hold item numbers, got {got}")
     array = validation.as_array(name, indices)
     if array.dtype.kind not in "iu" or array.ndim != 2 or 0 in array.shape:
@@ -49,14 +54,14 @@ def as_neighbor_lists(
         raise ValueError(f"{name} must {rule}, got shape {array.shape} of {array.dtype}")
     k = array.shape[1] if k is None else validation.as_count("k", k, 1, array.shape[1])
     lists = np.ascontiguousarray(array[:, :k], dtype=np.int64)
-    least = -1 if padded else 0
-    if lists.min() < least or (n_items is not None and lists.max() >= n_items):
-        bounds = f"of at least {least}" if n_items is None else f"from {least} to {n_items - 1}"
-        odd = lists.min() if lists.min() < least else lists.max()
-        raise ValueError(f"{name} must hold item numbers {bounds}, got {odd}")
+    lowest = -1 if padded else 0
+    if lists.min() < lowest or (n_items is not None and lists.max() >= n_items):
+        bounds = f"of at least {lowest}" if n_items is None else f"from {lowest} to {n_items - 1}"
+        invalid = lists.min() if lists.min() < lowest else lists.max()
+        raise ValueError(f"{name} must hold item numbers {bounds}, got {invalid}")
     ordered = np.sort(lists, axis=1)
-    equal = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)
-    repeated = np.flatnonzero(equal.any(axis=1))
+    is_repeated = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)
+    repeated = np.flatnonzero(is_repeated.any(axis=1))
     if len(repeated):
         rows = validation.format_rows(repeated)
         raise ValueError(f"{name} must not repeat an item in a list, got repetitions in {rows}")
@@ -64,22 +69,22 @@ def as_neighbor_lists(
 
 
 def check_same_length(name: str, length: int, other_name: str, other_length: int) -> None:
-    """Refuse a length other than other_length."""
+    """Raise if the lengths differ."""
     if length != other_length:
         raise ValueError(f"{name} must be as long as {other_name} ({other_length}), got {length}")
 
 
-def check_varying(name: str, varies: bool, what: str) -> None:
-    """Refuse data without variance where a correlation needs it."""
+def check_varying(name: str, varies: bool, values: str) -> None:
+    """Raise if data have no variance, so that a correlation is undefined."""
     if not varies:
-        raise ValueError(f"{name} must have {what} that differ, got only equal ones")
+        raise ValueError(f"{name} must have {values} that differ, got only equal {values}")
 
 
 def unit_rows(rows: validation.Rows) -> Floats:
-    """Return float64 rows of norm 1, including tiny and huge rows; a zero row stays zero."""
+    """Return float64 rows of norm 1, also for tiny and huge rows; a zero row stays zero."""
     largest = np.maximum(rows.max(axis=1), -rows.min(axis=1)).astype(np.float64)
     _, exponents = np.frexp(largest)
-    # scaling by powers of two is exact
+    # Scaling by powers of two is exact and prevents overflow of the squares.
     scales = np.ldexp(1.0, -np.clip(exponents, -1021, 1021))
     unit: Floats = rows * scales[:, None]
     norms = np.sqrt(np.einsum("ij,ij->i", unit, unit))
@@ -90,7 +95,7 @@ def unit_rows(rows: validation.Rows) -> Floats:
 def same_rows(
     name: str, first: Any, other_name: str, second: Any
 ) -> tuple[validation.Rows, validation.Rows]:
-    """Validate two matrices whose rows stand for the same items."""
+    """Validate two matrices whose rows are the same items."""
     X, Y = validation.as_rows(name, first), validation.as_rows(other_name, second)
     check_same_length(other_name, len(Y), name, len(X))
     return X, Y
@@ -102,6 +107,7 @@ class Score(NamedTuple):
     Attributes
     ----------
     value : float
+        The score.
     n_left_out : int
         Number of rows that the score does not use.
     """
@@ -111,11 +117,13 @@ class Score(NamedTuple):
 
 
 class LabelledRows(NamedTuple):
-    """Non-zero unit rows (n, d) sorted by label; rows of one label keep their input order.
+    """Non-zero unit rows, sorted by label and then by input order.
 
-    codes (n,): 0 .. C-1, ascending; every code occurs. Rows of code c are starts[c] .. starts[c+1].
-    places (n,): their row numbers in the input. n_left_out: zero rows, and rows that ``kept``
-    excludes.
+    rows (n, d): the unit rows.
+    codes (n,): codes of the labels, 0 .. C-1, ascending; every code occurs.
+    starts (C + 1,): the rows of code c are starts[c] .. starts[c+1].
+    places (n,): row numbers in the input.
+    n_left_out: number of zero rows and of rows that the mask excludes.
     """
 
     rows: Floats
@@ -126,19 +134,23 @@ class LabelledRows(NamedTuple):
 
 
 def labelled_rows(
-    items: Any, labels: Any, kept: npt.NDArray[np.bool_] | None = None
+    items: Any, labels: Any, mask: npt.NDArray[np.bool_] | None = None
 ) -> LabelledRows:
-    """Validate items and labels; non-zero rows need two labels, at least one on several rows."""
-    given = validation.as_rows("items", items)
-    codes = validation.as_labels("labels", labels, len(given))
-    filled = given.any(axis=1)
-    places = np.flatnonzero(filled if kept is None else filled & kept)
+    """Validate items and labels, and sort the non-zero rows by label.
+
+    Raise unless there are two labels, at least one of them on several rows. If a mask is given,
+    only its rows are used.
+    """
+    rows = validation.as_rows("items", items)
+    codes = validation.as_labels("labels", labels, len(rows))
+    is_nonzero = rows.any(axis=1)
+    places = np.flatnonzero(is_nonzero if mask is None else is_nonzero & mask)
     codes = as_shared_labels(codes[places])
     order = np.argsort(codes, kind="stable")
     places, codes = places[order], codes[order]
     starts = np.searchsorted(codes, np.arange(codes[-1] + 2))
     return LabelledRows(
-        unit_rows(given[places]), codes, starts.astype(np.int64), places, len(given) - len(places)
+        unit_rows(rows[places]), codes, starts.astype(np.int64), places, len(rows) - len(places)
     )
 
 
@@ -152,17 +164,17 @@ def packed(rows: Floats, n_threads: int | None = None) -> Floats:
 
 
 def products(rows: Floats, panels: Floats, n_columns: int, n_threads: int | None = None) -> Floats:
-    """Return rows times the n_columns packed rows, (n, n_columns); independent of the blocks."""
+    """Return the products (n, n_columns) of rows and packed rows, independent of the blocks."""
     out = parallel.unfilled((len(rows), n_columns), np.float64)
     strip = _STRIP if len(rows) > _MANY_ROWS else _SHORT_STRIP
-    cuts = parallel.row_blocks(len(rows), max(strip, _LEAST_WORK // max(1, panels.size)))
+    cuts = parallel.row_blocks(len(rows), max(strip, _MIN_WORK // max(1, panels.size)))
     rows = validation.read_only(np.ascontiguousarray(rows))
     parallel.run(dot_tile.products_rows, cuts, rows, panels, out, n_threads=n_threads)
     return out
 
 
 def cross_products(X: Floats, Y: Floats) -> Floats:
-    """Return X'Y (k1, k2): partial sums over chunks of rows, added in row order."""
+    """Return X'Y (k1, k2), as partial sums over chunks of rows that are added in row order."""
     total = np.zeros((X.shape[1], Y.shape[1]))
     for first in range(0, len(X), CHUNK):
         chunk = slice(first, first + CHUNK)

@@ -1,4 +1,4 @@
-"""Overlap of two neighbour lists of the same query."""
+"""Overlap of two neighbour lists for the same query."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -9,14 +9,15 @@ from fastcos import validation
 from fastcos.metrics.labelled import as_neighbor_lists
 from fastcos.validation import Floats, Integers
 
-# item numbers in one block of lists, 4 MiB: bounds the memory besides the lists
+# Number of item numbers in a block of lists. It limits the memory besides the lists to some MiB.
 _BLOCK = 2**19
 
 
 def jaccard_at_k(first: Any, second: Any, *, k: int | None = None) -> float:
     """Mean over queries of #(A and B) / #(A or B) for the sets of the k nearest.
 
-    From 0 to 1. Per query it is o / (2 - o) with the overlap o = #(A and B) / k.
+    The index lies between 0 and 1. For a query it is o / (2 - o) with the overlap
+    o = #(A and B) / k.
 
     Source: Wendlandt, Kummerfeld and Mihalcea, NAACL 2018, arXiv:1804.09692, who measure the
     stability of embeddings by the overlap.
@@ -24,10 +25,10 @@ def jaccard_at_k(first: Any, second: Any, *, k: int | None = None) -> float:
     Parameters
     ----------
     first, second : array_like (n, K), int
-        Items by descending score, as ``top_k`` returns them; row i of both is of the same query.
-        -1 stands for no item, as where fewer than k were found. Two lists without items agree: 1.
+        Items by descending score, as ``top_k`` returns them. Row i of both belongs to the same
+        query. -1 pads lists with fewer than K items. For two lists without items, the index is 1.
     k : int, optional
-        Only the first k columns. Default: all.
+        Number of columns to use. Default: all.
 
     Examples
     --------
@@ -48,8 +49,8 @@ def jaccard_per_query(first: Any, second: Any, k: int | None = None) -> Floats:
 def overlap_at_k(first: Any, second: Any, *, k: int | None = None) -> float:
     """Mean over queries of #(A and B) / k for the sets of the k nearest, from 0 to 1.
 
-    Where both lists of a query have fewer than k items, the longer one takes the place of k. With
-    exact lists as first, this is the recall of an approximate index.
+    If both lists of a query have fewer than k items, the length of the longer list replaces k. If
+    first contains exact lists, the overlap is the recall of an approximate index.
 
     Parameters
     ----------
@@ -73,9 +74,9 @@ class RankBiasedOverlap(NamedTuple):
     Attributes
     ----------
     value : float
-        In [0, 1], extrapolated to infinite lists.
+        Overlap from 0 to 1, extrapolated to infinite lists.
     residual : float
-        Largest change by items beyond the lists.
+        Largest possible contribution of items beyond the lists.
     """
 
     value: float
@@ -87,7 +88,7 @@ def rank_biased_overlap(
 ) -> RankBiasedOverlap:
     """(X_k / k) q^k + ((1 - q) / q) sum over d <= k of (X_d / d) q^d, X_d the overlap at depth d.
 
-    The first ranks have most weight: with q = 0.9 the first ten have 86 %.
+    The first ranks have the largest weights: with q = 0.9 the first ten ranks have 86 %.
 
     Source: Webber, Moffat and Zobel, ACM TOIS 28 (2010), equations 23 and 30 for lists of one
     length.
@@ -127,9 +128,10 @@ def rank_biased_overlap(
 
 
 def _residuals(q: float, k: int) -> Floats:
-    """Largest minus smallest value of the unseen depths, by the overlap 0 .. k at depth k.
+    """Largest minus smallest contribution of depths beyond k, by the overlap 0 .. k at depth k.
 
-    At best, both next items of every depth are shared until all are, at depth 2k - overlap.
+    In the best case, both next items at every depth are shared until all items are shared, at depth
+    2k - overlap.
     """
     overlaps, depths = np.arange(k + 1), np.arange(1, 2 * k + 1)
     full = 2 * k - overlaps
@@ -147,23 +149,23 @@ def _blocks_of_positions(a: Integers, b: Integers) -> Iterator[tuple[slice, Inte
     for start in range(0, len(a), step):
         block = slice(start, start + step)
         both = np.concatenate([a[block], b[block]], axis=1)
-        # stable: of two equal items, the first is that of a
+        # The sort is stable, so of two equal items the first is that of a.
         order = np.argsort(both, axis=1, kind="stable")
         both = np.take_along_axis(both, order, axis=1)
-        rows, at = np.nonzero((both[:, 1:] == both[:, :-1]) & (both[:, 1:] >= 0))
+        rows, columns = np.nonzero((both[:, 1:] == both[:, :-1]) & (both[:, 1:] >= 0))
         positions = np.full((len(both), k), -1)
-        positions[rows, order[rows, at]] = order[rows, at + 1] - k
+        positions[rows, order[rows, columns]] = order[rows, columns + 1] - k
         yield block, positions
 
 
 def _shared_at_k(first: Any, second: Any, k: int | None) -> tuple[Floats, Integers, Integers]:
-    """Numbers of items in both lists of a query, in the first and in the second, (n,) each."""
+    """Number of shared items of each query, and lengths of its first and second list, (n,) each."""
     a, b = _two_lists(first, second, k)
     shared = np.empty(len(a))
     step = max(1, _BLOCK // a.shape[1])
     for start in range(0, len(a), step):
         block = slice(start, start + step)
-        # positions are not needed: this sort takes half the time of the stable one
+        # Positions are not needed here, so use the faster sort that is not stable.
         both = np.sort(np.concatenate([a[block], b[block]], axis=1), axis=1)
         shared[block] = ((both[:, 1:] == both[:, :-1]) & (both[:, 1:] >= 0)).sum(axis=1)
     return shared, (a >= 0).sum(axis=1), (b >= 0).sum(axis=1)

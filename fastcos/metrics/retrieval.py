@@ -1,4 +1,4 @@
-"""Retrieval: neighbours with the label of the query, recommended items that were held out."""
+"""Retrieval: share of neighbours with the label of the query, and of held-out items in lists."""
 
 from typing import Any, NamedTuple
 
@@ -23,10 +23,11 @@ from fastcos.validation import Floats, Integers
 def map_at_r(items: Any, labels: Any, *, n_threads: int | None = None) -> Score:
     """Mean over items of (1/R) sum over ranks i <= R of rel(i) P(i), with R = n_c - 1.
 
-    Every item's list ranks all other rows by descending cosine, equal cosines by lower row; zero
-    rows have cosine 0. rel(i) is 1 if rank i has the item's label; P(i) is the mean of rel up to i.
-    The denominator is R, not the number of hits. O(p p k) time, O(p k) memory. The same bits on any
-    number of threads.
+    The list of every item ranks all other rows by descending cosine and, for equal cosines, by
+    ascending row number; the cosine of a zero row is 0. rel(i) is 1 if the row at rank i has the
+    label of the item, and P(i) is the mean of rel up to rank i. The denominator is R, not the
+    number of hits. The function takes O(p p k) time and O(p k) memory. Results are bit-for-bit
+    identical for any number of threads.
 
     Source: Musgrave, Belongie and Lim, ECCV 2020, arXiv:2003.08505, section 3.2.
 
@@ -38,7 +39,8 @@ def map_at_r(items: Any, labels: Any, *, n_threads: int | None = None) -> Score:
     Returns
     -------
     Score
-        The value is in [0, 1]. Left out: zero rows, and the only rows of their label.
+        The value is in [0, 1]. Zero rows are left out, and rows that are the only one with their
+        label.
 
     Examples
     --------
@@ -46,13 +48,13 @@ def map_at_r(items: Any, labels: Any, *, n_threads: int | None = None) -> Score:
     >>> map_at_r([[1, 0], [2, 0], [0, 1], [0, 3], [1, 1]], ["a", "a", "b", "b", "b"])
     Score(value=0.8, n_left_out=0)
     """
-    given = validation.as_rows("items", items)
-    codes = validation.as_labels("labels", labels, len(given))
-    filled = given.any(axis=1)
-    as_shared_labels(codes[filled])
+    item_rows = validation.as_rows("items", items)
+    codes = validation.as_labels("labels", labels, len(item_rows))
+    is_nonzero = item_rows.any(axis=1)
+    as_shared_labels(codes[is_nonzero])
     sizes = np.bincount(codes)
-    queries = np.flatnonzero(filled & (sizes[codes] > 1))
-    rows = validation.read_only(unit_rows(given))
+    queries = np.flatnonzero(is_nonzero & (sizes[codes] > 1))
+    rows = validation.read_only(unit_rows(item_rows))
     panels, counts = packed(rows, n_threads), validation.read_only(sizes.astype(np.int64))
     precisions = parallel.unfilled(len(queries), np.float64)
     parallel.run(
@@ -60,7 +62,7 @@ def map_at_r(items: Any, labels: Any, *, n_threads: int | None = None) -> Score:
         validation.read_only(queries), rows, panels, codes, counts, precisions,
         n_threads=n_threads,
     )  # fmt: skip
-    return Score(float(precisions.mean()), len(given) - len(queries))
+    return Score(float(precisions.mean()), len(item_rows) - len(queries))
 
 
 class NeighborPurity(NamedTuple):
@@ -81,21 +83,22 @@ class NeighborPurity(NamedTuple):
 def neighbor_purity(
     neighbors: Any, labels: Any, *, query_labels: Any = None, k: int | None = None
 ) -> NeighborPurity:
-    """Share of same-label items among the k nearest: precision at k.
+    """Share of items with the label of the query among the k nearest: precision at k.
 
-    It is near 1 for most embeddings with clusters; :func:`map_at_r` then differs more.
+    For most embeddings with clusters, it is near 1; :func:`map_at_r` then distinguishes them
+    better.
 
     Parameters
     ----------
     neighbors : array_like (n, K), int
-        Items by descending score, as ``top_k`` returns them. -1 stands for no item: it is a
-        neighbour without a label, so that it lowers the precision.
+        Items by descending score, as ``top_k`` returns them. -1 pads short lists; it counts as a
+        neighbour without a label, so it lowers the precision.
     labels : array_like (p,), int or str
-        The cluster of every item.
+        The label of every item.
     query_labels : array_like (n,), int or str, optional
-        The clusters of the lists' queries. Default: the queries are the items in their order.
+        The label of the query of every list. Default: the queries are the items, in their order.
     k : int, optional
-        Only the first k columns. Default: all.
+        Number of columns to use. Default: all.
 
     Returns
     -------
@@ -120,13 +123,13 @@ def neighbor_purity(
     return NeighborPurity(float(is_same.mean()), float(baseline))
 
 
-def _codes_of(query_labels: Any, known: npt.NDArray[Any], length: int) -> Integers:
-    """Return labels (length,) as the codes that as_labels gives to known."""
+def _codes_of(query_labels: Any, item_labels: npt.NDArray[Any], length: int) -> Integers:
+    """Return the codes of query labels (length,), with the numbering of as_labels(item_labels)."""
     array = np.asarray(query_labels)
     validation.check_shape("query_labels", array.shape, (length,))
-    if known.dtype.kind == "O":
-        known, array = known.astype(str), array.astype(str)
-    values = np.unique(known)
+    if item_labels.dtype.kind == "O":
+        item_labels, array = item_labels.astype(str), array.astype(str)
+    values = np.unique(item_labels)
     codes = np.minimum(np.searchsorted(values, array), len(values) - 1)
     unknown = np.flatnonzero(values[codes] != array)
     if len(unknown):
@@ -140,7 +143,7 @@ def _codes_of(query_labels: Any, known: npt.NDArray[Any], length: int) -> Intege
 def precision_at_k(recommended: Any, held_out: Any, *, k: int | None = None) -> float:
     """Mean over users of the share of the k recommended items that were held out, from 0 to 1.
 
-    The denominator is k even where a list has fewer items or where fewer were held out.
+    The denominator is k, even if a list contains fewer items or fewer items were held out.
 
     Parameters
     ----------
@@ -161,18 +164,19 @@ def precision_at_k(recommended: Any, held_out: Any, *, k: int | None = None) -> 
 def recall_at_k(recommended: Any, held_out: Any, *, k: int | None = None) -> float:
     """Mean over users of hits / min(k, number of held-out items), from 0 to 1.
 
-    A user with more than k held-out items can reach 1, which the denominator of other libraries,
-    the number of held-out items, rules out.
+    A user with more than k held-out items can reach 1. Other libraries divide by the number of
+    held-out items, so that such a user cannot.
 
     Parameters
     ----------
     recommended : array_like (n, K), int
-        Items for every user, best first. -1 stands for no item: it is never a hit, and it occupies
+        Items for every user, best first. -1 pads short lists; it is never a hit, but it occupies
         its rank.
     held_out : sparse (n, p)
-        The non-zeros of a row are the relevant items. Users without any are left out of the mean.
+        The non-zeros of a row are the relevant items of a user. Users without relevant items are
+        left out of the mean.
     k : int, optional
-        Only the first k columns. Default: all.
+        Number of columns to use. Default: all.
 
     Examples
     --------
@@ -257,11 +261,12 @@ def ndcg_at_k(
 ) -> float:
     """Mean over users of sum over ranks i <= k of gain(i) / log2(i + 1), over the largest sum.
 
-    From 0 to 1. The gain of a held-out item is 1 or, if graded, its value in held_out; the gain of
-    every other item is 0. The largest sum is that of the k held-out items with the largest gains.
+    NDCG lies between 0 and 1. The gain of a held-out item is 1 or, if graded is true, its value in
+    held_out; the gain of every other item is 0. The largest sum is that of the k held-out items
+    with the largest gains.
 
     Source: Järvelin and Kekäläinen, ACM TOIS 20 (2002). For the gains 2^value - 1 of Burges et al.
-    (ICML 2005), give them as the values.
+    (ICML 2005), pass these gains as the values.
 
     Parameters
     ----------
@@ -322,12 +327,12 @@ def gains_of(recommended: Integers, held_out: sp.csr_array, *, graded: bool = Fa
     users = np.repeat(np.arange(n), np.diff(held_out.indptr))
     keys = users * np.int64(p) + held_out.indices
     order = np.argsort(keys, kind="stable")
-    # bisection takes a quarter of the time of np.isin; the last key is larger than any other
+    # Bisection is faster than np.isin. The last key is larger than every other key.
     keys = np.append(keys[order], np.iinfo(np.int64).max)
     gains = np.append(_gains_by_item(held_out, graded)[order], 0.0)
-    wanted = np.where(recommended >= 0, np.arange(n)[:, None] * np.int64(p) + recommended, -1)
-    places = np.searchsorted(keys, wanted)
-    return np.where(keys[places] == wanted, gains[places], 0.0)
+    list_keys = np.where(recommended >= 0, np.arange(n)[:, None] * np.int64(p) + recommended, -1)
+    positions = np.searchsorted(keys, list_keys)
+    return np.where(keys[positions] == list_keys, gains[positions], 0.0)
 
 
 def _gains_by_item(held_out: sp.csr_array, graded: bool) -> Floats:

@@ -1,4 +1,4 @@
-"""Separation of clusters, from sums over clusters instead of pairs."""
+"""Separation of clusters, computed from sums over clusters instead of pairs."""
 
 from typing import Any, NamedTuple
 
@@ -15,9 +15,9 @@ from fastcos.metrics.labelled import (
 )
 from fastcos.validation import Floats
 
-# a smaller distance or variance is 0 within rounding: products of unit rows err by less
+# Smaller distances and variances count as 0: the rounding error of products of unit rows is less.
 _ROUNDING = 1e-13
-# cosines of one block of rows with all clusters, 32 MiB
+# Number of cosines in a block of rows with all clusters. They take 32 MiB.
 _BLOCK = 2**22
 
 
@@ -27,14 +27,15 @@ class WithinBetween(NamedTuple):
     Attributes
     ----------
     within : float
-        Mean over pairs of the same label.
+        Mean cosine of pairs with the same label.
     between : float
-        Mean over pairs of different labels.
+        Mean cosine of pairs with different labels.
     contrast : float
-        d' = (within - between) / sqrt((v_w + v_b) / 2) with the variances of the two kinds of
-        pairs. If both variances are 0: infinite if the means differ, else 0.
+        d' = (within - between) / sqrt((v_w + v_b) / 2), where v_w and v_b are the variances of the
+        cosines within and between labels. If both variances are 0, it is infinite if the means
+        differ, else 0.
     n_left_out : int
-        Zero rows.
+        Number of zero rows.
     """
 
     within: float
@@ -46,9 +47,10 @@ class WithinBetween(NamedTuple):
 def within_between(items: Any, labels: Any) -> WithinBetween:
     """Mean cosine within and between clusters, and their contrast d'.
 
-    Exact, without enumerating pairs: let S_c be the sum and G_c = B_c'B_c the Gram matrix of the
-    unit rows of a cluster. The cosines within sum to (|S_c|^2 - n_c) / 2, their squares to
-    (|G_c|^2 - n_c) / 2. O(p k k) time, O(p k) memory.
+    The result is exact, without enumerating pairs. Let S_c be the sum and G_c = B_c'B_c the Gram
+    matrix of the unit rows of a cluster. The sum of the cosines within the cluster is
+    (|S_c|^2 - n_c) / 2, and the sum of their squares is (|G_c|^2 - n_c) / 2. The function takes
+    O(p k k) time and O(p k) memory.
 
     Parameters
     ----------
@@ -92,9 +94,9 @@ def _cluster_squares(grouped: LabelledRows) -> Floats:
     squares = np.empty(len(grouped.starts) - 1)
     for code, (first, last) in enumerate(zip(grouped.starts[:-1], grouped.starts[1:], strict=True)):
         rows = grouped.rows[first:last]
-        # rows by rows or dimensions by dimensions, whichever is smaller
-        table = rows.T if len(rows) < rows.shape[1] else rows
-        squares[code] = np.square(cross_products(table, table)).sum()
+        # Use the smaller of the two Gram matrices, rows by rows or dimensions by dimensions.
+        matrix = rows.T if len(rows) < rows.shape[1] else rows
+        squares[code] = np.square(cross_products(matrix, matrix)).sum()
     return squares
 
 
@@ -110,11 +112,12 @@ def _ratio(difference: float, deviation: float) -> float:
 
 
 def silhouette(items: Any, labels: Any, *, n_threads: int | None = None) -> Score:
-    """Mean of (b - a) / max(a, b): mean cosine distance to the own (a) and next cluster (b).
+    """Mean of (b - a) / max(a, b): mean cosine distance a to the own cluster, b to the next one.
 
-    Exact in O(p k C): the mean cosine distance of row i to a cluster is 1 - b_i . S_c / n_c, to its
-    own cluster (n_c - b_i . S_c) / (n_c - 1). A cluster of one row counts 0, as does a row at
-    distance 0 (within rounding, 1e-13) from both clusters.
+    The result is exact, in O(p k C): the mean cosine distance of row i to another cluster is
+    1 - b_i . S_c / n_c, and to its own cluster (n_c - b_i . S_c) / (n_c - 1). The only row of a
+    cluster counts as 0, and so does a row whose distance to both clusters is 0 (within rounding,
+    1e-13).
 
     Source: Rousseeuw, J. Comput. Appl. Math. 20 (1987), with cosine distance.
 
@@ -147,13 +150,13 @@ def silhouette(items: Any, labels: Any, *, n_threads: int | None = None) -> Scor
 
 
 def _silhouettes(sums: Floats, codes: Any, sizes: Floats) -> Floats:
-    """Score of every row, from its cosines summed by cluster (n, C); overwrites sums."""
+    """Score of every row, from the sums (n, C) of its cosines by cluster, which are overwritten."""
     rows, own_size = np.arange(len(sums)), sizes[codes]
-    own = sums[rows, codes]
-    a = np.maximum(own_size - own, 0) / np.maximum(own_size - 1, 1)
+    own_sum = sums[rows, codes]
+    a = np.maximum(own_size - own_sum, 0) / np.maximum(own_size - 1, 1)
     distances = np.subtract(1, np.divide(sums, sizes, out=sums), out=sums)
     distances[rows, codes] = np.inf
     b = np.maximum(distances.min(axis=1), 0)
     larger = np.maximum(a, b)
-    counted = (own_size > 1) & (larger > _ROUNDING)
-    return np.where(counted, (b - a) / np.where(counted, larger, 1), 0.0)
+    is_defined = (own_size > 1) & (larger > _ROUNDING)
+    return np.where(is_defined, (b - a) / np.where(is_defined, larger, 1), 0.0)

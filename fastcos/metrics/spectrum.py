@@ -14,9 +14,10 @@ from fastcos.validation import Floats
 def effective_rank(items: Any) -> float:
     """exp(-sum q ln q) of the shares q = sigma / sum of sigma of the singular values.
 
-    From 1 (one direction) to k (equal singular values); 0 for a matrix of zeros. The rows are not
-    centred. It changes under a rescaling of the columns, although the model does not. O(p k k)
-    time, O(k k) memory besides a chunk of rows. Orthogonal reductions keep the full precision of
+    The effective rank lies between 1 (one direction) and k (equal singular values); it is 0 for a
+    matrix of zeros. The rows are not centred. A rescaling of the columns changes the effective
+    rank, although it does not change the model. The function takes O(p k k) time, and O(k k) memory
+    besides a chunk of rows. It uses orthogonal reductions, which preserve the full precision of
     small singular values.
 
     Source: Roy and Vetterli, EUSIPCO 2007; as RankMe in Garrido et al. 2023, arXiv:2210.02885.
@@ -40,8 +41,8 @@ def effective_rank(items: Any) -> float:
 def participation_ratio(items: Any) -> float:
     """(sum of sigma^2)^2 / sum of sigma^4 of the singular values.
 
-    From 1 to k; 0 for a matrix of zeros. The rows are not centred. It changes under a rescaling of
-    the columns. O(p k k) time.
+    The ratio lies between 1 and k; it is 0 for a matrix of zeros. The rows are not centred. A
+    rescaling of the columns changes the ratio. The function takes O(p k k) time.
 
     Parameters
     ----------
@@ -60,8 +61,8 @@ def participation_ratio(items: Any) -> float:
 def isoscore(items: Any) -> float:
     """(PR - 1) / (k - 1) with the participation ratio PR of the centred rows.
 
-    1 for equal variances in all directions, 0 for variance in one direction or none. It changes
-    under a rescaling of the columns. O(p k k) time.
+    IsoScore is 1 if the variances in all directions are equal, and 0 if there is variance in at
+    most one direction. A rescaling of the columns changes it. The function takes O(p k k) time.
 
     Source: Rudman et al. 2022, arXiv:2108.07344; their algorithm reduces to this ratio of the
     principal variances.
@@ -87,7 +88,7 @@ def isoscore(items: Any) -> float:
 def mean_cosine(items: Any) -> Score:
     """Mean cosine of all pairs of rows, (|sum of unit rows|^2 - n) / (n (n - 1)).
 
-    Exact, O(p k). It changes under a rescaling of the columns.
+    The result is exact, in O(p k) time. A rescaling of the columns changes it.
 
     Source: Ethayarajh, EMNLP 2019, arXiv:1909.00512, where it is called anisotropy.
 
@@ -125,7 +126,7 @@ def _participation(sigma: Floats) -> float:
 
 
 def _scaled_up(rows: validation.Rows) -> validation.Rows:
-    """Rows as given, or scaled up by a power of two if LAPACK would lose digits."""
+    """Return the rows, scaled up by a power of two if LAPACK would lose digits otherwise."""
     largest = float(np.abs(rows).max())
     if rows.dtype == np.float32 or largest > 1e-150 or largest == 0:
         return rows

@@ -1,4 +1,4 @@
-"""What the estimators of this package share: input validation and recommendations."""
+"""Base classes of the estimators: validation of input, recommendations, saving and loading."""
 
 import inspect
 from typing import Any, ClassVar, NamedTuple, Self
@@ -16,20 +16,20 @@ from fastcos.reports import as_table
 from fastcos.search.results import Neighbors
 from fastcos.search.top_k import top_k
 
-# users of one block; their embeddings take 32 MiB at 128 dimensions
+# Number of users in a block. Their embeddings of 128 dimensions take 32 MiB.
 _USERS_PER_BLOCK = 1 << 16
-# name of the array of a saved model, if it was fitted to a data frame
+# Name of an array that a saved model contains if it was fitted to a data frame.
 _FEATURE_NAMES = "feature_names_in"
 
 
 class SparseInputMixin:
-    """Estimators that take sparse or dense rows and keep float32 and float64."""
+    """A mixin for estimators that accept sparse or dense rows and preserve float32 and float64."""
 
     def _as_matrix(self, X: Any, *, reset: bool) -> Any:
-        """Return X as canonical CSR or dense rows; check its columns against those of fit."""
+        """Return X as canonical CSR or dense rows; raise if columns differ from those of fit."""
         if not sp.issparse(X):
             return validation.estimator_rows(self, X, reset=reset)
-        X = as_interactions("X", X)  # scikit-learn does not check the indices
+        X = as_interactions("X", X)  # scikit-learn does not validate the indices
         return validate_data(self, X, reset=reset, skip_check_array=True)
 
     def __sklearn_tags__(self) -> Any:
@@ -41,12 +41,14 @@ class SparseInputMixin:
 
 @as_table
 class ScoringEmbeddings(NamedTuple):
-    """Rows whose inner products are a model's scores of items for users.
+    """Rows whose inner products are the scores of items for users.
 
     Attributes
     ----------
     users : ndarray (m, d), float32 or float64
+        Rows of the users.
     items : ndarray (p, d), float32 or float64
+        Rows of the items.
     """
 
     users: npt.NDArray[Any]
@@ -59,13 +61,17 @@ class FactorModel(
     TransformerMixin,  # type: ignore[misc]
     BaseEstimator,  # type: ignore[misc]
 ):
-    """Base of models with components_ (k, p): they are saved, transform users and recommend items.
+    """Base class of models with components_ (k, p), which embed users and recommend items.
 
-    A subclass defines ``user_embeddings``, ``_embed`` of validated users, and ``item_embeddings``.
-    To be saved it defines the kind of its directory; its fitted arrays of floats: their names,
-    without the underscore, and a letter for each of their axes, p for the items, where axes of one
-    letter have one length, and a final ? allows None, which is not stored; ``_saved_fields``, JSON
-    with the checked "parameters"; and ``_restore``, which sets from these what is no array.
+    A subclass defines ``user_embeddings``, ``_embed`` for validated users, and ``item_embeddings``.
+    To support saving and loading, it also defines:
+
+    - ``_saved_as``, the kind of its directory;
+    - ``_fitted_arrays``, the fitted arrays of floats: a dict from their names, without the
+      underscore, to a letter for each axis. Axes with the same letter have the same length, and p
+      stands for the items. A final ? allows None, which is not stored;
+    - ``_saved_fields``, which returns a JSON document with the validated "parameters";
+    - ``_restore``, which sets the other attributes from this document.
     """
 
     _saved_as: ClassVar[str]
@@ -76,22 +82,22 @@ class FactorModel(
         return len(self.components_)
 
     def transform(self: Any, X: Any) -> Any:
-        """Return the user embeddings of X, as :meth:`user_embeddings`."""
+        """Return the user embeddings of X, the result of :meth:`user_embeddings`."""
         return self.user_embeddings(X)
 
     def scoring_embeddings(self: Any, X: Any) -> ScoringEmbeddings:
-        """Return rows whose inner products are the model's scores of items for users.
+        """Return rows whose inner products are the scores of items for users.
 
         Parameters
         ----------
         X : sparse matrix or array_like (m, p)
-            Rows of any users, seen in fit or not.
+            Rows of users, which may differ from the users in fit.
 
         Returns
         -------
         ScoringEmbeddings
             users and items, for ``top_k(users, items, measure="dot", exclude=X)`` or any index of
-            inner products. CosineMF appends a column, which adds its ``item_bias_``.
+            inner products. CosineMF appends a column that adds its ``item_bias_``.
 
         Examples
         --------
@@ -116,30 +122,31 @@ class FactorModel(
         n_threads: int | None = None,
         progress: Progress | None = None,
     ) -> Neighbors:
-        """Return the k items with the largest score for every user.
+        """Return the k items with the highest scores for every user.
 
-        Scores are the inner products of :meth:`scoring_embeddings`. Exact, and independent of
-        rescaling. Memory besides the result: the embeddings of 65,536 users.
+        Scores are the inner products of :meth:`scoring_embeddings`. The result is exact and does
+        not depend on the rescaling. Besides the result, the method needs memory for the embeddings
+        of 65,536 users.
 
         Parameters
         ----------
         X : sparse matrix or array_like (m, p)
-            Rows of any users, seen in fit or not.
+            Rows of users, which may differ from the users in fit.
         k : int
-            From 1 to p.
+            Number of items per user, from 1 to p.
         exclude_seen : bool
-            Leave out the non-zeros of a user's row. A user with fewer than k other items is padded
-            by -1 and -inf.
+            If true, leave out the items with a non-zero entry in the row of a user. If fewer than k
+            items remain, the list is padded with -1 and -inf.
         n_threads : int, optional
-            Default: the setting ``n_threads``.
+            Number of threads. Default: the setting ``n_threads``.
         progress : callable, optional
             Called as progress(done, total) with numbers of users.
 
         Returns
         -------
         Neighbors
-            indices (m, k) int64 by descending score, equal scores by lower index; scores (m, k)
-            float32.
+            indices (m, k) int64, by descending score and, for equal scores, ascending index; and
+            scores (m, k) float32.
 
         Examples
         --------
@@ -155,7 +162,7 @@ class FactorModel(
         k = validation.as_count("k", k, high=p)
         exclude_seen = validation.as_flag("exclude_seen", exclude_seen)
         validation.check_progress(progress)
-        found = Neighbors(np.empty((m, k), np.int64), np.empty((m, k), np.float32))
+        neighbors = Neighbors(np.empty((m, k), np.int64), np.empty((m, k), np.float32))
         for first in range(0, m, _USERS_PER_BLOCK):
             rows = X[first : first + _USERS_PER_BLOCK]
 
@@ -169,14 +176,14 @@ class FactorModel(
                 exclude=sp.csr_array(rows) if exclude_seen else None, progress=report,
             )  # fmt: skip
             last = first + len(block.indices)
-            found.indices[first:last], found.scores[first:last] = block
-        return found
+            neighbors.indices[first:last], neighbors.scores[first:last] = block
+        return neighbors
 
     def save(self: Any, path: storage.PathLike) -> None:
-        """Write the fitted model to a directory, which appears or changes in one step.
+        """Write the fitted model to a directory, atomically.
 
-        path: a new directory, or one with a model that is replaced; ValueError if it holds
-        something else, or if random_state is a generator.
+        path is a new directory, or that of a model, which is then replaced. Raises ValueError if
+        the directory contains something else, or if random_state is a generator.
         """
         check_is_fitted(self)
         arrays = {name: getattr(self, f"{name}_") for name in self._fitted_arrays}
@@ -189,8 +196,8 @@ class FactorModel(
     def load(cls, path: storage.PathLike) -> Self:
         """Return the fitted model that save wrote to path; its arrays are read-only memory maps.
 
-        FileNotFoundError where there is no directory path, FastcosFormatError where it is damaged
-        or holds another kind.
+        Raises FileNotFoundError if there is no directory path, and FastcosFormatError if it is
+        damaged or contains something else.
         """
         stored = storage.load_arrays(path, cls._saved_as)
         with storage.refuse_damage(path):

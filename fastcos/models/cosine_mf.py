@@ -19,9 +19,10 @@ Floats = npt.NDArray[np.float32]
 
 SIMILARITIES = ("cosine", "layer_norm", "dot")
 LOSSES = ("info_nce", "negative_sampling")
-# components: no embeddings are as wide, and a mistyped number would be a MemoryError
-_MOST_COMPONENTS = 2**16
-# ends of the real parameters: beyond them the training is useless or overflows float32
+# Largest number of components. No embeddings are wider, and a typing error would otherwise raise
+# MemoryError.
+_MAX_COMPONENTS = 2**16
+# Ranges of the real parameters. Outside, training is useless or overflows float32.
 _RANGES = {
     "temperature": (0.01, 100),
     "negative_exponent": (0, 2),
@@ -34,73 +35,79 @@ _RANGES = {
 class CosineMF(FactorModel):
     """Matrix factorisation whose users and items are normalised during training.
 
-    Users are rows of P = XA, items rows of B, as in ``LinearMF``. The model is
+    Users are the rows of P = XA, and items are the rows of B, as in ``LinearMF``. The model is
 
-    ln p(i | u) ~ cos(p_u, b_i) / temperature + bias_i,
+    ln p(i | u) ~ cos(p_u, b_i) / temperature + bias_i.
 
-    fitted to separate a user's items from items drawn at random. Each interaction is predicted
-    from the user's other interactions. The loss depends on cosines only, so no rescaling of the
-    columns is free, only rotations: cosines of items are what was trained. The bias models
-    popularity, which would otherwise change the directions.
+    Training separates the items of a user from items that are drawn at random. Each interaction is
+    predicted from the other interactions of the user. The loss depends only on cosines, so
+    rotations of the latent space are free but rescalings of its columns are not: training
+    determines the cosines of items. The bias models popularity, which would otherwise change the
+    directions.
 
-    For word2vec's model give ``similarity="dot", loss="negative_sampling", item_bias=False``, and
-    take cosines of the items afterwards.
+    For the model of word2vec, use ``similarity="dot", loss="negative_sampling", item_bias=False``,
+    and compute cosines of the items afterwards.
 
     Parameters
     ----------
     n_components : int, default 50
-        k.
+        Number k of latent dimensions.
     similarity : {"cosine", "layer_norm", "dot"}, default "cosine"
-        "layer_norm" is layer norm over the k dimensions without gain and offset, which is the
-        cosine of rows that sum to 0 (arXiv:1607.06450). "dot" does not normalise: the control.
+        "layer_norm" is layer normalisation over the k dimensions without gain and offset, which
+        equals the cosine of rows that sum to 0 (arXiv:1607.06450). "dot" does not normalise the
+        rows, for comparison.
     loss : {"info_nce", "negative_sampling"}, default "info_nce"
-        -ln of the softmax among the drawn items (arXiv:1807.03748), or of the logistic function of
-        each (arXiv:1310.4546).
+        Negative logarithm of the softmax among the drawn items (arXiv:1807.03748), or of the
+        logistic function of each item (arXiv:1310.4546).
     temperature : float, default 0.25
-        Divisor of the logits. Lower: closer to the data and to its noise. It decides how similar
-        items come out as much as D did, and the held-out loss often prefers too low a one.
+        Divisor of the logits. A lower temperature fits the data and its noise more closely. The
+        temperature influences the cosines of items as much as D does in ``LinearMF``, and the
+        held-out loss often prefers a temperature that is too low.
     item_bias : bool, default True
-        Whether a bias per item models popularity. word2vec has none: with False, the popularity
-        left over by ``negative_exponent`` goes into the directions and norms.
+        Whether a bias per item models popularity. word2vec has no bias. Without it, directions and
+        norms model the part of the popularity that ``negative_exponent`` does not account for.
     n_negatives : int, default 1024
-        Items drawn for a batch. Its users share them; each skips the items that it has.
+        Number of items that are drawn for a batch. The users of the batch share them; each user
+        skips items with an interaction.
     negative_exponent : float, default 0.75
-        Items are drawn in proportion to their number of users to this power (arXiv:1310.4546).
-        0: uniformly.
+        Items are drawn with probabilities proportional to their number of users to this power
+        (arXiv:1310.4546). 0 draws them uniformly.
     propensity_exponent : float, default 0.0
-        Interactions weigh x / (number of users)^propensity_exponent: inverse propensities
-        (arXiv:1602.05352). 0: x.
+        The weight of an interaction is x / (number of users)^propensity_exponent, an inverse
+        propensity (arXiv:1602.05352). With 0, the weight is x.
     norm_penalty : float, default 0.0
         Weight of the sum of (|row| - 1)^2 over P and B (arXiv:2504.16318).
     learning_rate : float, default 0.3
-        Length of the first step of a row; Adagrad shortens later steps.
+        Length of the first step of a row. Adagrad shortens later steps.
     batch_size : int, default 64
-        Users per step.
+        Number of users per step.
     max_iter : int, default 20
         Maximum number of passes over the users.
     validation_fraction : float, default 0.05
-        Share of each user's interactions held out for early stopping. 0: no early stopping.
+        Share of the interactions of each user that are held out for early stopping. With 0, there
+        is no early stopping.
     n_iter_no_change : int, default 3
-        Stop after this many passes without a lower held-out loss; keep the best pass.
+        Training stops after this number of passes without a lower held-out loss, and returns the
+        model of the best pass.
     random_state : int or numpy.random.Generator, default 0
-        Seed of the start, the held-out interactions, the order of users and the draws. The same
-        seed gives the same bits.
+        Seed of the start, the held-out interactions, the order of users and the negative samples.
+        Results with the same seed are bit-for-bit identical.
 
     Attributes
     ----------
     components_ : ndarray (k, p), float32
-        B', its columns normalised unless the similarity is "dot".
+        B', whose columns are normalised unless the similarity is "dot".
     encoder_ : ndarray (p, k), float32
         A.
     item_bias_ : ndarray (p,), float32
-        bias_i, corrected for the drawing of the negatives; the minimum for items without
-        interactions.
+        bias_i, corrected for the probabilities of the negative samples. Items without interactions
+        have the minimum.
     n_iter_ : int
-        Pass of the returned model.
+        Number of the pass from which the model comes.
     loss_curve_ : ndarray, float64
         Mean loss of an interaction in each pass, before its step.
     validation_curve_ : ndarray, float64
-        The same for held-out interactions; empty without them.
+        Mean loss of a held-out interaction after each pass; empty if none are held out.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -110,16 +117,16 @@ class CosineMF(FactorModel):
 
     Notes
     -----
-    Cost of a pass: O((nnz + n n_negatives) k) time and O((n + p) k + batch_size n_negatives)
-    memory. In a step, users read item vectors, then items read user vectors, and each row is
-    written by one thread: the same seed gives the same bits on any number of threads. Vectorised
-    sums may differ in the last bits between kinds of CPU.
+    A pass takes O((nnz + n n_negatives) k) time and O((n + p) k + batch_size n_negatives) memory.
+    In a step, users read item vectors, then items read user vectors, and each row is written by one
+    thread. Results are therefore bit-for-bit identical for any number of threads. Vectorised sums
+    may differ in the last bits between types of CPU.
 
     X must be non-negative; only the direction of its rows matters. Users and items without
     interactions have zero rows.
 
     With normalised rows, gradients are tangential and shrink as norms grow (arXiv:2406.16468).
-    Adagrad with one accumulator per row is independent of the gradient norms.
+    Adagrad with one accumulator per row does not depend on the norms of the gradients.
 
     Source: arXiv:2403.05440, section 3; leave-one-out profiles as in FISM (Kabbur et al. 2013).
 
@@ -192,9 +199,9 @@ class CosineMF(FactorModel):
         X = self._as_matrix(X, reset=True)
         validation.check_squarable("X", X.data)
         validation.as_count("interactions in X", X.nnz)
-        settings, given = self._settings(), self.random_state
-        is_generator = isinstance(given, np.random.Generator)
-        seed = int(given.integers(2**63)) if is_generator else self._seed()
+        settings, random = self._settings(), self.random_state
+        is_generator = isinstance(random, np.random.Generator)
+        seed = int(random.integers(2**63)) if is_generator else self._seed()
         fitted = train(X, settings, seed, progress)
         A, B, bias = fitted.parameters
         if settings.similarity == "layer_norm":
@@ -202,9 +209,10 @@ class CosineMF(FactorModel):
             B = _unit(B - B.mean(axis=1, keepdims=True))
         self.encoder_ = A
         self.components_ = np.ascontiguousarray(B.T)
-        used = ~np.isneginf(fitted.log_counts)
+        has_users = ~np.isneginf(fitted.log_counts)
         item_bias = bias + settings.negative_exponent * np.maximum(fitted.log_counts, 0)
-        self.item_bias_ = np.where(used, item_bias, item_bias[used].min()).astype(np.float32)
+        lowest_bias = item_bias[has_users].min()
+        self.item_bias_ = np.where(has_users, item_bias, lowest_bias).astype(np.float32)
         self.n_iter_ = fitted.best_epoch
         self.loss_curve_ = np.array(fitted.losses)
         self.validation_curve_ = np.array(fitted.validation_losses)
@@ -216,12 +224,13 @@ class CosineMF(FactorModel):
         Parameters
         ----------
         X : sparse matrix or array_like (m, p)
-            Rows of any users, seen in fit or not.
+            Rows of users, which may differ from the users in fit.
 
         Returns
         -------
         ndarray (m, k), float32
-            Rows of XA over their norm, or over the norm of X's row if the similarity is "dot".
+            Rows of XA divided by their norms or, if the similarity is "dot", by the norms of the
+            rows of X.
         """
         check_is_fitted(self)
         return self._embed(self._as_matrix(X, reset=False))
@@ -235,9 +244,9 @@ class CosineMF(FactorModel):
         return (P / np.where(norms > 0, norms, 1)[:, None]).astype(np.float32)
 
     def item_embeddings(self) -> Floats:
-        """Return the item embeddings B (p, k): rows of norm 1 unless the similarity is "dot".
+        """Return the item embeddings B (p, k), whose rows have norm 1 unless similarity is "dot".
 
-        Items without interactions have zeros.
+        Items without interactions have zero rows.
         """
         check_is_fitted(self)
         return np.ascontiguousarray(self.components_.T)
@@ -263,9 +272,9 @@ class CosineMF(FactorModel):
             "loss": validation.as_choice("loss", self.loss, LOSSES),
             "item_bias": validation.as_flag("item_bias", self.item_bias),
         }
-        # a row of one number that sums to 0 is zero
-        fewest = 2 if checked["similarity"] == "layer_norm" else 1
-        k = validation.as_count("n_components", self.n_components, fewest, _MOST_COMPONENTS)
+        # With one component, a row that sums to 0 is zero.
+        min_components = 2 if checked["similarity"] == "layer_norm" else 1
+        k = validation.as_count("n_components", self.n_components, min_components, _MAX_COMPONENTS)
         for name in ("n_negatives", "batch_size", "max_iter", "n_iter_no_change"):
             checked[name] = validation.as_count(name, getattr(self, name))
         for name, (low, high) in _RANGES.items():

@@ -1,4 +1,4 @@
-"""Training of the cosine model: epochs, drawn items, early stopping."""
+"""Training of the cosine model: epochs, negative sampling, early stopping."""
 
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -14,13 +14,13 @@ from fastcos.validation import Integers, as_count, read_only
 
 Floats = npt.NDArray[np.float32]
 
-# vectors added in one task of a thread; a few milliseconds
+# Number of vectors that one task adds, which takes a few milliseconds.
 _WORK_PER_BLOCK = 8_000
-# vectors of the pool that cost as much as one interaction of a user
+# This number of vectors in the pool costs as much as one interaction of a user.
 _POOL_PER_INTERACTION = 4
-# norm of the rows of the dot model at the start: small, so that strong directions grow first
+# Initial norm of the rows of the dot model. It is small, so that strong directions grow first.
 _SMALL_START = 0.3
-# the kernels take item numbers as int32
+# The kernels use int32 for item numbers.
 MAX_ITEMS = 2**31 - 1
 
 
@@ -33,7 +33,7 @@ class Parameters(NamedTuple):
 
 
 class TrainingResult(NamedTuple):
-    """The best parameters, the popularity for drawing, and the mean losses of every epoch."""
+    """The best parameters, the logarithms of the item counts, and the mean loss of every epoch."""
 
     parameters: Parameters
     log_counts: npt.NDArray[np.float64]
@@ -43,16 +43,18 @@ class TrainingResult(NamedTuple):
 
 
 def log_popularity(X: sp.csr_array) -> npt.NDArray[np.float64]:
-    """Return ln of the number of users of every item, -inf for none; (p,)."""
+    """Return the logarithm of the number of users of every item, (p,); -inf for no users."""
     with np.errstate(divide="ignore"):
         return np.log(np.bincount(X.indices, minlength=X.shape[1]).astype(np.float64))
 
 
-def negative_law(log_counts: npt.NDArray[np.float64], exponent: float) -> npt.NDArray[np.float64]:
-    """Return probabilities in proportion to count^exponent, 0 for a count of 0; (p,)."""
-    empty = np.isneginf(log_counts)
-    logs = np.where(empty, 0, log_counts)
-    weights = np.where(empty, 0, np.exp(exponent * (logs - logs.max())))
+def negative_sampling_distribution(
+    log_counts: npt.NDArray[np.float64], exponent: float
+) -> npt.NDArray[np.float64]:
+    """Return probabilities proportional to count^exponent, (p,); 0 for a count of 0."""
+    is_empty = np.isneginf(log_counts)
+    logs = np.where(is_empty, 0, log_counts)
+    weights = np.where(is_empty, 0, np.exp(exponent * (logs - logs.max())))
     return np.asarray(weights / weights.sum())
 
 
@@ -61,48 +63,53 @@ def draw_items(
 ) -> tuple[Integers, Integers]:
     """Draw count items with replacement; return the distinct items, ascending, and their counts.
 
-    cumulative (p,): cumulative weights. Items of weight 0 are never drawn.
+    cumulative (p,) contains the cumulative weights. Items with weight 0 are never drawn.
     """
-    places = np.searchsorted(cumulative, random.random(count) * cumulative[-1], side="right")
-    return np.unique(np.minimum(places, len(cumulative) - 1), return_counts=True)
+    items = np.searchsorted(cumulative, random.random(count) * cumulative[-1], side="right")
+    return np.unique(np.minimum(items, len(cumulative) - 1), return_counts=True)
 
 
 def split_held_out(
     X: sp.csr_array, fraction: float, random: np.random.Generator
 ) -> tuple[sp.csr_array, sp.csr_array]:
-    """Split the interactions of every user at random: those to train on, those held out.
+    """Split the interactions of every user at random into training and held-out interactions.
 
-    The fraction is held out on average; a user's or an item's last interaction is never held out.
+    On average, this fraction is held out. The only interaction of a user or an item is never held
+    out.
     """
-    n_of = np.diff(X.indptr)
-    row = np.repeat(np.arange(X.shape[0]), n_of)
-    # one sort by user and chance: a fifth of the time of lexsort
+    row_lengths = np.diff(X.indptr)
+    row = np.repeat(np.arange(X.shape[0]), row_lengths)
+    # Sorting once by row plus a random number is faster than lexsort by row and random number.
     order = np.argsort(row + random.random(X.nnz))
     rank = np.empty(X.nnz, np.int64)
     rank[order] = np.arange(X.nnz) - X.indptr[row]
-    wanted = np.minimum(np.floor(fraction * n_of + random.random(X.shape[0])), n_of - 1)
-    held = rank < wanted[row]
-    left = np.bincount(X.indices[~held], minlength=X.shape[1])
-    held &= left[X.indices] > 0
+    n_held_out = np.floor(fraction * row_lengths + random.random(X.shape[0]))
+    n_held_out = np.minimum(n_held_out, row_lengths - 1)
+    is_held_out = rank < n_held_out[row]
+    n_remaining = np.bincount(X.indices[~is_held_out], minlength=X.shape[1])
+    is_held_out &= n_remaining[X.indices] > 0
 
-    def part(chosen: npt.NDArray[np.bool_]) -> sp.csr_array:
-        starts = np.concatenate([[0], np.cumsum(chosen)])[X.indptr]
-        return sp.csr_array((X.data[chosen], X.indices[chosen], starts), shape=X.shape)
+    def select(mask: npt.NDArray[np.bool_]) -> sp.csr_array:
+        starts = np.concatenate([[0], np.cumsum(mask)])[X.indptr]
+        return sp.csr_array((X.data[mask], X.indices[mask], starts), shape=X.shape)
 
-    return part(~held), part(held)
+    return select(~is_held_out), select(is_held_out)
 
 
 def train(
     X: sp.csr_array, settings: SimpleNamespace, seed: int, progress: parallel.Progress | None
 ) -> TrainingResult:
-    """Train on canonical, non-negative X with interactions; bit-identical over threads.
+    """Train on canonical, non-negative X that is not empty.
 
-    settings: the parameters of CosineMF, validated.
+    Results are bit-for-bit identical for any number of threads. settings contains the validated
+    parameters of CosineMF.
     """
     streams = [np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(4)]
-    known, held = split_held_out(X, settings.validation_fraction, streams[0])
-    trainer = _Trainer(known, X, settings, streams[1], streams[2])
-    held_out = _HeldOutLoss(known, held, X, trainer, streams[3]) if held.nnz else None
+    training_X, held_out_X = split_held_out(X, settings.validation_fraction, streams[0])
+    trainer = _Trainer(training_X, X, settings, streams[1], streams[2])
+    held_out = None
+    if held_out_X.nnz:
+        held_out = _HeldOutLoss(training_X, held_out_X, X, trainer, streams[3])
     losses: list[float] = []
     validation: list[float] = []
     best, best_epoch = trainer.parameters, settings.max_iter
@@ -120,7 +127,7 @@ def train(
 
 
 def _weights(X: sp.csr_array, log_counts: npt.NDArray[np.float64], exponent: float) -> Any:
-    """Weights of the loss: x over the propensity count^exponent, with mean 1."""
+    """Weights of interactions in the loss: x divided by count^exponent, scaled to a mean of 1."""
     log_weights = np.log(X.data.astype(np.float64)) - exponent * log_counts[X.indices]
     weights = np.exp(log_weights - log_weights.max(initial=-np.inf))
     return weights / weights.mean()
@@ -138,14 +145,14 @@ def _kernel_csr(X: sp.csr_array) -> tuple[Integers, npt.NDArray[np.int32]]:
 
 
 def _unit_profiles(X: sp.csr_array) -> Floats:
-    """X's values, each row divided by its norm."""
+    """The values of X, with each row divided by its norm."""
     X = X.astype(np.float64)
     norms = np.sqrt(X.power(2).sum(axis=1))
     return (X.data / np.repeat(norms, np.diff(X.indptr))).astype(np.float32)
 
 
 class _Trainer:
-    """Parameters and optimiser state; ``run_epoch`` is one pass over the users."""
+    """The parameters and the optimiser; ``run_epoch`` makes one pass over the users."""
 
     def __init__(
         self,
@@ -159,7 +166,9 @@ class _Trainer:
         as_count("number of items", p, high=MAX_ITEMS)
         self.settings, self._random = settings, order
         self.log_counts = log_popularity(X)
-        self.cumulative = np.cumsum(negative_law(self.log_counts, settings.negative_exponent))
+        self.cumulative = np.cumsum(
+            negative_sampling_distribution(self.log_counts, settings.negative_exponent)
+        )
         users = order.permutation(n)
         X, seen = X[users], seen[users]
         self._seen = _kernel_csr(seen)
@@ -174,20 +183,20 @@ class _Trainer:
         self.unit, self.softmax = settings.similarity != "dot", settings.loss == "info_nce"
 
     def _start(self, random: np.random.Generator, p: int) -> tuple[Floats, Parameters]:
-        """Random directions, and the bias that is optimal for them, that of popularity, or none."""
-        k, empty = self.settings.n_components, np.isneginf(self.log_counts)
+        """Random directions, and the optimal bias for them, which models popularity."""
+        k, is_empty = self.settings.n_components, np.isneginf(self.log_counts)
         A, raw = random.standard_normal((2, p, k))
         for rows in (A, raw):
             if self.settings.similarity == "layer_norm":
                 rows -= rows.mean(axis=1, keepdims=True)
             rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-            rows[empty] = 0
+            rows[is_empty] = 0
         if self.settings.similarity == "dot":
             A, raw = _SMALL_START * A, _SMALL_START * raw
         A, raw = A.astype(np.float32), raw.astype(np.float32)
-        law = negative_law(self.log_counts, self.settings.negative_exponent)
-        expected = np.where(empty, 1, self.settings.n_negatives * law)
-        share = np.where(empty, 1, negative_law(self.log_counts, 1.0))
+        q = negative_sampling_distribution(self.log_counts, self.settings.negative_exponent)
+        expected = np.where(is_empty, 1, self.settings.n_negatives * q)
+        share = np.where(is_empty, 1, negative_sampling_distribution(self.log_counts, 1.0))
         bias = np.log(share / expected) if self.settings.item_bias else np.zeros(p)
         return raw, Parameters(A, raw.copy(), bias.astype(np.float32))
 
@@ -204,7 +213,7 @@ class _Trainer:
         return training.Pool(*map(read_only, arrays))
 
     def run_epoch(self) -> float:
-        """Return the mean loss of an interaction before its step."""
+        """Make one pass; return the mean loss of an interaction before its step."""
         loss = 0.0
         for batch in self._random.permutation(len(self._cuts) - 1):
             loss += self._step(int(self._cuts[batch]), int(self._cuts[batch + 1]))
@@ -214,7 +223,7 @@ class _Trainer:
         return loss / self._total
 
     def _step(self, first: int, last: int) -> float:
-        """One step on the users first .. last; return their loss before it."""
+        """Make one step on the users first .. last; return their loss before the step."""
         pool = self.draw_pool(self._random)
         n, (m, d) = last - first, pool.rows.shape
         start, stop = int(self._indptr[first]), int(self._indptr[last])
@@ -232,14 +241,14 @@ class _Trainer:
             gradients, losses,
         )  # fmt: skip
         items, entries = self._indices[start:stop], np.arange(stop - start, dtype=np.int32)
-        of_items, users, places = transposed(
+        item_starts, users, positions = transposed(
             indptr, read_only(items), read_only(entries), len(self._raw), np.int32
         )
-        drawn = np.cumsum(pool.position_of >= 0) * (n // _POOL_PER_INTERACTION)
+        pool_work = np.cumsum(pool.position_of >= 0) * (n // _POOL_PER_INTERACTION)
         parallel.run(
             training.item_updates,
-            parallel.work_blocks(of_items + np.append(0, drawn), _WORK_PER_BLOCK),
-            training.StepByItem(of_items, users, places, self._values[start:stop]),
+            parallel.work_blocks(item_starts + np.append(0, pool_work), _WORK_PER_BLOCK),
+            training.StepByItem(item_starts, users, positions, self._values[start:stop]),
             training.Gradients(*map(read_only, gradients)), pool.position_of,
             self.objective(penalty * n / (len(self._indptr) - 1)),
             training.Adagrad(
@@ -248,27 +257,27 @@ class _Trainer:
             tuple(self.parameters),
         )  # fmt: skip
         if not self.settings.item_bias:
-            self.parameters.bias[:] = 0  # the kernel has one model; without a bias its step is void
+            self.parameters.bias[:] = 0  # the kernel always updates the bias, so undo its step
         return float(losses.sum())
 
 
 class _HeldOutLoss:
-    """The mean loss of held-out interactions, with the same drawn items in every epoch."""
+    """The mean loss of held-out interactions, with the same negative samples in every epoch."""
 
     def __init__(
         self,
-        known: sp.csr_array,
-        held: sp.csr_array,
+        training_X: sp.csr_array,
+        held_out_X: sp.csr_array,
         seen: sp.csr_array,
         trainer: _Trainer,
         random: np.random.Generator,
     ) -> None:
         self._trainer, self._seed = trainer, random.integers(2**63)
-        weights = _weights(held, trainer.log_counts, trainer.settings.propensity_exponent)
+        weights = _weights(held_out_X, trainer.log_counts, trainer.settings.propensity_exponent)
         self._total = float(weights.sum())
         self._arrays: list[Any] = [
-            *_kernel_csr(known), read_only(_unit_profiles(known)),
-            *_kernel_csr(held), read_only(weights.astype(np.float32)), *_kernel_csr(seen),
+            *_kernel_csr(training_X), read_only(_unit_profiles(training_X)),
+            *_kernel_csr(held_out_X), read_only(weights.astype(np.float32)), *_kernel_csr(seen),
         ]  # fmt: skip
 
     def mean(self) -> float:

@@ -23,16 +23,17 @@ from fastcos.similarity.diagonal import Rescaling, as_diagonal
 
 OBJECTIVES = ("dropout", "weight_decay")
 SOLVERS = ("auto", "direct", "randomized")
-# the means to subtract, of rows and of columns
+# For each value of center, whether the means of rows and of columns are subtracted.
 _CENTERS = {False: (False, False), True: (False, True), "rows": (True, False), "both": (True, True)}
-# up to this shorter side "auto" is "direct": at n = 20,000, 3 M non-zeros and k = 50 it takes
-# 0.95 s (randomised 0.76 s) for p = 1,000, but 3.4 s (0.6 s) for p = 2,000
+# "auto" uses "direct" if the shorter side of X is at most this long. For 1,000 columns, "direct" is
+# about as fast as "randomized" and more accurate; for 2,000, it takes several times as long.
 _DIRECT_SIDE = 1024
-# eigenvalues σ² closer than this share of the largest count as equal
+# Eigenvalues σ² count as equal if they differ by less than this share of the largest.
 _TIE_TOLERANCE = 1e-13
-# default of n_components: the rank of the paper's simulation
+# Default of n_components: the rank in the simulation of the paper.
 N_COMPONENTS = 50
-# the default λ has its knee at the singular value number k / 5, as in the paper's simulation
+# The default λ begins to suppress directions at singular value number _KNEE_SHARE * k, as in the
+# simulation of the paper.
 _KNEE_SHARE = 0.2
 
 
@@ -43,57 +44,61 @@ class AmbiguousSolutionWarning(UserWarning):
 class LinearMF(FactorModel):
     """Matrix factorisation X ≈ X A B' with the closed forms of the paper.
 
-    ``"dropout"`` minimises ‖X - XAB'‖² + λ‖AB'‖² (Eq. 1), ``"weight_decay"`` minimises
-    ‖X - XAB'‖² + λ(‖XA‖² + ‖B‖²) (Eq. 2), over A and B of k columns. Both solutions come from the
-    truncated SVD X ≈ U_k Σ V_k' and a shrinkage s of each direction, W = AB' = V_k s V_k':
+    ``"dropout"`` minimises ‖X - XAB'‖² + λ‖AB'‖² (Eq. 1), and ``"weight_decay"`` minimises
+    ‖X - XAB'‖² + λ(‖XA‖² + ‖B‖²) (Eq. 2), over A and B with k columns. Both solutions follow from
+    the truncated SVD X ≈ U_k Σ V_k' and a shrinkage s of each direction, W = AB' = V_k s V_k':
 
     - Eq. 1: s = σ²/(σ²+λ). Only AB' is determined. A = B = V_k s^½ is the symmetric choice (Eq. 5);
       (A D, B D^-1) has the same loss for every diagonal D, which ``rescaling`` chooses.
-      Exact dropout of inputs weights the row of W of each item by the item's norm in X; Eq. 1 is
-      the uniform version.
+      Exact dropout of inputs would weight the row of W of each item by the norm of the item in X;
+      Eq. 1 weights all rows equally.
     - Eq. 2: s = max(0, 1 - λ/σ), A = V_k (s/σ)^½, B = V_k (sσ)^½ (Eq. 6), unique up to rotation.
-      Directions with σ <= λ are zero columns of A and B; ``effective_rank_`` counts the others.
+      Directions with σ <= λ are zero columns of A and B; ``effective_rank_`` is the number of the
+      remaining columns.
 
     Parameters
     ----------
     n_components : int, optional
-        k, at most min(n, p). Default: 50, or min(n, p) if that is less.
+        Number k of latent dimensions, at most min(n, p). Default: 50, or min(n, p) if that is less.
     objective : {"dropout", "weight_decay"}, default "dropout"
+        The loss: Eq. 1 or Eq. 2.
     regularization : float, optional
-        λ >= 0. Eq. 1 compares it with σ², Eq. 2 with σ: 10,000 in Eq. 1 corresponds to 100 in
-        Eq. 2. For a fraction f of the users scale λ by f in Eq. 1, by f^½ in Eq. 2. Default: that
-        of :meth:`default_regularization`.
+        λ >= 0. Eq. 1 compares λ with σ² and Eq. 2 compares it with σ, so 10,000 in Eq. 1
+        corresponds to 100 in Eq. 2. For a sample with a fraction f of the users, scale λ by f in
+        Eq. 1 and by f^½ in Eq. 2. Default: the result of :meth:`default_regularization`.
     center : bool or {"rows", "both"}, default False
-        What to subtract from X. True: the column means; "rows": the mean of every user; "both":
-        double centring, after which rows and columns sum to 0. X stays sparse: the means are terms
-        of rank one.
+        The means to subtract from X: the column means (True), the mean of every user ("rows"), or
+        both, after which rows and columns sum to 0 ("both"). X remains sparse, because the means
+        are terms of rank one.
     solver : {"auto", "direct", "randomized"}, default "auto"
-        "direct" works in float64 to working precision, by the eigendecomposition of the Gram matrix
-        of the shorter side (Lanczos if it is large). "randomized" stops as soon as every
-        singular triplet has the relative residual ``tol``. "auto" is "direct" if the shorter
-        side of X is at most 1,024, else "randomized".
+        "direct" computes the eigendecomposition of the Gram matrix of the shorter side (or uses
+        Lanczos, if that is large) in float64, to working precision. "randomized" stops as soon as
+        the relative residual of every singular triplet is at most ``tol``. "auto" is "direct" if
+        the shorter side of X is at most 1,024, else "randomized".
     tol : float, default 1e-3
         Largest relative residual of a singular triplet, for "randomized".
     random_state : int or numpy.random.Generator, default 0
-        Seed of "randomized". The same seed gives the same bits.
+        Seed of "randomized". Results with the same seed are bit-for-bit identical.
 
     Attributes
     ----------
     components_ : ndarray (k, p), float32 or float64
-        V_k', in the type of X (float32 for small integers). The entry of largest magnitude of each
-        row is positive.
+        V_k', in the type of X (float32 for small integers). In each row, the entry with the largest
+        magnitude is positive.
     singular_values_ : ndarray (k,), float64
-        Descending. Values below 1e-7 of the largest are 0 within rounding, and set to 0.
+        Singular values, descending. Values below 1e-7 of the largest are set to 0, because they are
+        rounding errors.
     regularization_ : float
         λ.
     shrinkage_ : ndarray (k,), float64
-        s, in [0, 1].
+        Shrinkage s of each direction, from 0 to 1.
     effective_rank_ : int
         Number of directions with s > 0. The other columns of A and B are zero.
     residuals_ : ndarray (k,), float64
         Relative residual of each singular triplet, see ``svd_residuals``.
     mean_ : ndarray (p,), float64, or None
-        Subtracted from the columns: their means, less the overall mean with "both".
+        The vector that is subtracted from every row: the column means, minus the overall mean for
+        "both".
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -104,16 +109,18 @@ class LinearMF(FactorModel):
 
     See Also
     --------
-    rescalings : the named D, and what cosines compare under each.
-    CosineMF : a model trained for the cosine.
+    rescalings : the named D, and the meaning of cosines under each.
+    CosineMF : a model that is trained for the cosine.
 
     Notes
     -----
-    Cost of "direct": O(nnz m + m³) time and O(m²) memory for a shorter side m up to 2,048; beyond,
-    some passes over X per component. Rows and columns of zeros have zero embeddings. The largest
-    magnitude in X must be from 1e-60 to 1e60 (float32: 1e-12 to 1e12), because squares are summed.
+    For a shorter side m up to 2,048, "direct" takes O(nnz m + m³) time and O(m²) memory; for a
+    longer one, it makes several passes over X per component. Rows and columns of zeros have zero
+    embeddings. The largest magnitude in X must be from 1e-60 to 1e60 (float32: 1e-12 to 1e12),
+    because squares are summed.
 
-    With λ = 0 and X of rank below p, other matrices W fit X as well; this one has the least norm.
+    If λ = 0 and the rank of X is below p, other matrices W fit X as well; the result has the
+    smallest norm.
 
     Source: arXiv:2403.05440, sections 2.2 and 2.3.
 
@@ -191,7 +198,7 @@ class LinearMF(FactorModel):
                     stacklevel=2,
                 )
         self.components_ = svd.Vt[:k].astype(X.dtype)
-        # rounding leaves entries of 1e-17, which normalisation would turn into a direction
+        # Rounding errors of 1e-17 in empty columns would become a direction after normalisation.
         if means.row_center is None:
             self.components_[:, column_stats.are_empty(X, means.center is not None)] = 0
         self.singular_values_ = svd.s[:k]
@@ -202,8 +209,8 @@ class LinearMF(FactorModel):
     def reregularized(self, objective: str, regularization: float) -> "LinearMF":
         """Return the closed form of another objective or λ for the same data, from the same SVD.
 
-        objective and regularization are as in the class. Only the shrinkage differs: it costs O(k),
-        and the two share ``components_``.
+        objective and regularization have the same meaning as in the class. Only the shrinkage is
+        computed again, in O(k), and both models share ``components_``.
 
         Examples
         --------
@@ -220,12 +227,13 @@ class LinearMF(FactorModel):
         return other._shrink(shrinkage, strength)
 
     def default_regularization(self, objective: str) -> float:
-        """Return the λ that puts the knee of an objective at the singular value number k/5.
+        """Return the λ with which an objective begins to suppress directions at number k/5.
 
-        In the simulation of the paper both objectives have their knee at a singular value of 100
-        (λ = 10,000 for Eq. 1, 100 for Eq. 2), which about 10 of 50 singular values exceed. Half of
-        the largest singular value if Eq. 2 would leave no column, as with k of at most 5. On the
-        scale of σ² for Eq. 1, of σ for Eq. 2.
+        In the simulation of the paper, both objectives begin to suppress directions at a singular
+        value of 100 (λ = 10,000 for Eq. 1, λ = 100 for Eq. 2), which about 10 of 50 singular values
+        exceed. Therefore λ is the square of singular value number k/5 for Eq. 1, and this singular
+        value for Eq. 2. If all columns of Eq. 2 would be zero, as for k of at most 5, λ is half of
+        the largest singular value.
 
         Examples
         --------
@@ -249,8 +257,9 @@ class LinearMF(FactorModel):
         Parameters
         ----------
         rescaling : str, Rescaling or array_like (k,), optional
-            A name of :func:`rescalings`, exponents, or the positive diagonal of D. Default: D = I.
-            Only for the objective "dropout": the solution of Eq. 2 is unique.
+            A name in :func:`rescalings`, exponents, or the positive diagonal of D. Default: D = I.
+            Only the objective "dropout" allows a rescaling, because the solution of Eq. 2 is
+            unique.
 
         Returns
         -------
@@ -267,15 +276,15 @@ class LinearMF(FactorModel):
         Parameters
         ----------
         X : sparse matrix or array_like (m, p)
-            Rows of any users, seen in fit or not.
+            Rows of users, which may differ from the users in fit.
         rescaling : str, Rescaling or array_like (k,), optional
             As in :meth:`item_embeddings`.
 
         Returns
         -------
         ndarray (m, k), float32 or float64
-            In the wider type of X and ``components_``. With ``center`` it is (X - 1 mean') A D;
-            "rows" and "both" also subtract the mean of every row.
+            The embeddings, in the wider type of X and ``components_``. With ``center``, they are
+            (X - 1 mean') A D; "rows" and "both" also subtract the mean of every row.
         """
         check_is_fitted(self)
         return self._embed(self._as_matrix(X, reset=False), rescaling)
@@ -297,16 +306,16 @@ class LinearMF(FactorModel):
     def _restore(self, fields: dict[str, Any]) -> None:
         self._shrink(self.shrinkage_, fields["regularization"])
 
-    def _settings(self, most_components: int) -> SimpleNamespace:
+    def _settings(self, max_components: int) -> SimpleNamespace:
         """Return the validated parameters."""
-        generator = isinstance(self.random_state, np.random.Generator)
+        is_generator = isinstance(self.random_state, np.random.Generator)
         k, strength = self.n_components, self.regularization
         if k is None:
-            k = min(N_COMPONENTS, most_components)
+            k = min(N_COMPONENTS, max_components)
         if strength is not None:
             strength = validation.as_real("regularization", strength, low=0)
         return SimpleNamespace(
-            n_components=validation.as_count("n_components", k, 1, most_components),
+            n_components=validation.as_count("n_components", k, 1, max_components),
             objective=validation.as_choice("objective", self.objective, OBJECTIVES),
             regularization=strength,
             center=validation.as_choice("center", self.center, ("rows", "both"))
@@ -315,7 +324,7 @@ class LinearMF(FactorModel):
             solver=validation.as_choice("solver", self.solver, SOLVERS),
             tol=validation.as_real("tol", self.tol, above=0),
             random_state=self.random_state
-            if generator
+            if is_generator
             else validation.as_count("random_state", self.random_state, low=0),
         )
 
@@ -337,7 +346,7 @@ class LinearMF(FactorModel):
 
 
 def _svd(X: Any, means: Biases, settings: SimpleNamespace, progress: Progress | None) -> SVD:
-    """Return k triplets, or k + 1 if the solver computes one more at no cost."""
+    """Return k singular triplets, or k + 1 if the solver computes one more at no cost."""
     k, side = settings.n_components, min(X.shape)
     if settings.solver == "direct" or (settings.solver == "auto" and side <= _DIRECT_SIDE):
         return direct_svd(as_operator(X, **means._asdict()), min(k + 1, side), progress=progress)
@@ -358,7 +367,7 @@ def _knee(s: npt.NDArray[np.float64], objective: str) -> float:
 def _shrinkage(
     s: npt.NDArray[np.float64], objective: str, regularization: float
 ) -> npt.NDArray[np.float64]:
-    """Return σ²/(σ²+λ) for Eq. 1, max(0, 1 - λ/σ) for Eq. 2; 0 for σ = 0, also with λ = 0."""
+    """Return σ²/(σ²+λ) for Eq. 1 or max(0, 1 - λ/σ) for Eq. 2; 0 if σ = 0, even with λ = 0."""
     if objective == "dropout":
         numerator, denominator = s**2, s**2 + regularization
     else:

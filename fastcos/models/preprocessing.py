@@ -1,8 +1,9 @@
 """Transformers of sparse interactions before training: popularity, activity, co-occurrence.
 
-All keep X sparse and follow scikit-learn: ``fit`` learns what ``transform`` applies to other rows.
-Subtracting means would make X dense. :class:`StandardizeColumns` only scales, and keeps the means
-for ``center=`` of :func:`fastcos.matmul` and the SVD.
+All of them preserve sparsity and follow scikit-learn: ``fit`` learns the parameters that
+``transform`` applies to other rows. Subtracting means would make X dense, so
+:class:`StandardizeColumns` only scales the columns, and provides the means for ``center=`` of
+:func:`fastcos.matmul` and the SVD.
 """
 
 import itertools
@@ -19,12 +20,16 @@ from fastcos.linalg.products import matmul
 from fastcos.models.base import SparseInputMixin
 from fastcos.validation import Floats
 
-# bytes of a product of X'X with its place: in CSR, as coordinates, and while it becomes a PPMI
+# Bytes per entry of X'X: its value and indices in CSR, as coordinates, and during the conversion to
+# a PPMI.
 _BYTES_PER_PRODUCT = 64
 
 
 class Biases(NamedTuple):
-    """Arguments row_center= (n,) and center= (p,) of products and the SVD: subtracted from X."""
+    """The arguments row_center= (n,) and center= (p,) of products and the SVD.
+
+    Both are subtracted from X.
+    """
 
     row_center: Floats | None
     center: Floats | None
@@ -46,15 +51,15 @@ def biases(X: Any, rows: bool = True, columns: bool = True) -> Biases:
     >>> (X - r[:, None] - m).tolist()
     [[0.0, 0.0], [0.0, 0.0]]
     """
-    of_rows = of_columns = None
+    row_means = column_means = None
     if rows:
         sums = matmul(X, np.ones((X.shape[1], 1)))[:, 0]
-        of_rows = np.asarray(sums / X.shape[1], np.float64)
+        row_means = np.asarray(sums / X.shape[1], np.float64)
     if columns:
-        of_columns = column_stats.means(X)
-    if of_columns is not None and rows:
-        of_columns = of_columns - of_columns.mean()
-    return Biases(of_rows, of_columns)
+        column_means = column_stats.means(X)
+    if column_means is not None and rows:
+        column_means = column_means - column_means.mean()
+    return Biases(row_means, column_means)
 
 
 class _Transformer(
@@ -63,11 +68,11 @@ class _Transformer(
     TransformerMixin,  # type: ignore[misc]
     BaseEstimator,  # type: ignore[misc]
 ):
-    """Base of the transformers."""
+    """Base class of the transformers."""
 
 
 def _scaled(X: Any, rows: Floats | None = None, columns: Floats | None = None) -> Any:
-    """diag(rows) X diag(columns), sparse where X is, in the type of X."""
+    """Return diag(rows) X diag(columns), in the type of X, and sparse if X is sparse."""
     if not sp.issparse(X):
         out = X.astype(np.float64)
         if rows is not None:
@@ -84,7 +89,7 @@ def _scaled(X: Any, rows: Floats | None = None, columns: Floats | None = None) -
 
 
 def _power(values: Floats, exponent: float) -> Floats:
-    """Values ** exponent, and 0 for values of 0."""
+    """Return values ** exponent, with 0 for values of 0."""
     positive = values > 0
     return np.where(positive, np.where(positive, values, 1.0) ** exponent, 0.0)
 
@@ -126,7 +131,7 @@ class StandardizeColumns(_Transformer):
         self.mean_ = X.sum(axis=0, dtype=np.float64) / n
         squares = np.zeros(p)
         if sp.issparse(X):
-            # in two passes: deviations of the non-zeros, then those of the zeros
+            # The deviations of the non-zeros are summed first, then those of the zeros.
             deviations = np.square(X.data - self.mean_[X.indices])
             squares = np.bincount(X.indices, deviations, p)
             empty = n - np.bincount(X.indices, minlength=p)
@@ -135,7 +140,7 @@ class StandardizeColumns(_Transformer):
             for lo in range(0, n, 4096):
                 squares += np.square(X[lo : lo + 4096] - self.mean_).sum(axis=0)
         self.scale_ = np.sqrt(squares / n)
-        # rounding errors of a constant column
+        # The standard deviation of a constant column is a rounding error.
         self.scale_[self.scale_ <= 1e-14 * np.abs(self.mean_)] = 0
         self.center_ = self.mean_ * _power(self.scale_, -1.0)
         return self
@@ -160,8 +165,8 @@ class NormalizeRows(_Transformer):
 
     Notes
     -----
-    Before training it changes the model; after training it is what a cosine does. Source:
-    arXiv:2403.05440, section 3.
+    Before training, this normalisation changes the model. After training, a cosine performs it.
+    Source: arXiv:2403.05440, section 3.
 
     Examples
     --------
@@ -182,25 +187,29 @@ class NormalizeRows(_Transformer):
         X = self._as_matrix(X, reset=False)
         largest = np.asarray(abs(X).max(axis=1).toarray() if sp.issparse(X) else abs(X).max(axis=1))
         largest = largest.ravel().astype(np.float64)
-        # squares then neither overflow nor underflow; two powers of 2, as one may be too large
-        half, rest = np.divmod(-np.frexp(largest)[1], 2)
-        X = _scaled(_scaled(X, rows=np.exp2(half)), rows=np.exp2(half + rest))
+        # Scale by powers of 2, so that squares neither overflow nor underflow. Use two factors,
+        # because a single one may overflow.
+        half, remainder = np.divmod(-np.frexp(largest)[1], 2)
+        X = _scaled(_scaled(X, rows=np.exp2(half)), rows=np.exp2(half + remainder))
         return _scaled(X, rows=_power((X * X).sum(axis=1, dtype=np.float64), -0.5))
 
 
 class PopularityWeights(_Transformer):
     """diag(activity^-row_power) X diag(popularity^-column_power).
 
-    ``column_power`` is γ of inverse propensity scores by item, ``row_power`` δ by user; both ½ is
-    the scaling of correspondence analysis, whose first singular value is 1. Popularities are the
-    column sums of |X| in fit, activities the row sums of |X| in transform; 0 has weight 0.
+    ``column_power`` is the exponent γ of inverse propensity scores by item, and ``row_power`` is
+    the exponent δ by user. With ½ for both, this is the scaling of correspondence analysis, whose
+    first singular value is 1. Popularities are the column sums of |X| in fit, and activities are
+    the row sums of |X| in transform. A sum of 0 has weight 0.
 
     Parameters
     ----------
     column_power : float, default 0.5
-        Negative powers favour popular items. Word2vec's 3/4 is another thing: it shapes the noise
-        of negative sampling, against popular items (``CosineMF(negative_exponent=)``).
+        Exponent of the popularities; negative powers favour popular items. The exponent 3/4 of
+        word2vec is different: it is that of the negative sampling distribution
+        (``CosineMF(negative_exponent=)``).
     row_power : float, default 0
+        Exponent of the activities.
 
     Attributes
     ----------
@@ -245,30 +254,33 @@ class PopularityWeights(_Transformer):
 
 
 class ShiftedPPMI(_Transformer):
-    """max(0, ln(#(i,j) Σ_c #(c)^β / (#(i) #(j)^β)) - ln shift) of the items' co-occurrence.
+    """max(0, ln(#(i,j) Σ_c #(c)^β / (#(i) #(j)^β)) - ln shift) of the co-occurrence of items.
 
     ``fit`` counts the rows with both items (Σ x_i x_j, without the diagonal) and converts the
-    counts into ``ppmi_`` (p, p) CSR. Its SVD approximates skip-gram with negative sampling, which
-    factorises the shifted PMI without the maximum, in a weighted loss, exactly only for a large
-    rank. Symmetric only for β = 1. ``transform`` returns X ppmi_.
+    counts to ``ppmi_`` (p, p) CSR. The SVD of this matrix approximates skip-gram with negative
+    sampling, which factorises the shifted PMI without the maximum, under a weighted loss; the
+    correspondence is exact only for a large rank. The matrix is symmetric only for β = 1.
+    ``transform`` returns X ppmi_.
 
     Parameters
     ----------
     smoothing : float, default 0.75
-        β of the contexts, from 0 to 1.
+        Exponent β of the contexts, from 0 to 1.
     shift : float, default 1
-        Number of negative samples, at least 1; 1 subtracts nothing.
+        Number of negative samples, at least 1; with 1, nothing is subtracted.
 
     Attributes
     ----------
     ppmi_ : csr_array (p, p), float64
+        The shifted positive PMI.
     n_features_in_ : int
+        Number p of columns.
 
     Notes
     -----
-    Memory: the non-zeros of ppmi_, and blocks of rows of X'X within ``working_memory``. Negative
-    entries of X are refused. Sources: Levy and Goldberg, NIPS 2014; Levy et al.
-    doi:10.1162/tacl_a_00134.
+    The transformer needs memory for the non-zeros of ppmi_, and for blocks of rows of X'X within
+    ``working_memory``. A negative entry of X raises an error. Sources: Levy and Goldberg, NIPS
+    2014; Levy et al. doi:10.1162/tacl_a_00134.
 
     Examples
     --------
@@ -291,7 +303,7 @@ class ShiftedPPMI(_Transformer):
         X = sp.csr_array(X, dtype=np.float64)
         check_non_negative(X, "ShiftedPPMI")
         columns, lengths = sp.csr_array(X.T), np.diff(X.indptr)
-        # #(i): row sums of the co-occurrence without its diagonal
+        # The totals #(i) are the row sums of the co-occurrence without its diagonal.
         totals = columns @ (X @ np.ones(X.shape[1])) - (X * X).sum(axis=0)
         contexts = _power(totals, smoothing)
         with np.errstate(divide="ignore"):
@@ -304,11 +316,11 @@ class ShiftedPPMI(_Transformer):
         for lo, hi in itertools.pairwise(cuts.tolist()):
             counts = sp.coo_array(columns[lo:hi] @ X)
             i, j = counts.coords
-            kept = (i + lo != j) & (counts.data > 0)
-            i, j = i[kept], j[kept]
-            values = np.log(counts.data[kept]) - row_terms[i + lo] - column_terms[j] + constant
-            high = values > 0
-            entries = (values[high], (i[high], j[high]))
+            is_pair = (i + lo != j) & (counts.data > 0)
+            i, j = i[is_pair], j[is_pair]
+            values = np.log(counts.data[is_pair]) - row_terms[i + lo] - column_terms[j] + constant
+            is_positive = values > 0
+            entries = (values[is_positive], (i[is_positive], j[is_positive]))
             blocks.append(sp.csr_array(entries, shape=(hi - lo, X.shape[1])))
         self.ppmi_ = sp.csr_array(sp.vstack(blocks, format="csr"))
         return self

@@ -14,25 +14,25 @@ from fastcos.kernels.sampling import Clusters, sample_rows
 from fastcos.reports import as_table
 from fastcos.validation import Floats, Integers
 
-# largest index of an int32 CSR matrix; beyond it the indices are int64
+# Largest index of an int32 CSR matrix. Larger matrices have int64 indices.
 INT32_MAX = 2**31 - 1
 
 _CHOICES: dict[str, tuple[str, ...]] = {
-    "popularity_law": ("rank_zipf", "pareto_draw", "power_draw", "bounded_pareto_draw"),
+    "popularity_distribution": ("rank_zipf", "pareto_draw", "power_draw", "bounded_pareto_draw"),
     "popularity_scale": ("unscaled", "cluster_sum"),
-    "preference_law": ("dirichlet", "softmax"),
-    "activity_law": ("bounded_power", "pareto_clipped"),
+    "preference_distribution": ("dirichlet", "softmax"),
+    "activity_distribution": ("bounded_power", "pareto_clipped"),
 }
 _DEFAULTS: dict[str, Any] = {
     "cluster_probabilities": "uniform",
-    "popularity_law": "rank_zipf",
+    "popularity_distribution": "rank_zipf",
     "popularity_scale": "unscaled",
-    "preference_law": "dirichlet",
+    "preference_distribution": "dirichlet",
     "preference_concentration": 1.0,
-    "activity_law": "bounded_power",
+    "activity_distribution": "bounded_power",
 }
 _FOCUSED = {"preference_concentration": 0.3}
-_PARETO = {"activity_law": "pareto_clipped"}
+_PARETO = {"activity_distribution": "pareto_clipped"}
 _PRESETS: dict[str, dict[str, Any]] = {
     "zipf_bounded": {},
     "zipf_bounded_focused": _FOCUSED,
@@ -40,38 +40,39 @@ _PRESETS: dict[str, dict[str, Any]] = {
     "zipf_bounded_dirichlet_clusters": {"cluster_probabilities": "dirichlet"},
     "zipf_pareto": _PARETO,
     "zipf_pareto_focused": _PARETO | _FOCUSED,
-    "pareto_bounded": {"popularity_law": "pareto_draw"},
-    "power_bounded": {"popularity_law": "power_draw"},
-    "power_pareto": _PARETO | {"popularity_law": "power_draw"},
-    "public_replication": _PARETO | {"popularity_law": "bounded_pareto_draw"},
+    "pareto_bounded": {"popularity_distribution": "pareto_draw"},
+    "power_bounded": {"popularity_distribution": "power_draw"},
+    "power_pareto": _PARETO | {"popularity_distribution": "power_draw"},
+    "public_replication": _PARETO | {"popularity_distribution": "bounded_pareto_draw"},
 }
-# exponents within these bounds keep all popularities and their sums in the range of float64
+# Up to this exponent, all popularities and their sums are in the range of float64.
 _LARGEST_EXPONENT = 20.0
-# the same for exponents of drawn popularities, which are inverted
+# Popularities that are drawn from a distribution use the inverse of the exponent, so it must be at
+# least this large.
 _SMALLEST_DRAWN_EXPONENT = 0.1
-# users with at least 1/4 of the items draw all keys at once (a race); the others draw one item
-# after another, and change to the race after as many repeated draws as there are items
+# Users with at least 1/4 of the items draw keys for all items at once (a race). Other users draw
+# one item after another, and change to the race after as many repeated draws as there are items.
 _RACE_SHARE = 4
-# interactions of one task, about 20 ms
+# Number of interactions in a task, which takes about 20 ms.
 _WORK_PER_BLOCK = 100_000
 
 
 @as_table
 class Simulation(NamedTuple):
-    """Simulated interactions and the truth behind them.
+    """Simulated interactions, and the parameters from which they were drawn.
 
     Attributes
     ----------
     X : scipy.sparse.csr_array (n, p), float32
-        1 for every interaction. Column indices are ascending within a row.
+        The interactions, with entries of 1. Column indices ascend within a row.
     item_cluster : ndarray (p,), int64
         The cluster of every item, from 0. A cluster may be empty.
     item_popularity : ndarray (p,), float64
-        Baseline popularity p_i, up to one common factor.
+        Baseline popularity p_i of every item, up to one common factor.
     user_preference : ndarray (n, C), float64
         Cluster preferences p_uc; rows sum to 1.
     parameters : dict
-        All arguments and choices: ``simulate_interactions(**parameters)`` gives the same data.
+        All arguments and choices: ``simulate_interactions(**parameters)`` returns the same data.
     """
 
     X: Any
@@ -82,14 +83,14 @@ class Simulation(NamedTuple):
 
 
 def presets() -> dict[str, dict[str, Any]]:
-    """Return the presets of simulate_interactions by name, each with all its choices.
+    """Return the presets of simulate_interactions by name, each with all of its choices.
 
-    The default is the first.
+    The first preset is the default.
 
     Examples
     --------
     >>> from fastcos.models import presets
-    >>> presets()["zipf_pareto"]["activity_law"]
+    >>> presets()["zipf_pareto"]["activity_distribution"]
     'pareto_clipped'
     """
     return {name: _DEFAULTS | changes for name, changes in _PRESETS.items()}
@@ -104,11 +105,11 @@ def simulate_interactions(
     user_exponent: float = 0.5,
     preset: str = "zipf_bounded",
     cluster_probabilities: str | npt.ArrayLike | None = None,
-    popularity_law: str | None = None,
+    popularity_distribution: str | None = None,
     popularity_scale: str | None = None,
-    preference_law: str | None = None,
+    preference_distribution: str | None = None,
     preference_concentration: float | None = None,
-    activity_law: str | None = None,
+    activity_distribution: str | None = None,
     interactions_per_user: int | None = None,
     random_state: int = 0,
     n_threads: int | None = None,
@@ -116,71 +117,77 @@ def simulate_interactions(
 ) -> Simulation:
     """Simulate interactions of users with items, as in section 4 of the paper.
 
-    Items fall into clusters at random. Every cluster c has an exponent β_c, uniform within
-    item_exponent, and every item i of it a popularity p_i by a power law of β_c. User u has random
-    cluster preferences p_uc and interacts with k_u different items, drawn one after the other with
-    probabilities p_uc p_i in proportion, among the items not drawn yet. k_u follows a power law of
-    user_exponent. What the paper leaves open is set by the preset, and by the arguments from
-    cluster_probabilities to activity_law, which override it.
+    Items are assigned to clusters at random. Every cluster c has an exponent β_c, which is
+    uniformly distributed within item_exponent. Every item i of the cluster has a popularity p_i
+    from a power law with exponent β_c. User u has random cluster preferences p_uc, and interacts
+    with k_u different items. They are drawn one after another, among the items that have not been
+    drawn, with probabilities proportional to p_uc p_i. k_u follows a power law with exponent
+    user_exponent. The preset chooses the details that the paper does not specify. The arguments
+    from cluster_probabilities to activity_distribution override the preset.
 
-    The draws follow this law exactly, up to the rounding of float64. Memory is that of the
-    interactions and of n C numbers, not of n p. Clusters, exponents, popularities, preferences,
-    activities and items have separate random streams: a change of one choice leaves the other
-    streams unchanged.
+    The draws follow these distributions exactly, up to the rounding of float64. The function needs
+    memory for the interactions and for n C numbers, but not for n p. Clusters, exponents,
+    popularities, preferences, activities and items use separate random streams, so changing one
+    choice does not change the other streams.
 
     Parameters
     ----------
     n_users, n_items : int
-        n and p, at least 1.
+        Numbers n of users and p of items, at least 1.
     n_clusters : int
-        C, from 1 to n_items. Clusters may turn out tiny or empty.
+        Number C of clusters, from 1 to n_items. A cluster may be tiny or empty.
     item_exponent : (float, float)
-        The lower and the upper end of β_c, from 0 (0.1 where popularities are drawn) to 20.
+        Lower and upper end of β_c, from 0 to 20. If popularities are drawn, at least 0.1.
     user_exponent : float
-        From 0 (0.1 with "pareto_clipped") to 20.
+        Exponent of k_u, from 0 to 20. For "pareto_clipped", at least 0.1.
     preset : str
-        A name of ``fastcos.models.presets()``. "zipf_bounded" takes the power laws of the paper
-        over ranks and over the bounded number of interactions.
+        A name in ``fastcos.models.presets()``. "zipf_bounded" applies the power laws of the paper
+        to ranks and to the bounded number of interactions.
     cluster_probabilities : {"uniform", "dirichlet"} or array_like (C,), optional
-        p_c: all equal, Dirichlet(1), or in proportion to the given values.
-    popularity_law : str, optional
-        "rank_zipf": rank^-β over a random ranking of the cluster's items; "pareto_draw": U^(-1/β);
-        "power_draw": U^(1/β); "bounded_pareto_draw": U^(-1/β) with U from 0.01 to 1.
+        Probabilities of the clusters: all equal, drawn from Dirichlet(1), or proportional to an
+        array.
+    popularity_distribution : str, optional
+        "rank_zipf": rank^-β for a random ranking of the items in a cluster; "pareto_draw":
+        U^(-1/β); "power_draw": U^(1/β); "bounded_pareto_draw": U^(-1/β) with U from 0.01 to 1.
     popularity_scale : {"unscaled", "cluster_sum"}, optional
-        "cluster_sum": popularities sum to 1 in every cluster.
-    preference_law : {"dirichlet", "softmax"}, optional
-        "softmax": of C standard normal numbers.
+        With "cluster_sum", the popularities in every cluster are scaled to a sum of 1.
+    preference_distribution : {"dirichlet", "softmax"}, optional
+        "dirichlet" draws preferences from a Dirichlet distribution; "softmax" computes the softmax
+        of C standard normal numbers.
     preference_concentration : float, optional
-        Of the Dirichlet law, from 0.01; below 1 most users prefer few clusters.
-    activity_law : {"bounded_power", "pareto_clipped"}, optional
-        "bounded_power": P(k_u = x) in proportion to x^-user_exponent for x = 1 .. p;
+        Concentration of the Dirichlet distribution, at least 0.01. Below 1, most users prefer few
+        clusters.
+    activity_distribution : {"bounded_power", "pareto_clipped"}, optional
+        "bounded_power": P(k_u = x) proportional to x^-user_exponent for x = 1 .. p;
         "pareto_clipped": U^(-1/user_exponent) rounded down, at most p / 2 (at least 1).
     interactions_per_user : int, optional
-        k_u of every user, from 1 to n_items, in place of the law.
+        k_u for every user, from 1 to n_items, instead of a distribution.
     random_state : int
-        The same seed gives the same interactions on any number of threads and by either driver.
+        Seed. The same seed yields the same interactions for any number of threads and for both
+        backends.
     n_threads : int, optional
-        Default: the setting ``n_threads``.
+        Number of threads. Default: the setting ``n_threads``.
     progress : callable, optional
         Called as progress(done, total) with numbers of users.
 
     Returns
     -------
     Simulation
-        X, item_cluster, item_popularity, user_preference and parameters. A user has fewer than k_u
-        items only if fewer have positive weight; such a user has all of these. Items without
+        X, item_cluster, item_popularity, user_preference and parameters. If fewer than k_u items
+        have a positive weight for a user, the user interacts with all of these. Items without
         interactions are zero columns of X.
 
     Raises
     ------
     ValueError
-        An unknown preset or law, a number out of range.
+        A preset or a distribution is unknown, or a number is out of range.
 
     Notes
     -----
-    Source: Steck, Ekanadham, Kallus 2024, arXiv:2403.05440, section 4. X is not centred and has no
-    bias terms. Items are drawn by the counter-based generator Philox4x32-10 (Salmon et al. 2011),
-    all else by `numpy.random.Generator`, whose streams NumPy may change between versions.
+    Source: Steck, Ekanadham, Kallus 2024, arXiv:2403.05440, section 4. X is not centred and
+    contains no bias terms. Items are drawn with the counter-based generator Philox4x32-10 (Salmon
+    et al. 2011). All other numbers are drawn with `numpy.random.Generator`, whose streams NumPy may
+    change between versions.
 
     Examples
     --------
@@ -188,7 +195,7 @@ def simulate_interactions(
     >>> simulation = simulate_interactions(1000, 100, interactions_per_user=7, random_state=1)
     >>> simulation.X.shape, simulation.X.nnz
     ((1000, 100), 7000)
-    >>> simulation.parameters["preference_law"]
+    >>> simulation.parameters["preference_distribution"]
     'dirichlet'
     """
     validation.check_progress(progress)
@@ -198,21 +205,23 @@ def simulate_interactions(
         interactions_per_user = validation.as_count(
             "interactions_per_user", interactions_per_user, high=n_items
         )
-    given = {
+    overrides = {
         "cluster_probabilities": cluster_probabilities,
-        "popularity_law": popularity_law,
+        "popularity_distribution": popularity_distribution,
         "popularity_scale": popularity_scale,
-        "preference_law": preference_law,
+        "preference_distribution": preference_distribution,
         "preference_concentration": preference_concentration,
-        "activity_law": activity_law,
+        "activity_distribution": activity_distribution,
     }
-    choices = _choices(preset, given, n_clusters)
-    lowest = _SMALLEST_DRAWN_EXPONENT if choices["activity_law"] == "pareto_clipped" else 0.0
+    choices = _choices(preset, overrides, n_clusters)
+    lowest = (
+        _SMALLEST_DRAWN_EXPONENT if choices["activity_distribution"] == "pareto_clipped" else 0.0
+    )
     parameters = {
         "n_users": validation.as_count("n_users", n_users),
         "n_items": n_items,
         "n_clusters": n_clusters,
-        "item_exponent": _as_item_exponents(item_exponent, choices["popularity_law"]),
+        "item_exponent": _as_item_exponents(item_exponent, choices["popularity_distribution"]),
         "user_exponent": validation.as_real(
             "user_exponent", user_exponent, low=lowest, high=_LARGEST_EXPONENT
         ),
@@ -246,15 +255,17 @@ def simulate_interactions(
     return Simulation(X, item_cluster, popularity, preference, parameters)
 
 
-def _choices(preset: str, given: dict[str, Any], n_clusters: int) -> dict[str, Any]:
-    """Return every choice: the given value, else that of the preset."""
+def _choices(preset: str, overrides: dict[str, Any], n_clusters: int) -> dict[str, Any]:
+    """Return every choice: the value in overrides or, if that is None, the value of the preset."""
     validation.as_choice("preset", preset, tuple(_PRESETS))
-    choices = presets()[preset] | {name: one for name, one in given.items() if one is not None}
-    for name, known in _CHOICES.items():
-        validation.as_choice(name, choices[name], known)
+    choices = presets()[preset] | {
+        name: value for name, value in overrides.items() if value is not None
+    }
+    for name, values in _CHOICES.items():
+        validation.as_choice(name, choices[name], values)
     name = "preference_concentration"
-    if choices["preference_law"] == "softmax":
-        validation.check_none(name, given[name], "where preference_law is 'softmax'")
+    if choices["preference_distribution"] == "softmax":
+        validation.check_none(name, overrides[name], "if preference_distribution is 'softmax'")
         choices[name] = None
     else:
         choices[name] = validation.as_real(name, choices[name], low=0.01)
@@ -266,9 +277,9 @@ def _choices(preset: str, given: dict[str, Any], n_clusters: int) -> dict[str, A
     return choices
 
 
-def _as_item_exponents(item_exponent: Any, popularity_law: str) -> tuple[float, float]:
+def _as_item_exponents(item_exponent: Any, popularity_distribution: str) -> tuple[float, float]:
     low, high = validation.as_vector("item_exponent", item_exponent, 2).tolist()
-    lowest = 0.0 if popularity_law == "rank_zipf" else _SMALLEST_DRAWN_EXPONENT
+    lowest = 0.0 if popularity_distribution == "rank_zipf" else _SMALLEST_DRAWN_EXPONENT
     low = validation.as_real("item_exponent[0]", low, low=lowest, high=_LARGEST_EXPONENT)
     return low, validation.as_real("item_exponent[1]", high, low=low, high=_LARGEST_EXPONENT)
 
@@ -277,9 +288,9 @@ def _popularity(
     random: np.random.Generator, item_cluster: Integers, exponent: Floats, choices: dict[str, Any]
 ) -> Floats:
     """Baseline popularity of every item."""
-    n_items, law = len(item_cluster), choices["popularity_law"]
+    n_items, distribution = len(item_cluster), choices["popularity_distribution"]
     beta = exponent[item_cluster]
-    if law == "rank_zipf":
+    if distribution == "rank_zipf":
         shuffled = random.permutation(n_items)
         order = shuffled[np.argsort(item_cluster[shuffled], kind="stable")]
         size = np.bincount(item_cluster, minlength=len(exponent))
@@ -287,20 +298,19 @@ def _popularity(
         rank[order] = np.arange(n_items) - np.repeat(np.cumsum(size) - size, size) + 1
         popularity = rank**-beta
     else:
-        # above 0 and up to 1
-        uniform = 1 - random.random(n_items)
-        if law == "bounded_pareto_draw":
+        uniform = 1 - random.random(n_items)  # in (0, 1]
+        if distribution == "bounded_pareto_draw":
             uniform = 0.01 + 0.99 * uniform
-        popularity = uniform ** (1 / beta if law == "power_draw" else -1 / beta)
+        popularity = uniform ** (1 / beta if distribution == "power_draw" else -1 / beta)
     if choices["popularity_scale"] == "cluster_sum":
         popularity /= np.bincount(item_cluster, popularity, len(exponent))[item_cluster]
     return popularity
 
 
 def _preference(random: np.random.Generator, parameters: dict[str, Any]) -> Floats:
-    """Cluster preferences of every user, rows that sum to 1."""
+    """Cluster preferences of every user; rows sum to 1."""
     n_users, n_clusters = parameters["n_users"], parameters["n_clusters"]
-    if parameters["preference_law"] == "dirichlet":
+    if parameters["preference_distribution"] == "dirichlet":
         alpha = np.full(n_clusters, parameters["preference_concentration"])
         return random.dirichlet(alpha, size=n_users)
     preference = random.standard_normal((n_users, n_clusters))
@@ -310,15 +320,15 @@ def _preference(random: np.random.Generator, parameters: dict[str, Any]) -> Floa
 
 
 def _activity(random: np.random.Generator, parameters: dict[str, Any]) -> Integers:
-    """Interactions k_u of every user, from 1 to n_items."""
+    """Number k_u of interactions of every user, from 1 to n_items."""
     n_items: int = parameters["n_items"]
     exponent: float = parameters["user_exponent"]
     uniform: Floats = 1 - random.random(parameters["n_users"])
-    if parameters["activity_law"] == "pareto_clipped":
-        most = max(1, n_items // 2)
-        # the smallest uniform^(-1/exponent) above most is enough: no overflow
-        uniform = np.maximum(uniform, math.exp(-exponent * math.log(2 * most)))
-        return np.minimum(uniform ** (-1 / exponent), most).astype(np.int64)
+    if parameters["activity_distribution"] == "pareto_clipped":
+        limit = max(1, n_items // 2)
+        # Values above the limit are clipped, so bound them by twice the limit to avoid overflow.
+        uniform = np.maximum(uniform, math.exp(-exponent * math.log(2 * limit)))
+        return np.minimum(uniform ** (-1 / exponent), limit).astype(np.int64)
     running = np.cumsum(np.arange(1, n_items + 1) ** -exponent)
     fewer = np.searchsorted(running, uniform * running[-1]).astype(np.int64)
     return np.asarray(fewer + 1)
@@ -333,11 +343,11 @@ def _draw_items(
     n_threads: int | None,
     progress: parallel.Progress | None,
 ) -> sp.csr_array:
-    """Draw activity[u] items for user u, by preference[u, c_i] popularity[i], as a binary CSR.
+    """Draw activity[u] items for user u with weights preference[u, c_i] popularity[i].
 
-    preference (n, C), item_cluster (p,), popularity (p,), activity (n,); key: two 32-bit words. A
-    user with fewer items of positive weight gets all of these. The cost is that of the
-    interactions, not n p.
+    preference (n, C), item_cluster (p,), popularity (p,), activity (n,); key contains two 32-bit
+    words. A user with fewer items of positive weight gets all of these. The result is a binary CSR
+    matrix. The cost is proportional to the number of interactions, not to n p.
     """
     n_items, n_clusters = len(item_cluster), preference.shape[1]
     order = np.argsort(item_cluster, kind="stable")
@@ -355,7 +365,8 @@ def _draw_items(
     n_drawn = int(indptr[-1])
     index_type = np.int32 if max(n_drawn, n_items) <= INT32_MAX else np.int64
     indices = parallel.unfilled(n_drawn, index_type)
-    # the start of a block clears one mark per item: 4 n_items interactions hide that cost
+    # Each block first clears one mark per item. With at least 4 n_items interactions per block,
+    # that cost is negligible.
     blocks = parallel.work_blocks(indptr, max(_WORK_PER_BLOCK, 4 * n_items))
     clusters = Clusters(*map(validation.read_only, (starts, order, running, log_weight)))
     parallel.run(

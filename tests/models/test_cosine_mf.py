@@ -12,7 +12,12 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from fastcos import set_config
 from fastcos.metrics import pair_auc
 from fastcos.models.cosine_mf import CosineMF
-from fastcos.models.cosine_training import draw_items, log_popularity, negative_law, split_held_out
+from fastcos.models.cosine_training import (
+    draw_items,
+    log_popularity,
+    negative_sampling_distribution,
+    split_held_out,
+)
 from fastcos.models.simulation import simulate_interactions
 from fastcos.storage import FastcosFormatError
 
@@ -180,7 +185,9 @@ def test_cosine_mf_norm_penalty_pulls_norms_to_one(simulation):
 @pytest.mark.parametrize("exponent", [0.0, 0.75, 1.0])
 def test_draw_items_follows_the_negative_law(exponent):
     counts = np.array([5, 0, 80, 1, 300, 0, 20])
-    law = negative_law(np.log(np.maximum(counts, 1e-300)) + np.where(counts, 0, -np.inf), exponent)
+    law = negative_sampling_distribution(
+        np.log(np.maximum(counts, 1e-300)) + np.where(counts, 0, -np.inf), exponent
+    )
     truth = np.where(counts > 0, counts.astype(float) ** exponent, 0)
     np.testing.assert_allclose(law, truth / truth.sum(), rtol=1e-12)
     items, drawn = draw_items(np.random.default_rng(0), np.cumsum(law), 20_000)

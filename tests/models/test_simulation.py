@@ -53,17 +53,23 @@ def test_presets_simulate_and_record_their_choices(preset):
         ("zipf_bounded_focused", {"preference_concentration": 0.3}),
         ("zipf_bounded_cluster_normalised", {"popularity_scale": "cluster_sum"}),
         ("zipf_bounded_dirichlet_clusters", {"cluster_probabilities": "dirichlet"}),
-        ("zipf_pareto", {"activity_law": "pareto_clipped"}),
+        ("zipf_pareto", {"activity_distribution": "pareto_clipped"}),
         (
             "zipf_pareto_focused",
-            {"activity_law": "pareto_clipped", "preference_concentration": 0.3},
+            {"activity_distribution": "pareto_clipped", "preference_concentration": 0.3},
         ),
-        ("pareto_bounded", {"popularity_law": "pareto_draw"}),
-        ("power_bounded", {"popularity_law": "power_draw"}),
-        ("power_pareto", {"popularity_law": "power_draw", "activity_law": "pareto_clipped"}),
+        ("pareto_bounded", {"popularity_distribution": "pareto_draw"}),
+        ("power_bounded", {"popularity_distribution": "power_draw"}),
+        (
+            "power_pareto",
+            {"popularity_distribution": "power_draw", "activity_distribution": "pareto_clipped"},
+        ),
         (
             "public_replication",
-            {"popularity_law": "bounded_pareto_draw", "activity_law": "pareto_clipped"},
+            {
+                "popularity_distribution": "bounded_pareto_draw",
+                "activity_distribution": "pareto_clipped",
+            },
         ),
     ],
 )
@@ -79,14 +85,14 @@ def test_presets_equal_their_choices(preset, changes):
 def test_presets_start_with_the_default():
     assert len(presets()) == 10
     assert next(iter(presets())) == "zipf_bounded"
-    presets()["zipf_bounded"]["popularity_law"] = "changed by a caller"
-    assert presets()["zipf_bounded"]["popularity_law"] == "rank_zipf"
+    presets()["zipf_bounded"]["popularity_distribution"] = "changed by a caller"
+    assert presets()["zipf_bounded"]["popularity_distribution"] == "rank_zipf"
 
 
 def test_parameters_simulate_the_same_again():
     for changes in (
         {"preset": "power_pareto", "random_state": 9},
-        {"preference_law": "softmax", "interactions_per_user": 5},
+        {"preference_distribution": "softmax", "interactions_per_user": 5},
         {"cluster_probabilities": [3, 0, 1, 1, 2], "user_exponent": 1, "item_exponent": (0, 2)},
     ):
         first = simulate_interactions(**SMALL, **changes)
@@ -106,7 +112,9 @@ def test_simulation_is_bit_identical_over_threads(monkeypatch):
 
 def test_choices_have_independent_random_streams():
     first = simulate_interactions(**SMALL)
-    other = simulate_interactions(**SMALL, activity_law="pareto_clipped", item_exponent=(1, 1))
+    other = simulate_interactions(
+        **SMALL, activity_distribution="pareto_clipped", item_exponent=(1, 1)
+    )
     assert_array_equal(first.item_cluster, other.item_cluster)
     assert_array_equal(first.user_preference, other.user_preference)
     assert (first.X.indptr != other.X.indptr).any()
@@ -124,7 +132,7 @@ def test_activity_bounded_power_follows_its_law(exponent):
 @pytest.mark.parametrize("exponent", [0.5, 1.2])
 def test_activity_pareto_clipped_follows_its_law(exponent):
     X = simulate_interactions(
-        20_000, 25, user_exponent=exponent, activity_law="pareto_clipped", random_state=2
+        20_000, 25, user_exponent=exponent, activity_distribution="pareto_clipped", random_state=2
     ).X
     came = np.bincount(np.diff(X.indptr), minlength=13)
     # U^(-1/b) >= x with probability x^-b; all that is 12 or more, half of 25, counts as 12
@@ -152,7 +160,7 @@ def test_popularity_rank_zipf_is_a_power_of_the_rank():
 )
 def test_popularity_draws_are_powers_of_uniform_numbers(law, power, least):
     simulation = simulate_interactions(
-        10, 5000, item_exponent=(0.8, 0.8), popularity_law=law, random_state=1
+        10, 5000, item_exponent=(0.8, 0.8), popularity_distribution=law, random_state=1
     )
     uniform = (simulation.item_popularity**power - least) / (1 - least)
     assert scipy.stats.kstest(uniform, "uniform").pvalue > 1e-3
@@ -189,7 +197,7 @@ def test_preferences_follow_their_laws():
         ).user_preference
         law = scipy.stats.beta(concentration, 4 * concentration)
         assert scipy.stats.kstest(preference[:, 2], law.cdf).pvalue > 1e-3
-    preference = simulate_interactions(5000, 20, preference_law="softmax").user_preference
+    preference = simulate_interactions(5000, 20, preference_distribution="softmax").user_preference
     difference = np.log(preference[:, 0] / preference[:, 3])
     assert scipy.stats.kstest(difference, scipy.stats.norm(0, np.sqrt(2)).cdf).pvalue > 1e-3
 
@@ -244,7 +252,7 @@ def test_progress_counts_users():
         ({"item_exponent": (1, 0.5)}, r"item_exponent\[1\] must be .* >= 1 and <= 20, got 0.5"),
         ({"item_exponent": (0.2, np.nan)}, "item_exponent must be finite, got nan at position 1"),
         (
-            {"item_exponent": (0, 1), "popularity_law": "pareto_draw"},
+            {"item_exponent": (0, 1), "popularity_distribution": "pareto_draw"},
             r"item_exponent\[0\] must be .* >= 0.1 and <= 20, got 0.0",
         ),
         ({"user_exponent": -0.5}, "user_exponent must be a finite number >= 0 .* got -0.5"),
@@ -255,14 +263,23 @@ def test_progress_counts_users():
         ),
         ({"preset": "zipf"}, "preset must be one of zipf_bounded, .*, got 'zipf'"),
         ({"preset": None}, "preset must be one of zipf_bounded, .*, got None"),
-        ({"popularity_law": "zipf"}, "popularity_law must be one of rank_zipf, .* got 'zipf'"),
+        (
+            {"popularity_distribution": "zipf"},
+            "popularity_distribution must be one of rank_zipf, .* got 'zipf'",
+        ),
         ({"popularity_scale": "x"}, "popularity_scale must be one of unscaled, cluster_sum, got"),
-        ({"preference_law": 1}, "preference_law must be one of dirichlet, softmax, got 1"),
-        ({"activity_law": "x"}, "activity_law must be one of bounded_power, pareto_clipped, got"),
+        (
+            {"preference_distribution": 1},
+            "preference_distribution must be one of dirichlet, softmax, got 1",
+        ),
+        (
+            {"activity_distribution": "x"},
+            "activity_distribution must be one of bounded_power, pareto_clipped, got",
+        ),
         ({"preference_concentration": 0}, "preference_concentration must be .* >= 0.01, got 0"),
         (
-            {"preference_concentration": 2, "preference_law": "softmax"},
-            "preference_concentration must be None where preference_law is 'softmax', got 2",
+            {"preference_concentration": 2, "preference_distribution": "softmax"},
+            "preference_concentration must be None if preference_distribution is 'softmax', got 2",
         ),
         (
             {"cluster_probabilities": "even"},

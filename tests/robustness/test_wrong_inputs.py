@@ -382,7 +382,7 @@ GROUPS = {
         base(fastcos.simulate_interactions, n_users=30, n_items=8, n_clusters=2),
         n_users=NO_COUNT[:-4], n_items=NO_COUNT[:-4], n_clusters=NO_COUNT,
         item_exponent=[5, "a", (2, 1), (1,), None, Odd(), (float("nan"), 1), ("a", "b"), {}, ()],
-        user_exponent=NO_REAL, preset=NO_NAME, popularity_law=["", "no", 5, [], Odd()],
+        user_exponent=NO_REAL, preset=NO_NAME, popularity_distribution=["", "no", 5, [], Odd()],
         interactions_per_user=[0, -1, "a", Odd(), [], float("nan")],
         cluster_probabilities=[5, "a", [0, 0], [-1, 2], [1, 2, 3], Odd(), ["a", "b"], {}],
         random_state=NO_SEED, n_threads=NO_THREADS, progress=NO_CALL,

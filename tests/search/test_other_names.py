@@ -32,7 +32,7 @@ LINES = [
     ),
     (
         lambda: fastcos.metrics.recall_at_k([["a"]], sp.csr_array(np.ones((1, 1)))),
-        "recommended must hold item numbers, got texts (ids? give positions, such as the .indices",
+        "recommended must hold item numbers, got texts (pass positions, such as the .indices of",
     ),
     (lambda: SimilarityIndex().fit(ROWS, [*"abcde", np.nan]), "must have an id for every row, got"),
     (
