@@ -128,8 +128,8 @@ class LabelTest(Record):
                     f"The labels of {self.n_items:,} items in {self.n_classes:,} classes were "
                     "permuted among the items. A test shows recovery if its p-value is at most "
                     f"{SIGNIFICANT:.2g}; the p-value of a class allows for the number of classes. "
-                    "If no test shows recovery, the labels may still be recovered: the test may have "
-                    "had too few items.",
+                    "If no test shows recovery, the labels may still be recovered: the test may "
+                    "have had too few items.",
                 ),
                 [Table("Classes recovered among neighbours", header, rows)] if rows else [],
                 {

@@ -46,7 +46,7 @@ def test_a_rare_label_is_shown_by_itself(share):
     assert [one.label for one in found.classes] == ["rare"]
     assert found.classes[0].precision > 0.5 > 10 * found.classes[0].chance
     assert found.shown
-    assert "1 of 4 labels are: rare." in found.verdict
+    assert "1 of 4 labels are recovered: rare." in found.verdict
 
 
 def test_shuffled_labels_are_not_shown():
