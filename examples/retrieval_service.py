@@ -15,6 +15,8 @@ five seconds what other processes saved.
 With MODEL=minilm@2 the service starts only with an index of that model. An index that has the name
 of a model is never exchanged for one of another model while the service runs: it serves the old
 items on, and says so in the log, in the answers of /refresh, /reload and /ready, and in /metrics.
+
+With SLOW=0.05 the log explains each search that takes more than 50 ms.
 """
 
 import argparse
@@ -41,8 +43,12 @@ Hits: TypeAlias = list[dict[str, object]]
 MAX_K = 100
 # multiply-adds of a search up to which two threads are no faster than one: 1 to 4 ms
 SMALL = 2**24
+# seconds from which a search is slow: the log then explains how it ran
+SLOW = float(os.environ.get("SLOW", "inf"))
 # upper ends of the latency histogram, in seconds
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
+# the median and the 99th percentile of the latest requests, for a look without Prometheus
+QUANTILES, N_LATEST = (0.5, 0.99), 1000
 
 
 class Request:
@@ -54,9 +60,10 @@ class Request:
         k: int,
         exclude: Sequence[Sequence[Id]] | None = None,
         allowed: Sequence[Id] | None = None,
+        groups: Sequence[Id] | None = None,
     ) -> None:
         self.vectors, self.k = vectors, k
-        self.exclude, self.allowed = exclude, allowed
+        self.exclude, self.allowed, self.groups = exclude, allowed, groups
         self.answer: list[Hits] | None = None
         self.error: Exception | None = None
 
@@ -66,8 +73,8 @@ class Batches:
 
     A search of 64 queries takes four times as long as one, not 64 times: it reads the items once.
     One thread at a time searches, for all that wait; while it does, others gather for the next
-    search. A request that comes alone waits for nobody. Requests that allow only some items are
-    searched on their own.
+    search. A lone request is served immediately. Requests that allow only some items are searched
+    on their own, and those within groups together.
     """
 
     def __init__(self, index: fastcos.SimilarityIndex, path: Path | None = None) -> None:
@@ -81,15 +88,18 @@ class Batches:
         k: int,
         exclude: Sequence[Sequence[Id]] | None = None,
         allowed: Sequence[Id] | None = None,
+        groups: Sequence[Id] | None = None,
     ) -> list[Hits]:
         """Return ids and scores of the k nearest items of each vector, best first."""
-        request = Request(vectors, k, exclude, allowed)
+        request = Request(vectors, k, exclude, allowed, groups)
         self._waiting.append(request)
         with self._one_search:
             # whoever had the lock before may have answered this request too
             if request.answer is None and request.error is None:
                 waiting = [self._waiting.popleft() for _ in range(len(self._waiting))]
-                self._answer([one for one in waiting if one.allowed is None])
+                together = [one for one in waiting if one.allowed is None]
+                self._answer([one for one in together if one.groups is None])
+                self._answer([one for one in together if one.groups is not None])
                 for one in waiting:
                     if one.allowed is not None:
                         self._answer([one])
@@ -110,10 +120,17 @@ class Batches:
                 ]
             if batch[0].allowed is not None:
                 filters["allowed_ids"] = batch[0].allowed
+            if batch[0].groups is not None:
+                filters["groups"] = [group for one in batch for group in one.groups or ()]
             work = vectors.size * self.index.n_items_
             n_threads = 1 if work < SMALL else None
             k = max(request.k for request in batch)
+            started = time.perf_counter()
             found = self.index.search(vectors, k, n_threads=n_threads, **filters)
+            seconds = time.perf_counter() - started
+            if seconds > SLOW and batch[0].groups is None:
+                reasons = self.index.explain(len(vectors), k, n_threads=n_threads)
+                print(f"slow: {seconds:.3f} s for {len(vectors)} queries\n{reasons}", flush=True)
             ids, scores = found.ids.tolist(), found.scores.tolist()
         except Exception as error:
             if len(batch) > 1:  # the fault of one request is not that of the others
@@ -137,10 +154,11 @@ class Batches:
 
 
 class Metrics:
-    """Counts of requests and a histogram of their latency, as Prometheus reads them."""
+    """Counts of requests and their latency, as Prometheus reads them."""
 
     def __init__(self) -> None:
         self._counts: Counter[tuple[str, int]] = Counter()
+        self._latest: deque[float] = deque(maxlen=N_LATEST)
         self._buckets = np.zeros(len(BUCKETS) + 1, np.int64)
         self._seconds = 0.0
         self._lock = threading.Lock()
@@ -151,11 +169,13 @@ class Metrics:
             self._counts[path, status] += 1
             self._buckets[np.searchsorted(BUCKETS, seconds)] += 1
             self._seconds += seconds
+            self._latest.append(seconds)
 
     def text(self, n_items: int, *, is_stale: bool) -> str:
         """Return the metrics in the text format of Prometheus."""
         with self._lock:
             counts, buckets, seconds = dict(self._counts), self._buckets.cumsum(), self._seconds
+            latest = np.array(self._latest or [0.0])
         lines = ["# TYPE fastcos_requests_total counter"]
         lines += [
             f'fastcos_requests_total{{path="{path}",status="{status}"}} {count}'
@@ -167,6 +187,12 @@ class Metrics:
         lines += [
             f"fastcos_request_seconds_sum {seconds:.6f}",
             f"fastcos_request_seconds_count {buckets[-1]}",
+            "# TYPE fastcos_latest_request_seconds gauge",
+            *(
+                f'fastcos_latest_request_seconds{{quantile="{share}"}} '
+                f"{np.quantile(latest, share):.6f}"
+                for share in QUANTILES
+            ),
             "# TYPE fastcos_items gauge",
             f"fastcos_items {n_items}",
             "# TYPE fastcos_stale gauge",
@@ -201,28 +227,35 @@ class Measured:
 
 
 class Vectors(BaseModel):
-    """Queries as the model embeds them; ids that each, or all, must not or may find."""
+    """Queries as the model embeds them; ids that each, or all, must not or may find.
+
+    groups: the group of each query. model: what made the vectors; an index of another one refuses.
+    """
 
     vectors: list[list[float]]
     k: Annotated[int, Field(ge=1, le=MAX_K)] = 10
     exclude: list[list[Id]] | None = None
     allowed: list[Id] | None = None
+    groups: list[Id] | None = None
+    model: str | None = None
 
 
 class Similar(BaseModel):
-    """Items whose neighbours are wanted; ids that each, or all, must not or may find."""
+    """Items whose neighbours are wanted; ids that each, or all, must not or may find; groups."""
 
     ids: list[Id]
     k: Annotated[int, Field(ge=1, le=MAX_K)] = 10
     exclude: list[list[Id]] | None = None
     allowed: list[Id] | None = None
+    groups: list[Id] | None = None
 
 
 class Items(BaseModel):
-    """Items to add, or to replace where the index has their ids."""
+    """Items to add, or to replace where the index has their ids; groups if the index has any."""
 
     ids: list[Id]
     vectors: list[list[float]]
+    groups: list[Id] | None = None
 
 
 class Gone(BaseModel):
@@ -231,13 +264,26 @@ class Gone(BaseModel):
     ids: list[Id]
 
 
-def publish(folder: Path, items: np.ndarray, ids: np.ndarray, model: str | None = None) -> None:
-    """Write a new version beside the old ones, then let ``current`` point to it."""
+def publish(
+    folder: Path,
+    items: np.ndarray,
+    ids: np.ndarray,
+    model: str | None = None,
+    *,
+    measure: str = "cosine",
+    groups: np.ndarray | None = None,
+) -> None:
+    """Write a new version beside the old ones, then let ``current`` point to it.
+
+    measure: "dot" for items that are searched by the vectors of users. groups: of each item, such
+    as its shop or its category.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     # readable for the user of the service, as a folder of tempfile is not
     version = folder / f"version-{uuid.uuid4().hex}"
     version.mkdir()
-    fastcos.SimilarityIndex(model=model).fit(items, ids).save(version / "index")
+    index = fastcos.SimilarityIndex(measure, model=model).fit(items, ids, groups=groups)
+    index.save(version / "index")
     link = folder / f"{version.name}.link"
     link.symlink_to(version.name)
     link.replace(folder / "current")  # atomic: readers see the old version or the new one
@@ -320,7 +366,11 @@ def service(folder: Path, refresh_seconds: float = 0.0, model: str | None = None
             return text  # no id of this index: 404
 
     def neighbors(
-        ids: Sequence[Id], k: int, exclude: list[list[Id]] | None, allowed: list[Id] | None
+        ids: Sequence[Id],
+        k: int,
+        exclude: list[list[Id]] | None,
+        allowed: list[Id] | None,
+        groups: list[Id] | None,
     ) -> list[Hits]:
         """The k nearest of each item, without itself; 404 for an item that is not there."""
         batches, names = served(), [id_of(one) for one in ids]
@@ -333,15 +383,19 @@ def service(folder: Path, refresh_seconds: float = 0.0, model: str | None = None
         if len(others) != len(names):
             raise HTTPException(422, f"exclude must have a list for each of {len(names)} ids")
         # itself is excluded as the others are; alone it is left out of k + 1, which is faster
-        if not any(others) and allowed is None:
+        if not any(others) and allowed is None and groups is None:
             answers = batches.search(vectors, k + 1)
             pairs = zip(names, answers, strict=True)
             return [[hit for hit in hits if hit["id"] != own][:k] for own, hits in pairs]
         bought = [[own, *map(id_of, one)] for own, one in zip(names, others, strict=True)]
-        return searched(vectors, k, bought, allowed)
+        return searched(vectors, k, bought, allowed, groups)
 
     def searched(
-        vectors: np.ndarray, k: int, exclude: list[list[Id]] | None, allowed: list[Id] | None
+        vectors: np.ndarray,
+        k: int,
+        exclude: list[list[Id]] | None,
+        allowed: list[Id] | None,
+        groups: list[Id] | None,
     ) -> list[Hits]:
         try:
             return served().search(
@@ -349,6 +403,7 @@ def service(folder: Path, refresh_seconds: float = 0.0, model: str | None = None
                 k,
                 None if exclude is None else [[id_of(one) for one in ids] for ids in exclude],
                 None if allowed is None else [id_of(one) for one in allowed],
+                groups,
             )
         except (TypeError, ValueError) as error:  # it names the argument, the rule and what came
             raise HTTPException(422, str(error)) from None
@@ -404,19 +459,23 @@ def service(folder: Path, refresh_seconds: float = 0.0, model: str | None = None
             metrics.text(n_items, is_stale=bool(refused)), media_type="text/plain; version=0.0.4"
         )
 
-    @app.get("/items/{name}/similar")
+    @app.get("/items/{name:path}/similar")  # an id may hold slashes
     def similar(
         name: str,
         k: Annotated[int, Query(ge=1, le=MAX_K)] = 10,
         exclude: Annotated[list[str] | None, Query()] = None,
+        group: str | None = None,
     ) -> Hits:
         """The k items most similar to an item, without itself and without those excluded."""
-        return neighbors([name], k, None if exclude is None else [list(exclude)], None)[0]
+        without = None if exclude is None else [list(exclude)]
+        return neighbors([name], k, without, None, None if group is None else [group])[0]
 
     @app.post("/similar")
     def similar_of_many(items: Similar) -> list[Hits]:
         """The k items most similar to each of many items."""
-        return neighbors(items.ids, items.k, items.exclude, items.allowed) if items.ids else []
+        if not items.ids:
+            return []
+        return neighbors(items.ids, items.k, items.exclude, items.allowed, items.groups)
 
     @app.post("/search")
     def search(queries: Vectors) -> list[Hits]:
@@ -427,13 +486,17 @@ def service(folder: Path, refresh_seconds: float = 0.0, model: str | None = None
             vectors = np.asarray(queries.vectors, dtype=np.float32)
         except ValueError:
             raise HTTPException(422, "vectors must be of one length") from None
-        return searched(vectors, queries.k, queries.exclude, queries.allowed)
+        model = served().index.model
+        if queries.model is not None and queries.model != model:
+            raise HTTPException(409, f"the index is of the model {model}, got {queries.model}")
+        return searched(vectors, queries.k, queries.exclude, queries.allowed, queries.groups)
 
     @app.post("/items")
     def upsert(items: Items) -> dict[str, object]:
         """Add items, or replace those with these ids; on disk before the answer."""
         ids = [id_of(one) for one in items.ids]
-        return changed(lambda index: index.upsert(np.asarray(items.vectors, np.float32), ids))
+        rows = np.asarray(items.vectors, np.float32)
+        return changed(lambda index: index.upsert(rows, ids, groups=items.groups))
 
     @app.delete("/items")
     def remove(gone: Gone) -> dict[str, object]:

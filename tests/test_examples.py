@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 from pathlib import Path
 
@@ -188,7 +189,7 @@ def test_service_reports_metrics_to_prometheus(call):
     call("/items/nobody/similar")
     with urllib.request.urlopen(call.url + "/metrics", timeout=30) as answer:
         text = answer.read().decode()
-    path = 'path="/items/{name}/similar"'
+    path = 'path="/items/{name:path}/similar"'
     for line in (
         f'fastcos_requests_total{{{path},status="200"}} 1',
         f'fastcos_requests_total{{{path},status="404"}} 1',
@@ -197,6 +198,42 @@ def test_service_reports_metrics_to_prometheus(call):
         "fastcos_items 200",
     ):
         assert line in text.splitlines()
+    for share in ("0.5", "0.99"):
+        assert f'fastcos_latest_request_seconds{{quantile="{share}"}} 0.' in text
+
+
+def test_service_searches_within_groups_by_dot_products(retrieval, tmp_path, monkeypatch, capfd):
+    """Items of two shops; ids with slashes; vectors of users; a model that is checked."""
+    random = np.random.default_rng(6)
+    items, users = random.standard_normal((300, 8)), random.standard_normal((4, 8))
+    items = items.astype(np.float32)
+    shops = np.array(["north", "south"])[random.integers(0, 2, 300)]
+    ids = np.array([f"{shop}/item {n}" for n, shop in enumerate(shops)])
+    folder = tmp_path / "shop"
+    retrieval.publish(folder, items, ids, "als@1", measure="dot", groups=shops)
+    monkeypatch.setattr(retrieval, "SLOW", 0.0)
+
+    def best(vector, shop, k):
+        scores = np.where(shops == shop, items.astype(np.float64) @ vector, -np.inf)
+        return ids[np.argsort(-scores)[:k]].tolist()
+
+    with serving(retrieval.service(folder, model="als@1")) as call:
+        query = {"vectors": users.tolist(), "k": 5, "groups": ["south", "north"] * 2}
+        status, answer = call("/search", query | {"model": "als@1"})
+        assert status == 200
+        for vector, shop, hits in zip(users, query["groups"], answer, strict=True):
+            assert [hit["id"] for hit in hits] == best(vector, shop, 5)
+        assert call("/search", query | {"model": "als@2"})[0] == 409
+        assert call("/search", query | {"groups": ["south"]})[0] == 422
+        name = urllib.parse.quote(ids[7], safe="")
+        status, hits = call(f"/items/{name}/similar?k=3&group={shops[7]}")
+        others = [one for one in best(items[7], shops[7], 4) if one != ids[7]]
+        assert [hit["id"] for hit in hits] == others[:3]
+        change = {"ids": ["north/new"], "vectors": [users[0].tolist()], "groups": ["north"]}
+        assert call("/items", change) == (200, {"items": 301})
+        assert call("/items", {"ids": ["x"], "vectors": [users[0].tolist()]})[0] == 422
+        call("/search", {"vectors": users[:1].tolist()})
+    assert "slow: " in capfd.readouterr().out
 
 
 def test_service_refreshes_itself(retrieval, folder):
