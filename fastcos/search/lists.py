@@ -1,4 +1,4 @@
-"""Exact scores and order of candidate lists: the items that each query may find, or was given."""
+"""Exact scores and order of lists of items: a different list for each query."""
 
 from collections.abc import Iterator
 from typing import Any

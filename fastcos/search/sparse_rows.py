@@ -114,12 +114,10 @@ class SparseRows:
             len(indices), self._narrow_type, data is not None
         )
         blocks = parallel.work_blocks(new_indptr, _NNZ_PER_PASS)
-        given, taken = (
-            records.Csr(*map(validation.read_only, (indptr, indices, data))),
-            records.Csr(validation.read_only(new_indptr), new_indices, new_values),
-        )
+        lists = records.Csr(*map(validation.read_only, (indptr, indices, data)))
+        new_lists = records.Csr(validation.read_only(new_indptr), new_indices, new_values)
         parallel.run(
-            inverted_lists.take_rows, blocks, validation.read_only(order), given, taken,
+            inverted_lists.take_rows, blocks, validation.read_only(order), lists, new_lists,
             n_threads=self._n_threads,
         )  # fmt: skip
         by_column = new_indptr, new_indices, new_values
