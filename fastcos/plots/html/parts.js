@@ -53,8 +53,16 @@ window.fastcos = (() => {
       context.fillRect(0, Math.round(share * size), size, line);
       context.fillRect(Math.round(share * size), 0, line, size);
     });
-    context.fillRect(0, middle - 2, size / 40, 5);
-    context.fillRect(size - size / 40, middle - 2, size / 40, 5);
+    /* Two arrows point at the row of the chosen item. */
+    const half = size / 60;
+    context.fillStyle = "#d55e00";
+    for (const [edge, tip] of [[0, 2 * half], [size, size - 2 * half]]) {
+      context.beginPath();
+      context.moveTo(edge, middle - half);
+      context.lineTo(tip, middle);
+      context.lineTo(edge, middle + half);
+      context.fill();
+    }
   }
 
   /* A click into row y of a square map of rows, or its keys, choose a row. */
