@@ -99,6 +99,9 @@ class PlainSearch:
             return None
         if not (flags.c_contiguous and flags.aligned and dtype.isnative):
             return None
+        if n_threads is not None and type(n_threads) is not int:
+            # no number that only equals a whole one may find a plan
+            n_threads = validation.as_thread_count("n_threads", n_threads)
         if allowed is None:
             plans = self._plans.get((n, k, n_threads))
             if plans is None:

@@ -89,6 +89,29 @@ def test_a_wrong_k_is_refused(k):
         index.search(ROWS[:1], k)
 
 
+@pytest.mark.parametrize("n_threads", [True, 1.5, "1", [1], 0, -1])
+def test_a_wrong_number_of_threads_is_refused_although_a_plan_is_kept(n_threads):
+    index = fastcos.SimilarityIndex().fit(ROWS)
+    for _ in range(2):
+        index.search(ROWS[:1], 5, n_threads=1)
+        with pytest.raises((TypeError, ValueError), match="n_threads must be a whole number"):
+            index.search(ROWS[:1], 5, n_threads=n_threads)
+
+
+def test_settings_of_threads_and_memory_hold_for_plans_that_are_kept():
+    rows = RNG.standard_normal((2000, 16)).astype(np.float32)
+    index = fastcos.SimilarityIndex().fit(rows)
+    expected = index.search(rows[:64], 200)
+    before = fastcos.get_config().working_memory
+    fastcos.set_config(working_memory=0.01)
+    try:
+        with pytest.raises(ValueError, match="working_memory must be at least"):
+            index.search(rows[:64], 200)
+    finally:
+        fastcos.set_config(working_memory=before)
+    np.testing.assert_array_equal(index.search(rows[:64], 200).indices, expected.indices)
+
+
 def test_an_index_that_changed_finds_what_is_in_it():
     index = fastcos.SimilarityIndex("dot").fit(ROWS)
     best = int(index.search(ROWS[:1], 1).ids[0, 0])
