@@ -44,7 +44,7 @@ def cases():
     rows = clustered(60_000, 768)
     index = fastcos.SimilarityIndex().fit(rows)
     index.search(rows[:1], 10)
-    index._state.parts[0].segment.settle()
+    index._state.parts[0].segment.wait_for_projection()
     half = np.arange(len(rows)) % 2 == 0
     name = "index of text 60,000 x 768"
     for n, k in ((1, 10), (16, 10), (1000, 10), (1000, 100)):

@@ -165,7 +165,7 @@ def without_and_with_prefixes(files):
         with plan.costs_replaced(projected_columns=forced):
             index = fastcos.SimilarityIndex().fit(items)
             for part in index._state.parts:
-                part.segment.settle()
+                part.segment.wait_for_projection()
         return index
 
     table = []

@@ -84,8 +84,8 @@ def best_of_items(
         exclusions = request.exclusions.of_range(first, first + len(Q))
     report = _query_progress(options.progress, first, first + len(Q), n)
     best: Found | None = None
-    for segment, permitted, share, memory in items.tasks(request, options, within):
-        if permitted is not None and not len(permitted.numbers):
+    for segment, allowed_rows, share, memory in items.tasks(request, options, within):
+        if allowed_rows is not None and not len(allowed_rows.numbers):
             continue
         here = exclusions
         if len(segment.encoded.rows) < items.n_items:
@@ -94,11 +94,11 @@ def best_of_items(
         limited = ExecutionOptions(options.n_threads, memory, progress)
         if is_upper_bounded(measure):
             columns, raw = filter_and_refine(
-                measure, segment, Q, queries, here, k, limited, permitted, best
+                measure, segment, Q, queries, here, k, limited, allowed_rows, best
             )
         else:
             thresholds = None if best is None else best[1][:, -1]
-            wanted = scan.SegmentSearch(k, here, permitted, thresholds, items.n_live)
+            wanted = scan.SegmentSearch(k, here, allowed_rows, thresholds, items.n_live)
             columns, raw = scan.search_segment(segment, queries, wanted, limited)
         found = segment.positions_of(columns), raw
         best = found if best is None else segments.merge(best, found, options.n_threads)

@@ -193,11 +193,11 @@ def explain_source(
     n_queries: int,
     k: int,
     options: ExecutionOptions,
-    permitted: Integers | None = None,
+    allowed_positions: Integers | None = None,
 ) -> SearchExplanation:
-    """Explain a search of fitted items; permitted: positions that may be found, None for all."""
+    """Explain a search of fitted items; allowed_positions: what may be found, None for all."""
     n_columns = items.rows.shape[1] if items.n_live else 0
-    shape = items.n_live if permitted is None else len(permitted)
+    shape = items.n_live if allowed_positions is None else len(allowed_positions)
     k = min(k, shape)
     if not k or not n_queries:
         return SearchExplanation(
@@ -206,7 +206,7 @@ def explain_source(
         )  # fmt: skip
     # only their number and width count
     queries = np.broadcast_to(np.float32(0), (n_queries, n_columns))
-    request = SearchRequest(queries, k, permitted, None, None)
+    request = SearchRequest(queries, k, allowed_positions, None, None)
     batch = min(n_queries, batch_size(items, request, options))
     row_type = memmap.from_bits(items.rows).dtype.name
     reasons: tuple[str, ...] = ()
@@ -241,7 +241,7 @@ def explain_source(
     is_plain = is_plain and all(one.method == "tiles" and one.shares_rows for *_, one in found)
     costs = plan.COSTS
     overhead = costs.seconds_per_plain_call if is_plain else costs.seconds_per_call
-    if permitted is not None:
+    if allowed_positions is not None:
         overhead += costs.seconds_per_masked_row * items.n_items
     return _explain(found, overhead, n_queries, items.n_live, options, row_type, reasons)
 

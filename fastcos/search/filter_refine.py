@@ -14,7 +14,7 @@ import numpy as np
 
 from fastcos import parallel, validation
 from fastcos.search import plan, scan
-from fastcos.search.packing import ExcludedItems, ExecutionOptions, Found, PermittedItems
+from fastcos.search.packing import AllowedRows, ExcludedItems, ExecutionOptions, Found
 from fastcos.search.range_candidates import find_candidates
 from fastcos.search.segments import Segment, best_of_lists
 from fastcos.similarity.base import UpperBounded
@@ -49,24 +49,24 @@ def filter_and_refine(
     exclusions: ExcludedItems,
     k: int,
     options: ExecutionOptions,
-    permitted: PermittedItems | None = None,
+    allowed_rows: AllowedRows | None = None,
     best: Found | None = None,
 ) -> Found:
     """Columns and exact raw scores (n, k) of a segment's best items for the queries Q.
 
-    permitted: as Segment.permit returns; best: what earlier segments found. In the worst case O(m)
-    exact scores a query; memory stays within working_memory.
+    allowed_rows: as Segment.allow returns; best: what earlier segments found. In the worst case
+    O(m) exact scores per query; memory stays within working_memory.
     """
     n, queries = len(Q), _Queries(Q, encoded, exclusions)
     precomputed = measure.precompute(segment.rows)
-    n_items = len(segment.numbers if permitted is None else permitted.numbers)
+    n_items = len(segment.numbers if allowed_rows is None else allowed_rows.numbers)
     width = min(n_items, k + plan.COSTS.extra_candidates)
     columns, scores = parallel.unfilled((n, k), np.int64), parallel.unfilled((n, k), np.float64)
     last = parallel.unfilled(n, np.float64)
     left = []
     for some in _batches(np.arange(n, dtype=np.int64), width, options):
         part = queries.take(some)
-        wanted = scan.SegmentSearch(width, part.exclusions, permitted)
+        wanted = scan.SegmentSearch(width, part.exclusions, allowed_rows)
         listed, raw = scan.search_segment(segment, part.encoded, wanted, options)
         columns[some], scores[some] = _refine(measure, part, precomputed, listed, k, options)
         last[some] = raw[:, -1]
@@ -83,7 +83,7 @@ def filter_and_refine(
         part = queries.take(some)
         least = _least_raw_scores(measure, part.rows, reached, last[some])
         columns[some], scores[some] = _refine_all(
-            measure, part, precomputed, segment, least, k, options, permitted
+            measure, part, precomputed, segment, least, k, options, allowed_rows
         )
     return columns, scores
 
@@ -122,11 +122,11 @@ def _refine_all(
     least: Floats,
     k: int,
     options: ExecutionOptions,
-    permitted: PermittedItems | None,
+    allowed_rows: AllowedRows | None,
 ) -> Found:
     """Columns and exact raw scores of the k best of all items with raw scores from least on."""
     n = len(queries.rows)
-    n_items = len(segment.numbers if permitted is None else permitted.numbers)
+    n_items = len(segment.numbers if allowed_rows is None else allowed_rows.numbers)
     quiet = options._replace(progress=None)
     columns, scores = parallel.unfilled((n, k), np.int64), parallel.unfilled((n, k), np.float64)
     left, capacity = np.arange(n, dtype=np.int64), min(plan.COSTS.refined_capacity, n_items)
@@ -137,7 +137,7 @@ def _refine_all(
             listed = np.full((len(some), capacity), -1, np.int64)
             counts = find_candidates(
                 segment.packed, part.encoded, part.exclusions, least[some], capacity,
-                np.arange(0, listed.size, capacity), listed.reshape(-1), quiet, permitted,
+                np.arange(0, listed.size, capacity), listed.reshape(-1), quiet, allowed_rows,
             )  # fmt: skip
             order = np.argsort(counts, kind="stable")
             fits = order[: np.searchsorted(counts[order], capacity, side="right")]

@@ -60,7 +60,7 @@ class SegmentOrder:
             return None
         known = self._of_groups.get(group)
         if known is None:
-            known = self._of_groups[group] = self._segment.only(self.numbers[first:last])
+            known = self._of_groups[group] = self._segment.restricted_to(self.numbers[first:last])
         else:  # few queries alone do not pack a segment, but there will be more
             known.pack()
         return known
@@ -142,18 +142,18 @@ class ItemGroups:
             raise ValueError("group_labels and group_codes must hold a group of each position")
         return cls(labels, codes.astype(np.int64))
 
-    def order_of(self, segment: Segment, permitted: Integers | None = None) -> SegmentOrder:
-        """Return the items of a segment by group, at permitted positions only if these are given.
+    def order_of(self, segment: Segment, allowed_positions: Integers | None = None) -> SegmentOrder:
+        """Return the items of a segment by group, at allowed positions only if these are given.
 
         The order of all items is kept as long as the segment lives.
         """
-        order = None if permitted is not None else self._orders.get(segment)
+        order = None if allowed_positions is not None else self._orders.get(segment)
         if order is None:
-            some = segment.permit(permitted) if permitted is not None else None
+            some = segment.allow(allowed_positions) if allowed_positions is not None else None
             numbers = segment.numbers if some is None else some.numbers
             codes = self.codes[segment.positions_of(numbers)]
             order = SegmentOrder(segment, numbers, codes, len(self.labels))
-            if permitted is None:
+            if allowed_positions is None:
                 self._orders[segment] = order
         return order
 
@@ -174,7 +174,7 @@ def search_groups(
     n, k = request.queries.shape[0], request.k
     indices = np.full((n, k), -1, np.int64)
     scores = np.full((n, k), -np.inf, np.float32)
-    orders = [groups.order_of(segment, request.permitted) for segment in items.segments]
+    orders = [groups.order_of(segment, request.allowed_positions) for segment in items.segments]
     sizes: Integers = sum(
         (np.diff(order.starts) for order in orders), np.zeros(len(groups.labels), np.int64)
     )
@@ -214,7 +214,7 @@ def _some_queries(request: SearchRequest, queries: Integers, k: int) -> SearchRe
     return request._replace(
         queries=memmap.take_rows("queries", request.queries, queries),
         k=k,
-        permitted=None,
+        allowed_positions=None,
         exclusions=None if exclusions is None else exclusions.take(queries),
     )
 

@@ -28,7 +28,7 @@ from fastcos.search.duplicates import DuplicateGroups
 from fastcos.search.ids import NO_ID, Ids, ItemIds
 from fastcos.search.index_parts import PACKED_ARRAYS, IndexPart, packed_arrays
 from fastcos.search.layout import TileLayout, tile_layout
-from fastcos.search.packing import PackedItems, packed_items, permit
+from fastcos.search.packing import PackedItems, allow_rows, packed_items
 from fastcos.search.segments import Segment
 from fastcos.similarity.base import Measure, capabilities, encode_items
 from fastcos.similarity.encoded_rows import NO_BIAS, EncodedRows
@@ -118,7 +118,7 @@ def _arrays_and_fields(part: IndexPart) -> tuple[Arrays, Fields]:
     if np.may_share_memory(segment.encoded.rows, segment.rows):
         arrays["norms"] = segment.encoded.norms
     groups = segment.duplicates
-    segment.settle()
+    segment.wait_for_projection()
     packed = segment.packed if groups is None else segment.packed_distinct
     arrays |= packed_arrays(packed)
     has_projection = packed.arrays.projection.words > 0
@@ -243,7 +243,7 @@ def read_part(fields: Mapping[str, Any], stored: Stored, measure: Measure) -> In
     elif packed is not None:
         segment.packed = packed
         if len(packed.arrays.order) > len(segment.numbers):
-            segment.left = permit(segment.numbers, len(bits))
+            segment.live = allow_rows(segment.numbers, len(bits))
     segment.pack()
     return IndexPart(segment, ids, fields["key"], is_mapped=True)
 

@@ -166,7 +166,7 @@ class IndexPart:
         if len(segment.numbers):
             segment.pack()
         # A segment that was packed anew no longer matches the files that the old key names.
-        key = self.key if segment.left is not None else uuid.uuid4().hex
+        key = self.key if segment.live is not None else uuid.uuid4().hex
         return replace(self, segment=segment, key=key)
 
     def _are_live(self, row_numbers: Integers) -> npt.NDArray[np.bool_]:

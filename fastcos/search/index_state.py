@@ -172,9 +172,9 @@ class IndexState:
             return request, self.parts[0].rows
         contents = self.contents()
         positions = contents.positions
-        if request.permitted is not None:
-            positions = np.intersect1d(request.permitted, positions, assume_unique=True)
-        return request._replace(permitted=positions), contents.rows
+        if request.allowed_positions is not None:
+            positions = np.intersect1d(request.allowed_positions, positions, assume_unique=True)
+        return request._replace(allowed_positions=positions), contents.rows
 
 
 def state_of_mapped_rows(measure: Measure, rows: Any, ids: Ids | None) -> IndexState:

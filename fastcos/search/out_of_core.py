@@ -39,7 +39,7 @@ def fingerprint(request: SearchRequest, X: Any, measure: Measure) -> dict[str, A
         "items": "the queries" if same else memmap.fingerprint(X),
         "k": request.k,
         "measure": [measure.name, joblib.hash(vars(measure))],
-        "permitted": _fingerprints(request.permitted, *(request.lists or ())),
+        "permitted": _fingerprints(request.allowed_positions, *(request.lists or ())),
         "exclusions": _fingerprints(*(request.exclusions or ())),
         "min_score": request.min_score,
     }

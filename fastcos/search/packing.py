@@ -88,18 +88,18 @@ class ExcludedItems(NamedTuple):
         return ExcludedItems(*map(validation.read_only, parts))
 
 
-class PermittedItems(NamedTuple):
+class AllowedRows(NamedTuple):
     """Items of a segment that may be found: ascending numbers, and a mask (p,) with 1 for each."""
 
     numbers: Integers
     mask: npt.NDArray[np.uint8]
 
 
-def permit(numbers: Integers, n_rows: int) -> PermittedItems:
+def allow_rows(numbers: Integers, n_rows: int) -> AllowedRows:
     """Return the items of these ascending numbers among n_rows as what may be found."""
     mask = np.zeros(n_rows, np.uint8)
     mask[numbers] = 1
-    return PermittedItems(validation.read_only(numbers), mask)
+    return AllowedRows(validation.read_only(numbers), mask)
 
 
 def no_exclusions(n: int, *, own: bool = False) -> ExcludedItems:
@@ -309,11 +309,11 @@ def pack_queries(
     packed: PackedItems,
     queries: EncodedRows,
     exclusions: ExcludedItems,
-    permitted: npt.NDArray[np.uint8],
+    allowed: npt.NDArray[np.uint8],
 ) -> Any:
     """Scale queries so that their norm is about 1 and a bias counts at most 2^20.
 
-    permitted (p,): 1 for each item that may be found; empty where all may.
+    allowed (p,): 1 for each item that may be found; empty where all may.
     """
     n = len(queries.norms)
     scaling = records.QueryScaling(
@@ -334,7 +334,7 @@ def pack_queries(
         error=packed.units[2],
         rounding=packed.units[3],
         filters=kernel_records.query_filters(
-            exclusions.own, exclusions.indptr, exclusions.indices, permitted
+            exclusions.own, exclusions.indptr, exclusions.indices, allowed
         ),
     )
 

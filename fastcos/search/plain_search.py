@@ -186,7 +186,7 @@ class PlainSearch:
                 segment.pack()
             if not segment.packed_forms or segment.duplicates is not None:
                 return []
-            left = segment.left
+            left = segment.live
             filters = kernel_records.NO_FILTERS
             if left is not None:
                 filters = kernel_records.masked(left.mask)
@@ -211,8 +211,8 @@ def _masked(part: _Part, allowed: npt.NDArray[np.bool_]) -> _Part:
         mask = allowed[segment.first : segment.first + len(segment.encoded.rows)]
     else:
         mask = allowed[segment.positions]
-    if segment.left is not None:
-        mask = mask & segment.left.mask.view(np.bool_)
+    if segment.live is not None:
+        mask = mask & segment.live.mask.view(np.bool_)
     # a copy that can be written, like all masks here: kernels are compiled for each kind of array
     filters = kernel_records.masked(np.array(mask, np.bool_).view(np.uint8))
     return _Part(segment, filters, int(np.count_nonzero(mask)))

@@ -38,7 +38,7 @@ from fastcos.similarity.encoded_rows import EncodedRows
 
 Floats32 = npt.NDArray[np.float32]
 
-# the largest k of prefixes by which all searches go
+# the largest k of a projection that serves all searches
 ANY_K = 2**24
 # seed of the first axes and of their rotation
 _SEED = 20261124
@@ -52,7 +52,7 @@ class Axes(NamedTuple):
     largest_k: Floats32
 
 
-# indexes whose prefixes are made at once: each keeps its rows. One that is fitted beyond waits for
+# indexes whose projections are made at once: each keeps its rows. One more waits for
 # its own
 _MOST_THREADS = 4
 
@@ -72,7 +72,7 @@ class Pending(NamedTuple):
             self.ended.wait()
 
 
-# threads that add prefixes, and whether the interpreter ends, so that they do
+# threads that add projections, and whether the interpreter ends, so that they do
 _threads: list[threading.Thread] = []
 _is_ending = threading.Event()
 
@@ -87,9 +87,9 @@ def add_later(
     n_threads: int | None,
     keep: Callable[[PackedItems], None],
 ) -> Pending | None:
-    """Add prefixes in a thread, and call keep with the result; None if no thread works on it.
+    """Add a projection in a thread, and call keep with the result; None if no thread works on it.
 
-    An index of 60,000 x 768 is packed in 75 ms, and its prefixes take 250 (Zen 4, two threads):
+    An index of 60,000 x 768 is packed in 75 ms, and its projection takes 250 (Zen 4, two threads):
     searches need not wait for them.
     """
     if not _may_pay(packed, items):
@@ -111,7 +111,7 @@ def add_later(
         finally:
             pending.ended.set()
 
-    thread = threading.Thread(target=add, name="fastcos-prefixes", daemon=True)
+    thread = threading.Thread(target=add, name="fastcos-projection", daemon=True)
     _threads[:] = [other for other in _threads if other.is_alive()]
     if len(_threads) >= _MOST_THREADS:
         add()
@@ -145,7 +145,7 @@ def add_or_warn(
 ) -> PackedItems:
     """Do as add_projection; an error, such as a lack of memory, is a warning and nothing is added.
 
-    Searches give the same results without prefixes. The same holds for a helping thread, whose
+    Searches give the same results without a projection. The same holds for a helping thread, whose
     error nobody would see, and for the calling thread, whose search or fit must not fail by it.
     """
     try:
@@ -175,7 +175,7 @@ def add_projection(
     n_threads: int | None,
     progress: parallel.Progress | None = None,
 ) -> PackedItems:
-    """Return packed items with the prefixes by which searches take least time, or without.
+    """Return packed items with the projection by which searches take least time, or without.
 
     O(m d p). For items that many queries will search.
     """
@@ -196,7 +196,7 @@ def with_axes(
     n_threads: int | None,
     progress: parallel.Progress | None = None,
 ) -> PackedItems:
-    """Return packed items with prefixes along these axes."""
+    """Return packed items with a projection onto these axes."""
     arrays, layout = packed.arrays, packed.layout
     n_panels = len(arrays.statistics)
     words = tile_layout(layout.isa, len(axes.panels) * PANEL).words

@@ -14,9 +14,9 @@ from fastcos.kernels import exhaustive_top_k
 from fastcos.search import scan
 from fastcos.search.lists import padded_ranges, row_ranges, score_pairs_by_measure
 from fastcos.search.packing import (
+    AllowedRows,
     ExcludedItems,
     ExecutionOptions,
-    PermittedItems,
     no_exclusions,
 )
 from fastcos.search.range_candidates import find_candidates
@@ -161,7 +161,7 @@ def pairs_above(
     bounds = _raw_score_bounds(measure, Q, min_score)
     searches = []
     for segment in items.segments:
-        allowed_rows = segment.permit(allowed_positions)
+        allowed_rows = segment.allow(allowed_positions)
         if allowed_rows is not None and not len(allowed_rows.numbers):
             continue
         is_whole = len(segment.encoded.rows) == items.n_items
@@ -223,7 +223,7 @@ class _SegmentSearch:
         measure: Measure,
         segment: Segment,
         excluded_rows: ExcludedItems,
-        allowed_rows: PermittedItems | None,
+        allowed_rows: AllowedRows | None,
     ) -> None:
         self.segment = segment
         self._measure, self._encoded = measure, segment.encoded

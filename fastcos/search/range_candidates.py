@@ -6,10 +6,10 @@ from fastcos import parallel
 from fastcos.kernels import candidate_filter, records, tiles
 from fastcos.search import plan
 from fastcos.search.packing import (
+    AllowedRows,
     ExcludedItems,
     ExecutionOptions,
     PackedItems,
-    PermittedItems,
     pack_queries,
 )
 from fastcos.similarity.encoded_rows import EncodedRows
@@ -25,18 +25,18 @@ def find_candidates(
     starts: Integers,
     columns: Integers,
     options: ExecutionOptions,
-    permitted: PermittedItems | None = None,
+    allowed_rows: AllowedRows | None = None,
 ) -> Integers:
     """Return how many items of each query may have a raw score of at least thresholds (n,).
 
     columns is filled with the first ``capacity`` of them, unordered, from starts (n,) on. No item
     that qualifies is left out; some may be there that do not. O(n m d) operations of the tiles.
-    permitted: items that may be found, all packed ones if None.
+    allowed_rows: items that may be found, all packed ones if None.
     """
     n = len(thresholds)
     if not tiles.AVAILABLE:
-        return _everything(packed, exclusions, capacity, starts, columns, permitted)
-    mask = np.zeros(0, np.uint8) if permitted is None else permitted.mask
+        return _everything(packed, exclusions, capacity, starts, columns, allowed_rows)
+    mask = np.zeros(0, np.uint8) if allowed_rows is None else allowed_rows.mask
     counts = parallel.unfilled(n, np.int64)
     blocks = parallel.row_blocks(n, plan.COSTS.queries_per_range_block)
     parallel.run(
@@ -54,10 +54,10 @@ def _everything(
     capacity: int,
     starts: Integers,
     columns: Integers,
-    permitted: PermittedItems | None,
+    allowed_rows: AllowedRows | None,
 ) -> Integers:
     """Take every item that a query may find: the way without compiled tiles."""
-    found = packed.numbers if permitted is None else permitted.numbers
+    found = packed.numbers if allowed_rows is None else allowed_rows.numbers
     counts = np.empty(len(starts), np.int64)
     for i, start in enumerate(starts):
         excluded = exclusions.indices[exclusions.indptr[i] : exclusions.indptr[i + 1]]

@@ -16,16 +16,25 @@ _LARGEST_COSINE = 1.001
 
 
 class SearchRequest(NamedTuple):
-    """A checked question: what every entry point hands to the pipeline.
+    """A checked question: what every entry point hands to ``execute``.
 
-    permitted: ascending positions of the items that may be found, None for all; lists (indptr,
-    positions): those that each query may find, None for all; exclusions: of each query, None for
-    nothing.
+    Attributes
+    ----------
+    queries : array (n, d)
+        Rows in memory, in a memory map, or of a low-precision type.
+    k : int
+    allowed_positions : ndarray or None
+        Ascending positions of the items that may be found; None for all.
+    exclusions : ExcludedItems or None
+        Positions that each query may not find; None for nothing.
+    min_score : float or None
+    lists : tuple of ndarray (indptr, positions), or None
+        The items that each query may find; None for all.
     """
 
     queries: Any
     k: int
-    permitted: Integers | None
+    allowed_positions: Integers | None
     exclusions: ExcludedItems | None
     min_score: float | None
     lists: tuple[Integers, Integers] | None = None

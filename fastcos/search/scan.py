@@ -21,13 +21,13 @@ from fastcos.kernels import exhaustive_top_k, packing, records, tile_top_k, tile
 from fastcos.parallel import memmap, readiness
 from fastcos.search import duplicates, numpy_search, plan
 from fastcos.search.packing import (
+    AllowedRows,
     ExcludedItems,
     ExecutionOptions,
     Floats,
     Found,
     Integers,
     PackedItems,
-    PermittedItems,
     Rows,
     no_exclusions,
     norms_repeat,
@@ -53,7 +53,7 @@ class SegmentSearch(NamedTuple):
     k : int
     exclusions : ExcludedItems
         Row numbers that each query may not find.
-    allowed : PermittedItems or None
+    allowed : AllowedRows or None
         The rows that may be found; None where all live rows may.
     thresholds : ndarray (n,) or None
         Raw scores below which no row needs to be found, because earlier segments have better ones.
@@ -63,7 +63,7 @@ class SegmentSearch(NamedTuple):
 
     k: int
     exclusions: ExcludedItems
-    allowed: PermittedItems | None = None
+    allowed: AllowedRows | None = None
     thresholds: Floats | None = None
     n_live_of_index: int | None = None
 
@@ -98,7 +98,7 @@ def plan_segment(
 def request_sizes(segment: Segment, n_queries: int, wanted: SegmentSearch) -> RequestSizes:
     """Return what a plan needs to know of a search of a segment."""
     n_allowed = None
-    if wanted.allowed is not None and wanted.allowed is not segment.left:
+    if wanted.allowed is not None and wanted.allowed is not segment.live:
         n_allowed = len(wanted.allowed.numbers)
     return RequestSizes(n_queries, wanted.k, n_allowed, len(wanted.exclusions.indices) > 0)
 
@@ -231,7 +231,7 @@ def _repack(
     options: ExecutionOptions,
 ) -> Found:
     """Pack the allowed rows for this search alone, and search them."""
-    allowed = segment.only(cast(PermittedItems, wanted.allowed).numbers)
+    allowed = segment.restricted_to(cast(AllowedRows, wanted.allowed).numbers)
     return search_segment(allowed, queries, wanted._replace(allowed=None), options)
 
 

@@ -16,14 +16,14 @@ from fastcos.kernels.exhaustive_top_k import merge_rows
 from fastcos.parallel import memmap, readiness
 from fastcos.search import duplicates, plan, projection
 from fastcos.search.packing import (
+    AllowedRows,
     ExcludedItems,
     Found,
     PackedItems,
-    PermittedItems,
+    allow_rows,
     have_moderate_norms,
     norms_repeat,
     pack_items,
-    permit,
 )
 from fastcos.similarity.base import Measure, encode_items
 from fastcos.similarity.encoded_rows import EncodedRows
@@ -39,12 +39,24 @@ _MERGED_ROWS = 4096
 
 
 class Segment:
-    """Encoded items with what searches need of them, made at first use.
+    """Encoded rows with what searches need of them, made at first use.
 
-    encoded and rows (p, d), as given, are of all items, removed ones included; numbers (m,) of
-    those that can be found, ascending. first: position of the segment's item 0 among all items;
-    positions (p,): of all, ascending, None where they are first, first + 1, ... left: the items
-    that can be found, where packed ones were removed; None where all packed ones can.
+    Attributes
+    ----------
+    metric_type : {"cosine", "dot", "euclidean"}
+    encoded : EncodedRows
+        All rows (p, d), those of deleted items included.
+    rows : array (p, d)
+        The rows as given.
+    numbers : ndarray (m,), int64
+        Ascending numbers of the rows that can be found.
+    first : int
+        Position of row 0 among all items.
+    positions : ndarray (p,), int64, or None
+        Ascending positions of all rows; None where they are first, first + 1, ...
+    live : AllowedRows or None
+        The rows that can be found, where some were deleted after they were packed; None where all
+        packed rows can.
     """
 
     def __init__(
@@ -62,7 +74,7 @@ class Segment:
         self.rows = encoded.rows if rows is None else rows
         self.numbers = validation.read_only(numbers)
         self.positions = validation.read_only(positions)
-        self.left: PermittedItems | None = None
+        self.live: AllowedRows | None = None
         self._n_threads = n_threads
         self._pending: projection.Pending | None = None
         # multiply-adds of searches until a projection was considered; -1 from then on
@@ -87,7 +99,7 @@ class Segment:
         first = self.numbers if groups is None else groups.first
         return pack_items(self.metric_type, self.encoded, first, self._n_threads)
 
-    def only(self, numbers: Integers) -> "Segment":
+    def restricted_to(self, numbers: Integers) -> "Segment":
         """Return a segment in which only the items of these ascending numbers can be found."""
         return Segment(
             self.metric_type, self.encoded, numbers, self._n_threads, rows=self.rows,
@@ -100,14 +112,14 @@ class Segment:
         What is packed is shared, and searches skip the removed items: O(p) bytes. Where one item of
         every group of duplicates is packed, the result packs anew.
         """
-        self.settle()
+        self.wait_for_projection()
         mask = np.zeros(len(self.encoded.rows), np.uint8)
         mask[self.numbers] = 1
         mask[gone] = 0
-        fewer = self.only(np.flatnonzero(mask))
+        fewer = self.restricted_to(np.flatnonzero(mask))
         if "packed" in vars(self):
             fewer.packed, fewer.duplicates = self.packed, None
-            fewer.left = PermittedItems(fewer.numbers, mask)
+            fewer.live = AllowedRows(fewer.numbers, mask)
         return fewer
 
     def locate(self, positions: Integers) -> tuple[Integers, npt.NDArray[np.bool_]]:
@@ -125,10 +137,10 @@ class Segment:
             return numbers + self.first * (numbers >= 0) if self.first else numbers
         return np.where(numbers < 0, -1, self.positions[numbers])
 
-    def permit(self, positions: Integers | None) -> PermittedItems | None:
+    def allow(self, positions: Integers | None) -> AllowedRows | None:
         """Return which items may be found of those at ascending positions, None for all packed."""
         if positions is None:
-            return self.left
+            return self.live
         if self.positions is None:
             first, last = np.searchsorted(
                 positions, [self.first, self.first + len(self.encoded.rows)]
@@ -139,7 +151,7 @@ class Segment:
             numbers = numbers[is_here]
         if len(self.numbers) < len(self.encoded.rows):
             numbers = np.intersect1d(numbers, self.numbers, assume_unique=True)
-        return permit(numbers, len(self.encoded.rows))
+        return allow_rows(numbers, len(self.encoded.rows))
 
     @property
     def packed_forms(self) -> list[PackedItems]:
@@ -164,7 +176,7 @@ class Segment:
                     functools.partial(setattr, self, name),
                 )  # fmt: skip
 
-    def settle(self) -> None:
+    def wait_for_projection(self) -> None:
         """Wait until the projection, which a thread may be adding to the packed rows, is there."""
         if self._pending is not None:
             self._pending.wait()

@@ -15,7 +15,7 @@ from fastcos import config, validation
 from fastcos.parallel import memmap
 from fastcos.search import plan
 from fastcos.search.layout import tile_layout
-from fastcos.search.packing import ExecutionOptions, PermittedItems
+from fastcos.search.packing import AllowedRows, ExecutionOptions
 from fastcos.search.request import SearchRequest
 from fastcos.search.segments import SEGMENT_MULTIPLE, Segment, encode_segment
 from fastcos.similarity.base import Measure, Plain, require
@@ -28,7 +28,7 @@ class SegmentTask(NamedTuple):
     Attributes
     ----------
     segment : Segment
-    permitted : PermittedItems or None
+    allowed_rows : AllowedRows or None
         Its rows that may be found; None where all live rows may.
     share : tuple of float
         Where the segment starts and ends, as shares of all items: for reports of progress.
@@ -37,7 +37,7 @@ class SegmentTask(NamedTuple):
     """
 
     segment: Segment
-    permitted: PermittedItems | None
+    allowed_rows: AllowedRows | None
     share: tuple[float, float]
     memory: float
 
@@ -65,7 +65,7 @@ class ItemSource(Protocol):
     def rows(self) -> Any:
         """The rows as given, where they are one array."""
 
-    def only(self, positions: Integers) -> "FittedItems | None":
+    def restricted_to(self, positions: Integers) -> "FittedItems | None":
         """Return these items alone, to be packed; None where nothing is packed beforehand."""
 
     def tasks(
@@ -100,9 +100,9 @@ class FittedItems:
         """The rows as given, of the first segment."""
         return self.segments[0].rows
 
-    def only(self, positions: Integers) -> "FittedItems | None":
+    def restricted_to(self, positions: Integers) -> "FittedItems | None":
         """Return the items of the only segment at these positions, these alone to be packed."""
-        return FittedItems(self.measure, self.n_items, (self.segments[0].only(positions),))
+        return FittedItems(self.measure, self.n_items, (self.segments[0].restricted_to(positions),))
 
     def tasks(
         self, request: SearchRequest, options: ExecutionOptions, within: range | None
@@ -112,8 +112,8 @@ class FittedItems:
         for segment in self.segments:
             share = before / n, (before + len(segment.numbers)) / n
             before += len(segment.numbers)
-            permitted = segment.permit(request.permitted)
-            yield SegmentTask(segment, permitted, share, options.working_memory)
+            allowed_rows = segment.allow(request.allowed_positions)
+            yield SegmentTask(segment, allowed_rows, share, options.working_memory)
 
     def read_blocks(
         self, positions: Integers, options: ExecutionOptions
@@ -148,22 +148,22 @@ class MappedItems:
         """No segments: every search reads its own."""
         return ()
 
-    def only(self, positions: Integers) -> FittedItems | None:
+    def restricted_to(self, positions: Integers) -> FittedItems | None:
         """Return None: nothing is packed beforehand, and the request says what can be found."""
         return None
 
     def tasks(
         self, request: SearchRequest, options: ExecutionOptions, within: range | None
     ) -> Iterator[SegmentTask]:
-        """Read and yield segments of the permitted rows, as ItemSource says."""
+        """Read and yield segments of the allowed rows, as ItemSource says."""
         sizes = block_sizes(self.rows, request, self.measure, options)
         within = range(self.n_items) if within is None else within
         for first in range(within.start, within.stop, sizes.items):
             last = min(within.stop, first + sizes.items)
             row_numbers = np.arange(last - first, dtype=np.int64)
-            if request.permitted is not None:
-                here = slice(*np.searchsorted(request.permitted, [first, last]))
-                row_numbers = request.permitted[here] - first
+            if request.allowed_positions is not None:
+                here = slice(*np.searchsorted(request.allowed_positions, [first, last]))
+                row_numbers = request.allowed_positions[here] - first
             if len(row_numbers):
                 segment = self._read(first, last, options, row_numbers)
                 share = (first - within.start) / len(within), (last - within.start) / len(within)

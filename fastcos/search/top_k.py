@@ -185,11 +185,11 @@ def _fit_and_search(
     fitted = fit_items(X, measure, options)  # which also shows NaN, where nothing is searched
     if not request.k:
         return no_neighbors(len(request.queries))
-    if request.permitted is not None:
+    if request.allowed_positions is not None:
         # pack only what may be found
-        some = fitted.only(request.permitted)
+        some = fitted.restricted_to(request.allowed_positions)
         if some is not None:
-            fitted, request = some, request._replace(permitted=None)
+            fitted, request = some, request._replace(allowed_positions=None)
     return search(fitted, request, options, results)
 
 
@@ -245,14 +245,14 @@ def as_request(
     own: query i is item i and must not find itself. lists: as of SearchRequest, checked already, in
     place of allowed.
     """
-    n, permitted = Q.shape[0], None
+    n, allowed_positions = Q.shape[0], None
     if validation.any_sparse(allowed):
         lists = as_lists(allowed, n, n_items)
     if lists is not None:
         k = min(k, int(np.diff(lists[0]).max(initial=0)))
     elif allowed is not None:
-        permitted = validation.as_item_numbers("allowed", allowed, n_items)
-        k = min(k, len(permitted))
+        allowed_positions = validation.as_item_numbers("allowed", allowed, n_items)
+        k = min(k, len(allowed_positions))
     exclusions = no_exclusions(n, own=own) if own else None
     if exclude is not None and not validation.is_empty_list(exclude):
         from fastcos.linalg.csr import as_interactions
@@ -266,7 +266,7 @@ def as_request(
         min_score = validation.as_real("min_score", min_score)
     if lists is not None and exclusions is not None:
         lists, exclusions = _without(lists, exclusions, n_items), None
-    return SearchRequest(Q, k, permitted, exclusions, min_score, lists)
+    return SearchRequest(Q, k, allowed_positions, exclusions, min_score, lists)
 
 
 def as_lists(allowed: Any, n: int, n_items: int) -> tuple[Integers, Integers]:

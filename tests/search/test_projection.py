@@ -88,7 +88,7 @@ def fitted(X, measure="cosine"):
 def settled(index):
     for part in index._state.parts:
         part.segment.pack()
-        part.segment.settle()
+        part.segment.wait_for_projection()
         assert all(packed.arrays.projection.words > 0 for packed in part.segment.packed_forms)
     return index
 
@@ -306,12 +306,12 @@ def test_many_fits_have_few_threads_of_prefixes(monkeypatch):
     found, counts = [], []
     for _ in range(20):
         found.append(fastcos.SimilarityIndex().fit(X))
-        named = [one for one in threading.enumerate() if one.name == "fastcos-prefixes"]
+        named = [one for one in threading.enumerate() if one.name == "fastcos-projection"]
         counts.append(len(named))
     assert max(counts) <= 4
     for index in found:
         segment = index._state.items.segments[0]
-        segment.settle()
+        segment.wait_for_projection()
         assert segment.packed.arrays.projection.words > 0
 
 
@@ -327,7 +327,7 @@ def test_rows_of_extreme_norms_have_prefixes_without_a_warning():
 
 def waited(index):
     for segment in index._state.items.segments:
-        segment.settle()
+        segment.wait_for_projection()
     return index
 
 
