@@ -10,28 +10,31 @@ from typing import NamedTuple
 from fastcos import validation
 from fastcos.kernels import code_cache, cpu
 
-# drivers of kernels: see fastcos.parallel
+# The two ways to run a kernel on several threads; fastcos.parallel describes them.
 BACKENDS = ("pool", "prange")
 
-# MiB: scikit-learn's default
+# The default of working_memory in MiB, which is also scikit-learn's default.
 _WORKING_MEMORY = 1024.0
 
 
 class Config(NamedTuple):
-    """The settings in force.
+    """The settings that calls in this process use.
 
     Attributes
     ----------
     n_threads : int
-        Threads of one call. Default: the CPUs this process may use (affinity and cgroup quota).
+        The number of threads of one call. Default: the number of CPUs that this process may use
+        (CPU affinity and cgroup quota).
     backend : str
-        "pool" or "prange".
+        "pool" or "prange": the way in which kernels run on several threads.
     isa : str
-        Widest instruction set that kernels use.
+        The widest instruction set that kernels use.
     cache_dir : Path or None
-        Directory of compiled code. None where there is no home directory: then nothing is kept.
+        The directory of compiled code. None if there is no home directory; compiled code is then
+        not stored.
     working_memory : float
-        MiB that one call may use besides its inputs and outputs. Default: scikit-learn's.
+        The memory in MiB that one call may use besides its inputs and outputs. Default:
+        scikit-learn's setting of the same name.
     """
 
     n_threads: int
@@ -41,7 +44,8 @@ class Config(NamedTuple):
     working_memory: float
 
 
-# what set_config was called with; cleared, the environment and the defaults are in force
+# The settings that set_config has set. Every other setting comes from the environment or is the
+# default.
 overrides: dict[str, object] = {}
 
 
@@ -53,27 +57,29 @@ def set_config(
     cache_dir: str | os.PathLike[str] | None = None,
     working_memory: float | None = None,
 ) -> None:
-    """Set what later calls in this process use; an argument left out stays as it is.
+    """Change settings that later calls in this process use; omitted settings stay unchanged.
 
     Parameters
     ----------
     n_threads : int, optional
-        At least 1. Variable: ``FASTCOS_N_THREADS``.
+        The number of threads of one call, at least 1. The environment variable
+        ``FASTCOS_N_THREADS`` sets it, too.
     backend : {"pool", "prange"}, optional
-        "prange" drives the kernels by one OpenMP or TBB loop, if a trial shows that it is safe.
-        Variable: ``FASTCOS_BACKEND``.
+        "pool" runs kernels on the threads of fastcos. "prange" runs them in one OpenMP or TBB loop
+        if a trial shows that the loop is safe. Environment variable: ``FASTCOS_BACKEND``.
     isa : {"amx", "vnni", "avx512", "avxvnni", "avx2", "generic"}, optional
-        Widest instruction set to use; the CPU must have it. Results are bit-identical.
-        Variable: ``FASTCOS_ISA``.
+        The widest instruction set that kernels use; the CPU must support it. Results are
+        bit-identical for all instruction sets. Environment variable: ``FASTCOS_ISA``.
     cache_dir : path-like, optional
-        Directory for compiled code. Variable: ``FASTCOS_CACHE_DIR``.
+        The directory of compiled code. Environment variable: ``FASTCOS_CACHE_DIR``.
     working_memory : float, optional
-        MiB beyond inputs and outputs that one call may use. Variable: ``FASTCOS_WORKING_MEMORY``.
+        The memory in MiB that one call may use besides its inputs and outputs. Environment
+        variable: ``FASTCOS_WORKING_MEMORY``.
 
     Raises
     ------
     ValueError
-        A value is not valid, or the CPU lacks the instruction set.
+        If a value is invalid, or the CPU does not support the instruction set.
 
     Examples
     --------
@@ -82,22 +88,25 @@ def set_config(
     >>> fastcos.get_config().n_threads
     2
     """
-    given: dict[str, object] = {}
+    settings: dict[str, object] = {}
     if n_threads is not None:
-        given["n_threads"] = validation.as_thread_count("n_threads", n_threads)
+        settings["n_threads"] = validation.as_thread_count("n_threads", n_threads)
     if backend is not None:
-        given["backend"] = validation.as_choice("backend", backend, BACKENDS)
+        settings["backend"] = validation.as_choice("backend", backend, BACKENDS)
     if isa is not None:
-        given["isa"] = _as_isa("isa", isa)
+        settings["isa"] = _as_isa("isa", isa)
     if working_memory is not None:
-        given["working_memory"] = validation.as_real("working_memory", working_memory, above=0)
+        settings["working_memory"] = validation.as_real("working_memory", working_memory, above=0)
     if cache_dir is not None:
         code_cache.set_cache_directory(validation.as_path("cache_dir", cache_dir))
-    overrides.update(given)  # all or nothing
+    overrides.update(settings)  # after all checks: an invalid value changes no setting
 
 
 def get_config() -> Config:
-    """Return the settings in force: set_config first, then the environment, then the defaults.
+    """Return the settings that calls in this process use.
+
+    A value set by :func:`set_config` takes precedence over the environment variable, and the
+    environment variable over the default.
 
     Returns
     -------
@@ -107,7 +116,7 @@ def get_config() -> Config:
     Raises
     ------
     ValueError
-        The value of an environment variable is not valid.
+        If the value of an environment variable is invalid.
 
     Examples
     --------
@@ -119,39 +128,40 @@ def get_config() -> Config:
 
 
 def n_threads() -> int:
-    """Threads of one call."""
-    given = _setting("n_threads", "FASTCOS_N_THREADS")
-    if given is None:
+    """Return the number of threads of one call."""
+    setting = _setting("n_threads", "FASTCOS_N_THREADS")
+    if setting is None:
         return min(_cpus_of_process(), _cached_quota(os.getpid()))
     return validation.as_thread_count(
-        "FASTCOS_N_THREADS", validation.as_number("FASTCOS_N_THREADS", given)
+        "FASTCOS_N_THREADS", validation.as_number("FASTCOS_N_THREADS", setting)
     )
 
 
 def count_cpus(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
-    """CPUs that this process may use: the lower of its affinity and the quota of its container.
+    """Return the number of CPUs that this process may use.
 
-    cgroup: the directory of the container's limits, version 2 or 1. A part of a CPU counts as one.
-    As joblib counts, whose import takes 0.2 s.
+    The number is the lower of the CPUs in the process's affinity and the quota of its container,
+    rounded up. cgroup: the directory of the container's limits, of cgroup version 1 or 2. joblib
+    computes the same number, but importing joblib takes 0.2 s.
     """
     return min(_cpus_of_process(), _quota(cgroup))
 
 
 def _cpus_of_process() -> int:
-    """Return how many CPUs the affinity allows, which may change at any time."""
-    if hasattr(os, "sched_getaffinity"):  # not on macOS and Windows
+    """Return the number of CPUs in the affinity of this process, which may change at any time."""
+    if hasattr(os, "sched_getaffinity"):  # macOS and Windows lack this function
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 @functools.cache
 def _cached_quota(pid: int) -> int:
-    """Return the quota of the container of this process, pid: to read its files takes 50 us."""
+    """Return the CPU quota of this process's container, which is read once per process id."""
     return _quota(Path("/sys/fs/cgroup"))
 
 
 def _quota(cgroup: Path) -> int:
-    """Return how many CPUs the container allows, rounded up; very many where there is no limit."""
+    """Return the CPU quota of the container, rounded up; sys.maxsize if there is no quota."""
     try:
         if (cgroup / "cpu.max").exists():
             quota, period = (cgroup / "cpu.max").read_text().split()
@@ -159,42 +169,42 @@ def _quota(cgroup: Path) -> int:
             names = ("cpu.cfs_quota_us", "cpu.cfs_period_us")
             quota, period = ((cgroup / "cpu" / name).read_text() for name in names)
         limit = math.ceil(int(quota) / int(period))
-    except (OSError, ValueError, ZeroDivisionError):  # no quota, or "max" for none
+    except (OSError, ValueError, ZeroDivisionError):  # there is no quota, or it reads "max"
         return sys.maxsize
     return limit if limit > 0 else sys.maxsize
 
 
 def backend() -> str:
-    """Driver of the kernels."""
-    given = _setting("backend", "FASTCOS_BACKEND") or "pool"
-    return validation.as_choice("FASTCOS_BACKEND", given, BACKENDS)
+    """Return the way in which kernels run on several threads: "pool" or "prange"."""
+    setting = _setting("backend", "FASTCOS_BACKEND") or "pool"
+    return validation.as_choice("FASTCOS_BACKEND", setting, BACKENDS)
 
 
 def isa() -> str:
-    """Widest instruction set in use."""
-    given = _setting("isa", "FASTCOS_ISA")
-    return cpu.supported_isas()[0] if given is None else _as_isa("FASTCOS_ISA", given)
+    """Return the widest instruction set that kernels use."""
+    setting = _setting("isa", "FASTCOS_ISA")
+    return cpu.supported_isas()[0] if setting is None else _as_isa("FASTCOS_ISA", setting)
 
 
 def working_memory() -> float:
-    """MiB that one call may use besides its inputs and outputs."""
-    given = _setting("working_memory", "FASTCOS_WORKING_MEMORY")
-    if given is None:
+    """Return the memory in MiB that one call may use besides its inputs and outputs."""
+    setting = _setting("working_memory", "FASTCOS_WORKING_MEMORY")
+    if setting is None:
         return _sklearn_working_memory()
-    number = validation.as_number("FASTCOS_WORKING_MEMORY", given)
+    number = validation.as_number("FASTCOS_WORKING_MEMORY", setting)
     return validation.as_real("FASTCOS_WORKING_MEMORY", number, above=0)
 
 
 def _sklearn_working_memory() -> float:
-    """Return scikit-learn's setting, without importing scikit-learn: that takes 0.5 s."""
+    """Return scikit-learn's setting without importing scikit-learn, which takes 0.5 s."""
     if "sklearn" in sys.modules:
         from sklearn import get_config as sklearn_config
 
         return float(sklearn_config()["working_memory"])
-    given = os.environ.get("SKLEARN_WORKING_MEMORY")
-    if given is None:
+    setting = os.environ.get("SKLEARN_WORKING_MEMORY")
+    if setting is None:
         return _WORKING_MEMORY
-    number = validation.as_number("SKLEARN_WORKING_MEMORY", given)
+    number = validation.as_number("SKLEARN_WORKING_MEMORY", setting)
     return validation.as_real("SKLEARN_WORKING_MEMORY", number, above=0)
 
 
@@ -203,9 +213,9 @@ def _setting(name: str, variable: str) -> object:
 
 
 def _as_isa(name: str, value: object) -> str:
-    known = validation.as_choice(name, value, tuple(cpu.ISA_FEATURES))
+    choice = validation.as_choice(name, value, tuple(cpu.ISA_FEATURES))
     supported = cpu.supported_isas()
-    if known not in supported:
+    if choice not in supported:
         rule = f"supported by this CPU ({', '.join(supported)})"
-        raise ValueError(f"{name} must be {rule}, got {validation.format_value(known)}")
-    return known
+        raise ValueError(f"{name} must be {rule}, got {validation.format_value(choice)}")
+    return choice

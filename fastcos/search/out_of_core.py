@@ -22,7 +22,7 @@ def results_in_directory(
     mapped = memmap.is_on_disk(X) or memmap.is_on_disk(request.queries)
     costs = plan.COSTS
     least = costs.min_written_queries_on_disk if mapped else costs.min_written_queries
-    batch = rows_per_block(X.shape[0] * X.shape[1], least=least)
+    batch = rows_per_block(X.shape[0] * X.shape[1], minimum=least)
     if mapped:
         batch = min(batch, block_sizes(X, request, measure, options).queries)
     arrays = {"indices": ((n, k), np.int64), "scores": ((n, k), np.float32)}

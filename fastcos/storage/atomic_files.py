@@ -1,4 +1,4 @@
-"""Atomic writing of files: a file is complete, or it is unchanged."""
+"""Atomic writing of files: a file is replaced completely, or stays unchanged."""
 
 import errno
 import os
@@ -13,14 +13,16 @@ from fastcos.validation import as_instance, as_path, one_line
 
 @contextmanager
 def atomic_path(path: PathLike) -> Iterator[Path]:
-    """Yield a temporary path, which replaces path at the end of the block.
+    """Yield a temporary path; the file written there replaces path at the end of the with block.
 
-    The temporary file, which the block must write, is in the same directory and has the same
-    suffix. At the end of the block it is flushed to disk and renamed; if the block raises, it is
-    removed and path is unchanged. A killed process leaves at most a hidden file. Symbolic links are
-    followed. OSError if the directory is missing or not writable, or path is not a regular file.
+    The with block must write the temporary file, which is in the directory of path and has its
+    suffix. At the end of the block the file is flushed to disk and renamed. If the block raises an
+    error, the temporary file is removed and path stays unchanged. A killed process leaves at most a
+    hidden file. Symbolic links are followed. Raises OSError if the directory is missing or not
+    writable, or if path is not a regular file.
     """
-    target = Path(os.path.realpath(as_path("path", path)))  # still a link if links are circular
+    # if links are circular, the resolved path is still a link
+    target = Path(os.path.realpath(as_path("path", path)))
     if (target.exists() or target.is_symlink()) and not target.is_file():
         raise OSError(one_line(f"path must be a regular file or a new one, got {path}"))
     if not target.parent.is_dir():
@@ -35,7 +37,7 @@ def atomic_path(path: PathLike) -> Iterator[Path]:
     except OSError as error:
         if error.filename not in (None, str(temporary)):
             raise
-        # errors of a full disk, from the system or NumPy, do not name the file
+        # errors that the system or NumPy raises for a full disk do not name the file
         raise OSError(error.errno or errno.EIO, error.strerror or str(error), str(path)) from error
     finally:
         temporary.unlink(missing_ok=True)
@@ -43,8 +45,9 @@ def atomic_path(path: PathLike) -> Iterator[Path]:
 
 
 def write_text(path: PathLike, text: str) -> None:
-    """Write text as UTF-8, atomically; OSError as :func:`atomic_path`."""
+    """Write text as UTF-8, atomically; raise OSError in the same cases as :func:`atomic_path`."""
     as_instance("text", text, str, "a text")
     with atomic_path(path) as temporary:
-        # half a character, as in names of broken files, has no UTF-8; JSON reads its escape
+        # A lone surrogate, as in names of files that are not UTF-8, cannot be encoded; its escape
+        # can be read as JSON.
         temporary.write_text(text, encoding="utf-8", errors="backslashreplace")

@@ -1,9 +1,10 @@
 """Checkpoints: arrays that are written block by block, so that an interrupted run can be resumed.
 
-Until it is complete, a Checkpoint lies beside its target, in ``.NAME.partial``: one .npy file per
-array, ``run.json`` with the request, and ``done.npy`` with a flag for every block. A flag is set
-only once the block's rows have reached the disk. When all are set, the directory gets its name in
-one step. The same run started again continues after the flags, or returns at once if complete.
+An incomplete checkpoint lies beside its target in the directory ``.NAME.partial``: one .npy file
+per array, ``run.json`` with the request, and ``done.npy`` with a flag for every block. The flag of
+a block is set only once the rows of the block have reached the disk. When all flags are set, the
+directory is renamed to NAME in one step. A call with the same request writes the blocks whose flag
+is not set, or returns at once if the checkpoint is complete.
 """
 
 import contextlib
@@ -34,37 +35,39 @@ from fastcos.storage.directory import (
 )
 from fastcos.storage.locks import LOCK_FILE, lock_directory
 
-# products of entries per thread in the search of a block: 17 s on a core of 130 GFLOP/s, which is
-# what a kill costs
+# The number of products of two entries that each thread computes for one block: about 17 s on a
+# core of 130 GFLOP/s. A run that is killed loses at most this work.
 WORK_PER_THREAD = 1 << 41
-# files beside the arrays: the request, and the flags of blocks
+# Files beside the arrays: the request, and the flags of blocks.
 _RUN = "run.json"
 _DONE = "done"
-# errors of a file system that reserves no space: a full disk is then found while writing
+# Errors of file systems that cannot reserve space. On such a file system a full disk raises an
+# error only when a block is written.
 _NO_RESERVATION = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
 Array = npt.NDArray[Any]
 Shapes = Mapping[str, tuple[tuple[int, ...], npt.DTypeLike]]
 
 
-def rows_per_block(work_per_row: int, least: int) -> int:
-    """Return the rows that are searched between two writes, at least least."""
-    return max(least, WORK_PER_THREAD * config.n_threads() // work_per_row)
+def rows_per_block(work_per_row: int, minimum: int) -> int:
+    """Return the number of rows that are searched between two writes, at least minimum."""
+    return max(minimum, WORK_PER_THREAD * config.n_threads() // work_per_row)
 
 
 class CheckpointError(OSError):
-    """A checkpoint cannot be created: no space, or no right to write; nothing was left behind."""
+    """A checkpoint cannot be created for lack of space or permission; no file was left behind."""
 
 
 class Checkpoint:
-    """Arrays of n rows in a directory, each block of rows written once.
+    """Arrays of n rows in a directory, written block by block, each block once.
 
-    request: all that the result depends on, as JSON values. A directory of another request is
-    refused; an incomplete one of another version of fastcos, too. arrays: shape and dtype of each;
-    their space is reserved up front. A resumed run keeps the size of block that it started with.
+    request: everything that the result depends on, as JSON values. OccupiedError is raised if the
+    directory holds a run with another request, or an incomplete run of another version of fastcos.
+    arrays: the shape and dtype of each array; space for all arrays is reserved first. block: rows
+    per block; a resumed run uses the block size that the run was started with.
 
-    One process or thread writes a directory at a time. Another one with the same path waits, says
-    so in a warning that names the first, and then finds the complete result or resumes. A context
-    manager: the block's end lets the next one go on, also after an error.
+    One process or thread writes a directory at a time. A second writer with the same path waits,
+    warns whom it waits for, and then finds the complete result or resumes the run. A checkpoint is
+    a context manager: at the end of the with block, also after an error, the next writer continues.
     """
 
     def __init__(
@@ -76,7 +79,8 @@ class Checkpoint:
         self._names = tuple(arrays)
         self._n, self.block = next(iter(arrays.values()))[0][0], block
         self._lock = contextlib.ExitStack()
-        # also called when the object is collected: nobody need use it as a context manager
+        # The lock is also released when this object is garbage-collected, so that a caller need not
+        # use it as a context manager.
         self.close = weakref.finalize(self, self._lock.close)
         self.is_complete = False
         try:
@@ -97,30 +101,33 @@ class Checkpoint:
         self.close()
 
     def _lock_or_find_complete(self, request: Mapping[str, Any]) -> None:
-        """Hold the lock of the folder of an incomplete run, or find that the run is complete."""
+        """Lock the directory of an incomplete run, or set is_complete if the run is complete."""
         announce = functools.partial(_announce, self.path)
         while not (self.path / _RUN).is_file():
             try:
                 self._partial.mkdir(parents=True, exist_ok=True)
             except OSError as error:
                 raise CheckpointError(error.errno, error.strerror, str(self._partial)) from error
-            with contextlib.suppress(FileNotFoundError):  # there is none, or it ends now
-                self._check_request(self._partial, request)  # before this waits for another one
+            # The request is checked before this call waits for another writer. FileNotFoundError
+            # means that there is no run yet, or that it has just been completed.
+            with contextlib.suppress(FileNotFoundError):
+                self._check_request(self._partial, request)
             try:
                 lock = lock_directory(self._partial, moved_to=self.path, on_wait=announce)
                 self._lock.enter_context(lock)
-            except FileNotFoundError:  # the run was completed, or its folder removed
+            except FileNotFoundError:  # the run was completed, or its directory removed
                 continue
             if not (self.path / _RUN).is_file():
                 return
-            # completed after the loop had looked, and before this made the folder anew
+            # Another writer completed the run after the condition of the loop was tested and before
+            # this call created the directory again.
             if all(file.name == LOCK_FILE for file in self._partial.iterdir()):
                 shutil.rmtree(self._partial, ignore_errors=True)
             self._lock.close()
         self.is_complete = True
 
     def missing(self) -> Iterator[tuple[int, int]]:
-        """Yield the blocks [lo, hi) that are not written yet."""
+        """Yield the range of rows [lo, hi) of every block that is not written yet."""
         if self.is_complete:
             return
         done = _open_map(self._partial / f"{_DONE}.npy")
@@ -134,9 +141,10 @@ class Checkpoint:
         _write_rows(self._partial / f"{_DONE}.npy", lo // self.block, np.ones(1, np.uint8))
 
     def finish(self) -> dict[str, Array]:
-        """Give the directory its name; return its arrays, memory-mapped."""
+        """Rename the directory to its final name; return its arrays, memory-mapped."""
         if not self.is_complete:
-            if self.path.is_dir():  # empty, as check_replaceable has seen, but for a lock's file
+            # check_replaceable has found that an existing directory is empty but for a lock file
+            if self.path.is_dir():
                 (self.path / LOCK_FILE).unlink(missing_ok=True)
                 self.path.rmdir()
             self._partial.rename(self.path)
@@ -147,7 +155,7 @@ class Checkpoint:
         return {name: _open_map(self.path / f"{name}.npy") for name in self._names}
 
     def _resume(self, folder: Path, request: Mapping[str, Any], arrays: Shapes) -> None:
-        """Check that the directory is of the same request, and that its files are whole."""
+        """Check that a directory holds a run with the same request and undamaged files."""
         run = self._check_request(folder, request)
         rows, block = run.get("rows"), run.get("block")
         if type(rows) is not int or type(block) is not int or rows != self._n or block < 1:
@@ -164,7 +172,7 @@ class Checkpoint:
                 )
 
     def _check_request(self, folder: Path, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what run.json of a folder holds, which must be of the same request."""
+        """Return the content of run.json in a directory; raise if its request differs."""
         text = (folder / _RUN).read_bytes()
         try:
             run = json.loads(text)
@@ -172,10 +180,10 @@ class Checkpoint:
             run = None
         if not isinstance(run, dict) or not isinstance(run.get("request"), dict):
             raise FastcosFormatError(f"{folder / _RUN} is damaged")
-        before = {"fastcos": run.get("fastcos"), **run["request"]}
-        now = {} if self.is_complete else {"fastcos": version("fastcos")}
-        for key, value in (now | json.loads(json.dumps(dict(request)))).items():
-            if before.get(key) != value:
+        stored = {"fastcos": run.get("fastcos"), **run["request"]}
+        current = {} if self.is_complete else {"fastcos": version("fastcos")}
+        for key, value in (current | json.loads(json.dumps(dict(request)))).items():
+            if stored.get(key) != value:
                 raise OccupiedError(
                     "out must be a new directory or hold a run of the same request, got "
                     f"{str(folder)!r} of a run with another {key}; remove it to start anew"
@@ -183,9 +191,10 @@ class Checkpoint:
         return run
 
     def _create(self, request: Mapping[str, Any], arrays: Shapes) -> None:
-        """Reserve all files, then write run.json; leave nothing where that fails."""
+        """Reserve space for all files, then write run.json; after an error remove all files."""
         try:
-            for file in self._partial.iterdir():  # of a run that was killed before run.json
+            # files of a run that was killed before it wrote run.json
+            for file in self._partial.iterdir():
                 if file.name != LOCK_FILE:
                     file.unlink()
             for name, (shape, dtype) in self._files(arrays).items():
@@ -203,18 +212,18 @@ class Checkpoint:
             raise CheckpointError(error.errno, error.strerror, str(self._partial)) from error
 
     def _files(self, arrays: Shapes) -> Shapes:
-        """Return the arrays with the flags of blocks, which a complete run does not have."""
+        """Return arrays, and for an incomplete run also the flags of blocks."""
         flags = (-(-self._n // self.block),), np.uint8
         return arrays if self.is_complete else {**arrays, _DONE: flags}
 
 
 def _announce(path: Path, holder: str) -> None:
-    """Say for whom a call waits."""
+    """Warn that this call waits for the holder of the lock."""
     warnings.warn(f"{holder} writes out={str(path)!r}: this call waits for its end", stacklevel=2)
 
 
 def _reserve(file: Path, shape: tuple[int, ...], dtype: npt.DTypeLike) -> None:
-    """Make an .npy file of zeros whose space on the disk is reserved."""
+    """Create an .npy file of zeros whose space on the disk is reserved."""
     np.lib.format.open_memmap(file, "w+", dtype, shape)
     with file.open("r+b") as opened:
         if hasattr(os, "posix_fallocate"):
@@ -227,9 +236,10 @@ def _reserve(file: Path, shape: tuple[int, ...], dtype: npt.DTypeLike) -> None:
 
 
 def _write_rows(file: Path, lo: int, rows: Array) -> None:
-    """Write rows from number lo on to an .npy file, and to the disk.
+    """Write rows, of which the first has number lo, to an .npy file, and flush it to the disk.
 
-    Not through a map: a disk that has become full would end the process there.
+    The rows are not written through a memory map: if the disk is full, a write to a memory map
+    ends the process.
     """
     try:
         with file.open("r+b") as opened:
@@ -240,7 +250,7 @@ def _write_rows(file: Path, lo: int, rows: Array) -> None:
             opened.write(block.data.cast("B"))
             opened.flush()
             os.fsync(opened.fileno())
-    except OSError as error:  # of write and fsync, which do not name the file
+    except OSError as error:  # errors of write and fsync do not name the file
         raise OSError(error.errno, error.strerror, str(file)) from None
 
 
@@ -248,5 +258,6 @@ def _open_map(file: Path) -> Any:
     try:
         return np.lib.format.open_memmap(file, "r")
     except (ValueError, OSError, EOFError, SyntaxError, TypeError, TokenError) as error:
-        what = str(error).partition("\n")[0]  # NumPy parses the header's text as Python
-        raise FastcosFormatError(f"{file} is damaged or missing: {what}") from None
+        # NumPy parses the text of the header as Python, so that the error may have several lines
+        reason = str(error).partition("\n")[0]
+        raise FastcosFormatError(f"{file} is damaged or missing: {reason}") from None

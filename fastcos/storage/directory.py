@@ -2,9 +2,9 @@
 
 A directory holds ``header.json`` and one ``.npy`` file per array, named after its content. The
 header is written last and replaced in one step, and it names every file with its size and sha256.
-So a reader sees all of the old content or all of the new, also when the writer is killed. Nothing
-is pickled. Arrays are read through memory maps, and no file is changed in place, so maps stay valid
-while the directory is written again.
+Therefore a reader sees either all of the previous content or all of the new content, even if the
+writer is killed. Nothing is pickled. Arrays are read through memory maps, and no file is changed in
+place, so that maps stay valid while the directory is written again.
 """
 
 import contextlib
@@ -30,12 +30,12 @@ import numpy.typing as npt
 from fastcos import validation
 from fastcos.storage.locks import LOCK_FILE, brief_lock, lock_directory
 
-# version of the directory's layout, which load_arrays requires
+# The version of the directory's layout; load_arrays raises an error for any other version.
 FORMAT_VERSION = 1
 _HEADER = "header.json"
-# bytes of a header at most: a larger file is not read
+# The largest size of a header in bytes; a larger file is not read.
 _LARGEST_HEADER = 1 << 26
-# names of files that a writer makes, and may remove
+# Names of array files and of temporary files, which a writer creates and may remove.
 _ARRAY_FILE = re.compile(r"[^\W\d]\w*-[0-9a-f]{16}\.npy")
 _UNIQUE = re.compile(r"\.[0-9a-f]{32}")
 
@@ -51,7 +51,7 @@ class StorageError(ValueError):
 
 
 class FastcosFormatError(StorageError):
-    """A stored object is damaged, or is of another kind.
+    """A stored object is damaged, or is of another kind than the caller expects.
 
     Examples
     --------
@@ -68,13 +68,14 @@ class FastcosFormatError(StorageError):
 
 
 class OccupiedError(StorageError):
-    """The target directory holds something else."""
+    """The target directory holds other content, which is not overwritten."""
 
 
 class Stored(NamedTuple):
-    """What a directory holds: its arrays are read-only memory maps.
+    """The content of a directory.
 
-    The checksum is of the header, and so of all content; files are those of the arrays.
+    arrays: read-only memory maps by name. checksum: the sha256 of the header, which holds the
+    sha256 of every array. files: the path of each array's file.
     """
 
     arrays: dict[str, npt.NDArray[Any]]
@@ -93,15 +94,18 @@ def save_arrays(
     expected: str | None = None,
     check_replaced: Callable[[dict[str, Any]], None] | None = None,
 ) -> str:
-    """Write arrays and fields to the directory path, replacing what was saved there before.
+    """Write arrays and fields to the directory path, and replace its previous content.
 
-    Atomic: path appears, or changes, in one step. Writers wait for each other, where directories
-    can be locked (``locks``); any number of processes may read meanwhile. Returns the checksum of
-    what path holds now. kind says what is stored, for example "LinearMF". Names of arrays are
-    Python identifiers. kept: names of arrays that path holds already and that stay as they are.
-    expected: the checksum that path must have, so that no writer overwrites what it has not read.
-    check_replaced is called with the fields that path holds, under the lock of writers, and raises
-    an error where they must not be replaced; path must then hold the same kind, or nothing.
+    Writing is atomic: path appears, or changes, in one step. Writers wait for each other if
+    directories can be locked (``locks``); any number of processes may read at the same time.
+    Returns the checksum of the new content.
+
+    kind: the type of the stored object, for example "LinearMF". arrays: arrays by name; each name
+    is a Python identifier. kept: names of arrays that path already holds and that are not written
+    again. expected: the checksum that path must have, so that no writer overwrites content that it
+    has not read. check_replaced: called with the fields that path holds, while this writer holds
+    the lock; it raises an error if the fields must not be replaced. With check_replaced, path must
+    hold an object of the same kind, or nothing.
     """
     target = validation.as_path("path", path)
     while True:
@@ -120,7 +124,7 @@ def save_arrays(
             try:
                 temporary.rename(target)
             except OSError as error:
-                # another process has saved there meanwhile, and is now waited for
+                # another process has created path in the meantime: wait for its lock
                 if error.errno in (errno.ENOTEMPTY, errno.EEXIST) and target.is_dir():
                     continue
                 raise
@@ -141,31 +145,32 @@ def _read_unchanged(target: Path, kind: str, expected: str) -> dict[str, Any]:
 
 
 def read_fields(path: PathLike, kind: str) -> tuple[dict[str, Any], str]:
-    """Return the fields and the checksum of what path holds, from its header alone."""
+    """Return the fields and the checksum of the object at path; only the header is read."""
     header = _read_header(Path(path), kind)[1]
     return header["fields"], header["sha256"]
 
 
 @contextlib.contextmanager
 def refuse_damage(path: PathLike) -> Iterator[None]:
-    """Make an error about a value that is read from path a FastcosFormatError that names it.
+    """Convert an error about a value read from path to a FastcosFormatError that names path.
 
-    A header may hold anything, also with a right checksum: it is no signature. Errors of the
-    system and of memory stay what they are, and so do those by which Python reports a mistake in
-    the code, such as AttributeError: reported as damage, they would send a user to look for a fault
-    in a good file. So the types of what a file holds are checked before it is used (``field``).
+    A header may hold any values even if its checksum is correct, because a checksum is no
+    signature. Errors of the system and of memory are not converted. Errors by which Python reports
+    a mistake in the code, such as AttributeError, are not converted either: reported as damage,
+    they would make a user look for a fault in an intact file. Therefore ``field`` checks the type
+    of every value of a header before the value is used.
     """
     try:
         yield
     except FastcosFormatError:
         raise
     except (ValueError, LookupError, ArithmeticError, RecursionError) as error:
-        what = f"{type(error).__name__}: {error}".partition("\n")[0]
-        raise FastcosFormatError(f"{path} is damaged: {what}") from error
+        reason = f"{type(error).__name__}: {error}".partition("\n")[0]
+        raise FastcosFormatError(f"{path} is damaged: {reason}") from error
 
 
 def field(fields: Mapping[str, Any], name: str, kind: type[Value]) -> Value:
-    """Return the field of this name, which must be of a type of JSON; ValueError otherwise."""
+    """Return the field of this name; raise ValueError unless its type is kind, a type of JSON."""
     value = fields.get(name)
     if not isinstance(value, kind) or (kind is not bool and isinstance(value, bool)):
         raise ValueError(f"{name} must be of type {kind.__name__}, got {value!r}")
@@ -173,11 +178,12 @@ def field(fields: Mapping[str, Any], name: str, kind: type[Value]) -> Value:
 
 
 def load_arrays(path: PathLike, kind: str, *, verify: bool = True) -> Stored:
-    """Return what save_arrays wrote: its fields, and its arrays as read-only memory maps.
+    """Return the fields and arrays that save_arrays wrote; arrays are read-only memory maps.
 
-    Every byte is verified; with verify=False sizes and types alone, and nothing but headers is
-    read. FileNotFoundError where there is no directory path, FastcosFormatError where a file is
-    missing, cut short or changed, or path holds another kind or a newer format.
+    With verify=True every byte is read and compared with its checksum; with verify=False only
+    sizes and types are checked, and only headers are read. Raises FileNotFoundError if the
+    directory path does not exist. Raises FastcosFormatError if a file is missing, truncated or
+    changed, or if path holds an object of another kind or of a newer format.
     """
     directory = validation.as_path("path", path)
     if not directory.exists():
@@ -191,7 +197,7 @@ def load_arrays(path: PathLike, kind: str, *, verify: bool = True) -> Stored:
             files = {name: directory / entry["file"] for name, entry in entries}
             return Stored(arrays, header["fields"], header["sha256"], files)
         except FileNotFoundError as error:
-            # a writer may have replaced the header and removed the files of the previous one
+            # a writer may have replaced the header and removed the files that the old header named
             newer, header = _read_header(directory, kind)
             if newer == content:
                 raise FastcosFormatError(f"{error.filename} is missing") from None
@@ -199,7 +205,7 @@ def load_arrays(path: PathLike, kind: str, *, verify: bool = True) -> Stored:
 
 
 def check_replaceable(name: str, path: Path, mark: str) -> None:
-    """Refuse a path that exists, unless it is a directory that is empty or holds the file mark."""
+    """Raise if path exists, unless it is a directory that is empty or holds the file mark."""
     if not next(parent for parent in path.absolute().parents if parent.exists()).is_dir():
         raise OccupiedError(f"{name} must be in a directory, got {str(path)!r} within a file")
     if path.exists() and not _is_empty(path) and not (path / mark).is_file():
@@ -209,13 +215,13 @@ def check_replaceable(name: str, path: Path, mark: str) -> None:
 
 
 def check_new_directory(name: str, path: Path) -> None:
-    """Refuse a path that exists, unless it is an empty directory."""
+    """Raise if path exists, unless it is an empty directory."""
     if path.exists() and not _is_empty(path):
         raise OccupiedError(f"{name} must be a new or an empty directory, got {str(path)!r}")
 
 
 def _is_empty(path: Path) -> bool:
-    """Whether a path is a directory that holds nothing but the lock of a writer."""
+    """Whether path is a directory that is empty or holds only the lock file of a writer."""
     return path.is_dir() and all(file.name == LOCK_FILE for file in path.iterdir())
 
 
@@ -223,28 +229,29 @@ def _is_empty(path: Path) -> bool:
 def temporary_directory(target: Path) -> Iterator[Path]:
     """Yield a new directory beside target, which is removed at the end unless it was renamed.
 
-    First removes those that killed writers of target left: a living writer holds a lock on its own.
+    This first removes temporary directories of writers that were killed. The temporary directory
+    of a running writer is locked, and is therefore not removed.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
-    for left in target.parent.glob(f".{glob.escape(target.name)}.*"):
-        if _UNIQUE.fullmatch(left.name.removeprefix(f".{target.name}")) and left.is_dir():
-            # OSError: another process or thread writes there, or has just removed it
-            with contextlib.suppress(OSError), lock_directory(left, wait=False) as is_locked:
+    for leftover in target.parent.glob(f".{glob.escape(target.name)}.*"):
+        if _UNIQUE.fullmatch(leftover.name.removeprefix(f".{target.name}")) and leftover.is_dir():
+            # an OSError means that another writer holds this directory or has just removed it
+            with contextlib.suppress(OSError), lock_directory(leftover, wait=False) as is_locked:
                 if is_locked:
-                    shutil.rmtree(left, ignore_errors=True)
+                    shutil.rmtree(leftover, ignore_errors=True)
     with contextlib.ExitStack() as stack:
         while True:
-            made = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
-            made.mkdir()
+            temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
+            temporary.mkdir()
             try:
-                stack.enter_context(lock_directory(made, moved_to=target))
+                stack.enter_context(lock_directory(temporary, moved_to=target))
                 break
-            except FileNotFoundError:  # removed by another writer before it was locked
+            except FileNotFoundError:  # another writer removed the directory before it was locked
                 continue
         try:
-            yield made
+            yield temporary
         finally:
-            shutil.rmtree(made, ignore_errors=True)
+            shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _write(
@@ -256,21 +263,25 @@ def _write(
     expected: str | None,
     is_locked: bool,
 ) -> str:
-    """Write arrays and a header that names them and those that are kept; return its checksum.
+    """Write arrays, and a header that names the new and the kept arrays; return its checksum.
 
-    expected: the checksum that the directory must still have when its header is replaced. Without
-    the lock of the directory no file is removed: another writer's next header may name it.
+    kept: the header entries of the arrays that are not written again. expected: the checksum that
+    the directory must still have when its header is replaced. is_locked: whether this writer holds
+    the directory's lock; without the lock no file is removed, because the next header of another
+    writer may name the file.
     """
-    from importlib.metadata import version  # 20 ms of every import of a search otherwise
+    # importing this at the top would add 20 ms to the import of every search
+    from importlib.metadata import version
 
-    entries, before = dict(kept), set(directory.iterdir())
+    entries, old_files = dict(kept), set(directory.iterdir())
     try:
         for name, array in arrays.items():
             entries[name] = _write_array(directory, name, array)
-    except BaseException:  # a full disk: what is there takes space, and nothing names it
+    # If the disk is full, for example, the new files take space and no header names them.
+    except BaseException:
         if is_locked:
             for file in directory.iterdir():
-                if file not in before and _ARRAY_FILE.fullmatch(file.name):
+                if file not in old_files and _ARRAY_FILE.fullmatch(file.name):
                     file.unlink(missing_ok=True)
         raise
     header = {
@@ -287,7 +298,7 @@ def _write(
     }
     header["sha256"] = hashlib.sha256(_canonical(header)).hexdigest()
     text = json.dumps(header, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    sync_directory(directory)  # the files that the header names must not come after it
+    sync_directory(directory)  # the files must reach the disk before the header that names them
     with contextlib.nullcontext() if is_locked else brief_lock(directory):
         if expected is not None and not is_locked:
             _read_unchanged(directory, kind, expected)
@@ -299,18 +310,18 @@ def _write(
 
 
 def _remove_unnamed(directory: Path, current: Collection[str]) -> None:
-    """Remove the files that earlier saves wrote and that the header does not name any more."""
+    """Remove files of earlier saves that are not in current, the files that the header names."""
     for file in directory.iterdir():
-        is_ours = _ARRAY_FILE.fullmatch(file.name) or _UNIQUE.fullmatch(file.name)
-        if is_ours and file.name not in current:
-            # the save is complete: a file that cannot be removed, such as one that Windows has
-            # mapped, is left to the next one
+        is_of_fastcos = _ARRAY_FILE.fullmatch(file.name) or _UNIQUE.fullmatch(file.name)
+        if is_of_fastcos and file.name not in current:
+            # The save is complete. If a file cannot be removed, for example because Windows has
+            # mapped it, the next save removes it.
             with contextlib.suppress(OSError):
                 file.unlink(missing_ok=True)
 
 
 def _write_array(directory: Path, name: str, array: npt.NDArray[Any]) -> dict[str, Any]:
-    """Write one array under a name that follows from its content; return its header entry."""
+    """Write one array to a file named after the array's content; return its header entry."""
     array = np.ascontiguousarray(array).reshape(np.shape(array))
     head = io.BytesIO()
     fields = {"descr": array.dtype.str, "fortran_order": False, "shape": array.shape}
@@ -341,14 +352,15 @@ def replace_file(path: Path, parts: Sequence[bytes | memoryview]) -> None:
         temporary.replace(path)
     except BaseException as error:
         temporary.unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.filename is None:  # of write and fsync
+        # errors of write and fsync do not name the file
+        if isinstance(error, OSError) and error.filename is None:
             raise OSError(error.errno, error.strerror, str(path)) from error
         raise
 
 
 def sync_directory(directory: Path) -> None:
     """Flush the entries of a directory to the disk."""
-    if os.name == "posix":  # Windows opens no directories
+    if os.name == "posix":  # Windows cannot open a directory
         descriptor = os.open(directory, os.O_RDONLY)
         try:
             os.fsync(descriptor)
@@ -357,7 +369,7 @@ def sync_directory(directory: Path) -> None:
 
 
 def _read_header(directory: Path, kind: str) -> tuple[bytes, dict[str, Any]]:
-    """Return the header as bytes and as JSON, if it is whole and of this kind."""
+    """Return the header as bytes and as JSON; raise if it is damaged or of another kind."""
     path = directory / _HEADER
     try:
         with _open_regular(path) as file:
@@ -369,21 +381,21 @@ def _read_header(directory: Path, kind: str) -> tuple[bytes, dict[str, Any]]:
     try:
         header = json.loads(content)
         digest = header.pop("sha256")
-        form, found_version, found_kind = (
+        stored_format, stored_version, stored_kind = (
             header[key] for key in ("format", "format_version", "kind")
         )
         fields, entries = header["fields"], header["arrays"]
         computed = hashlib.sha256(_canonical(header)).hexdigest()
     except (ValueError, LookupError, AttributeError, TypeError, RecursionError):
         raise FastcosFormatError(f"{path} is damaged: not a header of fastcos") from None
-    if form != "fastcos" or digest != computed:
+    if stored_format != "fastcos" or digest != computed:
         raise FastcosFormatError(f"{path} is damaged: its checksum differs")
-    if found_version != FORMAT_VERSION:
+    if stored_version != FORMAT_VERSION:
         raise FastcosFormatError(
-            f"{path} must be of format version {FORMAT_VERSION}, got {found_version}"
+            f"{path} must be of format version {FORMAT_VERSION}, got {stored_version}"
         )
-    if found_kind != kind:
-        raise FastcosFormatError(f"path must be a saved {kind}, got a saved {found_kind}")
+    if stored_kind != kind:
+        raise FastcosFormatError(f"path must be a saved {kind}, got a saved {stored_kind}")
     if not isinstance(fields, dict) or not isinstance(entries, dict):
         raise FastcosFormatError(f"{path} is damaged: fields and arrays must be objects")
     for name, entry in entries.items():
@@ -392,11 +404,11 @@ def _read_header(directory: Path, kind: str) -> tuple[bytes, dict[str, Any]]:
 
 
 def _check_entry(header: Path, name: str, entry: Any) -> None:
-    """Refuse an entry of an array whose file is outside the directory, or cannot hold it."""
+    """Raise if the file of an array's entry is outside the directory or cannot hold the array."""
     with refuse_damage(header):
         if not isinstance(entry, dict):
             raise ValueError(f"the entry of {name!r} must be an object, got {entry!r}")
-        # a plain name: the header is no reason to read another folder
+        # the file must be a name without a path, so that a header cannot refer to another directory
         if _ARRAY_FILE.fullmatch(field(entry, "file", str)) is None:
             raise FastcosFormatError(
                 f"{header} is damaged: file of {name!r} must be a name that save writes, got "
@@ -416,7 +428,7 @@ def _check_entry(header: Path, name: str, entry: Any) -> None:
 
 
 def _native_type(name: str) -> np.dtype[Any] | None:
-    """Return the type of numbers or texts of this name, None where there is none."""
+    """Return NumPy's type of this name; None unless it is native and holds no Python objects."""
     try:
         kind = np.dtype(name)
     except (TypeError, ValueError):
@@ -425,12 +437,15 @@ def _native_type(name: str) -> np.dtype[Any] | None:
 
 
 def _open_regular(path: Path) -> io.BufferedReader:
-    """Open a regular file, or a link to one: a pipe would be waited for, some devices never end."""
+    """Open a regular file or a link to one; raise for other files.
+
+    Opening a pipe would wait for its writer, and reading some devices would never end.
+    """
 
     def opener(name: str, flags: int) -> int:
         return os.open(name, flags | getattr(os, "O_NONBLOCK", 0))
 
-    file = open(path, "rb", opener=opener)  # noqa: SIM115  the caller closes it
+    file = open(path, "rb", opener=opener)  # noqa: SIM115  the caller closes the file
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
         raise FastcosFormatError(f"{path} must be a regular file, got a device, pipe or socket")
@@ -438,7 +453,10 @@ def _open_regular(path: Path) -> io.BufferedReader:
 
 
 def _read_array(directory: Path, entry: Mapping[str, Any], verify: bool) -> npt.NDArray[Any]:
-    """Map the array of a checked entry. The head of its file is not read: the entry says it all."""
+    """Return a memory map of the array of a checked entry.
+
+    The head of the array's file is not read, because the entry holds the same information.
+    """
     path = directory / entry["file"]
     with _open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
@@ -449,7 +467,7 @@ def _read_array(directory: Path, entry: Mapping[str, Any], verify: bool) -> npt.
         shape, kind = tuple(entry["shape"]), np.dtype(entry["dtype"])
         with refuse_damage(path):
             count = math.prod(shape) * kind.itemsize
-            if count == 0:  # nothing to map
+            if count == 0:  # an empty array cannot be mapped
                 return validation.read_only(np.empty(shape, kind))
             array = np.memmap(file, kind, "r", size - count, shape)
     return validation.read_only(array.view(np.ndarray))

@@ -6,13 +6,13 @@ by contrast, succeeds on NFS without excluding other machines. The holder remove
 ends, so that a directory at rest holds nothing but its content; a killed holder leaves the file,
 but not the lock, and the next holder takes the file over.
 
-Record locks belong to a process: they do not exclude its threads, and a process loses them as soon
-as it closes any descriptor of the file. Therefore each directory also has a lock of this process,
-and only its holder opens the file.
+Record locks belong to a process: they do not exclude the threads of the process, and a process
+loses them as soon as it closes any descriptor of the file. Therefore each directory also has a lock
+among the threads of this process, and only the thread that holds this lock opens the file.
 
-Where no lock can be had (Windows, a file system without locks), a warning says so once. Writers
-then remove nothing that another writer may need, and check and replace what they change while they
-hold a file that only one of them can create (``brief_lock``).
+If a directory cannot be locked (on Windows, or on a file system without locks), a warning reports
+this once. Writers then remove no file that another writer may need. They check and replace a header
+while they hold a file that only one of them can create (``brief_lock``).
 """
 
 import contextlib
@@ -26,17 +26,17 @@ import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-# name of the file on which the lock of its directory is held
+# The name of the file on which the lock of a directory is held.
 LOCK_FILE = ".lock"
-# name of the file of a brief lock, and the seconds after which its maker must have been killed
+# The name of the file of a brief lock. A file older than 30 s belongs to a process that was killed.
 BRIEF_LOCK_FILE = ".replacing"
 _SECONDS_OF_BRIEF_LOCK = 30.0
-# what lockf raises where another process holds the lock: either, by POSIX
-_HELD = (errno.EACCES, errno.EAGAIN)
+# The errors that lockf raises if another process holds the lock; POSIX allows both.
+_ERRORS_OF_HELD_LOCK = (errno.EACCES, errno.EAGAIN)
 
 
 class LockedError(OSError):
-    """Another process or thread holds the lock, or this thread does already."""
+    """Another process or thread holds the lock, or this thread already holds it."""
 
 
 class _ThreadLock:
@@ -56,17 +56,18 @@ class _State:
 
 
 _state = _State()
-# reasons for which this process had no lock, each of which is said once
+# The reasons for which a directory could not be locked; this process warns once for each reason.
 warned: set[str] = set()
 
 
 def _after_fork_in_child() -> None:
-    # threads of the parent may have held its locks; record locks are not inherited
+    # Threads of the parent process may have held locks, and the child does not have these threads.
+    # A child does not inherit record locks.
     global _state
     _state = _State()
 
 
-if hasattr(os, "register_at_fork"):  # Windows has none
+if hasattr(os, "register_at_fork"):  # Windows lacks this function
     os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
@@ -78,18 +79,18 @@ def lock_directory(
     moved_to: Path | None = None,
     on_wait: Callable[[str], None] | None = None,
 ) -> Iterator[bool]:
-    """Hold the lock of a directory; yield whether there is one.
+    """Hold the lock of a directory during the with block; yield whether it could be locked.
 
-    wait: whether to wait for another holder instead of raising LockedError. moved_to: where the
-    directory may be when the block ends. on_wait(holder) is called once before this waits for
-    another process or thread, with words that name it. FileNotFoundError where the directory does
-    not exist.
+    wait: whether to wait for another holder instead of raising LockedError. moved_to: the path to
+    which the with block may move the directory. on_wait: called once before waiting for another
+    process or thread, with a text that names it. Raises FileNotFoundError if the directory does not
+    exist.
     """
     state, name = _state, os.path.realpath(directory)
     with state.guard:
         among_threads = state.locks.setdefault(name, _ThreadLock())
     if not among_threads.lock.acquire(blocking=False):
-        if among_threads.owner == threading.get_ident():  # it would wait for itself
+        if among_threads.owner == threading.get_ident():  # the thread would wait for itself
             raise LockedError(errno.EDEADLK, "this thread is writing", str(directory))
         if not wait:
             raise LockedError(errno.EAGAIN, "another thread of this process writes", str(directory))
@@ -102,14 +103,14 @@ def lock_directory(
         try:
             yield descriptor is not None
         finally:
-            # a process that was forked within the block holds no lock
+            # a process that was forked within the with block holds no lock
             if descriptor is not None and process == os.getpid():
-                for place in (directory, moved_to):
-                    if place is not None and _is_same(place / LOCK_FILE, descriptor):
+                for folder in (directory, moved_to):
+                    if folder is not None and _is_same(folder / LOCK_FILE, descriptor):
                         with contextlib.suppress(OSError):
-                            (place / LOCK_FILE).unlink()
+                            (folder / LOCK_FILE).unlink()
             if descriptor is not None:
-                os.close(descriptor)  # and with it the lock
+                os.close(descriptor)  # closing the descriptor releases the lock
     finally:
         among_threads.owner = None
         among_threads.lock.release()
@@ -117,10 +118,11 @@ def lock_directory(
 
 @contextlib.contextmanager
 def brief_lock(directory: Path) -> Iterator[None]:
-    """Hold a directory for some milliseconds, also where it has no lock.
+    """Exclude other writers of a directory that cannot be locked, for some milliseconds.
 
-    The file that this creates is left by a process that is killed within the block. Therefore it
-    counts for a short time only, and this is no substitute for lock_directory.
+    The lock is a file that this creates and removes. A process that is killed within the with block
+    leaves the file. Therefore the file counts for a short time only, and brief_lock is no
+    substitute for lock_directory.
     """
     path = directory / BRIEF_LOCK_FILE
     while True:
@@ -128,7 +130,7 @@ def brief_lock(directory: Path) -> Iterator[None]:
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
             break
         except FileExistsError:
-            with contextlib.suppress(OSError):  # it ends now
+            with contextlib.suppress(OSError):  # its holder has just removed the file
                 if time.time() - path.stat().st_mtime > _SECONDS_OF_BRIEF_LOCK:
                     path.unlink()
             time.sleep(0.01)
@@ -139,7 +141,7 @@ def brief_lock(directory: Path) -> Iterator[None]:
 
 
 def _lock_file(directory: Path, wait: bool, on_wait: Callable[[str], None] | None) -> int | None:
-    """Return a descriptor of the locked file of a directory, None where no lock can be had."""
+    """Return a descriptor of the locked file of a directory, None if it cannot be locked."""
     path = directory / LOCK_FILE
     try:
         import fcntl
@@ -158,7 +160,7 @@ def _lock_file(directory: Path, wait: bool, on_wait: Callable[[str], None] | Non
             try:
                 fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
-                if error.errno not in _HELD:
+                if error.errno not in _ERRORS_OF_HELD_LOCK:
                     raise
                 if not wait:
                     raise LockedError(error.errno, "another process writes", str(path)) from None
@@ -173,15 +175,17 @@ def _lock_file(directory: Path, wait: bool, on_wait: Callable[[str], None] | Non
             os.close(descriptor)
             _warn(directory, error.strerror)
             return None
-        except BaseException:  # Ctrl-C while waiting
+        except BaseException:  # Ctrl-C during the wait
             os.close(descriptor)
             raise
-        # the holder before removes the file at its end: the lock of a removed file excludes nobody
+        # The previous holder removes the file when it ends. A lock on a removed file excludes no
+        # other process, so that this one must open the new file.
         if _is_same(path, descriptor):
-            with contextlib.suppress(OSError):  # a full disk: others then wait for a nameless one
+            # if the disk is full, the file does not name its holder
+            with contextlib.suppress(OSError):
                 os.ftruncate(descriptor, 0)
-                who = f"process {os.getpid()} on {socket.gethostname()}"
-                os.pwrite(descriptor, who.encode(), 0)
+                holder = f"process {os.getpid()} on {socket.gethostname()}"
+                os.pwrite(descriptor, holder.encode(), 0)
             return descriptor
         os.close(descriptor)
 
@@ -196,14 +200,16 @@ def _is_same(path: Path, descriptor: int) -> bool:
 
 
 def _holder(descriptor: int) -> str:
-    """Return words that name the holder of a lock, from its file."""
+    """Return the name of a lock's holder, which the holder has written to the lock file."""
     content = os.pread(descriptor, 200, 0).decode(errors="replace")
     return content if content.isprintable() and content else "another process"
 
 
-def _warn(directory: Path, why: object) -> None:
-    """Warn once that writers are not kept apart."""
-    if str(why) not in warned:
-        warned.add(str(why))
-        text = f"{directory} cannot be locked ({why}): let no other process write there meanwhile"
+def _warn(directory: Path, reason: object) -> None:
+    """Warn, once for each reason, that a directory cannot be locked."""
+    if str(reason) not in warned:
+        warned.add(str(reason))
+        text = (
+            f"{directory} cannot be locked ({reason}): let no other process write there meanwhile"
+        )
         warnings.warn(text, stacklevel=2)

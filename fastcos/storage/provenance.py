@@ -1,4 +1,4 @@
-"""Provenance of a result: parameters, versions and machine, stored beside it."""
+"""The provenance of a result: parameters, versions and machine, stored beside the result."""
 
 import contextlib
 import math
@@ -9,21 +9,21 @@ from typing import Any
 from fastcos import config
 from fastcos.kernels import cpu
 
-# packages that affect results
+# Packages whose versions can change results.
 PACKAGES = ("fastcos", "numba", "llvmlite", "numpy", "scipy", "scikit-learn", "matplotlib")
 
 
 def versions() -> dict[str, str]:
     """Return the versions of Python and of the installed packages that affect results."""
-    found = {"python": platform.python_version()}
+    by_package = {"python": platform.python_version()}
     for name in PACKAGES:
-        with contextlib.suppress(metadata.PackageNotFoundError):  # a native wheel has no Numba
-            found[name] = metadata.version(name)
-    return found
+        with contextlib.suppress(metadata.PackageNotFoundError):  # a native wheel needs no Numba
+            by_package[name] = metadata.version(name)
+    return by_package
 
 
 def provenance(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Return parameters, versions and machine as one JSON-ready dict."""
+    """Return parameters, versions and machine as a dict that can be written as JSON."""
     settings = config.get_config()
     return {
         "parameters": json_ready(parameters),
@@ -38,7 +38,7 @@ def provenance(parameters: dict[str, Any]) -> dict[str, Any]:
 
 
 def json_ready(value: Any) -> Any:
-    """Return value with NumPy scalars as Python's and with NaN and infinity as None."""
+    """Return value with NumPy arrays and scalars as Python values, and NaN and infinity as None."""
     if isinstance(value, dict):
         return {str(key): json_ready(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

@@ -1,17 +1,17 @@
-"""Argument checks: convert what can be converted, refuse the rest with one line.
+"""Argument checks: convert valid arguments, raise an error of one line for the others.
 
-A public function converts its arguments once, on entry. What passes has the one form that kernels
-take, so nothing below scans or converts it again::
+A public function converts its arguments once, on entry. A converted argument has the one form that
+kernels take, so that no other function scans or converts the argument again::
 
     argument -> containers.as_array -> as_rows, as_vector -> C order, float32 or float64, finite
                     |                      |
                     +----------------------+-> ValueError or TypeError:
                                                "<argument> must <rule>, got <value>"
 
-`as_x` returns the converted argument, `check_x` returns nothing and refuses. Only checks that
-several modules share are here; a rule of one function is checked in that function. Sparse matrices
-are checked by :func:`fastcos.linalg.csr.as_interactions`, rows on disk by
-:mod:`fastcos.parallel.memmap`, which read them in blocks.
+A function `as_x` returns the converted argument. A function `check_x` raises an error if the
+argument is invalid, and returns nothing. This module holds only checks that several modules share;
+a rule of one function is checked in that function. :func:`fastcos.linalg.csr.as_interactions`
+checks sparse matrices, and :mod:`fastcos.parallel.memmap` checks rows on disk, block by block.
 """
 
 import contextlib
@@ -37,15 +37,16 @@ from fastcos.validation.containers import (
     is_sparse as is_sparse,
 )
 
-# letters of an error message, and of a value in it
+# An error message has at most 300 characters, and a value shown in the message at most 80.
 LONGEST_MESSAGE, LONGEST_VALUE = 300, 80
-# values of a list that a message shows
-_FEW_VALUES = 4
-# threads of a call: more than any machine has CPUs, fewer than a process can start
+# A message shows at most this many values of a list.
+_MAX_SHOWN_VALUES = 4
+# The largest number of threads of a call: more than any machine has CPUs, and fewer than a process
+# can start.
 MAX_THREADS = 4096
-# item numbers are sorted where they are fewer than this share of the items, and marked in a mask of
-# all items otherwise: a mask of 30,000 items takes 15 us, and to sort 500 numbers as long
-_SORTED_SHARE = 64
+# Item numbers are sorted if there are more than 64 items per number; otherwise they are marked in a
+# mask of all items. Marking 30,000 items takes about as long as sorting 500 numbers.
+_ITEMS_PER_SORTED_NUMBER = 64
 
 Rows = npt.NDArray[np.float32] | npt.NDArray[np.float64]
 Floats = npt.NDArray[np.float64]
@@ -55,7 +56,7 @@ Kind = TypeVar("Kind")
 
 
 class _Shortener(reprlib.Repr):
-    """Represents values of any size in a few letters, without visiting all of a long list."""
+    """Represents values of any size as a short text, without visiting all of a long list."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -75,23 +76,25 @@ class _Shortener(reprlib.Repr):
 def _safe_repr(value: Any) -> str:
     try:
         return repr(value)
-    except Exception:  # of a class that is not ours
+    except Exception:  # the __repr__ of another library's class may raise any error
         return f"a {type(value).__name__}"
 
 
 def format_value(value: Any) -> str:
-    """Return value as a short text for a message, in one line: an array or a table by its shape."""
+    """Return value as a short text of one line for a message; arrays and tables by their shape."""
     try:
         text = _Shortener().repr(value)
-    except Exception:  # a class that is not ours, or an integer of more digits than Python prints
+    # the __repr__ of another library's class may raise any error, and Python refuses to print an
+    # integer of very many digits
+    except Exception:
         text = f"a {type(value).__name__}"
-    if isinstance(value, (list, tuple, set, frozenset, dict)) and len(value) > _FEW_VALUES:
+    if isinstance(value, (list, tuple, set, frozenset, dict)) and len(value) > _MAX_SHOWN_VALUES:
         text = f"{text} of length {len(value)}"
     return one_line(text, LONGEST_VALUE + 40)
 
 
 def cut(text: str, length: int) -> str:
-    """Return text of at most this length, with "..." in place of what is left out of its middle."""
+    """Return text, shortened to at most length characters by "..." in place of its middle."""
     if len(text) <= length:
         return text
     end = (length - 3) // 3
@@ -99,7 +102,7 @@ def cut(text: str, length: int) -> str:
 
 
 def one_line(message: str, length: int = LONGEST_MESSAGE) -> str:
-    """Return a message as one line of at most this length: what errors say, whatever the input."""
+    """Return an error message as one line of at most length characters."""
     return cut(" ".join(message[: 100 * length].split()), length) if message else message
 
 
@@ -123,25 +126,25 @@ def as_thread_count(name: str, value: Any) -> int:
 
 
 def check_progress(progress: Any) -> None:
-    """Refuse what cannot be called as progress(done, total), before any work."""
+    """Raise if progress is neither None nor callable, before any work is done."""
     if progress is not None and not callable(progress):
         raise TypeError(f"progress must be callable or None, got {format_value(progress)}")
 
 
 def check_callable(name: str, function: Any) -> None:
-    """Refuse what cannot be called, before any work."""
+    """Raise if function is not callable, before any work is done."""
     if not callable(function):
         raise TypeError(f"{name} must be callable, got {format_value(function)}")
 
 
 def check_text(name: str, value: Any) -> None:
-    """Refuse anything but None and non-empty text."""
+    """Raise unless value is None or a non-empty text."""
     if value is not None and not (isinstance(value, str) and value):
         raise TypeError(f"{name} must be a text or None, got {format_value(value)}")
 
 
 def as_list(name: str, values: Any) -> list[Any]:
-    """Return an iterable as a list; refuse text and mappings."""
+    """Return an iterable as a list; raise for text and mappings."""
     if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
         raise TypeError(f"{name} must be a list, got {format_value(values)}")
     return list(values)
@@ -177,7 +180,7 @@ def as_real(
         ("<", below, operator.lt),
     )  # fmt: skip
     number, rules, fits = math.nan, [], True
-    # text may read as a number
+    # float() would convert a text such as "0.5"
     if not isinstance(value, (bool, np.bool_, str, bytes)):
         with contextlib.suppress(TypeError, ValueError, OverflowError):
             number = float(value)
@@ -201,18 +204,18 @@ def as_choice(name: str, value: Any, choices: Collection[str]) -> str:
 
 
 def listed(choices: Collection[str], room: int) -> str:
-    """Return choices in a list of at most this many letters, which says how many it leaves out."""
-    names, rest = list(choices), ""
-    while len(", ".join(names)) + len(rest) > room and len(names) > 1:
+    """Return choices as text of at most room characters, with their number if some are omitted."""
+    names, omission = list(choices), ""
+    while len(", ".join(names)) + len(omission) > room and len(names) > 1:
         names.pop()
-        rest = f", ... ({len(choices)} names)"
-    return ", ".join(names) + rest
+        omission = f", ... ({len(choices)} names)"
+    return ", ".join(names) + omission
 
 
 def did_you_mean(value: Any, choices: Collection[str]) -> str:
-    """The end of a message: the choice with the most similar spelling, if any."""
-    found = difflib.get_close_matches(value, choices, 1) if isinstance(value, str) else []
-    return f" (did you mean {found[0]!r}?)" if found else ""
+    """Return the end of a message that names the most similarly spelled choice, if there is one."""
+    matches = difflib.get_close_matches(value, choices, 1) if isinstance(value, str) else []
+    return f" (did you mean {matches[0]!r}?)" if matches else ""
 
 
 def is_float_array(X: Any) -> bool:
@@ -223,9 +226,9 @@ def is_float_array(X: Any) -> bool:
 def any_sparse(*arguments: Any) -> bool:
     """Whether one of the arguments is sparse."""
     return any(
-        containers.is_sparse(one)
-        for one in arguments
-        if one is not None and not isinstance(one, np.ndarray)
+        containers.is_sparse(argument)
+        for argument in arguments
+        if argument is not None and not isinstance(argument, np.ndarray)
     )
 
 
@@ -239,19 +242,20 @@ def as_rows(
 ) -> Rows:
     """Return X as C-contiguous, finite, read-only rows (n, d), float32 or float64, n and d >= 1.
 
-    float16, bfloat16 and float8 become float32; integers and booleans become float64; dtype forces
-    one of the two. Copies only where order or type differ. uint8 is refused: it is also how
-    sentence-transformers and FAISS pack bits, eight dimensions to a number. or_vector: one vector
-    (d,) is one row. is_measured: the norms of float32 rows, which follow, will show NaN.
+    float16, bfloat16 and float8 become float32; integers and booleans become float64; the argument
+    dtype forces float32 or float64. X is copied only if its order or type differs. uint8 raises
+    TypeError, because sentence-transformers and FAISS pack eight bits into one uint8 number.
+    or_vector: whether a vector (d,) is accepted as one row. is_measured: whether the caller
+    computes the norms of the rows next; NaN in float32 rows is then found there, not here.
     """
     array = as_row_shape(name, X, or_vector=or_vector)
     if dtype is None:
-        small = array.dtype in (np.float32, np.float16)
-        dtype = np.float32 if small else np.float64
-    rows = _converted(array, dtype)
+        fits_float32 = array.dtype in (np.float32, np.float16)
+        dtype = np.float32 if fits_float32 else np.float64
+    rows = _convert(array, dtype)
     if not (is_measured and rows.dtype == np.float32) and not _are_finite(rows):
-        broken = np.flatnonzero(~np.isfinite(rows).all(axis=1))
-        got = f"NaN or infinity in {format_rows(broken)} (counted from 0)"
+        invalid = np.flatnonzero(~np.isfinite(rows).all(axis=1))
+        got = f"NaN or infinity in {format_rows(invalid)} (counted from 0)"
         raise ValueError(f"{name} must be finite, got {got}")
     return read_only(rows)
 
@@ -259,7 +263,8 @@ def as_rows(
 def _are_finite(rows: Rows) -> bool:
     with np.errstate(all="ignore"):
         total = rows.sum()
-    # one pass over the rows; the sum of finite ones may overflow
+    # The sum takes one pass over the rows. The sum of finite rows may overflow; only then are their
+    # minimum and maximum computed.
     return bool(np.isfinite(total) or (np.isfinite(rows.min()) and np.isfinite(rows.max())))
 
 
@@ -282,45 +287,45 @@ def as_row_shape(name: str, X: Any, *, or_vector: bool = False) -> npt.NDArray[A
 
 
 def estimator_rows(estimator: Any, X: Any, *, reset: bool) -> Rows:
-    """Return dense rows X as as_rows does; set or check the estimator's features."""
+    """Return dense rows X as as_rows does; set or check the estimator's feature attributes."""
     from sklearn.utils.validation import validate_data
 
-    given = containers.from_container("X", X)
-    if len(getattr(given, "shape", (0, 0))) == 1:  # perhaps a column of vectors
-        given = containers.as_array("X", given)
-    elif hasattr(given, "columns"):  # scikit-learn's message would not say which column is wrong
-        containers.as_array("X", given)
-    # values are checked by as_rows: scikit-learn's message of NaN has five lines
+    array = containers.from_container("X", X)
+    if len(getattr(array, "shape", (0, 0))) == 1:  # this may be a table column of vectors
+        array = containers.as_array("X", array)
+    elif hasattr(array, "columns"):  # scikit-learn's message would not name the invalid column
+        containers.as_array("X", array)
+    # as_rows checks the values: scikit-learn's message about NaN has five lines
     dense = validate_data(
-        estimator, given, reset=reset, dtype=(np.float64, np.float32), ensure_all_finite=False
+        estimator, array, reset=reset, dtype=(np.float64, np.float32), ensure_all_finite=False
     )
-    as_row_shape("X", given)  # scikit-learn reads text, dates and packed bits as numbers
+    as_row_shape("X", array)  # scikit-learn converts text, dates and packed bits to numbers
     return as_rows("X", dense)
 
 
-def _converted(array: npt.NDArray[Any], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+def _convert(array: npt.NDArray[Any], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     """Return array in C order and of dtype; values too large for dtype become infinite."""
     with np.errstate(over="ignore"):
         return np.ascontiguousarray(array, dtype=dtype)
 
 
 def check_same_width(name: str, rows: Any, other_name: str, other: Any) -> None:
-    """Refuse rows whose width differs from that of other; both have a shape."""
+    """Raise if rows and other, which both have a shape, differ in their number of columns."""
     if rows.shape[1] != other.shape[1]:
         rule = f"have as many columns as {other_name} ({other.shape[1]})"
         raise ValueError(f"{name} must {rule}, got {rows.shape[1]}")
 
 
 def check_length(name: str, rows: Rows, length: int, of: str) -> None:
-    """Refuse rows whose number is not length."""
+    """Raise if the number of rows is not length, which is the number of rows of `of`."""
     if len(rows) != length:
         raise ValueError(f"{name} must have as many rows as {of} ({length}), got {len(rows)}")
 
 
-def check_enough(name: str, count: int, least: int, what: str) -> int:
-    """Return count if it is at least least."""
-    if count < least:
-        raise ValueError(f"{name} must have at least {least} {what}, got {count}")
+def check_enough(name: str, count: int, minimum: int, unit: str) -> int:
+    """Return count, the number of units of the argument, if it is at least minimum."""
+    if count < minimum:
+        raise ValueError(f"{name} must have at least {minimum} {unit}, got {count}")
     return count
 
 
@@ -328,12 +333,12 @@ def as_vector(name: str, values: Any, length: int | None = None) -> npt.NDArray[
     """Return values as a finite, read-only float64 vector of the given length."""
     array = containers.as_array(name, values)
     if array.ndim != 1 or (length is not None and len(array) != length):
-        wanted = "1-dimensional" if length is None else f"of shape ({length},)"
-        raise ValueError(f"{name} must be {wanted}, got shape {array.shape}")
-    vector = _converted(array, np.float64)
+        rule = "1-dimensional" if length is None else f"of shape ({length},)"
+        raise ValueError(f"{name} must be {rule}, got shape {array.shape}")
+    vector = _convert(array, np.float64)
     if not np.isfinite(vector).all():
-        at = int(np.flatnonzero(~np.isfinite(vector))[0])
-        raise ValueError(f"{name} must be finite, got {vector[at]} at position {at}")
+        position = int(np.flatnonzero(~np.isfinite(vector))[0])
+        raise ValueError(f"{name} must be finite, got {vector[position]} at position {position}")
     return read_only(vector)
 
 
@@ -341,8 +346,9 @@ def as_positive_diagonal(name: str, values: Any, length: int) -> npt.NDArray[np.
     """Return values as the diagonal of an invertible D with positive entries, (length,) float64."""
     diagonal = as_vector(name, values, length)
     if not (diagonal > 0).all():
-        at = int(np.flatnonzero(~(diagonal > 0))[0])
-        raise ValueError(f"{name} must be positive, got {diagonal[at]:g} at position {at}")
+        position = int(np.flatnonzero(~(diagonal > 0))[0])
+        got = f"{diagonal[position]:g} at position {position}"
+        raise ValueError(f"{name} must be positive, got {got}")
     return diagonal
 
 
@@ -363,27 +369,27 @@ def as_probabilities(name: str, values: Any, length: int) -> npt.NDArray[np.floa
 
 
 def as_labels(name: str, labels: Any, length: int) -> npt.NDArray[np.int64]:
-    """Return labels as whole numbers 0 .. C-1 by sorted value, (length,) int64.
+    """Return labels as codes 0 .. C-1 in the order of the sorted labels, (length,) int64.
 
-    Labels may be integers or strings, not both; at least two different ones.
+    All labels must be integers, or all must be strings; at least two labels must differ.
     """
     labels = containers.from_container(name, labels)
-    # as objects: NumPy would turn ["a", 1, nan] into three strings
+    # The array holds objects, because NumPy would turn ["a", 1, nan] into three strings.
     array = np.asarray(labels, dtype=None if hasattr(labels, "dtype") else object)
     if array.shape != (length,):
         raise ValueError(f"{name} must be of shape ({length},), got {array.shape}")
     if array.dtype.kind == "O":
         kind = str if len(array) and isinstance(array[0], str) else (int, np.integer)
-        odd = [value for value in array if not isinstance(value, kind)]
-        if odd and is_missing(odd[0]):
-            at = next(row for row, value in enumerate(array) if is_missing(value))
+        invalid = [value for value in array if not isinstance(value, kind)]
+        if invalid and is_missing(invalid[0]):
+            row = next(row for row, value in enumerate(array) if is_missing(value))
             raise TypeError(
-                f"{name} must hold integers or strings in every row, got {format_value(odd[0])} in "
-                f"row {at} (leave out rows without a label)"
+                f"{name} must hold integers or strings in every row, got "
+                f"{format_value(invalid[0])} in row {row} (leave out rows without a label)"
             )
-        if odd:
+        if invalid:
             raise TypeError(
-                f"{name} must hold integers or strings, not both, got {format_value(odd[0])}"
+                f"{name} must hold integers or strings, not both, got {format_value(invalid[0])}"
             )
         array = np.array(array.tolist()) if len(array) else np.zeros(0, np.int64)
     if array.dtype.kind not in "iubU":
@@ -405,18 +411,18 @@ def as_partial_labels(name: str, labels: Any, length: int) -> npt.NDArray[np.int
     array = np.asarray(containers.from_container(name, labels), dtype=object)
     if array.shape != (length,):
         raise ValueError(f"{name} must be of shape ({length},), got {array.shape}")
-    given = np.array([value is not None for value in array])
+    is_labelled = np.array([value is not None for value in array])
     for row, value in enumerate(array):
         if value is not None and is_missing(value):
             rule = "integers or strings, or None for no label"
             raise TypeError(f"{name} must hold {rule}, got {format_value(value)} in row {row}")
     codes = np.full(length, -1, np.int64)
-    codes[given] = as_labels(name, array[given].tolist(), int(given.sum()))
+    codes[is_labelled] = as_labels(name, array[is_labelled].tolist(), int(is_labelled.sum()))
     return read_only(codes)
 
 
 def as_generator(name: str, seed: Any) -> np.random.Generator:
-    """Return seed if it is a generator, else a new one seeded by that whole number."""
+    """Return seed if it is a generator, else a new generator seeded with this whole number."""
     if isinstance(seed, np.random.Generator):
         return seed
     return np.random.default_rng(as_count(name, seed, low=0))
@@ -430,9 +436,9 @@ def as_flag(name: str, value: Any) -> bool:
 
 
 def check_none(name: str, value: Any, reason: str) -> None:
-    """Refuse any value but None; reason completes the message."""
+    """Raise if value is not None; reason completes the message."""
     if value is not None:
-        # a command's flag is left out, a function's argument is None
+        # the message reads "left out" for an option of a command, "None" for an argument in Python
         absent = "left out" if name.startswith("--") else "None"
         raise ValueError(f"{name} must be {absent} {reason}, got {format_value(value)}")
 
@@ -445,10 +451,10 @@ def as_path(name: str, value: Any) -> Path:
 
 
 def as_instance(name: str, value: Any, kind: type[Kind], rule: str) -> Kind:
-    """Return value if it is an instance of kind; rule says what that is in words."""
+    """Return value if it is an instance of kind; rule describes the kind in the error message."""
     if not isinstance(value, kind):
-        found = "None" if value is None else type(value).__name__
-        raise TypeError(f"{name} must be {rule}, got {found}")
+        got = "None" if value is None else type(value).__name__
+        raise TypeError(f"{name} must be {rule}, got {got}")
     return value
 
 
@@ -458,12 +464,12 @@ def largest_magnitude(values: npt.NDArray[Any]) -> float:
 
 
 def check_scorable(name: str, rows: Rows, other: Rows, width: int | None = None) -> None:
-    """Refuse rows whose float64 inner products with other's, or their norms, would overflow.
+    """Raise if inner products of rows and other, or their norms, would overflow float64.
 
-    width: columns of the rows, where these are the values of sparse ones.
+    width: the number of columns, if rows holds only the stored values of a sparse matrix.
     """
     for side in (rows, other):
-        # float32 cannot overflow a float64 sum
+        # products of float32 numbers cannot overflow a sum in float64
         largest = largest_magnitude(side) if side.dtype == np.float64 else 0.0
         if largest > 1e150 / (width or side.shape[1]):
             rule = "have entries whose squares can be summed"
@@ -471,7 +477,7 @@ def check_scorable(name: str, rows: Rows, other: Rows, width: int | None = None)
 
 
 def check_squarable(name: str, values: npt.NDArray[Any]) -> None:
-    """Refuse values whose Gram matrix, or its squares in float64, would overflow or underflow."""
+    """Raise if the Gram matrix of values, or its square, would overflow or underflow float64."""
     limit = 1e12 if values.dtype == np.float32 else 1e60
     largest = largest_magnitude(values)
     if largest > limit or 0 < largest < 1 / limit:
@@ -500,29 +506,29 @@ def as_item_mask(name: str, items: Any, n_items: int) -> npt.NDArray[np.bool_]:
 def _as_mask_or_numbers(name: str, items: Any, n_items: int) -> npt.NDArray[Any]:
     """Return a mask of booleans (n_items,), or item numbers in any order."""
     array = np.asarray(containers.from_container(name, items))
-    if is_empty_list(array) and array.dtype.kind != "b":  # NumPy makes float64 of []
+    if is_empty_list(array) and array.dtype.kind != "b":  # NumPy converts [] to float64
         return np.empty(0, np.int64)
     if array.ndim != 1 or array.dtype.kind not in "iub":
         got = f"dtype {array.dtype} of shape {array.shape}"
-        if array.ndim == 2 and array.dtype.kind in "iub":  # a mask for each query
-            got += " (for each query its own: scipy.sparse.csr_array(mask))"
+        if array.ndim == 2 and array.dtype.kind in "iub":  # probably one mask per query
+            got += " (for one mask per query, use scipy.sparse.csr_array(mask))"
         raise TypeError(f"{name} must be a mask or item numbers of one dimension, got {got}")
     if array.dtype.kind == "b":
         if len(array) != n_items:
             raise ValueError(f"{name} must be of shape ({n_items},), got {array.shape}")
         return array
-    least, largest = int(array.min()), int(array.max())
-    if least < 0 or largest >= n_items:
-        got = f"{least} to {largest}"
+    smallest, largest = int(array.min()), int(array.max())
+    if smallest < 0 or largest >= n_items:
+        got = f"{smallest} to {largest}"
         raise ValueError(f"{name} must hold item numbers from 0 to {n_items - 1}, got {got}")
-    if n_items > 2 and len(array) == n_items and (least, largest) == (0, 1):
+    if n_items > 2 and len(array) == n_items and (smallest, largest) == (0, 1):
         got = f"zeros and ones of dtype {array.dtype} (use .astype(bool))"
         raise TypeError(f"{name} must be a mask of booleans or item numbers, got {got}")
     return array
 
 
 def is_empty_list(values: Any) -> bool:
-    """Whether values are a list or a one-dimensional array without entries, which is not None."""
+    """Whether values are an empty list or an empty one-dimensional array; False for None."""
     shape = getattr(values, "shape", None)
     if shape is None:
         return isinstance(values, (list, tuple, set, frozenset)) and not len(values)
@@ -530,36 +536,39 @@ def is_empty_list(values: Any) -> bool:
 
 
 def distinct_numbers(numbers: npt.NDArray[Any], n_items: int) -> npt.NDArray[np.int64]:
-    """Return the distinct ones of numbers from 0 to n_items - 1, ascending, int64."""
-    if len(numbers) * _SORTED_SHARE < n_items:
+    """Return numbers, all from 0 to n_items - 1, in ascending order without duplicates, int64."""
+    if len(numbers) * _ITEMS_PER_SORTED_NUMBER < n_items:
         return np.unique(numbers).astype(np.int64)
     is_listed = np.zeros(n_items, np.bool_)
     is_listed[numbers] = True
     return np.flatnonzero(is_listed).astype(np.int64, copy=False)
 
 
-def check_memory(name: str, given: float, needed: float) -> None:
-    """Refuse less memory than needed; both in bytes."""
-    if given < needed:
+def check_memory(name: str, limit: float, needed: float) -> None:
+    """Raise if the limit of memory is lower than the memory needed; both are in bytes."""
+    if limit < needed:
         rule = f"at least {needed / 2**20:.2f} MiB here"
-        raise ValueError(f"{name} must be {rule}, got {given / 2**20:.2f}")
+        raise ValueError(f"{name} must be {rule}, got {limit / 2**20:.2f}")
 
 
-def check_shape(name: str, shape: tuple[int, ...], wanted: tuple[int, ...]) -> None:
-    """Refuse an array of another shape."""
-    if tuple(shape) != wanted:
-        raise ValueError(f"{name} must be of shape {wanted}, got {tuple(shape)}")
+def check_shape(name: str, shape: tuple[int, ...], expected: tuple[int, ...]) -> None:
+    """Raise if shape, the shape of an array, is not the expected shape."""
+    if tuple(shape) != expected:
+        raise ValueError(f"{name} must be of shape {expected}, got {tuple(shape)}")
 
 
 def check_fitted(name: str, state: Kind | None) -> Kind:
-    """Return state, which fit sets; refuse None."""
+    """Return state, which fit sets; raise if it is None."""
     if state is None:
         raise ValueError(f"{name} must be fitted before it is used, got one without items")
     return state
 
 
 def read_only(array: Array) -> Array:
-    """Return a read-only view, None for None: one compiled signature, and inputs stay as given."""
+    """Return a read-only view of array, or None for None.
+
+    Kernels are compiled for read-only arrays alone, and the view protects the caller's array.
+    """
     if array is None:
         return array
     view = array.view()

@@ -1,4 +1,4 @@
-"""What a column of a table holds, recognised by its name."""
+"""Recognise from a column's name whether the column of a table holds users, items or values."""
 
 import re
 from collections.abc import Collection
@@ -18,14 +18,15 @@ VALUE_WORDS = frozenset((
 ))
 NAME_WORDS = frozenset(("name", "title", "description"))
 # fmt: on
-# endings to strip: movieId, User_ID, anime_ids and StockCode match movie, user, anime and stock
+# Endings that column_word strips: the names movieId, User_ID, anime_ids and StockCode become movie,
+# user, anime and stock.
 ENDINGS = ("ids", "id", "code", "number")
-# id, user_id, itemID, but not grid or covid
+# This pattern matches id, user_id and itemID, but not grid or covid.
 _ID = re.compile(r"(?i:ids?|.*[\W_]ids?)|.*[a-z](Id|ID)s?")
 
 
 def column_word(name: str, words: Collection[str]) -> str:
-    """Return the letters and digits of a column's name, without an ending after one of words."""
+    """Return the letters and digits of a column's name; strip an ending if it follows a word."""
     word = "".join(letter for letter in name.casefold() if letter.isalnum())
     for ending in ENDINGS:
         if word.removesuffix(ending) in words:

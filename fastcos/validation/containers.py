@@ -1,9 +1,10 @@
-"""The gate for numbers: arrays, tensors, Arrow and table columns become one NumPy array, exactly.
+"""Exact conversion of arrays, tensors, Arrow columns and table columns to a NumPy array.
 
 Other libraries may export by Arrow's C data interface or by DLPack.
 
-Every entry point for rows passes it. What has no single exact reading is refused with the call
-that helps. A library is recognised only if the caller has imported it; none is imported here.
+Every public function that takes rows converts them here. A value that cannot be converted exactly,
+or that could be read in two ways, raises an error that names the call to use. The type of a library
+is recognised only if the caller has imported the library; this module imports none of them.
 """
 
 import contextlib
@@ -32,29 +33,34 @@ def as_array(name: str, values: Any) -> Array:
 
 
 def is_sparse(values: Any) -> bool:
-    """Whether values are sparse, without importing scipy.sparse: who has any has imported it."""
+    """Whether values are a sparse matrix of SciPy.
+
+    scipy.sparse is not imported for this test: a caller with a sparse matrix has imported it.
+    """
     if "scipy.sparse" not in sys.modules:
         return False
-    from scipy.sparse import issparse  # waits for a thread that imports it now
+    from scipy.sparse import issparse  # waits if another thread is importing scipy.sparse
 
     return bool(issparse(values))
 
 
 def from_container(name: str, values: Any) -> Any:
-    """Return what NumPy cannot read exactly as an array, others as they are.
+    """Return values as an array if NumPy alone cannot read them exactly, else unchanged.
 
-    Refused are masks, which NumPy drops, and tables with ids, which NumPy takes for numbers.
+    Masked arrays raise TypeError because NumPy drops the mask, and tables with a column of ids
+    because NumPy takes ids for numbers.
     """
     if is_sparse(values):
         raise TypeError(f"{name} must be a dense array, got a sparse matrix")
-    if type(values).__name__ == "LazyFrame":  # of polars: NumPy would make an array of one object
+    # NumPy would convert a LazyFrame of polars to an array of one object
+    if type(values).__name__ == "LazyFrame":
         raise TypeError(f"{name} must be read, got a LazyFrame (use .collect())")
-    # who has one has imported numpy.ma, which takes 15 ms
+    # A caller with a masked array has imported numpy.ma; importing it here would take 15 ms.
     if "numpy.ma" in sys.modules and isinstance(values, np.ma.MaskedArray):
         got = "a masked array (use .filled(value))"
         raise TypeError(f"{name} must be an array without a mask, got {got}")
     if isinstance(values, np.ndarray):
-        # bfloat16, float8 and int4 of ml_dtypes, which are exact in float32
+        # float32 represents bfloat16, float8 and int4 of ml_dtypes exactly
         is_extension = values.dtype.isbuiltin == 2 and np.can_cast(values.dtype, np.float32)
         return values.astype(np.float32) if is_extension else values
     torch, arrow = sys.modules.get("torch"), sys.modules.get("pyarrow")
@@ -62,12 +68,12 @@ def from_container(name: str, values: Any) -> Any:
         if isinstance(values, torch.Tensor):
             return _from_torch(name, values, torch)
         if isinstance(values, (list, tuple)) and values and isinstance(values[0], torch.Tensor):
-            return [_from_torch(name, one, torch) for one in values]
+            return [_from_torch(name, tensor, torch) for tensor in values]
     if arrow is not None and isinstance(values, (arrow.Array, arrow.ChunkedArray)):
         return from_arrow(name, values)
     if arrow is not None and isinstance(values, (arrow.Table, arrow.RecordBatch)):
         _check_columns(name, values.column_names)
-        columns = [from_arrow(f"{name}[{one!r}]", values[one]) for one in values.column_names]
+        columns = [from_arrow(f"{name}[{key!r}]", values[key]) for key in values.column_names]
         return np.column_stack(columns) if columns else np.empty((0, 0))
     if hasattr(values, "columns") and hasattr(values, "dtypes"):  # pandas, polars
         _check_columns(name, [str(column) for column in values.columns])
@@ -80,9 +86,10 @@ def from_container(name: str, values: Any) -> Any:
 
 
 def as_shared_array(values: Any) -> Any:
-    """Return a dense tensor in main memory as an array that shares its memory, others as they are.
+    """Return a dense tensor of PyTorch in main memory as an array that shares the tensor's memory.
 
-    bfloat16 takes the type of ml_dtypes, where that is installed.
+    Any other value is returned unchanged. A bfloat16 tensor becomes an array of ml_dtypes.bfloat16
+    if ml_dtypes is installed, and is otherwise returned unchanged.
     """
     torch = sys.modules.get("torch")
     if torch is None or not isinstance(values, torch.Tensor):
@@ -95,7 +102,7 @@ def as_shared_array(values: Any) -> Any:
 
             return values.detach().view(torch.int16).numpy().view(bfloat16)
         return values.detach().numpy()
-    except (ImportError, TypeError, RuntimeError):  # types that NumPy lacks
+    except (ImportError, TypeError, RuntimeError):  # NumPy has no such type
         return values
 
 
@@ -105,7 +112,8 @@ def from_arrow(name: str, column: Any) -> Array:
 
     if isinstance(column, arrow.ChunkedArray):
         column = column.combine_chunks()
-    if isinstance(column, arrow.ChunkedArray):  # of no rows, in older versions
+    # older versions of pyarrow return a ChunkedArray here if the column has no rows
+    if isinstance(column, arrow.ChunkedArray):
         return np.empty(0)
     if isinstance(column, arrow.ExtensionArray):
         column = column.storage
@@ -114,15 +122,15 @@ def from_arrow(name: str, column: Any) -> Array:
         raise ValueError(f"{name} must have no nulls, got null in {format_rows(nulls)}")
     kind = column.type
     if not any(
-        getattr(arrow.types, f"is_{one}list")(kind) for one in ("", "large_", "fixed_size_")
+        getattr(arrow.types, f"is_{prefix}list")(kind) for prefix in ("", "large_", "fixed_size_")
     ):
         return np.asarray(column.to_numpy(zero_copy_only=False))
-    length = _one_length(name, column.value_lengths().to_numpy(zero_copy_only=False))
+    length = _common_length(name, column.value_lengths().to_numpy(zero_copy_only=False))
     return np.asarray(from_arrow(name, column.flatten()).reshape(len(column), length))
 
 
 def _from_arrow_capsule(name: str, values: Any) -> Any:
-    """Return what any library exports by Arrow's C data interface: a column, or a table."""
+    """Return a column or a table that another library exports by Arrow's C data interface."""
     try:
         import pyarrow as arrow
     except ImportError:
@@ -136,7 +144,7 @@ def _from_arrow_capsule(name: str, values: Any) -> Any:
 
 
 def _from_dlpack(name: str, values: Any) -> Array:
-    """Return a tensor of any library in main memory, without a copy."""
+    """Return a tensor of another library, which must be in main memory, without a copy."""
     try:
         return np.from_dlpack(values)
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
@@ -146,19 +154,22 @@ def _from_dlpack(name: str, values: Any) -> Array:
 
 
 def _from_torch(name: str, tensor: Any, torch: Any) -> Array:
-    """Return a dense tensor in main memory; types that NumPy lacks become float32, exactly."""
+    """Return a dense tensor in main memory as an array.
+
+    A floating-point type that NumPy lacks becomes float32, which represents it exactly.
+    """
     if tensor.layout != torch.strided:
         raise TypeError(f"{name} must be a dense tensor, got {tensor.layout} (use .to_dense())")
     if tensor.device.type != "cpu":
         got = f"a tensor on {tensor.device} (use .cpu())"
         raise TypeError(f"{name} must be in main memory, got {got}")
-    plain = (torch.float16, torch.float32, torch.float64)
+    numpy_types = (torch.float16, torch.float32, torch.float64)
     try:
         tensor = tensor.detach()
-        if tensor.dtype.is_floating_point and tensor.dtype not in plain:
+        if tensor.dtype.is_floating_point and tensor.dtype not in numpy_types:
             tensor = tensor.float()
         array: Array = tensor.resolve_conj().resolve_neg().numpy()
-    except (TypeError, RuntimeError):  # quantised, or two numbers to a byte
+    except (TypeError, RuntimeError):  # the tensor is quantised, or holds two numbers per byte
         raise TypeError(f"{name} must hold real numbers, got dtype {tensor.dtype}") from None
     return array
 
@@ -169,29 +180,31 @@ def _as_numpy(name: str, values: Any) -> Array:
     except ValueError:  # NumPy's message would not name the argument
         shapes: list[tuple[int, ...]] = []
         with contextlib.suppress(TypeError, ValueError, RuntimeError, AttributeError):
-            shapes = [np.shape(one) for one in values]
-    except (TypeError, RuntimeError, AttributeError) as error:  # such as an array of a GPU
-        what = f"{type(values).__module__}.{type(values).__qualname__}"
-        raise TypeError(f"{name} must be an array of numbers, got {what}: {error}") from None
+            shapes = [np.shape(value) for value in values]
+    # an array in the memory of a GPU, for example, raises one of these errors
+    except (TypeError, RuntimeError, AttributeError) as error:
+        got = f"{type(values).__module__}.{type(values).__qualname__}"
+        raise TypeError(f"{name} must be an array of numbers, got {got}: {error}") from None
     _check_shapes(name, shapes)
     raise ValueError(f"{name} must have rows of one length, got rows that differ")
 
 
 def _check_shapes(name: str, shapes: list[tuple[int, ...]]) -> None:
-    """Refuse the first row of another shape than row 0."""
+    """Raise for the first row whose shape differs from that of row 0."""
     if all(len(shape) == 1 for shape in shapes):
-        _one_length(name, np.array(shapes).ravel())
+        _common_length(name, np.array(shapes).ravel())
     for row, shape in enumerate(shapes):
         if shape != shapes[0]:
             got = f"{shapes[0]} in row 0 and {shape} in row {row}"
             raise ValueError(f"{name} must have rows of one shape, got {got}")
 
 
-def _one_length(name: str, lengths: Array) -> int:
-    """Return the length of all rows, 0 for none; refuse the first row of another one."""
-    other = np.flatnonzero(lengths != lengths[:1])
-    if len(other):
-        got = f"{lengths[0]} numbers in row 0 and {lengths[other[0]]} in row {other[0]}"
+def _common_length(name: str, lengths: Array) -> int:
+    """Return the length that all rows have, 0 if there are no rows; raise if lengths differ."""
+    different = np.flatnonzero(lengths != lengths[:1])
+    if len(different):
+        row = different[0]
+        got = f"{lengths[0]} numbers in row 0 and {lengths[row]} in row {row}"
         raise ValueError(f"{name} must have rows of one length, got {got}")
     return int(lengths[0]) if len(lengths) else 0
 
@@ -199,23 +212,23 @@ def _one_length(name: str, lengths: Array) -> int:
 def _from_objects(name: str, array: Array) -> Array:
     """Return Python objects as numbers: a column of vectors, or an array of objects."""
     if array.ndim == 2 and array.shape[1] == 1 and len(array) and hasattr(array[0, 0], "__len__"):
-        array = array[:, 0]  # a table of one column, of vectors
+        array = array[:, 0]  # a table whose single column holds vectors
     if array.ndim == 1 and len(array) and not isinstance(array[0], Real):
-        for row, one in enumerate(array):
-            if one is None or isinstance(one, (str, bytes)) or not hasattr(one, "__len__"):
-                got = f"{type(one).__name__} in row {row}"
+        for row, value in enumerate(array):
+            if value is None or isinstance(value, (str, bytes)) or not hasattr(value, "__len__"):
+                got = f"{type(value).__name__} in row {row}"
                 raise TypeError(f"{name} must hold vectors of numbers, got {got}")
-        rows = [as_array(f"{name}[{row}]", one) for row, one in enumerate(array)]
-        _check_shapes(name, [one.shape for one in rows])
+        rows = [as_array(f"{name}[{row}]", vector) for row, vector in enumerate(array)]
+        _check_shapes(name, [vector.shape for vector in rows])
         return np.stack(rows)
-    for one in array.flat:
-        if not isinstance(one, Real):
+    for value in array.flat:
+        if not isinstance(value, Real):
             first = array.reshape(-1, array.shape[-1])[0].tolist() if array.ndim else []
             vectors = [n for n, x in enumerate(first) if isinstance(x, (list, tuple, np.ndarray))]
             hint = f" (give column {vectors[0]}, of vectors, alone)" if vectors else ""
-            if array.ndim == 0 and type(one).__module__ != "builtins":
+            if array.ndim == 0 and type(value).__module__ != "builtins":
                 hint = " (a model? use fastcos.from_model)"
-            got = f"dtype object with {type(one).__name__}{hint}"
+            got = f"dtype object with {type(value).__name__}{hint}"
             raise TypeError(f"{name} must hold real numbers, got {got}")
     try:
         return array.astype(np.float64)
@@ -224,14 +237,15 @@ def _from_objects(name: str, array: Array) -> Array:
 
 
 def _check_columns(name: str, columns: list[str]) -> None:
-    """Refuse a table in which a column of ids would count as a dimension."""
-    ids = [one for one in columns if is_id(one)]
-    users = [one for one in columns if column_word(one, USER_WORDS) in USER_WORDS]
-    items = [one for one in columns if column_word(one, ITEM_WORDS) in ITEM_WORDS]
+    """Raise for a table in which a column of ids would count as a dimension."""
+    ids = [column for column in columns if is_id(column)]
+    users = [column for column in columns if column_word(column, USER_WORDS) in USER_WORDS]
+    items = [column for column in columns if column_word(column, ITEM_WORDS) in ITEM_WORDS]
     if users and items:
         raise TypeError(
-            f"{name} must have a row per user or item, got a table of pairs ({users[0]}, "
-            f"{items[0]}): make a scipy.sparse matrix of it, or use read_interactions on its file"
+            f"{name} must have one row per user or item, got a table of pairs ({users[0]}, "
+            f"{items[0]}): convert the table to a scipy.sparse matrix, or use read_interactions "
+            "on its file"
         )
     if ids:
         raise TypeError(
@@ -241,7 +255,7 @@ def _check_columns(name: str, columns: list[str]) -> None:
 
 
 def format_rows(rows: npt.NDArray[Any]) -> str:
-    """Return row numbers as text: the first five, and how many more."""
+    """Return the first five row numbers as text, and how many more there are."""
     listed = ", ".join(str(row) for row in rows[:5])
     more = f" and {len(rows) - 5} more" if len(rows) > 5 else ""
     return f"{'row' if len(rows) == 1 else 'rows'} {listed}{more}"

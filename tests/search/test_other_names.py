@@ -28,7 +28,7 @@ LINES = [
     (lambda: fastcos.recall_at_k, "(use fastcos.metrics.recall_at_k)"),
     (
         lambda: INDEX.search(ROWS, k=1, allowed=np.ones((6, 6), bool)),
-        "(for each query its own: scipy.sparse.csr_array(mask))",
+        "(for one mask per query, use scipy.sparse.csr_array(mask))",
     ),
     (
         lambda: fastcos.metrics.recall_at_k([["a"]], sp.csr_array(np.ones((1, 1)))),
