@@ -1,8 +1,9 @@
 """The process that compiles the search kernels while NumPy answers.
 
-A process whose searches would stay slow starts one for each type of rows. What it compiles goes to
-the code cache, where all processes find it. It gets the ``sys.path`` of its parent and never looks
-into the working directory, so that it runs the same packages and no others.
+A process that searches for more than a moment in NumPy starts one compiling process for each type
+of rows. The compiling process writes compiled code to the code cache, which all processes read. It
+gets the ``sys.path`` of its parent and never imports from the working directory, so that it runs
+the same packages as its parent.
 """
 
 import contextlib
@@ -18,9 +19,10 @@ from typing import IO, NamedTuple
 from fastcos import config
 from fastcos.kernels import code_cache
 
-# A process that has not ended after so many seconds, as one that was stopped, is not waited for.
-_MOST_SECONDS = 300.0
-# Flags of the interpreter that its child takes over, by their names in sys.flags.
+# A compiling process that has not ended after this many seconds, for example because it was
+# stopped, counts as failed.
+_MAX_SECONDS = 300.0
+# The flags of the interpreter that are passed to the compiling process, by name in sys.flags.
 _FLAGS = {
     "isolated": "-I", "ignore_environment": "-E", "no_site": "-S", "no_user_site": "-s",
     "dont_write_bytecode": "-B",
@@ -28,7 +30,7 @@ _FLAGS = {
 
 
 class _Child(NamedTuple):
-    """A process that compiles, where its errors go, and when and by whom it was started."""
+    """A compiling process, the file of its errors, its deadline, and the id of its parent."""
 
     process: subprocess.Popen[bytes]
     errors: IO[bytes]
@@ -41,7 +43,7 @@ _failures: dict[str, str] = {}
 
 
 def start(dtype: str) -> None:
-    """Compile searches of rows of a type in another process, once; say so on stderr."""
+    """Start a process that compiles searches of rows of a type, once; report it on stderr."""
     if dtype in _children or dtype in _failures:
         return
     reason = _obstacle()
@@ -57,10 +59,10 @@ def start(dtype: str) -> None:
     )
     flags = [flag for name, flag in _FLAGS.items() if getattr(sys.flags, name)]
     optimize = ["-" + "O" * sys.flags.optimize] if sys.flags.optimize else []
-    # -P: the working directory is not on the path while the interpreter starts
+    # -P keeps the working directory off the path while the interpreter starts
     command = [sys.executable, "-P", *flags, *optimize, "-c", program]
     try:
-        errors = tempfile.TemporaryFile()  # noqa: SIM115  read when the process has ended
+        errors = tempfile.TemporaryFile()  # noqa: SIM115  it is read after the process has ended
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors,
             start_new_session=True, env={**os.environ, **settings},
@@ -68,7 +70,7 @@ def start(dtype: str) -> None:
     except OSError as error:
         _fail(dtype, f"no process could be started: {error}")
         return
-    _children[dtype] = _Child(process, errors, time.monotonic() + _MOST_SECONDS, os.getpid())
+    _children[dtype] = _Child(process, errors, time.monotonic() + _MAX_SECONDS, os.getpid())
     _say(
         f"fastcos: compiling the search of {dtype} rows in the background, once on this machine; "
         "until it is done, after about a minute, NumPy searches more slowly "
@@ -77,7 +79,7 @@ def start(dtype: str) -> None:
 
 
 def is_running() -> bool:
-    """Whether some process compiles; one that has failed is reported once."""
+    """Whether a process is compiling; a process that has failed is reported once."""
     for dtype, child in list(_children.items()):
         reason = _reason_of_end(child)
         if reason is not None:
@@ -89,19 +91,19 @@ def is_running() -> bool:
 
 
 def why_not() -> str:
-    """Return why no other process compiles, or an empty string."""
+    """Return the reason why no other process compiles, or an empty string."""
     return _obstacle() or next(iter(_failures.values()), "")
 
 
 def _reason_of_end(child: _Child) -> str | None:
-    """Return None while a process runs, why it failed, or "" if it has compiled."""
-    if os.getpid() != child.parent:  # after a fork only the parent may wait for it
+    """Return None while a process runs, "" if it has compiled, else the reason of its failure."""
+    if os.getpid() != child.parent:  # a forked process cannot wait for a child of its parent
         return None if time.monotonic() < child.deadline else "another process has not finished"
     status = child.process.poll()
     if status is None:
         if time.monotonic() < child.deadline:
             return None
-        return f"process {child.process.pid} has not finished in {_MOST_SECONDS:.0f} s"
+        return f"process {child.process.pid} has not finished in {_MAX_SECONDS:.0f} s"
     if status == 0:
         return ""
     if status < 0:
@@ -115,7 +117,7 @@ def _reason_of_end(child: _Child) -> str | None:
 
 
 def _obstacle() -> str:
-    """Return why no process may be started, or an empty string."""
+    """Return the reason why no process may be started, or an empty string."""
     if os.environ.get("FASTCOS_BACKGROUND") == "0":
         return "FASTCOS_BACKGROUND is 0"
     if not code_cache.has_compiler():
@@ -124,21 +126,24 @@ def _obstacle() -> str:
         return "compiled code cannot be kept: set FASTCOS_CACHE_DIR to a folder that can be written"
     if getattr(sys, "frozen", False):
         return "this program is frozen"
-    # an embedding application would be started a second time
+    # if Python is embedded, sys.executable is the application, which would be started again
     if not re.match(r"(python|pypy)", Path(sys.executable or "").name.lower()):
         return f"sys.executable is no Python interpreter: {sys.executable or None!r}"
     return ""
 
 
 def _import_path() -> list[str]:
-    """Return the path of this process, without the working directory, and with fastcos itself."""
+    """Return sys.path without the working directory, and with the directory of fastcos."""
     home = str(Path(__file__).parents[2])
     path = [entry for entry in sys.path if isinstance(entry, str) and entry not in ("", ".")]
     return path if home in path else [*path, home]
 
 
 def _fail(dtype: str, reason: str) -> None:
-    """Remember why a type is not compiled by another process; say so unless it was asked for."""
+    """Store the reason why no other process compiles a type, and report it on stderr.
+
+    The reason is not reported if the user has turned the compiling process off.
+    """
     _failures[dtype] = reason
     if reason != "FASTCOS_BACKGROUND is 0":
         _say(
@@ -149,5 +154,6 @@ def _fail(dtype: str, reason: str) -> None:
 
 def _say(text: str) -> None:
     if sys.stderr is not None:
-        with contextlib.suppress(OSError, ValueError):  # stderr is full or closed
+        # the text is lost if stderr is full or closed
+        with contextlib.suppress(OSError, ValueError):
             print(text, file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""BLAS: calls that forks wait for, and one thread where small matrices need that."""
+"""Locks that make a fork wait for calls of BLAS, and a limit of BLAS to one thread."""
 
 import contextlib
 import functools
@@ -10,7 +10,7 @@ from fastcos.parallel.forks import at_fork
 
 
 class _State:
-    """How many calls are under the limit, and how it is lifted after the last one."""
+    """The number of calls that limit BLAS to one thread, and the object that lifts the limit."""
 
     def __init__(self) -> None:
         self.lock, self.calls = threading.Lock(), 0
@@ -19,18 +19,20 @@ class _State:
 
 _state = _State()
 
-# OpenBLAS stops its threads at a fork and starts them at the next product, under a lock that a
-# child inherits: one forked beside such a start, or beside a product, hangs, and so may the parent.
-# A fork therefore waits for all calls. Calls with several threads, which OpenBLAS runs one after
-# the other anyway, have the first lock: two that start its threads at once after a fork hang too.
-# Calls with one thread have any of the others, so that they do not wait for each other.
+# OpenBLAS stops its threads at a fork and starts them again at the next product, under a lock that
+# a child process inherits. If a process forks while another thread starts the threads of OpenBLAS
+# or computes a product, the child hangs, and the parent may hang. Therefore a fork waits for all
+# calls of BLAS. A call with several threads holds the first lock: OpenBLAS runs such calls one
+# after the other anyway, and two calls that start its threads at once after a fork hang, too. A
+# call with one thread holds one of the other locks, so that such calls rarely wait for each other.
 _locks = [threading.RLock() for _ in range(64)]
 
 
 def blas_lock() -> threading.RLock:
-    """Return the lock that this thread holds while it calls BLAS or LAPACK; forks wait for it.
+    """Return the lock that this thread must hold while it calls BLAS or LAPACK.
 
-    Nothing but NumPy and SciPy may run under it: a fork holds it while it waits for compilation.
+    A fork waits for the lock. Only NumPy and SciPy may run while a thread holds it: a fork takes
+    the lock before it waits for compilation, so that code that compiles could wait for ever.
     """
     if not _state.calls:
         return _locks[0]
@@ -48,11 +50,12 @@ def _after_fork() -> None:
 
 
 def _after_fork_in_child() -> None:
-    # the parent's lock may stay held for ever, and its limit, which other threads set, in force
+    # Threads of the parent that hold its lock, or have set a limit, do not exist in the child: they
+    # would never release the lock or lift the limit.
     global _state
-    before, _state = _state, _State()
-    if before.calls:
-        before.limit.restore_original_limits()
+    previous, _state = _state, _State()
+    if previous.calls:
+        previous.limit.restore_original_limits()
     _after_fork()
 
 
@@ -61,11 +64,11 @@ at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_
 
 @contextlib.contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Limit BLAS to one thread, in all threads of the process, until the last such call ends.
+    """Limit BLAS to one thread in the whole process until the last with block of this kind ends.
 
-    For small matrices between kernels. The threads of OpenBLAS wait for each other at every column
-    of a factorisation, and spin for a twentieth of a second after each product: kernels run on the
-    cores that are left.
+    This is for small matrices between kernels. The threads of OpenBLAS wait for each other at every
+    column of a factorisation, and spin for 50 ms after each product; kernels that run meanwhile
+    have fewer cores.
     """
     state, libraries = _state, _libraries()
     with _locks[0], state.lock:
@@ -83,8 +86,8 @@ def one_blas_thread() -> Iterator[None]:
 
 @functools.cache
 def _libraries() -> Any:
-    """The BLAS libraries that are loaded: looking for them takes a millisecond."""
-    import scipy.linalg  # noqa: F401  its BLAS is another one than NumPy's
+    """Return the loaded BLAS libraries; the result is cached because the search takes 1 ms."""
+    import scipy.linalg  # noqa: F401  SciPy loads a BLAS library of its own beside NumPy's
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()

@@ -1,9 +1,10 @@
-"""Buffer pool: the memory of a large array is reused once its last view is gone.
+"""Buffer pool: the memory of a large array is reused after its last view has been freed.
 
-The system clears every page that it hands out: two fifths of the time of X A with 64 columns
-(bench/lab/curves.py). So the pool holds a few freed blocks, which together fit working_memory,
-and the next array of about that size gets one. MADV_FREE lets the system take the pages meanwhile,
-as allocators like jemalloc do. Where there is no such call, arrays are NumPy's.
+The system clears every new page, which takes about 40% of the time of a product X A with 64
+columns (bench/lab/curves.py). Therefore the pool keeps a few freed blocks, which together fit
+working_memory, and the next array of about the same size gets one of them. With MADV_FREE, the
+system may take the pages of a freed block until then, as in allocators like jemalloc. On systems
+without MADV_FREE, every array is a new array of NumPy.
 """
 
 import collections
@@ -18,31 +19,31 @@ import numpy.typing as npt
 
 from fastcos import config
 
-# bytes
+# The sizes of a cache line and of a huge page in bytes.
 CACHE_LINE = 64
-# bytes
 _HUGE_PAGE = 2**21
-# bytes from which arrays are pooled: NumPy requests huge pages from there on
+# The smallest size in bytes of an array whose memory is reused: NumPy requests huge pages for
+# arrays of at least this size.
 _LARGE = 2**22
-# freed blocks held at most; together they fit working_memory
+# The largest number of freed blocks that the pool keeps; together they fit working_memory.
 MAX_HELD = 4
-# advice to the system that it may take a block's pages; None where there is no such call
+# The advice that the system may take the pages of a block; None if the system lacks this advice.
 MADV_FREE = getattr(mmap, "MADV_FREE", None)
 
 _held: collections.deque["_Block"] = collections.deque(maxlen=MAX_HELD)
 
 
 def empty(shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """Return uninitialised memory that starts at a cache line, or if it is large at a huge page.
+    """Return an uninitialised array that starts at a cache line, or at a huge page if it is large.
 
-    A vector across two lines costs two accesses: 1.4x in X A with 64 columns
-    (bench/lab/curves.py).
+    Reading a vector that crosses a cache line takes two accesses: without alignment, X A with 64
+    columns takes 1.4 times as long (bench/lab/curves.py).
     """
     return empty_or_used(shape, dtype)[0]
 
 
 def empty_or_used(shape: tuple[int, ...], dtype: npt.DTypeLike) -> tuple[npt.NDArray[Any], bool]:
-    """Return what empty returns, and whether the memory was that of an earlier array."""
+    """Return the array of empty, and whether its memory belonged to an earlier array."""
     kind = np.dtype(dtype)
     size = math.prod(shape) * kind.itemsize
     used = None
@@ -51,7 +52,8 @@ def empty_or_used(shape: tuple[int, ...], dtype: npt.DTypeLike) -> tuple[npt.NDA
     else:
         used = _take(size)
         block = used or _Block(size)
-        # views refer to this array, which is no view of the block's: it is freed with the last one
+        # Views refer to this array, which does not itself refer to the block's array. Therefore it
+        # is freed with the last view, and its finaliser then releases the block.
         memory = np.frombuffer(block.memory.data, np.uint8)
         weakref.finalize(memory, block.release).atexit = False
         memory = memory[:size]
@@ -59,20 +61,21 @@ def empty_or_used(shape: tuple[int, ...], dtype: npt.DTypeLike) -> tuple[npt.NDA
 
 
 def release() -> None:
-    """Free the held blocks: for measurements of what a call needs."""
+    """Free the blocks that the pool keeps, so that the memory of one call can be measured."""
     _held.clear()
 
 
 class _Block:
-    """Whole huge pages."""
+    """A block of memory of whole huge pages."""
 
     def __init__(self, size: int) -> None:
         self.memory = _starting_at(_HUGE_PAGE, -(-size // _HUGE_PAGE) * _HUGE_PAGE)
 
     def release(self) -> None:
-        """Offer the pages to the system, and the block to the next array.
+        """Allow the system to take the pages, and keep the block for the next array.
 
-        A finaliser runs in any thread at any time and must not wait for a lock: a deque needs none.
+        A finaliser may run in any thread at any time, so that it must not wait for a lock. The pool
+        is a deque, which needs no lock.
         """
         if self.memory.nbytes * MAX_HELD > config.working_memory() * 2**20:
             return
@@ -83,7 +86,7 @@ class _Block:
 
 
 def _take(size: int) -> _Block | None:
-    """Return the first held block of at least size bytes and at most twice that."""
+    """Return the first kept block of at least size and at most 2 * size bytes, or None."""
     for _ in range(len(_held)):
         try:
             block = _held.popleft()

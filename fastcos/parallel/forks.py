@@ -1,4 +1,4 @@
-"""What fastcos does around a fork of the process; nothing where the system has no fork."""
+"""Functions that run before and after a fork of the process, on systems that have fork."""
 
 import os
 from collections.abc import Callable
@@ -10,9 +10,9 @@ def at_fork(
     after_in_parent: Callable[[], None] | None = None,
     after_in_child: Callable[[], None] | None = None,
 ) -> None:
-    """Call functions before every fork of this process, and after it in either process."""
+    """Call functions before every fork of this process, and after it in the parent and child."""
     hooks = {
         "before": before, "after_in_parent": after_in_parent, "after_in_child": after_in_child
     }  # fmt: skip
-    if hasattr(os, "register_at_fork"):  # Windows has none
+    if hasattr(os, "register_at_fork"):  # Windows lacks this function
         os.register_at_fork(**{name: hook for name, hook in hooks.items() if hook is not None})

@@ -1,9 +1,10 @@
-"""Kinds of rows, told apart here alone: in memory, memory-mapped, and narrow.
+"""The three kinds of rows, which only this module distinguishes: in memory, mapped, and narrow.
 
-Memory-mapped rows are read in blocks, and so are narrow ones, of one or two bytes a number, which
-are widened by block. Kernels read int8, float16 and bfloat16 as they are. Numba has neither type of
-two bytes: float16 is handed over as uint16 and bfloat16 as int16, and the kernels widen numbers in
-registers (:mod:`fastcos.kernels.pair_scores`).
+Mapped rows lie in a memory-mapped file, which is read block by block. Narrow rows have one or two
+bytes per number; they are converted to float32 block by block, except where kernels read them
+directly. Kernels read int8, float16 and bfloat16 directly. Numba supports neither float16 nor
+bfloat16: kernels take float16 as uint16 and bfloat16 as int16, and convert the numbers in registers
+(:mod:`fastcos.kernels.pair_scores`).
 """
 
 import contextlib
@@ -18,28 +19,30 @@ import numpy.typing as npt
 
 from fastcos import parallel, validation
 
-# rows of a block at least: with fewer, a search spends its time between blocks
+# The smallest number of rows of a block: with fewer rows, the work per block costs more time than
+# the search.
 _MIN_ROWS = 64
-# scattered rows that are copied before their pages are released: the system maps up to 16 pages
-# around each
-_TAKEN_AT_ONCE = 256
-# bytes of a map that one thread copies before it releases their pages
-_COPIED_AT_ONCE = 1 << 22
-# type of the bits of narrow rows that kernels read, by the name of the type of numbers
+# The number of scattered rows that are copied before their pages are released: for each row, the
+# system maps up to 16 pages.
+_ROWS_PER_RELEASE = 256
+# The number of bytes of a map that one thread copies before it releases their pages.
+_BYTES_PER_RELEASE = 1 << 22
+# The type as which a kernel takes narrow rows, by the name of their type.
 _BITS = {"int8": np.int8, "float16": np.uint16, "bfloat16": np.int16}
 
 
 def is_narrow(X: Any) -> bool:
-    """Whether X is an array in memory whose type of one or two bytes float32 holds exactly."""
-    if type(X) is not np.ndarray:  # a map or a masked array
+    """Whether X is an array in memory of one or two bytes per number, exact in float32."""
+    if type(X) is not np.ndarray:  # X is a map or a masked array
         return False
     return X.ndim == 2 and X.dtype.itemsize <= 2 and np.can_cast(X.dtype, np.float32)
 
 
 def is_on_disk(X: Any) -> TypeGuard[np.memmap[Any, Any]]:
-    """Whether X is a map of a file, or a view of one; copies of such a map are in memory.
+    """Whether X is a memory-mapped file or a view of one.
 
-    NumPy keeps the type memmap for what ``copy`` and ``astype`` return.
+    The type alone does not tell: ``copy`` and ``astype`` of a memmap return an array in memory
+    that is also of type memmap.
     """
     return isinstance(X, np.memmap) and _map_of(X) is not None
 
@@ -58,32 +61,32 @@ def as_mapped_rows(
     or_vector: bool = False,
     is_measured: bool = False,
 ) -> Any:
-    """Return X as valid rows; of what is read in blocks only shape and type are checked.
+    """Return X as valid rows; for rows that are read in blocks, check only shape and type.
 
-    on_disk, narrow: whether rows of a map, and narrow ones, are left as they are. is_measured: as
-    in validation.as_rows.
+    on_disk: whether mapped rows are returned unchanged, for the caller to read in blocks. narrow:
+    whether narrow rows are returned unchanged. or_vector, is_measured: as in validation.as_rows.
     """
     if is_on_disk(X):
-        is_left = on_disk and X.ndim > 1
+        is_unchanged = on_disk and X.ndim > 1
     else:
-        if isinstance(X, np.memmap):  # a copy of a map
+        if isinstance(X, np.memmap):  # a copy of a map, which is in memory
             X = X.view(np.ndarray)
         X = validation.as_shared_array(X) if narrow and not validation.is_float_array(X) else X
-        is_left = narrow and is_narrow(X)
-    if not is_left:
+        is_unchanged = narrow and is_narrow(X)
+    if not is_unchanged:
         return validation.as_rows(name, X, or_vector=or_vector, is_measured=is_measured)
-    # a whole array of ml_dtypes would be widened
+    # one row is enough: as_row_shape would convert a whole array of ml_dtypes to float32
     validation.as_row_shape(name, X[:1] if is_narrow(X) and X.size else X)
     return X
 
 
 def has_kernels(X: Any) -> bool:
-    """Whether the kernels read the rows X as they are, though they are narrow."""
+    """Whether X are narrow rows that kernels read without conversion to float32."""
     return is_narrow(X) and X.dtype.name in _BITS
 
 
 def as_kept(name: str, X: Any) -> Any:
-    """Return rows as an index keeps them: narrow ones that no kernel reads are widened."""
+    """Return rows as an index stores them: narrow rows that no kernel reads become float32."""
     if not is_narrow(X):
         return X
     if not has_kernels(X):
@@ -91,16 +94,16 @@ def as_kept(name: str, X: Any) -> Any:
     return validation.read_only(np.ascontiguousarray(X))
 
 
-def may_be_shared(rows: npt.NDArray[Any], given: Any) -> bool:
-    """Whether rows in memory may be the memory of what they were made from, and change with it."""
-    if isinstance(given, (list, tuple)):
+def may_be_shared(rows: npt.NDArray[Any], source: Any) -> bool:
+    """Whether rows may share memory with source, from which they were made, and change with it."""
+    if isinstance(source, (list, tuple)):
         return False
-    # a table or a tensor does not tell which memory its arrays share
-    return not isinstance(given, np.ndarray) or np.may_share_memory(rows, given)
+    # for a table or a tensor, NumPy cannot tell whether its arrays share memory with the rows
+    return not isinstance(source, np.ndarray) or np.may_share_memory(rows, source)
 
 
 def as_bits(X: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return narrow rows as the kernels take them, others as they are."""
+    """Return narrow rows that kernels read as the type that kernels take; other rows unchanged."""
     if not has_kernels(X):
         return X
     native = np.ascontiguousarray(X, X.dtype.newbyteorder("="))
@@ -108,26 +111,26 @@ def as_bits(X: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def from_bits(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return the numbers that rows of the kernels stand for."""
+    """Return rows that kernels take, viewed as the numbers that they represent."""
     if rows.dtype == np.uint16:
         return rows.view(np.float16)
     if rows.dtype == np.int16:
-        from ml_dtypes import bfloat16  # who made such rows has it
+        from ml_dtypes import bfloat16  # rows of bfloat16 cannot be made without ml_dtypes
 
         return rows.view(bfloat16)
     return rows
 
 
 def widened(name: str, X: Any) -> Any:
-    """Return narrow rows in float32, others as they are."""
+    """Return narrow rows as float32, and other rows unchanged."""
     return validation.as_rows(name, X, dtype=np.float32) if is_narrow(X) else X
 
 
 def read_rows(name: str, X: Any, lo: int, hi: int, n_threads: int | None = 1) -> validation.Rows:
-    """Return rows [lo, hi) of X as valid rows; those of a map are copied and their pages released.
+    """Return rows [lo, hi) of X as valid rows in memory.
 
-    Meanwhile the system reads as many further rows ahead. Narrow rows are widened. Other rows in
-    memory are valid already.
+    Mapped rows are copied and their pages released, while the system reads the next hi - lo rows
+    ahead. Narrow rows become float32. Other rows in memory are valid already.
     """
     if is_narrow(X):
         return validation.as_rows(f"{name}[{lo}:{hi}]", X[lo:hi], dtype=np.float32)
@@ -135,13 +138,13 @@ def read_rows(name: str, X: Any, lo: int, hi: int, n_threads: int | None = 1) ->
         return X[lo:hi]
     read_ahead(X[hi : 2 * hi - lo])
     rows = np.empty((hi - lo, X.shape[1]), X.dtype)
-    blocks = parallel.row_blocks(len(rows), max(1, _COPIED_AT_ONCE // (X.shape[1] * X.itemsize)))
+    blocks = parallel.row_blocks(len(rows), max(1, _BYTES_PER_RELEASE // (X.shape[1] * X.itemsize)))
     parallel.run(_copy, blocks, X[lo:hi], rows, n_threads=n_threads)
     return validation.as_rows(f"{name}[{lo}:{hi}]", rows)
 
 
 def iter_blocks(name: str, X: Any, block: int) -> Iterator[tuple[int, validation.Rows]]:
-    """Yield the number of the first row, and the valid rows, of every block of X."""
+    """Yield every block of X as the number of its first row and its valid rows in memory."""
     for lo in range(0, len(X), block):
         yield lo, read_rows(name, X, lo, min(len(X), lo + block))
 
@@ -149,7 +152,7 @@ def iter_blocks(name: str, X: Any, block: int) -> Iterator[tuple[int, validation
 def take_rows(
     name: str, X: Any, numbers: npt.NDArray[np.integer[Any]], n_threads: int | None = 1
 ) -> validation.Rows:
-    """Return the rows of these numbers, of which there may be none, as valid rows in memory."""
+    """Return the rows of X with these numbers as valid rows in memory; numbers may be empty."""
     if not len(numbers) and (is_narrow(X) or is_on_disk(X)):
         return validation.read_only(np.empty((0, X.shape[1]), np.float32))
     if is_narrow(X):
@@ -160,13 +163,13 @@ def take_rows(
     order = np.argsort(numbers, kind="stable")
 
     def take(lo: int, hi: int, X: npt.NDArray[Any]) -> None:
-        """Copy the rows that are number lo to hi in the order of the file."""
-        places = order[lo:hi]
-        first, last = numbers[places[0]], numbers[places[-1]]
-        rows[places] = X[numbers[places]]
+        """Copy rows lo to hi of the requested rows, counted in the order of the file."""
+        positions = order[lo:hi]
+        first, last = numbers[positions[0]], numbers[positions[-1]]
+        rows[positions] = X[numbers[positions]]
         _release_copied(X[first : last + 1])
 
-    blocks = parallel.row_blocks(len(order), _TAKEN_AT_ONCE)
+    blocks = parallel.row_blocks(len(order), _ROWS_PER_RELEASE)
     parallel.run(take, blocks, X, n_threads=n_threads)
     return validation.as_rows(name, rows)
 
@@ -178,49 +181,51 @@ def _copy(lo: int, hi: int, X: npt.NDArray[Any], rows: npt.NDArray[Any]) -> None
 
 
 def _release_copied(X: Any) -> None:
-    # an unpickled map is in memory, and pages of a private copy may have been written
+    # An unpickled map is in memory. Pages of a copy-on-write map (mode "c") may have been written,
+    # and would lose the change.
     if is_on_disk(X) and X.mode != "c":
         release(X)
 
 
 def release(X: npt.NDArray[Any]) -> None:
-    """Release the pages of a shared map; the next access reads them again."""
+    """Release the pages of a shared map; the next access reads them from the file again."""
     _advise(X, "MADV_DONTNEED")
 
 
 def read_ahead(X: npt.NDArray[Any]) -> None:
-    """Let the system read the pages of a map into its cache, in the background."""
+    """Ask the system to read the pages of a map into its cache in the background."""
     _advise(X, "MADV_WILLNEED")
 
 
 def rows_at_once(X: Any, memory: float, bytes_per_row: float) -> int:
-    """Return how many rows of X to hold at once: of a map as many as fit memory, else all."""
+    """Return how many rows of X to process at once: all, or of a map as many as fit memory."""
     if not is_on_disk(X):
         return len(X)
     return max(1, min(len(X), int(memory / bytes_per_row)))
 
 
 def rows_that_fit(memory: float, share: float, bytes_per_row: float, n: int) -> int:
-    """Return how many of n rows fit a share of the memory, in bytes; at least _MIN_ROWS must."""
+    """Return how many of n rows fit a share of memory (bytes); raise if _MIN_ROWS do not fit."""
     validation.check_memory("working_memory", memory, bytes_per_row * min(n, _MIN_ROWS) / share)
     return min(n, int(share * memory / bytes_per_row))
 
 
 def fingerprint(X: npt.NDArray[Any]) -> dict[str, Any]:
-    """Return what identifies X in a later run.
+    """Return values by which a later run recognises that its rows are the same as X.
 
-    File, size and time of change for a memory map, else a checksum of the values.
+    The values are shape and type, and for a memory map the file's path, size and time of change,
+    otherwise a checksum of the numbers.
     """
-    about = {"shape": list(X.shape), "dtype": X.dtype.str}
+    layout = {"shape": list(X.shape), "dtype": X.dtype.str}
     if is_on_disk(X) and X.filename is not None:
         file = Path(X.filename)
-        facts = file.stat()
-        place = {"offset": X.offset + _start_in_map(X), "strides": list(X.strides)}
-        return about | place | {
-            "file": str(file), "bytes": facts.st_size, "changed": facts.st_mtime_ns
+        status = file.stat()
+        position = {"offset": X.offset + _start_in_map(X), "strides": list(X.strides)}
+        return layout | position | {
+            "file": str(file), "bytes": status.st_size, "changed": status.st_mtime_ns
         }  # fmt: skip
     values = np.ascontiguousarray(X).reshape(-1).view(np.uint8)
-    return about | {"sha256": hashlib.sha256(values.data).hexdigest()}
+    return layout | {"sha256": hashlib.sha256(values.data).hexdigest()}
 
 
 def _map_of(X: npt.NDArray[Any]) -> mmap.mmap | None:
@@ -231,10 +236,10 @@ def _map_of(X: npt.NDArray[Any]) -> mmap.mmap | None:
 
 
 def _advise(X: npt.NDArray[Any], name: str) -> None:
-    """Give the advice of this name on the pages of X; do nothing where there is no map.
+    """Give the system the madvise advice of this name on the pages of X, if X is a map.
 
-    An advice changes no result, so systems without it (Windows) or file systems that refuse it are
-    no error.
+    Advice changes no result. Therefore this raises no error if the system (Windows) or the file
+    system does not support the advice.
     """
     mapped, advice = _map_of(X), getattr(mmap, name, None)
     if mapped is None or advice is None or not X.size or not X.flags.c_contiguous:
@@ -246,6 +251,6 @@ def _advise(X: npt.NDArray[Any], name: str) -> None:
 
 
 def _start_in_map(X: npt.NDArray[Any]) -> int:
-    """Bytes from the start of the map to the first entry of X."""
+    """Return the number of bytes from the start of the map to the first entry of X."""
     whole = np.frombuffer(_map_of(X) or b"", np.uint8)
     return int(X.ctypes.data - whole.ctypes.data)

@@ -1,10 +1,10 @@
-"""The threads of this process: they run serial kernels over blocks of rows.
+"""The thread pool, which runs serial kernels over blocks of rows.
 
-Nothing else in fastcos starts a thread. The caller runs blocks itself, and other threads help it:
-they are started on first use, wait on a queue, and belong to one process, so that a forked child
-starts its own. A call has many small blocks, so that uneven rows balance, progress is reported, and
-Ctrl-C takes effect when the running blocks end. After a call has raised, none of its blocks runs or
-writes into the caller's arrays.
+Only this module of fastcos starts threads. The calling thread runs blocks itself, and the threads
+of the pool help it. They are started on first use, wait on a queue, and belong to one process, so
+that a forked child starts new threads. A call has many small blocks, so that rows of unequal work
+are balanced, progress is reported, and Ctrl-C takes effect when the running blocks end. After a
+call has raised an error, none of its blocks runs or writes into the caller's arrays.
 """
 
 import contextlib
@@ -28,25 +28,27 @@ Blocks = npt.NDArray[np.int64]
 Owner = TypeVar("Owner")
 Value = TypeVar("Value")
 
-# seconds between reports of progress while the caller waits
+# The time in seconds between two reports of progress.
 _REPORT_INTERVAL = 0.1
 
 _inside = threading.local()
 
 
 class _State:
-    """Locks, threads and findings of one process."""
+    """The locks and threads of one process, and its knowledge of kernels and of prange."""
 
     def __init__(self, *, is_forked: bool = False) -> None:
         self.lock, self.writer_lock = threading.Lock(), threading.RLock()
-        # what the helping threads take: work, or None for the end of one of them
+        # Helping threads take tasks from this queue; None ends the thread that takes it.
         self.tasks: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self.n_threads = 0
         self.is_forked = is_forked
-        self.prange_fault: str | None = None  # None: not tried yet, "": safe
-        # kernels that have run
+        # None before the trial of prange, "" if prange is safe, else the reason why it is not safe
+        self.prange_fault: str | None = None
+        # the kernels that this process has run, which are therefore compiled
         self.compiled: set[Callable[..., None]] = set()
-        # locks of attributes that are being made, by object and name, and how many threads use each
+        # for every attribute that is being computed, by object and name: its lock, and the number
+        # of threads that hold the lock or wait for it
         self.attributes: dict[tuple[int, str], tuple[threading.RLock, int]] = {}
 
 
@@ -54,15 +56,15 @@ _state = _State()
 
 
 def reset() -> None:
-    """End the threads that wait, and forget all findings."""
+    """End the threads of the pool, and forget which kernels have run and whether prange is safe."""
     global _state
-    before, _state = _state, _State(is_forked=_state.is_forked)
-    for _ in range(before.n_threads):
-        before.tasks.put(None)
+    previous, _state = _state, _State(is_forked=_state.is_forked)
+    for _ in range(previous.n_threads):
+        previous.tasks.put(None)
 
 
 def _after_fork() -> None:
-    # the parent's threads do not exist in the child, and its locks may stay held for ever
+    # the parent's threads do not exist in the child, and locks that they hold are never released
     global _state
     _state = _State(is_forked=True)
     _inside.busy = False
@@ -72,16 +74,16 @@ at_fork(after_in_child=_after_fork)
 
 
 def writer_lock() -> threading.RLock:
-    """Return the lock under which shared objects are changed: one writer per process."""
+    """Return the lock that a thread holds while it changes a shared object; one per process."""
     return _state.writer_lock
 
 
 @contextlib.contextmanager
 def attribute_lock(owner: object, name: str) -> Iterator[None]:
-    """Hold the lock of one attribute of one object, which exists only while threads need it.
+    """Hold the lock of one attribute of one object; the lock exists only while threads use it.
 
-    It belongs to the state of this process: a child that is forked beside a thread that holds it
-    starts without it, and does not wait for ever for a thread that it does not have.
+    The lock belongs to the state of this process. A child process that is forked while a thread of
+    the parent holds the lock starts without the lock; otherwise the child would wait for ever.
     """
     state, key = _state, (id(owner), name)
     with state.lock:
@@ -99,11 +101,11 @@ def attribute_lock(owner: object, name: str) -> Iterator[None]:
 
 
 class lazy_attribute(Generic[Owner, Value]):
-    """An attribute that its method makes at first use, once: other threads wait for the first one.
+    """An attribute that its method computes once, at first use; other threads wait for the value.
 
-    functools.cached_property holds one lock for all instances on Python 3.11, so that a child
-    forked beside a thread that makes an attribute would wait for ever; later versions have no lock,
-    so that eight threads that search an index at once would each pack all items.
+    functools.cached_property is not used. On Python 3.11 it holds one lock for all instances: a
+    child that is forked while another thread computes an attribute would wait for ever. In later
+    versions it has no lock: eight threads that search an index at once would each pack all items.
     """
 
     def __init__(self, make: Callable[[Owner], Value]) -> None:
@@ -128,13 +130,13 @@ class lazy_attribute(Generic[Owner, Value]):
 
 
 def unfilled(shape: int | tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """Return an output array filled with a value that no kernel writes: NaN, -7 or 249."""
+    """Return an output array of NaN, -7 (integers) or 249 (bytes), which no kernel writes."""
     kind = np.dtype(dtype)
     return np.full(shape, np.nan if kind.kind == "f" else (-7 if kind.kind == "i" else 249), kind)
 
 
 def row_blocks(n_rows: int, rows_per_block: int) -> Blocks:
-    """Return block boundaries 0 = c_0 < ... < c_b = n_rows, rows_per_block rows apart."""
+    """Return the boundaries 0 = c_0 < ... < c_b = n_rows of blocks of rows_per_block rows."""
     step = max(1, rows_per_block)
     boundaries = np.arange(0, n_rows + step, step, dtype=np.int64)
     boundaries[-1] = n_rows
@@ -142,10 +144,11 @@ def row_blocks(n_rows: int, rows_per_block: int) -> Blocks:
 
 
 def work_blocks(cumulative: npt.NDArray[np.integer[Any]], work_per_block: int) -> Blocks:
-    """Return boundaries of blocks with about equal work; cumulative (n + 1,) is like CSR indptr.
+    """Return the boundaries of blocks of rows with about equal work.
 
-    A row counts as one unit besides its work, so that empty rows are split too. Boundaries depend
-    on the data only, never on the number of threads.
+    cumulative: the work of all rows before each row, (n + 1,), such as the indptr of a CSR matrix.
+    Each row counts as one more unit of work, so that empty rows are divided among blocks, too. The
+    boundaries depend only on the data, never on the number of threads.
     """
     n = len(cumulative) - 1
     total = int(cumulative[-1]) + n
@@ -159,7 +162,8 @@ def rows_at_work(
     cumulative: npt.NDArray[np.integer[Any]], targets: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
     """Return for every target the first row i with cumulative[i] + i at least the target."""
-    # bisection for all targets at once: an array of cumulative + i takes 2 ms per 400,000 rows
+    # Bisection for all targets at once reads few rows; an array of cumulative + i would take 2 ms
+    # per 400,000 rows.
     low, high = np.zeros_like(targets), np.full_like(targets, len(cumulative) - 1)
     while (low < high).any():
         middle = (low + high) // 2
@@ -177,10 +181,10 @@ def run(
 ) -> None:
     """Call rows_kernel(lo, hi, *arrays) for the rows between consecutive boundaries in blocks.
 
-    The result must not depend on the order of the blocks. A single block, and every call from
-    inside a block, runs in the calling thread. A Python function runs on the pool with either
-    backend. progress(done, total) is called in the calling thread with numbers of rows; an error
-    that it raises stops the call.
+    The result must not depend on the order of the blocks. A single block runs in the calling
+    thread, and so does every call from inside a block. A Python function runs on the pool even if
+    the backend is prange. progress(done, total) is called in the calling thread with numbers of
+    rows; an error that progress raises stops the call.
     """
     size = None if n_threads is None else validation.as_thread_count("n_threads", n_threads)
     is_alone = len(blocks) <= 2 or getattr(_inside, "busy", False)
@@ -194,7 +198,7 @@ def run(
         if not is_alone and config.backend() == "prange" and _prange_is_safe():
             _run_prange(rows_kernel, blocks, arrays, size, progress)
             return
-        # looks for the code of these types once, not in every block
+        # bind looks up the code for these types once, instead of once per block
         function, arguments = rows_kernel.bind(*arrays)
     if size > 1:
         _Job(function, arguments, blocks).run(size, progress)
@@ -206,21 +210,21 @@ def run(
 
 
 def call(rows_kernel: Kernel, kinds: Hashable, lo: int, hi: int, *arrays: Any) -> None:
-    """Run a kernel on one block of rows in the calling thread, with less overhead than run has.
+    """Run a kernel on one block of rows in the calling thread, with less overhead than run.
 
-    kinds: the caller promises that arguments have the same types whenever kinds are equal.
+    kinds: a key for the types of the arrays; two calls with equal kinds must pass equal types.
     """
     _state.compiled.add(rows_kernel)
     rows_kernel.call(kinds, lo, hi, *arrays)
 
 
 def has_run(rows_kernel: Callable[..., None]) -> bool:
-    """Whether this process has run a kernel, so that it is compiled."""
+    """Whether this process has run a kernel; if so, the kernel is compiled."""
     return rows_kernel in _state.compiled
 
 
 class _Job:
-    """The blocks of one call: the caller takes them one by one, and so does every free thread."""
+    """The blocks of one call, which the calling thread and the helping threads take one by one."""
 
     def __init__(self, function: Callable[..., None], arguments: Any, blocks: Blocks) -> None:
         self._function, self._arguments = function, arguments
@@ -229,7 +233,7 @@ class _Job:
         self._done = 0
         self._running = 0  # blocks that helping threads run
         self._error: BaseException | None = None
-        # of the four fields above; and held while a helping thread runs blocks
+        # _lock protects the four fields above. _busy is held while a helping thread runs blocks.
         self._lock, self._busy = threading.Lock(), threading.Lock()
 
     def run(self, size: int, progress: Progress | None) -> None:
@@ -249,7 +253,7 @@ class _Job:
             while not self._has_ended(_REPORT_INTERVAL if progress is not None else -1):
                 self._report(progress)
             self._report(progress)
-        finally:  # also after KeyboardInterrupt
+        finally:  # after KeyboardInterrupt, too, no block may run on
             _inside.busy = was_inside
             self._stop()
         error, self._error = self._error, None
@@ -257,14 +261,14 @@ class _Job:
             try:
                 raise error
             finally:
-                del error  # its traceback holds this frame, and this frame the arrays
+                del error  # the traceback of the error holds this frame, and the frame the arrays
 
     def _report(self, progress: Progress | None) -> None:
         if progress is not None and self._error is None:
             progress(self._done, self._total)
 
     def _help(self) -> None:
-        """Run blocks in a helping thread until none is left."""
+        """Run blocks in a helping thread until all blocks are taken."""
         with self._lock:
             if not self._left:
                 return
@@ -285,7 +289,7 @@ class _Job:
             return self._left.pop() if self._left else None
 
     def _run_block(self, lo: int, hi: int) -> None:
-        """Run one block; an error removes the other blocks."""
+        """Run one block; after an error, discard the blocks that no thread has taken."""
         try:
             self._function(lo, hi, *self._arguments)
         except BaseException as raised:
@@ -297,9 +301,13 @@ class _Job:
             self._done += hi - lo
 
     def _has_ended(self, seconds: float) -> bool:
-        """Whether no helping thread runs a block, after seconds at most; -1 waits for that."""
-        # an interrupt between acquire and release leaves the lock held, once no block runs;
-        # every one comes there if signals restart system calls, as after an import of polars
+        """Wait up to seconds (-1: without limit) until no helping thread runs a block.
+
+        Return whether no helping thread runs a block.
+        """
+        # This is tested before acquire: an interrupt between acquire and release leaves _busy held
+        # although no block runs. Every interrupt comes there if signals restart system calls, as
+        # they do after an import of polars.
         with self._lock:
             if self._running == 0:
                 return True
@@ -309,7 +317,7 @@ class _Job:
         return True
 
     def _stop(self) -> None:
-        """Start no further block and wait for those that run, even through another Ctrl-C."""
+        """Discard blocks that no thread has taken; wait for running ones, even after Ctrl-C."""
         interrupt = None
         ended = False
         while not ended:
@@ -319,13 +327,13 @@ class _Job:
                 ended = self._has_ended(-1)
             except KeyboardInterrupt as raised:
                 interrupt = raised
-        self._arguments = ()  # a task that no thread has taken yet holds this job
+        self._arguments = ()  # a task in the queue still refers to this job, and so to the arrays
         if interrupt is not None:
             raise interrupt
 
 
 def _submit(task: Callable[[], None], copies: int, size: int) -> None:
-    """Give copies of task to helping threads, of which there are at least size - 1 if possible."""
+    """Queue copies of task for the helping threads; first start threads up to size - 1."""
     state = _state
     if state.n_threads < size - 1:
         with state.lock:
@@ -334,23 +342,24 @@ def _submit(task: Callable[[], None], copies: int, size: int) -> None:
                     name = f"fastcos-{state.n_threads}"
                     threading.Thread(target=_work, args=[state], name=name, daemon=True).start()
                     state.n_threads += 1
-            except RuntimeError:  # no thread can be started, as when the interpreter ends
+            except RuntimeError:  # no thread can be started, for example while the interpreter ends
                 pass
     for _ in range(copies if state.n_threads else 0):
         state.tasks.put(task)
 
 
 def _work(state: _State) -> None:
-    """Run tasks until there is one that ends this thread."""
+    """Run tasks until the queue returns None, which ends this thread."""
     while (task := state.tasks.get()) is not None:
         task()
-        task = None  # it holds the arrays of the caller
+        task = None  # the task refers to the caller's arrays, which must be freed
 
 
 def _prange_is_safe() -> bool:
     """Whether a trial in this process has run prange on a layer that allows several callers."""
     state = _state
-    with state.lock:  # two first callers at once would abort the process on the workqueue layer
+    # on the workqueue layer, two callers that start the trial at once would abort the process
+    with state.lock:
         if state.prange_fault is None:
             state.prange_fault = _find_prange_fault()
             if state.prange_fault:
@@ -361,7 +370,8 @@ def _prange_is_safe() -> bool:
 
 
 def _find_prange_fault() -> str:
-    if _state.is_forked:  # the layer may have run in the parent: a trial could hang the child
+    # if the layer has run in the parent process, a trial could hang the forked child
+    if _state.is_forked:
         return "in a forked process"
     from numba import threading_layer
 

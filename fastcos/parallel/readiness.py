@@ -1,13 +1,13 @@
-"""Whether searches run compiled kernels yet, and what answers them until they do.
+"""Decide whether a search runs compiled kernels, or NumPy until the kernels are compiled.
 
-Compiling a search takes half a minute of processor time, once on a machine. Until it is done,
-:mod:`fastcos.search.numpy_search` answers, and :mod:`fastcos.parallel.background` compiles in
-another process. Where no other process can do that, this one searches in NumPy for about as long as
-compiling takes and then compiles: the ski-rental strategy, which takes at most twice as long as the
-better choice would have.
+Compiling the kernels of a search takes about half a minute of processor time, once per machine.
+Until the kernels are compiled, :mod:`fastcos.search.numpy_search` computes searches, while
+:mod:`fastcos.parallel.background` compiles in another process. If no other process can compile,
+this process searches in NumPy for about as long as compiling takes, and then compiles. This is the
+ski-rental strategy: it takes at most twice as long as the better of the two choices.
 
-Searches of rows of one type run other code than those of another type, so readiness is known for
-each type. A process that has compiled all that searches of a type need leaves a mark in the cache.
+Rows of different types are searched by different code, so that each type is ready at its own time.
+A process that has compiled all kernels for a type marks the type as ready in the code cache.
 """
 
 import contextlib
@@ -31,15 +31,16 @@ from fastcos.kernels import (
 )
 from fastcos.parallel import background
 
-# Seconds of searching in NumPy after which a process asks for compiled code: shorter programs end
-# before it could be of use.
+# A process requests compiled code after it has searched in NumPy for this many seconds. A program
+# that searches for a shorter time ends before the code is compiled.
 _SECONDS_BEFORE_COMPILING = 0.1
-# Seconds of searching in NumPy, where no other process compiles, after which this process does.
+# If no other process can compile, this process compiles after it has searched in NumPy for this
+# many seconds.
 _SECONDS_IN_NUMPY = 20.0
-# Seconds between looks at the cache for code that another process has compiled.
-_SECONDS_BETWEEN_LOOKS = 0.5
+# The time in seconds between two checks whether another process has compiled code for the cache.
+_SECONDS_BETWEEN_CHECKS = 0.5
 
-# Kernels that reach, or stand for, all that searches of packed and of unpacked rows run.
+# If these kernels are compiled, so are all kernels that searches of packed and unpacked rows call.
 _SEARCH_KERNELS = (
     tile_top_k.scan_panels, tile_top_k.search_grid, exhaustive_top_k.score_all_rows,
     pair_scores.row_norms, packing.prepare_item_panels, projection.prepare_projected_panels,
@@ -47,31 +48,33 @@ _SEARCH_KERNELS = (
 
 
 class State:
-    """What this process knows about its kernels."""
+    """The row types whose kernels are compiled, and the time that searches in NumPy have taken."""
 
     def __init__(self) -> None:
         self.seconds_in_numpy = 0.0
         self.compile_at_once = False
-        self.ready: set[str] = set()  # row types
-        self.next_look: dict[str, float] = {}
+        # the types of rows whose kernels are compiled
+        self.ready: set[str] = set()
+        # by type of rows: the time of the next check of the cache
+        self.next_check: dict[str, float] = {}
 
 
 state = State()
 
 
 def compile_at_once() -> None:
-    """Let this process compile whatever it calls, however small its inputs are."""
+    """Make this process compile every kernel that it calls, even for small inputs."""
     state.compile_at_once = True
 
 
 def is_ready(dtype: npt.DTypeLike) -> bool:
-    """Whether compiled code of searches of rows of a type is in the wheel or in the cache."""
+    """Whether compiled code for searches of rows of a type is in the wheel or in the cache."""
     name = np.dtype(dtype).name
     if name in state.ready:
         return True
     now = time.monotonic()
-    if now >= state.next_look.get(name, 0.0):
-        state.next_look[name] = now + _SECONDS_BETWEEN_LOOKS
+    if now >= state.next_check.get(name, 0.0):
+        state.next_check[name] = now + _SECONDS_BETWEEN_CHECKS
         scan_panels = tile_top_k.scan_panels
         is_plain = not hasattr(scan_panels, "py_func")  # NUMBA_DISABLE_JIT
         if is_plain or native.holds(scan_panels) or _is_marked(name):
@@ -80,7 +83,7 @@ def is_ready(dtype: npt.DTypeLike) -> bool:
 
 
 def leave_mark(dtype: npt.DTypeLike) -> None:
-    """Tell other processes that all that searches of rows of a type need is in the cache."""
+    """Mark in the cache that all kernels for searches of rows of a type are compiled."""
     name = np.dtype(dtype).name
     target = os.environ.get("NUMBA_CPU_NAME") or cpu.model()
     code_cache.leave_mark(_mark(name, target), _SEARCH_KERNELS)
@@ -88,24 +91,26 @@ def leave_mark(dtype: npt.DTypeLike) -> None:
 
 
 def _is_marked(dtype: str) -> bool:
-    """Whether the cache has code for this CPU, or for a tier of CPUs that it belongs to."""
+    """Whether the cache holds code for this CPU, or for a tier of CPUs that includes it."""
     if code_cache.is_marked(_mark(dtype, cpu.model()), _SEARCH_KERNELS):
         return True
     names = {name for name, _ in native.TIERS.values()}
     marked = {name for name in names if code_cache.is_marked(_mark(dtype, name), _SEARCH_KERNELS)}
-    # which tiers this CPU has is known by LLVM, whose import takes 0.4 s
+    # Only LLVM can tell to which tiers this CPU belongs. Its import takes 0.4 s, so that it is
+    # imported only if the cache holds code for some tier.
     return bool(marked) and any(native.TIERS[tier][0] in marked for tier in cpu.supported_tiers())
 
 
 def _mark(dtype: str, target: str) -> str:
-    # The default needs LLVM's list of features, whose import takes 0.4 s; a setting is validated.
+    # config.isa() imports LLVM, which takes 0.4 s, to find the default; therefore it is called only
+    # if the instruction set is configured.
     is_set = "isa" in config.overrides or os.environ.get("FASTCOS_ISA")
     isa = config.isa() if is_set else "any"
     return f"searches_{dtype}_{isa}_{target}"
 
 
 def use_numpy(dtype: npt.DTypeLike) -> bool:
-    """Whether searches of rows of a type are answered by NumPy for now."""
+    """Whether searches of rows of a type must run in NumPy, because no kernels are compiled yet."""
     if state.compile_at_once or is_ready(dtype):
         return False
     if state.seconds_in_numpy < _SECONDS_BEFORE_COMPILING:
@@ -118,14 +123,14 @@ def use_numpy(dtype: npt.DTypeLike) -> bool:
 
 
 def request(dtype: npt.DTypeLike) -> None:
-    """Have searches of rows of a type compiled by another process, where that is possible."""
+    """Start compiling searches of rows of a type in another process, if possible and necessary."""
     if not is_ready(dtype):
         background.start(np.dtype(dtype).name)
 
 
 @contextlib.contextmanager
 def seconds_in_numpy() -> Iterator[None]:
-    """Count the time within the block as time spent in NumPy."""
+    """Count the time within the with block as time spent searching in NumPy."""
     start = time.perf_counter()
     try:
         yield
@@ -134,7 +139,7 @@ def seconds_in_numpy() -> Iterator[None]:
 
 
 def explain(dtype: npt.DTypeLike) -> str:
-    """Return in one sentence which code searches of rows of a type run, and why."""
+    """Return one phrase that says which code runs searches of rows of a type, and why."""
     scan_panels = tile_top_k.scan_panels
     if not hasattr(scan_panels, "py_func"):
         return "plain Python, because NUMBA_DISABLE_JIT is set"
