@@ -80,6 +80,17 @@ def neighbors(found, queries, items=None, *, measure="cosine", excluded=None):
     )
 
 
+def pairs_above(found, X, min_score):
+    """Check the other rows whose cosine is at least min_score, of a sample of rows."""
+    at = sample_of(len(X))
+    reference = scores(X[at], X)
+    reference[np.arange(len(at)), at] = -np.inf
+    for row, cosines in zip(at, reference, strict=True):
+        indices = found.indices[found.indptr[row] : found.indptr[row + 1]]
+        expected = np.flatnonzero(cosines.astype(np.float32) >= np.float32(min_score))
+        np.testing.assert_array_equal(np.sort(indices), expected, f"the pairs of row {row}")
+
+
 def product(result, expected, tolerance=1e-5):
     """Check a product to a share of the largest expected entry."""
     expected = np.asarray(expected, np.float64)

@@ -128,6 +128,10 @@ def run(arguments, document, save):
         result = turns.measure(row, descriptions, processes, arguments.seconds, threads)
         document["results"][row.key] = result
         print_row(result, descriptions)
+        for name in set(arguments.library).intersection(descriptions) - set(result["libraries"]):
+            if arguments.library != worker.names_of_libraries():  # the user has named it
+                label = descriptions[name]["name"]
+                print(f"  {label} has no time: {name}.py defines no function {row.operation}")
         save(document)
     if "hard" in chosen and not arguments.data:
         print("\nwrong neighbours of the hard set, of a million", flush=True)

@@ -52,13 +52,15 @@ def verdict(low, high, busy):
 def sentence(name, theirs, ours, busy):
     """Say how fast fastcos is beside another library."""
     ratio, low, high = ratio_of(theirs, ours)
+    # a single process says nothing about how much processes differ
+    interval = f" [{low:.2f}, {high:.2f}]" if math.isfinite(high) else ""
     if verdict(low, high, busy) == "busy":
         cores = "an unknown number of" if busy is None else f"{busy:.1f}"
         return (
-            f"no verdict on {name}: other programs used {cores} cores meanwhile; the ratio of the "
-            f"times was {ratio:.2f} [{low:.2f}, {high:.2f}]"
+            f"no verdict on {name}, because other programs used {cores} cores meanwhile; it took "
+            f"{ratio:.2f} times as long as fastcos{interval}"
         )
-    text = f"fastcos is {ratio:.2f} times as fast as {name} [{low:.2f}, {high:.2f}]"
+    text = f"fastcos is {ratio:.2f} times as fast as {name}{interval}"
     if verdict(low, high, busy) == "undecided":
         text += "; this interval contains 1, so neither is shown to be faster"
     return text

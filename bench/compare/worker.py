@@ -9,7 +9,6 @@ import importlib
 import json
 import os
 import pkgutil
-import re
 import statistics
 import subprocess
 import sys
@@ -18,6 +17,7 @@ from importlib import metadata
 from pathlib import Path
 
 import numpy as np
+from packaging.requirements import Requirement
 
 from bench.compare import libraries, settings
 
@@ -138,8 +138,11 @@ def blas_libraries():
 
 def versions_of(module, blas):
     """Return the versions of a library, and of the BLAS that it brought along."""
-    package = re.match(r"[\w.-]*\w", module.REQUIRES)[0]  # "faiss-cpu" of "faiss-cpu>=1.15"
-    found = {package: metadata.version(package)} | getattr(module, "versions", dict)()
+    requirement = Requirement(module.REQUIRES)
+    package, version = requirement.name, metadata.version(requirement.name)
+    if not requirement.specifier.contains(version, prereleases=True):
+        raise ImportError(f"needs {module.REQUIRES}, found {version}")
+    found = {package: version} | getattr(module, "versions", dict)()
     return found | {f"{name} of {package}": version for name, version in blas}
 
 

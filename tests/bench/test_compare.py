@@ -73,8 +73,8 @@ def test_a_repetition_falls_into_the_interval_as_often_as_said():
     [
         (2.0, 0.0, "fastcos is 2.00 times as fast as FAISS [2.00, 2.00]"),
         (0.5, 0.0, "fastcos is 0.50 times as fast as FAISS [0.50, 0.50]"),
-        (2.0, 0.5, "no verdict on FAISS: other programs used 0.5 cores meanwhile"),
-        (2.0, None, "no verdict on FAISS: other programs used an unknown number of cores"),
+        (2.0, 0.5, "no verdict on FAISS, because other programs used 0.5 cores meanwhile"),
+        (2.0, None, "no verdict on FAISS, because other programs used an unknown number of cores"),
     ],
 )
 def test_every_sentence_has_a_subject(theirs, busy, text):

@@ -1,9 +1,9 @@
 """One file per library. A new file here is found by being here; nothing else must be edited.
 
-A file defines NAME, REQUIRES (a requirement as pip writes it, from whose package the version is
-read), and a function for each operation that the library has. The function prepares, which is not
-timed, what a user of the library would prepare once. It returns the call to be timed, and a
-function that turns the result of this call into the answer:
+A file defines NAME, as the tables print it; REQUIRES, a requirement as pip writes it, which must be
+met and from whose package the version is read; and a function for each operation that the library
+has. The function prepares, which is not timed, what a user of the library would prepare once. It
+returns the call to be timed, and a function that turns the result of this call into the answer:
 
 ========================= =================================================================
 search(items, queries, k) the k nearest items of every query by cosine: indices (n, k)

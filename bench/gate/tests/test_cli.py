@@ -41,9 +41,22 @@ def test_words_after_the_dashes_are_those_of_pytest():
 def test_commit_that_does_not_exist_is_reported_in_markdown(tmp_path):
     toy_project.project(tmp_path, {})
     status, out, err = toy_project.benchgate(tmp_path, "nowhere", "HEAD", "--install", "", "--", "benchmarks")
-    assert status == 3, err
+    assert status == 2, err
     assert out.startswith("### Benchmarks: could not compare")
-    assert "nowhere" in out
+    assert "BASE must be a commit of this repository, got nowhere" in out
+
+
+def test_folder_that_neither_commit_has_is_refused_before_installing(tmp_path):
+    toy_project.project(tmp_path, {})
+    status, out, err = toy_project.benchgate(tmp_path, "HEAD~1", "HEAD", "--install", "", "--", "nosuch")
+    assert status == 2, err
+    assert "TESTS must be files or folders of one of the commits, got nosuch" in out
+
+
+def test_folder_outside_of_git_is_refused(tmp_path):
+    status, out, err = toy_project.benchgate(tmp_path, "HEAD~1", "HEAD", "--install", "", "--", "benchmarks")
+    assert status == 2, err
+    assert "the working directory must be in a Git repository" in out
 
 
 @pytest.mark.parametrize("path", ["/", "..", ".", "benchmarks/../.."])
@@ -51,7 +64,7 @@ def test_tests_outside_the_repository_are_refused(tmp_path, path):
     toy_project.project(tmp_path / "toy", {})
     (tmp_path / "mine").write_text("kept")
     status, out, _ = toy_project.benchgate(tmp_path / "toy", "HEAD~1", "HEAD", "--install", "", "--", path)
-    assert status == 3
+    assert status == 2
     assert "TESTS must be files or folders inside the repository" in out
     assert (tmp_path / "mine").read_text() == "kept"
 

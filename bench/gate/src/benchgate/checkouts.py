@@ -13,6 +13,10 @@ MAX_KEPT = 4
 NEEDED = ("pytest", "pytest-benchmark>=5")
 
 
+class UsageError(ValueError):
+    """The user named something that does not exist: status 2, unlike a comparison that failed."""
+
+
 def git(*arguments):
     """Return what a git command prints."""
     done = subprocess.run(["git", *arguments], capture_output=True, text=True, check=True)
@@ -26,7 +30,10 @@ class Checkout:
         if revision == "WORKTREE":
             # creates a commit if there are changes, and leaves the branch and the index as they are
             revision = git("-C", str(root), "stash", "create") or "HEAD"
-        self.commit = git("-C", str(root), "rev-parse", "--verify", f"{revision}^{{commit}}")
+        try:
+            self.commit = git("-C", str(root), "rev-parse", "--verify", f"{revision}^{{commit}}")
+        except subprocess.CalledProcessError:
+            raise UsageError(f"{role.upper()} must be a commit of this repository, got {revision}") from None
         self.folder = root / FOLDER / f"{role}-{self.commit[:12]}"
         self.sources = self.folder / "sources"
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -70,6 +77,14 @@ def _run(command, folder):
         raise OSError(f"{' '.join(command[2:4])} failed: {(errors or lines or ['no output'])[-1].strip()}")
 
 
+def root_of_repository():
+    """Return the folder of the Git repository that the working directory is in."""
+    try:
+        return Path(git("rev-parse", "--show-toplevel"))
+    except subprocess.CalledProcessError:
+        raise UsageError(f"the working directory must be in a Git repository, got {Path.cwd()}") from None
+
+
 def remove(path):
     """Remove a file or a folder, if it exists."""
     if path.is_dir() and not path.is_symlink():
@@ -82,10 +97,12 @@ def test_paths(arguments, *checkouts):
     """Return those of pytest's arguments that are files or folders of one of the commits."""
     words = [word.partition("::")[0] for word in arguments if not word.startswith("-")]
     paths = [word for word in dict.fromkeys(words) if any((one.sources / word).exists() for one in checkouts)]
+    if words and not paths and words == list(arguments):  # without options, every word is a path
+        raise UsageError(f"TESTS must be files or folders of one of the commits, got {' '.join(words)}")
     for path in paths:
         # a path outside would be replaced in the user's own files
         if Path(path).is_absolute() or ".." in Path(path).parts or not Path(path).parts:
-            raise ValueError(f"TESTS must be files or folders inside the repository, got {path}")
+            raise UsageError(f"TESTS must be files or folders inside the repository, got {path}")
     return paths
 
 

@@ -21,7 +21,7 @@ import time
 from pathlib import Path
 
 from . import __version__, selftest, summary
-from .checkouts import Checkout, copy_tests, git, prune, test_paths
+from .checkouts import Checkout, UsageError, copy_tests, prune, root_of_repository, test_paths
 from .compare import LOST, MIN_PAIRS, NEW, Verdict, compare_pairs
 from .processes import TIMEOUT, CannotServe, Side, interleaved, pytest_command, run_turns
 
@@ -138,20 +138,22 @@ def variable(text):
 
 def run_comparison(given):
     """Compare two commits, write the summary, and return the exit status."""
-    started = time.monotonic()
+    started, is_misused = time.monotonic(), False
     try:
         verdict = compared(given)
+    except UsageError as error:
+        verdict, is_misused = Verdict([], given.tolerance, failure=str(error)), True
     except (subprocess.CalledProcessError, CannotServe, ValueError, OSError) as error:
         verdict = Verdict([], given.tolerance, failure=reason_of(error))
     about = about_run(given, started) | {"base": given.base, "head": given.head}
     footer = f"`{given.base}` against `{given.head}`; {in_words(about)}"
     write(given, summary.markdown(verdict, footer), summary.as_json(verdict, about))
-    return verdict.exit_status
+    return 2 if is_misused else verdict.exit_status
 
 
 def compared(given):
     """Return the verdict on two commits."""
-    root = Path(git("rev-parse", "--show-toplevel"))
+    root = root_of_repository()
     places = base, head = Checkout(given.base, "base", root), Checkout(given.head, "head", root)
     for place in places:
         place.restore([])
@@ -189,7 +191,11 @@ def compared(given):
     known = {outcome.name for outcome in verdict.outcomes}
     return verdict._replace(
         outcomes=[explained(outcome, errors_of_base, errors_of_head) for outcome in verdict.outcomes],
-        broken={file: why for file, why in errors_of_head.items() if file not in own_errors},
+        broken={
+            file: with_benchmarks(why, file, own_names)
+            for file, why in errors_of_head.items()
+            if file not in own_errors
+        },
         uncollected={file: why for file, why in errors_of_head.items() if file in own_errors},
         removed=[
             name for name in own_names if name not in known and name.partition("::")[0] not in errors_of_head
@@ -216,6 +222,12 @@ def listed(side):
         return None
     side.close()
     return list(side.benchmarks), side.errors
+
+
+def with_benchmarks(reason, file, names):
+    """Return why a file cannot be imported, and which benchmarks of base are lost with it."""
+    lost = [name.partition("::")[2] for name in names if name.partition("::")[0] == file]
+    return f"{reason} (lost: {', '.join(lost)})" if lost else reason
 
 
 def explained(outcome, errors_of_base, errors_of_head):
@@ -295,7 +307,7 @@ def run_selftest(given):
     """Compare a commit with itself, and return 0 if that was possible, otherwise 3."""
     started = time.monotonic()
     try:
-        root = Path(git("rev-parse", "--show-toplevel"))
+        root = root_of_repository()
         # both sides have folders of their own, as two commits have
         places = [Checkout(given.revision, role, root) for role in ("base", "head")]
         for place in places:
@@ -307,6 +319,9 @@ def run_selftest(given):
             run_turns([side], 0)
         record, reasons = selftest.record(interleaved(*sides), 60 * given.minutes, Progress())
         report = selftest.report(record, given.tolerance, reasons)
+    except UsageError as error:
+        print(f"benchgate: error: {error}", file=sys.stderr)
+        return 2
     except (subprocess.CalledProcessError, CannotServe, ValueError, OSError) as error:
         print(
             f"benchgate: could not compare {given.revision} with itself: {reason_of(error)}",
