@@ -5,8 +5,10 @@ against their range of these numbers by one launch of a kernel, in the order of 
 that the rows of a group stay in the cache of one thread. A group for which there is much to do is
 searched as a segment of its own, which is packed like any other::
 
-    queries x items of their group    below WORK_OF_SEGMENT    one launch for all such groups
-                                      above                     search of a segment for each group
+    multiply-adds of a group        how it is searched
+    below WORK_OF_SEGMENT           all such groups by one launch, every pair in float64
+    below WORK_OF_ALL_THREADS       as a segment by one thread, several groups at a time
+    above                           as a segment by all threads
 """
 
 import weakref
@@ -35,6 +37,11 @@ from fastcos.validation import Integers
 # segment of its own. Such a search takes about 0.3 ms besides its multiplications, in which the
 # kernel that scores every pair does a million of them.
 WORK_OF_SEGMENT = 2**20
+# Multiply-adds from which all threads search one group together. Below, each thread searches groups
+# of its own, because threads that share so little work wait for each other.
+WORK_OF_ALL_THREADS = 2**31
+# work that a thread takes at once, in units of WORK_OF_SEGMENT
+_WORK_PER_BLOCK = 64
 # pairs that a thread scores at once
 _PAIRS_PER_BLOCK = 20_000
 
@@ -180,31 +187,48 @@ def search_groups(
     )
     by_group = np.argsort(codes, kind="stable")
     starts = np.searchsorted(codes[by_group], np.arange(len(sizes) + 1))
-    work = np.diff(starts) * sizes * request.queries.shape[1]
+    counts = np.diff(starts)
+    work = counts * sizes * request.queries.shape[1]
     is_large = work >= (1 if is_upper_bounded(items.measure) else WORK_OF_SEGMENT)
     is_small = (work > 0) & ~is_large
-    n_done = n - int(np.diff(starts)[is_large | is_small].sum())
+    is_shared = is_large & (work >= WORK_OF_ALL_THREADS)
+    n_done = n - int(counts[is_large | is_small].sum())
 
-    def answer(queries: Integers, found: tuple[Any, Any]) -> None:
-        nonlocal n_done
+    def write(queries: Integers, found: tuple[Any, Any]) -> None:
         for results, part in zip((indices, scores), found, strict=True):
             results[queries, : part.shape[1]] = part
-        n_done += len(queries)
+
+    def search_segments(lo: int, hi: int, large_groups: Integers, n_threads: int) -> None:
+        memory = options.working_memory * n_threads / options.n_threads
+        within = ExecutionOptions(n_threads, memory, None)
+        for group in large_groups[lo:hi].tolist():
+            queries = by_group[starts[group] : starts[group + 1]]
+            segments = [one for order in orders if (one := order.segment_of(group)) is not None]
+            of_group = FittedItems(items.measure, items.n_items, tuple(segments))
+            asked = _some_queries(request, queries, min(k, int(sizes[group])))
+            write(queries, search(of_group, asked, within))
+
+    def report(n_answered: int) -> None:
+        nonlocal n_done
+        n_done += n_answered
         if options.progress is not None:
             options.progress(n_done, n)
 
-    within = options._replace(progress=None)
-    for group in np.flatnonzero(is_large).tolist():
-        queries = by_group[starts[group] : starts[group + 1]]
-        segments = [one for order in orders if (one := order.segment_of(group)) is not None]
-        of_group = FittedItems(items.measure, items.n_items, tuple(segments))
-        asked = _some_queries(request, queries, min(k, int(sizes[group])))
-        answer(queries, search(of_group, asked, within))
+    for group in np.flatnonzero(is_shared):
+        search_segments(0, 1, np.array([group]), options.n_threads)
+        report(int(counts[group]))
+    large_groups = np.flatnonzero(is_large & ~is_shared)
+    if len(large_groups):
+        cumulative = np.concatenate([[0], np.cumsum(work[large_groups] // WORK_OF_SEGMENT)])
+        blocks = parallel.work_blocks(cumulative, _WORK_PER_BLOCK)
+        parallel.run(search_segments, blocks, large_groups, 1, n_threads=options.n_threads)
+        report(int(counts[large_groups].sum()))
     queries = by_group[(codes[by_group] >= 0) & is_small[codes[by_group]]]
     size = batch_size(items, request, options)
     for lo in range(0, len(queries), size):
         some = queries[lo : lo + size]
-        answer(some, _score_small_groups(items, orders, request, some, codes[some], options))
+        write(some, _score_small_groups(items, orders, request, some, codes[some], options))
+        report(len(some))
     return Neighbors(indices, scores)
 
 

@@ -24,10 +24,16 @@ ASKED = RANDOM.integers(0, 12, 60)  # 11: a group without items
 ASKED_LABELS = np.append(LABELS, "nobody")[ASKED]
 
 
-@pytest.fixture(params=[2**10, 2**40], ids=["segments", "one launch"], autouse=True)
-def work_of_segment(request, monkeypatch):
-    """Both ways to search a group, whatever its size."""
-    monkeypatch.setattr(groups_module, "WORK_OF_SEGMENT", request.param)
+@pytest.fixture(
+    params=[(2**10, 2**40), (2**10, 2**12), (2**40, 2**40)],
+    ids=["a thread for each segment", "all threads for each segment", "one launch"],
+    autouse=True,
+)
+def way_to_search(request, monkeypatch):
+    """All ways to search a group, whatever its size."""
+    least_segment, least_shared = request.param
+    monkeypatch.setattr(groups_module, "WORK_OF_SEGMENT", least_segment)
+    monkeypatch.setattr(groups_module, "WORK_OF_ALL_THREADS", least_shared)
 
 
 def truth(queries, items, k, measure, asked, groups, *, without=None, exclude_self=False):
