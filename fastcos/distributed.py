@@ -38,7 +38,7 @@ from fastcos.linalg.svd import SVD
 from fastcos.models.linear_mf import LinearMF
 from fastcos.parallel import memmap
 from fastcos.search.execute import batch_size, best_of_items, finish
-from fastcos.search.out_of_core import fingerprint
+from fastcos.search.output_directory import fingerprint
 from fastcos.search.packing import ExecutionOptions, no_exclusions
 from fastcos.search.request import SearchRequest, as_exclude_self
 from fastcos.search.results import Neighbors

@@ -182,10 +182,12 @@ def describe_grid(made: SearchPlan, estimate: Estimate) -> str:
         return f"{grid.n_query_blocks:,} tasks on {threads}; {read}"
     if grid.n_query_blocks == 1 and grid.n_ranges == 1:
         return f"one task, in the calling thread; {read}"
-    return (
-        f"{grid.n_query_blocks:,} query blocks of {grid.queries_per_block:,} x {grid.n_ranges:,} "
-        f"panel ranges, on {threads}; {read}"
-    )
+    blocks, ranges = grid.n_query_blocks, grid.n_ranges
+    text = f"{blocks:,} blocks of {grid.queries_per_block:,} queries"
+    if blocks == 1:
+        text = "all queries"
+    text += " x all rows" if ranges == 1 else f" x {ranges:,} ranges of rows"
+    return f"{text}, on {threads}; {read}"
 
 
 def explain_source(
@@ -297,7 +299,7 @@ def explain_top_k(
     >>> print(str(explained).partition("  estimated")[0].rstrip())
     1,000 queries x 1,000,000 items x 384 columns, k = 10, 2 threads
       method      int8 tiles (vnni), all columns
-      schedule    4 query blocks of 256 x 1 panel ranges, on 2 threads; 1.5 GB are read
+      schedule    4 blocks of 256 queries x all rows, on 2 threads; 1.5 GB are read
     """
     n = validation.as_count("n_queries", n_queries)
     m, d = validation.as_count("n_items", n_items), validation.as_count("n_columns", n_columns)

@@ -35,7 +35,7 @@ from fastcos.search.near_duplicates import (
     connected_items,
     no_near_duplicates,
 )
-from fastcos.search.out_of_core import results_in_directory
+from fastcos.search.output_directory import results_in_directory
 from fastcos.search.packing import ExcludedItems, no_exclusions
 from fastcos.search.radius import pairs_above
 from fastcos.search.request import Threshold, as_min_score, as_threshold

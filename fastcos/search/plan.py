@@ -680,6 +680,11 @@ def _plan_tiles(
         n, wanted, k, layout, segment.n_columns, n_panels, machine, costs
     )
     sample = guess_in_range(k, wanted, grid.panels_per_range, costs)
+    if grid.n_ranges > 1:
+        reasons += (
+            "the rows are divided, too: a block of queries for each thread would read all codes "
+            f"{machine.n_threads} times",
+        )
     return SearchPlan(
         "tiles", layout=layout, grid=grid, capacity=capacity, sample=sample,
         use_projection=use_projection, wanted=wanted, buffer_bytes=buffers, reasons=reasons,

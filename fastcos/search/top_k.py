@@ -170,7 +170,7 @@ def top_k(
         found = _fit_and_search(X, request, given, options, None)
         return found if request.k == k else padded(found, k)
     validation.as_count("k", k, high=request.k)
-    from fastcos.search.out_of_core import results_in_directory
+    from fastcos.search.output_directory import results_in_directory
 
     with results_in_directory(request, X, given, options, out) as results:
         if results.is_complete:

@@ -219,9 +219,9 @@ def test_processes_that_save_a_new_directory_at_once_all_succeed(tmp_path):
 
 
 def search_to(out, delay, results):
-    from fastcos.search import out_of_core
+    from fastcos.search import output_directory
 
-    out_of_core.rows_per_block = lambda work, minimum: 64  # many blocks, as of a long run
+    output_directory.rows_per_block = lambda work, minimum: 64  # many blocks, as of a long run
     time.sleep(delay)
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
