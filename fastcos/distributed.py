@@ -44,7 +44,7 @@ from fastcos.search.request import SearchRequest, as_exclude_self
 from fastcos.search.results import Neighbors
 from fastcos.search.segments import merge
 from fastcos.search.sources import MappedItems
-from fastcos.similarity import Plain, get_measure
+from fastcos.similarity import BaseMeasure, get_measure
 from fastcos.storage.checkpoint import Checkpoint
 from fastcos.validation import Floats
 
@@ -280,7 +280,7 @@ def _check_search(
     queries: Any, items: Any, k: Any, measure: Any, exclude_self: Any, memory: float
 ) -> _Search:
     name = validation.as_instance("measure", measure, str, "a name")
-    if getattr(type(get_measure(name)), "_fit", None) is not Plain._fit:
+    if getattr(type(get_measure(name)), "_fit", None) is not BaseMeasure._fit:
         raise ValueError(
             "measure must learn nothing from the items on a cluster (such as cosine, dot, "
             f"neg_euclidean, angular), got {validation.format_value(name)}"

@@ -22,7 +22,7 @@ from fastcos.auditing.records import (
 from fastcos.metrics.list_overlap import jaccard_per_query
 from fastcos.parallel import memmap
 from fastcos.search.index import SimilarityIndex
-from fastcos.similarity import Plain
+from fastcos.similarity import BaseMeasure
 from fastcos.similarity.canonical import metric_factor
 from fastcos.similarity.moments import Moments
 from fastcos.similarity.row_maps import map_rows
@@ -56,7 +56,7 @@ _WEIGHTED_FORMS = {
 }
 
 
-class Variant(Plain):
+class Variant(BaseMeasure):
     """A measure: the cosine of item embeddings that are derived from the audited items.
 
     name: name of the variant.

@@ -11,7 +11,7 @@ from fastcos import parallel, validation
 from fastcos.models.base import ScoringEmbeddings
 from fastcos.models.linear_mf import LinearMF
 from fastcos.similarity import Measure, get_measure, list_measures
-from fastcos.similarity.base import REGISTRY, Invariances, Plain, check_known
+from fastcos.similarity.base import REGISTRY, BaseMeasure, Invariances, check_known
 from fastcos.similarity.serialization import label_of, parameters_of
 from fastcos.validation import Rows, as_rows
 
@@ -173,7 +173,7 @@ class Candidate:
     @property
     def depends_on_rescaling(self) -> bool:
         """Whether D changes the scores."""
-        changes: Invariances = getattr(self._class, "invariances", Plain.invariances)
+        changes: Invariances = getattr(self._class, "invariances", BaseMeasure.invariances)
         return not (changes.D == "y" or self.requires in ("model", EQ2))
 
     @property

@@ -21,7 +21,7 @@ from fastcos.search.packing import ExecutionOptions, Floats, Found, Integers, no
 from fastcos.search.request import SearchRequest, rounded_scores
 from fastcos.search.results import Neighbors
 from fastcos.search.sources import ItemSource, block_sizes
-from fastcos.similarity.base import Measure, Plain, is_upper_bounded
+from fastcos.similarity.base import BaseMeasure, Measure, is_upper_bounded
 from fastcos.similarity.encoded_rows import EncodedRows, encode_rows
 
 
@@ -132,7 +132,7 @@ def _encoded_queries(
 ) -> EncodedRows:
     """Encode the queries; where they are the items, encoded alike, take those."""
     measure, only = items.measure, items.segments[0] if len(items.segments) == 1 else None
-    alike = getattr(type(measure), "encode_queries", None) is Plain.encode_queries
+    alike = getattr(type(measure), "encode_queries", None) is BaseMeasure.encode_queries
     if only is not None and request.queries is only.rows and alike:
         encoded = only.encoded
         # of narrow rows only the queries are widened

@@ -22,7 +22,7 @@ from fastcos.search.plan import Machine, RequestSizes, SearchPlan, SegmentSizes,
 from fastcos.search.request import SearchRequest
 from fastcos.search.sources import ItemSource, block_sizes
 from fastcos.search.top_k import as_options
-from fastcos.similarity.base import Plain, capabilities, is_upper_bounded
+from fastcos.similarity.base import BaseMeasure, capabilities, is_upper_bounded
 from fastcos.validation import Integers
 
 # a segment, what is asked of it, the machine, and the plan for them
@@ -239,7 +239,7 @@ def explain_source(
         reasons += ("the rows are on disk or of a low precision: every batch reads all of them",)
     measure = type(items.measure)
     is_plain = bool(items.segments) and capabilities(items.measure).append
-    is_plain = is_plain and measure.encode_queries is Plain.encode_queries
+    is_plain = is_plain and measure.encode_queries is BaseMeasure.encode_queries
     is_plain = is_plain and all(one.method == "tiles" and one.shares_rows for *_, one in found)
     costs = plan.COSTS
     overhead = costs.seconds_per_plain_call if is_plain else costs.seconds_per_call

@@ -33,7 +33,7 @@ from fastcos.search.packing import ExecutionOptions
 from fastcos.search.segments import Segment
 from fastcos.search.sources import ItemSource
 from fastcos.similarity import kernel_records
-from fastcos.similarity.base import Plain, capabilities
+from fastcos.similarity.base import BaseMeasure, capabilities
 from fastcos.validation import Integers
 
 Found = tuple[Integers, npt.NDArray[np.float32], Ids]
@@ -58,7 +58,7 @@ class PlainSearch:
     def __init__(self, fitted: ItemSource, parts: Sequence[IndexPart]) -> None:
         self._measure, self._parts = fitted.measure, parts
         self._n_live, self._width = fitted.n_live, fitted.rows.shape[1]
-        has_raw_scores = type(fitted.measure).to_score is Plain.to_score
+        has_raw_scores = type(fitted.measure).to_score is BaseMeasure.to_score
         self._is_cosine = has_raw_scores and fitted.measure.metric_type == "cosine"
         self._packed: list[_Part] = []
         # plans of all parts by queries, neighbours and threads; () where this is not the way
@@ -74,7 +74,7 @@ class PlainSearch:
         return (
             bool(fitted.segments)
             and capabilities(measure).append
-            and type(measure).encode_queries is Plain.encode_queries
+            and type(measure).encode_queries is BaseMeasure.encode_queries
         )
 
     def search(

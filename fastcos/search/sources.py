@@ -18,7 +18,7 @@ from fastcos.search.layout import tile_layout
 from fastcos.search.packing import AllowedRows, ExecutionOptions
 from fastcos.search.request import SearchRequest
 from fastcos.search.segments import SEGMENT_MULTIPLE, Segment, encode_segment
-from fastcos.similarity.base import Measure, Plain, require
+from fastcos.similarity.base import BaseMeasure, Measure, require
 from fastcos.validation import Integers
 
 
@@ -254,6 +254,6 @@ def _bytes_per_row(measure: Measure, side: str, X: Any) -> int:
     entry = max(4, X.dtype.itemsize) + plan.COSTS.read_bytes_per_code
     kind = type(measure)
     encoders = {getattr(kind, "encode_items", None), getattr(kind, side, None)}
-    if not encoders <= {Plain.encode_items, Plain.encode_queries}:
+    if not encoders <= {BaseMeasure.encode_items, BaseMeasure.encode_queries}:
         entry += plan.COSTS.read_bytes_per_encoded_entry
     return int(entry * X.shape[1] + plan.COSTS.read_bytes_per_row)

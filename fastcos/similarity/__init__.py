@@ -1,59 +1,57 @@
 """Similarity measures: transforms of both sides, a bias per item, and a monotone map of scores.
 
 The engine ranks items by a raw score that is an inner product, a cosine or a squared distance of
-encoded rows. A measure says how rows are encoded and what a raw score means::
+encoded rows. A measure defines how rows are encoded and how raw scores become scores::
 
     queries --encode_queries--> phi(q) --.
-                                          engine: raw score --to_score--> what the caller sees
+                                          engine: raw score --to_score--> score in the result
     items ---encode_items-----> psi(b) --'   + item_bias(b)
 
-``get_measure("cosine")`` makes one by name; every ``measure=`` argument takes a name or an object
-with the members of ``Measure``. A search fits the measure to the items; what else it needs (a
-metric, popularities, the other side of a model) is a parameter. ``fit`` returns a fitted copy: a
-measure that others hold never changes. An ``UpperBounded`` measure is no inner product but has an
-upper bound that is one: the engine finds candidates by the bound, ``rescore`` ranks them.
-``measure.capabilities`` says what a measure can be used for. The measures without parameters are
-rows of ``table``; the others are classes.
+``get_measure("cosine")`` returns a measure by name. Every ``measure=`` argument takes a name or an
+object with the members of ``Measure``. A search fits the measure to the items; other data that a
+measure needs (a metric, popularities, the other side of a model) are its parameters. ``fit``
+returns a fitted copy and leaves the measure unchanged. An ``UpperBounded`` measure is not an inner
+product, but has an upper bound that is an inner product: the engine finds candidates by the bound,
+and ``rescore`` ranks them. ``measure.capabilities`` lists the uses that a measure supports. The
+module ``table`` lists the measures without parameters; the other measures are classes.
 
-A measure of your own is one small class. This one compares only the signs of the entries:
+A small class defines your own measure. This class compares only the signs of the entries:
 
 >>> import numpy as np
 >>> from fastcos import top_k
->>> from fastcos.similarity import Plain, register
+>>> from fastcos.similarity import BaseMeasure, register
 >>> @register
-... class SignCosine(Plain):
+... class SignCosine(BaseMeasure):
 ...     "Cosine of the signs of the entries."
 ...     name = "sign_cosine"
 ...     def encode_items(self, B):
 ...         return np.sign(B)
->>> found = top_k(np.array([[1.0, 9.0], [2.0, -1.0], [5.0, 0.1]]), k=1, measure="sign_cosine")
->>> found.indices.ravel().tolist()
+>>> neighbors = top_k(np.array([[1.0, 9.0], [2.0, -1.0], [5.0, 0.1]]), k=1, measure="sign_cosine")
+>>> neighbors.indices.ravel().tolist()
 [2, 0, 0]
 """
 
-# they register their classes
+# importing these modules registers their classes
 from fastcos.similarity import hubness, linear, non_linear, norm_based, rescaled, table  # noqa: F401
 from fastcos.similarity.base import (
+    BaseMeasure,
     Capabilities,
     Invariances,
     Measure,
-    Plain,
     UpperBounded,
     get_measure,
-    invariances,
     list_measures,
     register,
     summaries,
 )
 
 __all__ = [
+    "BaseMeasure",
     "Capabilities",
     "Invariances",
     "Measure",
-    "Plain",
     "UpperBounded",
     "get_measure",
-    "invariances",
     "list_measures",
     "register",
     "summaries",

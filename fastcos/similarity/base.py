@@ -1,4 +1,4 @@
-"""What a similarity is to the search: two transforms of rows, a bias per item, a monotone map."""
+"""The interface of measures: two transforms of rows, a bias per item, and a monotone map."""
 
 import copy
 import inspect
@@ -45,14 +45,14 @@ class Measure(Protocol):
     name : str
         The name by which ``measure=`` finds the class.
     metric_type : {"dot", "cosine", "euclidean"}
-        How a pair of encoded rows is scored.
+        The raw score of a pair of encoded rows.
     """
 
     name: ClassVar[str]
     metric_type: ClassVar[MetricType]
 
     def fit(self, items: Rows, users: Rows | None = None) -> Self:
-        """Return a measure fitted to the items, and to the other side if given."""
+        """Return a measure fitted to the items, and to the users if they are not None."""
 
     def encode_queries(self, Q: Rows) -> Rows:
         """Return encoded queries phi(q), (n, d')."""
@@ -61,7 +61,7 @@ class Measure(Protocol):
         """Return encoded items psi(b), (p, d')."""
 
     def item_bias(self, B: Rows) -> Floats | None:
-        """Return what is added to each item's inner product, (p,) float64; None for nothing."""
+        """Return the number to add to each item's inner product, (p,) float64; None for no bias."""
 
     def to_score(self, raw: Floats, Q: Rows) -> Floats:
         """Return scores (n, k) from raw scores (n, k) of the queries Q (n, d)."""
@@ -69,15 +69,15 @@ class Measure(Protocol):
 
 @runtime_checkable
 class UpperBounded(Measure, Protocol):
-    """A similarity that is no inner product, but has an upper bound that is one.
+    """A similarity that is not an inner product, but has an upper bound that is an inner product.
 
-    Filter and refine: the engine's raw scores choose candidates, ``rescore`` ranks them, and
-    ``upper_bound`` shows when nothing else can be better. ``to_score`` takes what ``rescore``
-    returns.
+    Filter and refine: the engine's raw scores select candidates, and ``rescore`` ranks them. The
+    search ends when ``upper_bound`` shows that no other item can have a higher score. ``to_score``
+    takes the scores that ``rescore`` returns.
     """
 
     def precompute(self, B: Rows) -> Any:
-        """Return what rescore needs of the items B (p, d), made once per search."""
+        """Return the data that rescore needs of the items B (p, d); called once per search."""
 
     def rescore(self, Q: Rows, precomputed: Any, columns: npt.NDArray[np.int64]) -> Floats:
         """Return exact raw scores (n, k) of the queries Q (n, d) and the items columns (n, k)."""
@@ -90,19 +90,20 @@ class UpperBounded(Measure, Protocol):
 
 
 class Capabilities(NamedTuple):
-    """What a measure can be used for.
+    """The uses that a measure supports.
 
     Attributes
     ----------
     blocks : bool
-        Items may be memory-mapped and read in blocks, results kept in a directory (``out=``).
+        Whether items may be memory-mapped and read in blocks, and results written to a directory
+        (``out=``).
     sparse : bool
-        Rows may be sparse.
+        Whether rows may be sparse.
     save : bool
-        An index with this measure can be saved: it is registered by name.
+        Whether an index with this measure can be saved, because the measure is registered by name.
     append : bool
-        Nothing is learned from items, and their rows are used as given. So an index takes up or
-        removes some items without touching the others.
+        Whether an index can add and remove items without changing the other items, because the
+        measure learns nothing from the items and uses their rows unchanged.
     """
 
     blocks: bool
@@ -112,7 +113,7 @@ class Capabilities(NamedTuple):
 
 
 def capabilities(measure: Any) -> Capabilities:
-    """Return what a measure can be used for, also one that is no subclass of Plain."""
+    """Return the uses that a measure supports; it need not be a subclass of BaseMeasure."""
     kind = type(measure)
     fits_nothing = _inherits(kind, "_fit")
     return Capabilities(
@@ -123,20 +124,20 @@ def capabilities(measure: Any) -> Capabilities:
     )
 
 
-# methods that a measure inherits unchanged where an index with it takes up items one by one
+# A measure has the capability append if it inherits these methods unchanged.
 _FOR_APPEND = ("_fit", "fit", "encode_items", "item_bias")
-# classes of the caller of which warn_of_slow_changes has warned
+# The classes for which warn_of_slow_changes has warned.
 _slow_classes: weakref.WeakSet[type[Any]] = weakref.WeakSet()
 
 
 def warn_of_slow_changes(measure: Any) -> None:
-    """Warn once that a class of the caller lost the capability append by what it overrides.
+    """Warn once for each class of the caller that overrides methods and thereby loses append.
 
-    Also an override that only logs has this effect, since nobody can tell what it does to the rows.
+    An override that only logs has this effect, too, because its effect on the rows is unknown.
     """
     kind = type(measure)
-    is_ours = kind.__module__.partition(".")[0] == "fastcos"
-    if is_ours or kind in _slow_classes or capabilities(measure).append:
+    is_of_fastcos = kind.__module__.partition(".")[0] == "fastcos"
+    if is_of_fastcos or kind in _slow_classes or capabilities(measure).append:
         return
     _slow_classes.add(kind)
     overridden = [method for method in _FOR_APPEND if not _inherits(kind, method)]
@@ -148,18 +149,18 @@ def warn_of_slow_changes(measure: Any) -> None:
 
 
 def is_upper_bounded(measure: Any) -> TypeGuard[UpperBounded]:
-    """Whether a measure is UpperBounded, by the attributes of its class: isinstance takes 20 us."""
+    """Whether a measure is UpperBounded; faster than isinstance, which takes 20 us."""
     kind = type(measure)
     return all(hasattr(kind, name) for name in ("precompute", "rescore", "upper_bound"))
 
 
 def _inherits(kind: type[Any], *methods: str) -> bool:
-    """Whether a class has these methods of Plain."""
-    return all(getattr(kind, method, None) is getattr(Plain, method) for method in methods)
+    """Whether a class has these methods of BaseMeasure."""
+    return all(getattr(kind, method, None) is getattr(BaseMeasure, method) for method in methods)
 
 
 def require(measure: Any, capability: str, argument: str = "measure") -> None:
-    """Refuse a measure without this capability."""
+    """Raise if a measure lacks this capability."""
     if not getattr(capabilities(measure), capability):
         raise ValueError(f"{argument} must have the capability {capability!r}, got {measure.name}")
 
@@ -172,17 +173,25 @@ def encode_items(measure: Measure, B: Rows, n_threads: int | None) -> EncodedRow
 
 
 class Invariances(NamedTuple):
-    """What a change of the embeddings does to the scores: "y" nothing, "rank" only monotone, "-".
+    """The effect of six changes of the embeddings on the scores of a measure.
+
+    "y": the scores stay the same. "rank": the order of the scores stays the same. "-": the order
+    may change.
 
     Attributes
     ----------
-    s, r : str
-        One positive scale for all rows; one per row.
-    R, D, G : str
-        Rotation; rescaling of the columns; any invertible map. They act on both sides of a model:
-        (P, B) becomes (P G'^-1, B G).
+    s : str
+        All rows are multiplied by the same positive number.
+    r : str
+        Each row is multiplied by a positive number of its own.
+    R : str
+        Both sides of a model are rotated.
+    D : str
+        The columns of one side are multiplied by numbers, those of the other side divided by them.
+    G : str
+        Any invertible map G: the model (P, B) becomes (P G'^-1, B G).
     t : str
-        One vector added to all rows.
+        The same vector is added to all rows.
     """
 
     s: str
@@ -193,17 +202,15 @@ class Invariances(NamedTuple):
     t: str
 
 
-def invariances(cells: str) -> Invariances:
-    """Read "s=y r=rank R=y D=- G=- t=-"."""
-    return Invariances(**dict(cell.split("=") for cell in cells.split()))
+class BaseMeasure:
+    """The base class of measures, which is itself the cosine of the unchanged rows.
 
-
-class Plain:
-    """The cosine of the rows as they are: a base for measures that change only some parts."""
+    A subclass overrides the methods in which its measure differs from the cosine.
+    """
 
     name: ClassVar[str]
     metric_type: ClassVar[MetricType] = "cosine"
-    invariances: ClassVar[Invariances] = invariances("s=y r=y R=y D=- G=- t=-")
+    invariances: ClassVar[Invariances] = Invariances(s="y", r="y", R="y", D="-", G="-", t="-")
     needs: ClassVar[str] = ""
     # whether _fit takes memory-mapped rows and reads them a block at a time
     fits_in_blocks: ClassVar[bool] = False
@@ -211,12 +218,12 @@ class Plain:
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the measure can be used for."""
+        """The uses that the measure supports."""
         return capabilities(self)
 
     def fit(self, items: Rows, users: Rows | None = None) -> Self:
-        """Return a fitted copy, so that a measure that others hold never changes."""
-        if type(self)._fit is Plain._fit:
+        """Return a fitted copy; this measure, which other code may use, stays unchanged."""
+        if type(self)._fit is BaseMeasure._fit:
             return self
         as_rows = memmap.as_mapped_rows if self.fits_in_blocks else validation.as_rows
         items = as_rows("items", items)
@@ -227,14 +234,14 @@ class Plain:
         return fitted
 
     def _fit(self, items: Rows, users: Rows | None) -> None:
-        """Set what the measure learns from the items; nothing here."""
+        """Set the attributes that the measure learns from the items; the cosine learns nothing."""
 
     def encode_queries(self, Q: Rows) -> Rows:
-        """Return the rows as encode_items has them."""
+        """Return the rows as encode_items encodes them."""
         return self.encode_items(Q)
 
     def encode_items(self, B: Rows) -> Rows:
-        """Return the rows as they are."""
+        """Return the rows unchanged."""
         return B
 
     def item_bias(self, B: Rows) -> Floats | None:
@@ -242,7 +249,7 @@ class Plain:
         return None
 
     def to_score(self, raw: Floats, Q: Rows) -> Floats:
-        """Return the raw scores as they are."""
+        """Return the raw scores unchanged."""
         return raw
 
 
@@ -334,7 +341,7 @@ def get_measure(measure: str | Measure, **parameters: Any) -> Measure:
         check_known("measure", measure)
         return REGISTRY[measure](**parameters)
     # the check of a protocol takes 28 us: not for what has all members but perhaps a name
-    if not (isinstance(measure, Plain) and hasattr(measure, "name")):
+    if not (isinstance(measure, BaseMeasure) and hasattr(measure, "name")):
         rule = f"a name or a Measure ({', '.join(_MEMBERS)})"
         if hasattr(measure, "transform") and hasattr(measure, "factor"):  # of query_metric(users)
             rule = "get_measure('query_metric_cosine', other=users), or another measure"

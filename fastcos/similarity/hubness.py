@@ -11,7 +11,7 @@ import numpy as np
 
 from fastcos import parallel, validation
 from fastcos.kernels import row_transforms
-from fastcos.similarity.base import MetricType, Plain, invariances, register
+from fastcos.similarity.base import BaseMeasure, Invariances, MetricType, register
 from fastcos.similarity.knn_stats import RowLookup, cosine_moments, nearest_rows
 from fastcos.similarity.row_maps import as_contiguous
 from fastcos.similarity.row_transforms import inverses, norms_of, same_type, unit_rows
@@ -27,7 +27,7 @@ _PAIRS_PER_BLOCK = 20_000
 
 
 @register
-class QueryNormalized(Plain):
+class QueryNormalized(BaseMeasure):
     """(cosine - μ_q) / σ_q, with the mean and deviation of the query's cosines with all items.
 
     A query that is itself an item, and zero rows, are left out of the moments; σ_q = 0 gives 0.
@@ -50,7 +50,7 @@ class QueryNormalized(Plain):
         return np.where(known, (np.where(known, raw, 0) - mean[:, None]) * scale, raw)
 
 
-class _Local(Plain):
+class _Local(BaseMeasure):
     """A measure with a statistic of every row's K nearest neighbours.
 
     An item's neighbours are rows of the other side if it is given, else other items. A query's are
@@ -201,7 +201,7 @@ class DisSimLocal(_Local):
 
     name = "dis_sim_local"
     neighbor_metric = "euclidean"
-    invariances = invariances("s=rank r=- R=y D=- G=- t=y")
+    invariances = Invariances(s="rank", r="-", R="y", D="-", G="-", t="y")
 
     def _fit(self, items: Rows, users: Rows | None) -> None:
         self._origin = _origin_of(items)

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from fastcos import parallel, validation
-from fastcos.similarity.base import REGISTRY, Plain, invariances, register
+from fastcos.similarity.base import REGISTRY, BaseMeasure, Invariances, register
 from fastcos.similarity.canonical import metric_factor
 from fastcos.similarity.moments import gram_of, mean_of
 from fastcos.similarity.row_maps import map_rows
@@ -16,7 +16,7 @@ from fastcos.validation import Floats, Integers, Rows
 _RANK_TOLERANCE = 1e-12
 
 
-class Mapped(Plain):
+class Mapped(BaseMeasure):
     """Cosine of (row - mean_) root_, with root_ (d, r), or (d,) for a diagonal; _fit sets both."""
 
     fits_in_blocks = True
@@ -91,7 +91,7 @@ class SoftCosine(Mapped):
 
     name = "soft_cosine"
     needs = "matrix or features"
-    invariances = invariances("s=y r=y R=- D=- G=- t=-")
+    invariances = Invariances(s="y", r="y", R="-", D="-", G="-", t="-")
 
     def __init__(self, matrix: Any = None, *, features: Any = None) -> None:
         if (matrix is None) == (features is None):
@@ -121,7 +121,7 @@ class _OtherSide(Mapped):
     """Soft cosine whose S is a moment of the rows of the model's other side."""
 
     needs = "other"
-    invariances = invariances("s=y r=y R=y D=y G=y t=-")
+    invariances = Invariances(s="y", r="y", R="y", D="y", G="y", t="-")
     centered: bool = False
 
     def __init__(self, other: Any = None) -> None:
@@ -189,7 +189,7 @@ class ProjectBackUsers(_OtherSide):
     """
 
     name = "project_back_users"
-    invariances = invariances("s=y r=- R=y D=y G=y t=-")
+    invariances = Invariances(s="y", r="-", R="y", D="y", G="y", t="-")
 
 
 @register
@@ -206,7 +206,7 @@ class AllButTheTop(Mapped):
     """
 
     name = "all_but_the_top"
-    invariances = invariances("s=y r=- R=y D=- G=- t=y")
+    invariances = Invariances(s="y", r="-", R="y", D="-", G="-", t="y")
 
     def __init__(self, *, n_directions: int | None = None) -> None:
         if n_directions is not None:
@@ -226,7 +226,7 @@ class AllButTheTop(Mapped):
 class _Whitened(Mapped):
     """Cosine under the inverse of the items' own second moment."""
 
-    invariances = invariances("s=y r=- R=y D=y G=y t=y")
+    invariances = Invariances(s="y", r="-", R="y", D="y", G="y", t="y")
 
     def __init__(self, *, n_components: int | None = None, ridge: float = 0.0) -> None:
         if n_components is not None:
@@ -338,7 +338,7 @@ class CausalInnerProduct(_Whitened):
     """
 
     name = "causal_inner_product"
-    invariances = invariances("s=y r=- R=y D=y G=y t=-")
+    invariances = Invariances(s="y", r="-", R="y", D="y", G="y", t="-")
 
     def _fit(self, items: Rows, users: Rows | None) -> None:
         self.mean_ = np.zeros(items.shape[1])
@@ -386,7 +386,7 @@ class LearnedDiagonal(Mapped):
 
     name = "learned_diagonal"
     needs = "pairs and targets"
-    invariances = invariances("s=y r=y R=- D=- G=- t=-")
+    invariances = Invariances(s="y", r="y", R="-", D="-", G="-", t="-")
 
     def __init__(self, pairs: Any = None, targets: Any = None, *, condition: float = 10.0) -> None:
         self.pairs = as_pairs("pairs", as_given("pairs", pairs, self.name))

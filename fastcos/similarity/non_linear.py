@@ -8,7 +8,7 @@ import numpy.typing as npt
 from fastcos import parallel, validation
 from fastcos.kernels import normal_cdf, records, row_transforms
 from fastcos.parallel import buffer_pool
-from fastcos.similarity.base import Plain, invariances, register
+from fastcos.similarity.base import BaseMeasure, Invariances, register
 from fastcos.similarity.knn_stats import RowLookup, cosine_moments
 from fastcos.similarity.moments import blocks_of
 from fastcos.similarity.row_transforms import (
@@ -59,7 +59,7 @@ def _sort(lo: int, hi: int, rows: Rows, out: Rows) -> None:
 
 
 @register
-class Recos(Plain):
+class Recos(BaseMeasure):
     """x·y over the largest it could be if the entries of both were put in order.
 
     |x·y| / |sort(x)·sort(y)|, the second sorted in descending order where x·y < 0: 1 for rows whose
@@ -71,7 +71,7 @@ class Recos(Plain):
 
     name = "recos"
     metric_type = "dot"
-    invariances = invariances("s=y r=y R=- D=- G=- t=-")
+    invariances = Invariances(s="y", r="y", R="-", D="-", G="-", t="-")
 
     def _fit(self, items: Rows, users: Rows | None) -> None:
         """Take the mean direction of some sorted items."""
@@ -130,7 +130,7 @@ class Recos(Plain):
 
 
 @register
-class MutualProximity(Plain):
+class MutualProximity(BaseMeasure):
     """P(N(μ_x, s_x²) > d) P(N(μ_y, s_y²) > d), d = 1 - cosine: how near for both rows.
 
     μ and s are the mean and deviation of a row's distances to all (other) items, from d x d sums.
@@ -199,7 +199,7 @@ class MutualProximity(Plain):
 
 
 @register
-class NormAngleDistance(Plain):
+class NormAngleDistance(BaseMeasure):
     """-(||x| - |y|| + λ arccos(cosine)): nearer is larger.
 
     What some slides print as "WRD" without the bars; it is not Word Rotator's Distance. Candidates
@@ -217,7 +217,7 @@ class NormAngleDistance(Plain):
 
     name = "norm_angle_distance"
     metric_type = "euclidean"
-    invariances = invariances("s=- r=- R=y D=- G=- t=-")
+    invariances = Invariances(s="-", r="-", R="y", D="-", G="-", t="-")
     fits_in_blocks = True
 
     def __init__(self, weight: float = 1.0) -> None:

@@ -3,14 +3,14 @@
 import numpy as np
 
 from fastcos import validation
-from fastcos.similarity.base import Plain, invariances, register
+from fastcos.similarity.base import BaseMeasure, Invariances, register
 from fastcos.similarity.moments import blocks_of
 from fastcos.similarity.row_transforms import norms_of, unit_rows
 from fastcos.validation import Floats, Rows
 
 
 @register
-class RadialCosine(Plain):
+class RadialCosine(BaseMeasure):
     """cosine |x|^γ |y|^γ: from the cosine (γ = 0) to the inner product (γ = 1).
 
     Pitfall: γ is a popularity dial; the value has no fixed range. The name is from You
@@ -24,7 +24,7 @@ class RadialCosine(Plain):
 
     name = "radial_cosine"
     metric_type = "dot"
-    invariances = invariances("s=rank r=- R=y D=- G=- t=-")
+    invariances = Invariances(s="rank", r="-", R="y", D="-", G="-", t="-")
 
     def __init__(self, power: float = 0.5) -> None:
         self.power = validation.as_real("power", power, low=0)
@@ -34,11 +34,11 @@ class RadialCosine(Plain):
         return unit_rows(B, norms_of(B) ** self.power)
 
 
-class _MeanNorm(Plain):
+class _MeanNorm(BaseMeasure):
     """Norms are counted in units of the items' mean norm (1 if all rows are zero)."""
 
     metric_type = "dot"
-    invariances = invariances("s=y r=- R=y D=- G=- t=-")
+    invariances = Invariances(s="y", r="-", R="y", D="-", G="-", t="-")
     fits_in_blocks = True
     mean_norm_: float
 

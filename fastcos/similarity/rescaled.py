@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fastcos import validation
-from fastcos.similarity.base import REGISTRY, Plain, invariances, register
+from fastcos.similarity.base import REGISTRY, BaseMeasure, Invariances, register
 from fastcos.similarity.diagonal import Rescaling, as_diagonal, rescalings
 from fastcos.similarity.linear import Mapped, as_given
 from fastcos.similarity.row_transforms import inverses
@@ -115,7 +115,7 @@ class Eq2Cosine(Mapped):
 
 
 @register
-class WeightCosine(Plain):
+class WeightCosine(BaseMeasure):
     """W_ij / sqrt(W_ii W_jj) of the weights W = AB'; a row is [a_i, b_i], of 2k columns.
 
     What Eq. 5 reads off W, written so that no reparametrisation changes it: give the two factors
@@ -126,7 +126,7 @@ class WeightCosine(Plain):
     name = "weight_cosine"
     metric_type = "dot"
     needs = "rows [a_i, b_i]"
-    invariances = invariances("s=y r=- R=y D=y G=y t=-")
+    invariances = Invariances(s="y", r="-", R="y", D="y", G="y", t="-")
 
     def encode_queries(self, Q: Rows) -> Rows:
         """Return a_i / sqrt(W_ii), (n, k) float64."""

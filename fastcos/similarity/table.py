@@ -1,10 +1,11 @@
-"""The measures without parameters, a row each.
+"""A table of the measures without parameters, one row per measure.
 
-A search compares a transformed query with transformed items: by their cosine, their inner product
-or their distance. Most measures of the literature differ in the transform alone. Here it changes
-each row by itself (``transform``), or it subtracts a centre and multiplies by a scale that are
-learned from the items (``centre_and_scale``). Measures that have parameters, that treat the two
-sides differently or that are no inner product are classes in the other files of this package.
+A search compares a transformed query with transformed items by their cosine, their inner product
+or their distance. Most measures of the literature differ only in the transform. A row of the table
+names a function that transforms rows (``transform``), or a function that learns a centre and a
+scale from the items, which are then subtracted from and multiplied with each row
+(``centre_and_scale``). Measures that have parameters, that treat queries and items differently or
+that are not inner products are classes in the other files of this package.
 """
 
 from collections.abc import Callable
@@ -14,7 +15,7 @@ import numpy as np
 
 from fastcos import parallel
 from fastcos.kernels import row_transforms
-from fastcos.similarity.base import MetricType, Plain, invariances, register
+from fastcos.similarity.base import BaseMeasure, Invariances, MetricType, register
 from fastcos.similarity.linear import Mapped
 from fastcos.similarity.moments import mean_of, mean_squares_of
 from fastcos.similarity.row_maps import as_contiguous, row_cuts
@@ -28,25 +29,26 @@ class MeasureRow(NamedTuple):
     Attributes
     ----------
     name : str
-        By which ``measure=`` finds it.
+        The name by which ``measure=`` finds the measure.
     text : str
-        Its documentation: the formula, pitfalls and the source.
-    invariances : str
-        As :func:`fastcos.similarity.invariances` reads them.
+        The documentation of the measure: formula, pitfalls and source.
+    invariances : Invariances
+        The effect of changes of the embeddings on the scores.
     raw_score : {"cosine", "dot", "euclidean"}
-        How transformed rows are compared; "euclidean" is minus the squared distance.
+        The comparison of transformed rows; "euclidean" is minus the squared distance.
     transform : callable, optional
-        From rows (n, d) to rows (n, d').
+        Takes rows (n, d) and returns rows (n, d').
     centre_and_scale : callable, optional
-        From the items (p, d) to a centre (d,) and a scale (d,).
+        Takes the items (p, d) and returns a centre (d,) and a scale (d,).
     to_score : callable, optional
-        From raw scores to scores; it must not decrease.
+        Takes raw scores and returns scores; a higher raw score must not give a lower score.
     takes_sparse_rows : bool
+        Whether rows may be sparse.
     """
 
     name: str
     text: str
-    invariances: str
+    invariances: Invariances
     raw_score: MetricType = "cosine"
     transform: Callable[[Rows], Rows] | None = None
     centre_and_scale: Callable[[Rows], tuple[Floats, Floats]] | None = None
@@ -105,7 +107,7 @@ MEASURES = (
         Pitfall: the value depends on the rescaling D of the columns, which the model may leave
         free. Source: arXiv:2403.05440.
         """,
-        "s=y r=y R=y D=- G=- t=-",
+        Invariances(s="y", r="y", R="y", D="-", G="-", t="-"),
         takes_sparse_rows=True,
     ),
     MeasureRow(
@@ -115,7 +117,7 @@ MEASURES = (
         Pitfall: unlike the inner product it depends on D, on both sides. Source: arXiv:2403.05440,
         section 2.1.
         """,
-        "s=y r=y R=y D=- G=- t=-",
+        Invariances(s="y", r="y", R="y", D="-", G="-", t="-"),
     ),
     MeasureRow(
         "dot",
@@ -123,7 +125,7 @@ MEASURES = (
 
         Pitfall: not invariant under D; popular items have large norms and come first.
         """,
-        "s=rank r=- R=y D=- G=- t=-",
+        Invariances(s="rank", r="-", R="y", D="-", G="-", t="-"),
         "dot",
         takes_sparse_rows=True,
     ),
@@ -134,13 +136,13 @@ MEASURES = (
         The only elementary score that no reparametrisation (P G'^-1, B G) can change.
         Source: arXiv:2403.05440, section 2.
         """,
-        "s=rank r=- R=y D=y G=y t=rank",
+        Invariances(s="rank", r="-", R="y", D="y", G="y", t="rank"),
         "dot",
     ),
     MeasureRow(
         "angular",
         "1 - angle / π: the cosine's ranking on a scale where equal steps are equal angles.",
-        "s=y r=y R=y D=- G=- t=-",
+        Invariances(s="y", r="y", R="y", D="-", G="-", t="-"),
         to_score=share_of_half_turn,
     ),
     MeasureRow(
@@ -150,7 +152,7 @@ MEASURES = (
         On unit rows the cosine's ranking. Distances are summed from differences, so that near
         duplicates do not cancel.
         """,
-        "s=rank r=- R=y D=- G=- t=y",
+        Invariances(s="rank", r="-", R="y", D="-", G="-", t="y"),
         "euclidean",
         to_score=negative_distances,
     ),
@@ -161,7 +163,7 @@ MEASURES = (
         A row that equals the mean becomes a zero row; so does a single row.
         Source: Mu and Viswanath arXiv:1702.01417.
         """,
-        "s=y r=- R=y D=- G=- t=y",
+        Invariances(s="y", r="-", R="y", D="-", G="-", t="y"),
         centre_and_scale=mean_and_one,
     ),
     MeasureRow(
@@ -172,7 +174,7 @@ MEASURES = (
         Pitfall: depends on the basis (not invariant under rotation). Source: theorem 7 of this
         project.
         """,
-        "s=y r=- R=- D=y G=- t=-",
+        Invariances(s="y", r="-", R="-", D="y", G="-", t="-"),
         centre_and_scale=zero_and_inverse_norms,
     ),
     MeasureRow(
@@ -182,7 +184,7 @@ MEASURES = (
         Constant columns are dropped; a single row becomes a zero row. Pitfall: depends on the
         basis. Source: theorem 7 of this project.
         """,
-        "s=y r=- R=- D=y G=- t=y",
+        Invariances(s="y", r="-", R="-", D="y", G="-", t="y"),
         centre_and_scale=mean_and_inverse_deviations,
     ),
     MeasureRow(
@@ -192,7 +194,7 @@ MEASURES = (
         Constant rows become zero rows. Pitfall: depends on the arbitrary basis of the factors; as a
         device of training it is another matter. Source: Ba et al. arXiv:1607.06450.
         """,
-        "s=y r=y R=- D=- G=- t=-",
+        Invariances(s="y", r="y", R="-", D="-", G="-", t="-"),
         transform=without_row_means,
     ),
     MeasureRow(
@@ -202,20 +204,20 @@ MEASURES = (
         Equal entries share their mean rank; constant rows become zero rows. Pitfall: depends on the
         basis. Standard.
         """,
-        "s=y r=y R=- D=- G=- t=-",
+        Invariances(s="y", r="y", R="-", D="-", G="-", t="-"),
         transform=centred_ranks,
     ),
 )
 
 
-def measure_class(row: MeasureRow) -> type[Plain]:
+def measure_class(row: MeasureRow) -> type[BaseMeasure]:
     """Return the class of a measure of the table."""
     members: dict[str, Any] = {
         "__module__": __name__,
         "__doc__": row.text,
         "name": row.name,
         "metric_type": row.raw_score,
-        "invariances": invariances(row.invariances),
+        "invariances": row.invariances,
         "takes_sparse_rows": row.takes_sparse_rows,
     }
     transform, centre_and_scale, to_score = row.transform, row.centre_and_scale, row.to_score
@@ -229,7 +231,7 @@ def measure_class(row: MeasureRow) -> type[Plain]:
             self.mean_, self.root_ = centre_and_scale(items)
 
         members["_fit"] = _fit
-    base = Plain if centre_and_scale is None else Mapped
+    base = BaseMeasure if centre_and_scale is None else Mapped
     return type(row.name.title().replace("_", ""), (base,), members)
 
 

@@ -12,7 +12,7 @@ from fastcos.comparison.candidates import Embeddings, select_candidates
 from fastcos.comparison.tasks import rated_pairs
 from fastcos.comparison.tasks.held_out import HeldOutTask
 from fastcos.comparison.tasks.label_recovery import LabelTask
-from fastcos.similarity import Plain, register
+from fastcos.similarity import BaseMeasure, register
 from fastcos.similarity.base import REGISTRY
 from fastcos.similarity.row_transforms import pair_scores
 from tests.comparison.test_compare import clustered_interactions
@@ -307,7 +307,7 @@ def test_compare_counts_popularity_without_held_out():
     X, clusters = clustered_interactions()
     counted = []
 
-    class Counting(Plain):
+    class Counting(BaseMeasure):
         """Cosine that notes the popularities it is given."""
 
         name = "counting_for_a_test"

@@ -579,8 +579,8 @@ ESTIMATORS = {
 }  # fmt: skip
 # functions without an argument, and records that a call returns
 NOT_CALLED = {
-    "get_config", "rescalings", "list_measures", "presets", "summaries", "invariances", "Neighbors",
-    "SVD", "atomic_path", "EQ2", "METHODS", "RATES", "metrics", "Measure", "Plain", "UpperBounded",
+    "get_config", "rescalings", "list_measures", "presets", "summaries", "Neighbors", "SVD",
+    "atomic_path", "EQ2", "METHODS", "RATES", "metrics", "Measure", "BaseMeasure", "UpperBounded",
 }  # fmt: skip
 PACKAGES = (
     fastcos,

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from fastcos import Rescaling, SimilarityIndex, get_config, get_measure, top_k
 from fastcos.search.layout import tile_layout
-from fastcos.similarity import Plain, register
+from fastcos.similarity import BaseMeasure, register
 from fastcos.similarity.base import REGISTRY
 from fastcos.storage import FastcosFormatError
 from tests.oracles import dense as dense_oracle
@@ -161,14 +161,14 @@ def test_a_measure_that_no_file_can_hold_is_refused_by_name(items, tmp_path):
         SimilarityIndex(Own()).fit(items).save(tmp_path / "index")
 
     @register
-    class Unsaved(Plain):
+    class Unsaved(BaseMeasure):
         name = "unsaved"
 
         def __init__(self, how):
             self.how = how
 
     @register
-    class Hidden(Plain):
+    class Hidden(BaseMeasure):
         name = "hidden"
 
         def __init__(self, how):

@@ -4,7 +4,7 @@ import scipy.sparse as sp
 
 from fastcos import SimilarityIndex, calibrate, neighbors_above, similarity_blocks
 from fastcos.search import near_duplicates
-from fastcos.similarity import Plain
+from fastcos.similarity import BaseMeasure
 from tests.oracles import dense as dense_oracle
 
 
@@ -57,7 +57,7 @@ def test_pairs_do_not_depend_on_working_memory():
     assert (whole != parts).nnz == 0
 
 
-class Shifted(Plain):
+class Shifted(BaseMeasure):
     name = "shifted"
     metric_type = "dot"
 

@@ -9,7 +9,7 @@ import pytest
 
 import fastcos
 from fastcos import get_measure, list_measures, top_k
-from fastcos.similarity import Plain, register, summaries
+from fastcos.similarity import BaseMeasure, register, summaries
 from fastcos.similarity.base import REGISTRY
 from fastcos.similarity.diagonal import Rescaling
 from tests.similarity.cases import model
@@ -147,7 +147,7 @@ def test_declared_invariances_are_those_of_the_list():
         differ = {cell for cell in cells if ours[cell] != cells[cell].replace("only", "-")}
         assert not differ, (
             f"{name}: the class declares {ours}, tests/data/measures.csv {cells}; one of them is "
-            f"wrong about {', '.join(sorted(differ))} (fastcos.similarity.base.invariances)"
+            f"wrong about {', '.join(sorted(differ))} (fastcos.similarity.base.Invariances)"
         )
 
 
@@ -165,7 +165,7 @@ def test_get_measure_says_where_scorers_are(name):
 
 def test_register_makes_a_class_known_by_name():
     @register
-    class Reversed(Plain):
+    class Reversed(BaseMeasure):
         """Cosine with the reversed item."""
 
         name = "reversed_for_a_test"
@@ -186,7 +186,7 @@ def test_register_makes_a_class_known_by_name():
 
 def own(**members):
     """An object of a measure class of one's own."""
-    return type("Own", (Plain,), {"name": "own", **members})()
+    return type("Own", (BaseMeasure,), {"name": "own", **members})()
 
 
 @pytest.mark.parametrize(
@@ -227,7 +227,7 @@ def own(**members):
             "metric_type of own must be one of dot, cosine, .*, got 'cosin'",
         ),
         (
-            type("Nameless", (Plain,), {})(),
+            type("Nameless", (BaseMeasure,), {})(),
             TypeError,
             r"measure must be a name or a Measure \(name, metric_type, .*got Nameless",
         ),

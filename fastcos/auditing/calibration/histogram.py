@@ -10,7 +10,7 @@ import numpy as np
 from fastcos import config
 from fastcos.parallel import Progress
 from fastcos.search.blocks import score_blocks
-from fastcos.similarity.base import Measure, Plain
+from fastcos.similarity.base import BaseMeasure, Measure
 from fastcos.validation import Floats, Integers
 
 # Number of bins of a histogram. For cosines a bin is 2^-15 = 3e-5 wide, less than a third decimal.
@@ -95,7 +95,10 @@ class Pairs:
 def bins_of(pairs: Pairs) -> Bins:
     """Return bins that cover all scores; unless these are cosines, this takes a pass over them."""
     kind = type(pairs.measure)
-    if pairs.measure.metric_type == "cosine" and getattr(kind, "to_score", None) is Plain.to_score:
+    if (
+        pairs.measure.metric_type == "cosine"
+        and getattr(kind, "to_score", None) is BaseMeasure.to_score
+    ):
         return COSINE_BINS
     low, high = np.inf, -np.inf
     for _, scores in pairs.blocks():
