@@ -1,6 +1,6 @@
-"""Adapters: our exact index behind the interfaces of other packages, one file each.
+"""Adapters, which make the exact index of fastcos usable in other packages; one module per package.
 
-``langchain`` is a vector store, ``vicinity`` a backend, ``mteb`` a search index. Each needs its
-package and is imported only where a program imports it. scanpy and scikit-learn need no adapter:
+``langchain`` is a vector store, ``vicinity`` a backend, and ``mteb`` a search index. Each module
+needs its package, and fastcos itself imports none of them. scanpy and scikit-learn need no adapter:
 they take :class:`fastcos.NeighborsTransformer`.
 """

@@ -1,4 +1,4 @@
-"""An inverted index of documents' metadata: which positions have which value of which key."""
+"""An inverted index of the metadata of documents: the positions of each value of each key."""
 
 import operator
 from collections.abc import Callable, Iterable, Mapping
@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from fastcos import validation
 
-# how a value of a document's metadata is compared with that of a filter
+# The comparisons of a document's value with a filter's value, by the operator of the filter.
 _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     "$eq": operator.eq,
     "$gt": operator.gt,
@@ -18,7 +18,7 @@ _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     "$lte": operator.le,
     "$in": lambda value, values: value in values,
 }
-# these also accept documents without the key
+# A negated operator also matches documents that lack the key.
 _NEGATIONS = {"$ne": "$eq", "$neq": "$eq", "$nin": "$in"}
 _OPERATORS = ", ".join((*_COMPARISONS, *_NEGATIONS, "$and", "$or", "$not"))
 
@@ -26,8 +26,8 @@ _OPERATORS = ", ".join((*_COMPARISONS, *_NEGATIONS, "$and", "$or", "$not"))
 class MetadataIndex:
     """Positions of documents by key and value of their metadata.
 
-    A value that has no hash, such as a list, is compared with those of all documents that have its
-    key and a value without a hash.
+    A value that cannot be hashed, such as a list, is compared with every value of the same key that
+    cannot be hashed.
     """
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class MetadataIndex:
         self._values: dict[int, dict[str, Any]] = {}
 
     def put(self, positions: Iterable[int], metadatas: Iterable[Mapping[str, Any]]) -> None:
-        """Take up the metadata of documents, in place of what their positions had before."""
+        """Store the metadata of the documents at positions, in place of their previous metadata."""
         for position, metadata in zip(positions, metadatas, strict=True):
             self.drop([position])
             self._values[position] = dict(metadata)
@@ -48,7 +48,7 @@ class MetadataIndex:
                     self._unhashable.setdefault(key, {})[position] = value
 
     def drop(self, positions: Iterable[int]) -> None:
-        """Forget the documents at positions; unknown ones are left out."""
+        """Remove the documents at positions; positions without a document are ignored."""
         for position in positions:
             for key, value in self._values.pop(position, {}).items():
                 if not _has_hash(value):
@@ -59,14 +59,15 @@ class MetadataIndex:
                     self._forget(self._positions, key, value)
 
     def find(self, conditions: Any) -> npt.NDArray[np.int64]:
-        """Return the positions of the documents that meet all conditions, a mapping.
+        """Return the positions of the documents that meet all conditions of a mapping.
 
-        A condition is a key with a value, with a list, tuple or set of values that will do, or with
-        comparisons: ``{"year": {"$gte": 2020, "$lt": 2025}}``. ``"$and"`` and ``"$or"`` take a list
-        of mappings, ``"$not"`` takes one. A value that cannot be compared meets no comparison.
+        The mapping assigns a condition to each key: a value, a list, tuple or set of allowed
+        values, or comparisons such as ``{"year": {"$gte": 2020, "$lt": 2025}}``. ``"$and"`` and
+        ``"$or"`` take a list of mappings, and ``"$not"`` takes one mapping. A document whose value
+        cannot be compared does not meet the comparison.
         """
-        found = self._meeting(conditions)
-        return np.fromiter(found, np.int64, len(found))
+        positions = self._meeting(conditions)
+        return np.fromiter(positions, np.int64, len(positions))
 
     def _meeting(self, conditions: Any) -> set[int]:
         if not isinstance(conditions, Mapping):
@@ -119,7 +120,7 @@ class MetadataIndex:
         def holds(value: Any) -> bool:
             try:
                 return bool(compare(value, operand))
-            except TypeError:  # such as a text and a number
+            except TypeError:  # the types cannot be compared, such as a text and a number
                 return False
 
         found = set().union(*(positions for value, positions in hashed.items() if holds(value)))
@@ -134,7 +135,7 @@ class MetadataIndex:
 
 
 def _has_hash(value: Any) -> bool:
-    """Whether a value can be looked up; a tuple of lists cannot."""
+    """Whether a value can be hashed; a tuple of lists, for example, cannot."""
     try:
         hash(value)
     except TypeError:

@@ -11,12 +11,13 @@ from fastcos.similarity.base import Measure
 
 
 class FastcosSearchIndex:
-    """Embeddings of documents in memory, searched and re-ranked exactly.
+    """A search index of MTEB that holds embeddings of documents in memory and searches exactly.
 
     Parameters
     ----------
     measure : str or Measure
-        The model's similarity, as in :func:`fastcos.top_k`; one with the capability ``append``.
+        The similarity of the model, as in :func:`fastcos.top_k`; it must have the capability
+        ``append``.
 
     Examples
     --------
@@ -60,10 +61,10 @@ class FastcosSearchIndex:
         top_ranked: dict[str, list[str]] | None = None,
         query_idx_to_id: dict[int, str] | None = None,
     ) -> tuple[list[list[float]], list[list[int]]]:
-        """Return scores and numbers of the best documents of each query, the best first.
+        """Return the scores and numbers of the best documents of each query, in descending order.
 
-        similarity_fn is not called: the measure scores. With top_ranked, each query's list of ids,
-        numbers count within that list, as MTEB reads them.
+        similarity_fn is not called, because the measure computes the scores. top_ranked: a list of
+        document ids for each query; the numbers are then positions in the list, as MTEB expects.
         """
         if self._index is None:
             raise ValueError("documents must be added before a search, got none")
@@ -95,5 +96,5 @@ class FastcosSearchIndex:
         return scores, numbers
 
     def clear(self) -> None:
-        """Forget all documents."""
+        """Remove all documents."""
         self._index, self._numbers = None, {}

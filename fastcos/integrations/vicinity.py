@@ -1,4 +1,4 @@
-"""A backend for vicinity (``pip install vicinity``): its exact search, by our index."""
+"""A backend for vicinity (``pip install vicinity``), which searches exactly by fastcos's index."""
 
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,10 @@ _MEASURES = {Metric.COSINE: "cosine", Metric.EUCLIDEAN: "neg_euclidean"}
 
 
 class FastcosBackend(BasicVectorStore, AbstractBackend[BasicArgs]):  # type: ignore[misc]
-    """Vectors in memory, searched exactly; distances as of vicinity's basic backend.
+    """A backend that holds vectors in memory and searches exactly.
 
-    Its files are those of the basic backend, as which ``Vicinity.load`` reads them.
+    Distances and files are the same as those of vicinity's basic backend. ``Vicinity.load`` reads
+    the files as a basic backend.
 
     Examples
     --------
@@ -42,41 +43,41 @@ class FastcosBackend(BasicVectorStore, AbstractBackend[BasicArgs]):  # type: ign
     def from_vectors(
         cls, vectors: npt.NDArray[Any], metric: str | Metric = "cosine", **kwargs: Any
     ) -> "FastcosBackend":
-        """Return a backend of these vectors; metric: cosine or euclidean."""
+        """Return a backend that holds these vectors; metric is "cosine" or "euclidean"."""
         chosen = Metric.from_string(metric)
         if chosen not in _MEASURES:
-            names = ", ".join(one.value for one in _MEASURES)
+            names = ", ".join(metric.value for metric in _MEASURES)
             raise ValueError(f"metric must be one of {names}, got {chosen.value!r}")
         return cls(vectors, BasicArgs(metric=chosen))
 
     @property
     def backend_type(self) -> Backend:
-        """The basic backend, whose files and distances these are."""
+        """The basic backend of vicinity, whose file format this backend uses."""
         return Backend.BASIC
 
     def _update_precomputed_data(self) -> None:
         self._index = SimilarityIndex(_MEASURES[self.arguments.metric]).fit(self._vectors)
 
     def query(self, vectors: npt.NDArray[Any], k: int) -> QueryResult:
-        """Return the numbers and distances of the k nearest of each row, the nearest first."""
+        """Return the numbers and distances of each row's k nearest vectors, in ascending order."""
         rows = validation.as_rows("queries", vectors, or_vector=True)
         indices = self._index.search(rows, min(k, len(self))).indices
         distances = distances_of(self._index, rows, indices).astype(np.float32)
         return list(zip(indices, distances, strict=True))
 
     def threshold(self, vectors: npt.NDArray[Any], threshold: float, max_k: int) -> QueryResult:
-        """Return those of the max_k nearest whose distance is at most threshold."""
+        """Return, of each row's max_k nearest vectors, those with distance at most threshold."""
         return [
             (numbers[distances <= threshold], distances[distances <= threshold])
             for numbers, distances in self.query(vectors, max_k)
         ]
 
     def save(self, path: Path) -> None:
-        """Write vectors and arguments to a folder."""
+        """Write vectors and arguments to a directory."""
         super().save(path)
         self.arguments.dump(path / "arguments.json")
 
     @classmethod
     def load(cls, path: Path) -> "FastcosBackend":
-        """Read the folder that save wrote."""
+        """Return the backend that save has written to a directory."""
         return cls(cls._load_vectors(path), BasicArgs.load(path / "arguments.json"))

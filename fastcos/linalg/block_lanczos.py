@@ -18,24 +18,24 @@ from fastcos.linalg.operators import Matrix, kernel_body
 from fastcos.parallel import Progress
 from fastcos.validation import Floats
 
-# steps after a block was widened until the new directions have converged enough to be checked
+# The number of steps between widening a block and the next check; in these steps the new
+# directions converge.
 _STEPS_AFTER_WIDENING = 4
-# norms of columns, in roundings of the largest eigenvalue, below which they are orthogonalised
-# again before they are scaled
+# Columns whose norm is below 100 roundings of the largest eigenvalue are orthogonalised again
+# before they are scaled; columns below 8 roundings count as 0.
 _SHORT = 100
-# and below which they are rounding
 _NEGLIGIBLE = 8
-# rows whose products are added one by one in the working precision
+# The number of rows whose products are added one by one in the working precision.
 _ROWS_PER_PART = 512
-# sums of such rows at most, which are added in float64
-_MOST_PARTS = 64
+# The largest number of such partial sums, which are added in float64.
+_MAX_PARTS = 64
 
 
 class Ritz(NamedTuple):
     """Approximate eigenpairs of X'X: orthonormal vectors (p, k), descending values (k,).
 
-    residuals (k,): estimates of ||X'Xv - value v|| / value; is_limited: whether the rounding of the
-    working precision keeps them above tol.
+    residuals (k,): estimates of ||X'Xv - value v|| / value. is_limited: whether rounding in the
+    working precision keeps the residuals above tol.
     """
 
     vectors: Matrix
@@ -45,27 +45,31 @@ class Ritz(NamedTuple):
 
 
 def block_width(k: int) -> int:
-    """Columns of a block: narrow ones need fewer in all, wide ones cost less each."""
+    """Return the number of columns of a block.
+
+    Narrow blocks need fewer columns in total, and wide blocks take less time per column.
+    """
     return 16 if k <= 256 else 32 if k <= 512 else 64
 
 
 def largest_basis(k: int) -> int:
-    """Basis vectors held before a restart."""
+    """Return the largest number of basis vectors; then the iteration restarts."""
     return 3 * k + 12 * block_width(k)
 
 
 class SVDProgress:
-    """Reports the columns that X'X was multiplied by: in iterations, then for k certificates."""
+    """Reports how many columns X'X was multiplied with, in iterations and then for certificates."""
 
     def __init__(self, progress: Progress | None, k: int) -> None:
         self._progress, self._k = progress, k
         self._before = self._done = 0
 
     def start(self, tol: float, max_iter: int) -> None:
-        """Start an iteration, the first or another one in float64."""
+        """Start the first iteration, or a second one in float64."""
         self._before += self._done
-        self._tol, self._most = tol, max_iter * block_width(self._k)
-        # before the first check: most iterations end before the first restart
+        self._tol, self._max_columns = tol, max_iter * block_width(self._k)
+        # Until the first check, the total is an estimate: an iteration usually ends before the
+        # first restart.
         self._done, self._total = 0, largest_basis(self._k)
         self._first: _Check | None = None
         self.add(0)
@@ -73,7 +77,7 @@ class SVDProgress:
     def add(self, columns: int) -> None:
         """Count more columns; the total is at least the columns done."""
         self._done += columns
-        self._report(max(self._done, min(self._total, self._most)) + self._k)
+        self._report(max(self._done, min(self._total, self._max_columns)) + self._k)
 
     def check(self, residual: float) -> None:
         """Extrapolate the total from the decrease of the residual since the first check."""
@@ -85,7 +89,7 @@ class SVDProgress:
             self._total = self._done + math.ceil(math.log(now.residual / self._tol) / rate)
 
     def certified(self) -> None:
-        """Report the end."""
+        """Report that the k certificates are computed, which is the end."""
         self._done += self._k
         self._report(self._done)
 
@@ -106,10 +110,11 @@ def leading_eigenpairs(
     generator: np.random.Generator,
     n_threads: int | None = None,
 ) -> Ritz:
-    """Return the k leading eigenpairs of X'X, by at most max_iter products with a block.
+    """Return the k leading eigenpairs of X'X after at most max_iter products with a block.
 
-    Stops when every estimated residual is at most tol, or limited by rounding. p must exceed
-    largest_basis(k) + 2 block_width(k). Memory: largest_basis(k) vectors and a few blocks.
+    The iteration stops when every estimated residual is at most tol, or is limited by rounding. p
+    must be larger than largest_basis(k) + 2 block_width(k). The memory is largest_basis(k) vectors
+    and a few blocks.
     """
     basis = _Basis(gram_matmul, p, k, np.dtype(dtype), generator, n_threads)
     report.start(tol, max_iter)
@@ -136,16 +141,17 @@ def leading_eigenpairs(
 
 
 class _Check(NamedTuple):
-    """The largest residual at a size of the basis."""
+    """The size of the basis at a check, and the largest residual."""
 
     size: int
     residual: float
 
 
 def _columns_left(before: _Check | None, now: _Check, tol: float, width: int) -> int:
-    """Return the columns to add until the next check, which costs as much as a product or two.
+    """Return how many columns to add before the next check, which costs one or two products.
 
-    Half of what is left at the rate between the last two checks, because the rate increases.
+    The number is half of the columns that would be needed at the rate of decrease between the last
+    two checks, because the rate increases.
     """
     if before is None or now.residual >= before.residual or now.residual <= tol:
         return 2 * width
@@ -154,20 +160,24 @@ def _columns_left(before: _Check | None, now: _Check, tol: float, width: int) ->
 
 
 def zero_level(dtype: np.dtype[Any]) -> float:
-    """Return the share of the largest eigenvalue of X'X that cannot be distinguished from 0."""
+    """Return the ratio to the largest eigenvalue of X'X below which an eigenvalue counts as 0."""
     return 32 * float(np.finfo(dtype).eps)
 
 
 def _is_tied(values: Floats, width: int, tol: float) -> bool:
-    """Whether width values above the last are equal: a Krylov space of width starts is exhausted.
+    """Whether width values above the last value are equal.
 
-    More copies of that value may exist, and the values after it are then ranked too high.
+    A Krylov space with width start vectors holds at most width eigenvectors of one eigenvalue. The
+    value may therefore have more eigenvectors, and the values after it are then ranked too high.
     """
     return bool((values[:-width] * (1 - tol) <= values[width - 1 : -1]).any())
 
 
 class _Basis:
-    """Orthonormal columns B, H = B'X'X B and the next block Q: X'X B = B H + Q R (last block)."""
+    """An orthonormal basis B, the matrix H = B'X'X B, and the next block Q.
+
+    They satisfy X'X B = B H + Q R, in which R is non-zero only in the columns of the last block.
+    """
 
     def __init__(
         self,
@@ -182,7 +192,7 @@ class _Basis:
         self._n_threads = n_threads
         self.dtype, self.width, self.size = dtype, block_width(k), 0
         self._capacity = largest_basis(k)
-        # products read columns up to a whole tile
+        # kernels read whole tiles of columns, so that the array is one tile wider
         self._columns = np.zeros((p, self._capacity + TILE), dtype)
         self._H = np.zeros((self._capacity, self._capacity))
         self._Q = self._fresh(self.width)
@@ -200,9 +210,9 @@ class _Basis:
         self.size = last
         Z = np.require(self._gram_matmul(self._Q), self.dtype, ["C", "W"])
         C = self._remove_basis(Z)
-        # _orthonormal reads H's new diagonal as the scale of a column
+        # _orthonormal uses the new diagonal of H as the scale of a column
         self._H[first:last, first:last] = C[first:]
-        # with the threads of OpenBLAS an SVD takes 1.1 to 1.2 times as long (bench.lab.curves)
+        # with several threads of OpenBLAS, an SVD takes 1.1 to 1.2 times as long (bench.lab.curves)
         with parallel.one_blas_thread():
             self._Q, self._R, rest = self._orthonormal(Z)
         C += rest
@@ -214,7 +224,7 @@ class _Basis:
         """Return the k largest Ritz values, their weights on B, and relative residuals."""
         m = self.size
         with parallel.one_blas_thread(), parallel.blas_lock():
-            # all of them: divide and conquer is faster than a subset by scipy.linalg.eigh
+            # all eigenpairs by divide and conquer take less time than a subset by scipy.linalg.eigh
             values, weights = np.linalg.eigh(self._H[:m, :m])
             values, weights = np.maximum(values[: -k - 1 : -1], 0), weights[:, : -k - 1 : -1]
             r = np.linalg.norm(self._R @ weights[m - self._R.shape[1] :], axis=0)
@@ -222,23 +232,23 @@ class _Basis:
         return values, weights, np.divide(r, reference, out=np.zeros(k), where=reference > 0)
 
     def rounding(self, values: Floats) -> float:
-        """Return the relative residual that rounding leaves in the smallest non-zero value."""
-        known = values[values > zero_level(np.dtype(np.float64)) * values[0]]
-        return float(np.finfo(self.dtype).eps * values[0] / known[-1]) if len(known) else 0.0
+        """Return the relative residual of the smallest non-zero value that rounding causes."""
+        positive = values[values > zero_level(np.dtype(np.float64)) * values[0]]
+        return float(np.finfo(self.dtype).eps * values[0] / positive[-1]) if len(positive) else 0.0
 
     def vectors(self, weights: Matrix) -> Matrix:
         """Return the Ritz vectors as columns."""
         return self._product(self._columns, weights)
 
     def restart(self, values: Floats, weights: Matrix) -> None:
-        """Keep the Ritz vectors of the given values only."""
+        """Replace the basis by the Ritz vectors of these values."""
         self._columns[:, : len(values)] = self.vectors(weights)
         self.size = len(values)
         self._H[:] = 0
         self._H[: self.size, : self.size] = np.diag(values)
 
     def widen(self) -> bool:
-        """Double the next block by random directions, if the capacity allows such blocks."""
+        """Double the next block by random columns; return False if the capacity is too small."""
         if self._k + 6 * self.width > self._capacity:
             return False
         self._Q = np.hstack([self._Q, self._fresh(self.width, self._Q)])
@@ -247,16 +257,18 @@ class _Basis:
         return True
 
     def _remove_basis(self, Z: Matrix) -> Matrix:
-        """Make the columns Z orthogonal to B, in place; return B'Z."""
+        """Make the columns of Z orthogonal to B in place; return the previous B'Z."""
         C = self._cross(self._columns, Z, columns=self.size)
         self._add_product(self._columns, -C, Z)
         return C
 
     def _orthonormal(self, Z: Matrix) -> tuple[Matrix, Matrix, Matrix]:
-        """Return Q, R, C with Z = Q R + B C, to working precision; Q random where Z lacks rank.
+        """Return Q, R and C with Z = Q R + B C in working precision, and Q'Q = 1.
 
-        Z is changed, and is orthogonal to B up to rounding. Scaling short columns enlarges that
-        rounding: 1e-11 of a large eigenvalue is the residual of one that is 1e8 times smaller.
+        Z must be orthogonal to B up to rounding, and is changed. If Z does not have full rank, the
+        missing columns of Q are random. Scaling a short column of Z enlarges its rounding errors:
+        an error of 1e-11 relative to a large eigenvalue is 1e-3 relative to one that is 1e8 times
+        smaller.
         """
         level = np.finfo(self.dtype).eps * self._H.diagonal().max()
         rest = np.zeros((self.size, Z.shape[1]))
@@ -267,7 +279,7 @@ class _Basis:
             rest += self._remove_basis(Z)
         Q, R = self._factors(Z, _NEGLIGIBLE * level)
         C = self._remove_basis(Q)
-        # drops directions that were only rounding of longer columns or remainders of the basis
+        # this drops directions that are only rounding errors of longer columns or of the basis
         Q, S = self._factors(Q, 0.5)
         with parallel.blas_lock():
             rest += C @ R
@@ -279,12 +291,12 @@ class _Basis:
         return Q, R, rest
 
     def _factors(self, Z: Matrix, shortest: float) -> tuple[Matrix, Matrix]:
-        """Return Q, R with Z = Q R and Q'Q = 1, without directions in which Z is shorter."""
+        """Return Q and R with Z = Q R and Q'Q = 1; omit directions in which Z is below shortest."""
         gram = self._gram(Z)
         with parallel.blas_lock():
             squares, E = np.linalg.eigh(gram)
-        good = squares > shortest**2
-        lengths, E = np.sqrt(squares[good]), E[:, good]
+        is_long = squares > shortest**2
+        lengths, E = np.sqrt(squares[is_long]), E[:, is_long]
         return self._product(Z, E / lengths), lengths[:, None] * E.T
 
     def _fresh(self, count: int, beside: Matrix | None = None) -> Matrix:
@@ -303,29 +315,29 @@ class _Basis:
         return self._cross(Z, Z)
 
     def _cross(self, B: Matrix, Z: Matrix, columns: int | None = None) -> Floats:
-        """Return B'Z, of the first columns of B only if their number is given.
+        """Return B'Z, or with columns the product of only the first columns of B with Z.
 
-        B (p, m) and Z (p, w) are of one type, in which parts of the rows are summed; the parts are
-        added in float64.
+        B (p, m) and Z (p, w) have the same type. Parts of the rows are summed in this type, and the
+        sums of the parts are added in float64.
         """
         m = B.shape[1] if columns is None else columns
         tiled = -(-m // TILE) * TILE
         if tiled > B.shape[1]:
             B = np.pad(B, ((0, 0), (0, tiled - B.shape[1])))
-        rows = parallel.row_blocks(len(Z), max(_ROWS_PER_PART, -(-len(Z) // _MOST_PARTS)))
+        rows = parallel.row_blocks(len(Z), max(_ROWS_PER_PART, -(-len(Z) // _MAX_PARTS)))
         sums = np.empty((len(rows) - 1, tiled, Z.shape[1]), Z.dtype)
         arrays = (*map(validation.read_only, (rows, B, Z)), sums)
         self._run("cross_parts", parallel.row_blocks(len(sums), 1), *arrays)
         return sums[:, :m].sum(axis=0, dtype=np.float64)
 
     def _add_product(self, B: Matrix, C: Matrix, Z: Matrix) -> None:
-        """Z += B C in place, for B (p, at least m), C (m, w) and Z (p, w); computed in Z's type."""
+        """Add B C to Z in place, for B (p, at least m), C (m, w) and Z (p, w), in Z's type."""
         C = np.ascontiguousarray(C, dtype=Z.dtype)
         arrays = validation.read_only(B), validation.read_only(C), Z
         self._run("add_product_rows", parallel.row_blocks(len(Z), _ROWS_PER_PART), *arrays)
 
     def _product(self, B: Matrix, C: Matrix) -> Matrix:
-        """Return B[:, :m] C for C (m, w), in B's type."""
+        """Return the product of the first m columns of B with C (m, w), in B's type."""
         Z = np.zeros((len(B), C.shape[1]), B.dtype)
         self._add_product(B, C, Z)
         return Z

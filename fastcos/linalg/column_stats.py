@@ -1,4 +1,4 @@
-"""Column statistics of X, whether sparse, dense or in shards."""
+"""Statistics of the columns of X, which is a sparse or dense matrix or InteractionShards."""
 
 from typing import Any
 
@@ -11,14 +11,14 @@ from fastcos.validation import is_sparse
 
 
 def values(X: Any) -> npt.NDArray[Any]:
-    """Return an array whose extremes are those of X's non-zeros."""
+    """Return an array whose minimum and maximum are those of the stored values of X."""
     if isinstance(X, InteractionShards):
         return np.concatenate([X.column_lows, X.column_highs])
     return X.data if is_sparse(X) else X
 
 
 def are_empty(X: Any, center: bool) -> npt.NDArray[np.bool_]:
-    """Return which columns have only zeros (center: only one value); (p,)."""
+    """Return whether each column holds only zeros, or with center only equal values; (p,)."""
     if isinstance(X, InteractionShards):
         low, high = X.column_lows, X.column_highs
         return np.equal(low, high) if center else np.equal(low, 0) & np.equal(high, 0)

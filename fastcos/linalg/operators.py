@@ -1,7 +1,8 @@
-"""A matrix X by its products X A, X'Y, X'(X Q) and X'X, whether sparse, dense or implicit.
+"""Operators, which give the products X A, X'Y, X'(X Q) and X'X of a matrix X.
 
-A sparse X stays sparse: centring enters as rank-one terms. Results are bit-identical on any number
-of threads and by any kernel.
+X may be sparse, dense or a LinearOperator of SciPy. A sparse X stays sparse: centring adds
+rank-one terms to its products. Results are bit-identical on any number of threads and for any
+instruction set.
 """
 
 from __future__ import annotations
@@ -29,35 +30,38 @@ if TYPE_CHECKING:
 
 Matrix = npt.NDArray[np.floating[Any]]
 
-# non-zeros times columns of one block of rows: some milliseconds of work
+# All constants below that depend on time were measured by bench/lab/curves.py.
+
+# The work of one block of rows, as its non-zeros times the columns of the factor: a few ms.
 WORK_PER_BLOCK = 1 << 24
-# bytes of one row of a column panel: 64 columns of float32
+# The bytes of one row of a panel, which is a group of columns of a factor: 64 columns of float32.
 _PANEL_BYTES = 256
-# column numbers and offsets within a block up to here are int32
+# Column numbers, and offsets within a block, are int32 if none is larger than this number.
 LARGEST_INT32 = 2**31 - 1
-# bytes of the rows of a factor that stay in the second-level cache beside a block of the product
+# The bytes of a factor that stay in the second-level cache beside a block of the product.
 _CACHED_BYTES = 1 << 20
-# bytes of a product that outgrows the caches before it is read: written past them, X A of 12 M
-# non-zeros with 64 and 128 columns takes 0.93 of the time (bench/lab/curves.py)
+# A product of at least this many bytes leaves the caches before the caller reads it. Kernels
+# therefore write it past the caches, which saves about 7% of the time.
 STREAMED_BYTES = 1 << 26
-# non-zeros of a row per cached piece of the factor from which pieces pay: 1.7x with 20 (140,000 x
-# 27,000, 18 M non-zeros), 0.7x with 7 (385,215 x 17,192, 12 M non-zeros; bench/lab/curves.py)
+# X A is computed for one cached piece of the factor A after the other if an average row of X has at
+# least this many non-zeros per piece: with 20 this was 1.7 times as fast, with 7 only 0.7 times.
 NNZ_PER_PIECE = 8
-# bytes of a panel's sums from which transposes pay even if rows are short: X'(X Q) with 64 columns
-# takes 0.65 of the time at 84,432 items and 0.8 at 40,000, but 1.9 times as long at 17,192 (ml-32m,
-# 200,000 x 40,000 with 12 M non-zeros, 385,215 x 17,192 with 12 M; bench/lab/curves.py)
+# If the sums of a panel have at least this many bytes, X'(X Q) is computed from transposed blocks
+# even if the rows of X are short: with 64 columns this took 35% less time for 84,432 items and 20%
+# less for 40,000 items, but 90% more for 17,192 items.
 UNCACHED_BYTES = 1 << 23
-# non-zeros in a column of a block of rows from which the transpose of the block pays
-# (bench/lab/curves.py)
+# Blocks of rows are transposed only if a column of a block has on average at least this many
+# non-zeros.
 NNZ_PER_BLOCK_COLUMN = 2
-# columns that must be multiplied before transposes repay their construction (bench/lab/curves.py)
+# Blocks are transposed only after this many columns have been multiplied: transposing takes time,
+# which later products save.
 _COLUMNS_TO_PAY = 32
-# X'X is summed from dense blocks where one cell in so many is non-zero (bench/lab/curves.py)
+# X'X is summed from dense blocks if at least one cell of X in 30 is non-zero.
 _DENSE_GRAM_SHARE = 30
 
 
 class Operator:
-    """X (n, p) by its products, in the wider of X's and the factor's floating type."""
+    """The products of a matrix X (n, p), in the wider of the floating types of X and the factor."""
 
     shape: tuple[int, int]
     dtype: np.dtype[Any]
@@ -75,7 +79,7 @@ class Operator:
         return self.rmatmul(self.matmul(Q))
 
     def gram(self) -> Floats:
-        """Return X'X in float64, (p, p): here by products with columns of the identity."""
+        """Return X'X in float64, (p, p); by default from products with columns of the identity."""
         p = self.shape[1]
         total = np.empty((p, p))
         for column in range(0, p, 256):
@@ -84,7 +88,7 @@ class Operator:
         return total
 
     def transposed(self) -> Operator:
-        """Return X'."""
+        """Return the operator of X'."""
         return _TransposedOperator(self)
 
 
@@ -104,7 +108,7 @@ class _TransposedOperator(Operator):
 
 
 class _DenseOperator(Operator):
-    """By BLAS."""
+    """The products of a dense X, computed by BLAS."""
 
     def __init__(self, X: Matrix) -> None:
         self.shape, self.dtype = (X.shape[0], X.shape[1]), X.dtype
@@ -130,7 +134,7 @@ class _DenseOperator(Operator):
 
 
 class _ImplicitOperator(Operator):
-    """By the products of a SciPy LinearOperator."""
+    """The products of a LinearOperator of SciPy."""
 
     def __init__(self, X: LinearOperator) -> None:
         self.shape = int(X.shape[0]), int(X.shape[1])
@@ -145,9 +149,10 @@ class _ImplicitOperator(Operator):
 
 
 class _ShiftedOperator(Operator):
-    """X - L R' by the products of X; L (n, r) and R (p, r) are float64 and r is small.
+    """The products of X - L R', computed from the products of X.
 
-    The rank-r terms are computed in float64.
+    L (n, r) and R (p, r) are float64, and r is small. The terms with L and R are computed in
+    float64.
     """
 
     def __init__(self, X: Operator, L: Floats, R: Floats) -> None:
@@ -191,29 +196,32 @@ class _ShiftedOperator(Operator):
 
     @parallel.lazy_attribute
     def _XL(self) -> Floats:
-        """X'L, (p, r)."""
+        """The matrix X'L, (p, r)."""
         return self._X.rmatmul(self._L).astype(np.float64, copy=False)
 
 
 class Workspace:
-    """Memory kept between calls: its page faults cost as much as a narrow product."""
+    """An array that is reused between calls.
+
+    The page faults of a new array cost as much as a product with few columns.
+    """
 
     def __init__(self) -> None:
         self._kept: Matrix = np.empty(0, np.float32)
 
     def array(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Matrix:
-        """Return uninitialised memory, the same while shape and dtype are the same."""
+        """Return an uninitialised array: the previous one if its shape and dtype are the same."""
         if self._kept.shape != shape or self._kept.dtype != dtype:
             self._kept = buffer_pool.empty(shape, dtype)
         return self._kept
 
 
 class SparseOperator(Operator):
-    """The products of a CSR array as :func:`fastcos.linalg.csr.as_interactions` returns it.
+    """The products of a CSR array that :func:`fastcos.linalg.csr.as_interactions` has returned.
 
-    X A is summed in the order of a row's non-zeros. The other products sum over parts of the rows,
-    see :mod:`fastcos.linalg.partial_sums`. Where there is a single part, X' is built and its rows
-    are summed.
+    X A is summed in the order of the non-zeros of each row. The other products are sums over parts
+    of the rows (:mod:`fastcos.linalg.partial_sums`). If the rows form a single part, X' is computed
+    and its rows are summed.
     """
 
     def __init__(self, X: sp.csr_array, n_threads: int | None = None) -> None:
@@ -262,7 +270,7 @@ class SparseOperator(Operator):
         return sparse_gram(self, self._X.nnz, lambda lo, hi: self._X[lo:hi].toarray())
 
     def transposed(self) -> SparseOperator:
-        """Return X'."""
+        """Return the operator of X'."""
         return self._transpose
 
     @parallel.lazy_attribute
@@ -275,7 +283,7 @@ class SparseOperator(Operator):
         indptr, rows, values = transposed(X.indptr, X.indices, X.data, p, indices, self._n_threads)
         if values is None:
             values = np.broadcast_to(self.dtype.type(1), rows.shape)
-        # SciPy widens the row numbers to the type of indptr
+        # SciPy would convert the row numbers to the type of indptr, so that indptr must be as small
         indptr = indptr.astype(np.result_type(indices, np.min_scalar_type(-len(rows))), copy=False)
         return SparseOperator(sp.csr_array((values, rows, indptr), shape=(p, n)), self._n_threads)
 
@@ -304,16 +312,16 @@ class SparseOperator(Operator):
         return out
 
     def _sums_at_once(self, width: int, dtype: np.dtype[Any]) -> Iterator[tuple[int, Matrix]]:
-        """Yield the number of a part and memory for sums (m, p, width) of parts from there on."""
+        """Yield the number of a part, and an array (m, p, width) for sums of m parts from it."""
         p, parts = self.shape[1], len(self._part_rows) - 1
-        most = partial_sums.at_once(parts, p * width * dtype.itemsize, self._n_threads)
-        sums = self._memory.array((most, p, width), dtype)
-        for first in range(0, parts, most):
+        step = partial_sums.at_once(parts, p * width * dtype.itemsize, self._n_threads)
+        sums = self._memory.array((step, p, width), dtype)
+        for first in range(0, parts, step):
             yield first, sums[: parts - first]
 
     @parallel.lazy_attribute
     def _part_rows(self) -> parallel.Blocks:
-        """The rows between which the parts lie."""
+        """The first row of every part, and the number of rows."""
         n, p = self.shape
         indptr = self._arrays[0]
         starts = partial_sums.starts(n, p, int(indptr[-1]))
@@ -324,7 +332,7 @@ class SparseOperator(Operator):
         return rows_at_a_time(self.shape, self._X.nnz, factor)
 
     def _transposes_pay(self, Q: Matrix) -> bool:
-        """Whether transposes of blocks repay their construction by now, and fit the memory."""
+        """Whether transposed blocks save more time than transposing takes, and fit the memory."""
         n, p = self.shape
         indptr, _, data = self._arrays
         is_uncached = self._item_rows(Q) < p or p * _panel_row_bytes(Q) >= UNCACHED_BYTES
@@ -339,7 +347,7 @@ class SparseOperator(Operator):
 
     @parallel.lazy_attribute
     def _block_rows(self) -> tuple[parallel.Blocks, parallel.Blocks]:
-        """The first block of every part, and the rows between which blocks lie."""
+        """The number of the first block of every part, and the first row of every block."""
         parts = itertools.pairwise(self._part_rows)
         rows = [np.arange(lo, hi, sparse_blocks.ROWS) for lo, hi in parts]
         ends = np.append(np.hstack(rows), self.shape[0])
@@ -368,7 +376,8 @@ def as_operator(
 ) -> Operator:
     """Return (X - row_center 1' - 1 center') diag(1 / scale) as an Operator.
 
-    X is sparse, dense, a LinearOperator, an Operator or in shards; all arguments are checked here.
+    X is a sparse or dense matrix, a LinearOperator, an Operator or InteractionShards. This function
+    checks all arguments.
     """
     if n_threads is not None:
         n_threads = validation.as_thread_count("n_threads", n_threads)
@@ -419,7 +428,8 @@ def _unshifted(X: Any, divisors: Floats | None, n_threads: int | None) -> Operat
 
 
 def _is_implicit(X: Any) -> bool:
-    """Whether X is a SciPy LinearOperator: who has one has imported its module."""
+    """Whether X is a LinearOperator of SciPy."""
+    # a caller that has a LinearOperator has imported its module
     if "scipy.sparse.linalg" not in sys.modules:
         return False
     from scipy.sparse.linalg import LinearOperator
@@ -428,13 +438,13 @@ def _is_implicit(X: Any) -> bool:
 
 
 def as_factor(operator: Operator, A: Matrix) -> Matrix:
-    """Return A in the wider of both types, in C order and read-only."""
+    """Return A in the wider of the types of operator and A, in C order and read-only."""
     dtype = np.result_type(operator.dtype, A.dtype)
     return validation.read_only(np.ascontiguousarray(A, dtype=dtype))
 
 
 def sparse_gram(X: Operator, nnz: int, dense_rows: Callable[[int, int], Matrix]) -> Floats:
-    """Return X'X of a sparse X, summed from dense blocks of 128 MiB where X is dense enough."""
+    """Return X'X of a sparse X; if X is dense enough, sum it over dense blocks of 128 MiB."""
     n, p = X.shape
     if nnz * _DENSE_GRAM_SHARE < n * p:
         return Operator.gram(X)
@@ -448,7 +458,7 @@ def sparse_gram(X: Operator, nnz: int, dense_rows: Callable[[int, int], Matrix])
 
 
 def rows_at_a_time(shape: tuple[int, int], nnz: int, factor: Matrix) -> int:
-    """Return how many rows of the factor X is multiplied with at a time: all, or a cached piece."""
+    """Return how many rows of the factor are multiplied at once: all, or as many as are cached."""
     n, p = shape
     rows = _cached_rows(factor)
     pieces = p / rows
@@ -467,21 +477,22 @@ def _panel_row_bytes(factor: Matrix) -> int:
 
 
 def work_blocks(indptr: npt.NDArray[np.int64], width: int) -> parallel.Blocks:
-    """Return the rows between which blocks of a product of that many columns lie."""
+    """Return the boundaries of the blocks of rows of a product with width columns."""
     return parallel.work_blocks(indptr, max(1, WORK_PER_BLOCK // width))
 
 
 def product_memory(n_rows: int, A: Matrix) -> tuple[Matrix, bool]:
-    """Return memory of X A, and whether kernels write it past the caches.
+    """Return an array for X A, and whether kernels write it past the caches.
 
-    Pages of new memory are in the caches: the system has just cleared them.
+    An array in new memory is not written past the caches: its pages are in the caches, because the
+    system has just cleared them.
     """
     Y, is_used = buffer_pool.empty_or_used((n_rows, A.shape[1]), A.dtype)
     return Y, is_used and A.shape[1] % 64 == 0 and Y.nbytes >= STREAMED_BYTES
 
 
 def kernel_arrays(X: sp.csr_array) -> Any:
-    """Return indptr, indices and data of what as_interactions returned, None for ones."""
+    """Return indptr, indices and data of an array of as_interactions; data is None if all are 1."""
     indptr, indices, data = csr_arrays(X)
     if indices.dtype == np.int64 and X.shape[1] <= LARGEST_INT32:
         indices = validation.read_only(indices.astype(np.int32))
@@ -489,21 +500,24 @@ def kernel_arrays(X: sp.csr_array) -> Any:
 
 
 def _are_ones(data: Matrix) -> bool:
-    """Whether all values are 1; stops at the first piece that holds another."""
-    if data.strides == (0,):  # one value for all: ones of shards
+    """Whether all values are 1; reading stops at the first piece with another value."""
+    if data.strides == (0,):  # shards of ones repeat a single value
         data = data[:1]
     return all((data[first : first + 2**15] == 1).all() for first in range(0, len(data), 2**15))
 
 
 def panel_columns(factor: Matrix) -> Iterator[tuple[int, int]]:
     """Yield the first column and the number of columns of every panel of a factor."""
-    width, most = factor.shape[1], _PANEL_BYTES // factor.itemsize
-    for column in range(0, width, most):
-        yield column, min(most, width - column)
+    width, step = factor.shape[1], _PANEL_BYTES // factor.itemsize
+    for column in range(0, width, step):
+        yield column, min(step, width - column)
 
 
 def _panels(factor: Matrix) -> Any:
-    """Yield (first column, columns, panel): the factor's columns as sparse_blocks takes them."""
+    """Yield the first column, the number of columns and the padded array of every panel.
+
+    The kernels of sparse_blocks take panels whose number of columns is one of WIDTHS.
+    """
     for column, width in panel_columns(factor):
         padded = next(w for w in reversed(sparse_blocks.WIDTHS) if w >= width)
         panel = buffer_pool.empty((len(factor), padded), factor.dtype)
@@ -513,7 +527,7 @@ def _panels(factor: Matrix) -> Any:
 
 
 def on_cache_lines(A: Matrix) -> Matrix:
-    """Return A, or a copy if its rows could start at cache lines but do not."""
+    """Return A, or a copy whose rows start at cache lines if A's rows could but do not."""
     if A.ctypes.data % buffer_pool.CACHE_LINE == 0 or A.strides[0] % buffer_pool.CACHE_LINE:
         return A
     copy = buffer_pool.empty(A.shape, A.dtype)
@@ -522,10 +536,10 @@ def on_cache_lines(A: Matrix) -> Matrix:
 
 
 def is_plain() -> bool:
-    """Return whether there is no vector IR: kernels run in their plain bodies."""
+    """Whether kernels run without vector instructions in LLVM's language, in their plain form."""
     return config.isa() == "generic" or DISABLE_JIT
 
 
 def kernel_body(module: Any, kernel: str) -> Any:
-    """Return the kernel of a module, or its plain twin where there is no vector IR."""
+    """Return the kernel of this name in a module, or its plain form if is_plain()."""
     return getattr(module, f"{kernel}_plain" if is_plain() else kernel)

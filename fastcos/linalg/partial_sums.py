@@ -1,7 +1,7 @@
-"""Deterministic blocked reduction: sums over rows in parts, added in order.
+"""Deterministic blocked reduction: sums over parts of the rows, which are then added in order.
 
-The parts follow from the data alone, not from threads, memory or shard boundaries, so a matrix in
-memory and the same matrix in shards give bit-identical results.
+The boundaries of the parts depend only on the data, not on threads, memory or shards. Therefore a
+matrix in memory and the same matrix in shards give bit-identical results.
 """
 
 from typing import Any
@@ -12,39 +12,39 @@ import numpy.typing as npt
 from fastcos import config, parallel, validation
 from fastcos.kernels import sparse
 
-# non-zeros of a part per column: its private sum (p, w) is cleared and added once, and so many keep
-# that cheap (bench/lab/curves.py)
+# The smallest number of non-zeros of a part per column. The sum (p, w) of a part is cleared and
+# added once, which takes little time compared with this many non-zeros (bench/lab/curves.py).
 NNZ_PER_COLUMN = 48
-# parts of a matrix at most, unless they would be larger than the next limit
-_MOST_PARTS = 64
-# non-zeros of a part: 64 MB of column numbers
+# The largest number of parts, unless a part would have more non-zeros than the next constant.
+_MAX_PARTS = 64
+# The largest number of non-zeros of a part: 64 MB of column numbers.
 _LARGEST_PART = 1 << 24
-# parts that 2 or 4 threads share evenly: X'(XQ) of 3 M non-zeros takes 0.95 of the time with 4 in
-# place of 3 (bench/lab/curves.py)
+# The number of parts is a multiple of 4, so that 2 or 4 threads have equal shares: X'(XQ) of 3 M
+# non-zeros takes 5% less time with 4 parts than with 3 (bench/lab/curves.py).
 _EVEN = 4
-# sums held at once, per thread: threads wait for each other after so many
+# The number of sums per thread that are in memory at once; after them, threads wait for each other.
 _SUMS_PER_THREAD = 8
 
 
 def count(n_columns: int, nnz: int) -> int:
-    """Return the number of parts; 1 where too few non-zeros per column make several pay."""
-    most = max(_MOST_PARTS, nnz // _LARGEST_PART)
-    parts = min(nnz // (NNZ_PER_COLUMN * n_columns), most)
+    """Return the number of parts; 1 if there are too few non-zeros per column for several parts."""
+    limit = max(_MAX_PARTS, nnz // _LARGEST_PART)
+    parts = min(nnz // (NNZ_PER_COLUMN * n_columns), limit)
     return max(1, parts) if parts < 3 else max(_EVEN, parts - parts % _EVEN)
 
 
 def starts(n_rows: int, n_columns: int, nnz: int) -> npt.NDArray[np.int64]:
-    """Return after how many non-zeros and rows, added up, parts 1, 2, ... start."""
+    """Return the number of rows plus non-zeros that come before each of the parts 1, 2, ..."""
     parts = count(n_columns, nnz)
     return np.arange(1, parts, dtype=np.int64) * (n_rows + nnz) // parts
 
 
 def at_once(parts: int, bytes_per_sum: int, n_threads: int | None) -> int:
-    """Return how many sums are held at a time: what the memory allows and threads need."""
+    """Return how many sums are in memory at once: as many as threads need and memory allows."""
     size = config.n_threads() if n_threads is None else n_threads
     affordable = int(config.working_memory() * 2**20) // bytes_per_sum
-    most = max(1, min(parts, affordable, _SUMS_PER_THREAD * size))
-    return -(-parts // -(-parts // most))
+    limit = max(1, min(parts, affordable, _SUMS_PER_THREAD * size))
+    return -(-parts // -(-parts // limit))
 
 
 def add(sums: npt.NDArray[Any], column: int, out: npt.NDArray[Any], n_threads: int | None) -> None:

@@ -1,6 +1,7 @@
 """Figures of results, as display objects in scikit-learn's manner.
 
-A display is made from a result, drawn by ``plot``, which returns it, and never shown by itself::
+A display is created from a result. Its method ``plot`` draws the figure and returns the display; it
+does not open a window::
 
     result      LinearMF        Audit                Comparison            Leaderboard
                    |              |                      |                     |
@@ -12,8 +13,8 @@ A display is made from a result, drawn by ``plot``, which returns it, and never 
     plot()      matplotlib      html.audit_page: one HTML page
                 figure          with the same figures as SVG
 
-``style`` holds the colours, the base class ``Display`` and the rc parameters, which are in force
-only while a figure is drawn. Figures are made without pyplot, so importing or drawing changes no
+``style`` holds the colours, the base class ``Display`` and the rc parameters, which are set only
+while a figure is drawn. Figures are created without pyplot, so that importing or drawing changes no
 global state of matplotlib. :func:`fastcos.plots.html.audit_page` writes the page of an audit, and
 :func:`fastcos.plots.html.calibration_page` that of a calibration, with
 ``ScoreDistributionDisplay``, ``TailDisplay`` and ``OperatingCurveDisplay``.

@@ -1,7 +1,7 @@
-"""How each figure of fastcos looks, and the base class of the displays.
+"""The style of the figures of fastcos, and the base class of displays.
 
-Colours are those of Okabe and Ito (2008), distinguishable by the colour-blind. Lines differ in
-dashes and markers too, so that they differ in grey print.
+Colours are those of Okabe and Ito (2008), which colour-blind readers can distinguish. Lines also
+differ in dashes and markers, so that readers can distinguish them in grey print.
 """
 
 import contextlib
@@ -22,9 +22,9 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 1)), "-")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 GRID_COLOUR = "#D9D9D9"
-# diverging, zero is white
+# A diverging colour map, in which zero is white.
 MAP_COLOURS = "RdBu_r"
-# dots per inch of a figure in a notebook: nine maps take 300 kB
+# The resolution of a figure in a notebook in dots per inch: a figure of nine maps takes 300 kB.
 _NOTEBOOK_DPI = 50
 _STYLE: Any = {
     "font.size": 9,
@@ -45,7 +45,10 @@ _STYLE: Any = {
 
 @contextlib.contextmanager
 def figure_style(**changes: Any) -> Iterator[None]:
-    """Draw in the style of fastcos while the block runs; changes: of rc parameters, "." as "_"."""
+    """Set the style of fastcos during the with block.
+
+    changes: further rc parameters, with "_" in place of "." in their names.
+    """
     from matplotlib import rc_context
 
     with rc_context(_STYLE | {name.replace("_", "."): value for name, value in changes.items()}):
@@ -53,7 +56,7 @@ def figure_style(**changes: Any) -> Iterator[None]:
 
 
 class NotebookFigure:
-    """Base of displays: a notebook shows their figure."""
+    """Base class of displays, whose figure a notebook shows."""
 
     figure_: Any = None
 
@@ -70,10 +73,10 @@ class NotebookFigure:
 
 
 class Display(NotebookFigure):
-    """A figure of a result in scikit-learn's manner: drawn by ``plot``, never shown by itself.
+    """A figure of a result, drawn by ``plot`` as in the displays of scikit-learn.
 
-    ``display.plot().figure_.savefig("name.png")`` saves it. Subclasses are dataclasses with
-    ``_draw`` and ``_inches``.
+    ``display.plot().figure_.savefig("name.png")`` saves the figure. Subclasses are dataclasses with
+    the methods ``_draw`` and ``_inches``.
 
     Attributes
     ----------
@@ -84,19 +87,19 @@ class Display(NotebookFigure):
     ax_: Any = None
 
     def plot(self, ax: "Axes | None" = None) -> Self:
-        """Draw the figure on ax, by default those of a new figure; return the display itself."""
+        """Draw the figure on ax, by default the axes of a new figure; return the display."""
         from matplotlib.figure import Figure
 
         with figure_style():
             if ax is None:
-                # without pyplot: no global state changes
+                # a figure that is created without pyplot changes no global state
                 ax = Figure(figsize=self._inches(), layout="constrained").subplots()
             self._draw(ax)
         self.figure_, self.ax_ = ax.get_figure(root=True), ax
         return self
 
     def _inches(self) -> tuple[float, float]:
-        """Width and height of a new figure."""
+        """Return the width and height of a new figure in inches."""
         return 6.4, 3.6
 
     def _draw(self, ax: "Axes") -> None:
@@ -104,6 +107,6 @@ class Display(NotebookFigure):
 
 
 def line_style(number: int) -> dict[str, Any]:
-    """Return colour, dashes and marker of the line of that number."""
+    """Return the colour, dashes and marker of the line with this number."""
     kind = number % len(COLOURS)
     return {"color": COLOURS[kind], "linestyle": DASHES[kind], "marker": MARKERS[kind]}
