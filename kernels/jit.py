@@ -167,6 +167,13 @@ class Kernel:
         self.bind = functools.partial(native.bind, self) if is_native else self.bind_compiled
         return self.bind(*arrays)
 
+    def bind_for_blocks(self, *arrays):
+        """Return what bind does, for many calls: they look no more at the types of arguments."""
+        function, arguments = self.bind(*arrays)
+        if function is self._dispatcher:
+            function = _compiler().entry(function, arguments)
+        return function, arguments
+
     def bind_compiled(self, *arrays):
         """Return Numba's code, which its first call compiles or loads, and its arguments."""
         if native.recorder is not None:

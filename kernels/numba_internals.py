@@ -119,7 +119,8 @@ def entry_of(dispatcher, arguments):
     other types would be read wrongly.
     """
     signature = tuple(map(numba.typeof, (0, 0, *arguments)))
-    dispatcher.compile(signature)
+    if signature not in dispatcher.overloads:
+        dispatcher.compile(signature)
     return getattr(dispatcher.overloads[signature], "entry_point", None) or dispatcher
 
 

@@ -31,6 +31,10 @@ Value = TypeVar("Value")
 # The time in seconds between two reports of progress.
 _REPORT_INTERVAL = 0.1
 
+# Blocks from which a kernel's entry is looked up once for all of them. Numba looks at the types of
+# arguments at every call, which takes 3 us for each record, and the look-up about 10 such calls.
+_MANY_BLOCKS = 10
+
 _inside = threading.local()
 
 
@@ -199,7 +203,9 @@ def run(
             _run_prange(rows_kernel, blocks, arrays, size, progress)
             return
         # bind looks up the code for these types once, instead of once per block
-        function, arguments = rows_kernel.bind(*arrays)
+        has_many = len(blocks) > _MANY_BLOCKS
+        bind = rows_kernel.bind_for_blocks if has_many else rows_kernel.bind
+        function, arguments = bind(*arrays)
     if size > 1:
         _Job(function, arguments, blocks).run(size, progress)
     else:
