@@ -35,14 +35,14 @@ def write_run(scores, columns, count, score_row, column_row):
 
 
 @kernel
-def score_all_rows(lo, hi, scoring, candidates, firsts, lasts, parts, filters, scores, columns):
+def score_all_rows(lo, hi, scoring, given, parts, filters, scores, columns):
     """Best k of part r % parts of the candidates for query r // parts, for runs r in lo .. hi.
 
-    O((hi - lo) m d / parts), float64. scoring: PairScoring; candidates (c,): rows of items, of
-    which query i has the m from number firsts[i] up to lasts[i], ascending; filters: QueryFilters
-    with self_rows, whose allowed is not read; scores (n parts, k) float64, columns (n parts, k)
-    int64 out. Allocates O(k).
+    O((hi - lo) m d / parts), float64, for m candidates of a query. scoring: PairScoring; given:
+    CandidateRanges; filters: QueryFilters with self_rows, whose allowed is not read; scores (n
+    parts, k) float64, columns (n parts, k) int64 out. Allocates O(k).
     """
+    candidates, firsts, lasts = given.rows, given.firsts, given.lasts
     own, excluded_indptr = filters.self_rows, filters.excluded_indptr
     excluded_indices = filters.excluded_rows
     k = columns.shape[1]

@@ -335,6 +335,17 @@ class CandidateLists(NamedTuple):
     rows: Any
 
 
+class CandidateRanges(NamedTuple):
+    """Candidates of each query: rows (c,) of items, of which query i has a part.
+
+    The part goes from number firsts[i] up to lasts[i], (n,) int64, and ascends.
+    """
+
+    rows: Any
+    firsts: Any
+    lasts: Any
+
+
 class CopyGroups(NamedTuple):
     """Groups of equal items: group_of (m,); members of group g from starts[g] on, ascending."""
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from fastcos import parallel, validation
-from fastcos.kernels import exhaustive_top_k
+from fastcos.kernels import exhaustive_top_k, records
 from fastcos.parallel import memmap
 from fastcos.search import scan
 from fastcos.search.execute import batch_size, finish, search
@@ -271,9 +271,12 @@ def _score_small_groups(
         work = np.concatenate([[0], np.cumsum(lasts - firsts)])
         parallel.run(
             exhaustive_top_k.score_all_rows, parallel.work_blocks(work, _PAIRS_PER_BLOCK),
-            kernel_records.pair_scoring(segment.metric_type, left, segment.encoded), order.numbers,
-            validation.read_only(firsts), validation.read_only(lasts), 1, scan.filters_of(here),
-            raw, columns, n_threads=options.n_threads,
+            kernel_records.pair_scoring(segment.metric_type, left, segment.encoded),
+            records.CandidateRanges(
+                order.numbers, validation.read_only(firsts), validation.read_only(lasts)
+            ),
+            1, scan.filters_of(here), raw, columns,
+            n_threads=options.n_threads,
         )  # fmt: skip
         found.append((segment.positions_of(columns), raw))
     if len(found) == 1:

@@ -426,10 +426,12 @@ def score_all(
     parallel.run(
         exhaustive_top_k.score_all_rows,
         parallel.row_blocks(n * parts, grid.queries_per_block),
-        kernel_records.pair_scoring(metric_type, queries, items), validation.read_only(numbers),
-        validation.read_only(np.zeros(n, np.int64)),
-        validation.read_only(np.full(n, len(numbers), np.int64)), parts, filters_of(exclusions),
-        scores, columns,
+        kernel_records.pair_scoring(metric_type, queries, items),
+        records.CandidateRanges(
+            validation.read_only(numbers), validation.read_only(np.zeros(n, np.int64)),
+            validation.read_only(np.full(n, len(numbers), np.int64)),
+        ),
+        parts, filters_of(exclusions), scores, columns,
         n_threads=options.n_threads, progress=options.progress,
     )  # fmt: skip
     if parts == 1:

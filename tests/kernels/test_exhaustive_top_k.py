@@ -80,7 +80,7 @@ def test_score_all_rows_equals_numpy(metric_type, m, parts, k):
     scores, columns = outputs(3 * parts, k)
     exhaustive_top_k.score_all_rows(
         1, 3 * parts - 1, scoring(metric_type, Q, B, offsets),
-        *frozen(candidates, firsts, lasts), parts,
+        records.CandidateRanges(*frozen(candidates, firsts, lasts)), parts,
         filters(own, indptr, np.concatenate(excluded)), scores, columns,
     )  # fmt: skip
     truth = true_scores(metric_type, Q, B, offsets)
@@ -103,7 +103,7 @@ def test_score_all_rows_compares_after_a_full_buffer():
     scores, columns = outputs(1, 3)
     exhaustive_top_k.score_all_rows(
         0, 1, scoring(DOT, np.ones((1, 1)), B, np.zeros(200)),
-        *frozen(np.arange(200), np.array([0]), np.array([200])), 1,
+        records.CandidateRanges(*frozen(np.arange(200), np.array([0]), np.array([200]))), 1,
         filters(np.array([-1]), np.zeros(2, int), np.zeros(0, int)), scores, columns,
     )  # fmt: skip
     assert columns.tolist() == [[4, 150, 20]]
