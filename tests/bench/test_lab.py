@@ -92,3 +92,10 @@ def test_roofline_measures_a_kernel():
     assert point["seconds"] > 0
     assert point["percent_of_limit"] > 0
     assert point["limited_by"] in ("tile", "read", "copy")
+
+
+def test_groups_compares_equal_lists():
+    pytest.importorskip("faiss", reason="needs faiss-cpu")
+    lines = output("bench.lab.groups join --rows 3000 --groups 40")
+    assert lines[-1].endswith("of which wrong by float64: 0")
+    assert lines[1].startswith("fastcos ")

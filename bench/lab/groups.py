@@ -1,0 +1,118 @@
+"""Search within groups beside one FAISS index per group: `python -m bench.lab.groups`.
+
+    python -m bench.lab.groups                # both cases
+    python -m bench.lab.groups tenants        # 2,000 queries, 30,000 x 384, 200 groups
+    python -m bench.lab.groups join --rows 1000000 --groups 5000 --sigma 2
+
+Every list is compared: those of the tenants with float64 scores by NumPy, those of the join with
+FAISS, where differing lists are decided by float64 scores. Run it on a quiet machine.
+"""
+
+import argparse
+import time
+from collections.abc import Callable
+
+import faiss
+import numpy as np
+
+import fastcos
+
+
+def shortest(call: Callable[[], object], n: int) -> float:
+    """Return the seconds of the shortest of n calls."""
+    seconds = []
+    for _ in range(n):
+        started = time.perf_counter()
+        call()
+        seconds.append(time.perf_counter() - started)
+    return min(seconds)
+
+
+def cosines(rows: np.ndarray, query: np.ndarray) -> np.ndarray:
+    """Return the float64 cosines of rows with a query."""
+    wide, query = rows.astype(np.float64), query.astype(np.float64)
+    return wide @ query / np.linalg.norm(wide, axis=1) / np.linalg.norm(query)
+
+
+def compare_tenants() -> None:
+    """Time 2,000 queries at once, and one query, each within its group."""
+    random = np.random.default_rng(0)
+    rows = random.standard_normal((30_000, 384)).astype(np.float32)
+    queries = random.standard_normal((2_000, 384)).astype(np.float32)
+    tenants, asked = (
+        np.array([f"tenant {one}" for one in random.integers(0, 200, size)])
+        for size in (len(rows), len(queries))
+    )
+    index = fastcos.SimilarityIndex().fit(rows, groups=tenants)
+    found = index.search(queries, 10, groups=asked).indices
+    n_wrong = 0
+    for query, tenant, neighbors in zip(queries, asked, found, strict=True):
+        members = np.flatnonzero(tenants == tenant)
+        best = members[np.argsort(-cosines(rows[members], query), kind="stable")[:10]]
+        n_wrong += not np.array_equal(best, neighbors)
+    of_tenant = {one: np.flatnonzero(asked == one) for one in np.unique(asked)}
+    unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    indexes = {}
+    for one in of_tenant:
+        indexes[one] = faiss.IndexFlatIP(384)
+        indexes[one].add(np.ascontiguousarray(unit[tenants == one]))
+    all_queries = shortest(lambda: index.search(queries, 10, groups=asked), 7)
+    one_query = shortest(lambda: index.search(queries[7], 10, groups=asked[7]), 200)
+    by_faiss = shortest(
+        lambda: [indexes[one].search(queries[some], 10) for one, some in of_tenant.items()], 7
+    )
+    print(f"lists that differ from NumPy: {n_wrong} of {len(queries):,}")
+    print(f"one index: {len(queries):,} queries {all_queries:.4f} s, one {one_query * 1e3:.3f} ms")
+    print(f"FAISS, an index per group: {len(queries):,} queries {by_faiss:.4f} s")
+
+
+def compare_join(n: int, n_groups: int, sigma: float) -> None:
+    """Time the neighbours of all rows within their groups, of log-normal sizes."""
+    random = np.random.default_rng(1)
+    weights = np.exp(sigma * random.standard_normal(n_groups))
+    groups = random.choice(n_groups, n, p=weights / weights.sum())
+    rows = random.standard_normal((n, 128), dtype=np.float32)
+    sizes = np.bincount(groups, minlength=n_groups)
+    print(f"sizes of groups: {sizes.min()} to {sizes.max():,}, median {np.median(sizes):.0f}")
+    fastcos.top_k(rows[:20_000], k=10, groups=groups[:20_000])
+    started = time.perf_counter()
+    ours = fastcos.top_k(rows, k=10, groups=groups).indices
+    seconds = time.perf_counter() - started
+    started = time.perf_counter()
+    unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    theirs = np.full((n, 11), -1)
+    order, ends = np.argsort(groups, kind="stable"), np.cumsum(sizes)
+    for members in np.split(order, ends[:-1]):
+        if len(members):
+            index = faiss.IndexFlatIP(128)
+            index.add(unit[members])
+            found = index.search(unit[members], min(11, len(members)))[1]
+            theirs[members, : found.shape[1]] = members[found]
+    faiss_seconds = time.perf_counter() - started
+    theirs[theirs == np.arange(n)[:, None]] = -1  # each row finds itself
+    differ = np.flatnonzero((np.sort(theirs)[:, 1:] != np.sort(ours)).any(axis=1))
+    n_wrong = 0
+    for row in differ:
+        either = np.setdiff1d(np.union1d(theirs[row], ours[row]), [-1])
+        best = either[np.argsort(-cosines(rows[either], rows[row]), kind="stable")[:10]]
+        n_wrong += set(best) != set(ours[row]) - {-1}
+    print(f"fastcos {seconds:.2f} s, FAISS {faiss_seconds:.2f} s: {faiss_seconds / seconds:.2f}")
+    print(f"lists that differ from FAISS: {len(differ)}, of which wrong by float64: {n_wrong}")
+
+
+def main() -> None:
+    """Run the cases that are named, or both."""
+    parser = argparse.ArgumentParser(description=__doc__.partition(":")[0])
+    parser.add_argument("case", nargs="?", choices=("tenants", "join"))
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--groups", type=int, default=5_000)
+    parser.add_argument("--sigma", type=float, default=2.0)
+    given = parser.parse_args()
+    if given.case != "join":
+        compare_tenants()
+    if given.case != "tenants":
+        compare_join(given.rows, given.groups, given.sigma)
+
+
+if __name__ == "__main__":
+    main()
