@@ -6,7 +6,7 @@ of ``SimilarityIndex().fit(X).search(Q)``, and rows may lie in memory, in a file
     top_k, SimilarityIndex, distributed.top_k
         |  SearchRequest (request), ItemSource (sources)
         v
-    execute.search               batches of queries x segments of items; the best are merged
+    execute.run_search               batches of queries x segments of items; the best are merged
         |
         v
     scan.search_segment  ------> plan.plan_search: sizes in, SearchPlan out; reads no array
@@ -15,8 +15,8 @@ of ``SimilarityIndex().fit(X).search(Q)``, and rows may lie in memory, in a file
         v
     one kernel over tasks of query blocks x panel ranges
 
-A plain search of an index, of one query for example, takes the short way of ``plain_search``: it
-keeps plans and launches the kernel at once. A measure that is an inner product after encoding is
+A search of few queries in an index without a filter takes the ``fast_path``, which keeps plans and
+launches the kernel at once. A measure that is an inner product after encoding is
 scanned; one that only has an upper bound goes through ``filter_refine``, and queries with lists of
 allowed items through ``lists``. ``execute.finish`` alone turns raw scores into results.
 
@@ -33,7 +33,7 @@ The modules of the search, from the bottom up:
 ``numpy_search``    the same in NumPy, while the kernels are not compiled
 ``sources``         items in memory, or read in blocks: one protocol
 ``execute``         runs a request
-``plain_search``    the short way for few queries of an index
+``fast_path``       few queries of an index, without what they do not need
 ``explain``         a plan in words; ``estimate``: its bytes and seconds
 =================== ==============================================================================
 

@@ -25,7 +25,7 @@ from fastcos.similarity.base import BaseMeasure, Measure, is_upper_bounded
 from fastcos.similarity.encoded_rows import EncodedRows, encode_rows
 
 
-def search(
+def run_search(
     items: ItemSource, request: SearchRequest, options: ExecutionOptions, results: Any = None
 ) -> Neighbors:
     """Answer a request: every batch of queries meets every segment, and is finished once.

@@ -21,7 +21,7 @@ from fastcos import parallel, validation
 from fastcos.kernels import exhaustive_top_k, records
 from fastcos.parallel import memmap
 from fastcos.search import scan
-from fastcos.search.execute import batch_size, finish, search
+from fastcos.search.execute import batch_size, finish, run_search
 from fastcos.search.ids import Ids, are_strings, as_ids, concatenated_ids, format_id
 from fastcos.search.packing import ExecutionOptions, Found, no_exclusions
 from fastcos.search.request import SearchRequest
@@ -206,7 +206,7 @@ def search_groups(
             segments = [one for order in orders if (one := order.segment_of(group)) is not None]
             of_group = FittedItems(items.measure, items.n_items, tuple(segments))
             asked = _some_queries(request, queries, min(k, int(sizes[group])))
-            write(queries, search(of_group, asked, within))
+            write(queries, run_search(of_group, asked, within))
 
     def report(n_answered: int) -> None:
         nonlocal n_done

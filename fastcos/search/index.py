@@ -16,7 +16,7 @@ from fastcos.parallel import memmap
 from fastcos.reports import printable
 from fastcos.search import index_files, model_check
 from fastcos.search.attribute_hints import with_attribute_hints
-from fastcos.search.execute import finish, search
+from fastcos.search.execute import finish, run_search
 from fastcos.search.explain import SearchExplanation, explain_source
 from fastcos.search.groups import ItemGroups, search_groups
 from fastcos.search.id_filters import as_filters, drop_positions
@@ -407,10 +407,10 @@ class SimilarityIndex:
         filter_values = (allowed, exclude, allowed_ids, exclude_ids, min_score, groups)
         has_filters = any(value is not None for value in filter_values)
         has_options = working_memory is not None or progress is not None or out is not None
-        if state.plain is not None and not has_options and not has_filters:
-            plain = state.plain.search(queries, k, n_threads)
-            if plain is not None:
-                return IndexNeighbors(*plain)
+        if state.fast_path is not None and not has_options and not has_filters:
+            nearest = state.fast_path.search(queries, k, n_threads)
+            if nearest is not None:
+                return IndexNeighbors(*nearest)  # a warm search of few queries ends here
         n_positions, measure = state.n_positions, state.items.measure
         k = validation.as_count("k", k, high=max(n_positions, _MAX_PADDED_K))
         Q = _as_query_rows(queries, state)
@@ -429,14 +429,14 @@ class SimilarityIndex:
         allowed, dropped = filters.allowed, filters.dropped
         has_lists = filters.lists is not None or validation.is_sparse(allowed)
         has_mask_only = not has_lists and filters.exclude is lowest_score is groups is None
-        if state.plain is not None and not has_options and has_filters and has_mask_only:
+        if state.fast_path is not None and not has_options and has_filters and has_mask_only:
             if allowed is not None:
                 allowed = validation.as_item_mask("allowed", allowed, n_positions)
-            plain = state.plain.search(Q, k + len(dropped), n_threads, allowed)
-            if plain is not None and not len(dropped):
-                return IndexNeighbors(*plain)
-            if plain is not None:
-                positions, scores, _ = plain
+            nearest = state.fast_path.search(Q, k + len(dropped), n_threads, allowed)
+            if nearest is not None and not len(dropped):
+                return IndexNeighbors(*nearest)
+            if nearest is not None:
+                positions, scores, _ = nearest
                 return state.with_ids(drop_positions(Neighbors(positions, scores), dropped, k))
         request = as_request(
             Q, n_positions, min(k + len(dropped), state.n_live), allowed=allowed,
@@ -446,7 +446,7 @@ class SimilarityIndex:
             return state.with_ids(padded(no_neighbors(len(Q)), k))
         if out is None:
             if query_groups is None:
-                neighbors = search(state.items, request, options)
+                neighbors = run_search(state.items, request, options)
             else:
                 item_groups = _groups_of(state, groups)
                 neighbors = search_groups(state.items, request, item_groups, query_groups, options)
@@ -459,7 +459,7 @@ class SimilarityIndex:
         with results_in_directory(key, rows, unfitted, options, out) as results:
             if results.is_complete:
                 return state.with_ids(Neighbors(**results.finish()))
-            return state.with_ids(search(state.items, request, options, results))
+            return state.with_ids(run_search(state.items, request, options, results))
 
     def similar(
         self,
@@ -724,7 +724,7 @@ class SimilarityIndex:
         if not state.n_live:
             return Rescored(indices, scores, np.zeros(len(Q), np.int64))
         request = as_request(Q, state.n_positions, min(k, state.n_live))
-        nearest = search(state.items, request, options).indices
+        nearest = run_search(state.items, request, options).indices
         return Rescored(indices, scores, n_missing(nearest, indices, state.n_positions))
 
     # Files: save, open, refresh

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from fastcos import storage
 from fastcos.parallel import memmap
 from fastcos.search import index_files
+from fastcos.search.fast_path import FastPath
 from fastcos.search.groups import ItemGroups
 from fastcos.search.ids import NO_ID, Ids, ItemIds, are_strings, format_id
 from fastcos.search.index_parts import (
@@ -27,7 +28,6 @@ from fastcos.search.index_parts import (
     merged,
     new_part,
 )
-from fastcos.search.plain_search import PlainSearch
 from fastcos.search.request import SearchRequest
 from fastcos.search.results import IndexNeighbors, Neighbors
 from fastcos.search.sources import FittedItems, ItemSource, MappedItems
@@ -49,8 +49,8 @@ class IndexState:
         The number of columns.
     has_string_ids : bool
         Whether the ids are strings.
-    plain : PlainSearch or None
-        Answers the searches that need no filter and no batches, if the measure allows that.
+    fast_path : FastPath or None
+        Answers searches of few queries without a filter except a mask, if the measure allows that.
     groups : ItemGroups or None
         The group of the item at each position, for an index with groups.
     """
@@ -59,7 +59,7 @@ class IndexState:
     parts: tuple[Part, ...]
     width: int
     has_string_ids: bool = False
-    plain: PlainSearch | None = None
+    fast_path: FastPath | None = None
     groups: ItemGroups | None = None
 
     @property
@@ -267,7 +267,7 @@ def read_state(
 def _state_of_parts(
     measure: Measure, parts: Sequence[IndexPart], n_positions: int, width: int, has_string_ids: bool
 ) -> IndexState:
-    """Return the state of parts in memory, and prepare its plain search."""
+    """Return the state of parts in memory, and prepare its fast path."""
     items = FittedItems(measure, n_positions, tuple(part.segment for part in parts))
-    plain = PlainSearch(items, parts) if PlainSearch.serves(items) else None
-    return IndexState(items, tuple(parts), width, has_string_ids, plain)
+    fast_path = FastPath(items, parts) if FastPath.serves(items) else None
+    return IndexState(items, tuple(parts), width, has_string_ids, fast_path)

@@ -3,7 +3,8 @@
 ``plan_search`` looks at sizes alone: those of the rows, of the request and of the machine. It reads
 no array and starts no thread, so that the plans for machines that nobody here owns can be tested
 without data. ``fastcos.search.execute`` runs a plan, and ``fastcos.search.explain`` puts it into
-words. No other module decides how a search runs.
+words. No other module of Python decides how a search runs; within their tasks, kernels choose
+between equivalent loops (``are_few``, ``projection_pays``).
 
 A plan never changes results: every method returns the same bits, ordered by float64 scores.
 """

@@ -176,7 +176,9 @@ def _rows_as_given(
     """Multiply whole panels of rows as they are given, and score the few rows behind them."""
     unpacked = unpacked_items(segment.metric_type, segment.encoded)
     filters = filters_of(wanted.exclusions)
-    columns, scores = scan_panels(unpacked, made, queries.rows, filters, wanted.k, options.progress)
+    columns, scores = scan_few_queries(
+        unpacked, made, queries.rows, filters, wanted.k, options.progress
+    )
     rest = np.arange(len(unpacked.arrays.order), len(segment.encoded.rows))
     if not len(rest):
         return columns, scores
@@ -278,7 +280,7 @@ def scan(
     queries = as_wide(queries, items.rows)
     if made.shares_rows:
         filters = filters_of(exclusions, mask)
-        return scan_panels(packed, made, queries.rows, filters, k, options.progress)
+        return scan_few_queries(packed, made, queries.rows, filters, k, options.progress)
     return _scan_query_blocks(made, packed, queries, wanted, mask, options)
 
 
@@ -362,13 +364,13 @@ def _proved_thresholds(scaled: Any, queries: Integers, kth_scores: Floats, given
     return np.maximum(bounds, least + 0.5 * (np.abs(least) * packing.SLACK + 1e-30))
 
 
-def small_search(made: SearchPlan, *, must_check: bool) -> Any:
+def few_query_settings(made: SearchPlan, *, must_check: bool) -> Any:
     """Return a plan of few queries as the kernel takes it."""
     sample, per_range = made.sample, made.grid.panels_per_range
     return records.SmallSearch(made.capacity, sample.stride, sample.rank, per_range, must_check)
 
 
-def scan_panels(
+def scan_few_queries(
     packed: PackedItems,
     made: SearchPlan,
     rows: Rows,
@@ -376,20 +378,20 @@ def scan_panels(
     k: int,
     progress: parallel.Progress | None = None,
     *,
-    search: Any = None,
+    settings: Any = None,
 ) -> Found:
     """Columns and raw scores (n, k) of few queries, in one launch where one thread is enough.
 
     rows (n, d): queries as given, of the type of as_wide. filters: kernels.records.QueryFilters.
-    search: of small_search, where that was made before; where it says that the queries must be
-    checked, columns[0, 0] is NOT_ORDINARY if one of them needs more care.
+    settings: what few_query_settings returns, if the caller has kept it. If these settings say that
+    the queries must be checked, columns[0, 0] is NOT_ORDINARY where a query needs more care.
     """
     grid, n, n_panels = made.grid, len(rows), len(packed.arrays.statistics)
     shape = grid.n_ranges, n, k
     scores, columns = np.empty(shape), np.empty(shape, np.int64)
-    if search is None:
-        search = small_search(made, must_check=False)
-    arguments = (packed.bound, rows, filters, search, scores, columns)
+    if settings is None:
+        settings = few_query_settings(made, must_check=False)
+    arguments = (packed.bound, rows, filters, settings, scores, columns)
     if grid.n_ranges == 1:
         kinds = (packed.kind, rows.dtype.char)
         parallel.call(tile_top_k.scan_panels, kinds, 0, n_panels, *arguments)

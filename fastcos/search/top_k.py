@@ -7,7 +7,7 @@ import numpy as np
 from fastcos import config, parallel, storage, validation
 from fastcos.parallel import memmap
 from fastcos.search.bits import BIT_MEASURES, bit_top_k
-from fastcos.search.execute import search
+from fastcos.search.execute import run_search
 from fastcos.search.groups import ItemGroups, search_groups
 from fastcos.search.packing import ExcludedItems, ExecutionOptions, Integers, no_exclusions
 from fastcos.search.request import SearchRequest, as_exclude_self, as_min_score
@@ -190,7 +190,7 @@ def _fit_and_search(
         some = fitted.restricted_to(request.allowed_positions)
         if some is not None:
             fitted, request = some, request._replace(allowed_positions=None)
-    return search(fitted, request, options, results)
+    return run_search(fitted, request, options, results)
 
 
 def as_items(

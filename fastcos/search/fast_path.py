@@ -1,21 +1,21 @@
-"""The short way of a plain search: few ordinary queries of an index, in one launch of one kernel.
+"""The fast path of an index: few ordinary queries, with one launch of one kernel for each part.
 
-A warm search of one query takes ten microseconds, of which conversions and checks would be the
-larger part. ``PlainSearch`` follows the same plans as every other search (``plan``), but it keeps
-them by the number of queries and neighbours, and it leaves out what the kernel can tell by itself:
+A warm search of one query takes ten microseconds, and conversions and checks would take longer than
+that. ``FastPath`` follows the same plans as every other search (``fastcos.search.plan``). It keeps
+the plans by the number of queries and neighbours, and it skips these steps:
 
 ======================= ==========================================================================
-step left out           why it is not needed
+skipped step            why it is not needed
 ======================= ==========================================================================
 conversion of rows      queries are C-contiguous float32 or float64 arrays
 checks of numbers       the kernel measures the queries' norms and reports what is not ordinary
 encoding                the measure compares rows as they are given
-batches                 the plan is one launch for each part of the index
-filters, exclusions     there are none but a mask of the items that may be found
+batches                 few queries are one batch
+filters, exclusions     there is no filter except a mask of the allowed items
 padding                 at least k items can be found
 ======================= ==========================================================================
 
-For every other call it returns None, and ``execute.search`` answers.
+For every other call it returns None, and ``execute.run_search`` answers.
 """
 
 from collections.abc import Sequence
@@ -36,11 +36,11 @@ from fastcos.similarity import kernel_records
 from fastcos.similarity.base import BaseMeasure, capabilities
 from fastcos.validation import Integers
 
-Found = tuple[Integers, npt.NDArray[np.float32], Ids]
+PositionsScoresIds = tuple[Integers, npt.NDArray[np.float32], Ids]
 
-# a plan, and what the kernel is given of it
+# A plan, and the record by which the kernel is told about it.
 _Launch = tuple[plan.SearchPlan, Any]
-# plans that an index keeps, by the number of queries and neighbours
+# Plans that an index keeps.
 _MAX_PLANS = 256
 
 
@@ -52,20 +52,23 @@ class _Part(NamedTuple):
     n_allowed: int | None
 
 
-class PlainSearch:
-    """Searches of the parts of an index; None is returned for other calls."""
+class FastPath:
+    """Answers few ordinary queries from the packed parts of an index; returns None otherwise."""
 
     def __init__(self, fitted: ItemSource, parts: Sequence[IndexPart]) -> None:
         self._measure, self._parts = fitted.measure, parts
         self._n_live, self._width = fitted.n_live, fitted.rows.shape[1]
-        has_raw_scores = type(fitted.measure).to_score is BaseMeasure.to_score
-        self._is_cosine = has_raw_scores and fitted.measure.metric_type == "cosine"
+        # cosines are in the range of float32, and the measure returns them as they are
+        self._scores_are_cosines = (
+            type(fitted.measure).to_score is BaseMeasure.to_score
+            and fitted.measure.metric_type == "cosine"
+        )
         self._packed: list[_Part] = []
-        # plans of all parts by queries, neighbours and threads; () where this is not the way
-        self._plans: dict[tuple[int, int, int | None], tuple[_Launch, ...]] = {}
-        # whether positions are not the row numbers of the only part
+        # The launches of all parts, by the numbers of queries, neighbours and threads; an empty
+        # tuple where such a search does not take the fast path.
+        self._launches: dict[tuple[int, int, int | None], tuple[_Launch, ...]] = {}
         first = fitted.segments[0]
-        self._is_moved = first.first > 0 or first.positions is not None
+        self._positions_are_rows = first.first == 0 and first.positions is None
 
     @staticmethod
     def serves(fitted: ItemSource) -> bool:
@@ -83,7 +86,7 @@ class PlainSearch:
         k: Any,
         n_threads: int | None,
         allowed: npt.NDArray[np.bool_] | None = None,
-    ) -> Found | None:
+    ) -> PositionsScoresIds | None:
         """Positions, scores and ids (n, k); None if a step is needed that this leaves out.
 
         allowed: a mask of the positions that may be found, None for all.
@@ -100,42 +103,44 @@ class PlainSearch:
         if not (flags.c_contiguous and flags.aligned and dtype.isnative):
             return None
         if n_threads is not None and type(n_threads) is not int:
-            # no number that only equals a whole one may find a plan
+            # True == 1 and 1.0 == 1: only a checked int may be a key of the plans
             n_threads = validation.as_thread_count("n_threads", n_threads)
         if allowed is None:
-            plans = self._plans.get((n, k, n_threads))
-            if plans is None:
-                plans = self._plan(parts, n, k, n_threads)
+            launches = self._launches.get((n, k, n_threads))
+            if launches is None:
+                launches = self._plan(parts, n, k, n_threads)
         else:
             parts = [_masked(part, allowed) for part in parts]
-            plans = self._plan(parts, n, k, n_threads)
-        if not plans:
+            launches = self._plan(parts, n, k, n_threads)
+        if not launches:
             return None
-        given, found = validation.read_only(queries), []
-        for (segment, filters, _), (made, search) in zip(parts, plans, strict=True):
+        query_rows, results = validation.read_only(queries), []
+        for (segment, filters, _), (search_plan, settings) in zip(parts, launches, strict=True):
             packed = segment.packed  # a projection may have been added
-            rows, item_type = given, segment.encoded.rows.dtype
+            rows, item_type = query_rows, segment.encoded.rows.dtype
             if dtype != item_type:
-                rows = scan.as_searched(given, item_type)
-            columns, raw = scan.scan_panels(packed, made, rows, filters, k, search=search)
+                rows = scan.as_searched(query_rows, item_type)
+            columns, raw = scan.scan_few_queries(
+                packed, search_plan, rows, filters, k, settings=settings
+            )
             if columns[0, 0] == tile_top_k.NOT_ORDINARY:
                 return None
-            found.append((columns, raw))
+            results.append((columns, raw))
         if len(parts) == 1:
             ids = self._parts[0].ids.values.take(columns)
-            if self._is_moved:
+            if not self._positions_are_rows:
                 columns = parts[0].segment.positions_of(columns)
         else:
             positions = [
                 part.segment.positions_of(columns)
-                for part, (columns, _) in zip(parts, found, strict=True)
+                for part, (columns, _) in zip(parts, results, strict=True)
             ]
             columns, raw = segments.best_of_lists(
                 np.concatenate(positions, axis=1),
-                np.concatenate([scores for _, scores in found], axis=1), k, 1,
+                np.concatenate([scores for _, scores in results], axis=1), k, 1,
             )  # fmt: skip
             ids = self._ids_at(columns)
-        if self._is_cosine:
+        if self._scores_are_cosines:
             scores = raw.astype(np.float32)
         else:
             with np.errstate(over="ignore"):  # infinite beyond float32; the order is of float64
@@ -145,62 +150,65 @@ class PlainSearch:
     def _plan(
         self, parts: Sequence[_Part], n: int, k: int, n_threads: int | None
     ) -> tuple[_Launch, ...]:
-        """Return a plan for each part, none where another way is planned for one of them.
+        """Return a launch for each part; none where a plan asks for anything but a small scan.
 
         Plans for all items are kept. Those for the number of threads that is set are kept only
         where more than one thread would not pay: the setting may change.
         """
-        is_set = n_threads is None
+        follows_setting = n_threads is None
         size = config.n_threads()
         if n_threads is not None:
             size = validation.as_thread_count("n_threads", n_threads)
         options = ExecutionOptions(size, config.working_memory() * 2**20)
-        made: list[plan.SearchPlan] = []
+        plans: list[plan.SearchPlan] = []
         for segment, _, n_allowed in parts:
             sizes = segment.sizes(None if n_allowed is not None else self._n_live)
             request = plan.RequestSizes(n, k, n_allowed)
-            one = plan.plan_search(
+            part_plan = plan.plan_search(
                 sizes, request, scan.machine_of(options, segment.packed.layout.isa)
             )
-            enough = self._n_live if n_allowed is None else n_allowed
-            if not (one.method == "tiles" and one.shares_rows and k <= enough // 8):
-                made = []
+            # the results of this path are not padded
+            n_findable = self._n_live if n_allowed is None else n_allowed
+            if not (part_plan.method == "tiles" and part_plan.shares_rows and k <= n_findable // 8):
+                plans = []
                 break
-            made.append(one)
-        plans = tuple((one, scan.small_search(one, must_check=True)) for one in made)
+            plans.append(part_plan)
+        launches = tuple(
+            (part_plan, scan.few_query_settings(part_plan, must_check=True)) for part_plan in plans
+        )
         # the settings of threads and memory may change: plans that depend on them are not kept
-        is_small = all(one.buffer_bytes <= plan.COSTS.max_unchecked_bytes for one in made)
-        is_fixed = not is_set or all(one.max_threads == 1 for one in made)
+        max_bytes = plan.COSTS.max_unchecked_bytes
+        is_small = all(part_plan.buffer_bytes <= max_bytes for part_plan in plans)
+        is_fixed = not follows_setting or all(part_plan.max_threads == 1 for part_plan in plans)
         if parts is self._packed and is_small and is_fixed:
-            if len(self._plans) >= _MAX_PLANS:
-                self._plans.clear()
-            self._plans[n, k, n_threads] = plans
-        return plans
+            if len(self._launches) >= _MAX_PLANS:
+                self._launches.clear()
+            self._launches[n, k, n_threads] = launches
+        return launches
 
     def _find_packed(self) -> list[_Part]:
         """Return the packed parts; none while kernels are not compiled, or where rows repeat."""
-        found = []
+        packed_parts = []
         for part in self._parts:
             segment = part.segment
             if not segment.packed_forms:
                 segment.pack()
             if not segment.packed_forms or segment.duplicates is not None:
                 return []
-            left = segment.live
             filters = kernel_records.NO_FILTERS
-            if left is not None:
-                filters = kernel_records.masked(left.mask)
-            found.append(_Part(segment, filters, None))
-        self._packed = found
-        return found
+            if segment.live is not None:
+                filters = kernel_records.masked(segment.live.mask)
+            packed_parts.append(_Part(segment, filters, None))
+        self._packed = packed_parts
+        return packed_parts
 
     def _ids_at(self, positions: Integers) -> Ids:
         """Return the ids at positions that a search has found."""
         values = [part.ids.values for part in self._parts]
         ids: Ids = np.empty(positions.shape, np.result_type(*values))
-        for part, own in zip(self._parts, values, strict=True):
-            numbers, is_here = part.segment.locate(positions)
-            ids[is_here] = own[numbers[is_here]]
+        for part, part_ids in zip(self._parts, values, strict=True):
+            rows, is_in_part = part.segment.locate(positions)
+            ids[is_in_part] = part_ids[rows[is_in_part]]
         return ids
 
 
