@@ -5,6 +5,7 @@ describe what would really happen. Times are estimates by the rates of ``plan.Co
 ``docs/dev/estimates.md`` compares them with measured times.
 """
 
+import contextlib
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -322,16 +323,17 @@ def explain_top_k(
     return _explain([(sizes, request, machine, made)], overhead, n, m, options, row_type)
 
 
-def _row_type(dtype: str) -> str:
-    """Return the name of a type of numbers."""
-    try:
-        kind = np.dtype(dtype)
-    except TypeError:
-        kind = np.dtype("V0")
-    if dtype == "bfloat16" or kind.kind in "fiu":
-        return "bfloat16" if dtype == "bfloat16" else kind.name
+def _row_type(dtype: Any) -> str:
+    """Return the name of a type of numbers; None, which NumPy takes for float64, is none."""
+    if isinstance(dtype, str) and dtype == "bfloat16":
+        return dtype
+    if isinstance(dtype, str | type | np.dtype):
+        with contextlib.suppress(TypeError):
+            row_type = np.dtype(dtype)
+            if row_type.kind in "fiu":
+                return str(row_type.name)
     got = validation.format_value(dtype)
-    raise ValueError(f"dtype must be a type of numbers, got {got}")
+    raise ValueError(f'dtype must be a type of numbers such as "float32", got {got}')
 
 
 def _explain(

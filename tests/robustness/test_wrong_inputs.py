@@ -222,6 +222,16 @@ GROUPS = {
         query_chunk_size=NO_COUNT[:6], corpus_chunk_size=NO_COUNT[:6],
         score_function=["cosine", None, 5, [], Odd(), len, b"cos_sim", 1.5, {}, ("dot",)],
     ),
+    "explain_top_k": cases(
+        base(fastcos.explain_top_k, n_queries=5, n_items=1000, n_columns=8),
+        n_queries=NO_COUNT[:6], n_items=NO_COUNT[:6], n_columns=NO_COUNT[:6], k=[*NO_COUNT, 1001],
+        dtype=[*NO_NAME, "complex64", "U3"], n_threads=NO_THREADS, working_memory=NO_MEMORY,
+        isa=NO_OPTIONAL_NAME,
+    ),
+    "SimilarityIndex.explain": cases(
+        indexed("explain", 5), n_queries=NO_COUNT[:6], k=NO_COUNT, n_threads=NO_THREADS,
+        working_memory=NO_MEMORY,
+    ),
     "community_detection": cases(
         base(search.community_detection, embeddings=ROWS), embeddings=NO_ROWS,
         threshold=NO_REAL, min_community_size=NO_COUNT[:6], batch_size=NO_COUNT[:6],
