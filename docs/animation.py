@@ -22,7 +22,7 @@ FIXED, MOVING = COLOURS[0], COLOURS[1]  # The same two meanings in every figure 
 STOPS = (
     ((0.5, 0.0), "special case 1 of the paper"),
     ((0.0, 0.0), "the usual solution, Eq. 5"),
-    ((0.0, -0.5), "the end of its section 2.3"),
+    ((0.0, -0.5), "the end of the paper's section 2.3"),
 )
 STEPS = 9  # Frames between two stops.
 REST, STEP = 2200, 110  # Milliseconds that a stop and a step are shown.
@@ -107,7 +107,7 @@ class Picture:
         self.auc = self.text(left, 148, "", color=MOVING, size=26, weight="bold")
         self.text(left, 176, f"five nearest of item {model.item}", size=9.5)
         self.neighbors = self.text(left, 197, "", color=MOVING, size=10)
-        self.text(left, 252, "The model stands still", color=FIXED, size=11.5, weight="bold")
+        self.text(left, 252, "The model does not change", color=FIXED, size=11.5, weight="bold")
         self.text(left, 272, "loss of Eq. 1", size=9.5)
         self.loss = self.text(left, 304, "", color=FIXED, size=18, weight="bold")
         self.text(left, 334, "highest predictions", size=9.5)
@@ -131,7 +131,7 @@ class Picture:
         a, b = np.linspace(-0.2, 0.7, 19), np.linspace(-0.7, 0.2, 19)
         auc = np.array([[self.model.auc(fastcos.Rescaling(x, y)) for x in a] for y in b])
         ax = self.axes(18, 100, 190)
-        self.text(18, 90, "drag D", size=11.5, weight="bold")
+        self.text(18, 90, "the choice of D", size=11.5, weight="bold")
         ax.imshow(np.round(auc * 32) / 32, extent=(a[0], a[-1], b[0], b[-1]), origin="lower",
                   cmap="cividis", vmin=0.5, vmax=1, interpolation="nearest")  # fmt: skip
         for (x, y), _ in STOPS:

@@ -1,10 +1,11 @@
 """Compiled kernels on plain arrays, installed as ``fastcos.kernels``.
 
-A kernel ``name(lo, hi, inputs..., outputs...)`` computes rows [lo, hi) of one operation. It is
-serial, releases the GIL, writes only output rows that belong to [lo, hi), returns None and never
-raises: callers validate arguments. Results are therefore bit-identical for every division into
-blocks, every order of blocks and every number of threads. Inputs are read-only views, so that one
-compiled signature serves all arrays, and a kernel cannot write to an input. Outputs come last::
+A kernel ``name(lo, hi, inputs..., outputs...)`` computes rows [lo, hi) of one operation, or the
+tasks [lo, hi) into which it is divided. It is serial, releases the GIL, writes only its own part of
+the outputs, returns None and never raises: callers validate arguments. Results are therefore bit-
+identical for every division into blocks, every order of blocks and every number of threads. Inputs
+are read-only views, so that one compiled signature serves all arrays, and a kernel cannot write to
+an input. Outputs come last::
 
     fastcos.parallel.run(kernel, boundaries, inputs..., outputs...)
         pool of threads (default), or one prange loop (compiler.prange_driver)

@@ -52,7 +52,7 @@ def _all_valid(lo, hi, X, views, n_columns):
             # an ascending row lies between its ends; as unsigned, a negative column is too large
             if columns[first] >= n_columns or columns[last - 1] >= n_columns:
                 return False
-            # from the last entry of one row to the first of the next a descent is valid
+            # columns may decrease from one row to the next
             if first > 0:
                 descents -= indices[first] <= indices[first - 1]
     return descents == 0

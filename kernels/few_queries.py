@@ -47,8 +47,8 @@ def score_run_of(isa, first, step, count, i, items, block):
 def find_run(isa, first, step, count, i, items, block):
     """Find what may reach the threshold of query i in every step-th panel from `first` on.
 
-    Returns how many there are. block.hits: 32 times the number of the panel in the run, and of the
-    item in the panel; block.scores of hits: by all codes.
+    Returns how many there are. An entry of block.hits is 32 times the panel's place in the run plus
+    the item's place in the panel; block.scores of hits are by all codes.
     """
     n_items = items.order.shape[0]
     if items.projection.words > 0 and not block.projected.is_dense[0]:

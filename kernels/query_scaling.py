@@ -3,9 +3,9 @@
 A query a becomes a' = factor a - coefficient shift, of norm about 1. Its raw scores become K =
 slope score + intercept (see ``candidate_filter``), so that a bias counts at most 2^20.
 
-``bind_items`` turns addresses of packed items into arrays again. Numba reads a tuple of 12 arrays
-in 2 us at every call, and an array of their addresses in 0.1 us: the items of an index are bound
-once, when they are packed.
+``bound_items`` turns the addresses of packed items into arrays again. Numba reads a tuple of 12
+arrays in 2 us at every call, and one array of their addresses in 0.1 us. The addresses are taken
+once, when the items are packed (``fastcos.search.packing``).
 """
 
 import math

@@ -1,8 +1,9 @@
 """Records: the named arguments of kernels, as Python builds them and kernels read them.
 
 A kernel that Python calls takes at most eight arguments: lo and hi, then records of inputs, then
-outputs. ``fastcos.search.kernel_records`` builds and checks most records; a kernel reads their
-fields by name. To add a field, add it here and there: no other argument moves.
+outputs. ``fastcos.similarity.kernel_records`` and ``fastcos.search.packing`` build most records,
+and a kernel reads their fields by name. A new field is added here and where the record is built; no
+other argument moves.
 
 A row is numbered within its segment of an index. A slot is a place in the packed order. Arrays are
 C-contiguous, and inputs are read-only. An empty array stands for numbers that are all 0, or for a

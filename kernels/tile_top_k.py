@@ -2,14 +2,16 @@
 
 Threshold. The first tau of a query is an estimate: a rank among the largest scores of a sample of
 panels. One half of the sample is scored twice, the other is collected from while the estimate
-rises. Of few queries all of it is scored twice, and the estimate is made once; where one run has
-all panels, they are the sample, and are scored once. Candidates that pass are collected in a
-buffer. When it is full, and at the end, the k best by the tiles' scores are scored in float64: the
-k-th best of these scores is a lower bound of the k-th best of all, and so the next tau. It is close
-to it, because these are nearly the best k: of the other candidates only those are scored, too,
-whose upper bound reaches it. If that frees too little of a full buffer (many near-duplicates), or
-if a block ends with few, all are scored. In the end the k-th best score shows whether the estimate
-was low enough. If not, the query is marked and searched again without one.
+rises. Candidates that pass are collected in a buffer. When it is full, and at the end, the k best
+by the tiles' scores are scored in float64: the k-th best of these scores is a lower bound of the
+k-th best of all, and so the next tau. It is close to it, because these are nearly the best k: of
+the other candidates only those are scored, too, whose upper bound reaches it. If that frees too
+little of a full buffer (many near-duplicates), or if a block ends with few, all are scored. In the
+end the k-th best score shows whether the estimate was low enough. If not, the query is marked and
+searched again without one.
+
+Few queries are swept one by one (``_sweep_few``). Their whole sample is scored twice, and the
+estimate is made once; where one run has all panels, these are the sample and are scored once.
 
 Shared thresholds. A grid of tasks (``search_grid``) searches every query in several ranges of
 panels at once. Each task writes the k-th best score that it has proved to one float32 array, and
@@ -62,7 +64,8 @@ from .simd.panel import CODE_NORM, OFFSET_WEIGHT, PANEL, RESIDUAL_NORM, THRESHOL
 from .simd.tile_scores import end_tiles, start_tiles
 from .tiles import are_few
 
-# a column of a query whose norm is zero, not finite or far from 1: it is searched another way
+# Written to columns[run, 0, 0] when the norm of a query is zero, not finite or far from 1: Python
+# then searches another way.
 NOT_ORDINARY = -2
 # hits of a tile of the sample, whose thresholds are of one half, for every hit of the sweep
 _HITS_OF_STAGE_1 = 2.0
@@ -383,7 +386,9 @@ def _estimate_few(first, last, step, isa, i, items, block, sample):
 
 @borrowing_kernel
 def _sweep_few(lo, items, queries, batch, search, block, sample, found, scratch):
-    """Do as _sweep for few queries. Their sample is searched first only to try its prefixes.
+    """Do as _sweep for few queries.
+
+    Hits of their sample are collected before the sweep only to try the projection.
 
     A sample of all panels of one run needs no second scores.
     """
@@ -625,7 +630,7 @@ def scan_panels(lo, hi, bound, rows, filters, search, scores, columns):
     results = SearchResults(np.full(n, -NEVER), scores[run], columns[run], unproved)
     batch = np.arange(n)
     stride, left = search.sample_stride, n
-    first = np.int64(0)  # a literal would compile again
+    first = np.int64(0)  # an int64, as `left` is: a literal would be another signature
     while left > 0:
         panels = PanelSearch(lo, hi, search.capacity, stride, search.sample_rank, False)
         search_rows(first, left, items, queries, batch, panels, results)

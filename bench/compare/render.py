@@ -305,7 +305,7 @@ def draw(documents, path):
             axes.text(beside, place, f"{one['ratio']:.1f} x {one['library']}", va="center", size=9)
         axes.barh([0], [0], color=COLOURS[number], label=name)
     axes.axvline(1, color="black", linewidth=1)
-    least, most = min(0.38, *ends), max(4, *ends)
+    least, most = 0.9 * min(0.38, *ends), max(4, *ends)
     ticks = [tick for tick in (0.25, 0.5, 1, 2, 4, 8, 16, 32, 64) if least <= tick <= most]
     axes.set(xscale="log", xlim=(max(least, 0.2), min(most, 64) * 2.6), ylim=(len(titles), -0.9))
     axes.xaxis.set_major_locator(FixedLocator(ticks))
@@ -314,15 +314,18 @@ def draw(documents, path):
     axes.set_yticks(range(len(keys)), titles.values(), fontsize=10)
     axes.tick_params(axis="y", length=0)
     axes.spines[["top", "right", "left"]].set_visible(False)
-    axes.text(0.97, -0.72, "slower", ha="right", size=10, color="#333333")
-    axes.text(1.03, -0.72, "fastcos is faster than the fastest other exact library", size=10,
-              color="#333333")  # fmt: skip
+    axes.text(0.95, -0.72, "\N{LEFTWARDS ARROW} slower", ha="right", size=10, color="#333333")
+    axes.text(1.05, -0.72, "faster than the fastest other exact library \N{RIGHTWARDS ARROW}",
+              size=10, color="#333333")  # fmt: skip
     figure.legend(fontsize=10, frameon=False, loc="outside lower center", ncols=2)
     threads = " or ".join(sorted({str(one["threads"]) for one in documents.values()}))
     dates = sorted({one["date"] for one in documents.values()})
+    undecided = [one for rows in shown.values() for one in rows.values()
+                 if one["verdict"] in ("busy", "undecided")]  # fmt: skip
+    pale = "Pale bars have no verdict. " if undecided else ""
     axes.set_xlabel(
-        f"Line: where a repetition is expected (95 %). Pale: no verdict. {threads} threads, "
-        f"{dates[-1]}.", fontsize=9, loc="left",
+        f"Ratio of times, on a logarithmic scale. Lines: 95 % of repeated runs are expected there. "
+        f"{pale}{threads} threads, {dates[-1]}.", fontsize=8.5, loc="left",
     )  # fmt: skip
     figure.savefig(path, dpi=130, facecolor="white")
     plt.close(figure)

@@ -1,6 +1,6 @@
 """The command ``fastcos COMMAND``: builds the parser, runs the command, reports errors.
 
-The exit status is 0 for success, 1 if the answer is no, 2 for bad input (reported in one line
+The exit status is 0 for success, 1 if a check fails, 2 for bad input (reported in one line
 without a traceback), 130 after an interrupt, and 141 if the reader of a pipe has closed the pipe.
 """
 
@@ -40,7 +40,7 @@ CLOSED_PIPE = 141
 SHELLS = ("bash", "zsh", "tcsh")
 DESCRIPTION = """\
 Exact similarity search, and a report on the meaning of the cosines of your embeddings. For
-examples, run fastcos COMMAND --help. The exit status is 0 for success, 1 if the answer is no, and 2
+examples, run fastcos COMMAND --help. The exit status is 0 for success, 1 if a check fails, and 2
 for bad input."""
 
 
@@ -54,6 +54,10 @@ class _Parser(argparse.ArgumentParser):
         if match is not None:
             choices = [choice.strip("' ") for choice in match[3].split(",")]
             message = f"{match[1]}{did_you_mean(match[2], choices) or message[len(match[1]) :]}"
+        match = re.fullmatch(r"argument (\S+): invalid (int|float) value: (.*)", message)
+        if match is not None:
+            kind = "a whole number" if match[2] == "int" else "a number"
+            message = f"{match[1]} must be {kind}, got {match[3]}"
         fail(self.prog, f"{message} (see {self.prog} --help)")
         raise SystemExit(2)
 

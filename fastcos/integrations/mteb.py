@@ -41,7 +41,7 @@ class FastcosSearchIndex:
         known = [one for one in names if one in self._numbers]
         if len(set(names)) < len(rows) or len(names) != len(rows) or known:
             got = f"{known[0]!r} again" if known else f"{len(set(names))} of {len(names)}"
-            raise ValueError(f"idxs must be {len(rows)} new and different ids, got {got}")
+            raise ValueError(f"idxs must be {len(rows)} new, distinct ids, got {got}")
         if self._index is None:
             self._index = SimilarityIndex(self._measure).fit(rows)
         else:

@@ -15,7 +15,7 @@ from fastcos.io.errors import damage_refused
 from fastcos.parallel import Progress
 from fastcos.storage import FastcosFormatError
 
-# Largest number of bytes in a line. Longer lines are no text, and would fill the memory of csv.
+# Largest number of bytes in a line. Longer lines are not text, and would fill the memory of csv.
 LONGEST_LINE = 1 << 24
 # Any file of arrays may expand to this number of bytes.
 LARGEST_FREE_SIZE = 1 << 30

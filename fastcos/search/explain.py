@@ -92,7 +92,7 @@ class SearchExplanation:
 
     @property
     def method(self) -> str:
-        """The method of the first segment, as of SearchPlan."""
+        """The method of the first segment, as in SearchPlan."""
         return self.plans[0].method if self.plans else "nothing"
 
     def as_dict(self) -> dict[str, Any]:

@@ -143,7 +143,8 @@ class FastPath:
         if self._scores_are_cosines:
             scores = raw.astype(np.float32)
         else:
-            with np.errstate(over="ignore"):  # infinite beyond float32; the order is of float64
+            # scores beyond float32 become infinite; the order is that of the float64 scores
+            with np.errstate(over="ignore"):
                 scores = self._measure.to_score(raw, queries).astype(np.float32)
         return columns, scores, ids
 

@@ -38,7 +38,7 @@ _STORED_PROJECTION = {"rest_norms": "prefix_rests"}
 # The number of parts of one size that are merged into a part of the next size, and the ratio of
 # the two sizes.
 _MERGE_FACTOR = 4
-# A part is rewritten without its removed rows once a smaller share of its rows than this is live.
+# A part is rewritten without its removed rows once the live share of its rows falls below this.
 _MIN_LIVE_SHARE = 0.5
 
 

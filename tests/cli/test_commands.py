@@ -364,7 +364,7 @@ WRONG = [
     (["reproduce", "--regularization", "-1", *SMALL[:4]], "--regularization must be a finite"),
     (["reproduce", "--seed", "-1"], "--seed must be a whole number of at least 0, got -1"),
     (["reproduce", "--threads", "0"], "--threads must be a whole number from 1 to 4096, got 0"),
-    (["reproduce", "--rank", "many"], "argument --rank: invalid int value: 'many'"),
+    (["reproduce", "--rank", "many"], "--rank must be a whole number, got 'many'"),
     (["compare", "absent.csv"], "absent.csv"),
     (
         ["compare", "{}/seen.csv", "--label-column", "kind"],

@@ -11,7 +11,7 @@ from fastcos.cli.main import COMMANDS, main
 # the call, and a part of the line
 CALLS = """
 reproduce --users 0                                  | --users must be a whole number of at least
-reproduce --users many                               | argument --users: invalid int value: 'many'
+reproduce --users many                               | --users must be a whole number, got 'many'
 reproduce --items 1                                  | --clusters must be a whole number from 1 to 1
 reproduce --users 300 --items 60 --clusters 2000     | --clusters must be a whole number from 1 to
 reproduce --users 90 --items 60 --rank 5000           | --rank must be a whole number from 1 to 60
@@ -25,7 +25,7 @@ reproduce --fast                                     | unrecognized arguments: -
 reproduce --only-data --users -5                     | --users must be a whole number of at least
 reproduce --only-data --items 0                      | --items must be a whole number of at least
 reproduce --only-data --clusters 0                   | --clusters must be a whole number from 1
-reproduce --only-data --clusters 3.5                 | --clusters: invalid int value: '3.5'
+reproduce --only-data --clusters 3.5                 | --clusters must be a whole number, got '3.5'
 reproduce --only-data --item-exponent 0.5            | --item-exponent: expected 2 arguments
 reproduce --only-data --user-exponent nan            | --user-exponent must be a finite number
 reproduce --only-data --preset zipf                  | --preset must be one of
@@ -68,7 +68,7 @@ fit seen.csv --duplicates mean                       | --duplicates: invalid cho
 fit missing.npz                                      | missing.npz: no such file or directory
 fit empty.csv                                        | empty.csv must start with a header line
 fit seen.csv --rank 0                                | --rank must be a whole number from 1 to 9
-fit seen.csv --rank two                              | --rank: invalid int value: 'two'
+fit seen.csv --rank two                              | --rank must be a whole number, got 'two'
 fit seen.csv --objective both                        | --objective: invalid choice: 'both'
 fit seen.csv --regularization -3                     | --regularization must be a finite number >=
 fit seen.csv --tol 0                                 | --tol must be a finite number > 0, got 0.0
@@ -153,7 +153,7 @@ calibrate nan.npy                                    | nan.npy: vectors must be 
 calibrate items.npy --queries five.npy               | --queries must have as many columns as items
 calibrate items.npy --measure cosin                  | (did you mean 'cosine'?)
 calibrate items.npy --fpr 2                          | --fpr must be a
-calibrate items.npy --fpr many                       | --fpr: invalid float value: 'many'
+calibrate items.npy --fpr many                       | --fpr must be a number, got 'many'
 calibrate items.npy --condition 0.5                  | --condition must be a finite number >= 1
 calibrate items.npy --labelled missing.csv           | missing.csv: no such file or directory
 calibrate items.npy --out items.npy                  | --out must be a directory
