@@ -107,7 +107,7 @@ class Picture:
         self.auc = self.text(left, 148, "", color=MOVING, size=26, weight="bold")
         self.text(left, 176, f"five nearest of item {model.item}", size=9.5)
         self.neighbors = self.text(left, 197, "", color=MOVING, size=10)
-        self.text(left, 252, "The model does not change", color=FIXED, size=11.5, weight="bold")
+        self.text(left, 252, "The model is the same", color=FIXED, size=11.5, weight="bold")
         self.text(left, 272, "loss of Eq. 1", size=9.5)
         self.loss = self.text(left, 304, "", color=FIXED, size=18, weight="bold")
         self.text(left, 334, "highest predictions", size=9.5)

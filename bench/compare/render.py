@@ -324,8 +324,8 @@ def draw(documents, path):
                  if one["verdict"] in ("busy", "undecided")]  # fmt: skip
     pale = "Pale bars have no verdict. " if undecided else ""
     axes.set_xlabel(
-        f"Ratio of times, on a logarithmic scale. Lines: 95 % of repeated runs are expected there. "
-        f"{pale}{threads} threads, {dates[-1]}.", fontsize=8.5, loc="left",
+        f"Ratio of times, log scale. Lines: where 95 % of repeated runs are expected. {pale}"
+        f"{threads} threads, {dates[-1]}.", fontsize=8, loc="left",
     )  # fmt: skip
     figure.savefig(path, dpi=130, facecolor="white")
     plt.close(figure)
