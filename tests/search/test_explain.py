@@ -108,8 +108,11 @@ def test_estimates_grow_with_the_sizes_and_fall_with_threads(isa):
         ({"isa": "sse"}, "isa must be one of amx, vnni"),
         ({"n_threads": 0}, "n_threads must be a whole number"),
         ({"working_memory": 0}, "working_memory must be"),
-        ({"dtype": "float33"}, "dtype must be a type of numbers, got 'float33'"),
-        ({"dtype": "U3"}, "dtype must be a type of numbers, got 'U3'"),
+        (
+            {"dtype": "float33"},
+            "dtype must be a type of numbers such as \"float32\", got 'float33'",
+        ),
+        ({"dtype": "U3"}, "dtype must be a type of numbers such as \"float32\", got 'U3'"),
     ],
 )
 def test_wrong_arguments_are_refused(changes, message):
