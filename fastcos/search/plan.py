@@ -377,7 +377,8 @@ class SearchPlan:
     shares_rows : bool
         Whether threads share the rows of a few queries; otherwise they share the queries.
     use_projection : bool
-        Whether most pairs are dropped by the projected codes.
+        Whether the projected codes are expected to drop most pairs. A kernel that finds that they
+        do not stops using them (``kernels.projection_filter``).
     wanted : float
         Packed rows that a query needs, on average, so that k of them may be found.
     max_threads : int
