@@ -70,7 +70,7 @@ class RobustnessDisplay(Display):
         height = (verdict.worst_rescaling + verdict.unbroken) / 2
         ax.annotate(
             f"verdict: {self.report.condition:g}", (self.report.condition, height), xytext=(4, 0),
-            textcoords="offset points", size="small",
+            textcoords="offset points",
         )  # fmt: skip
         ax.fill_between(
             condition, curves["certified"], curves["unbroken"], color=COLOURS[0], alpha=0.15,
