@@ -95,7 +95,7 @@ def faults(report, truth, told):
             wrong.append("it says that training chose the scale")
     elif told == "both" and "training has not converged" not in text:
         wrong.append("it does not object to sides that do not balance")
-    if "scale comes from the start" in text and (forms or told != "not both"):
+    if "scale therefore comes from the start" in text and (forms or told != "not both"):
         wrong.append("it lays the scale to the start")
     if "The algorithm chose this scale" in text and (not is_balanced or told != "not both"):
         wrong.append("it lays the scale to the algorithm")

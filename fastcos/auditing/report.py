@@ -336,8 +336,8 @@ class Audit(Record):
                 )
         elif self.condition_to_balance is not None and not self._has_form:
             sentences.append(
-                "The factors have none of the forms that this audit recognises. Their scale "
-                "therefore comes from the start, the optimiser and the number of epochs; the "
+                "The factors have none of the forms that this audit recognises. Their "
+                "scale therefore comes from the start, the optimiser and the number of epochs; the "
                 "factors do not show how much each of these contributed."
             )
         if self.epochs_to_forget is not None:
