@@ -322,7 +322,8 @@ class Audit(Record):
         elif self.parametrization == "items_orthonormal":
             sentences.append(
                 "The columns of the items are orthonormal. A truncated SVD returns such columns, "
-                "and alternating least squares with decay on the users only converges to them."
+                "and alternating least squares of all entries with decay on the users only "
+                "converges to them."
             )
         elif not decay_is_known:
             sentences.append(
@@ -330,8 +331,10 @@ class Audit(Record):
             )
             if self.condition_to_balance is not None and not self.is_balanced:
                 sentences.append(
-                    "If the loss had weight decay on both sides, training has not converged: the "
-                    f"sides are a linear map of condition {self.condition_to_balance:.3g} away "
+                    "If the loss had weight decay on both sides, training has not converged, or "
+                    "the decay was weighted by row or weak compared with the noise of the "
+                    "gradients: "
+                    f"the sides are a linear map of condition {self.condition_to_balance:.3g} away "
                     "from balance."
                 )
         elif self.condition_to_balance is not None and not self._has_form:

@@ -68,7 +68,7 @@ def gradient_noise(
     The statement is about plain stochastic gradient descent, with any batch size, near a minimum.
     Adam and other adaptive methods scale each gradient and need not come to rest there.
 
-    Source: Ziyin, Wang, Li, Wu 2024, arXiv:2402.07193, for the fixed point; Ziyin, Li, Wu 2023,
+    Source: Ziyin, Wang, Li, Wu 2024, arXiv:2402.07193, for the fixed point; Ziyin, Li, Ueda 2023,
     arXiv:2308.06671, for the balance of noise.
 
     Parameters
