@@ -45,8 +45,12 @@ def saved(items, queries):
     with tempfile.TemporaryDirectory() as folder:
         index.save(Path(folder) / "index")
         loaded = SimilarityIndex.open(Path(folder) / "index")
-        found = [index.search(queries, 7), loaded.search(queries, 7), index.search(queries[:1], 3)]
-    return [part for result in found for part in (result.indices, result.scores)]
+        results = [
+            index.search(queries, 7),
+            loaded.search(queries, 7),
+            index.search(queries[:1], 3),
+        ]
+    return [part for result in results for part in (result.indices, result.scores)]
 
 
 def all_scores(items):

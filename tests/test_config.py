@@ -27,11 +27,11 @@ def nothing_set(monkeypatch):
 
 
 def test_get_config_defaults():
-    found = config.get_config()
-    assert found.n_threads == joblib.cpu_count()
-    assert found.backend == "pool"
-    assert found.isa == cpu.supported_isas()[0]
-    assert found.cache_dir == code_cache.cache_directory()
+    settings = config.get_config()
+    assert settings.n_threads == joblib.cpu_count()
+    assert settings.backend == "pool"
+    assert settings.isa == cpu.supported_isas()[0]
+    assert settings.cache_dir == code_cache.cache_directory()
     with sklearn.config_context(working_memory=17):
         assert config.get_config().working_memory == 17
 

@@ -218,11 +218,11 @@ def test_public_names_are_promised_or_have_a_reason():
     ],
 )
 def test_bits_do_not_depend_on_threads_and_memory(operation, monkeypatch):
-    found = []
+    results = []
     for n_threads, memory in SETTINGS:
         monkeypatch.setattr(fastcos.config, "overrides", {})
         fastcos.set_config(n_threads=n_threads, working_memory=memory)
-        found.append(bits(PROMISED[operation](data())))
-    assert len(repr(found[0])) > 10
-    for other in found[1:]:
-        assert other == found[0]
+        results.append(bits(PROMISED[operation](data())))
+    assert len(repr(results[0])) > 10
+    for other in results[1:]:
+        assert other == results[0]

@@ -71,11 +71,11 @@ LONG_PAGES = {ROOT / "docs/tutorial/simulated.md", ROOT / "docs/howto/audit.md"}
 def test_page_examples_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # pages may write files, and register measures of their own
     monkeypatch.setattr(base, "REGISTRY", dict(base.REGISTRY))
-    found = doctest.testfile(
+    outcome = doctest.testfile(
         str(page), module_relative=False, optionflags=doctest.ELLIPSIS, encoding="utf8"
     )
-    assert found.attempted > 0
-    assert found.failed == 0
+    assert outcome.attempted > 0
+    assert outcome.failed == 0
 
 
 def export_page(folder):
@@ -148,8 +148,8 @@ def test_calls_of_the_faiss_page_find_what_faiss_finds():
     with pytest.raises(ValueError, match="too many values to unpack"):
         _, _ = index.search(rows[:5], 3)  # never two of its three in another order
     assert (index.search(rows[:5], 3).indices == indices).all()
-    found, _ = fastcos.top_k(rows[:5], rows, 3, measure="dot")
-    assert (found == indices).all()
+    result, _ = fastcos.top_k(rows[:5], rows, 3, measure="dot")
+    assert (result == indices).all()
     limits, _, within = flat.range_search(rows[:5], 4.0)
     theirs = [set(within[a:b].tolist()) for a, b in itertools.pairwise(limits)]
     near = fastcos.neighbors_above(rows[:5], rows, min_score=4.0, measure="dot")

@@ -26,11 +26,11 @@ def named(values):
 def test_nothing_allowed_finds_nothing(index, empty):
     for n_queries in (1, 3, 100):
         Q = np.resize(X, (n_queries, 6))
-        found = index.search(Q, 4, allowed=empty)
-        assert (found.indices == -1).all()
-        assert (found.scores == -np.inf).all()
-        assert (found.ids == "").all()
-        assert found.ids.shape == (n_queries, 4)
+        result = index.search(Q, 4, allowed=empty)
+        assert (result.indices == -1).all()
+        assert (result.scores == -np.inf).all()
+        assert (result.ids == "").all()
+        assert result.ids.shape == (n_queries, 4)
     assert index.radius(X, -100.0, allowed=empty).nnz == 0
     assert (top_k(X, k=3, allowed=empty).indices == -1).all()
     assert (top_k(sp.csr_array(X), k=3, allowed=empty).indices == -1).all()
@@ -50,8 +50,8 @@ def test_nothing_excluded_excludes_nothing(index):
     none = sp.csr_array((40, 40), dtype=np.float32)
     for exclude in ([], none):
         np.testing.assert_array_equal(index.search(X, 4, exclude=exclude).ids, plain.ids)
-        found = top_k(X, X, 4, exclude=exclude)
-        np.testing.assert_array_equal(found.indices, top_k(X, X, 4).indices)
+        result = top_k(X, X, 4, exclude=exclude)
+        np.testing.assert_array_equal(result.indices, top_k(X, X, 4).indices)
     assert (index.search(X, 4, allowed=none).indices == -1).all()
     assert (top_k(X, X, 4, allowed=none).indices == -1).all()
 
@@ -63,11 +63,11 @@ def test_an_empty_mask_is_a_mask_of_the_wrong_length(index):
 
 
 def test_an_empty_list_for_one_query_concerns_that_query_alone(index):
-    found = index.search(X[:3], 2, allowed_ids=[[], ["item5"], None])
-    assert found.ids.tolist() == [["", ""], ["item5", ""], ["", ""]]
-    found = index.search(X[:2], 1, exclude_ids=[[], ["item1"]])
-    assert found.ids[0] == index.search(X[:1], 1).ids[0]
-    assert found.ids[1] != "item1"
+    result = index.search(X[:3], 2, allowed_ids=[[], ["item5"], None])
+    assert result.ids.tolist() == [["", ""], ["item5", ""], ["", ""]]
+    result = index.search(X[:2], 1, exclude_ids=[[], ["item1"]])
+    assert result.ids[0] == index.search(X[:1], 1).ids[0]
+    assert result.ids[1] != "item1"
 
 
 @pytest.mark.parametrize("empty", EMPTY_LISTS[:3], ids=named)

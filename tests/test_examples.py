@@ -98,8 +98,8 @@ def test_service_returns_exact_neighbours(retrieval, call):
     _, similar = call("/items/7/similar?k=3")
     assert [one["id"] for one in similar] == nearest(items, items[7], 4)[1:]
     queries = np.random.default_rng(1).standard_normal((2, 8))
-    _, found = call("/search", {"vectors": queries.tolist(), "k": 5})
-    for query, hits in zip(queries.astype(np.float32), found, strict=True):
+    _, result = call("/search", {"vectors": queries.tolist(), "k": 5})
+    for query, hits in zip(queries.astype(np.float32), result, strict=True):
         assert [one["id"] for one in hits] == nearest(items, query, 5)
 
 
@@ -149,39 +149,39 @@ def test_service_of_a_shop_filters_and_changes_items(retrieval, tmp_path, kind):
     named = [kind(one) for one in ids]
     retrieval.publish(tmp_path / "shop", items, ids if kind is int else ids.astype(str))
 
-    def found(answer):
+    def ids_in(answer):
         status, hits = answer
         assert status == 200, hits
         return [hit["id"] for hit in hits]
 
     with serving(retrieval.service(tmp_path / "shop")) as call:
-        similar = found(call(f"/items/{ids[7]}/similar?k=5"))
+        similar = ids_in(call(f"/items/{ids[7]}/similar?k=5"))
         truth = [named[one] for one in nearest(items, items[7], 600)[1:]]
         assert similar == truth[:5]
         words = "&".join(f"exclude={one}" for one in similar[:3])
-        assert found(call(f"/items/{ids[7]}/similar?k=5&{words}")) == truth[3:8]
+        assert ids_in(call(f"/items/{ids[7]}/similar?k=5&{words}")) == truth[3:8]
         body = {"ids": named[7:9], "k": 4, "exclude": [similar[:2], []]}
-        assert found((200, call("/similar", body)[1][0])) == truth[2:6]
+        assert ids_in((200, call("/similar", body)[1][0])) == truth[2:6]
         query = {"vectors": [items[7].tolist()] * 2, "k": 3, "exclude": [[named[7]], []]}
-        answers = [found((200, one)) for one in call("/search", query)[1]]
+        answers = [ids_in((200, one)) for one in call("/search", query)[1]]
         assert answers == [truth[:3], [named[7], *truth[:2]]]
         query = {"vectors": [items[7].tolist()], "k": 3, "allowed": truth[50:60]}
-        assert found((200, call("/search", query)[1][0])) == truth[50:53]
+        assert ids_in((200, call("/search", query)[1][0])) == truth[50:53]
         assert call("/search", {"vectors": []}) == (200, [])
         # 7 becomes like 500: each finds the other
         change = {"ids": [named[7], kind(9999)], "vectors": [items[500].tolist()] * 2}
         assert call("/items", change) == (200, {"items": 601})
         for one, others in ((7, {500, 9999}), (500, {7, 9999})):
-            best = found(call(f"/items/{ids[one]}/similar?k=2"))
+            best = ids_in(call(f"/items/{ids[one]}/similar?k=2"))
             assert set(best) == {named[o] if o < 600 else kind(o) for o in others}
         assert call("/items", {"ids": [named[500]]}, "DELETE") == (200, {"items": 600})
         assert call(f"/items/{ids[500]}/similar")[0] == 404
-        assert found(call(f"/items/{ids[7]}/similar?k=1")) == [kind(9999)]
+        assert ids_in(call(f"/items/{ids[7]}/similar?k=1")) == [kind(9999)]
         assert call("/items", {"ids": [named[500]]}, "DELETE")[0] == 422
         assert call("/items", {"ids": [named[1]], "vectors": [[1.0] * 9]})[0] == 422
     with serving(retrieval.service(tmp_path / "shop")) as call:  # what was changed is on disk
         assert call("/ready")[1]["items"] == 600
-        assert found(call(f"/items/{ids[7]}/similar?k=1")) == [kind(9999)]
+        assert ids_in(call(f"/items/{ids[7]}/similar?k=1")) == [kind(9999)]
 
 
 def test_service_reports_metrics_to_prometheus(call):
@@ -369,8 +369,8 @@ def test_requests_that_wait_together_get_their_own_answers(retrieval, is_one_wro
         if number == wrong:
             assert "queries must have as many columns" in answers[number]
             continue
-        found = [[hit["id"] for hit in hits] for hits in answers[number]]
-        assert found == [nearest(items, query, number + 1) for query in queries]
+        results = [[hit["id"] for hit in hits] for hits in answers[number]]
+        assert results == [nearest(items, query, number + 1) for query in queries]
     if not is_one_wrong:
         assert index.sizes == [1, 6]
 

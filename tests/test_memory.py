@@ -29,7 +29,7 @@ def test_operations_keep_their_bound_at_three_sizes():
     root = Path(__file__).parents[1]
     done = subprocess.run(command, capture_output=True, text=True, cwd=root, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    found = {}
+    results = {}
     for line in done.stdout.splitlines():
-        found |= json.loads(line)
-    assert found == {name: list(SIZES) for name in OPERATIONS}
+        results |= json.loads(line)
+    assert results == {name: list(SIZES) for name in OPERATIONS}

@@ -67,11 +67,11 @@ def test_version_is_the_same_everywhere():
 def test_conda_recipe_has_the_same_requirements():
     recipe = (ROOT / "conda/recipe.yaml").read_text("utf8")
     requirements = recipe.partition("  run:\n")[2].partition("\n\n")[0]
-    found = {line.strip("- ").replace(" ", "") for line in requirements.splitlines()}
+    results = {line.strip("- ").replace(" ", "") for line in requirements.splitlines()}
     extras = PROJECT["project"]["optional-dependencies"]
     drawn = [one for one in extras["plots"] + extras["cli"] if not one.startswith("fastcos")]
-    wanted = {one.replace("matplotlib", "matplotlib-base") for one in DEPENDENCIES + drawn}
-    assert found == wanted | {f"python{PROJECT['project']['requires-python']}"}
+    expected = {one.replace("matplotlib", "matplotlib-base") for one in DEPENDENCIES + drawn}
+    assert results == expected | {f"python{PROJECT['project']['requires-python']}"}
 
 
 def test_import_kernels_by_folder_name_is_refused():

@@ -108,13 +108,13 @@ def test_function_docstring_is_complete(name):
     function = THINGS[name]
     doc = inspect.getdoc(function) or ""
     assert parameters(function) <= documented(doc, "Parameters")
-    wanted = {"Returns", "Raises", "Examples"} | ({"Parameters"} if parameters(function) else set())
+    result = {"Returns", "Raises", "Examples"} | ({"Parameters"} if parameters(function) else set())
     if inspect.signature(function).return_annotation in (None, "None"):
-        wanted.discard("Returns")
+        result.discard("Returns")
     # a function without arguments has nothing to refuse
     if not parameters(function):
-        wanted.discard("Raises")
-    assert wanted <= sections(doc)
+        result.discard("Raises")
+    assert result <= sections(doc)
     assert ">>> " in doc
 
 

@@ -61,8 +61,8 @@ MEASURES = ("cosine", "dot", "csls", "zscore_cosine", "whitened_cosine", "all_bu
 @pytest.mark.parametrize("measure", MEASURES)
 def test_neighbours_by_measures_are_of_one_cluster(measure):
     labels, model = fitted()
-    found = fastcos.top_k(model.item_embeddings("balanced"), k=K, measure=measure)
-    assert fastcos.metrics.neighbor_purity(found.indices, labels).value >= 0.1
+    result = fastcos.top_k(model.item_embeddings("balanced"), k=K, measure=measure)
+    assert fastcos.metrics.neighbor_purity(result.indices, labels).value >= 0.1
 
 
 def near_ties(rng):

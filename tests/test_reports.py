@@ -104,18 +104,18 @@ def test_result_has_the_same_texts_as_html(name):
 @pytest.mark.parametrize(
     ("call", "answer_of"),
     [
-        (audited, lambda found: found.headline),
+        (audited, lambda actual: actual.headline),
         (lambda: LEADERBOARD, lambda _: "Use cosine."),
-        (calibrated, lambda found: found.verdict),
-        (lambda: near_duplicates(ROWS, 0.9), lambda found: found.verdict),
+        (calibrated, lambda actual: actual.verdict),
+        (lambda: near_duplicates(ROWS, 0.9), lambda actual: actual.verdict),
     ],
     ids=["audit", "leaderboard", "calibration", "duplicates"],
 )
 def test_results_begin_with_the_answer(call, answer_of):
-    found = call()
-    answer = answer_of(found)
-    assert " ".join(repr(found).split()).startswith(answer)
-    assert found._repr_html_().startswith(f'<p>{html.escape(answer)}</p><div class="scroll"')
+    actual = call()
+    answer = answer_of(actual)
+    assert " ".join(repr(actual).split()).startswith(answer)
+    assert actual._repr_html_().startswith(f'<p>{html.escape(answer)}</p><div class="scroll"')
 
 
 def test_neighbors_show_items_and_scores():
@@ -162,21 +162,21 @@ def test_neighbors_have_the_same_columns_in_every_library(library):
     ids = {"ids": ["a", "b", "c"]}
     assert columns(NEIGHBORS, **ids) == NEIGHBORS.to_pandas(**ids).to_dict("list")
     index = fastcos.SimilarityIndex().fit(np.eye(2), ids=["a", "b"])
-    found, named = index.search(np.eye(2), k=1), {"query_ids": ["x", "y"]}
-    assert columns(found, **named) == found.to_pandas(**named).to_dict("list")
+    actual, named = index.search(np.eye(2), k=1), {"query_ids": ["x", "y"]}
+    assert columns(actual, **named) == actual.to_pandas(**named).to_dict("list")
 
 
 @pytest.mark.parametrize(
-    ("given", "line"),
+    ("arguments", "line"),
     [
         ({"ids": ["a", "b"]}, r"^ids must be of at least 3 ids, got shape \(2,\)$"),
         ({"query_ids": ["a"]}, r"^query_ids must be of at least 2 ids, got shape \(1,\)$"),
         ({"ids": 5}, r"^ids must be of at least 3 ids, got shape \(\)$"),
     ],
 )
-def test_neighbors_to_pandas_refuses_too_few_ids(given, line):
+def test_neighbors_to_pandas_refuses_too_few_ids(arguments, line):
     with pytest.raises(ValueError, match=line):
-        NEIGHBORS.to_pandas(**given)
+        NEIGHBORS.to_pandas(**arguments)
 
 
 def test_audit_is_a_page():
@@ -196,23 +196,23 @@ def test_indexes_and_their_neighbors_show_ids():
     assert repr(index) == "SimilarityIndex(measure='cosine'), not fitted"
     index.fit(np.array([[1.0, 0.0], [0.0, 1.0], [3.0, 0.1]]), ids=["a", "b", "c"])
     assert repr(index) == "SimilarityIndex of 3 items x 2, by cosine"
-    found = index.search(np.array([[1.0, 0.0]]), k=2)
-    assert "a (1.000)  c (0.999)" in repr(found)
-    frame = found.to_pandas(query_ids=["q"])
+    actual = index.search(np.array([[1.0, 0.0]]), k=2)
+    assert "a (1.000)  c (0.999)" in repr(actual)
+    frame = actual.to_pandas(query_ids=["q"])
     assert frame["neighbor"].tolist() == ["a", "c"]
     assert frame["query"].tolist() == ["q", "q"]
-    assert found.to_pandas(ids=["A", "B", "C"])["neighbor"].tolist() == ["A", "C"]
+    assert actual.to_pandas(ids=["A", "B", "C"])["neighbor"].tolist() == ["A", "C"]
 
 
 def test_neighbors_are_whole_in_a_notebook_and_padding_is_none():
     ids = [f"chunk-{number:05}-of-a-long-collection" for number in range(60)]
     rows = np.random.default_rng(0).standard_normal((60, 4)).astype(np.float32)
     index = fastcos.SimilarityIndex().fit(rows, ids)
-    found = index.search(rows[:2], k=50, allowed_ids=ids[:5])
-    for one in found.ids[:, :5].ravel():
-        assert one in repr(found)
-        assert one in found._repr_html_()
-    assert "more neighbours" not in repr(found)  # of 50, 45 are padding
+    actual = index.search(rows[:2], k=50, allowed_ids=ids[:5])
+    for one in actual.ids[:, :5].ravel():
+        assert one in repr(actual)
+        assert one in actual._repr_html_()
+    assert "more neighbours" not in repr(actual)  # of 50, 45 are padding
     assert "more" not in repr(index.search(np.empty((0, 4), np.float32), k=10))
     assert "45 more neighbours of each" in repr(index.search(rows[:2], k=50))
 

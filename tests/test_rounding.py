@@ -35,14 +35,14 @@ def unit_scaled(X):
 def test_top_k_ranks_rows_of_any_norm_by_float64_scores(measure, n_queries):
     for case, sizes in enumerate(itertools.product((None, *SIZES), repeat=2)):
         Q, B = rows(case, n_queries, sizes[0]), rows(-case - 1 & 0xFFFF, 300, sizes[1])
-        given = fastcos.top_k(Q, B, 4, measure=measure)
+        result = fastcos.top_k(Q, B, 4, measure=measure)
         if measure == "cosine":
             Q, B = unit_scaled(Q), unit_scaled(B)
         indices, keys = dense_oracle.top_k(Q, B, 4, MEASURES[measure])
-        np.testing.assert_array_equal(given.indices, indices, err_msg=str(sizes))
+        np.testing.assert_array_equal(result.indices, indices, err_msg=str(sizes))
         scores = -np.sqrt(-keys) if measure == "neg_euclidean" else keys
         with np.errstate(over="ignore"):
-            np.testing.assert_array_equal(given.scores, scores.astype(np.float32))
+            np.testing.assert_array_equal(result.scores, scores.astype(np.float32))
 
 
 def subnormal_rows(n):

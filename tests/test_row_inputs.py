@@ -33,8 +33,8 @@ class Tensor:
     def __init__(self, values):
         self._values = values
 
-    def __dlpack__(self, **given):
-        return self._values.__dlpack__(**given)
+    def __dlpack__(self, **arguments):
+        return self._values.__dlpack__(**arguments)
 
     def __dlpack_device__(self):
         return self._values.__dlpack_device__()
@@ -44,7 +44,7 @@ class Elsewhere(Tensor):
     def __dlpack_device__(self):
         return (2, 0)  # a GPU
 
-    def __dlpack__(self, **given):
+    def __dlpack__(self, **arguments):
         raise BufferError("not in main memory")
 
 
@@ -145,9 +145,9 @@ CLASSES = [0, 1, 0, 1, 0, 1]
 
 
 def index(X):
-    made = fastcos.SimilarityIndex().fit(X)
-    made.add(X), made.upsert(X, range(6))
-    return *made.search(X, 3), *made.search(OTHER, 3)
+    result = fastcos.SimilarityIndex().fit(X)
+    result.add(X), result.upsert(X, range(6))
+    return *result.search(X, 3), *result.search(OTHER, 3)
 
 
 def above(X):
@@ -231,8 +231,8 @@ def test_entry_points_read_rows_exactly(entry):
     call = ENTRY_POINTS[entry]
     expected = call(ROWS)
     for name, X in cells(WORKS):
-        found = call(X)
-        for one, other in zip(as_tuple(found), as_tuple(expected), strict=True):
+        result = call(X)
+        for one, other in zip(as_tuple(result), as_tuple(expected), strict=True):
             np.testing.assert_allclose(one, other, rtol=2e-5, atol=2e-5, err_msg=f"{entry} {name}")
 
 
@@ -249,8 +249,8 @@ def accepted(entry, _, name):
     pytest.fail(f"{entry} accepted {name}")
 
 
-def as_tuple(found):
-    return found if isinstance(found, tuple) else (found,)
+def as_tuple(result):
+    return result if isinstance(result, tuple) else (result,)
 
 
 def test_tables_of_vectors_are_read_or_name_the_column():

@@ -128,14 +128,14 @@ def fitted_by_descent(loss, gradients, shapes, seed):
     def matrices(x):
         return x[:split].reshape(shapes[0]), x[split:].reshape(shapes[1])
 
-    found = minimize(
+    optimum = minimize(
         lambda x: loss(*matrices(x)),
         rng.normal(size=split + int(np.prod(shapes[1]))),
         jac=lambda x: np.concatenate([g.ravel() for g in gradients(*matrices(x))]),
         method="BFGS",
         options={"gtol": 1e-9, "maxiter": 5000},
     )
-    return found.fun, *matrices(found.x)
+    return optimum.fun, *matrices(optimum.x)
 
 
 def gradients_dropout(X, A, B, strength):
@@ -178,9 +178,9 @@ def test_gradient_descent_reaches_the_closed_form(objective, strength):
 def test_minimum_values_equal_the_formulas(X, k, strength):
     s = np.linalg.svd(X, compute_uv=False)
     first = np.sum(s**2) - np.sum(s[:k] ** 4 / (s[:k] ** 2 + strength))
-    kept = np.zeros(len(s), dtype=bool)
-    kept[:k] = s[:k] > strength
-    second = np.sum(2 * strength * s[kept] - strength**2) + np.sum(s[~kept] ** 2)
+    in_basis = np.zeros(len(s), dtype=bool)
+    in_basis[:k] = s[:k] > strength
+    second = np.sum(2 * strength * s[in_basis] - strength**2) + np.sum(s[~in_basis] ** 2)
     A, B = solution(X, k, strength)
     assert objective_dropout(X, A, B, strength) == pytest.approx(first, rel=1e-11)
     A, B = solution(X, k, strength, "weight_decay")
@@ -213,9 +213,9 @@ def test_exact_dropout_weights_items_by_their_norm():
     X, W, rate = rng.normal(size=(5, 4)), rng.normal(size=(4, 4)), 0.3
     expected = 0.0
     for mask in itertools.product([0, 1], repeat=4):
-        kept = np.array(mask)
-        chance = np.prod(np.where(kept, 1 - rate, rate))
-        expected += chance * np.sum((X - (X * kept / (1 - rate)) @ W) ** 2)
+        in_basis = np.array(mask)
+        chance = np.prod(np.where(in_basis, 1 - rate, rate))
+        expected += chance * np.sum((X - (X * in_basis / (1 - rate)) @ W) ** 2)
     norms = np.sum(X**2, axis=0)
     penalty = rate / (1 - rate) * np.sum(norms * np.sum(W**2, axis=1))
     assert expected == pytest.approx(np.sum((X - X @ W) ** 2) + penalty, rel=1e-12)
@@ -644,10 +644,10 @@ def test_theorem_1_k_items_reach_any_correlations():
     for k in (4, 9):
         A, B = solution(X, k, 2.0)
         root = rng.normal(size=(k, k))
-        wanted = correlations(root @ root.T)
+        expected = correlations(root @ root.T)
         chosen = rng.permutation(9)[:k]
-        G = np.linalg.solve(B[chosen], np.linalg.cholesky(wanted))
-        np.testing.assert_allclose(cosines((B @ G)[chosen]), wanted, atol=1e-9)
+        G = np.linalg.solve(B[chosen], np.linalg.cholesky(expected))
+        np.testing.assert_allclose(cosines((B @ G)[chosen]), expected, atol=1e-9)
         changed = (A @ np.linalg.inv(G).T) @ (B @ G).T
         np.testing.assert_allclose(changed, A @ B.T, atol=1e-9)
 

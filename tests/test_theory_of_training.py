@@ -76,7 +76,7 @@ def test_one_step_changes_the_balance_by_the_squared_gradients(loss, share, deca
 def test_full_batches_keep_the_balance_of_the_start_and_small_starts_balance():
     rng = np.random.default_rng(1)
     X = rng.normal(size=(30, 3)) * [6, 4, 3] @ rng.normal(size=(3, 20))
-    found = {}
+    results = {}
     for size in (0.01, 1.0):
         P, Q = size * rng.normal(size=(30, 3)) * [2, 1, 0.5], size * rng.normal(size=(20, 3))
         start = P.T @ P - Q.T @ Q
@@ -86,9 +86,9 @@ def test_full_batches_keep_the_balance_of_the_start_and_small_starts_balance():
         assert np.linalg.norm(P @ Q.T - X) < 1e-3 * np.linalg.norm(X)
         drift = P.T @ P - Q.T @ Q - start
         assert np.linalg.norm(drift) < 0.05 * np.linalg.norm(P.T @ P)
-        found[size] = condition_to_balance(P, Q)
-    assert found[0.01] < 1.05
-    assert found[1.0] > 1.15
+        results[size] = condition_to_balance(P, Q)
+    assert results[0.01] < 1.05
+    assert results[1.0] > 1.15
 
 
 # ----- the equilibrium
@@ -500,7 +500,7 @@ def test_small_steps_take_longer_and_smaller_noise_too(sparse_model):
 )
 def test_wrong_arguments_are_refused(sparse_model, change, message):
     P, Q, slopes = sparse_model
-    given = {"items": Q, "users": P, "slopes": slopes, "step": 0.1} | change
-    items, users, slopes = (given.pop(name) for name in ("items", "users", "slopes"))
+    call = {"items": Q, "users": P, "slopes": slopes, "step": 0.1} | change
+    items, users, slopes = (call.pop(name) for name in ("items", "users", "slopes"))
     with pytest.raises(ValueError, match=message):
-        gradient_noise(items, users, slopes, **given)
+        gradient_noise(items, users, slopes, **call)

@@ -10,21 +10,29 @@ from fastcos import comparison, io, metrics, search
 ROWS = np.random.default_rng(0).standard_normal((20, 4))
 COUNTS = np.random.default_rng(0).integers(0, 3, (30, 8)).astype(float)
 TAKES_PROGRESS = {
-    "top_k": lambda **given: fastcos.top_k(ROWS, k=2, **given),
-    "top_k of sparse rows": lambda **given: fastcos.top_k(sp.csr_array(COUNTS), k=2, **given),
-    "search": lambda **given: fastcos.SimilarityIndex().fit(ROWS).search(ROWS, 2, **given),
-    "neighbors_above": lambda **given: fastcos.neighbors_above(ROWS, min_score=0.5, **given),
-    "rerank": lambda **given: search.rerank(fastcos.top_k(ROWS, k=2), len, **given),
-    "certified_neighbors": lambda **given: fastcos.certified_neighbors(ROWS, k=2, **given),
-    "audit": lambda **given: fastcos.audit(ROWS, k=2, **given),
-    "compare": lambda **given: fastcos.compare(COUNTS, **given),
-    "compare_vectors": lambda **given: comparison.compare_vectors(ROWS, [0, 1] * 10, **given),
-    "simulate": lambda **given: fastcos.simulate_interactions(30, 8, n_clusters=2, **given),
-    "randomized_svd": lambda **given: fastcos.randomized_svd(COUNTS, 2, **given),
-    "LinearMF": lambda **given: fastcos.LinearMF(2).fit(COUNTS, **given),
-    "CosineMF": lambda **given: fastcos.CosineMF(2).fit(COUNTS, **given),
-    "recommend": lambda **given: fastcos.LinearMF(2).fit(COUNTS).recommend(COUNTS, 2, **given),
-    "read_interactions": lambda **given: io.read_interactions("ratings.csv", **given),
+    "top_k": lambda **arguments: fastcos.top_k(ROWS, k=2, **arguments),
+    "top_k of sparse rows": lambda **arguments: fastcos.top_k(
+        sp.csr_array(COUNTS), k=2, **arguments
+    ),
+    "search": lambda **arguments: fastcos.SimilarityIndex().fit(ROWS).search(ROWS, 2, **arguments),
+    "neighbors_above": lambda **arguments: fastcos.neighbors_above(
+        ROWS, min_score=0.5, **arguments
+    ),
+    "rerank": lambda **arguments: search.rerank(fastcos.top_k(ROWS, k=2), len, **arguments),
+    "certified_neighbors": lambda **arguments: fastcos.certified_neighbors(ROWS, k=2, **arguments),
+    "audit": lambda **arguments: fastcos.audit(ROWS, k=2, **arguments),
+    "compare": lambda **arguments: fastcos.compare(COUNTS, **arguments),
+    "compare_vectors": lambda **arguments: comparison.compare_vectors(
+        ROWS, [0, 1] * 10, **arguments
+    ),
+    "simulate": lambda **arguments: fastcos.simulate_interactions(30, 8, n_clusters=2, **arguments),
+    "randomized_svd": lambda **arguments: fastcos.randomized_svd(COUNTS, 2, **arguments),
+    "LinearMF": lambda **arguments: fastcos.LinearMF(2).fit(COUNTS, **arguments),
+    "CosineMF": lambda **arguments: fastcos.CosineMF(2).fit(COUNTS, **arguments),
+    "recommend": lambda **arguments: (
+        fastcos.LinearMF(2).fit(COUNTS).recommend(COUNTS, 2, **arguments)
+    ),
+    "read_interactions": lambda **arguments: io.read_interactions("ratings.csv", **arguments),
 }
 FLAGS = {
     "exclude_self": lambda flag: fastcos.top_k(ROWS, k=2, exclude_self=flag),
@@ -86,20 +94,20 @@ def test_svd_residuals_refuses_other_objects(svd):
 def test_fewer_allowed_items_than_k_are_padded(allowed, own, kind):
     allowed = np.array(allowed, int)
     if kind == "index":
-        found = fastcos.SimilarityIndex().fit(ROWS).search(ROWS, 5, allowed=allowed)
+        result = fastcos.SimilarityIndex().fit(ROWS).search(ROWS, 5, allowed=allowed)
         own = False
     else:
         rows = ROWS if kind == "dense" else sp.csr_array(ROWS)
         items = None if own else rows
-        found = fastcos.top_k(rows, items, 5, allowed=allowed)
-    assert found.indices.shape == found.scores.shape == (20, 5)
+        result = fastcos.top_k(rows, items, 5, allowed=allowed)
+    assert result.indices.shape == result.scores.shape == (20, 5)
     units = ROWS / np.linalg.norm(ROWS, axis=1, keepdims=True)
-    for query, (indices, scores) in enumerate(zip(found.indices, found.scores, strict=True)):
-        left = [item for item in allowed.tolist() if not (own and item == query)]
-        left.sort(key=lambda item: -units[item] @ units[query])
-        assert indices.tolist() == left + [-1] * (5 - len(left))
-        assert (scores[len(left) :] == -np.inf).all()
-        assert np.isfinite(scores[: len(left)]).all()
+    for query, (indices, scores) in enumerate(zip(result.indices, result.scores, strict=True)):
+        candidates = [item for item in allowed.tolist() if not (own and item == query)]
+        candidates.sort(key=lambda item: -units[item] @ units[query])
+        assert indices.tolist() == candidates + [-1] * (5 - len(candidates))
+        assert (scores[len(candidates) :] == -np.inf).all()
+        assert np.isfinite(scores[: len(candidates)]).all()
 
 
 def test_index_changes_refuse_repeated_ids():

@@ -20,38 +20,38 @@ def answer(queries, items=None, k=5, measure="cosine"):
 @pytest.mark.parametrize("measure", ["cosine", "dot", "euclidean"])
 def test_neighbors_accepts_the_truth_and_nothing_else(measure):
     Q, X = data.gaussian(12, 6, seed=1), data.gaussian(90, 6)
-    found = answer(Q, X, measure=measure)
-    check.neighbors(found, Q, X, measure=measure)
-    found.indices[[3]] = found.indices[3, [1, 0, 2, 3, 4]]
+    result = answer(Q, X, measure=measure)
+    check.neighbors(result, Q, X, measure=measure)
+    result.indices[[3]] = result.indices[3, [1, 0, 2, 3, 4]]
     with pytest.raises(AssertionError, match="the neighbours of a sample of rows"):
-        check.neighbors(found, Q, X, measure=measure)
+        check.neighbors(result, Q, X, measure=measure)
 
 
 def test_neighbors_refuses_a_wrong_score():
     X = data.gaussian(90, 6)
-    found = answer(X)
-    check.neighbors(found, X)
-    found.scores[0, 2] *= 1 + 1e-4
+    result = answer(X)
+    check.neighbors(result, X)
+    result.scores[0, 2] *= 1 + 1e-4
     with pytest.raises(AssertionError):
-        check.neighbors(found, X)
+        check.neighbors(result, X)
 
 
 def test_neighbors_refuses_an_excluded_pair():
     Q, X = data.gaussian(12, 6, seed=1), data.gaussian(90, 6)
-    found, excluded = answer(Q, X), np.zeros((12, 90), bool)
-    excluded[0, found.indices[0, 0]] = True
+    result, excluded = answer(Q, X), np.zeros((12, 90), bool)
+    excluded[0, result.indices[0, 0]] = True
     with pytest.raises(AssertionError):
-        check.neighbors(found, Q, X, excluded=excluded)
+        check.neighbors(result, Q, X, excluded=excluded)
 
 
 def test_wrong_neighbors_counts_wrong_repeated_and_missing_ones():
     Q, X = data.gaussian(4, 6, seed=1), data.gaussian(90, 6)
-    found = answer(Q, X).indices
-    assert check.wrong_neighbors(found[:, ::-1], Q, X).tolist() == [0, 0, 0, 0]
-    found[1, 4] = answer(Q, X, k=6).indices[1, 5]
-    found[2, 4] = found[2, 0]
-    found[3, 1] = -1
-    assert check.wrong_neighbors(found, Q, X).tolist() == [0, 1, 1, 1]
+    indices = answer(Q, X).indices
+    assert check.wrong_neighbors(indices[:, ::-1], Q, X).tolist() == [0, 0, 0, 0]
+    indices[1, 4] = answer(Q, X, k=6).indices[1, 5]
+    indices[2, 4] = indices[2, 0]
+    indices[3, 1] = -1
+    assert check.wrong_neighbors(indices, Q, X).tolist() == [0, 1, 1, 1]
 
 
 def test_wrong_neighbors_allows_ties_in_any_order():
@@ -74,8 +74,8 @@ def test_item_neighbors_equal_the_cosines_of_columns():
     at = np.array([0, 7, 29])
     _, scores = dense.top_k(columns[at], columns, 30, "cosine")
     expected = np.sort(np.nan_to_num(scores), axis=1)[:, ::-1]
-    found = check.item_neighbors(X, at, 4)
-    np.testing.assert_allclose(found, expected[:, 1:5], atol=1e-12)
+    result = check.item_neighbors(X, at, 4)
+    np.testing.assert_allclose(result, expected[:, 1:5], atol=1e-12)
 
 
 def test_inputs_of_large_matrices_do_not_depend_on_the_number_of_users():

@@ -175,13 +175,13 @@ def test_vectors_of_a_file_are_compared(tmp_path, capsys):
         str(out),
     )
     assert command.main([*words, *FAST]) == 0
-    found = json.loads(out.read_text())
-    assert list(found["results"]) == ["search rows.npy", "self_join rows.npy"]
-    for result in found["results"].values():
+    actual = json.loads(out.read_text())
+    assert list(actual["results"]) == ["search rows.npy", "self_join rows.npy"]
+    for result in actual["results"].values():
         times = [one["seconds"] for one in result["libraries"].values() if "seconds" in one]
         assert len(times) >= 2
         assert all(second > 0 for processes in times for turn in processes for second in turn)
-    assert {"commit", "cpu", "isa", "threads", "versions", "load_average"} <= set(found)
+    assert {"commit", "cpu", "isa", "threads", "versions", "load_average"} <= set(actual)
     assert "fastcos takes" in capsys.readouterr().out
 
 
@@ -192,9 +192,9 @@ def test_interactions_of_a_file_are_compared(tmp_path):
     out = tmp_path / "results.json"
     words = (str(tmp_path / "X.npz"), "--library", "scipy", "--out", str(out))
     assert command.main([*words, *FAST]) == 0
-    found = json.loads(out.read_text())["results"]
-    assert list(found) == ["product X.npz", "gram X.npz", "sparse_join X.npz"]
-    assert found["gram X.npz"]["libraries"]["scipy"]["seconds"]
+    result = json.loads(out.read_text())["results"]
+    assert list(result) == ["product X.npz", "gram X.npz", "sparse_join X.npz"]
+    assert result["gram X.npz"]["libraries"]["scipy"]["seconds"]
 
 
 @pytest.mark.slow  # several processes
@@ -202,9 +202,9 @@ def test_large_matrices_have_time_memory_and_certificate(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     words = ("--task", "large", "--nnz", "20000", "--library", "scipy", "--out", "results.json")
     assert command.main(list(words)) == 0
-    found = json.loads((tmp_path / "results.json").read_text())["large"]
-    assert len(found) == 3
-    for result in found.values():
+    actual = json.loads((tmp_path / "results.json").read_text())["large"]
+    assert len(actual) == 3
+    for result in actual.values():
         (call,) = result["libraries"]["fastcos"]["calls"]
         assert call["seconds"] > 0
         assert call["certificate"] <= (1e-2 if "singular" in result["title"] else 1e-5)
@@ -240,10 +240,10 @@ def test_a_new_library_is_one_file_and_a_failure_is_reported(call, reason, monke
     try:
         names = worker.names_of_libraries()
         assert path.stem in names
-        found, absent = turns.describe(["fastcos", path.stem], 1)
+        actual, absent = turns.describe(["fastcos", path.stem], 1)
         assert not absent
         (row,) = tasks.rows_of(["one_query"], ["small"])
-        result = turns.measure(row, found, 1, 0.001, 1)
+        result = turns.measure(row, actual, 1, 0.001, 1)
         assert result["libraries"][path.stem]["absent"].startswith(reason)
         assert result["libraries"]["fastcos"]["seconds"]
     finally:
@@ -255,9 +255,9 @@ def test_hard_set_is_hard_for_float32_and_not_for_fastcos(monkeypatch):
     monkeypatch.setattr(hard, "QUERIES", 100)
     monkeypatch.setattr(hard, "ITEMS", 400)
     assert hard.wrong_neighbors("fastcos", 1)["wrong"] == 0
-    found = hard.wrong_neighbors("numpy", 1)
-    assert found["wrong"] > 1_000
-    assert found["wrong"] == sum(found["by_family"].values())
+    result = hard.wrong_neighbors("numpy", 1)
+    assert result["wrong"] > 1_000
+    assert result["wrong"] == sum(result["by_family"].values())
 
 
 @pytest.mark.parametrize(

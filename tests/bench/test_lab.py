@@ -24,16 +24,16 @@ def output(words):
 
 def test_large_results_are_certified_and_bit_identical():
     sizes = "--nnz 60000 --users 3000 --items 400 --rank 8"
-    found = [json.loads(line) for line in output(f"bench.lab.large {sizes} --where disk memory")]
-    names = [(one["operation"], one["where"]) for one in found]
+    results = [json.loads(line) for line in output(f"bench.lab.large {sizes} --where disk memory")]
+    names = [(one["operation"], one["where"]) for one in results]
     assert names == [
         (name, place) for name in ("gram", "svd", "items") for place in ("disk", "memory")
     ]
-    for one in found:
+    for one in results:
         assert one["certificate"] < (1e-2 if one["operation"] == "svd" else 1e-5)
         assert one["nnz"] < 60_000
         assert one["seconds"] > 0
-    for disk, memory in zip(found[::2], found[1::2], strict=True):
+    for disk, memory in zip(results[::2], results[1::2], strict=True):
         assert disk["digest"] == memory["digest"]
 
 
@@ -53,10 +53,10 @@ def test_large_search_is_exact_on_disk_and_on_workers():
     pytest.importorskip("dask.distributed")
     sizes = "--rows 3000 --columns 16 --queries 200 --memory 1"
     lines = output(f"bench.lab.large --operations search {sizes} --where disk memory 2-workers")
-    found = [json.loads(line) for line in lines]
-    assert [one["where"] for one in found] == ["disk", "memory", "2-workers"]
-    assert [one["certificate"] for one in found] == [0, 0, 0]
-    assert len({one["digest"] for one in found}) == 1
+    results = [json.loads(line) for line in lines]
+    assert [one["where"] for one in results] == ["disk", "memory", "2-workers"]
+    assert [one["certificate"] for one in results] == [0, 0, 0]
+    assert len({one["digest"] for one in results}) == 1
 
 
 def test_large_audits_have_equal_reports():

@@ -53,26 +53,26 @@ def test_warmup_calls_before_the_rounds(tmp_path):
 
 
 def test_timer_is_the_chosen_clock(tmp_path):
-    _, found = measured(tmp_path, *QUICK, "--benchmark-timer=time.process_time")
-    assert found["options"]["timer"] == "process_time"
+    _, scores = measured(tmp_path, *QUICK, "--benchmark-timer=time.process_time")
+    assert scores["options"]["timer"] == "process_time"
 
 
 def test_disabled_gc_is_passed_on(tmp_path):
-    _, found = measured(tmp_path, *QUICK, "--benchmark-disable-gc")
-    assert found["options"]["disable_gc"] is True
+    _, scores = measured(tmp_path, *QUICK, "--benchmark-disable-gc")
+    assert scores["options"]["disable_gc"] is True
 
 
 def test_document_has_the_machine_the_commit_and_plain_parameters(tmp_path):
-    document, found = measured(tmp_path, *QUICK)
+    document, scores = measured(tmp_path, *QUICK)
     machine = document["machine_info"]
     assert {"cpu", "isa", "threads", "commit"} <= set(machine)
-    assert found["params"] == {"n": 1_000, "d": 64, "queries": 1}
-    assert found["group"] == "queries of a fitted index"
+    assert scores["params"] == {"n": 1_000, "d": 64, "queries": 1}
+    assert scores["group"] == "queries of a fitted index"
 
 
 def test_cprofile_shows_functions_of_fastcos(tmp_path):
-    _, found = measured(tmp_path, *QUICK, "--benchmark-cprofile=cumtime")
-    names = {one["function_name"] for one in found["cprofile"]}
+    _, scores = measured(tmp_path, *QUICK, "--benchmark-cprofile=cumtime")
+    names = {one["function_name"] for one in scores["cprofile"]}
     assert any("fastcos" in name and "search" in name for name in names)
 
 

@@ -21,8 +21,8 @@ EXPORT = "index export items.npy --users users.npy --out served"
 
 
 def run(*arguments):
-    given = build_parser(["audit"]).parse_args(["audit", *map(str, arguments)])
-    return given.run(given)
+    options = build_parser(["audit"]).parse_args(["audit", *map(str, arguments)])
+    return options.run(options)
 
 
 def written(folder):
@@ -74,8 +74,8 @@ def test_audit_prints_and_writes_the_same_report(audited):
         assert row["name"] in printed["users"][0]
 
 
-@pytest.mark.parametrize(("name", "wanted"), [("failed", AGAIN), ("users", EXPORT)])
-def test_audit_ends_with_commands_that_parse(audited, name, wanted):
+@pytest.mark.parametrize(("name", "command"), [("failed", AGAIN), ("users", EXPORT)])
+def test_audit_ends_with_commands_that_parse(audited, name, command):
     printed = audited[1][name][0]
     assert "for comparison" not in printed  # shares depend on the number of items
     commands = [
@@ -83,7 +83,7 @@ def test_audit_ends_with_commands_that_parse(audited, name, wanted):
         for line in printed.partition("next:\n")[2].splitlines()
         if line.startswith("  fastcos ")
     ]
-    assert commands[0][1:] == wanted.split()
+    assert commands[0][1:] == command.split()
     for _, *words in commands:
         assert build_parser(words).parse_args(words).command == words[0]
 

@@ -29,10 +29,10 @@ def test_calibrate_prints_and_writes_the_same_result(files, capsys):
     words = ["--score", "0.7", "--fpr", "0.01", "--labelled", str(files / "pairs.csv")]
     assert main(["calibrate", str(files / "items.npy"), *words, "--out", str(out)]) == 0
     printed = capsys.readouterr().out
-    found = Calibration.load(out / "calibration.json")
-    assert found.verdict in printed
-    assert found.reading(0.7) in printed
-    assert f"{found.threshold(0.001):.3f}" in printed
+    loaded = Calibration.load(out / "calibration.json")
+    assert loaded.verdict in printed
+    assert loaded.reading(0.7) in printed
+    assert f"{loaded.threshold(0.001):.3f}" in printed
     assert json.loads((out / "labelled.json").read_text())["n_relevant"] == 20
     assert "<title>Calibration of items.npy" in (out / "calibration.html").read_text()
 
@@ -119,15 +119,17 @@ def test_labels_other_than_0_and_1_are_refused(files, capsys):
 
 def test_neighbors_have_p_values_and_a_rate(files, capsys):
     items = str(files / "items.npy")
-    found = calibrate(np.load(files / "items.npy"))
-    found.save(files / "c.json")
+    calibration = calibrate(np.load(files / "items.npy"))
+    calibration.save(files / "c.json")
     words = ["neighbors", items, "--k", "119", "--calibration", str(files / "c.json")]
     out = str(files / "n.csv")
     assert main([*words, "--fpr", "0.01", "--out", out]) == 0
     lines = list(csv.DictReader((files / "n.csv").read_text().splitlines()))
-    assert len(lines) == round(float(found.p_value(found.threshold(0.01))) * found.n_pairs)
+    assert len(lines) == round(
+        float(calibration.p_value(calibration.threshold(0.01))) * calibration.n_pairs
+    )
     for line in lines:
-        assert float(line["p_value"]) == found.p_value(float(line["score"])) <= 0.01
+        assert float(line["p_value"]) == calibration.p_value(float(line["score"])) <= 0.01
     for wrong in (["--fpr", "2"], ["--fpr", "0.1", "--min-score", "1"], ["--measure", "dot"]):
         assert main([*words, *wrong, "--out", out]) == 2
     assert main(["neighbors", items, "--fpr", "0.1", "--out", out]) == 2

@@ -272,13 +272,13 @@ def test_neighbors_of_a_model_match_its_cosines(fitted, tmp_path, capsys, rescal
     out = tmp_path / "n.npz"
     words = ["neighbors", fitted, "--k", 3, "--rescaling", rescaling, "--out", out]
     assert call(capsys, *words)[0] == 0
-    found = np.load(out)
+    loaded = np.load(out)
     rows = LinearMF.load(fitted / "model").item_embeddings(rescaling).astype(np.float64)
     cosines = cosine_similarity(rows)
     np.fill_diagonal(cosines, -np.inf)
     truth = np.sort(cosines, axis=1)[:, ::-1][:, :3]
-    np.testing.assert_allclose(np.take_along_axis(cosines, found["indices"], 1), truth, atol=1e-6)
-    assert len(found["ids"]) == len(rows)
+    np.testing.assert_allclose(np.take_along_axis(cosines, loaded["indices"], 1), truth, atol=1e-6)
+    assert len(loaded["ids"]) == len(rows)
 
 
 def test_neighbors_show_prints_chosen_items_by_id(fitted, tmp_path, capsys, monkeypatch):
@@ -340,12 +340,12 @@ def test_neighbors_refuse_measures_without_requirements(tmp_path, capsys):
 
 def test_doctor_prints_versions_and_settings(capsys):
     status, out, _ = call(capsys, "doctor", "--json")
-    found = json.loads(out)
+    document = json.loads(out)
     assert status == 0
-    assert found["threads"] >= 1
-    assert found["instruction_set"] in found["instruction_sets_supported"]
-    assert {"python", "numba", "numpy", "fastcos"} <= set(found["versions"])
-    assert found["blas"]
+    assert document["threads"] >= 1
+    assert document["instruction_set"] in document["instruction_sets_supported"]
+    assert {"python", "numba", "numpy", "fastcos"} <= set(document["versions"])
+    assert document["blas"]
 
 
 def test_help_fits_one_screen(capsys):
@@ -519,15 +519,15 @@ def test_compare_words_by_category_and_ratings(tmp_path, capsys, categories):
         *("--pairs", words / "EN-MEN-TR-3k.txt", words / "EN-SIMLEX-999.txt"),
     )
     assert status == 0, err
-    found = json.loads(out)["leaderboards"]
-    assert all(one["beats_chance"] for one in found.values())
+    result = json.loads(out)["leaderboards"]
+    assert all(one["beats_chance"] for one in result.values())
     cosine = {
         name: next(row["score"] for row in one["rows"] if row["measure"] == "cosine")
-        for name, one in found.items()
+        for name, one in result.items()
     }
     assert 0.64 < cosine["EN-MEN-TR-3k"] < 0.67
     assert 0.2 < cosine["EN-SIMLEX-999"] < 0.27
-    assert found["EN-MEN-TR-3k"]["gain"]["low"] > 0
+    assert result["EN-MEN-TR-3k"]["gain"]["low"] > 0
 
 
 def test_reading_names_its_columns_and_cells_that_weigh_most(tmp_path, capsys, monkeypatch):

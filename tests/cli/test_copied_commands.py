@@ -41,11 +41,11 @@ def printed_commands(capsys, *words):
 
 def lists(path="neighbors.csv", query="item"):
     """The neighbours of each item in a table, by their ids as texts."""
-    found = {}
+    results = {}
     with Path(path).open(newline="") as file:
         for row in csv.DictReader(file):
-            found.setdefault(row[query], []).append(row["neighbor"])
-    return found
+            results.setdefault(row[query], []).append(row["neighbor"])
+    return results
 
 
 def best(scores, ids, k=10):
@@ -141,12 +141,12 @@ def test_calibrate_and_build_print_commands_that_keep_the_items(source, kind, ca
     assert main(commands[0]) == 0
     threshold = json.loads(Path("calibration/calibration.json").read_text())["verdict"]
     least = float(re.search(r"-?\d\.\d+", threshold)[0]) - 1e-3
-    found, whole = lists(), best(scores, ids, N - 1)
+    result, whole = lists(), best(scores, ids, N - 1)
     place = {str(one): row for row, one in enumerate(ids)}
-    for item, neighbors in found.items():
+    for item, neighbors in result.items():
         assert neighbors == whole[item][: len(neighbors)]
         assert all(scores[place[item], place[one]] >= least for one in neighbors)
-    assert sum(map(len, found.values())) > N / 2
+    assert sum(map(len, result.values())) > N / 2
     (search,) = printed_commands(capsys, "index", "build", *words, "shop")
     assert main(search) == 0
     assert lists() == best(scores, ids)

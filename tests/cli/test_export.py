@@ -12,8 +12,8 @@ from tests.oracles.audit import cosine_matrix, random_map
 
 
 def run(*arguments):
-    given = build_parser(["index"]).parse_args(["index", "export", *map(str, arguments)])
-    return given.run(given)
+    options = build_parser(["index"]).parse_args(["index", "export", *map(str, arguments)])
+    return options.run(options)
 
 
 @pytest.fixture

@@ -118,8 +118,8 @@ def test_text_is_of_the_column_of_ids_that_the_vectors_have(name, capsys):
         columns = {name: keys} | columns
     parquet.write_table(arrow.table(columns), "chunks.parquet")
     ids = keys if name is not None else [str(n) for n in range(10)]
-    given = ["--id-column", name if name else ""]
-    options = [given] if name in ("key", None) else [[], given]
+    id_options = ["--id-column", name if name else ""]
+    options = [id_options] if name in ("key", None) else [[], id_options]
     for more in options:
         of_text = ["chunks.parquet", "--text", "text", *more]
         assert main(["index", "duplicates", *of_text, "--min-score", "0.999"]) == 0
@@ -186,10 +186,10 @@ def test_recommend_names_the_option_for_users(capsys):
 
 def parsers():
     """The parser of every command and verb, by its words."""
-    found = {}
+    results = {}
 
     def walk(parser, words):
-        found[words] = set(parser._option_string_actions)
+        results[words] = set(parser._option_string_actions)
         for action in parser._actions:
             for name, one in (
                 (getattr(action, "choices", None) or {}).items()
@@ -199,7 +199,7 @@ def parsers():
                 walk(one, (*words, name))
 
     walk(build_parser(COMMANDS), ())
-    return found
+    return results
 
 
 def test_options_in_messages_exist():

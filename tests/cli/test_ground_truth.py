@@ -110,8 +110,8 @@ def test_recall_counts_ties_and_repeated_numbers_once(files, capsys):
     assert (other != TRUTH).any()
     wrong = np.argsort(keys, axis=1)[:, :5]
     repeated = np.repeat(TRUTH[:, :1], 5, axis=1)
-    for found, expected in ((other, 1.0), (wrong, 0.0), (repeated, 0.2), (TRUTH[:, ::-1], 1.0)):
-        write_vecs(files / "found.ivecs", np.ascontiguousarray(found, "<i4"))
+    for result, expected in ((other, 1.0), (wrong, 0.0), (repeated, 0.2), (TRUTH[:, ::-1], 1.0)):
+        write_vecs(files / "found.ivecs", np.ascontiguousarray(result, "<i4"))
         words = ["items.fbin", "--queries", "queries.fvecs", "--k", "5", "--measure", "dot"]
         assert main(["neighbors", *words, "--result", "found.ivecs", "--json"]) == 0
         assert json.loads(capsys.readouterr().out)["recall"] == pytest.approx(expected)

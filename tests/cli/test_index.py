@@ -33,10 +33,10 @@ def table(path="neighbors.csv"):
 
 def lists(rows, first):
     """The ids found by the first column."""
-    found = {}
+    results = {}
     for row in rows:
-        found.setdefault(row[first], []).append(int(row["neighbor"]))
-    return found
+        results.setdefault(row[first], []).append(int(row["neighbor"]))
+    return results
 
 
 def test_there_are_at_most_ten_commands():
@@ -91,8 +91,8 @@ def test_ids_in_a_text_may_have_spaces(folder):
     assert main(["index", "build", "films.npz", "films"]) == 0
     Path("gone.txt").write_text("film 1\r\nfilm 8\n\nfilm 1")
     assert main(["index", "remove", "films", "--ids", "gone.txt"]) == 0
-    kept = [f"film {n}" for n in (0, 2, 3, 4, 5, 6, 7)]
-    assert SimilarityIndex.open("films").ids.tolist() == kept
+    remaining_ids = [f"film {n}" for n in (0, 2, 3, 4, 5, 6, 7)]
+    assert SimilarityIndex.open("films").ids.tolist() == remaining_ids
     Path("some.txt").write_text("film 3\nfilm 5\n")
     assert main(["index", "search", "films", "--k", "2", "--only", "some.txt"]) == 0
     assert {row["neighbor"] for row in table()} == {"film 3", "film 5"}
@@ -168,18 +168,18 @@ def test_duplicates_are_listed_with_texts_and_what_is_kept(folder, source, capsy
     out = capsys.readouterr().out
     assert out.startswith("3 of 60 items are near-duplicates of others (pairs: 4, groups: 2).")
     assert f"what {IDS[40]} says" in out
-    found = table("duplicates.csv")
-    pairs = {(int(row["first"]), int(row["second"])): int(row["kept"]) for row in found}
+    result = table("duplicates.csv")
+    pairs = {(int(row["first"]), int(row["second"])): int(row["kept"]) for row in result}
     a, b, c = IDS[[3, 10, 11]]
     assert pairs == {(a, b): a, (a, c): a, (b, c): a, (IDS[20], IDS[40]): IDS[20]}
     unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
     at = {one: row for row, one in enumerate(IDS.tolist())}
-    for row in found:
+    for row in result:
         first, second = at[int(row["first"])], at[int(row["second"])]
         assert float(row["score"]) == pytest.approx(unit[first] @ unit[second], abs=1e-5)
         assert row["second_text"] == f"what {row['second']} says"
-    kept = [int(one) for one in Path("kept.txt").read_text().split()]
-    assert kept == [one for one in IDS if one not in (b, c, IDS[40])]
+    remaining_ids = [int(one) for one in Path("kept.txt").read_text().split()]
+    assert remaining_ids == [one for one in IDS if one not in (b, c, IDS[40])]
 
 
 def test_duplicates_by_rate_use_the_calibrated_threshold(folder, capsys):
@@ -187,11 +187,11 @@ def test_duplicates_by_rate_use_the_calibrated_threshold(folder, capsys):
     rows[7] = rows[5]
     np.save("rows.npy", rows)
     assert main(["index", "duplicates", "rows.npy", "--fpr", "0.01", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["pairs"] <= 0.011 * 300 * 299 / 2
+    document = json.loads(capsys.readouterr().out)
+    assert document["pairs"] <= 0.011 * 300 * 299 / 2
     scores = [float(row["score"]) for row in table("duplicates.csv")]
     assert scores[0] == pytest.approx(1)
-    assert min(scores) >= found["threshold"]
+    assert min(scores) >= document["threshold"]
 
 
 def test_a_search_is_explained(folder, capsys):
@@ -201,8 +201,8 @@ def test_a_search_is_explained(folder, capsys):
     assert text.startswith("7 queries x 50 items x 6 columns, k = 3")
     assert "the float64 score of every pair" in text
     assert main(["index", "explain", "shop", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert (found["n_queries"], found["method"]) == (50, "score_all")
-    assert found["seconds"] > 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["n_queries"], document["method"]) == (50, "score_all")
+    assert document["seconds"] > 0
     assert main(["index", "explain", "shop", "--queries", "0"]) == 2
     assert "n_queries must be a whole number" in capsys.readouterr().err

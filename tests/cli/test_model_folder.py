@@ -53,8 +53,8 @@ def test_typical_rows_have_the_moments_of_the_users(center, tmp_path):
     X, _ = clustered_interactions()
     model = LinearMF(6, center=center).fit(X)
     write_model_folder(tmp_path, model, X, np.arange(X.shape[1]))
-    found = read_model_folder(tmp_path)
-    truth, ours = (model.user_embeddings(rows) for rows in (X, found.typical))
+    result = read_model_folder(tmp_path)
+    truth, ours = (model.user_embeddings(rows) for rows in (X, result.typical))
     scale = np.abs(truth).max()
     np.testing.assert_allclose(ours.mean(axis=0), truth.mean(axis=0), atol=1e-5 * scale)
     for rows in (truth, ours):
@@ -83,8 +83,8 @@ def test_export_of_a_folder_reads_users_by_interactions(file, folder, tmp_path, 
     truth = np.load(folder / "users.npy") @ np.load(folder / "items.npy").T
     ours = users @ items.T
     if file == "X.csv":  # users there are sorted as texts, and all have something
-        some = np.flatnonzero(truth.any(axis=1))
-        truth = truth[some[np.argsort([f"u{u}" for u in some])]]
+        users_with_truth = np.flatnonzero(truth.any(axis=1))
+        truth = truth[users_with_truth[np.argsort([f"u{u}" for u in users_with_truth])]]
     np.testing.assert_allclose(ours, truth, atol=1e-4 * np.abs(truth).max())
 
 
@@ -102,8 +102,8 @@ def test_audit_of_a_folder_matches_that_of_its_sides(folder, audited, tmp_path):
     assert [row["name"] for row in ours["invariant_baselines"]] == [
         row["name"] for row in truth["invariant_baselines"]
     ]
-    for some in ("parametrizations", "invariant_baselines"):
-        for row, true in zip(ours[some], truth[some], strict=True):
+    for section in ("parametrizations", "invariant_baselines"):
+        for row, true in zip(ours[section], truth[section], strict=True):
             assert row["jaccard"] == pytest.approx(true["jaccard"], abs=0.02), row["name"]
 
 
@@ -152,8 +152,8 @@ def test_wrong_folders_and_files_are_refused(folder, tmp_path, capsys):
 def test_audit_of_a_fitted_model_knows_what_it_was_trained_on(folder, audited, tmp_path, capsys):
     assert "The model was trained on dot products" in audited
     assert "If the predictions are dot products" not in audited
-    given = ("--trained-on", "cosine", "--out", tmp_path / "b")
-    assert call("audit", folder / "model", "--k", 3, *given) == 0
+    options = ("--trained-on", "cosine", "--out", tmp_path / "b")
+    assert call("audit", folder / "model", "--k", 3, *options) == 0
     out = capsys.readouterr().out
     # no advice that contradicts another
     assert "Continue to use the cosine" in out

@@ -51,9 +51,9 @@ def test_neighbors_of_queries_with_names(folder, suffix):
     rows, expected = read(out), fastcos.top_k(QUERIES, ITEMS, K)
     assert list(rows[0]) == ["query", "rank", "neighbor", "neighbor_name", "score"]
     assert [row["query"] for row in rows[::K]] == [*"abcd"]
-    found = [int(row["neighbor"]) for row in rows]
-    assert found == IDS[expected.indices].ravel().tolist()
-    assert [row["neighbor_name"] for row in rows] == [f"[/b] no. {one}" for one in found]
+    results = [int(row["neighbor"]) for row in rows]
+    assert results == IDS[expected.indices].ravel().tolist()
+    assert [row["neighbor_name"] for row in rows] == [f"[/b] no. {one}" for one in results]
     np.testing.assert_allclose([float(row["score"]) for row in rows], expected.scores.ravel())
 
 
@@ -75,10 +75,10 @@ def test_min_score_leaves_out_lower_ones(folder):
     rows = read(folder / "found.csv")
     assert 0 < len(rows) == (everything >= 0.8).sum()
     neighbors("items.npz", "--queries", "queries.npz", "--min-score", "0.8", "--out", "found.npz")
-    found = np.load("found.npz")
-    np.testing.assert_array_equal(found["scores"] > 0, everything >= 0.8)
-    np.testing.assert_array_equal(found["indices"] < 0, everything < 0.8)
-    assert found["query_ids"].tolist() == [*"abcd"]
+    loaded = np.load("found.npz")
+    np.testing.assert_array_equal(loaded["scores"] > 0, everything >= 0.8)
+    np.testing.assert_array_equal(loaded["indices"] < 0, everything < 0.8)
+    assert loaded["query_ids"].tolist() == [*"abcd"]
     neighbors("items.npz", "--min-score", "1.5", "--out", "none.csv")
     assert read(folder / "none.csv") == []
 
@@ -183,14 +183,14 @@ def test_show_prints_queries_and_texts_with_each_row_on_its_own(folder, capsys, 
     parquet.write_table(arrow.Table.from_pylist(records), "chunks.parquet")
     words = ["chunks.parquet", "--show", "chunk-00103", "--text", "text"]
     neighbors(*words, "--json")
-    found = json.loads(capsys.readouterr().out)
+    document = json.loads(capsys.readouterr().out)
     assert all(row["neighbor_name"].startswith(f"what chunk {row['neighbor'][-3:]} says ")
-               for row in found)  # fmt: skip
+               for row in document)  # fmt: skip
     monkeypatch.setattr("fastcos.cli.terminal.WIDTH_OF_FILES", 80)
     neighbors(*words)
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= 80
-    for row in found:
+    for row in document:
         assert any(row["neighbor"] in line and f"{row['score']:.3f}" in line for line in lines)
     neighbors("items.npz", "--queries", "queries.npz", "--show", "b", "--json")
     shown = json.loads(capsys.readouterr().out)
@@ -204,8 +204,8 @@ def test_lists_go_to_stdout_as_csv(folder, capsys):
     neighbors("items.npz", "--queries", "queries.npz", "--min-score", "0.7", "--out", "-")
     out, err = capsys.readouterr()
     rows = list(csv.DictReader(out.splitlines()))
-    found = fastcos.top_k(QUERIES, ITEMS, K, min_score=0.7).indices
-    assert [int(row["neighbor"]) for row in rows] == IDS[found[found >= 0]].tolist()
+    indices = fastcos.top_k(QUERIES, ITEMS, K, min_score=0.7).indices
+    assert [int(row["neighbor"]) for row in rows] == IDS[indices[indices >= 0]].tolist()
     assert f"wrote {len(rows)} neighbours of 4 queries, at most {K} each" in err
 
 

@@ -62,9 +62,9 @@ def matrix(path):
 def test_recommend_follows_the_model_without_what_was_seen(folder, measure, model):
     words = ("--value", "clicks", "--measure", measure)
     source = "none" if model == "none" else folder / model
-    found = recommended(folder, source, folder / "seen.csv", *words)
+    recommendations = recommended(folder, source, folder / "seen.csv", *words)
     X, users, items = matrix(folder / "seen.csv")
-    assert list(found) == users
+    assert list(recommendations) == users
     from fastcos import LinearMF
 
     model = LinearMF.load(folder / "model" / "model")
@@ -96,7 +96,7 @@ def test_recommend_follows_the_model_without_what_was_seen(folder, measure, mode
                     scores[row] += weight * seen[other]
     scores[seen] = -np.inf
     for u, user in enumerate(users):
-        mine = [items.index(int(one)) for one in found[user]]
+        mine = [items.index(int(one)) for one in recommendations[user]]
         best = np.sort(scores[u])[::-1][: len(mine)]
         np.testing.assert_allclose(scores[u][mine], best, atol=1e-4)
         assert not seen[u][mine].any()
@@ -111,9 +111,11 @@ def test_recommend_from_factors_of_implicit_with_ids(folder):
     np.save(folder / "items.npy", np.array(items)[order])
     (folder / "users.txt").write_text("\n".join(users) + "\n")
     ids = ("--ids", folder / "items.npy", "--user-ids", folder / "users.txt")
-    found = recommended(folder, folder / "als.npz", folder / "seen.csv", "--value", "", *ids)
+    recommendations = recommended(
+        folder, folder / "als.npz", folder / "seen.csv", "--value", "", *ids
+    )
     truth = np.argsort(-np.where(X > 0, -np.inf, A @ B.T), axis=1)[:, :K]
-    assert list(found.values()) == [[str(items[one]) for one in row] for row in truth]
+    assert list(recommendations.values()) == [[str(items[one]) for one in row] for row in truth]
 
 
 def test_recommend_adds_the_biases_of_bpr(folder, capsys):
@@ -158,8 +160,10 @@ def test_recommend_shows_lists_of_users(folder, capsys):
     rows = json.loads(capsys.readouterr().out)
     assert [row["user"] for row in rows] == ["u1"] * 3 + ["u3"] * 3
     assert list(rows[0]) == ["user", "rank", "item", "score"]
-    found = recommended(folder, folder / "model", folder / "seen.csv", "--value", "clicks")
-    assert [str(row["item"]) for row in rows[3:]] == found["u3"][:3]
+    recommendations = recommended(
+        folder, folder / "model", folder / "seen.csv", "--value", "clicks"
+    )
+    assert [str(row["item"]) for row in rows[3:]] == recommendations["u3"][:3]
     assert main(["recommend", *words, "--show", "u3", "--measure", "cosine"]) == 0
     assert "score" not in capsys.readouterr().out  # votes have none
 
@@ -238,10 +242,10 @@ def test_recommendations_of_a_matrix_file_use_row_numbers(tmp_path):
     random = np.random.default_rng(1)
     A, B = random.standard_normal((30, 3)), random.standard_normal((12, 3))
     np.savez(tmp_path / "als.npz", user_factors=A, item_factors=B)
-    found = recommended(tmp_path, tmp_path / "als.npz", tmp_path / "X.npz")
+    recommendations = recommended(tmp_path, tmp_path / "als.npz", tmp_path / "X.npz")
     truth = np.argsort(-np.where(X.toarray() > 0, -np.inf, A @ B.T), axis=1)[:, :K]
-    for user, row in zip(found, truth[np.diff(X.indptr) > 0], strict=True):
-        assert found[user] == [str(one) for one in row]
+    for user, row in zip(recommendations, truth[np.diff(X.indptr) > 0], strict=True):
+        assert recommendations[user] == [str(one) for one in row]
 
 
 @pytest.mark.long
@@ -251,12 +255,12 @@ def test_recommendations_of_a_matrix_file_use_row_numbers(tmp_path):
 def test_recommendation_is_the_same_for_ten_seeds(words, tmp_path, monkeypatch, capsys):
     """Of 8 to 33 users, four seeds gave four answers; now all users, or 500 at least, decide."""
     monkeypatch.chdir(tmp_path)
-    found = []
+    results = []
     for seed in range(10):
         words = [str(DATA / words[0]), *words[1:]] if seed == 0 else words
         assert main(["compare", *words, "--seed", str(seed), "--json"]) == 0
         board = json.loads(capsys.readouterr().out)["leaderboard"]
         assert board["n_units"] >= 500
         tied = [one["measure"] for one in board["not_distinguishable"]]
-        found.append({board["recommended"]["measure"], *tied})
-    assert set.intersection(*found)
+        results.append({board["recommended"]["measure"], *tied})
+    assert set.intersection(*results)

@@ -378,10 +378,12 @@ readiness.compile_at_once()
 
 
 def signatures_compiled(code, folder):
-    kept = folder / "compiled.json"
+    record = folder / "compiled.json"
     code = f"os.chdir({str(folder)!r})\n{code}"
-    stdout_of(f"{RECORDING}\n{code}\nPath({str(kept)!r}).write_text(json.dumps(sorted(compiled)))")
-    return set(json.loads(kept.read_text()))
+    stdout_of(
+        f"{RECORDING}\n{code}\nPath({str(record)!r}).write_text(json.dumps(sorted(compiled)))"
+    )
+    return set(json.loads(record.read_text()))
 
 
 @pytest.mark.slow
@@ -439,10 +441,10 @@ def test_warmup_for_tiers_serves_this_cpu(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(warmup, "JOBS", {job: None})
     status, out, err = run(capsys, "warmup", "--portable", "--json")
     assert status == 0, err
-    made = compiled_files(tmp_path)
-    assert json.loads(out)["signatures"] == len(made) > 5 * len(cpu.supported_tiers())
+    files = compiled_files(tmp_path)
+    assert json.loads(out)["signatures"] == len(files) > 5 * len(cpu.supported_tiers())
     stdout_of(f"from fastcos.cli import warmup; warmup.compile_now(); warmup.JOBS[{job!r}]()")
-    assert compiled_files(tmp_path) == made
+    assert compiled_files(tmp_path) == files
 
 
 def test_warmup_for_tiers_refuses_other_cpus(monkeypatch, capsys):

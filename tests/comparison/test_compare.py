@@ -34,8 +34,8 @@ def comparison(data):
 
 def auc_by_scikit_learn(rows, labels):
     """Pairwise AUC over all pairs, from the full matrix of cosines."""
-    kept = rows.any(axis=1)
-    rows, labels = rows[kept].astype(np.float64), labels[kept]
+    is_active = rows.any(axis=1)
+    rows, labels = rows[is_active].astype(np.float64), labels[is_active]
     upper = np.triu_indices(len(rows), 1)
     same = labels[:, None] == labels[None, :]
     return roc_auc_score(same[upper], cosine_similarity(rows)[upper])
@@ -62,11 +62,11 @@ def test_compare_reports_the_stratified_auc(comparison, data):
 def test_compare_reports_the_auc_within_strata(data):
     X, clusters = data
     decades = np.arange(X.shape[1]) % 3
-    found = compare(
+    result = compare(
         X, clusters, n_components=8, measures=["cosine"], grid=False, strata=decades.tolist()
     )
-    for row in found.named:
-        items = found.item_embeddings(row)
+    for row in result.named:
+        items = result.item_embeddings(row)
         truth = metrics.stratified_auc(items, clusters, strata=decades).value
         assert row.stratified_auc == pytest.approx(truth, abs=1e-12)
     with pytest.raises(ValueError, match="strata must be None without labels, got"):
@@ -100,8 +100,8 @@ def test_compare_neighbours_match_the_full_matrix(comparison):
     cosines = cosine_similarity(comparison.item_embeddings(row).astype(np.float64))
     np.fill_diagonal(cosines, -np.inf)
     truth = np.sort(cosines, axis=1)[:, ::-1][:, :10]
-    found = np.take_along_axis(cosines, comparison.neighbors[row.name], axis=1)
-    np.testing.assert_allclose(found, truth, atol=1e-6)
+    result = np.take_along_axis(cosines, comparison.neighbors[row.name], axis=1)
+    np.testing.assert_allclose(result, truth, atol=1e-6)
 
 
 def test_compare_counts_items_without_interactions(comparison):
@@ -115,10 +115,12 @@ def test_compare_leaves_out_items_without_a_label(data):
     X, clusters = data
     labels = [None if i % 3 == 0 else f"c{c}" for i, c in enumerate(clusters)]
     partial = compare(X, labels, n_components=RANK, regularization=30.0, measures=["cosine"])
-    kept = np.array([label is not None for label in labels])
-    assert partial.parameters["n_labelled"] == kept.sum()
+    is_labelled = np.array([label is not None for label in labels])
+    assert partial.parameters["n_labelled"] == is_labelled.sum()
     for row in partial.named:
-        truth = auc_by_scikit_learn(partial.item_embeddings(row)[kept], clusters[kept])
+        truth = auc_by_scikit_learn(
+            partial.item_embeddings(row)[is_labelled], clusters[is_labelled]
+        )
         assert row.pair_auc == pytest.approx(truth, abs=1e-6)
 
 
@@ -133,8 +135,8 @@ def test_compare_without_labels_fills_other_columns(data):
 
 
 def test_compare_default_strengths_share_a_knee(data):
-    given = compare(data[0], n_components=RANK, measures=["cosine"]).parameters
-    assert given["weight_decay"] == pytest.approx(np.sqrt(given["regularization"]))
+    parameters = compare(data[0], n_components=RANK, measures=["cosine"]).parameters
+    assert parameters["weight_decay"] == pytest.approx(np.sqrt(parameters["regularization"]))
 
 
 @pytest.mark.parametrize(
@@ -152,17 +154,17 @@ def test_compare_objective_and_rescalings_choose_rows(data, objective, names):
         rescalings=["identity", mine],
         measures=["cosine"],
     )
-    found = {"mine" if row.rescaling == mine else row.name for row in chosen.named}
-    assert found == names
+    results = {"mine" if row.rescaling == mine else row.name for row in chosen.named}
+    assert results == names
     assert bool(chosen.grid) == (objective == "dropout")
 
 
 @pytest.mark.parametrize("k", [1, 5])
 def test_compare_leaves_a_column_to_eq2(data, k):
     """Their default knee is the first singular value."""
-    found = compare(*data, n_components=k, measures=["cosine"])
-    assert found.models["weight_decay"].effective_rank_ >= 1
-    assert 0 <= found.named[-1].pair_auc <= 1
+    result = compare(*data, n_components=k, measures=["cosine"])
+    assert result.models["weight_decay"].effective_rank_ >= 1
+    assert 0 <= result.named[-1].pair_auc <= 1
 
 
 def test_compare_progress_ends_at_its_total(data):
@@ -181,8 +183,8 @@ def test_compare_progress_ends_at_its_total(data):
 def test_compare_is_identical_on_one_and_two_threads(data, comparison, monkeypatch):
     X, clusters = data
     monkeypatch.setenv("FASTCOS_N_THREADS", "1")
-    found = compare(X, clusters, n_components=RANK, regularization=30.0, measures=["dot"])
-    assert found.named == comparison.named
+    result = compare(X, clusters, n_components=RANK, regularization=30.0, measures=["dot"])
+    assert result.named == comparison.named
 
 
 @pytest.mark.parametrize(
@@ -210,18 +212,18 @@ def test_compare_of_sampled_items_estimates_all(data, labelled):
     chosen = {"n_components": RANK, "regularization": 30.0, "measures": ["dot"], "grid": False}
     labels = clusters if labelled else None
     everything = compare(X, labels, **chosen)
-    found = compare(X, labels, n_sampled=40, **chosen)
+    result = compare(X, labels, n_sampled=40, **chosen)
     assert everything.sampled is None
-    assert found.grid == []
-    assert len(np.unique(found.sampled)) == len(found.sampled) == 40
-    for one, other in zip(found.named, everything.named, strict=True):
-        listed = everything.neighbors[one.name][found.sampled]
-        np.testing.assert_array_equal(found.neighbors[one.name], listed)
+    assert result.grid == []
+    assert len(np.unique(result.sampled)) == len(result.sampled) == 40
+    for one, other in zip(result.named, everything.named, strict=True):
+        listed = everything.neighbors[one.name][result.sampled]
+        np.testing.assert_array_equal(result.neighbors[one.name], listed)
         error = max(one.jaccard_error, 1e-9)
         assert abs(one.jaccard_at_10 - other.jaccard_at_10) < 4 * error
         if labelled:
             assert abs(one.pair_auc - other.pair_auc) < 0.1
-    assert found.leaderboard.score == everything.leaderboard.score
+    assert result.leaderboard.score == everything.leaderboard.score
     assert compare(X, labels, n_sampled=N_ITEMS, **chosen).sampled is None
 
 
@@ -235,11 +237,11 @@ def test_compare_scores_equal_measures_once(data):
     X, clusters = data
     works = []
 
-    def executor(evaluator, some):
-        works.extend(some)
-        return map(evaluator.evaluate, some)
+    def executor(evaluator, batch):
+        works.extend(batch)
+        return map(evaluator.evaluate, batch)
 
-    found = compare(
+    result = compare(
         X, clusters, n_components=RANK, grid=False, rescalings=["identity", "data"],
         objective="dropout", measures=["angular", "ica_cosine", "weight_cosine", "csls"],
         executor=executor,
@@ -249,7 +251,7 @@ def test_compare_scores_equal_measures_once(data):
         [f"{name} under {D}" for name in ("cosine", "csls") for D in ("identity", "data")]
         + ["whitened_cosine under any D"]
     )
-    rows = {str(row.candidate): row.score for row in found.leaderboard.rows}
+    rows = {str(row.candidate): row.score for row in result.leaderboard.rows}
     for D in ("identity", "data"):
         assert rows[f"angular under {D}"] == rows[f"cosine under {D}"]
     assert "ica_cosine under any D" in rows
@@ -276,12 +278,12 @@ def test_equal_measures_have_equal_neighbours():
 def test_compare_stops_at_its_budget(data):
     X, clusters = data
     shown = []
-    found = compare(
+    result = compare(
         X, clusters, n_components=RANK, grid=False, measures=["dot", "zscore_cosine"],
         budget=1e-6, on_rescalings=shown.append,
     )  # fmt: skip
-    assert [row.candidate.measure for row in found.leaderboard.rows] == ["cosine"]
-    assert found.leaderboard.left_out["zscore_cosine under any D"] == "more than 1e-06 s"
+    assert [row.candidate.measure for row in result.leaderboard.rows] == ["cosine"]
+    assert result.leaderboard.left_out["zscore_cosine under any D"] == "more than 1e-06 s"
     assert [rows[0].name for rows in shown] == ["identity"]
     with pytest.raises(ValueError, match="budget must be a finite number > 0, got 0"):
         compare(X, clusters, budget=0)
@@ -291,8 +293,8 @@ def test_compare_stops_at_its_budget(data):
 def test_compare_default_measures_need_no_choice(data, labelled):
     X, clusters = data
     labels = clusters if labelled else None
-    found = compare(X, labels, n_components=RANK, grid=False, measures="default", n_sampled=40)
-    names = {row.candidate.measure for row in found.leaderboard.rows}
+    result = compare(X, labels, n_components=RANK, grid=False, measures="default", n_sampled=40)
+    names = {row.candidate.measure for row in result.leaderboard.rows}
     assert {"cosine", "dot", "query_metric_cosine", "whitened_cosine"} <= names
     assert "csls" not in names
     assert ("user_item_dot" in names) == (not labelled)

@@ -31,13 +31,13 @@ def data():
 def ndcg_by_scores(scores, seen, held):
     """Mean NDCG@20 and recall@20 of the best unseen items by scores (n, p)."""
     masked = np.where(seen.toarray() != 0, -np.inf, scores)
-    found = []
+    results = []
     for line, own, row in zip(masked, seen.toarray() != 0, held.toarray(), strict=True):
         relevant = {int(i): 1.0 for i in np.flatnonzero(row)}
         if relevant:
             order = np.argsort(-line, kind="stable")[:20]
-            found.append(ranking_scores([i if not own[i] else -1 for i in order], relevant, 20))
-    return [np.mean([one[name] for one in found]) for name in ("ndcg_at_k", "recall_at_k")]
+            results.append(ranking_scores([i if not own[i] else -1 for i in order], relevant, 20))
+    return [np.mean([one[name] for one in results]) for name in ("ndcg_at_k", "recall_at_k")]
 
 
 def test_a_given_model_is_judged_by_what_it_has_not_seen(data):

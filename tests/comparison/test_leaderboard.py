@@ -27,40 +27,40 @@ def blobs(n=120, d=6, n_labels=4, spread=1.0, seed=0):
 
 
 def every_candidate(rows):
-    found, _ = select_candidates(None, Embeddings(rows))
-    return found
+    result, _ = select_candidates(None, Embeddings(rows))
+    return result
 
 
 @pytest.mark.parametrize("candidate", every_candidate(blobs()[0]), ids=lambda one: one.name)
 def test_scoring_matches_top_k(candidate):
     rows, _ = blobs(40)
-    found = top_k(rows, k=39, measure=candidate.make(Embeddings(rows)))
+    result = top_k(rows, k=39, measure=candidate.make(Embeddings(rows)))
     fitted = candidate.make(Embeddings(rows)).fit(rows)
     every = np.arange(40)
     table = np.concatenate(
         [block for _, block in scoring.raw_score_blocks(fitted, rows, every, every)]
     )
-    ranked = np.take_along_axis(table, found.indices, axis=1)
+    ranked = np.take_along_axis(table, result.indices, axis=1)
     steps = ranked[:, 1:] - ranked[:, :-1]
     # equal raw scores may change places by rounding
     assert steps.max() <= 1e-9 * np.abs(table).max()
-    pairs = np.stack([np.arange(40), found.indices[:, 5]], axis=1)
+    pairs = np.stack([np.arange(40), result.indices[:, 5]], axis=1)
     scores = pair_scores(fitted, rows, pairs)
-    np.testing.assert_allclose(scores, found.scores[:, 5], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(scores, result.scores[:, 5], rtol=1e-5, atol=1e-6)
 
 
 def test_label_task_matches_map_at_r_and_scikit_learn():
     rows, labels = blobs()
     question = LabelTask(labels, np.full(len(rows), True), np.random.default_rng(0))
     [cosine] = [one for one in every_candidate(rows) if one.name == "cosine"]
-    found = question.score(cosine, Embeddings(rows))
+    result = question.score(cosine, Embeddings(rows))
     assert question.queries.tolist() == list(range(len(rows)))
-    assert found.map_at_r.mean() == pytest.approx(metrics.map_at_r(rows, labels).value)
+    assert result.map_at_r.mean() == pytest.approx(metrics.map_at_r(rows, labels).value)
     unit = rows / np.linalg.norm(rows, axis=1)[:, None]
     for i in (0, 7, 60):
         others = np.arange(len(rows)) != i
         truth = roc_auc_score(labels[others] == labels[i], (unit @ unit[i])[others])
-        assert found.auc[i] == pytest.approx(truth, abs=1e-12)
+        assert result.auc[i] == pytest.approx(truth, abs=1e-12)
 
 
 def test_ranking_metrics_match_scikit_learn_and_sets():
@@ -69,9 +69,9 @@ def test_ranking_metrics_match_scikit_learn_and_sets():
     held = sp.csr_array(held[np.diff(held.indptr) > 0])
     lists = np.stack([random.permutation(15)[:6] for _ in range(held.shape[0])])
     truth = held.toarray()
-    given = np.zeros(truth.shape)
-    np.put_along_axis(given, lists, np.arange(6, 0, -1.0)[None], axis=1)
-    assert metrics.ndcg_at_k(lists, held) == pytest.approx(ndcg_score(truth, given, k=6))
+    hidden = np.zeros(truth.shape)
+    np.put_along_axis(hidden, lists, np.arange(6, 0, -1.0)[None], axis=1)
+    assert metrics.ndcg_at_k(lists, held) == pytest.approx(ndcg_score(truth, hidden, k=6))
     recalls = [
         len(set(a) & set(np.flatnonzero(b))) / min(6, int(b.sum()))
         for a, b in zip(lists.tolist(), truth, strict=True)
@@ -105,10 +105,10 @@ def test_weighted_spearman_matches_scipy_on_repeats():
     weights = random.integers(0, 4, 60).astype(float)
     again = np.repeat(np.arange(60), weights.astype(int))
     truth = scipy.stats.spearmanr(x[again], y[again]).statistic
-    found = rated_pairs.weighted_spearman(
+    result = rated_pairs.weighted_spearman(
         rated_pairs.tie_groups(x), rated_pairs.tie_groups(y), weights
     )
-    assert found == pytest.approx(truth, abs=1e-12)
+    assert result == pytest.approx(truth, abs=1e-12)
 
 
 def evaluation_of(values, chance):
@@ -129,8 +129,8 @@ def test_rank_intervals_match_scipy_bootstrap():
     random = np.random.default_rng(1)
     base = random.random(300)
     values = np.stack([base, base + 0.1 * random.standard_normal(300) + 0.02])
-    found = ranked(values, np.zeros(300)).row(Candidate("m1"))
-    for interval, sample in ((found.score, values[1]), (found.gain, values[1] - values[0])):
+    result = ranked(values, np.zeros(300)).row(Candidate("m1"))
+    for interval, sample in ((result.score, values[1]), (result.gain, values[1] - values[0])):
         truth = scipy.stats.bootstrap(
             (sample,), np.mean, n_resamples=4000, method="percentile", rng=0
         ).confidence_interval
@@ -144,9 +144,9 @@ def test_rank_does_not_recommend_the_luckiest_of_many():
     wrong = 0
     for seed in range(20):
         values = np.random.default_rng(seed).standard_normal((20, 200)) + 5
-        found = ranked(values, np.zeros(200))
-        assert found.rows[0].gain.value > 0  # the best of 20 looks better
-        wrong += found.recommended != found.baseline
+        result = ranked(values, np.zeros(200))
+        assert result.rows[0].gain.value > 0  # the best of 20 looks better
+        wrong += result.recommended != result.baseline
     assert wrong <= 3
 
 
@@ -154,10 +154,10 @@ def test_rank_finds_a_real_lead_and_tests_chance():
     random = np.random.default_rng(2)
     values = random.standard_normal((5, 400))
     values[3] += 1
-    found = ranked(values, np.full(400, -0.5))
-    assert found.recommended == Candidate("m3")
-    assert found.gain.low > 0
-    assert found.conclusion.startswith("Use m3: score ")
+    result = ranked(values, np.full(400, -0.5))
+    assert result.recommended == Candidate("m3")
+    assert result.gain.low > 0
+    assert result.conclusion.startswith("Use m3: score ")
     none = ranked(values - 2, np.zeros(400))
     assert not none.beats_chance
     assert none.recommended is None
@@ -168,14 +168,16 @@ def test_rank_finds_a_real_lead_and_tests_chance():
 def test_label_task_of_some_items_ranks_no_others():
     rng = np.random.default_rng(4)
     rows, labels = rng.standard_normal((90, 4)), rng.integers(0, 3, 90)
-    some = LabelTask(labels, np.full(90, True), rng, 30)
-    assert len(some.queries) == 30
-    others = ~np.isin(np.arange(90), some.queries)
+    sample = LabelTask(labels, np.full(90, True), rng, 30)
+    assert len(sample.queries) == 30
+    others = ~np.isin(np.arange(90), sample.queries)
     same = LabelTask(np.where(others, -1, labels), np.full(90, True), rng)
-    found, expected = (task.score(Candidate("cosine"), Embeddings(rows)) for task in (some, same))
-    for one, other in zip(found[:-1], expected[:-1], strict=True):
+    result, expected = (
+        task.score(Candidate("cosine"), Embeddings(rows)) for task in (sample, same)
+    )
+    for one, other in zip(result[:-1], expected[:-1], strict=True):
         np.testing.assert_array_equal(one, other)
-    for one, other in zip(found.ranking, expected.ranking, strict=True):
+    for one, other in zip(result.ranking, expected.ranking, strict=True):
         np.testing.assert_array_equal(one, other)
 
 
@@ -184,9 +186,9 @@ def test_label_task_draws_queries_per_label_and_weights_them():
     rows, labels = rng.standard_normal((2400, 4)), np.arange(2400) % 24 // 23  # 100 are of label 1
     task = LabelTask(labels, np.full(2400, True), rng)
     assert np.bincount(labels[task.queries]).tolist() == [900, 100]
-    found = task.score(Candidate("cosine"), Embeddings(rows))
-    mean = task.evaluation([found]).estimate(np.ones((1, 1000)), [0])[0, 0]
-    of_label = [found.map_at_r[labels[task.queries] == label].mean() for label in (0, 1)]
+    result = task.score(Candidate("cosine"), Embeddings(rows))
+    mean = task.evaluation([result]).estimate(np.ones((1, 1000)), [0])[0, 0]
+    of_label = [result.map_at_r[labels[task.queries] == label].mean() for label in (0, 1)]
     assert mean == pytest.approx((2300 * of_label[0] + 100 * of_label[1]) / 2400)
 
 
@@ -196,7 +198,7 @@ def test_label_task_precision_counts_ties_in_part():
     rows[20:40] = rows[5]  # equally near to each other and to others
     task = LabelTask(labels, np.full(60, True), random)
     [cosine] = [one for one in every_candidate(rows) if one.name == "cosine"]
-    found = task.score(cosine, Embeddings(rows)).precision
+    result = task.score(cosine, Embeddings(rows)).precision
     unit = rows / np.linalg.norm(rows, axis=1)[:, None]
     for i in (0, 5, 22, 59):
         shares = []
@@ -204,7 +206,7 @@ def test_label_task_precision_counts_ties_in_part():
             scores = np.round(unit @ unit[i], 9) + 1e-10 * random.random(60)
             scores[i] = -2
             shares.append((labels[np.argsort(-scores)[:10]] == labels[i]).mean())
-        assert found[i] == pytest.approx(np.mean(shares), abs=0.02)
+        assert result[i] == pytest.approx(np.mean(shares), abs=0.02)
 
 
 def test_rare_labels_are_recovered_per_class():
@@ -214,12 +216,12 @@ def test_rare_labels_are_recovered_per_class():
     rare = np.arange(600) < 12
     rows[rare] += 1.2 * random.standard_normal(16)
     labels = np.where(rare, "rare", "other")
-    found = compare_vectors(rows, labels, measures=["dot"])
-    assert found.beats_chance
-    assert "better than by chance locally (precision@10 per class" in found.conclusion
-    assert found.rows[0].other_scores["accuracy"] < 0.99
+    comparison = compare_vectors(rows, labels, measures=["dot"])
+    assert comparison.beats_chance
+    assert "better than by chance locally (precision@10 per class" in comparison.conclusion
+    assert comparison.rows[0].other_scores["accuracy"] < 0.99
     base = (11 / 599 + 587 / 599) / 2
-    assert found.chance_level["precision@10 per class"] == pytest.approx(base, abs=0.01)
+    assert comparison.chance_level["precision@10 per class"] == pytest.approx(base, abs=0.01)
 
 
 def test_labels_of_scattered_groups_are_recovered_locally():
@@ -229,11 +231,13 @@ def test_labels_of_scattered_groups_are_recovered_locally():
     labels = groups % 2
     centres = random.standard_normal((60, 8))
     rows = 3 * centres[groups] + 0.5 * random.standard_normal((1200, 8))
-    found = compare_vectors(rows, labels, measures=["cosine"])
-    assert found.beats_chance
-    sentence = found.conclusion.partition(". The labels are recovered better than by chance ")[2]
-    assert found.rows[0].other_scores["P@10"] > 0.9
-    assert abs(found.rows[0].other_scores["AUC"] - 0.5) < 0.05
+    comparison = compare_vectors(rows, labels, measures=["cosine"])
+    assert comparison.beats_chance
+    sentence = comparison.conclusion.partition(". The labels are recovered better than by chance ")[
+        2
+    ]
+    assert comparison.rows[0].other_scores["P@10"] > 0.9
+    assert abs(comparison.rows[0].other_scores["AUC"] - 0.5) < 0.05
     assert sentence.startswith("locally (precision@10 per class 0.9")
 
 
@@ -251,22 +255,22 @@ def test_shuffled_labels_are_rarely_accepted():
 
 def test_compare_vectors_recommends_centring():
     rows, labels = blobs(200)
-    found = compare_vectors(rows, labels)
-    assert found.beats_chance
-    assert found.recommended is not None
-    assert found.row(Candidate("centered_cosine")).gain.low > 0
+    comparison = compare_vectors(rows, labels)
+    assert comparison.beats_chance
+    assert comparison.recommended is not None
+    assert comparison.row(Candidate("centered_cosine")).gain.low > 0
     elsewhere = ("rescaled_cosine", "eq2_cosine", "user_item", "project_back_users")
-    names = {row.candidate.measure for row in found.rows} | set(found.left_out)
+    names = {row.candidate.measure for row in comparison.rows} | set(comparison.left_out)
     assert names == {name for name in list_measures() if not name.startswith(elsewhere)}
 
 
 def test_compare_vectors_rejects_shuffled_labels():
     rows, labels = blobs(200)
     shuffled = np.random.default_rng(0).permutation(labels)
-    found = compare_vectors(rows, shuffled)
-    assert not found.beats_chance
-    assert found.recommended is None
-    assert found.conclusion.startswith("No measure is shown to recover these labels: ")
+    comparison = compare_vectors(rows, shuffled)
+    assert not comparison.beats_chance
+    assert comparison.recommended is None
+    assert comparison.conclusion.startswith("No measure is shown to recover these labels: ")
 
 
 @pytest.mark.slow
@@ -277,9 +281,9 @@ def test_compare_vectors_finds_the_measure_of_ratings():
     centred = rows - rows.mean(axis=0)
     centred /= np.linalg.norm(centred, axis=1)[:, None]
     ratings = (centred[pairs[:, 0]] * centred[pairs[:, 1]]).sum(axis=1)
-    found = compare_vectors(rows, pairs=(pairs, ratings))
-    assert found.rows[0].candidate.measure in ("centered_cosine", "zscore_cosine")
-    assert found.row(Candidate("centered_cosine")).score.value == pytest.approx(1.0)
+    comparison = compare_vectors(rows, pairs=(pairs, ratings))
+    assert comparison.rows[0].candidate.measure in ("centered_cosine", "zscore_cosine")
+    assert comparison.row(Candidate("centered_cosine")).score.value == pytest.approx(1.0)
     nothing = compare_vectors(rows, pairs=(pairs, random.permutation(ratings)), measures=["dot"])
     assert nothing.conclusion.startswith("No measure agrees with these ratings")
 
@@ -287,13 +291,13 @@ def test_compare_vectors_finds_the_measure_of_ratings():
 def test_compare_without_labels_ranks_by_ndcg():
     X, _ = clustered_interactions(600, 80)
     chosen = ["dot", "whitened_cosine", "user_item_dot"]
-    found = compare(X, n_components=6, measures=chosen).leaderboard
-    assert found.score == "NDCG@20"
-    names = {row.candidate.measure for row in found.rows}
+    leaderboard = compare(X, n_components=6, measures=chosen).leaderboard
+    assert leaderboard.score == "NDCG@20"
+    names = {row.candidate.measure for row in leaderboard.rows}
     assert names == {"cosine", "most popular items", *chosen}
-    assert found.n_units > 500
-    assert 0 < found.chance_level["NDCG@20"] < 1
-    assert found.rows == compare(X, n_components=6, measures=chosen).leaderboard.rows
+    assert leaderboard.n_units > 500
+    assert 0 < leaderboard.chance_level["NDCG@20"] < 1
+    assert leaderboard.rows == compare(X, n_components=6, measures=chosen).leaderboard.rows
 
 
 def test_held_out_task_hides_interactions():
@@ -339,9 +343,9 @@ def test_held_out_task_votes_of_users_match_numpy():
     X, _ = clustered_interactions(150, 40)
     question = HeldOutTask.split(X, np.random.default_rng(0))
     model = LinearMF(6, random_state=0).fit(question.rest)
-    given = Embeddings(model.item_embeddings(), model=model, X=question.rest)
-    _, candidate = select_candidates(["project_back_users"], given, with_users=True)[0]
-    found = question.score(candidate, given)
+    embeddings = Embeddings(model.item_embeddings(), model=model, X=question.rest)
+    _, candidate = select_candidates(["project_back_users"], embeddings, with_users=True)[0]
+    result = question.score(candidate, embeddings)
     predicted = model.user_embeddings(question.rest) @ model.item_embeddings().T
     norms = np.linalg.norm(predicted, axis=1)[:, None]
     predicted /= np.where(norms > 0, norms, 1)
@@ -353,16 +357,18 @@ def test_held_out_task_votes_of_users_match_numpy():
         votes[known[user] > 0] = -1
         best = [j for j in np.argsort(-votes, kind="stable")[:20] if votes[j] > 0]
         hits = held[user, best].sum() / min(20, held[user].sum())
-        assert found.recall[place] == pytest.approx(hits)
+        assert result.recall[place] == pytest.approx(hits)
 
 
 def test_compare_without_labels_takes_all_measures():
     X, _ = clustered_interactions(300, 40)
-    found = compare(X, n_components=6, rescalings=["identity"], objective="dropout").leaderboard
-    names = {row.candidate.measure for row in found.rows} | set(found.left_out)
+    leaderboard = compare(
+        X, n_components=6, rescalings=["identity"], objective="dropout"
+    ).leaderboard
+    names = {row.candidate.measure for row in leaderboard.rows} | set(leaderboard.left_out)
     measures = {name for name in list_measures() if not name.startswith(("rescaled", "eq2"))}
     assert names == {*measures, "most popular items"}
-    assert set(found.left_out) == {"learned_diagonal", "soft_cosine"}
+    assert set(leaderboard.left_out) == {"learned_diagonal", "soft_cosine"}
 
 
 @pytest.mark.parametrize("name", ["project_back_users", "user_item_dot", "user_item_cosine"])
@@ -377,31 +383,33 @@ def test_compare_by_labels_refuses_measures_of_users(name):
 
 def test_compare_evaluates_each_rescaling_once():
     X, clusters = clustered_interactions()
-    found = compare(X, clusters, n_components=6, measures=["csls", "whitened_cosine"]).leaderboard
+    leaderboard = compare(
+        X, clusters, n_components=6, measures=["csls", "whitened_cosine"]
+    ).leaderboard
     under = {}
-    for row in found.rows:
+    for row in leaderboard.rows:
         under.setdefault(row.candidate.measure, set()).add(row.candidate.rescaling)
     assert len(under["csls"]) == len(under["cosine"]) == 7
     assert under["whitened_cosine"] == {"identity", "eq2"}
-    assert found.baseline == Candidate("cosine", "identity")
+    assert leaderboard.baseline == Candidate("cosine", "identity")
 
 
 def test_compare_eq2_cosine_is_the_cosine_under_eq2():
     X, clusters = clustered_interactions()
-    found = compare(X, clusters, n_components=6, measures=["eq2_cosine"]).leaderboard
-    scores = {row.candidate: row.score.value for row in found.rows}
+    leaderboard = compare(X, clusters, n_components=6, measures=["eq2_cosine"]).leaderboard
+    scores = {row.candidate: row.score.value for row in leaderboard.rows}
     of_eq2 = scores[Candidate("cosine", "eq2")]
     assert scores[Candidate("eq2_cosine", "identity")] == pytest.approx(of_eq2, abs=1e-6)
     assert scores[Candidate("eq2_cosine", "eq2")] == pytest.approx(of_eq2, abs=1e-6)
-    assert abs(of_eq2 - scores[found.baseline]) > 1e-3
+    assert abs(of_eq2 - scores[leaderboard.baseline]) > 1e-3
 
 
 @pytest.mark.parametrize("labelled", [True, False])
 def test_compare_without_a_model_compares_columns(labelled):
     X, clusters = clustered_interactions()
     X.data = np.random.default_rng(0).uniform(1, 2, X.nnz)  # cosines without ties
-    found = compare(X, clusters if labelled else None, n_components=6, measures="default")
-    rows = {row.candidate.measure: row for row in found.leaderboard.rows
+    comparison = compare(X, clusters if labelled else None, n_components=6, measures="default")
+    rows = {row.candidate.measure: row for row in comparison.leaderboard.rows
             if row.candidate.rescaling == "no model"}  # fmt: skip
     assert set(rows) == {"cosine", "layer_norm_cosine"}
     assert str(rows["cosine"].candidate) == "cosine with no model"
@@ -428,18 +436,18 @@ def test_compare_without_a_model_compares_columns(labelled):
 def test_compare_fits_a_model_per_preprocessing():
     X, clusters = clustered_interactions()
     steps = ["standardize_columns", "center_rows", "double_center", "ips_columns", "shifted_ppmi"]
-    found = compare(
+    leaderboard = compare(
         X, clusters, n_components=6, measures=["cosine"], preprocessing=steps
     ).leaderboard
-    assert {row.candidate.preprocessing for row in found.rows} == {"none", *steps}
-    assert len({round(row.score.value, 12) for row in found.rows}) > 20
+    assert {row.candidate.preprocessing for row in leaderboard.rows} == {"none", *steps}
+    assert len({round(row.score.value, 12) for row in leaderboard.rows}) > 20
 
 
 def test_compare_takes_measure_objects():
     X, clusters = clustered_interactions()
     S = get_measure("soft_cosine", matrix=np.diag([4.0, 3, 2, 1, 1, 1]))
-    found = compare(X, clusters, n_components=6, measures=[S]).leaderboard
-    assert {row.candidate.measure for row in found.rows} == {"cosine", "soft_cosine"}
+    leaderboard = compare(X, clusters, n_components=6, measures=[S]).leaderboard
+    assert {row.candidate.measure for row in leaderboard.rows} == {"cosine", "soft_cosine"}
 
 
 @pytest.mark.parametrize(
@@ -498,13 +506,13 @@ def test_rank_names_what_is_not_distinguishable():
     values[1:4] += 1
     values[2] = values[1] + 0.01 * random.standard_normal(400)  # equal but for noise
     values[3] -= 0.6
-    found = ranked(values, np.full(400, -0.5))
-    best, other = sorted(("m1", "m2"), key=lambda name: -found.row(Candidate(name)).score.value)
-    assert found.recommended == Candidate(best)
-    assert found.not_distinguishable == [Candidate(other)]
-    assert found.conclusion.endswith(f" Not distinguishable from this recommendation: {other}.")
+    result = ranked(values, np.full(400, -0.5))
+    best, other = sorted(("m1", "m2"), key=lambda name: -result.row(Candidate(name)).score.value)
+    assert result.recommended == Candidate(best)
+    assert result.not_distinguishable == [Candidate(other)]
+    assert result.conclusion.endswith(f" Not distinguishable from this recommendation: {other}.")
     # a table is split on a narrow terminal: each heading says what it is about
-    (table,) = found.sections()[0].tables
+    (table,) = result.sections()[0].tables
     assert len(set(table.header)) == len(table.header)
     assert not ranked(values - 3, np.zeros(400)).not_distinguishable
 
@@ -512,9 +520,9 @@ def test_rank_names_what_is_not_distinguishable():
 def test_held_out_users_are_many_or_all_and_few_are_reported():
     for n_users in (300, 900):
         X, _ = clustered_interactions(n_users)
-        given = {"n_components": 4, "measures": ["dot"], "grid": False}
-        able = compare(X, **given).leaderboard.n_units
-        found = compare(X, **given, n_sampled=2).leaderboard
-        assert found.n_units == min(able, 500)
-        few = f"Only {found.n_units} users were evaluated"
-        assert found.conclusion.startswith(few) == (found.n_units < 500)
+        arguments = {"n_components": 4, "measures": ["dot"], "grid": False}
+        able = compare(X, **arguments).leaderboard.n_units
+        leaderboard = compare(X, **arguments, n_sampled=2).leaderboard
+        assert leaderboard.n_units == min(able, 500)
+        few = f"Only {leaderboard.n_units} users were evaluated"
+        assert leaderboard.conclusion.startswith(few) == (leaderboard.n_units < 500)

@@ -14,12 +14,12 @@ def simulation():
 
 
 def test_choose_rank_finds_the_clusters(simulation):
-    found = choose_rank(simulation.X)
-    assert found.by_gap in (5, 6)
-    assert 4 <= found.by_parallel_analysis <= 9
-    assert found.by_held_out in found.ranks
-    assert found.ndcg_error[found.ndcg.argmax()] == 0
-    assert (np.diff(found.singular_values) <= 0).all()
+    choice = choose_rank(simulation.X)
+    assert choice.by_gap in (5, 6)
+    assert 4 <= choice.by_parallel_analysis <= 9
+    assert choice.by_held_out in choice.ranks
+    assert choice.ndcg_error[choice.ndcg.argmax()] == 0
+    assert (np.diff(choice.singular_values) <= 0).all()
 
 
 def test_choose_rank_finds_no_signal_in_noise(simulation):

@@ -60,16 +60,16 @@ def shards(tmp_path):
     return fastcos.linalg.InteractionShards.write(tmp_path / "x", X, entries_per_shard=2000)
 
 
-def assert_same(found, expected):
-    assert_same_bits(found.indices, expected.indices)
-    assert_same_bits(found.scores, expected.scores)
+def assert_same(result, expected):
+    assert_same_bits(result.indices, expected.indices)
+    assert_same_bits(result.scores, expected.scores)
 
 
-def assert_agree(found, expected):
+def assert_agree(result, expected):
     """BLAS, which the dense parts use, may round otherwise in a process with fewer threads."""
-    np.testing.assert_allclose(found.s, expected.s, rtol=1e-9)
-    np.testing.assert_allclose(found.Vt, expected.Vt, atol=1e-6)
-    assert found.residuals.max() <= 1e-3
+    np.testing.assert_allclose(result.s, expected.s, rtol=1e-9)
+    np.testing.assert_allclose(result.Vt, expected.Vt, atol=1e-6)
+    assert result.residuals.max() <= 1e-3
 
 
 @pytest.mark.usefixtures("small_tasks")
@@ -79,15 +79,15 @@ def assert_agree(found, expected):
 def test_top_k_equals_one_machine(client, rows, tmp_path, measure):
     calls = []
     file, out = tmp_path / "rows.npy", tmp_path / "out"
-    found = distributed.top_k(
+    result = distributed.top_k(
         file, k=5, measure=measure, out=out, progress=lambda *seen: calls.append(seen)
     )
-    assert_same(found, fastcos.top_k(rows, k=5, measure=measure))
+    assert_same(result, fastcos.top_k(rows, k=5, measure=measure))
     assert calls[-1] == (4000, 4000)
     assert len(calls) == 8
     np.save(tmp_path / "queries.npy", rows[:50] + 1)
-    found = distributed.top_k(tmp_path / "queries.npy", file, k=3, out=tmp_path / "other")
-    assert_same(found, fastcos.top_k(rows[:50] + 1, rows, k=3))
+    result = distributed.top_k(tmp_path / "queries.npy", file, k=3, out=tmp_path / "other")
+    assert_same(result, fastcos.top_k(rows[:50] + 1, rows, k=3))
 
 
 def test_top_k_has_a_bounded_number_of_tasks():
@@ -112,28 +112,28 @@ def test_top_k_resumes_after_its_client_is_lost(client, rows, tmp_path, monkeypa
     with pytest.raises(ClientLostError):
         distributed.top_k(file, k=5, out=tmp_path / "out", progress=leave)
     calls = []
-    found = distributed.top_k(
+    result = distributed.top_k(
         file, k=5, out=tmp_path / "out", progress=lambda *seen: calls.append(seen)
     )
     assert calls[0] == (2000, 4000)
-    assert_same(found, fastcos.top_k(rows, k=5))
+    assert_same(result, fastcos.top_k(rows, k=5))
 
 
 def test_products_and_svd_equal_one_machine(client, shards, monkeypatch):
     monkeypatch.setattr(fastcos.linalg.shards, "ENTRIES_HELD", 0)
     assert len(shards) > 5
     Q = np.random.default_rng(2).standard_normal((80, 7))
-    found = distributed.gram_matmul(shards.path, Q)
+    svd = distributed.gram_matmul(shards.path, Q)
     sums = [fastcos.gram_matmul(X, Q) for _, X in shards.blocks()]
     while len(sums) > 1:  # adjacent shards, then adjacent sums
         sums = [sum(sums[first + 1 : first + 2], sums[first]) for first in range(0, len(sums), 2)]
-    assert_same_bits(found, sums[0])
-    np.testing.assert_allclose(found, fastcos.gram_matmul(shards, Q), rtol=1e-12)
+    assert_same_bits(svd, sums[0])
+    np.testing.assert_allclose(svd, fastcos.gram_matmul(shards, Q), rtol=1e-12)
     center = {"center": np.arange(80.0)}
-    found = distributed.gram_matmul(shards.path, Q, **center)
-    np.testing.assert_allclose(found, fastcos.gram_matmul(shards, Q, **center), rtol=1e-9)
-    found = distributed.randomized_svd(shards.path, 4)
-    assert_agree(found, fastcos.randomized_svd(shards, 4))
+    svd = distributed.gram_matmul(shards.path, Q, **center)
+    np.testing.assert_allclose(svd, fastcos.gram_matmul(shards, Q, **center), rtol=1e-9)
+    svd = distributed.randomized_svd(shards.path, 4)
+    assert_agree(svd, fastcos.randomized_svd(shards, 4))
     calls = []
     model = distributed.fit(
         fastcos.LinearMF(3, center=True), shards.path, progress=lambda *at: calls.append(at)
@@ -146,9 +146,9 @@ def test_products_and_svd_equal_one_machine(client, shards, monkeypatch):
 def test_randomized_svd_of_wide_interactions(client, tmp_path):
     X = sp.random_array((60, 500), density=0.2, rng=np.random.default_rng(1), format="csr")
     path = fastcos.linalg.InteractionShards.write(tmp_path / "w", X, entries_per_shard=900).path
-    found = distributed.randomized_svd(path, 3)
+    svd = distributed.randomized_svd(path, 3)
     expected = np.linalg.svd(X.toarray(), compute_uv=False)[:3]
-    np.testing.assert_allclose(found.s, expected, rtol=1e-3)
+    np.testing.assert_allclose(svd.s, expected, rtol=1e-3)
 
 
 def test_top_k_refuses_invalid_arguments(client, rows, tmp_path):
@@ -173,8 +173,8 @@ def test_products_refuse_a_worker_with_too_little_memory(client, shards, monkeyp
     with pytest.raises(ValueError, match=r"worker \S+ must have"):
         operator.matmul(wide)
     narrow = np.ones((80, 2))
-    found = distributed.gram_matmul(shards.path, narrow, client=client)
-    np.testing.assert_allclose(found, fastcos.gram_matmul(shards, narrow), rtol=1e-12)
+    product = distributed.gram_matmul(shards.path, narrow, client=client)
+    np.testing.assert_allclose(product, fastcos.gram_matmul(shards, narrow), rtol=1e-12)
 
 
 @pytest.mark.parametrize("labelled", [True, pytest.param(False, marks=pytest.mark.slow)])
@@ -188,14 +188,14 @@ def test_compare_equals_one_machine(client, tmp_path, labelled):
     }
     expected = fastcos.compare(data.X, labels, **options)
     calls = []
-    found = distributed.compare(
+    comparison = distributed.compare(
         data.X, labels, folder=tmp_path, progress=lambda *seen: calls.append(seen), **options
     )
-    assert found.leaderboard.rows == expected.leaderboard.rows
-    assert found.leaderboard.conclusion == expected.leaderboard.conclusion
-    assert (found.named, found.grid) == (expected.named, expected.grid)
+    assert comparison.leaderboard.rows == expected.leaderboard.rows
+    assert comparison.leaderboard.conclusion == expected.leaderboard.conclusion
+    assert (comparison.named, comparison.grid) == (expected.named, expected.grid)
     for name, lists in expected.neighbors.items():
-        assert_same_bits(found.neighbors[name], lists)
+        assert_same_bits(comparison.neighbors[name], lists)
     start = max(i for i, (done, _) in enumerate(calls) if done == 0)  # before it, factorisations
     cells = len(calls) - start - 1
     assert calls[start:] == [(done, cells) for done in range(cells + 1)]
@@ -254,8 +254,8 @@ def test_killed_workers_do_not_change_results(tmp_path, monkeypatch):
         thread.start()
         while thread.is_alive():
             out = tmp_path / f"out{runs}"
-            found = distributed.top_k(tmp_path / "rows.npy", k=5, out=out, client=client)
-            assert_same(found, expected)
+            result = distributed.top_k(tmp_path / "rows.npy", k=5, out=out, client=client)
+            assert_same(result, expected)
             assert_agree(distributed.randomized_svd(path, 8, client=client), svd)
             runs += 1
         thread.join()

@@ -504,16 +504,16 @@ def test_interactions_are_the_same_in_every_format(tmp_path, change, expected):
 def test_labels_are_the_same_in_every_format(tmp_path, cells, classes, labels):
     columns = {"item": [3, 5, 7, 9], "kind": cells, "name": ["x", None, "y", "z"]}
     for path in tables(tmp_path, columns):
-        found = read_labels(path, [3, 5, 7, 9], column="kind")
-        assert (found.classes.tolist(), found.labels.tolist()) == (classes, labels)
-        assert found.columns == {"items": "item", "labels": "kind", "names": "name"}
+        result = read_labels(path, [3, 5, 7, 9], column="kind")
+        assert (result.classes.tolist(), result.labels.tolist()) == (classes, labels)
+        assert result.columns == {"items": "item", "labels": "kind", "names": "name"}
         assert read_names(path, [9, 5]).tolist() == ["z", "5"]
 
 
 def test_items_without_ids_among_labels_are_unknown(tmp_path):
     for path in tables(tmp_path, {"item": [3.0, None, 5.0], "kind": ["a", "b", "c"]}):
-        found = read_labels(path, [3, 5], column="kind")
-        assert (found.labels.tolist(), found.n_unknown) == ([0, 1], 1)
+        labels = read_labels(path, [3, 5], column="kind")
+        assert (labels.labels.tolist(), labels.n_unknown) == ([0, 1], 1)
 
 
 # --- commands ---
@@ -532,11 +532,11 @@ def test_commands_keep_all_columns_of_a_file_of_vectors(tmp_path, monkeypatch):
         )
         == 0
     )
-    with np.load("found.npz") as found:
+    with np.load("found.npz") as result:
         cosines = rows @ rows.T / np.outer(*[np.linalg.norm(rows, axis=1)] * 2)
-        np.testing.assert_allclose(found["scores"][:, 0], 1, atol=1e-6)
+        np.testing.assert_allclose(result["scores"][:, 0], 1, atol=1e-6)
         best = np.sort(cosines, axis=1)[:, :-4:-1]
-        np.testing.assert_allclose(found["scores"], best, atol=1e-5)
+        np.testing.assert_allclose(result["scores"], best, atol=1e-5)
 
 
 def test_commands_read_files_without_a_header(tmp_path, monkeypatch, capsys):

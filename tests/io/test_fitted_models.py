@@ -96,11 +96,11 @@ def test_scoring_embeddings_are_the_scores_of_the_model(kind, tmp_path):
     ):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            found = read(source)
-        assert len(caught) == has_biases == found.has_biases
-        np.testing.assert_array_equal(found.items, ITEMS)  # for similarities
-        np.testing.assert_array_equal(found.users, USERS)
-        users, items = found.scoring_embeddings()
+            result = read(source)
+        assert len(caught) == has_biases == result.has_biases
+        np.testing.assert_array_equal(result.items, ITEMS)  # for similarities
+        np.testing.assert_array_equal(result.users, USERS)
+        users, items = result.scoring_embeddings()
         order = fastcos.top_k(users, items, 7, measure="dot").indices
         np.testing.assert_array_equal(order, np.argsort(-scores, axis=1))
 
@@ -108,8 +108,8 @@ def test_scoring_embeddings_are_the_scores_of_the_model(kind, tmp_path):
 def test_scoring_embeddings_add_the_means_of_pca():
     model = PCA(3, random_state=0).fit(X)
     with pytest.warns(UserWarning, match="left out the model's biases"):
-        found = fastcos.from_model(model, model.transform(X))
-    users, items = found.scoring_embeddings()
+        result = fastcos.from_model(model, model.transform(X))
+    users, items = result.scoring_embeddings()
     predicted = model.inverse_transform(model.transform(X))
     np.testing.assert_allclose(users @ items.T, predicted, atol=1e-12)
     alone = fastcos.from_model(model)
@@ -172,29 +172,29 @@ def test_from_model_predicts_as_scikit_learn_does(model):
 
 
 def test_from_model_takes_words_as_ids():
-    found = fastcos.from_model(keyed())
-    assert found.ids.tolist() == list("abcdefg")
-    assert found.users is None
+    result = fastcos.from_model(keyed())
+    assert result.ids.tolist() == list("abcdefg")
+    assert result.users is None
     numbers = fastcos.from_model(keyed(keys=range(10, 17)))
     assert numbers.ids.tolist() == list(range(10, 17))
 
 
 def test_from_model_takes_both_sides_of_word2vec():
-    found = fastcos.from_model(SimpleNamespace(wv=keyed(), syn1neg=ITEMS[::-1]))
-    np.testing.assert_array_equal(found.items, ITEMS)
-    np.testing.assert_array_equal(found.users, ITEMS[::-1])
+    result = fastcos.from_model(SimpleNamespace(wv=keyed(), syn1neg=ITEMS[::-1]))
+    np.testing.assert_array_equal(result.items, ITEMS)
+    np.testing.assert_array_equal(result.users, ITEMS[::-1])
 
 
 def test_from_model_takes_two_embeddings():
-    found = fastcos.from_model(embedding(), embedding(USERS))
-    np.testing.assert_array_equal(found.items, ITEMS)
-    np.testing.assert_array_equal(found.users, USERS)
+    result = fastcos.from_model(embedding(), embedding(USERS))
+    np.testing.assert_array_equal(result.items, ITEMS)
+    np.testing.assert_array_equal(result.users, USERS)
 
 
 @pytest.mark.slow
 def test_from_model_feeds_an_audit():
-    found = fastcos.from_model(implicit())
-    assert fastcos.audit(found.items, found.users, k=2).n_items == 7
+    result = fastcos.from_model(implicit())
+    assert fastcos.audit(result.items, result.users, k=2).n_items == 7
 
 
 LINES = [
@@ -244,18 +244,18 @@ def test_from_model_of_installed_implicit():
 
     model = als.AlternatingLeastSquares(4, iterations=2, use_gpu=False, random_state=0)
     model.fit(sp.csr_matrix(X), show_progress=False)
-    found = fastcos.from_model(model)
-    assert found.items.shape == (7, 4)
-    assert found.users.shape == (12, 4)
+    result = fastcos.from_model(model)
+    assert result.items.shape == (7, 4)
+    assert result.users.shape == (12, 4)
 
 
 @pytest.mark.slow
 def test_from_model_of_installed_gensim():
     word2vec = pytest.importorskip("gensim.models").Word2Vec
     model = word2vec([list("abcd"), list("dcba")] * 5, vector_size=4, min_count=1, workers=1)
-    found = fastcos.from_model(model)
-    assert found.items.shape == found.users.shape == (4, 4)
-    assert sorted(found.ids) == list("abcd")
+    result = fastcos.from_model(model)
+    assert result.items.shape == result.users.shape == (4, 4)
+    assert sorted(result.ids) == list("abcd")
     assert fastcos.from_model(model.wv).users is None
 
 
@@ -267,8 +267,8 @@ def test_from_model_of_installed_torch():
 
 
 def test_from_model_takes_the_ids_of_a_model_without():
-    found = fastcos.from_model(implicit(), ids=[9, 7, 5, 3, 1, 11, 13])
-    assert found.ids.tolist() == [9, 7, 5, 3, 1, 11, 13]
+    result = fastcos.from_model(implicit(), ids=[9, 7, 5, 3, 1, 11, 13])
+    assert result.ids.tolist() == [9, 7, 5, 3, 1, 11, 13]
     for wrong, match in (
         ([1, 2], r"ids must be of shape \(7,\)"),
         ([1] * 7, "ids must be distinct"),

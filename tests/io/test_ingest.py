@@ -25,8 +25,8 @@ def table(folder, n=3000, users=200, items=50, texts=True):
 
 def assert_same(shards, data):
     assert shards.shape == data.X.shape
-    found = np.vstack([rows.toarray() for _, rows in shards.blocks()])
-    np.testing.assert_array_equal(found, data.X.toarray())
+    result = np.vstack([rows.toarray() for _, rows in shards.blocks()])
+    np.testing.assert_array_equal(result, data.X.toarray())
     np.testing.assert_array_equal(shards.user_ids, data.user_ids)
     np.testing.assert_array_equal(shards.item_ids, data.item_ids)
     assert shards.dtype == data.X.dtype
@@ -119,9 +119,9 @@ def test_ingest_and_fit_commands(tmp_path, capsys):
     assert main(["fit", str(path), *shards, "--rank", "5", "--out", str(tmp_path / "l")]) == 0
     assert main(["fit", str(tmp_path / "x"), "--rank", "5", "--out", str(tmp_path / "m")]) == 0
     assert main(["fit", str(path), "--rank", "5", "--out", str(tmp_path / "n")]) == 0
-    found, expected = (LinearMF.load(tmp_path / name / "model") for name in "mn")
-    np.testing.assert_allclose(found.singular_values_, expected.singular_values_, rtol=1e-6)
-    np.testing.assert_allclose(found.components_, expected.components_, atol=1e-5)
+    result, expected = (LinearMF.load(tmp_path / name / "model") for name in "mn")
+    np.testing.assert_allclose(result.singular_values_, expected.singular_values_, rtol=1e-6)
+    np.testing.assert_allclose(result.components_, expected.components_, atol=1e-5)
     assert main(["fit", str(tmp_path / "x"), "--user", "u", "--out", str(tmp_path / "o")]) == 2
     assert "--user must be left out for a folder of shards" in capsys.readouterr().err
 

@@ -299,14 +299,14 @@ def test_read_interactions_inverts_csv_in_any_row_order(rows, random):
         truth[user, item] += value
     shuffled = random.sample(rows, len(rows))
     with TemporaryDirectory() as folder:
-        found = []
+        results = []
         for order in (rows, shuffled):
             path = Path(folder) / "r.csv"
             with path.open("w", newline="", encoding="utf-8") as file:
                 csv.writer(file).writerows([("user", "item", "value"), *order])
-            found.append(as_read(io.read_interactions(path)))
-    assert found[0] == found[1]
-    users, items, X = found[0]
+            results.append(as_read(io.read_interactions(path)))
+    assert results[0] == results[1]
+    users, items, X = results[0]
     assert sorted(map(str, users)) == sorted({row[0] for row in rows})
     assert users == sorted(users)
     assert items == sorted(items)
@@ -317,12 +317,12 @@ def test_read_interactions_inverts_csv_in_any_row_order(rows, random):
 
 def test_sums_do_not_depend_on_row_order(tmp_path):
     values = [0.1, 0.2, 0.3, 1e16, -1e16, 0.7]
-    found = set()
+    results = set()
     for shift in range(6):
         rows = "".join(f"1,1,{v}\n" for v in values[shift:] + values[:shift])
         X = io.read_interactions(written(tmp_path, "r.csv", "user,item,value\n" + rows)).X
-        found.add(float(X.data[0]))
-    assert len(found) == 1
+        results.add(float(X.data[0]))
+    assert len(results) == 1
 
 
 def test_values_are_float32_only_if_exact(tmp_path):
@@ -412,8 +412,8 @@ def test_damaged_files_are_refused_or_read_correctly(tmp_path):
         for content in damaged:
             path = written(tmp_path, name, content)
             with contextlib.suppress(FastcosFormatError):
-                found = io.read_interactions(path)
-                np.testing.assert_array_equal(found.X.toarray(), X.toarray())
+                interactions = io.read_interactions(path)
+                np.testing.assert_array_equal(interactions.X.toarray(), X.toarray())
     whole = (tmp_path / "t.npy").read_bytes()
     for part in range(32):
         refused(
@@ -439,8 +439,8 @@ def survived(seed, cases, *formats):
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="limits the address space by /proc")
 def test_randomly_damaged_files_do_not_crash():
-    found = survived(0, 30, "npy", "npz", "mtx", "csv.gz", "half a search")
-    assert all(sum(counts) == 30 and counts[0] > 3 for counts in found.values())
+    result = survived(0, 30, "npy", "npz", "mtx", "csv.gz", "half a search")
+    assert all(sum(counts) == 30 and counts[0] > 3 for counts in result.values())
 
 
 @pytest.mark.slow

@@ -30,40 +30,40 @@ def data(name):
     return path
 
 
-def n_left_out(found):
-    return found.n_several, found.n_none, found.n_other
+def n_left_out(result):
+    return result.n_several, result.n_none, result.n_other
 
 
 def test_read_labels_counts_items_without_one_label(movies):
-    found = io.read_labels(movies, [1, 2, 3, 4, 5, 6], column="genres")
-    assert found.labels.tolist() == [-1, 1, 0, -1, -1, -1]
-    assert found.classes.tolist() == ["Comedy", "Crime"]
-    assert found.names.tolist() == ["Toys", "Heat", "Up", "Noon", "Late", "6"]
-    assert n_left_out(found) == (1, 3, 0)
-    assert found.n_unknown == 1
-    assert (found.labels < 0).sum() == sum(n_left_out(found))
+    labels = io.read_labels(movies, [1, 2, 3, 4, 5, 6], column="genres")
+    assert labels.labels.tolist() == [-1, 1, 0, -1, -1, -1]
+    assert labels.classes.tolist() == ["Comedy", "Crime"]
+    assert labels.names.tolist() == ["Toys", "Heat", "Up", "Noon", "Late", "6"]
+    assert n_left_out(labels) == (1, 3, 0)
+    assert labels.n_unknown == 1
+    assert (labels.labels < 0).sum() == sum(n_left_out(labels))
 
 
 def test_read_labels_only_keeps_the_given_classes(movies):
-    found = io.read_labels(movies, ["9", "2", "3"], column="genres", only=["Crime", "Horror"])
-    assert found.labels.tolist() == [1, 0, -1]
-    assert n_left_out(found) == (0, 0, 1)
+    labels = io.read_labels(movies, ["9", "2", "3"], column="genres", only=["Crime", "Horror"])
+    assert labels.labels.tolist() == [1, 0, -1]
+    assert n_left_out(labels) == (0, 0, 1)
     for only in (["Crime", "Western"], "Crime|Western"):
         with pytest.raises(FastcosFormatError, match=r"only must name labels of column 'genres'"):
             io.read_labels(movies, [2, 3, 9], column="genres", only=only)
 
 
 def test_read_labels_without_separator(movies):
-    found = io.read_labels(movies, [1, 2], column="genres", separator=None)
-    assert found.classes.tolist() == ["Comedy|Drama", "Crime"]
+    labels = io.read_labels(movies, [1, 2], column="genres", separator=None)
+    assert labels.classes.tolist() == ["Comedy|Drama", "Crime"]
 
 
 def test_read_labels_joins_the_rows_of_an_item(tmp_path):
     path = tmp_path / "tags.csv"
     path.write_text("item,tag,name\na,x,\nb,y,B\na,x,A\nb,x,C\nc,y,\n")
-    found = io.read_labels(path, ["a", "b", "c"], column="tag")
-    assert found.labels.tolist() == [0, -1, 1]
-    assert n_left_out(found) == (1, 0, 0)
+    labels = io.read_labels(path, ["a", "b", "c"], column="tag")
+    assert labels.labels.tolist() == [0, -1, 1]
+    assert n_left_out(labels) == (1, 0, 0)
 
 
 def test_read_labels_refuses_unknown_items(movies):
@@ -88,9 +88,9 @@ def test_read_labels_refuses_wrong_columns_and_few_classes(movies):
 def test_read_labels_counts_rows_without_an_id(movies):
     # the format of BLESS
     movies.write_text("movieId,genres\n1,a\n,b\n2,b\n")
-    found = io.read_labels(movies, [1, 2], column="genres")
-    assert found.labels.tolist() == [0, 1]
-    assert found.n_unknown == 1
+    labels = io.read_labels(movies, [1, 2], column="genres")
+    assert labels.labels.tolist() == [0, 1]
+    assert labels.n_unknown == 1
 
 
 def test_movielens_has_2811_rated_films_of_one_genre():
@@ -100,11 +100,11 @@ def test_movielens_has_2811_rated_films_of_one_genre():
     assert ratings.X.dtype == np.float32
     assert ratings.user_ids.tolist() == list(range(1, 611))
     # 2,851 films have no separator in their genres; 34 of these have none listed, 6 are unrated
-    found = io.read_labels(data("ml-latest-small/movies.csv"), ratings.item_ids, column="genres")
-    assert (found.labels >= 0).sum() == 2811
-    assert n_left_out(found) == (6879, 34, 0)
-    assert found.n_unknown == 18
-    assert found.names[0] == "Toy Story (1995)"
+    labels = io.read_labels(data("ml-latest-small/movies.csv"), ratings.item_ids, column="genres")
+    assert (labels.labels >= 0).sum() == 2811
+    assert n_left_out(labels) == (6879, 34, 0)
+    assert labels.n_unknown == 18
+    assert labels.names[0] == "Toy Story (1995)"
 
 
 @pytest.mark.slow
@@ -115,10 +115,10 @@ def test_mtg_has_10544_items_of_one_colour():
     assert decks.X.nnz == 12_003_097 - 26
     assert decks.X.data.max() == 255
     table = data("mtg/cards.csv")
-    found = io.read_labels(table, decks.item_ids, column="color", only=list("WUBRG"))
-    assert (found.labels >= 0).sum() == 10_544
-    assert found.classes.tolist() == ["B", "G", "R", "U", "W"]
-    assert found.names[0] == "Island"
+    labels = io.read_labels(table, decks.item_ids, column="color", only=list("WUBRG"))
+    assert (labels.labels >= 0).sum() == 10_544
+    assert labels.classes.tolist() == ["B", "G", "R", "U", "W"]
+    assert labels.names[0] == "Island"
 
 
 @pytest.mark.slow
@@ -148,9 +148,9 @@ def test_completejourney_has_departments():
     bought = io.read_interactions(data("completejourney/completejourney_pairs.csv.gz"))
     assert bought.X.shape == (2377, 20_902)
     products = data("completejourney/completejourney_products.csv.gz")
-    found = io.read_labels(products, bought.item_ids, column="department")
-    assert len(found.classes) == 26
-    assert found.n_none == 5
+    labels = io.read_labels(products, bought.item_ids, column="department")
+    assert len(labels.classes) == 26
+    assert labels.n_none == 5
 
 
 def test_glove_words_come_with_their_vectors():

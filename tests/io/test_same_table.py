@@ -99,10 +99,10 @@ def make_ids(rng, n):
         "twice": Made(name, "int", [*numbers[:-1], numbers[0]], REFUSED if n > 1 else numbers),
         "none": None,
     }  # fmt: skip
-    made = columns[str(rng.choice(list(columns)))]
-    if made is not None and made.expected is None:
-        made.expected = made.cells
-    return made
+    column = columns[str(rng.choice(list(columns)))]
+    if column is not None and column.expected is None:
+        column.expected = column.cells
+    return column
 
 
 def make_lists(rng, n):
@@ -124,7 +124,7 @@ def make_numbers(rng, n):
     """Two columns of numbers or more, one of which may be broken."""
     width = int(rng.integers(2, 5))
     names = [*"xyzt"[:width]] if rng.random() < 0.5 else [str(j) for j in range(width)]
-    made = []
+    tables = []
     for name in names:
         values, whole = eighths(rng, n), rng.integers(-9, 9, n).tolist()
         truths = (rng.random(n) < 0.5).tolist()
@@ -137,7 +137,7 @@ def make_numbers(rng, n):
             Made(name, "text", list(map(str, values)), values),
             Made(name, "decimal", [decimal.Decimal(f"{one:.3f}") for one in values], values),
         ]
-        made.append(columns[int(rng.integers(len(columns)))])
+        tables.append(columns[int(rng.integers(len(columns)))])
     if rng.random() < 0.4:
         place = int(rng.integers(width))
         name, values = names[place], eighths(rng, n)
@@ -155,8 +155,8 @@ def make_numbers(rng, n):
                 Made(name, "text", with_one(rng, texts, odd), REFUSED)
                 for odd in ("NA", "x", "", "1_0", "true", "1,5", "[1]", "٣")
             ]
-        made[place] = broken[int(rng.integers(len(broken)))]
-    return made
+        tables[place] = broken[int(rng.integers(len(broken)))]
+    return tables
 
 
 def make_table(seed):
@@ -367,15 +367,15 @@ def check(folder, seeds):
             path = folder / f"{seed}-{name}"
             write(path, columns)
             n_files += 1
-            found = reading_of(path)
+            result = reading_of(path)
             path.unlink()
-            what = f"table {seed} as {name}: {[(c.name, c.kind, c.cells[:6]) for c in columns]}"
+            case = f"table {seed} as {name}: {[(c.name, c.kind, c.cells[:6]) for c in columns]}"
             if expected[0] is REFUSED:
-                assert found[0] is REFUSED, (what, found)
+                assert result[0] is REFUSED, (case, result)
                 named = [repr(column) for column in expected[1]]
-                assert any(column in found[1] for column in (*named, *expected[1])), (what, found)
+                assert any(column in result[1] for column in (*named, *expected[1])), (case, result)
             else:
-                assert found == expected, what
+                assert result == expected, case
     return n_answers, n_files
 
 

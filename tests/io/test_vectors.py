@@ -35,10 +35,10 @@ def binary(n=3, d=3, words=WORDS, between=b"\n"):
 
 
 def check(path):
-    found = read_vectors(path)
-    np.testing.assert_array_equal(found.vectors, VECTORS)
-    assert found.ids.tolist() == WORDS
-    assert found.vectors.dtype == np.float32
+    table = read_vectors(path)
+    np.testing.assert_array_equal(table.vectors, VECTORS)
+    assert table.ids.tolist() == WORDS
+    assert table.vectors.dtype == np.float32
 
 
 def test_text_vectors_with_and_without_a_first_line(tmp_path):
@@ -105,9 +105,9 @@ def test_vectors_in_parquet(tmp_path):
         check(tmp_path / "v.parquet")
     wide = {"id": [5, 6, 7], **{f"d{j}": VECTORS[:, j] for j in range(3)}}
     parquet.write_table(arrow.table(wide), tmp_path / "wide.parquet")
-    found = read_vectors(tmp_path / "wide.parquet")
-    np.testing.assert_array_equal(found.vectors, VECTORS)
-    assert found.ids.tolist() == [5, 6, 7]
+    result = read_vectors(tmp_path / "wide.parquet")
+    np.testing.assert_array_equal(result.vectors, VECTORS)
+    assert result.ids.tolist() == [5, 6, 7]
     ragged = arrow.table({"vector": [[1.0], [1.0, 2.0]]})
     for table, message in (
         (ragged, "lists of one length"),
@@ -162,9 +162,9 @@ def test_tables_of_texts_and_vectors(tmp_path, suffix):
     path = tmp_path / f"documents{suffix}"
     write_table(path, documents(VECTORS.tolist()))
     assert holds_vectors(path)
-    found = read_vectors(path)
-    np.testing.assert_array_equal(found.vectors, VECTORS)
-    assert found.ids.tolist() == [7, 5, 6]
+    table = read_vectors(path)
+    np.testing.assert_array_equal(table.vectors, VECTORS)
+    assert table.ids.tolist() == [7, 5, 6]
     np.testing.assert_array_equal(read_factors(path).items, VECTORS)
     with pytest.raises(FastcosFormatError, match=r"text must be distinct|ids must be distinct"):
         read_vectors(path, id_column="text")
@@ -194,9 +194,9 @@ def test_csv_of_one_number_per_column(tmp_path):
     header = ",".join(["item_id", *(f"d{j}" for j in range(9))])
     np.savetxt(path, np.column_stack([[30, 10, 20], rows]), delimiter=",", header=header,
                comments="", fmt="%.17g")  # fmt: skip
-    found = read_vectors(path)
-    np.testing.assert_array_equal(found.vectors, rows)
-    assert found.ids.tolist() == [30, 10, 20]
+    table = read_vectors(path)
+    np.testing.assert_array_equal(table.vectors, rows)
+    assert table.ids.tolist() == [30, 10, 20]
     path.write_text("user,item,rating\n1,2,3\n4,5,6\n")
     assert not holds_vectors(path)
     with pytest.raises(FastcosFormatError, match="a row per vector, got a table of users and"):
@@ -305,13 +305,13 @@ def test_read_factors_strips_biases_of_implicit(tmp_path, kind, note):
         contextlib.nullcontext() if kind == "als" else pytest.warns(UserWarning, match="biases")
     )
     with warned:
-        found = read_factors(tmp_path / "m.npz")
-    np.testing.assert_array_equal(found.items, items[:, :4])
-    np.testing.assert_array_equal(found.users, users[:, :4])
-    assert (not found.notes) if not note else note in found.notes[0]
+        factors = read_factors(tmp_path / "m.npz")
+    np.testing.assert_array_equal(factors.items, items[:, :4])
+    np.testing.assert_array_equal(factors.users, users[:, :4])
+    assert (not factors.notes) if not note else note in factors.notes[0]
     # predictions change by the biases only
     if kind == "bpr":
-        difference = users @ items.T - found.users @ found.items.T
+        difference = users @ items.T - factors.users @ factors.items.T
         np.testing.assert_allclose(difference, np.tile(items[:, 4], (30, 1)), atol=1e-5)
 
 
@@ -320,17 +320,17 @@ def test_read_factors_strips_biases_of_two_files(tmp_path):
     np.save(tmp_path / "items.npy", items)
     np.save(tmp_path / "users.npy", users)
     with pytest.warns(UserWarning, match="biases"):
-        found = read_factors(tmp_path / "items.npy", tmp_path / "users.npy")
-    assert found.items.shape == (20, 4)
-    assert found.scoring_embeddings().items.shape == (20, 5)
+        factors = read_factors(tmp_path / "items.npy", tmp_path / "users.npy")
+    assert factors.items.shape == (20, 4)
+    assert factors.scoring_embeddings().items.shape == (20, 5)
     # only the users' ones show that the last column is a bias
     assert read_factors(tmp_path / "items.npy").items.shape == (20, 5)
     logistic, users = trained("lmf")
     np.save(tmp_path / "items.npy", logistic)
     np.save(tmp_path / "users.npy", users)
     with pytest.warns(UserWarning, match="biases"):
-        found = read_factors(tmp_path / "items.npy", tmp_path / "users.npy")
-    assert found.items.shape == (20, 4)
+        factors = read_factors(tmp_path / "items.npy", tmp_path / "users.npy")
+    assert factors.items.shape == (20, 4)
 
 
 def test_read_factors_keeps_a_column_of_ones_of_one_matrix(tmp_path):
@@ -338,9 +338,9 @@ def test_read_factors_keeps_a_column_of_ones_of_one_matrix(tmp_path):
     np.save(tmp_path / "items.npy", rows)
     np.savez(tmp_path / "items.npz", rows)
     for name in ("items.npy", "items.npz"):
-        found = read_factors(tmp_path / name)
-        np.testing.assert_array_equal(found.items, rows)
-        assert found.notes == ()
+        factors = read_factors(tmp_path / name)
+        np.testing.assert_array_equal(factors.items, rows)
+        assert factors.notes == ()
 
 
 def test_strip_biases_keeps_ordinary_columns():
@@ -360,10 +360,10 @@ def test_read_factors_transposes_components(tmp_path):
         tmp_path / "svd.npz", components_=svd.components_, singular_values_=svd.singular_values_
     )
     np.save(tmp_path / "users.npy", svd.transform(X))
-    found = read_factors(tmp_path / "svd.npz", tmp_path / "users.npy")
-    assert found.items.shape == (15, 4)
-    assert "transposed components_" in found.notes[0]
-    np.testing.assert_allclose(found.users @ found.items.T, svd.transform(X) @ svd.components_)
+    factors = read_factors(tmp_path / "svd.npz", tmp_path / "users.npy")
+    assert factors.items.shape == (15, 4)
+    assert "transposed components_" in factors.notes[0]
+    np.testing.assert_allclose(factors.users @ factors.items.T, svd.transform(X) @ svd.components_)
 
 
 def test_read_factors_refuses_conflicting_users(tmp_path):
@@ -408,8 +408,12 @@ def test_read_popularity_refuses_wrong_tables(tmp_path, text, message):
 
 def test_read_popularity_matches_by_id(tmp_path):
     (tmp_path / "p.csv").write_text("item,popularity\nb,3\nx,9\n")
-    found = read_popularity(tmp_path / "p.csv", ["a", "b"])
-    assert (found.values.tolist(), found.n_missing, found.n_unknown) == ([0, 3], 1, 1)
+    popularity = read_popularity(tmp_path / "p.csv", ["a", "b"])
+    assert (popularity.values.tolist(), popularity.n_missing, popularity.n_unknown) == (
+        [0, 3],
+        1,
+        1,
+    )
 
 
 def test_npz_with_an_array_twice_is_refused(tmp_path):

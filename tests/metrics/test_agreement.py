@@ -49,13 +49,13 @@ def test_jaccard_and_overlap_equal_set_formulas(k):
 
 @pytest.mark.parametrize("q", [0.2, 0.9, 0.99])
 def test_rank_biased_overlap_equals_its_definition(q):
-    found = metrics.rank_biased_overlap(A, B, persistence=q)
+    result = metrics.rank_biased_overlap(A, B, persistence=q)
     truth = []
     for a, b in zip(A.tolist(), B.tolist(), strict=True):
         overlap = [len(set(a[:d]) & set(b[:d])) for d in range(1, 7)]
         total = (1 - q) / q * sum(x / d * q**d for d, x in enumerate(overlap, 1))
         truth.append(overlap[-1] / 6 * q**6 + total)
-    assert found.value == pytest.approx(np.mean(truth), abs=1e-14)
+    assert result.value == pytest.approx(np.mean(truth), abs=1e-14)
     assert metrics.rank_biased_overlap(A, A, persistence=q).value == pytest.approx(1, abs=1e-14)
 
 
@@ -74,9 +74,9 @@ def test_rank_biased_overlap_residual_bounds_unseen_ranks(b):
     best = series(
         [*a, *(j for j in b if j not in a), *rest], [*b, *(j for j in a if j not in b), *rest]
     )
-    found = metrics.rank_biased_overlap([a], [b], persistence=q)
-    assert found.residual == pytest.approx(best - worst, abs=1e-9)
-    assert worst <= found.value <= best
+    result = metrics.rank_biased_overlap([a], [b], persistence=q)
+    assert result.residual == pytest.approx(best - worst, abs=1e-9)
+    assert worst <= result.value <= best
 
 
 def test_rank_biased_overlap_checks_persistence():
@@ -126,9 +126,9 @@ def off_diagonal(items):
 
 def test_rsa_equals_correlation_of_pairwise_cosines():
     truth = np.corrcoef(off_diagonal(X), off_diagonal(Y))[0, 1]
-    found = metrics.rsa(X, Y)
-    assert found.value == pytest.approx(truth, abs=1e-11)
-    assert found.low == found.value == found.high
+    result = metrics.rsa(X, Y)
+    assert result.value == pytest.approx(truth, abs=1e-11)
+    assert result.low == result.value == result.high
     assert metrics.rsa(X, X * 3).value == pytest.approx(1, abs=1e-12)
 
 
@@ -136,34 +136,34 @@ def test_rsa_leaves_zero_rows_out():
     changed, other = X.copy(), Y.copy()
     changed[3], other[5] = 0, 0
     keep = np.delete(np.arange(len(X)), [3, 5])
-    found = metrics.rsa(changed, other)
-    assert found.n_left_out == 2
-    assert found.value == pytest.approx(metrics.rsa(X[keep], Y[keep]).value, abs=1e-14)
+    result = metrics.rsa(changed, other)
+    assert result.n_left_out == 2
+    assert result.value == pytest.approx(metrics.rsa(X[keep], Y[keep]).value, abs=1e-14)
 
 
 def test_rsa_spearman_equals_scipy():
     truth = scipy.stats.spearmanr(off_diagonal(X), off_diagonal(Y)).statistic
-    found = metrics.rsa(X, Y, method="spearman")
-    assert found.value == pytest.approx(truth, abs=1e-12)
-    assert found.low == found.value == found.high
+    result = metrics.rsa(X, Y, method="spearman")
+    assert result.value == pytest.approx(truth, abs=1e-12)
+    assert result.low == result.value == result.high
 
 
 def test_rsa_spearman_interval_covers_the_truth():
     truth = metrics.rsa(X, Y, method="spearman").value
     held = 0
     for seed in range(40):
-        found = metrics.rsa(X, Y, method="spearman", n_pairs=1000, random_state=seed)
-        assert found.low < found.value < found.high
-        held += found.low <= truth <= found.high
+        result = metrics.rsa(X, Y, method="spearman", n_pairs=1000, random_state=seed)
+        assert result.low < result.value < result.high
+        held += result.low <= truth <= result.high
     assert held >= 34
 
 
 @pytest.mark.parametrize("n_pairs", [4, 30, 1000])
 def test_rsa_spearman_interval_equals_bonett_wright(n_pairs):
-    found = metrics.rsa(X, Y, method="spearman", n_pairs=n_pairs, random_state=3)
-    z, half = np.arctanh(found.value), scipy.stats.norm.ppf(0.975)
-    half *= np.sqrt((1 + found.value**2 / 2) / (n_pairs - 3))
-    assert (found.low, found.high) == pytest.approx((np.tanh(z - half), np.tanh(z + half)))
+    result = metrics.rsa(X, Y, method="spearman", n_pairs=n_pairs, random_state=3)
+    z, half = np.arctanh(result.value), scipy.stats.norm.ppf(0.975)
+    half *= np.sqrt((1 + result.value**2 / 2) / (n_pairs - 3))
+    assert (result.low, result.high) == pytest.approx((np.tanh(z - half), np.tanh(z + half)))
 
 
 def test_rsa_spearman_samples_only_if_more_pairs():
@@ -239,8 +239,8 @@ def test_cca_similarity_ignores_columns_of_zero_rank():
 def test_cca_similarity_of_one_direction_is_r_squared():
     line = np.outer(X[:, 0], [1, 2, -3])
     design = np.column_stack([np.ones(len(Y)), Y])
-    left = X[:, 0] - design @ np.linalg.lstsq(design, X[:, 0], rcond=None)[0]
-    truth = 1 - left.var() / X[:, 0].var()
+    residual = X[:, 0] - design @ np.linalg.lstsq(design, X[:, 0], rcond=None)[0]
+    truth = 1 - residual.var() / X[:, 0].var()
     assert metrics.cca_similarity(line, Y) == pytest.approx(truth, abs=1e-9)
 
 
@@ -298,9 +298,9 @@ def test_model_change_equals_dense_norm():
     random = np.random.default_rng(4)
     P1, Q1 = random.standard_normal((30, 4)), random.standard_normal((20, 4))
     P2, Q2 = random.standard_normal((30, 6)), random.standard_normal((20, 6))
-    found = metrics.model_change(P1, Q1, P2, Q2)
-    assert found.value == pytest.approx(np.linalg.norm(P1 @ Q1.T - P2 @ Q2.T))
-    assert found.relative == pytest.approx(found.value / np.linalg.norm(P1 @ Q1.T))
+    result = metrics.model_change(P1, Q1, P2, Q2)
+    assert result.value == pytest.approx(np.linalg.norm(P1 @ Q1.T - P2 @ Q2.T))
+    assert result.relative == pytest.approx(result.value / np.linalg.norm(P1 @ Q1.T))
     G = random.standard_normal((4, 4))
     # the same model: no square root of the rounding is left
     assert metrics.model_change(P1, Q1, P1 @ G, Q1 @ np.linalg.inv(G).T).relative < 1e-13
@@ -315,11 +315,11 @@ def test_model_change_of_zero_models():
 @pytest.mark.parametrize("k", [1, 5, 12])
 def test_trustworthiness_equals_scikit_learn(k):
     U, V = oracles.unit(X), oracles.unit(Y)
-    found = metrics.trustworthiness(X, Y, k=k)
-    assert found.trustworthiness == pytest.approx(
+    trust = metrics.trustworthiness(X, Y, k=k)
+    assert trust.trustworthiness == pytest.approx(
         sklearn_trustworthiness(U, V, n_neighbors=k), abs=1e-12
     )
-    assert found.continuity == pytest.approx(
+    assert trust.continuity == pytest.approx(
         sklearn_trustworthiness(V, U, n_neighbors=k), abs=1e-12
     )
 
@@ -346,8 +346,8 @@ def test_trustworthiness_ranks_ties_by_index():
         excess = sum(max(truth[i].index(j) + 1 - k, 0) for i in range(n) for j in seen[i][:k])
         return 1 - 2 * excess / worst
 
-    found = metrics.trustworthiness(rows, other, k=k)
-    assert found == pytest.approx((score(*orders), score(*orders[::-1]), 1), abs=1e-14)
+    trust = metrics.trustworthiness(rows, other, k=k)
+    assert trust == pytest.approx((score(*orders), score(*orders[::-1]), 1), abs=1e-14)
 
 
 @pytest.mark.parametrize("n_threads", [2, 3, 8])
@@ -360,15 +360,15 @@ def test_trustworthiness_is_bit_identical_over_threads(n_threads):
 
 def test_padding_of_lists_is_no_item():
     exact = np.array([[1, 2, 3, 4], [5, 6, 7, 8], [1, 2, -1, -1], [-1, -1, -1, -1], [1, 2, 3, 4]])
-    found = np.array([[1, 2, -1, -1], [-1, -1, 5, 6], [2, 1, -1, -1], [-1, -1, -1, -1], [-1] * 4])
+    result = np.array([[1, 2, -1, -1], [-1, -1, 5, 6], [2, 1, -1, -1], [-1, -1, -1, -1], [-1] * 4])
     overlaps, jaccards = [0.5, 0.5, 1.0, 1.0, 0.0], [0.5, 0.5, 1.0, 1.0, 0.0]
-    assert metrics.overlap_at_k(exact, found) == pytest.approx(np.mean(overlaps))
-    assert metrics.jaccard_at_k(exact, found) == pytest.approx(np.mean(jaccards))
-    for lists, other, overlap in zip(exact, found, overlaps, strict=True):
+    assert metrics.overlap_at_k(exact, result) == pytest.approx(np.mean(overlaps))
+    assert metrics.jaccard_at_k(exact, result) == pytest.approx(np.mean(jaccards))
+    for lists, other, overlap in zip(exact, result, overlaps, strict=True):
         assert metrics.overlap_at_k([lists], [other]) == overlap
         assert metrics.overlap_at_k([other], [lists]) == overlap
-    assert metrics.rank_biased_overlap(exact[4:], found[4:]).value == 0
-    assert 0 < metrics.rank_biased_overlap(exact[:1], found[:1]).value < 1
+    assert metrics.rank_biased_overlap(exact[4:], result[4:]).value == 0
+    assert 0 < metrics.rank_biased_overlap(exact[:1], result[:1]).value < 1
 
 
 def test_recall_of_filtered_answers_is_that_of_their_items():

@@ -16,16 +16,16 @@ def test_clustering_scores_find_planted_directions():
     rows = np.eye(5, 12)[labels] + 0.1 * random.standard_normal((200, 12))
     rows *= random.lognormal(0, 2, 200)[:, None]
     rows[7] = 0
-    found = metrics.clustering_scores(rows, labels)
-    assert (found.ari, found.n_left_out) == (1.0, 1)
-    assert found.ami == pytest.approx(1.0)
+    scores = metrics.clustering_scores(rows, labels)
+    assert (scores.ari, scores.n_left_out) == (1.0, 1)
+    assert scores.ami == pytest.approx(1.0)
 
 
 def test_clustering_scores_of_noise_are_near_zero():
     random = np.random.default_rng(1)
-    found = metrics.clustering_scores(random.standard_normal((300, 8)), random.integers(0, 4, 300))
-    assert abs(found.ari) < 0.03
-    assert abs(found.ami) < 0.03
+    scores = metrics.clustering_scores(random.standard_normal((300, 8)), random.integers(0, 4, 300))
+    assert abs(scores.ari) < 0.03
+    assert abs(scores.ami) < 0.03
 
 
 def test_spherical_kmeans_matches_scikit_learn_objective():
@@ -50,8 +50,8 @@ def test_far_rows_cover_all_directions():
 
 def test_clustering_scores_with_surplus_clusters():
     items = np.repeat(np.eye(2), 6, axis=0)
-    found = metrics.clustering_scores(items, [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5])
-    assert -1 <= found.ari <= 1
+    scores = metrics.clustering_scores(items, [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5])
+    assert -1 <= scores.ari <= 1
 
 
 class Draws:

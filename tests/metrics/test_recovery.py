@@ -31,11 +31,11 @@ LABELLED = [
 @each_input
 def test_pair_auc_exact_equals_roc_auc(items, labels):
     scores, same = oracles.pair_scores(items, labels)
-    found = metrics.pair_auc(items, labels)
-    assert found.value == pytest.approx(roc_auc_score(same, scores), abs=1e-12)
-    assert found.value == pytest.approx(oracles.auc(scores, same), abs=1e-15)
-    assert found.low == found.value == found.high
-    assert found.n_left_out == np.sum(~items.any(axis=1))
+    result = metrics.pair_auc(items, labels)
+    assert result.value == pytest.approx(roc_auc_score(same, scores), abs=1e-12)
+    assert result.value == pytest.approx(oracles.auc(scores, same), abs=1e-15)
+    assert result.low == result.value == result.high
+    assert result.n_left_out == np.sum(~items.any(axis=1))
 
 
 @each_input
@@ -132,19 +132,19 @@ def test_pair_auc_exact_is_refused_beyond_memory():
         with pytest.raises(ValueError, match="exact=True must fit in the working memory of 1 MiB"):
             metrics.pair_auc(items, labels, exact=True)
         # by default, the cosines are then binned
-        found = metrics.pair_auc(items, labels)
+        result = metrics.pair_auc(items, labels)
     finally:
         set_config(working_memory=1024.0)
-    assert found == metrics.pair_auc(items, labels, exact=False)
+    assert result == metrics.pair_auc(items, labels, exact=False)
 
 
 @each_input
 def test_map_at_r_equals_the_loop(items, labels):
-    found = metrics.map_at_r(items, labels)
+    precision = metrics.map_at_r(items, labels)
     sizes = np.bincount(labels)[labels]
     if items.shape[1] != 4:  # there cosines tie on paper but not in float64
-        assert found.value == pytest.approx(oracles.map_at_r(items, labels), abs=1e-12)
-    assert found.n_left_out == np.sum(~items.any(axis=1) | (sizes < 2))
+        assert precision.value == pytest.approx(oracles.map_at_r(items, labels), abs=1e-12)
+    assert precision.n_left_out == np.sum(~items.any(axis=1) | (sizes < 2))
 
 
 def test_map_at_r_divides_by_r_and_breaks_ties_by_index():
@@ -153,9 +153,9 @@ def test_map_at_r_divides_by_r_and_breaks_ties_by_index():
     assert metrics.map_at_r(items, ["a", "b", "b", "a"]).value == 0.25
     # queries 0 and 2: rank 1 wrong, rank 2 right, P(2) / R = 1/2 / 2; query 3: the other way round
     items = np.array([[1, 0.0], [0.9, 0.1], [0.8, 0.2], [0, 1.0]])
-    found = metrics.map_at_r(items, ["a", "b", "a", "a"])
-    assert found == (pytest.approx(oracles.map_at_r(items, np.array([0, 1, 0, 0]))), 1)
-    assert found.value == pytest.approx((0.25 + 0.25 + 0.5) / 3)
+    precision = metrics.map_at_r(items, ["a", "b", "a", "a"])
+    assert precision == (pytest.approx(oracles.map_at_r(items, np.array([0, 1, 0, 0]))), 1)
+    assert precision.value == pytest.approx((0.25 + 0.25 + 0.5) / 3)
 
 
 def test_map_at_r_ranks_zero_rows_by_cosine_zero():
@@ -196,11 +196,11 @@ def test_silhouette_of_single_rows_is_zero():
 @each_input
 def test_within_between_equals_means_over_pairs(items, labels):
     scores, same = oracles.pair_scores(items, labels)
-    found = metrics.within_between(items, labels)
+    result = metrics.within_between(items, labels)
     deviation = np.sqrt((scores[same].var() + scores[~same].var()) / 2)
-    assert found.within == pytest.approx(scores[same].mean(), abs=1e-12)
-    assert found.between == pytest.approx(scores[~same].mean(), abs=1e-12)
-    assert found.contrast == pytest.approx((found.within - found.between) / deviation, rel=1e-9)
+    assert result.within == pytest.approx(scores[same].mean(), abs=1e-12)
+    assert result.between == pytest.approx(scores[~same].mean(), abs=1e-12)
+    assert result.contrast == pytest.approx((result.within - result.between) / deviation, rel=1e-9)
 
 
 def test_within_between_contrast_without_variance():
@@ -261,13 +261,13 @@ def test_neighbor_purity_equals_share_of_equal_labels():
     labels = random.integers(0, 3, 40)
     lists = np.array([random.permutation(40)[:6] for _ in range(40)])
     truth = np.mean([[labels[j] == labels[i] for j in lists[i, :4]] for i in range(40)])
-    found = metrics.neighbor_purity(lists, labels, k=4)
-    assert found.value == truth
+    purity = metrics.neighbor_purity(lists, labels, k=4)
+    assert purity.value == truth
     table = labels[:, None] == labels
-    assert found.baseline == pytest.approx((table.sum() - 40) / (40 * 39))
-    some = [3, 5, 8]
-    part = metrics.neighbor_purity(lists[some], labels, k=4, query_labels=labels[some])
-    assert part.value == np.mean(labels[lists[some, :4]] == labels[some][:, None])
+    assert purity.baseline == pytest.approx((table.sum() - 40) / (40 * 39))
+    rows = [3, 5, 8]
+    part = metrics.neighbor_purity(lists[rows], labels, k=4, query_labels=labels[rows])
+    assert part.value == np.mean(labels[lists[rows, :4]] == labels[rows][:, None])
 
 
 def test_neighbor_purity_refuses_invalid_lists():

@@ -76,9 +76,9 @@ def test_spectrum_ignores_rotation_but_not_rescaling(metric):
 def test_mean_cosine_equals_mean_over_pairs(make):
     items, labels = make(3)
     scores, _ = oracles.pair_scores(items, labels)
-    found = metrics.mean_cosine(items)
-    assert found.value == pytest.approx(scores.mean(), abs=1e-12)
-    assert found.n_left_out == (~items.any(axis=1)).sum()
+    result = metrics.mean_cosine(items)
+    assert result.value == pytest.approx(scores.mean(), abs=1e-12)
+    assert result.n_left_out == (~items.any(axis=1)).sum()
     with pytest.raises(ValueError, match="items must have at least 2 non-zero rows, got 1"):
         metrics.mean_cosine([[1, 2], [0, 0]])
 
@@ -99,13 +99,17 @@ def lists_of(n, k, n_items, seed=0):
 def test_hubness_equals_formulas_of_list_counts():
     lists = lists_of(80, 5, 80)
     counts = np.array([(lists == j).sum() for j in range(80)])
-    found = metrics.hubness(lists)
-    assert found.skewness == pytest.approx(scipy.stats.skew(counts), abs=1e-12)
-    assert found.robin_hood == pytest.approx(np.abs(counts - 5).sum() / 2 / (80 * 5), abs=1e-15)
-    assert found.antihub_share == np.mean(counts == 0)
+    hubness_scores = metrics.hubness(lists)
+    assert hubness_scores.skewness == pytest.approx(scipy.stats.skew(counts), abs=1e-12)
+    assert hubness_scores.robin_hood == pytest.approx(
+        np.abs(counts - 5).sum() / 2 / (80 * 5), abs=1e-15
+    )
+    assert hubness_scores.antihub_share == np.mean(counts == 0)
     assert metrics.hubness(lists[:, :2]) == metrics.hubness(lists, k=2)
     assert metrics.hubness(np.roll(np.arange(6), 1)[:, None]) == (0, 0, 0)
-    assert metrics.hubness(lists, n_items=160).antihub_share == (found.antihub_share + 1) / 2
+    assert (
+        metrics.hubness(lists, n_items=160).antihub_share == (hubness_scores.antihub_share + 1) / 2
+    )
     with pytest.raises(ValueError, match="neighbors must hold item numbers from -1 to 9, got"):
         metrics.hubness(lists, n_items=10)
 
@@ -117,36 +121,36 @@ def test_popularity_bias_equals_plain_correlations():
     items = random.standard_normal((70, 4)) + np.log1p(counts)[:, None]
     items[9] = 0
     lists = lists_of(70, 4, 70)
-    found = metrics.popularity_bias(items, counts, lists)
+    bias = metrics.popularity_bias(items, counts, lists)
     keep = items.any(axis=1) & (counts > 0)
     logs = np.log(counts[keep])
     table = oracles.cosines(items[keep])
     cosines = (table.sum(axis=1) - 1) / (keep.sum() - 1)
     listed = np.bincount(lists.ravel(), minlength=70)
-    assert found.n_left_out == 70 - keep.sum()
-    assert found.cosine_correlation == pytest.approx(np.corrcoef(logs, cosines)[0, 1])
+    assert bias.n_left_out == 70 - keep.sum()
+    assert bias.cosine_correlation == pytest.approx(np.corrcoef(logs, cosines)[0, 1])
     lengths = np.linalg.norm(items[keep], axis=1)
-    assert found.norm_correlation == pytest.approx(np.corrcoef(logs, lengths)[0, 1])
-    assert found.hubness_correlation == pytest.approx(np.corrcoef(logs, listed[keep])[0, 1])
-    assert found.lift == pytest.approx(counts[lists].mean() / counts.mean())
+    assert bias.norm_correlation == pytest.approx(np.corrcoef(logs, lengths)[0, 1])
+    assert bias.hubness_correlation == pytest.approx(np.corrcoef(logs, listed[keep])[0, 1])
+    assert bias.lift == pytest.approx(counts[lists].mean() / counts.mean())
     differences = np.abs(listed[:, None] - listed).mean()
-    assert found.gini == pytest.approx(differences / 2 / listed.mean())
+    assert bias.gini == pytest.approx(differences / 2 / listed.mean())
     order = np.argsort(counts[keep], kind="stable")
-    assert found.decile_cosines[0] == pytest.approx(cosines[order[: -(-keep.sum() // 10)]].mean())
+    assert bias.decile_cosines[0] == pytest.approx(cosines[order[: -(-keep.sum() // 10)]].mean())
     assert np.isnan(metrics.popularity_bias(items, np.ones(70), lists).norm_correlation)
 
 
 def test_popularity_bias_ignores_scale():
     counts = np.arange(1, 11)
     items = 1e-9 * np.stack([np.log(counts), np.ones(10)], axis=1)
-    found = metrics.popularity_bias(items, counts, lists_of(10, 3, 10))
-    assert found.norm_correlation > 0.9
+    bias = metrics.popularity_bias(items, counts, lists_of(10, 3, 10))
+    assert bias.norm_correlation > 0.9
     # rounding gives unit rows several lengths
     unit = oracles.unit(np.random.default_rng(0).standard_normal((10, 7)))
     assert np.isnan(metrics.popularity_bias(unit, counts, lists_of(10, 3, 10)).norm_correlation)
     for alike in (np.ones((10, 2)), np.full((10, 3), 0.1)):
-        found = metrics.popularity_bias(alike, counts, lists_of(10, 3, 10))
-        assert np.isnan([found.norm_correlation, found.cosine_correlation]).all()
+        bias = metrics.popularity_bias(alike, counts, lists_of(10, 3, 10))
+        assert np.isnan([bias.norm_correlation, bias.cosine_correlation]).all()
     with pytest.raises(
         ValueError, match="items must have at least 10 non-zero rows of popular items"
     ):
@@ -188,22 +192,22 @@ def test_stratified_auc_equals_weighted_auc_of_strata(make, n_strata):
     items, labels = make(8, n=90)
     popularity = np.random.default_rng(0).integers(0, 9, 90).astype(float)
     aucs, weights = stratified_truth(items, labels, popularity, n_strata)
-    found = metrics.stratified_auc(items, labels, popularity, n_strata=n_strata)
-    np.testing.assert_allclose(found.strata, aucs, atol=2e-3)
+    result = metrics.stratified_auc(items, labels, popularity, n_strata=n_strata)
+    np.testing.assert_allclose(result.strata, aucs, atol=2e-3)
     value = np.nansum(aucs * weights) / weights.sum()
-    assert found.low - 1e-12 <= value <= found.high + 1e-12
-    assert found.value == pytest.approx(value, abs=1e-3)
-    assert found.worst == np.nanmin(found.strata)
-    assert found.n_left_out == np.sum(~items.any(axis=1) | (popularity == 0))
+    assert result.low - 1e-12 <= value <= result.high + 1e-12
+    assert result.value == pytest.approx(value, abs=1e-3)
+    assert result.worst == np.nanmin(result.strata)
+    assert result.n_left_out == np.sum(~items.any(axis=1) | (popularity == 0))
 
 
 def test_stratified_auc_of_one_stratum_is_pair_auc():
     items, labels = oracles.blobs(9)
-    found = metrics.stratified_auc(items, labels, np.ones(60), n_strata=10)
+    result = metrics.stratified_auc(items, labels, np.ones(60), n_strata=10)
     exact = metrics.pair_auc(items, labels).value
     # all pairs are equally popular: one stratum holds them all
-    assert found.low <= exact <= found.high
-    assert np.isnan(found.strata).sum() == 9
+    assert result.low <= exact <= result.high
+    assert np.isnan(result.strata).sum() == 9
 
 
 @pytest.mark.parametrize("n_threads", [2, 3, 8])
@@ -225,11 +229,15 @@ def test_stratified_auc_within_given_strata_equals_scikit_learn():
         scores, same = oracles.pair_scores(items[inside], labels[inside])
         aucs.append(roc_auc_score(same, scores))
         weights.append(same.sum() * (~same).sum())
-    found = metrics.stratified_auc(items, labels, strata=strata.tolist())
-    np.testing.assert_allclose(found.strata, aucs, atol=1e-12)
-    assert found.value == pytest.approx(np.average(aucs, weights=weights), abs=1e-12)
-    assert (found.worst, found.low, found.high) == (min(found.strata), found.value, found.value)
-    assert found.n_left_out == sum(s is None for s in strata) + (strata[5] is not None)
+    result = metrics.stratified_auc(items, labels, strata=strata.tolist())
+    np.testing.assert_allclose(result.strata, aucs, atol=1e-12)
+    assert result.value == pytest.approx(np.average(aucs, weights=weights), abs=1e-12)
+    assert (result.worst, result.low, result.high) == (
+        min(result.strata),
+        result.value,
+        result.value,
+    )
+    assert result.n_left_out == sum(s is None for s in strata) + (strata[5] is not None)
 
 
 def test_stratified_auc_takes_popularity_or_strata():

@@ -28,9 +28,9 @@ def expected(model, X, k, exclude_seen):
 def assert_best_scores(model, X, k):
     for exclude_seen in (True, False):
         indices, scores = expected(model, X, k, exclude_seen)
-        found = model.recommend(X, k, exclude_seen=exclude_seen)
-        np.testing.assert_array_equal(found.indices, indices)
-        np.testing.assert_allclose(found.scores, scores, rtol=1e-5)
+        recommendations = model.recommend(X, k, exclude_seen=exclude_seen)
+        np.testing.assert_array_equal(recommendations.indices, indices)
+        np.testing.assert_allclose(recommendations.scores, scores, rtol=1e-5)
 
 
 @pytest.mark.parametrize("model", [LinearMF(2), CosineMF(2)])
@@ -63,13 +63,13 @@ def test_cosine_mf_recommends_the_largest_scores(X, similarity):
 def test_recommend_is_independent_of_blocks_of_users():
     X = sp.random_array((90, 40), density=0.2, rng=np.random.default_rng(0), format="csr")
     model = LinearMF(5, regularization=0.1).fit(X)
-    found = model.recommend(X, 3)
+    recommendations = model.recommend(X, 3)
     calls = []
     many = model.recommend(
         sp.vstack([X] * COPIES, format="csr"), 3, progress=lambda *call: calls.append(call)
     )
-    np.testing.assert_array_equal(many.indices, np.tile(found.indices, (COPIES, 1)))
-    np.testing.assert_array_equal(many.scores, np.tile(found.scores, (COPIES, 1)))
+    np.testing.assert_array_equal(many.indices, np.tile(recommendations.indices, (COPIES, 1)))
+    np.testing.assert_array_equal(many.scores, np.tile(recommendations.scores, (COPIES, 1)))
     assert calls == sorted(calls)
     assert calls[-1] == (90 * COPIES, 90 * COPIES)
 
@@ -79,8 +79,8 @@ def test_recommend_takes_data_frames(model):
     pandas = pytest.importorskip("pandas")
     X = np.random.default_rng(0).poisson(1.0, (30, 8)).astype(np.float64)
     frame = pandas.DataFrame(X, columns=[f"item {j}" for j in range(8)])
-    found = model.fit(frame).recommend(frame, 2)  # without a warning of feature names
-    np.testing.assert_array_equal(found.indices, model.fit(X).recommend(X, 2).indices)
+    recommendations = model.fit(frame).recommend(frame, 2)  # without a warning of feature names
+    np.testing.assert_array_equal(recommendations.indices, model.fit(X).recommend(X, 2).indices)
 
 
 def test_recommend_pads_users_with_few_unseen_items(X):
@@ -88,9 +88,9 @@ def test_recommend_pads_users_with_few_unseen_items(X):
     X[3] = 1
     X[3, 8] = 0
     model = LinearMF(4, regularization=0.1).fit(X)
-    found = model.recommend(X, 3)
-    assert found.indices[3].tolist() == [8, -1, -1]
-    assert np.isneginf(found.scores[3, 1:]).all()
+    recommendations = model.recommend(X, 3)
+    assert recommendations.indices[3].tolist() == [8, -1, -1]
+    assert np.isneginf(recommendations.scores[3, 1:]).all()
 
 
 def test_recommend_refuses_more_items_than_exist(X):

@@ -97,8 +97,8 @@ def test_cosine_mf_users_and_items_are_unit_rows(simulation):
     model = CosineMF(6, max_iter=2).fit(X)
     P = X.toarray().astype(np.float64) @ model.encoder_
     expected = P / np.linalg.norm(P, axis=1, keepdims=True)
-    for given in (X, X.toarray(), X.tocoo(), 3 * X, X.astype(np.float64)):
-        np.testing.assert_allclose(model.transform(given), expected, atol=2e-6)
+    for matrix in (X, X.toarray(), X.tocoo(), 3 * X, X.astype(np.float64)):
+        np.testing.assert_allclose(model.transform(matrix), expected, atol=2e-6)
     np.testing.assert_allclose(np.linalg.norm(model.item_embeddings(), axis=1), 1, atol=1e-6)
     np.testing.assert_array_equal(model.item_embeddings(), model.components_.T)
     users, items = model.scoring_embeddings(X)
@@ -162,12 +162,12 @@ def test_cosine_mf_without_item_bias_learns_none(simulation):
     X = simulation.X
     counts = np.bincount(X.indices, minlength=X.shape[1])
     for loss in ("info_nce", "negative_sampling"):
-        given = {"similarity": "dot", "loss": loss, "max_iter": 2, "validation_fraction": 0}
-        without = CosineMF(5, item_bias=False, **given).fit(X)
+        parameters = {"similarity": "dot", "loss": loss, "max_iter": 2, "validation_fraction": 0}
+        without = CosineMF(5, item_bias=False, **parameters).fit(X)
         # what is left corrects for the drawing of the negatives
         expected = 0.75 * np.log(counts[counts > 0])
         np.testing.assert_allclose(without.item_bias_[counts > 0], expected, rtol=1e-6)
-        learned = CosineMF(5, **given).fit(X).item_bias_[counts > 0]
+        learned = CosineMF(5, **parameters).fit(X).item_bias_[counts > 0]
         assert np.ptp(learned - expected) > 0.5
     with pytest.raises(ValueError, match="item_bias must be"):
         CosineMF(item_bias=2).fit(X)

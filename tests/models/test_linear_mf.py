@@ -91,16 +91,16 @@ def test_rescaling_multiplies_users_and_divides_items():
     )
 
 
-@pytest.mark.parametrize("given", ["identity", "balanced", Rescaling(), np.ones(3)], ids=str)
-def test_weight_decay_refuses_every_rescaling(given):
+@pytest.mark.parametrize("rescaling", ["identity", "balanced", Rescaling(), np.ones(3)], ids=str)
+def test_weight_decay_refuses_every_rescaling(rescaling):
     X = interactions()
     model = LinearMF(3, objective="weight_decay", regularization=2.0).fit(X)
     rule = "rescaling must be None for objective 'weight_decay', whose solution is unique"
     with pytest.raises(ValueError, match=rule) as refused:
-        model.item_embeddings(given)
+        model.item_embeddings(rescaling)
     assert "\n" not in str(refused.value)
     with pytest.raises(ValueError, match=rule):
-        model.user_embeddings(X, given)
+        model.user_embeddings(X, rescaling)
 
 
 @pytest.mark.parametrize("solver", ["direct", "randomized"])
@@ -140,22 +140,22 @@ def test_linear_mf_center_subtracts_means(center, solver):
         1,
         atol=1e-5 if solver == "direct" else 1e-3,
     )
-    some = model.transform(sp.csr_array(X[5:20]))
+    some_users = model.transform(sp.csr_array(X[5:20]))
     own = shifted[5:20] @ (model.components_.T * np.sqrt(model.shrinkage_))
-    np.testing.assert_allclose(some, own, atol=1e-5)
+    np.testing.assert_allclose(some_users, own, atol=1e-5)
     again = LinearMF(4, regularization=9.0, center=center, solver=solver, tol=1e-7).fit(X)
-    np.testing.assert_allclose(again.transform(X[5:20]), some, atol=1e-4)
+    np.testing.assert_allclose(again.transform(X[5:20]), some_users, atol=1e-4)
 
 
-@pytest.mark.parametrize("given", [np.asarray, sp.csr_array])
-def test_linear_mf_empty_users_and_items_are_exact_zeros(given):
+@pytest.mark.parametrize("container", [np.asarray, sp.csr_array])
+def test_linear_mf_empty_users_and_items_are_exact_zeros(container):
     X = interactions()
-    model = LinearMF(4, regularization=9.0).fit(given(X))
-    items, users = model.item_embeddings("weights"), model.user_embeddings(given(X), "weights")
+    model = LinearMF(4, regularization=9.0).fit(container(X))
+    items, users = model.item_embeddings("weights"), model.user_embeddings(container(X), "weights")
     assert np.flatnonzero(~items.any(axis=1)).tolist() == [5, 19]
     assert np.flatnonzero(~users.any(axis=1)).tolist() == [3, 59]
     X[:, 7] = 3.0  # constant: nothing is left after centring
-    model = LinearMF(4, regularization=9.0, center=True).fit(given(X))
+    model = LinearMF(4, regularization=9.0, center=True).fit(container(X))
     assert np.flatnonzero(~model.item_embeddings().any(axis=1)).tolist() == [5, 7, 19]
 
 
@@ -196,7 +196,7 @@ def test_components_have_positive_largest_entries():
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"),
+    ("dtype", "expected"),
     [
         (np.float32, np.float32),
         (np.float64, np.float64),
@@ -205,8 +205,8 @@ def test_components_have_positive_largest_entries():
         pytest.param(np.bool_, np.float32, marks=pytest.mark.slow),
     ],
 )
-def test_linear_mf_keeps_the_dtype_of_sparse_x(given, expected):
-    X = sp.csr_array(interactions(dtype=given))
+def test_linear_mf_keeps_the_dtype_of_sparse_x(dtype, expected):
+    X = sp.csr_array(interactions(dtype=dtype))
     model = LinearMF(3).fit(X)
     assert model.components_.dtype == expected
     assert model.item_embeddings("data").dtype == expected
@@ -344,8 +344,8 @@ def test_linear_mf_default_rank_and_regularization(tmp_path):
         model = LinearMF(objective=objective).fit(X)
         assert model.components_.shape == (20, 20)
         assert model.regularization_ == pytest.approx(strength, rel=1e-9)
-        given = LinearMF(20, objective=objective, regularization=model.regularization_).fit(X)
-        np.testing.assert_array_equal(model.shrinkage_, given.shrinkage_)
+        refitted = LinearMF(20, objective=objective, regularization=model.regularization_).fit(X)
+        np.testing.assert_array_equal(model.shrinkage_, refitted.shrinkage_)
         model.save(tmp_path / objective)
         loaded = LinearMF.load(tmp_path / objective)
         assert loaded.get_params() == model.get_params()

@@ -144,8 +144,8 @@ def test_shifted_ppmi_refuses_negative_entries():
 @pytest.mark.parametrize(("rows", "columns"), [(True, True), (True, False), (False, True)])
 def test_biases_centre_rows_columns_or_both(rows, columns):
     X = counts()
-    found = biases(sp.csr_array(X), rows=rows, columns=columns)
-    centred = fastcos.matmul(sp.csr_array(X), np.eye(13), **found._asdict())
+    result = biases(sp.csr_array(X), rows=rows, columns=columns)
+    centred = fastcos.matmul(sp.csr_array(X), np.eye(13), **result._asdict())
     if rows:
         np.testing.assert_allclose(centred.sum(axis=1), 0, atol=1e-12)
     if columns:

@@ -94,10 +94,10 @@ def test_set_output_makes_data_frames(estimator, parameter, values, data):
         with pytest.raises(ValueError, match="sparse"):
             transformer.transform(frame)
         return
-    made = transformer.transform(frame)
-    assert made.columns.tolist() == transformer.get_feature_names_out().tolist()
-    assert made.index.equals(frame.index)
-    np.testing.assert_array_equal(made.to_numpy(), plain)
+    table = transformer.transform(frame)
+    assert table.columns.tolist() == transformer.get_feature_names_out().tolist()
+    assert table.index.equals(frame.index)
+    np.testing.assert_array_equal(table.to_numpy(), plain)
 
 
 @each
@@ -105,8 +105,8 @@ def test_joblib_threads_give_the_same_bits(estimator, parameter, values, data):
     X, _ = data
     expected = dense(clone(estimator).fit(X).transform(X))
     jobs = (delayed(fitted_transform)(clone(estimator), X) for _ in range(4))
-    for found in Parallel(n_jobs=2, prefer="threads")(jobs):
-        np.testing.assert_array_equal(dense(found), expected)
+    for result in Parallel(n_jobs=2, prefer="threads")(jobs):
+        np.testing.assert_array_equal(dense(result), expected)
 
 
 def fitted_transform(estimator, X):
@@ -121,10 +121,10 @@ def test_grid_search_processes_agree_with_one(data):
     )
     pipeline.set_params(kmeans__random_state=0)
     grid = {"linearmf__regularization": [0.5, 5.0]}
-    found = [
+    results = [
         GridSearchCV(pipeline, grid, cv=2, n_jobs=n_jobs, error_score="raise").fit(X, y)
         for n_jobs in (None, 2)
     ]
-    scores = [search.cv_results_["mean_test_score"] for search in found]
+    scores = [search.cv_results_["mean_test_score"] for search in results]
     # k-means sums on as many threads as it is given
     np.testing.assert_allclose(scores[0], scores[1], rtol=1e-12)

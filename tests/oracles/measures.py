@@ -20,9 +20,9 @@ def cosine(Q, B):
 
 def soft(Q, B, S):
     top = Q @ S @ B.T
-    left = np.sqrt(np.einsum("ij,jk,ik->i", Q, S, Q))
+    query_norms = np.sqrt(np.einsum("ij,jk,ik->i", Q, S, Q))
     right = np.sqrt(np.einsum("ij,jk,ik->i", B, S, B))
-    return top / left[:, None] / right
+    return top / query_norms[:, None] / right
 
 
 def euclidean(Q, B):

@@ -16,9 +16,9 @@ from fastcos import parallel, randomized_svd
 
 def libraries():
     """The BLAS of NumPy and of SciPy, without that of FAISS, which another test may import."""
-    found = ThreadpoolController().select(user_api="blas")
-    paths = [one["filepath"] for one in found.info() if "faiss" not in one["filepath"]]
-    return found.select(filepath=paths)
+    result = ThreadpoolController().select(user_api="blas")
+    paths = [one["filepath"] for one in result.info() if "faiss" not in one["filepath"]]
+    return result.select(filepath=paths)
 
 
 def blas_threads():

@@ -13,9 +13,9 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork and 
 
 
 def assert_no_fault(backend, layer, situation, handlers, calls):
-    found = cells(backend, layer, situation, handlers, calls)
-    assert not fault(found, backend, layer)
-    assert found["calls"] >= calls
+    result = cells(backend, layer, situation, handlers, calls)
+    assert not fault(result, backend, layer)
+    assert result["calls"] >= calls
 
 
 @pytest.mark.slow

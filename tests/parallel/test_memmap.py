@@ -41,11 +41,11 @@ def on_disk(folder, **arrays):
 @pytest.mark.usefixtures("few_mib")
 def test_audit_of_mapped_rows_equals_rows_in_memory(model, tmp_path):
     items, users, labels, popularity = model
-    given = {"labels": labels, "popularity": popularity, "k": 4, "condition": 1.2}
-    expected = audit(items, users, **given)
+    arguments = {"labels": labels, "popularity": popularity, "k": 4, "condition": 1.2}
+    expected = audit(items, users, **arguments)
     assert (expected.n_zero, expected.n_duplicates) == (3, 29)
-    found = audit(*on_disk(tmp_path, items=items, users=users), **given)
-    assert json.dumps(found.to_dict()) == json.dumps(expected.to_dict())
+    result = audit(*on_disk(tmp_path, items=items, users=users), **arguments)
+    assert json.dumps(result.to_dict()) == json.dumps(expected.to_dict())
 
 
 MEASURES = ["neg_euclidean", "whitened_cosine", "scaled_similarity"]
@@ -60,9 +60,9 @@ def test_leaderboard_of_mapped_rows_equals_rows_in_memory(model, tmp_path, monke
     [mapped] = on_disk(tmp_path, items=items)
     for data in ({"labels": labels}, {"pairs": pairs}):
         expected = compare_vectors(items, measures=MEASURES, **data)
-        found = compare_vectors(mapped, measures=MEASURES, **data)
-        assert found.rows == expected.rows
-        assert found.conclusion == expected.conclusion
+        comparison = compare_vectors(mapped, measures=MEASURES, **data)
+        assert comparison.rows == expected.rows
+        assert comparison.conclusion == expected.conclusion
 
 
 def test_measures_that_need_all_rows_are_left_out_or_refused(model, tmp_path, monkeypatch):

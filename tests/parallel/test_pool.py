@@ -239,10 +239,10 @@ def test_run_stops_after_an_error_and_writes_no_more(n_threads):
     out = np.zeros(500)
     with pytest.raises(ArithmeticError, match="row 10"):
         parallel.run(fail_at_10, np.arange(501), out, n_threads=n_threads)
-    kept = out.copy()
-    assert kept.sum() < 400
+    snapshot = out.copy()
+    assert snapshot.sum() < 400
     time.sleep(0.05)
-    np.testing.assert_array_equal(out, kept)
+    np.testing.assert_array_equal(out, snapshot)
 
 
 def test_run_raises_after_the_running_blocks_have_ended():
@@ -299,10 +299,10 @@ def test_run_stops_when_progress_raises(n_threads):
     out = np.zeros(2000)
     with pytest.raises(StopError):
         parallel.run(mark_rows, np.arange(2001), out, n_threads=n_threads, progress=stop)
-    kept = out.copy()
-    assert kept.sum() < 2000
+    snapshot = out.copy()
+    assert snapshot.sum() < 2000
     time.sleep(0.05)
-    np.testing.assert_array_equal(out, kept)
+    np.testing.assert_array_equal(out, snapshot)
 
 
 def test_run_does_not_wait_for_blocks_of_other_callers():

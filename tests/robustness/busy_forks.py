@@ -48,10 +48,10 @@ def index(items: Any = ROWS) -> search.SimilarityIndex:
 
 
 def changed_index() -> Any:
-    made = index()
-    made.add(QUERIES)
-    made.remove([3])
-    return made.search(QUERIES, 5)
+    result = index()
+    result.add(QUERIES)
+    result.remove([3])
+    return result.search(QUERIES, 5)
 
 
 def saved_index() -> Any:
@@ -65,10 +65,10 @@ def wide_index() -> Any:
 
 
 def changed_wide_index() -> Any:
-    made = index(WIDE_ROWS)
-    made.remove([3])  # waits for the prefixes
-    made.add(WIDE_ROWS[:4100] + 1)
-    return made.search(WIDE_ROWS[:80], 5)
+    result = index(WIDE_ROWS)
+    result.remove([3])  # waits for the prefixes
+    result.add(WIDE_ROWS[:4100] + 1)
+    return result.search(WIDE_ROWS[:80], 5)
 
 
 def saved_wide_index() -> Any:
@@ -85,8 +85,8 @@ def pickled_wide_index() -> Any:
 
 def with_output() -> Any:
     with tempfile.TemporaryDirectory() as folder:
-        found = fastcos.top_k(QUERIES, ROWS, 5, out=Path(folder) / "found")
-        return [np.array(array) for array in found]
+        result = fastcos.top_k(QUERIES, ROWS, 5, out=Path(folder) / "found")
+        return [np.array(array) for array in result]
 
 
 def fitted(model: Any) -> Any:
@@ -146,15 +146,15 @@ ALLOWED = sp.csr_array(RNG.random((len(QUERIES), len(ROWS))) < 0.5)
 WIDE = sp.random_array((1500, 600), density=0.02, rng=RNG, format="csr")
 
 
-def digest(found: Any) -> bytes:
+def digest(result: Any) -> bytes:
     """Return the bytes of arrays, sparse matrices, and whatever holds them."""
-    if isinstance(found, np.ndarray):
-        return found.tobytes()
-    if sp.issparse(found):
-        return digest([found.indptr, found.indices, found.data])
-    if isinstance(found, (list, tuple)):
-        return b"".join(map(digest, found))
-    return repr(found).encode()
+    if isinstance(result, np.ndarray):
+        return result.tobytes()
+    if sp.issparse(result):
+        return digest([result.indptr, result.indices, result.data])
+    if isinstance(result, (list, tuple)):
+        return b"".join(map(digest, result))
+    return repr(result).encode()
 
 
 def faults(operation: str, children: int) -> tuple[int, int]:
@@ -212,15 +212,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("operations", nargs="*", metavar="OPERATION")
     parser.add_argument("--children", type=int, default=200)
-    given = parser.parse_args()
+    options = parser.parse_args()
     warnings.filterwarnings("ignore", ".*multi-threaded.*fork", DeprecationWarning)
     total = 0
-    for operation in given.operations or OPERATIONS:
+    for operation in options.operations or OPERATIONS:
         start = time.monotonic()
-        hung, wrong = faults(operation, given.children)
+        hung, wrong = faults(operation, options.children)
         total += hung + wrong
         seconds = time.monotonic() - start
-        print(f"{operation:24} {hung} hung, {wrong} wrong of {given.children}, {seconds:.0f} s",
+        print(f"{operation:24} {hung} hung, {wrong} wrong of {options.children}, {seconds:.0f} s",
               flush=True)  # fmt: skip
     return int(total > 0)
 

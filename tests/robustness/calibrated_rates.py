@@ -110,10 +110,10 @@ def chosen(names):
         yield name, rows[np.sort(first)]
 
 
-def null(given):
+def null(options):
     rows = data.gaussian(20_000, 64)
     start = time.perf_counter()
-    found = calibrate(rows)
+    calibration = calibrate(rows)
     seconds = time.perf_counter() - start
     # the oracle bins with other code: by sorted edges
     truth, moved = np.zeros(2**16, np.int64), 0
@@ -124,32 +124,32 @@ def null(given):
         scores = np.clip(scores[~np.isnan(scores)], -1, 1)
         truth += np.histogram(scores, edges)[0]
         moved += int((np.abs(scores * 2**15 - np.rint(scores * 2**15)) < 72 * 2.0**-37).sum())
-    print(f"pairs {found.n_pairs:,}; {seconds:.1f} s")
-    print(f"bins with other counts: {(found.counts != truth).sum()} of {len(truth):,}")
-    print(f"pairs counted elsewhere: {np.abs(found.counts - truth).sum() // 2}")
+    print(f"pairs {calibration.n_pairs:,}; {seconds:.1f} s")
+    print(f"bins with other counts: {(calibration.counts != truth).sum()} of {len(truth):,}")
+    print(f"pairs counted elsewhere: {np.abs(calibration.counts - truth).sum() // 2}")
     print(f"pairs within rounding, (d + 8) 2^-52, of an edge: {moved}")
 
 
-def sampled(given):
+def sampled(options):
     rows = data.gaussian(1_000_000, 128) + 1.5 * np.eye(128, dtype=np.float32)[0]
     for size in (5_000, 20_000):
         start = time.perf_counter()
-        found = calibrate(rows, sample=size, random_state=size)
+        calibration = calibrate(rows, sample=size, random_state=size)
         seconds = time.perf_counter() - start
-        print(f"sample {size:,}: {found.n_pairs:,} pairs, {seconds:.0f} s")
+        print(f"sample {size:,}: {calibration.n_pairs:,} pairs, {seconds:.0f} s")
         for rate in (*RATES, 1e-6):
-            low, high = found.threshold_interval(rate, confidence=0.99)
-            print(f"  {rate:g}: {found.threshold(rate):.4f} ({low:.4f} .. {high:.4f})")
+            low, high = calibration.threshold_interval(rate, confidence=0.99)
+            print(f"  {rate:g}: {calibration.threshold(rate):.4f} ({low:.4f} .. {high:.4f})")
 
 
-def held_out(given):
+def held_out(options):
     print("| data set | rows | rate | inside | median observed / promised | pairs per one |")
     print("|---|---|---|---|---|---|")
-    for name, rows in chosen(given.sets):
+    for name, rows in chosen(options.sets):
         inside, ratios = dict.fromkeys(RATES, 0), {rate: [] for rate in RATES}
         shared = {rate: [] for rate in RATES}
-        for split in range(given.first, given.first + given.repeats):
-            order = np.random.default_rng(split).permutation(len(rows))[: given.rows]
+        for split in range(options.first, options.first + options.repeats):
+            order = np.random.default_rng(split).permutation(len(rows))[: options.rows]
             half = len(order) // 2
             fitted = calibrate(rows[order[:half]])
             scores = pair_cosines(rows[order[half : 2 * half]])
@@ -164,20 +164,20 @@ def held_out(given):
                 shared[rate].append(pairs / fitted.independent_pairs(promised))
         for rate in RATES:
             print(
-                f"| {name} | {half:,} | {rate:g} | {inside[rate]} of {given.repeats} "
+                f"| {name} | {half:,} | {rate:g} | {inside[rate]} of {options.repeats} "
                 f"| {np.median(ratios[rate]):.2f} | {np.median(shared[rate]):.1f} |",
                 flush=True,
             )
         print(f"{name}: {' '.join(fitted.notes) or 'no notes'}", flush=True)
 
 
-def tail(given):
+def tail(options):
     print("| data set | observed share | modelled / observed, median (5 % .. 95 %) | distance |")
     print("|---|---|---|---|")
-    for name, rows in chosen(given.sets):
+    for name, rows in chosen(options.sets):
         whole = calibrate(rows)
         ratios, distances, shares = [], [], []
-        for seed in range(given.repeats):
+        for seed in range(options.repeats):
             small = calibrate(rows, sample=max(300, len(rows) // 10), random_state=seed)
             # one pair of the small sample: far beyond what it observes well
             threshold = small.threshold(2 / small.n_pairs)
@@ -193,12 +193,12 @@ def tail(given):
         )
 
 
-def fdr(given):
+def fdr(options):
     """Queries with planted relevant items, against a null of queries without any."""
     d, n_items, n_queries, planted = 32, 2_000, 100, 5
-    levels, found = (0.05, 0.2), {0.05: [], 0.2: []}
+    levels, results = (0.05, 0.2), {0.05: [], 0.2: []}
     power = {0.05: [], 0.2: []}
-    for seed in range(given.first, given.first + given.repeats):
+    for seed in range(options.first, options.first + options.repeats):
         rng = np.random.default_rng(seed)
         items = rng.standard_normal((n_items, d))
         queries = rng.standard_normal((n_queries, d))
@@ -211,12 +211,12 @@ def fdr(given):
         q = fitted.false_discovery_rate(neighbors.scores, n_items=n_items)
         true = (neighbors.indices[:, :, None] == relevant[:, None, :]).any(axis=2)
         for level in levels:
-            kept = q <= level
-            found[level].append((kept & ~true).sum() / max(1, kept.sum()))
-            power[level].append((kept & true).sum() / relevant.size)
+            is_rejected = q <= level
+            results[level].append((is_rejected & ~true).sum() / max(1, is_rejected.sum()))
+            power[level].append((is_rejected & true).sum() / relevant.size)
     unrelated = 1 - planted / n_items
     for level in levels:
-        values = np.array(found[level])
+        values = np.array(results[level])
         error = norm.ppf(0.995) * values.std(ddof=1) / np.sqrt(len(values))
         print(
             f"FDR {level:g}: observed {values.mean():.4f} ± {error:.4f} (99 %), expected "
@@ -224,7 +224,7 @@ def fdr(given):
         )
 
 
-def transfer(given):
+def transfer(options):
     """Train two versions of a model, with other ranks and regularisation, on MovieLens."""
     X = sp.csr_array(movielens(), dtype=np.float32)
     X = X[:, np.flatnonzero(np.diff(sp.csc_array(X).indptr) >= 3)]
@@ -251,37 +251,37 @@ def transfer(given):
     print(f"the old threshold {old.threshold(1e-3):.3f} on version 2: {moved:.2e}")
 
 
-def rescaling(given):
+def rescaling(options):
     """Compare with random D, and with a grid over all D where there are few columns."""
-    cases = {name: (rows, 1e-3, 1.2) for name, rows in chosen(given.sets or ["GloVe"])}
+    cases = {name: (rows, 1e-3, 1.2) for name, rows in chosen(options.sets or ["GloVe"])}
     print("| rows | given | found | bound | 10,000 random D |")
     print("|---|---|---|---|---|")
     for name, (rows, rate, condition) in cases.items():
         rng = np.random.default_rng(0)
-        some = rows[rng.choice(len(rows), 400, replace=False)].astype(np.float64)
-        found = threshold_range(some, rate, condition=condition, sample=None)
+        directions = rows[rng.choice(len(rows), 400, replace=False)].astype(np.float64)
+        bounds = threshold_range(directions, rate, condition=condition, sample=None)
         seen = []
-        for trial in range(given.random):
+        for trial in range(options.random):
             # uniform logarithms, or their vertices: the extreme half
-            logs = rng.uniform(0, np.log(condition), some.shape[1])
+            logs = rng.uniform(0, np.log(condition), directions.shape[1])
             if trial % 2:
                 logs = np.log(condition) * (logs > np.log(condition) / 2)
-            cosines = pair_cosines(some * np.exp(logs))
+            cosines = pair_cosines(directions * np.exp(logs))
             rank = int(rate * len(cosines))
             seen.append(np.partition(cosines, -rank)[-rank])
         print(
-            f"| {name}, 400 | {found.given:.4f} | {found.low:.4f} .. {found.high:.4f} "
-            f"| {found.bound_low:.4f} .. {found.bound_high:.4f} "
+            f"| {name}, 400 | {bounds.given:.4f} | {bounds.low:.4f} .. {bounds.high:.4f} "
+            f"| {bounds.bound_low:.4f} .. {bounds.bound_high:.4f} "
             f"| {min(seen):.4f} .. {max(seen):.4f} |",
             flush=True,
         )
     for d in (2, 3):
         worst = 0.0
         for seed in range(20):
-            some = np.random.default_rng(seed).standard_normal((8, d))
-            found = threshold_range(some, 0.2, condition=2.0, sample=None)
-            low, high = every_rescaling(some, 0.2, 2.0)
-            worst = max(worst, abs(found.low - low), abs(found.high - high))
+            directions = np.random.default_rng(seed).standard_normal((8, d))
+            bounds = threshold_range(directions, 0.2, condition=2.0, sample=None)
+            low, high = every_rescaling(directions, 0.2, 2.0)
+            worst = max(worst, abs(bounds.low - low), abs(bounds.high - high))
         print(f"{d} columns, 20 cases: largest difference to a grid of all D {worst:.1e}")
 
 
@@ -308,10 +308,10 @@ def every_rescaling(rows, rate, condition, steps=400):
     return thresholds.min(), thresholds.max()
 
 
-def hubs(given):
+def hubs(options):
     print("| data set | measure | rate of a query, 5 % .. 95 % | highest 1 % |")
     print("|---|---|---|---|")
-    for name, rows in chosen(given.sets):
+    for name, rows in chosen(options.sets):
         for measure in ("cosine", "query_normalized", "mutual_proximity"):
             fitted = calibrate(rows, measure=measure, sample=2_000)
             rates = fitted.query_counts[2] / (fitted.n_items - 1)
@@ -330,12 +330,12 @@ def main():
     parser.add_argument("--first", type=int, default=0, help="first seed of held_out and fdr")
     parser.add_argument("--rows", type=int, default=5000, help="rows of a split, both halves")
     parser.add_argument("--random", type=int, default=10_000, help="random D")
-    given = parser.parse_args()
-    found = versions()
+    options = parser.parse_args()
+    result = versions()
     print(f"{platform.processor() or platform.machine()}; " + ", ".join(
-        f"{name} {found[name]}" for name in ("python", "numpy", "scipy", "fastcos")
+        f"{name} {result[name]}" for name in ("python", "numpy", "scipy", "fastcos")
     ))  # fmt: skip
-    next(one for one in EXPERIMENTS if one.__name__ == given.experiment)(given)
+    next(one for one in EXPERIMENTS if one.__name__ == options.experiment)(options)
 
 
 class _Plain(argparse.RawDescriptionHelpFormatter):

@@ -57,13 +57,13 @@ class Format(NamedTuple):
 
 
 def interactions(path: Path) -> Any:
-    found = io.read_interactions(path)
-    return found.user_ids.tolist(), found.item_ids.tolist(), found.X.toarray().tolist()
+    result = io.read_interactions(path)
+    return result.user_ids.tolist(), result.item_ids.tolist(), result.X.toarray().tolist()
 
 
 def vectors(path: Path) -> Any:
-    found = io.read_vectors(path)
-    return np.asarray(found.vectors).tolist(), np.asarray(found.ids).tolist()
+    table = io.read_vectors(path)
+    return np.asarray(table.vectors).tolist(), np.asarray(table.ids).tolist()
 
 
 def word_vectors(path: Path) -> None:
@@ -112,14 +112,14 @@ def arrow_table(path: Path) -> None:
 
 
 def factors(path: Path) -> Any:
-    found = io.read_factors(path)
-    assert found.users is not None
-    return found.items.tolist(), found.users.tolist()
+    result = io.read_factors(path)
+    assert result.users is not None
+    return result.items.tolist(), result.users.tolist()
 
 
 def labels(path: Path) -> Any:
-    found = io.read_labels(path, WORDS, column="label")
-    return [np.asarray(part).tolist() for part in found]
+    result = io.read_labels(path, WORDS, column="label")
+    return [np.asarray(part).tolist() for part in result]
 
 
 def popularity(path: Path) -> Any:
@@ -177,9 +177,9 @@ def shards(path: Path) -> Any:
 
 def calibration(path: Path) -> Any:
     """What users do: load, ask for thresholds and chances, show the page's parts."""
-    found = fastcos.auditing.Calibration.load(path)
-    values = found.p_value([-1.0, 0.3, 0.9]).tolist(), found.threshold(0.01), found.verdict
-    return [*values, repr(found), found.reading(0.5), found.to_dict()]
+    loaded = fastcos.auditing.Calibration.load(path)
+    values = loaded.p_value([-1.0, 0.3, 0.9]).tolist(), loaded.threshold(0.01), loaded.verdict
+    return [*values, repr(loaded), loaded.reading(0.5), loaded.to_dict()]
 
 
 def saved_table(path: Path) -> None:
@@ -213,18 +213,18 @@ def changed_index(path: Path) -> None:
 def opened_index(path: Path) -> Any:
     """What users do: open, search many and few queries, change, search."""
     index = SimilarityIndex.open(path)
-    found = [index.search(MANY[:40], 7), index.search(MANY[:2], 3)]
+    results = [index.search(MANY[:40], 7), index.search(MANY[:2], 3)]
     try:
-        index.remove(index.ids_of([int(found[0].indices.max())]))
+        index.remove(index.ids_of([int(results[0].indices.max())]))
         named = index.ids_of([0]).dtype.kind == "U"
         index.upsert(MANY[:3], ids=["new 1", "new 2", "new 3"] if named else [901, 902, 903])
-        found.append(index.search(MANY[:40], 7))
+        results.append(index.search(MANY[:40], 7))
     except ValueError:  # of rows with NaN, which opening did not read
         pass
-    for one in found:
+    for one in results:
         assert one.indices.min() >= -1
         assert one.indices.max() < index.n_positions_
-    return [(one.indices.tolist(), one.ids.tolist()) for one in found]
+    return [(one.indices.tolist(), one.ids.tolist()) for one in results]
 
 
 MANY = RANDOM.standard_normal((300, 24)).astype(np.float32)
@@ -383,13 +383,13 @@ def try_case(form: Format, whole: Path, copy: Path, expected: Any, random: Any) 
     else:
         target.write_bytes(damaged(target.read_bytes(), random))
     try:
-        found = form.read(copy)
+        result = form.read(copy)
     except (FastcosFormatError, OccupiedError):
         return 0
     finally:
         shutil.rmtree(copy) if copy.is_dir() else copy.unlink()
-    assert found == expected or not form.has_checksum, "read otherwise"
-    return 1 if found == expected else 2
+    assert result == expected or not form.has_checksum, "read otherwise"
+    return 1 if result == expected else 2
 
 
 def main(seed: int, cases: int, names: list[str]) -> dict[str, list[int]]:

@@ -118,15 +118,15 @@ def neighbors_by(entry_point, rng, X, k, measure, own, folder):
             index = fastcos.SimilarityIndex.open(folder / "index")
         search = partial(index.search, **options)
     itself = sp.csr_array((np.ones(n), (np.arange(n), numbers)), shape=(n, total))
-    cut, found = int(rng.integers(n + 1)), []
+    cut, results = int(rng.integers(n + 1)), []
     for lo, hi in ((0, cut), (cut, n)):
         if lo < hi:
             exclude = itself[lo:hi] if own else None
-            found.append(in_little_memory(rng, partial(search, X[lo:hi], exclude=exclude)))
+            results.append(in_little_memory(rng, partial(search, X[lo:hi], exclude=exclude)))
     # positions of the rows; -1 for padding and for removed items
     positions = np.full(total + 1, -1)
     positions[numbers] = np.arange(n)
-    return positions[np.concatenate(found)]
+    return positions[np.concatenate(results)]
 
 
 def count_errors(n_cases, random_state=0):
@@ -142,10 +142,10 @@ def count_errors(n_cases, random_state=0):
         if rng.random() < 0.5:  # and the rows are divided among tasks that share thresholds
             costs |= {"cached_bytes": 0.0, "bytes_per_second": 1e3, "max_queries_sharing_rows": 0}
         with plan.costs_replaced(**costs), tempfile.TemporaryDirectory() as folder:
-            found = neighbors_by(entry_point, rng, X, k, measure, own, Path(folder))
-        errors = int(np.cumsum(found != truth, axis=1).astype(bool).sum())
+            result = neighbors_by(entry_point, rng, X, k, measure, own, Path(folder))
+        errors = int(np.cumsum(result != truth, axis=1).astype(bool).sum())
         for name in ("all", family, entry_point):
-            cases[name] += found.size
+            cases[name] += result.size
             wrong[name] += errors
     totals = {"cases": cases.pop("all"), "wrong": wrong.pop("all")}
     return totals | {"cases_by_name": dict(cases), "wrong_by_name": dict(+wrong)}

@@ -74,8 +74,8 @@ def matmul(n_threads: int) -> list[Any]:
 
 
 def svd(n_threads: int) -> list[Any]:
-    found = fastcos.randomized_svd(SPARSE, 3, n_threads=n_threads)
-    return [found.s, found.U, found.Vt]
+    result = fastcos.randomized_svd(SPARSE, 3, n_threads=n_threads)
+    return [result.s, result.U, result.Vt]
 
 
 def scores(n_threads: int) -> list[Any]:
@@ -89,8 +89,8 @@ OPERATIONS: dict[str, Callable[[int], list[Any]]] = {
 
 
 def bits(operation: str, n_threads: int) -> str:
-    found = b"".join(array.tobytes() for array in OPERATIONS[operation](n_threads))
-    return hashlib.sha256(found).hexdigest()
+    result = b"".join(array.tobytes() for array in OPERATIONS[operation](n_threads))
+    return hashlib.sha256(result).hexdigest()
 
 
 def confirm_one_thread() -> None:
@@ -112,15 +112,15 @@ def confirm_one_thread() -> None:
 
 def blocks_of(operation: str) -> int:
     """Blocks of the longest run of an operation: with one it would not reach the pool."""
-    found, run = [], parallel.run
+    results, run = [], parallel.run
     parallel.run = lambda of, cuts, *rest, **more: (  # type: ignore[assignment]
-        found.append(len(cuts) - 1), run(of, cuts, *rest, **more),
+        results.append(len(cuts) - 1), run(of, cuts, *rest, **more),
     )[1]  # fmt: skip
     try:
         OPERATIONS[operation](2)
     finally:
         parallel.run = run
-    return max(found)
+    return max(results)
 
 
 # situations
@@ -128,21 +128,21 @@ def blocks_of(operation: str) -> int:
 
 def wrong(calls: int, expected: dict[str, str]) -> dict[str, int]:
     """How many of so many calls of each operation are wrong, all operations in turn."""
-    found = dict.fromkeys(expected, 0)
+    results = dict.fromkeys(expected, 0)
     for _ in range(calls):
         for operation, answer in expected.items():
-            found[operation] += bits(operation, 2) != answer
-    return found
+            results[operation] += bits(operation, 2) != answer
+    return results
 
 
-def added(found: list[dict[str, int]]) -> dict[str, int]:
-    return {name: sum(one[name] for one in found) for name in OPERATIONS}
+def added(counts: list[dict[str, int]]) -> dict[str, int]:
+    return {name: sum(one[name] for one in counts) for name in OPERATIONS}
 
 
 def in_threads(calls: int, expected: dict[str, str], n_threads: int = 8) -> dict[str, int]:
-    found: list[dict[str, int]] = []
+    counts: list[dict[str, int]] = []
     callers = [
-        threading.Thread(target=lambda: found.append(wrong(-(-calls // n_threads), expected)))
+        threading.Thread(target=lambda: counts.append(wrong(-(-calls // n_threads), expected)))
         for _ in range(n_threads)
     ]
     for caller in callers:
@@ -151,8 +151,8 @@ def in_threads(calls: int, expected: dict[str, str], n_threads: int = 8) -> dict
         total_of_user(ROWS)  # one thread at a time, as the workqueue layer demands
     for caller in callers:
         caller.join()
-    lost = dict.fromkeys(expected, (n_threads - len(found)) * calls)
-    return added([*found, lost])
+    lost = dict.fromkeys(expected, (n_threads - len(counts)) * calls)
+    return added([*counts, lost])
 
 
 def in_child(calls: int, expected: dict[str, str], generations: int = 1) -> dict[str, int]:
@@ -164,12 +164,12 @@ def in_child(calls: int, expected: dict[str, str], generations: int = 1) -> dict
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             if generations > 1:
-                found = in_child(calls, expected, generations - 1)
+                results = in_child(calls, expected, generations - 1)
             else:
-                found = wrong(calls, expected)
+                results = wrong(calls, expected)
         if len([w for w in caught if "prange" in str(w.message)]) > 1:
-            found = dict.fromkeys(expected, calls)  # one warning is enough
-        os.write(writer, json.dumps(found).encode())
+            results = dict.fromkeys(expected, calls)  # one warning is enough
+        os.write(writer, json.dumps(results).encode())
         os._exit(0)
     os.close(writer)
     with os.fdopen(reader) as file:

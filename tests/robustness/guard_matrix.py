@@ -56,10 +56,10 @@ def cells(backend: str, layer: str, situation: str, handlers: bool, calls: int) 
         with tempfile.TemporaryDirectory() as folder:
             requests = -(-calls // 5)
             try:
-                found = answers(APPLICATION, Path(folder), requests, **environment(backend, layer))
+                result = answers(APPLICATION, Path(folder), requests, **environment(backend, layer))
             except OSError as error:
                 return {"fault": repr(error)}
-        wrong = {name: sum(one[name] for one in found) for name in OPERATIONS}
+        wrong = {name: sum(one[name] for one in result) for name in OPERATIONS}
         return {"calls": 5 * requests, "wrong": wrong, "warnings": [], "signals": []}
     words = [sys.executable, "-m", "tests.robustness.guard_calls", str(calls), *situation.split()]
     try:
@@ -74,15 +74,15 @@ def cells(backend: str, layer: str, situation: str, handlers: bool, calls: int) 
     return json.loads(done.stdout)  # type: ignore[no-any-return]
 
 
-def fault(found: dict[str, Any], backend: str, layer: str) -> str:
+def fault(answer: dict[str, Any], backend: str, layer: str) -> str:
     """What is not as it should be, or nothing."""
-    if "fault" in found:
-        return str(found["fault"])
-    if any(found["wrong"].values()) or set(found["wrong"]) != set(OPERATIONS):
-        return f"wrong: {found['wrong']}"
-    if found["signals"]:
-        return f"signals: {found['signals']}"
-    messages = found["warnings"]
+    if "fault" in answer:
+        return str(answer["fault"])
+    if any(answer["wrong"].values()) or set(answer["wrong"]) != set(OPERATIONS):
+        return f"wrong: {answer['wrong']}"
+    if answer["signals"]:
+        return f"signals: {answer['signals']}"
+    messages = answer["warnings"]
     if messages and not (backend == "prange" and layer == "workqueue" and len(messages) == 1):
         return f"warnings: {messages}"
     return ""
@@ -94,16 +94,18 @@ if __name__ == "__main__":
     parser.add_argument("--backend", nargs="+", choices=BACKENDS, default=BACKENDS)
     parser.add_argument("--layer", nargs="+", choices=LAYERS, default=LAYERS)
     parser.add_argument("--situation", nargs="+", choices=SITUATIONS, default=SITUATIONS)
-    given = parser.parse_args()
+    options = parser.parse_args()
     n_cells = n_calls = n_faults = 0
-    for backend, layer, situation in itertools.product(given.backend, given.layer, given.situation):
+    for backend, layer, situation in itertools.product(
+        options.backend, options.layer, options.situation
+    ):
         for handlers in (True,) if situation == "gunicorn" else (False, True):
-            found = cells(backend, layer, situation, handlers, given.calls)
-            amiss = fault(found, backend, layer)
+            result = cells(backend, layer, situation, handlers, options.calls)
+            amiss = fault(result, backend, layer)
             where = {"driver": backend, "layer": layer, "in": situation, "handlers": handlers}
-            print(json.dumps({**where, **found, "amiss": amiss}), flush=True)
+            print(json.dumps({**where, **result, "amiss": amiss}), flush=True)
             n_cells += len(OPERATIONS)
-            n_calls += found.get("calls", 0) * len(OPERATIONS)
+            n_calls += result.get("calls", 0) * len(OPERATIONS)
             n_faults += bool(amiss)
     print(json.dumps({"cells": n_cells, "calls": n_calls, "processes amiss": n_faults}))
     sys.exit(n_faults > 0)

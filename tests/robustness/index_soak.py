@@ -41,8 +41,8 @@ while sys.stdin.readline():
 
 def answer(index: SimilarityIndex) -> str:
     """Checksum of the ids and scores that an index finds."""
-    found = index.search(QUERIES, K)
-    return hashlib.sha256(found.ids.tobytes() + found.scores.tobytes()).hexdigest()
+    result = index.search(QUERIES, K)
+    return hashlib.sha256(result.ids.tobytes() + result.scores.tobytes()).hexdigest()
 
 
 class Soak:
@@ -100,10 +100,10 @@ class Soak:
         """Search until the end; every answer is that of a state during the search."""
         while not stop.wait(0.01):  # leaves the interpreter to the writer
             first = self.version
-            found = answer(self.index)
+            result = answer(self.index)
             # a change may be done before its number is
             states = range(first, self.version + 2)
-            is_right = found in {self.expected.get(state) for state in states}
+            is_right = result in {self.expected.get(state) for state in states}
             with lock:
                 self.searches += 1
                 self.wrong += not is_right
@@ -154,7 +154,7 @@ if __name__ == "__main__":
     parser.add_argument("--changes", type=int, default=10_000)
     parser.add_argument("--threads", type=int, default=8)
     parser.add_argument("--processes", type=int, default=2)
-    given = parser.parse_args()
-    counts = soak(given.changes, given.threads, given.processes)
+    options = parser.parse_args()
+    counts = soak(options.changes, options.threads, options.processes)
     print(json.dumps(counts))
     sys.exit(counts["wrong"] + counts["wrong_served"] > 0)

@@ -56,8 +56,13 @@ def worst(name: str, n: int, repeats: int, chance: random.Random) -> dict[str, A
             longest = max(longest, answered(name, inputs, 0.05 + chance.random()))
         files = len(list(Path(folder).iterdir()))
         tempfile.tempdir = None
-    left = threading.active_count() - before
-    return {"operation": name, "seconds": round(longest, 3), "threads": left, "files": files}
+    n_extra_threads = threading.active_count() - before
+    return {
+        "operation": name,
+        "seconds": round(longest, 3),
+        "threads": n_extra_threads,
+        "files": files,
+    }
 
 
 if __name__ == "__main__":
@@ -65,13 +70,13 @@ if __name__ == "__main__":
     parser.add_argument("operation", nargs="*", help="names in memory_limits.py; default: all")
     parser.add_argument("--repeats", type=int, default=10)
     parser.add_argument("--rows", type=int, default=20_000)
-    given = parser.parse_args()
+    options = parser.parse_args()
     warnings.simplefilter("ignore")
     fastcos.set_config(n_threads=2)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     amiss, chance = 0, random.Random(0)
-    for name in given.operation or OPERATIONS:
-        found = worst(name, given.rows, given.repeats, chance)
-        print(json.dumps(found), flush=True)
-        amiss += found["seconds"] > LONGEST or found["threads"] > 0 or found["files"] > 0
+    for name in options.operation or OPERATIONS:
+        result = worst(name, options.rows, options.repeats, chance)
+        print(json.dumps(result), flush=True)
+        amiss += result["seconds"] > LONGEST or result["threads"] > 0 or result["files"] > 0
     sys.exit(amiss > 0)

@@ -153,12 +153,12 @@ def resumed(kind: Kind, folder: Path, kills: int, chance: random.Random) -> list
         held = kind.read(place)
         whole = zip(*map(files_of, known), files_of(held), strict=True)
         assert all(file in versions for *versions, file in whole), "neither"
-        left = list(place.glob(".*.partial"))
+        leftovers = list(place.glob(".*.partial"))
         counts[0] += not ended
-        counts[2] += not ended and len(left) > 0
+        counts[2] += not ended and len(leftovers) > 0
         if ended:
             assert held == known[now]
-            assert not left
+            assert not leftovers
             counts[1] += 1
             now = 1 - now
     return counts
@@ -182,9 +182,9 @@ def killed_or_ended(work: Callable[[], Any], chance: random.Random) -> bool:
         work()
         os._exit(0)
     os.close(writing)
-    left = chance.randrange(WRITINGS)
-    while left and (seen := len(os.read(reading, left))):
-        left -= seen
+    remaining = chance.randrange(WRITINGS)
+    while remaining and (seen := len(os.read(reading, remaining))):
+        remaining -= seen
     time.sleep(chance.random() * 0.005)
     os.kill(child, signal.SIGKILL)
     os.close(reading)
@@ -192,12 +192,12 @@ def killed_or_ended(work: Callable[[], Any], chance: random.Random) -> bool:
 
 
 if __name__ == "__main__":
-    found = {}
+    results = {}
     for name in sys.argv[2:] or [*KINDS, *LONG_KINDS]:
         work, kinds = (survived, KINDS) if name in KINDS else (resumed, LONG_KINDS)
         with tempfile.TemporaryDirectory() as folder:
             (Path(folder) / "kept").mkdir()
-            found[name] = work(
+            results[name] = work(
                 kinds[name], Path(folder) / "kept", int(sys.argv[1]), random.Random(0)
             )
-    print(json.dumps(found))
+    print(json.dumps(results))

@@ -48,8 +48,8 @@ def another_layout(X: Any, random: Any) -> Any:
 
 
 def another_container(X: Any, random: Any) -> Any:
-    made = [X.tolist(), np.ma.masked_array(X), [*X.tolist(), [1.0]], tuple(X.tolist()), "X"]
-    return made[random.integers(len(made))]
+    inputs = [X.tolist(), np.ma.masked_array(X), [*X.tolist(), [1.0]], tuple(X.tolist()), "X"]
+    return inputs[random.integers(len(inputs))]
 
 
 BREAKERS = (odd_values, another_type, another_shape, another_layout)
@@ -85,14 +85,14 @@ def try_case(random: Any) -> bool:
         sides[side] = another_container(sides[side], random)
     Q, B = sides
     before, k = repr((Q, B)), int(random.choice([1, 1, 2, 5, 0, -1, 2**40]))
-    found = answer(Q, B, k)
-    if isinstance(found, str):
-        assert found.startswith(("queries", "items", "k ")), found
+    result = answer(Q, B, k)
+    if isinstance(result, str):
+        assert result.startswith(("queries", "items", "k ")), result
         return False
     assert repr((Q, B)) == before, "the input has changed"
     truth = expected_scores(Q, B, k)
     assert truth is not None, "accepted"
-    np.testing.assert_allclose(found.scores, truth, atol=1e-6)
+    np.testing.assert_allclose(result.scores, truth, atol=1e-6)
     return True
 
 

@@ -286,14 +286,14 @@ def check(clean, truth, shape):
     assert clean.shape == shape
     assert clean.dtype in (np.float32, np.float64)
     assert clean.indices.dtype in (np.int32, np.int64)
-    found = {}
+    results = {}
     for row in range(shape[0]):
         at = range(clean.indptr[row], clean.indptr[row + 1])
         columns = [int(clean.indices[t]) for t in at]
         assert columns == sorted(set(columns)), "not sorted or not unique"
-        found |= {(row, int(clean.indices[t])): float(clean.data[t]) for t in at}
-    assert set(found) == set(truth), (found, truth)
-    assert all(math.isclose(found[at], truth[at], rel_tol=1e-6) for at in truth)
+        results |= {(row, int(clean.indices[t])): float(clean.data[t]) for t in at}
+    assert set(results) == set(truth), (results, truth)
+    assert all(math.isclose(results[at], truth[at], rel_tol=1e-6) for at in truth)
 
 
 if __name__ == "__main__":

@@ -166,7 +166,7 @@ OPERATIONS: dict[str, tuple[Callable[[int], tuple[Any, ...]], Callable[..., Any]
     "label_recovery_range": (lambda n: (rows(n), labels(n)), fastcos.auditing.label_recovery_range),
     "rerank": (
         lambda n: (fastcos.Neighbors(lists(n), rows(n)[:, :10]),),
-        lambda found: fastcos.rerank(found, lambda query, columns: -np.asarray(columns)),
+        lambda neighbors: fastcos.rerank(neighbors, lambda query, columns: -np.asarray(columns)),
     ),
     "diff_models": (lambda n: (rows(n), rows(n)), fastcos.auditing.diff_models),
     "align": (lambda n: (rows(n), rows(n)), fastcos.align),

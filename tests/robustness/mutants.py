@@ -173,26 +173,28 @@ def put(parent: Any, field: str, at: int, node: ast.AST) -> None:
 def code_of(tree: ast.Module, module: ModuleType, name: str) -> CodeType:
     """The compiled function of a mutant."""
     assert module.__file__ is not None
-    left = [compile(ast.fix_missing_locations(tree), module.__file__, "exec")]
-    while left:
-        code = left.pop()
+    pending = [compile(ast.fix_missing_locations(tree), module.__file__, "exec")]
+    while pending:
+        code = pending.pop()
         if code.co_qualname == name:
             return code
-        left += [part for part in code.co_consts if isinstance(part, CodeType)]
+        pending += [part for part in code.co_consts if isinstance(part, CodeType)]
     raise LookupError(name)
 
 
 def live(module: ModuleType, name: str) -> FunctionType:
     """The function itself, below properties, class methods and decorators."""
-    found: Any = module
+    member: Any = module
     for part in name.split("."):
-        found = inspect.getattr_static(found, part)
+        member = inspect.getattr_static(member, part)
     for _ in range(5):
         for way in ("__wrapped__", "fget", "func", "__func__", "py_func"):
-            found = getattr(found, way, found) if not isinstance(found, FunctionType) else found
-        found = getattr(found, "__wrapped__", found)
-    assert isinstance(found, FunctionType), (name, found)
-    return found
+            member = (
+                getattr(member, way, member) if not isinstance(member, FunctionType) else member
+            )
+        member = getattr(member, "__wrapped__", member)
+    assert isinstance(member, FunctionType), (name, member)
+    return member
 
 
 def apply(mutant: Mutant, function: FunctionType) -> None:
@@ -209,11 +211,11 @@ class Plugin:
 
     def __init__(
         self,
-        wanted: list[Mutant],
+        chosen: list[Mutant],
         live_of: dict[tuple[str, str], FunctionType],
         killed: IO[str] | None,
     ) -> None:
-        self.wanted, self.live_of, self.killed = wanted, live_of, killed
+        self.wanted, self.live_of, self.killed = chosen, live_of, killed
         self.seconds: dict[str, float] = {}
         self.tests_of: dict[CodeType, set[str]] = {f.__code__: set() for f in live_of.values()}
         self.survivors: list[Mutant] = []
@@ -243,8 +245,8 @@ class Plugin:
             elif self.killed:
                 print(place(mutant), file=self.killed, flush=True)
             if done % 50 == 0:
-                found = f"{done}, {len(self.survivors)} alive, {time.time() - started:.0f} s"
-                print(found, file=sys.__stderr__, flush=True)
+                result = f"{done}, {len(self.survivors)} alive, {time.time() - started:.0f} s"
+                print(result, file=sys.__stderr__, flush=True)
         return True
 
     def note(self, item: pytest.Item) -> None:
@@ -288,18 +290,18 @@ def run(name: str, share: float, killed_before: Path | None) -> None:
     modules, tests = (words.split() for words in TARGETS[name])
     every = [mutant for module in modules for mutant in mutants(module)]
     step = 1 / share
-    wanted = [every[int(at * step)] for at in range(int(len(every) * share))]
-    live_of = {(m.module, m.function): live(sys.modules[m.module], m.function) for m in wanted}
+    chosen = [every[int(at * step)] for at in range(int(len(every) * share))]
+    live_of = {(m.module, m.function): live(sys.modules[m.module], m.function) for m in chosen}
     with (killed_before or Path(os.devnull)).open("a+") as file:
         file.seek(0)
         before = set(file.read().splitlines())
-        left = [mutant for mutant in wanted if place(mutant) not in before]
-        plugin = Plugin(left, live_of, file)
+        pending = [mutant for mutant in chosen if place(mutant) not in before]
+        plugin = Plugin(pending, live_of, file)
         evaluate(name, plugin, tests)
     alive = plugin.survivors
-    killed = len(wanted) - len(alive)
+    killed = len(chosen) - len(alive)
     print(
-        f"{name}: {killed} of {len(wanted)} killed ({100 * killed / len(wanted):.1f} %), of "
+        f"{name}: {killed} of {len(chosen)} killed ({100 * killed / len(chosen):.1f} %), of "
         f"{len(every)} mutants in all"
     )
     for mutant in alive:
@@ -339,6 +341,6 @@ if __name__ == "__main__":
     parser.add_argument("target", nargs="+", choices=TARGETS)
     parser.add_argument("--share", type=float, default=1.0, help="of the mutants, evenly spread")
     parser.add_argument("--killed", type=Path, help="file of those killed before, and from now on")
-    given = parser.parse_args()
-    for name in given.target:
-        run(name, given.share, given.killed)
+    options = parser.parse_args()
+    for name in options.target:
+        run(name, options.share, options.killed)

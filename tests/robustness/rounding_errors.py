@@ -48,15 +48,15 @@ from tests.robustness.rounding_truth import (
 
 def scores(measure: str, Q: Any, B: Any) -> Any:
     """The float32 scores of top_k, of all pairs."""
-    given = fastcos.top_k(Q, B, B.shape[0], measure=measure)
-    found = np.full((Q.shape[0], B.shape[0]), np.nan)
-    np.put_along_axis(found, given.indices, given.scores, axis=1)
-    return found
+    result = fastcos.top_k(Q, B, B.shape[0], measure=measure)
+    result = np.full((Q.shape[0], B.shape[0]), np.nan)
+    np.put_along_axis(result, result.indices, result.scores, axis=1)
+    return result
 
 
 def dot_raw_scores(Q: Any, B: Any) -> Any:
-    found = raw_scores("dot", Q, B)
-    return found, pairwise(dot, Q, B), pairwise(terms, Q, B), np.float64, "terms", STEPS
+    result = raw_scores("dot", Q, B)
+    return result, pairwise(dot, Q, B), pairwise(terms, Q, B), np.float64, "terms", STEPS
 
 
 def dot_scores(Q: Any, B: Any) -> Any:
@@ -73,8 +73,8 @@ def row_norms(Q: Any, B: Any) -> Any:
 
 
 def cosine_raw_scores(Q: Any, B: Any) -> Any:
-    found = raw_scores("cosine", Q, B)
-    return found, pairwise(cosine, Q, B), 1.0, np.float64, "1", 2 * STEPS
+    result = raw_scores("cosine", Q, B)
+    return result, pairwise(cosine, Q, B), 1.0, np.float64, "1", 2 * STEPS
 
 
 def cosine_scores(Q: Any, B: Any) -> Any:
@@ -93,27 +93,27 @@ def distance_scores(Q: Any, B: Any) -> Any:
 
 
 def block_cosines(Q: Any, B: Any) -> Any:
-    ((_, found),) = fastcos.similarity_blocks(Q, B)
-    return found, pairwise(cosine, Q, B), 1.0, np.float32, "1", DEPTH
+    ((_, result),) = fastcos.similarity_blocks(Q, B)
+    return result, pairwise(cosine, Q, B), 1.0, np.float32, "1", DEPTH
 
 
 def products(Q: Any, B: Any) -> Any:
-    found = fastcos.matmul(sp.csr_array(Q), np.ascontiguousarray(B.T))
-    return found, pairwise(dot, Q, B), pairwise(terms, Q, B), Q.dtype, "terms", DEPTH
+    product = fastcos.matmul(sp.csr_array(Q), np.ascontiguousarray(B.T))
+    return product, pairwise(dot, Q, B), pairwise(terms, Q, B), Q.dtype, "terms", DEPTH
 
 
 def gram_products(Q: Any, B: Any) -> Any:
-    found = fastcos.gram_matmul(sp.csr_array(B), np.ascontiguousarray(Q.T))
+    product = fastcos.gram_matmul(sp.csr_array(B), np.ascontiguousarray(Q.T))
     inner, sizes = pairwise(dot, B, Q), pairwise(terms, B, Q)
     columns = np.array([exact(column) for column in B.T], object)
     size = np.abs(columns) @ sizes
-    return found, columns @ inner, size, Q.dtype, "terms", DEPTH + len(B)
+    return product, columns @ inner, size, Q.dtype, "terms", DEPTH + len(B)
 
 
 def mean_cosines(Q: Any, B: Any) -> Any:
     above = pairwise(cosine, B, B)[np.triu_indices(len(B), 1)]
-    found = metrics.mean_cosine(B).value
-    return np.array([found]), np.array([above.sum() / len(above)]), 1.0, np.float64, "1", STEPS
+    result = metrics.mean_cosine(B).value
+    return np.array([result]), np.array([above.sum() / len(above)]), 1.0, np.float64, "1", STEPS
 
 
 DENSE = {
@@ -132,14 +132,14 @@ DENSE = {
 
 
 def dense_lines(repeats: int) -> Iterator[Line]:
-    found: dict[tuple[Any, ...], float] = {}
+    worst: dict[tuple[Any, ...], float] = {}
     for dtype in (np.float32, np.float64):
         for values, Q, B in cases(dtype, repeats):
             for operation, measured in DENSE.items():
-                given, truth, size, result, unit, bound = measured(Q, B)
+                actual, truth, size, result, unit, bound = measured(Q, B)
                 key = (operation, np.dtype(dtype).name, values, unit, bound)
-                found[key] = max(found.get(key, 0.0), ulps(given, truth, size, result))
-    for (*names, bound), error in found.items():
+                worst[key] = max(worst.get(key, 0.0), ulps(actual, truth, size, result))
+    for (*names, bound), error in worst.items():
         yield Line(*names, error, bound)
 
 
@@ -182,12 +182,12 @@ def svd_lines(repeats: int) -> Iterator[Line]:
     units = ("s[0]² / s", "s[0]² / s", "(s[0] / s)²")
     names = ("singular values", "singular values, beyond residuals", "orthogonality of U and V")
     lines = []
-    for values, wanted in spectra():
+    for values, singular_values in spectra():
         errors = []
         for seed in range(repeats):
             random = np.random.default_rng(seed)
             left, right = (np.linalg.qr(random.standard_normal((n, 8)))[0] for n in (20, 8))
-            errors.append(singular_errors(left * wanted @ right.T))
+            errors.append(singular_errors(left * singular_values @ right.T))
         for name, unit, error in zip(names, units, np.max(errors, axis=0), strict=True):
             lines.append(Line(name, "float64", values, unit, float(error), 16.0))
     yield from sorted(lines)
@@ -218,18 +218,21 @@ def rescaled_cosine(x: Any, y: Any, squares: Any) -> Any:
 
 def interval_lines(repeats: int) -> Iterator[Line]:
     """Ends of cosine_interval: what their rescalings attain, and the corners of the box."""
-    found: dict[tuple[str, str, float], float] = {}
+    worst: dict[tuple[str, str, float], float] = {}
 
-    def note(operation: str, values: str, bound: float, given: Any, truth: Any) -> None:
-        error = ulps([given], [truth], [1.0], np.float64)
-        found[operation, values, bound] = max(found.get((operation, values, bound), 0.0), error)
+    def note(operation: str, values: str, bound: float, result: Any, truth: Any) -> None:
+        error = ulps([result], [truth], [1.0], np.float64)
+        worst[operation, values, bound] = max(worst.get((operation, values, bound), 0.0), error)
 
     for values, x, y in pairs(repeats):
         a, b = exact(x), exact(y)
         cosine_as_given = cosine(a, b)
         for condition in (1.5, 100.0):
-            given = fastcos.auditing.cosine_interval(x, y, condition)
-            ends = ((given.low, given.low_rescaling), (given.high, given.high_rescaling))
+            interval = fastcos.auditing.cosine_interval(x, y, condition)
+            ends = (
+                (interval.low, interval.low_rescaling),
+                (interval.high, interval.high_rescaling),
+            )
             for end, rescaling in ends:
                 attained = rescaled_cosine(a, b, [1 / d**2 for d in exact(rescaling)])
                 note("cosine_interval, attained", values, 16, end, attained)
@@ -239,16 +242,16 @@ def interval_lines(repeats: int) -> Iterator[Line]:
             ]
             # ends of the sign of their side are at corners
             if max(corners) > 0:
-                note("cosine_interval, corners", values, 16, given.high, max(corners))
+                note("cosine_interval, corners", values, 16, interval.high, max(corners))
             if min(corners) < 0:
-                note("cosine_interval, corners", values, 16, given.low, min(corners))
+                note("cosine_interval, corners", values, 16, interval.low, min(corners))
             as_float = float(cosine_as_given)
             z = fastcos.auditing.fisher_z_interval(as_float, condition)
             for end, sign in ((z.low, -1), (z.high, 1)):
                 moved = mpmath.atanh(mpmath.mpf(as_float)) + sign * mpmath.log(condition)
                 truth = mpmath.tanh(moved) if abs(as_float) < 1 else mpmath.mpf(as_float)
                 note("fisher_z_interval", values, 16, end, truth)
-    for (operation, values, bound), error in sorted(found.items()):
+    for (operation, values, bound), error in sorted(worst.items()):
         yield Line(operation, "float64", values, "1", error, bound)
 
 

@@ -178,12 +178,14 @@ def zscores(Q: Rows, B: Rows) -> Truth:
 
     def pair(i: int, j: int) -> Any:
         x, y = (times(less(row, middle), inverse) for row in (Q[i], B[j]))
-        made = [times([abs(a) + m for a, m in zip(row, large, strict=True)], inverse)
+        mapped = [times([abs(a) + m for a, m in zip(row, large, strict=True)], inverse)
                 for row in (Q[i], B[j])]  # fmt: skip
         bare = [norm(x), norm(y)]
         if not all(bare):
             return 0, NOTHING
-        return cosine(x, y), 1 + narrow + sum(norm(m) / b for m, b in zip(made, bare, strict=True))
+        return cosine(x, y), 1 + narrow + sum(
+            norm(m) / b for m, b in zip(mapped, bare, strict=True)
+        )
 
     return pair
 
@@ -207,9 +209,9 @@ def without_top(Q: Rows, B: Rows) -> Truth:
         top = dot(moved, columns[0])
         rest = less(moved, [top * a for a in columns[0]])
         size = norm(rest)
-        made = norm(row) + norm(sizes(B)) + gap * norm(moved)
+        error = norm(row) + norm(sizes(B)) + gap * norm(moved)
         # what is left of rounding alone is made 0
-        return rest, made / size if size > 1e-11 * norm(moved) else NOTHING
+        return rest, error / size if size > 1e-11 * norm(moved) else NOTHING
 
     def pair(i: int, j: int) -> Any:
         (x, a), (y, b) = bare(Q[i]), bare(B[j])
@@ -228,8 +230,8 @@ def metric_of(S: Any, Q: Rows, B: Rows, shift: Any = None) -> Truth:
         x, y = less(Q[i], shift), less(B[j], shift)
         if not any(x) or not any(y):
             return 0, NOTHING
-        made = sum((norm(r) + large) / norm(m) for r, m in zip((Q[i], B[j]), (x, y), strict=True))
-        return under(S, x, y), condition * made
+        error = sum((norm(r) + large) / norm(m) for r, m in zip((Q[i], B[j]), (x, y), strict=True))
+        return under(S, x, y), condition * error
 
     return pair
 

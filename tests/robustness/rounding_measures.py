@@ -62,13 +62,13 @@ def raw_scores(metric_type: str, Q: Any, B: Any, bias: Any = None) -> Any:
     )
     if left.rows.dtype != right.rows.dtype:
         raise AssertionError("both sides must be encoded to one type")
-    found, columns = np.full((len(Q), len(B)), np.nan), np.arange(len(B))
+    result, columns = np.full((len(Q), len(B)), np.nan), np.arange(len(B))
     for i in range(len(Q)):
         pair_scores.score_pairs(
             METRIC_TYPES[metric_type], left.rows, i, left.norms[i], right.rows, right.norms,
-            right.bias, columns, len(B), found[i],
+            right.bias, columns, len(B), result[i],
         )  # fmt: skip
-    return found
+    return result
 
 
 def score(name: str, Q: Any, B: Any, **parameters: Any) -> Any:
@@ -164,11 +164,11 @@ def with_parameters(B: Any) -> Iterator[tuple[str, str, Any, str, float, Any]]:
         other = random.standard_normal((ITEMS, DEPTH)) * np.geomspace(1, 1 / condition, DEPTH)
         there = moment([exact(row) for row in other])
         truth = functools.partial(metric_of, there)
-        given = {"other": other}
-        uncentred = given | {"centered": False}
+        parameters = {"other": other}
+        uncentred = parameters | {"centered": False}
         yield "query_metric_cosine", "query_metric_cosine", truth, "condition", FACTORED, uncentred
         for name in ("project_back_items", "project_back_users"):
-            yield name, name, truth, "condition", FACTORED, given
+            yield name, name, truth, "condition", FACTORED, parameters
     popularity = random.uniform(1, 100, len(B))
     total = mpmath.fsum(exact(popularity))
     shares = [share / total for share in exact(popularity)]
@@ -178,22 +178,22 @@ def with_parameters(B: Any) -> Iterator[tuple[str, str, Any, str, float, Any]]:
     s, sigma = exact(model().shrinkage_), exact(model().singular_values_)
     for name, (a, b) in EXPONENTS.items():
         diagonal = [x ** (mpmath.mpf(0.5) - a) * y ** (-b) for x, y in zip(s, sigma, strict=True)]
-        name, given = f"rescaled_cosine:{name}", {"model": model()}
-        yield name, name, rows_over(diagonal), "1", 8 * DEPTH, given
-    left = [mpmath.sqrt(x / max(y - 3, 0)) if y > 3 else 0 for x, y in zip(s, sigma, strict=True)]
-    given = {"model": model(), "regularization": 3.0}
-    yield "eq2_cosine", "eq2_cosine of a model", rows_over(left), "1", 8 * DEPTH, given
+        name, parameters = f"rescaled_cosine:{name}", {"model": model()}
+        yield name, name, rows_over(diagonal), "1", 8 * DEPTH, parameters
+    shrunk = [mpmath.sqrt(x / max(y - 3, 0)) if y > 3 else 0 for x, y in zip(s, sigma, strict=True)]
+    parameters = {"model": model(), "regularization": 3.0}
+    yield "eq2_cosine", "eq2_cosine of a model", rows_over(shrunk), "1", 8 * DEPTH, parameters
     pairs = np.array([[0, 1], [2, 3], [4, 5], [6, 7], [8, 9], [10, 11]])
-    given = {"pairs": pairs, "targets": np.array([1.0, 0, 1, 0, 1, 0])}
-    fitted: Any = fastcos.get_measure("learned_diagonal", **given).fit(B)
+    parameters = {"pairs": pairs, "targets": np.array([1.0, 0, 1, 0, 1, 0])}
+    fitted: Any = fastcos.get_measure("learned_diagonal", **parameters).fit(B)
     root = rows_over([1 / r for r in exact(fitted.root_)])
-    yield "learned_diagonal", "learned_diagonal, as fitted", root, "1", 8 * DEPTH, given
+    yield "learned_diagonal", "learned_diagonal, as fitted", root, "1", 8 * DEPTH, parameters
 
 
-def weight_lines(found: Worst, dtype: str, values: str, Q: Any, B: Any) -> None:
+def weight_lines(worst: Worst, dtype: str, values: str, Q: Any, B: Any) -> None:
     """weight_cosine of rows [a, b] of one sign."""
     Q, B = (np.abs(np.hstack([rows, rows[:, ::-1]])) for rows in (Q, B))
-    given, left, right = (
+    scores, left, right = (
         score_or_none(values, "weight_cosine", Q, B, {}),
         *([exact(r) for r in X] for X in (Q, B)),
     )
@@ -203,19 +203,19 @@ def weight_lines(found: Worst, dtype: str, values: str, Q: Any, B: Any) -> None:
 
     truth = [[dot(x[:DEPTH], y[DEPTH:]) / own(x) / own(y) if own(x) and own(y) else mpmath.mpf(0)
               for y in right] for x in left]  # fmt: skip
-    if given is not None:
+    if scores is not None:
         names = ("weight_cosine", dtype, values)
-        found.note(names, "result", 8 * DEPTH, given, truth, truth)
+        worst.note(names, "result", 8 * DEPTH, scores, truth, truth)
 
 
-def word_lines(found: Worst, repeats: int) -> None:
+def word_lines(worst: Worst, repeats: int) -> None:
     """word_rotators_distance between bags of two words: a line between two ends."""
     for seed in range(repeats):
         random = np.random.default_rng(seed)
         vectors = random.standard_normal((4, DEPTH))
         for values, V in (("ordinary", vectors), ("tiny", 1e-150 * vectors)):
             bags = np.array([[1.0, 2, 0, 0], [0, 0, 3, 1]]) * random.uniform(0.5, 2, (2, 4))
-            (given,), rows = WordRotatorsScorer(V, bags)(0, [1]), [exact(v) for v in V]
+            (result,), rows = WordRotatorsScorer(V, bags)(0, [1]), [exact(v) for v in V]
             masses = [[w * norm(v) for w, v in zip(exact(bag), rows, strict=True)] for bag in bags]
             (a, _, _, _), (_, _, b, _) = ([m / mpmath.fsum(bag) for m in bag] for bag in masses)
             cost = [[1 - cosine(rows[i], rows[j]) for j in (2, 3)] for i in (0, 1)]
@@ -224,17 +224,17 @@ def word_lines(found: Worst, repeats: int) -> None:
                 plan = [[moved, a - moved], [b - moved, 1 - a - b + moved]]
                 ends.append(mpmath.fsum(map(dot, plan, cost)))
             names = ("word_rotators_distance", "float64", values)
-            found.note(names, "1", 8 * DEPTH, given, -min(ends), 1)
+            worst.note(names, "1", 8 * DEPTH, result, -min(ends), 1)
 
 
-def score_or_none(values: str, name: str, Q: Any, B: Any, given: Any) -> Any:
+def score_or_none(values: str, name: str, Q: Any, B: Any, parameters: Any) -> Any:
     """Scores; None where it is documented that there are none, or not to the last digits."""
     if B.dtype == np.float64:
         size = min(np.abs(Q).max(), np.abs(B).max())
         if (name in UNKEPT and size < 1e-150) or (name in UNKEPT_SUBNORMAL and size < 1e-307):
             return None
     try:
-        return score(name, Q, B, **given)
+        return score(name, Q, B, **parameters)
     except ValueError as refused:
         if values == "many decades" and "must vary in all" in str(refused):
             return None
@@ -245,16 +245,16 @@ def score_or_none(values: str, name: str, Q: Any, B: Any, given: Any) -> Any:
 
 
 def note(
-    found: Worst, names: tuple[str, str, str], unit: str, bound: float, given: Any, pair: Truth
+    worst: Worst, names: tuple[str, str, str], unit: str, bound: float, scores: Any, pair: Truth
 ) -> None:
-    n, p = given.shape
+    n, p = scores.shape
     both = [[pair(i, j) for j in range(p)] for i in range(n)]
     truth, size = ([[cell[at] for cell in row] for row in both] for at in (0, 1))
-    found.note(names, unit, bound, given, truth, size)
+    worst.note(names, unit, bound, scores, truth, size)
 
 
 def measure_lines(repeats: int) -> Iterator[Line]:
-    found = Worst()
+    worst = Worst()
     for dtype in (np.float32, np.float64):
         kind = np.dtype(dtype).name
         for values, Q, B in cases(dtype, repeats, ITEMS, DEPTH):
@@ -263,16 +263,16 @@ def measure_lines(repeats: int) -> Iterator[Line]:
                 scores = score_or_none(values, name, Q, B, {})
                 if scores is not None:
                     truth = of_pairs(pair)(left, right)
-                    note(found, (name, kind, values), unit, bound, scores, truth)
+                    note(worst, (name, kind, values), unit, bound, scores, truth)
             for name, (of, unit, bound) in LEARNED.items():
-                given = {"n_neighbors": NEAREST} if name in LOCAL else {}
-                scores = score_or_none(values, name, Q, B, given)
+                parameters = {"n_neighbors": NEAREST} if name in LOCAL else {}
+                scores = score_or_none(values, name, Q, B, parameters)
                 if scores is not None:
-                    note(found, (name, kind, values), unit, bound, scores, of(left, right))
-            for name, row, of, unit, bound, given in with_parameters(B):
-                scores = score_or_none(values, name, Q, B, given)
+                    note(worst, (name, kind, values), unit, bound, scores, of(left, right))
+            for name, row, of, unit, bound, parameters in with_parameters(B):
+                scores = score_or_none(values, name, Q, B, parameters)
                 if scores is not None:
-                    note(found, (row, kind, values), unit, bound, scores, of(left, right))
-            weight_lines(found, kind, values, Q, B)
-    word_lines(found, repeats)
-    yield from found.lines()
+                    note(worst, (row, kind, values), unit, bound, scores, of(left, right))
+            weight_lines(worst, kind, values, Q, B)
+    word_lines(worst, repeats)
+    yield from worst.lines()

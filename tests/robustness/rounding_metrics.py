@@ -73,10 +73,10 @@ def of_labels(rows: Any) -> Iterator[tuple[str, Any, Any, str, float, Any]]:
     pairs = list(itertools.combinations(range(ITEMS), 2))
     same = [table[i][j] for i, j in pairs if LABELS[i] == LABELS[j]]
     other = [table[i][j] for i, j in pairs if LABELS[i] != LABELS[j]]
-    means = [mpmath.fsum(some) / len(some) for some in (same, other)]
+    means = [mpmath.fsum(group) / len(group) for group in (same, other)]
     variances = [
-        mpmath.fsum((c - m) ** 2 for c in some) / len(some)
-        for some, m in zip((same, other), means, strict=True)
+        mpmath.fsum((c - m) ** 2 for c in group) / len(group)
+        for group, m in zip((same, other), means, strict=True)
     ]
     for at, name in enumerate(("within", "between")):
         yield (
@@ -160,39 +160,39 @@ def population_variance(values: Any) -> Any:
     return mpmath.fsum((v - middle) ** 2 for v in values) / len(values)
 
 
-def change(found: Worst, names: Any, Q: Any, B: Any, Y: Any) -> None:
+def change(worst: Worst, names: Any, Q: Any, B: Any, Y: Any) -> None:
     """model_change of (Q, B) to (Q, Y)."""
     P, first, second = ([exact(row) for row in rows] for rows in (Q, B, Y))
     truth = frobenius(matrix(P) * (matrix(first) - matrix(second)).T)
     size = frobenius(matrix(P)) * (frobenius(matrix(first)) + frobenius(matrix(second)))
-    given = metrics.model_change(Q, B, Q, Y).value
-    found.note(("model_change", *names), "terms", FACTORED, given, truth, size)
+    value = metrics.model_change(Q, B, Q, Y).value
+    worst.note(("model_change", *names), "terms", FACTORED, value, truth, size)
 
 
-def popularity(found: Worst, names: Any, B: Any, rows: Any) -> None:
+def popularity(worst: Worst, names: Any, B: Any, rows: Any) -> None:
     random = np.random.default_rng(2)
     counts = random.integers(1, 1000, ITEMS).astype(np.float64)
     lists = random.permuted(np.tile(np.arange(ITEMS), (ITEMS, 1)), axis=1)[:, :3]
-    given = metrics.popularity_bias(B, counts, lists)
+    bias = metrics.popularity_bias(B, counts, lists)
     logs = [mpmath.log(c) for c in exact(counts)]
     means = [mpmath.fsum(cosine(x, y) for y in rows if y is not x) / (ITEMS - 1) for x in rows]
     spread = norm([m - mpmath.fsum(means) / ITEMS for m in means])
     value, size = correlation(logs, means)
     size = size + ITEMS / spread if spread > 1e-12 else NOTHING
     name, bound = "popularity_bias", ITEMS * SUMS
-    note = found.note
-    note((f"{name}, cosine", *names), "condition", bound, given.cosine_correlation, value, size)
+    note = worst.note
+    note((f"{name}, cosine", *names), "condition", bound, bias.cosine_correlation, value, size)
     value, size = correlation(logs, list(map(norm, rows)))
     # as documented: NaN where the lengths are alike within 1e-13; subnormal lengths are rounded
     size = size if size < 1e12 and np.abs(B).max() > 1e-307 else NOTHING
-    note((f"{name}, length", *names), "condition", bound, given.norm_correlation, value, size)
+    note((f"{name}, length", *names), "condition", bound, bias.norm_correlation, value, size)
     order = np.argsort(counts, kind="stable")
     deciles = np.array_split(np.array(means, object)[order], 10)
     truth = [mpmath.fsum(decile) / len(decile) for decile in deciles]
-    note((f"{name}, deciles", *names), "1", bound, given.decile_cosines, truth, 1)
+    note((f"{name}, deciles", *names), "1", bound, bias.decile_cosines, truth, 1)
 
 
-def of_lists(found: Worst, seed: int) -> None:
+def of_lists(worst: Worst, seed: int) -> None:
     """Metrics of lists: fractions, and sums of a few weights."""
     random = np.random.default_rng(seed)
     tables = [random.permuted(np.tile(np.arange(ITEMS), (ITEMS, 1)), axis=1)[:, :5]
@@ -202,47 +202,47 @@ def of_lists(found: Worst, seed: int) -> None:
     n, one = ITEMS, mpmath.mpf(1)
     shared = [len(set(a) & set(b)) for a, b in zip(first, second, strict=True)]
     truth = mpmath.fsum(one * s / (10 - s) for s in shared) / n
-    found.note(("jaccard_at_k", *names), "1", n, metrics.jaccard_at_k(*tables), truth, 1)
+    worst.note(("jaccard_at_k", *names), "1", n, metrics.jaccard_at_k(*tables), truth, 1)
     truth = mpmath.fsum(one * s / 5 for s in shared) / n
-    found.note(("overlap_at_k", *names), "1", n, metrics.overlap_at_k(*tables), truth, 1)
+    worst.note(("overlap_at_k", *names), "1", n, metrics.overlap_at_k(*tables), truth, 1)
     q = mpmath.mpf(0.9)
     values = []
     for a, b in zip(first, second, strict=True):
         X = [len(set(a[:d]) & set(b[:d])) for d in range(6)]
         tail = mpmath.fsum(X[d] * q**d / d for d in range(1, 6))
         values.append(X[5] * q**5 / 5 + (1 - q) / q * tail)
-    given = metrics.rank_biased_overlap(*tables, persistence=0.9).value
-    found.note(("rank_biased_overlap", *names), "1", n, given, mpmath.fsum(values) / n, 1)
+    value = metrics.rank_biased_overlap(*tables, persistence=0.9).value
+    worst.note(("rank_biased_overlap", *names), "1", n, value, mpmath.fsum(values) / n, 1)
     counts = exact(np.bincount(tables[0].ravel(), minlength=n))
     middle = mpmath.fsum(counts) / n
     third = mpmath.fsum((c - middle) ** 3 for c in counts) / n
     size = population_variance(counts) ** mpmath.mpf(1.5)
     hubs = metrics.hubness(tables[0])
-    found.note(("hubness, skewness", *names), "1", 4 * n, hubs.skewness, third / size, 1)
+    worst.note(("hubness, skewness", *names), "1", 4 * n, hubs.skewness, third / size, 1)
     truth = mpmath.fsum(abs(c - middle) for c in counts) / (2 * mpmath.fsum(counts))
-    found.note(("hubness, Robin Hood", *names), "1", n, hubs.robin_hood, truth, 1)
+    worst.note(("hubness, Robin Hood", *names), "1", n, hubs.robin_hood, truth, 1)
 
 
 # transformers
 
 
-def transformers(found: Worst, names: Any, B: Any, rows: Any) -> None:
+def transformers(worst: Worst, names: Any, B: Any, rows: Any) -> None:
     kind = B.dtype
     units = [[a / norm(x) if any(x) else a for a in x] for x in rows]
     for name, X in (("NormalizeRows", B), ("NormalizeRows, sparse", sp.csr_array(B))):
-        given = preprocessing.NormalizeRows().fit_transform(X)
-        given = given.toarray() if sp.issparse(given) else given
-        found.note((name, *names), "1", 2 * DEPTH, given, units, 1, kind)
+        result = preprocessing.NormalizeRows().fit_transform(X)
+        result = result.toarray() if sp.issparse(result) else result
+        worst.note((name, *names), "1", 2 * DEPTH, result, units, 1, kind)
     columns = list(zip(*rows, strict=True))
     scaler = preprocessing.StandardizeColumns().fit(B)
     size = [mpmath.fsum(map(abs, column)) / ITEMS for column in columns]
     name = "StandardizeColumns, means"
-    found.note((name, *names), "terms", ITEMS, scaler.mean_, mean(rows), size)
+    worst.note((name, *names), "terms", ITEMS, scaler.mean_, mean(rows), size)
     if np.abs(B).max() > 1e-150:  # as documented
         deviations = [mpmath.sqrt(population_variance(column)) for column in columns]
         size = [s + d for s, d in zip(size, deviations, strict=True)]
         name = "StandardizeColumns, deviations"
-        found.note((name, *names), "terms", SUMS, scaler.scale_, deviations, size)
+        worst.note((name, *names), "terms", SUMS, scaler.scale_, deviations, size)
     if np.abs(B).max() > 1e-307:
         weights = preprocessing.PopularityWeights(0.5, 0.25).fit(B)
         popular = [mpmath.fsum(map(abs, column)) for column in columns]
@@ -250,7 +250,7 @@ def transformers(found: Worst, names: Any, B: Any, rows: Any) -> None:
         truth = [[x / mpmath.sqrt(p) / a ** mpmath.mpf(0.25) if x else x
                   for x, p in zip(row, popular, strict=True)]
                  for row, a in zip(rows, active, strict=True)]  # fmt: skip
-        found.note(
+        worst.note(
             ("PopularityWeights", *names), "result", SUMS, weights.transform(B), truth, truth, kind
         )
     of_rows, of_columns = preprocessing.biases(B)
@@ -258,12 +258,12 @@ def transformers(found: Worst, names: Any, B: Any, rows: Any) -> None:
     assert of_columns is not None
     truth = [mpmath.fsum(row) / DEPTH for row in rows]
     size = [mpmath.fsum(map(abs, row)) / DEPTH for row in rows]
-    found.note(("biases, rows", *names), "terms", DEPTH, of_rows, truth, size)
+    worst.note(("biases, rows", *names), "terms", DEPTH, of_rows, truth, size)
 
 
-def ppmi(found: Worst, seed: int) -> None:
+def ppmi(worst: Worst, seed: int) -> None:
     X = np.random.default_rng(seed).poisson(1.0, (30, DEPTH)).astype(np.float64)
-    given = preprocessing.ShiftedPPMI().fit(X).ppmi_.toarray()
+    result = preprocessing.ShiftedPPMI().fit(X).ppmi_.toarray()
     counts = [[dot(x, y) if i != j else mpmath.mpf(0) for j, y in enumerate(map(exact, X.T))]
               for i, x in enumerate(map(exact, X.T))]  # fmt: skip
     totals = [mpmath.fsum(row) for row in counts]
@@ -272,47 +272,47 @@ def ppmi(found: Worst, seed: int) -> None:
     truth = [[max(0, mpmath.log(c * everything / (totals[i] * smooth[j]))) if c else mpmath.mpf(0)
               for j, c in enumerate(row)] for i, row in enumerate(counts)]  # fmt: skip
     size = mpmath.log(everything)
-    found.note(("ShiftedPPMI", "float64", "counts"), "ln of the sum", 8, given, truth, size)
+    worst.note(("ShiftedPPMI", "float64", "counts"), "ln of the sum", 8, result, truth, size)
 
 
 # repairs, and the product that the other sweep lacks
 
 
-def repairs(found: Worst, names: Any, Q: Any, B: Any) -> None:
+def repairs(worst: Worst, names: Any, Q: Any, B: Any) -> None:
     left, right = [exact(x) for x in Q], [exact(y) for y in B]
     product = [[dot(x, y) for y in right] for x in left]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of a rank below the width: three users
         canonical = fastcos.canonicalize(Q, B)
-    made = pairwise(dot, canonical.users, canonical.items)
+    products = pairwise(dot, canonical.users, canonical.items)
     columns = zip(zip(*left, strict=True), zip(*right, strict=True), strict=True)
     size = mpmath.fsum(norm(p) * norm(q) for p, q in columns)
     eps = 2.0**29 if Q.dtype == np.float32 else 1.0  # what lies below float32's eps is cut off
     name = "canonicalize, predictions"
-    found.note((name, *names), "terms", FACTORED * eps, made, product, size)
-    given = canonical.singular_values[: len(Q)]
+    worst.note((name, *names), "terms", FACTORED * eps, products, product, size)
+    values = canonical.singular_values[: len(Q)]
     truth, name = singular_values(product)[: len(Q)], "canonicalize, singular values"
-    found.note((name, *names), "terms", FACTORED * eps, given, truth, size)
+    worst.note((name, *names), "terms", FACTORED * eps, values, truth, size)
     moved, _ = centred(right)
     truth = (matrix(moved).T * matrix(moved) / ITEMS).tolist()
     sizes = [norm(column) for column in zip(*right, strict=True)]
     # in float64 by orthogonal reductions, relative to the largest column
     size = max(sizes) ** 2 / ITEMS
     if size > 1e-290:  # as documented: smaller products round as float64 does
-        found.note(
+        worst.note(
             ("query_metric", *names), "largest column²", FACTORED, fastcos.query_metric(B).metric,
             truth, size,
         )  # fmt: skip
 
 
-def transposed_products(found: Worst, names: Any, Q: Any, B: Any) -> None:
-    given = fastcos.rmatmul(sp.csr_array(B.T), np.ascontiguousarray(Q.T))
+def transposed_products(worst: Worst, names: Any, Q: Any, B: Any) -> None:
+    product = fastcos.rmatmul(sp.csr_array(B.T), np.ascontiguousarray(Q.T))
     truth, size = pairwise(dot, B, Q), pairwise(terms, B, Q)
-    found.note(("rmatmul", *names), "terms", DEPTH, given, truth, size, Q.dtype)
+    worst.note(("rmatmul", *names), "terms", DEPTH, product, truth, size, Q.dtype)
 
 
 def metric_lines(repeats: int) -> Iterator[Line]:
-    found = Worst()
+    worst = Worst()
     for dtype in (np.float32, np.float64):
         random = np.random.default_rng(0)
         turned = np.linalg.qr(random.standard_normal((DEPTH, DEPTH)))[0]
@@ -320,18 +320,18 @@ def metric_lines(repeats: int) -> Iterator[Line]:
         for values, Q, B in cases(dtype, repeats, ITEMS, DEPTH):
             names, rows = (np.dtype(dtype).name, values), [exact(row) for row in B]
             for name, truth, size, unit, bound, function in (*shapes(rows), *of_labels(rows)):
-                found.note((name, *names), unit, bound, function(B), truth, size)
+                worst.note((name, *names), unit, bound, function(B), truth, size)
             for Y in (other, (B @ turned).astype(dtype)):
                 for name, truth, size, unit, bound, function in two(
                     rows, [exact(row) for row in Y]
                 ):
-                    found.note((name, *names), unit, bound, function(B, Y), truth, size)
-                change(found, names, Q, B, Y)
-            popularity(found, names, B, rows)
-            transformers(found, names, B, rows)
-            repairs(found, names, Q, B)
-            transposed_products(found, names, Q, B)
+                    worst.note((name, *names), unit, bound, function(B, Y), truth, size)
+                change(worst, names, Q, B, Y)
+            popularity(worst, names, B, rows)
+            transformers(worst, names, B, rows)
+            repairs(worst, names, Q, B)
+            transposed_products(worst, names, Q, B)
     for seed in range(repeats):
-        of_lists(found, seed)
-        ppmi(found, seed)
-    yield from found.lines()
+        of_lists(worst, seed)
+        ppmi(worst, seed)
+    yield from worst.lines()

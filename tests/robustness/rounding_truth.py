@@ -54,10 +54,10 @@ def distance(x: Any, y: Any) -> Any:
     return mpmath.sqrt(mpmath.fsum((a - b) ** 2 for a, b in zip(x, y, strict=True)))
 
 
-def ulps(found: Any, truth: Any, size: Any, dtype: Any) -> float:
+def ulps(value: Any, truth: Any, size: Any, dtype: Any) -> float:
     """The largest error in spacings of dtype at size, of the entries of finite size."""
     largest, worst = mpmath.mpf(float(np.finfo(dtype).max)), 0.0
-    for one, true, at in np.broadcast(found, truth, size):
+    for one, true, at in np.broadcast(value, truth, size):
         if abs(at) < largest:
             spacing = float(np.spacing(np.asarray(float(abs(at)), dtype)))
             error = abs(mpmath.mpf(float(one)) - true) / mpmath.mpf(spacing)
@@ -76,8 +76,8 @@ def families(
     queries, items = random.standard_normal((3, depth)), random.standard_normal((n, depth))
     noise, both = random.standard_normal((n, depth)), (n + 3, depth)
     yield "ordinary", queries, items
-    some = items[: depth // 2]
-    yield "cancelling", queries - queries @ np.linalg.pinv(some) @ some, items
+    prefix = items[: depth // 2]
+    yield "cancelling", queries - queries @ np.linalg.pinv(prefix) @ prefix, items
     yield "near-duplicates", (items * (1 + (1e-13 if wide else 1e-6) * noise))[:3], items
     decades = 60 if wide else 15
     spread = 10.0 ** random.uniform(-decades, decades, both) * random.choice([-1, 1], (n + 3, 1))
@@ -110,14 +110,14 @@ class Worst:
         names: tuple[str, str, str],
         unit: str,
         bound: float,
-        given: Any,
+        result: Any,
         truth: Any,
         size: Any,
         dtype: Any = np.float64,
     ) -> None:
         """Of names (operation, rows, values): given, truth and size are arrays or numbers."""
         key = (*names, unit, bound)
-        error = ulps(*(np.asarray(part, object) for part in (given, truth, size)), dtype)
+        error = ulps(*(np.asarray(part, object) for part in (result, truth, size)), dtype)
         self._found[key] = max(self._found.get(key, 0.0), error)
 
     def lines(self) -> list[Line]:

@@ -50,9 +50,9 @@ def soak(seconds: float, items: Any, queries: Any, every: float = 0.0) -> dict[s
     def search(caller: int) -> None:
         while time.monotonic() < stop:
             at = searches[caller] % len(queries)
-            found = index.search(queries[at : at + 1], 5).indices.tobytes()
+            result = index.search(queries[at : at + 1], 5).indices.tobytes()
             searches[caller] += 1
-            wrong[caller] += found not in either[at]
+            wrong[caller] += result not in either[at]
 
     callers = [threading.Thread(target=search, args=(caller,)) for caller in range(CALLERS)]
     for caller in callers:
@@ -82,9 +82,9 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--minutes", type=float, default=2.0)
     parser.add_argument("--every", type=float, default=2.0, help="seconds between replacements")
-    given = parser.parse_args()
+    options = parser.parse_args()
     random = np.random.default_rng(0)
     rows = random.standard_normal((3000, 24)).astype(np.float32)
-    found = soak(60 * given.minutes, rows, rows[:200] + np.float32(0.1), given.every)
-    print(json.dumps(found))
-    sys.exit(found["wrong"] > 0)
+    result = soak(60 * options.minutes, rows, rows[:200] + np.float32(0.1), options.every)
+    print(json.dumps(result))
+    sys.exit(result["wrong"] > 0)

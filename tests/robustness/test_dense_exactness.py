@@ -25,8 +25,8 @@ def test_neighbors_by_equals_the_oracle(entry_point, own, tmp_path):
     for seed in range(3):
         rng, folder = np.random.default_rng(seed), tmp_path / str(seed)
         folder.mkdir()
-        found = dense_exactness.neighbors_by(entry_point, rng, X, 5, "cosine", own, folder)
-        np.testing.assert_array_equal(found, truth)
+        result = dense_exactness.neighbors_by(entry_point, rng, X, 5, "cosine", own, folder)
+        np.testing.assert_array_equal(result, truth)
 
 
 @pytest.mark.slow

@@ -138,13 +138,13 @@ COSINES = {"x": NO_ROWS, "y": NO_ROWS, "n_threads": NO_THREADS}
 LABELLED = {"items": NO_ROWS, "labels": [None, *NO_LABELS], "n_threads": NO_THREADS}
 
 
-def metric(name, *given, **fixed):
+def metric(name, *arrays, **fixed):
     """A metric of these arguments by their names."""
     function = getattr(metrics, name)
     names = list(inspect.signature(function).parameters)
 
     def call(**changed):
-        return function(**{**dict(zip(names, given, strict=False)), **fixed, **changed})
+        return function(**{**dict(zip(names, arrays, strict=False)), **fixed, **changed})
 
     return call
 
@@ -156,14 +156,14 @@ def fitted(estimator, **parameters):
     return call
 
 
-def indexed(method, *given, **fixed):
+def indexed(method, *arrays, **fixed):
     """A method of a new index; its first argument may be changed by name."""
 
     def call(**changed):
         index = fastcos.SimilarityIndex().fit(ROWS)
         function = getattr(index, method)
         names = list(inspect.signature(function).parameters)
-        return function(**{**dict(zip(names, given, strict=False)), **fixed, **changed})
+        return function(**{**dict(zip(names, arrays, strict=False)), **fixed, **changed})
 
     return call
 
@@ -185,12 +185,12 @@ GROUPS = {
         working_memory=NO_MEMORY, progress=NO_CALL, items=NO_ROWS[1:],
     ),
     "similarity_blocks": cases(
-        lambda **given: list(fastcos.similarity_blocks(**{"queries": ROWS, **given})),
+        lambda **arguments: list(fastcos.similarity_blocks(**{"queries": ROWS, **arguments})),
         queries=NO_ROWS, items=NO_ROWS[1:], measure=NO_MEASURE, working_memory=NO_MEMORY,
         block=NO_OPTIONAL_COUNT[:4],
     ),
     "SimilarityIndex": cases(
-        lambda items=ROWS, ids=None, **given: fastcos.SimilarityIndex(**given).fit(items, ids),
+        lambda items=ROWS, ids=None, **options: fastcos.SimilarityIndex(**options).fit(items, ids),
         items=SOME_ROWS, ids=NO_IDS[1:], measure=NO_MEASURE, n_threads=NO_THREADS,
     ),
     "SimilarityIndex.search": cases(
@@ -258,7 +258,7 @@ GROUPS = {
     "SimilarityIndex.save": cases(indexed("save", "x"), path=NO_PATH),
     "SimilarityIndex.open": cases(base(fastcos.SimilarityIndex.open), path=NO_PATH),
     "NeighborsTransformer": cases(
-        lambda X=ROWS, **given: fastcos.NeighborsTransformer(**given).fit_transform(X),
+        lambda X=ROWS, **arguments: fastcos.NeighborsTransformer(**arguments).fit_transform(X),
         X=[v for v in NO_ROWS if not isinstance(v, np.ndarray) or v.dtype != np.uint8],
         n_neighbors=NO_COUNT, mode=NO_NAME, measure=NO_MEASURE,
     ),
@@ -412,7 +412,7 @@ GROUPS = {
         random_state=["a", -1, 2.5, Odd()],
     ),
     "LinearMF.recommend": cases(
-        lambda X=COUNTS, k=2, **given: models.LinearMF(2).fit(COUNTS).recommend(X, k, **given),
+        lambda X=COUNTS, k=2, **options: models.LinearMF(2).fit(COUNTS).recommend(X, k, **options),
         X=[*NO_MATRIX, COUNTS[:, :3]], k=NO_COUNT, exclude_seen=NO_FLAG, n_threads=NO_THREADS,
         progress=NO_CALL,
     ),

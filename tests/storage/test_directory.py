@@ -204,8 +204,8 @@ def test_a_writer_killed_at_any_step_leaves_old_or_new(saved, monkeypatch):
             assert stored.fields == {"version": 2}
             break
         save_arrays(copy, "Example", new, {"version": 3})  # and the next save cleans up
-        kept = {entry["file"] for entry in _header(copy)["arrays"].values()} | {"header.json"}
-        assert {path.name for path in copy.iterdir()} == kept
+        files = {entry["file"] for entry in _header(copy)["arrays"].values()} | {"header.json"}
+        assert {path.name for path in copy.iterdir()} == files
     assert last_step > 10
 
 

@@ -148,9 +148,9 @@ def test_writers_without_locks_are_warned_once_and_destroy_nothing(
     with pytest.raises(ValueError, match="changed by another writer"):
         storage.save_arrays(tmp_path / "x", "Example", {"a": ROWS[2:]}, {}, expected=second)
     monkeypatch.undo()
-    found = storage.load_arrays(tmp_path / "x", "Example", verify=True)
-    assert len(found.arrays["a"]) == len(ROWS) - 3
-    storage.save_arrays(tmp_path / "x", "Example", {"a": ROWS}, {}, expected=found.checksum)
+    stored = storage.load_arrays(tmp_path / "x", "Example", verify=True)
+    assert len(stored.arrays["a"]) == len(ROWS) - 3
+    storage.save_arrays(tmp_path / "x", "Example", {"a": ROWS}, {}, expected=stored.checksum)
     assert len(list((tmp_path / "x").glob("*.npy"))) == 1
 
 
@@ -226,8 +226,8 @@ def search_to(out, delay, results):
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         try:
-            found = fastcos.top_k(ROWS, k=3, out=out)
-            results.put((int(found.indices.sum()), [str(one.message) for one in said]))
+            result = fastcos.top_k(ROWS, k=3, out=out)
+            results.put((int(result.indices.sum()), [str(one.message) for one in said]))
         except Exception as error:
             results.put((repr(error), []))
 
@@ -243,28 +243,28 @@ def test_processes_with_the_same_out_all_get_the_result(tmp_path, delay):
         for number in range(3)
     ]
     [process.start() for process in started]
-    found = [results.get(timeout=100) for _ in started]
+    result = [results.get(timeout=100) for _ in started]
     [process.join() for process in started]
-    assert [total for total, _ in found] == [expected] * 3
-    for text in (text for _, said in found for text in said):
+    assert [total for total, _ in result] == [expected] * 3
+    for text in (text for _, said in result for text in said):
         assert "this call waits for its end" in text
     assert [file.name for file in tmp_path.iterdir()] == ["out"]
 
 
 @posix
 def test_threads_with_the_same_out_all_get_the_result(tmp_path):
-    expected, found = fastcos.top_k(ROWS, k=3), []
+    expected, results = fastcos.top_k(ROWS, k=3), []
 
     def search():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found.append(fastcos.top_k(ROWS, k=3, out=tmp_path / "out"))
+            results.append(fastcos.top_k(ROWS, k=3, out=tmp_path / "out"))
 
     threads = [threading.Thread(target=search) for _ in range(3)]
     [thread.start() for thread in threads]
     [thread.join() for thread in threads]
-    assert len(found) == 3
-    for one in found:
+    assert len(results) == 3
+    for one in results:
         np.testing.assert_array_equal(one.indices, expected.indices)
 
 

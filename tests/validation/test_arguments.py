@@ -435,10 +435,10 @@ def test_as_probabilities_sum_to_one():
     ],
 )
 def test_as_labels_numbers_sorted_values(labels, codes):
-    found = validation.as_labels("labels", labels, 3)
-    assert found.dtype == np.int64
-    assert not found.flags.writeable
-    assert found.tolist() == codes
+    result = validation.as_labels("labels", labels, 3)
+    assert result.dtype == np.int64
+    assert not result.flags.writeable
+    assert result.tolist() == codes
 
 
 @pytest.mark.parametrize(
@@ -492,9 +492,9 @@ def test_as_partial_labels_marks_missing_labels():
     ],
 )
 def test_as_item_numbers_takes_mask_or_list(items, numbers):
-    found = validation.as_item_numbers("allowed", items, 3)
-    assert found.tolist() == numbers
-    assert found.dtype == np.int64
+    result = validation.as_item_numbers("allowed", items, 3)
+    assert result.tolist() == numbers
+    assert result.dtype == np.int64
 
 
 @pytest.mark.parametrize(

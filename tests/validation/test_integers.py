@@ -24,8 +24,8 @@ def X():
     return X
 
 
-def same(found, expected):
-    for one, other in zip(found, expected, strict=True):
+def same(result, expected):
+    for one, other in zip(result, expected, strict=True):
         assert_same_bits(one, other)
 
 
