@@ -800,7 +800,7 @@ class SimilarityIndex:
                 model_check.check_predecessor(target, old_model, self._model_facts(state))
 
             checksum = storage.save_arrays(
-                target, _KIND, arrays, fields, kept=to_save.kept_arrays,
+                target, _KIND, arrays, fields, kept_arrays=to_save.kept_arrays,
                 expected=None if saved is None else saved.checksum,
                 check_replaced=None if may_replace else check_replaced,
             )  # fmt: skip

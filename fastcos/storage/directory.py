@@ -90,7 +90,7 @@ def save_arrays(
     arrays: Mapping[str, npt.NDArray[Any]],
     fields: Mapping[str, Any],
     *,
-    kept: Collection[str] = (),
+    kept_arrays: Collection[str] = (),
     expected: str | None = None,
     check_replaced: Callable[[dict[str, Any]], None] | None = None,
 ) -> str:
@@ -101,11 +101,11 @@ def save_arrays(
     Returns the checksum of the new content.
 
     kind: the type of the stored object, for example "LinearMF". arrays: arrays by name; each name
-    is a Python identifier. kept: names of arrays that path already holds and that are not written
-    again. expected: the checksum that path must have, so that no writer overwrites content that it
-    has not read. check_replaced: called with the fields that path holds, while this writer holds
-    the lock; it raises an error if the fields must not be replaced. With check_replaced, path must
-    hold an object of the same kind, or nothing.
+    is a Python identifier. kept_arrays: names of arrays that path already holds and that are not
+    written again. expected: the checksum that path must have, so that no writer overwrites content
+    that it has not read. check_replaced: called with the fields that path holds, while this writer
+    holds the lock; it raises an error if the fields must not be replaced. With check_replaced, path
+    must hold an object of the same kind, or nothing.
     """
     target = validation.as_path("path", path)
     while True:
@@ -115,7 +115,7 @@ def save_arrays(
                 entries = {}
                 if expected is not None:
                     entries = _read_unchanged(target, kind, expected)
-                    entries = {name: entries[name] for name in kept}
+                    entries = {name: entries[name] for name in kept_arrays}
                 elif check_replaced is not None and (target / _HEADER).is_file():
                     check_replaced(_read_header(target, kind)[1]["fields"])
                 return _write(target, kind, arrays, fields, entries, expected, is_locked)
@@ -259,21 +259,21 @@ def _write(
     kind: str,
     arrays: Mapping[str, npt.NDArray[Any]],
     fields: Mapping[str, Any],
-    kept: Mapping[str, Any],
+    kept_entries: Mapping[str, Any],
     expected: str | None,
     is_locked: bool,
 ) -> str:
     """Write arrays, and a header that names the new and the kept arrays; return its checksum.
 
-    kept: the header entries of the arrays that are not written again. expected: the checksum that
-    the directory must still have when its header is replaced. is_locked: whether this writer holds
-    the directory's lock; without the lock no file is removed, because the next header of another
-    writer may name the file.
+    kept_entries: the header entries of the arrays that are not written again. expected: the
+    checksum that the directory must still have when its header is replaced. is_locked: whether this
+    writer holds the directory's lock; without the lock no file is removed, because the next header
+    of another writer may name the file.
     """
     # importing this at the top would add 20 ms to the import of every search
     from importlib.metadata import version
 
-    entries, old_files = dict(kept), set(directory.iterdir())
+    entries, old_files = dict(kept_entries), set(directory.iterdir())
     try:
         for name, array in arrays.items():
             entries[name] = _write_array(directory, name, array)

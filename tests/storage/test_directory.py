@@ -296,7 +296,7 @@ def test_save_arrays_keeps_named_arrays_unwritten(saved):
     before = load_arrays(saved, "Example")
     changed = {path.name: path.stat().st_mtime_ns for path in saved.glob("rows*.npy")}
     checksum = save_arrays(
-        saved, "Example", {"new": np.ones(3)}, {}, kept=["rows"], expected=before.checksum
+        saved, "Example", {"new": np.ones(3)}, {}, kept_arrays=["rows"], expected=before.checksum
     )
     stored = load_arrays(saved, "Example")
     assert stored.checksum == checksum == directory.read_fields(saved, "Example")[1]
@@ -310,5 +310,5 @@ def test_save_arrays_refuses_what_another_writer_changed(saved):
     with pytest.raises(
         ValueError, match=r"path must be as it was read or saved last, got .* changed"
     ):
-        save_arrays(saved, "Example", {}, {}, kept=["rows"], expected=before)
+        save_arrays(saved, "Example", {}, {}, kept_arrays=["rows"], expected=before)
     assert load_arrays(saved, "Example").fields == {"version": 2}

@@ -140,7 +140,7 @@ def test_writers_without_locks_are_warned_once_and_destroy_nothing(
     break_locks(monkeypatch)
     with pytest.warns(UserWarning, match=r"cannot be locked \(.*\): let no other process"):
         second = storage.save_arrays(
-            tmp_path / "x", "Example", {"a": ROWS[1:]}, {}, kept=["b"], expected=first
+            tmp_path / "x", "Example", {"a": ROWS[1:]}, {}, kept_arrays=["b"], expected=first
         )
     names = {file.name for file in (tmp_path / "x").iterdir()}
     assert len([name for name in names if name.startswith("a-")]) == 2  # another may need it
@@ -179,8 +179,8 @@ def delayed_by_another(tmp_path, expected):
     replace_file, calls = storage.directory.replace_file, []
     code = (
         "import sys, numpy as np; from fastcos import storage\n"
-        "storage.save_arrays(sys.argv[1], 'Example', {'a': np.ones((2997, 16))}, {}, kept=['b'],"
-        " expected=sys.argv[2])"
+        "storage.save_arrays(sys.argv[1], 'Example', {'a': np.ones((2997, 16))}, {},"
+        " kept_arrays=['b'], expected=sys.argv[2])"
     )
 
     def replace(path, parts):
