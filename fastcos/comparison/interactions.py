@@ -1,8 +1,9 @@
 """compare: which similarity to use for the items of interactions."""
 
 import itertools
+import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -31,6 +32,7 @@ from fastcos.comparison.models import (
 from fastcos.comparison.rescaled import RescalingEvaluator, score_rescalings
 from fastcos.comparison.result import Comparison, RescalingScores
 from fastcos.comparison.runner import (
+    Evaluated,
     Executor,
     ModelEmbeddings,
     Task,
@@ -200,11 +202,7 @@ def compare(
     settings = as_settings(
         X.shape, n_components, objective, regularization, weight_decay, random_state
     )
-    codes = None if labels is None else validation.as_partial_labels("labels", labels, p)
-    if strata is not None:
-        if codes is None:
-            validation.check_none("strata", strata, "without labels")
-        strata = validation.as_partial_labels("strata", strata, p)
+    codes, strata = _as_codes(labels, strata, p)
     preprocessings = _preprocessings(preprocessing)
     named, on_grid = named_variants(rescalings, objective), grid_variants(objective) if grid else []
     seeds = np.random.SeedSequence(settings.random_state).spawn(3)
@@ -215,13 +213,13 @@ def compare(
 
     popularity = np.bincount(X.indices, minlength=p).astype(np.int64)
     fitted = fit_models(X, settings, progress=progress)
-    ranked = None if n_sampled is None else RANKED_PER_SAMPLED * n_sampled
+    n_ranked = None if n_sampled is None else RANKED_PER_SAMPLED * n_sampled
     names_of_labels = [] if codes is None else label_names(labels)
     if codes is None:
-        task: Task = (held_out := HeldOutTask.split(X, sampling, n_items=ranked))
+        task: Task = (held_out := HeldOutTask.split(X, sampling, n_items=n_ranked))
         seen = held_out.rest
     else:
-        task, seen = LabelTask(codes, popularity > 0, sampling, ranked, names=names_of_labels), X
+        task, seen = LabelTask(codes, popularity > 0, sampling, n_ranked, names=names_of_labels), X
     examples = choose_examples(codes, popularity, n_examples) if n_examples else None
     candidates, left_out = _candidates(
         measures, fitted, named, X, preprocessings,
@@ -242,25 +240,13 @@ def compare(
     if on_rescalings is not None:
         on_rescalings(tables.named)
     models_of_seen = fitted if seen is X else fit_models(seen, settings)
-    job_results = {}
-    for job, result in evaluate_models(
-        task, seen, models_of_seen, named, settings, jobs, executor, examples
-    ):
-        job_results[job] = result
-        tick()
-        if budget is not None and time.monotonic() - started > budget:
-            break
-    all_results = {
-        candidate: job_results.get(representative(candidate)) for candidate in candidates
-    }
-    results = [
-        (candidate, result) for candidate, result in all_results.items() if result is not None
-    ]
-    left_out |= {
-        str(candidate): f"more than {budget:g} s"
-        for candidate, result in all_results.items()
-        if result is None
-    }
+    results, unfinished = _results_until(
+        math.inf if budget is None else started + budget,
+        candidates,
+        evaluate_models(task, seen, models_of_seen, named, settings, jobs, executor, examples),
+        tick,
+    )
+    left_out |= {str(candidate): f"more than {budget:g} s" for candidate in unfinished}
     return Comparison(
         leaderboard=rank_results(
             task, results, left_out, resampling, chosen=chosen, examples=examples
@@ -283,6 +269,42 @@ def compare(
         },
         models=fitted.models,
     )
+
+
+def _as_codes(labels: Any, strata: Any, p: int) -> tuple[Any, Any]:
+    """Labels and strata as numbers, -1 for None; strata require labels."""
+    codes = None if labels is None else validation.as_partial_labels("labels", labels, p)
+    if strata is None:
+        return codes, None
+    if codes is None:
+        validation.check_none("strata", strata, "without labels")
+    return codes, validation.as_partial_labels("strata", strata, p)
+
+
+def _results_until(
+    deadline: float,
+    candidates: Sequence[Candidate],
+    evaluations: Iterable[tuple[Candidate, Evaluated | ValueError]],
+    tick: Callable[[], None],
+) -> tuple[list[tuple[Candidate, Evaluated | ValueError]], list[Candidate]]:
+    """Evaluate until the deadline; return the results, and the candidates without a result.
+
+    evaluations: the results of the representatives of the candidates, computed one by one.
+    deadline: a value of time.monotonic. tick is called after each evaluation.
+    """
+    result_of = {}
+    for representing, result in evaluations:
+        result_of[representing] = result
+        tick()
+        if time.monotonic() > deadline:
+            break
+    results, unfinished = [], []
+    for candidate in candidates:
+        if (representing := representative(candidate)) in result_of:
+            results.append((candidate, result_of[representing]))
+        else:
+            unfinished.append(candidate)
+    return results, unfinished
 
 
 def _preprocessings(chosen: Sequence[str] | str) -> list[str]:

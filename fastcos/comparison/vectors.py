@@ -1,12 +1,17 @@
 """compare_vectors: which similarity to use for vectors, by labels, pairs or held-out data."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from fastcos import validation
-from fastcos.comparison.candidates import DEFAULT, Embeddings, select_candidates
+from fastcos.comparison.candidates import (
+    DEFAULT,
+    Candidate,
+    Embeddings,
+    select_candidates,
+)
 from fastcos.comparison.examples import choose_examples
 from fastcos.comparison.leaderboard import Leaderboard
 from fastcos.comparison.runner import CandidateEvaluator, Executor, Task, rank_results, run_here
@@ -21,6 +26,7 @@ from fastcos.similarity import Measure
 from fastcos.similarity.base import capabilities
 from fastcos.similarity.linear import as_pairs, check_varied
 from fastcos.similarity.moments import blocks_of
+from fastcos.validation import Floats, Integers
 
 
 def compare_vectors(
@@ -123,67 +129,42 @@ def compare_vectors(
     >>> sorted(row.candidate.measure for row in board.rows)
     ['cosine', 'most popular items', 'query_metric_cosine', 'user_item_dot']
     """
-    scoring = None
-    if hasattr(vectors, "has_biases"):
-        if vectors.users is not None:
-            validation.check_none("users", users, "for a model that holds its users")
-            users = vectors.users
-            scoring = vectors.scoring_embeddings() if vectors.has_biases else None
-        vectors = vectors.items
+    vectors, users, scoring = _parts_of_model(vectors, users)
     rows = memmap.as_mapped_rows("vectors", vectors)
-    if fits := items_at_once(rows) == len(rows):
+    if fits_in_memory := items_at_once(rows) == len(rows):
         rows = memmap.read_rows("vectors", rows, 0, len(rows))
     validation.check_progress(progress)
     validation.check_callable("executor", executor)
     random_state = validation.as_count("random_state", random_state, low=0)
     n_examples = validation.as_count("n_examples", n_examples, low=0)
     tasks = {"labels": labels, "pairs": pairs, "held_out": held_out}
-    given_tasks = [name for name, value in tasks.items() if value is not None]
-    if len(given_tasks) != 1:
-        got = " and ".join(given_tasks) or "none"
+    names = [name for name, value in tasks.items() if value is not None]
+    if len(names) != 1:
+        got = " and ".join(names) or "none"
         raise ValueError(f"one of labels, pairs and held_out must be given, got {got}")
     if users is not None:
         users = validation.as_rows("users", users)
         validation.check_same_width("users", users, "vectors", rows)
     seeds = np.random.SeedSequence(random_state).spawn(3)
     sampling, resampling, drawing = map(np.random.default_rng, seeds)
-    codes = popularity = None
-    if held_out is not None:
-        seen, hidden = _as_held_out(interactions, held_out, len(rows), users)
-        order = np.bincount(seen.indices, minlength=len(rows)).astype(np.int64)
-        popularity = order.astype(np.float64)
-        task: Task = HeldOutTask(seen, hidden, sampling)
-    else:
+    if held_out is None:
         validation.check_none("interactions", interactions, "without held_out")
-    if labels is not None:
-        codes = validation.as_partial_labels("labels", labels, len(rows))
-        present = np.concatenate([block.any(axis=1) for _, block in blocks_of(rows)])
-        task = LabelTask(codes, present, sampling, names=label_names(labels))
-        order = drawing.permutation(len(rows))
-    if pairs is not None:
-        values = validation.as_list("pairs", pairs)
-        if len(values) != 2:
-            raise ValueError(f"pairs must be (pairs, ratings), got {len(values)} values")
-        numbers, ratings = values
-        numbers = as_pairs("pairs", numbers, len(rows))
-        ratings = validation.as_vector("ratings", ratings, len(numbers))
-        check_varied("ratings", ratings)
-        task = PairTask(numbers, ratings)
-        order = np.bincount(numbers.ravel(), minlength=len(rows)).astype(np.int64)
-    examples = choose_examples(codes, order, n_examples) if n_examples else None
-    embeddings = Embeddings(rows, popularity, given_users=users, scoring=scoring)
+    if held_out is not None:
+        question = _held_out_question(interactions, held_out, len(rows), users, sampling)
+    elif labels is not None:
+        question = _label_question(labels, rows, sampling, drawing)
+    else:
+        question = _pair_question(pairs, len(rows))
+    task, examples = question.task, None
+    if n_examples:
+        examples = choose_examples(question.codes, question.example_priority, n_examples)
+    embeddings = Embeddings(rows, question.popularity, given_users=users, scoring=scoring)
     chosen = measures not in (None, DEFAULT)
     with_users = users is not None and held_out is not None
     candidates, left_out = select_candidates(measures, embeddings, with_users=with_users)
-    if not fits:
-        supported = [
-            candidate for candidate in candidates if capabilities(candidate.make(embeddings)).blocks
-        ]
-        unsupported = [candidate.measure for candidate in candidates if candidate not in supported]
-        if chosen and unsupported:
-            rule = "have the capability 'blocks' for rows on disk that do not fit working_memory"
-            raise ValueError(f"measures must {rule}, got {validation.format_value(unsupported[0])}")
-        candidates, left_out = supported, left_out | dict.fromkeys(unsupported, "rows in memory")
+    if not fits_in_memory:
+        candidates, unsupported = _readable_in_blocks(candidates, embeddings, chosen=chosen)
+        left_out |= dict.fromkeys(unsupported, "rows in memory")
     results = []
     evaluator = CandidateEvaluator(task, {"": embeddings}.__getitem__, examples)
     for result in zip(candidates, executor(evaluator, candidates), strict=True):
@@ -191,6 +172,82 @@ def compare_vectors(
         if progress is not None:
             progress(len(results), len(candidates))
     return rank_results(task, results, left_out, resampling, chosen=chosen, examples=examples)
+
+
+def _parts_of_model(vectors: Any, users: Any) -> tuple[Any, Any, Any]:
+    """Split Factors into items, users and the embeddings with biases that score a user's items.
+
+    Other vectors are returned as they are, without the third part.
+    """
+    if not hasattr(vectors, "has_biases"):
+        return vectors, users, None
+    if vectors.users is None:
+        return vectors.items, users, None
+    validation.check_none("users", users, "for a model that holds its users")
+    scoring = vectors.scoring_embeddings() if vectors.has_biases else None
+    return vectors.items, vectors.users, scoring
+
+
+class _Question(NamedTuple):
+    """A task, and what is known about the items besides their vectors.
+
+    example_priority: items with larger numbers are preferred as examples. codes: the label of each
+    item, as a number, -1 for none. popularity: the number of interactions of each item.
+    """
+
+    task: Task
+    example_priority: Integers
+    codes: Integers | None = None
+    popularity: Floats | None = None
+
+
+def _held_out_question(
+    interactions: Any, held_out: Any, n_items: int, users: Any, sampling: np.random.Generator
+) -> _Question:
+    """Ask which interactions each user has had besides those that the model was trained on."""
+    seen, hidden = _as_held_out(interactions, held_out, n_items, users)
+    counts = np.bincount(seen.indices, minlength=n_items).astype(np.int64)
+    task = HeldOutTask(seen, hidden, sampling)
+    return _Question(task, counts, popularity=counts.astype(np.float64))
+
+
+def _label_question(
+    labels: Any, rows: Any, sampling: np.random.Generator, drawing: np.random.Generator
+) -> _Question:
+    """Ask which items have the same label. Examples are drawn at random."""
+    codes = validation.as_partial_labels("labels", labels, len(rows))
+    is_present = np.concatenate([block.any(axis=1) for _, block in blocks_of(rows)])
+    task = LabelTask(codes, is_present, sampling, names=label_names(labels))
+    return _Question(task, drawing.permutation(len(rows)), codes)
+
+
+def _pair_question(pairs: Any, n_items: int) -> _Question:
+    """Ask how people rate pairs of items. Examples are the items in the most pairs."""
+    values = validation.as_list("pairs", pairs)
+    if len(values) != 2:
+        raise ValueError(f"pairs must be (pairs, ratings), got {len(values)} values")
+    numbers = as_pairs("pairs", values[0], n_items)
+    ratings = validation.as_vector("ratings", values[1], len(numbers))
+    check_varied("ratings", ratings)
+    counts = np.bincount(numbers.ravel(), minlength=n_items).astype(np.int64)
+    return _Question(PairTask(numbers, ratings), counts)
+
+
+def _readable_in_blocks(
+    candidates: Sequence[Candidate], embeddings: Embeddings, *, chosen: bool
+) -> tuple[list[Candidate], list[str]]:
+    """The candidates that can be fitted to rows on disk, and the names of the others.
+
+    Raises an error for the others if the caller has chosen the measures.
+    """
+    supported = [
+        candidate for candidate in candidates if capabilities(candidate.make(embeddings)).blocks
+    ]
+    unsupported = [candidate.measure for candidate in candidates if candidate not in supported]
+    if chosen and unsupported:
+        rule = "have the capability 'blocks' for rows on disk that do not fit working_memory"
+        raise ValueError(f"measures must {rule}, got {validation.format_value(unsupported[0])}")
+    return supported, unsupported
 
 
 def _as_held_out(interactions: Any, held_out: Any, n_items: int, users: Any) -> tuple[Any, Any]:
