@@ -88,7 +88,13 @@ def imported_by_string(path):
             yield node.value
 
 
-def test_imports_by_string_are_read(tmp_path):
+def test_imports_of_every_form_are_read(tmp_path):
+    source = tmp_path / "forms.py"
+    source.write_text(
+        "import fastcos.cli\ndef f():\n    from fastcos.linalg.csr import Csr\n"
+        "    from fastcos import search\n"
+    )
+    assert sorted(imported(source)) == ["fastcos.cli", "fastcos.linalg.csr", "fastcos.search"]
     source = tmp_path / "module.py"
     source.write_text('import importlib\nNAME = "fastcos.cli"\nimportlib.import_module(NAME)\n')
     assert list(imported(source)) == ["fastcos.cli"]

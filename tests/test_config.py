@@ -213,8 +213,15 @@ def fresh(code, **environment):
 
 
 def test_import_reads_no_variable():
+    code = """
+import fastcos, fastcos.config, fastcos.parallel, fastcos.kernels.csr
+try:
+    fastcos.get_config()
+except ValueError as error:
+    print("read now:", error)
+"""
     nonsense = {f"FASTCOS_{variable}": "nonsense" for variable in VARIABLES}
-    fresh("import fastcos, fastcos.config, fastcos.parallel, fastcos.kernels.csr", **nonsense)
+    assert fresh(code, **nonsense).startswith("read now: FASTCOS_")
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="no affinity on this system")

@@ -783,13 +783,6 @@ def test_directory_set_after_import_is_used(cache, tmp_path):
     assert not entries(cache)
 
 
-def test_valid_cache_gives_no_warning(cache):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        doubled()
-        doubled()
-
-
 @pytest.mark.slow
 def test_import_creates_no_directory(tmp_path):
     use(ROOT, tmp_path / "c", "import fastcos.parallel, fastcos.linalg.products")

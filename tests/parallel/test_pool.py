@@ -108,8 +108,13 @@ def test_run_calls_every_block_once(n_threads, rows_per_block):
     np.testing.assert_array_equal(out, 1)
 
 
-def test_run_without_rows():
-    parallel.run(fail_at_10, parallel.row_blocks(0, 5), np.zeros(0), n_threads=2)
+def test_run_without_rows_calls_nothing():
+    calls = []
+    for n_threads in (1, 2):
+        parallel.run(
+            lambda *block: calls.append(block), parallel.row_blocks(0, 5), n_threads=n_threads
+        )
+    assert calls == []
 
 
 def test_run_of_a_range_of_rows():
