@@ -3,6 +3,8 @@
 References are loops of dense NumPy in float64. Only the last section judges the package.
 """
 
+import itertools
+
 import numpy as np
 import pytest
 import scipy.integrate
@@ -47,10 +49,21 @@ SLOPES = {
 }
 
 
-@pytest.mark.parametrize("decays", [(0.0, 0.0), (0.3, 0.0), (0.2, 0.2), (0.1, 0.7)])
+def row_decays(name, batch, generator):
+    """Decay of each user and of each item: none, one number per side, random, or observed rows."""
+    n, p = batch.shape
+    if name == "of observed rows":
+        return 0.3 * batch.any(axis=1), 0.1 * batch.any(axis=0)
+    if name == "random by row":
+        return generator.uniform(0, 0.5, n), generator.uniform(0, 0.5, p)
+    on_users, on_items = {"none": (0, 0), "users": (0.3, 0), "both": (0.2, 0.2)}[name]
+    return np.full(n, on_users), np.full(p, on_items)
+
+
+@pytest.mark.parametrize("decay", ["none", "users", "both", "random by row", "of observed rows"])
 @pytest.mark.parametrize("share", [1.0, 0.3, 0.0])
 @pytest.mark.parametrize("loss", SLOPES)
-def test_one_step_changes_the_balance_by_the_squared_gradients(loss, share, decays):
+def test_one_step_changes_the_balance_by_the_squared_gradients(loss, share, decay):
     """To 1e-10 of the Gram matrices, for steps that are not small and batches down to one pair."""
     rng = np.random.default_rng(0)
     n, p, k, step = 30, 20, 4, 0.05
@@ -58,18 +71,19 @@ def test_one_step_changes_the_balance_by_the_squared_gradients(loss, share, deca
     batch = rng.random((n, p)) < share
     batch[3, 5] = True
     F = batch * SLOPES[loss](P @ Q.T, X)
-    of_users, of_items = F @ Q, F.T @ P
-    on_users, on_items = decays
-    P_next, Q_next = P - step * (of_users + on_users * P), Q - step * (of_items + on_items * Q)
+    user_gradient, item_gradient = F @ Q, F.T @ P
+    user_decay, item_decay = (row[:, None] for row in row_decays(decay, batch, rng))
+    P_next = P - step * (user_gradient + user_decay * P)
+    Q_next = Q - step * (item_gradient + item_decay * Q)
     after = P_next.T @ P_next - Q_next.T @ Q_next
-    kept_users, kept_items = 1 - step * on_users, 1 - step * on_items
-    expected = kept_users**2 * P.T @ P - kept_items**2 * Q.T @ Q
-    expected += step**2 * (of_users.T @ of_users - of_items.T @ of_items)
-    expected += step**2 * (on_users - on_items) * (P.T @ of_users + of_users.T @ P)
+    decayed_P, decayed_Q = (1 - step * user_decay) * P, (1 - step * item_decay) * Q
+    first_order = decayed_P.T @ decayed_P - decayed_Q.T @ decayed_Q
+    squares = user_gradient.T @ user_gradient - item_gradient.T @ item_gradient
+    crossed = P.T @ (user_decay * user_gradient) - Q.T @ (item_decay * item_gradient)
+    expected = first_order + step**2 * (squares + crossed + crossed.T)
     scale = np.linalg.norm(P_next.T @ P_next) + np.linalg.norm(Q_next.T @ Q_next)
     assert np.linalg.norm(after - expected) < 1e-10 * scale
-    # the second-order term is really there
-    first_order = kept_users**2 * P.T @ P - kept_items**2 * Q.T @ Q
+    # The second-order term is large enough to be seen.
     assert np.linalg.norm(after - first_order) > 1e-8 * scale
 
 
@@ -232,6 +246,47 @@ def test_forgetting_takes_the_predicted_epochs():
     assert predicted / 1.5 < measured < predicted * 1.5
 
 
+def relaxed(P, Q, X):
+    """Follow the gradient flow of half of the squared error of all pairs to its end."""
+    split = P.size
+
+    def flow(_, flat):
+        users, items = flat[:split].reshape(P.shape), flat[split:].reshape(Q.shape)
+        F = users @ items.T - X
+        return -np.concatenate([(F @ items).ravel(), (F.T @ users).ravel()])
+
+    start = np.concatenate([P.ravel(), Q.ravel()])
+    end = scipy.integrate.solve_ivp(flow, (0, 400), start, "LSODA", rtol=1e-12, atol=1e-14).y[:, -1]
+    return end[:split].reshape(P.shape), end[split:].reshape(Q.shape)
+
+
+@pytest.mark.parametrize(("seed", "size"), [(0, 0.1), (1, 0.3), (2, 0.5)])
+def test_steps_of_an_epoch_move_the_scale_nearly_without_turning(seed, size):
+    """Each step from the fitted factors, and back to them, moves G; the sum is nearly symmetric.
+
+    The two signs of a step cancel the terms of first order.
+    """
+    rng = np.random.default_rng(seed)
+    n, p, step = 6, 5, 1e-3
+    X = rng.normal(size=(n, 2)) * [3, 1.5] @ rng.normal(size=(2, p))
+    X += np.where(np.arange(p) < p // 2, 0.3, 1.5) * rng.normal(size=(n, p))
+    U, singular, Vt = np.linalg.svd(X)
+    P, Q = U[:, :2] * np.sqrt(singular[:2]), Vt[:2].T * np.sqrt(singular[:2])
+    G = np.eye(2) + size * rng.normal(size=(2, 2))
+    P, Q = relaxed(P @ np.linalg.inv(G).T, Q @ G, X)
+    residuals, change = P @ Q.T - X, np.zeros((2, 2))
+    for u, i, sign in itertools.product(range(n), range(p), (step, -step)):
+        P_next, Q_next = P.copy(), Q.copy()
+        P_next[u] -= sign * residuals[u, i] * Q[i]
+        Q_next[i] -= sign * residuals[u, i] * P[u]
+        _, Q_next = relaxed(P_next, Q_next, X)
+        change += (np.linalg.lstsq(Q, Q_next, rcond=None)[0] - np.eye(2)) / (2 * step**2)
+    squares = residuals**2
+    excess = (Q.T * squares.sum(axis=0)) @ Q - (P.T * squares.sum(axis=1)) @ P
+    S = scipy.linalg.solve_continuous_lyapunov(P.T @ P + Q.T @ Q, -excess)
+    assert np.linalg.norm((change + change.T) / 2 - S) < 0.05 * np.linalg.norm(S)
+
+
 # ----- Lemma C: alternating least squares
 
 
@@ -254,6 +309,41 @@ def test_als_without_decay_keeps_the_rescaling_of_its_start_for_ever():
     (P, items), (P_other, other) = ends
     np.testing.assert_allclose(other, items @ G, rtol=1e-6, atol=1e-8)
     np.testing.assert_allclose(P_other @ other.T, P @ items.T, atol=1e-8)
+
+
+def observed_sweep(Q, X, observed):
+    """Fit only the observed entries, row by row, first of all users and then of all items."""
+    P = np.array([np.linalg.lstsq(Q[seen], row[seen], rcond=None)[0]
+                  for row, seen in zip(X, observed, strict=True)])  # fmt: skip
+    items = [np.linalg.lstsq(P[seen], column[seen], rcond=None)[0]
+             for column, seen in zip(X.T, observed.T, strict=True)]  # fmt: skip
+    return P, np.array(items)
+
+
+def test_als_of_observed_entries_keeps_the_rescaling_of_its_start_too():
+    rng = np.random.default_rng(7)
+    X, Q, G = rng.normal(size=(25, 15)), rng.normal(size=(15, 3)), rng.normal(size=(3, 3))
+    observed = rng.random(X.shape) < 0.7
+    items, other = Q, Q @ G
+    for _ in range(20):
+        P, items = observed_sweep(items, X, observed)
+        other_P, other = observed_sweep(other, X, observed)
+    np.testing.assert_allclose(other, items @ G, rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(other_P @ other.T, P @ items.T, atol=1e-8)
+
+
+def test_als_with_decay_on_both_balances_only_in_the_limit():
+    """Lemma B describes the limit: after few sweeps the sides of a start that is far off differ."""
+    rng = np.random.default_rng(13)
+    X, Q = rng.normal(size=(25, 15)), rng.normal(size=(15, 3)) * [4.0, 1.0, 0.25]
+    conditions = []
+    for sweeps in (5, 2000):
+        items = Q
+        for _ in range(sweeps):
+            P, items = sweep(None, items, X, 0.3, 0.3)
+        conditions.append(condition_to_balance(P, items))
+    assert conditions[0] > 1.3
+    assert conditions[1] < 1.001
 
 
 def test_als_with_decay_on_users_adds_twice_the_decay_to_the_metric_of_items():

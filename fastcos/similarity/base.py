@@ -168,8 +168,8 @@ def require(measure: Any, capability: str, argument: str = "measure") -> None:
 def encode_items(measure: Measure, B: Rows, n_threads: int | None) -> EncodedRows:
     """Encode items by a fitted measure, with their bias."""
     validation.check_scorable("items", B, B)
-    transformed, bias = measure.encode_items(B), measure.item_bias(B)
-    return encode_rows(transformed, bias, n_threads, measure.metric_type, as_given=transformed is B)
+    encoded, bias = measure.encode_items(B), measure.item_bias(B)
+    return encode_rows(encoded, bias, n_threads, measure.metric_type, are_input_items=encoded is B)
 
 
 class Invariances(NamedTuple):
@@ -212,7 +212,7 @@ class BaseMeasure:
     metric_type: ClassVar[MetricType] = "cosine"
     invariances: ClassVar[Invariances] = Invariances(s="y", r="y", R="y", D="-", G="-", t="-")
     needs: ClassVar[str] = ""
-    # whether _fit takes memory-mapped rows and reads them a block at a time
+    # Whether _fit accepts memory-mapped rows and reads them in blocks.
     fits_in_blocks: ClassVar[bool] = False
     takes_sparse_rows: ClassVar[bool] = False
 
@@ -253,16 +253,16 @@ class BaseMeasure:
         return raw
 
 
-# name to class, or function that makes the measure; delete an entry to unregister it
+# The class of each measure by its name, or a function that returns the measure. To unregister a
+# measure, delete its entry.
 REGISTRY: dict[str, Callable[..., Any]] = {}
-# scores of candidates that no engine can rank: names of the literature, and where they are
+# Scores in the literature that do not compare two vectors, and the calls that compute them.
 _SCORERS = {
     "sts_score": "rerank(neighbors, STSScorer(model, texts))",
     "word_rotators_distance": "rerank(neighbors, WordRotatorsScorer(vectors, bags))",
 }
 
-
-# names of other libraries for what these measures give the order of
+# For names in other libraries, the measure with the same order of neighbours.
 _OTHER_NAMES = {
     "l2": "neg_euclidean", "euclidean": "neg_euclidean", "sqeuclidean": "neg_euclidean",
     "l2_distance": "neg_euclidean", "metric_l2": "neg_euclidean", "ip": "dot",
@@ -273,7 +273,7 @@ _OTHER_NAMES = {
 
 
 def register(measure: type[Any]) -> type[Any]:
-    """Class decorator: make a measure known by its name."""
+    """Register a measure by its name; use it as a class decorator."""
     if not isinstance(getattr(measure, "name", None), str):
         got = validation.format_value(measure)
         raise TypeError(f"measure must be a class with a name, got {got}")
@@ -282,7 +282,7 @@ def register(measure: type[Any]) -> type[Any]:
 
 
 def list_measures() -> tuple[str, ...]:
-    """Names of all measures, sorted.
+    """Return the names of all measures, sorted.
 
     Returns
     -------
@@ -298,38 +298,38 @@ def list_measures() -> tuple[str, ...]:
 
 
 def check_known(argument: str, name: str) -> None:
-    """Refuse a name that is not registered."""
+    """Raise if no measure is registered by this name, and suggest one."""
     if name in _SCORERS and name not in REGISTRY:
         raise ValueError(f"{argument} must compare vectors, got {name!r}: use {_SCORERS[name]}")
     if name in REGISTRY:
         return
-    if (same := _OTHER_NAMES.get(name.strip().lower().replace("-", "_"))) in REGISTRY:
-        got = f"{validation.format_value(name)} (did you mean {validation.format_value(same)}?)"
+    if (synonym := _OTHER_NAMES.get(name.strip().lower().replace("-", "_"))) in REGISTRY:
+        got = f"{validation.format_value(name)} (did you mean {validation.format_value(synonym)}?)"
         raise ValueError(f"{argument} must be the name of a measure, got {got}")
     validation.as_choice(argument, name, list_measures())
 
 
 def get_measure(measure: str | Measure, **parameters: Any) -> Measure:
-    """The measure of that name with these parameters; a measure object is returned as it is.
+    """Return the measure with this name and these parameters; return a measure object unchanged.
 
     Parameters
     ----------
     measure : str or Measure
         One of ``list_measures()``, or an object with the members of ``Measure``.
     **parameters
-        Keyword arguments of the measure's class.
+        Keyword arguments of the class of the measure.
 
     Returns
     -------
     Measure
-        Not fitted.
+        The measure, which is not fitted yet.
 
     Raises
     ------
     ValueError
-        Unknown name.
+        No measure has this name.
     TypeError
-        Neither a name nor a measure.
+        The argument is neither a name nor a measure.
 
     Examples
     --------
@@ -340,13 +340,14 @@ def get_measure(measure: str | Measure, **parameters: Any) -> Measure:
     if isinstance(measure, str):
         check_known("measure", measure)
         return REGISTRY[measure](**parameters)
-    # the check of a protocol takes 28 us: not for what has all members but perhaps a name
+    # The check of a protocol takes 28 us, so subclasses of BaseMeasure skip it: they have all
+    # members except perhaps a name.
     if not (isinstance(measure, BaseMeasure) and hasattr(measure, "name")):
         rule = f"a name or a Measure ({', '.join(_MEMBERS)})"
-        if hasattr(measure, "transform") and hasattr(measure, "factor"):  # of query_metric(users)
+        if hasattr(measure, "transform") and hasattr(measure, "factor"):  # a QueryMetric
             rule = "get_measure('query_metric_cosine', other=users), or another measure"
         elif hasattr(measure, "shape"):
-            rule = "a name or a Measure, not rows, which are for fit"
+            rule = "a name or a Measure, not rows, which belong to fit"
         validation.as_instance("measure", measure, Measure, rule)  # type: ignore[type-abstract]
     kinds = get_args(MetricType)
     validation.as_choice(f"metric_type of {measure.name}", measure.metric_type, kinds)
@@ -354,12 +355,12 @@ def get_measure(measure: str | Measure, **parameters: Any) -> Measure:
 
 
 def summaries() -> dict[str, str]:
-    """One line about every measure, by name: what help and tables print.
+    """Return a description of every measure in one line, as help texts and tables print it.
 
     Returns
     -------
     dict of str
-        Sorted by name.
+        The descriptions by the name of the measure, sorted by name.
 
     Examples
     --------
@@ -369,6 +370,6 @@ def summaries() -> dict[str, str]:
     """
     lines = {}
     for name in list_measures():
-        maker = getattr(REGISTRY[name], "func", REGISTRY[name])
-        lines[name] = (inspect.getdoc(maker) or name).splitlines()[0]
+        factory = getattr(REGISTRY[name], "func", REGISTRY[name])
+        lines[name] = (inspect.getdoc(factory) or name).splitlines()[0]
     return lines

@@ -1,8 +1,8 @@
 """Canonical forms: factors and a metric that do not depend on the parametrisation of a model.
 
 Users P and items Q predict P Q', and so do P G^-T and Q G for every invertible G. ``canonicalize``
-returns the same factors for all of them. ``query_metric`` returns the inner product of items that
-the users define; it is the same for all of them too.
+returns the same factors for all these pairs. ``query_metric`` returns the inner product of items
+that the users define, which is also the same for all these pairs.
 """
 
 import warnings
@@ -19,15 +19,15 @@ from fastcos.validation import Floats, Rows
 
 @as_table
 class CanonicalFactors(NamedTuple):
-    """The balanced factors of a product, users @ items.T.
+    """The balanced factors of the product users @ items.T.
 
     Attributes
     ----------
     users : ndarray (n, k), float64
     items : ndarray (p, k), float64
-        The columns are orthogonal on both sides, with squared norms ``singular_values``.
+        The columns of each side are orthogonal, and their squared norms are ``singular_values``.
     singular_values : ndarray (k,), float64
-        Those of the product, descending; 0 beyond its rank.
+        Singular values of the product, descending; 0 beyond its rank.
     """
 
     users: Floats
@@ -37,23 +37,24 @@ class CanonicalFactors(NamedTuple):
 
 @as_table
 class QueryMetric(NamedTuple):
-    """The inner product b'Cb' of items that a distribution of users or queries defines.
+    """The inner product x'Cy of items x and y that a distribution of users or queries defines.
 
     Attributes
     ----------
     metric : ndarray (k, k), float64
-        C = E[uu'], or the covariance of u.
+        C, the covariance of the users u or, uncentred, their second moments E[uu'].
     factor : ndarray (k, r), float64
-        L with C = LL', r the rank of C.
+        L with C = LL', where r is the rank of C.
     """
 
     metric: Floats
     factor: Floats
 
     def transform(self, items: Any) -> Rows:
-        """Return items @ L (p, r), in the dtype of items: rows for any index of cosines.
+        """Return items @ L (p, r), in the dtype of items, for any index that compares by cosine.
 
-        Their inner products are b'Cb. An item in the null space of C becomes a zero row.
+        The inner product of two rows x and y of the result is x'Cy of the items. An item in the
+        null space of C becomes a zero row.
         """
         rows = validation.as_rows("items", items)
         validation.check_same_width("items", rows, "metric", self.metric)
@@ -66,32 +67,33 @@ class QueryMetric(NamedTuple):
 
 
 def canonicalize(users: Any, items: Any) -> CanonicalFactors:
-    """The balanced factors of a model: the same for all factors with the same predictions.
+    """Return the balanced factors of a model, the same for all factors with the same predictions.
 
-    Of all factors of users @ items.T they have the least norm. Weight decay on both sides leads to
-    them, and so does gradient descent from a small start. The largest entry of each item column is
-    positive. Columns with equal singular values are unique up to a rotation among them.
+    The balanced factors have the least norm of all factors of users @ items.T. Training with weight
+    decay on both sides converges to them, and gradient descent from a small start ends near them.
+    The sign of each column is such that its largest entry among the items is positive. Columns with
+    equal singular values are unique up to a rotation among these columns.
 
     Parameters
     ----------
     users : array_like (n, k)
     items : array_like (p, k)
-        Any factors; float32 entries are exact numbers, the result is float64.
+        Any factors of the model. The result is float64.
 
     Returns
     -------
     CanonicalFactors
-        users, items and singular_values. Columns beyond the rank are zero, with a warning.
+        users, items and singular_values. Columns beyond the rank are zero, with a UserWarning.
 
     Raises
     ------
     ValueError
-        users and items of different width; NaN or infinity.
+        users and items have different widths, or contain NaN or infinity.
 
     Notes
     -----
-    Two QR decompositions and one SVD (k, k): O((n + p) k²). The error is that of rounding the
-    given factors: eps times their condition number.
+    Two QR decompositions and the SVD of a k x k matrix cost O((n + p) k²). The relative error is
+    the machine precision times the condition number of the factors.
 
     Examples
     --------
@@ -108,17 +110,18 @@ def canonicalize(users: Any, items: Any) -> CanonicalFactors:
     Q: Floats = validation.as_rows("items", items, dtype=np.float64).astype(np.float64, copy=False)
     validation.check_same_width("items", Q, "users", P)
     k = P.shape[1]
-    # balance column norms by powers of two, which are exact: no product overflows or underflows
+    # Columns are first balanced by powers of two, which is exact, so that no product overflows or
+    # underflows.
     balance = np.exp2(np.round(0.5 * np.log2(_column_norms(P)) - 0.5 * np.log2(_column_norms(Q))))
     with parallel.blas_lock():
         left, R_left = np.linalg.qr(P / balance)
         right, R_right = np.linalg.qr(Q * balance)
         U, s, Vt = np.linalg.svd(R_left @ R_right.T)
-    # the rounding of the given entries limits the rank
-    sizes = np.linalg.norm(P / balance, axis=0) @ np.linalg.norm(Q * balance, axis=0)
-    given = [side.dtype for side in (users, items) if side.dtype.kind == "f"]
-    eps = max(np.finfo(dtype).eps for dtype in (np.dtype(np.float64), *given))
-    rank = int((s > eps * sizes).sum())
+    # Singular values that the rounding of the input entries can produce do not count for the rank.
+    scale = np.linalg.norm(P / balance, axis=0) @ np.linalg.norm(Q * balance, axis=0)
+    input_dtypes = [side.dtype for side in (users, items) if side.dtype.kind == "f"]
+    eps = max(np.finfo(dtype).eps for dtype in (np.dtype(np.float64), *input_dtypes))
+    rank = int((s > eps * scale).sum())
     values = np.append(s[:rank], np.zeros(k - rank))
     if rank < k:
         warnings.warn(
@@ -128,11 +131,11 @@ def canonicalize(users: Any, items: Any) -> CanonicalFactors:
     with parallel.blas_lock():
         canonical_users[:, :rank] = left @ (U[:, :rank] * np.sqrt(s[:rank]))
         canonical_items[:, :rank] = right @ (Vt[:rank].T * np.sqrt(s[:rank]))
-    # the decomposition rounds equal rows differently; one image keeps their ties
-    for given_rows, form in ((P, canonical_users), (Q, canonical_items)):
-        first = first_copies(given_rows)
+    # The decompositions round equal rows differently. Equal rows get one result, so that they tie.
+    for input_rows, canonical_rows in ((P, canonical_users), (Q, canonical_items)):
+        first = first_copies(input_rows)
         if first is not None:
-            form[:] = form[first]
+            canonical_rows[:] = canonical_rows[first]
     largest = np.abs(canonical_items).argmax(axis=0)
     signs = np.where(canonical_items[largest, np.arange(k)] < 0, -1.0, 1.0)
     return CanonicalFactors(canonical_users * signs, canonical_items * signs, values)
@@ -145,21 +148,22 @@ def query_metric(
     sample: int | None = None,
     random_state: int | np.random.Generator = 0,
 ) -> QueryMetric:
-    """The inner product of items that users, or queries, define.
+    """Return the inner product of items that users, or queries, define.
 
-    The cosine of two transformed items is the correlation over users of their predicted scores
-    (uncentred: the cosine of their columns of predictions). Neither an invertible map of the
-    factors nor the norm of an item changes it. Works for any dual encoder; only C is stored.
+    The cosine of two transformed items is the correlation, over users, of their predicted scores
+    or, uncentred, the cosine of their columns of predictions. Neither an invertible map of the
+    factors nor the norms of the items change it. It exists for every model of dot products between
+    two sides, such as a dual encoder. Only the k x k matrix C is stored.
 
     Parameters
     ----------
     users : array_like (n, k)
         User embeddings, or embeddings of queries.
     centered : bool
-        Covariance or second moments. Default: covariance, since the mean of users is mostly the
-        direction of popularity.
+        Whether C is the covariance of the users (the default) or their second moments. The mean of
+        the users is mostly the direction of popularity.
     sample : int, optional
-        Number of users, drawn without replacement, for an estimate. Default: all.
+        Number of users that are drawn without replacement to estimate C. Default: all users.
     random_state : int or Generator
         Seed of the sample.
 
@@ -171,13 +175,14 @@ def query_metric(
     Raises
     ------
     ValueError
-        NaN or infinity; entries whose squares overflow; a sample larger than n.
+        users contains NaN, infinity or entries whose squares overflow; or sample is larger than n.
 
     Notes
     -----
-    From a QR decomposition of the users in blocks of rows, O(n k²): the condition number of their
-    Gram matrix would be the square. An error ε of the estimate, ||C^-½ Ĉ C^-½ - I||, moves
-    Fisher's z of any pair by at most ½ ln((1 + ε) / (1 - ε)).
+    The factor comes from a QR decomposition of the users in blocks of rows, which costs O(n k²) and
+    keeps more digits than the Gram matrix, whose condition number is the square. If the estimate Ĉ
+    of C has the relative error ε = ||C^-½ Ĉ C^-½ - I|| < 1, Fisher's z of any pair moves by at most
+    ½ ln((1 + ε) / (1 - ε)).
 
     Examples
     --------
@@ -194,32 +199,32 @@ def query_metric(
     P = validation.as_rows("users", users)
     validation.check_scorable("users", P, P)
     n = len(P)
-    chosen: Any = slice(None)
+    sampled_rows: Any = slice(None)
     generator = validation.as_generator("random_state", random_state)
     if sample is not None:
         sample = validation.as_count("sample", sample, high=n)
-        chosen = np.sort(generator.choice(n, sample, replace=False))
-    factor = metric_factor(P[chosen], centered=centered)
+        sampled_rows = np.sort(generator.choice(n, sample, replace=False))
+    factor = metric_factor(P[sampled_rows], centered=centered)
     with parallel.blas_lock():
         return QueryMetric(factor @ factor.T, factor)
 
 
 def metric_factor(users: Rows, *, centered: bool = True) -> Floats:
-    """Return L (k, r) with LL' the covariance of the rows, or their mean outer product.
+    """Return L (k, r), where LL' is the covariance of the rows or, uncentred, their second moments.
 
-    r is the rank, to the accuracy of float64. Rows on disk are read in blocks.
+    r is the rank to the accuracy of float64. Rows on disk are read in blocks.
     """
     n, k = users.shape
     R = triangle(users, mean_of(users) if centered else None)
     with parallel.blas_lock():
         _, s, Vt = np.linalg.svd(R / np.sqrt(n), full_matrices=False)
-    kept = s > np.finfo(np.float64).eps * max(n, k) * s.max(initial=0.0)
-    return np.ascontiguousarray(Vt[kept].T * s[kept])
+    is_nonzero = s > np.finfo(np.float64).eps * max(n, k) * s.max(initial=0.0)
+    return np.ascontiguousarray(Vt[is_nonzero].T * s[is_nonzero])
 
 
 def _column_norms(rows: Floats) -> Floats:
-    """Norm of each column, 1 for a zero column."""
-    sizes = np.abs(rows).max(axis=0)
-    sizes = np.where(sizes > 0, sizes, 1.0)
-    norms: Floats = sizes * np.linalg.norm(rows / sizes, axis=0)
+    """Return the norm of each column, 1 for a zero column."""
+    largest = np.abs(rows).max(axis=0)
+    largest = np.where(largest > 0, largest, 1.0)
+    norms: Floats = largest * np.linalg.norm(rows / largest, axis=0)
     return np.where(norms > 0, norms, 1.0)

@@ -1,9 +1,9 @@
 """Ranges of a cosine over the rescalings that leave a model's predictions unchanged.
 
-Predictions do not change when a rescaling D (or any invertible G) acts on the users and its inverse
-on the items. Cosines do. Without a bound on D nearly every cosine can take nearly every value.
-Therefore the ranges are over all D with max |d| / min |d| <= condition. Such a D moves Fisher's
-z = artanh(cosine) by at most ln condition.
+Predictions do not change if a rescaling D (or any invertible G) acts on the users and its inverse
+acts on the items, but cosines change. Without a bound on D, nearly every cosine can take nearly
+every value. The ranges are therefore over all D with max |d| / min |d| <= condition. Such a D moves
+Fisher's z = artanh(cosine) by at most ln condition. docs/explanation/proofs.md has the proofs.
 """
 
 from typing import Any, NamedTuple
@@ -15,18 +15,20 @@ from fastcos.kernels import intervals, records
 from fastcos.similarity.encoded_rows import row_norms
 from fastcos.validation import Floats
 
-Values = Any  # a float for one pair, else (n,) float64
+Values = Any  # a float for one pair, an array (n,) of float64 for n pairs
 
-# The default condition of a rescaling. Two seeds of one recipe that has come to rest differ by no
-# more (docs/explanation/scale_of_dimensions.md). At 1.2 the certified shares of the nine embeddings
-# of docs/howto/audit.md spread most (4 % of noise to 76 % of Eq. 2); at 2 one is above 20 %.
+# The default condition of a rescaling. Two seeds of one recipe whose training has come to rest
+# differ by about as much (docs/explanation/scale_of_dimensions.md). At this condition, the
+# certified shares of the nine embeddings in docs/howto/audit.md differ most, from 4 % for isotropic
+# noise to 76 % for Eq. 2; at a condition of 2, only one of them is above 20 %.
 CONDITION = 1.2
-# float64 holds neither the weights of a larger condition, which are its square, nor their products
+# The weights are squares of the condition. Those of a larger condition, and their products, would
+# exceed the precision of float64.
 LARGEST_CONDITION = 1e15
 
 
 class Interval(NamedTuple):
-    """The least and the greatest value of a cosine.
+    """The smallest and the largest value of a cosine.
 
     Attributes
     ----------
@@ -38,14 +40,15 @@ class Interval(NamedTuple):
 
 
 class CosineInterval(NamedTuple):
-    """The exact range of a cosine over a box of rescalings, and rescalings that attain both ends.
+    """The exact range of a cosine over rescalings, and the rescalings that attain its ends.
 
     Attributes
     ----------
     low, high : float, or ndarray (n,), float64
-        NaN for a pair with a zero row, which has no direction.
+        The ends of the range. NaN for a pair with a zero row, which has no direction.
     low_rescaling, high_rescaling : ndarray (d,), or (n, d), float64
-        Diagonals of D: ``cosine(x / D, y / D)`` is that end. From 1 / condition to 1.
+        Diagonals of the D that attain the ends: the cosine of x / D and y / D is ``low`` or
+        ``high``. The entries lie between 1 / condition and 1.
     """
 
     low: Values
@@ -55,14 +58,15 @@ class CosineInterval(NamedTuple):
 
 
 class Sensitivity(NamedTuple):
-    """How fast rescalings move a cosine, in total and per latent dimension.
+    """How fast rescalings move a cosine, in total and by latent dimension.
 
     Attributes
     ----------
     index : float, or ndarray (n,), float64
-        From 0 (no rescaling moves it) to 1.
+        The sensitivity index, from 0 to 1. No rescaling moves a cosine with an index of 0.
     contributions : ndarray (d,), or (n, d), float64
-        Signed; they sum to 0 and their absolute values to the index.
+        Signed contributions of the dimensions. They sum to 0; their absolute values sum to the
+        index.
     """
 
     index: Values
@@ -70,19 +74,20 @@ class Sensitivity(NamedTuple):
 
 
 def fisher_z_interval(cosine: Any, condition: float) -> Interval:
-    """The range of a cosine over all linear maps of at most this condition number.
+    """Return the range of a cosine over all linear maps of at most this condition number.
 
-    Exact: some invertible G with condition(G) <= condition attains each end. In Fisher's
-    z = artanh(cosine) the range is z - ln condition to z + ln condition, for any pair of vectors.
+    The range is exact: some invertible G with condition(G) <= condition attains each end. In terms
+    of Fisher's z = artanh(cosine), it extends from z - ln condition to z + ln condition, for every
+    pair of vectors with this cosine.
 
     Source: Wielandt's angle bound, and Bauer and Householder 1960, in the form of Fisher's z.
 
     Parameters
     ----------
     cosine : float or array_like (n,)
-        From -1 to 1.
+        The cosine, from -1 to 1.
     condition : float
-        Largest singular value of G over its smallest, at least 1.
+        Largest singular value of G divided by its smallest, at least 1.
 
     Returns
     -------
@@ -98,7 +103,7 @@ def fisher_z_interval(cosine: Any, condition: float) -> Interval:
     """
     condition = as_condition("condition", condition)
     values = validation.as_vector("cosine", np.atleast_1d(cosine))
-    # float32 products exceed 1 by rounding
+    # Cosines of float32 rows may exceed 1 by rounding, so a small excess is clipped.
     outside = np.flatnonzero(np.abs(values) > 1 + 1e-6)
     if len(outside):
         first = int(outside[0])
@@ -110,20 +115,21 @@ def fisher_z_interval(cosine: Any, condition: float) -> Interval:
 
 
 def unbounded_range(x: Any, y: Any) -> Interval:
-    """The range of a cosine over all rescalings of any condition.
+    """Return the range of a cosine over all rescalings, of any condition.
 
-    If the products x_l y_l have both signs, the range is -1 to 1. If all are positive, it is from
-    2 sqrt(r s) / (r + s) to 1, with r and s the extreme ratios y_l / x_l. It is from 0 if a
-    dimension is zero in only one of x and y. If all are negative, it is mirrored. If all are zero,
-    it is 0. Ends need not be attained.
+    If some of the products x_l y_l are positive and some negative, the range is -1 to 1. If none is
+    negative and some are positive, the upper end is 1. The lower end is then 0 if a dimension is
+    zero in exactly one of x and y; otherwise it is 2 sqrt(r s) / (r + s), where r and s are the
+    smallest and the largest ratio y_l / x_l. If none is positive and some are negative, the range
+    is mirrored. If all products are zero, the cosine is always 0. The ends need not be attained.
 
-    Source: the lower end is the constant in the inequality of Cassels (Pólya and Szegő, Greub and
-    Rheinboldt 1959).
+    Source: the lower end is the constant in the inequality of Cassels (also of Pólya and Szegő, and
+    of Greub and Rheinboldt 1959).
 
     Parameters
     ----------
     x, y : array_like (d,), or (n, d)
-        One pair, or n pairs row by row.
+        One pair of vectors, or n pairs: row i of x with row i of y.
 
     Returns
     -------
@@ -138,35 +144,36 @@ def unbounded_range(x: Any, y: Any) -> Interval:
     >>> unbounded_range([1.0, 1.0], [1.0, 4.0])
     Interval(low=0.8, high=1.0)
     """
-    (a, b), single = _as_pairs(x, y)
+    (a, b), is_single = _as_pairs(x, y)
     signs = np.sign(a) * np.sign(b)
-    positive, negative = (signs > 0).any(axis=1), (signs < 0).any(axis=1)
-    lonely = ((a == 0) != (b == 0)).any(axis=1)
+    has_positive, has_negative = (signs > 0).any(axis=1), (signs < 0).any(axis=1)
+    has_one_sided_zero = ((a == 0) != (b == 0)).any(axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
-        logs = np.where(signs != 0, np.log(np.abs(b)) - np.log(np.abs(a)), np.nan)
-    span = np.fmax.reduce(logs, axis=1) - np.fmin.reduce(logs, axis=1)
-    # 2 sqrt(r s) / (r + s) of the two extreme ratios
-    inner = np.where(lonely, 0.0, 1.0 / np.cosh(0.5 * np.nan_to_num(span)))
-    low = np.where(negative, -1.0, np.where(positive, inner, 0.0))
-    high = np.where(positive, 1.0, np.where(negative, 0.0 - inner, 0.0))
-    empty = ~a.any(axis=1) | ~b.any(axis=1)
-    low[empty], high[empty] = np.nan, np.nan
-    return Interval(_float_or_array(low, single), _float_or_array(high, single))
+        log_ratios = np.where(signs != 0, np.log(np.abs(b)) - np.log(np.abs(a)), np.nan)
+    span = np.fmax.reduce(log_ratios, axis=1) - np.fmin.reduce(log_ratios, axis=1)
+    # This is 2 sqrt(r s) / (r + s) for the smallest ratio r and the largest ratio s.
+    inner_end = np.where(has_one_sided_zero, 0.0, 1.0 / np.cosh(0.5 * np.nan_to_num(span)))
+    low = np.where(has_negative, -1.0, np.where(has_positive, inner_end, 0.0))
+    high = np.where(has_positive, 1.0, np.where(has_negative, 0.0 - inner_end, 0.0))
+    is_undefined = ~a.any(axis=1) | ~b.any(axis=1)
+    low[is_undefined], high[is_undefined] = np.nan, np.nan
+    return Interval(_float_or_array(low, is_single), _float_or_array(high, is_single))
 
 
 def cosine_interval(
     x: Any, y: Any, condition: float, *, n_threads: int | None = None
 ) -> CosineInterval:
-    """The exact range of a cosine over all rescalings D with condition(D) <= condition.
+    """Return the exact range of a cosine over all rescalings D with condition(D) <= condition.
 
-    Narrower than :func:`fisher_z_interval`, which also allows rotations. Time O(d²) per pair.
+    This range is narrower than that of :func:`fisher_z_interval`, which allows all linear maps. It
+    takes O(d²) time per pair.
 
     Parameters
     ----------
     x, y
         As in :func:`unbounded_range`.
     condition : float
-        Largest entry of D over its smallest, from 1 to 1e15.
+        Largest entry of D divided by its smallest, from 1 to 1e15.
     n_threads : int, optional
         As in :func:`fastcos.top_k`.
 
@@ -177,9 +184,11 @@ def cosine_interval(
 
     Notes
     -----
-    A positive maximum is at a vertex of the box, where the large weights form a run of the
-    dimensions with x_l y_l > 0 in the order of y_l / x_l; a non-negative minimum is a maximum over
-    one number of linear-fractional programmes (Sion 1958, Dinkelbach 1967).
+    The weights of the dimensions are D^-2. If the largest cosine is positive, it is attained where
+    each weight is either smallest or largest; the largest weights are those of a run of the
+    dimensions with x_l y_l > 0 in the order of y_l / x_l. If the smallest cosine is not negative,
+    it is the maximum over one real number of the values of linear-fractional programmes (Sion
+    1958, Dinkelbach 1967).
 
     Examples
     --------
@@ -194,10 +203,10 @@ def cosine_interval(
     0.532
     """
     condition = as_condition("condition", condition)
-    (a, b), single = _as_pairs(x, y)
+    (a, b), is_single = _as_pairs(x, y)
     n, d = a.shape
     ends, weights = parallel.unfilled((n, 2), np.float64), parallel.unfilled((n, 2, d), np.float64)
-    # 20 million operations a block: milliseconds, so scheduling costs little
+    # Blocks of 20 million operations take milliseconds each, so that scheduling costs little.
     blocks = parallel.row_blocks(n, max(1, 20_000_000 // (d * d + 50 * d)))
     norms = row_norms(a, n_threads), row_norms(b, n_threads)
     parallel.run(
@@ -205,19 +214,19 @@ def cosine_interval(
         weights,
         n_threads=n_threads,
     )  # fmt: skip
-    low, high = _float_or_array(ends[:, 0], single), _float_or_array(ends[:, 1], single)
+    low, high = _float_or_array(ends[:, 0], is_single), _float_or_array(ends[:, 1], is_single)
     rescalings = weights**-0.5
-    first, second = rescalings[:, 0], rescalings[:, 1]
-    return CosineInterval(low, high, *((first[0], second[0]) if single else (first, second)))
+    low_D, high_D = rescalings[:, 0], rescalings[:, 1]
+    return CosineInterval(low, high, *((low_D[0], high_D[0]) if is_single else (low_D, high_D)))
 
 
 def tv_index(x: Any, y: Any, *, n_threads: int | None = None) -> Sensitivity:
-    """How strongly a cosine depends on the scale of single latent dimensions.
+    """Measure how strongly a cosine depends on the scales of the latent dimensions.
 
-    The index is the total-variation distance between the distributions of (x̂ + ŷ)² and (x̂ - ŷ)²
-    over the dimensions. To first order a rescaling of condition κ moves Fisher's z by at most
-    index ln κ. Contribution l is the derivative of z by ln w_l, with w = D^-2. Both depend on the
-    basis.
+    With x̂ and ŷ the rows scaled to unit norm, the index is the total-variation distance between the
+    distributions of (x̂ + ŷ)² and (x̂ - ŷ)² over the dimensions. To first order, a rescaling of
+    condition κ moves Fisher's z by at most the index times ln κ. Contribution l is the derivative
+    of z by ln w_l, where w = D^-2. The index and the contributions depend on the basis.
 
     Parameters
     ----------
@@ -227,8 +236,8 @@ def tv_index(x: Any, y: Any, *, n_threads: int | None = None) -> Sensitivity:
     Returns
     -------
     Sensitivity
-        index and contributions. Collinear pairs have 0, since no rescaling moves them. Pairs with
-        a zero row have NaN.
+        index and contributions. They are 0 for collinear pairs, whose cosine no rescaling moves,
+        and NaN for pairs with a zero row.
 
     Examples
     --------
@@ -238,7 +247,7 @@ def tv_index(x: Any, y: Any, *, n_threads: int | None = None) -> Sensitivity:
     >>> round(tv_index([1.0, 1.0, 1.0], [1.0, 1.0, 0.9]).index, 3)
     0.379
     """
-    (a, b), single = _as_pairs(x, y)
+    (a, b), is_single = _as_pairs(x, y)
     n, d = a.shape
     z, index = parallel.unfilled(n, np.float64), parallel.unfilled(n, np.float64)
     contributions = parallel.unfilled((n, d), np.float64)
@@ -248,32 +257,32 @@ def tv_index(x: Any, y: Any, *, n_threads: int | None = None) -> Sensitivity:
         intervals.pair_indices, blocks, records.RowPairs(a, b, *norms), z, index, contributions,
         n_threads=n_threads,
     )  # fmt: skip
-    empty = (norms[0] == 0) | (norms[1] == 0)
-    index[empty], contributions[empty] = np.nan, np.nan
+    is_undefined = (norms[0] == 0) | (norms[1] == 0)
+    index[is_undefined], contributions[is_undefined] = np.nan, np.nan
     return Sensitivity(
-        _float_or_array(index, single), contributions[0] if single else contributions
+        _float_or_array(index, is_single), contributions[0] if is_single else contributions
     )
 
 
 def rescaling_distance(first: Any, second: Any) -> float:
-    """Hilbert's projective distance between two metrics.
+    """Return Hilbert's projective distance between two metrics.
 
-    For every pair of vectors, Fisher's z of its cosines in the two metrics differ by at most half
-    of the distance.
+    For every pair of vectors, Fisher's z of its cosine in one metric and in the other differ by at
+    most half of this distance. The distance between I and GG' is 2 ln κ for a map G of condition κ.
 
-    Source: Bushell 1973 for the metric. For a map G of condition number κ, d(I, GG') = 2 ln κ.
+    Source: Bushell 1973.
 
     Parameters
     ----------
     first, second : array_like (d, d), or (d,)
-        Symmetric positive definite metrics, or their diagonals. A map G of item embeddings induces
-        GG'; a rescaling D of (A D, B D^-1) induces the diagonal D^-2 on items.
+        Symmetric positive definite metrics, or the diagonals of diagonal ones. A map of the items
+        from B to BG induces the metric GG'; a rescaling D, from B to B D^-1, induces D^-2.
 
     Returns
     -------
     float
-        ln of the largest over the smallest eigenvalue of first^-1 second. A common linear change of
-        coordinates and the scale of either metric do not change it.
+        Logarithm of the largest eigenvalue of first^-1 second divided by the smallest. It does not
+        change under a common linear change of coordinates, or with the scale of either metric.
 
     Examples
     --------
@@ -282,47 +291,47 @@ def rescaling_distance(first: Any, second: Any) -> float:
     >>> round(rescaling_distance([1.0, 1.0, 1.0], [d**-2 for d in D]), 4)  # 2 ln 4
     2.7726
     """
-    from scipy.linalg import eigh  # deferred: the import takes 0.1 s
+    from scipy.linalg import eigh  # deferred, because the import takes 0.1 s
 
-    one = _as_metric("first", first)
-    other = _as_metric("second", second, len(one))
-    if one.ndim == 1 and other.ndim == 1:
-        logs = np.log(other) - np.log(one)
+    first = _as_metric("first", first)
+    second = _as_metric("second", second, len(first))
+    if first.ndim == 1 and second.ndim == 1:
+        log_eigenvalues = np.log(second) - np.log(first)
     else:
-        matrices = [np.diag(m) if m.ndim == 1 else m for m in (one, other)]
-        logs = np.log(eigh(matrices[1], matrices[0], eigvals_only=True))
-    return float(logs.max() - logs.min())
+        matrices = [np.diag(m) if m.ndim == 1 else m for m in (first, second)]
+        log_eigenvalues = np.log(eigh(matrices[1], matrices[0], eigvals_only=True))
+    return float(log_eigenvalues.max() - log_eigenvalues.min())
 
 
 def as_condition(name: str, condition: Any) -> float:
-    """Return condition as a condition number, from 1 to LARGEST_CONDITION."""
+    """Return the argument as a float; raise if it is not from 1 to LARGEST_CONDITION."""
     return validation.as_real(name, condition, low=1, high=LARGEST_CONDITION)
 
 
 def _as_pairs(x: Any, y: Any) -> tuple[list[Floats], bool]:
-    """Return two vectors (d,) or matrices (n, d) as rows, and whether they were vectors.
+    """Return two vectors (d,) or matrices (n, d) as rows, and whether both are vectors.
 
-    Each row is divided by its largest absolute entry: the cosine is scale-invariant, and squares
-    then neither overflow nor underflow.
+    Each row is divided by its largest absolute entry, which changes no cosine. Squares then neither
+    overflow nor underflow.
     """
     sides = {"x": validation.as_array("x", x), "y": validation.as_array("y", y)}
-    single = all(side.ndim == 1 for side in sides.values())
+    is_single = all(side.ndim == 1 for side in sides.values())
     rows = [
-        validation.as_rows(name, side, dtype=np.float64, or_vector=single)
+        validation.as_rows(name, side, dtype=np.float64, or_vector=is_single)
         for name, side in sides.items()
     ]
     validation.check_same_width("y", rows[1], "x", rows[0])
     validation.check_length("y", rows[1], len(rows[0]), "x")
-    sizes = [np.abs(side).max(axis=1, keepdims=True) for side in rows]
+    largest = [np.abs(side).max(axis=1, keepdims=True) for side in rows]
     scaled = [
-        validation.read_only(np.asarray(side / np.where(size > 0, size, 1.0), np.float64))
-        for side, size in zip(rows, sizes, strict=True)
+        validation.read_only(np.asarray(side / np.where(entry > 0, entry, 1.0), np.float64))
+        for side, entry in zip(rows, largest, strict=True)
     ]
-    return scaled, single
+    return scaled, is_single
 
 
 def _as_metric(name: str, metric: Any, size: int | None = None) -> Floats:
-    """Return a symmetric positive definite matrix (d, d), or the diagonal of one as (d,)."""
+    """Return a symmetric positive definite matrix (d, d), or the diagonal (d,) of one."""
     if np.ndim(metric) == 1:
         length = max(1, np.size(metric)) if size is None else size
         return validation.as_positive_diagonal(name, metric, length)
@@ -338,5 +347,5 @@ def _as_metric(name: str, metric: Any, size: int | None = None) -> Floats:
     return matrix
 
 
-def _float_or_array(values: Floats, single: bool) -> Values:
-    return float(values[0]) if single else values
+def _float_or_array(values: Floats, is_single: bool) -> Values:
+    return float(values[0]) if is_single else values

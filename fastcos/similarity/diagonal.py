@@ -1,10 +1,10 @@
-"""Rescalings D of the latent dimensions: the freedom that objective (1) leaves, by name.
+"""Rescalings D of the latent dimensions, which objective (1) of the paper leaves free, by name.
 
-Objective (1) sees A and B only through AB', so (A D, B D^-1) is as good a solution for every
-invertible diagonal D, and each D gives other cosines. All of them here are of the form
-D = S^shrinkage Σ^spectrum with S = diag(σ²/(σ²+λ)), and act on the symmetric solution
-A = B = V_k S^½ (Eq. 5 of the paper). Under D = S^a Σ^b items are V_k S^(½-a) Σ^-b and users
-U_k S^(½+a) Σ^(1+b): choosing D is choosing what a cosine compares.
+Objective (1) depends on A and B only through AB', so that (A D, B D^-1) is also a solution for
+every invertible diagonal D, with other cosines. The rescalings of this module have the form
+D = S^shrinkage Σ^spectrum with S = diag(σ²/(σ²+λ)) and Σ = diag(σ). They act on the symmetric
+solution A = B = V_k S^½ (Eq. 5 of the paper). Under D = S^a Σ^b, the items are V_k S^(½-a) Σ^-b
+and the users are U_k S^(½+a) Σ^(1+b). To choose D is therefore to choose what a cosine compares.
 """
 
 from collections.abc import Iterable
@@ -26,9 +26,9 @@ class Rescaling:
     Parameters
     ----------
     shrinkage : float, default 0
-        Exponent of S = diag(σ²/(σ²+λ)), the share of each direction that objective (1) keeps.
+        Exponent of S = diag(σ²/(σ²+λ)), the shares to which objective (1) shrinks the directions.
     spectrum : float, default 0
-        Exponent of Σ = diag(σ), the singular values.
+        Exponent of Σ = diag(σ), the singular values of the data.
 
     Examples
     --------
@@ -65,18 +65,28 @@ class Rescaling:
 
     @property
     def formula(self) -> str:
-        """D written out, for example ``S^1/2 Σ^-1``."""
+        """The formula of D, for example ``S^1/2 Σ^-1``."""
         return _product("", self.shrinkage, self.spectrum) or "I"
 
     @property
     def name(self) -> str:
-        """The name in :func:`rescalings`, or the formula of one that has none."""
-        named = (known.name for known in _NAMED if known.rescaling == self)
-        return next(named, self.formula)
+        """The name in :func:`rescalings`; the formula if the rescaling has no name."""
+        names = (named.name for named in _NAMED if named.rescaling == self)
+        return next(names, self.formula)
 
 
 class NamedRescaling(NamedTuple):
-    """A rescaling by its name for ``rescaling=``, and what cosines of its embeddings compare."""
+    """A rescaling with the name that ``rescaling=`` accepts, and what its cosines compare.
+
+    Attributes
+    ----------
+    name : str
+    rescaling : Rescaling
+    items, users : str
+        Formulas of the item and of the user embeddings.
+    item_cosine, user_cosine : str
+        What the cosine of two items, and that of two users, compares.
+    """
 
     name: str
     rescaling: Rescaling
@@ -87,24 +97,24 @@ class NamedRescaling(NamedTuple):
 
 
 def rescalings() -> tuple[NamedRescaling, ...]:
-    """Return the rescalings that have a name (NamedRescaling), and what each compares.
+    """Return the rescalings that have a name, and what the cosines under each of them compare.
 
-    W = AB' is the model (p, p), M = XW its predictions (n, p); neither depends on D.
+    W = AB' (p, p) is the model and M = XW (n, p) its predictions; neither depends on D.
 
-    Source: arXiv:2403.05440, section 2.2 (identity: Eq. 5, orthonormal and weights: its two cases)
-    and the end of section 2.3 (balanced). ``smoothed`` does for items what the paper's remedy of
-    section 3, the rows of M, does for users; recommenders by a truncated SVD use ``data``.
+    Source: arXiv:2403.05440. ``identity`` is Eq. 5, ``orthonormal`` and ``weights`` are the two
+    cases of section 2.2, and ``balanced`` is at the end of section 2.3. ``smoothed`` does for items
+    what the paper's remedy of section 3, the rows of M, does for users. Recommenders by a truncated
+    SVD use ``data``.
 
     Returns
     -------
     tuple of NamedRescaling
-        Each with name, rescaling, and formulas of what it compares.
 
     Examples
     --------
     >>> from fastcos import rescalings
-    >>> for known in rescalings():
-    ...     print(f"{known.name:11s}  {known.rescaling.formula:10s}  {known.item_cosine}")
+    >>> for named in rescalings():
+    ...     print(f"{named.name:11s}  {named.rescaling.formula:10s}  {named.item_cosine}")
     identity     I           W_ij / sqrt(W_ii W_jj)
     orthonormal  S^1/2       V_k V_k', normalised: no two items are similar at k = p
     weights      S^-1/2      rows of W
@@ -119,12 +129,12 @@ def rescaling_grid(
     shrinkage: Iterable[float] = (-0.5, 0.0, 0.5),
     spectrum: Iterable[float] = (-1.0, -0.5, 0.0, 0.5, 1.0),
 ) -> tuple[Rescaling, ...]:
-    """Return D = S^a Σ^b for every a and b.
+    """Return the rescalings D = S^a Σ^b of a grid, by a and then by b.
 
     Parameters
     ----------
     shrinkage, spectrum : iterable of float
-        Values of a and of b. The default grid, by a and then by b, has all named rescalings.
+        The values of a, and those of b. The default grid contains all named rescalings.
 
     Examples
     --------
@@ -138,31 +148,32 @@ def rescaling_grid(
 
 
 def as_diagonal(rescaling: Any, shrinkage: Floats, singular_values: Floats) -> Floats:
-    """Return D of any ``rescaling=`` argument as its positive diagonal, (k,) float64.
+    """Return the diagonal of D (k,), float64 and positive, for any ``rescaling=`` argument.
 
-    rescaling is None (D = I), a name, a Rescaling, or D itself as (k,) positive numbers. D_l is 1
-    where the shrinkage is 0: the solution's columns are zero there, under every D.
+    rescaling is None (D = I), a name, a Rescaling, or the diagonal itself. D_l is 1 where the
+    shrinkage is 0, because the column of the solution is zero there for every D.
     """
     k = len(singular_values)
     if rescaling is None:
         rescaling = Rescaling()
     if isinstance(rescaling, str):
-        known = {named.name: named.rescaling for named in _NAMED}
-        rescaling = known[validation.as_choice("rescaling", rescaling, known)]
+        by_name = {named.name: named.rescaling for named in _NAMED}
+        rescaling = by_name[validation.as_choice("rescaling", rescaling, by_name)]
     if not isinstance(rescaling, Rescaling):
         return validation.as_positive_diagonal("rescaling", rescaling, k)
     D = np.ones(k)
-    kept = shrinkage > 0
+    is_nonzero = shrinkage > 0
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        # powers are added as logarithms: one may overflow where the product does not
-        D[kept] = np.exp(
-            rescaling.shrinkage * np.log(shrinkage[kept])
-            + rescaling.spectrum * np.log(singular_values[kept])
+        # Add logarithms, because one power may overflow although the product does not.
+        D[is_nonzero] = np.exp(
+            rescaling.shrinkage * np.log(shrinkage[is_nonzero])
+            + rescaling.spectrum * np.log(singular_values[is_nonzero])
         )
     return validation.as_positive_diagonal("rescaling", D, k)
 
 
 def _product(vectors: str, a: float, b: float) -> str:
+    """Return the formula of vectors S^a Σ^b, without factors that are 1."""
     factors = [vectors, _power("S", a), _power("Σ", b)]
     return " ".join(factor for factor in factors if factor)
 
@@ -170,16 +181,16 @@ def _product(vectors: str, a: float, b: float) -> str:
 def _power(base: str, exponent: float) -> str:
     if exponent == 0:
         return ""
-    words = {1.0: "", 0.5: "^1/2", -0.5: "^-1/2"}
-    return base + words.get(exponent, f"^{exponent:g}")
+    suffixes = {1.0: "", 0.5: "^1/2", -0.5: "^-1/2"}
+    return base + suffixes.get(exponent, f"^{exponent:g}")
 
 
-# what cosines of items and of users compare under each
+# For each name, the rescaling and what the cosines of items and of users compare under it.
 _NAMED = tuple(
     NamedRescaling(
-        name, D, _product("V_k", *D.item_exponents), _product("U_k", *D.user_exponents), *compared
+        name, D, _product("V_k", *D.item_exponents), _product("U_k", *D.user_exponents), *meanings
     )
-    for name, D, *compared in (
+    for name, D, *meanings in (
         ("identity", Rescaling(), "W_ij / sqrt(W_ii W_jj)", "rows of X W^1/2"),
         ("orthonormal", Rescaling(0.5), "V_k V_k', normalised: no two items are similar at k = p",
          "rows of M (the paper's remedy)"),

@@ -1,4 +1,4 @@
-"""Rows as searches take them: transformed by a measure, checked, with their norms and biases."""
+"""Rows in the form that searches take: encoded by a measure, validated, with norms and biases."""
 
 from typing import Any, NamedTuple, cast
 
@@ -16,15 +16,17 @@ METRIC_TYPES = {
     "cosine": pair_scores.COSINE,
     "euclidean": pair_scores.EUCLIDEAN,
 }
-# no bias: it is 0 for all items
+# The bias of items whose bias is 0.
 NO_BIAS = validation.read_only(np.zeros(0))
 
 
 class EncodedRows(NamedTuple):
-    """Transformed rows of one side with what the exact scores need.
+    """Encoded rows of one side, with the norms and biases that exact scores need.
 
-    rows (n, d), C order, read-only, narrow ones as bits (parallel.memmap); norms (n,); bias
-    (n,), added to each item's inner product, or (0,) where it is 0.
+    rows (n, d): in C order and read-only. Rows of a narrow type, such as float16, are stored as the
+        integers with the same bits (``parallel.memmap``).
+    norms (n,): Euclidean norms.
+    bias (n,): a number that is added to the inner product of each item; (0,) if all are 0.
     """
 
     rows: Rows
@@ -32,7 +34,7 @@ class EncodedRows(NamedTuple):
     bias: Floats
 
     def take(self, numbers: Integers | slice) -> "EncodedRows":
-        """Return some of the rows, in the order of numbers."""
+        """Return the rows with these numbers, in this order."""
         rows, norms, bias = self
         read_only = validation.read_only
         bias = read_only(bias[numbers]) if len(bias) else bias
@@ -40,30 +42,31 @@ class EncodedRows(NamedTuple):
 
 
 def encode_rows(
-    transformed: Rows,
+    encoded: Rows,
     bias: Floats | None,
     n_threads: int | None,
     metric_type: str,
     *,
-    as_given: bool = False,
+    are_input_items: bool = False,
 ) -> EncodedRows:
-    """Check transformed rows and measure their norms. O(n d).
+    """Validate the rows that a measure has encoded, and compute their norms, in O(n d).
 
-    as_given: they are a caller's items. The norms show NaN and infinity, so that nothing else needs
+    are_input_items says that the measure has returned the items of the caller unchanged, which
+    decides the wording of an error. NaN and infinity show in the norms, so no other function needs
     to look for them. For the cosine, float64 rows whose squares would underflow are scaled up,
-    which no cosine sees.
+    which changes no cosine.
     """
-    name, hint, rows = "items", "counted from 0", cast(Any, memmap.as_bits(transformed))
-    if rows is transformed:  # not narrow
-        if not as_given:
+    name, hint, rows = "items", "counted from 0", cast(Any, memmap.as_bits(encoded))
+    if rows is encoded:  # The type is not narrow.
+        if not are_input_items:
             name, hint = "rows of a measure", "a zero row has no direction to divide by"
-        _check_transformed(rows, bias)
+        _check_encoded(rows, bias)
         rows = validation.read_only(np.ascontiguousarray(rows))
     norms = row_norms(rows, n_threads)
     if not np.isfinite(norms).all():
-        broken = np.flatnonzero(~np.isfinite(norms))
+        invalid = np.flatnonzero(~np.isfinite(norms))
         raise ValueError(
-            f"{name} must be finite, got NaN or infinity in {validation.format_rows(broken)} "
+            f"{name} must be finite, got NaN or infinity in {validation.format_rows(invalid)} "
             f"({hint})"
         )
     if metric_type == "cosine" and rows.dtype == np.float64:
@@ -76,11 +79,11 @@ def encode_rows(
     return EncodedRows(rows, norms, validation.read_only(bias))
 
 
-def _check_transformed(rows: Any, bias: Any) -> None:
-    """Refuse what a measure made of rows, if the engine cannot take it."""
+def _check_encoded(rows: Any, bias: Any) -> None:
+    """Raise if a measure has returned rows or a bias that the search cannot take."""
     if not isinstance(rows, np.ndarray) or rows.ndim != 2 or rows.dtype.char not in "fd":
-        came = f"{getattr(rows, 'dtype', type(rows).__name__)} of shape {np.shape(rows)}"
-        raise TypeError(f"rows of a measure must be float32 or float64, (n, d), got {came}")
+        got = f"{getattr(rows, 'dtype', type(rows).__name__)} of shape {np.shape(rows)}"
+        raise TypeError(f"rows of a measure must be float32 or float64, (n, d), got {got}")
     if bias is None:
         return
     if np.shape(bias) != (len(rows),) or bias.dtype != np.float64:
@@ -89,12 +92,12 @@ def _check_transformed(rows: Any, bias: Any) -> None:
             f"{bias.dtype} of shape {np.shape(bias)}"
         )
     if not np.isfinite(bias).all():
-        at = int(np.flatnonzero(~np.isfinite(bias))[0])
-        raise ValueError(f"item_bias of a measure must be finite, got {bias[at]} for row {at}")
+        row = int(np.flatnonzero(~np.isfinite(bias))[0])
+        raise ValueError(f"item_bias of a measure must be finite, got {bias[row]} for row {row}")
 
 
 def row_norms(rows: Rows, n_threads: int | None = None) -> Floats:
-    """Return the Euclidean norms (n,) of read-only rows, which may be bits of narrow ones."""
+    """Return the Euclidean norms (n,) of read-only rows, also of the bits of narrow types."""
     kernel = pair_scores.row_norms
     if not parallel.has_run(kernel) and readiness.use_numpy(memmap.from_bits(rows).dtype):
         with readiness.seconds_in_numpy():

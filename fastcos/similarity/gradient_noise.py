@@ -1,10 +1,10 @@
 """Gradient noise: the scale of the dimensions at which stochastic gradient descent comes to rest.
 
 One step of gradient descent on a loss f(PQ') changes P'P - Q'Q by exactly the squared step times
-the difference of the two squared gradients (Theorem 9 of the explanation). Over many steps this
-drift, and the decay of each side, move the factors along the maps that leave all predictions as
-they are, until both sides balance. Two d x d matrices determine where that is, and how long it
-takes.
+the difference of the two squared gradients (Theorem 9 in docs/explanation/proofs.md). Over many
+steps, this drift and the decay of each side change the factors P and Q, but not their product PQ',
+until the drifts of both sides balance. Two d x d matrices determine where they balance, and how
+long training takes to get there.
 """
 
 from typing import Any, NamedTuple
@@ -15,32 +15,32 @@ from fastcos import parallel, validation
 from fastcos.reports import as_table
 from fastcos.validation import Floats
 
-# logarithm of the condition below which factors count as at rest
+# Factors count as at rest if the logarithm of their condition to rest, divided by e, is below this.
 _AT_REST = 1e-3
-# largest step and decay: their products with squares of slopes stay finite
+# Largest step and decay. Their products with squared slopes stay finite.
 _LARGEST = 1e60
 
 
 @as_table
 class GradientNoise(NamedTuple):
-    """Where the gradient noise of both sides of a model balances, and how fast it gets there.
+    """The scale at which the gradient noise of both sides balances, and the time to get there.
 
     Attributes
     ----------
     item_weights : ndarray (p,), float64
     user_weights : ndarray (n,), float64
-        Drift that a row adds to the balance of the sides per epoch, in units of the step times its
-        outer square: step times the sum of its squared slopes, plus twice its decay times its
-        number of observations.
+        The step times the sum of the squared slopes of a row, plus twice its decay times its number
+        of observations. Per epoch, the row adds step x weight x (its outer square) to the
+        difference of the two Gram matrices.
     balancing_map : ndarray (d, d), float64
-        Symmetric and positive definite. ``items @ balancing_map`` are the items at which training
-        comes to rest, up to a rotation, which changes no cosine.
+        A symmetric, positive definite matrix. ``items @ balancing_map`` are the items at which
+        training comes to rest, up to a rotation, which changes no cosine.
     condition : float
-        Of that map: 1 if training has already come to rest.
+        Condition of ``balancing_map``; 1 if training has already come to rest.
     epochs_to_forget : float
-        Epochs in which the logarithm of the condition falls to 1/e of what it is now; of factors
-        at rest, epochs in which a small rescaling in the slowest direction does. Infinite if it
-        takes more than a hundred times as long as the slowest direction should.
+        Number of epochs in which the logarithm of the condition falls to 1/e of its current value.
+        For factors at rest, the number of epochs in which every small rescaling has faded to 1/e.
+        Infinite if it exceeds a hundred times the latter.
     """
 
     item_weights: Floats
@@ -58,15 +58,17 @@ def gradient_noise(
     step: float,
     weight_decay: float | tuple[float, float] = 0.0,
 ) -> GradientNoise:
-    """The scale of the dimensions that stochastic gradient descent would leave, and its time.
+    """Compute the scale at which stochastic gradient descent rests, and the time to get there.
 
     A loss of dot products does not choose the scale of the latent dimensions, but its gradient
-    noise does in the long run. At rest the sum over items of weight times outer square equals
-    that over users. The only map to it is the geometric mean of two d x d matrices. With equal
-    squared slopes of all observations it is the ``balanced_by_counts`` form of an audit.
+    noise does in the long run. At rest, the sum over items of weight times outer square equals the
+    same sum over users. For given predictions this holds for exactly one metric GG' of the items,
+    the geometric mean of the inverse of the first sum and the second sum. If the squared slopes of
+    all observations have the same mean, this is the ``balanced_by_counts`` form of an audit.
 
-    The statement is about plain stochastic gradient descent, with any batch size, near a minimum.
-    Adam and other adaptive methods scale each gradient and need not come to rest there.
+    The statement applies to plain stochastic gradient descent near a minimum, with batches that are
+    a small part of the data. Adam and other adaptive methods scale each gradient and need not come
+    to rest there.
 
     Source: Ziyin, Wang, Li, Wu 2024, arXiv:2402.07193, for the fixed point; Ziyin, Li, Ueda 2023,
     arXiv:2308.06671, for the balance of noise.
@@ -75,17 +77,18 @@ def gradient_noise(
     ----------
     items : array_like (p, d)
     users : array_like (n, d)
-        Factors of the model, whose prediction of a pair is the dot product (biases aside).
+        Factors of the model. Its prediction for a pair is the dot product, apart from biases.
     slopes : sparse matrix or array_like (n, p)
-        Derivative of the loss of each observation by its prediction, at these factors: the
-        residual, prediction minus value, for half of the squared error. Every stored entry of a
-        sparse matrix is one observation, also a stored 0; of an array, every entry is.
+        Derivative of the loss of each observation by its prediction, at these factors. If the loss
+        is half of the squared error, this is the residual: prediction minus value. Every stored
+        entry of a sparse matrix is one observation, including stored zeros. Every entry of an array
+        is one observation.
     step : float
-        Learning rate of one observation. If the loss is the mean over a batch, the learning rate
-        divided by the batch size.
+        Learning rate of one observation. If the loss is the mean over a batch, pass the learning
+        rate divided by the batch size.
     weight_decay : float or (float, float)
-        Decay λ that an observation adds to the gradient of its item and its user, λ times the row;
-        a pair gives items and users separately.
+        The decay λ: an observation adds λ times the row to the gradients of its item and of its
+        user. A pair specifies the decay of items and that of users.
 
     Returns
     -------
@@ -95,21 +98,21 @@ def gradient_noise(
     Raises
     ------
     ValueError
-        Widths or shapes that do not match; NaN or infinity; a step that is not positive or a decay
-        that is negative; factors with fewer than d independent columns; slopes that are 0 for so
-        many rows that, without decay, nothing moves the scale of some dimension.
+        Widths or shapes do not match; an array contains NaN or infinity; step is not positive or a
+        decay is negative; a side has fewer than d independent columns; or the slopes of so many
+        rows are 0 that, without decay, nothing moves the scale of some dimension.
 
     Notes
     -----
-    O((n + p) d² + observations) for the balance, and a differential equation of d x d matrices for
-    the time. Near rest the rates of all directions lie between the step times the extreme
-    eigenvalues of the weighted second moments of both sides against the plain ones, and both ends
-    are attained (Theorem 9).
+    The balance costs O((n + p) d² + observations); the time costs the integration of a differential
+    equation of d x d matrices. Near rest, the rates per epoch at which rescalings fade lie between
+    the step times the extreme eigenvalues of the weighted Gram matrices of both sides relative to
+    the plain ones (Theorem 9c).
 
     Predicted and measured times agreed within a factor of 1.4 in 36 trainings, and the condition
-    at the end was at most 1.07 (``examples/scale_of_dimensions.py``). The prediction takes the
-    predictions of the model as settled: decay that is as strong as the curvature of the loss makes
-    the true time longer.
+    after four times that time was at most 1.07 (``examples/scale_of_dimensions.py``). The function
+    assumes that the predictions of the model no longer change. If the decay is as strong as the
+    curvature of the loss, forgetting takes longer than this.
 
     Examples
     --------
@@ -145,12 +148,12 @@ def gradient_noise(
         rank = np.linalg.matrix_rank(gram, hermitian=True)
         if rank < d:
             raise ValueError(f"{name} must have {d} linearly independent columns, got {rank}")
-    # a common factor of the weights changes the time alone, and may be far from 1
+    # A common factor of all weights changes only the time. It may be far from 1, so divide it out.
     unit = float(max(item_weights.max(), user_weights.max())) or 1.0
     noise_of_items = _weighted_gram(Q, item_weights / unit)
     noise_of_users = _weighted_gram(P, user_weights / unit)
     rank = min(
-        np.linalg.matrix_rank(one, hermitian=True) for one in (noise_of_items, noise_of_users)
+        np.linalg.matrix_rank(matrix, hermitian=True) for matrix in (noise_of_items, noise_of_users)
     )
     if rank < d:
         raise ValueError(
@@ -162,23 +165,24 @@ def gradient_noise(
     G: Floats = (vectors * np.sqrt(values)) @ vectors.T
     inverse: Floats = (vectors / np.sqrt(values)) @ vectors.T
     condition = float(np.sqrt(values[-1] / values[0]))
-    # both sides at rest, where the noise of both is the same
-    plain_items, plain_users = G @ grams[0] @ G, inverse @ grams[1] @ inverse
-    drift = G @ noise_of_items @ G
-    epochs = _epochs_to_forget(inverse, plain_items, plain_users, drift) / step / unit
+    # The Gram matrices of both sides at rest, and the weighted one, which both sides share there.
+    items_at_rest, users_at_rest = G @ grams[0] @ G, inverse @ grams[1] @ inverse
+    weighted = G @ noise_of_items @ G
+    epochs = _epochs_to_forget(inverse, items_at_rest, users_at_rest, weighted) / step / unit
     return GradientNoise(item_weights, user_weights, G, condition, epochs)
 
 
-def _epochs_to_forget(start: Floats, items: Floats, users: Floats, drift: Floats) -> float:
-    """Return the time in which the log condition of the map from rest falls to 1/e, at step 1.
+def _epochs_to_forget(start: Floats, items: Floats, users: Floats, weighted: Floats) -> float:
+    """Return the time in which the log condition of a map falls to 1/e of its value, at step 1.
 
-    items, users: second moments of both sides at rest; drift: weighted ones, of either side.
+    start (d, d) maps the factors at rest to the current ones. items, users and weighted (d, d) are
+    the Gram matrices at rest of the items, of the users, and of either side with weighted rows.
     """
     import scipy.integrate
     import scipy.linalg
 
     d = len(start)
-    slowest = float(scipy.linalg.eigh(2 * drift, items + users, eigvals_only=True)[0])
+    slowest = float(scipy.linalg.eigh(2 * weighted, items + users, eigvals_only=True)[0])
     goal = np.log(np.linalg.cond(start)) / np.e
     if goal < _AT_REST:
         return 1 / slowest
@@ -187,7 +191,7 @@ def _epochs_to_forget(start: Floats, items: Floats, users: Floats, drift: Floats
         G = flat.reshape(d, d)
         back = np.linalg.inv(G)
         total = G.T @ items @ G + back @ users @ back.T
-        excess = G.T @ drift @ G - back @ drift @ back.T
+        excess = G.T @ weighted @ G - back @ weighted @ back.T
         S = scipy.linalg.solve_continuous_lyapunov(total, -excess)
         return np.ravel(G @ S)
 
@@ -203,32 +207,35 @@ def _epochs_to_forget(start: Floats, items: Floats, users: Floats, drift: Floats
 
 
 def geometric_mean(A: Floats, B: Floats) -> Floats:
-    """Return the only positive definite M with M A M = B, for positive definite A and B."""
+    """Return the geometric mean of A⁻¹ and B: the only positive definite M with M A M = B.
+
+    A and B (d, d) are positive definite.
+    """
     values, vectors = np.linalg.eigh(A)
     root, inverse = ((vectors * values**power) @ vectors.T for power in (0.5, -0.5))
-    inner, turn = np.linalg.eigh(root @ B @ root)
-    half = inverse @ turn
-    M: Floats = (half * np.sqrt(np.maximum(inner, 0.0))) @ half.T
+    inner_values, inner_vectors = np.linalg.eigh(root @ B @ root)
+    half = inverse @ inner_vectors
+    M: Floats = (half * np.sqrt(np.maximum(inner_values, 0.0))) @ half.T
     return (M + M.T) / 2
 
 
 def _as_decays(weight_decay: Any) -> tuple[float, float]:
-    """Return the decay of items and of users."""
+    """Return the decay of the items and that of the users."""
     if np.ndim(weight_decay) == 0:
         weight_decay = (weight_decay, weight_decay)
     if len(weight_decay) != 2:
         rule = "be one number, or two for items and users"
         raise ValueError(f"weight_decay must {rule}, got {len(weight_decay)}")
-    of_items, of_users = (
-        validation.as_real("weight_decay", one, low=0, high=_LARGEST) for one in weight_decay
+    item_decay, user_decay = (
+        validation.as_real("weight_decay", decay, low=0, high=_LARGEST) for decay in weight_decay
     )
-    return of_items, of_users
+    return item_decay, user_decay
 
 
 def _squares_and_counts(
     slopes: Any, shape: tuple[int, int]
 ) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
-    """Return sums of squares and numbers of observations, of items and of users."""
+    """Return sums of squared slopes and numbers of observations, each of items and of users."""
     import scipy.sparse as sp
 
     if sp.issparse(slopes):
@@ -239,12 +246,12 @@ def _squares_and_counts(
         users, items = triplets.coords
         sides = ((items, shape[1]), (users, shape[0]))
         ones = np.ones(len(values))
-        of_items, of_users, item_counts, user_counts = (
+        item_squares, user_squares, item_counts, user_counts = (
             np.bincount(rows, weights, size).astype(np.float64)
             for weights in (np.square(values), ones)
             for rows, size in sides
         )
-        return (of_items, of_users), (item_counts, user_counts)
+        return (item_squares, user_squares), (item_counts, user_counts)
     dense = validation.as_rows("slopes", slopes, dtype=np.float64)
     validation.check_shape("slopes", dense.shape, shape)
     validation.check_squarable("slopes", dense)
@@ -254,7 +261,7 @@ def _squares_and_counts(
 
 
 def _weighted_gram(rows: Floats, weights: Floats | None) -> Floats:
-    """Return the sum over rows of weight times outer square."""
-    ones = np.ones(len(rows)) if weights is None else weights
+    """Return the sum over rows of weight times outer square; None stands for weights of 1."""
+    weighted = rows if weights is None else rows * weights[:, None]
     with parallel.blas_lock():
-        return (rows * ones[:, None]).T @ rows
+        return weighted.T @ rows

@@ -1,8 +1,9 @@
-"""Hubness-reduced similarities: query normalisation, CSLS, local scaling and DisSim Local.
+"""Similarities that reduce hubness: query normalisation, CSLS, local scaling and DisSim Local.
 
-Hubs are items that are near to everything. Each measure corrects a score by statistics of its two
-rows. All but the first search for the nearest neighbours of the items in ``fit``: a search costs
-two passes of the engine, and three for queries that are not items.
+Hubs are items that are near to very many others. Each measure corrects a score by statistics of the
+query and of the item. All measures except query normalisation search the nearest neighbours of the
+items in ``fit``. With them, a search therefore costs two passes over all pairs, or three if the
+queries are not items.
 """
 
 from typing import Any, ClassVar
@@ -17,12 +18,14 @@ from fastcos.similarity.row_maps import as_contiguous
 from fastcos.similarity.row_transforms import inverses, norms_of, same_type, unit_rows
 from fastcos.validation import Floats, Integers, Rows
 
-# dis_sim_local: rows from which the origin is computed, and steps towards their median
+# Number of rows from which DisSimLocal computes its origin.
 _SAMPLE = 256
+# Number of steps of Weiszfeld's algorithm towards the geometric median of these rows.
 _WEISZFELD_STEPS = 16
-# dis_sim_local: distance from 0 to the median, in median distances, from which rows are far from 0
+# Rows are far from 0 if the norm of their median exceeds this multiple of their median distance to
+# it.
 _NEAR_ORIGIN = 2.0
-# dis_sim_local: neighbours that a thread averages at once
+# Number of neighbours that DisSimLocal averages in one task of a thread.
 _PAIRS_PER_BLOCK = 20_000
 
 
@@ -30,9 +33,10 @@ _PAIRS_PER_BLOCK = 20_000
 class QueryNormalized(BaseMeasure):
     """(cosine - μ_q) / σ_q, with the mean and deviation of the query's cosines with all items.
 
-    A query that is itself an item, and zero rows, are left out of the moments; σ_q = 0 gives 0.
-    No pass over pairs: the moments come from d x d sums. Pitfall: affine per query, so it never
-    changes a query's own ranking; it changes thresholds and pooled scores, and is not symmetric.
+    The moments leave out zero rows and, if the query is an item, the query itself; the score is 0
+    if σ_q = 0. The moments are computed from d x d sums, without a pass over pairs. Pitfall: the
+    correction is the same for all items of a query, so it never changes the ranking of one query.
+    It changes thresholds and scores that are pooled over queries, and it is not symmetric.
     Source: You arXiv:2504.16318.
     """
 
@@ -43,18 +47,19 @@ class QueryNormalized(BaseMeasure):
         self._lookup = RowLookup(items)
 
     def to_score(self, raw: Floats, Q: Rows) -> Floats:
-        """Return the standardised raw."""
+        """Return the standardised raw scores."""
         mean, deviation = self._moments.of(unit_rows(Q), self._lookup.find(Q) >= 0)
         scale = inverses(deviation)[:, None]
-        known = np.isfinite(raw)
-        return np.where(known, (np.where(known, raw, 0) - mean[:, None]) * scale, raw)
+        is_finite = np.isfinite(raw)
+        return np.where(is_finite, (np.where(is_finite, raw, 0) - mean[:, None]) * scale, raw)
 
 
 class _Local(BaseMeasure):
-    """A measure with a statistic of every row's K nearest neighbours.
+    """Base class of measures that use a statistic of the K nearest neighbours of every row.
 
-    An item's neighbours are rows of the other side if it is given, else other items. A query's are
-    items, without itself if it is one of them and no other side is given.
+    The neighbours of an item are rows of the other side or, if there is none, other items. The
+    neighbours of a query are items. If the query is itself an item and there is no other side, it
+    is not its own neighbour.
     """
 
     metric_type = "dot"
@@ -65,9 +70,9 @@ class _Local(BaseMeasure):
         self.other = None if other is None else validation.as_rows("other", other)
 
     def _fit(self, items: Rows, users: Rows | None) -> None:
-        """Search for the neighbours of every item: one more pass of the engine."""
+        """Search the neighbours of every item, in one pass over all pairs."""
         other = self.other if users is None else users
-        self._rows = self._prepared(items)
+        self._rows = self._moved_rows(items)
         self._two_sides = other is not None
         available = len(items) - 1 if other is None else len(other)
         if self.n_neighbors > available:
@@ -77,29 +82,31 @@ class _Local(BaseMeasure):
         self._population, others = self._rows, None
         if other is not None:
             validation.check_same_width("other", other, "items", items)
-            self._population = others = self._prepared(other)
+            self._population = others = self._moved_rows(other)
         lists = nearest_rows(self._rows, others, self.n_neighbors, self.neighbor_metric)
         self._statistics = self._statistic(self._rows, *lists, self._population)
 
-    def _of(self, rows: Rows, *, items: bool) -> Floats:
-        """Return the statistic of items, or of queries; known for the rows that were fitted."""
+    def _statistics_of(self, rows: Rows, *, are_items: bool) -> Floats:
+        """Return the statistics of items or of queries; those of fitted rows are looked up."""
         lookup = validation.check_fitted(self.name, getattr(self, "_lookup", None))
-        known = items or not self._two_sides
-        number = lookup.find(rows) if known else np.full(len(rows), -1)
+        is_looked_up = are_items or not self._two_sides
+        item_numbers = lookup.find(rows) if is_looked_up else np.full(len(rows), -1)
         statistics = np.empty(len(rows))
-        statistics[number >= 0] = self._statistics[number[number >= 0]]
-        new = np.flatnonzero(number < 0)
+        statistics[item_numbers >= 0] = self._statistics[item_numbers[item_numbers >= 0]]
+        new = np.flatnonzero(item_numbers < 0)
         if len(new):
-            population = self._population if items else self._rows
-            given, k = self._prepared(rows[new]), min(self.n_neighbors, len(population))
-            lists = nearest_rows(given, population, k, self.neighbor_metric)
-            statistics[new] = self._statistic(given, *lists, population)
+            population = self._population if are_items else self._rows
+            new_rows, k = self._moved_rows(rows[new]), min(self.n_neighbors, len(population))
+            lists = nearest_rows(new_rows, population, k, self.neighbor_metric)
+            statistics[new] = self._statistic(new_rows, *lists, population)
         return statistics
 
-    def _prepared(self, rows: Rows) -> Rows:
+    def _moved_rows(self, rows: Rows) -> Rows:
+        """Return the rows in the coordinates in which neighbours are searched."""
         return rows
 
     def _statistic(self, rows: Rows, columns: Integers, scores: Floats, population: Rows) -> Floats:
+        """Return the statistic of rows (n, d) from their neighbours columns (n, k) and scores."""
         raise NotImplementedError
 
 
@@ -107,19 +114,19 @@ class _Local(BaseMeasure):
 class CSLS(_Local):
     """2 cosine - r(x) - r(y), with r the mean cosine to the K nearest.
 
-    Scores of hubs decrease. Between two sides, as in the source, r of an item is over the queries:
-    give ``other=queries``. Without it r of an item is over the other items, whatever the queries
-    are, so that a result does not depend on which queries are searched together.
-    Pitfall: two passes of the engine, three for new queries. Source: Conneau et al.
-    arXiv:1710.04087.
+    The scores of hubs decrease. In the source, which compares two sides, r of an item is its mean
+    over the nearest queries: pass ``other=queries``. Without ``other``, r of an item is over other
+    items whatever the queries are, so that a result does not depend on which queries are searched
+    together. Pitfall: a search makes two passes over all pairs, or three for new queries.
+    Source: Conneau et al. arXiv:1710.04087.
 
     Parameters
     ----------
     n_neighbors : int, default 10
         K, at most the number of other items.
     other : array_like (m, d), optional
-        Rows of the other side, such as another language's: neighbours of items are among them.
-        Default: among the other items.
+        Rows of the other side, such as those of another language, among which the neighbours of
+        items are searched. Default: the other items.
     """
 
     name = "csls"
@@ -130,22 +137,23 @@ class CSLS(_Local):
 
     def to_score(self, raw: Floats, Q: Rows) -> Floats:
         """Return 2 raw - r(q)."""
-        return 2 * raw - self._of(Q, items=False)[:, None]
+        return 2 * raw - self._statistics_of(Q, are_items=False)[:, None]
 
     def _statistic(self, rows: Rows, columns: Integers, scores: Floats, population: Rows) -> Floats:
         return scores.mean(axis=1)
 
     def item_bias(self, B: Rows) -> Floats:
         """Return -r(b) / 2."""
-        return -0.5 * self._of(B, items=True)
+        return -0.5 * self._statistics_of(B, are_items=True)
 
 
 @register
 class LocalScaling(_Local):
     """exp(-d² / (s_x s_y)), d on the unit sphere and s the distance to the K-th neighbour.
 
-    s = 0 (K duplicates) counts as the smallest positive s, or 1. Pitfall: two passes of the engine,
-    three for new queries. Source: Zelnik-Manor and Perona, NIPS 2004.
+    If s = 0, because a row has K duplicates, the smallest positive s stands for it, or 1 if there
+    is none. Pitfall: a search makes two passes over all pairs, or three for new queries.
+    Source: Zelnik-Manor and Perona, NIPS 2004.
 
     Parameters
     ----------
@@ -166,18 +174,18 @@ class LocalScaling(_Local):
 
     def encode_items(self, B: Rows) -> Rows:
         """Return unit rows / s, float64."""
-        return unit_rows(B, 1 / self._positive(self._of(B, items=True)))
+        return unit_rows(B, 1 / self._positive(self._statistics_of(B, are_items=True)))
 
     def to_score(self, raw: Floats, Q: Rows) -> Floats:
         """Return exp(2 raw / s)."""
-        return np.exp(2 * raw / self._positive(self._of(Q, items=False))[:, None])
+        return np.exp(2 * raw / self._positive(self._statistics_of(Q, are_items=False))[:, None])
 
     def _statistic(self, rows: Rows, columns: Integers, scores: Floats, population: Rows) -> Floats:
         return np.sqrt(np.maximum(0, 2 - 2 * scores[:, -1]))
 
     def item_bias(self, B: Rows) -> Floats:
         """Return -1 / s."""
-        return -1 / self._positive(self._of(B, items=True))
+        return -1 / self._positive(self._statistics_of(B, are_items=True))
 
     def _positive(self, scales: Floats) -> Floats:
         positive = self._statistics[self._statistics > 0]
@@ -188,8 +196,9 @@ class LocalScaling(_Local):
 class DisSimLocal(_Local):
     """-(|x - y|² - |x - c_x|² - |y - c_y|²), c the centroid of the K nearest: nearer is larger.
 
-    Pitfalls: two passes of the engine, three for new queries. Rows that lie far from 0 are moved
-    there first, which changes nothing but the rounding. Source: Hara et al., AAAI 2016.
+    Pitfall: a search makes two passes over all pairs, or three for new queries. Rows that lie far
+    from 0 are first moved towards 0, which changes only the rounding. Source: Hara et al., AAAI
+    2016.
 
     Parameters
     ----------
@@ -205,52 +214,52 @@ class DisSimLocal(_Local):
 
     def _fit(self, items: Rows, users: Rows | None) -> None:
         self._origin = _origin_of(items)
-        self._moved = bool(self._origin.any())
+        self._is_moved = bool(self._origin.any())
         super()._fit(items, users)
 
     def encode_items(self, B: Rows) -> Rows:
         """Return the rows, minus their median if they lie far from 0."""
-        return self._prepared(B)
+        return self._moved_rows(B)
 
     def item_bias(self, B: Rows) -> Floats:
         """Return (|b - c|² - |b|²) / 2."""
-        norms = norms_of(self._prepared(B))
-        return 0.5 * (self._of(B, items=True) - norms * norms)
+        norms = norms_of(self._moved_rows(B))
+        return 0.5 * (self._statistics_of(B, are_items=True) - norms * norms)
 
     def to_score(self, raw: Floats, Q: Rows) -> Floats:
         """Return 2 raw - |q|² + |q - c|²."""
-        norms = norms_of(self._prepared(Q))
-        return 2 * raw + (self._of(Q, items=False) - norms * norms)[:, None]
+        norms = norms_of(self._moved_rows(Q))
+        return 2 * raw + (self._statistics_of(Q, are_items=False) - norms * norms)[:, None]
 
-    def _prepared(self, rows: Rows) -> Rows:
-        return rows - self._origin if self._moved else rows
+    def _moved_rows(self, rows: Rows) -> Rows:
+        return rows - self._origin if self._is_moved else rows
 
     def _statistic(self, rows: Rows, columns: Integers, scores: Floats, population: Rows) -> Floats:
         """Return the squared distance to the centroid of the list."""
         rows, population = same_type(rows, population)
         distances = parallel.unfilled(len(rows), np.float64)
         blocks = parallel.row_blocks(len(rows), max(1, _PAIRS_PER_BLOCK // self.n_neighbors))
-        given = map(as_contiguous, (rows, population, columns))
-        parallel.run(row_transforms.centroid_distances, blocks, *given, distances)
+        arrays = map(as_contiguous, (rows, population, columns))
+        parallel.run(row_transforms.centroid_distances, blocks, *arrays, distances)
         return distances
 
 
 def _origin_of(rows: Rows) -> Floats:
-    """Return 0, or the geometric median of some rows where they lie far from 0.
+    """Return 0 or, if the rows lie far from 0, the geometric median of a sample of them.
 
-    Products of rows that share a large part lose the digits in which they differ. The mean would
-    not help: where few rows are large and most are nearly 0, most lie far from it. Weiszfeld's
-    algorithm.
+    Products of rows that share a large component lose the digits in which the rows differ. The mean
+    would not do: if few rows are large and most are nearly 0, most rows lie far from the mean. The
+    median is found by Weiszfeld's algorithm.
     """
     sample = rows[:: -(-len(rows) // _SAMPLE)].astype(np.float64)
     centre: Floats = np.median(sample, axis=0)
     distances = np.linalg.norm(sample - centre, axis=1)
     for _ in range(_WEISZFELD_STEPS):
-        least = 1e-9 * distances.max()
-        if least == 0:
+        min_distance = 1e-9 * distances.max()
+        if min_distance == 0:
             break
-        weights = least / np.maximum(distances, least)
+        weights = min_distance / np.maximum(distances, min_distance)
         centre = np.einsum("i,ij->j", weights, sample) / weights.sum()
         distances = np.linalg.norm(sample - centre, axis=1)
-    around = np.linalg.norm(centre) <= _NEAR_ORIGIN * np.median(distances)
-    return np.zeros_like(centre) if around else centre
+    is_near_origin = np.linalg.norm(centre) <= _NEAR_ORIGIN * np.median(distances)
+    return np.zeros_like(centre) if is_near_origin else centre

@@ -1,7 +1,9 @@
-"""The records that kernels take, built and checked in one place; ``kernels.records`` defines them.
+"""The records that kernels take, built and validated in one place.
 
-A kernel trusts its arguments, so that a wrong type or shape would read other memory. What callers
-pass is therefore checked here, once per call of a kernel and never per row.
+``kernels.records`` defines them.
+
+A kernel trusts its arguments: with a wrong type or shape it would read other memory. The arguments
+of callers are therefore validated here, once per call of a kernel and never per row.
 """
 
 from typing import Any
@@ -23,12 +25,12 @@ NO_FILTERS = records.QueryFilters(_NO_ROWS, _NO_ROWS, _NO_ROWS, ALL_ALLOWED)
 
 
 def pair_scoring(metric_type: str, queries: EncodedRows, items: EncodedRows) -> Any:
-    """Return what exact scores of queries (n, d) and items (m, d) are computed from."""
+    """Return the record for exact scores of queries (n, d) and items (m, d)."""
     return _scoring(metric_type, queries, items.rows, items.norms, items.bias)
 
 
 def listed_scoring(metric_type: str, queries: EncodedRows, items: Rows) -> Any:
-    """Return the same without norms and offsets, for kernels that measure the items' norms."""
+    """Return that record without item norms and biases, for kernels that compute the norms."""
     return _scoring(metric_type, queries, items, NO_BIAS, NO_BIAS)
 
 
@@ -55,7 +57,7 @@ def query_filters(
     excluded_rows: Integers,
     allowed: npt.NDArray[np.uint8] = ALL_ALLOWED,
 ) -> Any:
-    """Return filters of n queries; allowed: mask of the items that all of them may return."""
+    """Return the filters of n queries; allowed is a mask of the items that they may return."""
     _require(len(excluded_indptr) == len(self_rows) + 1, "a list of exclusions for each query")
     _require(allowed.dtype == np.uint8, "a mask of uint8")
     return records.QueryFilters(
@@ -67,7 +69,7 @@ def query_filters(
 
 
 def masked(allowed: npt.NDArray[np.uint8]) -> Any:
-    """Return filters that exclude nothing, for queries that may return the items of a mask."""
+    """Return filters that exclude nothing except the items outside of a mask."""
     _require(allowed.dtype == np.uint8, "a mask of uint8")
     return NO_FILTERS._replace(allowed=allowed)
 

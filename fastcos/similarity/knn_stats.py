@@ -1,4 +1,4 @@
-"""The items as a population: finding rows among them, and each row's nearest items."""
+"""Lookup of rows among the items, nearest items of rows, and moments of their cosines."""
 
 from typing import NamedTuple
 
@@ -12,43 +12,46 @@ from fastcos.similarity.moments import blocks_of, mean_of
 from fastcos.similarity.row_maps import fingerprints, first_copies
 from fastcos.validation import Floats, Integers, Rows
 
-# rows whose moments are taken at once: their block of products stays in the cache
+# Number of rows whose moments are computed at once. Their block of products fits into the cache.
 _ROWS_PER_BLOCK = 2048
 
 
 class RowLookup:
-    """A hash index of rows: which of them equals a given one."""
+    """A hash index that finds the row that equals a query."""
 
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
 
     def find(self, rows: Rows) -> Integers:
-        """Return the number of a row that equals each given one, -1 where none does, (n,)."""
-        if _place(rows) == _place(self._rows):
+        """Return for each query (n,) the number of a row that equals it, or -1."""
+        if _memory_layout(rows) == _memory_layout(self._rows):
             return np.arange(len(rows))
-        ordered, numbers = self._ordered
-        own = fingerprints(rows)
-        at = np.minimum(np.searchsorted(ordered, own), len(ordered) - 1)
-        return np.where(ordered[at] == own, numbers[at], -1)
+        sorted_hashes, numbers = self._sorted_hashes
+        hashes = fingerprints(rows)
+        positions = np.minimum(np.searchsorted(sorted_hashes, hashes), len(sorted_hashes) - 1)
+        return np.where(sorted_hashes[positions] == hashes, numbers[positions], -1)
 
     @parallel.lazy_attribute
-    def _ordered(self) -> tuple[npt.NDArray[np.uint64], Integers]:
-        """Sorted fingerprints, and the row that each is of."""
-        own = fingerprints(self._rows)
-        order = np.argsort(own, kind="stable")
-        return own[order], order
+    def _sorted_hashes(self) -> tuple[npt.NDArray[np.uint64], Integers]:
+        """The fingerprints of the rows in ascending order, and the numbers of these rows."""
+        hashes = fingerprints(self._rows)
+        order = np.argsort(hashes, kind="stable")
+        return hashes[order], order
 
 
-def _place(rows: Rows) -> tuple[object, ...]:
-    """Return where rows lie in memory: a view of the same rows is at the same place."""
+def _memory_layout(rows: Rows) -> tuple[object, ...]:
+    """Return a key that is equal for two views of the same rows in memory."""
     return rows.ctypes.data, rows.shape, rows.strides, rows.dtype
 
 
 def nearest_rows(
     queries: Rows, items: Rows | None, k: int, metric_type: MetricType
 ) -> tuple[Integers, Floats]:
-    """Return columns and raw scores (n, k) of the nearest items; None: the other queries."""
-    # A measure that learns from neighbours asks the search, which is built on measures.
+    """Return the item numbers and raw scores (n, k) of the nearest items of each query.
+
+    If items is None, the items of a query are the other queries.
+    """
+    # The search is built on measures, so a measure that uses the search imports it here.
     from fastcos.search.packing import ExecutionOptions
     from fastcos.search.scan import nearest
     from fastcos.search.segments import Segment
@@ -61,16 +64,21 @@ def nearest_rows(
 
 
 class CosineMoments(NamedTuple):
-    """First two moments of cosines with a population of unit rows; n of them are not zero."""
+    """First two moments of the cosines with unit rows.
+
+    mean (d,): mean of the n rows that are not zero. gram (d, d): their mean outer product.
+    """
 
     mean: Floats
     gram: Floats
     n: int
 
-    def of(self, units: Floats, inside: npt.NDArray[np.bool_]) -> tuple[Floats, Floats]:
-        """Return mean and standard deviation of every row's cosines, itself left out where inside.
+    def of(self, units: Floats, is_inside: npt.NDArray[np.bool_]) -> tuple[Floats, Floats]:
+        """Return the mean and the standard deviation (n,) of the cosines of each unit row.
 
-        From d x d sums: no pass over pairs. 0 for both where there is no other row.
+        A row is left out of its own moments where is_inside (n,) says that it is one of the rows of
+        the population. Both are 0 if there is no other row. They are computed from d x d sums,
+        without a pass over pairs.
         """
         mean, square = np.empty(len(units)), np.empty(len(units))
         for lo in range(0, len(units), _ROWS_PER_BLOCK):
@@ -79,29 +87,29 @@ class CosineMoments(NamedTuple):
                 mean[lo : lo + len(block)] = block @ self.mean
                 weighted = block @ self.gram
             square[lo : lo + len(block)] = np.einsum("ij,ij->i", weighted, block)
-        alone = inside & units.any(axis=1)
-        others = np.maximum(self.n - 1, 1)
-        mean = np.where(alone, (self.n * mean - 1) / others, mean)
-        square = np.where(alone, (self.n * square - 1) / others, square)
+        has_itself = is_inside & units.any(axis=1)
+        n_others = np.maximum(self.n - 1, 1)
+        mean = np.where(has_itself, (self.n * mean - 1) / n_others, mean)
+        square = np.where(has_itself, (self.n * square - 1) / n_others, square)
         if self.n < 2:
-            mean, square = np.where(alone, 0.0, mean), np.where(alone, 0.0, square)
+            mean, square = np.where(has_itself, 0.0, mean), np.where(has_itself, 0.0, square)
         variance = square - mean * mean
         first = first_copies(units)
-        if first is not None:  # the products round equal rows differently
+        if first is not None:  # The products round equal rows differently.
             mean, variance = mean[first], variance[first]
-        # below this it is what rounding leaves of equal cosines
+        # A smaller variance is the rounding error of equal cosines.
         return mean, np.sqrt(np.where(variance > 1e-14, variance, 0))
 
 
 def cosine_moments(units: Floats) -> CosineMoments:
-    """Return the moments over the rows of unit norm; the others are zero."""
-    there = units.any(axis=1)
-    present = units if there.all() else units[there]
-    if not len(present):
+    """Return the moments over the rows of unit norm, without the zero rows."""
+    is_nonzero = units.any(axis=1)
+    nonzero = units if is_nonzero.all() else units[is_nonzero]
+    if not len(nonzero):
         d = units.shape[1]
         return CosineMoments(np.zeros(d), np.zeros((d, d)), 0)
     gram = np.zeros((units.shape[1], units.shape[1]))
-    for _, block in blocks_of(present):
+    for _, block in blocks_of(nonzero):
         with parallel.blas_lock():
-            gram += block.T @ block  # BLAS makes one half
-    return CosineMoments(mean_of(present), gram / len(present), len(present))
+            gram += block.T @ block  # NumPy computes one triangle of this product and copies it.
+    return CosineMoments(mean_of(nonzero), gram / len(nonzero), len(nonzero))
