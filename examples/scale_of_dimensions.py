@@ -4,14 +4,15 @@ python examples/scale_of_dimensions.py --data DATA --cache CACHE --page PAGE --f
 
 trains matrix factorisations from ten seeds and, for each, from a second start whose dimensions are
 rescaled by a D of condition 4. It writes the tables and the figure of
-docs/explanation/scale_of_dimensions.md, and with --output the means as a csv. DATA holds the
-folders ml-latest-small and online-retail. CACHE keeps one line per training, so that a run that was
-stopped goes on. One core takes about half an hour.
+docs/explanation/scale_of_dimensions.md, and with --output the means as a csv. It prints how far the
+times and ends of single trainings are from their predictions. DATA holds the folders
+ml-latest-small and online-retail. CACHE keeps one line per training, so that a run that was stopped
+goes on. One core takes about half an hour.
 
-Between two trainings, the condition compares the maps that lead from the canonical form of each to
-its items, so that a difference of the predictions does not count. Overlap is the share of the ten
-nearest neighbours that both have. What overlap the canonical forms (fastcos.canonicalize) lack is
-not due to D.
+The condition between two trainings compares the maps that lead from the canonical form of each to
+its items, so that a difference of the predictions does not count. The overlap is the share of the
+ten nearest neighbours that both trainings list. The part of the overlap that is missing between the
+canonical forms (fastcos.canonicalize), too, is not due to D.
 """
 
 import argparse
@@ -321,6 +322,35 @@ def means(lines):
     return found
 
 
+def print_limits(forgetting_lines, study_lines):
+    """Print how far times and ends are from their predictions, over single trainings."""
+    ratios = [
+        float(line["measured_epochs"]) / float(line["predicted_epochs"])
+        for line in forgetting_lines
+    ]
+    factors = np.exp(np.abs(np.log(ratios)))
+    print(
+        f"time to forget: within a factor of 1.5 of the prediction in {np.sum(factors < 1.5)} of "
+        f"{len(factors)} trainings, and within {factors.max():.2f} in all"
+    )
+    usual = sorted((float(line["usual_start_to_predicted"]), *map(line.get, FORGETTING[:3]))
+                   for line in forgetting_lines)  # fmt: skip
+    rescaled = [float(line["rescaled_start_to_predicted"]) for line in forgetting_lines]
+    print(
+        "condition to the predicted scale: after four times that time, at most "
+        f"{max(rescaled):.3f}; of usual starts after twice that time, at most 1.1 in "
+        f"{sum(condition <= 1.1 for condition, *_ in usual)} of {len(usual)}, the largest "
+        f"{usual[-1]}"
+    )
+    rested = [float(line["predicted"]) for line in study_lines
+              if line["forget"] and 2 * float(line["forget"]) <= float(line["epochs"])]  # fmt: skip
+    if rested:
+        print(
+            f"trainings of the study that took at least twice their time to forget: {len(rested)}, "
+            f"with a condition of at most {max(rested):.3f}"
+        )
+
+
 def write_means(path, found):
     """One line per way to train and number of epochs."""
     columns = [f"{name}{part}" for name in MEANS for part in ("", "_low", "_high")]
@@ -498,6 +528,7 @@ def main():
     fill(forget, FORGETTING, forgetting_tasks(given.data, given.only), stop)
     fill(trained, FIELDS, study_tasks(given.data, given.only), stop)
     found, lines = means(read(trained)), read(forget)
+    print_limits(lines, read(trained))
     if given.output is not None:
         write_means(given.output, found)
     if given.figure is not None:
