@@ -220,6 +220,7 @@ def test_decay_that_exceeds_the_noise_balances(two_noise_levels):
     assert condition_to_balance(P, Q) < 1.05
 
 
+@pytest.mark.slow
 def test_forgetting_takes_the_predicted_epochs():
     """With equal noise, ln κ decays at 2η²v + 4ηλ per observation, over n + p rows."""
     rng = np.random.default_rng(6)
@@ -412,6 +413,7 @@ def test_eq1_by_full_batches_from_a_small_start_is_d_equal_to_one():
     assert np.abs(large @ large.T - expected @ expected.T).max() > 0.05
 
 
+@pytest.mark.slow
 def test_eq1_by_sgd_over_users_rests_where_its_noise_balances():
     """At rest the sums over users of both squared gradients are equal: from two starts, not D = I.
 

@@ -23,7 +23,7 @@ def nearest(queries, corpus, own, k):
     return np.argsort(-scores, axis=1)[:, :k]
 
 
-@pytest.mark.parametrize("kind", ["orthogonal", "linear"])
+@pytest.mark.parametrize("kind", ["orthogonal", pytest.param("linear", marks=pytest.mark.slow)])
 def test_interval_holds_the_truth(kind):
     held, errors = 0, []
     for seed in range(10):

@@ -167,6 +167,7 @@ assert x[0] == 6.0
 """
 
 
+@pytest.mark.slow
 def test_a_numba_of_other_steps_compiles_called_kernels_its_way(cache):
     root = Path(__file__).parents[2]
     environment = os.environ | {"FASTCOS_CACHE_DIR": str(cache), "PYTHONPATH": str(root)}
@@ -848,12 +849,19 @@ def test_searches_without_a_home_directory_are_answered(tmp_path):
     assert printed == ["True", "None"]
 
 
-@pytest.mark.parametrize("variable", ["HOME", "XDG_CACHE_HOME", "FASTCOS_CACHE_DIR"])
+@pytest.mark.parametrize(
+    "variable",
+    [
+        "FASTCOS_CACHE_DIR",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("HOME", "XDG_CACHE_HOME")),
+    ],
+)
 def test_searches_with_a_forbidden_cache_are_answered(tmp_path, variable):
     printed, _ = searches(tmp_path, FORBIDDEN, **{variable: "/secret/home"})
     assert printed[0] == "True"
 
 
+@pytest.mark.slow
 def test_a_forbidden_working_directory_is_no_error(tmp_path):
     before = FORBIDDEN.replace('"secret" in', '".numba_config" in')
     printed, _ = searches(tmp_path, before, FASTCOS_CACHE_DIR=str(tmp_path / "cache"))

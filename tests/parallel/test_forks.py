@@ -44,7 +44,7 @@ def search_beside_forks(children, *operations):
 
 def test_children_forked_beside_busy_threads_search():
     search_beside_forks(
-        5, "top_k_cosine", "top_k_csls", "top_k_sparse", "neighbors_above", "index",
+        3, "top_k_cosine", "top_k_csls", "top_k_sparse", "neighbors_above", "index",
         "prefixes_changed",
     )  # fmt: skip
 
@@ -54,7 +54,10 @@ def test_children_forked_beside_every_search_end():
     search_beside_forks(5)
 
 
-@pytest.mark.parametrize("wait", [0.1, 0.3, 0.6])  # while Numba is imported, or compiles
+# while Numba is imported, or compiles
+@pytest.mark.parametrize(
+    "wait", [0.3, *(pytest.param(w, marks=pytest.mark.slow) for w in (0.1, 0.6))]
+)
 def test_child_forked_beside_a_compilation_ends(wait, tmp_path):
     ended = python("-c", COLD.format(wait=wait), FASTCOS_CACHE_DIR=str(tmp_path))
     assert ended.stdout.strip() == "0", ended.stderr

@@ -10,6 +10,7 @@ import pytest
 
 import fastcos
 from fastcos import SimilarityIndex
+from fastcos.parallel import readiness
 from fastcos.storage import FastcosFormatError
 from tests.oracles import dense
 from tests.robustness.damaged_files import sign
@@ -47,6 +48,9 @@ KINDS = {
     "table": lambda rows: pd.DataFrame(rows.copy()),
     "read-only view": lambda rows: read_only_view(rows.copy()),
 }
+# Rows of these types are searched in NumPy here: compiling takes ten seconds of processor time for
+# each type, and test_narrow_rows.py tests the compiled searches.
+NARROW = {"float16", "bfloat16", "int8"}
 
 
 def read_only_view(rows):
@@ -63,7 +67,10 @@ def memory_of(given):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("method", ["fit", "add", "upsert"])
-def test_rows_and_ids_may_change_after_they_were_given(kind, method, tmp_path):
+def test_rows_and_ids_may_change_after_they_were_given(kind, method, tmp_path, monkeypatch):
+    if kind in NARROW:
+        monkeypatch.setenv("FASTCOS_BACKGROUND", "0")
+        monkeypatch.setattr(readiness, "state", readiness.State())
     given, names = KINDS[kind](ROWS), np.array(NAMES)
     before = np.array(given, np.float64)
     index = SimilarityIndex()
@@ -150,6 +157,7 @@ def search_in_worker(rows, names):
     return isinstance(rows, np.memmap), index.search(QUERIES, 5).ids
 
 
+@pytest.mark.slow
 def test_rows_that_joblib_maps_have_ids():
     rows = np.tile(ROWS, (20, 1)) + RANDOM.standard_normal((14_000, 24)).astype(np.float32)
     names = [f"item {i}" for i in range(len(rows))]

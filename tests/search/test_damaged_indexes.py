@@ -50,7 +50,10 @@ def test_open_names_the_damaged_file(saved, name, at, value, is_signed):
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize("row", range(0, 300, 12))
+@pytest.mark.parametrize(
+    "row",
+    [pytest.param(row, marks=[pytest.mark.slow] * (row % 60 > 0)) for row in range(0, 300, 12)],
+)
 def test_search_of_rows_with_nan_ends(saved, row, value):
     change(saved, "rows", row * 24 + 5, value)
     index = SimilarityIndex.open(saved)
@@ -135,7 +138,7 @@ def test_save_interrupted_after_the_header_can_be_repeated(saved, monkeypatch):
         pytest.param(2000, marks=[pytest.mark.slow, pytest.mark.long]),
     ],
 )
-@pytest.mark.parametrize("n_axes", [0, 16])
+@pytest.mark.parametrize("n_axes", [pytest.param(0, marks=pytest.mark.slow), 16])
 def test_save_interrupted_at_any_moment_can_be_repeated(saved, times, n_axes, monkeypatch):
     # prefixes of this many columns, which a thread makes after fit and every change
     costs = dataclasses.replace(plan.COSTS, projected_columns=n_axes)

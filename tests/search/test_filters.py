@@ -32,8 +32,15 @@ def index_of(measure, is_changed):
     return SimilarityIndex(measure).fit(ROWS, NAMES), np.arange(3000)
 
 
-@pytest.mark.parametrize("measure", ["cosine", "dot"])
-@pytest.mark.parametrize("is_changed", [False, True])
+@pytest.mark.parametrize(
+    ("measure", "is_changed"),
+    [
+        ("cosine", True),
+        ("dot", False),
+        pytest.param("cosine", False, marks=pytest.mark.slow),
+        pytest.param("dot", True, marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.parametrize("n_queries", [1, 5, 30, 300])
 @pytest.mark.parametrize("n_allowed", [1, 9, 60, 200, 700, 2900])
 def test_filtered_answers_are_exact(measure, is_changed, n_queries, n_allowed):

@@ -1,5 +1,7 @@
 """Search within groups: every list is that of a search of the query's group alone."""
 
+import functools
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -45,20 +47,28 @@ def truth(queries, items, k, measure, asked, groups, *, without=None, exclude_se
     )[0]
 
 
+@functools.cache
+def expected_lists(measure):
+    """Neighbours of the queries, of the rows without themselves, and of the rows."""
+    form = "euclidean" if measure == "neg_euclidean" else measure
+    return (
+        truth(QUERIES, ROWS, K, form, ASKED, GROUP_OF),
+        truth(ROWS, ROWS, K, form, GROUP_OF, GROUP_OF, exclude_self=True),
+        truth(ROWS, ROWS, K, form, GROUP_OF, GROUP_OF),
+    )
+
+
 @pytest.mark.parametrize("measure", ["cosine", "dot", "neg_euclidean"])
 def test_top_k_of_groups_equals_the_oracle(measure):
-    form = "euclidean" if measure == "neg_euclidean" else measure
+    of_queries, of_others, of_rows = expected_lists(measure)
     found = top_k(QUERIES, ROWS, K, measure=measure, groups=TENANTS, query_groups=ASKED_LABELS)
-    expected = truth(QUERIES, ROWS, K, form, ASKED, GROUP_OF)
-    np.testing.assert_array_equal(found.indices, expected)
-    assert (found.scores[expected < 0] == -np.inf).all()
+    np.testing.assert_array_equal(found.indices, of_queries)
+    assert (found.scores[of_queries < 0] == -np.inf).all()
     assert (found.indices[ASKED == 11] == -1).all()
     joined = top_k(ROWS, k=K, measure=measure, groups=GROUP_OF)
-    expected = truth(ROWS, ROWS, K, form, GROUP_OF, GROUP_OF, exclude_self=True)
-    np.testing.assert_array_equal(joined.indices, expected)
+    np.testing.assert_array_equal(joined.indices, of_others)
     itself = top_k(ROWS, k=K, measure=measure, groups=GROUP_OF, exclude_self=False)
-    expected = truth(ROWS, ROWS, K, form, GROUP_OF, GROUP_OF)
-    np.testing.assert_array_equal(itself.indices, expected)
+    np.testing.assert_array_equal(itself.indices, of_rows)
 
 
 def test_scores_within_groups_are_those_of_top_k():

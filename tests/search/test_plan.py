@@ -105,7 +105,10 @@ def test_a_table_of_sizes_and_machines(isa, n_threads, n, d, n_queries, k, expec
     assert found == expected
 
 
-@pytest.mark.parametrize("n_threads", THREADS)
+@pytest.mark.parametrize(
+    "n_threads",
+    [pytest.param(n, marks=[pytest.mark.slow] * (n not in (1, 3, 128))) for n in THREADS],
+)
 @pytest.mark.parametrize("isa", INSTRUCTION_SETS)
 def test_plans_of_every_machine_are_complete(isa, n_threads):
     sizes = itertools.product(ROWS, (1, 64, 384, 3072), QUERIES, (1, 10, 1000), (2.0**19, GIB))

@@ -130,7 +130,7 @@ def test_queries_of_two_kinds_share_a_block(first, isa):
 
 @pytest.mark.usefixtures("_forced")
 @pytest.mark.parametrize("metric", ["cosine", "dot", "euclidean"])
-@pytest.mark.parametrize("depth", [1, 15, 126])
+@pytest.mark.parametrize("depth", [1, 15, pytest.param(126, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("family", [dominated, near_ties, off_centre], ids=lambda f: f.__name__)
 def test_thresholds_by_codes_are_below_rounded_scores(family, depth, metric):
     """Scores that differ by less than a distance, or a shift, is rounded."""

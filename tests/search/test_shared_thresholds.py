@@ -45,8 +45,18 @@ def check(index, queries, rows, k, measure, **options):
     return found
 
 
-@pytest.mark.parametrize("measure", FORMS)
-@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.__name__)
+# Every family by the cosine, and every measure on one family; the other pairs are slow tests.
+@pytest.mark.parametrize(
+    ("family", "measure"),
+    [
+        pytest.param(
+            family, measure, id=f"{family.__name__}-{measure}",
+            marks=[pytest.mark.slow] * (measure != "cosine" and family is not FAMILIES[0]),
+        )
+        for family in FAMILIES
+        for measure in FORMS
+    ],
+)  # fmt: skip
 def test_neighbors_are_exact_for_any_number_of_threads(grids, family, measure):
     rows = family(1500, 40).astype(np.float32)
     index = fastcos.SimilarityIndex(measure).fit(rows)
@@ -78,8 +88,18 @@ def damage(thresholds, random):
     thresholds[places] = random.choice(wrong, 4)
 
 
-@pytest.mark.parametrize("measure", FORMS)
-@pytest.mark.parametrize("disturb", [delay, tear, damage], ids=lambda one: one.__name__)
+# Thresholds of all measures are compared by the same code: one measure for each disturbance.
+@pytest.mark.parametrize(
+    ("disturb", "measure"),
+    [
+        pytest.param(
+            disturb, measure, id=f"{disturb.__name__}-{measure}",
+            marks=[pytest.mark.slow] * (measure != chosen),
+        )
+        for disturb, chosen in ((delay, "cosine"), (tear, "dot"), (damage, "neg_euclidean"))
+        for measure in FORMS
+    ],
+)  # fmt: skip
 def test_neighbors_are_exact_where_updates_are_disturbed(monkeypatch, disturb, measure):
     random = np.random.default_rng(3)
     rows = random.standard_normal((40_000, 24)).astype(np.float32)

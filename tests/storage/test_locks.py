@@ -192,28 +192,30 @@ def delayed_by_another(tmp_path, expected):
     return replace
 
 
-def save_first(target, number, barrier, results):
-    barrier.wait()
-    try:
-        storage.save_arrays(target, "Example", {"a": np.full(50_000, number)}, {"number": number})
-        results.put("saved")
-    except Exception as error:
-        results.put(repr(error))
+def save_first(targets, number, barrier, results):
+    for target in targets:
+        barrier.wait()
+        try:
+            arrays = {"a": np.full(50_000, number)}
+            storage.save_arrays(target, "Example", arrays, {"number": number})
+            results.put("saved")
+        except Exception as error:
+            results.put(repr(error))
 
 
 @posix
 def test_processes_that_save_a_new_directory_at_once_all_succeed(tmp_path):
     context = multiprocessing.get_context("spawn")
-    for trial in range(3):
-        barrier, results = context.Barrier(3), context.Queue()
-        target = tmp_path / f"new{trial}"
-        started = [
-            context.Process(target=save_first, args=(target, number, barrier, results))
-            for number in range(3)
-        ]
-        [process.start() for process in started]
-        assert [results.get(timeout=60) for _ in started] == ["saved"] * 3
-        [process.join() for process in started]
+    barrier, results = context.Barrier(3), context.Queue()
+    targets = [tmp_path / f"new{trial}" for trial in range(6)]
+    started = [
+        context.Process(target=save_first, args=(targets, number, barrier, results))
+        for number in range(3)
+    ]
+    [process.start() for process in started]
+    assert [results.get(timeout=60) for _ in range(18)] == ["saved"] * 18
+    [process.join() for process in started]
+    for target in targets:
         stored = storage.load_arrays(target, "Example")
         assert (stored.arrays["a"] == stored.fields["number"]).all()
 
@@ -233,14 +235,14 @@ def search_to(out, delay, results):
 
 
 @posix
-@pytest.mark.parametrize("delay", [0.0, 0.2])
-def test_processes_with_the_same_out_all_get_the_result(tmp_path, delay):
+def test_processes_with_the_same_out_all_get_the_result(tmp_path):
+    """Two start at once, and the third while they write."""
     expected = int(fastcos.top_k(ROWS, k=3).indices.sum())
     context = multiprocessing.get_context("spawn")
     results = context.Queue()
     started = [
-        context.Process(target=search_to, args=(tmp_path / "out", delay * number, results))
-        for number in range(3)
+        context.Process(target=search_to, args=(tmp_path / "out", delay, results))
+        for delay in (0.0, 0.0, 0.2)
     ]
     [process.start() for process in started]
     result = [results.get(timeout=100) for _ in started]
