@@ -105,8 +105,13 @@ def interval(one):
     """Return the ratio with its interval, in bold if fastcos is slower."""
     text = f"{one['ratio']:.2f} [{one['low']:.2f}, {one['high']:.2f}]"
     if one["verdict"] == "busy":
-        return f"{text}, busy machine"
+        return f"{text} (no verdict: the machine was busy)"
     return f"**{text}**" if one["verdict"] == "slower" else text
+
+
+def rounded(times):
+    """Return a factor with two decimals below 2, where 1.04 and 0.96 differ, and with one above."""
+    return f"{times:.2f}" if times < 2 else f"{times:.1f}"
 
 
 def table(header, rows):
@@ -149,14 +154,23 @@ def summary(best):
 
 
 def summary_table(documents):
-    """Return a table of all tasks by all machines: the ratio to the fastest other exact library."""
+    """Return a table of all tasks: for every machine the fastest other exact library and the ratio.
+
+    Each machine has two columns, so that the name of the library never runs into the interval.
+    """
     best = {bar_label(one): best_of(comparisons(one)) for one in documents.values()}
     titles = {one["key"]: one["title"] for rows in best.values() for one in rows.values()}
+    header = ["task"]
+    for label in best:
+        header += [f"{label}: fastest other exact library", "fastcos is ... times as fast"]
     rows = []
     for key, title in titles.items():
-        found = (rows_of_machine.get(key) for rows_of_machine in best.values())
-        rows.append([title, *(f"{interval(one)} {one['library']}" if one else "" for one in found)])
-    return table(("fastcos is ... times as fast as the fastest other exact library", *best), rows)
+        row = [title]
+        for comparisons_of_machine in best.values():
+            one = comparisons_of_machine.get(key)
+            row += [one["library"], interval(one)] if one else ["not measured", ""]
+        rows.append(row)
+    return table(header, rows)
 
 
 def hard_table(document):
@@ -302,12 +316,14 @@ def draw(documents, path):
                       alpha=0.35 if one["verdict"] in ("busy", "undecided") else 1)  # fmt: skip
             axes.hlines(place, one["low"], one["high"], color="#333333", linewidth=1.2)
             beside = max(one["high"], 1) * 1.05
-            axes.text(beside, place, f"{one['ratio']:.1f} x {one['library']}", va="center", size=9)
+            axes.text(
+                beside, place, f"{rounded(one['ratio'])} x {one['library']}", va="center", size=9
+            )
         axes.barh([0], [0], color=COLOURS[number], label=name)
     axes.axvline(1, color="black", linewidth=1)
     least, most = 0.9 * min(0.38, *ends), max(4, *ends)
     ticks = [tick for tick in (0.25, 0.5, 1, 2, 4, 8, 16, 32, 64) if least <= tick <= most]
-    axes.set(xscale="log", xlim=(max(least, 0.2), min(most, 64) * 2.6), ylim=(len(titles), -0.9))
+    axes.set(xscale="log", xlim=(max(least, 0.2), min(most, 64) * 3.2), ylim=(len(titles), -0.9))
     axes.xaxis.set_major_locator(FixedLocator(ticks))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter("{x:g} x")
@@ -377,13 +393,13 @@ def readme_rows(documents):
     best = best_of(comparisons(document))
     for key, title in short_titles(document).items():
         one = best[key]
-        ratio = f"{one['ratio']:.1f} times as fast"
+        ratio = f"{rounded(one['ratio'])} times as fast"
         if one["verdict"] == "slower":
-            ratio = f"**slower: {1 / one['ratio']:.1f} times the time**"
+            ratio = f"**slower: {rounded(1 / one['ratio'])} times the time**"
         elif one["verdict"] == "undecided":
-            ratio = f"about the same ({one['ratio']:.2f})"
+            ratio = f"about the same ({rounded(one['ratio'])})"
         elif one["verdict"] == "busy":
-            ratio += " (busy machine, no verdict)"
+            ratio += " (no verdict: the machine was busy)"
         times = ratios.duration(one["fastcos"]), ratios.duration(one["time"])
         rows.append((title, times[0], f"{one['library']}: {times[1]}", ratio))
     lines = table(("work", "fastcos", "fastest other exact library", "fastcos is"), rows)

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import subprocess
 
 import numpy as np
@@ -303,6 +304,18 @@ def test_busy_rows_have_no_verdict():
     busy["results"]["batch small"]["busy"] = 0.5
     text = render.markdown({"some-cpu-2-threads": busy})
     assert "without a verdict, because the machine was busy: 1." in text
+    assert "(no verdict: the machine was busy) |" in text
+
+
+def test_summary_keeps_libraries_apart_from_intervals():
+    """Each machine has a column of libraries and one of ratios, also where a task was not run."""
+    wide = document(tags=[], isa="avx512")
+    wide["results"] = {"one_query small": wide["results"]["batch small"] | {"title": "one query"}}
+    lines = render.summary_table({"narrow": document(), "wide": wide})
+    header, batch, query = lines[0], lines[2], lines[3]
+    assert header.count("fastest other exact library | fastcos is ... times as fast") == 2
+    assert re.fullmatch(r"\| a batch \| SciPy \| \*\*0.5. \[.*\]\*\* \| not measured \|  \|", batch)
+    assert re.fullmatch(r"\| one query \| not measured \|  \| SciPy \| \*\*.*\*\* \|", query)
 
 
 def test_newest_file_of_each_machine_counts(tmp_path):
@@ -330,7 +343,7 @@ def test_one_command_writes_table_picture_page_and_readme(tmp_path, monkeypatch)
     assert 'data-library="NumPy"' in (tmp_path / "index.html").read_text()
     assert readme.read_text().startswith("before\n")
     row = (
-        "| 256 queries, 50,000 x 384 | 10.7 ms | SciPy: 5.48 ms | **slower: 2.0 times the time** |"
+        "| 256 queries, 50,000 x 384 | 10.7 ms | SciPy: 5.48 ms | **slower: 1.95 times the time** |"
     )
     assert row in readme.read_text()
     assert "old" not in readme.read_text()
