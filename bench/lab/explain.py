@@ -1,7 +1,7 @@
 """Estimates of `explain` beside measured times: `python -m bench.lab.explain` prints a table.
 
 Twenty searches, from one query of 1,000 rows to a self-join, of random rows and of rows like those
-of a text model. The table goes to docs/dev/estimates.md. Rates are fields of
+of a text model. The table goes to docs/dev/costs.md. Rates are fields of
 ``fastcos.search.plan.CostModel``. One minute on two cores.
 """
 

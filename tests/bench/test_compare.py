@@ -3,7 +3,6 @@
 import json
 import math
 import re
-import subprocess
 
 import numpy as np
 import pytest
@@ -362,35 +361,6 @@ def test_one_command_writes_table_picture_page_and_readme(tmp_path, monkeypatch)
 )  # fmt: skip
 def test_cpus_have_the_names_of_their_vendors(cpu, isa, name):
     assert render.cpu_name({"cpu": cpu, "isa": isa}) == name
-
-
-# Commits to the compiled code and the search after which published times no longer describe them.
-MOST_COMMITS = 100
-
-
-def commits_since(commit):
-    """Return how many commits changed what is timed, or None where the history is not at hand."""
-    words = ("rev-list", "--count", f"{commit}..HEAD", "--", "kernels", "fastcos/search")
-    try:
-        answer = subprocess.run(
-            ["git", "-C", str(worker.ROOT), *words], capture_output=True, check=True, text=True
-        )
-    except (OSError, subprocess.CalledProcessError):
-        return None
-    return int(answer.stdout)
-
-
-def test_published_times_are_not_older_than_the_code_by_many_commits():
-    """The newest file of a machine counts; a clone without history, or an archive, cannot tell."""
-    documents = [one for one in render.newest(command.RESULTS).values() if not one["tags"]]
-    ages = {one["machine"]: commits_since(one["commit"]) for one in documents}
-    if None in ages.values():
-        pytest.skip("the commits of bench/results are not in this clone")
-    newest = min(ages.values(), default=0)
-    assert newest <= MOST_COMMITS, (
-        f"{newest} commits changed kernels/ or fastcos/search/ since the newest results; on an "
-        "idle machine, run python -m bench.compare --task all --nnz 1e8 --save"
-    )
 
 
 def test_published_results_are_rendered():

@@ -1,0 +1,90 @@
+"""Time by the number of threads, beside FAISS: `python -m bench.lab.threads` prints a table.
+
+One row per kind of work, one column per number of threads: 1, 2, 4, ... up to the cores of this
+machine. FAISS has the faster of its two ways to multiply, and its neighbours are compared with
+those of fastcos before anything is timed. The table goes to docs/dev/benchmarks.md, from which
+docs/figures.py draws docs/figures/threads.png. Three minutes on two cores; run it on a quiet
+machine.
+"""
+
+import itertools
+import os
+from functools import partial
+
+import faiss
+import numpy as np
+
+import fastcos
+from bench import data
+from bench.lab.markdown import print_table
+from bench.lab.timing import in_turns
+
+K = 10
+# Queries, items and columns of each search.
+SEARCHES = ((1, 100_000, 384), (1_000, 100_000, 384), (16, 1_000_000, 128))
+# The number of queries from which FAISS multiplies by BLAS: never, and always.
+BLAS_THRESHOLDS = (2**30, 1)
+
+
+def thread_counts():
+    """Return 1, 2, 4, ... up to the number of cores."""
+    cores = os.cpu_count() or 1
+    return [2**power for power in range(cores.bit_length()) if 2**power <= cores]
+
+
+def milliseconds(call):
+    """Return the median milliseconds of a call, after one that warms it up."""
+    return 1e3 * float(np.median(in_turns(call)))
+
+
+def faiss_milliseconds(index, queries, n_threads):
+    """Return the milliseconds of FAISS at the faster of its two ways to multiply."""
+    faiss.omp_set_num_threads(n_threads)
+    times = []
+    for threshold in BLAS_THRESHOLDS:
+        faiss.cvar.distance_compute_blas_threshold = threshold
+        times.append(milliseconds(partial(index.search, queries, K)))
+    return min(times)
+
+
+def search_rows(counts):
+    """Yield a row of fastcos and a row of FAISS for every search."""
+    for n_queries, n, d in SEARCHES:
+        rows = data.gaussian(n, d)
+        rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+        queries = data.gaussian(n_queries, d, seed=1)
+        ours, theirs = fastcos.SimilarityIndex("dot").fit(rows), faiss.IndexFlatIP(d)
+        theirs.add(rows)
+        _, expected = theirs.search(queries, K)
+        differing = (ours.search(queries, K).indices != expected).mean()
+        if differing > 1e-3:  # float32 decides near ties of FAISS
+            raise SystemExit(f"{differing:.1%} of the neighbours differ from those of FAISS")
+        name = f"{n_queries:,} {'query' if n_queries == 1 else 'queries'}, {n:,} x {d}"
+        times = [milliseconds(partial(ours.search, queries, K, n_threads=c)) for c in counts]
+        yield f"{name}: fastcos", *times
+        yield f"{name}: FAISS", *(faiss_milliseconds(theirs, queries, count) for count in counts)
+
+
+def other_rows(counts):
+    """Yield a row for each operation that FAISS does not have."""
+    rows = data.gaussian(30_000, 384)
+    sparse_rows = data.interactions(20_000, 5_000, 400_000)
+    X, A = data.interactions(100_000, 20_000, 3_200_000), data.gaussian(20_000, 64)
+    for name, call in (
+        ("`top_k(X)` of 30,000 x 384", partial(fastcos.top_k, rows)),
+        ("sparse `top_k` of 20,000 rows", partial(fastcos.top_k, sparse_rows)),
+        ("X A, 3.2 million non-zeros, 64 columns", partial(fastcos.matmul, X, A)),
+    ):
+        yield name, *(milliseconds(partial(call, n_threads=count)) for count in counts)
+
+
+def main():
+    counts = thread_counts()
+    first, *others = counts
+    header = ("milliseconds", f"{first} thread", *map(str, others))
+    rows = itertools.chain(search_rows(counts), other_rows(counts))
+    print_table("l" + "r" * len(counts), header, rows)
+
+
+if __name__ == "__main__":
+    main()

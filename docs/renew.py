@@ -1,0 +1,322 @@
+"""Renews the published numbers and pictures, and says which are older than the code they describe.
+
+    python docs/renew.py                         # list them: command, time, needs, age
+    python docs/renew.py figures animation       # renew these two
+    python docs/renew.py --all --data DATA       # renew all of them: a night on a quiet machine
+    python docs/renew.py --check                 # exit 1 if one of them is too old
+
+docs/renewed.csv holds the commit at which each of them was made last. The age is the number of
+later commits to the code that a number describes; at 200 it is too old, and the comparison on the
+front page at 100. DATA is a folder with the data sets, which the
+repository does not hold.
+"""
+
+import argparse
+import csv
+import datetime
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[1]
+RECORD = Path(__file__).parent / "renewed.csv"
+# Commits to the code after which a number is too old: about a week of work on one subject. The
+# comparison on the front page may have half as many.
+MOST_COMMITS = 200
+KERNELS = ("kernels", "fastcos/search")
+MODELS = ("fastcos/models", "fastcos/similarity")
+
+
+class Published(NamedTuple):
+    """Numbers or pictures that the same commands make."""
+
+    shown_in: str
+    commands: tuple[str, ...]  # {data}: the folder of the data sets; {scratch}: an empty folder
+    minutes: float  # on two cores
+    code: tuple[str, ...]  # a commit to one of these makes the numbers older
+    needs: str = ""
+    by_hand: str = ""  # what a person still has to copy from the output
+    most_commits: int = MOST_COMMITS
+
+
+PUBLISHED = {
+    "speed": Published(
+        "bench/results, README.md, docs/howto/benchmark.md, docs/figures/speed.png",
+        ("python -m bench.compare --task all --nnz 1e8 --save", "python -m bench.compare render"),
+        35, KERNELS, "a quiet machine", most_commits=MOST_COMMITS // 2,
+    ),
+    "roofline": Published(
+        "docs/figures/roofline.png", ("python -m bench.lab.roofline",),
+        2, (*KERNELS, "fastcos/linalg"), "a quiet machine", "the date and CPU in docs/speed.md",
+    ),
+    "threads": Published(
+        "docs/dev/benchmarks.md, docs/figures/threads.png", ("python -m bench.lab.threads",),
+        3, KERNELS, "a quiet machine, better with sixteen cores",
+        "the table of docs/dev/benchmarks.md; then python docs/renew.py figures",
+    ),
+    "estimates": Published(
+        "docs/dev/costs.md", ("python -m bench.lab.explain",),
+        1, KERNELS, "a quiet machine", "the table of estimates",
+    ),
+    "search_costs": Published(
+        "docs/dev/costs.md, docs/explanation/kernels.md", ("python -m bench.lab.search_plan",),
+        2, KERNELS, "a quiet machine", "the tables of both pages",
+    ),
+    "measure_costs": Published(
+        "docs/dev/benchmarks.md", ("python -m bench.lab.measure_costs",),
+        30, (*KERNELS, "fastcos/similarity"), "a quiet machine", "the table of measures",
+    ),
+    "larger_than_memory": Published(
+        "docs/dev/benchmarks.md, docs/scale.md",
+        ("python -m bench.lab.large --operations search --where disk memory --memory 512",
+         "python -m bench.lab.large --nnz 1e9 --rank 64"),
+        60, ("fastcos/linalg", "fastcos/parallel", "fastcos/storage"), "24 GiB, 40 GB of disk",
+        "the tables of both pages",
+    ),
+    "service": Published(
+        "examples/service_benchmark.md, README.md, docs/figures/recall.png",
+        ("python -m examples.service_benchmark > {scratch}/service.md",
+         "cp {scratch}/service.md examples/service_benchmark.md"),
+        30, (*KERNELS, "examples/retrieval_service.py"),
+        "a quiet machine; fastapi, uvicorn, hnswlib, usearch, apsw",
+        "the numbers of README.md; then python docs/renew.py figures",
+    ),
+    "gate": Published(
+        "bench/gate/record, README.md, bench/gate/README.md",
+        ("benchgate selftest --install .[test] --json {scratch}/record.json -- bench/gate/record",
+         "python bench/gate/record/compare_tools.py {scratch}/tools.jsonl --minutes 60"),
+        90, ("bench/gate/src",), "", "the record, and the tables that count it",
+    ),
+    "figures": Published(
+        "docs/figure1.png, docs/figures: kernel, projection, threads, recall, rescalings, "
+        "robustness, exponents", ("python docs/figures.py",),
+        1, (*MODELS, "fastcos/auditing", "fastcos/plots", "docs/figures.py"),
+    ),
+    "animation": Published(
+        "docs/figures/rescaling.gif", ("python docs/animation.py",),
+        0.5, (*MODELS, "docs/animation.py"),
+    ),
+    "screenshots": Published(
+        "docs/figures/explore_light.png, docs/figures/audit_page.png",
+        ("python -m fastcos reproduce --out {scratch}/reproduction",
+         "python examples/audit_your_embeddings.py {scratch}/audits --data {data}",
+         "python docs/screenshots.py explore_light={scratch}/reproduction/figure1.html "
+         "audit_page={scratch}/audits/cards-eq-1.html"),
+        5, ("fastcos/plots", "fastcos/auditing"), "data, chromium",
+    ),
+    "audit": Published(
+        "docs/howto/audit.md, docs/figures/audit_robustness.png",
+        ("python examples/audit_your_embeddings.py {scratch}/audits --data {data}",
+         "cp {scratch}/audits/robustness.png docs/figures/audit_robustness.png",
+         "cat {scratch}/audits/summary.md"),
+        5, ("fastcos/auditing", *MODELS), "data", "the table of docs/howto/audit.md",
+    ),
+    "scale_of_dimensions": Published(
+        "docs/explanation/scale_of_dimensions.md, docs/figures/scale_of_dimensions.png",
+        ("python examples/scale_of_dimensions.py --data {data} --cache {scratch} "
+         "--page docs/explanation/scale_of_dimensions.md "
+         "--figure docs/figures/scale_of_dimensions.png --output docs/scale_of_dimensions.csv",),
+        30, ("examples/scale_of_dimensions.py", "examples/factor_training.py",
+             "fastcos/auditing/gradient_noise.py"), "data",
+    ),
+    "known_origins": Published(
+        "docs/explanation/scale_of_dimensions.md",
+        ("python examples/audit_known_origins.py --data {data}",),
+        10, ("fastcos/auditing", "examples/audit_known_origins.py"), "data",
+        "the table of verdicts",
+    ),
+    "remedies": Published(
+        "docs/remedies.md, docs/remedies.csv",
+        ("python examples/which_remedy.py --users 5000 --output {scratch}/remedies.csv "
+         "--page docs/remedies.md", "cp {scratch}/remedies.csv docs/remedies.csv"),
+        240, (*MODELS, "fastcos/metrics", "examples/which_remedy.py"),
+    ),
+    "temperature": Published(
+        "docs/remedies.md, docs/temperature.csv, docs/figures/temperature.png",
+        ("python examples/temperature.py --output {scratch}/temperature.csv "
+         "--page docs/remedies.md --figure docs/figures/temperature.png",
+         "cp {scratch}/temperature.csv docs/temperature.csv"),
+        120, (*MODELS, "fastcos/metrics", "examples/temperature.py"),
+    ),
+    "sensitivity": Published(
+        "docs/remedies.md, docs/figures/sensitivity.png",
+        ("python examples/sensitivity.py --out {scratch}",
+         "cp {scratch}/sensitivity.png docs/figures/sensitivity.png"),
+        120, (*MODELS, "fastcos/metrics", "examples/sensitivity.py"), "",
+        "the sentences that the command prints",
+    ),
+    "deep_models": Published(
+        "docs/explanation/deep_models.md",
+        ("python examples/deep_models.py --output {scratch}/deep_models.csv "
+         "--page docs/explanation/deep_models.md",),
+        20, ("examples/deep_models.py",), "torch",
+    ),
+    "retraining": Published(
+        "docs/explanation/deep_models.md, docs/retraining.csv",
+        ("python examples/retraining.py --data {data} --output {scratch}/retraining.csv "
+         "--page docs/explanation/deep_models.md", "cp {scratch}/retraining.csv docs"),
+        120, (*MODELS, "examples/retraining.py"), "data, torch, implicit",
+    ),
+    "eq1_against_eq2": Published(
+        "docs/reproduce.md, docs/eq1_against_eq2.csv",
+        ("python examples/eq1_against_eq2.py --data {data} --output {scratch}/eq.csv "
+         "--page docs/reproduce.md", "cp {scratch}/eq.csv docs/eq1_against_eq2.csv"),
+        10, ("fastcos/models", "examples/eq1_against_eq2.py"), "data",
+    ),
+    "alignment": Published(
+        "docs/howto/retrain.md",
+        ("python examples/stabilized_retraining.py {data}/ml-latest-small/ratings.csv.zip "
+         "{data}/online-retail/online_retail_pairs.csv.gz",),
+        5, ("fastcos/similarity", "examples/stabilized_retraining.py"), "data, implicit",
+        "the table of docs/howto/retrain.md",
+    ),
+    "rounding": Published(
+        "docs/dev/reliability.md", ("python -m tests.robustness.rounding_errors --repeats 10",),
+        20, ("kernels", "fastcos/metrics", "fastcos/similarity"), "", "the table of ULPs",
+    ),
+}  # fmt: skip
+
+
+class Renewal(NamedTuple):
+    """When and where numbers were made last: a line of docs/renewed.csv."""
+
+    name: str
+    commit: str
+    date: str
+    machine: str
+    minutes: str
+
+
+def git(*words: str) -> str | None:
+    """Return what git prints, or None if this is no clone or the clone lacks the commits."""
+    try:
+        answer = subprocess.run(
+            ["git", "-C", str(ROOT), *words], capture_output=True, check=True, text=True
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return answer.stdout.strip()
+
+
+def renewals(path: Path) -> dict[str, Renewal]:
+    """Return the last renewal of everything that is published, by name."""
+    with path.open(encoding="utf8", newline="") as file:
+        found = {row["name"]: Renewal(**row) for row in csv.DictReader(file)}
+    return found | {"speed": found["speed"]._replace(**newest_comparison())}
+
+
+def newest_comparison() -> dict[str, str]:
+    """Return the commit and the date of the newest file of bench/results, which names both."""
+    from bench.compare import render
+
+    document = render.shown_first(render.newest(ROOT / "bench" / "results"))
+    return {"commit": document["commit"], "date": document["date"]}
+
+
+def age(renewal: Renewal, code: tuple[str, ...]) -> int | None:
+    """Return how many commits changed the code since a renewal, or None if git cannot tell."""
+    count = git("rev-list", "--count", f"{renewal.commit}..HEAD", "--", *code)
+    return None if count is None else int(count)
+
+
+def ages(path: Path) -> dict[str, int | None]:
+    """Return the age of everything that is published."""
+    known = renewals(path)
+    return {name: age(known[name], one.code) for name, one in PUBLISHED.items()}
+
+
+def show(path: Path) -> None:
+    """Print what is published: where, by which command, in what time, and how old it is."""
+    known = renewals(path)
+    for name, commits in ages(path).items():
+        one, last = PUBLISHED[name], known[name]
+        old = "of unknown age" if commits is None else f"{commits} commits to its code ago"
+        print(f"{name}: {one.shown_in}")
+        for command in one.commands:
+            print(f"    {command}")
+        needs = f"; needs {one.needs}" if one.needs else ""
+        hand = f"; by hand: {one.by_hand}" if one.by_hand else ""
+        print(f"    {one.minutes:g} minutes{needs}{hand}")
+        print(f"    made at {last.commit[:10]}, {last.date}, {old}")
+
+
+def check(path: Path) -> int:
+    """Return 1, after naming them, if numbers are too old; else 0."""
+    found = ages(path)
+    if None in found.values():
+        print("the age of the numbers is unknown: this clone lacks commits (git fetch --unshallow)")
+    too_old = [name for name, count in found.items() if (count or 0) > PUBLISHED[name].most_commits]
+    for name in too_old:
+        one = PUBLISHED[name]
+        print(
+            f"{one.shown_in}: {found[name]} commits changed {', '.join(one.code)} since these "
+            f"numbers were made, more than {one.most_commits}; run python docs/renew.py {name}"
+        )
+    return 1 if too_old else 0
+
+
+def renew(name: str, data: Path | None, path: Path) -> None:
+    """Run the commands, and write the commit, the date and the machine into the record."""
+    from bench import machine
+
+    one = PUBLISHED[name]
+    if git("status", "--porcelain", "--untracked-files=no", "--", *one.code):
+        raise SystemExit(f"{name}: commit the changes of {', '.join(one.code)} first, so that the "
+                         "record can name the commit that was measured")  # fmt: skip
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory() as scratch:
+        for command in one.commands:
+            words = command.format(data=data, scratch=scratch)
+            print(f"$ {words}", flush=True)
+            line = words.replace("python ", f"{shlex.quote(sys.executable)} ", 1)
+            if subprocess.run(line, shell=True, cwd=ROOT).returncode:
+                raise SystemExit(f"{name}: the command above failed; the record is unchanged")
+    minutes = (time.monotonic() - started) / 60
+    known = renewals(path)
+    known[name] = Renewal(
+        name, git("rev-parse", "HEAD") or "", f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}",
+        machine.description(), f"{minutes:.1f}",
+    )  # fmt: skip
+    with path.open("w", encoding="utf8", newline="") as file:
+        lines = csv.writer(file, lineterminator="\n")
+        lines.writerow(Renewal._fields)
+        lines.writerows(known[name] for name in PUBLISHED)
+    print(f"{name} was renewed in {minutes:.1f} minutes: {one.shown_in}")
+    if one.by_hand:
+        print(f"{name}: copy from the output by hand: {one.by_hand}")
+
+
+def main(words: list[str] | None = None) -> int:
+    """List, renew or check."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("name", nargs="*", help="what to renew; without a name: the list")
+    parser.add_argument("--all", action="store_true", help="renew everything, in the order listed")
+    parser.add_argument("--data", type=Path, help="the folder of the data sets")
+    parser.add_argument("--check", action="store_true", help="exit 1 if numbers are too old")
+    parser.add_argument("--list", action="store_true", help="the default")
+    parser.add_argument("--record", type=Path, default=RECORD, help="default: docs/renewed.csv")
+    given = parser.parse_args(words)
+    if given.check:
+        return check(given.record)
+    names = list(PUBLISHED) if given.all else given.name
+    for name in names:
+        if name not in PUBLISHED:
+            parser.error(f"name must be one of {', '.join(PUBLISHED)}, got {name}")
+        if "{data}" in " ".join(PUBLISHED[name].commands) and given.data is None:
+            parser.error(f"{name} needs --data, the folder of the data sets")
+    for name in names:
+        renew(name, given.data, given.record)
+    if not names:
+        show(given.record)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(ROOT))
+    sys.exit(main())

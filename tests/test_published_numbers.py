@@ -1,0 +1,114 @@
+"""Published numbers are not much older than the code that they describe."""
+
+import csv
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SCRIPT = ROOT / "docs" / "renew.py"
+renew = runpy.run_path(str(SCRIPT))
+PUBLISHED = renew["PUBLISHED"]
+
+
+def commits_to(*paths):
+    """Return the commits that changed the paths, newest first; none in an archive."""
+    words = ("git", "-C", str(ROOT), "rev-list", "HEAD", "--", *paths)
+    return subprocess.run(words, capture_output=True, check=False, text=True).stdout.split()
+
+
+def run(*words):
+    return subprocess.run(
+        [sys.executable, str(SCRIPT), *words], capture_output=True, check=False, text=True
+    )
+
+
+def record(folder, name, commit):
+    """Return a record that differs from the published one in the commit of one line."""
+    with (ROOT / "docs" / "renewed.csv").open(encoding="utf8", newline="") as file:
+        lines = list(csv.DictReader(file))
+    for line in lines:
+        line["commit"] = commit if line["name"] == name else line["commit"]
+    path = folder / "renewed.csv"
+    with path.open("w", encoding="utf8", newline="") as file:
+        writer = csv.DictWriter(file, list(lines[0]))
+        writer.writeheader()
+        writer.writerows(lines)
+    return path
+
+
+def test_published_numbers_are_not_too_old():
+    answer = run("--check")
+    assert answer.returncode == 0, answer.stdout + answer.stderr
+
+
+@pytest.mark.parametrize("name", ["roofline", "estimates", "figures"])
+def test_check_fails_on_a_number_that_is_too_old(name, tmp_path):
+    one = PUBLISHED[name]
+    commits = commits_to(*one.code)
+    if len(commits) < one.most_commits + 2:
+        pytest.skip("this clone lacks the history")
+    answer = run("--check", "--record", str(record(tmp_path, name, commits[one.most_commits + 1])))
+    assert answer.returncode == 1
+    (line,) = answer.stdout.splitlines()
+    assert f"{one.most_commits + 1} commits changed {one.code[0]}" in line
+    assert line.endswith(f"run python docs/renew.py {name}")
+
+
+def test_an_unknown_commit_is_reported_and_passes(tmp_path):
+    answer = run("--check", "--record", str(record(tmp_path, "roofline", "0" * 40)))
+    assert answer.returncode == 0
+    assert "this clone lacks commits" in answer.stdout
+
+
+def test_record_names_everything_that_is_published():
+    with (ROOT / "docs" / "renewed.csv").open(encoding="utf8", newline="") as file:
+        assert [line["name"] for line in csv.DictReader(file)] == list(PUBLISHED)
+
+
+def test_list_shows_command_time_and_age():
+    answer = run("--list")
+    assert answer.returncode == 0, answer.stderr
+    for name, one in PUBLISHED.items():
+        assert f"\n{name}: {one.shown_in}\n" in f"\n{answer.stdout}"
+    assert answer.stdout.count("    made at ") == len(PUBLISHED)
+    assert "    python docs/animation.py\n    0.5 minutes\n" in answer.stdout
+
+
+def test_pages_commands_and_code_that_are_listed_exist():
+    for one in PUBLISHED.values():
+        pages = [word.rstrip(",:") for word in one.shown_in.split() if "/" in word or ".md" in word]
+        scripts = [
+            word for command in one.commands for word in command.split() if word.endswith(".py")
+        ]
+        modules = [
+            command.split()[2].replace(".", "/")
+            for command in one.commands
+            if command.startswith("python -m bench") or command.startswith("python -m tests")
+        ]
+        for path in (*pages, *scripts, *one.code):
+            assert (ROOT / path).exists(), path
+        for path in modules:
+            assert (ROOT / f"{path}.py").exists() or (ROOT / path / "__main__.py").exists(), path
+
+
+def test_every_picture_of_the_documentation_is_renewed_by_a_command():
+    shown = " ".join(one.shown_in for one in PUBLISHED.values())
+    for path in (ROOT / "docs" / "figures").iterdir():
+        assert path.name in shown or path.stem in shown.split("docs/figures:")[1], path.name
+
+
+def test_data_sets_are_required_before_anything_runs():
+    answer = run("figures", "audit")
+    assert answer.returncode == 2
+    assert "audit needs --data, the folder of the data sets" in answer.stderr
+
+
+def test_unknown_names_are_refused():
+    answer = run("figure")
+    assert answer.returncode == 2
+    assert "name must be one of speed, roofline" in answer.stderr
+    assert answer.stderr.strip().endswith("got figure")
