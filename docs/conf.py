@@ -17,6 +17,8 @@ from fastcos.similarity.base import REGISTRY
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
+# The landing page shows the README in the place of this line.
+README_PLACE = "<!-- The site shows the README of the repository here: docs/conf.py -->"
 GENERATED = HERE / "reference" / "generated"
 NOTEBOOKS = ROOT / "examples" / "notebooks"
 # Pages outside this folder that pages link to, so that both work on GitHub. The site gets copies.
@@ -83,10 +85,14 @@ def _copy_of(path: str) -> Path:
 
 
 def _link_copies(app: Any, docname: str, source: list[str]) -> None:
-    """Let the links of a page lead to the copies."""
+    """Let the links of a page lead to the copies, and show the README on the landing page."""
     page = HERE / f"{docname}.md"
     if GENERATED not in page.parents:
         source[0] = _with_links_to_copies(source[0], page, page)
+    if docname == "index":
+        readme = ROOT / "README.md"
+        text = _with_links_to_copies(readme.read_text("utf8"), readme, page)
+        source[0] = source[0].replace(README_PLACE, text.replace("](docs/figures/", "](figures/"))
 
 
 def _with_links_to_copies(text: str, page: Path, shown_at: Path) -> str:
