@@ -88,7 +88,9 @@ def test_ten_wrong_calls_change_nothing():
 @pytest.mark.parametrize("wrong", [{"ids": ["a"]}, {"metadatas": [{}]}])
 def test_wrong_lengths_are_refused_and_change_nothing(wrong):
     store = FastcosVectorStore(EMBEDDING)
-    with pytest.raises(ValueError, match=r"^(ids|metadatas) must be of 2 texts, got 1$"):
+    with pytest.raises(
+        ValueError, match=r"^(ids|metadatas) must have one entry per text \(2\), got 1$"
+    ):
         store.add_texts(["x", "y"], **wrong)
     assert store.similarity_search("x", 1) == []
 
@@ -153,7 +155,7 @@ def test_store_is_saved_with_its_documents(tmp_path):
     FastcosVectorStore(EMBEDDING).save_local(tmp_path / "empty")
     assert FastcosVectorStore.load_local(tmp_path / "empty", EMBEDDING).similarity_search("x") == []
     (tmp_path / "store" / "documents.jsonl").write_text("")
-    with pytest.raises(ValueError, match="must hold every document of the index, got none of id"):
+    with pytest.raises(ValueError, match="must hold every document of the index, got no document"):
         FastcosVectorStore.load_local(tmp_path / "store", EMBEDDING)
 
 

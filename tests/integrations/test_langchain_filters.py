@@ -34,7 +34,7 @@ def test_deleting_no_ids_deletes_nothing():
 def test_empty_metadata_are_those_of_no_document():
     store = FastcosVectorStore.from_texts(["a", "b"], EMBEDDING, metadatas=[])
     assert [one.metadata for one in store.similarity_search("a", 2)] == [{}, {}]
-    with pytest.raises(ValueError, match="ids must be of 2 texts, got 0"):
+    with pytest.raises(ValueError, match=r"ids must have one entry per text \(2\), got 0"):
         store.add_texts(["a", "b"], ids=[])
     with pytest.raises(ValueError, match="ids must not hold ''"):
         store.add_texts(["a"], ids=[""])
