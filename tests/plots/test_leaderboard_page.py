@@ -165,7 +165,7 @@ def test_pages_of_few_rows_and_of_users(browser, tmp_path):
     pairs = np.random.default_rng(1).integers(0, 60, (80, 2)), np.arange(80.0)
     board = compare_vectors(vectors, pairs=pairs, measures=["dot"])
     load(browser, leaderboard_page(board), tmp_path, "#open=0", ready="leaderboard")
-    assert "No example items were kept." in text(browser, "board")
+    assert "The comparison was made without example items." in text(browser, "board")
     X = simulate_interactions(300, 60, random_state=0).X
     board = compare(X, n_components=6, measures=["user_item_dot"], n_examples=9).leaderboard
     place = [row.candidate.measure for row in board.rows].index("user_item_dot")
@@ -202,7 +202,7 @@ def test_axis_is_of_the_rows_shown_first_and_clips_the_others(compared):
     assert bad.candidate not in first
     bad = bad._replace(score=type(bad.score)(-50.0, -60.0, -40.0))
     page = leaderboard_page(replace(board, rows=[*board.rows[:-1], bad]))
-    assert "half a dot: beyond the axis" in page
+    assert "half a dot lies beyond the axis" in page
     drawn = re.findall(r'class="range" d="M([\d.]+) 10H([\d.]+)"/><circle cx="([\d.]+)"', page)
     places = np.array(drawn, dtype=float)
     assert places[-1].tolist() == [0, 0, 0]
