@@ -72,7 +72,7 @@ def interactions(n_users, n_items, nnz):
     ranks[shifted] = (ranks[shifted] * 7 + shifts[taste[users[shifted]]]) % n_items
     pairs = np.unique(users * n_items + rng.permutation(n_items)[ranks])
     counts = np.bincount(pairs // n_items, minlength=n_users)
-    # int32, as in SciPy's own matrices: with an indptr of int64 SciPy would widen the indices, too.
+    # int32, as in matrices that SciPy makes: an indptr of int64 would make SciPy widen the indices.
     indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
     values, indices = np.ones(len(pairs), np.float32), (pairs % n_items).astype(np.int32)
     return sp.csr_array((values, indices, indptr), shape=(n_users, n_items))

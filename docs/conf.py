@@ -27,7 +27,7 @@ OUTSIDE = (
     "bench/gate/README.md", "bench/gate/record/README.md", "bench/results/README.md",
     "examples/service_benchmark.md",
 )  # fmt: skip
-# files that are copied as they are
+# The site gets a copy of the files in this folder.
 COPIED = GENERATED / "copied"
 COPIED.mkdir(parents=True, exist_ok=True)
 
@@ -52,7 +52,7 @@ autodoc_typehints = "none"  # the docstrings say shape and dtype, which types ca
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
 
-smartquotes_action = "D"  # dashes only: X' is a transpose
+smartquotes_action = "D"  # only dashes, because X' is a transpose
 html_theme = "furo"
 pygments_dark_style = "github-dark"  # the default underlines names as if they were links
 html_title = f"fastcos {release}"
@@ -125,7 +125,7 @@ def _as_plain_text(app: Any, what: str, name: str, thing: Any, options: Any, lin
     for number, line in enumerate(lines):
         if line.lstrip().startswith((">>>", "..")):
             continue
-        # what stands in ``code`` is plain already
+        # Text in ``double backquotes`` is plain already.
         parts = re.split(r"(``.+?``)", line)
         parts[::2] = [
             re.sub(r"(?<=\w)_(?=\W|$)", r"\\_", part.replace("|", r"\|")) for part in parts[::2]

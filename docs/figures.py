@@ -63,7 +63,9 @@ def projection() -> Figure:
         rows = rows @ np.linalg.eigh(rows.T @ rows)[1][:, ::-1]
         queries = rows[:100]
         scores = queries @ rows.T
-        least = np.partition(scores, n - 11, axis=1)[:, n - 11, None]  # besides the query itself
+        least = np.partition(scores, n - 11, axis=1)[
+            :, n - 11, None
+        ]  # the query itself does not count
         shares = []
         for p in widths:
             rest = np.sqrt(np.square(rows[:, p:]).sum(axis=1))

@@ -14,14 +14,14 @@ from PIL import Image
 
 FOLDER = Path(__file__).parent / "figures"
 sys.path.insert(0, str(FOLDER.parents[1]))
-# width, height in CSS pixels, and whether the reader prefers a dark page
+# Width and height in CSS pixels, and whether the reader prefers a dark page.
 VIEWS = {
     "explore_light": (1280, 900, False),
     "audit_page": (800, 1320, False),
 }
-# colours of a file; heat maps need more than texts
+# The number of colours of a file; heat maps need more of them than texts.
 N_COLOURS = 256
-# seconds until everything is drawn
+# Seconds to wait until everything is drawn.
 PAUSE = 2.0
 
 
@@ -40,7 +40,7 @@ def main() -> None:
             time.sleep(PAUSE)
             shot = browser.execute_cdp_cmd("Page.captureScreenshot", {"format": "png"})
             image = Image.open(io.BytesIO(base64.b64decode(shot["data"]))).convert("RGB")
-            # the palette that covers all colours: the usual one has few of the rare deep ones
+            # This palette covers all colours; the usual one lacks most rare deep colours.
             kind = Image.Quantize.MAXCOVERAGE
             few = image.quantize(N_COLOURS, method=kind, kmeans=3, dither=Image.Dither.NONE)
             few.save(FOLDER / f"{name}.png", optimize=True)

@@ -28,7 +28,7 @@ import fastcos
 from fastcos.auditing import gradient_noise
 
 RANK, SEEDS = 8, 10
-# limits of the audit, which its documentation states
+# The limits of the audit, which its documentation states.
 SAME, SAME_NOISE = 1.05, 1.1
 NONE, USERS, BOTH = (0.0, 0.0), (3.0, 0.0), (3.0, 3.0)
 
@@ -106,7 +106,7 @@ def judged(label, epochs, recipe, has_decay, seed, folder):
     """Train one model, and yield (told, report, faults) of both audits."""
     if recipe["by"] == "implicit":
         data = movielens(folder)
-    else:  # one noise level and two by turns
+    else:  # models with one and with two noise levels take turns
         data = simulated((1.0, 1.0) if seed % 2 == 0 else (0.4, 2.0), seed=seed)
     *_, (P, Q) = train(data, recipe.get("rank", RANK), recipe, [epochs], seed)
     noise = None

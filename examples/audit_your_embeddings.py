@@ -60,7 +60,7 @@ def cards(data: Path) -> Case:
         data / "mtg" / "cards.csv", read.item_ids, column="color", only=set("WUBRG")
     )
     X = read.X
-    X.data[:] = 1  # counts of copies become presence
+    X.data[:] = 1  # a deck contains a card or not, however many copies
     return factors(X, 64, labels=texts(labels))
 
 
@@ -198,7 +198,7 @@ def figure(reports: dict[str, fastcos.auditing.Audit]) -> Any:
         ax.get_legend().remove()
     for ax in axes.flat[len(reports) :]:
         ax.remove()
-    # outside the axes: some curves leave no free corner
+    # The legend is outside the axes, because some curves leave no corner free.
     handles, names = axes.flat[0].get_legend_handles_labels()
     drawn.legend(handles, names, loc="outside upper center", ncols=4, frameon=False)
     drawn.supxlabel("condition of the rescaling D", fontsize="medium")

@@ -34,7 +34,7 @@ import fastcos
 
 N_USERS, N_ITEMS, N_DIMENSIONS, N_HIDDEN = 1000, 200, 10, 64
 K = 10
-# name: similarity, temperature, optimiser, decay, dropout of inputs, dropout of coordinates
+# By name: similarity, temperature, optimiser, decay, dropout of inputs, dropout of coordinates.
 TOWERS = {
     "dot": ("dot", 1.0, "adam", 0.0, 0.0, 0.0),
     "dot, L2 in the loss": ("dot", 1.0, "adam", 1e-4, 0.0, 0.0),
@@ -44,7 +44,7 @@ TOWERS = {
     "cosine, temperature 0.07": ("cosine", 0.07, "adam", 0.0, 0.0, 0.0),
     "cosine, temperature 0.25": ("cosine", 0.25, "adam", 0.0, 0.0, 0.0),
 }
-# name: optimiser, decay
+# By name: optimiser and decay.
 FACTORS = {
     "SGNS": ("adam", 0.0),
     "SGNS, L2 in the loss": ("adam", 1e-3),
@@ -238,7 +238,7 @@ def main():
     parser.add_argument("--output", type=Path, default=Path("deep_models.csv"))
     parser.add_argument("--page", type=Path, help="Markdown file whose table is replaced")
     given = parser.parse_args()
-    torch.set_num_threads(1)  # the same sums on every machine
+    torch.set_num_threads(1)  # so that sums do not depend on the number of cores
     run(given)
     text, n_seeds = table(given.output)
     packages = ", ".join(f"{name} {version(name)}" for name in ("fastcos", "numpy", "torch"))

@@ -80,7 +80,7 @@ def movielens(folder):
 def retail(folder):
     """Logarithms of the quantities of Online Retail minus biases; customers and goods with 60."""
     path = next((folder / "online-retail").glob("*pairs*"))
-    # all quantities count, and none is negative
+    # Quantities of several purchases are added; none is negative.
     seen = sp.coo_array(fastcos.read_interactions(path, value="quantity").X)
     users, items = seen.coords
     values = np.log1p(np.maximum(seen.data.astype(float), 0.0))
@@ -167,7 +167,7 @@ def als_sweeps(P, Q, data, sweeps, decays):
     by_item = sp.csr_array(by_user.T)
     for _ in range(sweeps):
         for X, other, seen, decay in ((P, Q, by_user, decays[0]), (Q, P, by_item, decays[1])):
-            # without decay, a trace of it keeps rows of few observations solvable
+            # A tiny decay keeps the systems of rows with few observations solvable.
             _least_squares(X, other, seen.indptr, seen.indices, seen.data, decay + 1e-9)
 
 
@@ -181,7 +181,7 @@ def train(data, rank, recipe, marks, seed, condition=1.0):
     random = np.random.default_rng(seed)
     n, p = data.shape
     D = np.geomspace(condition**0.5, condition**-0.5, rank)
-    # implicit starts uniformly between 0 and 0.01
+    # implicit starts from uniform numbers between 0 and 0.01.
     draw = random.random if recipe["by"] == "implicit" else random.standard_normal
     P = recipe["start"] * draw((n, rank)) * D
     Q = recipe["start"] * draw((p, rank)) / D

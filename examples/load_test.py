@@ -20,7 +20,7 @@ async def one_connection(
     choose = random.Random(seed)
     reader, writer = await asyncio.open_connection(host, port)
     seconds = []
-    while not seconds or time.perf_counter() < until:  # at least one
+    while not seconds or time.perf_counter() < until:  # at least one request
         started = time.perf_counter()
         path = f"/items/{choose.randrange(n_items)}/similar?k=10"
         writer.write(f"GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())

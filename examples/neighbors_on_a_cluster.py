@@ -35,7 +35,7 @@ def on_cluster(client: Client, folder: Path) -> None:
     model = distributed.fit(fastcos.LinearMF(16), folder / "ratings", client=client)
     model.save(folder / "model.npz")
     print(f"model of rank {model.n_components} in {folder / 'model.npz'}")
-    # a comparison needs X in the memory of every process: give it a sample of the users
+    # A comparison needs X in the memory of every process, so it gets a sample of the users.
     shards = fastcos.linalg.InteractionShards(folder / "ratings", verify=False)
     found = distributed.compare(
         shards.shard(0), n_components=16, folder=folder, client=client,
@@ -52,7 +52,7 @@ def main() -> None:
     given = parser.parse_args()
     given.folder.mkdir(parents=True, exist_ok=True)
     make_inputs(given.folder)
-    # machines that are taken away often: a task may outlive more than 3 of them
+    # If machines are often taken away, a task may lose more than three of them.
     dask.config.set({"distributed.scheduler.allowed-failures": 20})
     if given.scheduler:
         with Client(given.scheduler) as client:

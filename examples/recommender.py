@@ -135,14 +135,14 @@ def main() -> None:
     folder.mkdir(parents=True)
     table, columns = given.interactions, [] if given.value is None else ["--value", given.value]
 
-    # which similarity, the model of fastcos, and embeddings that no rescaling changes
+    # Compare similarities, fit a model of fastcos, and export embeddings that no rescaling changes.
     rank = ("--rank", given.rank)
     run("compare", table, *columns, *rank, "--out", folder / "compared", allowed=(0, 1))
     run("fit", table, *columns, *rank, "--out", folder / "model")
     run("index", "export", folder / "model", "--out", folder / "served")
     run("neighbors", folder / "served", "--k", K, "--out", folder / "films.csv")
 
-    # a model of implicit, which has no ids: they are those of the matrix's columns
+    # A model of implicit has no ids; its items are the columns of the matrix.
     data = io.read_interactions(table, value=given.value)
     users, items, model = factorised(data, given.rank)
     names, ids = data.user_ids, data.item_ids
@@ -163,7 +163,7 @@ def main() -> None:
         theirs = [[one for one in row if one != own][:K] for own, row in pairs]
         truth.check("similar_items", [found[str(ids[one])] for one in alive], theirs, items[alive])
 
-    # what every user has seen is never recommended
+    # Items that a user has seen are never recommended to this user.
     run("recommend", folder / "als.npz", table, *columns, *sides, "--user-ids",
         folder / "user_ids.npy", "--k", K, "--out", folder / "recommended.csv")  # fmt: skip
     found = lists_of(folder / "recommended.csv", "user", "item")
@@ -181,7 +181,7 @@ def main() -> None:
     same = lists_of(folder / "best.csv", "query", "neighbor")
     truth.check("without what was seen", [same[str(one)] for one in names], theirs, users)
 
-    # every day some items leave, come back changed, or are new
+    # Every day some items leave, come back changed, or are new.
     random, rows, present = np.random.default_rng(0), items.copy(), np.ones(len(items), bool)
     share = max(1, len(items) // 50)
     for day in range(1, given.days + 1):
@@ -229,10 +229,10 @@ def serve(folder, ids, rows, present, port):
         gone = [one, *absent, *(truth.row_of[str(item)] for item in answer[:4])]
         expected = truth.nearest(truth.rows[one], gone)
         truth.check("without four of them", [more], [expected], truth.rows[[one]])
-        new = (rows[other] * 2).tolist()  # now the two are alike, from both sides
+        new = (rows[other] * 2).tolist()  # so the two items are each other's nearest
         request("POST", "/items", {"ids": [ids[one].item()], "vectors": [new]})
         request("DELETE", "/items", {"ids": [ids[third].item()]})
-    with serving(folder / "http", port) as request:  # after a restart
+    with serving(folder / "http", port) as request:  # the service is started again
         for a, b in ((one, other), (other, one)):
             (hit,) = request("GET", f"/items/{ids[a]}/similar?k=1")
             assert hit["score"] > 1 - 1e-5, (hit, ids[b])

@@ -32,7 +32,7 @@ from fastcos.auditing import diff_models
 
 RANK, RUNS, LEAST_USERS = 16, 20, 10
 SWEEPS, STEPS, RATE, HIDDEN = 60, 300, 0.03, 64
-# entries of the table of all users and items, for losses that need all of it, and for towers
+# The largest number of user-item pairs, for losses that need all pairs, and for towers.
 MOST_SCORES, MOST_LOGITS = 2_000_000, 400_000
 FIELDS = ("data", "model", "decay", "pair", "kappa", "given", "mapped", "query_metric")
 START, END = "<!-- {}: made by examples/retraining.py -->", "<!-- end of {} -->"
@@ -53,7 +53,7 @@ def squares(X, seed, users, items, weighted=False):
     random = np.random.default_rng(seed)
     P, Q = (random.standard_normal((n, RANK)) * 0.1 for n in X.shape)
     counts = [np.asarray(X.sum(axis=axis)).ravel() for axis in (1, 0)]
-    # the mean weight is 1, so that decays are of one size
+    # The mean weight is 1, so that decays are comparable.
     of_users, of_items = ([c / c.mean() for c in counts]) if weighted else (None, None)
     for _ in range(SWEEPS):
         P = solve_rows(X, Q, users, of_users)
@@ -143,7 +143,7 @@ def towers(X, seed, first, last):
 
 def models(X):
     """(model, decay, train): train(seed, factor) gives users and items."""
-    # half of the least singular value: decay that matters, and leaves all columns (Eq. 6)
+    # Half of the smallest singular value is a decay that matters but removes no column (Eq. 6).
     scale = fastcos.LinearMF(RANK).fit(X).singular_values_.astype(float)[-1] / 2
     yield "ALS", "none", lambda seed, f: squares(X, seed, 0.0, 0.0)
     yield "ALS", "users only", lambda seed, f: squares(X, seed, f * scale, 0.0)
@@ -172,7 +172,7 @@ def kappa(one, other):
     ratios = scipy.linalg.eigh(
         left + tiny * np.trace(left), right + tiny * np.trace(right), eigvals_only=True
     )
-    # a Gram matrix is the square of the map
+    # The root, because a Gram matrix is the square of the map.
     return float(np.sqrt(ratios[-1] / ratios[0]))
 
 
@@ -224,7 +224,7 @@ def fill(path, folder, runs, seconds, only=None):
                 for pair in range(runs // 2):
                     if (data, name, decay, pair) in done:
                         continue
-                    # odd pairs: the second run has 10 % more decay
+                    # In odd pairs, the second run has 10 % more decay.
                     factors = 1.0, 1.1 if pair % 2 else 1.0
                     (P, Q), (P2, Q2) = (train(2 * pair + run, factors[run]) for run in range(2))
                     diff = diff_models(Q2, Q, users=P2, old_users=P)
@@ -256,7 +256,7 @@ def table(rows):
         k = of["kappa"]
         cells = [*key, f"{np.median(k):.3g} ({k.min():.3g} to {k.max():.3g})",
                  *(interval(of[name]) for name in FIELDS[5:]), str(len(own))]  # fmt: skip
-        # decays whose runs are equal share a line
+        # Decays whose runs are equal share a row.
         if lines and [*lines[-1][:2], *lines[-1][3:]] == [*cells[:2], *cells[3:]]:
             lines[-1][2] += f", or {cells[2].replace(',', '')}"
         else:

@@ -41,13 +41,13 @@ Id: TypeAlias = int | str
 Hits: TypeAlias = list[dict[str, object]]
 
 MAX_K = 100
-# multiply-adds of a search up to which two threads are no faster than one: 1 to 4 ms
+# Up to this number of multiply-adds, or 1 to 4 ms, two threads are no faster than one.
 SMALL = 2**24
-# seconds from which a search is slow: the log then explains how it ran
+# A search that takes longer than this number of seconds is explained in the log.
 SLOW = float(os.environ.get("SLOW", "inf"))
-# upper ends of the latency histogram, in seconds
+# The upper ends of the bins of the latency histogram, in seconds.
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
-# the median and the 99th percentile of the latest requests, for a look without Prometheus
+# The median and the 99th percentile of the latest requests, for readers without Prometheus.
 QUANTILES, N_LATEST = (0.5, 0.99), 1000
 
 
@@ -94,7 +94,7 @@ class Batches:
         request = Request(vectors, k, exclude, allowed, groups)
         self._waiting.append(request)
         with self._one_search:
-            # whoever had the lock before may have answered this request too
+            # The thread that had the lock before may have answered this request, too.
             if request.answer is None and request.error is None:
                 waiting = [self._waiting.popleft() for _ in range(len(self._waiting))]
                 together = [one for one in waiting if one.allowed is None]
@@ -133,7 +133,7 @@ class Batches:
                 print(f"slow: {seconds:.3f} s for {len(vectors)} queries\n{reasons}", flush=True)
             ids, scores = found.ids.tolist(), found.scores.tolist()
         except Exception as error:
-            if len(batch) > 1:  # the fault of one request is not that of the others
+            if len(batch) > 1:  # one wrong request must not fail the others
                 for request in batch:
                     self._answer([request])
             else:
@@ -146,7 +146,7 @@ class Batches:
                 [
                     {"id": name, "score": score}
                     for name, score in zip(names[: request.k], values[: request.k], strict=True)
-                    if name not in ("", -1)  # which stand for no item
+                    if name not in ("", -1)  # these ids stand for no item
                 ]
                 for names, values in zip(ids[rows], scores[rows], strict=True)
             ]
@@ -279,7 +279,7 @@ def publish(
     as its shop or its category.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    # readable for the user of the service, as a folder of tempfile is not
+    # The user of the service must be able to read the folder, unlike a folder of tempfile.
     version = folder / f"version-{uuid.uuid4().hex}"
     version.mkdir()
     index = fastcos.SimilarityIndex(measure, model=model).fit(items, ids, groups=groups)
@@ -307,8 +307,8 @@ def loaded(folder: Path, model: str | None = None) -> Batches:
 
 def service(folder: Path, refresh_seconds: float = 0.0, model: str | None = None) -> FastAPI:
     """Return the application that serves the folder, if its index is of the model."""
-    current: list[Batches] = []  # empty until ready, then one
-    refused: list[str] = []  # why the folder's index is not the one that is served; or empty
+    current: list[Batches] = []  # empty until the service is ready, then one element
+    refused: list[str] = []  # the reason why the index of the folder is not served, or empty
     one_writer, metrics, stopped = threading.Lock(), Metrics(), threading.Event()
 
     def refreshed() -> bool:
@@ -328,7 +328,7 @@ def service(folder: Path, refresh_seconds: float = 0.0, model: str | None = None
         width = new.index.n_features_in_
         if current and width != (before := current[0].index.n_features_in_):
             raise ValueError(f"the index must have {before} columns as the old one, got {width}")
-        current[:] = [new]  # requests under way finish on the old one
+        current[:] = [new]  # running requests finish on the old index
         refused.clear()
 
     def keep_fresh() -> None:
@@ -336,8 +336,8 @@ def service(folder: Path, refresh_seconds: float = 0.0, model: str | None = None
             before = refused.copy()
             try:
                 refreshed()
-            except (OSError, ValueError) as error:  # it serves the old items on
-                if [str(error)] != before:  # once, not every few seconds
+            except (OSError, ValueError) as error:  # the service goes on with the old items
+                if [str(error)] != before:  # report it once, not every few seconds
                     print(f"kept the old items: {error}", flush=True)
 
     @asynccontextmanager
@@ -363,7 +363,7 @@ def service(folder: Path, refresh_seconds: float = 0.0, model: str | None = None
         try:
             return int(text) if ids.dtype.kind == "i" else str(text)
         except ValueError:
-            return text  # no id of this index: 404
+            return text  # the index has no such id: status 404
 
     def neighbors(
         ids: Sequence[Id],
@@ -382,7 +382,8 @@ def service(folder: Path, refresh_seconds: float = 0.0, model: str | None = None
         others = exclude or [[]] * len(names)
         if len(others) != len(names):
             raise HTTPException(422, f"exclude must have a list for each of {len(names)} ids")
-        # itself is excluded as the others are; alone it is left out of k + 1, which is faster
+        # The item itself is excluded like the others. If it is the only one, it is faster to search
+        # k + 1 neighbours and to leave it out.
         if not any(others) and allowed is None and groups is None:
             answers = batches.search(vectors, k + 1)
             pairs = zip(names, answers, strict=True)
@@ -405,7 +406,10 @@ def service(folder: Path, refresh_seconds: float = 0.0, model: str | None = None
                 None if allowed is None else [id_of(one) for one in allowed],
                 groups,
             )
-        except (TypeError, ValueError) as error:  # it names the argument, the rule and what came
+        except (
+            TypeError,
+            ValueError,
+        ) as error:  # a clear message, for the client
             raise HTTPException(422, str(error)) from None
 
     def changed(change: Callable[[fastcos.SimilarityIndex], object]) -> dict[str, object]:
@@ -417,7 +421,7 @@ def service(folder: Path, refresh_seconds: float = 0.0, model: str | None = None
                 if path != current_index(folder):
                     raise ValueError("a newer version was published (POST /reload takes it up)")
                 index.refresh()
-            except (OSError, ValueError) as error:  # such as an index of another model
+            except (OSError, ValueError) as error:  # for example, an index of another model
                 refused[:] = [str(error)]
                 raise HTTPException(409, f"nothing was changed: {error}") from None
             try:
@@ -426,7 +430,7 @@ def service(folder: Path, refresh_seconds: float = 0.0, model: str | None = None
                 raise HTTPException(422, str(error)) from None
             try:
                 index.save(path)
-            except (OSError, ValueError) as error:  # a full disk, or another writer was faster
+            except (OSError, ValueError) as error:  # for example, a full disk or a faster writer
                 reopened = fastcos.SimilarityIndex.open(path, model=index.model)
                 current[:] = [Batches(reopened, path)]
                 raise HTTPException(409, f"nothing was changed: {error}") from None
@@ -459,7 +463,7 @@ def service(folder: Path, refresh_seconds: float = 0.0, model: str | None = None
             metrics.text(n_items, is_stale=bool(refused)), media_type="text/plain; version=0.0.4"
         )
 
-    @app.get("/items/{name:path}/similar")  # an id may hold slashes
+    @app.get("/items/{name:path}/similar")  # an id may contain slashes
     def similar(
         name: str,
         k: Annotated[int, Query(ge=1, le=MAX_K)] = 10,

@@ -143,7 +143,7 @@ def noise_of(data, recipe, P, Q):
     """Condition to the rest of SGD, and the epochs to forget; None where they are not known."""
     if recipe["by"] != "sgd":
         return "", ""
-    decays = recipe.get("decays", (0.0, 0.0))[::-1]  # of items, of users
+    decays = recipe.get("decays", (0.0, 0.0))[::-1]  # the decay of items, then that of users
     noise = gradient_noise(Q, P, slopes(data, P, Q), step=recipe["step"], weight_decay=decays)
     return noise.condition, noise.epochs_to_forget
 
@@ -214,7 +214,7 @@ def forgetting(data, decay, step, seed):
     measured = np.interp(
         goal, logs[[after, after - 1]], [[0, *marks][i] for i in (after, after - 1)]
     )
-    # a usual start: twice the time that its own rest predicts, once the predictions are there
+    # From a usual start, train for twice the time that is predicted once the predictions are good.
     usual = max(20, round(2 * noise(*other).epochs_to_forget))
     *_, (P, Q) = train(data, RANK, recipe, [usual], seed)
     return {
@@ -368,7 +368,7 @@ def factor(triple):
     if triple is None:
         return "-"
     mean, low, high = triple
-    # an interval on the logarithm may reach below 1, a condition cannot
+    # An interval of logarithms may reach below 1, but a condition cannot.
     digits = 2 if mean < 9.95 else 1
     return f"{mean:.{digits}f} [{max(low, 1):.{digits}f}, {high:.{digits}f}]"
 
@@ -426,7 +426,7 @@ def figure(found, lines):
         "simulation": ("o", "C0"), "simulation, two noise levels": ("^", "C3"),
         "MovieLens": ("s", "C1"), "Online Retail": ("D", "C2"),
     }  # fmt: skip
-    # the data sets with most ways to train come last
+    # The data sets with the largest number of ways to train come last.
     names = dict.fromkeys(
         common_name(label) for data in reversed(sets) for label in labels_of(data)
     )

@@ -33,18 +33,19 @@ from fastcos.models.linear_mf import LinearMF
 from fastcos.plots.style import COLOURS, figure_style, line_style
 
 RANKS = (2, 3, 4, 5, 6, 8, 12, 20, 50, 100)
-# the rank of the paper
+# The rank of the paper.
 PAPER_RANK = 50
-# λ of Eq. 1 over that of the paper; λ of Eq. 2 has the root of it
+# λ of Eq. 1 divided by that of the paper; λ of Eq. 2 is multiplied by the square root.
 STRENGTHS = (0.01, 1.0, 100.0)
-# the paper's λ of Eq. 1 is 10,000 for 20,000 users; X'X grows with the number of users
+# The paper has λ = 10,000 of Eq. 1 for 20,000 users; X'X grows with the number of users.
 REGULARIZATION_PER_USER = 0.5
-# rescalings of Eq. 1, then other similarities of the same SVD
+# Rescalings of Eq. 1, then other similarities of the same SVD.
 RESCALINGS = ("orthonormal", "identity", "weights", "balanced", "smoothed")
 FORMS = (*RESCALINGS, "query_metric", "eq2")
-# those that are scored for every λ
+# The forms that are scored for every λ.
 _FORMS_OF_EVERY_STRENGTH = ("identity", "balanced", "query_metric", "eq2")
-# evaluated users: the standard error of a mean NDCG is below 0.01, and ranks are compared in pairs
+# The number of evaluated users. The standard error of a mean NDCG is then below 0.01, and ranks
+# are compared on the same users.
 _N_USERS = 1000
 CRITERIA = ("by_held_out", "by_gap", "by_parallel_analysis")
 
@@ -109,7 +110,7 @@ def score_simulation(simulation: Simulation, preset: str, seed: int) -> list[Sen
             ]
         recovery = {
             (rank, form): _recovery(embeddings[form](rank), clusters, with_map=strength == 1)
-            for rank in dict.fromkeys(rank for _, rank in works)  # a chosen one may be on the grid
+            for rank in dict.fromkeys(rank for _, rank in works)
             for form in forms
         }
         for criterion, rank in works:
@@ -129,7 +130,7 @@ def _embeddings(model: LinearMF, forms: Sequence[str], users: Any, strength: flo
     found = {}
     for form in forms:
         if form == "eq2":
-            # both objectives have their knee at the same singular value
+            # Both objectives have their knee at the same singular value.
             other = model.reregularized("weight_decay", float(np.sqrt(strength)))
             found[form] = of_columns(other.item_embeddings())
         elif form == "query_metric":
@@ -267,7 +268,7 @@ class _DataSet:
         return best[0] == best[1]
 
 
-# six lines are as many as a small panel shows; weights and smoothed are in the csv
+# A small panel shows at most six lines; "weights" and "smoothed" are only in the csv.
 _SHOWN = {
     "orthonormal": "D = S^½, orthonormal",
     "identity": "D = I",
@@ -276,7 +277,7 @@ _SHOWN = {
     "eq2": "Eq. 2",
 }
 _N_COLUMNS = 5
-# of the legend: the lines, NDCG and its best rank
+# The number of entries of the legend: the lines, NDCG and its best rank.
 _N_ENTRIES = len(_SHOWN) + 2
 _INCHES_OF_ENTRY = 1.8
 
@@ -305,7 +306,7 @@ class SensitivityDisplay:
         n_columns = min(_N_COLUMNS, len(presets))
         n_lines = -(-len(presets) // n_columns)
         width = 2.5 * n_columns + 0.8
-        # a line of the legend has as many entries as fit, up to four
+        # A line of the legend has as many entries as fit, up to four.
         n_entries = min(4, int(width / _INCHES_OF_ENTRY))
         legend = 0.2 * -(-_N_ENTRIES // n_entries)
         self.figure_ = Figure(figsize=(width, 2.3 * n_lines + 0.3 + legend))

@@ -44,11 +44,11 @@ from bench.lab.markdown import print_table
 from examples import load_test, retrieval_service
 
 CONNECTIONS, K, CHOSEN = (1, 8, 64), 10, 500
-# seconds in which answers are read, at most
+# The largest number of seconds in which answers are read.
 READING = 30.0
 PORT = 8765
 URL = f"http://127.0.0.1:{PORT}"
-BLOCK = 1 << 16  # rows that are made at once
+BLOCK = 1 << 16  # the number of rows that are made at once
 
 
 class Index(NamedTuple):
@@ -107,7 +107,7 @@ def hnswlib_index(items, folder, least_recall):
 
 def sqlite_vec_index(items, folder):
     """A vec0 table in a file; every core has its own connection."""
-    import apsw  # a SQLite that loads extensions, which that of Python may not do
+    import apsw  # its SQLite can load extensions; that of Python may not
     import sqlite_vec
 
     local = threading.local()
@@ -122,7 +122,7 @@ def sqlite_vec_index(items, folder):
         return local.database.execute(query, (row.tobytes(), k)).fetchall()
 
     connect()
-    with local.database:  # one transaction
+    with local.database:  # all rows in one transaction
         columns = f"e float[{items.shape[1]}] distance_metric=cosine"
         local.database.execute(f"create virtual table v using vec0({columns})")
         rows = ((i, row.tobytes()) for i, row in enumerate(items))
@@ -134,7 +134,8 @@ def sqlite_vec_index(items, folder):
     )
 
 
-# package, and index of items with a folder for files; fastcos opens what the service published
+# By name: the package, and a function that makes an index of items, with a folder for its files.
+# fastcos opens the index that the service published.
 LIBRARIES = {
     "fastcos": ("fastcos", None),
     "faiss": ("faiss-cpu", faiss_index),
@@ -158,7 +159,7 @@ def serve(library, folder):
     _, index_of = LIBRARIES[library]
     if index_of is not None:
         mapped = np.load(folder / "items.npy", mmap_mode="r")
-        # copied: what building reads of a mapped file would count as resident
+        # The items are copied, because pages of a mapped file would count as resident memory.
         index = index_of(np.array(mapped), folder)
 
         def search(vectors, k, n_threads):
@@ -223,7 +224,7 @@ def make(folder, n, d):
     np.save(folder / "items.npy", items)
     retrieval_service.publish(folder, items, np.arange(n))
     chosen = np.random.default_rng(1).choice(n, CHOSEN, replace=False)
-    # an item itself is the first
+    # The first neighbour is the item itself.
     best = fastcos.top_k(items[chosen], items, K + 1).scores[:, -1]
     np.savez(folder / "truth.npz", chosen=chosen, best=best)
 
@@ -235,7 +236,7 @@ def main():
     parser.add_argument("columns", type=int, nargs="?", default=384)
     parser.add_argument("--seconds", type=float, default=30.0, help="of each load")
     given = parser.parse_args()
-    # for the processes: the fastest of pip's FAISS on CPUs with AVX-512
+    # With this setting, FAISS of pip is fastest on CPUs with AVX-512.
     os.environ["OPENBLAS_CORETYPE"] = "SkylakeX"
     versions = {}
     for package, _ in LIBRARIES.values():

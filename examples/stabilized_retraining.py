@@ -18,7 +18,7 @@ import scipy.sparse as sp
 
 import fastcos
 
-# items and users with fewer interactions are left out
+# Items and users with fewer interactions are left out.
 MINIMUM = 5
 RANK = 32
 HELD_OUT = 0.2

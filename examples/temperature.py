@@ -25,7 +25,8 @@ from fastcos.metrics import pair_auc
 
 N_USERS, N_ITEMS, SEEDS = 1000, 200, 10
 RANKS, TEMPERATURES = (6, 10, 50), (0.07, 0.1, 0.15, 0.25, 1.0)
-# passes, and passes without a lower held-out loss after which training stops
+# The largest number of passes, and the number of passes without a lower held-out loss after which
+# training stops.
 SHORT, LONG = (20, 3), (400, 15)
 SHARED = {
     "CosineMF": {"n_negatives": 300},
@@ -38,7 +39,7 @@ WORD2VEC = {
     }
     for n in (1, 5, 25, 256, 1024)
 }  # fmt: skip
-# negatives of each interaction, for the loss in expectation
+# The number of negatives per interaction, for the expected loss.
 EXPECTED = (1, 5, 25)
 HIDDEN, RATE, STEPS, PATIENCE = 64, 0.03, 600, 40
 FIELDS = ("model", "rank", "temperature", "passes", "seed", "auc", "loss", "stopped_at")
@@ -86,7 +87,7 @@ def by_gradient(X, rank, temperature, tower, short, seed):
         logits -= logits.max(axis=1, keepdims=True)
         shares = np.exp(logits)
         shares /= shares.sum(axis=1, keepdims=True)
-        # a held-out item competes with the items that are not in training
+        # A held-out item competes with the items that are not in the training data.
         free = np.where(seen, 0.0, np.exp(logits))
         loss = float((np.log(free.sum(axis=1))[:, None] - logits)[held].mean())
         if loss < best - 1e-5:
@@ -222,7 +223,7 @@ def table(found):
     out = ["| " + " | ".join(head) + " |", "|---|---:|---|" + "---:|" * (len(head) - 3)]
     for name in names:
         for rank in RANKS:
-            # full-batch models have learned little after 20 passes: they are in the csv
+            # Full-batch models have learned little after 20 passes: those rows are only in the csv.
             for passes in ("20", "all") if name in SHARED else ("all",):
                 picked = chosen(found, name, rank, passes)
                 if picked is None or len(picked[0]) < 2:

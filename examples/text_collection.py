@@ -74,7 +74,7 @@ def main() -> None:
     unit /= np.linalg.norm(unit, axis=1, keepdims=True)
     row_of = {str(one): row for row, one in enumerate(ids)}
 
-    # first answers
+    # Print the first answers.
     run("neighbors", chunks, "--show", ids[3], "--text", "text", "--k", 5)
     run("neighbors", chunks, "--k", K, "--out", folder / "neighbors.csv")
     found = [row_of[row["neighbor"]] for row in rows_of(folder / "neighbors.csv")]
@@ -86,7 +86,7 @@ def main() -> None:
     near = np.take_along_axis(scores, lists, axis=1)
     check(f"neighbours of {len(some)} texts", np.allclose(near, best, atol=1e-6))
 
-    # what a score means, and pairs that are nearly the same
+    # Find out what a score means, and which pairs are nearly the same.
     run("calibrate", chunks, "--fpr", FPR, "--out", folder / "calibration")
     rate = fastcos.auditing.Calibration.load(folder / "calibration")
     run("index", "duplicates", chunks, "--fpr", FPR, "--text", "text",
@@ -105,7 +105,7 @@ def main() -> None:
     has_pair = (unit[gone] @ unit.T > least - 1e-6).sum(axis=1) > 1
     check(f"{len(gone):,} texts left out have a near-duplicate", has_pair.all())
 
-    # an index of what is kept, that changes
+    # Build an index of the texts that are kept, and change it.
     np.savez(folder / "kept.npz", ids=ids[kept], vectors=vectors[kept])
     run("index", "build", folder / "kept.npz", folder / "index")
     run("index", "remove", folder / "index", ids[kept[0]])
@@ -117,13 +117,13 @@ def main() -> None:
     scores = unit[kept[2:]] @ unit[kept[1]]
     check("its first answer", np.isclose(unit[row_of[str(nearest)]] @ unit[kept[1]], scores.max()))
 
-    # true neighbours, and the recall of what another index has found
+    # Compute the true neighbours, and the recall of the answers of another index.
     np.save(folder / "base.npy", vectors)
     np.save(folder / "queries.npy", vectors[some] + np.float32(0.01))
     files = (folder / "base.npy", "--queries", folder / "queries.npy", "--k", K)
     run("neighbors", *files, "--out", folder / "truth.npy")
     truth = np.load(folder / "truth.npy")
-    truth[:, -1] = (truth[:, -1] + 1) % len(ids)  # as an approximate index that misses some
+    truth[:, -1] = (truth[:, -1] + 1) % len(ids)  # like an approximate index that misses some
     np.save(folder / "found.npy", truth)
     run("neighbors", *files, "--result", folder / "found.npy", "--json")
 
@@ -140,7 +140,7 @@ def store_of(folder, ids, texts, vectors, rate):
     except ImportError:
         print("LangChain is not installed (pip install langchain-core)")
         return
-    embedding = DeterministicFakeEmbedding(size=vectors.shape[1])  # yours embeds queries
+    embedding = DeterministicFakeEmbedding(size=vectors.shape[1])  # in place of yours
     facts = [{"source": f"{row % 7}.pdf"} for row in range(len(ids))]
     store = FastcosVectorStore.from_embeddings(
         zip(texts.tolist(), vectors, strict=True), embedding, facts, ids=ids.astype(str).tolist()

@@ -45,15 +45,16 @@ from fastcos.models.preprocessing import (
 from fastcos.similarity import summaries
 from fastcos.similarity.canonical import canonicalize
 
-# rank of the models: that of the paper
+# The rank of the models, which is that of the paper.
 K = 50
-# kind and name of the reference
+# The kind and the name of the reference.
 PLAIN = ("measure", "cosine")
-# between a user and an item, between users, or for given features: not of these items
+# These measures compare users, users with items, or features that these items do not have.
 LEFT_OUT = {"user_item_cosine", "user_item_dot", "project_back_users", "soft_cosine"}
-# pairs that learned_diagonal sees: a five-hundredth of all
+# The number of pairs that learned_diagonal sees: one in 500 of all pairs.
 N_LABELLED_PAIRS = 1000
-# about the rank of the truth, which has five clusters: what choosing the rank could gain at most
+# About the rank of the truth, which has five clusters. It shows how much choosing the rank could
+# gain at most.
 TRUE_K = 6
 WORD2VEC = {"similarity": "dot", "loss": "negative_sampling", "temperature": 1.0}
 TEMPERATURES = {
@@ -77,7 +78,7 @@ TRAININGS = {
     "cosine, norm penalty": {"norm_penalty": 0.1},
     "cosine, inverse propensities": {"propensity_exponent": 0.5},
 }
-# the lines of the page around the tables
+# The lines of the page around the table.
 START, END = "<!-- table: made by examples/which_remedy.py -->", "<!-- end of table -->"
 
 
@@ -94,8 +95,8 @@ def auc_of(items, cluster, measure="cosine"):
     """AUC of a measure's scores of the items with each other."""
     scores = np.vstack([block for _, block in similarity_blocks(items, measure=measure)])
     if get_measure(measure).name == "spearman_dims":
-        # ranks have few distinct correlations: without this the rounding of float32 products, which
-        # depends on the CPU, would order equal ones (0.764399 to 0.764410 for 0.764405)
+        # Correlations of ranks have few distinct values. Without this line, the rounding of float32
+        # products, which depends on the CPU, would order equal values.
         scores = np.round(scores, 6)
     return auc(scores, cluster)
 
@@ -249,7 +250,7 @@ def table(found):
         verdict = "=" if abs(mean) <= width else "+" if mean > 0 else "-"
         better = f"{int((differences > 0).sum())} of {len(seeds)}"
         shown = f"`{name}`" if kind == "measure" and name in summaries() else name
-        # one line for remedies that are one by construction, or equal at this precision
+        # Remedies that are equal by construction, or at this precision, share a row.
         equal = next((one for one in lines if one[5].round(4).tolist() == values.round(4).tolist()
                       and one[3] == kind), None)  # fmt: skip
         if equal is not None and (kind, name) != PLAIN:

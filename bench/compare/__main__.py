@@ -129,7 +129,7 @@ def run(arguments, document, save):
         document["results"][row.key] = result
         print_row(result, descriptions)
         for name in set(arguments.library).intersection(descriptions) - set(result["libraries"]):
-            if arguments.library != worker.names_of_libraries():  # the user has named it
+            if arguments.library != worker.names_of_libraries():  # the user asked for it by name
                 label = descriptions[name]["name"]
                 print(f"  {label} has no time: {name}.py defines no function {row.operation}")
         save(document)

@@ -52,7 +52,7 @@ def verdict(low, high, busy):
 def sentence(name, theirs, ours, busy):
     """Say how fast fastcos is beside another library."""
     ratio, low, high = ratio_of(theirs, ours)
-    # a single process says nothing about how much processes differ
+    # A single process does not show how much processes differ.
     interval = f" [{low:.2f}, {high:.2f}]" if math.isfinite(high) else ""
     if verdict(low, high, busy) == "busy":
         cores = "an unknown number of" if busy is None else f"{busy:.1f}"

@@ -23,11 +23,11 @@ PRODUCT_TOLERANCE = 1e-4
 class Task(NamedTuple):
     """One task."""
 
-    title: str  # in words; a size is formatted into it
-    operation: str  # the function of bench/compare/libraries/*.py
-    sizes: dict  # name of the size: arguments of make
+    title: str  # the task in words; the numbers of its size are formatted into it
+    operation: str  # the name of the function in bench/compare/libraries/*.py
+    sizes: dict  # the arguments of make, by the name of the size
     make: Callable  # returns the arguments of the operation, by name
-    checker: Callable  # takes these arguments; returns a function that raises for a wrong answer
+    checker: Callable  # takes these arguments, and returns a function that refuses wrong answers
 
 
 def search_of_embeddings(queries, n, d):
@@ -231,7 +231,7 @@ class Row(NamedTuple):
     key: str
     title: str
     operation: str
-    make: Callable  # without arguments
+    make: Callable  # takes no arguments
     checker: Callable
 
 

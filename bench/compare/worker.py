@@ -199,7 +199,7 @@ def call_once(prepare, arguments):
     call()
     before = resident_mib("VmRSS")
     with contextlib.suppress(OSError):
-        Path("/proc/self/clear_refs").write_text("5")  # resets the peak
+        Path("/proc/self/clear_refs").write_text("5")  # resets the peak of the resident memory
     started = time.perf_counter()
     call, read = prepare(**arguments)
     prepared = time.perf_counter()

@@ -16,7 +16,7 @@ from bench.lab.markdown import print_table
 from bench.lab.search_plan import clustered
 from bench.lab.timing import in_turns
 
-# turns of long and of short searches
+# The number of turns of long searches, and that of short ones.
 TURNS, SHORT_TURNS = 7, 200
 
 
@@ -65,7 +65,7 @@ def main():
     rows, within = [], 0
     for name, explained, call in cases():
         measured = float(
-            np.median(in_turns(call, turns=TURNS if explained.seconds > 1e-3 else 200))
+            np.median(in_turns(call, turns=TURNS if explained.seconds > 1e-3 else SHORT_TURNS))
         )
         ratio = explained.seconds / measured
         within += 0.5 <= ratio <= 2.0

@@ -89,7 +89,7 @@ def compare_join(n: int, n_groups: int, sigma: float) -> None:
             found = index.search(unit[members], min(11, len(members)))[1]
             theirs[members, : found.shape[1]] = members[found]
     faiss_seconds = time.perf_counter() - started
-    theirs[theirs == np.arange(n)[:, None]] = -1  # each row finds itself
+    theirs[theirs == np.arange(n)[:, None]] = -1  # FAISS finds each row itself, too
     differ = np.flatnonzero((np.sort(theirs)[:, 1:] != np.sort(ours)).any(axis=1))
     n_wrong = 0
     for row in differ:

@@ -45,20 +45,20 @@ from fastcos.linalg.shards import ENTRIES_PER_SHARD, InteractionShards, shard_wr
 
 K = 10
 ERRORS = Console(stderr=True)
-# draws of a block of users: half a GB while it is made
+# The number of draws per block of users. Making a block takes half a gigabyte.
 DRAWS_PER_BLOCK = 1 << 24
-# exponent of the popularity of items
+# The popularity of items falls as 1 / rank^EXPONENT.
 EXPONENT = 0.8
-# bytes of a non-zero: its column on disk; column and float32 value in memory, where neighbours of
-# items need the rows and their transpose
+# Bytes of a non-zero: on disk its column; in memory its column and its float32 value. The
+# neighbours of items need the rows and their transpose in memory.
 DISK_BYTES, MEMORY_BYTES, ITEMS_BYTES = 4, 8, 18
 # Seconds per non-zero of a run with 1e9 non-zeros and 64 columns, or per pair of rows of 256
 # columns, and of writing (docs/dev/benchmarks.md, "A billion non-zeros").
 SECONDS = {"gram": 1.1e-7, "svd": 5.3e-7, "items": 2.9e-7, "search": 5e-10, "audit": 1e-9}
 WRITING = 3e-7
-# items, and columns, whose answers are computed again in float64
+# The number of items or columns whose answers are computed again in float64.
 CHECKED = 5
-# dense rows that are made at once
+# The number of dense rows that are made at once.
 ROWS_PER_BLOCK = 100_000
 
 
@@ -136,7 +136,7 @@ def check_audit(queries, items, found):
     return None, json.dumps(found.to_dict()).encode()
 
 
-# what is timed, and the check: of a matrix and Q, of queries and items
+# By name: the function that is timed and its check. SPARSE has those of a matrix and Q.
 SPARSE = {
     "gram": (fastcos.gram_matmul, check_gram),
     "svd": (lambda X, Q: fastcos.randomized_svd(X, Q.shape[1], compute_u=False), check_svd),
@@ -157,7 +157,7 @@ def on_interactions(given, name, where, stack):
     shards = InteractionShards(given.folder / "shards", verify=False)
     (n, p), X = shards.shape, shards
     Q = np.random.default_rng(0).standard_normal((p, given.rank)).astype(np.float32)
-    call(next(shards.blocks(0, min(n, 5_000)))[1], Q)  # compiles
+    call(next(shards.blocks(0, min(n, 5_000)))[1], Q)  # compiles the kernels
     if where == "memory" or name == "items":
         X = sp.vstack([rows for _, rows in shards.blocks()]).tocsr()
     size = {"users": n, "items": p, "nnz": shards.nnz, "rank": given.rank}
@@ -171,7 +171,7 @@ def on_rows(given, name, where, stack):
     queries = np.load(files[0])
     items = np.load(files[1], mmap_mode=None if where == "memory" else "r")
     few = data.gaussian(3_000, 16)
-    call(few, few)  # compiles
+    call(few, few)  # compiles the kernels
     call = partial(call, queries, items)
     if "worker" in where:
         from dask.distributed import Client, LocalCluster
@@ -179,7 +179,9 @@ def on_rows(given, name, where, stack):
         own = {"threads_per_worker": 1, "dashboard_address": ":0", "memory_limit": "4GiB"}
         client = Client(LocalCluster(n_workers=int(where[0]), **own))
         stack.callback(client.shutdown)
-        client.run(importlib.import_module, "bench.lab")  # which sees to compiled kernels
+        client.run(
+            importlib.import_module, "bench.lab"
+        )  # importing bench.lab lets the worker compile its kernels
         client.run(fastcos.top_k, few, few, K)
         out = Path(tempfile.mkdtemp(dir=given.folder), "found")
         call = partial(fastcos.distributed.top_k, *files, K, out=out, client=client)
@@ -188,9 +190,10 @@ def on_rows(given, name, where, stack):
     return call, partial(check, queries, items), size, "pairs", n * m
 
 
-# on a local cluster, searches only
+# Workers of a local cluster run searches only.
 PLACES = ("disk", "memory", "1-worker", "2-workers")
-# users: one per 50 non-zeros; rank: columns of Q and of the SVD; rows, columns, queries: dense
+# Numbers that options can change. There is one user per 50 non-zeros by default. The rank is that
+# of the SVD, and the number of columns of Q.
 NUMBERS = {
     "users": None, "items": 50_000, "rank": 64, "rows": 3_000_000, "columns": 256,
     "queries": 50_000, "turns": 1,
@@ -281,7 +284,7 @@ def main():
     if any("worker" in where for where in given.where) and given.operations != ["search"]:
         parser.error("--where with workers takes --operations search")
     given.memory = given.memory or fastcos.get_config().working_memory
-    if given.data:  # about 16 bytes a line
+    if given.data:  # a line has about 16 bytes
         given.nnz = given.data.stat().st_size / 16
     given.nnz, given.users = int(given.nnz), given.users or max(1, int(given.nnz) // 50)
     disk, memory = needs(given)

@@ -19,38 +19,42 @@ from fastcos.linalg import operators
 from fastcos.parallel import buffer_pool
 from fastcos.search.layout import tile_layout
 
-# seconds of one probe: a hundred times the start of a thread, and short beside a turn
+# The seconds of one probe: a hundred times as long as starting a thread, but short beside a turn.
 _PROBE_SECONDS = 2e-3
-# bytes that a probe of the bandwidth reads: a first-level cache, and twice the largest last level
+# A probe of the bandwidth reads from as many bytes as fit a first-level cache, up to twice the
+# largest last-level cache.
 _LEAST_BYTES, _MOST_BYTES = 2**16, 2**28
-# probes of a roof
+# The number of probes of a roof.
 _ROOF_PROBES = 20
-# values that one call of a bandwidth probe reads: 0.2 ms at 80 GB/s
+# The number of values that one call of a bandwidth probe reads. They take 0.2 ms at 80 GB/s.
 _PASS_VALUES = 2**22
-# rows of a table that a gather adds: the end of a sum is a small part
+# The number of rows that a gather adds. It is large, so that ending a sum hardly counts.
 _GATHERED_ROWS = 2**10
-# rows and columns of the matrices of the gemm probes: near their best rate, 10 ms at 100 GFLOP/s
+# The rows and columns of the matrices of the gemm probes, which reach nearly the best rate. One
+# product takes 10 ms at 100 GFLOP/s.
 _GEMM_SIZE = 768
-# columns of the tile probe: packed as int8, a panel of items and one of queries take 16 kB
+# The columns of the tile probe. Packed as int8, a panel of items and one of queries take 16 kB.
 _TILE_DEPTH = 256
-# blocks of products of the tile probe: 2 ms with AMX, at the rate of 512 blocks within 2 %
+# The blocks of products of the tile probe. They take 2 ms with AMX, at a rate within 2 % of that of
+# 512 blocks.
 _TILE_BLOCKS = 16
 
 
 class Work(NamedTuple):
     """What one call must do, by the plain method."""
 
-    # what throughput counts: pairs, rows, non-zeros
+    # The units that the throughput counts, such as pairs, rows or non-zeros.
     units: float
     multiply_adds: float = 0.0
-    # whose peak bounds the multiply-adds: gemm of float32 or float64, or tile, the register tile of
-    # the search on data in the first-level cache, int8 where the CPU has it
+    # The arithmetic whose peak rate bounds the multiply-adds. "float32" and "float64" are products
+    # of matrices; "tile" is the inner loop of the search on data in the first-level cache, which
+    # uses int8 if the CPU has such instructions.
     arithmetic: str = "float32"
-    # bytes that must move: inputs once, outputs once
+    # Bytes that must be read and written: every input and every output once.
     reads: float = 0.0
     writes: float = 0.0
-    # rows that are read one by one from a table of float32, its shape, and int32 rows in the order
-    # of the gathers, or the start of it; by default at random
+    # The number of rows that are read one by one from a float32 table, the shape of the table, and
+    # the int32 row numbers in the order of the reads, or the first of them; by default random ones.
     gathers: float = 0.0
     table: tuple[int, int] = (0, 0)
     order: Any = None
@@ -98,7 +102,7 @@ def roofs():
     layout = tile_layout(config.isa(), _TILE_DEPTH)
     tile = f"{'int8' if layout.quantised else 'float32'} tile, {layout.isa}"
     rates = _tile_rate, _gemm_rate("float32"), _memory_rate(probes.read_values, 4, _MOST_BYTES // 4)
-    # the best of several: the first compiles, and other work on the machine lowers a rate
+    # The best of several probes counts: the first one compiles, and other work lowers a rate.
     best = [max(rate() for _ in range(_ROOF_PROBES)) for rate in rates]
     return {tile: 2 * best[0], "float32 gemm": 2 * best[1]}, best[2]
 
@@ -111,7 +115,7 @@ class Limit:
 
     def __init__(self, work):
         self.bound = "none"
-        # amounts, and functions that measure how much of them is done per second
+        # By resource: the amount that is needed, and a function that measures the rate per second.
         self.probes = probed = {}
         if work.multiply_adds:
             rate = _tile_rate if work.arithmetic == "tile" else _gemm_rate(work.arithmetic)
@@ -120,11 +124,11 @@ class Limit:
         if work.reads > work.writes:
             rate = _memory_rate(probes.read_values, 4, size)
             probed["read"] = work.reads - work.writes, rate
-        if work.writes:  # as many bytes are read beside it
+        if work.writes:  # the probe reads as many bytes as it writes
             probed["copy"] = 2 * work.writes, _memory_rate(probes.copy_values, 8, size)
         if work.gathers:
             probed["gather"] = work.gathers, _gather_rate(work.table, work.order)
-        self.seconds()  # compiles, and touches the memory
+        self.seconds()  # compiles the probes and touches their memory
 
     def seconds(self):
         """Measure once: the longest of the work's resources, each at its rate of this moment."""
@@ -170,7 +174,7 @@ def _ones(*shape):
 
 def _memory_rate(kernel, bytes_per_value, size):
     """Bytes of reading or copying that many float32 values, on all threads."""
-    # a call of few values costs more than its work
+    # With few values, the call would cost more than its work.
     passes = max(1, _PASS_VALUES // size)
     call = functools.partial(parallel.run, kernel, _parts(size), passes, *_ones(2, size))
     return functools.partial(_rate, float(bytes_per_value * passes * size), call)

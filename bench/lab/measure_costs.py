@@ -18,7 +18,7 @@ from bench.lab.timing import in_turns
 from fastcos import get_measure, io, list_measures, top_k
 
 K, ROWS, COLUMNS = 10, 40_000, 128
-# their rows are bags, or two halves
+# These measures take rows of another form: bags of words, or two halves.
 LEFT_OUT = {"word_rotators_distance", "weight_cosine"}
 
 

@@ -22,7 +22,7 @@ from fastcos.search.segments import Segment
 from fastcos.similarity import encoded_rows, get_measure
 
 K = 10
-# queries and neighbours of the searches with prefixes
+# The numbers of queries and of neighbours of the searches with short codes.
 PREFIX_CASES = ((1, 10), (64, 10), (1000, 10), (1000, 100))
 OPTIONS = packing.ExecutionOptions(config.n_threads(), config.working_memory() * 2**20)
 
@@ -54,7 +54,7 @@ def packing_against_scoring(d):
     n_items = 12_800_000 // d
     items, _ = encoded(n_items, d)
     numbers = np.arange(n_items)
-    # costs by which each way is the cheapest, for any number of queries
+    # Settings of the cost model by which each method is the cheapest for any number of queries.
     never = {"min_queries_as_given": 1, "max_queries_as_given": 0}
     always = {"min_queries_as_given": 1, "max_queries_as_given": 10**6, "min_work_as_given": 0}
     ways = (
@@ -115,7 +115,7 @@ def duplicates():
     for copies in (1, 2, 3, 5, 20):
         rows = np.repeat(gaussian(20_000 // copies, 64), copies, axis=0)
         join = partial(fastcos.top_k, rows, k=K)
-        # one excluded pair, and copies are searched one by one
+        # With one excluded pair, copies are searched one by one.
         excluded = sp.csr_array(([1.0], ([0], [1])), shape=(len(rows), len(rows)))
         table.append((copies, milliseconds(join), milliseconds(partial(join, exclude=excluded))))
     header = ("copies of each row", "top_k, ms", "one by one, ms")
@@ -171,7 +171,7 @@ def without_and_with_prefixes(files):
     table = []
     for name, make in sets.items():
         queries, items = np.split(make().astype(np.float32, copy=False), [1000])
-        fitted(None)  # compiles
+        fitted(None)  # compiles the kernels
         plain, index, cells = fitted(0), fitted(None), []
         fits = [seconds(partial(fitted, forced)) for forced in (0, None)]
         for n, k in PREFIX_CASES:

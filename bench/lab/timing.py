@@ -43,6 +43,6 @@ def added_mib(call):
     """Return the peak memory that a call adds, in MiB."""
     before = resident_mib("VmRSS")
     with contextlib.suppress(OSError):
-        Path("/proc/self/clear_refs").write_text("5")  # resets the peak
+        Path("/proc/self/clear_refs").write_text("5")  # resets the peak of the resident memory
     call()
     return max(0.0, resident_mib("VmHWM") - before)

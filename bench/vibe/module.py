@@ -8,7 +8,7 @@ import fastcos
 
 try:
     from vibe.algorithms.base.module import BaseANN
-except ImportError:  # in the repository of fastcos
+except ImportError:  # VIBE is not installed, as in the repository of fastcos
     BaseANN = object
 
 # VIBE's names of distances, and the measures of fastcos that order items in the same way.

@@ -38,5 +38,5 @@ def sparse_join(X, k):
         model.fit(users, show_progress=False)
         return model.similarity
 
-    warnings.simplefilter("ignore", ParameterWarning)  # about a conversion inside implicit
+    warnings.simplefilter("ignore", ParameterWarning)  # about implicit itself
     return call, lambda found: best_of_rows(found, k)

@@ -132,7 +132,7 @@ def measure(path, minutes):
             started = time.monotonic()
             try:
                 slower, fails = TOOLS[tool](base, head)
-            except Exception as error:  # a line of a tool that did not work does not count
+            except Exception as error:  # a tool that failed is recorded, but not counted
                 slower, fails = f"{type(error).__name__}: {error}"[:300], None
             seconds = time.monotonic() - started
         line = {

@@ -11,8 +11,8 @@ import pytest
 import toy_project
 
 GATE = Path(__file__).parents[1]
-# takes the place of `python` on the path: it makes a fake environment, and its fake interpreter
-# writes down its arguments and exits with STATUS
+# This script takes the place of `python` on the path. It makes a fake environment, whose fake
+# interpreter writes its arguments to a file and exits with STATUS.
 FAKE_PYTHON = """#!/bin/sh
 case "$1" in
   -c) echo /project/python;;

@@ -120,7 +120,7 @@ def test_progress_names_what_is_measured_and_how_long_it_takes(capsys, monkeypat
 
 WORDS = (
     *("HEAD~1", "HEAD", "--install", "", "--python", sys.executable),
-    # other plugins of this environment would only cost time
+    # Other plugins of this environment are not needed and would cost time.
     *("--env", "PYTEST_DISABLE_PLUGIN_AUTOLOAD=1"),
 )
 TESTS = ("--", "-p", "pytest_benchmark.plugin", "benchmarks")
@@ -192,11 +192,11 @@ def test_worktree_and_selftest(tmp_path):
 
 @pytest.mark.slow
 def test_package_installs_from_its_folder_into_an_empty_environment(tmp_path):
-    # needs a package index, as the installation of any package does
+    # Like any installation, this one needs a package index.
     home = tmp_path / "environment"
     subprocess.run([sys.executable, "-m", "venv", home], check=True)
     python = home / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
-    copy = tmp_path / "gate"  # a build leaves files in its folder
+    copy = tmp_path / "gate"  # a build writes files into the folder that it builds
     shutil.copytree(toy_project.SOURCE.parent, copy, ignore=shutil.ignore_patterns("build", "*.egg-info"))
     subprocess.run([python, "-m", "pip", "install", "-q", copy], check=True)
     done = subprocess.run([python, "-m", "pip", "list"], capture_output=True, text=True, check=True)

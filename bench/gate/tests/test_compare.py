@@ -125,7 +125,7 @@ def test_status_of_a_benchmark_without_two_times(base, head, status, exit_status
 
 @pytest.mark.parametrize("number", [5, 15])
 def test_benchmark_that_fails_once_in_head_is_lost(number):
-    # the interval contains the tolerance, so that more than 10 pairs are measured
+    # The interval contains the tolerance, so that more than 10 pairs are measured.
     heads = [{"s": 1.1 + scatter} for scatter in np.tile([-0.1, 0.1], 40)]
     heads[number] = {"s": FAILED}
     heads = iter(heads)

@@ -14,7 +14,7 @@ def test_ratio_exceeds_a_limit_by_its_interval(low, high, exceeds):
 
 
 def test_estimate_ratio_takes_the_median_over_turns():
-    # the machine gets three times slower, and head is disturbed once
+    # The machine becomes three times slower, and head is disturbed once.
     base = [1.0, 2.0, 3.0]
     head = [1.2, 9.0, 3.6]
     ratio = intervals.estimate_ratio("s", [(base, head)] * 10)

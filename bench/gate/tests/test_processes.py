@@ -48,7 +48,7 @@ def test_turns_alternate_at_every_benchmark(tmp_path):
     equal = {"a": measured(1.0, 2), "b": measured(2.0, 2)}
     assert found == [equal, equal | {"new": measured(3.0, 2)}]
     diary = (tmp_path / "diary").read_text().splitlines()
-    # the first five requests are not counted
+    # The first five requests warm up and do not count.
     assert diary[5:10] == ["base a", "head a", "head b", "base b", "head new"]
     assert diary[10:] == ["head a", "base a", "base b", "head b", "head new"]
 
@@ -250,7 +250,7 @@ def test_mark_chooses_wall_time_and_tolerance(project):
 
 
 def test_waiting_outside_the_calls_does_not_count(project):
-    # a third is what a very busy machine makes of it
+    # On a very busy machine, the share was a third.
     assert project[0]["setup_sleeps"].waits[0] < 0.33
 
 

@@ -41,7 +41,7 @@ def test_report_of_nothing_has_no_comparisons():
 def test_record_passes_through_the_comparison_block_by_block():
     equal = normal(45, 0.01)
     assert selftest.comparisons(equal) == [False] * 4
-    # two series of ten pairs per comparison
+    # A comparison consists of two series of ten pairs.
     assert selftest.comparisons(equal, slowdown=0.3) == [True] * 2
 
 

@@ -29,7 +29,7 @@ def test_sum(benchmark):
 def test_sort(benchmark):
     benchmark(sorted, list(range(5_000)))
 """
-# what a second commit changes: file to its new text, None to delete it
+# The changes of a second commit: the new text of each file, or None to delete it.
 SLOWER = {share: {"toy.py": MODULE.format(turns=round(TURNS * (1 + share)))} for share in (0.15, 0.30)}
 CHANGES = {
     "equal": {},

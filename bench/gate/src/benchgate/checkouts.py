@@ -9,7 +9,7 @@ from pathlib import Path
 FOLDER = ".benchgate"
 # Commits that stay installed for the next run; older ones are deleted.
 MAX_KEPT = 4
-# what the environment of a project needs in addition to its own requirements
+# Packages that the environment of a project needs in addition to its own requirements.
 NEEDED = ("pytest", "pytest-benchmark>=5")
 
 
@@ -28,7 +28,7 @@ class Checkout:
 
     def __init__(self, revision, role, root):
         if revision == "WORKTREE":
-            # creates a commit if there are changes, and leaves the branch and the index as they are
+            # If files have changed, this makes a commit of them without moving the branch or the index.
             revision = git("-C", str(root), "stash", "create") or "HEAD"
         try:
             self.commit = git("-C", str(root), "rev-parse", "--verify", f"{revision}^{{commit}}")
@@ -37,7 +37,7 @@ class Checkout:
         self.folder = root / FOLDER / f"{role}-{self.commit[:12]}"
         self.sources = self.folder / "sources"
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.folder.touch()  # the newest folders are kept
+        self.folder.touch()  # only the folders that were used last are kept
         (root / FOLDER / ".gitignore").write_text("*\n")
         self.archive = self.folder / "sources.tar"
         if not self.archive.exists():
@@ -97,10 +97,10 @@ def test_paths(arguments, *checkouts):
     """Return those of pytest's arguments that are files or folders of one of the commits."""
     words = [word.partition("::")[0] for word in arguments if not word.startswith("-")]
     paths = [word for word in dict.fromkeys(words) if any((one.sources / word).exists() for one in checkouts)]
-    if words and not paths and words == list(arguments):  # without options, every word is a path
+    if words and not paths and words == list(arguments):  # without options, all words are paths
         raise UsageError(f"TESTS must be files or folders of one of the commits, got {' '.join(words)}")
     for path in paths:
-        # a path outside would be replaced in the user's own files
+        # Files outside the checkout belong to the user and must not be replaced.
         if Path(path).is_absolute() or ".." in Path(path).parts or not Path(path).parts:
             raise UsageError(f"TESTS must be files or folders inside the repository, got {path}")
     return paths

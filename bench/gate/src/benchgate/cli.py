@@ -169,10 +169,10 @@ def compared(given):
     for role, side in zip(("base", "head"), sides, strict=True):
         print(f"benchgate: runs every benchmark of {role} once", file=sys.stderr)
         try:
-            run_turns([side], 0)  # compiles, and fills the caches of the system
+            run_turns([side], 0)  # compiles code and fills the caches of the system
         except CannotServe as error:
             unusable[role] = str(error)
-    if "head" in unusable and own is not None:  # base's own tests could be run, so head broke them
+    if "head" in unusable and own is not None:  # the tests of base run on base, so head broke them
         return Verdict([], given.tolerance, broken={"all tests": unusable["head"]})
     if unusable:
         raise CannotServe("; ".join(f"{role}: {reason}" for role, reason in unusable.items()))
@@ -308,7 +308,7 @@ def run_selftest(given):
     started = time.monotonic()
     try:
         root = root_of_repository()
-        # both sides have folders of their own, as two commits have
+        # Each side gets a folder of its own, as if there were two commits.
         places = [Checkout(given.revision, role, root) for role in ("base", "head")]
         for place in places:
             place.restore([])

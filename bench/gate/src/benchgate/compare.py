@@ -30,7 +30,7 @@ PASSED, SLOWER, ACCEPTED, UNDECIDED = "not slower", "slower", "slower, accepted"
 LOST, CRASHED, LOST_ACCEPTED = "lost", "crashed", "lost, accepted"
 WAITS, UNCOMPARABLE, NEW, SKIPPED = "waits", "not compared", "only in head", "skipped"
 FAILING = (SLOWER, LOST, CRASHED)
-# the order of the rows in a summary
+# The rows of a summary are in this order.
 STATUSES = (
     CRASHED, LOST, SLOWER, ACCEPTED, LOST_ACCEPTED, WAITS, UNCOMPARABLE, UNDECIDED, NEW, PASSED, SKIPPED,
 )  # fmt: skip
@@ -43,8 +43,8 @@ class Outcome(NamedTuple):
     status: str  # one of STATUSES
     tolerance: float
     reason: str = ""
-    ratio: Ratio | None = None  # from the last series in which the benchmark was measured
-    first: Ratio | None = None  # from the first series, if there was a second one
+    ratio: Ratio | None = None  # of the last series in which the benchmark was measured
+    first: Ratio | None = None  # of the first series, if a second one followed
 
 
 class Verdict(NamedTuple):
@@ -87,11 +87,11 @@ class Series:
 
     def __init__(self):
         self.done = 0
-        self.requested = defaultdict(int)  # name (None: all) to the pairs in which it was requested
-        self.pairs = defaultdict(list)  # name to (seconds of base, seconds of head) per pair
-        self.waits = defaultdict(list)  # name to the larger median share of waiting of either side
-        self.ran = [set(), set()]  # of base and of head: names that have been measured
-        self.failures = [{}, {}]  # of base and of head: name to the first Failure
+        self.requested = defaultdict(int)  # by name: requested pairs; None stands for all names
+        self.pairs = defaultdict(list)  # by name: the seconds of base and of head in every pair
+        self.waits = defaultdict(list)  # by name: the larger of the median shares of waiting of both sides
+        self.ran = [set(), set()]  # for base and for head: the names that have been measured
+        self.failures = [{}, {}]  # for base and for head: the first Failure, by name
 
     def add(self, names, base, head):
         """Add what one pair of processes measured of these benchmarks, or of all."""
@@ -133,7 +133,7 @@ class Series:
         if in_head.kind == "crashed" and in_base.kind != "crashed":
             return CRASHED, in_head.reason
         if in_head.kind == "ran" and in_base.kind != "waits":
-            # base may also fail in some of its processes only
+            # The benchmark may fail in only some processes of base.
             status = UNCOMPARABLE if name in self.ran[0] else NEW
             return status, f"base: {in_base.reason}" if in_base.reason else ""
         if in_base.kind in ("ran", "waits") and in_head.kind in ("failed", "skipped", "absent"):

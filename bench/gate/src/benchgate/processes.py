@@ -59,7 +59,7 @@ class Failure(NamedTuple):
 
     kind: str
     reason: str
-    share: float = 0.0  # of the time spent waiting, where that is the reason
+    share: float = 0.0  # the share of the time spent waiting, if that is the reason
 
 
 class ProcessDied(Exception):
@@ -80,7 +80,7 @@ class Server:
     """A running process of a :class:`Command`."""
 
     def __init__(self, command, timeout=TIMEOUT):
-        # options of a surrounding pytest are not those of the project
+        # Options of a pytest that runs benchgate do not apply to the project.
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
         padding = {"BENCHGATE_PADDING": "x" * random.randrange(MAX_PADDING)}
         self.timeout = timeout
@@ -164,7 +164,7 @@ class Side:
     def __init__(self, command, timeout=TIMEOUT):
         self.command, self.timeout = command, timeout
         self.benchmarks, self.errors, self.crashed = {}, {}, {}
-        self.ignored = {}  # test file to path
+        self.ignored = {}  # by test file: the path that is ignored
         self.server = None
 
     def start(self):
@@ -248,7 +248,7 @@ def run_turns(sides, turns, names=()):
         results = [{} for _ in sides]
         both = list(zip(sides, results, strict=True))
         for turn, (position, name) in itertools.product(range(-1, turns), enumerate(listed)):
-            # each side is first as often as it is last
+            # Either side goes first in half of the turns.
             for side, result in both if (turn + position) % 2 == 0 else both[::-1]:
                 if name not in side.benchmarks or isinstance(result.get(name), Failure):
                     continue

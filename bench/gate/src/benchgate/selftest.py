@@ -50,7 +50,7 @@ def comparisons(logs, slowdown=0.0, tolerance=0.10):
     def pair(names):
         return {"recorded": Measurement([1.0], [0.0])}, {"recorded": Measurement([next(ratios)], [0.0])}
 
-    with contextlib.suppress(StopIteration):  # the record has no more pairs
+    with contextlib.suppress(StopIteration):  # the record has run out of pairs
         while True:
             verdict = compare_pairs(pair, tolerance=tolerance)
             says_slower.append(verdict.outcomes[0].status == SLOWER)
@@ -60,7 +60,7 @@ def comparisons(logs, slowdown=0.0, tolerance=0.10):
 def caught_slowdown(logs, tolerance):
     """Return the smallest of SLOWDOWNS that nearly all comparisons report; None if none is."""
     for slowdown in SLOWDOWNS:
-        # no time can tell a slow-down of the tolerance from a smaller one
+        # No number of pairs can tell a slow-down of exactly the tolerance from a smaller one.
         if (
             slowdown > tolerance
             and (found := comparisons(logs, slowdown, tolerance))

@@ -52,7 +52,7 @@ PYTEST_OPTIONS = {
     "benchmark_skip": False,
     "benchmark_warmup": False,
     "continue_on_collection_errors": True,
-    "dist": "no",  # of pytest-xdist, in whose workers pytest-benchmark measures nothing
+    "dist": "no",  # pytest-benchmark measures nothing in the workers of pytest-xdist
     "maxfail": 0,
     "numprocesses": 0,
     "tx": [],
@@ -77,15 +77,15 @@ class Clock:
 
     def reset(self):
         """Forget the readings of the previous benchmark."""
-        self.readings = []  # wall seconds and CPU seconds
-        self.displaced = []  # number of the reading, and seconds without a CPU until then
+        self.readings = []  # pairs of wall seconds and CPU seconds
+        self.displaced = []  # pairs: the number of a reading, and the seconds without a CPU until then
 
     def __call__(self):
         wall, cpu = time.perf_counter(), time.process_time()
         self.readings.append((wall, cpu))
         if self.wall:
             return wall
-        # the scheduler is asked at most once per millisecond: that takes 3 us
+        # Asking the scheduler takes 3 us, so it is asked at most once per millisecond.
         if not self.displaced or wall - self.sampled > 1e-3:
             self.sampled = wall
             self.displaced.append((len(self.readings) - 1, self.seconds_displaced()))
@@ -143,7 +143,7 @@ class Plugin:
         if report.failed:
             lines = [line.strip() for line in report.longreprtext.splitlines() if line.strip()]
             errors = [line[1:].strip() for line in lines if line.startswith("E ")]
-            # of a chain of errors the last one is the one that was raised
+            # The last error of a chain is the one that was raised.
             self.errors[report.nodeid] = shorten((errors or lines or ["no reason"])[-1])
 
     def pytest_runtestloop(self, session):
@@ -158,13 +158,13 @@ class Plugin:
             name = json.loads(line)
             error = settings[name].get("error")
             self.reply({"failed": error} if error else self.run(items[name], settings[name]))
-        session.config._benchmarksession.benchmarks.clear()  # no table at the end
+        session.config._benchmarksession.benchmarks.clear()  # pytest-benchmark then prints no table
         return True
 
     def settings(self, item):
         """Return the tolerance and the clock that a mark gives to a benchmark, or its error."""
         for mark in item.iter_markers("benchmark"):
-            mark.kwargs.pop("timer", None)  # all benchmarks are timed by our clock
+            mark.kwargs.pop("timer", None)  # every benchmark is timed by the clock of benchgate
         mark = item.get_closest_marker(MARK)
         if mark is None:
             return {"clock": "wall"} if self.wall else {}
@@ -184,7 +184,7 @@ class Plugin:
 
     def run(self, item, settings):
         """Run a benchmark for one turn, and return the answer for the parent."""
-        # ends the fixtures of other modules and keeps those of this one
+        # This ends the fixtures of other modules and keeps those of this one.
         item.session._setupstate.teardown_exact(item.parent)
         measured = item.config._benchmarksession.benchmarks
         measured.clear()
@@ -213,7 +213,7 @@ class Plugin:
         if outcome.excinfo and issubclass(outcome.excinfo[0], Waits):
             self.refused = outcome.excinfo[1].args[0]
         elif benchmarks and not self.clock.wall:
-            # the last readings are those of the rounds; earlier ones belong to their calibration
+            # The last readings belong to the rounds, the earlier ones to their calibration.
             self.share = self.clock.waiting(len(benchmarks[-1].stats.data))
         else:
             self.share = 0.0
@@ -228,13 +228,13 @@ def main(arguments):
     """Serve until standard input is closed; return the exit status of pytest."""
     wall = "--wall" in arguments[:1]
     arguments = arguments[wall:]
-    # tests may read from standard input and print to standard output without disturbing the protocol
+    # The protocol uses copies of the streams, so that tests may read from standard input and print.
     requests, replies = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)
-    sys.path[0] = str(Path.cwd())  # as `python -m pytest` has it, not the folder of this file
+    sys.path[0] = str(Path.cwd())  # the current folder, as with `python -m pytest`
     ignored = [f"--ignore={file}" for file in json.loads(requests.readline())]
-    # pytest-cov starts before any plugin can change its options
+    # pytest-cov starts before any plugin could switch it off.
     extras = ["--no-cov"] if importlib.util.find_spec("pytest_cov") else []
     with tempfile.TemporaryDirectory() as cache:
         options = ["-qq", "-o", f"cache_dir={cache}", *extras, *ignored]

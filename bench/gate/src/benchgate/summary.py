@@ -79,7 +79,7 @@ def markdown(verdict, footer=""):
         f"{CONFIDENCE:.0%} interval. Slower: the interval lies above {1 + verdict.tolerance:.2f} "
         f"(or the benchmark's own tolerance) in two series. {footer}</sub>"
     )
-    # a table needs an empty line before it
+    # Markdown needs an empty line before a table.
     return "\n\n".join(blocks) + "\n"
 
 
