@@ -63,9 +63,7 @@ def projection() -> Figure:
         rows = rows @ np.linalg.eigh(rows.T @ rows)[1][:, ::-1]
         queries = rows[:100]
         scores = queries @ rows.T
-        least = np.partition(scores, n - 11, axis=1)[
-            :, n - 11, None
-        ]  # the query itself does not count
+        least = np.partition(scores, n - 11, axis=1)[:, n - 11, None]
         shares = []
         for p in widths:
             rest = np.sqrt(np.square(rows[:, p:]).sum(axis=1))

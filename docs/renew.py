@@ -121,7 +121,7 @@ PUBLISHED = {
          "--page docs/explanation/scale_of_dimensions.md "
          "--figure docs/figures/scale_of_dimensions.png --output docs/scale_of_dimensions.csv",),
         30, ("examples/scale_of_dimensions.py", "examples/factor_training.py",
-             "fastcos/auditing/gradient_noise.py"), "data",
+             "fastcos/similarity/gradient_noise.py"), "data",
     ),
     "known_origins": Published(
         "docs/explanation/scale_of_dimensions.md",

@@ -45,7 +45,7 @@ def test_published_numbers_are_not_too_old():
     assert answer.returncode == 0, answer.stdout + answer.stderr
 
 
-@pytest.mark.parametrize("name", ["roofline", "estimates", "figures"])
+@pytest.mark.parametrize("name", ["roofline", "estimates", "rounding"])
 def test_check_fails_on_a_number_that_is_too_old(name, tmp_path):
     one = PUBLISHED[name]
     commits = commits_to(*one.code)
