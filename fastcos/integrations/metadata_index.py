@@ -78,10 +78,11 @@ class MetadataIndex:
             if key == "$not":
                 matches -= self._meeting(condition)
             elif key in ("$and", "$or"):
-                join = set.intersection if key == "$and" else set.union
-                branches = validation.as_list(f"filter[{key!r}]", condition)
-                start = set(matches if key == "$and" else ())
-                matches &= join(start, *map(self._meeting, branches))
+                branches = map(self._meeting, validation.as_list(f"filter[{key!r}]", condition))
+                if key == "$and":
+                    matches = matches.intersection(*branches)
+                else:
+                    matches &= set[int]().union(*branches)
             else:
                 matches &= self._of_key(key, condition)
         return matches

@@ -170,7 +170,7 @@ def test_pages_of_few_rows_and_of_users(browser, tmp_path):
     board = compare(X, n_components=6, measures=["user_item_dot"], n_examples=9).leaderboard
     place = [row.candidate.measure for row in board.rows].index("user_item_dot")
     load(browser, leaderboard_page(board), tmp_path, f"#open={place}", ready="leaderboard")
-    assert "It compares users" in text(browser, "board")
+    assert "This measure compares users" in text(browser, "board")
     check_silent(browser)
 
 
