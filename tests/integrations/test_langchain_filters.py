@@ -187,9 +187,7 @@ def test_calls_of_the_faiss_store_exist(tmp_path):
         expected = stored.similarity_search_with_score("x", 50)
         assert copy.similarity_search_with_score("x", 50) == expected
     for wrong in (b"no archive", "text", None):
-        with pytest.raises(
-            FastcosFormatError, match="serialized must be bytes that serialize"
-        ):
+        with pytest.raises(FastcosFormatError, match="serialized must be bytes that serialize"):
             FastcosVectorStore.deserialize_from_bytes(wrong, EMBEDDING)
     with pytest.raises(ValueError, match=r"index_name must be the name of a file, got '\.\./x'"):
         store.save_local(tmp_path, "../x")
