@@ -194,9 +194,8 @@ def two_noise_levels():
     return X, users, items
 
 
-@pytest.mark.parametrize(
-    ("decay", "least"), [pytest.param(0.0, 1.4, marks=pytest.mark.slow), (0.01, 1.15)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("decay", "least"), [(0.0, 1.4), (0.01, 1.15)])
 def test_sgd_forgets_its_start_and_rests_where_predicted(two_noise_levels, decay, least):
     """From two starts to one D, which is not the balanced one, even with decay on both sides."""
     X, users, items = two_noise_levels

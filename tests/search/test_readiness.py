@@ -123,7 +123,7 @@ def test_the_background_process_runs_no_code_of_the_working_directory(tmp_path):
     after = """
 import time
 from fastcos.parallel import background
-time.sleep(1.5)
+time.sleep(0.7)
 assert background.is_running()
 for child in background._children.values():
     child.process.kill()
@@ -143,9 +143,14 @@ def test_the_background_process_has_the_path_of_its_parent(tmp_path):
     # numba is found only by what the program adds to the path
     after = """
 import time
+from pathlib import Path
 from fastcos.parallel import background
 assert background.is_running()
-time.sleep(3)
+# a process that does not find Numba ends within a second; one that has loaded LLVM has found it
+(child,) = background._children.values()
+maps, until = Path(f"/proc/{child.process.pid}/maps"), time.monotonic() + 5
+while time.monotonic() < until and not (maps.exists() and "llvmlite" in maps.read_text()):
+    time.sleep(0.05)
 running = background.is_running()
 for child in background._children.values():
     child.process.kill()
