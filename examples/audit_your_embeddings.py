@@ -196,6 +196,8 @@ def figure(reports: dict[str, fastcos.auditing.Audit]) -> Any:
         ax.set_xlabel("")
         ax.set_ylabel("")
         ax.get_legend().remove()
+    for ax in axes.flat[1 : len(reports)]:
+        ax.texts[0].remove()  # one label of the vertical line is enough
     for ax in axes.flat[len(reports) :]:
         ax.remove()
     # The legend is outside the axes, because some curves leave no corner free.

@@ -28,6 +28,7 @@ from factor_training import descend, movielens, retail, simulated, slopes, train
 
 import fastcos
 from fastcos.auditing import gradient_noise
+from fastcos.plots.style import COLOURS
 
 ROOT = Path(__file__).parents[1]
 RANK, SEEDS, CONDITION, NEIGHBORS = 8, 10, 4.0, 10
@@ -418,13 +419,13 @@ def figure(found, lines):
     """Conditions between two starts by way to train; times and ends, predicted and found."""
     from matplotlib.figure import Figure
 
-    drawn = Figure(figsize=(11, 7.2), layout="constrained")
-    left, right = drawn.subfigures(1, 2, width_ratios=(1.55, 1))
+    drawn = Figure(figsize=(10.6, 7.6), layout="constrained")
+    left, right = drawn.subfigures(1, 2, width_ratios=(1.4, 1))
     ax = left.subplots()
     sets = list(dict.fromkeys(data for data, _, _ in found))
     styles = {
-        "simulation": ("o", "C0"), "simulation, two noise levels": ("^", "C3"),
-        "MovieLens": ("s", "C1"), "Online Retail": ("D", "C2"),
+        "simulation": ("o", COLOURS[0]), "simulation, two noise levels": ("^", COLOURS[3]),
+        "MovieLens": ("s", COLOURS[1]), "Online Retail": ("D", COLOURS[2]),
     }  # fmt: skip
     # The data sets with the largest number of ways to train come last.
     names = dict.fromkeys(
@@ -450,15 +451,18 @@ def figure(found, lines):
     ax.set_xscale("log")
     ax.set_yticks(list(places.values()), list(places))
     ax.set_xlim(0.97, 40)
-    ax.set_xticks([1, 1.2, 2, 4, 10, 30], ["1", "1.2", "2", "4", "10", "30"])
+    ax.set_xticks([1, 2, 4, 10, 30], ["1", "2", "4", "10", "30"])
+    ax.minorticks_off()
     ax.axvline(4, color="grey", lw=0.8, ls=":")
     ax.axvline(1.2, color="grey", lw=0.8, ls="--")
     ax.set_xlabel(
-        "condition between two trainings after the epochs of the table\n"
-        "(filled: the most epochs; dotted: their starts;\ndashed: the default of an audit)",
-        fontsize=8,
+        "condition between two trainings (1: equal)\n"
+        "filled: after the most epochs of the table\n"
+        "dotted line: 4, the condition between the starts\n"
+        "dashed line: 1.2, the default of an audit",
+        fontsize=9,
     )
-    ax.legend(loc="lower right", fontsize=8)
+    ax.legend(loc="lower right", fontsize=9)
     ax.set_title("Does training forget the scale of its start?", fontsize=10)
     top, bottom = right.subplots(2)
     cases = list(dict.fromkeys(line["data"] for line in lines))
@@ -474,10 +478,11 @@ def figure(found, lines):
     top.plot(ends, ends, color="grey", lw=0.8)
     for width in (1.5, 1 / 1.5):
         top.plot(ends, ends * width, color="grey", lw=0.8, ls=":")
-    top.set(xscale="log", yscale="log", xlabel="predicted epochs to forget", ylabel="measured")
-    top.set_title("The time that SGD takes (dotted: a factor of 1.5)", fontsize=10)
-    top.legend(fontsize=8)
-    bottom.set(xlabel="condition from the balanced form", ylabel="from the predicted scale",
+    top.set(xscale="log", yscale="log", ylabel="measured",
+            xlabel="predicted (dotted: a factor of 1.5)")  # fmt: skip
+    top.set_title("Epochs until SGD forgets its start", fontsize=10)
+    top.legend(fontsize=9)
+    bottom.set(xlabel="condition to the balanced form", ylabel="condition to the prediction",
                ylim=(0.99, 1.2))  # fmt: skip
     bottom.axhline(1.1, color="grey", lw=0.8, ls=":")
     bottom.set_title("Where SGD ends (dotted: 1.1)", fontsize=10)

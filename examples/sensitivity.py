@@ -276,7 +276,7 @@ _SHOWN = {
     "query_metric": "query metric",
     "eq2": "Eq. 2",
 }
-_N_COLUMNS = 5
+_N_COLUMNS = 4
 # The number of entries of the legend: the lines, NDCG and its best rank.
 _N_ENTRIES = len(_SHOWN) + 2
 _INCHES_OF_ENTRY = 1.8

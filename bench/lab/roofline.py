@@ -20,41 +20,46 @@ FIGURE = Path(__file__).parents[2] / "docs" / "figures" / "roofline.png"
 TURNS = 7
 # What bench/lab/limits.py calls a resource, in words.
 RESOURCES = {
-    "tile": "the integer multiply rate", "float32": "the float32 multiply rate",
-    "float64": "the float64 multiply rate", "read": "the rate of reading",
-    "copy": "the rate of copying", "gather": "the rate of gathering rows",
+    "tile": "integer multiplication", "float32": "float32 multiplication",
+    "float64": "float64 multiplication", "read": "reading memory",
+    "copy": "copying memory", "gather": "gathering rows",
 }  # fmt: skip
 
 
-def draw(points, peaks, bandwidth):
+def draw(points):
     """Return a bar for every kernel: the percent of the limit that it reaches.
 
     The limit is that of the roofline model (Williams, Waterman and Patterson, 2009): the resource
     that takes longest for the work of the plain method. A point is a dict of a kernel's name, the
-    percent of the limit, the quartiles of its turns, and the resource
-    limited_by. peaks: operations per second by arithmetic; bandwidth: bytes per second.
+    percent of the limit, the quartiles of its turns, and the resource limited_by.
     """
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(8.4, 1.2 + 0.38 * len(points)), layout="constrained")
-    with figure_style(font_size=11, axes_titlesize=11, axes_labelsize=10):
+    figure = Figure(figsize=(8.4, 1.7 + 0.36 * len(points)), layout="constrained")
+    colours = dict(zip(dict.fromkeys(one["limited_by"] for one in points), COLOURS, strict=False))
+    with figure_style(font_size=11, axes_titlesize=12, axes_labelsize=10):
         ax = figure.subplots()
-        percents = [one["percent_of_limit"] for one in points]
-        ax.barh([one["name"] for one in points], percents, color=COLOURS[0], height=0.6)
         for place, one in enumerate(points):
+            percent, resource = one["percent_of_limit"], one["limited_by"]
             ends = one["lower_percent"], one["upper_percent"]
+            ax.barh(place, percent, color=colours[resource], height=0.62)
             ax.plot(ends, (place, place), color=COLOURS[-1], linewidth=1.2)
-            text = f"{one['percent_of_limit']:.0f} % of {RESOURCES[one['limited_by']]}"
-            ax.annotate(text, (max(*ends, one["percent_of_limit"]), place), xytext=(6, -4),
+            ax.annotate(f"{percent:.0f} %", (max(*ends, percent), place), xytext=(6, -4),
                         textcoords="offset points")  # fmt: skip
-        ax.axvline(100, color=COLOURS[-1], linewidth=0.8, linestyle=":")
+        for resource, colour in colours.items():
+            ax.barh(0, 0, color=colour, label=RESOURCES[resource])
+        ax.axvline(100, color=COLOURS[-1], linewidth=1)
+        ax.set_yticks(range(len(points)), [one["name"] for one in points])
+        ax.tick_params(axis="y", length=0)
         ax.invert_yaxis()
-        rates = ", ".join(f"{name} {peak / 1e9:,.0f} Gop/s" for name, peak in peaks.items())
+        most = max(one["upper_percent"] for one in points)
         ax.set(
-            xlim=(0, 1.1 * max(one["upper_percent"] for one in points) + 170),
-            xlabel="percent of the limit; line: the middle half of the turns",
-            title=f"{rates},\nmemory {bandwidth / 1e9:.0f} GB/s",
+            xlim=(0, 1.12 * max(100, most)),
+            xlabel="percent of the limit (line: 100 %); thin lines: the middle half of the turns",
+            title="How near each kernel comes to the limit of the machine",
         )  # fmt: skip
+        ax.spines[["top", "right"]].set_visible(False)
+        figure.legend(title="limited by", loc="outside lower center", ncols=2, frameon=False)
     return figure
 
 
@@ -116,7 +121,10 @@ def main():
     points = [measure(*kernel) for kernel in KERNELS]
     header = "name", "seconds", "percent_of_limit", "limited_by"
     print_table("lrrl", header, ([point[column] for column in header] for point in points))
-    draw(points, *limits.roofs()).savefig(FIGURE, dpi=130)
+    peaks, bandwidth = limits.roofs()
+    rates = ", ".join(f"{name} {peak / 1e9:,.0f} Gop/s" for name, peak in peaks.items())
+    print(f"\nThis machine: {rates}, memory {bandwidth / 1e9:.0f} GB/s")
+    draw(points).savefig(FIGURE, dpi=130)
 
 
 if __name__ == "__main__":

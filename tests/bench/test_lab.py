@@ -79,12 +79,15 @@ POINTS = [
 
 
 def test_limits_are_drawn_with_the_range_of_the_turns():
-    (bars,) = roofline.draw(POINTS, {"tile": 1e11, "gemm": 1e10}, 2e10).axes
-    assert [bar.get_width() for bar in bars.patches] == [40.0, 70.0]
+    figure = roofline.draw(POINTS)
+    (bars,), (legend,) = figure.axes, figure.legends
+    assert [bar.get_width() for bar in bars.patches[:2]] == [40.0, 70.0]
     assert [line.get_xdata().tolist() for line in bars.lines[:2]] == [[30.0, 45.0], [70.0, 90.0]]
-    texts = [text.get_text() for text in bars.texts]
-    assert texts == ["40 % of the integer multiply rate", "70 % of the rate of copying"]
-    assert bars.get_title(loc="left") == "tile 100 Gop/s, gemm 10 Gop/s,\nmemory 20 GB/s"
+    assert [text.get_text() for text in bars.texts] == ["40 %", "70 %"]
+    named = [text.get_text() for text in legend.get_texts()]
+    assert named == ["integer multiplication", "copying memory"]
+    colours = [patch.get_facecolor() for patch in legend.get_patches()]
+    assert [bar.get_facecolor() for bar in bars.patches[:2]] == colours
 
 
 def test_roofline_measures_a_kernel():
