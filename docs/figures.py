@@ -22,9 +22,9 @@ DOTS_PER_INCH = 130
 
 def kernel() -> Figure:
     """Draw the steps of the dense search for one pair."""
-    figure = Figure(figsize=(8.4, 2.9), layout="constrained")
+    figure = Figure(figsize=(8.4, 2.45), layout="constrained")
     ax = figure.subplots()
-    ax.set(xlim=(-0.3, 100.3), ylim=(0, 33))
+    ax.set(xlim=(-0.3, 100.3), ylim=(5.5, 33))
     ax.axis("off")
     steps = (
         ("1 Pack", "every row once\nas 8-bit integers;\nits rounding error\nis kept"),
@@ -35,13 +35,13 @@ def kernel() -> Figure:
     for number, (title, text) in enumerate(steps):
         left, decides = number * 26.2, number >= 2
         colour = COLOURS[1] if decides else COLOURS[0]
-        ax.add_patch(Rectangle((left, 1), 21.4, 25, facecolor="white", edgecolor=colour,
+        ax.add_patch(Rectangle((left, 6), 21.4, 20, facecolor="white", edgecolor=colour,
                                linewidth=2, linestyle="-" if decides else "--"))  # fmt: skip
         ax.text(left + 1.2, 22.5, title, va="center", weight="bold", fontsize=14, color=colour)
         ax.text(left + 1.2, 18, text, va="top", fontsize=11, linespacing=1.35)
         if number < 3:
             arrow = {"arrowstyle": "->", "lw": 1.8}
-            ax.annotate("", (left + 26, 13), (left + 21.6, 13), arrowprops=arrow)
+            ax.annotate("", (left + 26, 15), (left + 21.6, 15), arrowprops=arrow)
     ax.text(0, 30, "only drops what cannot be a neighbour", fontsize=12, color=COLOURS[0])
     ax.text(52.4, 30, "decides the answer", fontsize=12, color=COLOURS[1])
     return figure
