@@ -122,9 +122,9 @@ def _object(kernel, kinds, symbol):
     from llvmlite import binding
 
     from .compiler import slots_entry
-    from .numba_internals import bitcode_of, target_machine
+    from .numba_internals import bitcode_of
 
-    compiled, machine = slots_entry(kernel, kinds), target_machine()
+    compiled, machine = slots_entry(kernel, kinds), _target_machine()
     module = binding.parse_bitcode(bitcode_of(compiled))
     module.get_function(compiled.fndesc.llvm_func_name).name = symbol
     # Numba's entry from Python is not called here, and no library defines what it calls
@@ -133,6 +133,20 @@ def _object(kernel, kinds, symbol):
     options = binding.create_pipeline_tuning_options()
     passes.run(module, binding.create_pass_builder(machine, options))
     return machine.emit_object(module)
+
+
+def _target_machine():
+    """Return LLVM's machine for the CPU of the tier, for code of a shared library."""
+    from llvmlite import binding
+
+    target = binding.Target.from_triple(binding.get_process_triple())
+    return target.create_target_machine(
+        cpu=os.environ["NUMBA_CPU_NAME"],
+        features=os.environ["NUMBA_CPU_FEATURES"],
+        opt=3,
+        reloc="pic",  # of a shared library; Numba's own code is not
+        codemodel="default",
+    )
 
 
 def _link(scratch, texts, features, path):

@@ -170,9 +170,7 @@ HARMLESS_VARIABLES = {
 @functools.cache
 def code_digest():
     """Digest of the versions of Python and of the compilers, and of their settings."""
-    from importlib.metadata import version  # 20 ms; to import Numba takes 0.4 s
-
-    compilers = [version(name) for name in ("numba", "llvmlite")] if has_compiler() else []
+    compilers = [_version(name) for name in ("numba", "llvmlite")] if has_compiler() else []
     settings = [
         (name, value)
         for name, value in sorted(os.environ.items())
@@ -185,6 +183,16 @@ def code_digest():
         numba_setting("BOUNDSCHECK"),
     )  # fmt: skip
     return hashlib.sha256(repr(content).encode()).hexdigest()[:16]
+
+
+def _version(name):
+    """Return the version of an installed package."""
+    from importlib import metadata
+
+    try:
+        return metadata.version(name)  # 20 ms; to import Numba takes 0.4 s
+    except metadata.PackageNotFoundError:  # a frozen program has the package alone
+        return importlib.import_module(name).__version__
 
 
 def leave_mark(name, kernels):

@@ -18,15 +18,19 @@ import numpy.ma  # noqa: F401  Numba imports it at a first call: a fork beside t
 from llvmlite import ir
 from numba import prange, types
 from numba.core import cgutils
-from numba.core.registry import cpu_target
 from numba.extending import intrinsic
 
 from .numba_internals import (
+    address_of,
     compiler_lock,
     dispatcher_of,
-    entry_of,
+    emit_call,
+    emit_call_at,
+    entry_of as entry_of,
     inner_dispatcher_of,
     turn_to_compile,
+    type_of_dispatcher as type_of_dispatcher,
+    type_of_intrinsic as type_of_intrinsic,
     uncompiled,
 )
 
@@ -59,11 +63,6 @@ def compiled(function, flags):
 def compiled_for_kernels(function, flags):
     """Return the dispatcher of a function that other kernels call."""
     return inner_dispatcher_of(function, flags) or compiled(function, flags)
-
-
-def entry(dispatcher, arguments):
-    """Return the compiled function for arguments of these types; see numba_internals.entry_of."""
-    return entry_of(dispatcher, arguments)
 
 
 def _compile_in_turn(dispatcher, compile_here, signature):
@@ -139,18 +138,6 @@ def _announce():
 stopwatch = Stopwatch()
 
 
-def dispatcher_type(dispatcher):
-    """Numba's type of a kernel that other kernels call."""
-    return types.Dispatcher(dispatcher)
-
-
-def intrinsic_type(made):
-    """Numba's type of an intrinsic that kernels call."""
-    context = cpu_target.typing_context
-    context.refresh()  # it may be newer than the last one
-    return context.resolve_value_type(made)
-
-
 # The parallel loop is compiled once. It calls a kernel by address and passes a pointer to the
 # arguments. A loop compiled around each kernel took 57 s for the five operations of
 # tests/robustness/guard_calls.py in every process; this takes 2 s, and runs the same machine code
@@ -171,7 +158,7 @@ def prange_driver(rows_kernel):
 
     @intrinsic
     def entry_address(typing_context, arguments):
-        address = _address(_entry(rows_kernel, tuple(arguments.types)), _BLOCK)
+        address = address_of(_entry(rows_kernel, tuple(arguments.types)), _BLOCK)
         return types.uintp(arguments), _constant(address)
 
     @numba.njit(nogil=True)
@@ -193,7 +180,7 @@ def _loop(entry, place, boundaries, done):
 def _entry(rows_kernel, kinds):
     """Compile entry(lo, hi, place): rows_kernel with the arguments stored at place."""
     signature = types.int64, types.int64, *kinds
-    address = _address(rows_kernel, signature)
+    address = address_of(rows_kernel, signature)
 
     @intrinsic
     def run_rows(typing_context, lo, hi, place):
@@ -202,7 +189,7 @@ def _entry(rows_kernel, kinds):
             arguments = builder.load(builder.inttoptr(values[2], tuple_type))
             unpacked = cgutils.unpack_tuple(builder, arguments)
             kernel_address = context.get_constant(types.uintp, address)
-            _call(context, builder, kernel_address, signature, [*values[:2], *unpacked])
+            emit_call_at(context, builder, kernel_address, signature, [*values[:2], *unpacked])
             return context.get_dummy_value()
 
         return types.none(*_BLOCK), generate
@@ -219,7 +206,7 @@ def _run_block(typing_context, entry, lo, hi, place):
     """Call entry(lo, hi, place), where entry is an address."""
 
     def generate(context, builder, _, values):
-        _call(context, builder, values[0], _BLOCK, values[1:])
+        emit_call_at(context, builder, values[0], _BLOCK, values[1:])
         return context.get_dummy_value()
 
     return types.none(types.uintp, *_BLOCK), generate
@@ -253,8 +240,7 @@ def slots_entry(kernel, kinds):
             for kind in kinds:
                 value, slot = _from_slots(builder, context.get_value_type(kind), slot)
                 arguments.append(value)
-            context.active_code_library.add_linking_library(compiled.library)
-            context.call_internal(builder, compiled.fndesc, compiled.signature, arguments)
+            emit_call(context, builder, compiled, arguments)
             return context.get_dummy_value()
 
         return types.none(*_BLOCK), generate
@@ -283,22 +269,5 @@ def _from_slots(builder, kind, slot):
     return builder.load(builder.bitcast(slot, kind.as_pointer())), following
 
 
-def _call(context, builder, address, signature, values):
-    """Emit a call of compiled code at an address; an error of a bounds check ends the block."""
-    convention = context.call_conv
-    function_type = convention.get_function_type(types.none, signature).as_pointer()
-    function = builder.inttoptr(address, function_type)
-    status, _ = convention.call_function(builder, function, types.none, signature, values)
-    with cgutils.if_unlikely(builder, status.is_error):
-        convention.return_status_propagate(builder, status)
-
-
 def _constant(address):
     return lambda context, builder, *_: context.get_constant(types.uintp, address)
-
-
-def _address(function, signature):
-    """Address of the compiled code of a signature; the function must outlive its use."""
-    function.compile(signature)
-    compiled = function.overloads[signature]
-    return compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name)

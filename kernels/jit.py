@@ -86,7 +86,9 @@ def _import_compiler():
     was_enabled = gc.isenabled()
     gc.disable()  # an import makes no garbage, and collections are 0.07 of its 0.35 s
     try:
-        return importlib.import_module(f"{__package__}.compiler")
+        from . import compiler  # written out, so that PyInstaller sees it
+
+        return compiler
     except ModuleNotFoundError as error:
         if has_compiler():
             raise
@@ -109,7 +111,7 @@ class Intrinsic:
         with _compiler().lock:
             if self._made is None:
                 self._made = _compiler().intrinsic(self._function)
-        return _compiler().intrinsic_type(self._made)
+        return _compiler().type_of_intrinsic(self._made)
 
     def __call__(self, *_):
         """Raise: there is no plain version."""
@@ -156,7 +158,7 @@ class Kernel:
 
     @property
     def _numba_type_(self):
-        return _compiler().dispatcher_type(self.for_kernels)
+        return _compiler().type_of_dispatcher(self.for_kernels)
 
     def bind(self, *arrays):
         """Return the code for arrays of these types, and its arguments after lo and hi.
@@ -171,7 +173,7 @@ class Kernel:
         """Return what bind does, for many calls: they look no more at the types of arguments."""
         function, arguments = self.bind(*arrays)
         if function is self._dispatcher:
-            function = _compiler().entry(function, arguments)
+            function = _compiler().entry_of(function, arguments)
         return function, arguments
 
     def bind_compiled(self, *arrays):
@@ -196,7 +198,7 @@ class Kernel:
         if native.holds(self):
             return self._call_native
         dispatcher, _ = self.bind_compiled(*arguments)
-        return _compiler().entry(dispatcher, arguments)
+        return _compiler().entry_of(dispatcher, arguments)
 
     def _call_native(self, lo, hi, *arguments):
         function, bound = native.bind(self, *arguments)

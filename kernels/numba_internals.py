@@ -2,36 +2,50 @@
 
 Numba documents no way to keep compiled code elsewhere than in its own cache, and none to compile a
 function for its callers alone. This file is the only one that names what Numba may change without
-notice. Each group has a fall-back, which is taken if a release of Numba lacks a name of the group;
-results are the same by every fall-back.
+notice. Where a release of Numba lacks a name of the first table, the fall-back of its group is
+taken, and results are the same: ``tests/kernels/test_numba_internals.py`` renames every one of them
+within Numba.
 
-=================== ============================================ ==================================
-group               names                                        without them
-=================== ============================================ ==================================
-cache on disk       caching.FunctionCache, its _impl_class,      every process compiles what it
-                    _index_key, _impl.rebuild and _cache_file;   calls, after one warning
-                    CompileResultCacheImpl.reduce;
-                    serialize.dumps; rtsys.initialize;
-                    Dispatcher._cache
-intermediate code   JITCodeLibrary._optimize_final_module,       kernels that kernels call are
-                    _finalize_final_module, _final_module and    compiled as Numba does it: a
-                    _finalized; Compiler.compile_extra,          first search takes twice the time
+=================== ========================================= =====================================
+group               names                                     without them
+=================== ========================================= =====================================
+cache on disk       Dispatcher._cache; CompileResult._reduce  every process compiles what it calls,
+                    and _rebuild; JITCPUCodegen.magic_tuple;  after one warning
+                    CodeLibrary.has_dynamic_globals;
+                    serialize.dumps; rtsys.initialize
+intermediate code   JITCodeLibrary._optimize_final_module,    kernels that kernels call are
+                    _finalize_final_module, _final_module     compiled as Numba does it: a first
+                    and _finalized; Compiler.compile_extra,   search takes twice the time
                     compile_result, flags.no_compile,
                     insert_user_function;
-                    Dispatcher.add_overload, get_call_template
-compiler lock       global_compiler_lock                         only this package's own lock is
-                                                                 held at forks and compilations
-turns               Dispatcher.compile, replaced                 processes that start together
-                                                                 compile the same kernels
-entries             CompileResult.entry_point                    calls look at the types of their
-                                                                 arguments every time: 3 us each
-target machine      Codegen._get_host_cpu_name and _tm_features  no native wheels can be built
-typed pointers      PointerType.pointee of llvmlite.ir           none: pyproject.toml bounds Numba
-                                                                 to releases that were tested
-=================== ============================================ ==================================
+                    Dispatcher.add_overload,
+                    get_call_template
+compiler lock       global_compiler_lock                      only this package's own lock is held
+                                                              at forks and compilations
+entries             CompileResult.entry_point                 calls look at the types of their
+                                                              arguments every time: 3 us each
+=================== ========================================= =====================================
 
-Unlike private names, ``numba.extending``, ``numba.typeof``, ``Dispatcher.overloads`` and the types
-of ``llvmlite.ir`` are documented.
+The names of the second table have no fall-back: what they do cannot be done in another way. For
+their sake pyproject.toml bounds Numba to the releases that ``.ci/numba_versions`` tests, and a
+weekly job tries the newest one.
+
+=================== ========================================= =====================================
+group               names                                     reason
+=================== ========================================= =====================================
+intrinsics          cpu_target.typing_context, its refresh    kernels call an intrinsic that is
+                    and resolve_value_type; types.Dispatcher  made when the first kernel compiles
+calls of code       active_code_library, call_internal;       native wheels and FASTCOS_BACKEND=
+                    call_conv; get_pointer_to_function;       prange call kernels by address; the
+                    serialize_using_bitcode                   pool, which is the default, does not
+turns               Dispatcher.compile, replaced              processes that start together compile
+                                                              each kernel once
+typed pointers      PointerType.pointee of llvmlite.ir, in    vector operations ask a pointer for
+                    simd/emit.py                              the type of its elements
+=================== ========================================= =====================================
+
+``numba.extending``, ``numba.typeof``, custom pipelines and the types of ``llvmlite.ir`` are
+documented.
 """
 
 import contextlib
@@ -42,7 +56,7 @@ import threading
 import numba
 from llvmlite import binding
 from numba import types
-from numba.core.compiler import Compiler
+from numba.core import cgutils
 from numba.core.registry import cpu_target
 
 from .code_cache import INNER, Files, warn
@@ -52,34 +66,61 @@ from .cpu import code_name, supported_tiers
 def _optional(module, *names):
     """Return objects of a module of Numba, each None where this release does not have it."""
     try:
-        found = importlib.import_module(module)
+        content = importlib.import_module(module)
     except ImportError:
         return [None] * len(names)
-    return [getattr(found, name, None) for name in names]
+    return [getattr(content, name, None) for name in names]
 
 
-_FunctionCache, _CacheImplementation = _optional(
-    "numba.core.caching", "FunctionCache", "CompileResultCacheImpl"
-)
+def _have(owner, *names):
+    """Whether an object has attributes of all these names."""
+    return all(hasattr(owner, name) for name in names)
+
+
 (_dumps,) = _optional("numba.core.serialize", "dumps")
 (_runtime,) = _optional("numba.core.runtime", "rtsys")
-(_Library,) = _optional("numba.core.codegen", "JITCodeLibrary")
-(_compile_result,) = _optional("numba.core.compiler", "compile_result")
+(_Context,) = _optional("numba.core.cpu", "CPUContext")
+(_Dispatcher,) = _optional("numba.core.dispatcher", "Dispatcher")
 (_global_lock,) = _optional("numba.core.compiler_lock", "global_compiler_lock")
+_Codegen, _AnyLibrary, _Library = _optional(
+    "numba.core.codegen", "JITCPUCodegen", "CodeLibrary", "JITCodeLibrary"
+)
+_Compiler, _CompileResult, _compile_result, _Flags = _optional(
+    "numba.core.compiler", "Compiler", "CompileResult", "compile_result", "Flags"
+)
+
+
+def _has_place_for_cache():
+    """Whether dispatchers keep their cache where this package puts its own."""
+    return _have(numba.njit(lambda: None), "_cache")
+
+
+def _has_steps_of_libraries():
+    """Whether libraries of compiled code are made in the steps that ``_InnerLibrary`` leaves out.
+
+    The third name is set when a library is made, so that only the code that does so knows it.
+    """
+    steps = ("_optimize_final_module", "_finalize_final_module", "_finalized", "get_function")
+    return _have(_Library, *steps) and "_final_module" in _Library.get_function.__code__.co_names
+
 
 # Whether this release of Numba has the names of a group.
 HAS_CACHE = (
-    None not in (_FunctionCache, _CacheImplementation, _dumps)
-    and hasattr(_FunctionCache, "_index_key")
-    and hasattr(_CacheImplementation, "reduce")
-    and hasattr(_runtime, "initialize")
+    _dumps is not None
+    and _have(_runtime, "initialize")
+    and _have(_CompileResult, "_reduce", "_rebuild")
+    and _have(_AnyLibrary, "has_dynamic_globals")
+    and _have(_Codegen, "magic_tuple")
+    and _has_place_for_cache()
 )
 HAS_INTERMEDIATE_CODE = (
     HAS_CACHE
     and _compile_result is not None
-    and all(
-        hasattr(_Library, step) for step in ("_optimize_final_module", "_finalize_final_module")
-    )
+    and _has_steps_of_libraries()
+    and _have(_Compiler, "compile_extra")
+    and _have(_Flags, "no_compile")
+    and _have(_Dispatcher, "add_overload", "get_call_template")
+    and _have(_Context, "insert_user_function")
 )
 
 # Numba's lock: whoever holds it is the only thread that compiles, in the whole process.
@@ -95,7 +136,7 @@ def dispatcher_of(function, flags, turn):
     # kernels are not called from C: without that entry the first audit is 5 % faster
     dispatcher = numba.njit(nogil=True, no_cfunc_wrapper=True, **flags)(function)
     if HAS_CACHE:
-        dispatcher._cache = _Cache(function)
+        dispatcher._cache = _Cache(Files(function))
     else:
         warn("compiles in every process", f"Numba {numba.__version__} has another cache")
     dispatcher.compile = functools.partial(turn, dispatcher, dispatcher.compile)
@@ -124,99 +165,67 @@ def entry_of(dispatcher, arguments):
     return getattr(dispatcher.overloads[signature], "entry_point", None) or dispatcher
 
 
-class _Locator:
-    """Stub for Numba, which requests a path at decoration; Files finds it at every use."""
+class _Cache:
+    """The code of one function in our files, as its dispatcher asks for it.
 
-    def ensure_cache_path(self):
-        pass
+    Dispatchers call load_overload, save_overload and flush. Errors become warnings.
+    """
 
-    def get_cache_path(self):
-        return ""
+    def __init__(self, files):
+        self._files = files
 
-    def get_source_stamp(self):
-        return None
-
-    def get_disambiguator(self):
-        return None
-
-    @classmethod
-    def from_function(cls, py_func, py_file):
-        return cls()
-
-
-class _PickledFiles(Files):
-    """Files as Numba uses them."""
-
-    def save(self, key, data):
-        super().save(key, _dumps(data))
-
-    def flush(self):
-        """Do nothing: stale files have another digest."""
-
-
-class _Implementation(_CacheImplementation or object):
-    _locator_classes = [_Locator]  # noqa: RUF012  defined by Numba
-
-    def reduce(self, cres):
-        # Numba's helpers raise errors by their environments, which no kernel lets happen; loading
-        # them imports SciPy: 0.35 s of every process
-        *parts, environments = super().reduce(cres)
-        kept = (e for e in environments if e.globals["__name__"].startswith(__package__))
-        return (*parts, tuple(kept))
-
-
-class _Cache(_FunctionCache or object):
-    """Cache of one function; errors become warnings."""
-
-    _impl_class = _Implementation
-
-    def __init__(self, function):
-        super().__init__(function)
-        self._cache_file = _PickledFiles(function)
-
-    def load_overload(self, sig, target_context):
+    def load_overload(self, signature, target_context):
         """Return compiled code for a signature, or None with a warning if it is not usable."""
         try:
             # Loaded code calls the runtime. Numba refreshes the whole context here, which imports
             # its typing of NumPy, and SciPy: 0.85 s of every process. A compilation does so itself.
             _runtime.initialize(target_context)
-            return self._load(sig, target_context)
+            for key in _keys(signature, target_context):
+                content = self._files.load(key)
+                if content is not None:
+                    return self._rebuild(target_context, content)
         except Exception as error:  # a pickle can raise anything
             warn("compiles again", error)
-            return None
-
-    def _load(self, sig, target_context):
-        for key in self._keys(sig, target_context):
-            data = self._cache_file.load(key)
-            if data is not None:
-                return self._impl.rebuild(target_context, data)
         return None
 
-    def _keys(self, sig, target_context):
-        """Yield the key of code for this CPU, then of the tiers it belongs to, widest first.
-
-        Code for another CPU gives the same bits: every tier has fused multiply-add, and what else
-        differs is an argument, or within the code of one kernel and all that it calls.
-        """
-        target = target_context.codegen().magic_tuple()
-        sig, _, rest = super()._index_key(sig, target_context.codegen())
-        for cpu in (target[1:], *map(code_name, supported_tiers())):
-            yield sig, (target[0], *cpu), rest, _record_fields(sig)
-
-    def _index_key(self, sig, codegen):
-        """Return the key under which Numba saves code: the first of _keys."""
-        return (*super()._index_key(sig, codegen), _record_fields(sig))
-
-    def turn(self, sig, target_context):
-        """Hold the turn to compile a signature; see Files.turn."""
-        return self._cache_file.turn(self._keys(sig, target_context))
-
-    def save_overload(self, sig, data):
-        """Save compiled code, or warn."""
+    def save_overload(self, signature, compiled):
+        """Save compiled code under the first of its keys, or warn."""
         try:
-            super().save_overload(sig, data)
+            if compiled.library.has_dynamic_globals:  # addresses of this process
+                return
+            key = next(_keys(signature, compiled.target_context))
+            self._files.save(key, _dumps(self._reduce(compiled)))
         except Exception as error:
             warn("cannot keep compiled code", error)
+
+    def flush(self):
+        """Do nothing: stale files have another digest."""
+
+    def turn(self, signature, target_context):
+        """Hold the turn to compile a signature; see Files.turn."""
+        return self._files.turn(_keys(signature, target_context))
+
+    def _reduce(self, compiled):
+        """Return what ``_rebuild`` makes the compiled code from, as tuples that can be pickled."""
+        # Numba's helpers raise errors by their environments, which no kernel lets happen; loading
+        # them imports SciPy: 0.35 s of every process
+        *parts, environments = compiled._reduce()
+        own = (e for e in environments if e.globals["__name__"].startswith(__package__))
+        return (*parts, tuple(own))
+
+    def _rebuild(self, target_context, content):
+        return _CompileResult._rebuild(target_context, *content)
+
+
+def _keys(signature, target_context):
+    """Yield the key of code for this CPU, then of the tiers it belongs to, widest first.
+
+    Code for another CPU gives the same bits: every tier has fused multiply-add, and what else
+    differs is an argument, or within the code of one kernel and all that it calls.
+    """
+    triple, *cpu = target_context.codegen().magic_tuple()
+    for name in (cpu, *map(code_name, supported_tiers())):
+        yield signature, (triple, *name), _record_fields(signature)
 
 
 def _record_fields(kinds):
@@ -243,7 +252,7 @@ def inner_dispatcher_of(function, flags):
     if not HAS_INTERMEDIATE_CODE:
         return None
     dispatcher = uncompiled(function, **flags)
-    dispatcher._cache = _InnerCache(function)
+    dispatcher._cache = _InnerCache(Files(function, INNER))
     dispatcher.get_call_template = functools.partial(_call_template, dispatcher.get_call_template)
     return dispatcher
 
@@ -280,7 +289,7 @@ class _InnerLibrary(_Library or object):
         self._finalized = True
 
 
-class _Inner(Compiler):
+class _Inner(_Compiler or object):
     """Numba's compiler up to the intermediate code."""
 
     def compile_extra(self, func):
@@ -290,17 +299,19 @@ class _Inner(Compiler):
         # calls find the code by its entry, which must be hashable and of one signature
         result = super().compile_extra(func)._replace(entry_point=state.library)
         state.library.finalize()  # links the code of the kernels that it calls
-        state.targetctx.insert_user_function(result.entry_point, result.fndesc, [state.library])
+        state.targetctx.insert_user_function(state.library, result.fndesc, [state.library])
         return result
 
 
-class _InnerImplementation(_Implementation):
-    def reduce(self, cres):
-        cres.fndesc.typemap = cres.fndesc.calltypes = None  # large, and not used again
-        return cres.library.name, bitcode_of(cres), cres.fndesc, cres.signature
+class _InnerCache(_Cache):
+    """The intermediate code of one function in our files, for the next caller."""
 
-    def rebuild(self, target_context, payload):
-        name, code, fndesc, signature = payload
+    def _reduce(self, compiled):
+        compiled.fndesc.typemap = compiled.fndesc.calltypes = None  # large, and not used again
+        return compiled.library.name, bitcode_of(compiled), compiled.fndesc, compiled.signature
+
+    def _rebuild(self, target_context, content):
+        name, code, fndesc, signature = content
         library = _InnerLibrary(target_context.codegen(), name)
         library._final_module = binding.parse_bitcode(code)
         library._finalized = True
@@ -315,28 +326,41 @@ class _InnerImplementation(_Implementation):
         )
 
 
-class _InnerCache(_Cache):
-    """Cache of the intermediate code of one function, for the next caller."""
-
-    _impl_class = _InnerImplementation
-
-    def __init__(self, function):
-        super().__init__(function)
-        self._cache_file = _PickledFiles(function, INNER)
-
-
 def bitcode_of(compiled):
     """Return the intermediate code of a compiled signature."""
-    return compiled.library._final_module.as_bitcode()
+    return compiled.library.serialize_using_bitcode()[2]
 
 
-def target_machine():
-    """Return LLVM's machine for the CPU that Numba compiles for, for code of a shared library."""
-    codegen = cpu_target.target_context.codegen()
-    return binding.Target.from_triple(binding.get_process_triple()).create_target_machine(
-        cpu=codegen._get_host_cpu_name(),
-        features=codegen._tm_features,
-        opt=3,
-        reloc="pic",  # of a shared library; Numba's own code is not
-        codemodel="default",
-    )
+def type_of_dispatcher(dispatcher):
+    """Return Numba's type of a kernel that other kernels call."""
+    return types.Dispatcher(dispatcher)
+
+
+def type_of_intrinsic(made):
+    """Return Numba's type of an intrinsic that kernels call."""
+    context = cpu_target.typing_context
+    context.refresh()  # it may be newer than the last one
+    return context.resolve_value_type(made)
+
+
+def address_of(function, signature):
+    """Return the address of the compiled code of a signature; the function must outlive its use."""
+    function.compile(signature)
+    compiled = function.overloads[signature]
+    return compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name)
+
+
+def emit_call(context, builder, compiled, values):
+    """Emit a call of the intermediate code of a compiled signature."""
+    context.active_code_library.add_linking_library(compiled.library)
+    context.call_internal(builder, compiled.fndesc, compiled.signature, values)
+
+
+def emit_call_at(context, builder, address, signature, values):
+    """Emit a call of compiled code at an address; an error of a bounds check ends the block."""
+    convention = context.call_conv
+    function_type = convention.get_function_type(types.none, signature).as_pointer()
+    function = builder.inttoptr(address, function_type)
+    status, _ = convention.call_function(builder, function, types.none, signature, values)
+    with cgutils.if_unlikely(builder, status.is_error):
+        convention.return_status_propagate(builder, status)

@@ -25,7 +25,7 @@ def array_at(typingctx, slots, place, like):
         slot = pointer(context, builder, signature.args[0], arguments[0], arguments[1])
         address, count = builder.load(slot), builder.load(builder.gep(slot, [I64(1)]))
         made = context.make_array(kind)(context, builder)
-        size = I64(context.get_abi_sizeof(made.data.type.pointee))
+        size = I64(context.get_abi_sizeof(context.get_data_type(kind.dtype)))
         made.meminfo = cgutils.get_null_value(made.meminfo.type)  # the caller keeps the memory
         made.parent = cgutils.get_null_value(made.parent.type)
         made.nitems, made.itemsize = count, size

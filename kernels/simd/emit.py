@@ -31,9 +31,18 @@ def byte_pointer(context, builder, array_type, array, offset):
     return builder.bitcast(pointer(context, builder, array_type, array, offset), BYTES)
 
 
+def element_type(start):
+    """Type of the elements behind a pointer.
+
+    LLVM's own pointers have none any more. llvmlite keeps it in a type of pointers that it calls
+    temporary, and Numba's arrays have such pointers: only this function asks for it.
+    """
+    return start.type.pointee
+
+
 def element_size(start):
-    """Bytes of an element of a typed pointer."""
-    return _BYTES_OF[start.type.pointee]
+    """Bytes of an element behind a pointer."""
+    return _BYTES_OF[element_type(start)]
 
 
 def load(builder, start, vector_type, offset=0):

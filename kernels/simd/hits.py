@@ -2,7 +2,21 @@
 
 from ..jit import cgutils, intrinsic, ir, types
 from . import instruction_sets
-from .emit import F32, I8, I16, I32, I64, broadcast, function, load, loop, pointer, pointers, store
+from .emit import (
+    F32,
+    I8,
+    I16,
+    I32,
+    I64,
+    broadcast,
+    element_type,
+    function,
+    load,
+    loop,
+    pointer,
+    pointers,
+    store,
+)  # fmt: skip
 from .panel import CODE_NORM, GROUP, OFFSET_WEIGHT, PANEL, RESIDUAL_NORM, REST_NORM, THRESHOLD
 from .tile_scores import emit_scores_for_one
 
@@ -235,7 +249,7 @@ def _thresholds(builder, values, queries, panel):
             builder, bound, query_residual, norm, coded_norm, residual, weight, most, least
         )
         bound = builder.fmul(bound, inverse)
-        thresholds.append(_round_down(builder, bound) if values.type.pointee == I32 else bound)
+        thresholds.append(_round_down(builder, bound) if element_type(values) == I32 else bound)
     return thresholds
 
 
@@ -300,7 +314,7 @@ def _list_hits(builder, some, words, out):
 
 def _largest(builder, values, half):
     """Largest of the 32 items' scores for each of the queries of a half."""
-    integer = values.type.pointee == I32
+    integer = element_type(values) == I32
     compare = builder.icmp_signed if integer else builder.fcmp_ordered
     kind = _V_I32 if integer else _V_F32
 
@@ -323,7 +337,7 @@ def largest_scores(typingctx, scores, largest):
         values, out = pointers(context, builder, sig, a, (0, I64(0)), (1, I64(0)))
         for half in (0, 1):
             top = _largest(builder, values, half)
-            if values.type.pointee == I32:
+            if element_type(values) == I32:
                 top = builder.sitofp(top, _V_F32)
             store(builder, top, out, half * 16)
         return context.get_dummy_value()

@@ -1,7 +1,7 @@
 """A row scaled and shifted, in float32."""
 
 from ..jit import intrinsic, ir, types
-from .emit import F32, F64, I64, broadcast, load, loop, pointer, pointers, store
+from .emit import F32, F64, I64, broadcast, element_type, load, loop, pointer, pointers, store
 from .low_precision import emit_float
 
 # numbers of a vector
@@ -21,7 +21,7 @@ def load_elements(typingctx, row, start, factor, coefficient, shift, out, depth)
 
         def store_scaled(at, lanes):
             def read(array):
-                vector = ir.VectorType(array.type.pointee, lanes)
+                vector = ir.VectorType(element_type(array), lanes)
                 return load(builder, builder.gep(array, [at]), vector)
 
             def scaled(number, value):

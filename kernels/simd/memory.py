@@ -1,7 +1,7 @@
 """Prefetches, and a load of 64 bits from an array of smaller elements."""
 
 from ..jit import cgutils, intrinsic_of, ir, types
-from .emit import BYTES, I32, I64, byte_pointer, function, pointer
+from .emit import BYTES, I32, I64, byte_pointer, element_size, function, pointer
 
 
 def emit_prefetch(builder, at, level=1):
@@ -60,7 +60,7 @@ def load_64_bits(typingctx, array, start):
 
     def codegen(context, builder, sig, arguments):
         at = pointer(context, builder, sig.args[0], *arguments)
-        size = context.get_abi_sizeof(at.type.pointee)
+        size = element_size(at)
         return builder.load(builder.bitcast(at, ir.PointerType(I64)), align=size)
 
     return types.uint64(array, start), codegen

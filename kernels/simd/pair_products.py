@@ -2,7 +2,19 @@
 
 from ..jit import cgutils, intrinsic_of, ir, types
 from .arithmetic import emit_multiply_add
-from .emit import BYTES, F32, F64, I64, broadcast, element_size, fold, load, loop, pointers
+from .emit import (
+    BYTES,
+    F32,
+    F64,
+    I64,
+    broadcast,
+    element_size,
+    element_type,
+    fold,
+    load,
+    loop,
+    pointers,
+)  # fmt: skip
 from .low_precision import emit_float, numbers_of
 from .memory import emit_prefetch
 
@@ -63,7 +75,7 @@ def _emit_sums(builder, rows, dtypes, depth, count, add, later=()):
                 emit_prefetch(builder, builder.gep(start, [I64(offset)]), level)
         elements = []
         for row, dtype in zip(rows, dtypes, strict=True):
-            loaded = load(builder, builder.gep(row, [at]), ir.VectorType(row.type.pointee, LANES))
+            loaded = load(builder, builder.gep(row, [at]), ir.VectorType(element_type(row), LANES))
             elements.append(emit_float(builder, loaded, dtype, F64))
         return add(builder, sums, elements)
 
@@ -179,7 +191,7 @@ def square_and_product(typingctx, x, x0, later, y, depth):
         places = (0, arguments[1]), (0, arguments[2]), (3, I64(0))
         row, soon, other = pointers(context, builder, signature, arguments, *places)
         dtypes = signature.args[0].dtype, signature.args[3].dtype
-        is_exact = row.type.pointee == F32
+        is_exact = element_type(row) == F32
 
         def add(builder, sums, elements):
             x, y = elements

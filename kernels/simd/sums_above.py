@@ -3,7 +3,7 @@
 import numpy as np
 
 from ..jit import intrinsic_of, ir, types
-from .emit import F64, I32, I64, broadcast, load, pointers, store
+from .emit import F64, I32, I64, broadcast, element_type, load, pointers, store
 
 # sums that are compared at once: their bits fill a uint64
 CHUNK = 64
@@ -13,15 +13,15 @@ GROUP = 16
 
 def _scores(builder, sums_at, factors_at, kind, offset):
     """Emit sums times factors from an offset on, as one vector."""
-    values = load(builder, sums_at, ir.VectorType(sums_at.type.pointee, kind.count), offset)
-    if sums_at.type.pointee == I32:
+    values = load(builder, sums_at, ir.VectorType(element_type(sums_at), kind.count), offset)
+    if element_type(sums_at) == I32:
         values = builder.sitofp(values, kind)
     return builder.fmul(values, load(builder, factors_at, kind, offset))
 
 
 def _kind(factors_at):
     """Type of a 512-bit vector: 16 float32 or 8 float64."""
-    element = factors_at.type.pointee
+    element = element_type(factors_at)
     return ir.VectorType(element, 8 if element == F64 else 16)
 
 

@@ -18,78 +18,9 @@ import pytest
 
 from fastcos.kernels import code_cache, cpu
 from fastcos.kernels.jit import kernel
-
-ROOT = Path(__file__).parents[2]
-# on stderr of a process that compiles, tested with the native code
-ANNOUNCED = "fastcos: compiling kernels once, for up to 2 minutes; later processes load them\n"
+from tests.kernels.processes import ANNOUNCED, CALLEE, ROOT, USE, entries, process, use
 
 pytestmark = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="nothing is compiled")
-
-# code of the processes: a kernel that calls a kernel of another file
-CALLER = """
-from .callee import leaf
-from .jit import kernel
-
-@kernel
-def twice(lo, hi, out):
-    for i in range(lo, hi):
-        out[i] = leaf(out[i]) * 2
-"""
-CALLEE = """
-from .jit import kernel
-
-@kernel
-def leaf(x):
-    return x + STEP
-"""
-USE = """
-import warnings
-warnings.simplefilter("always")
-import numpy as np
-from fastcos.kernels.caller import twice
-out = np.array([9.0])
-twice(0, 1, out)
-print(out[0], sum(twice._cache_hits.values()))
-"""
-
-
-@pytest.fixture
-def package(tmp_path):
-    """A separate package fastcos with two kernels; returns its folder."""
-    kernels = tmp_path / "site" / "fastcos" / "kernels"
-    kernels.mkdir(parents=True)
-    (kernels.parent / "__init__.py").touch()
-    machinery = (
-        "jit", "native", "cpu", "code_cache", "compiler", "numba_internals", "fingerprint",
-    )  # fmt: skip
-    for name in ("__init__.py", *(f"{module}.py" for module in machinery)):
-        shutil.copy(ROOT / "kernels" / name, kernels)
-    (kernels / "caller.py").write_text(CALLER)
-    (kernels / "callee.py").write_text(CALLEE.replace("STEP", "1"))
-    return tmp_path / "site"
-
-
-def process(site, cache, code=USE, **environment):
-    return subprocess.Popen(
-        [sys.executable, "-B", "-c", code],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=site,
-        env={**os.environ, "PYTHONPATH": str(site), "FASTCOS_CACHE_DIR": str(cache), **environment},
-    )
-
-
-def use(site, cache, code=USE, **environment):
-    """Run code in a new process; return its output as words, and its warnings."""
-    with process(site, cache, code, **environment) as running:
-        printed, warned = running.communicate(timeout=60)
-    assert running.returncode == 0, warned
-    return printed.split(), warned.replace(ANNOUNCED, "")
-
-
-def entries(cache):
-    return sorted(p for p in Path(cache).rglob("*") if p.is_file() and p.name != "lock")
 
 
 def double(lo, hi, x):
@@ -762,6 +693,19 @@ out = """,
         stopped.kill()
 
 
+@pytest.mark.usefixtures("cache")
+def test_a_file_system_without_locks_keeps_no_process_from_compiling(monkeypatch):
+    fcntl = pytest.importorskip("fcntl")
+
+    def no_locks(*_):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "lockf", no_locks)
+    with code_cache.sole_process("background") as is_sole:
+        assert is_sole
+    assert doubled() == (6.0, False)
+
+
 def test_cache_directory_follows_setting_environment_home(monkeypatch):
     monkeypatch.setenv("FASTCOS_CACHE_DIR", "/given")
     monkeypatch.setenv("XDG_CACHE_HOME", "/xdg")
@@ -933,34 +877,3 @@ def test_fields_of_a_record_that_change_places_compile_again(package, tmp_path):
         text = FIELDS.replace("ORDER", "\n    ".join(order))
         (package / "fastcos" / "kernels" / "pairs.py").write_text(text)
         assert use(package, tmp_path / "c", SUBTRACT)[0] == ["5.0"]
-
-
-# private names of Numba that a later release may lack, and what then is not used
-WITHOUT = {
-    "cache": ("numba.core.caching", "CompileResultCacheImpl", "HAS_CACHE"),
-    "runtime": ("numba.core.runtime", "rtsys", "HAS_CACHE"),
-    "intermediate code": ("numba.core.codegen", "JITCodeLibrary", "HAS_INTERMEDIATE_CODE"),
-    "compiler lock": ("numba.core.compiler_lock", "global_compiler_lock", "_global_lock"),
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("group", WITHOUT)
-def test_private_names_of_numba_have_fall_backs(package, tmp_path, group):
-    module, name, flag = WITHOUT[group]
-    code = f"""
-import importlib, sys, types
-import numba, numba.np.ufunc.parallel
-numba.njit(lambda x: x + 1)(1.0)  # Numba imports the name where it needs it
-known = vars(importlib.import_module({module!r})).items()
-sys.modules[{module!r}] = changed = types.ModuleType({module!r})
-vars(changed).update((name, value) for name, value in known if name != {name!r})
-from fastcos.kernels import numba_internals
-assert not numba_internals.{flag}
-"""
-    call = "twice.call('f8', 0, 1, out)"
-    for use_kernel in (USE, USE.replace("twice(0, 1, out)", call)):
-        printed, warned = use(package, tmp_path / "c", code + use_kernel)
-        assert printed[0] == "20.0"
-        assert warned.count("fastcos compiles in every process") == (flag == "HAS_CACHE")
-        assert "Traceback" not in warned

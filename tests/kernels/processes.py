@@ -1,0 +1,60 @@
+"""A package of two kernels, and processes that call them: for tests of what is kept on disk."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+# on stderr of a process that compiles, tested with the native code
+ANNOUNCED = "fastcos: compiling kernels once, for up to 2 minutes; later processes load them\n"
+
+# code of the processes: a kernel that calls a kernel of another file
+CALLER = """
+from .callee import leaf
+from .jit import kernel
+
+@kernel
+def twice(lo, hi, out):
+    for i in range(lo, hi):
+        out[i] = leaf(out[i]) * 2
+"""
+CALLEE = """
+from .jit import kernel
+
+@kernel
+def leaf(x):
+    return x + STEP
+"""
+USE = """
+import warnings
+warnings.simplefilter("always")
+import numpy as np
+from fastcos.kernels.caller import twice
+out = np.array([9.0])
+twice(0, 1, out)
+print(out[0], sum(twice._cache_hits.values()))
+"""
+
+
+def process(site, cache, code=USE, **environment):
+    return subprocess.Popen(
+        [sys.executable, "-B", "-c", code],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=site,
+        env={**os.environ, "PYTHONPATH": str(site), "FASTCOS_CACHE_DIR": str(cache), **environment},
+    )
+
+
+def use(site, cache, code=USE, **environment):
+    """Run code in a new process; return its output as words, and its warnings."""
+    with process(site, cache, code, **environment) as running:
+        printed, warned = running.communicate(timeout=60)
+    assert running.returncode == 0, warned
+    return printed.split(), warned.replace(ANNOUNCED, "")
+
+
+def entries(cache):
+    return sorted(p for p in Path(cache).rglob("*") if p.is_file() and p.name != "lock")
