@@ -1,8 +1,7 @@
-"""Records of results: each describes itself once, and several renderers show it.
+"""Results, described once, and shown in every form.
 
-A result is a dataclass with the base class ``Record``. Its ``verdict`` is a sentence, and its
-``sections`` hold explanations, tables, single numbers and named figures. These renderers show
-them::
+A result is a dataclass with the base ``Record``. Its ``verdict`` is a sentence, its ``sections``
+hold explanations, tables, single numbers and named figures. Renderers show them::
 
     Record.sections()
       +-- as_table                                 repr, and the form for notebooks: the first table
@@ -11,9 +10,8 @@ them::
       +-- fastcos.cli.terminal.show_sections       tables and numbers on a terminal
     Record.to_dict()                               plain values, for JSON
 
-A new statistic is one line of the ``sections`` of its result. A result that does not derive from
-``Record`` has the decorator ``as_table``, which shows the table that its method ``table`` returns,
-or a list of its fields if it has no such method.
+A new statistic is one line of the result's ``sections``. Results that are no such dataclass have
+the decorator ``as_table`` and a method ``table``; without one they are listed by their fields.
 """
 
 import textwrap
@@ -26,10 +24,10 @@ import numpy as np
 
 Result = TypeVar("Result", bound=type)
 
-# The number of rows of a long table that its repr shows: a terminal has 24 lines.
+# rows that a table of many shows: a screen has 24 lines
 MAX_ROWS = 10
-# The largest number of characters of a cell, and of a line of text.
-_LONGEST_CELL, _LINE = 60, 100
+# letters of a cell, and of a line of words
+_LONGEST, _LINE = 60, 100
 
 
 class Estimate(NamedTuple):
@@ -43,10 +41,10 @@ class Estimate(NamedTuple):
 
 
 class Table(NamedTuple):
-    """A table: a title, the names of its columns, its rows, and a text above and below it.
+    """A title, names of columns, and rows of values, between two texts.
 
-    lead is the result in words, above the table. more stands below the table and adds to it, for
-    example which rows were left out.
+    lead is the result in words, which a reader sees first; more is what the rows alone do not say,
+    such as what is left out, or the verdict.
     """
 
     title: str
@@ -55,11 +53,8 @@ class Table(NamedTuple):
     more: str = ""
     lead: str = ""
 
-    def text(self, longest: int | None = _LONGEST_CELL) -> str:
-        """Return the table as lines of text, in which columns of numbers are right-aligned.
-
-        Cells with more than longest characters are cut; None cuts no cell.
-        """
+    def text(self, longest: int | None = _LONGEST) -> str:
+        """The table as lines of text, numbers to the right; longer cells are cut, None: none is."""
         cells = [list(map(printable, self.header))]
         cells += [[as_cell(value, longest) for value in row] for row in self.rows]
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
@@ -76,7 +71,7 @@ class Table(NamedTuple):
         return "\n".join([*lead, printable(self.title), *lines, *more])
 
     def html(self) -> str:
-        """Return the table as HTML, with escaped texts."""
+        """The table as HTML; texts are escaped."""
         lead, more = (f"<p>{escape(text)}</p>" if text else "" for text in (self.lead, self.more))
         head = "".join(f'<th scope="col">{escape(as_text(name))}</th>' for name in self.header)
         rows = "".join(map(_html_row, self.rows))
@@ -85,19 +80,19 @@ class Table(NamedTuple):
 
 
 def _html_row(row: Sequence[Any]) -> str:
-    """Return a row of a table as HTML; its first cell is the heading of the row."""
-    heading, *cells = (escape(as_text(value)) for value in row)
-    return f'<tr><th scope="row">{heading}</th>{"".join(f"<td>{cell}</td>" for cell in cells)}</tr>'
+    """A row of a table as HTML; the first cell heads it."""
+    first, *others = (escape(as_text(value)) for value in row)
+    return f'<tr><th scope="row">{first}</th>{"".join(f"<td>{cell}</td>" for cell in others)}</tr>'
 
 
 def as_cell(value: Any, longest: int | None) -> str:
-    """Return a value as text of at most longest characters; None cuts nothing."""
+    """A value as text of at most this many letters."""
     text = as_text(value)
     return text if longest is None or len(text) <= longest else f"{text[: longest - 3]}..."
 
 
 def as_text(value: Any) -> str:
-    """Return a value as text: a float has three decimals, an array shows its shape and dtype."""
+    """A value as text: three decimals, an array by its shape and type, a record by its fields."""
     if value is None:
         return "-"
     if isinstance(value, float):
@@ -108,9 +103,9 @@ def as_text(value: Any) -> str:
 
 
 def printable(text: str) -> str:
-    """Return text whose control characters are spelled out, because a terminal would obey them.
+    """Text with its control characters spelled out: a terminal would obey them.
 
-    Names in files may hold escape sequences, or bytes that are not valid text.
+    Names in files may hold escape sequences, or bytes that are no text.
     """
     if text.isprintable():
         return text
@@ -118,7 +113,7 @@ def printable(text: str) -> str:
 
 
 def as_table(kind: Result) -> Result:
-    """Give the decorated class a repr and a form for notebooks, made from its ``table``."""
+    """Class decorator: give a result a repr and a form for notebooks, from its ``table``."""
     if not hasattr(kind, "table"):
         kind.table = table_of_fields  # type: ignore[attr-defined]
     kind.__repr__ = lambda self: self.table().text()  # type: ignore[assignment, method-assign, misc]
@@ -127,7 +122,7 @@ def as_table(kind: Result) -> Result:
 
 
 def table_of_fields(record: Any) -> Table:
-    """Return a table of the fields of a record, one field per row."""
+    """The fields of a record, one a row."""
     names = getattr(record, "_fields", None) or [
         name for name in vars(record) if not name.startswith("_")
     ]
@@ -136,9 +131,9 @@ def table_of_fields(record: Any) -> Table:
 
 
 class Figure(NamedTuple):
-    """A figure: the name of its display, the record that it draws, and its content in words.
+    """A figure by the name of its display, the record that it draws, and its content in words.
 
-    height is the height of the figure on a page, in CSS pixels.
+    height: CSS pixels on a page.
     """
 
     name: str
@@ -148,19 +143,19 @@ class Figure(NamedTuple):
 
 
 class Section(NamedTuple):
-    """A part of a result, under a title of its own.
+    """Part of a result.
 
     Attributes
     ----------
     title : str
     sentences : sequence of str
-        The explanation, which a page shows; a terminal shows only tables and facts.
+        The explanation, for a page. A terminal shows tables and facts.
     tables : sequence of Table
     facts : mapping of str to number, str or None
-        Single numbers by their names.
+        Single numbers, by names that need no title.
     figures : sequence of Figure
     verdict : str
-        The conclusion of this part, which is shown first.
+        Its conclusion, shown before all else.
     """
 
     title: str
@@ -172,30 +167,29 @@ class Section(NamedTuple):
 
 
 class Record:
-    """Base class of the dataclasses that hold results.
+    """Base of the dataclasses that hold results.
 
-    A statistic belongs in a table or in the facts of ``sections``, so that repr, terminal and page
-    show it.
+    A statistic belongs into a table or the facts of ``sections``: repr, terminal and page show it.
     """
 
     @property
     def verdict(self) -> str:
-        """The result in one sentence, or an empty text."""
+        """The result in a sentence; "" for none."""
         return ""
 
     def sections(self) -> Sequence[Section]:
-        """Return the parts of the result, in the order in which a page shows them."""
+        """The parts of the result, in their order on a page."""
         return ()
 
     def table(self) -> Table:
-        """Return the first table of the sections, below the verdict; ``repr`` shows it."""
-        tables = [table for section in self.sections() for table in section.tables]
-        if not tables:
+        """The first table of the sections, for ``repr``, below the verdict."""
+        found = [table for section in self.sections() for table in section.tables]
+        if not found:
             return table_of_fields(self)
-        return tables[0]._replace(rows=tables[0].rows[:MAX_ROWS], lead=self.verdict)
+        return found[0]._replace(rows=found[0].rows[:MAX_ROWS], lead=self.verdict)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields as plain Python values: records as dicts, and arrays as lists."""
+        """Fields as plain Python values: records as dicts, arrays as lists."""
         return {field.name: _plain(getattr(self, field.name)) for field in fields(self)}  # type: ignore[arg-type]
 
 

@@ -73,19 +73,17 @@ class MetadataIndex:
         if not isinstance(conditions, Mapping):
             rule = "a function of a document, or a dict of values of its metadata"
             raise TypeError(f"filter must be {rule}, got {validation.format_value(conditions)}")
-        matches = set(self._values)
+        found = set(self._values)
         for key, condition in conditions.items():
             if key == "$not":
-                matches -= self._meeting(condition)
+                found -= self._meeting(condition)
             elif key in ("$and", "$or"):
-                branches = map(self._meeting, validation.as_list(f"filter[{key!r}]", condition))
-                if key == "$and":
-                    matches = matches.intersection(*branches)
-                else:
-                    matches &= set[int]().union(*branches)
+                join = set.intersection if key == "$and" else set.union
+                some = validation.as_list(f"filter[{key!r}]", condition)
+                found &= join(set(found if key == "$and" else ()), *map(self._meeting, some))
             else:
-                matches &= self._of_key(key, condition)
-        return matches
+                found &= self._of_key(key, condition)
+        return found
 
     def _of_key(self, key: Any, condition: Any) -> set[int]:
         hashed, others = self._positions.get(key, {}), self._unhashable.get(key, {})
@@ -137,7 +135,7 @@ class MetadataIndex:
 
 
 def _has_hash(value: Any) -> bool:
-    """Return whether a value can be hashed; a tuple of lists, for example, cannot."""
+    """Whether a value can be hashed; a tuple of lists, for example, cannot."""
     try:
         hash(value)
     except TypeError:

@@ -90,9 +90,9 @@ def is_running() -> bool:
     return bool(_children)
 
 
-def why_not() -> str:
-    """Return the reason why no other process compiles, or an empty string."""
-    return _obstacle() or next(iter(_failures.values()), "")
+def why_not(dtype: str) -> str:
+    """Return the reason why no other process compiles rows of a type, or an empty string."""
+    return _obstacle() or _failures.get(dtype, "")
 
 
 def _reason_of_end(child: _Child) -> str | None:

@@ -51,12 +51,18 @@ class State:
     """The row types whose kernels are compiled, and the time that searches in NumPy have taken."""
 
     def __init__(self) -> None:
+        # since the last type became ready: every type of rows has the whole time to itself
         self.seconds_in_numpy = 0.0
         self.compile_at_once = False
         # the types of rows whose kernels are compiled
         self.ready: set[str] = set()
         # by type of rows: the time of the next check of the cache
         self.next_check: dict[str, float] = {}
+
+    def add_ready(self, name: str) -> None:
+        """Note that searches of rows of a type run compiled kernels from now on."""
+        self.ready.add(name)
+        self.seconds_in_numpy = 0.0
 
 
 state = State()
@@ -78,7 +84,7 @@ def is_ready(dtype: npt.DTypeLike) -> bool:
         scan_panels = tile_top_k.scan_panels
         is_plain = not hasattr(scan_panels, "py_func")  # NUMBA_DISABLE_JIT
         if is_plain or native.holds(scan_panels) or _is_marked(name):
-            state.ready.add(name)
+            state.add_ready(name)
     return name in state.ready
 
 
@@ -87,7 +93,7 @@ def leave_mark(dtype: npt.DTypeLike) -> None:
     name = np.dtype(dtype).name
     target = os.environ.get("NUMBA_CPU_NAME") or cpu.model()
     code_cache.leave_mark(_mark(name, target), _SEARCH_KERNELS)
-    state.ready.add(name)
+    state.add_ready(name)
 
 
 def _is_marked(dtype: str) -> bool:
@@ -118,7 +124,7 @@ def use_numpy(dtype: npt.DTypeLike) -> bool:
     request(dtype)
     if background.is_running() or state.seconds_in_numpy < _SECONDS_IN_NUMPY:
         return True
-    state.ready.add(np.dtype(dtype).name)
+    state.add_ready(np.dtype(dtype).name)
     return False
 
 
@@ -145,11 +151,14 @@ def explain(dtype: npt.DTypeLike) -> str:
         return "plain Python, because NUMBA_DISABLE_JIT is set"
     if native.holds(scan_panels):
         return f"native code of the wheel, for {native.tier()}"
-    if is_ready(dtype):
+    name = np.dtype(dtype).name
+    if is_ready(name) and _is_marked(name):
         return "code that Numba has compiled and the cache keeps"
+    reason = background.why_not(name)
+    if is_ready(name) or state.compile_at_once:
+        return f"code that this process compiles{f' ({reason})' if reason else ''}"
     if background.is_running():
         return "NumPy, while another process compiles the kernels"
-    reason = background.why_not()
     if reason:
         return f"NumPy at first, then code that this process compiles ({reason})"
     return "NumPy, until another process, which a longer search starts, has compiled the kernels"

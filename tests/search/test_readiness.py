@@ -1,15 +1,19 @@
 """What answers searches until their kernels are compiled, and who compiles them."""
 
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from fastcos import SimilarityIndex
 from fastcos.kernels import jit
-from fastcos.parallel import readiness
+from fastcos.parallel import background, readiness
+from fastcos.search import compile_searches
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.skipif(jit.DISABLE_JIT, reason="nothing is compiled")
@@ -107,6 +111,7 @@ assert (np.sort(found.indices) == np.sort(expected[:, 1:4])).all()
         ("sys.executable = '/usr/bin/blender'", "sys.executable is no Python interpreter"),
         ("sys.executable = ''", "sys.executable is no Python interpreter"),
         ("sys.executable = '/nowhere/python3'", "no process could be started"),
+        ("import os; os.access = lambda *_: False", "compiled code cannot be kept"),
     ],
 )
 def test_programs_that_cannot_start_python_say_so_once(tmp_path, before, reason):
@@ -115,6 +120,67 @@ def test_programs_that_cannot_start_python_say_so_once(tmp_path, before, reason)
     assert done.returncode == 0, done.stderr
     assert done.stderr.count(reason) == 1, done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize("stderr", ["sys.stderr = None", "sys.stderr.close()"])
+def test_searches_without_an_error_stream_are_answered(tmp_path, stderr):
+    done = run(LONG_SEARCH.format(before=f"sys.frozen = True; {stderr}", after=""), tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+HOLD_THE_LOCK = """
+import os, signal
+from fastcos.kernels import code_cache
+with code_cache.sole_process("background-float32") as is_sole:
+    print(is_sole, flush=True)
+    os.kill(os.getpid(), signal.SIGSTOP)
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="no process can be stopped")
+def test_a_stopped_process_keeps_no_other_from_compiling(tmp_path, monkeypatch):
+    variables = {"FASTCOS_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    compiled, now = [], [0.0]
+    monkeypatch.setenv("FASTCOS_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(readiness, "state", readiness.State())
+    monkeypatch.setattr(readiness.native, "holds", lambda kernel: False)
+    monkeypatch.setattr(compile_searches, "compile_searches", compiled.append)
+    monkeypatch.setattr(os, "nice", lambda _: None)
+    command = [sys.executable, "-c", HOLD_THE_LOCK]
+    with subprocess.Popen(command, env={**os.environ, **variables}, stdout=subprocess.PIPE) as held:
+        try:
+            assert held.stdout.readline() == b"True\n"
+            with monkeypatch.context() as patch:
+                patch.setattr(time, "monotonic", lambda: now[0])
+                patch.setattr(time, "sleep", lambda seconds: now.append(now.pop() + seconds))
+                compile_searches.main("float32")
+        finally:
+            held.kill()
+    assert compiled == ["float32"]
+    assert 60 < now[0] < 300
+
+
+# Another type of rows after one whose kernels this process has compiled itself.
+ANOTHER_TYPE = """
+import numpy as np, fastcos
+from fastcos.kernels import exhaustive_top_k, tile_top_k
+from fastcos.parallel import readiness
+readiness.state.seconds_in_numpy = 21.0
+assert not readiness.use_numpy({first!r})
+for dtype in ("float32", "float64", "float16", "int8"):
+    if dtype != {first!r}:
+        X = (30 * np.random.default_rng(0).standard_normal((3000, 32))).astype(dtype)
+        found = fastcos.SimilarityIndex().fit(X).search(X[:2], 1)
+        assert found.indices.tolist() == [[0], [1]]
+kernels = tile_top_k.scan_panels, tile_top_k.search_grid, exhaustive_top_k.score_all_rows
+assert not any(kernel.overloads for kernel in kernels)
+"""
+
+
+@pytest.mark.parametrize("first", ["float32", "float64"])
+def test_the_first_search_of_another_type_compiles_nothing(tmp_path, first):
+    done = run(ANOTHER_TYPE.format(first=first), tmp_path, FASTCOS_BACKGROUND="0")
+    assert done.returncode == 0, done.stderr
 
 
 def test_the_background_process_runs_no_code_of_the_working_directory(tmp_path):
@@ -178,3 +244,33 @@ def test_readiness_is_known_for_each_type(tmp_path, monkeypatch):
     assert "FASTCOS_BACKGROUND is 0" in readiness.explain("float64")
     readiness.state.seconds_in_numpy = 21.0  # this process compiles at last
     assert not readiness.use_numpy("float64")
+    # the next type is not compiled at its first search, either
+    assert readiness.use_numpy("float16")
+    assert readiness.state.seconds_in_numpy == 0.0
+
+
+def test_explanations_say_which_code_runs_and_why(tmp_path, monkeypatch):
+    monkeypatch.setenv("FASTCOS_CACHE_DIR", str(tmp_path))
+    monkeypatch.delenv("FASTCOS_BACKGROUND", raising=False)
+    monkeypatch.setattr(readiness, "state", readiness.State())
+    monkeypatch.setattr(readiness.native, "holds", lambda kernel: False)
+    index = SimilarityIndex().fit(np.eye(4, dtype=np.float32))
+
+    def code():
+        return index.explain(1, 2).code
+
+    assert code().startswith("NumPy, until another process, which a longer search starts")
+    with monkeypatch.context() as patch:
+        patch.setattr(background, "is_running", lambda: True)
+        assert code() == "NumPy, while another process compiles the kernels"
+    monkeypatch.setenv("FASTCOS_BACKGROUND", "0")
+    itself = "code that this process compiles (FASTCOS_BACKGROUND is 0)"
+    assert code() == f"NumPy at first, then {itself}"
+    readiness.state.seconds_in_numpy = 21.0
+    assert not readiness.use_numpy("float32")
+    assert code() == itself
+    readiness.leave_mark("float32")
+    assert code() == "code that Numba has compiled and the cache keeps"
+    monkeypatch.setattr(readiness.native, "holds", lambda kernel: True)
+    monkeypatch.setattr(readiness.native, "tier", lambda: "x86-64-v4")
+    assert code() == "native code of the wheel, for x86-64-v4"
