@@ -75,7 +75,7 @@ _NAMES_OF = {
 }
 _MODULE_OF = {name: module for module, names in _NAMES_OF.items() for name in names}
 
-# reached as attributes, so that "import fastcos" is enough
+# Packages that are attributes of fastcos, so that "import fastcos" is enough.
 _PACKAGES = {
     "auditing", "comparison", "distributed", "io", "linalg", "metrics", "models",
     "plots", "search", "similarity", "storage",
@@ -92,7 +92,7 @@ def __getattr__(name: str) -> Any:
     if name not in _MODULE_OF:
         raise AttributeError(f"module 'fastcos' has no attribute {name!r}{_elsewhere(name)}")
     value = getattr(import_module(f"fastcos.{_MODULE_OF[name]}"), name)
-    globals()[name] = value  # found without this function from now on
+    globals()[name] = value  # later accesses do not call this function
     return value
 
 
@@ -100,10 +100,10 @@ def _elsewhere(name: str) -> str:
     """Name the package that has an attribute, for the end of an error."""
     from importlib.util import find_spec
 
-    # find_spec: "from fastcos import config" asks here before it imports the module
+    # "from fastcos import config" asks here before it imports the module, hence find_spec.
     if not name.startswith("_") and find_spec(f"fastcos.{name}") is None:
         for package in ("search", "metrics", "auditing", "similarity", "models", "io"):
-            with contextlib.suppress(ImportError):  # of a package that is not installed
+            with contextlib.suppress(ImportError):  # the package is not installed
                 if name in import_module(f"fastcos.{package}").__all__:
                     return f" (use fastcos.{package}.{name})"
     return ""

@@ -1,17 +1,19 @@
 """Search, products, SVD and comparison on a Dask cluster (``pip install distributed``).
 
 Inputs are files that every worker sees under the same path. A task gets a path and a range of rows,
-maps them, and returns small arrays. Large arrays are not scattered, so a worker that dies loses no
-data. Blocks follow from the size of the data and are merged in a fixed tree::
+maps these rows into memory, and returns small arrays. Large arrays are never sent to workers, so a
+worker that dies loses no data. The size of the data alone determines the blocks of rows, whose
+results are merged in a fixed tree::
 
     top_k            blocks of queries x ranges of items -> best k, merged in a tree -> Checkpoint
     gram_matmul, randomized_svd, fit
                      ClusterShards -> a product per shard, added in a tree
     compare          this process fits the models; workers evaluate the cells
 
-``top_k`` is bit-identical to :func:`fastcos.top_k`. Products are bit-identical on any number of
-workers, and an SVD agrees with that of one machine within its certificate. A worker's tasks share
-one pool of as many threads as the worker has. Dashboard, reports and scheduling are Dask's.
+Results of ``top_k`` are bit-identical to those of :func:`fastcos.top_k`. Products are bit-identical
+for any number of workers, and an SVD agrees with the SVD of one machine within its certificate. The
+tasks of a worker share one pool of as many threads as the worker has. Dask provides the dashboard,
+the reports and the scheduling.
 """
 
 import functools
@@ -50,31 +52,34 @@ from fastcos.validation import Floats
 
 __all__ = ["compare", "fit", "gram_matmul", "randomized_svd", "top_k"]
 
-# Sizes of tasks follow from the size of the search alone: some seconds a task, measured by
-# bench.lab.large on local workers. A task reads and packs its items, which all its queries share.
-# queries of a task at most
+# The size of the search alone determines the sizes of its tasks. A task takes some seconds, as
+# bench.lab.large measures on local workers. It reads and packs its items once for all its queries.
+# The largest number of queries of a task.
 QUERIES_PER_TASK = 1 << 17
-# blocks of queries at least: two workers make 1.43 times the speed of one with four tasks, 1.75
-# and 1.83 with eight
+# The smallest number of blocks of queries. With four tasks, two workers are 1.43 times as fast as
+# one; with eight, 1.75 to 1.83 times.
 MIN_BLOCKS = 8
-# items of a task at least: a top k of its own costs a query as much as 100,000 more items, and 2^18
-# items a task take 1.20 of the time of one search
+# The smallest number of items of a task. A search of its own costs a query as much as 100,000 more
+# items: with 2^18 items per task, the tasks take 1.20 times as long as one search.
 MIN_ITEMS = 1 << 19
-# tasks at most: Dask's scheduler takes about 1 ms for each
+# The largest number of tasks. The scheduler of Dask takes about 1 ms for each.
 MAX_TASKS = 1 << 15
 
-# a worker keeps the evaluator of its last comparison
+# A worker keeps the evaluator of its last comparison in memory.
 _load = functools.lru_cache(maxsize=1)(joblib.load)
 Pairs = tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]
-# share of a worker's memory for what its tasks hold at once; Python, results and Dask take the rest
+# The share of the memory of a worker that its tasks may hold at once. Python, results and Dask take
+# the rest.
 _TASKS_SHARE = 0.5
-# bytes of an entry: a column of 4 and a value of 8
+# Bytes of an entry: 4 for its column, and 8 for its value.
 _BYTES_PER_ENTRY = 12
-# bytes per entry of the sums of parts: a panel's row of 256 by partial_sums.NNZ_PER_COLUMN
+# Bytes per entry of the sums of parts: a row of a panel has 256 bytes, and there is one part per
+# partial_sums.NNZ_PER_COLUMN entries of a column.
 _SUM_BYTES_PER_ENTRY = 6
-# entries per column below which there is one part, and SparseOperator builds X' instead
+# With fewer entries per column, there is one part, and SparseOperator builds X' instead.
 _ENTRIES_PER_COLUMN = 96
-# the graph carries the factor Q (p, l), because a scattered copy is lost with its worker
+# The factor Q (p, l) is part of the task graph, because a scattered copy is lost with its worker.
+# Dask warns about graphs of this size by default.
 _LARGE_GRAPH = {"distributed.admin.large-graph-warning-threshold": "4GiB"}
 _open_shards = functools.lru_cache(maxsize=4)(InteractionShards)
 
@@ -91,27 +96,28 @@ def top_k(
     out: storage.PathLike,
     client: Client | None = None,
 ) -> Neighbors:
-    """The k items most similar to every query, bit-identical to :func:`fastcos.top_k`.
+    """Return the k items most similar to every query, bit-identical to :func:`fastcos.top_k`.
 
-    Returns memory maps of the arrays in out.
+    The arrays that are returned are memory maps of the files in ``out``.
 
     Parameters
     ----------
     queries, items : path-like
-        .npy files (n, d) and (m, d) that every worker can read under these paths. items=None: the
-        queries themselves.
+        .npy files (n, d) and (m, d) that every worker can read under these paths. By default, the
+        queries are searched among themselves.
     k, exclude_self, progress
         As in :func:`fastcos.top_k`.
     measure : str
-        Name of a measure whose fit learns nothing from the items.
+        The name of a measure whose fit learns nothing from the items.
     working_memory : float, optional
-        MiB for one task. Default: the setting ``working_memory``, or half of the smallest worker's
-        memory limit divided by its threads, if that is less; ValueError for more.
+        MiB that one task may use, at most half of the memory limit of the smallest worker divided
+        by its threads; a larger value raises ValueError. The default is the setting
+        ``working_memory``, or that limit if it is smaller.
     out : path-like
-        A new directory of this process: indices.npy, scores.npy and run.json, written block by
-        block. The same call after a crash resumes with the missing blocks.
+        A new directory that this process can write. It receives indices.npy, scores.npy and
+        run.json, block by block. After a crash, the same call resumes with the missing blocks.
     client : distributed.Client, optional
-        Default: the current one.
+        The client of the cluster; by default the current one.
 
     Examples
     --------
@@ -140,7 +146,7 @@ def top_k(
         ranges = [(lo, min(m, lo + step)) for lo in range(0, m, step)]
         blocks = {}
         for lo, hi in run.missing():
-            parts = [client.submit(search.best_of, lo, hi, *some, pure=False) for some in ranges]
+            parts = [client.submit(search.best_of, lo, hi, *span, pure=False) for span in ranges]
             best = reduce_in_tree(client, _merge, parts)
             blocks[client.submit(search.finish, lo, hi, best, pure=False)] = (lo, hi)
         done = n - sum(hi - lo for lo, hi in blocks.values())
@@ -163,12 +169,13 @@ def gram_matmul(
     row_center: npt.ArrayLike | None = None,
     client: Client | None = None,
 ) -> Matrix:
-    """Return X'(X Q) for interactions in shards, each shard a task.
+    """Return X'(X Q) for interactions in shards, with one task per shard.
 
-    path: of :class:`fastcos.linalg.InteractionShards`, the same for every worker. The others are as
-    in :func:`fastcos.gram_matmul`. The shards' products are added in a fixed tree: bit-identical on
-    any number of workers. They differ by rounding from :func:`fastcos.gram_matmul`, which adds
-    other parts of the rows.
+    ``path`` is the folder of :class:`fastcos.linalg.InteractionShards`, under which every worker
+    finds it. The other arguments are those of :func:`fastcos.gram_matmul`. The products of the
+    shards are added in a fixed tree, so that the result is bit-identical for any number of workers.
+    It differs by rounding from the result of :func:`fastcos.gram_matmul`, which adds other parts of
+    the rows.
     """
     shards = ClusterShards(path, client)
     return products.gram_matmul(shards, Q, center=center, row_center=row_center)
@@ -177,9 +184,10 @@ def gram_matmul(
 def randomized_svd(
     path: storage.PathLike, n_components: int, *, client: Client | None = None, **options: Any
 ) -> SVD:
-    """Truncated SVD of interactions in shards; every product is a task per shard.
+    """Return a truncated SVD of interactions in shards; every product has one task per shard.
 
-    path as in :func:`gram_matmul`, options as in :func:`fastcos.randomized_svd`, but for scale.
+    ``path`` is as in :func:`gram_matmul`. The options are those of :func:`fastcos.randomized_svd`
+    except ``scale``.
     """
     return svd.randomized_svd(ClusterShards(path, client), n_components, **options)
 
@@ -191,9 +199,9 @@ def fit(
     progress: parallel.Progress | None = None,
     client: Client | None = None,
 ) -> LinearMF:
-    """Fit a LinearMF to interactions in shards, and return it; every product is a task per shard.
+    """Fit a LinearMF to interactions in shards, and return it; a product has one task per shard.
 
-    path as in :func:`gram_matmul`, progress as in :meth:`fastcos.LinearMF.fit`.
+    ``path`` is as in :func:`gram_matmul`, and ``progress`` as in :meth:`fastcos.LinearMF.fit`.
     """
     return model.fit(ClusterShards(path, client), progress=progress)
 
@@ -206,40 +214,40 @@ def compare(
     client: Client | None = None,
     **options: Any,
 ) -> Comparison:
-    """Which similarity to use, as :func:`fastcos.compare` finds it; every cell is a task.
+    """Return the comparison that :func:`fastcos.compare` makes, with one task per cell.
 
     A cell is a measure under a rescaling after a preprocessing, or a row of the paper's table. This
-    process fits the models and writes the data of the cells to a file that every worker reads once.
-    A worker needs memory for X and the models. folder: a directory that every worker sees under
-    this path, in which a temporary one is made.
+    process fits the models and writes the data of the cells to a file, which every worker reads
+    once. A worker needs memory for X and the models. ``folder`` is a directory that every worker
+    sees under this path; the call makes a temporary directory in it.
     """
     client = get_client() if client is None else client
-    where = validation.as_path("folder", folder).absolute()
-    with tempfile.TemporaryDirectory(prefix=".comparison.", dir=where) as scratch:
+    shared_folder = validation.as_path("folder", folder).absolute()
+    with tempfile.TemporaryDirectory(prefix=".comparison.", dir=shared_folder) as scratch:
         executor = functools.partial(_on_workers, client, Path(scratch))
         return interactions.compare(X, labels, executor=executor, **options)
 
 
 def _on_workers(
-    client: Client, folder: Path, evaluator: Any, works: Sequence[Any]
+    client: Client, folder: Path, evaluator: Any, cells: Sequence[Any]
 ) -> Iterator[Any]:
-    """Evaluate the works by copies of the evaluator that the workers read from the folder."""
+    """Evaluate the cells by copies of the evaluator, which the workers read from the folder."""
     file = folder / uuid.uuid4().hex
     joblib.dump(evaluator, file)
-    futures = [client.submit(_evaluate, str(file), work, pure=False) for work in works]
+    futures = [client.submit(_evaluate, str(file), cell, pure=False) for cell in cells]
     for future in futures:
         yield future.result()
     file.unlink()
 
 
-def _evaluate(file: str, work: Any) -> Any:
-    """Return the result of one work; runs on a worker."""
+def _evaluate(file: str, cell: Any) -> Any:
+    """Return the result of one cell; this function runs on a worker."""
     use_threads_of_this_worker()
-    return _load(file).evaluate(work)
+    return _load(file).evaluate(cell)
 
 
 class _Search(NamedTuple):
-    """A search as tasks see it: paths and numbers, no arrays."""
+    """The description of a search that tasks receive: paths and numbers, but no arrays."""
 
     queries: str
     items: str | None
@@ -249,18 +257,21 @@ class _Search(NamedTuple):
     memory: float
 
     def open(self) -> tuple[MappedItems, SearchRequest]:
-        """Return the items and the request, with maps of the files."""
+        """Return the items and the request, which hold memory maps of the files."""
         queries = _open_rows("queries", self.queries)
         items = queries if self.items is None else _open_rows("items", self.items)
         request = SearchRequest(queries, self.k, None, None, None)
         return MappedItems(get_measure(self.measure), items), request
 
     def options(self) -> ExecutionOptions:
-        """Return threads and memory of the worker that calls."""
+        """Return the threads and the memory of the worker that calls this method."""
         return ExecutionOptions(threads_of_this_worker(), self.memory)
 
     def best_of(self, lo: int, hi: int, first: int, last: int) -> Pairs:
-        """Columns and raw scores of queries [lo, hi) among items [first, last); on a worker."""
+        """Return the best items [first, last) of queries [lo, hi), and their raw scores.
+
+        This method runs on a worker.
+        """
         items, request = self.open()
         Q = memmap.read_rows("queries", request.queries, lo, hi)
         if self.exclude_self:
@@ -269,7 +280,7 @@ class _Search(NamedTuple):
         return best_of_items(items, request, Q, lo, self.options(), range(first, last))
 
     def finish(self, lo: int, hi: int, best: Pairs) -> Any:
-        """Indices and scores of queries [lo, hi); on a worker."""
+        """Return the final indices and scores of queries [lo, hi); it runs on a worker."""
         items, request = self.open()
         return finish(
             items.measure, memmap.read_rows("queries", request.queries, lo, hi), *best, None
@@ -285,25 +296,25 @@ def _check_search(
             "measure must learn nothing from the items on a cluster (such as cosine, dot, "
             f"neg_euclidean, angular), got {validation.format_value(name)}"
         )
-    searched = _open_rows("items" if items is not None else "queries", items or queries)
+    item_rows = _open_rows("items" if items is not None else "queries", items or queries)
     n_queries = len(_open_rows("queries", queries))
     exclude_self = as_exclude_self(
-        exclude_self, n_queries, len(searched), has_items=items is not None
+        exclude_self, n_queries, len(item_rows), has_items=items is not None
     )
-    k = validation.as_count("k", k, high=len(searched) - exclude_self)
-    validation.check_same_width("items", searched, "queries", _open_rows("queries", queries))
+    k = validation.as_count("k", k, high=len(item_rows) - exclude_self)
+    validation.check_same_width("items", item_rows, "queries", _open_rows("queries", queries))
     paths = [None if path is None else str(Path(path).absolute()) for path in (queries, items)]
     return _Search(str(paths[0]), paths[1], k, name, exclude_self, memory)
 
 
 def queries_per_task(n_queries: int) -> int:
-    """Return the queries of a task, about the same number in each."""
+    """Return the number of queries per task, which is about the same for all tasks."""
     blocks = max(MIN_BLOCKS, -(-n_queries // QUERIES_PER_TASK))
     return -(-n_queries // blocks)
 
 
 def items_per_task(n_blocks: int, n_items: int) -> int:
-    """Return the items that a task searches for one of n_blocks blocks of queries."""
+    """Return the number of items per task, if the queries are split into n_blocks blocks."""
     return max(MIN_ITEMS, -(-n_items // max(1, MAX_TASKS // n_blocks)))
 
 
@@ -316,16 +327,16 @@ def _open_rows(name: str, path: Any) -> Any:
     return memmap.as_mapped_rows(name, np.load(file, mmap_mode="r", allow_pickle=False))
 
 
-def _memory_per_task(client: Client, given: float | None) -> float:
-    """Return the bytes for a task; every worker must have them for as many tasks as threads."""
-    wanted = config.working_memory() if given is None else given
-    memory = validation.as_real("working_memory", wanted, above=0) * 2**20
-    least, worker = smallest_worker(client)
-    if given is None:
-        return min(memory, least)
-    if memory > least:
+def _memory_per_task(client: Client, working_memory: float | None) -> float:
+    """Return the bytes that a task may use; a worker runs a task on each of its threads."""
+    mebibytes = config.working_memory() if working_memory is None else working_memory
+    memory = validation.as_real("working_memory", mebibytes, above=0) * 2**20
+    limit, worker = smallest_worker(client)
+    if working_memory is None:
+        return min(memory, limit)
+    if memory > limit:
         raise ValueError(
-            f"working_memory must be at most {least / 2**20:.0f} MiB a task for worker {worker} "
+            f"working_memory must be at most {limit / 2**20:.0f} MiB per task for worker {worker} "
             f"(half of its memory limit by its threads), got {memory / 2**20:.0f}"
         )
     return memory
@@ -337,9 +348,9 @@ class ClusterShards(InteractionShards):
     Parameters
     ----------
     path : path-like
-        The same for every worker.
+        The folder of the shards, under which every worker finds it.
     client : distributed.Client, optional
-        Default: the current one.
+        The client of the cluster; by default the current one.
     """
 
     def __init__(self, path: storage.PathLike, client: Client | None = None) -> None:
@@ -347,13 +358,13 @@ class ClusterShards(InteractionShards):
         self._client = get_client() if client is None else client
 
     def _as_operator(self, n_threads: int | None) -> Operator:
-        """Return X as an operator: a task per shard, on all threads of the workers."""
+        """Return an operator with one task per shard, on all threads of the workers."""
         largest = max(len(indices) for _, indices, _ in self._shards)
         return _ClusterOperator(self, self._client, largest)
 
 
 class _ClusterOperator(Operator):
-    """Products as a task per shard and a tree of sums."""
+    """Products with one task per shard, whose results are added in a tree."""
 
     def __init__(self, X: InteractionShards, client: Client, largest_shard: int) -> None:
         self.shape, self.dtype = X.shape, X.dtype
@@ -383,27 +394,30 @@ class _ClusterOperator(Operator):
         return total.result()
 
     def _each(self, product: str, factor: Matrix | None) -> list["Future[Any]"]:
-        """Submit one product per shard. The factor is a task's result, so Dask can recompute it."""
-        least, worker = smallest_worker(self._client)
+        """Submit one product per shard.
+
+        The factor is the result of a task, so that Dask can compute it again if its worker dies.
+        """
+        limit, worker = smallest_worker(self._client)
         needed = self._bytes_of_a_task(factor)
-        if least < needed:
+        if limit < needed:
             raise ValueError(
-                f"worker {worker} must have {needed / 2**20:.0f} MiB a task for these products, "
-                f"got {least / 2**20:.0f} (half of its memory limit by its threads): give it more "
+                f"worker {worker} must have {needed / 2**20:.0f} MiB per task for these products, "
+                f"got {limit / 2**20:.0f} (half of its memory limit by its threads): give it more "
                 "memory or fewer threads, or write smaller shards"
             )
         with dask_config.set(_LARGE_GRAPH):
-            held = self._client.submit(_identity, factor, pure=False)
+            factor_future = self._client.submit(_identity, factor, pure=False)
         return [
             self._client.submit(
-                _product, self._path, number, product, held,
+                _product, self._path, number, product, factor_future,
                 self._first_rows[number] if product == "rmatmul" else 0, pure=False,
             )
             for number in range(len(self._first_rows) - 1)
         ]  # fmt: skip
 
     def _bytes_of_a_task(self, factor: Matrix | None) -> float:
-        """A shard, its transpose where that is built, sums of parts, the factor and the product."""
+        """Return the bytes of a shard, its transpose if built, sums, the factor and the product."""
         p, entries = self.shape[1], self._entries
         copies = 1 if entries > _ENTRIES_PER_COLUMN * p else 2
         sums = min(_SUM_BYTES_PER_ENTRY * entries, config.working_memory() * 2**20)
@@ -412,7 +426,10 @@ class _ClusterOperator(Operator):
 
 
 def reduce_in_tree(client: Client, combine: Any, parts: Sequence["Future[Any]"]) -> "Future[Any]":
-    """Combine adjacent parts, then adjacent results, and so on; an odd last one moves up."""
+    """Combine adjacent parts, then adjacent results, and so on, until one future is left.
+
+    If a level has an odd number of parts, its last part moves to the next level unchanged.
+    """
     while len(parts) > 1:
         pairs = [
             client.submit(combine, parts[i], parts[i + 1], pure=False)
@@ -427,7 +444,7 @@ def _identity(value: Any) -> Any:
 
 
 def _product(path: str, number: int, product: str, factor: Matrix | None, first: int) -> Matrix:
-    """Compute one product of one shard, on a worker. first: the shard's first row in the factor."""
+    """Compute one product of one shard, on a worker; first is the shard's first row in factor."""
     X = _open_shards(path, verify=False).shard(number)
     shard = SparseOperator(X, threads_of_this_worker())
     if factor is None:
@@ -438,7 +455,7 @@ def _product(path: str, number: int, product: str, factor: Matrix | None, first:
 
 
 def threads_of_this_worker() -> int:
-    """Return the worker's number of threads, outside one the setting; its tasks share one pool."""
+    """Return the number of threads of this worker, or the setting if no worker runs this code."""
     try:
         return int(get_worker().state.nthreads)
     except ValueError:
@@ -446,7 +463,7 @@ def threads_of_this_worker() -> int:
 
 
 def use_threads_of_this_worker() -> None:
-    """Set the worker's number of threads for its process, unless the worker is inside another."""
+    """Let the process use as many threads as its worker has, if the process belongs to a worker."""
     try:
         worker = get_worker()
     except ValueError:
@@ -456,12 +473,15 @@ def use_threads_of_this_worker() -> None:
 
 
 def smallest_worker(client: Client) -> tuple[float, str]:
-    """Return the fewest bytes that a worker has for a task, inf without limits; and its address."""
+    """Return the least memory in bytes that a worker has per task, and the address of that worker.
+
+    The memory is infinite if no worker has a limit.
+    """
     workers = client.scheduler_info(n_workers=-1)["workers"]
     shares = {
-        address: _TASKS_SHARE * about["memory_limit"] / about["nthreads"]
-        for address, about in workers.items()
-        if about["memory_limit"]
+        address: _TASKS_SHARE * worker["memory_limit"] / worker["nthreads"]
+        for address, worker in workers.items()
+        if worker["memory_limit"]
     }
     smallest = min(shares, key=lambda address: shares[address], default="")
     return shares.get(smallest, math.inf), smallest

@@ -1,7 +1,8 @@
-"""Results, described once, and shown in every form.
+"""Records of results: each describes itself once, and several renderers show it.
 
-A result is a dataclass with the base ``Record``. Its ``verdict`` is a sentence, its ``sections``
-hold explanations, tables, single numbers and named figures. Renderers show them::
+A result is a dataclass with the base class ``Record``. Its ``verdict`` is a sentence, and its
+``sections`` hold explanations, tables, single numbers and named figures. These renderers show
+them::
 
     Record.sections()
       +-- as_table                                 repr, and the form for notebooks: the first table
@@ -10,8 +11,9 @@ hold explanations, tables, single numbers and named figures. Renderers show them
       +-- fastcos.cli.terminal.show_sections       tables and numbers on a terminal
     Record.to_dict()                               plain values, for JSON
 
-A new statistic is one line of the result's ``sections``. Results that are no such dataclass have
-the decorator ``as_table`` and a method ``table``; without one they are listed by their fields.
+A new statistic is one line of the ``sections`` of its result. A result that does not derive from
+``Record`` has the decorator ``as_table``, which shows the table that its method ``table`` returns,
+or a list of its fields if it has no such method.
 """
 
 import textwrap
@@ -24,10 +26,10 @@ import numpy as np
 
 Result = TypeVar("Result", bound=type)
 
-# rows that a table of many shows: a screen has 24 lines
+# The number of rows of a long table that its repr shows: a terminal has 24 lines.
 MAX_ROWS = 10
-# letters of a cell, and of a line of words
-_LONGEST, _LINE = 60, 100
+# The largest number of characters of a cell, and of a line of text.
+_LONGEST_CELL, _LINE = 60, 100
 
 
 class Estimate(NamedTuple):
@@ -41,10 +43,10 @@ class Estimate(NamedTuple):
 
 
 class Table(NamedTuple):
-    """A title, names of columns, and rows of values, between two texts.
+    """A table: a title, the names of its columns, its rows, and a text above and below it.
 
-    lead is the result in words, which a reader sees first; more is what the rows alone do not say,
-    such as what is left out, or the verdict.
+    lead is the result in words, above the table. more stands below the table and adds to it, for
+    example which rows were left out.
     """
 
     title: str
@@ -53,8 +55,11 @@ class Table(NamedTuple):
     more: str = ""
     lead: str = ""
 
-    def text(self, longest: int | None = _LONGEST) -> str:
-        """The table as lines of text, numbers to the right; longer cells are cut, None: none is."""
+    def text(self, longest: int | None = _LONGEST_CELL) -> str:
+        """Return the table as lines of text, in which columns of numbers are right-aligned.
+
+        Cells with more than longest characters are cut; None cuts no cell.
+        """
         cells = [list(map(printable, self.header))]
         cells += [[as_cell(value, longest) for value in row] for row in self.rows]
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
@@ -71,7 +76,7 @@ class Table(NamedTuple):
         return "\n".join([*lead, printable(self.title), *lines, *more])
 
     def html(self) -> str:
-        """The table as HTML; texts are escaped."""
+        """Return the table as HTML, with escaped texts."""
         lead, more = (f"<p>{escape(text)}</p>" if text else "" for text in (self.lead, self.more))
         head = "".join(f'<th scope="col">{escape(as_text(name))}</th>' for name in self.header)
         rows = "".join(map(_html_row, self.rows))
@@ -80,19 +85,19 @@ class Table(NamedTuple):
 
 
 def _html_row(row: Sequence[Any]) -> str:
-    """A row of a table as HTML; the first cell heads it."""
-    first, *others = (escape(as_text(value)) for value in row)
-    return f'<tr><th scope="row">{first}</th>{"".join(f"<td>{cell}</td>" for cell in others)}</tr>'
+    """Return a row of a table as HTML; its first cell is the heading of the row."""
+    heading, *cells = (escape(as_text(value)) for value in row)
+    return f'<tr><th scope="row">{heading}</th>{"".join(f"<td>{cell}</td>" for cell in cells)}</tr>'
 
 
 def as_cell(value: Any, longest: int | None) -> str:
-    """A value as text of at most this many letters."""
+    """Return a value as text of at most longest characters; None cuts nothing."""
     text = as_text(value)
     return text if longest is None or len(text) <= longest else f"{text[: longest - 3]}..."
 
 
 def as_text(value: Any) -> str:
-    """A value as text: three decimals, an array by its shape and type, a record by its fields."""
+    """Return a value as text: a float has three decimals, an array shows its shape and dtype."""
     if value is None:
         return "-"
     if isinstance(value, float):
@@ -103,9 +108,9 @@ def as_text(value: Any) -> str:
 
 
 def printable(text: str) -> str:
-    """Text with its control characters spelled out: a terminal would obey them.
+    """Return text whose control characters are spelled out, because a terminal would obey them.
 
-    Names in files may hold escape sequences, or bytes that are no text.
+    Names in files may hold escape sequences, or bytes that are not valid text.
     """
     if text.isprintable():
         return text
@@ -113,7 +118,7 @@ def printable(text: str) -> str:
 
 
 def as_table(kind: Result) -> Result:
-    """Class decorator: give a result a repr and a form for notebooks, from its ``table``."""
+    """Give the decorated class a repr and a form for notebooks, made from its ``table``."""
     if not hasattr(kind, "table"):
         kind.table = table_of_fields  # type: ignore[attr-defined]
     kind.__repr__ = lambda self: self.table().text()  # type: ignore[assignment, method-assign, misc]
@@ -122,7 +127,7 @@ def as_table(kind: Result) -> Result:
 
 
 def table_of_fields(record: Any) -> Table:
-    """The fields of a record, one a row."""
+    """Return a table of the fields of a record, one field per row."""
     names = getattr(record, "_fields", None) or [
         name for name in vars(record) if not name.startswith("_")
     ]
@@ -131,9 +136,9 @@ def table_of_fields(record: Any) -> Table:
 
 
 class Figure(NamedTuple):
-    """A figure by the name of its display, the record that it draws, and its content in words.
+    """A figure: the name of its display, the record that it draws, and its content in words.
 
-    height: CSS pixels on a page.
+    height is the height of the figure on a page, in CSS pixels.
     """
 
     name: str
@@ -143,19 +148,19 @@ class Figure(NamedTuple):
 
 
 class Section(NamedTuple):
-    """Part of a result.
+    """A part of a result, under a title of its own.
 
     Attributes
     ----------
     title : str
     sentences : sequence of str
-        The explanation, for a page. A terminal shows tables and facts.
+        The explanation, which a page shows; a terminal shows only tables and facts.
     tables : sequence of Table
     facts : mapping of str to number, str or None
-        Single numbers, by names that need no title.
+        Single numbers by their names.
     figures : sequence of Figure
     verdict : str
-        Its conclusion, shown before all else.
+        The conclusion of this part, which is shown first.
     """
 
     title: str
@@ -167,29 +172,30 @@ class Section(NamedTuple):
 
 
 class Record:
-    """Base of the dataclasses that hold results.
+    """Base class of the dataclasses that hold results.
 
-    A statistic belongs into a table or the facts of ``sections``: repr, terminal and page show it.
+    A statistic belongs in a table or in the facts of ``sections``, so that repr, terminal and page
+    show it.
     """
 
     @property
     def verdict(self) -> str:
-        """The result in a sentence; "" for none."""
+        """The result in one sentence, or an empty text."""
         return ""
 
     def sections(self) -> Sequence[Section]:
-        """The parts of the result, in their order on a page."""
+        """Return the parts of the result, in the order in which a page shows them."""
         return ()
 
     def table(self) -> Table:
-        """The first table of the sections, for ``repr``, below the verdict."""
-        found = [table for section in self.sections() for table in section.tables]
-        if not found:
+        """Return the first table of the sections, below the verdict; ``repr`` shows it."""
+        tables = [table for section in self.sections() for table in section.tables]
+        if not tables:
             return table_of_fields(self)
-        return found[0]._replace(rows=found[0].rows[:MAX_ROWS], lead=self.verdict)
+        return tables[0]._replace(rows=tables[0].rows[:MAX_ROWS], lead=self.verdict)
 
     def to_dict(self) -> dict[str, Any]:
-        """Fields as plain Python values: records as dicts, arrays as lists."""
+        """Return the fields as plain Python values: records as dicts, and arrays as lists."""
         return {field.name: _plain(getattr(self, field.name)) for field in fields(self)}  # type: ignore[arg-type]
 
 

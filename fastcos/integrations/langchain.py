@@ -1,4 +1,4 @@
-"""A vector store for LangChain (``pip install langchain-core``): exact search, ids, changes."""
+"""A vector store for LangChain (``pip install langchain-core``) that searches exactly."""
 
 import json
 import tempfile
@@ -25,29 +25,32 @@ from fastcos.search.request import Threshold, as_threshold, rounded_scores
 from fastcos.similarity.base import Measure, get_measure
 from fastcos.validation import as_real
 
-# documents for which it returns True, or whose metadata meet the conditions of MetadataIndex.find
+# A function that returns True for the documents that a search may find, or the conditions of
+# MetadataIndex.find on their metadata.
 Filter = Callable[[Document], bool] | Mapping[str, Any]
 _INDEX, _DOCUMENTS = "index", "documents.jsonl"
 
 
-class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped where it is missing
-    """Documents in memory, searched exactly by their embeddings.
+class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped if LangChain is missing
+    """A vector store that holds documents in memory and searches their embeddings exactly.
 
     Parameters
     ----------
     embedding : Embeddings
-        Turns texts into vectors.
+        The model of LangChain that turns texts into vectors.
     measure : str or Measure
-        As in :func:`fastcos.top_k`; one with the capability ``append``.
+        The similarity, as in :func:`fastcos.top_k`. The measure must have the capability
+        ``append``.
     model : str, optional
-        Name and version of the embedding model, such as ``"minilm@2"``. It is saved with the
-        documents, and ``load_local`` refuses them for another model. Default: the text in the
-        attribute ``model_name`` or ``model`` of the embedding, if it has one.
+        Name and version of the embedding model, such as ``"minilm@2"``. The name is saved with the
+        documents, and ``load_local`` refuses to use them with another model. The default is the
+        attribute ``model_name`` or ``model`` of the embedding, if that is a text.
 
     Attributes
     ----------
     index : SimilarityIndex or None
-        What is searched; its ids are those of the documents. None before the first document.
+        The index that is searched; its ids are those of the documents. None before the first
+        document is added.
 
     Examples
     --------
@@ -71,12 +74,12 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped where it
         self._model = as_model(model) or _model_of(embedding)
         self._embedding, self._measure = embedding, measure
         self._documents: dict[str, Document] = {}
-        # made by the first search that filters by metadata
+        # The first search with a filter by metadata creates this index.
         self._metadata: MetadataIndex | None = None
 
     @property
     def embeddings(self) -> Embeddings:
-        """What turns texts into vectors."""
+        """The model that turns texts into vectors."""
         return self._embedding
 
     @classmethod
@@ -89,7 +92,7 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped where it
         ids: list[str] | None = None,
         **kwargs: Any,
     ) -> "FastcosVectorStore":
-        """Return a store of these texts; kwargs go to the class."""
+        """Return a store of these texts; kwargs are passed to the class."""
         store = cls(embedding, **kwargs)
         store.add_texts(texts, metadatas, ids=ids)
         return store
@@ -102,7 +105,7 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped where it
         ids: Sequence[str | None] | None = None,
         **kwargs: Any,
     ) -> list[str]:
-        """Embed and add texts; a document with a known id is replaced. Return the ids."""
+        """Embed and add texts, and return their ids; a document with a known id is replaced."""
         texts = list(texts)
         _check_lengths(len(texts), metadatas, ids)
         if not texts:
@@ -120,7 +123,7 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped where it
         ids: Sequence[str | None] | None = None,
         **kwargs: Any,
     ) -> "FastcosVectorStore":
-        """Return a store of texts with the vectors they have: nothing is embedded."""
+        """Return a store of texts and their vectors, without embedding anything."""
         store = cls(embedding, **kwargs)
         store.add_embeddings(text_embeddings, metadatas, ids=ids)
         return store
@@ -144,57 +147,61 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped where it
         *,
         ids: Sequence[str | None] | None = None,
     ) -> list[str]:
-        """Add texts with their vectors; a document with a known id is replaced. Return the ids."""
+        """Add texts with their vectors, and return their ids; known ids are replaced."""
         pairs = list(text_embeddings)
         texts = [text for text, _ in pairs]
         _check_lengths(len(texts), metadatas, ids)
         if not texts:
             return []
         vectors = np.asarray([vector for _, vector in pairs])
-        given_ids = [None] * len(texts) if ids is None else ids
-        named = [str(uuid.uuid4()) if one is None else one for one in given_ids]
-        about = metadatas or [{} for _ in texts]
+        optional_ids = [None] * len(texts) if ids is None else ids
+        document_ids = [str(uuid.uuid4()) if name is None else name for name in optional_ids]
         documents = {
-            one: Document(id=one, page_content=text, metadata=dict(facts))
-            for one, text, facts in zip(named, texts, about, strict=True)
+            name: Document(id=name, page_content=text, metadata=dict(metadata))
+            for name, text, metadata in zip(
+                document_ids, texts, metadatas or [{} for _ in texts], strict=True
+            )
         }
-        # of texts with one id the last stays, as in documents
-        place = {one: number for number, one in enumerate(named)}
-        rows = vectors[list(place.values())]
+        # If texts share an id, the last one stays, as in documents.
+        row_of_id = {name: row for row, name in enumerate(document_ids)}
+        rows = vectors[list(row_of_id.values())]
         with parallel.writer_lock():
-            # the index first: it refuses vectors of another width, and then nothing has changed
+            # The index changes first: if it refuses vectors of another width, nothing has changed.
             if self.index is None:
                 self.index = SimilarityIndex(self._measure, model=self._model).fit(
-                    rows, ids=list(place), copy=False
+                    rows, ids=list(row_of_id), copy=False
                 )
             else:
-                self.index.upsert(rows, list(place))
+                self.index.upsert(rows, list(row_of_id))
             self._documents |= documents
             if self._metadata is not None:
                 positions = self.index.positions_of(list(documents)).tolist()
-                self._metadata.put(positions, [one.metadata for one in documents.values()])
-        return named
+                self._metadata.put(
+                    positions, [document.metadata for document in documents.values()]
+                )
+        return document_ids
 
     def delete(self, ids: list[str] | None = None, **kwargs: Any) -> bool:
-        """Remove documents; unknown ids are left out. None: all documents."""
+        """Remove the documents with these ids, by default all; unknown ids are ignored."""
         with parallel.writer_lock():
-            named = self._documents if ids is None else ids
-            known = [one for one in dict.fromkeys(named) if one in self._documents]
-            if known and self.index is not None:
+            requested = self._documents if ids is None else ids
+            known_ids = [name for name in dict.fromkeys(requested) if name in self._documents]
+            if known_ids and self.index is not None:
                 if self._metadata is not None:
-                    self._metadata.drop(self.index.positions_of(known).tolist())
-                self.index.remove(known)
-            for one in known:
-                del self._documents[one]
+                    self._metadata.drop(self.index.positions_of(known_ids).tolist())
+                self.index.remove(known_ids)
+            for name in known_ids:
+                del self._documents[name]
         return True
 
     def get_by_ids(self, ids: Sequence[str], /) -> list[Document]:
-        """Return the documents with these ids; unknown ones are left out."""
-        return [self._documents[one] for one in ids if one in self._documents]
+        """Return the documents with these ids; unknown ids are ignored."""
+        return [self._documents[name] for name in ids if name in self._documents]
 
     def similarity_search(self, query: str, k: int = 4, **kwargs: Any) -> list[Document]:
-        """Return the k nearest documents. kwargs: filter and min_score, as the next one takes."""
-        return [one for one, _ in self.similarity_search_with_score(query, k, **kwargs)]
+        """Return the k nearest documents; kwargs are those of similarity_search_with_score."""
+        pairs = self.similarity_search_with_score(query, k, **kwargs)
+        return [document for document, _ in pairs]
 
     def similarity_search_with_score(
         self,
@@ -207,23 +214,25 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped where it
     ) -> list[tuple[Document, float]]:
         """Return the k nearest documents with their scores, best first.
 
-        filter: a function of a document, or values of its metadata: ``{"source": "a.pdf"}``, or a
-        list of values for any of them, or comparisons: ``{"year": {"$gte": 2020}}``. Operators:
-        ``$eq``, ``$ne``, ``$gt``, ``$gte``, ``$lt``, ``$lte``, ``$in``, ``$nin``, and, between
-        conditions, ``$and``, ``$or`` and ``$not``. A key that no document has is an error. Metadata
-        are indexed as they were when the documents were added. min_score: a score, such as a
-        cosine, or a calibration, whose threshold a random pair reaches with the probability ``fpr``
-        of ``calibrate``.
+        ``filter`` limits the search. It is a function that returns True for the allowed documents,
+        or a dict of conditions on their metadata: one value, such as ``{"source": "a.pdf"}``, a
+        list of allowed values, or a comparison, such as ``{"year": {"$gte": 2020}}``. The operators
+        are ``$eq``, ``$ne``, ``$gt``, ``$gte``, ``$lt``, ``$lte``, ``$in`` and ``$nin``, and
+        ``$and``, ``$or`` and ``$not`` combine conditions. A key that no document has is an error.
+        Later changes of the metadata of a document have no effect.
+
+        ``min_score`` is the lowest score to return, such as a cosine, or a calibration. The
+        threshold of a calibration is the score that a random pair reaches with the probability
+        ``fpr`` that ``calibrate`` was given.
         """
         return self._nearest(self._embedding.embed_query(query), k, filter, min_score)
 
     def similarity_search_by_vector(
         self, embedding: list[float], k: int = 4, **kwargs: Any
     ) -> list[Document]:
-        """Return the k documents nearest to a vector; kwargs: filter and min_score."""
-        return [
-            one for one, _ in self.similarity_search_with_score_by_vector(embedding, k, **kwargs)
-        ]
+        """Return the k documents nearest to a vector; kwargs may be filter and min_score."""
+        pairs = self.similarity_search_with_score_by_vector(embedding, k, **kwargs)
+        return [document for document, _ in pairs]
 
     def similarity_search_with_score_by_vector(
         self,
@@ -248,21 +257,25 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped where it
     def similarity_search_with_relevance_scores(
         self, query: str, k: int = 4, **kwargs: Any
     ) -> list[tuple[Document, float]]:
-        """Return the k nearest documents with their cosines, 0 for negative ones.
+        """Return the k nearest documents with their relevance: the cosine, or 0 if it is negative.
 
-        score_threshold: a least relevance; it is compared in float32, as min_score is.
+        ``score_threshold`` is the lowest relevance to return. It is rounded to float32 before the
+        comparison, as ``min_score`` is.
         """
         threshold = kwargs.pop("score_threshold", None)
-        found = self._similarity_search_with_relevance_scores(query, k=k, **kwargs)
+        pairs = self._similarity_search_with_relevance_scores(query, k=k, **kwargs)
         if threshold is None:
-            return found
-        least = rounded_scores(as_real("score_threshold", threshold))
-        return [(one, relevance) for one, relevance in found if relevance >= least]
+            return pairs
+        lowest = rounded_scores(as_real("score_threshold", threshold))
+        return [(document, relevance) for document, relevance in pairs if relevance >= lowest]
 
     def max_marginal_relevance_search(
         self, query: str, k: int = 4, fetch_k: int = 20, lambda_mult: float = 0.5, **kwargs: Any
     ) -> list[Document]:
-        """Return k of the fetch_k nearest documents that differ from each other, too (MMR)."""
+        """Return k of the fetch_k nearest documents, chosen by maximal marginal relevance (MMR).
+
+        MMR prefers documents that are near to the query but differ from each other.
+        """
         vector = self._embedding.embed_query(query)
         return self.max_marginal_relevance_search_by_vector(
             vector, k, fetch_k, lambda_mult, **kwargs
@@ -276,11 +289,11 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped where it
         lambda_mult: float = 0.5,
         **kwargs: Any,
     ) -> list[Document]:
-        """Return k of the fetch_k documents nearest to a vector that differ from each other."""
-        found = self.max_marginal_relevance_search_with_score_by_vector(
+        """Return k of the fetch_k documents nearest to a vector, chosen by MMR."""
+        pairs = self.max_marginal_relevance_search_with_score_by_vector(
             embedding, k=k, fetch_k=fetch_k, lambda_mult=lambda_mult, **kwargs
         )
-        return [one for one, _ in found]
+        return [document for document, _ in pairs]
 
     def max_marginal_relevance_search_with_score_by_vector(
         self,
@@ -291,15 +304,15 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped where it
         lambda_mult: float = 0.5,
         **kwargs: Any,
     ) -> list[tuple[Document, float]]:
-        """Return k of the fetch_k nearest documents that differ from each other, with scores."""
-        near = self.similarity_search_with_score_by_vector(embedding, fetch_k, **kwargs)
-        if self.index is None or not near:
+        """Return k of the fetch_k documents nearest to a vector, chosen by MMR, with scores."""
+        pairs = self.similarity_search_with_score_by_vector(embedding, fetch_k, **kwargs)
+        if self.index is None or not pairs:
             return []
-        rows = self.index.vectors_of([one.id for one, _ in near])
-        chosen = maximal_marginal_relevance(
+        rows = self.index.vectors_of([document.id for document, _ in pairs])
+        selected = maximal_marginal_relevance(
             np.asarray(embedding, np.float32), list(rows), lambda_mult, k
         )
-        return [near[place] for place in chosen]
+        return [pairs[number] for number in selected]
 
     async def amax_marginal_relevance_search_with_score_by_vector(
         self, embedding: list[float], **kwargs: Any
@@ -312,47 +325,52 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped where it
     def merge_from(self, target: "FastcosVectorStore") -> None:
         """Add the documents of another store with the vectors that they have there.
 
-        Its ids must be new to this store. Stores of different models are not merged.
+        The ids of the other store must be new to this one. Stores of different models cannot be
+        merged.
         """
         if target.index is None or not target._documents:
             return
         check_same_model("target", self._model, target._model)
         documents = list(target._documents.values())
-        if known := [one.id for one in documents if one.id in self._documents]:
-            raise ValueError(f"target must have ids that are new to the store, got {known[0]!r}")
-        vectors = target.index.vectors_of([one.id for one in documents])
-        pairs = zip((one.page_content for one in documents), vectors, strict=True)
-        self.add_embeddings(
-            pairs, [one.metadata for one in documents], ids=[one.id for one in documents]
-        )
+        ids = [document.id for document in documents]
+        if known_ids := [name for name in ids if name in self._documents]:
+            raise ValueError(
+                f"target must have ids that are new to the store, got {known_ids[0]!r}"
+            )
+        texts = (document.page_content for document in documents)
+        pairs = zip(texts, target.index.vectors_of(ids), strict=True)
+        self.add_embeddings(pairs, [document.metadata for document in documents], ids=ids)
 
     def save_local(self, folder_path: storage.PathLike, index_name: str = _INDEX) -> None:
-        """Write the index and the documents, whose metadata must have a JSON form, to a folder.
+        """Write the index and the documents to a folder.
 
-        index_name: stores with different names may lie in one folder.
+        The metadata of the documents must have a JSON form. Stores with different values of
+        ``index_name`` may share a folder.
         """
         path = Path(folder_path)
         index_name, documents_name = _names_of(index_name)
         path.mkdir(parents=True, exist_ok=True)
         with parallel.writer_lock():
             lines = [
-                json.dumps({"id": one.id, "text": one.page_content, "metadata": one.metadata})
-                for one in self._documents.values()
+                json.dumps(
+                    {"id": name, "text": document.page_content, "metadata": document.metadata}
+                )
+                for name, document in self._documents.items()
             ]
             if self.index is None and (path / index_name).exists():
                 rule = "a folder without a store, for a store without documents"
                 raise storage.OccupiedError(f"folder_path must be {rule}, got {str(path)!r}")
             file = path / documents_name
-            before = file.read_text("utf8") if file.exists() else None
-            # documents first: one without a vector is left out when they are read
+            previous_text = file.read_text("utf8") if file.exists() else None
+            # The documents come first, because load_local ignores documents without a vector.
             write_text(file, "".join(f"{line}\n" for line in lines))
             if self.index is None:
                 return
             try:
                 self.index.save(path / index_name)
-            except BaseException:  # such as an index of another model: its documents stay, too
-                if before is not None:
-                    write_text(file, before)
+            except BaseException:  # the previous index stays, so its documents must stay, too
+                if previous_text is not None:
+                    write_text(file, previous_text)
                 raise
 
     @classmethod
@@ -367,12 +385,12 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped where it
     ) -> "FastcosVectorStore":
         """Return the store that ``save_local`` wrote; its vectors are memory-mapped.
 
-        allow_dangerous_deserialization: for calls written for LangChain's FAISS store, and without
-        effect, because nothing that can run code is read.
+        Documents that another model embedded are refused. If ``model`` is given, the store must
+        have that name. Otherwise, the attribute ``model_name`` or ``model`` of the embeddings is
+        compared with the name of the store, if both exist.
 
-        Documents that another model embedded are refused. Their store must have the name in
-        ``model``, if that is given. Without it, the name in the attribute ``model_name`` or
-        ``model`` of the embeddings is compared with that of the store, if both have one.
+        ``allow_dangerous_deserialization`` has no effect, because the files cannot run code. It is
+        accepted for calls that were written for the FAISS store of LangChain.
         """
         path, store = Path(folder_path), cls(embeddings, model=model)
         index_name, documents_name = _names_of(index_name)
@@ -383,21 +401,21 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped where it
         check_same_model("embeddings", store.index.model, store._model)
         store._model = store.index.model
         store._measure = store.index.measure
-        known = set(store.index.ids.tolist())
+        indexed_ids = set(store.index.ids.tolist())
         for record in map(json.loads, lines):
-            if record["id"] in known:
+            if record["id"] in indexed_ids:
                 store._documents[record["id"]] = Document(
                     id=record["id"], page_content=record["text"], metadata=record["metadata"]
                 )
-        if missing := known - store._documents.keys():
+        if missing := indexed_ids - store._documents.keys():
             raise storage.FastcosFormatError(
-                f"{path / documents_name} must hold every document of the index, got none of id "
-                f"{min(missing)!r}"
+                f"{path / documents_name} must hold every document of the index, got no document "
+                f"with the id {min(missing)!r}"
             )
         return store
 
     def serialize_to_bytes(self) -> bytes:
-        """Return the index and the documents as one zip archive of what ``save_local`` writes."""
+        """Return the files that ``save_local`` writes, as one zip archive."""
         archive = BytesIO()
         with tempfile.TemporaryDirectory() as folder, zipfile.ZipFile(archive, "w") as members:
             self.save_local(folder)
@@ -416,14 +434,14 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped where it
     ) -> "FastcosVectorStore":
         """Return the store that ``serialize_to_bytes`` wrote, with its vectors in memory.
 
-        model, allow_dangerous_deserialization: as of ``load_local``.
+        ``model`` and ``allow_dangerous_deserialization`` are those of ``load_local``.
         """
         with tempfile.TemporaryDirectory() as folder:
             try:
                 with zipfile.ZipFile(BytesIO(serialized)) as members:
                     members.extractall(folder)
             except (TypeError, zipfile.BadZipFile) as error:
-                rule = "serialized must be what serialize_to_bytes returned"
+                rule = "serialized must be bytes that serialize_to_bytes returned"
                 raise storage.FastcosFormatError(f"{rule}, got {error}") from None
             mapped = cls.load_local(folder, embeddings, model=model)
             store = cls(embeddings, measure=mapped._measure, model=mapped._model)
@@ -443,36 +461,37 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped where it
         if filter is not None:
             with parallel.writer_lock():
                 allowed = self._positions_of(index, filter)
-        least = None
+        lowest = None
         if min_score is not None:
             measure = get_measure(self._measure)
-            least = as_threshold("min_score", min_score, measure, index.model)
-        found = index.search(np.asarray(vector), k, allowed=allowed, min_score=least)
-        pairs = zip(found.ids[0].tolist(), found.scores[0].tolist(), strict=True)
-        # a document may have gone since the search
+            lowest = as_threshold("min_score", min_score, measure, index.model)
+        neighbors = index.search(np.asarray(vector), k, allowed=allowed, min_score=lowest)
+        pairs = zip(neighbors.ids[0].tolist(), neighbors.scores[0].tolist(), strict=True)
+        # Another thread may have removed a document since the search.
         return [(documents[name], score) for name, score in pairs if name in documents]
 
     def _positions_of(self, index: SimilarityIndex, filter: Filter) -> Any:
         """Return the positions in the index of the documents that a filter accepts."""
         if callable(filter):
-            return index.positions_of([n for n, one in self._documents.items() if filter(one)])
+            accepted = [name for name, document in self._documents.items() if filter(document)]
+            return index.positions_of(accepted)
         if self._metadata is None:
             self._metadata = MetadataIndex()
             self._metadata.put(
                 index.positions_of(list(self._documents)).tolist(),
-                [one.metadata for one in self._documents.values()],
+                [document.metadata for document in self._documents.values()],
             )
         return self._metadata.find(filter)
 
     def _select_relevance_score_fn(self) -> Callable[[float], float]:
-        """Relevance is the cosine, 0 below 0, so that score_threshold is a cosine, too."""
+        """Return the relevance of a score: the cosine, or 0 if it is negative."""
         if get_measure(self._measure).name != "cosine":
             raise ValueError(f"measure must be 'cosine' for relevance, got {self._measure!r}")
         return lambda score: min(max(score, 0.0), 1.0)
 
 
 def _model_of(embedding: Embeddings) -> str | None:
-    """The name of its model that an embedding carries, as those of LangChain's packages do."""
+    """Return the name of the model of an embedding, which most packages store in an attribute."""
     names = (getattr(embedding, attribute, None) for attribute in ("model_name", "model"))
     return next((name for name in names if isinstance(name, str) and name.strip()), None)
 
@@ -487,6 +506,6 @@ def _names_of(index_name: str) -> tuple[str, str]:
 def _check_lengths(n: int, metadatas: Any, ids: Any) -> None:
     for name, values in (("metadatas", metadatas), ("ids", ids)):
         if name == "metadatas" and values is not None and not len(values):
-            continue  # as LangChain's other stores take it: no document has any
+            continue  # other stores of LangChain read an empty list as "no metadata"
         if values is not None and len(values) != n:
-            raise ValueError(f"{name} must be of {n} texts, got {len(values)}")
+            raise ValueError(f"{name} must have one entry per text ({n}), got {len(values)}")

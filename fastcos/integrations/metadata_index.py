@@ -73,17 +73,19 @@ class MetadataIndex:
         if not isinstance(conditions, Mapping):
             rule = "a function of a document, or a dict of values of its metadata"
             raise TypeError(f"filter must be {rule}, got {validation.format_value(conditions)}")
-        found = set(self._values)
+        matches = set(self._values)
         for key, condition in conditions.items():
             if key == "$not":
-                found -= self._meeting(condition)
+                matches -= self._meeting(condition)
             elif key in ("$and", "$or"):
-                join = set.intersection if key == "$and" else set.union
-                some = validation.as_list(f"filter[{key!r}]", condition)
-                found &= join(set(found if key == "$and" else ()), *map(self._meeting, some))
+                branches = map(self._meeting, validation.as_list(f"filter[{key!r}]", condition))
+                if key == "$and":
+                    matches = matches.intersection(*branches)
+                else:
+                    matches &= set[int]().union(*branches)
             else:
-                found &= self._of_key(key, condition)
-        return found
+                matches &= self._of_key(key, condition)
+        return matches
 
     def _of_key(self, key: Any, condition: Any) -> set[int]:
         hashed, others = self._positions.get(key, {}), self._unhashable.get(key, {})
@@ -135,7 +137,7 @@ class MetadataIndex:
 
 
 def _has_hash(value: Any) -> bool:
-    """Whether a value can be hashed; a tuple of lists, for example, cannot."""
+    """Return whether a value can be hashed; a tuple of lists, for example, cannot."""
     try:
         hash(value)
     except TypeError:

@@ -19,12 +19,12 @@ from fastcos.validation import as_rows, format_rows, is_sparse, read_only
 if TYPE_CHECKING:
     import scipy.sparse as sp
 
-# every whole number up to here is exact in float32
+# float32 represents every whole number up to this one exactly.
 _EXACT_FLOAT32 = 2**24
 
 
 class CSRArrays(NamedTuple):
-    """A CSR matrix as kernels take it; all read-only, indices int32 or int64."""
+    """The arrays of a CSR matrix as kernels take them: read-only, with int32 or int64 indices."""
 
     indptr: npt.NDArray[np.int64]
     indices: npt.NDArray[np.integer[Any]]
@@ -32,9 +32,9 @@ class CSRArrays(NamedTuple):
 
 
 def transposed_interactions(name: str, X: Any) -> sp.csr_array:
-    """Return what as_interactions makes of the transpose of a CSC matrix, which is not converted.
+    """Return the transpose of a CSC matrix as as_interactions returns it, without a conversion.
 
-    The structure is checked first: SciPy's transpose would refuse it without the name.
+    The structure is checked first, because an error of SciPy's transpose would not name X.
     """
     if X.dtype.kind in "fiub":
         _compressed(name, X, X.shape[1])
@@ -45,9 +45,10 @@ def as_interactions(name: str, X: Any, *, keep_zeros: bool = False) -> sp.csr_ar
     """Return X as a canonical CSR array of float32 or float64: sorted, unique, finite, no zeros.
 
     X is any SciPy sparse matrix or array, or a dense array_like (n, p), and is never changed.
-    Duplicates are summed, indices sorted and explicit zeros dropped on a private copy. With
-    keep_zeros, explicit zeros stay and need no copy. Sparse integers and booleans are summed in
-    float64 and become float32 where that is exact. One pass over the non-zeros.
+    If duplicates must be summed, indices sorted or explicit zeros dropped, that happens on a
+    private copy. With keep_zeros, explicit zeros stay, so that they alone cause no copy. Sparse
+    integers and booleans are summed in float64 and become float32 if that is exact. The check
+    reads the non-zeros once.
     """
     import scipy.sparse as sp
 
@@ -60,16 +61,18 @@ def as_interactions(name: str, X: Any, *, keep_zeros: bool = False) -> sp.csr_ar
     if 0 in X.shape:
         raise ValueError(f"{name} must have at least one row and one column, got {X.shape}")
     indptr, indices, data = _as_csr(name, X)
-    worst = _checked(name, indptr, indices, data, X.shape[1])
-    if worst == csr.EXPLICIT_ZERO and keep_zeros:
-        worst = csr.VALID
-    # flags of a new object are not stale, unlike X.has_canonical_format after an edit in place
-    clean = sp.csr_array((data, indices, indptr), shape=X.shape, copy=worst > csr.VALID)
-    if worst == csr.NOT_CANONICAL:
+    defect = _worst_defect(name, indptr, indices, data, X.shape[1])
+    if defect == csr.EXPLICIT_ZERO and keep_zeros:
+        defect = csr.VALID
+    # The new array computes its own flags; X.has_canonical_format may be stale after an edit in
+    # place.
+    clean = sp.csr_array((data, indices, indptr), shape=X.shape, copy=defect > csr.VALID)
+    if defect == csr.NOT_CANONICAL:
         with np.errstate(over="ignore"):
             clean.sum_duplicates()
-        _checked(name, clean.indptr, clean.indices, clean.data, X.shape[1])  # sums may overflow
-    if worst > csr.VALID:
+        # Sums of duplicates may overflow.
+        _worst_defect(name, clean.indptr, clean.indices, clean.data, X.shape[1])
+    if defect > csr.VALID:
         clean.eliminate_zeros()
     clean.has_canonical_format = True
     if X.dtype.kind in "iub" and np.abs(clean.data).max(initial=0) <= _EXACT_FLOAT32:
@@ -86,27 +89,27 @@ def one_per_row(columns: Any, n_columns: int) -> sp.csr_array:
 
 
 def csr_arrays(X: sp.csr_array) -> CSRArrays:
-    """Return the three arrays of what as_interactions returned, as kernels take them."""
-    return _as_read(X.indptr, X.indices, X.data)
+    """Return the three arrays of a matrix that as_interactions returned, as kernels take them."""
+    return _read_only_arrays(X.indptr, X.indices, X.data)
 
 
-def _as_read(indptr: Any, indices: Any, data: Any) -> CSRArrays:
+def _read_only_arrays(indptr: Any, indices: Any, data: Any) -> CSRArrays:
     indptr = indptr.astype(np.int64, copy=False)
     return CSRArrays(read_only(indptr), read_only(indices), read_only(data))
 
 
 def unchecked_arrays(name: str, X: Any) -> CSRArrays | None:
-    """Return the arrays of a CSR matrix of floats, its entries not checked; None for others."""
+    """Return the arrays of a CSR matrix of floats without checking its entries; else None."""
     is_plain = is_sparse(X) and X.format == "csr" and X.dtype in (np.float32, np.float64)
     if not is_plain or X.ndim != 2 or 0 in X.shape:
         return None
-    return _as_read(*_compressed(name, X, X.shape[0]))
+    return _read_only_arrays(*_compressed(name, X, X.shape[0]))
 
 
 def _as_csr(name: str, X: Any) -> tuple[Any, Any, Any]:
     """Return indptr, indices and float data whose lengths fit; the indices are not checked yet.
 
-    SciPy converts other formats, once what would crash it is ruled out.
+    Other formats are converted by SciPy, after a check for values that would crash its code.
     """
     import scipy.sparse as sp
 
@@ -164,7 +167,7 @@ def _coordinates(name: str, X: Any) -> sp.coo_array:
 
     try:
         X = X.tocoo()
-    except (ValueError, TypeError, IndexError) as error:  # from a dictionary of keys
+    except (ValueError, TypeError, IndexError) as error:  # raised for a dictionary of keys (DOK)
         raise ValueError(f"{name} must be a valid sparse matrix, got: {error}") from None
     for field, coordinates, size in zip(("row", "col"), X.coords, X.shape, strict=True):
         if len(coordinates) != len(X.data):
@@ -176,13 +179,13 @@ def _coordinates(name: str, X: Any) -> sp.coo_array:
 
 
 def _diagonals(name: str, X: Any) -> sp.dia_array:
-    """Return X with as many offsets as diagonals, which SciPy does not check before it reads."""
+    """Return X after checking that it has one offset per diagonal, which SciPy does not check."""
     import scipy.sparse as sp
 
     offsets, data = np.asarray(X.offsets), np.asarray(X.data)
     if data.ndim != 2 or offsets.shape != data.shape[:1] or offsets.dtype.kind not in "iu":
         raise ValueError(
-            f"{name}.offsets must be a whole number for each of the {len(data)} rows of data, "
+            f"{name}.offsets must be one whole number for each of the {len(data)} rows of data, "
             f"got dtype {offsets.dtype} of shape {offsets.shape}"
         )
     if len(np.unique(offsets)) < len(offsets):
@@ -192,48 +195,49 @@ def _diagonals(name: str, X: Any) -> sp.dia_array:
 
 def _check_range(field: str, indices: Any, size: int) -> None:
     if len(indices) and not 0 <= indices.min() <= indices.max() < size:
-        at = int(np.flatnonzero((indices < 0) | (indices >= size))[0])
+        position = int(np.flatnonzero((indices < 0) | (indices >= size))[0])
         raise ValueError(
-            f"{field} must be from 0 to {size - 1}, got {indices[at]} at position {at}"
+            f"{field} must be from 0 to {size - 1}, got {indices[position]} at position {position}"
         )
 
 
 def _as_values(data: Any) -> Any:
-    """Return float32 or float64; whole numbers as float64, in which duplicates are summed."""
+    """Return the values as float32 or float64; integers become float64 for exact sums."""
     if data.dtype in (np.float32, np.float64):
         return data
     with np.errstate(over="ignore"):
         return data.astype(np.float32 if data.dtype == np.float16 else np.float64)
 
 
-def _checked(name: str, indptr: Any, indices: Any, data: Any, n_columns: int) -> int:
-    """Return the worst repairable finding of all rows; raise for the others."""
+def _worst_defect(name: str, indptr: Any, indices: Any, data: Any, n_columns: int) -> int:
+    """Return the worst repairable defect of all rows; raise if one cannot be repaired."""
     indptr = read_only(indptr.astype(np.int64, copy=False))
-    findings = parallel.unfilled(len(indptr) - 1, np.uint8)
+    defects = parallel.unfilled(len(indptr) - 1, np.uint8)
     unsigned = np.dtype(f"u{data.dtype.itemsize}").type
     columns, bits = indices.view(f"u{indices.dtype.itemsize}"), data.view(unsigned)
-    magnitude = unsigned(np.iinfo(unsigned).max >> 1)  # all its bits
+    magnitude = unsigned(np.iinfo(unsigned).max >> 1)  # all bits but the sign
     infinity = np.array(np.inf, data.dtype).view(unsigned)[()]
     matrix = records.Csr(indptr, read_only(indices), read_only(data))
     views = records.BitViews(read_only(columns), read_only(bits), magnitude, infinity)
     blocks = parallel.work_blocks(indptr, 1 << 20)
-    parallel.run(csr.check_rows, blocks, matrix, views, n_columns, findings)
-    for finding, rule in (
+    parallel.run(csr.check_rows, blocks, matrix, views, n_columns, defects)
+    for defect, rule in (
         (csr.OUT_OF_RANGE, f"have column indices from 0 to {n_columns - 1}"),
         (csr.NOT_FINITE, "be finite"),
     ):
-        rows = np.flatnonzero(findings == finding)
+        rows = np.flatnonzero(defects == defect)
         if len(rows):
-            what = _first_offender(rows[0], indptr, indices, data, n_columns)
-            raise ValueError(f"{name} must {rule}, got {what} (at fault: {format_rows(rows)})")
-    return csr.NOT_CANONICAL if (findings == csr.NOT_CANONICAL).any() else int(findings.max())
+            offender = _first_offender(rows[0], indptr, indices, data, n_columns)
+            raise ValueError(f"{name} must {rule}, got {offender} (at fault: {format_rows(rows)})")
+    return csr.NOT_CANONICAL if (defects == csr.NOT_CANONICAL).any() else int(defects.max())
 
 
 def _first_offender(row: int, indptr: Any, indices: Any, data: Any, n_columns: int) -> str:
-    at = slice(int(indptr[row]), int(indptr[row + 1]))
-    columns, values = indices[at], data[at]
+    """Return a description of the first invalid entry of a row."""
+    entries = slice(int(indptr[row]), int(indptr[row + 1]))
+    columns, values = indices[entries], data[entries]
     outside = np.flatnonzero((columns < 0) | (columns >= n_columns))
     if len(outside):
-        return f"index {columns[outside[0]]} in row {row}, position {at.start + outside[0]}"
+        return f"index {columns[outside[0]]} in row {row}, position {entries.start + outside[0]}"
     broken = np.flatnonzero(~np.isfinite(values))[0]
     return f"{values[broken]} in row {row}, column {columns[broken]}"

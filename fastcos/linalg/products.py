@@ -23,14 +23,16 @@ def matmul(
 ) -> Matrix:
     """Return X A for sparse X and dense A.
 
-    With the optional vectors it is (X - row_center 1' - 1 center') diag(1 / scale) A; X stays
-    sparse. Time O(nnz l + (n + p) l), memory that of the result.
+    With the optional vectors, the result is (X - row_center 1' - 1 center') diag(1 / scale) A,
+    while X itself stays sparse. The call takes O(nnz l + (n + p) l) time and no memory beside the
+    result.
 
     Parameters
     ----------
     X : sparse matrix or array (n, p), or array_like
-        Any SciPy format; CSR is not copied. Duplicates count as their sum. Also a LinearOperator
-        or :class:`fastcos.linalg.InteractionShards`, which take no scale.
+        A matrix of any SciPy format; CSR is not copied. Duplicate entries count as their sum. X
+        may also be a LinearOperator or :class:`fastcos.linalg.InteractionShards`; ``scale`` must
+        then be left out.
     A : array_like (p, l), float32 or float64
         The product is computed in the wider type of X and A; integers and booleans in X count as
         float32 where that is exact.
@@ -41,15 +43,16 @@ def matmul(
     row_center : array_like (n,), optional
         Subtracted from every column, for example user biases.
     n_threads : int, optional
-        Default: that of the configuration.
+        Number of threads; by default the one of the configuration.
 
     Returns
     -------
     ndarray (n, l), float32 or float64
-        Bit-identical on any number of threads. Without the optional vectors, products are added in
-        the order of a row's columns, each with one rounding (fused multiply-add): the error of a
-        row of m non-zeros x is at most m u / (1 - m u) sum |x||a|, u = 2^-24 or 2^-53. Large
-        results reuse the memory of freed ones; up to working_memory is held for that.
+        The result is bit-identical for any number of threads. Without the optional vectors, the
+        products of a row are added in the order of its columns, each with one rounding (fused
+        multiply-add). So the error of a row of m non-zeros x is at most m u / (1 - m u) sum |x||a|
+        with u = 2^-24 for float32 and u = 2^-53 for float64. Large results reuse the memory of
+        results that were freed; the process holds up to ``working_memory`` for that.
 
     Raises
     ------
@@ -89,18 +92,19 @@ def rmatmul(
 ) -> Matrix:
     """Return X'Y for sparse X and dense Y, without X' as a matrix unless X is wide.
 
-    Time O(nnz l + (n + p) l); beside the result at most working_memory.
+    The call takes O(nnz l + (n + p) l) time, and at most ``working_memory`` beside the result.
 
     Parameters
     ----------
     X, center, scale, row_center, n_threads
-        As in :func:`matmul`: the product is that of the centred and scaled X.
+        As in :func:`matmul`: the function multiplies by the centred and scaled X.
     Y : array_like (n, l), float32 or float64
 
     Returns
     -------
     ndarray (p, l), float32 or float64
-        Summed in fixed parts of the rows: bit-identical on any number of threads.
+        Sums are taken over fixed parts of the rows, so that the result is bit-identical for any
+        number of threads.
 
     Raises
     ------
@@ -131,19 +135,21 @@ def gram_matmul(
 ) -> Matrix:
     """Return X'(X Q) for sparse X and dense Q in one pass over X; X Q is never stored.
 
-    Time O(nnz l + (n + p) l). Beside the result, the sums of parts of the rows take at most
-    working_memory, and so does a transposed copy of X in blocks, made where it pays at once.
+    The call takes O(nnz l + (n + p) l) time. Beside the result, the sums of the parts of the rows
+    take at most ``working_memory``. So does a transposed copy of X in blocks, which is made only
+    if it saves more time in this call than it costs.
 
     Parameters
     ----------
     X, center, scale, row_center, n_threads
-        As in :func:`matmul`: the product is that of the centred and scaled X.
+        As in :func:`matmul`: the function multiplies by the centred and scaled X.
     Q : array_like (p, l), float32 or float64
 
     Returns
     -------
     ndarray (p, l), float32 or float64
-        Summed in fixed parts of the rows: bit-identical on any number of threads.
+        Sums are taken over fixed parts of the rows, so that the result is bit-identical for any
+        number of threads.
 
     Raises
     ------
@@ -164,13 +170,13 @@ def gram_matmul(
 
 
 def _fused_matmul(X: Any, A: npt.ArrayLike, n_threads: int | None) -> Matrix | None:
-    """Return X A of a CSR array, its entries checked while the product reads them, or None.
+    """Return X A of a CSR array and check the entries of X on the way, or return None.
 
-    A check before reads X once more: X A with 64 columns takes 0.65 to 0.9 of the time (38,000 to
-    900,000 non-zeros; bench/lab/curves.py). None where X must be checked first: it has an invalid
-    entry, another kernel is faster, or the type is rare and would have to be compiled. The bits are
-    those of checking first; duplicates and unsorted indices are added in the order in which they
-    are stored.
+    Checking X beforehand would read it once more: this function is 1.1 to 1.5 times as fast for 64
+    columns and 38,000 to 900,000 non-zeros (bench/lab/curves.py). It returns None if X must be
+    checked first, because X has an invalid entry, another kernel is faster, or the kernel would
+    have to be compiled for a rare type. The result has the same bits as if X had been checked
+    first; duplicate and unsorted entries are added in the order in which they are stored.
     """
     arrays = unchecked_arrays("X", X)
     if arrays is None or arrays.indices.dtype != np.int32:

@@ -1,4 +1,4 @@
-"""Interactions in a directory of row shards, larger than memory if need be, and their products.
+"""Interactions on disk, split into shards of rows, and products of them without loading them all.
 
 ::
 
@@ -33,53 +33,57 @@ if TYPE_CHECKING:
 
 Ids = npt.NDArray[Any]
 
-# non-zeros up to which shards are read into memory: 0.3 GB, which fits anyway
+# Up to this many non-zeros, all shards are read into memory. They take 0.3 GB.
 ENTRIES_HELD = 1 << 25
-# non-zeros of a shard: 4 bytes of column and 4 of value each; some ms of work in every product
+# The default number of non-zeros of a shard. Each takes 4 bytes for its column and 4 for its value,
+# and a product works on a shard for several milliseconds.
 ENTRIES_PER_SHARD = 1 << 24
-# kinds of the stored directories, and the name of the one that lists the shards
+# The kind of the directory of all shards, the kind of the directory of one shard, and the name of
+# the directory that lists the shards.
 _KIND = "InteractionShards"
 _SHARD_KIND = "InteractionShard"
 _MANIFEST = "manifest"
-# names of the types of interactions
+# The types that the values of interactions may have.
 _DTYPES = ("float32", "float64")
 
 
 class InteractionShards:
     """Interactions X (n, p) on disk, split into shards of whole rows.
 
-    Takes the place of X in :func:`fastcos.matmul`, :func:`fastcos.rmatmul`,
-    :func:`fastcos.gram_matmul`, :func:`fastcos.randomized_svd` and ``LinearMF.fit``. Every product
-    reads the rows once, in blocks, while the system reads the next block ahead. Products are
-    bit-identical to those of one CSR of the same type in memory, for any shard boundaries, and so
-    is the SVD where p <= n. Up to 2^25 (33.5 million) non-zeros are read into memory.
+    An object of this class takes the place of X in :func:`fastcos.matmul`,
+    :func:`fastcos.rmatmul`, :func:`fastcos.gram_matmul`, :func:`fastcos.randomized_svd` and
+    ``LinearMF.fit``. Every product reads the rows once, in blocks, while the system reads the next
+    block ahead. For any shard boundaries, products are bit-identical to those of one CSR matrix of
+    the same type in memory, and so is the SVD if p <= n. Up to 2^25 (33.5 million) non-zeros are
+    read into memory.
 
     Parameters
     ----------
     path : path-like
-        What :meth:`write` or ``fastcos fit --shards`` wrote.
+        The folder that :meth:`write` or ``fastcos fit --shards`` wrote.
     verify : bool
-        Whether every byte is checked against its checksum, which reads everything once. False: the
-        column numbers of a shard are checked when it is first read.
+        Whether every byte is compared with its checksum, which reads all shards once. Otherwise,
+        only the column numbers of a shard are checked, when the shard is first read.
 
     Attributes
     ----------
     shape : tuple (n, p)
     nnz : int
-        Non-zeros.
+        The number of non-zeros.
     dtype : dtype
-        float32, or float64 where values need it.
+        float32, or float64 if the values need it.
     user_ids, item_ids : ndarray (n,), (p,)
-        int64 or str.
+        Ids of the rows and of the columns, int64 or str.
     column_sums, column_lows, column_highs : ndarray (p,), float64
-        Of every column, zeros counted.
+        The sum, the smallest and the largest value of every column, where absent entries count as
+        zeros.
 
     Raises
     ------
     FileNotFoundError
-        There is no such directory.
+        The directory does not exist.
     FastcosFormatError
-        It is damaged, or holds something else.
+        The directory is damaged, or holds something else.
 
     Examples
     --------
@@ -94,17 +98,17 @@ class InteractionShards:
     def __init__(self, path: storage.PathLike, *, verify: bool = True) -> None:
         self.path = validation.as_path("path", path)
         verify = validation.as_flag("verify", verify)
-        # shards whose column numbers are not yet known to lie within the rows
+        # Numbers of shards whose column numbers have not been checked yet.
         self._unread: set[int] = set()
         stored = storage.load_arrays(self.path / _MANIFEST, _KIND)
         with storage.refuse_damage(self.path / _MANIFEST):
-            self._take_up(stored)
+            self._read_manifest(stored)
             self._shards = [self._open(number, verify) for number in range(len(self))]
             if sum(len(indices) for _, indices, _ in self._shards) != self.nnz:
                 raise ValueError(f"shards must hold {self.nnz} non-zeros")
 
-    def _take_up(self, stored: storage.Stored) -> None:
-        """Take over what describes all shards, checked."""
+    def _read_manifest(self, stored: storage.Stored) -> None:
+        """Set the attributes from the manifest, after checks."""
         n, p = shape = storage.field(stored.fields, "shape", list)
         if not all(type(size) is int for size in shape):
             raise ValueError(f"shape must hold whole numbers, got {shape}")
@@ -142,17 +146,17 @@ class InteractionShards:
         Parameters
         ----------
         path : path-like
-            A new directory; it appears whole or not at all.
+            A new directory, which appears when it is complete or not at all.
         X : sparse matrix or array (n, p), or array_like
         user_ids, item_ids : array_like, optional
-            Default: 0 .. n-1 and 0 .. p-1.
+            By default the row numbers 0 .. n-1 and the column numbers 0 .. p-1.
         entries_per_shard : int
-            A shard ends with the row that reaches so many non-zeros.
+            A shard ends with the row in which it reaches this number of non-zeros.
 
         Returns
         -------
         InteractionShards
-            Opened.
+            The new shards, open.
 
         Raises
         ------
@@ -181,7 +185,7 @@ class InteractionShards:
         Parameters
         ----------
         number : int
-            From 0.
+            The number of the shard, from 0.
 
         Returns
         -------
@@ -219,12 +223,12 @@ class InteractionShards:
     def blocks(self, lo: int = 0, hi: int | None = None) -> Iterator[tuple[int, sp.csr_array]]:
         """Yield the number of the first row, and the rows, of every shard with rows in [lo, hi).
 
-        One shard is in memory, the next is read ahead.
+        While the caller works on one shard, the system reads the next one.
 
         Parameters
         ----------
         lo, hi : int
-            Row numbers; by default all.
+            The first row number, and the one after the last; by default all rows.
 
         Yields
         ------
@@ -261,17 +265,18 @@ class InteractionShards:
 
     def _rows_at_work(self, targets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """:func:`fastcos.parallel.rows_at_work` over the indptr of all shards; targets ascend."""
-        found: list[int] = []
-        before = 0
+        rows: list[int] = []
+        work_before = 0  # Of the shards before this one.
         for first, (indptr, indices, _) in zip(self.first_rows, self._shards, strict=False):
-            left = targets[len(found) :]
-            here = left[left <= before + len(indices) + len(indptr) - 1] - before
-            found.extend((first + parallel.rows_at_work(indptr, here)).tolist())
-            before += len(indices) + len(indptr) - 1
-        return np.array(found, np.int64)
+            work = len(indices) + len(indptr) - 1
+            remaining = targets[len(rows) :]
+            targets_in_shard = remaining[remaining <= work_before + work] - work_before
+            rows.extend((first + parallel.rows_at_work(indptr, targets_in_shard)).tolist())
+            work_before += work
+        return np.array(rows, np.int64)
 
     def _within(self, lo: int, hi: int) -> Iterator[tuple[int, int, int]]:
-        """Yield every shard with rows of [lo, hi), its first such row, and the end of them."""
+        """Yield the number of every shard with rows in [lo, hi), and which rows of it these are."""
         for number in range(bisect.bisect_right(self.first_rows, lo) - 1, len(self)):
             begin, end = self.first_rows[number : number + 2]
             if begin >= hi:
@@ -279,13 +284,13 @@ class InteractionShards:
             yield number, max(lo - begin, 0), min(hi, end) - begin
 
     def _as_operator(self, n_threads: int | None) -> Operator:
-        """Return X as an operator: of all rows in memory, or shard by shard."""
+        """Return an operator that holds all rows in memory, or that reads shard by shard."""
         if self.nnz <= ENTRIES_HELD:
             return SparseOperator(self.whole(), n_threads)
         return ShardedOperator(self, n_threads)
 
     def _open(self, number: int, verify: bool) -> Sequence[npt.NDArray[Any]]:
-        """Return indptr, indices and data of a shard, checked; data of ones take no memory."""
+        """Return the checked indptr, indices and data of a shard; ones take no memory as data."""
         path = self.path / f"{number:05d}"
         arrays = storage.load_arrays(path, _SHARD_KIND, verify=verify).arrays
         rows = self.first_rows[number + 1] - self.first_rows[number]
@@ -320,7 +325,7 @@ def _rows_of(shard: Sequence[npt.NDArray[Any]], lo: int, hi: int, p: int) -> sp.
     indptr, indices, data = shard
     entries = slice(int(indptr[lo]), int(indptr[hi]))
     X = sp.csr_array((hi - lo, p), dtype=data.dtype)
-    # the constructor would copy a map of which few rows are taken
+    # The constructor of csr_array would copy a memory map of which few rows are taken.
     X.indptr = indptr[lo : hi + 1] - indptr[lo]
     X.indices, X.data = indices[entries], data[entries]
     X.has_canonical_format = True
@@ -329,7 +334,7 @@ def _rows_of(shard: Sequence[npt.NDArray[Any]], lo: int, hi: int, p: int) -> sp.
 
 @contextlib.contextmanager
 def shard_writer(path: storage.PathLike, item_ids: Ids) -> Iterator[_ShardWriter]:
-    """Yield what adds shards one by one; the directory appears at the end, if there is no error."""
+    """Yield a writer that adds shards; the directory appears at the end, if there was no error."""
     target = validation.as_path("path", path).absolute()
     storage.check_new_directory("path", target)
     with storage.temporary_directory(target) as folder:
@@ -337,12 +342,12 @@ def shard_writer(path: storage.PathLike, item_ids: Ids) -> Iterator[_ShardWriter
         yield writer
         writer.finish()
         if target.is_dir():
-            target.rmdir()  # empty: checked before
+            target.rmdir()  # check_new_directory has found that it is empty
         folder.rename(target)
 
 
 class _ShardWriter:
-    """Writes shards to a folder, and at the end what describes all of them."""
+    """Writes shards to a folder, and at the end the manifest that describes all of them."""
 
     def __init__(self, folder: Path, item_ids: Ids) -> None:
         self._folder, self._item_ids, self._dtype = folder, item_ids, np.dtype(np.float32)
@@ -354,7 +359,7 @@ class _ShardWriter:
 
     def add(self, X: sp.csr_array, user_ids: Ids) -> None:
         """Write the next rows, a canonical CSR with a column for every item."""
-        # SciPy would copy the narrower of indptr and indices if their types differed
+        # indptr and indices get one type, because SciPy would copy the narrower one otherwise.
         kind = np.int32 if max(X.shape[1], X.nnz) <= LARGEST_INT32 else np.int64
         indices = X.indices.astype(kind, copy=False)
         arrays = {"indptr": X.indptr.astype(kind), "indices": indices}
@@ -392,10 +397,10 @@ class _ShardWriter:
 
 
 def shard_rows(indptr: npt.NDArray[np.integer[Any]], entries: int) -> list[int]:
-    """Return the rows where shards of about so many entries start, and the number of rows."""
+    """Return the first rows of shards of about this many entries, and last the number of rows."""
     n = len(indptr) - 1
-    wanted = np.arange(entries, int(indptr[-1]), entries)
-    inner = np.minimum(np.searchsorted(indptr, wanted), n)
+    boundaries = np.arange(entries, int(indptr[-1]), entries)
+    inner = np.minimum(np.searchsorted(indptr, boundaries), n)
     return np.unique(np.concatenate([[0], inner, [n]])).tolist()
 
 
@@ -444,16 +449,16 @@ class ShardedOperator(Operator):
             return self._sum_in_order(kernel, factor)
         p, width, parts = self.shape[1], factor.shape[1], len(self._part_rows) - 1
         panels = list(operators.panel_columns(factor))
-        most = partial_sums.at_once(parts, p * width * factor.itemsize, self._n_threads)
-        memory = self._memory.array((most * p * width,), factor.dtype)
+        n_slots = partial_sums.at_once(parts, p * width * factor.itemsize, self._n_threads)
+        memory = self._memory.array((n_slots * p * width,), factor.dtype)
         sums = [
-            memory[most * p * column : most * p * (column + w)].reshape(most, p, w)
+            memory[n_slots * p * column : n_slots * p * (column + w)].reshape(n_slots, p, w)
             for column, w in panels
         ]
         out = np.zeros((p, width), factor.dtype)
 
         def sum_part(lo: int, hi: int, first: int, sums: list[Matrix]) -> None:
-            """Write the sums of parts first + lo .. first + hi, panel by panel of columns."""
+            """Write the sums of parts [first + lo, first + hi) for each panel of columns."""
             for slot in range(lo, hi):
                 begin, end = self._part_rows[first + slot : first + slot + 2]
                 ahead = self._part_rows[first + slot + self._size : first + slot + self._size + 2]
@@ -461,19 +466,19 @@ class ShardedOperator(Operator):
                     self._X._read_ahead(*ahead)
                 for row, X in self._X.blocks(begin, end):
                     for (column, _), panel in zip(panels, sums, strict=True):
-                        own = panel[slot : slot + 1]
-                        _add_rows(kernel, X, row, factor, column, row > begin, own)
+                        part_sum = panel[slot : slot + 1]
+                        _add_rows(kernel, X, row, factor, column, row > begin, part_sum)
 
-        for first in range(0, parts, most):
-            here = [panel[: parts - first] for panel in sums]
-            numbers = parallel.row_blocks(len(here[0]), 1)
-            parallel.run(sum_part, numbers, first, here, n_threads=self._n_threads)
-            for (column, _), panel in zip(panels, here, strict=True):
+        for first in range(0, parts, n_slots):
+            used_sums = [panel[: parts - first] for panel in sums]
+            numbers = parallel.row_blocks(len(used_sums[0]), 1)
+            parallel.run(sum_part, numbers, first, used_sums, n_threads=self._n_threads)
+            for (column, _), panel in zip(panels, used_sums, strict=True):
                 partial_sums.add(panel, column, out, self._n_threads)
         return out
 
     def _sum_in_order(self, kernel: str, factor: Matrix) -> Matrix:
-        """Sum all rows in order; every thread has its own columns of the factor."""
+        """Sum all rows in order, where every thread sums other columns of the factor."""
         p, width = self.shape[1], factor.shape[1]
         columns = parallel.row_blocks(width, max(4, -(-width // self._size)))
         sums = [np.zeros((1, p, hi - lo), factor.dtype) for lo, hi in pairwise(columns)]
@@ -496,9 +501,12 @@ class ShardedOperator(Operator):
 def _add_rows(
     kernel: str, X: sp.csr_array, row: int, factor: Matrix, column: int, begun: bool, sums: Matrix
 ) -> None:
-    """Add X, rows of the matrix from number row on, to a part's sum (1, p, w)."""
+    """Add the products of X, whose first row has the number row in the matrix, to sums (1, p, w).
+
+    begun says whether sums already holds the products of earlier rows of the part.
+    """
     n = X.shape[0]
-    given = factor[row : row + n] if kernel == "rmatmul_parts" else factor
+    rows_of_factor = factor[row : row + n] if kernel == "rmatmul_parts" else factor
     rows = validation.read_only(np.array([0, n]))
     body = operators.kernel_body(sparse, kernel)
-    body(0, 1, rows, operators.kernel_arrays(X), given, column, begun, sums)
+    body(0, 1, rows, operators.kernel_arrays(X), rows_of_factor, column, begun, sums)

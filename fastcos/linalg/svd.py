@@ -15,21 +15,25 @@ from fastcos.parallel import Progress
 from fastcos.reports import as_table
 from fastcos.validation import Floats
 
-# columns of the shorter side up to which direct_svd takes a dense eigendecomposition
+# direct_svd computes a dense eigendecomposition if the shorter side of X has at most this many
+# columns.
 DENSE_SIDE = 2048
-# one triplet in so many columns, from which both solvers do: cheaper than Lanczos
-# (bench/compare/tasks.py)
+# Both solvers compute a dense eigendecomposition if at least one triplet per this many columns is
+# asked for, because Lanczos would then cost more (the task "svd" of bench/compare/tasks.py).
 _DENSE_SHARE = 5
-# magnitude of entries whose Gram products float32 holds: their squares, summed over 10^6 rows
+# The largest magnitude of entries whose squares, summed over 10^6 rows, do not overflow in float32.
 _LARGEST_FLOAT32 = 1e15
-# singular values relative to the largest that a Gram matrix in float64 cannot distinguish from 0
+# Singular values below this share of the largest one cannot be distinguished from 0 by a Gram
+# matrix in float64.
 _RANK_TOLERANCE = 1e-7
-# rows of the vectors whose residuals stay in the cache
+# Residuals are computed for this many rows of the vectors at a time, so that the rows stay in the
+# cache.
 _ROWS_AT_ONCE = 1024
-# distance of a unit vector from the span of others from which it is one of its own, and the square
-# below which it is one of theirs: a thousand roundings
+# A unit vector counts as independent of other vectors if its distance from their span is at least
+# the first number. It counts as a repetition of them if the square of that distance is at most the
+# second number, which is about a thousand roundings.
 _INDEPENDENT, _REPEATED = 0.9, 1e-12
-# relative residual of direct_svd's Lanczos iteration: what float64 reaches
+# The relative residual at which the Lanczos iteration of direct_svd stops: float64 reaches no less.
 _WORKING_PRECISION = 1e-11
 
 
@@ -40,16 +44,16 @@ class SVD(NamedTuple):
     Attributes
     ----------
     U : ndarray (n, k) or None
-        Left singular vectors as columns; None with ``compute_u=False``. On the longer side of X,
-        orthogonal to a few eps (s[0] / s)².
+        Left singular vectors as columns; None with ``compute_u=False``. The vectors of the longer
+        side of X (U if n > p, else V) are orthogonal to within a few eps (s[0] / s)².
     s : ndarray (k,), float64
-        Singular values, descending; 0 where not above 1e-7 s[0].
+        Singular values in descending order; values of at most 1e-7 s[0] are returned as 0.
     Vt : ndarray (k, p)
-        Right singular vectors as rows. The entry of largest magnitude of each is positive, the
-        first such on ties.
+        Right singular vectors as rows. The entry of the largest magnitude of each row is positive;
+        if several entries have that magnitude, the first one is.
     residuals : ndarray (k,), float64
-        The certificate: some singular value of X lies within ``residuals[i] * s[i]`` of ``s[i]``
-        (where s[i] is 0, within ``residuals[i] * s[0]``).
+        The certificate: X has a singular value within ``residuals[i] * s[i]`` of ``s[i]``. If
+        s[i] is 0, X has one within ``residuals[i] * s[0]`` of 0.
 
     Examples
     --------
@@ -82,42 +86,45 @@ def randomized_svd(
     n_threads: int | None = None,
     progress: Progress | None = None,
 ) -> SVD:
-    """Truncated SVD to a given residual, with the residuals as a certificate.
+    """Compute a truncated SVD to a given residual, with the residuals as a certificate.
 
-    Block Lanczos from a random block on the shorter side of X, each step one pass over X, until
-    every wanted triplet's residual is at most tol. Then the residuals are computed in float64. The
-    iteration runs in X's precision, and again in float64 where float32 cannot reach tol. A small
-    or nearly full problem is solved directly. Time O(nnz l) per pass of l = 16 to 64 columns
-    and O(min(n, p) b^2) for b = 3 k + 12 l basis vectors; memory O(min(n, p) b) beside X and the
-    result.
+    The method is block Lanczos from a random block on the shorter side of X. Each step reads X
+    once, and the iteration ends when the residual of every triplet that was asked for is at most
+    tol. The residuals that are returned are then computed in float64. The iteration runs in the
+    precision of X, and once more in float64 if float32 cannot reach tol. A problem is solved
+    directly if it is small or if nearly all triplets are asked for. A pass over l = 16 to 64
+    columns takes O(nnz l) time, and b = 3 k + 12 l basis vectors take O(min(n, p) b^2) time and
+    O(min(n, p) b) memory beside X and the result.
 
     Parameters
     ----------
     X : sparse matrix or array, array_like or LinearOperator (n, p)
-        Sparse X stays sparse, centred and scaled too.
+        The matrix. A sparse X stays sparse, even if it is centred and scaled.
     n_components : int
-        k, from 1 to min(n, p).
+        The number k of triplets, from 1 to min(n, p).
     tol : float
-        Largest relative residual to accept, see :func:`svd_residuals`.
+        The largest relative residual to accept; :func:`svd_residuals` defines it.
     max_iter : int
-        Passes over X at most.
+        The largest number of passes over X.
     compute_u : bool
-        False leaves U out, which saves n k numbers.
+        Whether U is computed. Without U, the result needs n k numbers less.
     center, scale, row_center : array_like, optional
-        As in :func:`fastcos.matmul`: the SVD is that of the centred and scaled X.
+        As in :func:`fastcos.matmul`: the function decomposes the centred and scaled X.
     random_state : int or numpy.random.Generator
         The same seed gives the same bits.
     n_threads : int, optional
-        Default: that of the configuration.
+        Number of threads; by default the one of the configuration.
     progress : callable, optional
-        Called as progress(done, total) with numbers of columns that X'X is multiplied by, once a
-        pass. The total is extrapolated from the decrease of the residual, and exact at the end.
+        Called once per pass as progress(done, total), where ``done`` counts the columns by which
+        X'X has been multiplied. The total is extrapolated from the decrease of the residual, and
+        is exact at the end.
 
     Returns
     -------
     SVD
-        A named tuple (U, s, Vt, residuals). U and Vt are float32 for float32 X where that meets
-        tol, else float64. The entry of largest magnitude of every row of Vt is positive.
+        A named tuple (U, s, Vt, residuals). U and Vt are float32 if X is float32 and float32
+        reaches tol, and float64 otherwise. The entry of the largest magnitude of every row of Vt
+        is positive.
 
     Raises
     ------
@@ -131,12 +138,12 @@ def randomized_svd(
 
     Notes
     -----
-    A certificate bounds the distance to *a* singular value of X. For a random start, none of the k
-    largest is missed with probability 1. Where more singular values tie than a block has columns,
-    further random directions find them.
+    A certificate bounds the distance to *a* singular value of X. From a random start, the iteration
+    misses none of the k largest with probability 1. If more singular values are equal than a block
+    has columns, the iteration finds them from further random directions.
 
-    Source: Musco & Musco, NIPS 2015, with Lanczos' three-term recurrence and thick restarts; here
-    the number of passes follows from the residual.
+    Source: Musco & Musco, NIPS 2015, with the three-term recurrence of Lanczos and thick restarts.
+    The paper fixes the number of passes; here the residual decides.
 
     Examples
     --------
@@ -163,7 +170,7 @@ def randomized_svd(
         dtypes = []
     else:
         dtypes = list(dict.fromkeys([operator.dtype, np.dtype(np.float64)]))
-        # products with the Gram matrix would overflow or underflow in float32
+        # Products with the Gram matrix would overflow or underflow in float32.
         largest = validation.largest_magnitude(_values_of(X))
         if not 1 / _LARGEST_FLOAT32 < largest < _LARGEST_FLOAT32:
             dtypes = dtypes[-1:]
@@ -178,7 +185,7 @@ def randomized_svd(
         if found.residuals.max() <= tol or ritz.residuals.max() > tol / 2:
             break
     if found.residuals.max() > tol:
-        from sklearn.exceptions import ConvergenceWarning  # here: the import takes 0.5 s
+        from sklearn.exceptions import ConvergenceWarning  # not at the top: it takes 0.5 s
 
         warnings.warn(
             f"randomized_svd stopped at a relative residual of {found.residuals.max():.1e}, above "
@@ -192,11 +199,11 @@ def randomized_svd(
 def direct_svd(
     X: Any, n_components: int, *, compute_u: bool = False, progress: Progress | None = None
 ) -> SVD:
-    """Truncated SVD to working precision in float64, of an Operator or what as_operator takes.
+    """Compute a truncated SVD to working precision in float64; X is an argument of as_operator.
 
-    By the eigendecomposition of the Gram matrix of the shorter side, dense up to DENSE_SIDE, else
-    by Lanczos. The relative error of a singular value is about eps (s[0] / s[i])^2. progress is
-    called as by randomized_svd.
+    The singular vectors of the shorter side are the eigenvectors of its Gram matrix. A dense solver
+    computes them for up to DENSE_SIDE columns, and Lanczos for more. The relative error of a
+    singular value is about eps (s[0] / s[i])^2. progress is called as by randomized_svd.
     """
     operator = as_operator(X)
     k = validation.as_count("n_components", n_components, high=min(operator.shape))
@@ -220,33 +227,35 @@ def svd_residuals(
     row_center: npt.ArrayLike | None = None,
     n_threads: int | None = None,
 ) -> Floats:
-    """Certificate for singular triplets of X from any solver.
+    """Return the certificate of singular triplets of X that any solver has computed.
 
-    Computed in float64. With v scaled to unit length and r = ||X'Xv - s²v||, some singular value of
-    X lies within min(r / s, sqrt(r)) of s. That bound is returned, divided by s.
+    Let v have unit length and r = ||X'Xv - s²v||. Then X has a singular value within
+    min(r / s, sqrt(r)) of s. The function returns this bound divided by s, computed in float64.
 
     Parameters
     ----------
     X : sparse matrix, array_like or LinearOperator (n, p)
     svd : SVD or tuple (U, s, Vt)
-        s (k,), Vt (k, p). U (n, k) is used only where X has more columns than rows, and may be
-        None.
+        s has shape (k,) and Vt has shape (k, p). U has shape (n, k) or is None; it is used only if
+        X has more columns than rows.
     center, scale, row_center, n_threads
-        As in :func:`fastcos.matmul`: the triplets are those of the centred and scaled X.
+        As in :func:`fastcos.matmul`: the function judges triplets of the centred and scaled X.
 
     Returns
     -------
     ndarray (k,), float64
         Relative residuals: |s_i - sigma| <= residuals[i] * s_i for some singular value sigma of X.
-        For s_i <= 1e-7 s_0, which a Gram matrix cannot distinguish from 0, relative to s_0. A
-        triplet that repeats others certifies no further singular value: its residual is divided by
-        the distance of its vector from the span of those before it, and infinite where that is 0.
+        A Gram matrix cannot distinguish values s_i <= 1e-7 s_0 from 0; their residuals are
+        relative to s_0. A triplet that repeats others certifies no further singular value, so its
+        residual is divided by the distance of its vector from the span of the vectors before it,
+        and is infinite if that distance is 0.
 
     Raises
     ------
     ValueError
-        X is not valid, or s and Vt do not fit each other and X; an s is negative; magnitudes are
-        beyond 1e140 or below 1e-140, whose squares float64 does not hold.
+        X is not valid; the shapes of s, Vt and X do not fit each other; a singular value is
+        negative; or the largest magnitude is above 1e140 or below 1e-140, so that float64 cannot
+        hold its square.
 
     Examples
     --------
@@ -281,14 +290,14 @@ def svd_residuals(
 
 
 def _values_of(X: Any) -> npt.NDArray[Any]:
-    """Return the values of an array or a sparse matrix; none of an operator."""
+    """Return the values of an array or a sparse matrix; for an operator, a single 1."""
     values = getattr(X, "data", None) if validation.is_sparse(X) else X
     is_plain = isinstance(values, np.ndarray) and values.dtype.kind == "f"
     return cast("npt.NDArray[Any]", values) if is_plain else np.ones(1)
 
 
 def _check_magnitude(name: str, values: npt.NDArray[Any]) -> None:
-    """Refuse values whose Gram matrix float64 does not hold."""
+    """Refuse values whose Gram matrix would overflow or underflow in float64."""
     largest = validation.largest_magnitude(values)
     if 0 < largest < 1e-140 or largest > 1e140:
         raise ValueError(
@@ -300,7 +309,7 @@ def _check_magnitude(name: str, values: npt.NDArray[Any]) -> None:
 def _certified(
     operator: Operator, side: Operator, vectors: Matrix, compute_u: bool, report: SVDProgress
 ) -> SVD:
-    """Turn orthonormal vectors of X's shorter side into signed and certified triplets."""
+    """Return signed and certified triplets from orthonormal vectors of the shorter side of X."""
     exact = vectors.astype(np.float64, copy=False)
     Z = side.gram_matmul(exact)
     squares = np.einsum("ij,ij->j", exact, Z) / np.einsum("ij,ij->j", exact, exact)
@@ -326,7 +335,8 @@ def _certified(
 def _residuals(Z: Matrix, vectors: Matrix, s: Floats) -> Floats:
     """Return svd_residuals from vectors as columns and their products Z with the Gram matrix."""
     squares, r_squares = np.zeros(len(s)), np.zeros(len(s))
-    # by a power of two, which rounds nothing: the squares of small remainders would underflow
+    # Without the scale, the squares of small remainders would underflow. Dividing by a power of two
+    # rounds nothing.
     scale = 2.0 ** (2 * np.frexp(s.max())[1])
     for first in range(0, len(Z), _ROWS_AT_ONCE):
         rows = vectors[first : first + _ROWS_AT_ONCE]
@@ -339,27 +349,27 @@ def _residuals(Z: Matrix, vectors: Matrix, s: Floats) -> Floats:
         bound = np.fmin(r / s, np.sqrt(r))
     bound[~(lengths > 0)] = np.inf
     reference = np.where(s > _RANK_TOLERANCE * s.max(), s, s.max())
-    # s of zeros is right for a zero matrix alone
+    # A triplet with s = 0 and largest s = 0 is certified for a zero matrix only.
     relative: Floats = np.where(bound > 0, np.inf, 0.0)
     np.divide(bound, reference, out=relative, where=reference > 0)
     return relative
 
 
 def _without_repeats(residuals: Floats, vectors: Matrix) -> Floats:
-    """Return the residuals divided by the distance of each vector from the span of those before.
+    """Divide the residuals by the distance of each vector from the span of the vectors before it.
 
-    By Cholesky's elimination in the Gram matrix of the vectors, whose rounding is far below the
-    distances that count: those of a solver's vectors are 1 but for its rounding, and left out.
+    Cholesky's elimination in the Gram matrix of the vectors gives these distances. Vectors of a
+    solver are orthogonal but for its rounding; their distances of about 1 are not divided by.
     """
     with parallel.blas_lock():
-        left = vectors.T @ vectors
-    lengths = np.sqrt(np.maximum(left.diagonal(), np.finfo(np.float64).tiny))
-    left = left / lengths / lengths[:, None]
-    squares = np.zeros(len(left))
-    for i in range(len(left)):
-        squares[i] = left[i, i]
+        gram = vectors.T @ vectors
+    lengths = np.sqrt(np.maximum(gram.diagonal(), np.finfo(np.float64).tiny))
+    remainder = gram / lengths / lengths[:, None]
+    squares = np.zeros(len(remainder))
+    for i in range(len(remainder)):
+        squares[i] = remainder[i, i]
         if squares[i] > _REPEATED:
-            left[i:, i:] -= np.outer(left[i:, i], left[i, i:] / squares[i])
+            remainder[i:, i:] -= np.outer(remainder[i:, i], remainder[i, i:] / squares[i])
     distances = np.sqrt(np.where(squares > _REPEATED, squares, 0))
     divided = np.full_like(residuals, np.inf)
     np.divide(residuals, distances, out=divided, where=distances > 0)
@@ -373,7 +383,7 @@ def _shorter_side(operator: Operator) -> Operator:
 
 
 def _is_nearly_full(side: int, k: int) -> bool:
-    """Whether a Krylov basis would nearly fill the space."""
+    """Return whether the Krylov basis of k triplets would nearly fill the shorter side."""
     needed = block_lanczos.largest_basis(k) + 2 * block_lanczos.block_width(k)
     return side <= needed or k * _DENSE_SHARE >= side
 
@@ -382,14 +392,14 @@ def _dense_eigenvectors(side: Operator, k: int) -> Matrix:
     from scipy.linalg import eigh
 
     p, gram = side.shape[1], side.gram()
-    # with two threads of OpenBLAS and p = 1,000: 1.0 to 1.5 s instead of 0.2, and 80 s beside other
-    # work (bench/asv/start.py)
+    # For p = 1,000, one thread of OpenBLAS takes 0.2 s. Two threads take 1.0 to 1.5 s, and 80 s
+    # beside other work (bench/asv/start.py).
     with parallel.one_blas_thread(), parallel.blas_lock():
         return eigh(gram, subset_by_index=[p - k, p - 1])[1]
 
 
 def _signs(V: Matrix) -> Matrix:
-    """Return +-1 per column: the sign of its entry of largest magnitude, the first on ties."""
+    """Return the sign (+1 or -1) of the entry of the largest magnitude of every column."""
     largest = np.argmax(np.abs(V), axis=0)
     return np.where(V[largest, np.arange(V.shape[1])] < 0, -1, 1).astype(V.dtype)
 
@@ -397,15 +407,16 @@ def _signs(V: Matrix) -> Matrix:
 def _images(product: Callable[[Matrix], Matrix], vectors: Matrix, s: Floats) -> Matrix:
     """Return product(vectors) / s, with orthonormal columns of the null space where s is 0.
 
-    All non-zero singular values come first, so directions orthogonal to their images are null. The
-    vectors are divided, not the longer images: a pass over those costs as much as computing them.
+    All non-zero singular values come first, so directions orthogonal to their images lie in the
+    null space. The vectors are divided by s, and not their images, which are longer: a pass over
+    the images would cost as much as computing them.
     """
     rank = int(np.count_nonzero(s))
     Y = product(vectors * np.divide(1, s, out=np.zeros_like(s), where=s > 0).astype(vectors.dtype))
     if rank < len(s):
-        free = np.random.default_rng(0).standard_normal((len(Y), len(s) - rank)).astype(Y.dtype)
+        null = np.random.default_rng(0).standard_normal((len(Y), len(s) - rank)).astype(Y.dtype)
         with parallel.blas_lock():
             for _ in range(2):
-                free -= Y[:, :rank] @ (Y[:, :rank].T @ free)
-            Y[:, rank:] = np.linalg.qr(free)[0]
+                null -= Y[:, :rank] @ (Y[:, :rank].T @ null)
+            Y[:, rank:] = np.linalg.qr(null)[0]
     return Y

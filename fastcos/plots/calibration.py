@@ -12,9 +12,9 @@ from fastcos.plots.style import COLOURS, Display
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# bars of the histogram, which a narrow screen still separates
+# The number of bars of the histogram, which a narrow screen can still separate.
 _BARS = 120
-# points of a curve
+# The number of points of a curve.
 _POINTS = 400
 
 
@@ -35,25 +35,25 @@ class ScoreDistributionDisplay(Display):
     calibration: Calibration
 
     def _draw(self, ax: "Axes") -> None:
-        found = self.calibration
-        used = np.flatnonzero(found.counts)
+        calibration = self.calibration
+        used = np.flatnonzero(calibration.counts)
         first, last = int(used[0]), int(used[-1]) + 1
         cuts = np.unique(np.linspace(first, last, _BARS + 1).astype(np.int64))
-        counts = np.add.reduceat(found.counts, cuts[:-1])
-        counts[-1] = found.counts[cuts[-2] : last].sum()
-        edges = found.edges[cuts]
-        # a density: its bars have an area of 1
-        heights = counts / found.n_pairs / np.diff(edges)
+        counts = np.add.reduceat(calibration.counts, cuts[:-1])
+        counts[-1] = calibration.counts[cuts[-2] : last].sum()
+        edges = calibration.edges[cuts]
+        # Bars show a density: their total area is 1.
+        heights = counts / calibration.n_pairs / np.diff(edges)
         ax.stairs(heights, edges, fill=True, color=COLOURS[0], alpha=0.75)
-        ax.axvline(found.threshold(), color=COLOURS[1], linewidth=1.2, linestyle="--")
-        ax.set(xlabel=f"{found.measure} of a random pair", ylabel="density", ylim=(0, None))
+        ax.axvline(calibration.threshold(), color=COLOURS[1], linewidth=1.2, linestyle="--")
+        ax.set(xlabel=f"{calibration.measure} of a random pair", ylabel="density", ylim=(0, None))
         ax.set_title("Scores of random pairs")
         ax.grid(visible=True, axis="y")
 
 
 @dataclass
 class TailDisplay(Display):
-    """Share of random pairs at or above a score: observed, and by the tail model.
+    """The share of random pairs at or above a score, as observed and by the tail model.
 
     Examples
     --------
@@ -68,24 +68,26 @@ class TailDisplay(Display):
     calibration: Calibration
 
     def _draw(self, ax: "Axes") -> None:
-        found = self.calibration
-        above, edges = found.pairs_above, found.edges
-        # from the middle of the distribution on; each edge of a share once
-        places = np.flatnonzero((above > 0) & (above <= 0.5 * found.n_pairs))
+        calibration = self.calibration
+        above, edges = calibration.pairs_above, calibration.edges
+        # The curve begins at the middle of the distribution.
+        places = np.flatnonzero((above > 0) & (above <= 0.5 * calibration.n_pairs))
         places = places[np.linspace(0, len(places) - 1, _POINTS).astype(np.int64)]
-        ax.plot(edges[places], above[places] / found.n_pairs, color=COLOURS[0], label="observed")
-        if found.tail is not None:
-            end = found.threshold(found.smallest_fpr)
-            scores = np.linspace(found.tail.start, max(end, found.tail.start), _POINTS)
-            shares = found.tail.p_value(scores)
-            kept = shares >= found.smallest_fpr
+        ax.plot(
+            edges[places], above[places] / calibration.n_pairs, color=COLOURS[0], label="observed"
+        )
+        if calibration.tail is not None:
+            end = calibration.threshold(calibration.smallest_fpr)
+            scores = np.linspace(calibration.tail.start, max(end, calibration.tail.start), _POINTS)
+            shares = calibration.tail.p_value(scores)
+            reliable = shares >= calibration.smallest_fpr
             ax.plot(
-                scores[kept], shares[kept], color=COLOURS[1], linestyle="--",
+                scores[reliable], shares[reliable], color=COLOURS[1], linestyle="--",
                 label="tail model",
             )  # fmt: skip
-        ax.axhline(found.fpr, color="black", linewidth=1, linestyle=":")
+        ax.axhline(calibration.fpr, color="black", linewidth=1, linestyle=":")
         ax.set_yscale("log")
-        ax.set_xlabel(f"{found.measure} of a random pair, or more")
+        ax.set_xlabel(f"{calibration.measure} of a random pair, or more")
         ax.set_ylabel("probability")
         ax.set_title("Share of random pairs at or above a score")
         ax.grid(visible=True)
@@ -94,7 +96,7 @@ class TailDisplay(Display):
 
 @dataclass
 class OperatingCurveDisplay(Display):
-    """Both error rates of labelled pairs by threshold.
+    """The false-positive and the false-negative rate of labelled pairs, by threshold.
 
     Examples
     --------
@@ -108,18 +110,18 @@ class OperatingCurveDisplay(Display):
     labelled: LabelledCalibration
 
     def _draw(self, ax: "Axes") -> None:
-        found = self.labelled
+        labelled = self.labelled
         curves = {
-            "not relevant, accepted": found.false_positive_rate,
-            "relevant, not accepted": found.false_negative_rate,
+            "not relevant, accepted": labelled.false_positive_rate,
+            "relevant, not accepted": labelled.false_negative_rate,
         }
         for number, (name, rates) in enumerate(curves.items()):
             ax.step(
-                found.thresholds, rates, where="pre", label=name, color=COLOURS[number],
+                labelled.thresholds, rates, where="pre", label=name, color=COLOURS[number],
                 linestyle=("-", "--")[number],
             )  # fmt: skip
         ax.set(xlabel="threshold", ylabel="error rate", ylim=(0, 1.02))
         ax.set_title("Error rates of labelled pairs")
         ax.grid(visible=True)
-        # above the curves, which cross the whole drawing
+        # The legend is above the axes, because the curves cross all of them.
         ax.legend(bbox_to_anchor=(0, 1.02), loc="lower left", ncols=2, borderaxespad=0)

@@ -26,33 +26,35 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-# side of a map in pixels: more than a panel of a printed page resolves
+# The side of a map in pixels, which is more than a panel of a printed page resolves.
 _MAX_PIXELS = 1000
 # A row of five panels is then about as wide as a page, where its type is as large as the text.
 _PANEL_INCHES = 1.85
-# Heights of the titles of a row, and of the bracket above the panels with its text.
+# The height of the titles of a row, and that of the bracket above the panels with its text.
 _TITLE_INCHES, _BRACKET_INCHES = 0.45, 0.4
 # Where the bracket lies above a panel, and where the text on it begins, in heights of a panel.
 _BRACKET, _BRACKET_TEXT = 1.37, 1.41
-# least share of a side that leaves room for the name of a label, and letters of the name
-_LEAST_NAMED, _MAX_LETTERS = 0.04, 16
-# the paper's panels of Eq. 1: its first special case, the usual solution, and the D of section 2.3
+# A block gets the name of its label if its side is at least this share of the map; a name has at
+# most this many characters.
+_NAMED_SHARE, _MAX_LETTERS = 0.04, 16
+# The panels that the paper shows of Eq. 1: the first special case, the usual solution, and the D of
+# section 2.3.
 _PAPER = ("orthonormal", "identity", "balanced")
-# rows of the leaderboard that a figure of about ten inches shows
+# The number of rows of a leaderboard that a figure of about ten inches shows.
 _MAX_ROWS = 40
 _ROW_INCHES = 0.2
-# colour and marker of a row: the marker distinguishes them without colour
+# The colour and the marker of a row; the marker distinguishes the rows in grey print.
 _OTHER = COLOURS[0], "o"
 _RECOMMENDED = COLOURS[1], "D"
 _BASELINE = "#555555", "s"
 
 
 def similarity_image(items: Any, order: Any, *, pixels: int = _MAX_PIXELS) -> Floats:
-    """Return the matrix of cosines of items (p, k) in an order (m,), as block means.
+    """Return an image of the cosines of all pairs of items (p, k), in the order (m,) of their rows.
 
-    The image has at most pixels x pixels. A pixel is the mean cosine between two runs of items,
-    computed as the dot product of the mean unit vectors: exact, and O(pixels² k) for any number of
-    items.
+    The image has at most pixels x pixels. A pixel is the mean cosine between two groups of
+    consecutive items. It is the dot product of their mean unit vectors, so that the image takes
+    O(p k + pixels² k) time.
 
     Examples
     --------
@@ -76,14 +78,15 @@ class SimilarityMapsDisplay(NotebookFigure):
     Attributes
     ----------
     images : list of ndarray
-        One per panel, values from -1 to 1.
+        One image per panel, with values from -1 to 1.
     titles : list of str
+        One title per panel.
     model : str
-        Sizes, rank, λ and seed, for below the panels.
+        The sizes, the rank, λ and the seed, which are shown below the panels.
     boundaries : ndarray
-        Fractions of the side at which the label changes.
+        The places at which the label changes, as fractions of the side.
     names : list of str
-        The labels, one more than boundaries; none without labels.
+        The names of the labels, one more than there are boundaries; empty without labels.
     figure_, axes_
         The figure and axes of the last ``plot``.
 
@@ -111,17 +114,18 @@ class SimilarityMapsDisplay(NotebookFigure):
     def from_comparison(
         cls, comparison: Comparison, *, every: bool = False
     ) -> "SimilarityMapsDisplay":
-        """Make the panels of a comparison: the truth, rescalings of Eq. 1, Eq. 2.
+        """Make the panels of a comparison: the truth, rescalings of Eq. 1, and Eq. 2.
 
         Items are sorted by label, then by descending popularity; items without a label are left
-        out. Panels have a fixed order, so that figures can be compared.
+        out. The order of the panels is fixed, so that figures can be compared.
 
         Parameters
         ----------
         comparison : Comparison
         every : bool
-            Whether to show every named rescaling, and that of the exponent grid with the lowest
-            AUC. Default: as many as the paper, D = S^1/2, I and Σ^-1/2, and those without a name.
+            Whether to show every named rescaling, and the rescaling of the exponent grid with the
+            lowest AUC. By default, the rescalings of the paper are shown (D = S^1/2, I and Σ^-1/2),
+            and those that the caller of ``compare`` has added.
         """
         labels, popularity = comparison.labels, comparison.popularity
         if labels is None:
@@ -131,9 +135,9 @@ class SimilarityMapsDisplay(NotebookFigure):
             order = np.lexsort((-popularity, labels))
             order = order[labels[order] >= 0]
             boundaries = (np.flatnonzero(np.diff(labels[order])) + 1) / len(order)
-            # a label is a direction of its own: cosine 1 for the same label, else 0
+            # Every label is a direction of its own, so that the cosine is 1 within a label, else 0.
             present, codes = np.unique(labels[order], return_inverse=True)
-            names = [comparison.label_names[one] for one in present]
+            names = [comparison.label_names[label] for label in present]
             images = [similarity_image(np.eye(codes.max() + 1)[codes], np.arange(len(codes)))]
             titles = ["The truth\n1 within a label,\n0 between labels"]
         for row in _shown(comparison, every):
@@ -143,7 +147,7 @@ class SimilarityMapsDisplay(NotebookFigure):
 
     @figure_style()
     def plot(self) -> "SimilarityMapsDisplay":
-        """Draw all panels, five a row, with one colour scale, on a figure of their own."""
+        """Draw all panels on a new figure, five per row, with one colour scale."""
         from matplotlib.figure import Figure
 
         n_columns = min(5, len(self.images))
@@ -166,11 +170,11 @@ class SimilarityMapsDisplay(NotebookFigure):
         self._name_blocks(axes[0])
         for ax in axes[len(self.images) :]:
             ax.remove()
-        of_one_model = [number for number, one in enumerate(self.titles) if one.startswith("Eq. 1")]
-        if n_rows == 1 and len(of_one_model) > 1:
+        of_eq1 = [n for n, title in enumerate(self.titles) if title.startswith("Eq. 1")]
+        if n_rows == 1 and len(of_eq1) > 1:
             room = 1 - _BRACKET_INCHES / figure.get_figheight()
             figure.set_layout_engine("constrained", rect=(0, 0, 1, room))
-            _bracket(axes[of_one_model[0]], axes[of_one_model[-1]])
+            _bracket(axes[of_eq1[0]], axes[of_eq1[-1]])
         figure.colorbar(
             drawn, ax=axes[: len(self.images)].tolist(), label="cosine of two items", shrink=0.7,
             aspect=14, pad=0.01, ticks=[-1, 0, 1],
@@ -183,11 +187,11 @@ class SimilarityMapsDisplay(NotebookFigure):
         return self
 
     def _name_blocks(self, ax: "Axes") -> None:
-        """Write the labels beside their blocks, where there is room."""
+        """Write the names of the labels beside the blocks that are large enough."""
         edges = np.array([0.0, *self.boundaries, 1.0]) * len(self.images[0]) - 0.5
         blocks = zip(edges[:-1], edges[1:], self.names, strict=False)
-        least = _LEAST_NAMED * len(self.images[0])
-        ticks = [((a + b) / 2, name[:_MAX_LETTERS]) for a, b, name in blocks if b - a >= least]
+        side = _NAMED_SHARE * len(self.images[0])
+        ticks = [((a + b) / 2, name[:_MAX_LETTERS]) for a, b, name in blocks if b - a >= side]
         ax.set_yticks([place for place, _ in ticks], [name for _, name in ticks], fontsize="small")
         ax.tick_params(axis="y", length=0)
 
@@ -214,11 +218,11 @@ def _typeset(formula: str) -> str:
 
 
 def _shown(comparison: Comparison, every: bool) -> list[RescalingScores]:
-    """Rows that get a panel, in their order."""
-    known = [one.name for one in rescalings()]
+    """Return the rows that get a panel, in the order of the panels."""
+    named = [rescaling.name for rescaling in rescalings()]
     rows = {row.name: row for row in comparison.named}
-    own = [name for name in rows if name not in known and name != EQ2]
-    shown = [rows[name] for name in (*(known if every else _PAPER), *own, EQ2) if name in rows]
+    added = [name for name in rows if name not in named and name != EQ2]
+    shown = [rows[name] for name in (*(named if every else _PAPER), *added, EQ2) if name in rows]
     if every and comparison.labels is not None and comparison.grid:
         worst = min(comparison.grid, key=lambda row: row.pair_auc or 0.0)
         if worst.rescaling not in {row.rescaling for row in shown}:
@@ -227,16 +231,17 @@ def _shown(comparison: Comparison, every: bool) -> list[RescalingScores]:
 
 
 def _model(comparison: Comparison) -> str:
-    """Sizes, rank, λ and seed."""
-    given = comparison.parameters
+    """Return the sizes, the rank, λ and the seed in one line."""
+    parameters = comparison.parameters
     strengths = {"dropout": "regularization", "weight_decay": "weight_decay"}
-    names = {"dropout": "Eq. 1", "weight_decay": "Eq. 2"}
+    equations = {"dropout": "Eq. 1", "weight_decay": "Eq. 2"}
     strength = ", ".join(
-        f"λ = {given[strengths[one]]:,.6g} of {names[one]}" for one in comparison.models
+        f"λ = {parameters[strengths[objective]]:,.6g} of {equations[objective]}"
+        for objective in comparison.models
     )
     return (
-        f"n = {given['n_users']:,} users, p = {given['n_items']:,} items, rank k = "
-        f"{given['n_components']}, {strength}, seed {given['random_state']}"
+        f"n = {parameters['n_users']:,} users, p = {parameters['n_items']:,} items, rank k = "
+        f"{parameters['n_components']}, {strength}, seed {parameters['random_state']}"
     )
 
 
@@ -252,12 +257,12 @@ def _title(row: RescalingScores) -> str:
 
 @dataclass
 class ExponentGridDisplay(Display):
-    """Label recovery over D = S^shrinkage Σ^spectrum.
+    """A table of colours: how well cosines recover the labels under D = S^a Σ^b.
 
     Attributes
     ----------
     auc : ndarray
-        Pairwise AUC under D = S^a Σ^b; a by row, b by column.
+        Pairwise AUC under D = S^a Σ^b; rows have the values of a, and columns those of b.
     shrinkage, spectrum : list of float
         The values of a and b.
 
@@ -277,11 +282,11 @@ class ExponentGridDisplay(Display):
 
     @classmethod
     def from_comparison(cls, comparison: Comparison) -> "ExponentGridDisplay":
-        """Take the grid of a comparison that has labels."""
-        found = {(row.shrinkage, row.spectrum): row.pair_auc for row in comparison.grid}
+        """Make the display from the exponent grid of a comparison that has labels."""
+        auc_of = {(row.shrinkage, row.spectrum): row.pair_auc for row in comparison.grid}
         shrinkage = sorted({row.shrinkage or 0.0 for row in comparison.grid})
         spectrum = sorted({row.spectrum or 0.0 for row in comparison.grid})
-        auc = np.array([[found[a, b] for b in spectrum] for a in shrinkage], dtype=np.float64)
+        auc = np.array([[auc_of[a, b] for b in spectrum] for a in shrinkage], dtype=np.float64)
         return cls(auc, shrinkage, spectrum)
 
     def _inches(self) -> tuple[float, float]:
@@ -290,10 +295,11 @@ class ExponentGridDisplay(Display):
     def _draw(self, ax: "Axes") -> None:
         image = ax.imshow(self.auc, cmap="cividis", vmin=0.5, vmax=1, aspect="auto")
         names = {
-            (one.rescaling.shrinkage, one.rescaling.spectrum): one.name for one in rescalings()
+            (named.rescaling.shrinkage, named.rescaling.spectrum): named.name
+            for named in rescalings()
         }
         for (i, j), value in np.ndenumerate(self.auc):
-            # the colour map is dark below 0.75
+            # The colour map is dark below 0.75.
             colour = "white" if value < 0.75 else "black"
             name = names.get((self.shrinkage[i], self.spectrum[j]), "")
             text = f"{value:.2f}\n{name}" if name else f"{value:.2f}"
@@ -309,12 +315,12 @@ class ExponentGridDisplay(Display):
 
 @dataclass
 class LeaderboardDisplay(Display):
-    """The best row of every measure, as a dot with an interval.
+    """The best row of every measure, each shown as a dot with an interval.
 
     Attributes
     ----------
     rows : list of LeaderboardRow
-        By descending score: the best row of each measure, and the baseline.
+        The best row of each measure and the baseline, by descending score.
     leaderboard : Leaderboard
 
     Examples
@@ -333,7 +339,7 @@ class LeaderboardDisplay(Display):
 
     @classmethod
     def from_leaderboard(cls, leaderboard: Leaderboard) -> "LeaderboardDisplay":
-        """Take the best row of every measure, at most 40, and the baseline."""
+        """Make the display from the baseline and the best rows of up to 40 measures."""
         shown = leaderboard.best_per_measure()[:_MAX_ROWS]
         if leaderboard.baseline not in {row.candidate for row in shown}:
             shown.append(leaderboard.row(leaderboard.baseline))
@@ -379,13 +385,13 @@ class LeaderboardDisplay(Display):
 
 @dataclass
 class RescalingsDisplay(Display):
-    """Scale of each latent dimension of one model under its named rescalings.
+    """The scale of each latent dimension of one model under its named rescalings.
 
     Attributes
     ----------
     norms : dict of str to ndarray (k,)
-        Norm of each column of the item embeddings over the largest, by rescaling. A cosine weights
-        a dimension by the square.
+        For each rescaling, the norms of the columns of the item embeddings, divided by the largest.
+        A cosine weights a dimension by the square of this number.
 
     Examples
     --------
@@ -401,7 +407,7 @@ class RescalingsDisplay(Display):
 
     @classmethod
     def from_estimator(cls, model: LinearMF) -> "RescalingsDisplay":
-        """Take the named rescalings of a fitted model of Eq. 1: Eq. 2 determines the rescaling."""
+        """Make the display from a fitted model of Eq. 1; Eq. 2 would determine the rescaling."""
         validation.as_choice("the objective of the model", model.objective, ("dropout",))
         norms = {}
         for named in rescalings():

@@ -27,21 +27,23 @@ _CURVES = {
 # The lines of the legend, from the highest curve to the lowest.
 _LEGEND = ("random_rescaling", "worst_rescaling", "worst_linear", "unbroken", "certified",
            "certified_linear")  # fmt: skip
-# inches from which a legend of long texts has two columns
+# From this width in inches on, a legend of long texts has two columns.
 _WIDE = 5
-# points of a line of a legend
+# The height of a line of a legend in points.
 _LEGEND_LINE = 14
-# labelled conditions of the curve, ascending; labels that would overlap are dropped
+# Conditions that may get a label on the axis; a label that would overlap the previous one is left
+# out.
 _TICKS = (1.02, 1.1, 1.2, 1.5, 2, 3, 5, 10, 30, 100, 1e3, 1e6, 1e9, 1e15)
-# least distance of two labels, as a share of the axis
+# The smallest distance of two labels, as a share of the axis.
 _TICK_DISTANCE = 0.12
 
 
 @dataclass
 class RobustnessDisplay(Display):
-    """Robustness curve: bounds on the share of neighbours that survive rescalings, by condition.
+    """The robustness curve: bounds on the share of neighbours that survive rescalings.
 
-    The true share for all rescalings at once is in the shaded band; single maps keep more. A
+    The bounds are drawn against the condition of the rescalings. The share of neighbours that
+    survive all rescalings at once lies in the shaded band; more of them survive a single one. A
     vertical line marks the condition of the verdict.
 
     Examples
@@ -65,7 +67,7 @@ class RobustnessDisplay(Display):
         }
         condition = curves["condition"]
         ax.axvline(self.report.condition, color="black", linewidth=1, linestyle=":")
-        # Between the curves of one rescaling and of all, where no line crosses it.
+        # The label stands between the curves of one rescaling and of all rescalings.
         verdict = self.report.at_condition
         height = (verdict.worst_rescaling + verdict.unbroken) / 2
         ax.annotate(
@@ -96,9 +98,10 @@ class RobustnessDisplay(Display):
 
 @dataclass
 class DimensionSharesDisplay(Display):
-    """Shares of the latent dimensions in the sensitivity index: the 64 largest, in order.
+    """The shares of the latent dimensions in the sensitivity index.
 
-    A horizontal line marks an equal share.
+    The 64 dimensions with the largest shares are shown, in the order of their numbers. A horizontal
+    line marks an equal share.
 
     Examples
     --------
@@ -120,8 +123,8 @@ class DimensionSharesDisplay(Display):
         places = np.arange(len(shown))
         ax.bar(places, shares[shown], width=0.8, color=COLOURS[0])
         ax.axhline(1 / len(shares), color=COLOURS[1], linewidth=1.2, linestyle="--")
-        some = places[:: -(-len(places) // 10)]
-        ax.set_xticks(some, [str(number) for number in shown[some]])
+        labelled_places = places[:: -(-len(places) // 10)]
+        ax.set_xticks(labelled_places, [str(number) for number in shown[labelled_places]])
         ax.yaxis.set_major_formatter(PercentFormatter(1))
         ax.set_xlabel("latent dimension")
         ax.set_ylabel("share")
@@ -131,7 +134,7 @@ class DimensionSharesDisplay(Display):
 
 @dataclass
 class LabelRecoveryDisplay(Display):
-    """Scale of each latent dimension under the worst and the best rescaling for the labels.
+    """The scale of each latent dimension under the worst and the best rescaling for the labels.
 
     Examples
     --------
@@ -155,7 +158,7 @@ class LabelRecoveryDisplay(Display):
             style = line_style(number) | {"linestyle": "none"}
             ax.plot(np.arange(len(D)), 1 / D, label=f"{name}, AUC {auc:.3f}", **style)
         ax.set_yscale("log")
-        # 1 / D is from 1 to the condition
+        # 1 / D lies between 1 and the condition.
         ax.set_yticks([1, self.recovery.condition], ["1", f"{self.recovery.condition:g}"])
         ax.minorticks_off()
         ax.set_xlabel("latent dimension")
@@ -167,7 +170,7 @@ class LabelRecoveryDisplay(Display):
 
 
 def _legend_above(ax: "Axes", title: str, n_columns: int, handles: list[Any]) -> None:
-    """Set a title, and between it and the axes a legend, which covers no curve there."""
+    """Set a title, and put a legend between the title and the axes, so that it hides no curve."""
     n_lines = -(-len(handles) // n_columns)
     ax.set_title(title, pad=6 + n_lines * _LEGEND_LINE)
     ax.legend(
@@ -177,7 +180,10 @@ def _legend_above(ax: "Axes", title: str, n_columns: int, handles: list[Any]) ->
 
 
 def _stretch(condition: Floats) -> Floats:
-    """Root of the logarithm: it stretches the conditions near 1, where most neighbours are lost."""
+    """Return the root of the logarithm, which stretches the conditions near 1.
+
+    Most neighbours are lost there.
+    """
     return np.asarray(np.sqrt(np.log(np.maximum(condition, 1.0))))
 
 
@@ -186,7 +192,7 @@ def _unstretch(position: Floats) -> Floats:
 
 
 def _ticks(last: float) -> list[float]:
-    """Ticks up to the last condition that are far enough apart for their labels."""
+    """Return the ticks up to the last condition that are far enough apart for their labels."""
     ticks = [_TICKS[0]]
     for tick in _TICKS[1:]:
         distance = _stretch(np.array(tick)) - _stretch(np.array(ticks[-1]))

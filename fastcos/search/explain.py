@@ -2,7 +2,7 @@
 
 ``SimilarityIndex.explain`` and ``explain_top_k`` ask the same planner as searches do, so that they
 describe what would really happen. Times are estimates by the rates of ``plan.CostModel``; the page
-``docs/dev/estimates.md`` compares them with measured times.
+``docs/dev/costs.md``, "estimates", compares them with measured times.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""Pages that need no network: reports, and pages with which a reader plays."""
+"""HTML pages of results that need no network: reports, and pages with controls."""
 
 from fastcos.plots.html.explore import figure_page, items_page
 from fastcos.plots.html.leaderboard import leaderboard_page

@@ -1,6 +1,6 @@
-"""Pages on which a reader moves D: the model of the paper (figure 1), and item embeddings.
+"""Pages on which a reader moves D: one of the model of the paper, and one of item embeddings.
 
-The script of the page, explore.js, computes every cosine and score from the factors.
+The script of both pages, explore.js, computes every cosine and score from the factors.
 """
 
 import math
@@ -24,15 +24,15 @@ from fastcos.similarity.cosine_bounds import CONDITION, as_condition
 from fastcos.similarity.diagonal import rescalings
 from fastcos.validation import Floats, Integers
 
-# ranks and factors of λ that the page of the paper offers besides its own
+# The ranks, and the factors of λ, that the page of the paper offers besides those of the model.
 _RANKS = (2, 5, 10, 20, 50)
 _LAMBDA_FACTORS = (0.01, 0.1, 1.0, 10.0, 100.0)
-# milliseconds of the replay at each D, enough to read a sentence of 25 words
+# Milliseconds for which the replay rests at each D: enough to read a sentence of 25 words.
 _REST = 6500
-# users whose predictions are shown
+# The number of users whose predictions are shown.
 _N_EXAMPLES = 3
-# what the replay says, in its order: the two special cases of the paper around I, its end of 2.3,
-# its remedies, its other model
+# The sentences of the replay, in its order: D = I between the two special cases of the paper, the
+# D of the end of section 2.3, the remedies of section 3, and the model of Eq. 2.
 _SENTENCES = {
     "orthonormal": "D = S^1/2 is the paper's first special case: items are singular vectors alone. "
     "With all dimensions, an item would be similar to itself only.",
@@ -45,16 +45,18 @@ _SENTENCES = {
     "eq2": "Eq. 2 regularises both factors: its solution is unique. It is another model, marked "
     "at the nearest D.",
 }
-# most items of a page, and most numbers of their rows and of the users' root: 1.5 MB of its 2.5
+# The largest number of items of a page, and the largest count of numbers in their rows and in the
+# root of the users' covariance. These numbers take 1.5 MB of the 2.5 MB of a page.
 _MOST_ITEMS = 2000
 _MOST_NUMBERS = 280_000
-# multiply-adds of one heat map: 1,000 x 1,000 cosines of 50 columns, 30 ms on a core of 2024
+# Multiply-adds of one heat map: 1,000 x 1,000 cosines of 50 columns, of which a symmetric map needs
+# half. They take 30 ms on a core of 2024.
 _MAP_WORK = 25e6
-# neighbours of an item
+# The number of neighbours of an item.
 _K = 10
-# rescalings up to this condition are searched for a neighbour's removal
+# Attacks search rescalings up to this condition for one that removes a neighbour.
 _FAR = 10.0
-# rows that are squared at once
+# The number of rows whose squares are added at once.
 _BLOCK = 8192
 _NAMED_OF_ITEMS: tuple[dict[str, Any], ...] = (
     {"name": "as trained", "formula": "I", "a": 0, "b": 0,
@@ -67,10 +69,10 @@ _NAMED_OF_ITEMS: tuple[dict[str, Any], ...] = (
     {"name": "users' scale", "formula": "P^-1", "a": 0, "b": -1,
      "sentence": "D = P^-1: each dimension counts as much as the users vary in it."},
 )  # fmt: skip
-# what both pages say to open
+# Explanations of both pages, which a reader can unfold.
 _METHOD = (
     "The query metric is the correlation over users of predicted scores. No D changes it.",
-    "The address keeps the state: copy it to share what you see.",
+    "The address stores the state of the page: copy it to share what you see.",
 )
 _FIGURE_METHOD = (
     "S = σ²/(σ²+λ) is the share of each direction that Eq. 1 keeps, Σ holds the singular values of "
@@ -95,10 +97,10 @@ _WITHOUT_USERS = (
 def figure_page(
     comparison: Comparison, X: Any, *, provenance: Mapping[str, Any] | None = None
 ) -> str:
-    """Return the page on which D = S^a Σ^b moves the cosines of one model: no network.
+    """Return a page on which a reader moves the cosines of one model by D = S^a Σ^b.
 
-    comparison: of :func:`fastcos.compare` with both objectives, for the interactions X (n, p).
-    provenance: as in :func:`items_page`.
+    The page needs no network. ``comparison`` is the result of :func:`fastcos.compare` with both
+    objectives, for the interactions X (n, p). ``provenance`` is as in :func:`items_page`.
 
     Examples
     --------
@@ -182,17 +184,21 @@ def figure_page(
 
 
 def _named_of_the_paper() -> list[dict[str, Any]]:
-    """The named D and the solution of Eq. 2, in the order of the replay."""
-    found = {one.name: one.rescaling for one in rescalings()}
+    """Return the named D and the solution of Eq. 2, in the order of the replay."""
     forms: dict[str, dict[str, Any]] = {
-        name: {"formula": D.formula, "a": D.shrinkage, "b": D.spectrum} for name, D in found.items()
+        named.name: {
+            "formula": named.rescaling.formula,
+            "a": named.rescaling.shrinkage,
+            "b": named.rescaling.spectrum,
+        }
+        for named in rescalings()
     }
     forms["eq2"] = {"formula": "unique", "unique": True}
     return [{"name": name, **forms[name], "sentence": text} for name, text in _SENTENCES.items()]
 
 
 def _model(sigma: Floats, strength: float, decay: float, ranks: list[int]) -> dict[str, Any]:
-    """Logarithms of S and Σ for a λ of Eq. 1; of Eq. 2 the weights, and the nearest D by rank."""
+    """Return ln S and ln Σ of Eq. 1 for a λ, the weights of Eq. 2, and the nearest D by rank."""
     weights = np.sqrt(np.maximum(sigma - decay, 0.0))
     axes = np.log(np.stack([sigma**2 / (sigma**2 + strength), sigma]))
     return {
@@ -204,20 +210,20 @@ def _model(sigma: Floats, strength: float, decay: float, ranks: list[int]) -> di
 
 
 def _nearest_place(axes: Floats, weights: Floats) -> list[float]:
-    """Exponents a and b for which V S^(1/2 - a) Σ^-b is nearest to V times a multiple of weights.
+    """Return a and b for which V S^(1/2 - a) Σ^-b is nearest to V times a multiple of weights.
 
-    By least squares of logarithms.
+    The distance is the sum of the squared differences of the logarithms.
     """
-    kept = weights > 0
-    if not kept.any():
+    positive = weights > 0
+    if not positive.any():
         return [0.0, 0.0]
-    columns, goal = axes[:, kept].T, 0.5 * axes[0, kept] - np.log(weights[kept])
-    found = lsq_linear(columns - columns.mean(axis=0), goal - goal.mean(), (-1, 1))
-    return found.x.round(4).tolist()
+    columns, goal = axes[:, positive].T, 0.5 * axes[0, positive] - np.log(weights[positive])
+    fit = lsq_linear(columns - columns.mean(axis=0), goal - goal.mean(), (-1, 1))
+    return fit.x.round(4).tolist()
 
 
 def _root_of_users(sigma: Floats, mean: Floats, n: int) -> Floats:
-    """L with LL' the covariance of n users X V, by their singular values and their mean."""
+    """Return L such that LL' is the covariance of n users X V, from singular values and mean."""
     values, vectors = np.linalg.eigh(np.diag(sigma**2 / n) - np.outer(mean, mean))
     return vectors * np.sqrt(np.maximum(values, 0.0))
 
@@ -234,42 +240,45 @@ def items_page(
     condition: float = CONDITION,
     provenance: Mapping[str, Any] | None = None,
 ) -> str:
-    """Return the page on which a reader rescales given items: no network.
+    """Return a page on which a reader rescales the items, and which needs no network.
 
-    D = Q^a P^b, with the norms of the columns of the items (Q) and of the users (P) on their
-    diagonals: a = 1 divides the items by the norms of their columns, b = -1 multiplies them by
-    those of the users. Neighbours are those among the items of the page.
+    The rescaling is D = Q^a P^b, where the diagonal matrices Q and P hold the norms of the columns
+    of the items and of the users. With a = 1, the items are divided by the norms of their columns;
+    with b = -1, they are multiplied by the norms of the columns of the users. The page shows the
+    neighbours of an item among the items of the page.
 
     Parameters
     ----------
     items : array_like (p, d), float32 or float64
-        Item embeddings, at least 2.
+        Embeddings of at least 2 items.
     users : array_like (n, d), optional
-        User or query embeddings: for b, the query metric and predictions.
+        User or query embeddings, which b, the query metric and the predictions need.
     names : sequence (p,), optional
-        What to call the items. Default: their numbers.
+        Names of the items; by default their numbers.
     labels : sequence (p,) of int or str, optional
-        One label per item; None for no label.
+        One label per item; None stands for no label.
     popularity : array_like (p,), optional
-        Chooses the items of the page where they do not all fit.
+        The page shows the most popular items if not all items fit.
     rows : array_like, optional
         Numbers of the items of the page, in place of the most popular.
     name : str
-        What the items are, such as a file name.
+        A name for the set of items, such as a file name.
     condition : float
-        Of the rescalings that certificates refer to at first.
+        The condition of the rescalings to which certificates refer when the page opens.
     provenance : mapping, optional
-        Parameters, versions and machine, for the foot of the page.
+        Parameters, versions and machine, which are printed at the foot of the page.
 
     Returns
     -------
     str
-        HTML with its script and data: at most 2,000 items and 2.5 MB. It says what it left out.
+        HTML with its script and data, of at most 2,000 items and 2.5 MB. A sentence on the page
+        says how many items were left out.
 
     Notes
     -----
-    A neighbour is certified where its radius by :func:`fastcos.certified_neighbors` exceeds the
-    condition, and lost where :func:`fastcos.auditing.vertex_attack` removed it at most there.
+    The page calls a neighbour certified if its radius by :func:`fastcos.certified_neighbors`
+    exceeds the condition. It calls a neighbour lost if :func:`fastcos.auditing.vertex_attack`
+    removes it by a rescaling of at most the condition.
 
     Examples
     --------
@@ -289,7 +298,7 @@ def items_page(
         users = memmap.as_mapped_rows("users", users)
         validation.check_same_width("users", users, "items", given)
     if names is not None:
-        names = [str(one) for one in validation.as_list("names", names)]
+        names = [str(item_name) for item_name in validation.as_list("names", names)]
         check_same_length("names", len(names), "items", p)
     codes = None if labels is None else validation.as_partial_labels("labels", labels, p)
     if popularity is not None:
@@ -301,16 +310,17 @@ def items_page(
         labels = [
             None if code < 0 else label for code, label in zip(codes.tolist(), labels, strict=True)
         ]
-        # unlabelled items come last
+        # Items without a label come last.
         group = np.where(codes[shown] < 0, codes.max() + 1, codes[shown])
         shown = shown[np.argsort(group, kind="stable")]
-    chosen = memmap.take_rows("items", given, shown).astype(np.float32)
-    validation.check_scorable("items", chosen, chosen)
-    axes = [_logarithms(chosen), [0.0] * d if users is None else _logarithms(users)]
-    # a search up to the condition decides there exactly, one far beyond gives the other radii
+    shown_rows = memmap.take_rows("items", given, shown).astype(np.float32)
+    validation.check_scorable("items", shown_rows, shown_rows)
+    axes = [_log_norms(shown_rows), [0.0] * d if users is None else _log_norms(users)]
+    # A search up to the condition decides exactly at the condition; a search far beyond it finds
+    # the radii of the other neighbours.
     far = max(_FAR, condition)
     stride, caption = _drawn(len(shown), d)
-    named = [one for one in _NAMED_OF_ITEMS if users is not None or one["b"] == 0]
+    named = [D for D in _NAMED_OF_ITEMS if users is not None or D["b"] == 0]
     data = {
         "state": {
             "a": 0, "b": 0, "unique": False, "item": shown.tolist().index(first), "rank": d,
@@ -320,10 +330,10 @@ def items_page(
         **item_fields(shown, names, labels),
         "width": d,
         "stride": stride,
-        "rows": encoded(chosen),
+        "rows": encoded(shown_rows),
         "models": [{"lambda": None, "axes": axes}],
-        **_certificates(chosen, min(_K, len(shown) - 1), condition, far),
-        **_of_users(users, chosen),
+        **_certificates(shown_rows, min(_K, len(shown) - 1), condition, far),
+        **_of_users(users, shown_rows),
         "background": "overlap with the trained neighbours" if codes is None else "AUC",
         "named": named,
         "own": 0,
@@ -358,7 +368,7 @@ def items_page(
 
 
 def _shown_items(p: int, most: int, popularity: Any, rows: Any) -> tuple[Integers, str]:
-    """Numbers of the items of the page, most popular first, and a sentence about the others."""
+    """Return the numbers of the items of the page, and a sentence about the other items."""
     if rows is not None:
         shown = validation.as_item_numbers("rows", rows, p)
         if not 2 <= len(shown) <= most:
@@ -369,38 +379,38 @@ def _shown_items(p: int, most: int, popularity: Any, rows: Any) -> tuple[Integer
         return order, f"All {p:,} items."
     which = "first" if popularity is None else "most popular"
     hint = " (--popularity chooses the most popular)" if popularity is None else ""
-    left = f"The {most:,} {which} of {p:,} items{hint}; the page leaves out {p - most:,}."
-    return order[:most], left
+    note = f"The {most:,} {which} of {p:,} items{hint}; the page leaves out {p - most:,}."
+    return order[:most], note
 
 
 def _most_items(d: int, users: bool) -> int:
-    """Items of a page by their width; the users' root has d x min(d, items) numbers."""
+    """Return how many items of d columns fit; the users' root has d x min(d, items) numbers."""
     fit = max(_MOST_NUMBERS // d - d, _MOST_NUMBERS // (2 * d)) if users else _MOST_NUMBERS // d
     return max(2, min(_MOST_ITEMS, fit))
 
 
 def _drawn(n: int, width: int) -> tuple[int, str]:
-    """Every how many of n items of a width the heat map draws one, and its caption."""
+    """Return s such that the heat map draws every s-th of n items, and the caption of the map."""
     stride = math.ceil(n / math.sqrt(2 * _MAP_WORK / width))
     return stride, f"Cosines of all pairs of {'items' if stride == 1 else f'one item in {stride}'}"
 
 
 def _certificates(rows: Any, k: int, condition: float, far: float) -> dict[str, Any]:
-    """Radii of the trained neighbours: certified, and at which an attack removed them."""
-    found = [certified_neighbors(rows, k, far, family="rescaling").radius]
-    found.append(certified_neighbors(rows, k, condition, family="rescaling").radius)
+    """Return the certified radii of the trained neighbours, and the radii of attacks on them."""
+    far_radius = certified_neighbors(rows, k, far, family="rescaling").radius
+    near_radius = certified_neighbors(rows, k, condition, family="rescaling").radius
     attacked = vertex_attack(rows, k, far).radius
     return {
-        "certified": encoded(np.fmax(*found), "<f8"),
+        "certified": encoded(np.fmax(far_radius, near_radius), "<f8"),
         "attacked": encoded(attacked, "<f8"),
     }
 
 
 def _of_users(users: Any, items: Any) -> dict[str, Any]:
-    """Example users, and a root of the covariance of all.
+    """Return example users, and a root of the covariance of all users.
 
-    With fewer items than columns the covariance is that in the span of the items: its products
-    with them are the same, and its root is as narrow as there are items.
+    If there are fewer items than columns, the covariance is projected onto the span of the items.
+    This leaves its products with the items unchanged, and the root has one column per item.
     """
     if users is None:
         return {"examples": [], "exampleNames": [], "root": None, "fixedNote": _WITHOUT_USERS}
@@ -411,7 +421,7 @@ def _of_users(users: Any, items: Any) -> dict[str, Any]:
     if len(items) < root.shape[1]:
         span = np.linalg.qr(items.T.astype(np.float64))[0]
         root = span @ np.linalg.qr(root.T @ span)[1].T
-    # in float32; cosines do not depend on its scale
+    # The scale keeps the root within float32, and the cosines do not depend on it.
     root = root / (np.abs(root).max(initial=0.0) or 1.0)
     return {
         "examples": examples.tolist(),
@@ -422,8 +432,8 @@ def _of_users(users: Any, items: Any) -> dict[str, Any]:
     }
 
 
-def _logarithms(rows: Any) -> list[float]:
-    """Of the norms of the columns, in blocks of rows; 0 for a zero column, which no D changes."""
+def _log_norms(rows: Any) -> list[float]:
+    """Return the logarithms of the norms of the columns; 0 for a zero column, which D keeps."""
     squares = np.zeros(rows.shape[1])
     for _, block in memmap.iter_blocks("rows", rows, _BLOCK):
         squares += np.square(block, dtype=np.float64).sum(axis=0)
@@ -431,7 +441,7 @@ def _logarithms(rows: Any) -> list[float]:
 
 
 def _example_users(X: Any) -> list[int]:
-    """Users with about as many interactions as the quartiles: few, some and many."""
+    """Return three users whose numbers of interactions are about the quartiles of all users."""
     sizes = np.diff(X.indptr)
     order = np.argsort(sizes, kind="stable")
     places = (len(order) * np.arange(1, _N_EXAMPLES + 1)) // (_N_EXAMPLES + 1)

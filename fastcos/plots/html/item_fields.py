@@ -1,4 +1,4 @@
-"""What pages with a script say of items: their names and labels, and numbers as base64."""
+"""The data of items in pages with a script: names and labels, and numbers as base64."""
 
 import base64
 from collections.abc import Sequence
@@ -16,22 +16,23 @@ def encoded(values: npt.ArrayLike, dtype: str = "<f4") -> str:
 
 
 def item_fields(numbers: Integers, names: Any, labels: Any) -> dict[str, Any]:
-    """Return what a page says of items: names, codes and names of labels, where labels change.
+    """Return the names of items, the codes and names of their labels, and where labels change.
 
-    names and labels are those of all items, by number; None for none, and for no label.
+    names and labels belong to all items and are indexed by item number. None stands for no names,
+    no labels, or no label of one item.
     """
     order = numbers.tolist()
     shown = [f"item {number}" if names is None else str(names[number]) for number in order]
     if labels is None:
         return {"names": shown, "labels": None, "classes": None, "boundaries": []}
-    known = [None if labels[number] is None else str(labels[number]) for number in order]
-    classes = sorted({label for label in known if label is not None})
-    code = {label: place for place, label in enumerate(classes)}
-    codes = [-1 if label is None else code[label] for label in known]
+    texts = [None if labels[number] is None else str(labels[number]) for number in order]
+    classes = sorted({label for label in texts if label is not None})
+    code = {label: number for number, label in enumerate(classes)}
+    codes = [-1 if label is None else code[label] for label in texts]
     return {"names": shown, "labels": codes, "classes": classes, "boundaries": boundaries(codes)}
 
 
 def boundaries(codes: Sequence[int]) -> list[float]:
-    """Return where the label changes in a sequence, as shares of its length."""
+    """Return the places at which the label changes, as shares of the length of the sequence."""
     changes = (np.flatnonzero(np.diff(codes)) + 1) / len(codes)
     return changes.round(6).tolist()

@@ -11,7 +11,8 @@ from fastcos.plots.html.page import page_with_script
 from fastcos.reports import Section
 from fastcos.validation import Integers
 
-# rows of a page, best first: 9 kB each with 64 example items, 1.8 of 2.5 MB
+# The number of best rows on a page. With 64 example items, each takes 9 kB, and all take 1.8 MB of
+# the 2.5 MB of a page.
 _MOST_ROWS = 200
 
 
@@ -24,19 +25,20 @@ def leaderboard_page(
     sections: Sequence[Section] = (),
     provenance: Mapping[str, Any] | None = None,
 ) -> str:
-    """Return a leaderboard as a page that a reader sorts and opens: no network.
+    """Return a leaderboard as a page that needs no network, on which a reader sorts the rows.
 
-    A row opens to a heat map of the scores between example items, and to an item's neighbours.
+    A click on a row shows a heat map of the scores between example items, and the neighbours of an
+    item.
 
     Parameters
     ----------
     leaderboard : Leaderboard
-        Of :func:`fastcos.compare` or :func:`fastcos.compare_vectors`, with ``n_examples``. The page
-        has its best 200 candidates.
+        The leaderboard of :func:`fastcos.compare` or :func:`fastcos.compare_vectors`, called with
+        ``n_examples``. The page shows its best 200 candidates.
     names, labels, name, provenance
         As in :func:`fastcos.plots.html.items_page`.
     sections : sequence of Section
-        Tables below the leaderboard, folded.
+        Sections below the leaderboard, which are folded when the page opens.
 
     Examples
     --------
@@ -50,27 +52,32 @@ def leaderboard_page(
     >>> "a &lt; b" in page, page.count("<script")
     (True, 2)
     """
-    shown, left = leaderboard.rows[:_MOST_ROWS], len(leaderboard.rows) - _MOST_ROWS
-    rows = [row.candidate for row in shown]
-    for wanted in (leaderboard.baseline, leaderboard.recommended):
-        if wanted is not None and wanted not in rows:
-            shown.append(leaderboard.row(wanted))
-            rows.append(wanted)
+    shown, n_left_out = leaderboard.rows[:_MOST_ROWS], len(leaderboard.rows) - _MOST_ROWS
+    candidates = [row.candidate for row in shown]
+    for candidate in (leaderboard.baseline, leaderboard.recommended):
+        if candidate is not None and candidate not in candidates:
+            shown.append(leaderboard.row(candidate))
+            candidates.append(candidate)
     best = {row.candidate for row in leaderboard.best_per_measure()} | {leaderboard.baseline}
     examples = leaderboard.example_items
     items = np.empty(0, np.int64) if examples is None else examples
-    found = [leaderboard.examples[one].neighbors for one in rows if one in leaderboard.examples]
-    used = np.unique(np.concatenate([items, *(lists.ravel() for lists in found)]))
+    neighbors = [
+        leaderboard.examples[candidate].neighbors
+        for candidate in candidates
+        if candidate in leaderboard.examples
+    ]
+    used = np.unique(np.concatenate([items, *(lists.ravel() for lists in neighbors)]))
     fields = item_fields(used, names, labels)
     tests, chance = leaderboard.chance_level, leaderboard.chance_level.get(leaderboard.score)
     columns = ("measure", "score", "gain", *leaderboard.rows[0].other_scores)
-    # of the rows that are shown first: one bad D would squeeze them
+    # The axis covers the rows that are shown when the page opens, because one bad D would squeeze
+    # all other intervals.
     ends = [end for row in shown if row.candidate in best for end in row.score]
     ends += [] if chance is None else [chance]
     axis = _Axis(min(ends), max(ends), leaderboard.rows[0].score.value, chance)
     beyond = any(not axis.least <= row.score.value <= axis.most for row in shown)
     data = {
-        "baseline": rows.index(leaderboard.baseline),
+        "baseline": candidates.index(leaderboard.baseline),
         "rows": [_row(row, leaderboard, row.candidate in best, used) for row in shown],
         "items": (places := np.searchsorted(used, items).tolist()),
         **fields,
@@ -86,20 +93,20 @@ def leaderboard_page(
             if leaderboard.gain is not None
             else ""
         ),
-        "key": "Dots are scores, lines their 95 % intervals"
-        + ("; dotted: chance level" if chance is not None else "")
-        + ("; half a dot: beyond the axis" if beyond else "")
-        + ". Coloured: indistinguishable from the best, which is recommended."
-        + (f" The page leaves out the {left:,} lowest candidates." if left > 0 else ""),
+        "key": "Dots are scores, and lines are their 95 % intervals"
+        + ("; the dotted line is the chance level" if chance is not None else "")
+        + ("; half a dot lies beyond the axis" if beyond else "")
+        + ". Coloured candidates are indistinguishable from the best one, which is recommended."
+        + (f" The page leaves out the {n_left_out:,} lowest candidates." * (n_left_out > 0)),
         "sections": sections,
         "columns": columns,
         "score": leaderboard.score,
         "rows": [_line(row, leaderboard, axis) for row in shown],
         "n_columns": len(columns) + 1,
-        "has_others": not {*rows} <= best,
-        "unopened": "It compares users, so that items have no neighbours by it."
+        "has_others": not {*candidates} <= best,
+        "unopened": "This measure compares users, so that items have no neighbours by it."
         if len(items)
-        else "No example items were kept.",
+        else "The comparison was made without example items.",
         "map_note": f"Scores between {len(items)} items"
         + (", by label" if labels is not None else "")
         + ", coloured by rank: the lowest blue, the highest red.",
@@ -107,12 +114,13 @@ def leaderboard_page(
     levels = ", ".join(f"{test} {level:.3f}" for test, level in tests.items())
     texts["method"] = (
         leaderboard.verdict,
-        f"Intervals are over {leaderboard.unit} drawn again, for these data and models. A "
-        "candidate is indistinguishable from the recommended one if the interval of their "
-        f"difference, on the same {leaderboard.unit}, has 0.",
-        "Gain: the score minus that of the plain cosine.",
+        f"Intervals come from drawing the {leaderboard.unit} again, for these data and models. A "
+        "candidate is indistinguishable from the recommended one if the interval of the "
+        f"difference of both, on the same {leaderboard.unit}, contains 0.",
+        "The gain is the score minus the score of the plain cosine.",
         f"Chance level: {levels}.",
-        "An item's neighbours are the nearest of all items. The address keeps the state.",
+        "The neighbours of an item are the nearest of all items. The address stores the state of "
+        "the page.",
     )
     return page_with_script(
         "leaderboard", f"Comparison of {name}", provenance,
@@ -120,23 +128,22 @@ def leaderboard_page(
     )  # fmt: skip
 
 
-def _headline(found: Leaderboard) -> str:
-    """The verdict in a sentence."""
-    if found.recommended is None:
+def _headline(leaderboard: Leaderboard) -> str:
+    """Return the recommendation in one sentence."""
+    recommended, score = leaderboard.recommended, leaderboard.score
+    if recommended is None:
         return "No measure exceeds the chance level."
-    own = found.row(found.baseline).score.value
-    if found.recommended == found.baseline:
-        return f"Stay with the plain cosine: {found.score} {own:.3f}."
-    best = found.row(found.recommended).score.value
-    return (
-        f"Use {found.recommended}: {found.score} {best:.3f} against {own:.3f} of the plain cosine."
-    )
+    plain = leaderboard.row(leaderboard.baseline).score.value
+    if recommended == leaderboard.baseline:
+        return f"Stay with the plain cosine: {score} {plain:.3f}."
+    best = leaderboard.row(recommended).score.value
+    return f"Use {recommended}: {score} {best:.3f} against {plain:.3f} of the plain cosine."
 
 
 def _row(
     row: LeaderboardRow, leaderboard: Leaderboard, best: bool, used: Integers
 ) -> dict[str, Any]:
-    """What the script reads of a row; used: the items of the page, ascending."""
+    """Return the data of a row for the script; used holds the items of the page, ascending."""
     candidate = row.candidate
     example = leaderboard.examples.get(candidate)
     sorted_by = {"score": row.score.value, "gain": row.gain.value, **row.other_scores}
@@ -162,7 +169,7 @@ def _row(
 
 
 def _line(row: LeaderboardRow, leaderboard: Leaderboard, axis: "_Axis") -> dict[str, Any]:
-    """A row as a reader sees it."""
+    """Return the values of a row that the template shows."""
     candidate = row.candidate
     recommended, plain = candidate == leaderboard.recommended, candidate == leaderboard.baseline
     ties = candidate in leaderboard.not_distinguishable and not recommended

@@ -1,8 +1,8 @@
-"""Pages from the templates of this folder: one file each, which needs no network.
+"""Renders the templates of this folder as pages of one file each, which need no network.
 
-All texts are escaped, and no text of the data ends the block that holds it. A page with a script
-allows this script and its style by their digests, and nothing else
-(``Content-Security-Policy``).
+All texts are escaped, and no text of the data can end the block that holds it. The
+``Content-Security-Policy`` of a page with a script allows only this script and its style, by their
+digests.
 """
 
 import base64
@@ -20,7 +20,7 @@ from markupsafe import Markup
 from fastcos.plots.html.svg import draw
 from fastcos.reports import Estimate, as_text
 
-# letters of a cell from which it is a sentence, whose lines are broken
+# A cell with more characters counts as a sentence, whose lines may be broken.
 _SENTENCE = 20
 
 
@@ -38,10 +38,10 @@ def page_with_script(
     data: Mapping[str, Any],
     **values: Any,
 ) -> str:
-    """Return a page with the script of its template's name, which reads the data as JSON."""
+    """Return a page with the script that has the name of the template and reads data as JSON."""
     script = _read("parts.js") + _read(f"{template}.js")
     style = "".join(map(_read, ("style.css", *styles)))
-    # an HTML parser ends a script at </script, whatever its type
+    # An HTML parser ends a script block at </script, even inside JSON.
     block = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     block = block.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
     policy = (
@@ -52,7 +52,7 @@ def page_with_script(
         template, title, provenance, style=style, script=Markup(script), data=Markup(block),
         policy=Markup(policy), **values,
     )  # fmt: skip
-    # half a character, as in names of broken files, has no UTF-8; JSON reads it as it is written
+    # Lone surrogates, as in the names of broken files, have no UTF-8. JSON reads their escapes.
     return page.encode("utf8", "backslashreplace").decode("utf8")
 
 
@@ -66,7 +66,7 @@ def _render(
 
 @functools.cache
 def _environment() -> Environment:
-    """The templates, and what they call."""
+    """Return the environment of the templates, with the functions that they call."""
     environment = Environment(
         loader=PackageLoader("fastcos.plots.html"),
         autoescape=True,
@@ -89,14 +89,14 @@ def _is_sentence(value: Any) -> bool:
 
 
 def _fact(value: float | str | None) -> str:
-    """A single number as text."""
+    """Return a single number as text."""
     if isinstance(value, str):
         return value
     return "-" if value is None or np.isnan(value) else f"{value:.3g}"
 
 
 def _lines(provenance: Mapping[str, Any]) -> dict[str, str]:
-    """Parameters, versions and machine as text, by these names."""
+    """Return the parameters, the versions and the machine as one text each."""
     parts = ("parameters", "versions", "machine")
     lines = {
         part: "; ".join(f"{key} {value}" for key, value in _flat(provenance.get(part, {})))
@@ -118,6 +118,6 @@ def _read(name: str) -> str:
 
 
 def _digest(text: str) -> str:
-    """The source expression of an inline script or style that has exactly this text."""
+    """Return the source expression that allows an inline script or style with this exact text."""
     digest = base64.b64encode(hashlib.sha256(text.encode("utf8")).digest()).decode("ascii")
     return f"'sha256-{digest}'"

@@ -1,4 +1,4 @@
-"""Pages of reports, without a script: of an audit and of a calibration."""
+"""The page of an audit and the page of a calibration, both without a script."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -13,9 +13,10 @@ from fastcos.reports import Section, Table
 
 
 class _Head(NamedTuple):
-    """What a page says first: a question, the verdict in one sentence, and the size of the data.
+    """The head of a page: a question, the verdict in one sentence, and the size of the data.
 
-    advice: what to do, most important first. more: the answer in full, to open.
+    advice lists what to do, the most important first. more is the full answer, which a reader can
+    unfold.
     """
 
     question: str
@@ -33,12 +34,25 @@ def audit_page(
     calibration: Calibration | None = None,
     provenance: Mapping[str, Any] | None = None,
 ) -> str:
-    """Return the report of an audit as one self-contained HTML page: no network, no script.
+    """Return the report of an audit as one self-contained HTML page without a script.
 
-    report is of :func:`fastcos.audit`, diff of :func:`fastcos.auditing.diff_models`; calibration,
-    for a table of thresholds, of :func:`fastcos.calibrate`. name: what was audited, such as a file
-    name. provenance: parameters, versions and machine, for the foot of the page. Colours follow the
-    reader's light or dark setting.
+    Parameters
+    ----------
+    report : Audit
+        The result of :func:`fastcos.audit`.
+    name : str
+        A name for the embeddings, such as a file name.
+    diff : ModelDiff, optional
+        The result of :func:`fastcos.auditing.diff_models`, which is shown first.
+    calibration : Calibration, optional
+        The result of :func:`fastcos.calibrate`, from which a table of thresholds is made.
+    provenance : mapping, optional
+        Parameters, versions and machine, which are printed at the foot of the page.
+
+    Returns
+    -------
+    str
+        HTML, whose colours follow the light or dark setting of the reader.
 
     Examples
     --------
@@ -70,29 +84,29 @@ def calibration_page(
     labelled: LabelledCalibration | None = None,
     provenance: Mapping[str, Any] | None = None,
 ) -> str:
-    """Return a calibration as one self-contained HTML page: no network, no script.
+    """Return a calibration as one self-contained HTML page without a script.
 
     Parameters
     ----------
     calibration : Calibration
         The result of :func:`fastcos.calibrate`.
     name : str
-        What was calibrated, such as a file name.
+        A name for the embeddings, such as a file name.
     score : float, optional
-        A score in use, which the first line then explains.
+        A score whose meaning the first line explains.
     examples : NearPairs, optional
-        Pairs next to the threshold, see :func:`fastcos.auditing.pairs_near`.
+        Pairs next to the threshold, as :func:`fastcos.auditing.pairs_near` returns them.
     labels : pair of sequences, optional
-        How to print the queries and the items of examples, by row. Default: row numbers.
+        The names of the queries and of the items in the examples, by row; by default row numbers.
     labelled : LabelledCalibration, optional
         The result of :func:`fastcos.auditing.calibrate_pairs`.
     provenance : mapping, optional
-        Parameters, versions and machine, for the foot of the page.
+        Parameters, versions and machine, which are printed at the foot of the page.
 
     Returns
     -------
     str
-        HTML; colours follow the reader's light or dark setting.
+        HTML, whose colours follow the light or dark setting of the reader.
 
     Examples
     --------
@@ -116,9 +130,9 @@ def calibration_page(
 def _page(
     title: str, head: _Head, sections: Sequence[Section], provenance: Mapping[str, Any] | None
 ) -> str:
-    """Return a page: the head, the first figure, advice, and all else to open.
+    """Return a page with the head, the first figure, the advice and folded sections.
 
-    The first sentence of the section of the first figure is its caption.
+    The first sentence of the section of the first figure becomes the caption of the figure.
     """
     parts, figure, caption = list(sections), None, ""
     place = next((i for i, section in enumerate(parts) if section.figures), None)
@@ -158,7 +172,7 @@ def _examples(found: Calibration, examples: NearPairs, labels: tuple[Any, Any] |
     rows = []
     for query, item, score in zip(*(array.tolist() for array in examples), strict=True):
         names = (query, item) if labels is None else (labels[0][query], labels[1][item])
-        # to three decimals all would be the threshold
+        # With three decimals, all scores would look like the threshold.
         rows.append((*map(str, names), f"{score:.5f}", f"{float(found.p_value(score)):.1e}"))
     table = Table("Pairs next to the threshold", ("query", "item", found.measure, "p"), rows)
     return Section(

@@ -11,10 +11,12 @@ from fastcos.plots.report import DimensionSharesDisplay, LabelRecoveryDisplay, R
 from fastcos.plots.style import COLOURS, GRID_COLOUR, Display, figure_style
 from fastcos.reports import Figure
 
-# widths of a drawing in CSS pixels: the page shows one of the two, so that text keeps its size
+# Every figure is drawn at both widths, in CSS pixels. The page shows the one that fits, so that the
+# text keeps its size.
 _WIDTHS = {"wide": 700, "narrow": 340}
 _PIXELS_PER_INCH = 96
-# the page's own colours, which follow the light or dark setting of the reader
+# Colours of a figure and the variables of the page that replace them. The variables follow the
+# light or dark setting of the reader.
 _CSS_COLOURS = {
     COLOURS[0].lower(): "var(--main)",
     COLOURS[1].lower(): "var(--other)",
@@ -36,7 +38,7 @@ _DISPLAYS: dict[str, Any] = {
 
 
 def draw(figure: Figure) -> Markup:
-    """Return a figure as SVG at both widths; screen readers say its label."""
+    """Return a figure as SVG at both widths, with a label for screen readers."""
     display = _DISPLAYS[figure.name](figure.record)
     height, label = figure.height, figure.label
     drawings = [_svg(display, width, height, label, kind) for kind, width in _WIDTHS.items()]
@@ -49,16 +51,16 @@ def _svg(display: Display, width: int, height: int, label: str, kind: str) -> Ma
 
     inches = width / _PIXELS_PER_INCH, height / _PIXELS_PER_INCH
     written = io.StringIO()
-    # text stays text; ids differ between drawings, since all are in one document
+    # Text is written as text, and ids differ between drawings, because all are in one document.
     with figure_style(svg_fonttype="none", svg_hashsalt=label + kind):
         drawing = Figure(figsize=inches, layout="constrained", facecolor="none")
         ax = drawing.subplots()
         display.plot(ax)
-        ax.set_title("", loc="left")  # the page has a heading
+        ax.set_title("", loc="left")  # the heading of the page replaces the title
         ax.set_facecolor("none")
-        FigureCanvasSVG(drawing).print_svg(written)  # savefig draws twice
+        FigureCanvasSVG(drawing).print_svg(written)  # savefig would draw twice
     svg = written.getvalue()
-    # the content alone: no style sheet, comment or name space of a file of its own
+    # Only the content is used, without the style sheet, comments and name spaces of a file.
     svg = svg[svg.index(">", svg.index("<svg")) + 1 : svg.rindex("</svg>")]
     svg = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>|<!--.*?-->", "", svg, flags=re.DOTALL)
     svg = re.sub(r"\s+", " ", re.sub(r'<g id="[^"]*"', "<g", svg))
