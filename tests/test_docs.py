@@ -228,12 +228,19 @@ def test_links_lead_to_headings(page):
             assert anchor in headings(target.read_text("utf8")), f"{link}#{anchor}"
 
 
-def test_pages_that_the_readme_links_are_readable_on_github():
-    """Directives of Sphinx would show as code."""
-    links = re.findall(r"\]\((?!https?:)([^)#\s]+\.md)", TEXTS["README.md"])
-    assert len(set(links)) > 25
-    raw = [link for link in links if "```{" in (ROOT / link).read_text("utf8")]
-    assert raw == []
+def linked_pages(page):
+    """Return the Markdown files that a page links."""
+    links = re.findall(r"\]\((?!https?:)([^)#\s]+\.md)", page.read_text("utf8"))
+    return {(page.parent / link).resolve() for link in links}
+
+
+def test_pages_within_two_clicks_of_the_readme_are_readable_on_github():
+    """GitHub would show directives of Sphinx as code."""
+    first = linked_pages(ROOT / "README.md")
+    second = set().union(*map(linked_pages, first))
+    assert len(first) > 25
+    assert len(first | second) > 40
+    assert [page for page in first | second if "```{" in page.read_text("utf8")] == []
 
 
 DISPLAYS = [(plots, name) for name in plots.__all__ if name.endswith("Display")]

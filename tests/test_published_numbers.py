@@ -69,6 +69,22 @@ def test_record_names_everything_that_is_published():
         assert [line["name"] for line in csv.DictReader(file)] == list(PUBLISHED)
 
 
+def test_commits_of_the_record_are_in_the_history():
+    """A commit of a branch that was rebased since would be lost, and with it the age."""
+    if not commits_to("docs"):
+        pytest.skip("this is no clone")
+    with (ROOT / "docs" / "renewed.csv").open(encoding="utf8", newline="") as file:
+        commits = {line["commit"] for line in csv.DictReader(file)}
+    words = ("git", "-C", str(ROOT), "merge-base", "--is-ancestor")
+    answers = {
+        commit: subprocess.run((*words, commit, "HEAD"), capture_output=True, check=False)
+        for commit in commits
+    }
+    if any(b"shallow" in answer.stderr or answer.returncode > 1 for answer in answers.values()):
+        pytest.skip("this clone lacks the history")
+    assert [commit for commit, answer in answers.items() if answer.returncode] == []
+
+
 def test_list_shows_command_time_and_age():
     answer = run("--list")
     assert answer.returncode == 0, answer.stderr
