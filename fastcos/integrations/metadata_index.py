@@ -88,11 +88,11 @@ class MetadataIndex:
         return matches
 
     def _of_key(self, key: Any, condition: Any) -> set[int]:
-        hashed, others = self._positions.get(key, {}), self._unhashable.get(key, {})
+        hashed, unhashable = self._positions.get(key, {}), self._unhashable.get(key, {})
         if str(key)[:1] == "$":
             got = validation.format_value({key: condition})
             raise ValueError(f"filter must have operators of {_OPERATORS}, got {got}")
-        if self._values and not hashed and not others:
+        if self._values and not hashed and not unhashable:
             keys = sorted(map(str, {*self._positions, *self._unhashable}))
             names = ", ".join(keys[:5]) + (", ..." if len(keys) > 5 else "")
             rule = f"name metadata that some document has ({names})"
@@ -102,13 +102,13 @@ class MetadataIndex:
             compared = [self._compared(key, *entry) for entry in condition.items()]
             return set.intersection(*compared)
         values = condition if isinstance(condition, (list, tuple, set, frozenset)) else [condition]
-        found: set[int] = set()
+        matches: set[int] = set()
         for value in values:
             if _has_hash(value):
-                found |= hashed.get(value, set())
+                matches |= hashed.get(value, set())
             else:
-                found |= {position for position, other in others.items() if other == value}
-        return found
+                matches |= {position for position, other in unhashable.items() if other == value}
+        return matches
 
     def _compared(self, key: Any, name: Any, operand: Any) -> set[int]:
         """Return the positions of the documents whose value of a key meets one comparison."""
@@ -125,9 +125,11 @@ class MetadataIndex:
             except TypeError:  # the types cannot be compared, such as a text and a number
                 return False
 
-        found = set().union(*(positions for value, positions in hashed.items() if holds(value)))
-        others = self._unhashable.get(key, {})
-        return found | {position for position, value in others.items() if holds(value)}
+        matches = set[int]().union(
+            *(positions for value, positions in hashed.items() if holds(value))
+        )
+        unhashable = self._unhashable.get(key, {})
+        return matches | {position for position, value in unhashable.items() if holds(value)}
 
     @staticmethod
     def _forget(table: dict[str, Any], key: str, entry: Any) -> None:

@@ -38,16 +38,16 @@ class FastcosSearchIndex:
         """Add documents with these ids."""
         rows = validation.as_rows("embeddings", embeddings)
         names = validation.as_list("idxs", idxs)
-        known = [one for one in names if one in self._numbers]
-        if len(set(names)) < len(rows) or len(names) != len(rows) or known:
-            got = f"{known[0]!r} again" if known else f"{len(set(names))} of {len(names)}"
+        known_ids = [name for name in names if name in self._numbers]
+        if len(set(names)) < len(rows) or len(names) != len(rows) or known_ids:
+            got = f"{known_ids[0]!r} again" if known_ids else f"{len(set(names))} of {len(names)}"
             raise ValueError(f"idxs must be {len(rows)} new, distinct ids, got {got}")
         if self._index is None:
             self._index = SimilarityIndex(self._measure).fit(rows)
         else:
             self._check_width(rows)
             self._index.add(rows)
-        self._numbers |= {one: len(self._numbers) + i for i, one in enumerate(names)}
+        self._numbers |= {name: len(self._numbers) + i for i, name in enumerate(names)}
 
     def _check_width(self, rows: Any) -> None:
         width = np.empty((0, self._index.n_features_in_ if self._index else 0))
@@ -72,27 +72,27 @@ class FastcosSearchIndex:
         self._check_width(rows)
         k = validation.as_count("top_k", top_k)
         if top_ranked is None:
-            found = self._index.search(rows, min(k, self._index.n_items_))
-            return found.scores.tolist(), found.indices.tolist()
+            neighbors = self._index.search(rows, min(k, self._index.n_items_))
+            return neighbors.scores.tolist(), neighbors.indices.tolist()
         if query_idx_to_id is None or not query_idx_to_id.keys() >= set(range(len(rows))):
             raise ValueError(
                 f"query_idx_to_id must be given with top_ranked for {len(rows)} queries, got "
                 f"{query_idx_to_id}"
             )
         lists = [top_ranked.get(query_idx_to_id[row]) or [] for row in range(len(rows))]
-        unknown = [one for names in lists for one in names if one not in self._numbers]
+        unknown = [name for names in lists for name in names if name not in self._numbers]
         if unknown:
             raise ValueError(f"top_ranked must hold ids of documents, got {unknown[0]!r}")
         candidates = np.full((len(lists), max(1, max(map(len, lists)))), -1, np.int64)
         for row, names in enumerate(lists):
-            candidates[row, : len(names)] = [self._numbers[one] for one in names]
+            candidates[row, : len(names)] = [self._numbers[name] for name in names]
         best = self._index.rescore(rows, candidates, min(k, candidates.shape[1]))
         scores, numbers = [], []
         for row, indices in enumerate(best.indices):
             places = {number: place for place, number in enumerate(candidates[row].tolist())}
-            kept = indices[indices >= 0].tolist()
-            scores.append(best.scores[row, : len(kept)].tolist())
-            numbers.append([places[number] for number in kept])
+            positions = indices[indices >= 0].tolist()
+            scores.append(best.scores[row, : len(positions)].tolist())
+            numbers.append([places[number] for number in positions])
         return scores, numbers
 
     def clear(self) -> None:

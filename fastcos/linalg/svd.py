@@ -166,7 +166,7 @@ def randomized_svd(
     generator = validation.as_generator("random_state", random_state)
     side, report = _shorter_side(operator), SVDProgress(progress, k)
     if _is_nearly_full(side.shape[1], k):
-        found = _certified(operator, side, _dense_eigenvectors(side, k), compute_u, report)
+        svd = _certified(operator, side, _dense_eigenvectors(side, k), compute_u, report)
         dtypes = []
     else:
         dtypes = list(dict.fromkeys([operator.dtype, np.dtype(np.float64)]))
@@ -181,19 +181,19 @@ def randomized_svd(
         )  # fmt: skip
         if ritz.is_limited and dtype == np.float32:
             continue
-        found = _certified(operator, side, ritz.vectors, compute_u, report)
-        if found.residuals.max() <= tol or ritz.residuals.max() > tol / 2:
+        svd = _certified(operator, side, ritz.vectors, compute_u, report)
+        if svd.residuals.max() <= tol or ritz.residuals.max() > tol / 2:
             break
-    if found.residuals.max() > tol:
+    if svd.residuals.max() > tol:
         from sklearn.exceptions import ConvergenceWarning  # not at the top: it takes 0.5 s
 
         warnings.warn(
-            f"randomized_svd stopped at a relative residual of {found.residuals.max():.1e}, above "
+            f"randomized_svd stopped at a relative residual of {svd.residuals.max():.1e}, above "
             f"tol = {tol:g}; raise max_iter (now {max_iter}) or tol",
             ConvergenceWarning,
             stacklevel=2,
         )
-    return found
+    return svd
 
 
 def direct_svd(
@@ -272,8 +272,8 @@ def svd_residuals(
     try:
         U, s, Vt = svd[:3]
     except (TypeError, ValueError, IndexError, KeyError):
-        what = type(svd).__name__ if isinstance(svd, list) else validation.format_value(svd)
-        raise TypeError(f"svd must be (U, s, Vt, ...), got {what}") from None
+        got = type(svd).__name__ if isinstance(svd, list) else validation.format_value(svd)
+        raise TypeError(f"svd must be (U, s, Vt, ...), got {got}") from None
     rows = validation.as_rows("svd.Vt", Vt, dtype=np.float64)
     validation.check_same_width("svd.Vt", rows, "X", operator)
     values = validation.as_vector("svd.s", s, len(rows))

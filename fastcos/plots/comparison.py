@@ -248,8 +248,8 @@ def _model(comparison: Comparison) -> str:
 def _title(row: RescalingScores) -> str:
     model = "Eq. 2\nits only solution"
     if row.name != EQ2:
-        known = "" if row.rescaling is None else row.rescaling.name
-        model = f"Eq. 1, {_typeset(row.formula)}\n{known if known != row.formula else ''}"
+        name = "" if row.rescaling is None else row.rescaling.name
+        model = f"Eq. 1, {_typeset(row.formula)}\n{name if name != row.formula else ''}"
     if row.pair_auc is None:
         return f"{model}\nJaccard with D = I {row.jaccard_at_10:.2f}"
     return f"{model}\nAUC {row.pair_auc:.3f}"

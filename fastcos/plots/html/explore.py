@@ -137,8 +137,8 @@ def figure_page(
         "stride": stride,
         "rows": encoded(components.T[order]),
         "models": [
-            _model(sigma, one, decay * (np.sqrt(one / strength) if strength > 0 else 1.0), ranks)
-            for one in strengths
+            _model(sigma, other, decay * (np.sqrt(other / strength) if strength else 1.0), ranks)
+            for other in strengths
         ],
         "sigma": sigma.tolist(),
         "total": float(np.square(X.data, dtype=np.float64).sum()),
@@ -289,22 +289,22 @@ def items_page(
     >>> page.count("film <"), page.count("<script")
     (0, 2)
     """
-    given = memmap.as_mapped_rows("items", items)
-    p, d = given.shape
+    item_rows = memmap.as_mapped_rows("items", items)
+    p, d = item_rows.shape
     if p < 2:
         raise ValueError(f"items must have at least 2 rows, got {p}")
     condition = as_condition("condition", condition)
     if users is not None:
         users = memmap.as_mapped_rows("users", users)
-        validation.check_same_width("users", users, "items", given)
+        validation.check_same_width("users", users, "items", item_rows)
     if names is not None:
         names = [str(item_name) for item_name in validation.as_list("names", names)]
         check_same_length("names", len(names), "items", p)
     codes = None if labels is None else validation.as_partial_labels("labels", labels, p)
     if popularity is not None:
         popularity = validation.as_vector("popularity", popularity, p)
-    most = _most_items(d, users is not None)
-    shown, note = _shown_items(p, most, popularity, rows)
+    max_items = _most_items(d, users is not None)
+    shown, note = _shown_items(p, max_items, popularity, rows)
     first = int(shown[0])
     if codes is not None:
         labels = [
@@ -313,7 +313,7 @@ def items_page(
         # Items without a label come last.
         group = np.where(codes[shown] < 0, codes.max() + 1, codes[shown])
         shown = shown[np.argsort(group, kind="stable")]
-    shown_rows = memmap.take_rows("items", given, shown).astype(np.float32)
+    shown_rows = memmap.take_rows("items", item_rows, shown).astype(np.float32)
     validation.check_scorable("items", shown_rows, shown_rows)
     axes = [_log_norms(shown_rows), [0.0] * d if users is None else _log_norms(users)]
     # A search up to the condition decides exactly at the condition; a search far beyond it finds
