@@ -570,12 +570,16 @@ def overlap_of_encoders(tmp_path, noise, *options):
 
 @pytest.mark.slow
 def test_mapped_encoder_compares_its_prediction_with_the_truth(tmp_path):
-    *_, last = overlap_of_encoders(tmp_path, 0.0, "--samples", 2)
+    _, _, first, _, _, last = overlap_of_encoders(tmp_path, 0.0, "--samples", 2)
     assert last == "the interval holds the truth in 2 of 2"
+    # A rotated encoder finds the same texts in every corpus of its own.
+    assert [cell.strip() for cell in first.split("|")[6:8]] == ["1.0000", "1.0000"]
     _, _, *rows, _, last = overlap_of_encoders(tmp_path, 0.3, "--samples", 3)
     cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
     held = 0
-    for _, predicted, interval, truth, answer in cells:
+    for _, predicted, interval, truth, answer, extrapolated, truth_of_new in cells:
+        assert 0.1 < float(truth_of_new) < 0.9
+        assert abs(float(extrapolated) - float(truth_of_new)) < 0.2
         low, high = map(float, interval.split(" to "))
         assert low <= float(predicted) <= high < 0.9
         assert abs(float(predicted) - float(truth)) < 0.1

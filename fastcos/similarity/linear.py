@@ -1,4 +1,4 @@
-"""Measures that are the cosine of (row - mean) root: a metric of the columns, given or learned."""
+"""Measures that are the cosine of (row - mean) root, where the root is given or learned."""
 
 from typing import Any
 
@@ -12,21 +12,22 @@ from fastcos.similarity.row_maps import map_rows
 from fastcos.similarity.row_transforms import scaled_up_rows, unit_rows
 from fastcos.validation import Floats, Integers, Rows
 
-# share of the largest eigenvalue below which one is rounding
+# Eigenvalues below this share of the largest are rounding errors.
 _RANK_TOLERANCE = 1e-12
 
 
 class Mapped(BaseMeasure):
-    """Cosine of (row - mean_) root_, with root_ (d, r), or (d,) for a diagonal; _fit sets both."""
+    """Cosine of (row - mean_) root_. _fit sets mean_ (d,) and root_ (d, r), or (d,) if diagonal."""
 
     fits_in_blocks = True
     mean_: Floats
     root_: Floats
 
     def encode_items(self, B: Rows) -> Rows:
-        """Return (B - mean) root, (p, r) float64; rows that only rounding keeps from 0 are 0.
+        """Return (B - mean) root, (p, r) float64.
 
-        Without a mean, rows whose squares would underflow are scaled up: no cosine sees it.
+        Rows that would be 0 without rounding are set to 0. If the mean is 0, rows whose squares
+        would underflow are scaled up, which changes no cosine.
         """
         root = validation.check_fitted(self.name, getattr(self, "root_", None))
         mean = self.mean_
@@ -34,13 +35,13 @@ class Mapped(BaseMeasure):
         if not mean.any():
             B = scaled_up_rows(B)
         if root.ndim == 1:
-            out: Floats = B.astype(np.float64)
+            encoded: Floats = B.astype(np.float64)
             if mean.any():
-                near = np.abs(out - mean) <= 1e-14 * (np.abs(out) + np.abs(mean))
-                out -= mean
-                out[near] = 0
-            out *= root
-            return out
+                is_rounding = np.abs(encoded - mean) <= 1e-14 * (np.abs(encoded) + np.abs(mean))
+                encoded -= mean
+                encoded[is_rounding] = 0
+            encoded *= root
+            return encoded
         return map_rows(B, root, mean)
 
 
@@ -54,19 +55,20 @@ def spectrum(S: Floats) -> tuple[Floats, Floats]:
 def root_of(S: Floats) -> Floats:
     """Return L (d, r) with S = L L' for a positive semidefinite S of rank r >= 1.
 
-    An eigenvalue counts as zero below 1e-12 of the largest; a clearly negative one is refused.
+    An eigenvalue counts as zero if it is below 1e-12 of the largest; a clearly negative eigenvalue
+    raises ValueError.
     """
     values, vectors = spectrum(S)
     if not values[0] > 0:
         raise ValueError(f"matrix must have a positive eigenvalue, got at most {values[0]:g}")
     if values[-1] < -_RANK_TOLERANCE * values[0] * len(values):
         raise ValueError(f"matrix must be positive semidefinite, got the eigenvalue {values[-1]:g}")
-    kept = values > _RANK_TOLERANCE * values[0]
-    return np.ascontiguousarray(vectors[:, kept] * np.sqrt(values[kept]))
+    is_nonzero = values > _RANK_TOLERANCE * values[0]
+    return np.ascontiguousarray(vectors[:, is_nonzero] * np.sqrt(values[is_nonzero]))
 
 
-def as_given(name: str, value: Any, measure: str) -> Any:
-    """Refuse None for a parameter that the measure requires."""
+def require_parameter(name: str, value: Any, measure: str) -> Any:
+    """Return the value of a parameter that the measure requires; raise if it is None."""
     if value is None:
         example = f'get_measure("{measure}", {name}=...)'
         raise ValueError(f"{name} must be given, as in {example}, got None")
@@ -77,16 +79,16 @@ def as_given(name: str, value: Any, measure: str) -> Any:
 class SoftCosine(Mapped):
     """x'S y / sqrt(x'S x y'S y) for a similarity S of the columns.
 
-    Pitfall: S must be positive semidefinite, or a root is negative: [[1,.9,0],[.9,1,.9],[0,.9,1]]
-    is not. Rows in the null space of S become zero rows. Source: Sidorov et al. 2014,
-    doi:10.13053/CyS-18-3-2043.
+    Pitfall: S must be positive semidefinite, otherwise x'S x may be negative. For example,
+    [[1,.9,0],[.9,1,.9],[0,.9,1]] is not. Rows in the null space of S become zero rows. Source:
+    Sidorov et al. 2014, doi:10.13053/CyS-18-3-2043.
 
     Parameters
     ----------
     matrix : array_like (d, d), optional
         S, symmetric and positive semidefinite.
     features : array_like (d, m), optional
-        Instead of S: features of every column; S is then the cosine of those of two columns.
+        Features of every column, instead of S. S is then the matrix of cosines of these features.
     """
 
     name = "soft_cosine"
@@ -95,9 +97,9 @@ class SoftCosine(Mapped):
 
     def __init__(self, matrix: Any = None, *, features: Any = None) -> None:
         if (matrix is None) == (features is None):
-            given = "neither" if matrix is None else "both"
+            got = "neither" if matrix is None else "both"
             rule = 'be given, as in get_measure("soft_cosine", matrix=...)'
-            raise ValueError(f"one of matrix and features must {rule}, got {given}")
+            raise ValueError(f"one of matrix and features must {rule}, got {got}")
         if features is not None:
             units = unit_rows(validation.as_rows("features", features))
             with parallel.blas_lock():
@@ -105,11 +107,11 @@ class SoftCosine(Mapped):
         S = validation.as_rows("matrix", matrix, dtype=np.float64)
         if S.shape[0] != S.shape[1]:
             raise ValueError(f"matrix must be square, got shape {S.shape}")
-        gap, largest = float(np.abs(S - S.T).max()), float(np.abs(S).max())
-        if gap > 1e-6 * largest:
-            raise ValueError(f"matrix must be symmetric, got entries that differ by {gap:g}")
+        asymmetry, largest = float(np.abs(S - S.T).max()), float(np.abs(S).max())
+        if asymmetry > 1e-6 * largest:
+            raise ValueError(f"matrix must be symmetric, got entries that differ by {asymmetry:g}")
         self.matrix = validation.read_only((S + S.T) / 2)
-        self.features = None  # the matrix holds all that counts of them
+        self.features = None  # A saved measure needs only the matrix.
         self.root_ = root_of(self.matrix)
         self.mean_ = np.zeros(len(self.matrix))
 
@@ -118,7 +120,7 @@ class SoftCosine(Mapped):
 
 
 class _OtherSide(Mapped):
-    """Soft cosine whose S is a moment of the rows of the model's other side."""
+    """Soft cosine whose S is the covariance or the second moments of the other side of a model."""
 
     needs = "other"
     invariances = Invariances(s="y", r="y", R="y", D="y", G="y", t="-")
@@ -128,7 +130,7 @@ class _OtherSide(Mapped):
         self.other = None if other is None else validation.as_rows("other", other)
 
     def _fit(self, items: Rows, users: Rows | None) -> None:
-        other: Rows = as_given("other", self.other if users is None else users, self.name)
+        other: Rows = require_parameter("other", self.other if users is None else users, self.name)
         validation.check_same_width("other", other, "items", items)
         self.mean_ = np.zeros(items.shape[1])
         self.root_ = metric_factor(other, centered=self.centered)
@@ -140,16 +142,16 @@ class _OtherSide(Mapped):
 class QueryMetricCosine(_OtherSide):
     """Correlation over the users of the items' predicted scores: S = Cov(u), as ``query_metric``.
 
-    It is the correlation of two columns of M = XAB', so no reparametrisation of the model changes
-    it, nor a scale per item. Pitfall: it is as good as the users given are many; directions in
-    which none varies are lost. Source: theorem 8 of this project.
+    It is the correlation of two columns of M = XAB', so neither a reparametrisation of the model
+    nor a scale per item changes it. Pitfall: it needs many users; directions in which none of them
+    varies are lost. Source: theorem 8 of this project.
 
     Parameters
     ----------
     other : array_like (n, d), optional
         User embeddings; or give them to ``fit``.
     centered : bool, default True
-        False: E[uu'] instead of Cov(u), which is ``project_back_items``.
+        With False, S is E[uu'] instead of Cov(u), which is ``project_back_items``.
     """
 
     name = "query_metric_cosine"
@@ -163,8 +165,8 @@ class QueryMetricCosine(_OtherSide):
 class ProjectBackItems(_OtherSide):
     """Cosine of columns of M = XAB', in k dimensions: soft cosine with S = P'P, P = XA.
 
-    The item twin of the paper's remedy (arXiv:2403.05440, section 3): items are compared by what
-    the model predicts of them.
+    This is the paper's remedy (arXiv:2403.05440, section 3), applied to items: items are compared
+    by the predictions of the model for them.
 
     Parameters
     ----------
@@ -179,8 +181,8 @@ class ProjectBackItems(_OtherSide):
 class ProjectBackUsers(_OtherSide):
     """Cosine of rows of M = XAB', in k dimensions: soft cosine of users with S = B'B.
 
-    The paper's remedy (arXiv:2403.05440, section 3). The rows searched are users, the other side
-    are the items; M (n, p) is never formed.
+    The paper's remedy (arXiv:2403.05440, section 3). The rows that are searched are users, and the
+    other side are the items. The matrix M (n, p) is never formed.
 
     Parameters
     ----------
@@ -196,13 +198,14 @@ class ProjectBackUsers(_OtherSide):
 class AllButTheTop(Mapped):
     """Cosine of centred rows without their leading principal directions.
 
-    Pitfall: about d/100 directions suit text; in collaborative filtering the first one is often
-    popularity, and to remove it may help or hurt. Source: Mu and Viswanath arXiv:1702.01417.
+    Pitfall: removing about d/100 directions suits text. In collaborative filtering, the first
+    direction often is popularity, and removing it may help or hurt. Source: Mu and Viswanath
+    arXiv:1702.01417.
 
     Parameters
     ----------
     n_directions : int, optional
-        Directions removed, fewer than d. Default: d/100, at least 1; none of a single column.
+        Number of directions to remove, less than d. Default: d/100, but at least 1; 0 if d = 1.
     """
 
     name = "all_but_the_top"
@@ -215,16 +218,17 @@ class AllButTheTop(Mapped):
 
     def _fit(self, items: Rows, users: Rows | None) -> None:
         d = items.shape[1]
-        usual = min(d - 1, max(1, round(d / 100)))
-        removed = usual if self.n_directions is None else self.n_directions
-        removed = validation.as_count("n_directions", removed, 0, d - 1)
+        n_directions = self.n_directions
+        if n_directions is None:
+            n_directions = min(d - 1, max(1, round(d / 100)))
+        n_directions = validation.as_count("n_directions", n_directions, 0, d - 1)
         self.mean_ = mean_of(items)
         _, vectors = spectrum(gram_of(items, self.mean_))
-        self.root_ = np.ascontiguousarray(vectors[:, removed:])
+        self.root_ = np.ascontiguousarray(vectors[:, n_directions:])
 
 
 class _Whitened(Mapped):
-    """Cosine under the inverse of the items' own second moment."""
+    """Cosine in the metric of the inverse second moments of the items."""
 
     invariances = Invariances(s="y", r="-", R="y", D="y", G="y", t="y")
 
@@ -237,43 +241,46 @@ class _Whitened(Mapped):
     def _whiten(self, moment: Floats) -> None:
         """Set root_ to L (d, r), with L L' the inverse of moment + ridge times its mean eigenvalue.
 
-        Constant columns of the items are dropped. What is left must be of full rank, unless only
-        the leading n_components directions are kept or ridge is positive.
+        Constant columns of the items are dropped. The moments of the other columns must have full
+        rank, unless ridge is positive or only the leading n_components directions are used.
         """
-        used = np.flatnonzero(np.diag(moment) > 0)
-        values, vectors = spectrum(moment[np.ix_(used, used)])
-        kept = len(used)
+        varying = np.flatnonzero(np.diag(moment) > 0)
+        values, vectors = spectrum(moment[np.ix_(varying, varying)])
+        n_directions = len(varying)
         if self.n_components is not None:
-            kept = validation.as_count("n_components", self.n_components, 1, max(1, kept))
+            n_directions = validation.as_count(
+                "n_components", self.n_components, 1, max(1, n_directions)
+            )
         largest = values[0] if len(values) else 0.0
         rank = int((values > _RANK_TOLERANCE * largest).sum())
         if self.ridge == 0 and rank < 1:
             raise ValueError("items must differ from each other to be whitened, got identical rows")
-        if self.ridge == 0 and rank < kept:
-            rule = f"vary in all {kept} dimensions to be whitened"
+        if self.ridge == 0 and rank < n_directions:
+            rule = f"vary in all {n_directions} dimensions to be whitened"
             got = f"{rank}: give more rows, n_components or ridge"
             raise ValueError(f"items must {rule}, got {got}")
         values = np.maximum(values, 0) + self.ridge * values.mean()
-        self.root_ = np.zeros((len(moment), kept))
-        self.root_[used] = vectors[:, :kept] / np.sqrt(values[:kept])
+        self.root_ = np.zeros((len(moment), n_directions))
+        self.root_[varying] = vectors[:, :n_directions] / np.sqrt(values[:n_directions])
 
 
 @register
 class WhitenedCosine(_Whitened):
     """Cosine after (x - mean) Cov^-1/2, or x (B'B)^-1/2 uncentred.
 
-    Pitfalls: uncentred and at k = p all different items have cosine 0 (case 1 of the paper); small
-    singular directions are blown up: keep n_components of them or add a ridge (which gives up the
-    invariance to D). Needs more rows than dimensions; constant columns are dropped.
+    Pitfalls: uncentred and at k = p, all different items have the cosine 0 (case 1 of the paper).
+    Directions with small singular values get large weights: use only the n_components leading
+    directions, or add a ridge, which gives up the invariance to D. There must be more rows than
+    dimensions. Constant columns are dropped.
     Source: Su et al. arXiv:2103.15316; Huang et al. arXiv:2104.01767.
 
     Parameters
     ----------
     centered : bool, default True
     n_components : int, optional
-        Leading directions to keep. Default: all.
+        Number of leading directions to use. Default: all.
     ridge : float, default 0
-        Added to the eigenvalues, as a share of their mean.
+        Number that is added to the eigenvalues, as a share of their mean.
     """
 
     name = "whitened_cosine"
@@ -289,8 +296,8 @@ class WhitenedCosine(_Whitened):
         self._whiten(gram_of(items, self.mean_))
 
 
-# ICA is a rotation after whitening, and a cosine does not see rotations (Yamagiwa et al.,
-# arXiv:2406.10984, split the value over the axes, which would be new)
+# ICA is a rotation after whitening, and a rotation changes no cosine. (Yamagiwa et al.,
+# arXiv:2406.10984, also split the value over the axes, which this measure does not do.)
 REGISTRY["ica_cosine"] = WhitenedCosine
 
 
@@ -315,7 +322,7 @@ class PopularityWhitenedCosine(_Whitened):
         self, popularity: Any = None, *, n_components: int | None = None, ridge: float = 0.0
     ) -> None:
         super().__init__(n_components=n_components, ridge=ridge)
-        popularity = as_given("popularity", popularity, self.name)
+        popularity = require_parameter("popularity", popularity, self.name)
         self.popularity = validation.as_vector("popularity", popularity)
 
     def _fit(self, items: Rows, users: Rows | None) -> None:
@@ -346,7 +353,7 @@ class CausalInnerProduct(_Whitened):
 
 
 def as_pairs(name: str, pairs: Any, n_items: int | None = None, least: int = 2) -> Integers:
-    """Return pairs of item numbers (m, 2), int64, m >= least; each below n_items."""
+    """Return pairs of item numbers (m, 2), int64; raise if m < least or a number is invalid."""
     array = np.asarray(pairs)
     if array.ndim != 2 or array.shape[1] != 2 or len(array) < least or array.dtype.kind not in "iu":
         rule = f"be whole numbers of shape (m, 2), m >= {least}"
@@ -359,7 +366,7 @@ def as_pairs(name: str, pairs: Any, n_items: int | None = None, least: int = 2) 
 
 
 def check_varied(name: str, values: Floats) -> None:
-    """Refuse values that are all equal."""
+    """Raise if all values are equal."""
     if values.min() == values.max():
         raise ValueError(f"{name} must have two different values, got only {values[0]:g}")
 
@@ -368,18 +375,19 @@ def check_varied(name: str, values: Floats) -> None:
 class LearnedDiagonal(Mapped):
     """Σ w x y / sqrt(Σ w x² Σ w y²), with weights w of the columns fitted to labelled pairs.
 
-    w maximises the correlation of these cosines with the targets over all w whose largest ratio is
-    κ², that is over the rescalings D of condition at most κ. The search starts from the plain
-    cosine and ends in a local maximum, never below its start. Pitfalls: it fits d numbers, so give
-    many more pairs than columns, and evaluate it on others; depends on the basis. Source: this
-    project, after learned similarity (Herbold arXiv:2309.12697).
+    w maximises the correlation of these cosines with the targets, over all w whose entries differ
+    by a factor of at most κ², that is over the rescalings D of condition at most κ. The search
+    starts from the plain cosine and ends in a local maximum, which is never worse than the start.
+    Pitfalls: it fits d numbers, so pass many more pairs than columns, and evaluate it on other
+    pairs. It depends on the basis. Source: this project, after learned similarity (Herbold
+    arXiv:2309.12697).
 
     Parameters
     ----------
     pairs : array_like (m, 2), int, optional
-        Item numbers; required.
+        Item numbers of the pairs. Required.
     targets : array_like (m,), optional
-        How alike each pair is: any scale, such as 0 and 1; required.
+        The similarity of each pair on any scale, such as 0 and 1. Required.
     condition : float, default 10
         κ >= 1.
     """
@@ -389,8 +397,8 @@ class LearnedDiagonal(Mapped):
     invariances = Invariances(s="y", r="y", R="-", D="-", G="-", t="-")
 
     def __init__(self, pairs: Any = None, targets: Any = None, *, condition: float = 10.0) -> None:
-        self.pairs = as_pairs("pairs", as_given("pairs", pairs, self.name))
-        targets = as_given("targets", targets, self.name)
+        self.pairs = as_pairs("pairs", require_parameter("pairs", pairs, self.name))
+        targets = require_parameter("targets", targets, self.name)
         self.targets = validation.as_vector("targets", targets, len(self.pairs))
         check_varied("targets", self.targets)
         self.condition = validation.as_real("condition", condition, low=1)
@@ -401,35 +409,38 @@ class LearnedDiagonal(Mapped):
 
         pairs = as_pairs("pairs", self.pairs, len(items))
         x, y = (unit_rows(items[pairs[:, side]]) for side in (0, 1))
-        directed = x.any(axis=1) & y.any(axis=1)
-        if not directed.any():
+        is_directed = x.any(axis=1) & y.any(axis=1)
+        if not is_directed.any():
             raise ValueError("pairs must be of rows that are not zero, got a zero row in each pair")
-        moments = (x * y)[directed], (x * x)[directed], (y * y)[directed]
-        targets = self.targets[directed] - self.targets[directed].mean()
-        largest, start = np.log(self.condition), np.zeros(items.shape[1])
-        bounds = [(-largest, largest)] * len(start)
-        done = minimize(_loss, start, (*moments, targets), "L-BFGS-B", jac=True, bounds=bounds)
-        better = done.fun < _loss(start, *moments, targets)[0]
+        moments = (x * y)[is_directed], (x * x)[is_directed], (y * y)[is_directed]
+        targets = self.targets[is_directed] - self.targets[is_directed].mean()
+        limit, start = np.log(self.condition), np.zeros(items.shape[1])
+        bounds = [(-limit, limit)] * len(start)
+        result = minimize(_loss, start, (*moments, targets), "L-BFGS-B", jac=True, bounds=bounds)
+        is_better = result.fun < _loss(start, *moments, targets)[0]
         self.mean_ = np.zeros(len(start))
-        self.root_ = np.exp((done.x if better else start) / 2)
+        self.root_ = np.exp((result.x if is_better else start) / 2)
 
 
 def _loss(
     logs: Floats, xy: Floats, xx: Floats, yy: Floats, targets: Floats
 ) -> tuple[float, Floats]:
-    """Minus the correlation of weighted cosines with centred targets, and its gradient."""
+    """Return minus the correlation of weighted cosines with centred targets, and its gradient.
+
+    logs (d,): logarithms of the weights. xy, xx, yy (m, d): products of the entries of the pairs.
+    """
     w = np.exp(logs)
     with parallel.blas_lock():
         a, b = xx @ w, yy @ w
         norms = np.sqrt(a * b)
         cosines = (xy @ w) / norms
         centred = cosines - cosines.mean()
-        size, target_size = np.linalg.norm(centred), np.linalg.norm(targets)
-        if size <= 1e-12 or target_size == 0:
+        norm, target_norm = np.linalg.norm(centred), np.linalg.norm(targets)
+        if norm <= 1e-12 or target_norm == 0:
             return 0.0, np.zeros(len(w))
-        correlation = float(centred @ targets / (size * target_size))
-        slope = targets / (size * target_size) - correlation * centred / size**2
-        by_weight = (slope / norms) @ xy - 0.5 * (
+        correlation = float(centred @ targets / (norm * target_norm))
+        slope = targets / (norm * target_norm) - correlation * centred / norm**2
+        gradient = (slope / norms) @ xy - 0.5 * (
             (slope * cosines / a) @ xx + (slope * cosines / b) @ yy
         )
-    return -correlation, -by_weight * w
+    return -correlation, -gradient * w

@@ -1,4 +1,4 @@
-"""Measures in which the norm of a row counts besides its direction."""
+"""Measures that depend on the norms of rows and on their directions."""
 
 import numpy as np
 
@@ -13,8 +13,8 @@ from fastcos.validation import Floats, Rows
 class RadialCosine(BaseMeasure):
     """cosine |x|^γ |y|^γ: from the cosine (γ = 0) to the inner product (γ = 1).
 
-    Pitfall: γ is a popularity dial; the value has no fixed range. The name is from You
-    arXiv:2504.16318, which gives no formula; this one is ours.
+    Pitfall: where norms follow popularity, a larger γ favours popular items. The value has no fixed
+    range. The name is from You arXiv:2504.16318, which gives no formula; the formula is ours.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ class RadialCosine(BaseMeasure):
 
 
 class _MeanNorm(BaseMeasure):
-    """Norms are counted in units of the items' mean norm (1 if all rows are zero)."""
+    """Base class of measures that divide norms by the mean norm of the items that are not zero."""
 
     metric_type = "dot"
     invariances = Invariances(s="y", r="-", R="y", D="-", G="-", t="-")
@@ -52,12 +52,12 @@ class _MeanNorm(BaseMeasure):
 
 @register
 class ScaledSimilarity(_MeanNorm):
-    """α cosine + (1 - α) (|x| + |y|) / mean norm, that of the items that are not zero.
+    """α cosine + (1 - α) (|x| + |y|) / m, with m the mean norm of the items that are not zero.
 
-    Pitfall: unbounded, and for a given query it ranks by α cosine + (1 - α) |y|, that is by
-    popularity where norms follow it. The source has raw norms, which depend on units; they are
-    divided by their mean m here. α of the source is α / (α + (1 - α) m) here, for the same order.
-    Source: You arXiv:2504.16318.
+    Pitfall: the value is unbounded, and the items of a query are ranked by
+    α cosine + (1 - α) |y| / m, that is by popularity where norms follow it. The source uses norms
+    that are not divided by m, and therefore depends on their units; its α corresponds to
+    α / (α + (1 - α) m) here, with the same order of items. Source: You arXiv:2504.16318.
 
     Parameters
     ----------
@@ -83,17 +83,17 @@ class ScaledSimilarity(_MeanNorm):
         return (1 - self.alpha) * self._relative_norms(B)
 
     def to_score(self, raw: Floats, Q: Rows) -> Floats:
-        """Return the raw scores and the query's own (1 - α) |q| / mean norm."""
+        """Return the raw scores plus (1 - α) |q| / mean norm of the query."""
         return raw + (1 - self.alpha) * self._relative_norms(Q)[:, None]
 
 
 @register
 class FeatureAugmented(_MeanNorm):
-    """Inner product of [unit x, β |x| / mean norm of items not zero], or their cosine.
+    """Inner product of [unit x, β |x| / m], m the mean norm of items not zero, or their cosine.
 
-    Pitfall: long rows are alike for being long. The value is the cosine plus β² |x||y| / m², or,
-    normalized, that divided by the lengths of the augmented rows. Source: You arXiv:2504.16318, up
-    to the concatenation.
+    Pitfall: two rows are similar if both are long. The value is the cosine plus β² |x||y| / m² or,
+    if normalized, this sum divided by the norms of the augmented rows. Source: You
+    arXiv:2504.16318, up to the concatenation.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Cosines under the rescalings of the paper's model, and of the model's weights."""
+"""Cosines under the rescalings of the paper's model, and the cosine of the model's weights."""
 
 import functools
 from typing import Any, NamedTuple
@@ -8,26 +8,27 @@ import numpy as np
 from fastcos import validation
 from fastcos.similarity.base import REGISTRY, BaseMeasure, Invariances, register
 from fastcos.similarity.diagonal import Rescaling, as_diagonal, rescalings
-from fastcos.similarity.linear import Mapped, as_given
+from fastcos.similarity.linear import Mapped, require_parameter
 from fastcos.similarity.row_transforms import inverses
 from fastcos.validation import Floats, Rows
 
 
 class ModelSpectrum(NamedTuple):
-    """What these measures keep of a model: the diagonals of S and Σ, by the model's names."""
+    """The diagonals of S and Σ of a model, under the names of the attributes of the model."""
 
     shrinkage_: Floats
     singular_values_: Floats
 
 
 def _spectrum_of(model: Any) -> ModelSpectrum | None:
+    """Return the spectrum of a fitted LinearMF of objective (1), or None for None."""
     if model is None:
         return None
-    fitted = hasattr(model, "shrinkage_") and hasattr(model, "singular_values_")
+    is_fitted = hasattr(model, "shrinkage_") and hasattr(model, "singular_values_")
     objective = getattr(model, "objective", "dropout")
-    if not fitted or objective != "dropout":
+    if not is_fitted or objective != "dropout":
         got = type(model).__name__ + " without fit" * hasattr(model, "fit")
-        if fitted:
+        if is_fitted:
             got = f"one of the objective {validation.format_value(objective)}"
         raise TypeError(f"model must be a fitted LinearMF of the objective 'dropout', got {got}")
     return ModelSpectrum(model.shrinkage_, model.singular_values_)
@@ -37,17 +38,17 @@ def _spectrum_of(model: Any) -> ModelSpectrum | None:
 class RescaledCosine(Mapped):
     """Cosine of items V_k S^a Σ^b, from the symmetric form V_k S^½: rows divided by D.
 
-    Pitfall: every D solves the same objective, and each compares something else;
-    ``fastcos.rescalings()`` says what. Source: arXiv:2403.05440, Eq. 3; Levy et al. 2015 for the
+    Pitfall: every D solves the same objective, and the cosine under each D compares something else;
+    ``fastcos.rescalings()`` lists what. Source: arXiv:2403.05440, Eq. 3; Levy et al. 2015 for the
     family of exponents.
 
     Parameters
     ----------
     rescaling : str, Rescaling or array_like (d,), default "identity"
-        D, as every ``rescaling=`` argument takes it.
+        D, in any form that a ``rescaling=`` argument accepts.
     model : LinearMF, optional
-        Fitted to the objective "dropout": what its ``item_embeddings()`` returns are the rows.
-        Needed unless rescaling is "identity" or an array.
+        The fitted model of the objective "dropout" whose ``item_embeddings()`` are the rows.
+        Required unless rescaling is "identity" or an array.
     """
 
     name = "rescaled_cosine"
@@ -57,43 +58,44 @@ class RescaledCosine(Mapped):
         self.model = _spectrum_of(model)
         self.rescaling: Any
         if isinstance(rescaling, str):
-            known = [named.name for named in rescalings()]
-            self.rescaling = validation.as_choice("rescaling", rescaling, known)
+            names = [named.name for named in rescalings()]
+            self.rescaling = validation.as_choice("rescaling", rescaling, names)
         elif isinstance(rescaling, Rescaling):
-            spectrum = as_given("model", self.model, self.name)
+            spectrum = require_parameter("model", self.model, self.name)
             self.rescaling = as_diagonal(rescaling, *spectrum)
         else:
             self.rescaling = validation.as_vector("rescaling", rescaling)
 
     def _fit(self, items: Rows, users: Rows | None) -> None:
         d = items.shape[1]
-        named, identity = isinstance(self.rescaling, str), ModelSpectrum(np.ones(d), np.ones(d))
-        if named and self.rescaling != "identity":
-            as_given("model", self.model, f"{self.name}:{self.rescaling}")
+        is_name, identity = isinstance(self.rescaling, str), ModelSpectrum(np.ones(d), np.ones(d))
+        if is_name and self.rescaling != "identity":
+            require_parameter("model", self.model, f"{self.name}:{self.rescaling}")
         diagonal = as_diagonal(self.rescaling, *(self.model or identity))
         validation.check_same_width("items", items, "D", diagonal[None])
         self.mean_, self.root_ = np.zeros(d), 1 / diagonal
 
 
-for _known in rescalings():
-    REGISTRY[f"rescaled_cosine:{_known.name}"] = functools.partial(RescaledCosine, _known.name)
+for _named in rescalings():
+    REGISTRY[f"rescaled_cosine:{_named.name}"] = functools.partial(RescaledCosine, _named.name)
 
 
 @register
 class Eq2Cosine(Mapped):
     """Cosine of V_k sqrt((σ - λ)_+), the solution of objective (2), Eq. 6.
 
-    Only the effective columns (σ > λ) count; an item that has nothing there is a zero row. D and G
-    are fixed by the objective: on given rows it is the plain cosine. Source: arXiv:2403.05440,
-    Eq. 6; Zheng et al. arXiv:1804.05090.
+    Columns with σ <= λ are zero and do not count; an item whose other entries are zero is a zero
+    row. The objective determines D and G, so that for rows of the solution this is the plain
+    cosine. Source: arXiv:2403.05440, Eq. 6; Zheng et al. arXiv:1804.05090.
 
     Parameters
     ----------
     model : LinearMF, optional
-        Fitted to the objective "dropout", with the rows V_k S^½ of its ``item_embeddings()``.
-        Default: the rows are already those of Eq. 6, as the objective "weight_decay" gives them.
+        The fitted model of the objective "dropout" whose ``item_embeddings()``, V_k S^½, are the
+        rows. Without a model, the rows must already be those of Eq. 6, such as the
+        ``item_embeddings()`` of a model of the objective "weight_decay".
     regularization : float, default 100
-        λ of objective (2), with a model.
+        λ of objective (2). Used only with a model.
     """
 
     name = "eq2_cosine"
@@ -108,19 +110,20 @@ class Eq2Cosine(Mapped):
         if self.model is not None:
             shrinkage, values = self.model
             validation.check_same_width("items", items, "model", shrinkage[None])
-            kept = shrinkage > 0
-            self.root_[~kept] = 0
-            values = np.maximum(values[kept] - self.regularization, 0)
-            self.root_[kept] = np.sqrt(values / shrinkage[kept])
+            is_nonzero = shrinkage > 0
+            self.root_[~is_nonzero] = 0
+            values = np.maximum(values[is_nonzero] - self.regularization, 0)
+            self.root_[is_nonzero] = np.sqrt(values / shrinkage[is_nonzero])
 
 
 @register
 class WeightCosine(BaseMeasure):
     """W_ij / sqrt(W_ii W_jj) of the weights W = AB'; a row is [a_i, b_i], of 2k columns.
 
-    What Eq. 5 reads off W, written so that no reparametrisation changes it: give the two factors
-    side by side, ``np.hstack([A, B])``. Pitfalls: needs W_ii >= 0 (0: a zero row); unless W is
-    symmetric and positive semidefinite it is no cosine and not within [-1, 1].
+    For A = B, this is the cosine under Eq. 5; no reparametrisation changes it. Pass the two factors
+    side by side, ``np.hstack([A, B])``. Pitfalls: W_ii must be at least 0; an item with W_ii = 0 is
+    a zero row. Unless W is symmetric and positive semidefinite, the value is not a cosine and may
+    lie outside of [-1, 1].
     """
 
     name = "weight_cosine"
@@ -137,6 +140,7 @@ class WeightCosine(BaseMeasure):
         return self._half(B, 1)
 
     def _half(self, rows: Rows, side: int) -> Floats:
+        """Return one half of each row, A for side 0 and B for side 1, divided by sqrt(W_ii)."""
         if rows.shape[1] % 2:
             raise ValueError(f"rows must have an even number of columns, got {rows.shape[1]}")
         k = rows.shape[1] // 2
