@@ -12,9 +12,10 @@ from .certificates import beats
 from .intervals import copy_row, unit_row, weighted_cosine, weighted_sums
 from .jit import kernel
 
-# difference of cosines above which an order is not rounding
+# If two cosines differ by more than this, rounding does not explain their order.
 MARGIN = 1e-12
-# vertices tried for each target: at the gradient of w = 1, then at the gradient of the first vertex
+# The number of vertices that are tried for each target: the first by the gradient at w = 1, the
+# second by the gradient at the first vertex.
 ROUNDS = 2
 
 

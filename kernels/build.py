@@ -22,7 +22,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
-# module with the operations to run, native_jobs(): above this package
+# The module with the operations to run, native_jobs(). It lies above this package.
 OPERATIONS = "fastcos.cli.warmup"
 COMPILER = shlex.split(os.environ.get("CC", "cc"))
 
@@ -50,7 +50,7 @@ def main(folder, *tiers):
                 if tier in (tiers or native.TIERS):
                     work[pool.submit(_start, tier, job, scratch)] = tier, job
         for done, one in enumerate(as_completed(work), 1):
-            one.result()  # raises what it raised
+            one.result()  # raises the error of the job, if any
             seconds = time.perf_counter() - started
             name = ": ".join(work[one])
             print(f"{done} of {len(work)}, {seconds:.0f} s: {name}", flush=True)
@@ -83,7 +83,7 @@ def emit(job, folder):
 
     from . import compiler, native
 
-    compiler.stopwatch.is_announced = True  # the lines of progress do that
+    compiler.stopwatch.is_announced = True  # the lines of progress announce it
     recorded = {}
 
     def record(kernel, arrays):
@@ -98,7 +98,7 @@ def emit(job, folder):
         name = native.kernel_name(kernel)
         digest = hashlib.sha256(f"{name} {described}".encode()).hexdigest()[:16]
         path = Path(folder, f"fc_{kernel.__name__}_{digest}.o")
-        with contextlib.suppress(FileExistsError):  # another job calls it, too
+        with contextlib.suppress(FileExistsError):  # another job has written the same kernel
             path.with_suffix(".json").open("x").write(json.dumps([name, json.loads(described)]))
             path.write_bytes(_object(kernel, kinds, path.stem))
 
@@ -144,7 +144,7 @@ def _target_machine():
         cpu=os.environ["NUMBA_CPU_NAME"],
         features=os.environ["NUMBA_CPU_FEATURES"],
         opt=3,
-        reloc="pic",  # of a shared library; Numba's own code is not
+        reloc="pic",  # position-independent code, for a shared library
         codemodel="default",
     )
 

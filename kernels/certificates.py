@@ -13,7 +13,7 @@ from .intervals import fisher_z, highest_cosine, unit_row, weighted_cosine
 from .jit import kernel
 from .select import sort_best_first
 
-# relative bound on the rounding of a certified sum: 32 epsilon
+# A relative bound on the rounding error of a certified sum: 32 epsilon.
 SLACK = 32 * 2.0**-52
 
 
@@ -150,7 +150,7 @@ def refined_certificate(x, y, m, K, ratios, depth, w):
             continue
         is_open = is_open or answer == 0
         start += size
-        size = start & -start  # the largest aligned piece that begins here
+        size = start & -start  # the size of the largest aligned piece that begins here
     return 0 if is_open else 1
 
 

@@ -34,10 +34,10 @@ LONGEST_WAIT = 120.0
 # Code that no process has used for 60 days is removed; files that are used are dated once a day.
 _SECONDS_UNUSED = 60 * 86400
 _SECONDS_BETWEEN_DATES = 86400
-# begins the names of files of code that only kernels call
+# The names of files with code that only kernels call begin with this character.
 INNER = "~"
 
-# directory of set_cache_directory; None: from the environment
+# The directory of set_cache_directory; None stands for that of the environment.
 _directory = None
 
 
@@ -61,7 +61,7 @@ def cache_directory():
             return _absolute(Path(given))
         home = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
         return _absolute(Path(home, "fastcos"))
-    except (OSError, RuntimeError):  # no working directory, no home directory
+    except (OSError, RuntimeError):  # there is no working directory or no home directory
         return None
 
 
@@ -104,10 +104,13 @@ def sole_process(name):
             directory = _required_directory()
             _make_private(directory)
             file = stack.enter_context((directory / f"{name}.lock").open("ab"))
-            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the system unlocks it at the end
-        except (BlockingIOError, PermissionError):  # another process has the lock: either, by POSIX
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the system releases the lock at exit
+        except (
+            BlockingIOError,
+            PermissionError,
+        ):  # another process holds the lock
             yield False
-        except (ImportError, OSError):  # no locks on Windows, or in this file system
+        except (ImportError, OSError):  # Windows and some file systems have no locks
             yield True
         else:
             yield True
@@ -125,15 +128,15 @@ def sources_digest():
     return content.hexdigest()[:16]
 
 
-# computed at import: an upgrade may later replace the sources of a running process
+# This is computed at import, because an upgrade may later replace the files of a running process.
 sources_digest()
-# the modules that decide how kernels are compiled and kept
+# The modules that decide how kernels are compiled and stored.
 _MACHINERY = [
     module_fingerprint(f"{__package__}.{name}") for name in ("jit", "compiler", "numba_internals")
 ]
 
 
-# settings of Numba in the working directory
+# The file in the working directory from which Numba reads settings.
 _NUMBA_FILE = Path(".numba_config.yaml")
 
 
@@ -191,7 +194,7 @@ def _version(name):
 
     try:
         return metadata.version(name)  # 20 ms; to import Numba takes 0.4 s
-    except metadata.PackageNotFoundError:  # a frozen program has the package alone
+    except metadata.PackageNotFoundError:  # a frozen program contains no metadata
         return importlib.import_module(name).__version__
 
 
@@ -305,7 +308,7 @@ def _note_use(path):
             os.utime(path)
 
 
-@functools.cache  # once in a process
+@functools.cache  # once per process
 def _remove_unused():
     """Remove code that no process has used for a long time: of older versions, mostly."""
     directory = _required_directory()
@@ -314,7 +317,7 @@ def _remove_unused():
             if time.time() - path.stat().st_mtime > _SECONDS_UNUSED:
                 path.unlink()
     for folder in (*directory.glob("*/*/"), *directory.glob("*/")):
-        with contextlib.suppress(OSError):  # it is not empty
+        with contextlib.suppress(OSError):  # the directory is not empty
             folder.rmdir()
 
 
@@ -334,14 +337,17 @@ def _wait_for_lock(stack, path):
 
     _make_private(path.parent.parent)
     file = stack.enter_context((path.parent.parent / "lock").open("ab"))
-    # the system unlocks it when the file is closed or the process is killed
+    # The system releases the lock when the file is closed or the process is killed.
     byte = int.from_bytes(_digest(path, b"")[:7])
     end = time.monotonic() + LONGEST_WAIT
     while time.monotonic() < end:
         try:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, byte)
             break
-        except (BlockingIOError, PermissionError):  # another process has it: either, by POSIX
+        except (
+            BlockingIOError,
+            PermissionError,
+        ):  # another process holds the lock
             time.sleep(0.05)
 
 
@@ -366,7 +372,7 @@ def _make_private(directory):
         missing.mkdir(mode=0o700, exist_ok=True)
 
 
-# kinds of warnings issued in this process: each is issued once
+# The kinds of warnings that this process has issued; each is issued once.
 warned = set()
 
 

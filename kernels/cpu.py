@@ -34,7 +34,7 @@ def cpu_features():
         return frozenset(native.TIERS[tier][1])
     if not has_compiler():
         return frozenset()
-    import numba  # here: a process that runs native code only never needs it
+    import numba  # not at the top: native code does not need Numba
     from llvmlite import binding
 
     if numba.config.CPU_FEATURES is not None:
@@ -93,7 +93,7 @@ def _tile_registers_granted():
 def model():
     """A short digest of what the system says of this CPU; it takes no import of Numba."""
     text = platform.machine() + platform.processor()
-    with contextlib.suppress(OSError):  # systems other than Linux
+    with contextlib.suppress(OSError):  # only Linux has this file
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         kept = ("model name", "flags", "Features", "CPU part")
         text += "\n".join(sorted({line for line in lines if line.startswith(kept)}))

@@ -4,9 +4,9 @@ import numpy as np
 
 from .jit import kernel
 
-# findings of check_rows, the worst first but for VALID
+# The results of check_rows: VALID, then the defects from the worst to the least.
 VALID, OUT_OF_RANGE, NOT_FINITE, NOT_CANONICAL, EXPLICIT_ZERO = 0, 1, 2, 3, 4
-# rows that are validated together; one by one only if that fails
+# The number of rows that are validated together. They are validated one by one only if that fails.
 _ROWS_AT_ONCE = 256
 
 
@@ -33,10 +33,10 @@ def _all_valid(lo, hi, X, views, n_columns):
     start, stop = indptr[lo], indptr[hi]
     if start == stop:
         return True
-    # slices: otherwise Numba tests every index for wraparound of negative values
+    # Slices, because Numba would test every index for wraparound of negative values otherwise.
     bits, columns, indices = bits[start:stop], columns[start:stop], indices[start:stop]
-    # the bits of a non-finite number, without its sign, are at least those of infinity; 0 - 1 wraps
-    # to the largest integer, so that an explicit zero fails, too
+    # Without its sign, a number that is not finite has at least the bits of infinity. 0 - 1 wraps
+    # to the largest integer, so that an explicit zero fails, too.
     one = bits.dtype.type(1)
     largest = bits.dtype.type(0)
     for t in range(stop - start):
@@ -49,10 +49,11 @@ def _all_valid(lo, hi, X, views, n_columns):
     for i in range(lo, hi):
         first, last = indptr[i] - start, indptr[i + 1] - start
         if first < last:
-            # an ascending row lies between its ends; as unsigned, a negative column is too large
+            # Columns of an ascending row lie between its ends. As unsigned numbers, negative ones
+            # are too large.
             if columns[first] >= n_columns or columns[last - 1] >= n_columns:
                 return False
-            # columns may decrease from one row to the next
+            # Columns may decrease from one row to the next.
             if first > 0:
                 descents -= indices[first] <= indices[first - 1]
     return descents == 0
@@ -107,7 +108,7 @@ def count_columns(lo, hi, boundaries, indptr, indices, counts):
     for part in range(lo, hi):
         own = counts[part]
         own[:] = 0
-        # unsigned: otherwise Numba tests every index for wraparound of negative values
+        # Unsigned, because Numba would test indices for wraparound of negative values otherwise.
         for column in indices[indptr[boundaries[part]] : indptr[boundaries[part + 1]]]:
             own[np.uint64(column)] += 1
 

@@ -113,7 +113,7 @@ def _text(value):
         return f"{value.dtype} {value.shape} {value.tobytes().hex()}"
     if isinstance(value, (types.ModuleType, types.FunctionType, type)):
         return f"{getattr(value, '__module__', '')}.{value.__name__}"
-    if type(value).__module__.startswith(_PACKAGE):  # a module of Numba that is not imported yet
+    if type(value).__module__.startswith(_PACKAGE):  # of Numba, not imported yet
         return type(value).__name__
     text = repr(value)
     return type(value).__name__ if " at 0x" in text else text
@@ -123,7 +123,7 @@ def _code(code):
     """Return what decides the behaviour of a code object, without docstring and line numbers."""
     constants = list(code.co_consts)
     if constants and isinstance(constants[0], str):
-        constants[0] = None  # the docstring
+        constants[0] = None  # leave out the docstring
     return (
         code.co_name, code.co_code.hex(), code.co_argcount, code.co_posonlyargcount,
         code.co_kwonlyargcount, code.co_flags, code.co_names, code.co_varnames, code.co_freevars,

@@ -12,8 +12,8 @@ import numpy as np
 from .jit import kernel
 from .select import sort_best_first
 
-# a squared distance of two unit vectors in d dimensions below d * COLLINEAR is rounding: 4 epsilon
-# in every entry
+# If the squared distance of two unit vectors in d dimensions is below d * COLLINEAR, it consists of
+# rounding errors: 4 epsilon in every entry.
 COLLINEAR = (4 * 2.0**-52) ** 2
 
 
@@ -97,7 +97,7 @@ def best_positive(x, y, K, w):
             n += (K - 1.0) * x[j] * y[j]
             p += (K - 1.0) * x[j] * x[j]
             q += (K - 1.0) * y[j] * y[j]
-            # n / sqrt(p q) > best / sqrt(best_square), without the roots
+            # This compares n / sqrt(p q) with best / sqrt(best_square) without the roots.
             if n > 0.0 and n * n * best_square > best * best * p * q:
                 best, best_square, first, last = n, p * q, a, b + 1
     w[:] = 1.0

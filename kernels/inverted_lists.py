@@ -12,11 +12,11 @@ import numpy as np
 from .jit import kernel
 from .simd.memory import load_64_bits, prefetch
 
-# rows or lists that are prefetched ahead
+# The number of rows or lists that are prefetched ahead.
 _AHEAD = 12
-# bytes of a cache line
+# The bytes of a cache line.
 _LINE = 64
-# to take apart 64 bits
+# Masks and shifts that split 64 bits.
 _LOW_16 = np.uint64(0xFFFF)
 _BITS_16 = np.uint64(16)
 _BITS_32 = np.uint64(32)
@@ -50,7 +50,7 @@ def take_rows(lo, hi, order, X, taken):
 def _take_arrays(lo, hi, order, indptr, indices, data, new_indptr, new_indices, values):
     """Do as take_rows; arguments may be None where members of a record may not."""
     for i in range(lo, hi):
-        if i + _AHEAD < hi:  # rows are short, at random addresses
+        if i + _AHEAD < hi:  # rows are short and lie at random addresses
             start = indptr[order[i + _AHEAD]]
             prefetch(indices, start)
             prefetch(indices, start + _LINE // indices.itemsize)

@@ -15,11 +15,11 @@ import time
 from . import native
 from .code_cache import Files, has_compiler, numba_setting
 
-# fastmath flags of relaxed kernels; NaN and infinity keep their meaning
+# The fastmath flags of relaxed kernels, with which NaN and infinity keep their meaning.
 RELAXED_FLAGS = {"contract", "reassoc", "nsz"}
-# between looks for compiled code of another process: each takes 60 us
+# The seconds between two looks for compiled code of another process. A look takes 60 us.
 _SECONDS_BETWEEN_LOOKS = 1.0
-# whether kernels run as plain Python
+# Whether kernels run as plain Python.
 DISABLE_JIT = numba_setting("DISABLE_JIT")
 
 
@@ -49,12 +49,13 @@ class _Absent:
 ir = importlib.import_module("llvmlite.ir") if has_compiler() else _Absent()
 
 
-# the module that needs Numba, and the lock under which it is imported
+# The module that needs Numba, and the lock under which it is imported.
 _imported, _importing = None, threading.RLock()
 
 
 def _before_fork():
-    # a child would inherit held locks and half-made code: the fork waits until none is compiled
+    # A fork waits until no kernel is being compiled, because the child would inherit held locks and
+    # unfinished code.
     _importing.acquire()
     if _imported is not None:
         _imported.hold()
@@ -84,9 +85,9 @@ def _compiler():
 
 def _import_compiler():
     was_enabled = gc.isenabled()
-    gc.disable()  # an import makes no garbage, and collections are 0.07 of its 0.35 s
+    gc.disable()  # an import makes no garbage, and collections would take 0.07 s
     try:
-        from . import compiler  # written out, so that PyInstaller sees it
+        from . import compiler  # an import statement, which PyInstaller sees
 
         return compiler
     except ModuleNotFoundError as error:
@@ -229,7 +230,7 @@ class Kernel:
         return getattr(self.dispatcher, name)  # compile, overloads, inspect_asm, ...
 
     def __reduce__(self):
-        return self.__qualname__  # pickled by name, as functions are
+        return self.__qualname__  # it is pickled by name, as functions are
 
 
 def is_ready(function):

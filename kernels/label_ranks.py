@@ -34,7 +34,7 @@ def precision_of_ranked(codes, own, relevant, ranked):
     for rank in range(relevant):
         same = codes[ranked[rank]] == codes[own]
         hits += same
-        # without a branch, because relevance is unpredictable
+        # This has no branch, because relevance is unpredictable.
         total += same * (hits / (rank + 1))
     return total / relevant
 

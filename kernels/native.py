@@ -21,7 +21,7 @@ import numpy as np
 
 from .code_cache import HARMLESS_VARIABLES, exists, has_numba_file, sources_digest
 
-# tiers of CPUs, widest first: the CPU's name and features for LLVM
+# The tiers of CPUs, the widest first, each with a name of a CPU and features for LLVM.
 _V3 = ("avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "popcnt", "sse4.2")
 _V4 = (*_V3, "avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl")
 TIERS = {
@@ -30,22 +30,22 @@ TIERS = {
     "x86-64-v4": ("x86-64-v4", _V4),
     "x86-64-v3": ("x86-64-v3", _V3),
 }
-# flags of a NumPy array: C order, Fortran order, aligned, writeable
+# Flags of a NumPy array: C order, Fortran order, aligned, writeable.
 _C, _F, _ALIGNED, _WRITEABLE = 0x1, 0x2, 0x100, 0x400
-# types of arrays; a subclass of another kind may have another meaning
+# The types that count as arrays. Other subclasses of ndarray may behave differently.
 _ARRAYS = frozenset((np.ndarray, np.memmap))
-# types of Python that kernels take beside those of NumPy, and their formats in struct
+# The types of Python that kernels accept beside those of NumPy, with their formats in struct.
 _PYTHON = {
     "bool": (bool, "q"),
     "int": (int, "q"),
     "float": (float, "d"),
     "NoneType": (type(None), "q"),
 }
-# formats of struct by kind and size of a number
+# Formats of struct, by the kind and the size of a number.
 _FORMATS = {"i1": "b", "i2": "h", "i4": "i", "i8": "q", "u1": "B", "u2": "H", "u4": "I", "u8": "Q"}
 _FORMATS |= {"f4": "f", "f8": "d", "b1": "?"}
 
-# set by the build: recorder(kernel, arrays) sees every call of Numba's code
+# The build sets this function; recorder(kernel, arrays) then sees every call of compiled code.
 recorder = None
 
 
@@ -103,7 +103,7 @@ class _Library:
             self.table = json.loads(_text(library, "fc_table"))
             self.call = library.fc_call
             self.call.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p]
-            # with the GIL: nobody changes the arrays meanwhile
+            # PyDLL keeps the GIL, so that no other thread changes the arrays meanwhile.
             self.pack = ctypes.PyDLL(str(path)).fc_pack
             pointer, size = ctypes.c_void_p, ctypes.c_int64
             self.pack.argtypes = [pointer, size, ctypes.c_char_p, size, pointer]
@@ -149,13 +149,13 @@ class _Entry:
         slots = self._slots()
         try:
             packed = self._values.pack(*values)
-        except struct.error:  # an integer of more than 64 bits
+        except struct.error:  # an integer has more than 64 bits
             return None
         pack, call, address = self._library.pack, self._library.call, self._address
         if not pack(self._arrays, self._n_values, packed, object.__basicsize__, slots):
             return None
 
-        def run(lo, hi, arrays=arrays):  # arrays: they live as long as the call may be made
+        def run(lo, hi, arrays=arrays):  # the default argument keeps the arrays alive
             status = call(address, lo, hi, slots)
             if status == 1:
                 raise MemoryError

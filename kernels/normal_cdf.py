@@ -6,7 +6,7 @@ from .jit import kernel
 
 _ROOT_HALF = math.sqrt(0.5)
 _HALF_LOG_2_PI = 0.5 * math.log(2 * math.pi)
-# below this z, erfc underflows in float64
+# Below this z, erfc underflows in float64.
 _LEAST_ERFC = -37.0
 
 

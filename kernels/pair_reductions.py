@@ -11,9 +11,10 @@ from .jit import borrowing_kernel, kernel
 from .label_ranks import precision_of_ranked
 from .row_argsort import DIGITS, argsort_row, top_k_of_row
 
-# rows that are multiplied by a panel while it is in the cache
+# The number of rows that are multiplied by a panel while it is in the cache.
 STRIP = 16 * ROWS
-# position of the score -1 in the first bin; 0 and other simple fractions then lie inside a bin
+# The position of the score -1 within the first bin. With it, 0 and other simple fractions lie
+# inside a bin and not on an edge.
 OFFSET = 0.3719
 
 
@@ -21,7 +22,7 @@ OFFSET = 0.3719
 def count_score(score, margin, histogram, near):
     """Count a score in its bin, and in near[0] if it is within margin (in bins) of an edge."""
     n_bins = histogram.shape[0]
-    # bins of width 2 / (n_bins - 2)
+    # Bins have the width 2 / (n_bins - 2).
     place = (score + 1.0) * (0.5 * n_bins - 1.0) + OFFSET
     whole = np.int64(place)
     histogram[min(max(whole, 0), n_bins - 1)] += 1
@@ -63,7 +64,7 @@ def pair_histograms(lo, hi, begin, stop, clustered, margin, counts, near):
                     dot_tile(rows, tile_row, panels, panel, tile)
                     for i in range(tile_row, min(tile_row + ROWS, n, strip + STRIP)):
                         scores, column, stratum = tile[i - tile_row], max(first, i + 1), 0
-                        # the cluster of i begins at or before column: rows are sorted
+                        # Rows are sorted, so that the cluster of i begins at or before column.
                         border = min(max(column, ends[i]), end)
                         for same, start, last in ((1, column, border), (0, border, end)):
                             for j in range(start, last):
@@ -130,7 +131,7 @@ def rank_excess(scores, own, neighbors):
             ahead += scores[other] >= score
         for other in range(j + 1, scores.shape[0]):
             ahead += scores[other] > score
-        # own is not its neighbour
+        # A row is not its own neighbour.
         ahead -= scores[own] > score or (scores[own] == score and own < j)
         total += max(ahead + 1 - k, 0)
     return total

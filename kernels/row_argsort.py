@@ -5,16 +5,17 @@ import numpy as np
 from .jit import borrowing_kernel
 from .select import GAPS
 
-# scores are quantised to this many levels, for a radix sort
+# Scores are quantised to this many levels for a radix sort.
 LEVELS = 2**32
-# bits of a digit of the radix sort: three digits hold a level
+# The bits of a digit of the radix sort; three digits hold a level.
 DIGIT_BITS = 11
-# values of a digit
+# The number of values of a digit.
 DIGITS = 2**DIGIT_BITS
-# ranges of scores outside of which quantisation overflows or underflows; then all levels are 0
+# If the range of the scores is not between these, quantisation would overflow or underflow. All
+# levels are then 0.
 LEAST_RANGE = 2.0**-900
 MOST_RANGE = 2.0**900
-# a sort key is the level, and in this many lower bits the column
+# A sort key is the level, followed by the column in this many lower bits.
 COLUMN_BITS = 31
 
 

@@ -21,7 +21,7 @@ from .jit import borrowing_kernel, kernel
 from .philox import uniform_pair
 from .select import kth_largest, sort_ascending
 
-# streams of random numbers, one for each algorithm
+# The streams of random numbers, one per algorithm.
 _REPEATED = 0
 _RACE = 1
 

@@ -14,12 +14,12 @@ from .simd.arithmetic import multiply_add
 from .simd.memory import prefetch
 from .simd.sparse_row import fence, gram_row, scatter_row, sum_row
 
-# non-zeros that are validated together, then multiplied: 32 KiB with float32 values, which stay in
-# the first-level cache
+# The number of non-zeros that are validated and then multiplied. With float32 values, they take
+# 32 KiB and stay in the first-level cache.
 _VALIDATED_AT_ONCE = 4096
-# rows multiplied between two rounds of prefetches
+# The number of rows that are multiplied between two rounds of prefetches.
 _ROWS_AT_ONCE = 8
-# non-zeros a prefetch: a cache line of int32
+# The number of non-zeros per prefetch: a cache line of int32.
 _LINE = 16
 
 

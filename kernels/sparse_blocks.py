@@ -18,9 +18,10 @@ from .jit import kernel
 from .simd.sparse_row import bounded_row_sum
 from .tiles import aligned_empty
 
-# columns of a panel
+# The possible numbers of columns of a panel.
 WIDTHS = (64, 32, 16)
-# rows of a block: 512 KiB of a panel of 64 float32 or 32 float64, within a second-level cache
+# The number of rows of a block. A panel of 64 float32 or 32 float64 columns then takes 512 KiB,
+# which fits a second-level cache.
 ROWS = 2048
 
 _add_64, _add_32, _add_16 = map(bounded_row_sum, WIDTHS)

@@ -18,8 +18,8 @@ from .simd.tall_skinny import (
     cross_16,
 )
 
-# rows of the basis per pass, which stay in the first-level cache; with 256 the product takes twice
-# as long, because hardware prefetching fails
+# The number of rows of the basis per pass, which stay in the first-level cache. With 256 rows, the
+# product takes twice as long, because hardware prefetching fails.
 _ROWS = 64
 
 

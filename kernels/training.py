@@ -18,13 +18,13 @@ import numpy as np
 
 from .jit import relaxed_kernel
 
-# literals would be float64
+# Constants in float32, because literals would be float64.
 ZERO = np.float32(0)
 ONE = np.float32(1)
 TWO = np.float32(2)
-# of |s|^2: a remainder below this is rounding of a sum whose only term was subtracted
+# A remainder below this share of |s|^2 is a rounding error of a sum whose only term was subtracted.
 ROUNDING = np.float32(1e-10)
-# logit of a pool item that the user has
+# The logit of an item of the pool with which the user has interacted.
 MASKED = np.float32(-np.inf)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from .attacks import MARGIN
 from .jit import kernel, relaxed_kernel
 
-# cosines in float32 that differ by less count as equal: the rounding of sums of products
+# Cosines in float32 that differ by less count as equal, because sums of products are rounded.
 SEARCH_MARGIN = np.float32(2e-6)
 
 
@@ -67,7 +67,7 @@ def count_lost(unit, rows, neighbors, lengths, k, weight, products, squares, inv
     for i in range(rows.shape[0]):
         m = lengths[i]
         x = weight * unit[rows[i]]
-        # without the factor of the row itself, which all of its scores have
+        # The factor of the row itself is left out, because all of its scores contain it.
         for r in range(m):
             item = neighbors[i, r]
             scores[r] = (products[i, r] + x * unit[item]) * inverse[item]
@@ -125,7 +125,7 @@ def climb(lo, hi, units, lists, search, weights, counts):
                     scores,
                 )  # fmt: skip
                 in_vain = 0 if found > lost else in_vain + 1
-                # equal ones are accepted too, so that plateaus are crossed
+                # Equal losses are accepted, too, so that the search crosses plateaus.
                 if found >= lost:
                     add_dimension(units[j], rows, neighbors, listed, change, products, squares)
                     w[j], lost = K if w[j] == one else one, found
