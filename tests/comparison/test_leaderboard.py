@@ -2,9 +2,8 @@
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 import scipy.stats
-from sklearn.metrics import ndcg_score, roc_auc_score
+from sklearn.metrics import roc_auc_score
 
 from fastcos import LinearMF, compare, compare_vectors, get_measure, list_measures, metrics, top_k
 from fastcos.comparison import Candidate, bootstrap, scoring
@@ -61,41 +60,6 @@ def test_label_task_matches_map_at_r_and_scikit_learn():
         others = np.arange(len(rows)) != i
         truth = roc_auc_score(labels[others] == labels[i], (unit @ unit[i])[others])
         assert result.auc[i] == pytest.approx(truth, abs=1e-12)
-
-
-def test_ranking_metrics_match_scikit_learn_and_sets():
-    random = np.random.default_rng(0)
-    held = sp.csr_array((random.random((20, 15)) < 0.2).astype(float))
-    held = sp.csr_array(held[np.diff(held.indptr) > 0])
-    lists = np.stack([random.permutation(15)[:6] for _ in range(held.shape[0])])
-    truth = held.toarray()
-    hidden = np.zeros(truth.shape)
-    np.put_along_axis(hidden, lists, np.arange(6, 0, -1.0)[None], axis=1)
-    assert metrics.ndcg_at_k(lists, held) == pytest.approx(ndcg_score(truth, hidden, k=6))
-    recalls = [
-        len(set(a) & set(np.flatnonzero(b))) / min(6, int(b.sum()))
-        for a, b in zip(lists.tolist(), truth, strict=True)
-    ]
-    assert metrics.recall_at_k(lists, held) == pytest.approx(np.mean(recalls))
-
-
-def test_ranking_metrics_ignore_padding():
-    held = sp.csr_array(np.array([[1.0, 0.0], [0.0, 1.0]]))
-    assert metrics.recall_at_k([[-1, -1], [1, -1]], held) == 0.5
-    for only in ([[1.0, 0.0]], [[0.0, 1.0]]):
-        assert metrics.recall_at_k([[-1]], sp.csr_array(np.array(only))) == 0
-    with pytest.raises(ValueError, match="recommended must hold item numbers from -1 to 1, got 2"):
-        metrics.recall_at_k([[2], [1]], held)
-    with pytest.raises(ValueError, match="recommended must be as long as held_out"):
-        metrics.ndcg_at_k([[1]], held)
-
-
-def test_ranking_metrics_skip_users_without_held_out():
-    held = sp.csr_array(np.array([[0.0, 0.0], [0.0, 1.0]]))
-    with np.errstate(all="raise"):
-        assert metrics.recall_at_k([[0], [1]], held) == metrics.ndcg_at_k([[0], [1]], held) == 1
-    with pytest.raises(ValueError, match="held_out must have at least 1 interaction, got 0"):
-        metrics.recall_at_k([[0], [1]], sp.csr_array((2, 2)))
 
 
 def test_weighted_spearman_matches_scipy_on_repeats():

@@ -174,6 +174,7 @@ def test_from_model_predicts_as_scikit_learn_does(model):
 def test_from_model_takes_words_as_ids():
     result = fastcos.from_model(keyed())
     assert result.ids.tolist() == list("abcdefg")
+    assert result.has_ids
     assert result.users is None
     numbers = fastcos.from_model(keyed(keys=range(10, 17)))
     assert numbers.ids.tolist() == list(range(10, 17))
@@ -269,6 +270,8 @@ def test_from_model_of_installed_torch():
 def test_from_model_takes_the_ids_of_a_model_without():
     result = fastcos.from_model(implicit(), ids=[9, 7, 5, 3, 1, 11, 13])
     assert result.ids.tolist() == [9, 7, 5, 3, 1, 11, 13]
+    assert result.has_ids
+    assert not fastcos.from_model(implicit()).has_ids
     for wrong, match in (
         ([1, 2], r"ids must be of shape \(7,\)"),
         ([1] * 7, "ids must be distinct"),

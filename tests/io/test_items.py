@@ -177,3 +177,14 @@ def test_positions_never_meet_the_ids_of_a_catalogue(movies):
         read(numbers[[1, 0, 2, 3, 4]])  # other ids than row numbers are ids
     counts.write_text("movieId,count\n" + "".join(f"{one},1\n" for one in range(9)))
     assert io.read_popularity(counts, numbers).n_unknown == 4  # names all rows, and more
+
+
+def test_read_pairs_keeps_the_pairs_of_known_items(tmp_path):
+    path = tmp_path / "pairs.txt"
+    path.write_text("Tiger\tcat\t7.35\ncat\tdog\t6\nunicorn\tcat\t3\ndog\ttiger\t1.5\n")
+    pairs = io.read_pairs(path, ["cat", "tiger", "dog"])  # Tiger is also looked up as tiger
+    assert pairs.pairs.tolist() == [[1, 0], [0, 2], [2, 1]]
+    assert pairs.ratings.tolist() == [7.35, 6, 1.5]
+    assert pairs.n_unknown == 1
+    with pytest.raises(FastcosFormatError, match=r"two pairs of known items, got 1 of 4"):
+        io.read_pairs(path, ["dog", "cat"])

@@ -171,6 +171,7 @@ def test_rsa_spearman_samples_only_if_more_pairs():
     assert all_pairs == metrics.rsa(X, Y, method="spearman")
     sample = metrics.rsa(X, Y, method="spearman", n_pairs=60 * 59 // 2 - 1)
     assert sample.low < sample.value < sample.high
+    assert sample.value != all_pairs.value
     with pytest.raises(ValueError, match="n_pairs must be a whole number of at least 4, got 3"):
         metrics.rsa(X, Y, method="spearman", n_pairs=3)
 

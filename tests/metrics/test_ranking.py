@@ -106,3 +106,20 @@ def test_graded_gains_must_be_positive():
         metrics.ndcg_at_k([[0]], sp.csr_array(np.array([[1.0, -2.0]])), graded=True)
     # signs of the values do not count unless graded
     assert metrics.ndcg_at_k([[1]], sp.csr_array(np.array([[1.0, -2.0]]))) == 1
+
+
+def test_users_without_held_out_items_are_skipped():
+    held = sp.csr_array(np.array([[0.0, 0.0], [0.0, 1.0]]))
+    with np.errstate(all="raise"):
+        for score in SCORES.values():
+            assert score([[0], [1]], held, k=1) == 1
+    with pytest.raises(ValueError, match="held_out must have at least 1 interaction, got 0"):
+        metrics.recall_at_k([[0], [1]], sp.csr_array((2, 2)))
+
+
+def test_ranking_scores_refuse_lists_of_other_users_or_items():
+    held = sp.csr_array(np.array([[1.0, 0.0], [0.0, 1.0]]))
+    with pytest.raises(ValueError, match="recommended must hold item numbers from -1 to 1, got 2"):
+        metrics.recall_at_k([[2], [1]], held)
+    with pytest.raises(ValueError, match="recommended must be as long as held_out"):
+        metrics.ndcg_at_k([[1]], held)
