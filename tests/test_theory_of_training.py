@@ -363,6 +363,21 @@ def test_als_with_decay_on_users_adds_twice_the_decay_to_the_metric_of_items():
     assert np.linalg.cond(Q) < 1.02 < before
 
 
+def test_als_with_decay_on_users_ends_orthonormal_for_data_of_full_rank():
+    """Lemma C(b) assumes data of rank k; this is the same for data of which k is a part."""
+    rng = np.random.default_rng(14)
+    X, Q = rng.normal(size=(25, 15)), rng.normal(size=(15, 3)) * [4.0, 1.0, 0.25]
+    conditions = []
+    for _ in range(3):
+        for _ in range(2000):
+            _, Q = sweep(None, Q, X, 0.7, 0.0)
+        conditions.append(np.linalg.cond(Q))
+    excess = np.array(conditions) - 1
+    assert excess[2] < 0.03
+    # It falls as one over the number of sweeps.
+    np.testing.assert_allclose(excess * [1, 2, 3], excess[0], rtol=0.05)
+
+
 def test_gradient_descent_with_decay_on_users_goes_to_the_balanced_form_instead():
     """The same loss, which has no minimum: b⁴ of a dimension grows by 4λσ² per unit of time."""
     rng = np.random.default_rng(8)

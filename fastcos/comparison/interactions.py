@@ -80,7 +80,7 @@ def compare(
     """Find out which similarity to use for items: every measure under every rescaling of a model.
 
     All rescalings of Eq. 1 are the same model, with the same predictions and the same loss. If
-    their scores differ, cosine similarity depends on a choice that training does not make.
+    their scores differ, cosine similarity depends on a choice that the loss does not make.
     ``named`` and ``grid`` of the result contain these scores. ``leaderboard`` ranks all measures,
     with intervals, and recommends at most one of them.
 
