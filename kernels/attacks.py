@@ -1,7 +1,7 @@
 """Attacks: a search for rescalings that drop a neighbour from the top k.
 
-Attacks bound the robustness of a neighbour from above, certificates from below. A success comes
-with its counterexample, the weights. A failure proves nothing.
+Attacks bound the robustness of a neighbour from above, and certificates bound it from below. A
+successful attack returns its counterexample, the weights. A failed attack proves nothing.
 """
 
 import math
@@ -61,7 +61,7 @@ def is_lost(x, units, edge, k, w):
 
 @kernel
 def attack_towards(x, units, edge, first, last, k, K, w):
-    """Whether the edge is lost at a vertex w that brings rows first .. last - 1 nearer than it.
+    """Return whether the edge is lost at a vertex w that brings rows first .. last - 1 nearer.
 
     The vertex follows the signs of the gradient, first at w = 1, then at the vertex before.
     """
@@ -80,7 +80,7 @@ def attack_towards(x, units, edge, first, last, k, K, w):
 
 @kernel
 def find_counterexample(x, units, edge, k, n_targets, K, depth, w):
-    """Whether w in the box [1, K]^d is found at which units[edge] is not among the k nearest.
+    """Return whether a w in [1, K]^d was found at which units[edge] is not among the k nearest.
 
     Targets: the k rows after the edge together, each of the n_targets nearest competitors alone,
     and the counterexamples of the refined certificate.
@@ -98,7 +98,7 @@ def find_counterexample(x, units, edge, k, n_targets, K, depth, w):
 
 @kernel
 def attacked_radii(lo, hi, sample, neighbors, attacks, radii, weights):
-    """The least of ascending levels at which an attack drops an edge of rows[lo:hi], inf if none.
+    """Write the lowest level at which an attack drops each edge of rows[lo:hi]; inf if none does.
 
     sample: SampledRows; neighbors (n, m) by descending cosine, the first k are the edges; attacks:
     Attacks; radii (n, k) float64 out, NaN for an edge of a zero row; weights (n, k, d) float64 out:

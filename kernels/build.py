@@ -118,7 +118,7 @@ def _link_tier(tier, objects, path):
 
 
 def _object(kernel, kinds, symbol):
-    """Object file with the kernel's code for these types, called by an entry of this name."""
+    """Return the object file of a kernel for these types, whose entry has this name."""
     from llvmlite import binding
 
     from .compiler import slots_entry

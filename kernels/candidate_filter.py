@@ -247,7 +247,7 @@ def score_rounding(query, queries):
 
 @borrowing_kernel
 def may_find(row, query, self_rows, allowed, excluded_indptr, excluded_rows):
-    """Whether the item is allowed, not the query itself and not excluded."""
+    """Return whether the item is allowed, not the query itself and not excluded."""
     if row == self_rows[query] or (allowed.shape[0] > 0 and allowed[row] == 0):
         return False
     first, last = excluded_indptr[query], excluded_indptr[query + 1]

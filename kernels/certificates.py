@@ -37,7 +37,7 @@ def ratio_range(a, b, K):
 
 @kernel
 def stays_positive(x, y, m, y_scale, m_scale, multiplier, K):
-    """Whether sum w h > 0 on the box beyond rounding.
+    """Return whether sum w h > 0 on the whole box, by more than rounding errors.
 
     h = x (y_scale y - m_scale m) + multiplier ((m_scale m)² - (y_scale y)²), element-wise.
     """
@@ -211,7 +211,7 @@ def separation(near, far):
 
 @kernel
 def linear_radii(lo, hi, sample, neighbors, z, radii):
-    """Certified radius of every edge of rows[lo:hi] under all linear maps, by neighbour k + 1.
+    """Write the certified radius of every edge of rows[lo:hi] under all linear maps.
 
     sample: SampledRows; neighbors (n, m) by descending cosine, m = k + 1, or k if there are no more
     items; z (n, m) and radii (n, k) float64 out; NaN for an edge of a zero
@@ -234,7 +234,7 @@ def linear_radii(lo, hi, sample, neighbors, z, radii):
 
 @kernel
 def rescaling_radii(lo, hi, sample, neighbors, search, partial, radii, truncated):
-    """Certified radius of every edge of rows[lo:hi] under rescalings: one of the ascending levels.
+    """Write the certified radius of every edge of rows[lo:hi] under rescalings: one of the levels.
 
     sample: SampledRows; neighbors (n, m) by descending cosine, the first k are the edges; search:
     CertificateSearch; partial (n, k) float64 in/out: radius

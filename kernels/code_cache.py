@@ -141,12 +141,12 @@ _NUMBA_FILE = Path(".numba_config.yaml")
 
 
 def has_numba_file():
-    """Whether the working directory has a file with settings of Numba."""
+    """Return whether the working directory has a file with settings of Numba."""
     return exists(_NUMBA_FILE)
 
 
 def numba_setting(name):
-    """Whether a setting of Numba is on; Numba is imported only where a file may say so."""
+    """Return whether a setting of Numba is on; Numba is imported only where a file may say so."""
     if "numba" in sys.modules or has_numba_file():
         import numba
 
@@ -155,7 +155,7 @@ def numba_setting(name):
 
 
 def has_compiler():
-    """Whether Numba is installed; a wheel with native code does not require it."""
+    """Return whether Numba is installed; a wheel with native code does not require it."""
     return importlib.util.find_spec("numba") is not None
 
 
@@ -172,7 +172,7 @@ HARMLESS_VARIABLES = {
 
 @functools.cache
 def code_digest():
-    """Digest of the versions of Python and of the compilers, and of their settings."""
+    """Return a digest of the versions of Python and of the compilers, and of their settings."""
     compilers = [_version(name) for name in ("numba", "llvmlite")] if has_compiler() else []
     settings = [
         (name, value)
@@ -206,7 +206,7 @@ def leave_mark(name, kernels):
 
 
 def is_marked(name, kernels):
-    """Whether a process has left this mark for the code of these kernels."""
+    """Return whether a process has left this mark for the code of these kernels."""
     try:
         return _mark(name, kernels).exists()
     except OSError:  # there is no directory, or it may not be entered
@@ -226,7 +226,9 @@ def signatures():
 
 
 class Files:
-    """One file per signature of a function: a sha256 of its path and the payload, the payload.
+    """The files of compiled code: one per signature of a function.
+
+    A file holds the payload, after a sha256 of the path and the payload.
 
     Names begin with the mark, the function's name and its fingerprint.
     """
@@ -248,7 +250,7 @@ class Files:
         return self._folder / name
 
     def exist(self):
-        """Whether there is a file of any signature."""
+        """Return whether there is a file of any signature."""
         try:
             return any(self._folder.glob(f"{self._name}-*"))
         except OSError:  # there is no directory, or it may not be read
@@ -259,7 +261,7 @@ class Files:
         """Unless a key has its file, wait while another process has the turn, then hold it: True.
 
         Processes that start together compile each kernel once: eight test workers took eight times
-        the processor time. Where files cannot be locked nobody waits.
+        the processor time. If files cannot be locked, no process waits.
         """
         is_missing = True
         with contextlib.ExitStack() as stack:
@@ -271,7 +273,7 @@ class Files:
             yield is_missing
 
     def load(self, key):
-        """Return what was saved under key, or None."""
+        """Return the object that was saved under key, or None."""
         try:
             path = self._path(key)
             with path.open("rb") as file:

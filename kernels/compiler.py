@@ -1,7 +1,7 @@
 """All that needs Numba: compilation, intrinsics, and the parallel loop over blocks.
 
 Imported when the first kernel compiles, or is loaded from the cache: Numba takes 0.3 s to import.
-``numba_internals`` holds what Numba does not document, the cache among it.
+``numba_internals`` uses the undocumented parts of Numba, such as its cache.
 """
 
 import contextlib
@@ -216,7 +216,7 @@ def _run_block(typing_context, entry, lo, hi, place):
 
 @intrinsic
 def _place(typing_context, arguments):
-    """Address of a tuple on the stack of the caller."""
+    """Return the address of a tuple on the stack of the caller."""
 
     def generate(context, builder, _, values):
         place = cgutils.alloca_once_value(builder, values[0])

@@ -26,8 +26,8 @@ ISA_FEATURES = {
 def cpu_features():
     """Features that kernels may use; respects NUMBA_CPU_NAME and NUMBA_CPU_FEATURES.
 
-    With native libraries, those of the widest tier that runs here. An intrinsic that the CPU lacks
-    aborts the process during code generation: check here first.
+    If there are native libraries, these are the features of the widest tier that runs here. An
+    intrinsic that the CPU lacks aborts the process during code generation: check here first.
     """
     tier = native.tier()
     if tier is not None:
@@ -91,7 +91,7 @@ def _tile_registers_granted():
 
 @functools.cache
 def model():
-    """A short digest of what the system says of this CPU; it takes no import of Numba."""
+    """Return a short digest of the description of this CPU, without importing Numba."""
     text = platform.machine() + platform.processor()
     with contextlib.suppress(OSError):  # only Linux has this file
         lines = Path("/proc/cpuinfo").read_text().splitlines()

@@ -12,7 +12,7 @@ _ROWS_AT_ONCE = 256
 
 @kernel
 def check_rows(lo, hi, X, views, n_columns, findings):
-    """Write the worst finding of every row: errors before what canonicalisation can repair.
+    """Write the worst defect of every row; errors are worse than defects that can be repaired.
 
     X: Csr, whose indptr is already validated; views: BitViews of X; findings (n,) uint8, out.
     O(nnz).
@@ -27,7 +27,7 @@ def check_rows(lo, hi, X, views, n_columns, findings):
 
 @kernel
 def _all_valid(lo, hi, X, views, n_columns):
-    """Whether no row has a finding, by two loops that vectorise and a check of each row's ends."""
+    """Return whether no row has a defect, by two vectorised loops and a check of row ends."""
     indptr, indices, columns, bits = X.indptr, X.indices, views.columns, views.values
     magnitude, infinity = views.magnitude, views.infinity
     start, stop = indptr[lo], indptr[hi]
@@ -61,7 +61,7 @@ def _all_valid(lo, hi, X, views, n_columns):
 
 @kernel
 def are_within(start, stop, columns, n_columns):
-    """Whether entries start .. stop are indices below n_columns, in any order.
+    """Return whether entries start .. stop are indices below n_columns, in any order.
 
     columns as in BitViews.
     """

@@ -12,7 +12,7 @@ _CHUNK = 256
 
 @borrowing_kernel
 def is_excluded(column, indices, first, last):
-    """Whether column is in the sorted indices[first:last]."""
+    """Return whether column is in the sorted indices[first:last]."""
     while first < last:
         middle = (first + last) >> 1
         if indices[middle] < column:

@@ -93,7 +93,7 @@ def _is_own_module(value):
 
 
 def _is_own(value):
-    """Whether a value is a function, a kernel, an intrinsic or a class of this package."""
+    """Return whether a value is a function, a kernel, an intrinsic or a class of this package."""
     is_decorated = type(value).__module__.startswith(_PACKAGE) and "__wrapped__" in vars(value)
     is_definition = is_decorated or isinstance(value, (types.FunctionType, type))
     return is_definition and str(value.__module__).startswith(_PACKAGE)
@@ -120,7 +120,7 @@ def _text(value):
 
 
 def _code(code):
-    """Return what decides the behaviour of a code object, without docstring and line numbers."""
+    """Return the parts of a code object that decide its behaviour, without docstring and lines."""
     constants = list(code.co_consts)
     if constants and isinstance(constants[0], str):
         constants[0] = None  # leave out the docstring

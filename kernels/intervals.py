@@ -45,7 +45,7 @@ def sum_and_difference(x, y):
 
 @kernel
 def fisher_z(x, y):
-    """Fisher z, artanh of the cosine, of two unit or zero vectors: ±inf for collinear ones."""
+    """Return Fisher z, the artanh of the cosine, of two unit or zero vectors; ±inf if collinear."""
     plus, minus = sum_and_difference(x, y)
     if minus == 0.0:
         return math.inf if plus > 0.0 else 0.0
@@ -56,7 +56,7 @@ def fisher_z(x, y):
 
 @kernel
 def weighted_sums(x, y, w):
-    """(sum w x y, sum w x², sum w y²)."""
+    """Return (sum w x y, sum w x², sum w y²)."""
     xy, xx, yy = 0.0, 0.0, 0.0
     for j in range(x.shape[0]):
         xy += w[j] * x[j] * y[j]
@@ -67,7 +67,7 @@ def weighted_sums(x, y, w):
 
 @kernel
 def weighted_cosine(x, y, w):
-    """Cosine in the metric diag(w), within [-1, 1]; 0 where a vector vanishes."""
+    """Return the cosine in the metric diag(w), within [-1, 1]; 0 if a vector is zero."""
     xy, xx, yy = weighted_sums(x, y, w)
     if xx == 0.0 or yy == 0.0:
         return 0.0
@@ -217,7 +217,7 @@ def highest_cosine(x, y, K, w):
 
 @kernel
 def box_intervals(lo, hi, pairs, K, ends, weights):
-    """Exact range of the cosines of pairs lo .. hi over the box. O(d²) a pair.
+    """Write the exact ranges of the cosines of pairs lo .. hi over the box. O(d²) a pair.
 
     pairs: RowPairs; ends (n, 2) float64 out: lowest, highest, NaN for a
     zero row; weights (n, 2, d) float64 out: weights that attain them, ones for a zero row.
@@ -240,7 +240,7 @@ def box_intervals(lo, hi, pairs, K, ends, weights):
 
 @kernel
 def total_variation_index(x, y, contributions):
-    """Total-variation index of two unit vectors, and the signed contribution of each dimension.
+    """Return the total-variation index of two unit vectors; write the signed contributions.
 
     contributions (d,) float64 out: ½ (e₊² - e₋²), e± the unit vectors along x ± y: the derivative
     of z by the logarithm of the dimension's weight. Their absolute values sum to the index.
@@ -259,7 +259,7 @@ def total_variation_index(x, y, contributions):
 
 @kernel
 def pair_indices(lo, hi, pairs, z, indices, contributions):
-    """Fisher z, total-variation index and contributions of pairs lo .. hi.
+    """Write Fisher z, total-variation indices and contributions of pairs lo .. hi.
 
     pairs: RowPairs; z, indices (n,) and contributions (n, d) float64 out.
     """
@@ -274,7 +274,7 @@ def pair_indices(lo, hi, pairs, z, indices, contributions):
 
 @kernel
 def edge_indices(lo, hi, sample, neighbors, first_of, indices, totals):
-    """Total-variation indices of the edges of parts lo .. hi of rows, and totals by dimension.
+    """Write the total-variation indices of the edges of parts lo .. hi, and totals by dimension.
 
     sample: SampledRows; neighbors (n, k) of its rows; part q holds rows
     first_of[q] .. first_of[q + 1]; indices (n, k) float64 out, NaN for an edge of a zero row;

@@ -1,4 +1,4 @@
-"""Decorators of the kernels. Numba is imported when the first kernel must be compiled.
+"""The decorators of the kernels. Numba is imported when the first kernel must be compiled.
 
 A wheel with native code needs neither Numba nor llvmlite: see ``native``.
 """
@@ -206,9 +206,9 @@ class Kernel:
         function(lo, hi, *bound)
 
     def is_ready(self):
-        """Whether some code is in the wheel, in this process or in the cache.
+        """Return whether some code is in the wheel, in this process or in the cache.
 
-        Looks at the disk once a second at most, and no more after the first yes.
+        It looks at the disk at most once per second, and no longer after the answer was yes.
         """
         if self._is_ready:
             return True

@@ -8,7 +8,7 @@ from .row_argsort import DIGITS, argsort_row
 
 @borrowing_kernel
 def auc_of_ranked(scores, codes, own, relevant, ranked):
-    """P(column of own's label scores more than another column); a tie counts one half.
+    """Return P(a column of own's label scores more than another column); a tie counts one half.
 
     scores (m,) float64; codes (m,) int64 label codes; ranked (m - 1,) int64: the columns without
     own, by descending score; relevant int: how many of them have own's label.
@@ -41,7 +41,7 @@ def precision_of_ranked(codes, own, relevant, ranked):
 
 @borrowing_kernel
 def majority_code(codes, best, votes):
-    """Most frequent code among the best columns (k,); of equally frequent ones the first.
+    """Return the most frequent code among the best columns (k,), and the first of equal ones.
 
     votes (C,) int64 is scratch.
     """
@@ -57,7 +57,7 @@ def majority_code(codes, best, votes):
 
 @kernel
 def score_label_ranks(lo, hi, scores, owns, labels, k, ranks):
-    """AUC, average precision at R and the majority label of the k nearest, queries lo .. hi.
+    """Write AUC, average precision at R and the majority label of queries lo .. hi.
 
     scores (n, m) float64; owns (n,) int64: the column that is the query itself; labels: LabelCodes
     of the columns, of which from 2 to m - 1 have the code of a query; out: ranks, LabelRanks. O(m)

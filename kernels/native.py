@@ -2,7 +2,7 @@
 
 A library holds the code of some signatures of some kernels, a table of them, and the digest of the
 sources that it was compiled from. It is used if this digest is that of the sources at hand and if
-the CPU has the tier's instructions. Otherwise, and for all other signatures, Numba compiles.
+the CPU has the tier's instructions. Otherwise, and for other signatures, Numba compiles the kernel.
 
 ``FASTCOS_NATIVE`` is 0 to use none, or a folder of libraries. Libraries are also left alone where a
 variable or a file changes the code that Numba generates. With ``FASTCOS_REQUIRE_NATIVE=1`` a call
@@ -50,7 +50,7 @@ recorder = None
 
 
 def describe(argument):
-    """Description of an argument's type, as Numba distinguishes types: a string or a list."""
+    """Return a description of the type of an argument, as Numba distinguishes types."""
     if isinstance(argument, np.ndarray):
         flags = argument.flags
         order = "C" if flags.c_contiguous else "F" if flags.f_contiguous else "A"
@@ -85,7 +85,7 @@ def check_allowed(kernel, arrays):
 
 
 def holds(kernel):
-    """Whether a library has some signature of a kernel."""
+    """Return whether a library has some signature of a kernel."""
     return bool(_entries(kernel))
 
 
@@ -110,7 +110,7 @@ class _Library:
 
 
 class _Entry:
-    """Code of one signature."""
+    """The code of one signature."""
 
     def __init__(self, library, arguments, symbol):
         self._library = library
@@ -166,13 +166,13 @@ class _Entry:
 
 
 def _of_numpy(name):
-    """Type of NumPy's numbers of this name, and its format in 8 bytes."""
+    """Return the NumPy type of this name, and its format in 8 bytes."""
     dtype = np.dtype(name)
     return dtype.type, f"{_FORMATS[dtype.str[1:]]}{8 - dtype.itemsize}x"
 
 
 def _flatten(arguments, kinds, values):
-    """Append types of arguments, and numbers or addresses of arrays; tuples member by member."""
+    """Append the types of arguments, and their values or addresses; tuples member by member."""
     for argument in arguments:
         kind = type(argument)
         if kind in _ARRAYS:
@@ -189,7 +189,7 @@ def _flatten(arguments, kinds, values):
 
 @functools.cache
 def _entries(kernel):
-    """Entries of a kernel by the types of their arguments, of the widest tier first."""
+    """Return the entries of a kernel by the types of their arguments, the widest tier first."""
     entries = {}
     for library in _libraries():
         for arguments, symbol in library.table.get(kernel_name(kernel), ()):
@@ -199,13 +199,13 @@ def _entries(kernel):
 
 
 def kernel_name(kernel):
-    """Name of a kernel in the tables."""
+    """Return the name of a kernel in the tables."""
     return f"{kernel.__module__.rpartition('.')[2]}.{kernel.__name__}"
 
 
 @functools.cache
 def _libraries():
-    """Usable libraries, the widest tier first."""
+    """Return the usable libraries, the widest tier first."""
     folder = os.environ.get("FASTCOS_NATIVE") or Path(__file__).parent
     if folder == "0" or _numba_differs():
         return ()
@@ -215,7 +215,7 @@ def _libraries():
 
 
 def _numba_differs():
-    """Whether a setting changes the code that Numba generates."""
+    """Return whether a setting changes the code that Numba generates."""
     variables = {name for name, value in os.environ.items() if name.startswith("NUMBA_") and value}
     harmless = HARMLESS_VARIABLES - {"NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES"}
     if variables - harmless or has_numba_file():

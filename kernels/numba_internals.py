@@ -73,7 +73,7 @@ def _optional(module, *names):
 
 
 def _have(owner, *names):
-    """Whether an object has attributes of all these names."""
+    """Return whether an object has attributes of all these names."""
     return all(hasattr(owner, name) for name in names)
 
 
@@ -91,7 +91,7 @@ _Compiler, _CompileResult, _compile_result, _Flags = _optional(
 
 
 def _has_place_for_cache():
-    """Whether dispatchers keep their cache where this package puts its own."""
+    """Return whether dispatchers keep their cache where this package puts its own."""
     return _have(numba.njit(lambda: None), "_cache")
 
 

@@ -31,7 +31,7 @@ def count_score(score, margin, histogram, near):
 
 @borrowing_kernel
 def _stratum_of(level, boundaries, stratum):
-    """Number of boundaries below level, by a search from `stratum` on."""
+    """Return the number of boundaries below level, by a search that starts at `stratum`."""
     while stratum < boundaries.shape[0] and level > boundaries[stratum]:
         stratum += 1
     while stratum > 0 and level <= boundaries[stratum - 1]:

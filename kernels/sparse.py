@@ -74,7 +74,7 @@ def validated_matmul_rows(lo, hi, X, columns, A, Y, is_streamed, is_rejected):
 
 @kernel
 def _multiply_ahead(first, last, X, A, Y, is_streamed):
-    """Multiply a few rows at a time and prefetch as many non-zeros further on."""
+    """Multiply a few rows at a time, and prefetch as many non-zeros of later rows."""
     indptr, indices, data = X.indptr, X.indices, X.data
     are_finite = True
     for i in range(first, last, _ROWS_AT_ONCE):

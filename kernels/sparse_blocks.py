@@ -6,8 +6,8 @@ column with the block's transpose: Z is read and written sequentially, once per 
 row-wise form (``sparse``) updates random rows of Z, one per non-zero. On 18 M non-zeros of 27,000
 Zipfian columns X'(X Q) takes half the time.
 
-Sums are in the order of the row-wise form, so the bits are the same. Factors come in panels of
-exactly 64, 32 or 16 columns, padded. data is None where all values are 1.
+Sums are added in the order of the row-wise form, so the results have the same bits. Factors come in
+padded panels of exactly 64, 32 or 16 columns. data is None if all values are 1.
 """
 
 from typing import Any, NamedTuple
@@ -28,7 +28,7 @@ _add_64, _add_32, _add_16 = map(bounded_row_sum, WIDTHS)
 
 
 class Transposes(NamedTuple):
-    """Transposes of blocks of up to ROWS rows.
+    """The transposes of blocks of up to ROWS rows.
 
     boundaries (blocks + 1,) int64 rows; starts (blocks, p + 1) int32: first entry of each column,
     counted from the block's first non-zero; rows (nnz,) uint16, counted from the block's first row;
@@ -77,7 +77,7 @@ def _transpose_arrays(lo, hi, indptr, indices, data, boundaries, starts, rows, v
 
 @kernel
 def _add_row(data, indices, first, last, A, Y, row, bound):
-    """Do as bounded_row_sum of A's width."""
+    """Do the same as bounded_row_sum, for any width of A."""
     width = A.shape[1]
     if width == 64:
         return _add_64(data, indices, first, last, A, Y, row, bound)

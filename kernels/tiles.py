@@ -18,7 +18,7 @@ MOST_CODES = 65_000
 
 @inlined_kernel
 def are_few(isa, used):
-    """Whether so many queries take less time one by one: by score_run, not score_panel."""
+    """Return whether so many queries take less time one by one: by score_run, not score_panel."""
     return used <= most_single_queries(isa)
 
 

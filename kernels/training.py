@@ -29,7 +29,7 @@ MASKED = np.float32(-np.inf)
 
 
 class Pool(NamedTuple):
-    """Negatives of a step: rows (m, d) of B, columns their transpose, bias and counts (m,) float32.
+    """The negatives of a step: rows (m, d) of B, columns their transpose, bias, counts (m,) float32.
 
     position_of (p,) int32: position of an item in the pool, -1 if it is not there.
     """
@@ -51,7 +51,7 @@ class Objective(NamedTuple):
 
 
 class LossInputs(NamedTuple):
-    """What a loss is computed from, besides the interactions.
+    """The inputs of a loss beside the interactions.
 
     model: A, B (p, d) and bias (p,), float32, rows of B of norm 1 where unit; seen: indptr and
     indices of CSR, items to mask in the pool; pool: Pool; objective: Objective.
@@ -76,7 +76,7 @@ class StepByItem(NamedTuple):
 
 
 class Adagrad(NamedTuple):
-    """State of the optimiser.
+    """The state of the optimiser.
 
     rate: float32; accumulators (p, 1) float32 of A, B and bias: summed squares of gradients; raw:
     B before its rows are normalised. Arrays are changed in place.
@@ -88,7 +88,7 @@ class Adagrad(NamedTuple):
 
 
 class Gradients(NamedTuple):
-    """What the users of a step pass on to their items, float32.
+    """The float32 gradients that the users of a step pass on to their items.
 
     sums (b, d): s; units (b, d): s normalised; by_sum (b, d): gradient by s; by_entry (nnz, 3):
     slope of the loss by the logit, and the factors of B and of the sum in the gradient by the sum
@@ -158,7 +158,7 @@ def pool_logits(user, scale, columns, bias, logits):
 
 @relaxed_kernel
 def mask(items, position_of, logits):
-    """Mask the items of a user in the pool."""
+    """Mask the items of the pool with which a user has interacted."""
     for item in items:
         if position_of[item] >= 0:
             logits[position_of[item]] = MASKED
@@ -374,7 +374,7 @@ def item_updates(lo, hi, step, gradients, position_of, objective, adagrad, model
 
 @relaxed_kernel
 def held_out_losses(lo, hi, interactions, held_out, inputs, losses):
-    """Loss of the held-out interactions of users lo .. hi, given the others; losses (n,) out.
+    """Write the loss of the held-out interactions of users lo .. hi; losses (n,) out.
 
     The user's vector is the whole sum. interactions: indptr, indices and values of CSR; held_out:
     indptr, indices and weights; inputs: LossInputs. O((nnz + n m) d).

@@ -18,7 +18,7 @@ SEARCH_MARGIN = np.float32(2e-6)
 
 
 class EdgeLists(NamedTuple):
-    """Listed items of rows.
+    """The listed items of rows.
 
     rows (n,): row numbers; neighbors (n, m) by descending cosine, the first k are the edges;
     lengths (n,), or (s, n) for s searches: how many of them matter.
@@ -31,7 +31,7 @@ class EdgeLists(NamedTuple):
 
 
 class LocalSearch(NamedTuple):
-    """How s climbs proceed.
+    """The settings of s climbs.
 
     ends (s,) float32: K; n_counts: counts until a climb ends; orders (s, n_rounds, d): the order of
     the dimensions in each climb; turned (s, n_rounds, t): the weights that are turned between them.
@@ -148,7 +148,7 @@ def climb(lo, hi, units, lists, search, weights, counts):
 
 @relaxed_kernel
 def cosines_of_list(image, mapped, inverse, listed, scores):
-    """Products of an image (d,) with the listed rows of mapped (p, d), times inverse (p,)."""
+    """Write the products of an image (d,) with listed rows of mapped (p, d), times inverse (p,)."""
     for r in range(listed.shape[0]):
         item, product = listed[r], 0.0
         for j in range(mapped.shape[1]):
@@ -158,7 +158,7 @@ def cosines_of_list(image, mapped, inverse, listed, scores):
 
 @kernel
 def count_lost_by_row(lo, hi, images, mapped, inverse, lists, lost):
-    """Edges of rows lo to hi that k listed items pass under a map.
+    """Count the edges of rows lo to hi that at least k listed items pass under a map.
 
     images (n, d): the mapped rows at length 1; mapped (p, d): all mapped items; inverse (p,): 1
     over the length of each, 0 for zero rows, which have no edges. lists: EdgeLists with one list of

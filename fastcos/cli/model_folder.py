@@ -44,7 +44,7 @@ class ModelFolder(NamedTuple):
 
 
 def is_model_folder(path: str | Path) -> bool:
-    """Whether the path is a folder that fastcos fit wrote."""
+    """Return whether the path is a folder that fastcos fit wrote."""
     return (Path(path) / _MODEL).is_dir()
 
 

@@ -141,7 +141,7 @@ def spinner(name: str) -> Iterator[None]:
 
 
 def has_rich() -> bool:
-    """Whether rich is installed, which the extra ``cli`` brings."""
+    """Return whether rich is installed, which the extra ``cli`` brings."""
     return find_spec("rich") is not None
 
 

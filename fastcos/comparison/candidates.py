@@ -91,7 +91,7 @@ class Embeddings:
         return self.model is not None and self.model.objective == "dropout"
 
     def provide(self, requirement: str) -> bool:
-        """Whether these data meet the requirement of a measure."""
+        """Return whether these data meet the requirement of a measure."""
         return {
             "": True,
             EQ2: True,

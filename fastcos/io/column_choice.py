@@ -63,17 +63,17 @@ def interaction_columns(
 
 
 def names_pairs(names: Sequence[str]) -> bool:
-    """Whether columns with these names form a table with one row per user and item."""
+    """Return whether columns with these names form a table with one row per user and item."""
     return all(any(column_word(n, w) in w for n in names) for w in (USER_WORDS, ITEM_WORDS))
 
 
 def names_ids(name: str) -> bool:
-    """Whether a column with this name contains ids of rows."""
+    """Return whether a column with this name contains ids of rows."""
     return is_id(name) or column_word(name, ITEM_WORDS) in ITEM_WORDS
 
 
 def is_index(column: Column) -> bool:
-    """Whether the name of a column is that of a row index written by pandas, polars or R."""
+    """Return whether the name of a column is that of a row index written by pandas, polars or R."""
     return _INDEX.fullmatch(column.name.strip()) is not None and column.may_be_ids
 
 

@@ -144,7 +144,7 @@ class Column:
         return self.kind in ("texts", "mixed", "odd numbers")
 
     def counts_rows(self, path: PathLike) -> bool:
-        """Whether the cells are the row numbers 0, 1, 2, ..."""
+        """Return whether the cells are the row numbers 0, 1, 2, ..."""
         if self.kind != "numbers" or not self._is_whole:
             return False
         numbers = self.numbers(path)
@@ -265,7 +265,7 @@ def _all_lists(cells: Sequence[Any]) -> Floats | None:
 
 
 def _has_decimals(cells: Iterable[Any]) -> bool:
-    """Whether one of these numbers is a float, or has a decimal point or an exponent."""
+    """Return whether one of these numbers is a float, or has a decimal point or an exponent."""
     return any(
         not isinstance(cell, int) and not str(cell).strip().lstrip("+-").isdigit() for cell in cells
     )

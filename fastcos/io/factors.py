@@ -343,7 +343,7 @@ def _sides(
 
 
 def _is_ones(rows: Any, column: int) -> bool:
-    """Whether a column is 1 in every non-zero row, and such a row exists."""
+    """Return whether a column is 1 in every non-zero row, and such a row exists."""
     has_nonzero_row = False
     for _, chunk in iter_blocks("vectors", rows, _ROWS):
         is_nonzero = chunk.any(axis=1)

@@ -165,7 +165,7 @@ def zero_level(dtype: np.dtype[Any]) -> float:
 
 
 def _is_tied(values: Floats, width: int, tol: float) -> bool:
-    """Whether width values above the last value are equal.
+    """Return whether width values above the last value are equal.
 
     A Krylov space with width start vectors holds at most width eigenvectors of one eigenvalue. The
     value may therefore have more eigenvectors, and the values after it are then ranked too high.

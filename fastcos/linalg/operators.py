@@ -428,7 +428,7 @@ def _unshifted(X: Any, divisors: Floats | None, n_threads: int | None) -> Operat
 
 
 def _is_implicit(X: Any) -> bool:
-    """Whether X is a LinearOperator of SciPy."""
+    """Return whether X is a LinearOperator of SciPy."""
     # a caller that has a LinearOperator has imported its module
     if "scipy.sparse.linalg" not in sys.modules:
         return False
@@ -500,7 +500,7 @@ def kernel_arrays(X: sp.csr_array) -> Any:
 
 
 def _are_ones(data: Matrix) -> bool:
-    """Whether all values are 1; reading stops at the first piece with another value."""
+    """Return whether all values are 1; reading stops at the first piece with another value."""
     if data.strides == (0,):  # shards of ones repeat a single value
         data = data[:1]
     return all((data[first : first + 2**15] == 1).all() for first in range(0, len(data), 2**15))

@@ -79,7 +79,7 @@ def start(dtype: str) -> None:
 
 
 def is_running() -> bool:
-    """Whether a process is compiling; a process that has failed is reported once."""
+    """Return whether a process is compiling; a process that has failed is reported once."""
     for dtype, child in list(_children.items()):
         reason = _reason_of_end(child)
         if reason is not None:

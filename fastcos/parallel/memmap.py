@@ -32,14 +32,14 @@ _BITS = {"int8": np.int8, "float16": np.uint16, "bfloat16": np.int16}
 
 
 def is_narrow(X: Any) -> bool:
-    """Whether X is an array in memory of one or two bytes per number, exact in float32."""
+    """Return whether X is an array in memory of one or two bytes per number, exact in float32."""
     if type(X) is not np.ndarray:  # X is a map or a masked array
         return False
     return X.ndim == 2 and X.dtype.itemsize <= 2 and np.can_cast(X.dtype, np.float32)
 
 
 def is_on_disk(X: Any) -> TypeGuard[np.memmap[Any, Any]]:
-    """Whether X is a memory-mapped file or a view of one.
+    """Return whether X is a memory-mapped file or a view of one.
 
     The type alone does not tell: ``copy`` and ``astype`` of a memmap return an array in memory
     that is also of type memmap.
@@ -48,7 +48,7 @@ def is_on_disk(X: Any) -> TypeGuard[np.memmap[Any, Any]]:
 
 
 def is_read_in_blocks(X: Any) -> bool:
-    """Whether a search reads X block by block."""
+    """Return whether a search reads X block by block."""
     return is_on_disk(X) or is_narrow(X)
 
 
@@ -81,7 +81,7 @@ def as_mapped_rows(
 
 
 def has_kernels(X: Any) -> bool:
-    """Whether X are narrow rows that kernels read without conversion to float32."""
+    """Return whether X are narrow rows that kernels read without conversion to float32."""
     return is_narrow(X) and X.dtype.name in _BITS
 
 

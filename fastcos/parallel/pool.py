@@ -225,7 +225,7 @@ def call(rows_kernel: Kernel, kinds: Hashable, lo: int, hi: int, *arrays: Any) -
 
 
 def has_run(rows_kernel: Callable[..., None]) -> bool:
-    """Whether this process has run a kernel; if so, the kernel is compiled."""
+    """Return whether this process has run a kernel; if so, the kernel is compiled."""
     return rows_kernel in _state.compiled
 
 

@@ -97,7 +97,7 @@ def leave_mark(dtype: npt.DTypeLike) -> None:
 
 
 def _is_marked(dtype: str) -> bool:
-    """Whether the cache holds code for this CPU, or for a tier of CPUs that includes it."""
+    """Return whether the cache holds code for this CPU, or for a tier of CPUs that includes it."""
     if code_cache.is_marked(_mark(dtype, cpu.model()), _SEARCH_KERNELS):
         return True
     names = {name for name, _ in native.TIERS.values()}

@@ -221,7 +221,7 @@ def check_new_directory(name: str, path: Path) -> None:
 
 
 def _is_empty(path: Path) -> bool:
-    """Whether path is a directory that is empty or holds only the lock file of a writer."""
+    """Return whether path is a directory that is empty or holds only the lock file of a writer."""
     return path.is_dir() and all(file.name == LOCK_FILE for file in path.iterdir())
 
 

@@ -191,7 +191,7 @@ def _lock_file(directory: Path, wait: bool, on_wait: Callable[[str], None] | Non
 
 
 def _is_same(path: Path, descriptor: int) -> bool:
-    """Whether a path names the file of a descriptor."""
+    """Return whether a path names the file of a descriptor."""
     try:
         named, opened = path.stat(), os.fstat(descriptor)
     except OSError:

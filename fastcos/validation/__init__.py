@@ -219,12 +219,12 @@ def did_you_mean(value: Any, choices: Collection[str]) -> str:
 
 
 def is_float_array(X: Any) -> bool:
-    """Whether X is an array in memory of float32 or float64, as as_rows returns it."""
+    """Return whether X is an array in memory of float32 or float64, as as_rows returns it."""
     return type(X) is np.ndarray and X.dtype.char in "fd"
 
 
 def any_sparse(*arguments: Any) -> bool:
-    """Whether one of the arguments is sparse."""
+    """Return whether one of the arguments is sparse."""
     return any(
         containers.is_sparse(argument)
         for argument in arguments
@@ -401,7 +401,7 @@ def as_labels(name: str, labels: Any, length: int) -> npt.NDArray[np.int64]:
 
 
 def is_missing(value: Any) -> bool:
-    """Whether a value is None, NaN, or the NA or NaT of pandas."""
+    """Return whether a value is None, NaN, or the NA or NaT of pandas."""
     is_nan = isinstance(value, (float, np.floating)) and value != value
     return value is None or is_nan or type(value).__name__ in ("NAType", "NaTType")
 
@@ -528,7 +528,7 @@ def _as_mask_or_numbers(name: str, items: Any, n_items: int) -> npt.NDArray[Any]
 
 
 def is_empty_list(values: Any) -> bool:
-    """Whether values are an empty list or an empty one-dimensional array; False for None."""
+    """Return whether values are an empty list or an empty one-dimensional array; False for None."""
     shape = getattr(values, "shape", None)
     if shape is None:
         return isinstance(values, (list, tuple, set, frozenset)) and not len(values)

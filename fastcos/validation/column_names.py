@@ -35,5 +35,5 @@ def column_word(name: str, words: Collection[str]) -> str:
 
 
 def is_id(name: str) -> bool:
-    """Whether a column of this name holds ids."""
+    """Return whether a column of this name holds ids."""
     return _ID.fullmatch(name) is not None

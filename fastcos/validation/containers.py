@@ -33,7 +33,7 @@ def as_array(name: str, values: Any) -> Array:
 
 
 def is_sparse(values: Any) -> bool:
-    """Whether values are a sparse matrix of SciPy.
+    """Return whether values are a sparse matrix of SciPy.
 
     scipy.sparse is not imported for this test: a caller with a sparse matrix has imported it.
     """

@@ -6,7 +6,7 @@ from .emit import F64, I64, function
 
 
 def emit_multiply_add(builder, a, b, c):
-    """IR of a b + c with one rounding, for three scalars or three vectors of one type.
+    """Emit a b + c with one rounding, for three scalars or three vectors of one type.
 
     ``llvm.fma`` gives the same bits with all flags and optimisations. A CPU without the
     instruction would call the C library, which makes X A thirteen times slower: there the product

@@ -16,7 +16,7 @@ _BYTES_OF = {I8: 1, I16: 2, I32: 4, I64: 8, F32: 4, F64: 8}
 
 
 def pointer(context, builder, array_type, array, offset):
-    """Pointer to element `offset` of a contiguous array."""
+    """Return a pointer to element `offset` of a contiguous array."""
     data = context.make_array(array_type)(context, builder, array).data
     return builder.gep(data, [offset])
 
@@ -27,12 +27,12 @@ def pointers(context, builder, signature, arguments, *places):
 
 
 def byte_pointer(context, builder, array_type, array, offset):
-    """Pointer to element `offset` of a contiguous array, as a pointer to bytes."""
+    """Return a pointer to element `offset` of a contiguous array, as a pointer to bytes."""
     return builder.bitcast(pointer(context, builder, array_type, array, offset), BYTES)
 
 
 def element_type(start):
-    """Type of the elements behind a pointer.
+    """Return the type of the elements behind a pointer.
 
     LLVM's own pointers have none any more. llvmlite keeps it in a type of pointers that it calls
     temporary, and Numba's arrays have such pointers: only this function asks for it.
@@ -41,7 +41,7 @@ def element_type(start):
 
 
 def element_size(start):
-    """Bytes of an element behind a pointer."""
+    """Return the number of bytes of an element behind a pointer."""
     return _BYTES_OF[element_type(start)]
 
 
@@ -58,7 +58,7 @@ def store(builder, vector, start, offset=0):
 
 
 def broadcast(builder, scalar, vector_type):
-    """Vector with the scalar in every lane."""
+    """Return a vector with the scalar in every lane."""
     undefined = ir.Constant(vector_type, ir.Undefined)
     first = builder.insert_element(undefined, scalar, I32(0))
     lanes = ir.Constant(ir.VectorType(I32, vector_type.count), [0] * vector_type.count)

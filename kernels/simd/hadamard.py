@@ -13,7 +13,7 @@ RELAXED = ("contract",)
 
 
 def vector_at(builder, start, vector):
-    """Pointer to the vector of this number."""
+    """Return a pointer to the vector with this number."""
     return builder.gep(start, [builder.mul(vector, I64(LANES))])
 
 

@@ -138,7 +138,10 @@ def _emit_two(difference):
 
 
 def _term(dtypes, difference):
-    """Return what adds x y, or (x - y)^2, to a sum. Products of float32 numbers are exact."""
+    """Return a function that adds x y, or (x - y)^2, to a sum.
+
+    Products of float32 numbers are exact in float64.
+    """
     is_exact = not difference and all(dtype.bitwidth <= 32 for dtype in dtypes)
 
     def add(builder, sums, elements):

@@ -41,7 +41,7 @@ class _RowCode:
         self._count = builder.sub(arguments[3], arguments[2])
 
     def panel(self, argument, column):
-        """Pointer to a column of row 0 of a matrix, and the row length."""
+        """Return a pointer to a column of row 0 of a matrix, and the length of a row."""
         make = self._context.make_array(self._types[argument])
         array = make(self._context, self._builder, self._arguments[argument])
         start = self._builder.gep(array.data, [column])

@@ -93,7 +93,7 @@ class ThresholdRange(Record):
         )
 
     def spans(self, score: float) -> bool:
-        """Whether this score is above or below the threshold depending on D."""
+        """Return whether this score is above or below the threshold depending on D."""
         return self.low <= validation.as_real("score", score) < self.high
 
     @classmethod

@@ -172,7 +172,7 @@ class Calibration(PairDistribution):
         return self.thresholds().tables[0]._replace(lead=self.verdict)
 
     def is_reachable(self, fpr: float) -> bool:
-        """Whether some score is reached by random pairs with at most this probability.
+        """Return whether some score is reached by random pairs with at most this probability.
 
         It is false if more pairs than that have the largest score, which duplicates cause.
         """
