@@ -228,9 +228,8 @@ def signatures():
 class Files:
     """The files of compiled code: one per signature of a function.
 
-    A file holds the payload, after a sha256 of the path and the payload.
-
-    Names begin with the mark, the function's name and its fingerprint.
+    A file holds the payload, after a sha256 of the path and the payload. Its name begins with the
+    mark, the name of the function and the fingerprint.
     """
 
     def __init__(self, function, mark=""):

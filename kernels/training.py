@@ -29,7 +29,7 @@ MASKED = np.float32(-np.inf)
 
 
 class Pool(NamedTuple):
-    """The negatives of a step: rows (m, d) of B, columns their transpose, bias, counts (m,) float32.
+    """The negatives of a step: rows (m, d) of B, their transpose, bias and counts (m,), float32.
 
     position_of (p,) int32: position of an item in the pool, -1 if it is not there.
     """
