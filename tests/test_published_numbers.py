@@ -3,8 +3,8 @@
 import csv
 import runpy
 import subprocess
-import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -20,10 +20,19 @@ def commits_to(*paths):
     return subprocess.run(words, capture_output=True, check=False, text=True).stdout.split()
 
 
-def run(*words):
-    return subprocess.run(
-        [sys.executable, str(SCRIPT), *words], capture_output=True, check=False, text=True
-    )
+@pytest.fixture
+def run(capsys):
+    """Return a function that runs docs/renew.py, and returns its status, output and errors."""
+
+    def call(*words):
+        try:
+            status = renew["main"](list(words))
+        except SystemExit as error:
+            status = error.code
+        printed = capsys.readouterr()
+        return SimpleNamespace(returncode=status, stdout=printed.out, stderr=printed.err)
+
+    return call
 
 
 def record(folder, name, commit):
@@ -40,13 +49,13 @@ def record(folder, name, commit):
     return path
 
 
-def test_published_numbers_are_not_too_old():
+def test_published_numbers_are_not_too_old(run):
     answer = run("--check")
     assert answer.returncode == 0, answer.stdout + answer.stderr
 
 
 @pytest.mark.parametrize("name", ["roofline", "estimates", "rounding"])
-def test_check_fails_on_a_number_that_is_too_old(name, tmp_path):
+def test_check_fails_on_a_number_that_is_too_old(name, tmp_path, run):
     one = PUBLISHED[name]
     commits = commits_to(*one.code)
     if len(commits) < one.most_commits + 2:
@@ -58,7 +67,7 @@ def test_check_fails_on_a_number_that_is_too_old(name, tmp_path):
     assert line.endswith(f"run python docs/renew.py {name}")
 
 
-def test_an_unknown_commit_is_reported_and_passes(tmp_path):
+def test_an_unknown_commit_is_reported_and_passes(tmp_path, run):
     answer = run("--check", "--record", str(record(tmp_path, "roofline", "0" * 40)))
     assert answer.returncode == 0
     assert "this clone lacks commits" in answer.stdout
@@ -85,7 +94,7 @@ def test_commits_of_the_record_are_in_the_history():
     assert [commit for commit, answer in answers.items() if answer.returncode] == []
 
 
-def test_list_shows_command_time_and_age():
+def test_list_shows_command_time_and_age(run):
     answer = run("--list")
     assert answer.returncode == 0, answer.stderr
     for name, one in PUBLISHED.items():
@@ -117,13 +126,13 @@ def test_every_picture_of_the_documentation_is_renewed_by_a_command():
         assert path.name in shown or path.stem in shown.split("docs/figures:")[1], path.name
 
 
-def test_data_sets_are_required_before_anything_runs():
+def test_data_sets_are_required_before_anything_runs(run):
     answer = run("figures", "audit")
     assert answer.returncode == 2
     assert "audit needs --data, the folder of the data sets" in answer.stderr
 
 
-def test_unknown_names_are_refused():
+def test_unknown_names_are_refused(run):
     answer = run("figure")
     assert answer.returncode == 2
     assert "name must be one of speed, roofline" in answer.stderr
