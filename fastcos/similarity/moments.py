@@ -1,4 +1,4 @@
-"""Moments of rows: sums over all of them, in blocks, in memory or memory-mapped."""
+"""Moments of rows, which are in memory or memory-mapped; sums are over blocks of rows."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -9,31 +9,34 @@ from fastcos import parallel
 from fastcos.parallel import memmap
 from fastcos.validation import Floats, Rows
 
-# numbers of a partial sum over rows, 16 MiB in float64; sums depend on it, in their last bits
-_NUMBERS_PER_SUM = 2**21
-# rows of one QR decomposition; fixed, so that the factor has one order of sums
+# Number of entries in a block, 16 MiB in float64. The last bits of the sums depend on it.
+_ENTRIES_PER_BLOCK = 2**21
+# Number of rows in one QR decomposition. It is fixed, so that the order of the sums is fixed.
 _ROWS_PER_QR = 4096
 
 
 def mean_of(rows: Rows, shares: Floats | None = None) -> Floats:
-    """Return the mean row in float64, by shares (n,) that sum to 1; exact for a constant column."""
+    """Return the mean row (d,) in float64, exact for a constant column.
+
+    shares (n,): weights of the rows, which sum to 1; equal weights by default.
+    """
     mean = np.zeros(rows.shape[1])
-    first, same = rows[0], np.full(rows.shape[1], True)
+    first, is_constant = rows[0], np.full(rows.shape[1], True)
     for lo, block in blocks_of(rows):
         if shares is None:
             mean += block.sum(axis=0, dtype=np.float64)
         else:
             with parallel.blas_lock():
                 mean += shares[lo : lo + len(block)] @ block
-        same &= (block.max(axis=0) == first) & (block.min(axis=0) == first)
+        is_constant &= (block.max(axis=0) == first) & (block.min(axis=0) == first)
     if shares is None:
         mean /= len(rows)
-    mean[same] = first[same]
+    mean[is_constant] = first[is_constant]
     return mean
 
 
 def gram_of(rows: Rows, mean: Floats, shares: Floats | None = None) -> Floats:
-    """Return the sum over rows of share (default 1/n) times the outer square of row - mean."""
+    """Return the sum over rows of share (default: 1/n) times the outer square of row - mean."""
     d = rows.shape[1]
     total = np.zeros((d, d))
     for lo, block in blocks_of(rows):
@@ -47,7 +50,7 @@ def gram_of(rows: Rows, mean: Floats, shares: Floats | None = None) -> Floats:
 
 
 class Moments(NamedTuple):
-    """Mean (d,) and covariance (d, d) of rows, float64."""
+    """The mean (d,) and the covariance (d, d) of rows, float64."""
 
     mean: Floats
     covariance: Floats
@@ -59,7 +62,7 @@ class Moments(NamedTuple):
 
 
 def moments_of(rows: Rows) -> Moments:
-    """Return the moments of rows, in two passes: the covariance keeps its digits."""
+    """Return the moments of rows. Two passes over the rows keep the digits of the covariance."""
     mean = mean_of(rows)
     return Moments(mean, gram_of(rows, mean))
 
@@ -73,20 +76,23 @@ def mean_squares_of(rows: Rows, mean: Floats) -> Floats:
 
 
 def blocks_of(rows: Rows) -> Iterator[tuple[int, Rows]]:
-    """Yield the number of the first row, and the rows, of blocks in memory or on disk."""
-    return memmap.iter_blocks("items", rows, max(1, _NUMBERS_PER_SUM // rows.shape[1]))
+    """Yield blocks of rows, in memory or memory-mapped, each with the number of its first row."""
+    return memmap.iter_blocks("items", rows, max(1, _ENTRIES_PER_BLOCK // rows.shape[1]))
 
 
 def triangle(rows: Rows, centre: Floats | None = None) -> Floats:
-    """Return R of rows = Q R, (at most k, k), by QR of one chunk of rows after another."""
-    corner: Floats = np.zeros((0, rows.shape[1]))
-    # OpenBLAS starts its threads for each of the small products of a QR, which takes 10 to 100
-    # times as long on two busy cores (39,774 x 50: 2.3 s and 0.1 s)
+    """Return the triangular factor R of the QR decomposition of rows - centre, by chunks of rows.
+
+    R has the shape (k, k), or fewer rows if there are fewer than k rows.
+    """
+    R: Floats = np.zeros((0, rows.shape[1]))
+    # OpenBLAS would start its threads for each of the small products of a QR decomposition. On two
+    # busy cores this takes 10 to 100 times as long (39,774 x 50: 2.3 s instead of 0.1 s).
     with parallel.one_blas_thread():
         for first in range(0, len(rows), _ROWS_PER_QR):
             chunk = rows[first : first + _ROWS_PER_QR].astype(np.float64)
             if centre is not None:
                 chunk -= centre
             with parallel.blas_lock():
-                corner = np.asarray(np.linalg.qr(np.concatenate([corner, chunk]), mode="r"))
-    return corner
+                R = np.asarray(np.linalg.qr(np.concatenate([R, chunk]), mode="r"))
+    return R

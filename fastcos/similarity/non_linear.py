@@ -1,4 +1,4 @@
-"""Similarities that are no inner product, exact by filter and refine with an upper bound."""
+"""Similarities that are not inner products; filter and refine with an upper bound is exact."""
 
 from typing import Any
 
@@ -22,51 +22,55 @@ from fastcos.similarity.row_transforms import (
 )
 from fastcos.validation import Floats, Integers, Rows
 
-# what rounding may add to an upper bound
+# Rounding errors of upper bounds are smaller than this.
 _SLACK = 1e-9
-# mutual proximity: a deviation of cosines that counts as zero
-_LEAST_DEVIATION = 1e-12
-# recos: what float32 may add to an angle, 1,024 columns of rounding
+# Mutual proximity: smaller standard deviations of cosines count as this one.
+_MIN_DEVIATION = 1e-12
+# Recos: limit of the rounding error of an angle between float32 rows of 1,024 columns.
 _ANGLE_SLACK = 1e-3
-# recos: what float32 may add to a raw score
+# Recos: limit of the rounding error of a raw score in float32.
 _RAW_SLACK = 1e-5
-# recos: least cosine to the axis that counts, so that no weight exceeds 10
-_LEAST_WEIGHT = 0.1
-# recos: items from which the mean direction of sorted rows is taken
+# Recos: smaller cosines to the axis count as this one, so that no weight exceeds 10.
+_MIN_WEIGHT = 0.1
+# Recos: number of items whose sorted rows determine the axis.
 _AXIS_SAMPLE = 4096
-# mutual proximity: cosines at which the largest standardised one is kept. The largest of many
-# ascending lines is convex, so that a chord between two places is never below it
+# Mutual proximity: cosines at which the largest standardised cosine of any item is stored. The
+# maximum of increasing linear functions is convex, so that a chord is never below it.
 _GRID = np.linspace(-1, 1, 65)
-# norm-angle: w of the encoded norm. With 2/π both ends of the curve meet at s = 2
+# Norm-angle distance: the weight w of the encoded norm. With 2/π, both ends of the curve meet at
+# s = 2.
 _NORM_SHARE = 2 / np.pi
-# norm-angle: relative rounding of a squared distance, a coordinate
+# Norm-angle distance: relative rounding error of a squared distance, per coordinate.
 _ROUNDING = 4 * 2.0**-52
-# recos: pairs that a thread scores at once, and rows that it sorts
+# Recos: number of pairs that a thread scores in one task.
 _RECOS_PER_BLOCK = 4_000
+# Recos: number of rows that a thread sorts in one task.
 _SORTED_ROWS = 1024
 
 
 def sorted_rows(rows: Rows) -> Rows:
     """Return the rows with their entries in ascending order."""
-    out: Rows = buffer_pool.empty(rows.shape, rows.dtype)
-    parallel.run(_sort, parallel.row_blocks(len(rows), _SORTED_ROWS), rows, out)
-    return out
+    result: Rows = buffer_pool.empty(rows.shape, rows.dtype)
+    parallel.run(_sort, parallel.row_blocks(len(rows), _SORTED_ROWS), rows, result)
+    return result
 
 
-def _sort(lo: int, hi: int, rows: Rows, out: Rows) -> None:
-    out[lo:hi] = rows[lo:hi]
-    out[lo:hi].sort(axis=1)
+def _sort(lo: int, hi: int, rows: Rows, result: Rows) -> None:
+    """Sort the entries of the rows lo .. hi into the result."""
+    result[lo:hi] = rows[lo:hi]
+    result[lo:hi].sort(axis=1)
 
 
 @register
 class Recos(BaseMeasure):
-    """x·y over the largest it could be if the entries of both were put in order.
+    """x·y divided by its largest possible magnitude if the entries of x and y are reordered.
 
-    |x·y| / |sort(x)·sort(y)|, the second sorted in descending order where x·y < 0: 1 for rows whose
-    entries have one order. Never below the cosine in magnitude; 0 where undefined. Candidates by
-    x·y / (x·a y·a), a the mean direction of the sorted items: sorted rows are within an angle of
-    it, which bounds what they differ by. Pitfalls: depends on the basis; many exact scores a query.
-    Source: Ai arXiv:2602.05266.
+    This is x·y / |sort(x)·sort(y)|, where the entries of the second row are sorted in descending
+    order if x·y < 0. It is 1 if the entries of both rows have the same order. Its magnitude is
+    never below that of the cosine, and it is 0 where it is undefined. Candidates are found by
+    x·y / (x↑·a y↑·a), where a is the mean direction of the sorted items and x↑ a sorted row: sorted
+    rows lie within an angle of a, which bounds how far they differ. Pitfalls: it depends on the
+    basis, and a query needs many exact scores. Source: Ai arXiv:2602.05266.
     """
 
     name = "recos"
@@ -74,24 +78,24 @@ class Recos(BaseMeasure):
     invariances = Invariances(s="y", r="y", R="-", D="-", G="-", t="-")
 
     def _fit(self, items: Rows, users: Rows | None) -> None:
-        """Take the mean direction of some sorted items."""
+        """Set the axis to the mean direction of a sample of sorted items."""
         self._rows = scaled_up_rows(items)
         sample = sorted_rows(unit_rows(items[:: -(-len(items) // _AXIS_SAMPLE)]))
         self._axis = unit_rows(sample.sum(axis=0)[None])[0].astype(items.dtype)
 
     @parallel.lazy_attribute
     def _angle(self) -> float:
-        """Largest angle of a sorted item to the mean direction."""
+        """The largest angle between a sorted item and the axis."""
         ordered = sorted_rows(self._rows)
         norms = norms_of(ordered)
-        least = self._cosines(ordered, norms)[norms > 0].min(initial=1)
-        return float(np.arccos(np.clip(least, -1, 1))) + _ANGLE_SLACK
+        smallest = self._cosines(ordered, norms)[norms > 0].min(initial=1)
+        return float(np.arccos(np.clip(smallest, -1, 1))) + _ANGLE_SLACK
 
     def encode_items(self, B: Rows) -> Rows:
-        """Return unit rows over the cosine of the sorted row and the axis: only candidates."""
+        """Return unit rows divided by the cosine of the sorted row and the axis, for candidates."""
         B = scaled_up_rows(B)
         ordered, norms = sorted_rows(B), norms_of(B)
-        weights = np.maximum(self._cosines(ordered, norms), _LEAST_WEIGHT)
+        weights = np.maximum(self._cosines(ordered, norms), _MIN_WEIGHT)
         factors = inverses(norms * weights)
         return np.multiply(B, factors[:, None], dtype=B.dtype, casting="same_kind")
 
@@ -101,27 +105,32 @@ class Recos(BaseMeasure):
         return B, sorted_rows(B)
 
     def rescore(self, Q: Rows, precomputed: tuple[Rows, Rows], columns: Integers) -> Floats:
-        """Return recos."""
+        """Return the scores of the measure."""
         Q = scaled_up_rows(Q)
         sides = same_type(Q, sorted_rows(Q), *precomputed)
         return over_lists(
-            row_transforms.recos_rows, columns, *sides, columns, pairs=_RECOS_PER_BLOCK
+            row_transforms.recos_rows, columns, *sides, columns, pairs_per_task=_RECOS_PER_BLOCK
         )
 
     def upper_bound(self, Q: Rows, raw: Floats) -> Floats:
-        """Return the raw score by the least cosine of the sorted rows, by 1 if it is negative."""
+        """Return the largest score that the raw score and the angles to the axis allow.
+
+        A positive raw score is divided by the smallest possible cosine of two sorted rows.
+        """
         ordered = sorted_rows(scaled_up_rows(Q))
-        own = np.maximum(self._cosines(ordered, norms_of(ordered)), _LEAST_WEIGHT)
-        angles = np.arccos(np.clip(own, -1, 1)) + _ANGLE_SLACK + self._angle
-        least = np.where((angles < np.pi / 2) & (own > _LEAST_WEIGHT), np.cos(angles), 0)
-        furthest = max(np.cos(self._angle), _LEAST_WEIGHT)
-        raw = raw + _RAW_SLACK / own
+        weights = np.maximum(self._cosines(ordered, norms_of(ordered)), _MIN_WEIGHT)
+        angles = np.arccos(np.clip(weights, -1, 1)) + _ANGLE_SLACK + self._angle
+        is_usable = (angles < np.pi / 2) & (weights > _MIN_WEIGHT)
+        min_cosines = np.where(is_usable, np.cos(angles), 0)
+        min_item_weight = max(np.cos(self._angle), _MIN_WEIGHT)
+        raw = raw + _RAW_SLACK / weights
         largest = np.full(len(raw), np.inf)
-        np.divide(raw * own * furthest, least, out=largest, where=least > 0)
-        negative = raw * own * _LEAST_WEIGHT
+        np.divide(raw * weights * min_item_weight, min_cosines, out=largest, where=min_cosines > 0)
+        negative = raw * weights * _MIN_WEIGHT
         return np.where(raw < 0, negative, np.minimum(largest, 1)) + _SLACK
 
     def _cosines(self, ordered: Rows, norms: Floats) -> Floats:
+        """Cosines of sorted rows with the axis; 0 for zero rows."""
         cosines: Floats = np.zeros(len(ordered))
         with parallel.blas_lock():
             products = ordered @ self._axis
@@ -131,17 +140,18 @@ class Recos(BaseMeasure):
 
 @register
 class MutualProximity(BaseMeasure):
-    """P(N(μ_x, s_x²) > d) P(N(μ_y, s_y²) > d), d = 1 - cosine: how near for both rows.
+    """P(N(μ_x, s_x²) > d) P(N(μ_y, s_y²) > d), d = 1 - cosine: how near the pair is for both rows.
 
-    μ and s are the mean and deviation of a row's distances to all (other) items, from d x d sums.
-    Ranked by the logarithm, which keeps values near 1 distinct; s = 0 counts as 1e-12. Candidates
-    by cosine. Pitfall: assumes normal distances. Source: Schnitzer et al., JMLR 13 (2012).
+    μ and s are the mean and the standard deviation of the distances of a row to all other items;
+    they are computed from d x d sums. Pairs are ranked by the logarithm, which keeps values near 1
+    distinct. s = 0 counts as 1e-12. Candidates are found by the cosine. Pitfall: the measure
+    assumes normally distributed distances. Source: Schnitzer et al., JMLR 13 (2012).
     """
 
     name = "mutual_proximity"
 
     def _fit(self, items: Rows, users: Rows | None) -> None:
-        """Take the moments, and the largest standardised cosine of any item on a grid."""
+        """Compute the moments, and the largest standardised cosine of any item on a grid."""
         units = unit_rows(items)
         self._lookup = RowLookup(items)
         self._moments = cosine_moments(units)
@@ -154,7 +164,7 @@ class MutualProximity(BaseMeasure):
     def precompute(self, B: Rows) -> tuple[Any, ...]:
         """Return the rows, their norms, and the mean and deviation of their cosines."""
         scaled = scaled_up_rows(B)
-        return scaled, norms_of(scaled), *self._of(B)
+        return scaled, norms_of(scaled), *self._row_moments(B)
 
     def rescore(self, Q: Rows, precomputed: tuple[Any, ...], columns: Integers) -> Floats:
         """Return the logarithm of the product."""
@@ -162,52 +172,55 @@ class MutualProximity(BaseMeasure):
         cosines = list_scores("cosine", scaled_up_rows(Q), B, columns, norms)
         return over_lists(
             normal_cdf.mutual_proximity_rows, columns, cosines, columns,
-            records.ScoreMoments(*map(validation.read_only, self._of(Q))),
+            records.ScoreMoments(*map(validation.read_only, self._row_moments(Q))),
             records.ScoreMoments(*map(validation.read_only, (means, deviations))),
         )  # fmt: skip
 
     def upper_bound(self, Q: Rows, raw: Floats) -> Floats:
-        """Return the logarithm for the item to which the cosine says most."""
+        """Return the logarithm for the item whose standardised cosine is largest."""
         from scipy.special import log_ndtr
 
-        mean, deviation = self._of(Q)
-        own = log_ndtr((raw - mean) / deviation)
+        mean, deviation = self._row_moments(Q)
+        query_term = log_ndtr((raw - mean) / deviation)
         best = np.interp(raw, _GRID, self._largest)
-        # a chord rounds like its ends, which are large where all cosines are nearly equal
+        # The rounding error of a chord is that of its ends, which are large if all cosines are
+        # nearly equal.
         right = np.clip(np.searchsorted(_GRID, raw), 1, len(_GRID) - 1)
         ends = np.maximum(*np.abs(self._largest[[right - 1, right]]))
         best += _SLACK * (1 + np.abs(best)) + _ROUNDING * ends
-        return (own + log_ndtr(best)) * (1 - _SLACK)
+        return (query_term + log_ndtr(best)) * (1 - _SLACK)
 
     def to_score(self, raw: Floats, Q: Rows) -> Floats:
         """Return the product."""
         return np.exp(raw)
 
-    def _of(self, rows: Rows) -> tuple[Floats, Floats]:
-        """Mean and deviation of every row's cosines; known for the items."""
-        number = self._lookup.find(rows)
-        mean, deviation = (known[number] for known in self._item_moments)
-        new = np.flatnonzero(number < 0)
+    def _row_moments(self, rows: Rows) -> tuple[Floats, Floats]:
+        """Mean and deviation of the cosines of every row; those of items are looked up."""
+        item_numbers = self._lookup.find(rows)
+        mean, deviation = (moments[item_numbers] for moments in self._item_moments)
+        new = np.flatnonzero(item_numbers < 0)
         if len(new):
-            inside = np.full(len(new), False)
-            mean[new], deviation[new] = self._moments_of(unit_rows(rows[new]), inside)
+            is_inside = np.full(len(new), False)
+            mean[new], deviation[new] = self._moments_of(unit_rows(rows[new]), is_inside)
         return mean, deviation
 
-    def _moments_of(self, units: Floats, inside: npt.NDArray[np.bool_]) -> tuple[Floats, Floats]:
-        mean, deviation = self._moments.of(units, inside)
-        return mean, np.maximum(deviation, _LEAST_DEVIATION)
+    def _moments_of(self, units: Floats, is_inside: npt.NDArray[np.bool_]) -> tuple[Floats, Floats]:
+        """Mean and deviation of the cosines of unit rows; deviations are not 0."""
+        mean, deviation = self._moments.of(units, is_inside)
+        return mean, np.maximum(deviation, _MIN_DEVIATION)
 
 
 @register
 class NormAngleDistance(BaseMeasure):
     """-(||x| - |y|| + λ arccos(cosine)): nearer is larger.
 
-    What some slides print as "WRD" without the bars; it is not Word Rotator's Distance. Candidates
-    by the squared distance s² of [unit x, w |x| / λ], w = 2/π: a norm gap g and an angle θ have
-    s² = (2 sin(θ/2))² + w² g² / λ². Up to s = 2, g / λ + θ is least on that curve at one of its
-    ends, 2 arcsin(s/2) <= s / w. Beyond, it is at least π, and at least the g / λ that is left when
-    the chord is 2. Pitfall: norms are in the units of the rows, so λ depends on them.
-    Source: repaired from You arXiv:2504.16318.
+    Some slides print it as "WRD" and without the bars; it is not Word Rotator's Distance.
+    Candidates are found by the squared distance s² of the rows [unit x, w |x| / λ] with w = 2/π. A
+    difference g of the norms and an angle θ have s² = (2 sin(θ/2))² + w² g² / λ². For s <= 2, the
+    minimum of g / λ + θ on this curve is at one of its ends, 2 arcsin(s/2) and s / w, of which the
+    first is not larger. For s > 2 the sum is at least π, and at least the g / λ that belongs to a
+    chord of 2. Pitfall: norms have the units of the rows, so a suitable λ depends on them. Source:
+    corrected from You arXiv:2504.16318.
 
     Parameters
     ----------
@@ -230,26 +243,28 @@ class NormAngleDistance(BaseMeasure):
     def encode_items(self, B: Rows) -> Rows:
         """Return [unit b, w (|b| - m) / λ], (p, d + 1) float64, m the median norm of the items.
 
-        Less m, rows are short, and so is the filter's error: 17 times as fast for Gaussian rows.
+        Subtracting m makes the rows short, which makes the error of the filter small: the search of
+        Gaussian rows is 17 times as fast.
         """
         norms = norms_of(B) - self._median_norm
         return np.column_stack([unit_rows(B), _NORM_SHARE / self.weight * norms])
 
     def precompute(self, B: Rows) -> tuple[Rows, Floats, Floats]:
-        """Return the rows, scaled up where they would underflow, their norms and the rows' own."""
+        """Return the scaled rows, their norms, and the norms of the rows before scaling."""
         scaled = scaled_up_rows(B)
         return scaled, norms_of(scaled), norms_of(B)
 
     def rescore(self, Q: Rows, precomputed: tuple[Any, ...], columns: Integers) -> Floats:
-        """Return the negative distance; a zero row is at a right angle to all."""
+        """Return the negative distance; a zero row has a right angle to every row."""
         B, scaled_norms, norms = precomputed
         cosines = list_scores("cosine", scaled_up_rows(Q), B, columns, scaled_norms)
         gaps = np.abs(norms_of(Q)[:, None] - norms[columns])
         return -(gaps + self.weight * np.arccos(cosines))
 
     def upper_bound(self, Q: Rows, raw: Floats) -> Floats:
-        """Return minus the least distance of this s²."""
-        # rounding of encoded rows and of their squared distance, by the size of what is subtracted
+        """Return minus the smallest distance that has this s²."""
+        # The rounding errors of encoded rows and of their squared distance are relative to the size
+        # of the terms that are subtracted.
         norms = np.hypot(norms_of(Q), self._median_norm)
         size = 1 + np.square(_NORM_SHARE / self.weight * norms) - raw
         squares = np.maximum(0, -raw - _ROUNDING * (Q.shape[1] + 16) * size)

@@ -1,4 +1,4 @@
-"""Transforms of rows and scores of lists that several measures need."""
+"""Transforms of rows, and scores of lists and pairs, for several measures."""
 
 from typing import Any, cast
 
@@ -15,25 +15,25 @@ from fastcos.similarity.row_maps import as_contiguous, fingerprints, row_cuts
 from fastcos.similarity.safe_norms import scale_up
 from fastcos.validation import Floats, Integers, Rows
 
-# pairs whose rows are copied and scored at once
+# Number of pairs whose rows are copied and scored at once.
 _PAIRS_AT_ONCE = 2**15
-# rows that are hashed at once
+# Number of rows that are hashed at once.
 _HASHED_AT_ONCE = 8192
 
 
 def norms_of(rows: Rows) -> Floats:
-    """Return Euclidean norms, (n,), also where squares underflow."""
+    """Return the Euclidean norms (n,), which are exact even if squares underflow."""
     _, norms, exponents = _scale_up(rows)
     return norms if exponents is None else np.ldexp(norms, -exponents)
 
 
 def scaled_up_rows(rows: Rows) -> Rows:
-    """Return the rows; float64 ones whose squares would underflow, times a power of two."""
+    """Return the rows; float64 rows whose squares would underflow are scaled by powers of two."""
     return _scale_up(rows)[0]
 
 
 def _scale_up(rows: Rows) -> tuple[Rows, Floats, npt.NDArray[np.intc] | None]:
-    """Return rows whose squares keep their digits, their norms, and by which powers of two."""
+    """Return the scaled rows, their norms, and the exponents of two; None if none is scaled."""
     norms = row_norms(as_contiguous(rows))
     scaled = None if rows.dtype == np.float32 else scale_up(cast(Floats, rows), norms)
     if scaled is None:
@@ -41,33 +41,37 @@ def _scale_up(rows: Rows) -> tuple[Rows, Floats, npt.NDArray[np.intc] | None]:
     return scaled[0], row_norms(as_contiguous(scaled[0])), scaled[1]
 
 
-def unit_rows(rows: Rows, powers: Floats | None = None) -> Floats:
-    """Return rows of unit norm, float64, times powers (n,); zero rows stay zero."""
+def unit_rows(rows: Rows, factors: Floats | None = None) -> Floats:
+    """Return the rows scaled to unit norm, float64; zero rows stay zero.
+
+    factors (n,), if given, then multiply the rows.
+    """
     rows, norms, _ = _scale_up(rows)
-    powers = np.ones(len(rows)) if powers is None else powers
-    out = buffer_pool.empty(rows.shape, np.float64)
+    factors = np.ones(len(rows)) if factors is None else factors
+    units = buffer_pool.empty(rows.shape, np.float64)
     parallel.run(
-        row_transforms.unit_rows, row_cuts(rows, 1), as_contiguous(rows), norms, powers, out
+        row_transforms.unit_rows, row_cuts(rows, 1), as_contiguous(rows), norms, factors, units
     )
-    return out
+    return units
 
 
 def count_duplicates(rows: Rows) -> int:
-    """Return how many rows are not zero and have the hash of an earlier row."""
-    hashes = [
-        fingerprints(block[block.any(axis=1)])
-        for _, block in memmap.iter_blocks("items", rows, _HASHED_AT_ONCE)
-    ]
-    own = np.concatenate(hashes)
-    return len(own) - len(np.unique(own))
+    """Return the number of nonzero rows that have the hash of an earlier row."""
+    hashes = np.concatenate(
+        [
+            fingerprints(block[block.any(axis=1)])
+            for _, block in memmap.iter_blocks("items", rows, _HASHED_AT_ONCE)
+        ]
+    )
+    return len(hashes) - len(np.unique(hashes))
 
 
 def list_scores(
     metric_type: str, queries: Rows, items: Rows, columns: Integers, norms: Floats | None = None
 ) -> Floats:
-    """Engine's raw scores of every query and the items of its list, (n, k); no bias.
+    """Return the raw scores (n, k) of every query and the items of its list, without a bias.
 
-    norms (p,): the items', where they are known.
+    norms (p,): norms of the items, if they have been computed before.
     """
     norms = norms_of(items) if norms is None else norms
     queries, items = same_type(queries, items)
@@ -82,12 +86,13 @@ def list_scores(
 
 
 def pair_scores(measure: Measure, rows: Rows, pairs: Integers) -> Floats:
-    """Return scores (m,) of pairs (m, 2) of rows, as ``top_k`` would return them, in float64.
+    """Return the scores (m,) of pairs (m, 2) of rows in float64, as ``top_k`` would return them.
 
-    Of rows on disk, only those of the pairs are read.
+    If the rows are on disk, only the rows of the pairs are read.
     """
-    used, numbers = np.unique(pairs, return_inverse=True)
-    rows, pairs = memmap.take_rows("vectors", rows, used), numbers.reshape(pairs.shape)
+    row_numbers, positions = np.unique(pairs, return_inverse=True)
+    rows = memmap.take_rows("vectors", rows, row_numbers)
+    pairs = positions.reshape(pairs.shape)
     bias = norms = None
     if is_upper_bounded(measure):
         items: Any = measure.precompute(rows)
@@ -109,25 +114,27 @@ def pair_scores(measure: Measure, rows: Rows, pairs: Integers) -> Floats:
     return scores
 
 
-def over_lists(kernel: Any, columns: Integers, *arguments: Any, pairs: int = 20_000) -> Floats:
-    """Run a kernel that scores every query's list; return the scores (n, k).
+def over_lists(
+    kernel: Any, columns: Integers, *arguments: Any, pairs_per_task: int = 20_000
+) -> Floats:
+    """Run a kernel that scores the list of every query; return the scores (n, k).
 
-    pairs: how many a thread scores at once.
+    pairs_per_task: number of pairs that a thread scores in one task.
     """
     scores = parallel.unfilled(columns.shape, np.float64)
-    blocks = parallel.row_blocks(len(columns), max(1, pairs // columns.shape[1]))
-    given = (as_contiguous(a) if isinstance(a, np.ndarray) else a for a in arguments)
-    parallel.run(kernel, blocks, *given, scores)
+    blocks = parallel.row_blocks(len(columns), max(1, pairs_per_task // columns.shape[1]))
+    inputs = (as_contiguous(a) if isinstance(a, np.ndarray) else a for a in arguments)
+    parallel.run(kernel, blocks, *inputs, scores)
     return scores
 
 
 def inverses(values: Floats) -> Floats:
-    """Return 1 / values, 0 where a value is 0."""
+    """Return 1 / values, with 0 for values of 0."""
     return np.divide(1.0, values, out=np.zeros(len(values)), where=values > 0)
 
 
 def same_type(*arrays: Rows) -> tuple[Rows, ...]:
-    """Return the arrays as they are if they are of one type, else all in float64."""
+    """Return the arrays unchanged if all have the same type; otherwise convert all to float64."""
     if len({array.dtype for array in arrays}) == 1:
         return arrays
     return tuple(array.astype(np.float64, copy=False) for array in arrays)

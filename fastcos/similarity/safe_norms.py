@@ -1,28 +1,28 @@
-"""Float64 rows whose squares would underflow, scaled up by powers of two for the cosine."""
+"""Scaling of float64 rows whose squares would underflow; it changes no cosine."""
 
 import numpy as np
 import numpy.typing as npt
 
 from fastcos.validation import Floats
 
-# squares of rows with a smaller norm lose digits in float64, or vanish
+# The squares of rows with a smaller norm lose digits in float64, or underflow to 0.
 LEAST_NORM = 2.0**-480
 
 
 def find_small(norms: Floats) -> npt.NDArray[np.intp]:
-    """Return the numbers of the rows whose squares may underflow, zero rows among them."""
+    """Return the numbers of the rows whose squares may underflow, including zero rows."""
     return np.flatnonzero(norms < LEAST_NORM)
 
 
 def exponents_for(largest: Floats) -> npt.NDArray[np.intc]:
-    """Return the power of two that brings each largest magnitude near 1, 0 for 0."""
+    """Return the exponents of two that bring the largest magnitude of each row near 1; 0 for 0."""
     return -np.frexp(largest)[1]
 
 
 def scale_up(rows: Floats, norms: Floats) -> tuple[Floats, npt.NDArray[np.intc]] | None:
-    """Return float64 rows whose squares keep their digits, and the powers of two; None if all do.
+    """Return rows that are scaled up where necessary, and the exponents of two (n,).
 
-    Scaling by a power of two rounds nothing.
+    Return None if no row has to be scaled. Scaling by a power of two does not round.
     """
     small = find_small(norms)
     largest = np.abs(rows[small]).max(axis=1, initial=0)

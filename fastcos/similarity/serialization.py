@@ -1,4 +1,4 @@
-"""A measure as a name, numbers and arrays: what a file can hold and a table can print."""
+"""Conversion of measures to and from names, numbers and arrays, for files and tables."""
 
 import inspect
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ _OF_MODEL = "measure_of_model_"
 
 
 def label_of(measure: Measure) -> str:
-    """The name, and the numbers and texts that are not its class's defaults: csls:n_neighbors=5."""
+    """Return the name with the parameters that are not defaults, such as csls:n_neighbors=5."""
     label = measure.name
     for name, parameter in inspect.signature(type(measure)).parameters.items():
         value = getattr(measure, name, parameter.default)
@@ -26,22 +26,23 @@ def label_of(measure: Measure) -> str:
 
 
 def parameters_of(measure: Measure) -> dict[str, Any]:
-    """The parameters of a measure, as its class takes them."""
+    """Return the parameters of a measure by name, as its class accepts them."""
     names = inspect.signature(type(measure)).parameters
     return {name: getattr(measure, name) for name in names}
 
 
 def to_parts(measure: str | Measure) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
-    """Return fields (name and parameters, for JSON) and arrays from which ``from_parts`` makes it.
+    """Return the fields (name and parameters, for JSON) and the arrays of a measure.
 
-    Only the class and the parameters are kept: a loaded measure is fitted again. TypeError for a
-    class that is not registered, and for parameters that are no number, text or array.
+    ``from_parts`` restores the measure from them. Only the class and the parameters are stored, so
+    a loaded measure has to be fitted again. Raises TypeError for a class that is not registered,
+    and for a parameter that is neither a number nor a text nor an array.
     """
     if isinstance(measure, str):
         return {"name": measure, "parameters": {}}, {}
     if REGISTRY.get(getattr(measure, "name", "")) is not type(measure):
-        kind = type(measure).__name__
-        raise TypeError(f"measure must be a name or registered to be saved, got {kind}")
+        got = type(measure).__name__
+        raise TypeError(f"measure must be a name or registered to be saved, got {got}")
     parameters, arrays = {}, {}
     for parameter in inspect.signature(type(measure)).parameters:
         value = getattr(measure, parameter, measure)
@@ -52,17 +53,17 @@ def to_parts(measure: str | Measure) -> tuple[dict[str, Any], dict[str, npt.NDAr
         elif value is None or isinstance(value, (bool, int, float, str)):
             parameters[parameter] = value
         else:
-            kind = "no attribute of its name" if value is measure else type(value).__name__
+            got = "no attribute of its name" if value is measure else type(value).__name__
             rule = "a number, a text or an array to be saved"
-            raise TypeError(f"{parameter} of the measure must be {rule}, got {kind}")
+            raise TypeError(f"{parameter} of the measure must be {rule}, got {got}")
     return {"name": measure.name, "parameters": parameters}, arrays
 
 
 def from_parts(fields: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> str | Measure:
-    """Return the measure of these parts; a name where there are no parameters."""
+    """Return the measure with these fields and arrays; only its name if it has no parameters."""
     of_model = {name: array for name, array in arrays.items() if name.startswith(_OF_MODEL)}
-    kind, parameters = storage.field(fields, "name", str), storage.field(fields, "parameters", dict)
-    parameters = dict(parameters)
+    name_of_measure = storage.field(fields, "name", str)
+    parameters = dict(storage.field(fields, "parameters", dict))
     for name, array in arrays.items():
         if name.startswith(_PREFIX) and name not in of_model:
             parameters[name.removeprefix(_PREFIX)] = array
@@ -71,8 +72,8 @@ def from_parts(fields: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]
             **{name.removeprefix(_OF_MODEL): array for name, array in of_model.items()}
         )
     if not parameters:
-        return kind
+        return name_of_measure
     try:
-        return cast(Measure, REGISTRY[kind](**parameters))
-    except TypeError as error:  # of values that its class does not take
-        raise ValueError(f"parameters must be those of {kind}: {error}") from error
+        return cast(Measure, REGISTRY[name_of_measure](**parameters))
+    except TypeError as error:  # The class does not accept these parameters.
+        raise ValueError(f"parameters must be those of {name_of_measure}: {error}") from error
