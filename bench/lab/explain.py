@@ -2,7 +2,7 @@
 
 Twenty searches, from one query of 1,000 rows to a self-join, of random rows and of rows like those
 of a text model. The table goes to docs/dev/costs.md. Rates are fields of
-``fastcos.search.plan.CostModel``. One minute on two cores.
+``fastcos.search.cost_model.CostModel``. One minute on two cores.
 """
 
 import sys

@@ -1,9 +1,9 @@
 """Crossovers of the search plan: `python -m bench.lab.search_plan [ROWS.npy ...]` prints tables.
 
-Every threshold of ``fastcos.search.plan.CostModel`` that chooses between two methods is shown with
-the times of both around it. Random rows, two threads unless set otherwise;
-medians of five calls, after one that compiles. The table of prefixes has the rows of the files,
-too, whose first 1,000 are its queries. Two minutes on two cores.
+Every threshold of ``fastcos.search.cost_model.CostModel`` that chooses between two methods is shown
+with the times of both around it. Random rows, two threads unless set otherwise; medians of five
+calls, after one that compiles. The table of prefixes has the rows of the files, too, whose first
+1,000 are its queries. Two minutes on two cores.
 """
 
 import sys
@@ -17,7 +17,7 @@ from bench.data import gaussian
 from bench.lab.markdown import print_table
 from bench.lab.timing import in_turns, milliseconds, seconds
 from fastcos import config
-from fastcos.search import packing, plan, scan
+from fastcos.search import cost_model, packing, scan
 from fastcos.search.segments import Segment
 from fastcos.similarity import encoded_rows, get_measure
 
@@ -38,7 +38,7 @@ def searching(packed, items, n, options=OPTIONS, **costs):
     few = items.take(slice(0, n)), packing.no_exclusions(n)
 
     def search():
-        with plan.costs_replaced(**costs):
+        with cost_model.costs_replaced(**costs):
             scan.scan_packed(packed, *few, K, options)
 
     return search
@@ -68,7 +68,7 @@ def packing_against_scoring(d):
         wanted = scan.SegmentSearch(K, packing.no_exclusions(n))
 
         def search(costs, few=few, wanted=wanted):
-            with plan.costs_replaced(**costs):
+            with cost_model.costs_replaced(**costs):
                 scan.search_segment(Segment("cosine", items, numbers), few, wanted, OPTIONS)
 
         table.append((n, *(milliseconds(partial(search, costs)) for costs in ways)))
@@ -162,7 +162,7 @@ def without_and_with_prefixes(files):
     } | {file: partial(np.load, file) for file in files}  # fmt: skip
 
     def fitted(forced):
-        with plan.costs_replaced(projected_columns=forced):
+        with cost_model.costs_replaced(projected_columns=forced):
             index = fastcos.SimilarityIndex().fit(items)
             for part in index._state.parts:
                 part.segment.wait_for_projection()

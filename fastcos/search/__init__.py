@@ -24,7 +24,8 @@ The modules of the search, from the bottom up:
 
 =================== ==============================================================================
 ``layout``          how an instruction set packs a row
-``plan``            ``CostModel``, ``plan_search`` and ``SearchPlan``
+``cost_model``      thresholds by which a search is planned, rates by which its time is estimated
+``plan``            ``plan_search``: from sizes to a ``SearchPlan``
 ``packing``         packed rows; filters and options of a search
 ``projection``      short codes along principal axes, and whether they pay
 ``duplicates``      groups of equal rows

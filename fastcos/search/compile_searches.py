@@ -8,7 +8,7 @@ import numpy as np
 
 from fastcos.kernels import code_cache
 from fastcos.parallel import readiness
-from fastcos.search import packing, plan, projection, scan, segments
+from fastcos.search import cost_model, packing, projection, scan, segments
 from fastcos.similarity import encoded_rows
 
 # Seconds to wait for another process that compiles the same, before this one compiles, too.
@@ -32,7 +32,7 @@ def compile_searches(dtype: str) -> None:
     query_rows = rows.astype("float32" if dtype == "float32" else "float64")
     encoded_queries = encoded_rows.encode_rows(query_rows, None, 1, "cosine")
     segment = segments.Segment("cosine", items, np.arange(_ROWS, dtype=np.int64), 1)
-    for n in (1, 2 * plan.COSTS.max_queries_sharing_rows):
+    for n in (1, 2 * cost_model.COSTS.max_queries_sharing_rows):
         queries, nothing = encoded_queries.take(slice(n)), packing.no_exclusions(n)
         segment.pack()
         wanted = scan.SegmentSearch(10, nothing)

@@ -1,8 +1,8 @@
 """Explain a search before it runs: its plan in words, what it reads, and about how long it takes.
 
 ``SimilarityIndex.explain`` and ``explain_top_k`` ask the same planner as searches do, so that they
-describe what would really happen. Times are estimates by the rates of ``plan.CostModel``; the page
-``docs/dev/costs.md``, "estimates", compares them with measured times.
+describe what would really happen. Times are estimates by the rates of ``cost_model.CostModel``; the
+page ``docs/dev/costs.md``, "estimates", compares them with measured times.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ import numpy as np
 from fastcos import config, validation
 from fastcos.kernels.simd.instruction_sets import INSTRUCTION_SETS
 from fastcos.parallel import memmap, readiness
-from fastcos.search import plan, scan
+from fastcos.search import cost_model, plan, scan
 from fastcos.search.estimate import Estimate, estimate_plan
 from fastcos.search.execute import batch_size
 from fastcos.search.packing import ExecutionOptions, no_exclusions
@@ -215,7 +215,7 @@ def explain_source(
     reasons: tuple[str, ...] = ()
     width = k
     if is_upper_bounded(items.measure):
-        width = k + plan.COSTS.extra_candidates
+        width = k + cost_model.COSTS.extra_candidates
         reasons = (
             f"{items.measure.name} only bounds an inner product: {width} candidates of each query "
             "are found first, and refined by the measure, whose time is not estimated",
@@ -242,7 +242,7 @@ def explain_source(
     is_plain = bool(items.segments) and capabilities(items.measure).append
     is_plain = is_plain and measure.encode_queries is BaseMeasure.encode_queries
     is_plain = is_plain and all(one.method == "tiles" and one.shares_rows for *_, one in found)
-    costs = plan.COSTS
+    costs = cost_model.COSTS
     overhead = costs.seconds_per_plain_call if is_plain else costs.seconds_per_call
     if allowed_positions is not None:
         overhead += costs.seconds_per_masked_row * items.n_items
@@ -317,7 +317,7 @@ def explain_top_k(
     batch = min(n, plan.plan_batch(k, d, options.working_memory))
     request, machine = RequestSizes(batch, k), scan.machine_of(options, isa)
     made = plan.plan_search(sizes, request, machine)
-    costs = plan.COSTS
+    costs = cost_model.COSTS
     is_plain = is_packed and made.shares_rows
     overhead = costs.seconds_per_plain_call if is_plain else costs.seconds_per_call
     return _explain([(sizes, request, machine, made)], overhead, n, m, options, row_type)
@@ -346,7 +346,7 @@ def _explain(
     reasons: tuple[str, ...] = (),
 ) -> SearchExplanation:
     """Put plans of all segments for one batch together; overhead: seconds of one batch."""
-    costs, whole = plan.COSTS, Estimate()
+    costs, whole = cost_model.COSTS, Estimate()
     sizes, request, *_ = planned[0]
     for one in planned:
         segment, asked, machine, made = one
@@ -375,9 +375,11 @@ def _alternative(
         return ()
     m = segment.n_live if request.n_allowed is None else request.n_allowed
     grid = plan.plan_exhaustive(
-        request.n_queries, m, segment.n_columns, request.k, machine.n_threads, plan.COSTS
+        request.n_queries, m, segment.n_columns, request.k, machine.n_threads, cost_model.COSTS
     )
-    every = estimate_plan(SearchPlan("score_all", grid=grid), segment, request, machine, plan.COSTS)
+    every = estimate_plan(
+        SearchPlan("score_all", grid=grid), segment, request, machine, cost_model.COSTS
+    )
     return (f"the float64 score of every pair would take about {_seconds(every.seconds)}",)
 
 

@@ -26,7 +26,7 @@ import numpy.typing as npt
 
 from fastcos import config, validation
 from fastcos.kernels import tile_top_k
-from fastcos.search import plan, scan, segments
+from fastcos.search import cost_model, plan, scan, segments
 from fastcos.search.ids import Ids
 from fastcos.search.index_parts import IndexPart
 from fastcos.search.packing import ExecutionOptions
@@ -178,7 +178,7 @@ class FastPath:
             (part_plan, scan.few_query_settings(part_plan, must_check=True)) for part_plan in plans
         )
         # the settings of threads and memory may change: plans that depend on them are not kept
-        max_bytes = plan.COSTS.max_unchecked_bytes
+        max_bytes = cost_model.COSTS.max_unchecked_bytes
         is_small = all(part_plan.buffer_bytes <= max_bytes for part_plan in plans)
         is_fixed = not follows_setting or all(part_plan.max_threads == 1 for part_plan in plans)
         if parts is self._packed and is_small and is_fixed:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fastcos import parallel, validation
-from fastcos.search import plan, scan
+from fastcos.search import cost_model, scan
 from fastcos.search.packing import AllowedRows, ExcludedItems, ExecutionOptions, Found
 from fastcos.search.range_candidates import find_candidates
 from fastcos.search.segments import Segment, best_of_lists
@@ -60,7 +60,7 @@ def filter_and_refine(
     n, queries = len(Q), _Queries(Q, encoded, exclusions)
     precomputed = measure.precompute(segment.rows)
     n_items = len(segment.numbers if allowed_rows is None else allowed_rows.numbers)
-    width = min(n_items, k + plan.COSTS.extra_candidates)
+    width = min(n_items, k + cost_model.COSTS.extra_candidates)
     columns, scores = parallel.unfilled((n, k), np.int64), parallel.unfilled((n, k), np.float64)
     last = parallel.unfilled(n, np.float64)
     left = []
@@ -96,7 +96,9 @@ def _reached(scores: Floats, best: Found | None, some: Integers) -> Floats:
 
 def _batches(queries: Integers, width: int, options: ExecutionOptions) -> Iterator[Integers]:
     """Yield queries whose lists of this width fit the working memory."""
-    size = max(1, int(options.working_memory / (plan.COSTS.refined_bytes_per_candidate * width)))
+    size = max(
+        1, int(options.working_memory / (cost_model.COSTS.refined_bytes_per_candidate * width))
+    )
     for first in range(0, len(queries), size):
         yield queries[first : first + size]
 
@@ -129,7 +131,7 @@ def _refine_all(
     n_items = len(segment.numbers if allowed_rows is None else allowed_rows.numbers)
     quiet = options._replace(progress=None)
     columns, scores = parallel.unfilled((n, k), np.int64), parallel.unfilled((n, k), np.float64)
-    left, capacity = np.arange(n, dtype=np.int64), min(plan.COSTS.refined_capacity, n_items)
+    left, capacity = np.arange(n, dtype=np.int64), min(cost_model.COSTS.refined_capacity, n_items)
     while len(left):
         too_long = []
         for some in _batches(left, capacity, options):
@@ -141,14 +143,14 @@ def _refine_all(
             )  # fmt: skip
             order = np.argsort(counts, kind="stable")
             fits = order[: np.searchsorted(counts[order], capacity, side="right")]
-            for first in range(0, len(fits), plan.COSTS.refined_queries):
-                few = np.sort(fits[first : first + plan.COSTS.refined_queries])
+            for first in range(0, len(fits), cost_model.COSTS.refined_queries):
+                few = np.sort(fits[first : first + cost_model.COSTS.refined_queries])
                 lists = np.ascontiguousarray(listed[few, : max(k, counts[few].max())])
                 found = _refine(measure, part.take(few), precomputed, lists, k, options)
                 columns[some[few]], scores[some[few]] = found
             too_long.append(some[counts > capacity])
         left = np.concatenate(too_long)
-        capacity = min(n_items, plan.COSTS.refined_growth * capacity)
+        capacity = min(n_items, cost_model.COSTS.refined_growth * capacity)
     return columns, scores
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos.parallel import memmap
-from fastcos.search import plan
+from fastcos.search import cost_model
 from fastcos.search.packing import ExecutionOptions
 from fastcos.search.request import SearchRequest
 from fastcos.search.sources import block_sizes
@@ -20,7 +20,7 @@ def results_in_directory(
     """Open the directory where batches of neighbours go; the same request resumes there."""
     n, k = request.queries.shape[0], request.k
     mapped = memmap.is_on_disk(X) or memmap.is_on_disk(request.queries)
-    costs = plan.COSTS
+    costs = cost_model.COSTS
     least = costs.min_written_queries_on_disk if mapped else costs.min_written_queries
     batch = rows_per_block(X.shape[0] * X.shape[1], minimum=least)
     if mapped:

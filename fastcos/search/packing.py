@@ -18,7 +18,7 @@ from fastcos.kernels import packing, query_scaling, records, tiles
 from fastcos.kernels.simd.instruction_sets import INSTRUCTION_SETS
 from fastcos.kernels.simd.panel import PANEL
 from fastcos.parallel import memmap
-from fastcos.search import plan
+from fastcos.search import cost_model
 from fastcos.search.layout import TileLayout, float_layout, tile_layout
 from fastcos.similarity import kernel_records
 from fastcos.similarity.encoded_rows import METRIC_TYPES, EncodedRows
@@ -149,7 +149,7 @@ def has_many_copies(ends: npt.NDArray[np.intp], n: int) -> bool:
     """Whether groups of n rows that end there are so large that searching one of each pays."""
     sizes = np.diff(np.concatenate([[0], ends, [n]])).astype(np.float64)
     # no BLAS: its threads stay awake for milliseconds that a search needs
-    return bool(np.square(sizes).sum() >= plan.COSTS.min_average_copies * n)
+    return bool(np.square(sizes).sum() >= cost_model.COSTS.min_average_copies * n)
 
 
 def pack_items(

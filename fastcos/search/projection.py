@@ -22,7 +22,7 @@ from fastcos.kernels import projection, records, tiles
 from fastcos.kernels.simd.panel import PANEL
 from fastcos.parallel import memmap, readiness
 from fastcos.parallel.blas import blas_lock
-from fastcos.search import plan
+from fastcos.search import cost_model, plan
 from fastcos.search.layout import tile_layout
 from fastcos.search.packing import (
     PackedItems,
@@ -165,7 +165,7 @@ def _may_pay(packed: PackedItems, items: EncodedRows) -> bool:
     """Whether there is no projection yet, and searches may take less time by one."""
     n, n_columns = len(packed.arrays.order), items.rows.shape[1]
     return packed.arrays.projection.words == 0 and plan.may_project(
-        n, n_columns, packed.layout, tiles.AVAILABLE, plan.COSTS
+        n, n_columns, packed.layout, tiles.AVAILABLE, cost_model.COSTS
     )
 
 
@@ -274,7 +274,7 @@ def _choose_axes(packed: PackedItems, items: EncodedRows, scaling: RowScaling) -
     """Return the axes by which searches take least time, None if they do by all codes."""
     arrays, n = packed.arrays, len(packed.arrays.order)
     # steps of the golden ratio share no period with the items
-    steps = np.arange(min(plan.COSTS.projection_sample_rows, n))
+    steps = np.arange(min(cost_model.COSTS.projection_sample_rows, n))
     places = (steps * 0.6180339887498949 % 1.0 * n).astype(np.int64)
     numbers = arrays.order[places].astype(np.int64)
     taken, factors = items.take(numbers), scaling.factors[numbers]
@@ -282,7 +282,7 @@ def _choose_axes(packed: PackedItems, items: EncodedRows, scaling: RowScaling) -
     sample = (memmap.from_bits(rows) * factors[:, np.newaxis]).astype(np.float32)
     if len(scaling.shift):
         sample -= (scaling.coefficients[numbers, np.newaxis] * scaling.shift).astype(np.float32)
-    few = slice(0, plan.COSTS.projection_sample_queries)
+    few = slice(0, cost_model.COSTS.projection_sample_queries)
     encoded = taken.take(few)
     if memmap.from_bits(rows) is not rows or rows.dtype == np.int8:  # as queries are searched
         wide = memmap.from_bits(encoded.rows).astype(np.float64)
@@ -310,7 +310,7 @@ def _directions(
 
     None if searches take least time by all codes. Arguments as of _shares_left.
     """
-    costs, depth = plan.COSTS, sample.shape[1]
+    costs, depth = cost_model.COSTS, sample.shape[1]
     if costs.projected_columns:
         n_axes = min(costs.projected_columns, depth)
         return rotated(principal_axes(sample, n_axes)), [ANY_K, ANY_K]
@@ -370,7 +370,7 @@ def _shares_left(
     thresholds = [ordered[:, m - count, None] for count in counts]
     u, w = sample @ axes, queries @ axes
     norms, query_norms = (np.sqrt(np.square(rows).sum(axis=1)) for rows in (sample, queries))
-    bound = biases + plan.COSTS.code_error * query_norms[:, None] * norms
+    bound = biases + cost_model.COSTS.code_error * query_norms[:, None] * norms
     shares, before = np.empty((len(widths), len(thresholds))), 0
     for row, p in enumerate(widths):
         bound += w[:, before:p] @ u[:, before:p].T

@@ -4,7 +4,7 @@ import numpy as np
 
 from fastcos import parallel
 from fastcos.kernels import candidate_filter, records, tiles
-from fastcos.search import plan
+from fastcos.search import cost_model
 from fastcos.search.packing import (
     AllowedRows,
     ExcludedItems,
@@ -38,7 +38,7 @@ def find_candidates(
         return _everything(packed, exclusions, capacity, starts, columns, allowed_rows)
     mask = np.zeros(0, np.uint8) if allowed_rows is None else allowed_rows.mask
     counts = parallel.unfilled(n, np.int64)
-    blocks = parallel.row_blocks(n, plan.COSTS.queries_per_range_block)
+    blocks = parallel.row_blocks(n, cost_model.COSTS.queries_per_range_block)
     parallel.run(
         candidate_filter.pass_rows, blocks, packed.arrays,
         pack_queries(packed, queries, exclusions, mask), np.arange(n, dtype=np.int64), thresholds,

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from fastcos import config, parallel, validation
 from fastcos.kernels import exhaustive_top_k, packing, records, tile_top_k, tiles
 from fastcos.parallel import memmap, readiness
-from fastcos.search import duplicates, numpy_search, plan
+from fastcos.search import cost_model, duplicates, numpy_search, plan
 from fastcos.search.packing import (
     AllowedRows,
     ExcludedItems,
@@ -317,10 +317,10 @@ def _scan_query_blocks(
         sample = made.sample if n_passes == 0 else plan.ThresholdSample()
         grid, capacity, _ = plan.plan_query_blocks(
             len(left), made.wanted, k, packed.layout, scaled.rows.shape[1], n_panels, machine,
-            plan.COSTS, may_share=n_passes < _MAX_SHARING_PASSES,
+            cost_model.COSTS, may_share=n_passes < _MAX_SHARING_PASSES,
         )  # fmt: skip
         if grid.n_ranges > 1 and n_passes == 0:
-            sample = plan.guess_in_range(k, made.wanted, grid.panels_per_range, plan.COSTS)
+            sample = plan.guess_in_range(k, made.wanted, grid.panels_per_range, cost_model.COSTS)
         parts = (columns[np.newaxis], scores[np.newaxis])
         if grid.n_ranges > 1:
             shape = grid.n_ranges, n, k
@@ -421,7 +421,9 @@ def score_all(
     queries = as_wide(queries, items.rows)
     n, n_columns = queries.rows.shape
     if grid is None:
-        grid = plan.plan_exhaustive(n, len(numbers), n_columns, k, options.n_threads, plan.COSTS)
+        grid = plan.plan_exhaustive(
+            n, len(numbers), n_columns, k, options.n_threads, cost_model.COSTS
+        )
     parts = grid.n_ranges
     columns = parallel.unfilled((n * parts, k), np.int64)
     scores = parallel.unfilled((n * parts, k), np.float64)

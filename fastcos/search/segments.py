@@ -14,7 +14,7 @@ import numpy.typing as npt
 from fastcos import parallel, validation
 from fastcos.kernels.exhaustive_top_k import merge_rows
 from fastcos.parallel import memmap, readiness
-from fastcos.search import duplicates, plan, projection
+from fastcos.search import cost_model, duplicates, plan, projection
 from fastcos.search.packing import (
     AllowedRows,
     ExcludedItems,
@@ -164,7 +164,7 @@ class Segment:
         Then another process compiles them: who packs beforehand is going to search.
         """
         if self.uses_numpy():
-            if len(self.numbers) >= plan.COSTS.min_rows_for_tiles:  # fewer are all scored
+            if len(self.numbers) >= cost_model.COSTS.min_rows_for_tiles:  # fewer are all scored
                 readiness.request(memmap.from_bits(self.encoded.rows).dtype)
             return
         with parallel.attribute_lock(self, "pack"):  # of several threads one packs
@@ -229,7 +229,7 @@ class Segment:
             with parallel.attribute_lock(self, "work"):
                 if self._work >= 0:
                     self._work += n_queries * self.encoded.rows.size
-                is_due = self._work >= plan.COSTS.min_work_to_project
+                is_due = self._work >= cost_model.COSTS.min_work_to_project
                 if is_due:  # of several threads one adds it
                     self._work = -1
             if is_due:

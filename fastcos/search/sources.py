@@ -13,7 +13,7 @@ import numpy as np
 
 from fastcos import config, validation
 from fastcos.parallel import memmap
-from fastcos.search import plan
+from fastcos.search import cost_model
 from fastcos.search.layout import tile_layout
 from fastcos.search.packing import AllowedRows, ExecutionOptions
 from fastcos.search.request import SearchRequest
@@ -219,7 +219,7 @@ def block_sizes(
     X: Any, request: SearchRequest, measure: Measure, options: ExecutionOptions
 ) -> BlockSizes:
     """Cut queries and items so that a batch and a segment fit the working memory."""
-    costs, memory = plan.COSTS, options.working_memory
+    costs, memory = cost_model.COSTS, options.working_memory
     if memmap.is_narrow(X) or memmap.is_narrow(request.queries):
         # what is widened need not exceed what was given
         smallest = costs.low_precision_bytes_per_column * X.shape[1]
@@ -244,16 +244,16 @@ def fits_as_given(X: Any, options: ExecutionOptions) -> bool:
     if not memmap.has_kernels(X):
         return False
     layout = tile_layout(config.isa(), X.shape[1])
-    size = len(X) * (4 * layout.words + plan.COSTS.read_bytes_per_row)
-    is_large = 4 * X.size > plan.COSTS.low_precision_memory
+    size = len(X) * (4 * layout.words + cost_model.COSTS.read_bytes_per_row)
+    is_large = 4 * X.size > cost_model.COSTS.low_precision_memory
     return is_large and layout.quantised and size <= options.working_memory
 
 
 def _bytes_per_row(measure: Measure, side: str, X: Any) -> int:
     """Memory of a row of one side of a block, with its encoded copy if the measure makes one."""
-    entry = max(4, X.dtype.itemsize) + plan.COSTS.read_bytes_per_code
+    entry = max(4, X.dtype.itemsize) + cost_model.COSTS.read_bytes_per_code
     kind = type(measure)
     encoders = {getattr(kind, "encode_items", None), getattr(kind, side, None)}
     if not encoders <= {BaseMeasure.encode_items, BaseMeasure.encode_queries}:
-        entry += plan.COSTS.read_bytes_per_encoded_entry
-    return int(entry * X.shape[1] + plan.COSTS.read_bytes_per_row)
+        entry += cost_model.COSTS.read_bytes_per_encoded_entry
+    return int(entry * X.shape[1] + cost_model.COSTS.read_bytes_per_row)

@@ -28,7 +28,7 @@ import scipy.sparse as sp
 
 import fastcos
 from fastcos import search
-from fastcos.search import plan
+from fastcos.search import cost_model
 
 HANG = 20  # seconds
 RNG = np.random.default_rng(0)
@@ -161,7 +161,7 @@ def faults(operation: str, children: int) -> tuple[int, int]:
     """Fork children beside two busy threads; return how many hung, and how many were wrong."""
     call = OPERATIONS[operation]
     n_axes = AXES if operation.startswith("prefixes") else None
-    plan.COSTS = dataclasses.replace(plan.COSTS, projected_columns=n_axes)
+    cost_model.COSTS = dataclasses.replace(cost_model.COSTS, projected_columns=n_axes)
     expected = digest(call())
     digest(call())  # the second call no longer takes what the first one takes uncompiled
     stop = threading.Event()

@@ -33,7 +33,7 @@ import scipy.sparse as sp
 import fastcos
 from fastcos import CosineMF, LinearMF, SimilarityIndex, io
 from fastcos.linalg.shards import InteractionShards
-from fastcos.search import plan
+from fastcos.search import cost_model
 from fastcos.storage import FastcosFormatError, OccupiedError, checkpoint
 
 faulthandler.enable()
@@ -197,7 +197,7 @@ def saved_index(path: Path, rows: Any, measure: Any = "dot", ids: Any = None) ->
 
 def index_with_prefixes(path: Path, rows: Any, measure: Any) -> None:
     """Force prefixes, which only wide rows get by themselves, for this index alone."""
-    with plan.costs_replaced(projected_columns=16):
+    with cost_model.costs_replaced(projected_columns=16):
         saved_index(path, rows, measure)
     assert any(file.name.startswith("prefix_axes") for file in path.iterdir())
 

@@ -22,7 +22,7 @@ import scipy.sparse as sp
 
 import fastcos
 from fastcos.kernels import cpu
-from fastcos.search import plan
+from fastcos.search import cost_model
 from tests.oracles import dense
 from tests.oracles.dense_families import FAMILIES
 
@@ -141,7 +141,7 @@ def count_errors(n_cases, random_state=0):
         costs = {"projected_columns": n_axes, "min_work_to_project": 0, "min_work_as_given": 0}
         if rng.random() < 0.5:  # and the rows are divided among tasks that share thresholds
             costs |= {"cached_bytes": 0.0, "bytes_per_second": 1e3, "max_queries_sharing_rows": 0}
-        with plan.costs_replaced(**costs), tempfile.TemporaryDirectory() as folder:
+        with cost_model.costs_replaced(**costs), tempfile.TemporaryDirectory() as folder:
             result = neighbors_by(entry_point, rng, X, k, measure, own, Path(folder))
         errors = int(np.cumsum(result != truth, axis=1).astype(bool).sum())
         for name in ("all", family, entry_point):

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 
 from fastcos import SimilarityIndex
 from fastcos.kernels import cpu
-from fastcos.search import plan
+from fastcos.search import cost_model
 from fastcos.storage import FastcosFormatError, directory
 from tests.robustness.damaged_files import sign, sign_header
 
@@ -141,8 +141,8 @@ def test_save_interrupted_after_the_header_can_be_repeated(saved, monkeypatch):
 @pytest.mark.parametrize("n_axes", [pytest.param(0, marks=pytest.mark.slow), 16])
 def test_save_interrupted_at_any_moment_can_be_repeated(saved, times, n_axes, monkeypatch):
     # prefixes of this many columns, which a thread makes after fit and every change
-    costs = dataclasses.replace(plan.COSTS, projected_columns=n_axes)
-    monkeypatch.setattr(plan, "COSTS", costs)
+    costs = dataclasses.replace(cost_model.COSTS, projected_columns=n_axes)
+    monkeypatch.setattr(cost_model, "COSTS", costs)
     SimilarityIndex("dot").fit(ROWS).save(saved.with_name("other"))
     saved = saved.with_name("other")
     index, random = SimilarityIndex.open(saved), np.random.default_rng(1)
@@ -170,8 +170,8 @@ def test_save_interrupted_at_any_moment_can_be_repeated(saved, times, n_axes, mo
 @pytest.mark.skipif(cpu.supported_isas()[0] == "amx", reason="many queries use none with amx")
 def test_index_that_got_prefixes_after_it_was_saved_is_saved_again(saved, monkeypatch):
     index = SimilarityIndex.open(saved)
-    costs = dataclasses.replace(plan.COSTS, projected_columns=16, min_work_to_project=1)
-    monkeypatch.setattr(plan, "COSTS", costs)
+    costs = dataclasses.replace(cost_model.COSTS, projected_columns=16, min_work_to_project=1)
+    monkeypatch.setattr(cost_model, "COSTS", costs)
     index.search(np.tile(ROWS, (3, 1)), 5)
     assert index._state.parts[0].segment.packed.arrays.projection.words > 0
     index.save(saved)

@@ -6,7 +6,7 @@ import pytest
 import fastcos
 from fastcos import SimilarityIndex, explain_top_k
 from fastcos.kernels.simd.instruction_sets import INSTRUCTION_SETS
-from fastcos.search import plan, scan
+from fastcos.search import cost_model, scan
 
 ROWS = np.random.default_rng(0).standard_normal((5000, 40)).astype(np.float32)
 
@@ -138,7 +138,7 @@ def test_the_working_memory_of_few_queries_is_kept():
     for n in (64, 65):
         with pytest.raises(ValueError, match="working_memory must be at least"):
             index.search(rows[:n], 10_000, working_memory=1)
-    assert plan.COSTS.max_unchecked_bytes <= 2**22
+    assert cost_model.COSTS.max_unchecked_bytes <= 2**22
     with_little, usual = (
         index.search(rows[:64], 500, working_memory=memory) for memory in (4, None)
     )

@@ -7,7 +7,7 @@ import pytest
 
 from fastcos.kernels.simd.instruction_sets import INSTRUCTION_SETS
 from fastcos.kernels.simd.panel import PANEL
-from fastcos.search import plan
+from fastcos.search import cost_model, plan
 from fastcos.search.layout import tile_layout
 
 GIB = 2.0**30
@@ -145,7 +145,7 @@ def test_equal_sizes_have_equal_plans_and_new_costs_have_new_ones():
     arguments = packed(60_000, 768, "vnni"), plan.RequestSizes(1, 10), plan.Machine("vnni", 2, GIB)
     made = plan.plan_search(*arguments)
     assert made is plan.plan_search(*arguments)
-    with plan.costs_replaced(min_bytes_per_thread=2**40):
+    with cost_model.costs_replaced(min_bytes_per_thread=2**40):
         assert plan.plan_search(*arguments).grid.n_ranges == 1
     assert made.grid.n_ranges == plan.plan_search(*arguments).grid.n_ranges == 2
 

@@ -12,7 +12,7 @@ from fastcos import set_config
 from fastcos.kernels import cpu, tiles
 from fastcos.kernels.projection import projection_pays
 from fastcos.kernels.simd.instruction_sets import INSTRUCTION_SETS
-from fastcos.search import index_parts, layout, packing, plan, projection, scan, segments
+from fastcos.search import cost_model, index_parts, layout, packing, projection, scan, segments
 from fastcos.similarity import encoded_rows
 from tests.oracles import dense
 from tests.oracles.dense_families import dominated, near_ties, off_centre
@@ -70,7 +70,7 @@ AXES = [projection.principal_axes, least_axes, random_axes, skewed_axes]
 
 def set_costs(monkeypatch, **costs):
     """Let searches be planned by other costs until the test ends."""
-    monkeypatch.setattr(plan, "COSTS", dataclasses.replace(plan.COSTS, **costs))
+    monkeypatch.setattr(cost_model, "COSTS", dataclasses.replace(cost_model.COSTS, **costs))
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 import fastcos
 from fastcos import parallel
 from fastcos.kernels import tile_top_k, tiles
-from fastcos.search import plan
+from fastcos.search import cost_model
 from tests.oracles import dense
 from tests.oracles.dense_families import FAMILIES
 
@@ -34,7 +34,7 @@ def grids(monkeypatch):
         run(kernel, blocks, *arguments, **options)
 
     monkeypatch.setattr(parallel, "run", noted)
-    with plan.costs_replaced(**DIVIDED):
+    with cost_model.costs_replaced(**DIVIDED):
         yield found
 
 
@@ -131,7 +131,7 @@ def test_neighbors_are_exact_where_updates_are_disturbed(monkeypatch, disturb, m
 
     monkeypatch.setattr(parallel, "run", disturbed)
     truth, _ = dense.top_k(queries, rows, 5, FORMS[measure], exclude_self=False)
-    with plan.costs_replaced(**DIVIDED):
+    with cost_model.costs_replaced(**DIVIDED):
         for n_threads in (3, 8):
             for _ in range(3):
                 found = index.search(queries, 5, n_threads=n_threads)
@@ -154,7 +154,7 @@ def test_thresholds_that_are_too_high_before_the_first_task_cost_another_pass(mo
 
     monkeypatch.setattr(parallel, "run", raised)
     truth, _ = dense.top_k(rows[:100], rows, 5, "cosine", exclude_self=False)
-    with plan.costs_replaced(**DIVIDED):
+    with cost_model.costs_replaced(**DIVIDED):
         found = index.search(rows[:100], 5, n_threads=4)
     np.testing.assert_array_equal(found.indices, truth)
     assert passes[0] > 1

@@ -7,7 +7,7 @@ import scipy.sparse as sp
 import fastcos
 from fastcos import config
 from fastcos.kernels import tiles
-from fastcos.search import packing, plan, scan
+from fastcos.search import cost_model, packing, scan
 from fastcos.search.segments import Segment
 from fastcos.similarity import encoded_rows
 from tests.oracles import dense as dense_oracle
@@ -35,7 +35,7 @@ def searched(items, queries, kind, k=10, n_threads=2, memory=2.0**28, bias=None)
     )
     options = packing.ExecutionOptions(n_threads, memory)
     wanted = scan.SegmentSearch(k, packing.no_exclusions(len(queries)))
-    with plan.costs_replaced(min_work_as_given=0):
+    with cost_model.costs_replaced(min_work_as_given=0):
         method = scan.plan_segment(segment, len(queries), wanted, options).method
         return method, *scan.search_segment(segment, encoded, wanted, options)
 

@@ -12,7 +12,7 @@ from fastcos.io import ingest
 from fastcos.linalg import operators, shards
 from fastcos.models import cosine_training, simulation
 from fastcos.models.simulation import simulate_interactions
-from fastcos.search import plan, sparse, sparse_rows
+from fastcos.search import cost_model, plan, sparse, sparse_rows
 from tests.oracles.compare import assert_same_bits
 
 
@@ -32,8 +32,8 @@ def same(result, expected):
 def test_top_k_scores_all_pairs_beyond_the_filter(monkeypatch):
     rows = np.random.default_rng(0).standard_normal((700, 9)).astype(np.float32)
     expected = fastcos.top_k(rows, k=5)
-    costs = dataclasses.replace(plan.COSTS, max_rows_for_tiles=699)
-    monkeypatch.setattr(plan, "COSTS", costs)
+    costs = dataclasses.replace(cost_model.COSTS, max_rows_for_tiles=699)
+    monkeypatch.setattr(cost_model, "COSTS", costs)
     sizes = plan.SegmentSizes(700, 9, 700, n_distinct=700)
     machine = plan.Machine("avx2", 1, 2.0**30)
     assert plan.plan_search(sizes, plan.RequestSizes(700, 5), machine).method == "score_all"
