@@ -275,7 +275,7 @@ class _Search(NamedTuple):
         items, request = self.open()
         Q = memmap.read_rows("queries", request.queries, lo, hi)
         if self.exclude_self:
-            exclusions = no_exclusions(len(request.queries), own=True)
+            exclusions = no_exclusions(len(request.queries), exclude_self=True)
             request = request._replace(exclusions=exclusions)
         return best_of_items(items, request, Q, lo, self.options(), range(first, last))
 

@@ -65,11 +65,11 @@ def packing_against_scoring(d):
     table = []
     for n in (2, 4, 10, 20, 40, 80, 150, 300):
         few = items.take(slice(0, n))
-        wanted = scan.SegmentSearch(K, packing.no_exclusions(n))
+        request = scan.SegmentRequest(K, packing.no_exclusions(n))
 
-        def search(costs, few=few, wanted=wanted):
+        def search(costs, few=few, request=request):
             with cost_model.costs_replaced(**costs):
-                scan.search_segment(Segment("cosine", items, numbers), few, wanted, OPTIONS)
+                scan.search_segment(Segment("cosine", items, numbers), few, request, OPTIONS)
 
         table.append((n, *(milliseconds(partial(search, costs)) for costs in ways)))
     title = f"scores_per_packed_row, queries_as_given: {n_items:,} x {d}, ms"
@@ -131,7 +131,7 @@ def extra_candidates():
         items = encoded_rows.encode_rows(measure.encode_items(X), measure.item_bias(X), None, kind)
         encoded_queries = encoded_rows.encode_rows(measure.encode_queries(Q), None, None, kind)
         packed = Segment(kind, items, np.arange(len(X))).packed
-        itself = packing.no_exclusions(len(Q), own=True)
+        itself = packing.no_exclusions(len(Q), exclude_self=True)
         precomputed, shares = measure.precompute(X), []
         for extra in extras:
             listed, raw = scan.scan_packed(packed, encoded_queries, itself, K + extra, OPTIONS)

@@ -35,8 +35,8 @@ def compile_searches(dtype: str) -> None:
     for n in (1, 2 * cost_model.COSTS.max_queries_sharing_rows):
         queries, nothing = encoded_queries.take(slice(n)), packing.no_exclusions(n)
         segment.pack()
-        wanted = scan.SegmentSearch(10, nothing)
-        columns, scores = scan.search_segment(segment, queries, wanted, options)
+        request = scan.SegmentRequest(10, nothing)
+        columns, scores = scan.search_segment(segment, queries, request, options)
         scan.best_of_parts(np.stack([columns] * 2, axis=1), np.stack([scores] * 2, axis=1))
     if segment.packed.layout.quantised:
         axes = projection.as_axes(np.eye(_COLUMNS, _COLUMNS // 2))

@@ -28,7 +28,7 @@ class CostModel:
     # A candidate of the filter is a word of 32 bits of score and 32 bits of slot.
     max_rows_for_tiles: int = 2**31
     # Where a query wants more than this share of the rows, a filter drops too few of them.
-    max_wanted_share: float = 1 / 8
+    max_neighbor_share: float = 1 / 8
     # Packing a row costs as much as this many float64 scores of it.
     scores_per_packed_row: int = 7
     # Rows that are not packed are multiplied as they are given for this many queries: for fewer,

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from fastcos import parallel, validation
 from fastcos.kernels import exhaustive_top_k, records
-from fastcos.search.packing import ExcludedItems, Found, has_many_copies
+from fastcos.search.packing import ExcludedItems, Ranking, has_many_copies
 from fastcos.similarity.encoded_rows import EncodedRows
 from fastcos.validation import Integers
 
@@ -46,11 +46,11 @@ def find_duplicates(encoded: EncodedRows) -> DuplicateGroups | None:
     same = hashes[order[1:]] == hashes[order[:-1]]
     places = np.flatnonzero(same)
     for at in range(0, len(places), _CHUNK):
-        some = places[at : at + _CHUNK]
-        left, right = order[some], order[some + 1]
-        same[some] = (encoded.rows[left] == encoded.rows[right]).all(axis=1)
+        chunk = places[at : at + _CHUNK]
+        left, right = order[chunk], order[chunk + 1]
+        same[chunk] = (encoded.rows[left] == encoded.rows[right]).all(axis=1)
         if len(encoded.bias):
-            same[some] &= encoded.bias[left] == encoded.bias[right]
+            same[chunk] &= encoded.bias[left] == encoded.bias[right]
     ends = np.flatnonzero(~same) + 1
     if not has_many_copies(ends, n):
         return None
@@ -70,12 +70,13 @@ def find_duplicates_among(encoded: EncodedRows, numbers: Integers) -> DuplicateG
     """Return the groups of duplicates among the rows of these ascending numbers."""
     if len(numbers) == len(encoded.rows):
         return find_duplicates(encoded)
-    found = find_duplicates(encoded.take(numbers))
-    if found is None:
+    subset_groups = find_duplicates(encoded.take(numbers))
+    if subset_groups is None:
         return None
     group_of = np.zeros(len(encoded.rows), np.int64)
-    group_of[numbers] = found.group_of
-    groups = numbers[found.first], group_of, found.starts, numbers[found.members]
+    group_of[numbers] = subset_groups.group_of
+    first, members = numbers[subset_groups.first], numbers[subset_groups.members]
+    groups = first, group_of, subset_groups.starts, members
     return DuplicateGroups(*map(validation.read_only, groups))
 
 
@@ -86,8 +87,8 @@ def _hashes(encoded: EncodedRows) -> npt.NDArray[np.uint64]:
     bias = encoded.bias if len(encoded.bias) else np.zeros(len(words))
     hashes: npt.NDArray[np.uint64] = bias.view(np.uint64) * weights[-1]
     for at in range(0, len(words), _CHUNK):
-        some = slice(at, at + _CHUNK)
-        hashes[some] += words[some].astype(np.uint64) @ weights[:-1]
+        chunk = slice(at, at + _CHUNK)
+        hashes[chunk] += words[chunk].astype(np.uint64) @ weights[:-1]
     return hashes
 
 
@@ -95,10 +96,10 @@ def expand(
     items: DuplicateGroups,
     exclusions: ExcludedItems,
     group_of_query: Integers,
-    groups: Found,
+    groups: Ranking,
     k: int,
     n_threads: int,
-) -> Found:
+) -> Ranking:
     """Columns (n, k) and raw scores (n, k) from the best groups of every distinct query.
 
     group_of_query (n,): number of the distinct query of each query; groups: row numbers of the
@@ -107,11 +108,11 @@ def expand(
     its group is among the best k groups, or k + 1 where the row ahead may be the query itself.
     """
     n = len(group_of_query)
-    found, found_scores = groups
+    best_groups, best_scores = groups
     columns, scores = parallel.unfilled((n, k), np.int64), parallel.unfilled((n, k), np.float64)
     parallel.run(
         exhaustive_top_k.expand_copies, parallel.row_blocks(n, _EXPANDED_ROWS),
-        records.DistinctResults(group_of_query, found, found_scores), exclusions.own,
+        records.DistinctResults(group_of_query, best_groups, best_scores), exclusions.self_rows,
         records.CopyGroups(items.group_of, items.starts, items.members), scores, columns,
         n_threads=n_threads,
     )  # fmt: skip

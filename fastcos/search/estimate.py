@@ -54,34 +54,34 @@ class Estimate:
     def plus(self, other: "Estimate", times: float = 1.0) -> "Estimate":
         """Return the sum with another estimate, taken a number of times."""
         pairs = zip(dataclasses.astuple(self), dataclasses.astuple(other), strict=True)
-        return Estimate(*(one + times * more for one, more in pairs))
+        return Estimate(*(value + times * addend for value, addend in pairs))
 
 
 def estimate_plan(
-    made: SearchPlan,
+    plan: SearchPlan,
     segment: SegmentSizes,
     request: RequestSizes,
     machine: Machine,
     costs: CostModel,
 ) -> Estimate:
     """Estimate a search of one segment as planned. Pure, like the plan."""
-    if made.method == "distinct" and made.inner is not None:
+    if plan.method == "distinct" and plan.inner is not None:
         m = segment.n_distinct or 0
         distinct = dataclasses.replace(segment, n_live=m, n_packed=m)
-        return estimate_plan(made.inner, distinct, request, machine, costs)
-    if made.method == "repack" and made.inner is not None:
+        return estimate_plan(plan.inner, distinct, request, machine, costs)
+    if plan.method == "repack" and plan.inner is not None:
         m = request.n_allowed or 0
         rows = dataclasses.replace(segment, n_live=m, n_packed=0, packed_for="")
         asked = dataclasses.replace(request, n_allowed=None)
-        return estimate_plan(made.inner, rows, asked, machine, costs)
+        return estimate_plan(plan.inner, rows, asked, machine, costs)
     m = segment.n_live if request.n_allowed is None else request.n_allowed
-    if made.method in ("score_all", "numpy"):
-        return _of_all_pairs(made, m, segment, request, machine, costs)
-    return _of_tiles(made, segment, request, machine, costs)
+    if plan.method in ("score_all", "numpy"):
+        return _of_all_pairs(plan, m, segment, request, machine, costs)
+    return _of_tiles(plan, segment, request, machine, costs)
 
 
 def _of_all_pairs(
-    made: SearchPlan,
+    plan: SearchPlan,
     m: int,
     segment: SegmentSizes,
     request: RequestSizes,
@@ -91,9 +91,9 @@ def _of_all_pairs(
     """Estimate a search that looks at every pair, in float64 or by products of NumPy."""
     n, d = request.n_queries, segment.n_columns
     row_bytes = _row_bytes(segment)
-    threads = _threads(made.grid)
-    if made.method == "numpy":
-        read = row_bytes * m * made.grid.n_query_blocks
+    threads = _threads(plan.grid)
+    if plan.method == "numpy":
+        read = row_bytes * m * plan.grid.n_query_blocks
         return Estimate(
             bytes_read=read, multiply_adds=float(n) * m * d,
             memory=read_seconds(read, row_bytes * m, machine.n_threads, costs),
@@ -102,7 +102,7 @@ def _of_all_pairs(
         )  # fmt: skip
     pairs = float(n) * m
     # a block of queries reads every row once
-    per_block = max(1, made.grid.queries_per_block // made.grid.n_ranges)
+    per_block = max(1, plan.grid.queries_per_block // plan.grid.n_ranges)
     read = row_bytes * m * -(-n // per_block)
     per_score = costs.seconds_per_score + costs.seconds_per_scored_column * d
     memory = read_seconds(read, row_bytes * m, threads, costs)
@@ -114,20 +114,20 @@ def _of_all_pairs(
 
 
 def _of_tiles(
-    made: SearchPlan,
+    plan: SearchPlan,
     segment: SegmentSizes,
     request: RequestSizes,
     machine: Machine,
     costs: CostModel,
 ) -> Estimate:
     """Estimate a scan by tiles: codes are read once for each query block, and few are scored."""
-    layout, grid = cast(TileLayout, made.layout), made.grid
+    layout, grid = cast(TileLayout, plan.layout), plan.grid
     n, k, d = request.n_queries, request.k, segment.n_columns
     n_packed = segment.n_packed if segment.packed_for else segment.n_live
     n_panels, threads = -(-n_packed // PANEL), _threads(grid)
     instruction_set = INSTRUCTION_SETS[layout.isa]
     words = float(layout.words)
-    if made.use_projection:
+    if plan.use_projection:
         # a share of the rows passes the projection, and all of their codes are multiplied
         words = segment.projected_words + costs.share_after_projection * layout.words
     codes = n_panels * PANEL * 4 * words
@@ -147,7 +147,7 @@ def _of_tiles(
     per_score = costs.seconds_per_candidate + costs.seconds_per_candidate_column * d
     scores = scored * per_score / threads + _selecting(request, threads, costs)
     packing = _encoding(segment, machine, costs)
-    if not segment.packed_for and made.method == "tiles":
+    if not segment.packed_for and plan.method == "tiles":
         per_row = costs.seconds_per_packed_row + d * costs.seconds_per_packed_entry
         packing += n_packed * per_row / machine.n_threads
     return Estimate(

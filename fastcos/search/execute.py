@@ -17,7 +17,7 @@ from fastcos.parallel import memmap
 from fastcos.search import plan, scan, segments
 from fastcos.search.filter_refine import filter_and_refine
 from fastcos.search.lists import best_of_lists
-from fastcos.search.packing import ExecutionOptions, Floats, Found, Integers, no_exclusions
+from fastcos.search.packing import ExecutionOptions, Floats, Integers, Ranking, no_exclusions
 from fastcos.search.request import SearchRequest, rounded_scores
 from fastcos.search.results import Neighbors
 from fastcos.search.sources import ItemSource, block_sizes
@@ -44,13 +44,13 @@ def run_search(
     for lo, hi in batches:
         Q = memmap.read_rows("queries", request.queries, lo, hi)
         columns, raw = best_of_items(items, request, Q, lo, options)
-        found = Neighbors(*finish(items.measure, Q, columns, raw, request.min_score))
+        neighbors = Neighbors(*finish(items.measure, Q, columns, raw, request.min_score))
         if results is not None:
-            results.write(lo, **found._asdict())
+            results.write(lo, **neighbors._asdict())
         elif hi - lo == n:
-            return found
+            return neighbors
         else:
-            indices[lo:hi], scores[lo:hi] = found
+            indices[lo:hi], scores[lo:hi] = neighbors
     return Neighbors(indices, scores) if results is None else Neighbors(**results.finish())
 
 
@@ -68,7 +68,7 @@ def best_of_items(
     first: int,
     options: ExecutionOptions,
     within: range | None = None,
-) -> Found:
+) -> Ranking:
     """Columns and raw scores (m, k) of the best items for the queries Q, numbered from first.
 
     within: search these items only; all if None. A segment starts from the k-th best scores of
@@ -83,25 +83,29 @@ def best_of_items(
     if request.exclusions is not None:
         exclusions = request.exclusions.of_range(first, first + len(Q))
     report = _query_progress(options.progress, first, first + len(Q), n)
-    best: Found | None = None
+    best: Ranking | None = None
     for segment, allowed_rows, share, memory in items.tasks(request, options, within):
         if allowed_rows is not None and not len(allowed_rows.numbers):
             continue
-        here = exclusions
+        segment_exclusions = exclusions
         if len(segment.encoded.rows) < items.n_items:
-            here = segments.exclusions_within(exclusions, segment)
+            segment_exclusions = segments.exclusions_within(exclusions, segment)
         progress = None if report is None else report(share)
         limited = ExecutionOptions(options.n_threads, memory, progress)
         if is_upper_bounded(measure):
             columns, raw = filter_and_refine(
-                measure, segment, Q, queries, here, k, limited, allowed_rows, best
+                measure, segment, Q, queries, segment_exclusions, k, limited, allowed_rows, best
             )
         else:
             thresholds = None if best is None else best[1][:, -1]
-            wanted = scan.SegmentSearch(k, here, allowed_rows, thresholds, items.n_live)
-            columns, raw = scan.search_segment(segment, queries, wanted, limited)
-        found = segment.positions_of(columns), raw
-        best = found if best is None else segments.merge(best, found, options.n_threads)
+            segment_request = scan.SegmentRequest(
+                k, segment_exclusions, allowed_rows, thresholds, items.n_live
+            )
+            columns, raw = scan.search_segment(segment, queries, segment_request, limited)
+        segment_best = segment.positions_of(columns), raw
+        if best is not None:
+            segment_best = segments.merge(best, segment_best, options.n_threads)
+        best = segment_best
     if best is None:
         return np.full((len(Q), k), -1, np.int64), np.full((len(Q), k), -np.inf)
     return best
@@ -148,17 +152,17 @@ def _query_progress(
     """Report a share of a segment, itself a share of all items, as a number of n queries."""
     if progress is None:
         return None
-    most = first
+    n_reported = first
 
     def of_segment(share: tuple[float, float]) -> parallel.Progress:
         start, stop = share
 
         def report(done: int, total: int) -> None:
-            nonlocal most
+            nonlocal n_reported
             part = start + (stop - start) * done / total
             # some queries are searched twice
-            most = max(most, first + int(part * (last - first)))
-            progress(most, n)
+            n_reported = max(n_reported, first + int(part * (last - first)))
+            progress(n_reported, n)
 
         return report
 

@@ -15,11 +15,20 @@ import numpy as np
 from fastcos import config, validation
 from fastcos.kernels.simd.instruction_sets import INSTRUCTION_SETS
 from fastcos.parallel import memmap, readiness
-from fastcos.search import cost_model, plan, scan
+from fastcos.search import cost_model, scan
 from fastcos.search.estimate import Estimate, estimate_plan
 from fastcos.search.execute import batch_size
 from fastcos.search.packing import ExecutionOptions, no_exclusions
-from fastcos.search.plan import Machine, RequestSizes, SearchPlan, SegmentSizes, TaskGrid
+from fastcos.search.plan import (
+    Machine,
+    RequestSizes,
+    SearchPlan,
+    SegmentSizes,
+    TaskGrid,
+    plan_batch,
+    plan_exhaustive,
+    plan_search,
+)
 from fastcos.search.request import SearchRequest
 from fastcos.search.sources import ItemSource, block_sizes
 from fastcos.search.top_k import as_options
@@ -160,26 +169,26 @@ class SearchExplanation:
         return [*lines, describe_grid(self.plans[0], self.estimate)]
 
 
-def describe_method(made: SearchPlan) -> str:
+def describe_method(plan: SearchPlan) -> str:
     """Return the method of a plan in words."""
-    if made.method != "tiles" or made.layout is None:
-        text = _METHODS[made.method]
-        if made.inner is not None:
-            text += f": {describe_method(made.inner)}"
+    if plan.method != "tiles" or plan.layout is None:
+        text = _METHODS[plan.method]
+        if plan.inner is not None:
+            text += f": {describe_method(plan.inner)}"
         return text
-    kind = "int8" if made.layout.quantised else "float32"
-    columns = "of the projection first, then all columns" if made.use_projection else "all columns"
-    return f"{kind} tiles ({made.layout.isa}), {columns}"
+    kind = "int8" if plan.layout.quantised else "float32"
+    columns = "of the projection first, then all columns" if plan.use_projection else "all columns"
+    return f"{kind} tiles ({plan.layout.isa}), {columns}"
 
 
-def describe_grid(made: SearchPlan, estimate: Estimate) -> str:
+def describe_grid(plan: SearchPlan, estimate: Estimate) -> str:
     """Return in words how threads divide a search, and what they read."""
-    grid = made.grid
+    grid = plan.grid
     threads = "1 thread" if grid.n_threads == 1 else f"{grid.n_threads} threads"
     read = f"{_bytes(estimate.bytes_read)} are read"
-    if made.method == "numpy":
+    if plan.method == "numpy":
         return f"batches of {grid.queries_per_block:,} queries; {read}"
-    if made.method == "score_all":
+    if plan.method == "score_all":
         return f"{grid.n_query_blocks:,} tasks on {threads}; {read}"
     if grid.n_query_blocks == 1 and grid.n_ranges == 1:
         return f"one task, in the calling thread; {read}"
@@ -220,33 +229,35 @@ def explain_source(
             f"{items.measure.name} only bounds an inner product: {width} candidates of each query "
             "are found first, and refined by the measure, whose time is not estimated",
         )
-    found: list[_Planned] = []
+    planned: list[_Planned] = []
     if items.segments:
         for segment, allowed, _, memory in items.tasks(request, options, None):
             limited = options._replace(working_memory=memory)
-            wanted = scan.SegmentSearch(width, no_exclusions(1), allowed, None, items.n_live)
-            made = scan.plan_segment(segment, batch, wanted, limited)
-            asked = scan.request_sizes(segment, batch, wanted)
+            segment_request = scan.SegmentRequest(
+                width, no_exclusions(1), allowed, None, items.n_live
+            )
+            plan = scan.plan_segment(segment, batch, segment_request, limited)
+            sizes_asked = scan.request_sizes(segment, batch, segment_request)
             machine = scan.machine_of(limited, config.isa())
-            found.append((segment.sizes(items.n_live), asked, machine, made))
+            planned.append((segment.sizes(items.n_live), sizes_asked, machine, plan))
     else:
         blocks = block_sizes(items.rows, request, items.measure, options)
         machine = scan.machine_of(options._replace(working_memory=blocks.memory), config.isa())
-        asked = RequestSizes(batch, width)
+        sizes_asked = RequestSizes(batch, width)
         for first in range(0, items.n_items, blocks.items):
             n = min(blocks.items, items.n_items - first)
             sizes = SegmentSizes(n, n_columns, n, n_distinct=n, has_moderate_norms=True)
-            found.append((sizes, asked, machine, plan.plan_search(sizes, asked, machine)))
+            planned.append((sizes, sizes_asked, machine, plan_search(sizes, sizes_asked, machine)))
         reasons += ("the rows are on disk or of a low precision: every batch reads all of them",)
     measure = type(items.measure)
     is_plain = bool(items.segments) and capabilities(items.measure).append
     is_plain = is_plain and measure.encode_queries is BaseMeasure.encode_queries
-    is_plain = is_plain and all(one.method == "tiles" and one.shares_rows for *_, one in found)
+    is_plain = is_plain and all(one.method == "tiles" and one.shares_rows for *_, one in planned)
     costs = cost_model.COSTS
     overhead = costs.seconds_per_plain_call if is_plain else costs.seconds_per_call
     if allowed_positions is not None:
         overhead += costs.seconds_per_masked_row * items.n_items
-    return _explain(found, overhead, n_queries, items.n_live, options, row_type, reasons)
+    return _explain(planned, overhead, n_queries, items.n_live, options, row_type, reasons)
 
 
 def explain_top_k(
@@ -314,13 +325,13 @@ def explain_top_k(
         m, d, m, row_type, packed_for=isa if is_packed else "", n_packed=m if is_packed else 0,
         n_distinct=m, has_moderate_norms=True,
     )  # fmt: skip
-    batch = min(n, plan.plan_batch(k, d, options.working_memory))
+    batch = min(n, plan_batch(k, d, options.working_memory))
     request, machine = RequestSizes(batch, k), scan.machine_of(options, isa)
-    made = plan.plan_search(sizes, request, machine)
+    plan = plan_search(sizes, request, machine)
     costs = cost_model.COSTS
-    is_plain = is_packed and made.shares_rows
+    is_plain = is_packed and plan.shares_rows
     overhead = costs.seconds_per_plain_call if is_plain else costs.seconds_per_call
-    return _explain([(sizes, request, machine, made)], overhead, n, m, options, row_type)
+    return _explain([(sizes, request, machine, plan)], overhead, n, m, options, row_type)
 
 
 def _row_type(dtype: Any) -> str:
@@ -349,32 +360,32 @@ def _explain(
     costs, whole = cost_model.COSTS, Estimate()
     sizes, request, *_ = planned[0]
     for one in planned:
-        segment, asked, machine, made = one
-        whole = whole.plus(estimate_plan(made, segment, asked, machine, costs))
+        segment, asked, machine, plan = one
+        whole = whole.plus(estimate_plan(plan, segment, asked, machine, costs))
     batch = request.n_queries
     n_batches = -(-n_queries // batch)
     estimate = Estimate(overhead=overhead * n_batches).plus(whole, n_queries / batch)
     distinct: dict[tuple[str, ...], SearchPlan] = {}
-    for *_, made in planned:
-        distinct.setdefault((made.method, str(made.grid)), made)
-    reasons += tuple(dict.fromkeys(text for made in distinct.values() for text in made.reasons))
+    for *_, plan in planned:
+        distinct.setdefault((plan.method, str(plan.grid)), plan)
+    reasons += tuple(dict.fromkeys(text for plan in distinct.values() for text in plan.reasons))
     reasons += _alternative(*planned[0])
     return SearchExplanation(
         n_queries, n_items, sizes.n_columns, request.k, options.n_threads,
         tuple(distinct.values()), batch, n_batches, len(planned), estimate,
-        max(made.buffer_bytes for *_, made in planned), options.working_memory,
+        max(plan.buffer_bytes for *_, plan in planned), options.working_memory,
         readiness.explain(row_type), reasons,
     )  # fmt: skip
 
 
 def _alternative(
-    segment: SegmentSizes, request: RequestSizes, machine: Machine, made: SearchPlan
+    segment: SegmentSizes, request: RequestSizes, machine: Machine, plan: SearchPlan
 ) -> tuple[str, ...]:
     """Return how long the float64 scores of every pair would take, where something else is done."""
-    if made.method in ("score_all", "numpy"):
+    if plan.method in ("score_all", "numpy"):
         return ()
     m = segment.n_live if request.n_allowed is None else request.n_allowed
-    grid = plan.plan_exhaustive(
+    grid = plan_exhaustive(
         request.n_queries, m, segment.n_columns, request.k, machine.n_threads, cost_model.COSTS
     )
     every = estimate_plan(

@@ -14,7 +14,7 @@ import numpy as np
 
 from fastcos import parallel, validation
 from fastcos.search import cost_model, scan
-from fastcos.search.packing import AllowedRows, ExcludedItems, ExecutionOptions, Found
+from fastcos.search.packing import AllowedRows, ExcludedItems, ExecutionOptions, Ranking
 from fastcos.search.range_candidates import find_candidates
 from fastcos.search.segments import Segment, best_of_lists
 from fastcos.similarity.base import UpperBounded
@@ -34,11 +34,13 @@ class _Queries(NamedTuple):
     encoded: EncodedRows
     exclusions: ExcludedItems
 
-    def take(self, some: Integers) -> "_Queries":
+    def take(self, numbers: Integers) -> "_Queries":
         """Return some of the queries, ascending numbers; all of them as they are."""
-        if len(some) == len(self.rows):
+        if len(numbers) == len(self.rows):
             return self
-        return _Queries(self.rows[some], self.encoded.take(some), self.exclusions.take(some))
+        return _Queries(
+            self.rows[numbers], self.encoded.take(numbers), self.exclusions.take(numbers)
+        )
 
 
 def filter_and_refine(
@@ -50,8 +52,8 @@ def filter_and_refine(
     k: int,
     options: ExecutionOptions,
     allowed_rows: AllowedRows | None = None,
-    best: Found | None = None,
-) -> Found:
+    best: Ranking | None = None,
+) -> Ranking:
     """Columns and exact raw scores (n, k) of a segment's best items for the queries Q.
 
     allowed_rows: as Segment.allow returns; best: what earlier segments found. In the worst case
@@ -63,35 +65,35 @@ def filter_and_refine(
     width = min(n_items, k + cost_model.COSTS.extra_candidates)
     columns, scores = parallel.unfilled((n, k), np.int64), parallel.unfilled((n, k), np.float64)
     last = parallel.unfilled(n, np.float64)
-    left = []
-    for some in _batches(np.arange(n, dtype=np.int64), width, options):
-        part = queries.take(some)
-        wanted = scan.SegmentSearch(width, part.exclusions, allowed_rows)
-        listed, raw = scan.search_segment(segment, part.encoded, wanted, options)
-        columns[some], scores[some] = _refine(measure, part, precomputed, listed, k, options)
-        last[some] = raw[:, -1]
-        reached = _reached(scores, best, some)
+    unfinished = []
+    for batch in _batches(np.arange(n, dtype=np.int64), width, options):
+        part = queries.take(batch)
+        request = scan.SegmentRequest(width, part.exclusions, allowed_rows)
+        listed, raw = scan.search_segment(segment, part.encoded, request, options)
+        columns[batch], scores[batch] = _refine(measure, part, precomputed, listed, k, options)
+        last[batch] = raw[:, -1]
+        reached = _reached(scores, best, batch)
         # a list with padding, or of all items, leaves no item out
-        cut = np.flatnonzero(listed[:, -1] >= 0) if width < n_items else some[:0]
+        cut = np.flatnonzero(listed[:, -1] >= 0) if width < n_items else batch[:0]
         if len(cut):
-            bounds = measure.upper_bound(part.rows[cut], last[some[cut]])
+            bounds = measure.upper_bound(part.rows[cut], last[batch[cut]])
             cut = cut[reached[cut] <= bounds]
-        left.append(some[cut])
-    some = np.concatenate(left)
-    if len(some):
-        reached = _reached(scores, best, some)
-        part = queries.take(some)
-        least = _least_raw_scores(measure, part.rows, reached, last[some])
-        columns[some], scores[some] = _refine_all(
-            measure, part, precomputed, segment, least, k, options, allowed_rows
+        unfinished.append(batch[cut])
+    batch = np.concatenate(unfinished)
+    if len(batch):
+        reached = _reached(scores, best, batch)
+        part = queries.take(batch)
+        min_raw_scores = _min_raw_scores(measure, part.rows, reached, last[batch])
+        columns[batch], scores[batch] = _refine_all(
+            measure, part, precomputed, segment, min_raw_scores, k, options, allowed_rows
         )
     return columns, scores
 
 
-def _reached(scores: Floats, best: Found | None, some: Integers) -> Floats:
+def _reached(scores: Floats, best: Ranking | None, queries: Integers) -> Floats:
     """Return what k items of some queries are known to reach, in this segment or before it."""
-    own: Floats = scores[some, -1]
-    return own if best is None else np.maximum(own, best[1][some, -1])
+    kth_scores: Floats = scores[queries, -1]
+    return kth_scores if best is None else np.maximum(kth_scores, best[1][queries, -1])
 
 
 def _batches(queries: Integers, width: int, options: ExecutionOptions) -> Iterator[Integers]:
@@ -110,7 +112,7 @@ def _refine(
     listed: Integers,
     k: int,
     options: ExecutionOptions,
-) -> Found:
+) -> Ranking:
     """Columns and exact raw scores of the best k of every list (n, c), -1 for no item."""
     exact = measure.rescore(queries.rows, precomputed, np.maximum(listed, 0))
     return best_of_lists(listed, exact, k, options.n_threads)
@@ -121,24 +123,25 @@ def _refine_all(
     queries: _Queries,
     precomputed: Any,
     segment: Segment,
-    least: Floats,
+    min_raw_scores: Floats,
     k: int,
     options: ExecutionOptions,
     allowed_rows: AllowedRows | None,
-) -> Found:
-    """Columns and exact raw scores of the k best of all items with raw scores from least on."""
+) -> Ranking:
+    """Columns and exact raw scores of the k best of all items with at least min_raw_scores (n,)."""
     n = len(queries.rows)
     n_items = len(segment.numbers if allowed_rows is None else allowed_rows.numbers)
     quiet = options._replace(progress=None)
     columns, scores = parallel.unfilled((n, k), np.int64), parallel.unfilled((n, k), np.float64)
-    left, capacity = np.arange(n, dtype=np.int64), min(cost_model.COSTS.refined_capacity, n_items)
-    while len(left):
+    unfinished = np.arange(n, dtype=np.int64)
+    capacity = min(cost_model.COSTS.refined_capacity, n_items)
+    while len(unfinished):
         too_long = []
-        for some in _batches(left, capacity, options):
-            part = queries.take(some)
-            listed = np.full((len(some), capacity), -1, np.int64)
+        for batch in _batches(unfinished, capacity, options):
+            part = queries.take(batch)
+            listed = np.full((len(batch), capacity), -1, np.int64)
             counts = find_candidates(
-                segment.packed, part.encoded, part.exclusions, least[some], capacity,
+                segment.packed, part.encoded, part.exclusions, min_raw_scores[batch], capacity,
                 np.arange(0, listed.size, capacity), listed.reshape(-1), quiet, allowed_rows,
             )  # fmt: skip
             order = np.argsort(counts, kind="stable")
@@ -146,15 +149,15 @@ def _refine_all(
             for first in range(0, len(fits), cost_model.COSTS.refined_queries):
                 few = np.sort(fits[first : first + cost_model.COSTS.refined_queries])
                 lists = np.ascontiguousarray(listed[few, : max(k, counts[few].max())])
-                found = _refine(measure, part.take(few), precomputed, lists, k, options)
-                columns[some[few]], scores[some[few]] = found
-            too_long.append(some[counts > capacity])
-        left = np.concatenate(too_long)
+                refined = _refine(measure, part.take(few), precomputed, lists, k, options)
+                columns[batch[few]], scores[batch[few]] = refined
+            too_long.append(batch[counts > capacity])
+        unfinished = np.concatenate(too_long)
         capacity = min(n_items, cost_model.COSTS.refined_growth * capacity)
     return columns, scores
 
 
-def _least_raw_scores(
+def _min_raw_scores(
     measure: UpperBounded, Q: validation.Rows, reached: Floats, last: Floats
 ) -> Floats:
     """Raw scores (n,) below which no item has an exact score as high as reached (n,).
@@ -163,23 +166,23 @@ def _least_raw_scores(
     and then by halving the last step. -inf where no raw score is that low.
     """
     step = 0.01 * np.abs(last) + 1e-9
-    least, enough = last - step, last.copy()
+    min_raw_scores, enough = last - step, last.copy()
     high = np.arange(len(step))
     for _ in range(_DOUBLINGS):
         if not len(high):
             break
-        high = high[measure.upper_bound(Q[high], least[high]) >= reached[high]]
-        enough[high] = least[high]
+        high = high[measure.upper_bound(Q[high], min_raw_scores[high]) >= reached[high]]
+        enough[high] = min_raw_scores[high]
         step[high] *= 2
-        least[high] -= step[high]
-    least[high] = -np.inf
-    some = np.flatnonzero(np.isfinite(least))
-    if not len(some):
-        return least
-    Q, low, enough = Q[some], least[some], enough[some]
+        min_raw_scores[high] -= step[high]
+    min_raw_scores[high] = -np.inf
+    finite = np.flatnonzero(np.isfinite(min_raw_scores))
+    if not len(finite):
+        return min_raw_scores
+    Q, low, enough = Q[finite], min_raw_scores[finite], enough[finite]
     for _ in range(_HALVINGS):
         middle = 0.5 * (low + enough)
-        below = measure.upper_bound(Q, middle) < reached[some]
+        below = measure.upper_bound(Q, middle) < reached[finite]
         low, enough = np.where(below, middle, low), np.where(below, enough, middle)
-    least[some] = low
-    return least
+    min_raw_scores[finite] = low
+    return min_raw_scores

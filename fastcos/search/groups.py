@@ -23,7 +23,7 @@ from fastcos.parallel import memmap
 from fastcos.search import scan
 from fastcos.search.execute import batch_size, finish, run_search
 from fastcos.search.ids import Ids, are_strings, as_ids, concatenated_ids, format_id
-from fastcos.search.packing import ExecutionOptions, Found, no_exclusions
+from fastcos.search.packing import ExecutionOptions, Ranking, no_exclusions
 from fastcos.search.request import SearchRequest
 from fastcos.search.results import Neighbors
 from fastcos.search.segments import Segment, best_of_lists, exclusions_within
@@ -65,12 +65,12 @@ class SegmentOrder:
         first, last = self.starts[group], self.starts[group + 1]
         if first == last:
             return None
-        known = self._of_groups.get(group)
-        if known is None:
-            known = self._of_groups[group] = self._segment.restricted_to(self.numbers[first:last])
+        segment = self._of_groups.get(group)
+        if segment is None:
+            segment = self._of_groups[group] = self._segment.restricted_to(self.numbers[first:last])
         else:  # few queries alone do not pack a segment, but there will be more
-            known.pack()
-        return known
+            segment.pack()
+        return segment
 
 
 class ItemGroups:
@@ -104,22 +104,22 @@ class ItemGroups:
         """
         if np.ndim(groups) == 0:
             groups = [groups] * n_queries
-        given = as_ids(name, groups, n_queries, distinct=False)
+        query_groups = as_ids(name, groups, n_queries, distinct=False)
         if not len(self.labels):
-            return np.full(len(given), -1, np.int64)
-        if len(given) and are_strings(given) != are_strings(self.labels):
+            return np.full(len(query_groups), -1, np.int64)
+        if len(query_groups) and are_strings(query_groups) != are_strings(self.labels):
             rule = "strings" if are_strings(self.labels) else "whole numbers"
-            got = format_id(given[0])
+            got = format_id(query_groups[0])
             raise TypeError(f"{name} must be {rule} as those of the items, got {got}")
-        places = np.minimum(np.searchsorted(self.labels, given), len(self.labels) - 1)
-        return np.where(self.labels[places] == given, places, -1)
+        places = np.minimum(np.searchsorted(self.labels, query_groups), len(self.labels) - 1)
+        return np.where(self.labels[places] == query_groups, places, -1)
 
     def replaced(self, positions: Integers, groups: Ids, n_items: int) -> "ItemGroups":
         """Return the groups of n items, those at positions new."""
         codes = np.append(self.codes, np.zeros(n_items - len(self.codes), np.int64))
-        found = self.find(groups, len(groups))
-        if (found >= 0).all():
-            codes[positions] = found
+        new_codes = self.find(groups, len(groups))
+        if (new_codes >= 0).all():
+            codes[positions] = new_codes
             # rows of segments that exist keep their groups: a replaced item is in a new segment
             return ItemGroups(self.labels, codes, self._orders)
         if not len(self.labels):
@@ -156,8 +156,9 @@ class ItemGroups:
         """
         order = None if allowed_positions is not None else self._orders.get(segment)
         if order is None:
-            some = segment.allow(allowed_positions) if allowed_positions is not None else None
-            numbers = segment.numbers if some is None else some.numbers
+            numbers = segment.numbers
+            if (allowed_rows := segment.allow(allowed_positions)) is not None:
+                numbers = allowed_rows.numbers
             codes = self.codes[segment.positions_of(numbers)]
             order = SegmentOrder(segment, numbers, codes, len(self.labels))
             if allowed_positions is None:
@@ -194,8 +195,8 @@ def search_groups(
     is_shared = is_large & (work >= WORK_OF_ALL_THREADS)
     n_done = n - int(counts[is_large | is_small].sum())
 
-    def write(queries: Integers, found: tuple[Any, Any]) -> None:
-        for results, part in zip((indices, scores), found, strict=True):
+    def write(queries: Integers, best: tuple[Any, Any]) -> None:
+        for results, part in zip((indices, scores), best, strict=True):
             results[queries, : part.shape[1]] = part
 
     def search_segments(lo: int, hi: int, large_groups: Integers, n_threads: int) -> None:
@@ -203,10 +204,12 @@ def search_groups(
         within = ExecutionOptions(n_threads, memory, None)
         for group in large_groups[lo:hi].tolist():
             queries = by_group[starts[group] : starts[group + 1]]
-            segments = [one for order in orders if (one := order.segment_of(group)) is not None]
+            segments = [
+                segment for order in orders if (segment := order.segment_of(group)) is not None
+            ]
             of_group = FittedItems(items.measure, items.n_items, tuple(segments))
-            asked = _some_queries(request, queries, min(k, int(sizes[group])))
-            write(queries, run_search(of_group, asked, within))
+            group_request = _some_queries(request, queries, min(k, int(sizes[group])))
+            write(queries, run_search(of_group, group_request, within))
 
     def report(n_answered: int) -> None:
         nonlocal n_done
@@ -226,9 +229,9 @@ def search_groups(
     queries = by_group[(codes[by_group] >= 0) & is_small[codes[by_group]]]
     size = batch_size(items, request, options)
     for lo in range(0, len(queries), size):
-        some = queries[lo : lo + size]
-        write(some, _score_small_groups(items, orders, request, some, codes[some], options))
-        report(len(some))
+        batch = queries[lo : lo + size]
+        write(batch, _score_small_groups(items, orders, request, batch, codes[batch], options))
+        report(len(batch))
     return Neighbors(indices, scores)
 
 
@@ -259,31 +262,31 @@ def _score_small_groups(
     if request.exclusions is not None:
         exclusions = request.exclusions.take(queries)
     encoded = encode_rows(measure.encode_queries(Q), None, options.n_threads, measure.metric_type)
-    found: list[Found] = []
+    bests: list[Ranking] = []
     for segment, order in zip(items.segments, orders, strict=True):
-        left = scan.as_wide(encoded, segment.encoded.rows)
-        here = exclusions
+        queries_as_searched = scan.as_wide(encoded, segment.encoded.rows)
+        segment_exclusions = exclusions
         if len(segment.encoded.rows) < items.n_items:
-            here = exclusions_within(exclusions, segment)
+            segment_exclusions = exclusions_within(exclusions, segment)
         firsts, lasts = order.starts[codes], order.starts[codes + 1]
         columns = parallel.unfilled((len(Q), k), np.int64)
         raw = parallel.unfilled((len(Q), k), np.float64)
         work = np.concatenate([[0], np.cumsum(lasts - firsts)])
         parallel.run(
             exhaustive_top_k.score_all_rows, parallel.work_blocks(work, _PAIRS_PER_BLOCK),
-            kernel_records.pair_scoring(segment.metric_type, left, segment.encoded),
+            kernel_records.pair_scoring(segment.metric_type, queries_as_searched, segment.encoded),
             records.CandidateRanges(
                 order.numbers, validation.read_only(firsts), validation.read_only(lasts)
             ),
-            1, scan.filters_of(here), raw, columns,
+            1, scan.filters_of(segment_exclusions), raw, columns,
             n_threads=options.n_threads,
         )  # fmt: skip
-        found.append((segment.positions_of(columns), raw))
-    if len(found) == 1:
-        columns, raw = found[0]
+        bests.append((segment.positions_of(columns), raw))
+    if len(bests) == 1:
+        columns, raw = bests[0]
     else:
         columns, raw = best_of_lists(
-            np.concatenate([one for one, _ in found], axis=1),
-            np.concatenate([one for _, one in found], axis=1), k, options.n_threads,
+            np.concatenate([part for part, _ in bests], axis=1),
+            np.concatenate([part for _, part in bests], axis=1), k, options.n_threads,
         )  # fmt: skip
     return finish(measure, Q, columns, raw, request.min_score)

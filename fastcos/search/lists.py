@@ -9,7 +9,7 @@ import numpy.typing as npt
 from fastcos import parallel, validation
 from fastcos.kernels import exhaustive_top_k
 from fastcos.search import scan, segments
-from fastcos.search.packing import ExecutionOptions, Found
+from fastcos.search.packing import ExecutionOptions, Ranking
 from fastcos.search.request import SearchRequest
 from fastcos.search.segments import Segment
 from fastcos.search.sources import ItemSource
@@ -33,7 +33,7 @@ _PADDED_ROWS = 1 << 10
 def best_of_lists(
     items: ItemSource, request: SearchRequest, Q: validation.Rows, queries: EncodedRows,
     first: int, options: ExecutionOptions,
-) -> Found:  # fmt: skip
+) -> Ranking:  # fmt: skip
     """Return positions and raw scores (m, k) of the best of each list, from query ``first`` on.
 
     Time O(L d) for L entries in all lists. The other items are not read.
@@ -53,7 +53,7 @@ def best_of_lists(
 def best_of_positions(
     items: ItemSource, Q: validation.Rows, queries: EncodedRows, indptr: Integers,
     positions: Integers, k: int, options: ExecutionOptions,
-) -> Found:  # fmt: skip
+) -> Ranking:  # fmt: skip
     """Return positions and raw scores (n, k) of the best of each list of positions.
 
     The list of query i is ``positions[indptr[i]:indptr[i + 1]]``. As many lists are scored at once
@@ -168,7 +168,7 @@ def padded_ranges(counts: npt.NDArray[np.integer[Any]]) -> Iterator[tuple[int, i
 
 def best_of_scored(
     indptr: Integers, positions: Integers, raw_scores: Floats, k: int, options: ExecutionOptions
-) -> Found:
+) -> Ranking:
     """Return positions and raw scores (n, k) of the best of each scored list.
 
     An entry with the score -inf is no item.

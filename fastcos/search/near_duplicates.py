@@ -145,7 +145,7 @@ def near_duplicates(
     threshold = as_threshold("min_score", min_score, unfitted)
     options = as_options(n_threads, working_memory)
     validation.check_scorable("items", X, X)
-    exclusions = no_exclusions(len(X), own=True)
+    exclusions = no_exclusions(len(X), exclude_self=True)
     pairs = pairs_above(
         fit_items(X, unfitted, options), X, threshold, exclusions, options,
         bytes_per_pair=BYTES_PER_CONNECTION,

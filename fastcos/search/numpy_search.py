@@ -155,11 +155,11 @@ def _approximate_scores(
     )
     if dtype == "float32" and not (is_block_safe and are_safe.all()):
         return None, np.empty(0)
-    left = queries.rows
+    query_rows = queries.rows
     if metric_type == "cosine":
-        left = left / np.where(query_norms > 0, query_norms, 1.0)[:, None]
-    left = left.astype(dtype)
-    near = np.empty((len(left), len(block)), dtype)
+        query_rows = query_rows / np.where(query_norms > 0, query_norms, 1.0)[:, None]
+    query_rows = query_rows.astype(dtype)
+    near = np.empty((len(query_rows), len(block)), dtype)
     is_same_type = items.rows.dtype == dtype
     for part in (
         [slice(0, len(block))]
@@ -168,10 +168,10 @@ def _approximate_scores(
     ):
         right = _rows_of(items.rows, block[part]).astype(dtype, copy=False)
         with parallel.blas_lock():
-            np.matmul(left, right.T, out=near[:, part])
+            np.matmul(query_rows, right.T, out=near[:, part])
     if metric_type == "cosine":
         near *= np.divide(1.0, norms, out=np.zeros(len(norms)), where=norms > 0).astype(dtype)
-        scale = np.ones(len(left))
+        scale = np.ones(len(query_rows))
     elif metric_type == "dot":
         if len(items.bias):
             near += bias.astype(dtype)
@@ -199,8 +199,8 @@ def _are_safe(rows: npt.NDArray[Any], norms: Floats, dtype: str) -> npt.NDArray[
     """Whether products with each row neither overflow nor underflow; rows of zeros are safe."""
     smallest, largest = _SAFE_NORMS[dtype]
     are_safe = (norms > smallest) & (norms < largest)
-    others = np.flatnonzero(norms == 0)
-    are_safe[others] = ~rows[others].any(axis=1)
+    zero_norms = np.flatnonzero(norms == 0)
+    are_safe[zero_norms] = ~rows[zero_norms].any(axis=1)
     return are_safe
 
 
@@ -213,10 +213,10 @@ def _are_safe_numbers(rows: Any, numbers: Integers, norms: Floats, dtype: str) -
 
 def _forbidden_pairs(exclusions: Any, numbers: Integers) -> tuple[Integers, Integers]:
     """Return the queries and the places in ``numbers`` of forbidden pairs, by ascending place."""
-    own, indptr, indices = exclusions
-    n = len(own)
+    self_rows, indptr, indices = exclusions
+    n = len(self_rows)
     query = np.concatenate([np.arange(n), np.repeat(np.arange(n), np.diff(indptr))])
-    item = np.concatenate([own, indices[indptr[0] : indptr[-1]]])
+    item = np.concatenate([self_rows, indices[indptr[0] : indptr[-1]]])
     place = np.minimum(np.searchsorted(numbers, item), len(numbers) - 1)
     is_listed = numbers[place] == item
     query, place = query[is_listed], place[is_listed]

@@ -21,8 +21,8 @@ def results_in_directory(
     n, k = request.queries.shape[0], request.k
     mapped = memmap.is_on_disk(X) or memmap.is_on_disk(request.queries)
     costs = cost_model.COSTS
-    least = costs.min_written_queries_on_disk if mapped else costs.min_written_queries
-    batch = rows_per_block(X.shape[0] * X.shape[1], minimum=least)
+    min_batch = costs.min_written_queries_on_disk if mapped else costs.min_written_queries
+    batch = rows_per_block(X.shape[0] * X.shape[1], minimum=min_batch)
     if mapped:
         batch = min(batch, block_sizes(X, request, measure, options).queries)
     arrays = {"indices": ((n, k), np.int64), "scores": ((n, k), np.float32)}

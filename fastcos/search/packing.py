@@ -54,7 +54,7 @@ _ALIKE = 0.5
 
 
 # columns (row numbers or positions) and raw scores (n, k), best first, padded by -1 and -inf
-Found = tuple[Integers, Floats]
+Ranking = tuple[Integers, Floats]
 
 
 class RowScaling(NamedTuple):
@@ -69,22 +69,24 @@ class RowScaling(NamedTuple):
 
 
 class ExcludedItems(NamedTuple):
-    """Items that each query may not find: one of its own (or -1), and a CSR of others."""
+    """Items that each query may not find: its own row (or -1), and a CSR of others."""
 
-    own: Integers
+    self_rows: Integers
     indptr: Integers
     indices: Integers
 
     def of_range(self, first: int, last: int) -> "ExcludedItems":
         """Return those of queries first .. last."""
-        return ExcludedItems(self.own[first:last], self.indptr[first : last + 1], self.indices)
+        return ExcludedItems(
+            self.self_rows[first:last], self.indptr[first : last + 1], self.indices
+        )
 
     def take(self, queries: Integers) -> "ExcludedItems":
         """Return those of some queries, in their order."""
         starts, ends = self.indptr[queries], self.indptr[queries + 1]
         indptr = np.concatenate([[0], np.cumsum(ends - starts)]).astype(np.int64)
         places = np.arange(indptr[-1]) + np.repeat(starts - indptr[:-1], ends - starts)
-        parts = (self.own[queries], indptr, self.indices[places])
+        parts = (self.self_rows[queries], indptr, self.indices[places])
         return ExcludedItems(*map(validation.read_only, parts))
 
 
@@ -102,11 +104,11 @@ def allow_rows(numbers: Integers, n_rows: int) -> AllowedRows:
     return AllowedRows(validation.read_only(numbers), mask)
 
 
-def no_exclusions(n: int, *, own: bool = False) -> ExcludedItems:
-    """Exclude nothing for n queries; with own, item i for query i."""
-    itself = np.arange(n, dtype=np.int64) if own else np.full(n, -1, np.int64)
+def no_exclusions(n: int, *, exclude_self: bool = False) -> ExcludedItems:
+    """Exclude nothing for n queries; with exclude_self, item i for query i."""
+    self_rows = np.arange(n, dtype=np.int64) if exclude_self else np.full(n, -1, np.int64)
     empty = np.zeros(n + 1, np.int64), np.zeros(0, np.int64)
-    return ExcludedItems(*map(validation.read_only, (itself, *empty)))
+    return ExcludedItems(*map(validation.read_only, (self_rows, *empty)))
 
 
 class ExecutionOptions(NamedTuple):
@@ -161,8 +163,8 @@ def pack_items(
     norms = items.norms
     factors, bias, unit, bias_unit = _scaling(metric_type, items)
     shift, order = _NO_SHIFT, numbers
-    some = norms[numbers]
-    alike = some.min(initial=np.inf) >= _ALIKE * some.max(initial=0.0)
+    row_norms = norms[numbers]
+    alike = row_norms.min(initial=np.inf) >= _ALIKE * row_norms.max(initial=0.0)
     if (metric_type == "cosine" or alike) and not len(bias):
         shift = _common_direction(items.rows, factors, numbers)
     if len(shift):
@@ -334,7 +336,7 @@ def pack_queries(
         error=packed.units[2],
         rounding=packed.units[3],
         filters=kernel_records.query_filters(
-            exclusions.own, exclusions.indptr, exclusions.indices, allowed
+            exclusions.self_rows, exclusions.indptr, exclusions.indices, allowed
         ),
     )
 
@@ -397,8 +399,8 @@ def _common_direction(rows: Rows, factors: Floats, numbers: Integers) -> Floats:
     rows = memmap.from_bits(rows)
     # steps of the golden ratio share no period with the rows
     places = np.arange(min(_AVERAGED_ITEMS, n // 8)) * 0.6180339887498949 % 1.0
-    some = numbers[(places * n).astype(np.int64)]
-    sample, weights = rows[some], factors[some]
+    sampled = numbers[(places * n).astype(np.int64)]
+    sample, weights = rows[sampled], factors[sampled]
     few = slice(min(_COMPARED_ITEMS, max(_LEAST_COMPARED, n // _LEAST_COMPARED)))
     compared = sample[few] * weights[few, None]
     # no BLAS: its idle threads spin for 30 ms on the cores of the search
@@ -420,10 +422,10 @@ def _common_direction(rows: Rows, factors: Floats, numbers: Integers) -> Floats:
 
 def _shift_products(rows: Rows, factors: Floats, shift: Floats, n_threads: int | None) -> Floats:
     """Return <shift, factors row - shift> (n,) of every row. O(n d)."""
-    found = parallel.unfilled(len(rows), np.float64)
+    shift_products = parallel.unfilled(len(rows), np.float64)
     blocks = parallel.row_blocks(len(rows), max(1, 1_000_000 // rows.shape[1]))
     parallel.run(
-        packing.shift_products, blocks, rows, validation.read_only(factors), shift, found,
+        packing.shift_products, blocks, rows, validation.read_only(factors), shift, shift_products,
         n_threads=n_threads,
     )  # fmt: skip
-    return validation.read_only(found)
+    return validation.read_only(shift_products)

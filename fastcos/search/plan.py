@@ -171,7 +171,7 @@ class SearchPlan:
     use_projection : bool
         Whether the projected codes are expected to drop most pairs. A kernel that finds that they
         do not stops using them (``kernels.projection_filter``).
-    wanted : float
+    needed_rows : float
         Packed rows that a query needs, on average, so that k of them may be found.
     max_threads : int
         Threads that could be used with profit, however many there are.
@@ -190,7 +190,7 @@ class SearchPlan:
     sample: ThresholdSample = ThresholdSample()
     shares_rows: bool = False
     use_projection: bool = False
-    wanted: float = 0.0
+    needed_rows: float = 0.0
     max_threads: int = 1
     buffer_bytes: float = 0.0
     inner: "SearchPlan | None" = None
@@ -290,7 +290,7 @@ def _plan_rows_as_given(
     capacity = _capacity(request.k, costs)
     per_thread = n * (36 * capacity + 24 * request.k + 4 * segment.n_columns)
     n_tiled = segment.n_rows // PANEL * PANEL
-    if request.k > costs.max_wanted_share * n_tiled:
+    if request.k > costs.max_neighbor_share * n_tiled:
         reasons.append("every pair is scored: k is more than an eighth of the rows")
         return _plan_score_all(segment, request, machine, costs, tuple(reasons))
     if machine.working_memory < machine.n_threads * per_thread:
@@ -303,7 +303,7 @@ def _plan_rows_as_given(
     )
     return SearchPlan(
         "rows_as_given", layout=layout, grid=grid, capacity=capacity, shares_rows=True,
-        wanted=float(request.k), buffer_bytes=min(grid.n_threads, grid.n_ranges) * per_thread,
+        needed_rows=float(request.k), buffer_bytes=min(grid.n_threads, grid.n_ranges) * per_thread,
         reasons=tuple(reasons),
     )  # fmt: skip
 
@@ -343,8 +343,8 @@ def _plan_distinct(
     n_distinct = segment.n_distinct or 0
     rows = dataclasses.replace(segment, n_live=n_distinct, n_packed=n_distinct)
     # of the best k + 1 groups one may be that of the query itself, which it must not find
-    wanted = dataclasses.replace(request, k=min(request.k + 1, n_distinct))
-    inner = _plan_tiles(rows, wanted, machine, costs, ())
+    request_groups = dataclasses.replace(request, k=min(request.k + 1, n_distinct))
+    inner = _plan_tiles(rows, request_groups, machine, costs, ())
     reason = (
         f"one row of each group of duplicates is searched ({n_distinct:,} of {segment.n_live:,} "
         "rows), and its copies share its score"
@@ -417,12 +417,12 @@ def _plan_tiles(
     m = segment.n_live if request.n_allowed is None else request.n_allowed
     n_packed = segment.n_packed if segment.packed_for else segment.n_live
     # packed rows that cannot be found take up places among the best
-    wanted = float(k) if m >= n_packed else k * n_packed / max(1, m)
+    needed_rows = float(k) if m >= n_packed else k * n_packed / max(1, m)
     # a small part of a larger index is scanned without a guess, so that it needs no other kernel
     is_part = (
         n <= costs.max_queries_sharing_rows
         and segment.n_live_of_index is not None
-        and k <= costs.max_wanted_share * segment.n_live_of_index
+        and k <= costs.max_neighbor_share * segment.n_live_of_index
     )
     fault = ""
     if not machine.has_tiles:
@@ -431,7 +431,7 @@ def _plan_tiles(
         fault = f"the tiles number at most {costs.max_rows_for_tiles:,} rows"
     elif n_packed < costs.min_rows_for_tiles and not is_part:
         fault = f"tiles need {costs.min_rows_for_tiles} rows to be faster"
-    elif wanted > costs.max_wanted_share * n_packed and not is_part:
+    elif needed_rows > costs.max_neighbor_share * n_packed and not is_part:
         fault = "k is more than an eighth of the rows, of which a filter drops too few"
     if fault:
         return _plan_score_all(
@@ -448,16 +448,16 @@ def _plan_tiles(
         reasons += (f"no projection: {_queries(n)} with k = {k} gain nothing by it",)
     n_panels = -(-n_packed // PANEL)
     if n <= costs.max_queries_sharing_rows:
-        plan = _plan_few(layout, n_panels, wanted, request, machine, costs)
+        plan = _plan_few(layout, n_panels, needed_rows, request, machine, costs)
         if is_part and 8 * k > m:
             plan = dataclasses.replace(plan, sample=ThresholdSample())
         if plan.buffer_bytes <= machine.working_memory:
             return dataclasses.replace(plan, use_projection=use_projection, reasons=reasons)
         reasons += ("threads do not share the rows: their buffers exceed the working memory",)
     grid, capacity, buffers = plan_query_blocks(
-        n, wanted, k, layout, segment.n_columns, n_panels, machine, costs
+        n, needed_rows, k, layout, segment.n_columns, n_panels, machine, costs
     )
-    sample = guess_in_range(k, wanted, grid.panels_per_range, costs)
+    sample = guess_in_range(k, needed_rows, grid.panels_per_range, costs)
     if grid.n_ranges > 1:
         reasons += (
             "the rows are divided, too: a block of queries for each thread would read all codes "
@@ -465,22 +465,23 @@ def _plan_tiles(
         )
     return SearchPlan(
         "tiles", layout=layout, grid=grid, capacity=capacity, sample=sample,
-        use_projection=use_projection, wanted=wanted, buffer_bytes=buffers, reasons=reasons,
+        use_projection=use_projection, needed_rows=needed_rows, buffer_bytes=buffers,
+        reasons=reasons,
     )  # fmt: skip
 
 
 def _plan_few(
     layout: TileLayout,
     n_panels: int,
-    wanted: float,
+    needed_rows: float,
     request: RequestSizes,
     machine: Machine,
     costs: CostModel,
 ) -> SearchPlan:
     """Plan a scan of few queries, of which every thread reads a part of the rows."""
     n, k = request.n_queries, request.k
-    grid, sample = _share_rows(layout, n_panels, wanted, request, machine, costs)
-    capacity = _capacity(wanted, costs)
+    grid, sample = _share_rows(layout, n_panels, needed_rows, request, machine, costs)
+    capacity = _capacity(needed_rows, costs)
     running = min(grid.n_threads, grid.n_ranges)
     buffers = 36.0 * capacity + 24 * k + 4 * sample.rank + 8 * layout.words
     buffers = running * (n * buffers + 56 * capacity + 32 * k)
@@ -488,7 +489,7 @@ def _plan_few(
         buffers += 16 * n * k * (grid.n_ranges + 1)
     return SearchPlan(
         "tiles", layout=layout, grid=grid, capacity=capacity, sample=sample, shares_rows=True,
-        wanted=wanted, max_threads=useful_threads(layout, n, n_panels, costs),
+        needed_rows=needed_rows, max_threads=useful_threads(layout, n, n_panels, costs),
         buffer_bytes=buffers,
     )  # fmt: skip
 
@@ -505,7 +506,7 @@ def useful_threads(layout: TileLayout, n_queries: int, n_panels: int, costs: Cos
 def _share_rows(
     layout: TileLayout,
     n_panels: int,
-    wanted: float,
+    needed_rows: float,
     request: RequestSizes,
     machine: Machine,
     costs: CostModel,
@@ -520,14 +521,14 @@ def _share_rows(
     if n <= INSTRUCTION_SETS[layout.isa].most_single_queries and per_range <= PANEL:
         # one run of panels: all of its maxima are known without a sample
         min_sample = PANEL
-    sample = guess_in_range(k, wanted, per_range, costs, min_sample)
+    sample = guess_in_range(k, needed_rows, per_range, costs, min_sample)
     n_ranges = 1 if n_panels <= per_range else -(-n_panels // per_range)
     return TaskGrid(n, 1, per_range, n_ranges, n_threads), sample
 
 
 def plan_query_blocks(
     n: int,
-    wanted: float,
+    needed_rows: float,
     k: int,
     layout: TileLayout,
     n_columns: int,
@@ -549,7 +550,7 @@ def plan_query_blocks(
     # As ``search_rows`` says: of a query, and of a panel of 32, which may be filled in part. What
     # it needs besides the queries is less than for two of them.
     per_panel = PANEL * (4 * n_columns + 64)
-    min_capacity, capacity = _min_capacity(wanted, costs), _capacity(wanted, costs)
+    min_capacity, capacity = _min_capacity(needed_rows, costs), _capacity(needed_rows, costs)
     small, large = (36 * size + 24 * k for size in (min_capacity, capacity))
     validation.check_memory("working_memory", machine.working_memory, 3 * small + per_panel)
     factor = 2 if n_columns >= costs.wide_columns else 1
@@ -642,29 +643,29 @@ def plan_batch(k: int, n_columns: int, working_memory: float) -> int:
 
 
 def guess_in_range(
-    k: float, wanted: float, n_panels: int, costs: CostModel, min_sample: int | None = None
+    k: float, needed_rows: float, n_panels: int, costs: CostModel, min_sample: int | None = None
 ) -> ThresholdSample:
-    """Return the sample for a range of panels, which may hold fewer rows than are wanted."""
-    wanted = min(wanted, n_panels * 4)
+    """Return the sample for a range of panels, which may hold fewer rows than are needed."""
+    needed_rows = min(needed_rows, n_panels * 4)
     min_sample = costs.min_sampled_panels if min_sample is None else min_sample
-    return _guess_threshold(min(k, wanted), wanted, n_panels, min_sample, costs)
+    return _guess_threshold(min(k, needed_rows), needed_rows, n_panels, min_sample, costs)
 
 
 def _guess_threshold(
-    k: float, wanted: float, n_panels: int, min_sample: int, costs: CostModel
+    k: float, needed_rows: float, n_panels: int, min_sample: int, costs: CostModel
 ) -> ThresholdSample:
     """Return which panels to sample and which rank among their maxima is the first threshold.
 
-    Of the ``wanted`` best rows k may be found. The rank fails for about one query in a hundred:
-    those are searched twice.
+    Of the ``needed_rows`` best rows k may be found. The rank fails for about one query in a
+    hundred: those are searched twice.
     """
     # half of the panels sampled must be able to hold the rank
-    max_stride = int(math.sqrt(n_panels / (2 * wanted)) * 4)
+    max_stride = int(math.sqrt(n_panels / (2 * needed_rows)) * 4)
     stride = max(1, min(costs.max_sample_stride, (n_panels + 1) // min_sample, max_stride))
     panels = max(1, n_panels // stride)
-    expected = wanted / stride
+    expected = needed_rows / stride
     # a binomial variance: each of the best is in the sample, and may be found, or not
-    deviation = math.sqrt(expected * (1 - k / wanted / stride))
+    deviation = math.sqrt(expected * (1 - k / needed_rows / stride))
     # of all panels the deviation is 0, and codes err: with 1.5 a rank fails for 11 % of queries of
     # 1,000 x 64, with 2.5 for 1 %
     margin = costs.rank_margin_of_sample if stride > 1 else costs.rank_margin_of_all
@@ -672,19 +673,19 @@ def _guess_threshold(
     return ThresholdSample(stride, min(panels, int(panels * -math.expm1(-rank / panels)) + 1))
 
 
-def _min_capacity(wanted: float, costs: CostModel) -> int:
+def _min_capacity(needed_rows: float, costs: CostModel) -> int:
     """Candidates that the buffer of a query holds at least."""
-    entries = costs.min_candidates_per_neighbor * wanted + costs.candidates_besides
+    entries = costs.min_candidates_per_neighbor * needed_rows + costs.candidates_besides
     return 1 << math.ceil(entries).bit_length()
 
 
-def _capacity(wanted: float, costs: CostModel) -> int:
+def _capacity(needed_rows: float, costs: CostModel) -> int:
     """Candidates that the buffer of a query holds, so that few buffers are full before the end.
 
     Of out-of-distribution queries 650 candidates pass the tiles at k = 10 and 1,100 at k = 100
     (30,000 x 1,536).
     """
-    entries = costs.candidates_per_neighbor * wanted + costs.candidates_besides
+    entries = costs.candidates_per_neighbor * needed_rows + costs.candidates_besides
     return max(costs.min_capacity, 1 << math.ceil(entries).bit_length())
 
 

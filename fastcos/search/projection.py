@@ -103,9 +103,9 @@ def add_later(
 
     def add() -> None:
         try:
-            made = add_or_warn(packed, items, n_threads, progress=_stop_at_end)
-            if made is not packed:
-                keep(made)
+            projected = add_or_warn(packed, items, n_threads, progress=_stop_at_end)
+            if projected is not packed:
+                keep(projected)
         except _Ended:
             pass
         finally:
@@ -249,8 +249,8 @@ def as_axes(V: npt.NDArray[Any], largest_k: npt.ArrayLike = (ANY_K, ANY_K)) -> A
     panels = panels.reshape(depth, n_panels, PANEL).swapaxes(0, 1)
     bound = 1.1 * (1 + eps) ** 2 * (3 * eps + 2 * rho) + squares
     eta = np.full(1, bound, np.float32) * np.float32(1.000001)
-    found = np.ascontiguousarray(panels), eta, np.array(largest_k, np.float32)
-    return Axes(*map(validation.read_only, found))
+    arrays = np.ascontiguousarray(panels), eta, np.array(largest_k, np.float32)
+    return Axes(*map(validation.read_only, arrays))
 
 
 def principal_axes(sample: Floats32, p: int) -> Floats32:
@@ -299,8 +299,8 @@ def _choose_axes(packed: PackedItems, items: EncodedRows, scaling: RowScaling) -
     # Forks wait for this lock: nothing that takes another one may run under it. BLAS keeps its
     # number of threads, which belongs to the whole process: this may run beside the user's code.
     with blas_lock():
-        found = _directions(sample, queries, biases, n)
-    return None if found is None else as_axes(*found)
+        directions = _directions(sample, queries, biases, n)
+    return None if directions is None else as_axes(*directions)
 
 
 def _directions(
@@ -344,9 +344,9 @@ def _effective_columns(rows: Floats32) -> float:
     """
     m = len(rows)
     products = rows @ rows.T
-    own = np.diag(products)
-    squares = (np.square(products).sum() - np.square(own).sum()) / (m * (m - 1))
-    return float(own.mean() ** 2 / max(squares, 1e-30))
+    squared_norms = np.diag(products)
+    squares = (np.square(products).sum() - np.square(squared_norms).sum()) / (m * (m - 1))
+    return float(squared_norms.mean() ** 2 / max(squares, 1e-30))
 
 
 def _shares_left(

@@ -116,7 +116,7 @@ def neighbors_above(
     threshold = as_threshold("min_score", min_score, unfitted)
     options = as_options(n_threads, working_memory, progress)
     fitted_items = fit_items(X, unfitted, options)
-    exclusions = no_exclusions(len(Q), own=items is None)
+    exclusions = no_exclusions(len(Q), exclude_self=items is None)
     return pairs_above(fitted_items, Q, threshold, exclusions, options)
 
 

@@ -57,11 +57,13 @@ def _everything(
     allowed_rows: AllowedRows | None,
 ) -> Integers:
     """Take every item that a query may find: the way without compiled tiles."""
-    found = packed.numbers if allowed_rows is None else allowed_rows.numbers
+    row_numbers = packed.numbers if allowed_rows is None else allowed_rows.numbers
     counts = np.empty(len(starts), np.int64)
     for i, start in enumerate(starts):
         excluded = exclusions.indices[exclusions.indptr[i] : exclusions.indptr[i + 1]]
-        some = found[(found != exclusions.own[i]) & ~np.isin(found, excluded)]
-        counts[i] = len(some)
-        columns[start : start + min(capacity, len(some))] = some[:capacity]
+        candidates = row_numbers[
+            (row_numbers != exclusions.self_rows[i]) & ~np.isin(row_numbers, excluded)
+        ]
+        counts[i] = len(candidates)
+        columns[start : start + min(capacity, len(candidates))] = candidates[:capacity]
     return counts

@@ -19,22 +19,33 @@ import numpy.typing as npt
 from fastcos import config, parallel, validation
 from fastcos.kernels import exhaustive_top_k, packing, records, tile_top_k, tiles
 from fastcos.parallel import memmap, readiness
-from fastcos.search import cost_model, duplicates, numpy_search, plan
+from fastcos.search import cost_model, duplicates, numpy_search
 from fastcos.search.packing import (
     AllowedRows,
     ExcludedItems,
     ExecutionOptions,
     Floats,
-    Found,
     Integers,
     PackedItems,
+    Ranking,
     Rows,
     no_exclusions,
     norms_repeat,
     pack_queries,
     unpacked_items,
 )
-from fastcos.search.plan import Machine, RequestSizes, SearchPlan
+from fastcos.search.plan import (
+    Machine,
+    RequestSizes,
+    SearchPlan,
+    SegmentSizes,
+    TaskGrid,
+    ThresholdSample,
+    guess_in_range,
+    plan_exhaustive,
+    plan_query_blocks,
+    plan_search,
+)
 from fastcos.search.segments import Segment
 from fastcos.similarity import kernel_records
 from fastcos.similarity.encoded_rows import EncodedRows
@@ -45,7 +56,7 @@ _NO_THRESHOLD = np.float32(-3e38)
 _MAX_SHARING_PASSES = 2
 
 
-class SegmentSearch(NamedTuple):
+class SegmentRequest(NamedTuple):
     """What is searched for in a segment, beside the queries.
 
     Attributes
@@ -69,38 +80,38 @@ class SegmentSearch(NamedTuple):
 
 
 def search_segment(
-    segment: Segment, queries: EncodedRows, wanted: SegmentSearch, options: ExecutionOptions
-) -> Found:
+    segment: Segment, queries: EncodedRows, request: SegmentRequest, options: ExecutionOptions
+) -> Ranking:
     """Row numbers (n, k) and raw scores (n, k) of a segment's best rows for every query."""
-    made = plan_segment(segment, len(queries.rows), wanted, options)
-    return _METHODS[made.method](made, segment, queries, wanted, options)
+    plan = plan_segment(segment, len(queries.rows), request, options)
+    return _METHODS[plan.method](plan, segment, queries, request, options)
 
 
 def plan_segment(
-    segment: Segment, n_queries: int, wanted: SegmentSearch, options: ExecutionOptions
+    segment: Segment, n_queries: int, request: SegmentRequest, options: ExecutionOptions
 ) -> SearchPlan:
     """Plan a search of a segment, and look up what the plan depends on."""
-    request = request_sizes(segment, n_queries, wanted)
+    sizes = request_sizes(segment, n_queries, request)
     # which instruction sets there are is known by LLVM, whose import takes 0.4 s: NumPy needs none
     is_compiled = bool(segment.packed_forms) or not segment.uses_numpy()
     isa = config.isa() if is_compiled else "generic"
     machine = machine_of(options, isa, is_compiled=is_compiled)
     while True:
-        made = plan.plan_search(segment.sizes(wanted.n_live_of_index), request, machine)
-        if made.needs is not None:
-            segment.look_up(made.needs)
-        elif is_compiled or made.method == "numpy":
-            return made
+        plan = plan_search(segment.sizes(request.n_live_of_index), sizes, machine)
+        if plan.needs is not None:
+            segment.look_up(plan.needs)
+        elif is_compiled or plan.method == "numpy":
+            return plan
         else:  # kernels run none the less
             is_compiled, machine = True, machine_of(options, config.isa(), is_compiled=False)
 
 
-def request_sizes(segment: Segment, n_queries: int, wanted: SegmentSearch) -> RequestSizes:
+def request_sizes(segment: Segment, n_queries: int, request: SegmentRequest) -> RequestSizes:
     """Return what a plan needs to know of a search of a segment."""
     n_allowed = None
-    if wanted.allowed is not None and wanted.allowed is not segment.live:
-        n_allowed = len(wanted.allowed.numbers)
-    return RequestSizes(n_queries, wanted.k, n_allowed, len(wanted.exclusions.indices) > 0)
+    if request.allowed is not None and request.allowed is not segment.live:
+        n_allowed = len(request.allowed.numbers)
+    return RequestSizes(n_queries, request.k, n_allowed, len(request.exclusions.indices) > 0)
 
 
 def machine_of(options: ExecutionOptions, isa: str, *, is_compiled: bool = True) -> Machine:
@@ -115,37 +126,41 @@ def nearest(
     options: ExecutionOptions,
     *,
     exclude_self: bool = False,
-) -> Found:
+) -> Ranking:
     """Row numbers and raw scores (n, k) of the nearest rows: for measures that need neighbours."""
-    exclusions = no_exclusions(len(queries.rows), own=exclude_self)
-    return search_segment(items, queries, SegmentSearch(k, exclusions), options)
+    exclusions = no_exclusions(len(queries.rows), exclude_self=exclude_self)
+    return search_segment(items, queries, SegmentRequest(k, exclusions), options)
 
 
 def _numpy(
-    made: SearchPlan,
+    plan: SearchPlan,
     segment: Segment,
     queries: EncodedRows,
-    wanted: SegmentSearch,
+    request: SegmentRequest,
     options: ExecutionOptions,
-) -> Found:
+) -> Ranking:
     """Search in NumPy, batch by batch; the batches after the kernels are compiled run those."""
-    allowed, k = wanted.allowed, wanted.k
+    allowed, k = request.allowed, request.k
     row_numbers = segment.numbers if allowed is None else allowed.numbers
     items = segment.encoded._replace(rows=memmap.from_bits(segment.encoded.rows))
-    n, size = len(queries.rows), made.grid.queries_per_block
+    n, size = len(queries.rows), plan.grid.queries_per_block
     columns, scores = np.empty((n, k), np.int64), np.empty((n, k))
     for lo in range(0, n, size):
         if lo and not segment.uses_numpy():
             rest = slice(lo, n)
-            bounds = None if wanted.thresholds is None else wanted.thresholds[rest]
-            left = wanted._replace(exclusions=wanted.exclusions.of_range(lo, n), thresholds=bounds)
-            columns[rest], scores[rest] = search_segment(segment, queries.take(rest), left, options)
+            bounds = None if request.thresholds is None else request.thresholds[rest]
+            rest_request = request._replace(
+                exclusions=request.exclusions.of_range(lo, n), thresholds=bounds
+            )
+            columns[rest], scores[rest] = search_segment(
+                segment, queries.take(rest), rest_request, options
+            )
             break
         hi = min(n, lo + size)
         with readiness.seconds_in_numpy():
             columns[lo:hi], scores[lo:hi] = numpy_search.search(
                 segment.metric_type, items, row_numbers, queries.take(slice(lo, hi)),
-                wanted.exclusions.of_range(lo, hi), k,
+                request.exclusions.of_range(lo, hi), k,
             )  # fmt: skip
         if options.progress is not None:
             options.progress(hi, n)
@@ -153,61 +168,61 @@ def _numpy(
 
 
 def _score_all(
-    made: SearchPlan,
+    plan: SearchPlan,
     segment: Segment,
     queries: EncodedRows,
-    wanted: SegmentSearch,
+    request: SegmentRequest,
     options: ExecutionOptions,
-) -> Found:
-    row_numbers = segment.numbers if wanted.allowed is None else wanted.allowed.numbers
+) -> Ranking:
+    row_numbers = segment.numbers if request.allowed is None else request.allowed.numbers
     return score_all(
-        segment.metric_type, segment.encoded, row_numbers, queries, wanted.exclusions, wanted.k,
-        options, made.grid,
+        segment.metric_type, segment.encoded, row_numbers, queries, request.exclusions, request.k,
+        options, plan.grid,
     )  # fmt: skip
 
 
 def _rows_as_given(
-    made: SearchPlan,
+    plan: SearchPlan,
     segment: Segment,
     queries: EncodedRows,
-    wanted: SegmentSearch,
+    request: SegmentRequest,
     options: ExecutionOptions,
-) -> Found:
+) -> Ranking:
     """Multiply whole panels of rows as they are given, and score the few rows behind them."""
     unpacked = unpacked_items(segment.metric_type, segment.encoded)
-    filters = filters_of(wanted.exclusions)
+    filters = filters_of(request.exclusions)
     columns, scores = scan_few_queries(
-        unpacked, made, queries.rows, filters, wanted.k, options.progress
+        unpacked, plan, queries.rows, filters, request.k, options.progress
     )
     rest = np.arange(len(unpacked.arrays.order), len(segment.encoded.rows))
     if not len(rest):
         return columns, scores
-    others = score_all(
-        segment.metric_type, segment.encoded, rest, queries, wanted.exclusions, wanted.k, options
+    best_of_rest = score_all(
+        segment.metric_type, segment.encoded, rest, queries, request.exclusions, request.k, options
     )
-    parts = zip((columns, scores), others, strict=True)
+    parts = zip((columns, scores), best_of_rest, strict=True)
     return best_of_parts(*(np.stack(pair, axis=1) for pair in parts))
 
 
 def _tiles(
-    made: SearchPlan,
+    plan: SearchPlan,
     segment: Segment,
     queries: EncodedRows,
-    wanted: SegmentSearch,
+    request: SegmentRequest,
     options: ExecutionOptions,
-) -> Found:
+) -> Ranking:
     """Scan the packed rows of the segment."""
     packed = segment.packed_for(len(queries.rows))
-    return scan(made, packed, queries, wanted, options)
+    return scan(plan, packed, queries, request, options)
 
 
 def _distinct(
-    made: SearchPlan,
+    plan: SearchPlan,
     segment: Segment,
     queries: EncodedRows,
-    wanted: SegmentSearch,
+    request: SegmentRequest,
     options: ExecutionOptions,
-) -> Found:
+) -> Ranking:
     """Search one row of every group of duplicates, and add its copies; duplicate queries, too."""
     groups = cast(duplicates.DuplicateGroups, segment.duplicates)
     n, progress = len(queries.rows), options.progress
@@ -218,26 +233,26 @@ def _distinct(
     distinct, group_of_query = queries, validation.read_only(np.arange(n, dtype=np.int64))
     if query_groups is not None:
         distinct, group_of_query = queries.take(query_groups.first), query_groups.group_of
-    k = min(wanted.k + 1, len(groups.first))
+    k = min(request.k + 1, len(groups.first))
     best = scan_packed(packed, distinct, no_exclusions(len(distinct.rows)), k, options)
     return duplicates.expand(
-        groups, wanted.exclusions, group_of_query, best, wanted.k, options.n_threads
+        groups, request.exclusions, group_of_query, best, request.k, options.n_threads
     )
 
 
 def _repack(
-    made: SearchPlan,
+    plan: SearchPlan,
     segment: Segment,
     queries: EncodedRows,
-    wanted: SegmentSearch,
+    request: SegmentRequest,
     options: ExecutionOptions,
-) -> Found:
+) -> Ranking:
     """Pack the allowed rows for this search alone, and search them."""
-    allowed = segment.restricted_to(cast(AllowedRows, wanted.allowed).numbers)
-    return search_segment(allowed, queries, wanted._replace(allowed=None), options)
+    allowed = segment.restricted_to(cast(AllowedRows, request.allowed).numbers)
+    return search_segment(allowed, queries, request._replace(allowed=None), options)
 
 
-_METHODS: dict[str, Callable[..., Found]] = {
+_METHODS: dict[str, Callable[..., Ranking]] = {
     "numpy": _numpy, "score_all": _score_all, "rows_as_given": _rows_as_given, "tiles": _tiles,
     "distinct": _distinct, "repack": _repack,
 }  # fmt: skip
@@ -249,78 +264,78 @@ def scan_packed(
     exclusions: ExcludedItems,
     k: int,
     options: ExecutionOptions,
-) -> Found:
+) -> Ranking:
     """Plan and run a search of packed rows, all of which may be found."""
     n_slots = len(packed.arrays.order)
-    sizes = plan.SegmentSizes(
+    sizes = SegmentSizes(
         n_slots, packed.arrays.rows.shape[1], n_slots, packed_for=packed.layout.isa,
         n_packed=n_slots, n_distinct=n_slots,
     )  # fmt: skip
-    request = RequestSizes(len(queries.rows), k, excludes_pairs=len(exclusions.indices) > 0)
-    made = plan.plan_search(sizes, request, machine_of(options, config.isa()))
-    return scan(made, packed, queries, SegmentSearch(k, exclusions), options)
+    sizes_asked = RequestSizes(len(queries.rows), k, excludes_pairs=len(exclusions.indices) > 0)
+    plan = plan_search(sizes, sizes_asked, machine_of(options, config.isa()))
+    return scan(plan, packed, queries, SegmentRequest(k, exclusions), options)
 
 
 def scan(
-    made: SearchPlan,
+    plan: SearchPlan,
     packed: PackedItems,
     queries: EncodedRows,
-    wanted: SegmentSearch,
+    request: SegmentRequest,
     options: ExecutionOptions,
-) -> Found:
+) -> Ranking:
     """Run a plan of packed rows: score them all, or let tiles drop most pairs."""
-    items, allowed, exclusions, k = packed.arrays, wanted.allowed, wanted.exclusions, wanted.k
-    if made.method == "score_all":
+    items, allowed, exclusions, k = packed.arrays, request.allowed, request.exclusions, request.k
+    if plan.method == "score_all":
         row_numbers = packed.numbers if allowed is None else allowed.numbers
         rows = EncodedRows(items.rows, items.norms, items.offsets)
         return score_all(
-            packed.metric_type, rows, row_numbers, queries, exclusions, k, options, made.grid
+            packed.metric_type, rows, row_numbers, queries, exclusions, k, options, plan.grid
         )
     mask: npt.NDArray[np.uint8] = np.empty(0, np.uint8) if allowed is None else allowed.mask
     queries = as_wide(queries, items.rows)
-    if made.shares_rows:
+    if plan.shares_rows:
         filters = filters_of(exclusions, mask)
-        return scan_few_queries(packed, made, queries.rows, filters, k, options.progress)
-    return _scan_query_blocks(made, packed, queries, wanted, mask, options)
+        return scan_few_queries(packed, plan, queries.rows, filters, k, options.progress)
+    return _scan_query_blocks(plan, packed, queries, request, mask, options)
 
 
 def _scan_query_blocks(
-    made: SearchPlan,
+    plan: SearchPlan,
     packed: PackedItems,
     queries: EncodedRows,
-    wanted: SegmentSearch,
+    request: SegmentRequest,
     mask: npt.NDArray[np.uint8],
     options: ExecutionOptions,
-) -> Found:
+) -> Ranking:
     """Scan packed rows for many queries, of which every thread takes one block after the other."""
-    items, k, exclusions = packed.arrays, wanted.k, wanted.exclusions
+    items, k, exclusions = packed.arrays, request.k, request.exclusions
     scaled = pack_queries(packed, queries, exclusions, mask)
     n, n_panels = len(scaled.norms), len(items.statistics)
     columns, scores = parallel.unfilled((n, k), np.int64), parallel.unfilled((n, k), np.float64)
-    left = np.arange(n, dtype=np.int64)
+    unfinished = np.arange(n, dtype=np.int64)
     if packed.metric_type != "euclidean" and not items.offsets.any():
         # every score of a zero query is 0: no filter could drop a single row. Norms vanish before
         # rows do
         zero = np.flatnonzero(scaled.norms == 0)
         zero = zero[~scaled.rows[zero].any(axis=1)]
         if len(zero):
-            left = np.delete(left, zero)
-            row_numbers = packed.numbers if wanted.allowed is None else wanted.allowed.numbers
+            unfinished = np.delete(unfinished, zero)
+            row_numbers = packed.numbers if request.allowed is None else request.allowed.numbers
             for query in zero:
                 columns[query], scores[query] = _lowest(row_numbers, exclusions, int(query), k)
-    given, machine = np.full(n, _NO_THRESHOLD), machine_of(options, packed.layout.isa)
-    if wanted.thresholds is not None and np.isfinite(wanted.thresholds).all():
-        given = _filter_thresholds(scaled, wanted.thresholds)
-    thresholds, n_passes = given.copy(), 0
-    while len(left):
+    given_thresholds, machine = np.full(n, _NO_THRESHOLD), machine_of(options, packed.layout.isa)
+    if request.thresholds is not None and np.isfinite(request.thresholds).all():
+        given_thresholds = _filter_thresholds(scaled, request.thresholds)
+    thresholds, n_passes = given_thresholds.copy(), 0
+    while len(unfinished):
         # the first pass guesses thresholds, and the last one takes none from other tasks
-        sample = made.sample if n_passes == 0 else plan.ThresholdSample()
-        grid, capacity, _ = plan.plan_query_blocks(
-            len(left), made.wanted, k, packed.layout, scaled.rows.shape[1], n_panels, machine,
-            cost_model.COSTS, may_share=n_passes < _MAX_SHARING_PASSES,
+        sample = plan.sample if n_passes == 0 else ThresholdSample()
+        grid, capacity, _ = plan_query_blocks(
+            len(unfinished), plan.needed_rows, k, packed.layout, scaled.rows.shape[1], n_panels,
+            machine, cost_model.COSTS, may_share=n_passes < _MAX_SHARING_PASSES,
         )  # fmt: skip
         if grid.n_ranges > 1 and n_passes == 0:
-            sample = plan.guess_in_range(k, made.wanted, grid.panels_per_range, cost_model.COSTS)
+            sample = guess_in_range(k, plan.needed_rows, grid.panels_per_range, cost_model.COSTS)
         parts = (columns[np.newaxis], scores[np.newaxis])
         if grid.n_ranges > 1:
             shape = grid.n_ranges, n, k
@@ -333,64 +348,69 @@ def _scan_query_blocks(
         results = records.SearchResults(thresholds, parts[1], parts[0], unproved)
         parallel.run(
             tile_top_k.search_grid, parallel.row_blocks(grid.n_query_blocks * grid.n_ranges, 1),
-            items, scaled, left, tasks, results,
+            items, scaled, unfinished, tasks, results,
             n_threads=grid.n_threads, progress=options.progress,
         )  # fmt: skip
-        used = unproved[:, left].max(axis=0)
+        used = unproved[:, unfinished].max(axis=0)
         if grid.n_ranges > 1:
-            columns[left], scores[left] = best_of_parts(
-                parts[0][:, left].swapaxes(0, 1), parts[1][:, left].swapaxes(0, 1)
+            columns[unfinished], scores[unfinished] = best_of_parts(
+                parts[0][:, unfinished].swapaxes(0, 1), parts[1][:, unfinished].swapaxes(0, 1)
             )
-            used[used <= _proved_thresholds(scaled, left, scores[left, -1], given)] = _NO_THRESHOLD
-        left = left[used > _NO_THRESHOLD]
+            proved = _proved_thresholds(
+                scaled, unfinished, scores[unfinished, -1], given_thresholds
+            )
+            used[used <= proved] = _NO_THRESHOLD
+        unfinished = unfinished[used > _NO_THRESHOLD]
         if grid.n_ranges > 1:
             # what tasks have shared is not trusted (see kernels.tile_top_k), but scores are
-            proved = _filter_thresholds(scaled, scores[left, -1], left)
-            thresholds[left] = np.maximum(given[left], proved)
+            proved = _filter_thresholds(scaled, scores[unfinished, -1], unfinished)
+            thresholds[unfinished] = np.maximum(given_thresholds[unfinished], proved)
         n_passes += 1
     return columns, scores
 
 
-def _proved_thresholds(scaled: Any, queries: Integers, kth_scores: Floats, given: Any) -> Floats:
+def _proved_thresholds(
+    scaled: Any, queries: Integers, kth_scores: Floats, given_thresholds: Any
+) -> Floats:
     """Return up to which threshold, in the terms of the filter, no row of the best k is dropped.
 
-    kth_scores: of all panels, of the queries of these numbers; given (n,): thresholds below which
+    kth_scores: of all panels, of the queries of these numbers; given_thresholds (n,): below them
     no row needs to be found. An unproved threshold is rounded up by a quarter of SLACK.
     """
     slopes, intercepts = scaled.scaling.slopes[queries], scaled.scaling.intercepts[queries]
     bounds: Floats = slopes * kth_scores + intercepts
     bounds -= 1e-12 * np.abs(intercepts) + slopes * 1e-300 + scaled.rounding
-    least = given[queries].astype(np.float64)
-    return np.maximum(bounds, least + 0.5 * (np.abs(least) * packing.SLACK + 1e-30))
+    floor = given_thresholds[queries].astype(np.float64)
+    return np.maximum(bounds, floor + 0.5 * (np.abs(floor) * packing.SLACK + 1e-30))
 
 
-def few_query_settings(made: SearchPlan, *, must_check: bool) -> Any:
+def few_query_settings(plan: SearchPlan, *, must_check: bool) -> Any:
     """Return a plan of few queries as the kernel takes it."""
-    sample, per_range = made.sample, made.grid.panels_per_range
-    return records.SmallSearch(made.capacity, sample.stride, sample.rank, per_range, must_check)
+    sample, per_range = plan.sample, plan.grid.panels_per_range
+    return records.SmallSearch(plan.capacity, sample.stride, sample.rank, per_range, must_check)
 
 
 def scan_few_queries(
     packed: PackedItems,
-    made: SearchPlan,
+    plan: SearchPlan,
     rows: Rows,
     filters: Any,
     k: int,
     progress: parallel.Progress | None = None,
     *,
     settings: Any = None,
-) -> Found:
+) -> Ranking:
     """Columns and raw scores (n, k) of few queries, in one launch where one thread is enough.
 
     rows (n, d): queries as given, of the type of as_wide. filters: kernels.records.QueryFilters.
     settings: what few_query_settings returns, if the caller has kept it. If these settings say that
     the queries must be checked, columns[0, 0] is NOT_ORDINARY where a query needs more care.
     """
-    grid, n, n_panels = made.grid, len(rows), len(packed.arrays.statistics)
+    grid, n, n_panels = plan.grid, len(rows), len(packed.arrays.statistics)
     shape = grid.n_ranges, n, k
     scores, columns = np.empty(shape), np.empty(shape, np.int64)
     if settings is None:
-        settings = few_query_settings(made, must_check=False)
+        settings = few_query_settings(plan, must_check=False)
     arguments = (packed.bound, rows, filters, settings, scores, columns)
     if grid.n_ranges == 1:
         kinds = (packed.kind, rows.dtype.char)
@@ -415,15 +435,13 @@ def score_all(
     exclusions: ExcludedItems,
     k: int,
     options: ExecutionOptions,
-    grid: plan.TaskGrid | None = None,
-) -> Found:
+    grid: TaskGrid | None = None,
+) -> Ranking:
     """Score all pairs of the queries and the rows of these numbers in float64. O(n m d)."""
     queries = as_wide(queries, items.rows)
     n, n_columns = queries.rows.shape
     if grid is None:
-        grid = plan.plan_exhaustive(
-            n, len(numbers), n_columns, k, options.n_threads, cost_model.COSTS
-        )
+        grid = plan_exhaustive(n, len(numbers), n_columns, k, options.n_threads, cost_model.COSTS)
     parts = grid.n_ranges
     columns = parallel.unfilled((n * parts, k), np.int64)
     scores = parallel.unfilled((n * parts, k), np.float64)
@@ -448,11 +466,11 @@ def filters_of(
 ) -> Any:
     """Return exclusions, and a mask of the items that all queries may find, for the kernels."""
     return kernel_records.query_filters(
-        exclusions.own, exclusions.indptr, exclusions.indices, allowed
+        exclusions.self_rows, exclusions.indptr, exclusions.indices, allowed
     )
 
 
-def best_of_parts(columns: Integers, scores: Floats) -> Found:
+def best_of_parts(columns: Integers, scores: Floats) -> Ranking:
     """Merge the k best of each part, (n, parts, k), to the k best of all, (n, k)."""
     n, _, k = columns.shape
     parts = (validation.read_only(part.reshape(n, -1)) for part in (scores, columns))
@@ -497,11 +515,13 @@ def _filter_thresholds(
     return bounds.astype(np.float32)
 
 
-def _lowest(numbers: Integers, exclusions: ExcludedItems, query: int, k: int) -> Found:
+def _lowest(numbers: Integers, exclusions: ExcludedItems, query: int, k: int) -> Ranking:
     """Return the k lowest numbers that the query may find, with score 0, padded."""
     excluded = exclusions.indices[exclusions.indptr[query] : exclusions.indptr[query + 1]]
-    some = numbers[: k + len(excluded) + 1]
-    some = some[(some != exclusions.own[query]) & ~np.isin(some, excluded)][:k]
+    candidates = numbers[: k + len(excluded) + 1]
+    candidates = candidates[
+        (candidates != exclusions.self_rows[query]) & ~np.isin(candidates, excluded)
+    ][:k]
     columns, scores = np.full(k, -1, np.int64), np.full(k, -np.inf)
-    columns[: len(some)], scores[: len(some)] = some, 0.0
+    columns[: len(candidates)], scores[: len(candidates)] = candidates, 0.0
     return columns, scores

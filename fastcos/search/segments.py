@@ -18,8 +18,8 @@ from fastcos.search import cost_model, duplicates, plan, projection
 from fastcos.search.packing import (
     AllowedRows,
     ExcludedItems,
-    Found,
     PackedItems,
+    Ranking,
     allow_rows,
     have_moderate_norms,
     norms_repeat,
@@ -240,16 +240,16 @@ class Segment:
 
 def exclusions_within(exclusions: ExcludedItems, segment: Segment) -> ExcludedItems:
     """Return the exclusions that lie in a segment, as numbers within it."""
-    own, is_own = segment.locate(exclusions.own)
+    self_rows, is_own = segment.locate(exclusions.self_rows)
     start, end = exclusions.indptr[0], exclusions.indptr[-1]
-    indices, kept = segment.locate(exclusions.indices[start:end])
-    counts = np.concatenate([[0], np.cumsum(kept)])
+    indices, is_in_segment = segment.locate(exclusions.indices[start:end])
+    counts = np.concatenate([[0], np.cumsum(is_in_segment)])
     indptr = counts[exclusions.indptr - start].astype(np.int64)
-    parts = (np.where(is_own, own, -1), indptr, indices[kept])
+    parts = (np.where(is_own, self_rows, -1), indptr, indices[is_in_segment])
     return ExcludedItems(*map(validation.read_only, parts))
 
 
-def best_of_lists(columns: Integers, scores: Floats, k: int, n_threads: int) -> Found:
+def best_of_lists(columns: Integers, scores: Floats, k: int, n_threads: int) -> Ranking:
     """Columns and raw scores (n, k) of the best of every list (n, c); -1 stands for no item."""
     n, c = columns.shape
     best, best_scores = parallel.unfilled((n, k), np.int64), parallel.unfilled((n, k), np.float64)
@@ -261,21 +261,21 @@ def best_of_lists(columns: Integers, scores: Floats, k: int, n_threads: int) -> 
     return best, best_scores
 
 
-def merge(some: Found, others: Found, n_threads: int) -> Found:
+def merge(first: Ranking, second: Ranking, n_threads: int) -> Ranking:
     """Columns and raw scores (n, k) of the k best of both."""
-    columns = parallel.unfilled(some[0].shape, np.int64)
-    scores = parallel.unfilled(some[0].shape, np.float64)
+    columns = parallel.unfilled(first[0].shape, np.int64)
+    scores = parallel.unfilled(first[0].shape, np.float64)
     blocks = parallel.row_blocks(len(columns), _MERGED_ROWS)
-    parallel.run(_merge_rows, blocks, some, others, columns, scores, n_threads=n_threads)
+    parallel.run(_merge_rows, blocks, first, second, columns, scores, n_threads=n_threads)
     return columns, scores
 
 
 def _merge_rows(
-    lo: int, hi: int, some: Found, others: Found, columns: Integers, scores: Floats
+    lo: int, hi: int, first: Ranking, second: Ranking, columns: Integers, scores: Floats
 ) -> None:
     both_columns, both_scores = (
-        validation.read_only(np.concatenate([one[lo:hi], other[lo:hi]], axis=1))
-        for one, other in zip(some, others, strict=True)
+        validation.read_only(np.concatenate([first_part[lo:hi], second_part[lo:hi]], axis=1))
+        for first_part, second_part in zip(first, second, strict=True)
     )
     block = parallel.row_blocks(hi - lo, hi - lo)
     parallel.run(merge_rows, block, both_scores, both_columns, scores[lo:hi], columns[lo:hi])

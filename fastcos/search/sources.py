@@ -162,8 +162,8 @@ class MappedItems:
             last = min(within.stop, first + sizes.items)
             row_numbers = np.arange(last - first, dtype=np.int64)
             if request.allowed_positions is not None:
-                here = slice(*np.searchsorted(request.allowed_positions, [first, last]))
-                row_numbers = request.allowed_positions[here] - first
+                in_block = slice(*np.searchsorted(request.allowed_positions, [first, last]))
+                row_numbers = request.allowed_positions[in_block] - first
             if len(row_numbers):
                 segment = self._read(first, last, options, row_numbers)
                 share = (first - within.start) / len(within), (last - within.start) / len(within)

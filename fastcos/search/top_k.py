@@ -129,32 +129,36 @@ def top_k(
             queries, items, k, measure=measure, exclude_self=exclude_self, min_score=min_score,
             options=options,
         )  # fmt: skip
-    given = get_measure(measure)
+    unfitted = get_measure(measure)
     if min_score is not None:
-        min_score = as_min_score(min_score, given)
+        min_score = as_min_score(min_score, unfitted)
     if out is not None:
-        require(given, "blocks")
+        require(unfitted, "blocks")
         validation.check_none("groups", groups, "with out")
     if groups is None:
         validation.check_none("query_groups", query_groups, "without groups")
     # what a later call resumes is identified by NumPy's types
     in_blocks, in_memory = out is None and groups is None, groups is not None
     Q = as_items(
-        "queries", queries, given, or_vector=items is not None, in_memory=in_memory,
+        "queries", queries, unfitted, or_vector=items is not None, in_memory=in_memory,
         in_blocks=in_blocks,
     )  # fmt: skip
     X = Q
     if items is not None:
         X = as_items(
-            "items", items, given, in_memory=in_memory, in_blocks=in_blocks, is_measured=in_blocks
-        )
+            "items", items, unfitted, in_memory=in_memory, in_blocks=in_blocks,
+            is_measured=in_blocks,
+        )  # fmt: skip
     options = as_options(n_threads, working_memory, progress)
     validation.check_same_width("items", X, "queries", Q)
-    own = as_exclude_self(exclude_self, Q.shape[0], X.shape[0], has_items=items is not None)
-    k = validation.as_neighbor_count(k, X.shape[0], without_itself=own)
-    request = as_request(
-        Q, X.shape[0], k, own=own, allowed=allowed, exclude=exclude, min_score=min_score
+    without_self = as_exclude_self(
+        exclude_self, Q.shape[0], X.shape[0], has_items=items is not None
     )
+    k = validation.as_neighbor_count(k, X.shape[0], without_itself=without_self)
+    request = as_request(
+        Q, X.shape[0], k, exclude_self=without_self, allowed=allowed, exclude=exclude,
+        min_score=min_score,
+    )  # fmt: skip
     if groups is not None:
         item_groups = ItemGroups.of(groups, len(X))
         codes = item_groups.codes
@@ -164,18 +168,18 @@ def top_k(
             raise ValueError("query_groups must be given with groups and items, got None")
         else:
             codes = item_groups.find(query_groups, len(Q), "query_groups")
-        fitted = fit_items(X, given, options)
+        fitted = fit_items(X, unfitted, options)
         return padded(search_groups(fitted, request, item_groups, codes, options), k)
     if out is None or not request.k:
-        found = _fit_and_search(X, request, given, options, None)
-        return found if request.k == k else padded(found, k)
+        neighbors = _fit_and_search(X, request, unfitted, options, None)
+        return neighbors if request.k == k else padded(neighbors, k)
     validation.as_count("k", k, high=request.k)
     from fastcos.search.output_directory import results_in_directory
 
-    with results_in_directory(request, X, given, options, out) as results:
+    with results_in_directory(request, X, unfitted, options, out) as results:
         if results.is_complete:
             return Neighbors(**results.finish())
-        return _fit_and_search(X, request, given, options, results)
+        return _fit_and_search(X, request, unfitted, options, results)
 
 
 def _fit_and_search(
@@ -187,9 +191,9 @@ def _fit_and_search(
         return no_neighbors(len(request.queries))
     if request.allowed_positions is not None:
         # pack only what may be found
-        some = fitted.restricted_to(request.allowed_positions)
-        if some is not None:
-            fitted, request = some, request._replace(allowed_positions=None)
+        allowed_items = fitted.restricted_to(request.allowed_positions)
+        if allowed_items is not None:
+            fitted, request = allowed_items, request._replace(allowed_positions=None)
     return run_search(fitted, request, options, results)
 
 
@@ -234,7 +238,7 @@ def as_request(
     n_items: int,
     k: int,
     *,
-    own: bool = False,
+    exclude_self: bool = False,
     allowed: Any = None,
     exclude: Any = None,
     min_score: float | None = None,
@@ -242,8 +246,8 @@ def as_request(
 ) -> SearchRequest:
     """Check the filters of a search of n_items items for the k best; a lower k is padded later.
 
-    own: query i is item i and must not find itself. lists: as of SearchRequest, checked already, in
-    place of allowed.
+    exclude_self: query i is item i and must not find itself. lists: as of SearchRequest, checked
+    already, in place of allowed.
     """
     n, allowed_positions = Q.shape[0], None
     if validation.any_sparse(allowed):
@@ -253,14 +257,14 @@ def as_request(
     elif allowed is not None:
         allowed_positions = validation.as_item_numbers("allowed", allowed, n_items)
         k = min(k, len(allowed_positions))
-    exclusions = no_exclusions(n, own=own) if own else None
+    exclusions = no_exclusions(n, exclude_self=exclude_self) if exclude_self else None
     if exclude is not None and not validation.is_empty_list(exclude):
         from fastcos.linalg.csr import as_interactions
 
         pairs = as_interactions("exclude", exclude)
         validation.check_shape("exclude", pairs.shape, (n, n_items))
-        itself = no_exclusions(n, own=own).own
-        arrays = itself, pairs.indptr.astype(np.int64), pairs.indices.astype(np.int64)
+        self_rows = no_exclusions(n, exclude_self=exclude_self).self_rows
+        arrays = self_rows, pairs.indptr.astype(np.int64), pairs.indices.astype(np.int64)
         exclusions = ExcludedItems(*map(validation.read_only, arrays))
     if min_score is not None:
         min_score = validation.as_real("min_score", min_score)
@@ -286,6 +290,6 @@ def _without(
     queries = np.arange(len(indptr) - 1)
     pairs = np.repeat(queries, np.diff(indptr)) * n_items + positions
     excluded = np.repeat(queries, np.diff(exclusions.indptr)) * n_items + exclusions.indices
-    own = (queries * n_items + exclusions.own)[exclusions.own >= 0]
-    kept = ~np.isin(pairs, np.concatenate([excluded, own]))
-    return np.concatenate([[0], np.cumsum(kept)])[indptr], positions[kept]
+    self_pairs = (queries * n_items + exclusions.self_rows)[exclusions.self_rows >= 0]
+    is_kept = ~np.isin(pairs, np.concatenate([excluded, self_pairs]))
+    return np.concatenate([[0], np.cumsum(is_kept)])[indptr], positions[is_kept]

@@ -148,7 +148,7 @@ def test_range_search_in_a_cluster_is_complete(cluster):
 
 def n_candidates(made, encoded, thresholds):
     """How many items of each query the filter cannot drop, given the k-th best raw score."""
-    nothing = packing.no_exclusions(len(thresholds), own=True)
+    nothing = packing.no_exclusions(len(thresholds), exclude_self=True)
     options = packing.ExecutionOptions(2, 2.0**30)
     starts, columns = np.zeros(len(thresholds), np.int64), np.zeros(0, np.int64)
     return find_candidates(made, encoded, nothing, thresholds, 0, starts, columns, options)

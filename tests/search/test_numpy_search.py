@@ -36,7 +36,7 @@ def test_search_has_the_bits_of_the_kernels(metric_type, dtype):
         X = rng.standard_normal((60, depth)).astype(dtype)
         X[5], X[7], X[11] = 0, X[9], 2 * X[9]
         bias = rng.standard_normal(60)
-        own = no_exclusions(60, own=True)
+        own = no_exclusions(60, exclude_self=True)
         assert_same_bits(metric_type, X, X, 4, exclusions=own, bias=bias)
         assert_same_bits(metric_type, X, X[3:7], 60, bias=bias)
         # many ties

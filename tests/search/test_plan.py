@@ -217,7 +217,7 @@ def test_deleted_rows_raise_the_rank_of_the_first_threshold():
         plan.plan_search(packed(100_000, 64, "vnni", n_live=n), plan.RequestSizes(100, 10), MACHINE)
         for n in (100_000, 25_000)
     )
-    assert (whole.wanted, deleted.wanted) == (10, 40)
+    assert (whole.needed_rows, deleted.needed_rows) == (10, 40)
     assert deleted.sample.rank > whole.sample.rank
 
 

@@ -139,7 +139,7 @@ def test_thresholds_by_codes_are_below_rounded_scores(family, depth, metric):
         items = encoded_rows.encode_rows(X, None, 1, metric)
         packed = packing.pack_items(metric, items, np.arange(n), 1)
         packed = projection.add_projection(packed, items, 1)
-        own = packing.no_exclusions(n, own=True)
+        own = packing.no_exclusions(n, exclude_self=True)
         truth, _ = dense.top_k(X, X, 5, metric, exclude_self=True)
         for k in (1, 5):
             options = packing.ExecutionOptions(2, 2.0**30)

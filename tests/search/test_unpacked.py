@@ -34,10 +34,10 @@ def searched(items, queries, kind, k=10, n_threads=2, memory=2.0**28, bias=None)
         encoded_rows.encode_rows(queries, None, None, kind),
     )
     options = packing.ExecutionOptions(n_threads, memory)
-    wanted = scan.SegmentSearch(k, packing.no_exclusions(len(queries)))
+    request = scan.SegmentRequest(k, packing.no_exclusions(len(queries)))
     with cost_model.costs_replaced(min_work_as_given=0):
-        method = scan.plan_segment(segment, len(queries), wanted, options).method
-        return method, *scan.search_segment(segment, encoded, wanted, options)
+        method = scan.plan_segment(segment, len(queries), request, options).method
+        return method, *scan.search_segment(segment, encoded, request, options)
 
 
 def found_among(*arguments, **options):
