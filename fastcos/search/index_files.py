@@ -4,12 +4,14 @@ A part never changes. A later save therefore writes the new parts, and of an old
 list of its removed rows. The header is replaced last, in a single step
 (:mod:`fastcos.storage.directory`)::
 
-    rows_KEY  ids_KEY  norms_KEY         the rows (low-precision rows as bits), their ids and norms
-    id_bytes_KEY  id_ends_KEY            in place of ids_KEY, if an id is much longer than the
-    others positions_KEY  id_order_KEY          if positions have gaps; if the ids do not ascend
-    removed_KEY                          the rows of removed items order_KEY  packed_KEY  ...
-    the packed rows; groups_..._KEY if rows are repeated prefix_axes_KEY  ...                 the
-    projection of the packed rows, if searches use one
+    rows_KEY, ids_KEY, norms_KEY     the rows (low-precision rows as bits), their ids and norms
+    id_bytes_KEY, id_ends_KEY        in place of ids_KEY, if an id is much longer than the others
+    positions_KEY                    if the positions have gaps
+    id_order_KEY                     if the ids do not ascend
+    removed_KEY                      the rows of removed items
+    order_KEY, packed_KEY, ...       the packed rows
+    groups_..._KEY                   if rows are repeated
+    prefix_axes_KEY, ...             the projection of the packed rows, if searches use one
 """
 
 import sys
