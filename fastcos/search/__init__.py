@@ -15,10 +15,10 @@ of ``SimilarityIndex().fit(X).search(Q)``, and rows may lie in memory, in a file
         v
     one kernel over tasks of query blocks x panel ranges
 
-A search of few queries in an index without a filter takes the ``fast_path``, which keeps plans and
-launches the kernel at once. A measure that is an inner product after encoding is
-scanned; one that only has an upper bound goes through ``filter_refine``, and queries with lists of
-allowed items through ``lists``. ``execute.finish`` alone turns raw scores into results.
+An index keeps the plans of searches of few queries, with the arguments of their kernels
+(``prepared``): such a search launches the kernel at once. A measure that is an inner product after
+encoding is scanned; one that only has an upper bound goes through ``filter_refine``, and queries
+with lists of allowed items through ``lists``. ``execute.finish`` turns raw scores into results.
 
 The modules of the search, from the bottom up:
 
@@ -27,6 +27,7 @@ The modules of the search, from the bottom up:
 ``cost_model``      thresholds by which a search is planned, rates by which its time is estimated
 ``plan``            ``plan_search``: from sizes to a ``SearchPlan``
 ``packing``         packed rows; filters and options of a search
+``request``         what is asked of a search: its arguments are checked here
 ``projection``      short codes along principal axes, and whether they pay
 ``duplicates``      groups of equal rows
 ``segments``        rows with what is packed of them; the facts that a plan needs
@@ -34,7 +35,6 @@ The modules of the search, from the bottom up:
 ``numpy_search``    the same in NumPy, while the kernels are not compiled
 ``sources``         items in memory, or read in blocks: one protocol
 ``execute``         runs a request
-``fast_path``       few queries of an index, without what they do not need
 ``explain``         a plan in words; ``estimate``: its bytes and seconds
 =================== ==============================================================================
 
@@ -45,6 +45,7 @@ The modules of the index, from the bottom up:
 ``index_parts``     a segment with ids, in memory or in a memory map; when parts are merged
 ``index_files``     the directory of a saved index
 ``index_state``     the items of an index at one moment: positions, ids and rows of each other
+``prepared``        searches of few queries that an index keeps ready
 ``id_filters``      ``allowed_ids`` and ``exclude_ids`` as positions
 ``model_check``     the name of the model that made the rows, and canaries
 ``index``           ``SimilarityIndex``, which replaces its state as a whole

@@ -8,10 +8,9 @@ import numpy.typing as npt
 
 from fastcos import parallel, validation
 from fastcos.search.lists import score_lists
-from fastcos.search.request import rounded_scores
+from fastcos.search.request import as_options, rounded_scores
 from fastcos.search.segments import encode_segment
 from fastcos.search.sources import FittedItems
-from fastcos.search.top_k import as_options
 from fastcos.similarity.base import Measure, UpperBounded, get_measure, is_upper_bounded
 from fastcos.similarity.encoded_rows import EncodedRows, encode_rows
 from fastcos.validation import Floats

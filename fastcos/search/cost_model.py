@@ -49,6 +49,15 @@ class CostModel:
     # grouped. Below that most groups are single rows, and grouping costs more than it saves.
     min_average_copies: float = 2.0
 
+    # --- Groups of items, of which each query searches one ----------------------------------------
+    # Multiply-adds of the queries of a group with its items from which the group is searched as a
+    # segment of its own. Such a search takes about 0.3 ms besides its multiplications, in which the
+    # kernel that scores every pair does a million of them.
+    min_work_of_segment: int = 2**20
+    # Multiply-adds from which all threads search one group together. Below, each thread searches
+    # groups of its own, because threads that share so little work wait for each other.
+    min_work_of_all_threads: int = 2**31
+
     # --- How a scan is divided among threads -----------------------------------------------------
     # Up to this many queries, threads share the rows; beyond, they share the queries.
     max_queries_sharing_rows: int = 64
@@ -74,6 +83,8 @@ class CostModel:
     # search then takes less than this share of the time: every range has candidates of its own.
     max_threads_without_ranges: int = 2
     max_share_of_time_in_ranges: float = 0.85
+    # Passes over the rows in which tasks share thresholds. A damaged threshold costs another pass.
+    max_sharing_passes: int = 2
     # Pairs that one task of an exhaustive search scores, for rows of up to 64 columns: about 2 ms.
     pairs_per_task: int = 100_000
     # Tasks into which the rows are divided for few queries of an exhaustive search.
@@ -81,7 +92,7 @@ class CostModel:
     # Queries that one thread compares with all rows at once in a range search.
     queries_per_range_block: int = 128
 
-    # Buffers of a plain search that are kept without asking what the working memory is set to.
+    # Bytes of buffers up to which a plan does not depend on the working memory that is set.
     max_unchecked_bytes: int = 1 << 22
 
     # --- Candidates and the first threshold ------------------------------------------------------
@@ -212,9 +223,9 @@ class CostModel:
     # The same for NumPy, while the kernels are not compiled.
     numpy_multiply_adds_per_second: float = 5.0e10
     seconds_per_numpy_pair: float = 3.0e-9
-    # Seconds of a call besides: of a plain search of an index, of any other search, for fitting a
-    # measure, for waking threads and merging what they find, and for a row of a mask.
-    seconds_per_plain_call: float = 9.0e-6
+    # Seconds of a call besides: of a prepared search of an index, of any other search, for fitting
+    # a measure, for waking threads and merging what they find, and for a row of a mask.
+    seconds_per_prepared_call: float = 9.0e-6
     seconds_per_call: float = 1.2e-4
     seconds_per_fit: float = 2.0e-4
     seconds_per_handover: float = 5.0e-5

@@ -85,7 +85,7 @@ def best_of_items(
     report = _query_progress(options.progress, first, first + len(Q), n)
     best: Ranking | None = None
     for segment, allowed_rows, share, memory in items.tasks(request, options, within):
-        if allowed_rows is not None and not len(allowed_rows.numbers):
+        if allowed_rows is not None and not allowed_rows.count:
             continue
         segment_exclusions = exclusions
         if len(segment.encoded.rows) < items.n_items:

@@ -6,7 +6,10 @@ page ``docs/dev/costs.md``, "estimates", compares them with measured times.
 """
 
 import contextlib
+import dataclasses
+import itertools
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +21,7 @@ from fastcos.parallel import memmap, readiness
 from fastcos.search import cost_model, scan
 from fastcos.search.estimate import Estimate, estimate_plan
 from fastcos.search.execute import batch_size
+from fastcos.search.groups import ItemGroups
 from fastcos.search.packing import ExecutionOptions, no_exclusions
 from fastcos.search.plan import (
     Machine,
@@ -27,12 +31,13 @@ from fastcos.search.plan import (
     TaskGrid,
     plan_batch,
     plan_exhaustive,
+    plan_groups,
     plan_search,
 )
-from fastcos.search.request import SearchRequest
+from fastcos.search.prepared import compares_rows_as_given
+from fastcos.search.request import SearchRequest, as_options
 from fastcos.search.sources import ItemSource, block_sizes
-from fastcos.search.top_k import as_options
-from fastcos.similarity.base import BaseMeasure, capabilities, is_upper_bounded
+from fastcos.similarity.base import is_upper_bounded
 from fastcos.validation import Integers
 
 # a segment, what is asked of it, the machine, and the plan for them
@@ -190,7 +195,7 @@ def describe_grid(plan: SearchPlan, estimate: Estimate) -> str:
         return f"batches of {grid.queries_per_block:,} queries; {read}"
     if plan.method == "score_all":
         return f"{grid.n_query_blocks:,} tasks on {threads}; {read}"
-    if grid.n_query_blocks == 1 and grid.n_ranges == 1:
+    if grid.is_one_task:
         return f"one task, in the calling thread; {read}"
     blocks, ranges = grid.n_query_blocks, grid.n_ranges
     text = f"{blocks:,} blocks of {grid.queries_per_block:,} queries"
@@ -249,15 +254,78 @@ def explain_source(
             sizes = SegmentSizes(n, n_columns, n, n_distinct=n, has_moderate_norms=True)
             planned.append((sizes, sizes_asked, machine, plan_search(sizes, sizes_asked, machine)))
         reasons += ("the rows are on disk or of a low precision: every batch reads all of them",)
-    measure = type(items.measure)
-    is_plain = bool(items.segments) and capabilities(items.measure).append
-    is_plain = is_plain and measure.encode_queries is BaseMeasure.encode_queries
-    is_plain = is_plain and all(one.method == "tiles" and one.shares_rows for *_, one in planned)
+    is_prepared = bool(items.segments) and compares_rows_as_given(items.measure)
+    is_prepared = is_prepared and all(plan.is_single_launch for *_, plan in planned)
     costs = cost_model.COSTS
-    overhead = costs.seconds_per_plain_call if is_plain else costs.seconds_per_call
+    overhead = costs.seconds_per_prepared_call if is_prepared else costs.seconds_per_call
     if allowed_positions is not None:
         overhead += costs.seconds_per_masked_row * items.n_items
     return _explain(planned, overhead, n_queries, items.n_live, options, row_type, reasons)
+
+
+def explain_groups(
+    items: ItemSource,
+    k: int,
+    options: ExecutionOptions,
+    groups: ItemGroups,
+    codes: Integers,
+    allowed_positions: Integers | None = None,
+) -> SearchExplanation:
+    """Explain a search in which each query finds items of its group only.
+
+    codes (n,): the groups of the queries, as ``groups.find`` returns them.
+    """
+    k, costs, isa = min(k, items.n_live), cost_model.COSTS, config.isa()
+    n_columns = items.rows.shape[1] if items.n_live else 0
+    orders = [groups.order_of(segment, allowed_positions) for segment in items.segments]
+    n_items = np.zeros(len(groups.labels), np.int64)
+    for order in orders:
+        n_items += np.diff(order.starts)
+    n_queries = np.bincount(codes[codes >= 0], minlength=len(n_items))
+    is_inner_product = not is_upper_bounded(items.measure)
+    group_plan = plan_groups(n_queries, n_items, n_columns, is_inner_product=is_inner_product)
+    whole, plans = Estimate(overhead=costs.seconds_per_call), list[SearchPlan]()
+    # the groups, the threads that search one of them, and how many are searched at a time
+    ways = (
+        (group_plan.is_shared, options.n_threads, 1),
+        (group_plan.is_segment, 1, options.n_threads),
+    )
+    for order, (is_searched, n_threads, n_at_once) in itertools.product(orders, ways):
+        limited = ExecutionOptions(n_threads, options.working_memory / n_at_once)
+        for group in np.flatnonzero(is_searched & (np.diff(order.starts) > 0)).tolist():
+            sizes, machine = order.sizes_of(group), scan.machine_of(limited, isa)
+            request = RequestSizes(int(n_queries[group]), min(k, sizes.n_live))
+            plans.append(plan_search(sizes, request, machine))
+            estimate = estimate_plan(plans[-1], sizes, request, machine, costs)
+            whole = whole.plus(estimate, 1 / n_at_once)
+    n_small = int(n_queries[group_plan.is_small].sum())
+    if n_small:
+        n_pairs = int((n_queries * n_items)[group_plan.is_small].sum())
+        # as if every query met the same number of items
+        m = -(-n_pairs // n_small)
+        grid = plan_exhaustive(n_small, m, n_columns, k, options.n_threads, costs)
+        plans.append(SearchPlan("score_all", grid=grid))
+        sizes = dataclasses.replace(items.segments[0].sizes(), n_live=m)
+        request = RequestSizes(n_small, min(k, m))
+        machine = scan.machine_of(options, isa)
+        whole = whole.plus(estimate_plan(plans[-1], sizes, request, machine, costs))
+    reasons = tuple(
+        f"{count:,} {'group is' if count == 1 else 'groups are'} {text}"
+        for count, text in (
+            (int(group_plan.is_shared.sum()), "searched by all threads, one after the other"),
+            (int(group_plan.is_segment.sum()), "searched by one thread each, several at a time"),
+            (int(group_plan.is_small.sum()), "small: one launch scores every pair"),
+        )
+        if count
+    )
+    distinct = _distinct_plans(plans)
+    reasons += tuple(dict.fromkeys(text for plan in distinct for text in plan.reasons))
+    return SearchExplanation(
+        len(codes), items.n_live, n_columns, k, options.n_threads, distinct, len(codes), 1,
+        len(orders), whole,
+        max((plan.buffer_bytes for plan in plans), default=0.0), options.working_memory,
+        readiness.explain(memmap.from_bits(items.rows).dtype.name) if plans else "", reasons,
+    )  # fmt: skip
 
 
 def explain_top_k(
@@ -329,8 +397,8 @@ def explain_top_k(
     request, machine = RequestSizes(batch, k), scan.machine_of(options, isa)
     plan = plan_search(sizes, request, machine)
     costs = cost_model.COSTS
-    is_plain = is_packed and plan.shares_rows
-    overhead = costs.seconds_per_plain_call if is_plain else costs.seconds_per_call
+    is_prepared = is_packed and plan.is_single_launch
+    overhead = costs.seconds_per_prepared_call if is_prepared else costs.seconds_per_call
     return _explain([(sizes, request, machine, plan)], overhead, n, m, options, row_type)
 
 
@@ -365,17 +433,23 @@ def _explain(
     batch = request.n_queries
     n_batches = -(-n_queries // batch)
     estimate = Estimate(overhead=overhead * n_batches).plus(whole, n_queries / batch)
-    distinct: dict[tuple[str, ...], SearchPlan] = {}
-    for *_, plan in planned:
-        distinct.setdefault((plan.method, str(plan.grid)), plan)
-    reasons += tuple(dict.fromkeys(text for plan in distinct.values() for text in plan.reasons))
+    distinct = _distinct_plans(plan for *_, plan in planned)
+    reasons += tuple(dict.fromkeys(text for plan in distinct for text in plan.reasons))
     reasons += _alternative(*planned[0])
     return SearchExplanation(
-        n_queries, n_items, sizes.n_columns, request.k, options.n_threads,
-        tuple(distinct.values()), batch, n_batches, len(planned), estimate,
+        n_queries, n_items, sizes.n_columns, request.k, options.n_threads, distinct, batch,
+        n_batches, len(planned), estimate,
         max(plan.buffer_bytes for *_, plan in planned), options.working_memory,
         readiness.explain(row_type), reasons,
     )  # fmt: skip
+
+
+def _distinct_plans(plans: Iterable[SearchPlan]) -> tuple[SearchPlan, ...]:
+    """Return the plans that differ in their method or in how the work is divided."""
+    by_shape: dict[tuple[str, TaskGrid], SearchPlan] = {}
+    for plan in plans:
+        by_shape.setdefault((plan.method, plan.grid), plan)
+    return tuple(by_shape.values())
 
 
 def _alternative(

@@ -16,7 +16,7 @@ from fastcos import parallel, validation
 from fastcos.search import cost_model, scan
 from fastcos.search.packing import AllowedRows, ExcludedItems, ExecutionOptions, Ranking
 from fastcos.search.range_candidates import find_candidates
-from fastcos.search.segments import Segment, best_of_lists
+from fastcos.search.segments import Segment, select_best
 from fastcos.similarity.base import UpperBounded
 from fastcos.similarity.encoded_rows import EncodedRows
 from fastcos.validation import Floats, Integers
@@ -61,7 +61,7 @@ def filter_and_refine(
     """
     n, queries = len(Q), _Queries(Q, encoded, exclusions)
     precomputed = measure.precompute(segment.rows)
-    n_items = len(segment.numbers if allowed_rows is None else allowed_rows.numbers)
+    n_items = len(segment.numbers) if allowed_rows is None else allowed_rows.count
     width = min(n_items, k + cost_model.COSTS.extra_candidates)
     columns, scores = parallel.unfilled((n, k), np.int64), parallel.unfilled((n, k), np.float64)
     last = parallel.unfilled(n, np.float64)
@@ -115,7 +115,7 @@ def _refine(
 ) -> Ranking:
     """Columns and exact raw scores of the best k of every list (n, c), -1 for no item."""
     exact = measure.rescore(queries.rows, precomputed, np.maximum(listed, 0))
-    return best_of_lists(listed, exact, k, options.n_threads)
+    return select_best(listed, exact, k, options.n_threads)
 
 
 def _refine_all(
@@ -130,7 +130,7 @@ def _refine_all(
 ) -> Ranking:
     """Columns and exact raw scores of the k best of all items with at least min_raw_scores (n,)."""
     n = len(queries.rows)
-    n_items = len(segment.numbers if allowed_rows is None else allowed_rows.numbers)
+    n_items = len(segment.numbers) if allowed_rows is None else allowed_rows.count
     quiet = options._replace(progress=None)
     columns, scores = parallel.unfilled((n, k), np.int64), parallel.unfilled((n, k), np.float64)
     unfinished = np.arange(n, dtype=np.int64)

@@ -5,12 +5,13 @@ against their range of these numbers by one launch of a kernel, in the order of 
 that the rows of a group stay in the cache of one thread. A group for which there is much to do is
 searched as a segment of its own, which is packed like any other::
 
-    multiply-adds of a group        how it is searched
-    below WORK_OF_SEGMENT           all such groups by one launch, every pair in float64
-    below WORK_OF_ALL_THREADS       as a segment by one thread, several groups at a time
-    above                           as a segment by all threads
+    plan.GroupPlan        how a group is searched
+    is_small              all such groups by one launch, every pair in float64
+    is_segment            as a segment by one thread, several groups at a time
+    is_shared             as a segment by all threads
 """
 
+import dataclasses
 import weakref
 from collections.abc import Mapping
 from typing import Any
@@ -24,24 +25,18 @@ from fastcos.search import scan
 from fastcos.search.execute import batch_size, finish, run_search
 from fastcos.search.ids import Ids, are_strings, as_ids, concatenated_ids, format_id
 from fastcos.search.packing import ExecutionOptions, Ranking, no_exclusions
+from fastcos.search.plan import SegmentSizes, plan_groups
 from fastcos.search.request import SearchRequest
 from fastcos.search.results import Neighbors
-from fastcos.search.segments import Segment, best_of_lists, exclusions_within
+from fastcos.search.segments import Segment, exclusions_within, select_best
 from fastcos.search.sources import FittedItems, ItemSource
 from fastcos.similarity import kernel_records
 from fastcos.similarity.base import is_upper_bounded
 from fastcos.similarity.encoded_rows import encode_rows
 from fastcos.validation import Integers
 
-# Multiply-adds of the queries of a group with its items from which the group is searched as a
-# segment of its own. Such a search takes about 0.3 ms besides its multiplications, in which the
-# kernel that scores every pair does a million of them.
-WORK_OF_SEGMENT = 2**20
-# Multiply-adds from which all threads search one group together. Below, each thread searches groups
-# of its own, because threads that share so little work wait for each other.
-WORK_OF_ALL_THREADS = 2**31
-# work that a thread takes at once, in units of WORK_OF_SEGMENT
-_WORK_PER_BLOCK = 64
+# Multiply-adds that a thread takes at once.
+_WORK_PER_BLOCK = 2**26
 # pairs that a thread scores at once
 _PAIRS_PER_BLOCK = 20_000
 
@@ -71,6 +66,17 @@ class SegmentOrder:
         else:  # few queries alone do not pack a segment, but there will be more
             segment.pack()
         return segment
+
+    def sizes_of(self, group: int) -> SegmentSizes:
+        """Return the facts about the items of a group that a plan depends on."""
+        segment = self._of_groups.get(group)
+        if segment is not None:
+            return segment.sizes()
+        n_items = int(self.starts[group + 1] - self.starts[group])
+        return dataclasses.replace(
+            self._segment.sizes(), n_live=n_items, packed_for="", n_packed=0, projected_words=0,
+            n_distinct=n_items, has_moderate_norms=True,
+        )  # fmt: skip
 
 
 class ItemGroups:
@@ -189,11 +195,10 @@ def search_groups(
     by_group = np.argsort(codes, kind="stable")
     starts = np.searchsorted(codes[by_group], np.arange(len(sizes) + 1))
     counts = np.diff(starts)
-    work = counts * sizes * request.queries.shape[1]
-    is_large = work >= (1 if is_upper_bounded(items.measure) else WORK_OF_SEGMENT)
-    is_small = (work > 0) & ~is_large
-    is_shared = is_large & (work >= WORK_OF_ALL_THREADS)
-    n_done = n - int(counts[is_large | is_small].sum())
+    n_columns = request.queries.shape[1]
+    is_inner_product = not is_upper_bounded(items.measure)
+    plan = plan_groups(counts, sizes, n_columns, is_inner_product=is_inner_product)
+    n_done = n - int(counts[plan.is_small | plan.is_segment | plan.is_shared].sum())
 
     def write(queries: Integers, best: tuple[Any, Any]) -> None:
         for results, part in zip((indices, scores), best, strict=True):
@@ -217,16 +222,16 @@ def search_groups(
         if options.progress is not None:
             options.progress(n_done, n)
 
-    for group in np.flatnonzero(is_shared):
+    for group in np.flatnonzero(plan.is_shared):
         search_segments(0, 1, np.array([group]), options.n_threads)
         report(int(counts[group]))
-    large_groups = np.flatnonzero(is_large & ~is_shared)
+    large_groups = np.flatnonzero(plan.is_segment)
     if len(large_groups):
-        cumulative = np.concatenate([[0], np.cumsum(work[large_groups] // WORK_OF_SEGMENT)])
-        blocks = parallel.work_blocks(cumulative, _WORK_PER_BLOCK)
+        work = counts[large_groups] * sizes[large_groups] * n_columns
+        blocks = parallel.work_blocks(np.concatenate([[0], np.cumsum(work)]), _WORK_PER_BLOCK)
         parallel.run(search_segments, blocks, large_groups, 1, n_threads=options.n_threads)
         report(int(counts[large_groups].sum()))
-    queries = by_group[(codes[by_group] >= 0) & is_small[codes[by_group]]]
+    queries = by_group[(codes[by_group] >= 0) & plan.is_small[codes[by_group]]]
     size = batch_size(items, request, options)
     for lo in range(0, len(queries), size):
         batch = queries[lo : lo + size]
@@ -285,7 +290,7 @@ def _score_small_groups(
     if len(bests) == 1:
         columns, raw = bests[0]
     else:
-        columns, raw = best_of_lists(
+        columns, raw = select_best(
             np.concatenate([part for part, _ in bests], axis=1),
             np.concatenate([part for _, part in bests], axis=1), k, options.n_threads,
         )  # fmt: skip

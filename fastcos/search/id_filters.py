@@ -9,8 +9,8 @@ import numpy as np
 from fastcos import validation
 from fastcos.search.ids import as_ids
 from fastcos.search.index_state import IndexState
+from fastcos.search.request import as_lists
 from fastcos.search.results import Neighbors
-from fastcos.search.top_k import as_lists
 from fastcos.validation import Integers
 
 # Up to this many excluded ids, a search finds as many additional neighbours and drops the excluded

@@ -17,7 +17,7 @@ from fastcos.reports import printable
 from fastcos.search import index_files, model_check
 from fastcos.search.attribute_hints import with_attribute_hints
 from fastcos.search.execute import finish, run_search
-from fastcos.search.explain import SearchExplanation, explain_source
+from fastcos.search.explain import SearchExplanation, explain_groups, explain_source
 from fastcos.search.groups import ItemGroups, search_groups
 from fastcos.search.id_filters import as_filters, drop_positions
 from fastcos.search.ids import Ids, as_ids, format_id
@@ -30,18 +30,24 @@ from fastcos.search.index_state import (
     state_of_mapped_rows,
 )
 from fastcos.search.near_duplicates import (
-    BYTES_PER_CONNECTION,
     NearDuplicates,
-    connected_items,
+    connected_contents,
     no_near_duplicates,
 )
 from fastcos.search.output_directory import results_in_directory
-from fastcos.search.packing import ExcludedItems, no_exclusions
+from fastcos.search.packing import no_exclusions
 from fastcos.search.radius import pairs_above
-from fastcos.search.request import Threshold, as_min_score, as_threshold
+from fastcos.search.request import (
+    Threshold,
+    as_index_queries,
+    as_index_rows,
+    as_min_score,
+    as_options,
+    as_request,
+    as_threshold,
+)
 from fastcos.search.rescoring import Rescored, as_candidates, best_of_candidates, n_missing
-from fastcos.search.results import IndexNeighbors, Neighbors, no_neighbors, padded
-from fastcos.search.top_k import as_items, as_options, as_request
+from fastcos.search.results import IndexNeighbors, no_neighbors, padded
 from fastcos.similarity import serialization
 from fastcos.similarity.base import Measure, get_measure, require
 from fastcos.validation import Floats, Integers, Rows
@@ -219,7 +225,7 @@ class SimilarityIndex:
             The rows contain NaN or infinity, or an id occurs twice.
         """
         measure, copy = get_measure(self.measure), validation.as_flag("copy", copy)
-        rows = memmap.as_kept("items", _as_rows("items", items, measure, is_measured=True))
+        rows = memmap.as_kept("items", as_index_rows("items", items, measure, is_measured=True))
         item_ids = None if ids is None else as_ids("ids", ids, len(rows))
         item_groups = None if groups is None else ItemGroups.of(groups, len(rows))
         if memmap.is_on_disk(rows):
@@ -312,7 +318,7 @@ class SimilarityIndex:
     def _add_or_replace(self, items: Any, ids: Any, groups: Any, *, may_replace: bool) -> Ids:
         """Add items, or replace items with the same ids if that is allowed; return the ids."""
         measure = get_measure(self.measure)
-        rows = memmap.as_kept("items", _as_rows("items", items, measure, in_memory=True))
+        rows = memmap.as_kept("items", as_index_rows("items", items, measure, in_memory=True))
         item_ids = None if ids is None else as_ids("ids", ids, len(rows))
         with parallel.writer_lock():
             state = self._fitted_state()
@@ -404,62 +410,44 @@ class SimilarityIndex:
             is below 1; or the index was not fitted.
         """
         state = self._fitted_state()
-        filter_values = (allowed, exclude, allowed_ids, exclude_ids, min_score, groups)
-        has_filters = any(value is not None for value in filter_values)
-        has_options = working_memory is not None or progress is not None or out is not None
-        if state.fast_path is not None and not has_options and not has_filters:
-            nearest = state.fast_path.search(queries, k, n_threads)
+        takes_only_allowed = exclude is allowed_ids is exclude_ids is min_score is groups is None
+        has_options = not (working_memory is progress is out is None)
+        if state.prepared is not None and takes_only_allowed and not has_options:
+            nearest = state.prepared.search(queries, k, n_threads, allowed)
             if nearest is not None:
-                return IndexNeighbors(*nearest)  # a warm search of few queries ends here
+                return nearest  # a warm search of few queries ends here
         n_positions, measure = state.n_positions, state.items.measure
         k = validation.as_count("k", k, high=max(n_positions, _MAX_PADDED_K))
-        Q = _as_query_rows(queries, state)
+        Q = as_index_queries(queries, measure, state.width)
         options = as_options(n_threads, working_memory, progress)
         query_groups = None
         if groups is not None:
             validation.check_none("out", out, "with groups")
             query_groups = _groups_of(state, groups).find(groups, len(Q))
-        if not len(Q) or not state.n_live:
-            return state.with_ids(padded(no_neighbors(len(Q)), k))
-        lowest_score = as_min_score(min_score, measure, self.model)
         filters = as_filters(
             state, len(Q), allowed=allowed, exclude=exclude, allowed_ids=allowed_ids,
             exclude_ids=exclude_ids, may_drop=out is None,
         )  # fmt: skip
-        allowed, dropped = filters.allowed, filters.dropped
-        has_lists = filters.lists is not None or validation.is_sparse(allowed)
-        has_mask_only = not has_lists and filters.exclude is lowest_score is groups is None
-        if state.fast_path is not None and not has_options and has_filters and has_mask_only:
-            if allowed is not None:
-                allowed = validation.as_item_mask("allowed", allowed, n_positions)
-            nearest = state.fast_path.search(Q, k + len(dropped), n_threads, allowed)
-            if nearest is not None and not len(dropped):
-                return IndexNeighbors(*nearest)
-            if nearest is not None:
-                positions, scores, _ = nearest
-                return state.with_ids(drop_positions(Neighbors(positions, scores), dropped, k))
+        dropped = filters.dropped
         request = as_request(
-            Q, n_positions, min(k + len(dropped), state.n_live), allowed=allowed,
-            exclude=filters.exclude, min_score=lowest_score, lists=filters.lists,
+            Q, n_positions, min(k + len(dropped), state.n_live), allowed=filters.allowed,
+            exclude=filters.exclude, min_score=as_min_score(min_score, measure, self.model),
+            lists=filters.lists,
         )  # fmt: skip
-        if not request.k:
+        if not (request.k and len(Q)):
             return state.with_ids(padded(no_neighbors(len(Q)), k))
-        if out is None:
-            if query_groups is None:
-                neighbors = run_search(state.items, request, options)
-            else:
-                item_groups = _groups_of(state, groups)
-                neighbors = search_groups(state.items, request, item_groups, query_groups, options)
-            neighbors = drop_positions(neighbors, dropped, k)
-            return state.with_ids(padded(neighbors, k))
-        validation.as_count("k", k, high=request.k)
-        require(measure, "blocks")
-        key, rows = state.checkpoint_key(request)
-        unfitted = get_measure(self.measure)
-        with results_in_directory(key, rows, unfitted, options, out) as results:
-            if results.is_complete:
-                return state.with_ids(Neighbors(**results.finish()))
-            return state.with_ids(run_search(state.items, request, options, results))
+        if out is not None:
+            validation.as_count("k", k, high=request.k)
+            require(measure, "blocks")
+            key, rows = state.checkpoint_key(request)
+            with results_in_directory(key, rows, get_measure(self.measure), options, out) as saved:
+                return state.with_ids(run_search(state.items, request, options, saved))
+        if query_groups is None:
+            neighbors = run_search(state.items, request, options)
+        else:
+            item_groups = _groups_of(state, groups)
+            neighbors = search_groups(state.items, request, item_groups, query_groups, options)
+        return state.with_ids(padded(drop_positions(neighbors, dropped, k), k))
 
     def similar(
         self,
@@ -519,6 +507,7 @@ class SimilarityIndex:
         k: int = 10,
         *,
         allowed: Any = None,
+        groups: Any = None,
         n_threads: int | None = None,
         working_memory: float | None = None,
     ) -> SearchExplanation:
@@ -528,7 +517,7 @@ class SimilarityIndex:
         ----------
         n_queries : int
             Number of queries.
-        k, allowed, n_threads, working_memory
+        k, allowed, groups, n_threads, working_memory
             As in :meth:`search`; allowed is a mask or positions.
 
         Returns
@@ -558,6 +547,10 @@ class SimilarityIndex:
         options = as_options(n_threads, working_memory)
         if allowed is not None:
             allowed = validation.as_item_numbers("allowed", allowed, state.n_positions)
+        if groups is not None:
+            item_groups = _groups_of(state, groups)
+            codes = item_groups.find(groups, n_queries)
+            return explain_groups(state.items, k, options, item_groups, codes, allowed)
         return explain_source(state.items, n_queries, k, options, allowed)
 
     def radius(
@@ -597,9 +590,9 @@ class SimilarityIndex:
             The items are memory-mapped.
         """
         state = self._fitted_state()
-        parts = state.parts_in_memory("for a radius search")
-        Q = _as_query_rows(queries, state)
-        threshold = as_threshold("min_score", min_score, state.items.measure, self.model)
+        parts, measure = state.parts_in_memory("for a radius search"), state.items.measure
+        Q = as_index_queries(queries, measure, state.width)
+        threshold = as_threshold("min_score", min_score, measure, self.model)
         options, n_positions = as_options(n_threads, working_memory), state.n_positions
         allowed_positions = None
         if allowed is not None:
@@ -654,26 +647,7 @@ class SimilarityIndex:
         options = as_options(n_threads, working_memory)
         if not parts:
             return no_near_duplicates(state.n_positions)
-        contents = state.contents()
-        rows = memmap.read_rows("items", contents.rows, 0, len(contents.rows))
-        nothing = no_exclusions(len(rows))
-        itself = ExcludedItems(
-            validation.read_only(contents.positions), nothing.indptr, nothing.indices
-        )
-        pairs = pairs_above(
-            state.items, rows, threshold, itself, options, bytes_per_pair=BYTES_PER_CONNECTION
-        )
-        if len(rows) < state.n_positions:
-            pairs = pairs[:, contents.positions]
-        groups = connected_items(pairs)
-        labels = np.full(state.n_positions, -1, np.int64)
-        labels[contents.positions] = groups.labels
-        return NearDuplicates(
-            labels,
-            contents.positions[groups.representatives],
-            contents.positions[groups.pairs],
-            groups.scores,
-        )
+        return connected_contents(state.items, state.contents(), threshold, options)
 
     def rescore(
         self,
@@ -714,13 +688,14 @@ class SimilarityIndex:
         """
         state = self._fitted_state()
         state.parts_in_memory("to score candidates")
-        Q = validation.as_rows("queries", _as_query_rows(queries, state))
+        measure = state.items.measure
+        Q = validation.as_rows("queries", as_index_queries(queries, measure, state.width))
         validation.check_scorable("queries", Q, Q)
         lists = as_candidates(candidates, len(Q), state.n_positions)
         k = validation.as_count("k", k, high=lists.shape[1])
         options = as_options(n_threads, working_memory)
         positions, raw_scores = best_of_candidates(state.items, Q, lists, k, options)
-        indices, scores = finish(state.items.measure, Q, positions, raw_scores, None)
+        indices, scores = finish(measure, Q, positions, raw_scores, None)
         if not state.n_live:
             return Rescored(indices, scores, np.zeros(len(Q), np.int64))
         request = as_request(Q, state.n_positions, min(k, state.n_live))
@@ -1108,24 +1083,6 @@ def _as_groups(state: IndexState, groups: Any, n_rows: int) -> Ids | None:
         return None
     _groups_of(state, groups).find(groups, n_rows)
     return as_ids("groups", groups, n_rows, distinct=False)
-
-
-def _as_rows(name: str, X: Any, measure: Measure, **options: bool) -> Any:
-    """Return X as checked rows, or as it is where searches read it in blocks; (0, d) is allowed.
-
-    ``options`` are those of ``top_k.as_items``.
-    """
-    shape: tuple[int, ...] = getattr(X, "shape", ())
-    if len(shape) == 2 and shape[0] == 0 and shape[1] > 0 and not validation.is_sparse(X):
-        return np.empty(shape, np.float32)
-    return as_items(name, X, measure, in_blocks=True, **options)
-
-
-def _as_query_rows(X: Any, state: IndexState) -> Any:
-    """Return X as checked queries, which have as many columns as the items."""
-    Q = _as_rows("queries", X, state.items.measure, or_vector=True)
-    model_check.check_width("queries", Q, state.width)
-    return memmap.widened("queries", Q)
 
 
 def _without(parts: tuple[IndexPart, ...], positions: Integers) -> list[IndexPart]:

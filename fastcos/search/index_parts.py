@@ -22,7 +22,7 @@ import numpy.typing as npt
 from fastcos import validation
 from fastcos.kernels.query_scaling import BOUND_PROJECTION
 from fastcos.parallel import memmap
-from fastcos.search.ids import Ids, ItemIds, concatenated_ids
+from fastcos.search.ids import NO_ID, Ids, ItemIds, are_strings, concatenated_ids
 from fastcos.search.packing import PackedItems
 from fastcos.search.segments import Segment, encode_segment
 from fastcos.similarity.base import Measure
@@ -226,6 +226,22 @@ class Contents:
     rows: Any
     ids: Ids
     positions: Integers
+
+
+def ids_at(parts: Sequence[Part], positions: Integers) -> Ids:
+    """Return the ids at positions; -1 or "" where there is no item. There is at least one part."""
+    if len(parts) == 1:
+        # Nearly every index has one part. Without masks its ids take a third of the time.
+        row_numbers, is_live = parts[0].find_rows(positions)
+        if is_live.all():
+            return parts[0].ids_of(row_numbers)
+    id_type = np.result_type(*(part.id_type for part in parts))
+    ids: Ids = np.empty(positions.shape, id_type)
+    ids[...] = "" if are_strings(ids) else NO_ID
+    for part in parts:
+        row_numbers, is_live = part.find_rows(positions)
+        ids[is_live] = part.ids_of(row_numbers[is_live])
+    return ids
 
 
 def packed_arrays(packed: PackedItems) -> dict[str, npt.NDArray[Any]]:

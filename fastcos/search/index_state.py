@@ -14,7 +14,6 @@ import numpy.typing as npt
 from fastcos import storage
 from fastcos.parallel import memmap
 from fastcos.search import index_files
-from fastcos.search.fast_path import FastPath
 from fastcos.search.groups import ItemGroups
 from fastcos.search.ids import NO_ID, Ids, ItemIds, are_strings, format_id
 from fastcos.search.index_parts import (
@@ -25,9 +24,11 @@ from fastcos.search.index_parts import (
     Part,
     concatenated,
     contents_of,
+    ids_at,
     merged,
     new_part,
 )
+from fastcos.search.prepared import PreparedSearches, compares_rows_as_given
 from fastcos.search.request import SearchRequest
 from fastcos.search.results import IndexNeighbors, Neighbors
 from fastcos.search.sources import FittedItems, ItemSource, MappedItems
@@ -49,8 +50,8 @@ class IndexState:
         The number of columns.
     has_string_ids : bool
         Whether the ids are strings.
-    fast_path : FastPath or None
-        Answers searches of few queries without a filter except a mask, if the measure allows that.
+    prepared : PreparedSearches or None
+        Searches of few queries with no filter or a mask; None where the measure transforms rows.
     groups : ItemGroups or None
         The group of the item at each position, for an index with groups.
     """
@@ -59,7 +60,7 @@ class IndexState:
     parts: tuple[Part, ...]
     width: int
     has_string_ids: bool = False
-    fast_path: FastPath | None = None
+    prepared: PreparedSearches | None = None
     groups: ItemGroups | None = None
 
     @property
@@ -119,21 +120,10 @@ class IndexState:
 
     def ids_at(self, positions: Integers) -> Ids:
         """Return the ids at positions; -1 or "" where there is no item."""
-        if len(self.parts) == 1:
-            # Nearly every index has one part. Without masks its ids take a third of the time.
-            (part,) = self.parts
-            row_numbers, is_live = part.find_rows(positions)
-            if is_live.all():
-                return part.ids_of(row_numbers)
-        types = [part.id_type for part in self.parts]
-        if not types:
-            types = [np.dtype(np.str_ if self.has_string_ids else np.int64)]
-        no_id = "" if self.has_string_ids else NO_ID
-        ids = np.full(positions.shape, no_id, np.result_type(*types))
-        for part in self.parts:
-            row_numbers, is_live = part.find_rows(positions)
-            ids[is_live] = part.ids_of(row_numbers[is_live])
-        return ids
+        if not self.parts:
+            no_id, id_type = ("", np.str_) if self.has_string_ids else (NO_ID, np.int64)
+            return np.full(positions.shape, no_id, id_type)
+        return ids_at(self.parts, positions)
 
     def rows_at(self, positions: Integers) -> npt.NDArray[Any]:
         """Return the rows (m, d), float32 or float64, of the live items at positions (m,)."""
@@ -267,7 +257,9 @@ def read_state(
 def _state_of_parts(
     measure: Measure, parts: Sequence[IndexPart], n_positions: int, width: int, has_string_ids: bool
 ) -> IndexState:
-    """Return the state of parts in memory, and prepare its fast path."""
+    """Return the state of parts in memory."""
     items = FittedItems(measure, n_positions, tuple(part.segment for part in parts))
-    fast_path = FastPath(items, parts) if FastPath.serves(items) else None
-    return IndexState(items, tuple(parts), width, has_string_ids, fast_path)
+    prepared = None
+    if parts and compares_rows_as_given(measure):
+        prepared = PreparedSearches(items, parts)
+    return IndexState(items, tuple(parts), width, has_string_ids, prepared)

@@ -186,7 +186,7 @@ def best_of_scored(
         entries = np.where(is_entry, indptr[queries, None] + np.arange(width), 0)
         scores = np.where(is_entry, raw_scores[entries], -np.inf)
         columns = np.where(scores > -np.inf, positions[entries], -1)
-        best_positions[queries], best_scores[queries] = segments.best_of_lists(
+        best_positions[queries], best_scores[queries] = segments.select_best(
             columns, scores, k, options.n_threads
         )
     return best_positions, best_scores

@@ -8,12 +8,13 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import validation
+from fastcos.parallel import memmap
 from fastcos.reports import MAX_ROWS, Table, as_table
-from fastcos.search.packing import no_exclusions
+from fastcos.search.index_parts import Contents
+from fastcos.search.packing import ExcludedItems, ExecutionOptions, no_exclusions
 from fastcos.search.radius import pairs_above
-from fastcos.search.request import Threshold, as_threshold
-from fastcos.search.sources import fit_items
-from fastcos.search.top_k import as_options
+from fastcos.search.request import Threshold, as_options, as_threshold
+from fastcos.search.sources import ItemSource, fit_items
 from fastcos.similarity.base import Measure, get_measure
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 # The memory that a pair takes while items are connected, in bytes: SciPy converts the matrix of
 # pairs to float64 and transposes it.
-BYTES_PER_CONNECTION = 48
+_BYTES_PER_CONNECTION = 48
 
 
 @as_table
@@ -148,9 +149,37 @@ def near_duplicates(
     exclusions = no_exclusions(len(X), exclude_self=True)
     pairs = pairs_above(
         fit_items(X, unfitted, options), X, threshold, exclusions, options,
-        bytes_per_pair=BYTES_PER_CONNECTION,
+        bytes_per_pair=_BYTES_PER_CONNECTION,
     )  # fmt: skip
     return connected_items(pairs)
+
+
+def connected_contents(
+    items: ItemSource, contents: Contents, threshold: float, options: ExecutionOptions
+) -> NearDuplicates:
+    """Return the near-duplicates among the live items of an index, by their positions.
+
+    contents: the live items. The label of every position without a live item is -1.
+    """
+    rows = memmap.read_rows("items", contents.rows, 0, len(contents.rows))
+    nothing = no_exclusions(len(rows))
+    itself = ExcludedItems(
+        validation.read_only(contents.positions), nothing.indptr, nothing.indices
+    )
+    pairs = pairs_above(
+        items, rows, threshold, itself, options, bytes_per_pair=_BYTES_PER_CONNECTION
+    )
+    if len(rows) < items.n_items:
+        pairs = pairs[:, contents.positions]
+    groups = connected_items(pairs)
+    labels = np.full(items.n_items, -1, np.int64)
+    labels[contents.positions] = groups.labels
+    return NearDuplicates(
+        labels,
+        contents.positions[groups.representatives],
+        contents.positions[groups.pairs],
+        groups.scores,
+    )
 
 
 def connected_items(pairs: sp.csr_array) -> NearDuplicates:

@@ -90,18 +90,36 @@ class ExcludedItems(NamedTuple):
         return ExcludedItems(*map(validation.read_only, parts))
 
 
-class AllowedRows(NamedTuple):
-    """Items of a segment that may be found: ascending numbers, and a mask (p,) with 1 for each."""
+class AllowedRows:
+    """The rows of a segment that may be found.
 
-    numbers: Integers
-    mask: npt.NDArray[np.uint8]
+    Attributes
+    ----------
+    mask : ndarray (p,), uint8
+        1 for each row that may be found.
+    count : int
+        The number of these rows.
+    numbers : ndarray (count,), int64
+        Their ascending numbers, made at first use.
+    """
+
+    def __init__(self, mask: npt.NDArray[np.uint8], numbers: Integers | None = None) -> None:
+        self.mask = mask
+        if numbers is not None:
+            self.numbers = validation.read_only(numbers)
+        self.count = int(np.count_nonzero(mask)) if numbers is None else len(numbers)
+
+    @parallel.lazy_attribute
+    def numbers(self) -> Integers:
+        """Ascending numbers of the rows."""
+        return validation.read_only(np.flatnonzero(self.mask))
 
 
 def allow_rows(numbers: Integers, n_rows: int) -> AllowedRows:
     """Return the items of these ascending numbers among n_rows as what may be found."""
     mask = np.zeros(n_rows, np.uint8)
     mask[numbers] = 1
-    return AllowedRows(validation.read_only(numbers), mask)
+    return AllowedRows(mask, numbers)
 
 
 def no_exclusions(n: int, *, exclude_self: bool = False) -> ExcludedItems:

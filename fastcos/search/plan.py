@@ -13,17 +13,26 @@ import dataclasses
 import functools
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 from fastcos import validation
 from fastcos.kernels.simd.instruction_sets import INSTRUCTION_SETS
 from fastcos.kernels.simd.panel import PANEL
+from fastcos.parallel import memmap
 from fastcos.search import cost_model
 from fastcos.search.cost_model import CostModel, read_seconds
 from fastcos.search.layout import TileLayout, float_layout, tile_layout
+from fastcos.validation import Integers
 
 Method = Literal["numpy", "score_all", "rows_as_given", "tiles", "distinct", "repack"]
 Fact = Literal["distinct_rows", "moderate_norms"]
+
+# Segments of memory-mapped items begin at multiples of this many rows: a transform that multiplies
+# so many rows at a time has the same bits in a segment as in the whole.
+SEGMENT_MULTIPLE = 4096
 
 
 @dataclass(frozen=True)
@@ -144,6 +153,11 @@ class TaskGrid:
     n_ranges: int
     n_threads: int
 
+    @property
+    def is_one_task(self) -> bool:
+        """Whether there is one task, which runs in the calling thread."""
+        return self.n_query_blocks == self.n_ranges == 1
+
 
 @dataclass(frozen=True)
 class SearchPlan:
@@ -168,13 +182,16 @@ class SearchPlan:
     sample : ThresholdSample
     shares_rows : bool
         Whether threads share the rows of a few queries; otherwise they share the queries.
+    is_single_launch : bool
+        Whether one launch of one kernel is the whole search: it takes the queries as they are,
+        measures and checks them, and finds k rows for each. An index prepares such a search.
+    is_fixed : bool
+        Whether every number of threads and every usual working memory have this same plan.
     use_projection : bool
         Whether the projected codes are expected to drop most pairs. A kernel that finds that they
         do not stops using them (``kernels.projection_filter``).
     needed_rows : float
         Packed rows that a query needs, on average, so that k of them may be found.
-    max_threads : int
-        Threads that could be used with profit, however many there are.
     buffer_bytes : float
         Memory of the buffers, at most the working memory.
     inner : SearchPlan or None
@@ -189,12 +206,46 @@ class SearchPlan:
     capacity: int = 0
     sample: ThresholdSample = ThresholdSample()
     shares_rows: bool = False
+    is_single_launch: bool = False
+    is_fixed: bool = False
     use_projection: bool = False
     needed_rows: float = 0.0
-    max_threads: int = 1
     buffer_bytes: float = 0.0
     inner: "SearchPlan | None" = None
     reasons: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class GroupPlan:
+    """How groups of items are searched, each for the queries that belong to it.
+
+    Attributes
+    ----------
+    is_small : ndarray (g,), bool
+        The groups that one launch searches together: it scores every pair of a query and an item.
+    is_segment : ndarray (g,), bool
+        The groups that are searched as segments, several at a time by one thread each.
+    is_shared : ndarray (g,), bool
+        The groups that are searched as segments, one after the other by all threads.
+    """
+
+    is_small: npt.NDArray[np.bool_]
+    is_segment: npt.NDArray[np.bool_]
+    is_shared: npt.NDArray[np.bool_]
+
+
+def plan_groups(
+    n_queries: Integers, n_items: Integers, n_columns: int, *, is_inner_product: bool
+) -> GroupPlan:
+    """Return how groups of these sizes (g,) are searched. Pure, like ``plan_search``.
+
+    is_inner_product: whether pairs are scored by an inner product; others need segments.
+    """
+    costs = cost_model.COSTS
+    work = n_queries * n_items * n_columns
+    is_large = work >= (costs.min_work_of_segment if is_inner_product else 1)
+    is_shared = is_large & (work >= costs.min_work_of_all_threads)
+    return GroupPlan((work > 0) & ~is_large, is_large & ~is_shared, is_shared)
 
 
 def plan_search(segment: SegmentSizes, request: RequestSizes, machine: Machine) -> SearchPlan:
@@ -449,7 +500,7 @@ def _plan_tiles(
     n_panels = -(-n_packed // PANEL)
     if n <= costs.max_queries_sharing_rows:
         plan = _plan_few(layout, n_panels, needed_rows, request, machine, costs)
-        if is_part and 8 * k > m:
+        if is_part and k > costs.max_neighbor_share * m:
             plan = dataclasses.replace(plan, sample=ThresholdSample())
         if plan.buffer_bytes <= machine.working_memory:
             return dataclasses.replace(plan, use_projection=use_projection, reasons=reasons)
@@ -487,10 +538,11 @@ def _plan_few(
     buffers = running * (n * buffers + 56 * capacity + 32 * k)
     if grid.n_ranges > 1:
         buffers += 16 * n * k * (grid.n_ranges + 1)
+    has_one_thread = useful_threads(layout, n, n_panels, costs) == 1
+    is_fixed = has_one_thread and buffers <= costs.max_unchecked_bytes
     return SearchPlan(
         "tiles", layout=layout, grid=grid, capacity=capacity, sample=sample, shares_rows=True,
-        needed_rows=needed_rows, max_threads=useful_threads(layout, n, n_panels, costs),
-        buffer_bytes=buffers,
+        is_single_launch=True, is_fixed=is_fixed, needed_rows=needed_rows, buffer_bytes=buffers,
     )  # fmt: skip
 
 
@@ -587,6 +639,31 @@ def plan_query_blocks(
     return grid, capacity, buffers
 
 
+def plan_pass(
+    plan: SearchPlan,
+    n_passes: int,
+    n_queries: int,
+    k: int,
+    layout: TileLayout,
+    n_columns: int,
+    n_panels: int,
+    machine: Machine,
+) -> tuple[TaskGrid, int, ThresholdSample]:
+    """Return grid, capacity and sample for the queries that n_passes over the rows have left over.
+
+    Only the first pass guesses thresholds. The last passes share none between tasks, because a
+    shared threshold that was damaged is the reason why they are needed.
+    """
+    costs = cost_model.COSTS
+    grid, capacity, _ = plan_query_blocks(
+        n_queries, plan.needed_rows, k, layout, n_columns, n_panels, machine, costs,
+        may_share=n_passes < costs.max_sharing_passes,
+    )  # fmt: skip
+    if n_passes:
+        return grid, capacity, ThresholdSample()
+    return grid, capacity, guess_in_range(k, plan.needed_rows, grid.panels_per_range, costs)
+
+
 def _divide_rows(
     grid: TaskGrid,
     n: int,
@@ -640,6 +717,48 @@ def plan_batch(k: int, n_columns: int, working_memory: float) -> int:
     bytes_per_query = 24 * k + 24 * n_columns + cost_model.COSTS.batch_bytes_per_query
     fits = int(cost_model.COSTS.batch_share * working_memory / bytes_per_query)
     return max(cost_model.COSTS.min_batch_queries, fits)
+
+
+class BlockSizes(NamedTuple):
+    """Queries of a batch, items of a segment, and the memory in bytes for searching it."""
+
+    queries: int
+    items: int
+    memory: float
+
+
+def plan_blocks(
+    n_queries: int, n_items: int, k: int, query_bytes: int, item_bytes: int, memory: float
+) -> BlockSizes:
+    """Return how many queries and items are read at once, where items are read in blocks.
+
+    query_bytes and item_bytes: memory of a row of each side, with its encoded copy.
+    """
+    costs = cost_model.COSTS
+    query_bytes += costs.read_bytes_per_neighbor * k
+    queries = memmap.rows_that_fit(memory, costs.read_queries_share, query_bytes, n_queries)
+    share = 1 - costs.segment_search_share - queries * query_bytes / memory
+    items = memmap.rows_that_fit(memory, share, item_bytes, n_items)
+    items -= items % SEGMENT_MULTIPLE if items > SEGMENT_MULTIPLE else 0
+    return BlockSizes(queries, items, costs.segment_search_share * memory)
+
+
+def low_precision_memory(n_columns: int, n_bytes: int) -> float:
+    """Return the memory for blocks of low-precision rows, which become float32.
+
+    n_bytes: the memory of the rows as they are. Their blocks need not take more.
+    """
+    costs = cost_model.COSTS
+    smallest = costs.low_precision_bytes_per_column * n_columns
+    return max(costs.low_precision_memory, smallest, n_bytes)
+
+
+def packs_low_precision(n_rows: int, n_columns: int, isa: str, memory: float) -> bool:
+    """Whether low-precision rows are packed as a whole, and not converted block by block."""
+    costs, layout = cost_model.COSTS, tile_layout(isa, n_columns)
+    size = n_rows * (4 * layout.words + costs.read_bytes_per_row)
+    is_large = 4 * n_rows * n_columns > costs.low_precision_memory
+    return is_large and layout.quantised and size <= memory
 
 
 def guess_in_range(

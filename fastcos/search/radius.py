@@ -20,10 +20,9 @@ from fastcos.search.packing import (
     no_exclusions,
 )
 from fastcos.search.range_candidates import find_candidates
-from fastcos.search.request import Threshold, as_threshold, rounded_scores
+from fastcos.search.request import Threshold, as_options, as_threshold, rounded_scores
 from fastcos.search.segments import Segment, exclusions_within
 from fastcos.search.sources import ItemSource, fit_items
-from fastcos.search.top_k import as_options
 from fastcos.similarity import kernel_records
 from fastcos.similarity.base import Measure, get_measure, is_upper_bounded
 from fastcos.similarity.encoded_rows import EncodedRows, encode_rows

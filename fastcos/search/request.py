@@ -1,14 +1,20 @@
-"""What is asked of a search: requests, and thresholds of scores."""
+"""What is asked of a search: the arguments of every entry point are checked here, once.
+
+``as_items`` checks rows, ``as_options`` how a call may use the machine, ``as_request`` which items
+each query may find, and ``as_threshold`` which scores count. The result is a ``SearchRequest``,
+which ``execute`` answers.
+"""
 
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from fastcos import validation
-from fastcos.search.model_check import check_same_model
-from fastcos.search.packing import ExcludedItems
-from fastcos.similarity.base import Measure
+from fastcos import config, parallel, validation
+from fastcos.parallel import memmap
+from fastcos.search.model_check import check_same_model, check_width
+from fastcos.search.packing import ExcludedItems, ExecutionOptions, no_exclusions
+from fastcos.similarity.base import Measure, capabilities
 from fastcos.validation import Integers
 
 # a cosine of float32 rows may exceed 1 by rounding
@@ -98,3 +104,116 @@ def as_threshold(name: str, value: object, measure: Measure, model: str | None =
         )
     check_same_model(name, model, getattr(value, "model", None))
     return float(calibrated.threshold())
+
+
+def as_items(
+    name: str,
+    X: Any,
+    measure: Measure,
+    *,
+    or_vector: bool = False,
+    in_memory: bool = False,
+    in_blocks: bool = False,
+    is_measured: bool = False,
+) -> Any:
+    """Return X as checked rows; memory-mapped ones are left on disk if the measure allows it.
+
+    in_memory: they are read. If the measure takes rows as given: in_blocks: narrow rows are left as
+    they are; is_measured: encode_rows, which follows, looks for NaN.
+    """
+    able = capabilities(measure)
+    return memmap.as_mapped_rows(
+        name, X, on_disk=able.blocks and not in_memory, narrow=in_blocks and able.append,
+        or_vector=or_vector, is_measured=is_measured and able.append,
+    )  # fmt: skip
+
+
+def as_index_rows(name: str, X: Any, measure: Measure, **options: bool) -> Any:
+    """Return rows of an index as ``as_items`` does with these options; (0, d) is allowed, too."""
+    shape: tuple[int, ...] = getattr(X, "shape", ())
+    if len(shape) == 2 and shape[0] == 0 and shape[1] > 0 and not validation.is_sparse(X):
+        return np.empty(shape, np.float32)
+    return as_items(name, X, measure, in_blocks=True, **options)
+
+
+def as_index_queries(X: Any, measure: Measure, width: int) -> Any:
+    """Return X as checked queries of an index whose items have so many columns."""
+    Q = as_index_rows("queries", X, measure, or_vector=True)
+    check_width("queries", Q, width)
+    return memmap.widened("queries", Q)
+
+
+def as_options(
+    n_threads: int | None, working_memory: float | None, progress: parallel.Progress | None = None
+) -> ExecutionOptions:
+    """Settle how a call may use the machine."""
+    validation.check_progress(progress)
+    size = config.n_threads()
+    if n_threads is not None:
+        size = validation.as_thread_count("n_threads", n_threads)
+    if working_memory is None:
+        working_memory = config.working_memory()
+    memory = validation.as_real("working_memory", working_memory, above=0)
+    return ExecutionOptions(size, memory * 2**20, progress)
+
+
+def as_request(
+    Q: Any,
+    n_items: int,
+    k: int,
+    *,
+    exclude_self: bool = False,
+    allowed: Any = None,
+    exclude: Any = None,
+    min_score: float | None = None,
+    lists: tuple[Integers, Integers] | None = None,
+) -> SearchRequest:
+    """Check the filters of a search of n_items items for the k best; a lower k is padded later.
+
+    exclude_self: query i is item i and must not find itself. lists: as of SearchRequest, checked
+    already, in place of allowed.
+    """
+    n, allowed_positions = Q.shape[0], None
+    if validation.any_sparse(allowed):
+        lists = as_lists(allowed, n, n_items)
+    if lists is not None:
+        k = min(k, int(np.diff(lists[0]).max(initial=0)))
+    elif allowed is not None:
+        allowed_positions = validation.as_item_numbers("allowed", allowed, n_items)
+        k = min(k, len(allowed_positions))
+    exclusions = no_exclusions(n, exclude_self=exclude_self) if exclude_self else None
+    if exclude is not None and not validation.is_empty_list(exclude):
+        from fastcos.linalg.csr import as_interactions
+
+        pairs = as_interactions("exclude", exclude)
+        validation.check_shape("exclude", pairs.shape, (n, n_items))
+        self_rows = no_exclusions(n, exclude_self=exclude_self).self_rows
+        arrays = self_rows, pairs.indptr.astype(np.int64), pairs.indices.astype(np.int64)
+        exclusions = ExcludedItems(*map(validation.read_only, arrays))
+    if min_score is not None:
+        min_score = validation.as_real("min_score", min_score)
+    if lists is not None and exclusions is not None:
+        lists, exclusions = _lists_without_pairs(lists, exclusions, n_items), None
+    return SearchRequest(Q, k, allowed_positions, exclusions, min_score, lists)
+
+
+def as_lists(allowed: Any, n: int, n_items: int) -> tuple[Integers, Integers]:
+    """Return the non-zeros of a sparse matrix as the items that each query may find."""
+    from fastcos.linalg.csr import as_interactions
+
+    pairs = as_interactions("allowed", allowed)
+    validation.check_shape("allowed", pairs.shape, (n, n_items))
+    return pairs.indptr.astype(np.int64), pairs.indices.astype(np.int64)
+
+
+def _lists_without_pairs(
+    lists: tuple[Integers, Integers], exclusions: ExcludedItems, n_items: int
+) -> tuple[Integers, Integers]:
+    """Return the lists without what each query may not find."""
+    indptr, positions = lists
+    queries = np.arange(len(indptr) - 1)
+    pairs = np.repeat(queries, np.diff(indptr)) * n_items + positions
+    excluded = np.repeat(queries, np.diff(exclusions.indptr)) * n_items + exclusions.indices
+    self_pairs = (queries * n_items + exclusions.self_rows)[exclusions.self_rows >= 0]
+    is_kept = ~np.isin(pairs, np.concatenate([excluded, self_pairs]))
+    return np.concatenate([[0], np.cumsum(is_kept)])[indptr], positions[is_kept]

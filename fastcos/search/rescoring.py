@@ -12,8 +12,8 @@ from fastcos.search import scan, segments
 from fastcos.search.execute import finish
 from fastcos.search.lists import best_of_positions, best_of_scored, score_lists
 from fastcos.search.packing import ExecutionOptions
+from fastcos.search.request import as_items, as_options
 from fastcos.search.sources import ItemSource, fit_items
-from fastcos.search.top_k import as_items, as_options
 from fastcos.similarity import kernel_records, safe_norms
 from fastcos.similarity.base import Measure, capabilities, get_measure
 from fastcos.similarity.encoded_rows import EncodedRows, encode_rows, row_norms
@@ -226,7 +226,7 @@ def _best_of_rows(
             X, measure.metric_type, queries, validation.read_only(query_of_pair),
             validation.read_only(block[is_listed]), options,
         )  # fmt: skip
-        columns[lo : lo + size], raw_scores[lo : lo + size] = segments.best_of_lists(
+        columns[lo : lo + size], raw_scores[lo : lo + size] = segments.select_best(
             block, block_scores, k, options.n_threads
         )
     return columns, raw_scores

@@ -40,10 +40,8 @@ from fastcos.search.plan import (
     SearchPlan,
     SegmentSizes,
     TaskGrid,
-    ThresholdSample,
-    guess_in_range,
     plan_exhaustive,
-    plan_query_blocks,
+    plan_pass,
     plan_search,
 )
 from fastcos.search.segments import Segment
@@ -52,8 +50,6 @@ from fastcos.similarity.encoded_rows import EncodedRows
 
 # threshold of a query about which nothing is known
 _NO_THRESHOLD = np.float32(-3e38)
-# passes of a search in which tasks share thresholds: a damaged one costs another pass
-_MAX_SHARING_PASSES = 2
 
 
 class SegmentRequest(NamedTuple):
@@ -110,7 +106,7 @@ def request_sizes(segment: Segment, n_queries: int, request: SegmentRequest) -> 
     """Return what a plan needs to know of a search of a segment."""
     n_allowed = None
     if request.allowed is not None and request.allowed is not segment.live:
-        n_allowed = len(request.allowed.numbers)
+        n_allowed = request.allowed.count
     return RequestSizes(n_queries, request.k, n_allowed, len(request.exclusions.indices) > 0)
 
 
@@ -328,14 +324,10 @@ def _scan_query_blocks(
         given_thresholds = _filter_thresholds(scaled, request.thresholds)
     thresholds, n_passes = given_thresholds.copy(), 0
     while len(unfinished):
-        # the first pass guesses thresholds, and the last one takes none from other tasks
-        sample = plan.sample if n_passes == 0 else ThresholdSample()
-        grid, capacity, _ = plan_query_blocks(
-            len(unfinished), plan.needed_rows, k, packed.layout, scaled.rows.shape[1], n_panels,
-            machine, cost_model.COSTS, may_share=n_passes < _MAX_SHARING_PASSES,
+        grid, capacity, sample = plan_pass(
+            plan, n_passes, len(unfinished), k, packed.layout, scaled.rows.shape[1], n_panels,
+            machine,
         )  # fmt: skip
-        if grid.n_ranges > 1 and n_passes == 0:
-            sample = guess_in_range(k, plan.needed_rows, grid.panels_per_range, cost_model.COSTS)
         parts = (columns[np.newaxis], scores[np.newaxis])
         if grid.n_ranges > 1:
             shape = grid.n_ranges, n, k
@@ -412,7 +404,7 @@ def scan_few_queries(
     if settings is None:
         settings = few_query_settings(plan, must_check=False)
     arguments = (packed.bound, rows, filters, settings, scores, columns)
-    if grid.n_ranges == 1:
+    if grid.is_one_task:
         kinds = (packed.kind, rows.dtype.char)
         parallel.call(tile_top_k.scan_panels, kinds, 0, n_panels, *arguments)
         if progress is not None:
@@ -493,6 +485,8 @@ def as_wide(queries: EncodedRows, items: Rows) -> EncodedRows:
 
 def as_searched(rows: Rows, dtype: np.dtype[Any]) -> Rows:
     """Return the rows of queries as as_wide does, for items of this type."""
+    if rows.dtype == dtype:
+        return rows
     if dtype != np.float32:
         if rows.dtype == np.float32:
             return validation.read_only(rows.astype(np.float64))

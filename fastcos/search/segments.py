@@ -29,9 +29,6 @@ from fastcos.similarity.base import Measure, encode_items
 from fastcos.similarity.encoded_rows import EncodedRows
 from fastcos.validation import Floats, Integers, Rows
 
-# segments of memory-mapped items begin at multiples: a transform that multiplies so many rows at a
-# time has the same bits in a segment as in the whole
-SEGMENT_MULTIPLE = 4096
 # pairs that a thread ranks at once
 _PAIRS_PER_BLOCK = 20_000
 # queries whose neighbours from two segments are put side by side at once
@@ -119,7 +116,7 @@ class Segment:
         fewer = self.restricted_to(np.flatnonzero(mask))
         if "packed" in vars(self):
             fewer.packed, fewer.duplicates = self.packed, None
-            fewer.live = AllowedRows(fewer.numbers, mask)
+            fewer.live = AllowedRows(mask, fewer.numbers)
         return fewer
 
     def locate(self, positions: Integers) -> tuple[Integers, npt.NDArray[np.bool_]]:
@@ -152,6 +149,21 @@ class Segment:
         if len(self.numbers) < len(self.encoded.rows):
             numbers = np.intersect1d(numbers, self.numbers, assume_unique=True)
         return allow_rows(numbers, len(self.encoded.rows))
+
+    def allow_mask(self, mask: npt.NDArray[np.bool_]) -> AllowedRows:
+        """Return which items may be found, of those that a mask of all positions allows."""
+        n = len(self.encoded.rows)
+        is_allowed = mask[self.first : self.first + n]
+        if self.positions is not None:
+            is_allowed = mask[self.positions]
+        if self.live is not None:
+            is_allowed = is_allowed & self.live.mask.view(np.bool_)
+        elif len(self.numbers) < n:
+            is_live = np.zeros(n, np.bool_)
+            is_live[self.numbers] = True
+            is_allowed = is_allowed & is_live
+        # a copy that can be written, like all masks: kernels are compiled for each kind of array
+        return AllowedRows(np.array(is_allowed, np.bool_).view(np.uint8))
 
     @property
     def packed_forms(self) -> list[PackedItems]:
@@ -249,7 +261,7 @@ def exclusions_within(exclusions: ExcludedItems, segment: Segment) -> ExcludedIt
     return ExcludedItems(*map(validation.read_only, parts))
 
 
-def best_of_lists(columns: Integers, scores: Floats, k: int, n_threads: int) -> Ranking:
+def select_best(columns: Integers, scores: Floats, k: int, n_threads: int) -> Ranking:
     """Columns and raw scores (n, k) of the best of every list (n, c); -1 stands for no item."""
     n, c = columns.shape
     best, best_scores = parallel.unfilled((n, k), np.int64), parallel.unfilled((n, k), np.float64)

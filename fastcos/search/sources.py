@@ -14,10 +14,16 @@ import numpy as np
 from fastcos import config, validation
 from fastcos.parallel import memmap
 from fastcos.search import cost_model
-from fastcos.search.layout import tile_layout
 from fastcos.search.packing import AllowedRows, ExecutionOptions
+from fastcos.search.plan import (
+    SEGMENT_MULTIPLE,
+    BlockSizes,
+    low_precision_memory,
+    packs_low_precision,
+    plan_blocks,
+)
 from fastcos.search.request import SearchRequest
-from fastcos.search.segments import SEGMENT_MULTIPLE, Segment, encode_segment
+from fastcos.search.segments import Segment, encode_segment
 from fastcos.similarity.base import BaseMeasure, Measure, require
 from fastcos.validation import Integers
 
@@ -207,32 +213,16 @@ def fit_items(X: Any, measure: Measure, options: ExecutionOptions) -> FittedItem
     return FittedItems(fitted, len(X), (encode_segment(fitted, X, options.n_threads),))
 
 
-class BlockSizes(NamedTuple):
-    """Queries of a batch, items of a segment, and the memory in bytes for searching it."""
-
-    queries: int
-    items: int
-    memory: float
-
-
 def block_sizes(
     X: Any, request: SearchRequest, measure: Measure, options: ExecutionOptions
 ) -> BlockSizes:
     """Cut queries and items so that a batch and a segment fit the working memory."""
-    costs, memory = cost_model.COSTS, options.working_memory
+    memory = options.working_memory
     if memmap.is_narrow(X) or memmap.is_narrow(request.queries):
-        # what is widened need not exceed what was given
-        smallest = costs.low_precision_bytes_per_column * X.shape[1]
-        memory = min(memory, max(costs.low_precision_memory, smallest, X.nbytes))
-    per_query = _bytes_per_row(measure, "encode_queries", request.queries)
-    per_query += costs.read_bytes_per_neighbor * request.k
-    per_item = _bytes_per_row(measure, "encode_items", X)
-    share = costs.read_queries_share
-    queries = memmap.rows_that_fit(memory, share, per_query, len(request.queries))
-    share = 1 - costs.segment_search_share - queries * per_query / memory
-    items = memmap.rows_that_fit(memory, share, per_item, len(X))
-    items -= items % SEGMENT_MULTIPLE if items > SEGMENT_MULTIPLE else 0
-    return BlockSizes(queries, items, costs.segment_search_share * memory)
+        memory = min(memory, low_precision_memory(X.shape[1], X.nbytes))
+    query_bytes = _bytes_per_row(measure, "encode_queries", request.queries)
+    item_bytes = _bytes_per_row(measure, "encode_items", X)
+    return plan_blocks(len(request.queries), len(X), request.k, query_bytes, item_bytes, memory)
 
 
 def fits_as_given(X: Any, options: ExecutionOptions) -> bool:
@@ -243,10 +233,7 @@ def fits_as_given(X: Any, options: ExecutionOptions) -> bool:
     """
     if not memmap.has_kernels(X):
         return False
-    layout = tile_layout(config.isa(), X.shape[1])
-    size = len(X) * (4 * layout.words + cost_model.COSTS.read_bytes_per_row)
-    is_large = 4 * X.size > cost_model.COSTS.low_precision_memory
-    return is_large and layout.quantised and size <= options.working_memory
+    return packs_low_precision(len(X), X.shape[1], config.isa(), options.working_memory)
 
 
 def _bytes_per_row(measure: Measure, side: str, X: Any) -> int:

@@ -4,16 +4,22 @@ from typing import Any
 
 import numpy as np
 
-from fastcos import config, parallel, storage, validation
-from fastcos.parallel import memmap
+from fastcos import parallel, storage, validation
 from fastcos.search.bits import BIT_MEASURES, bit_top_k
 from fastcos.search.execute import run_search
 from fastcos.search.groups import ItemGroups, search_groups
-from fastcos.search.packing import ExcludedItems, ExecutionOptions, Integers, no_exclusions
-from fastcos.search.request import SearchRequest, as_exclude_self, as_min_score
+from fastcos.search.packing import ExecutionOptions
+from fastcos.search.request import (
+    SearchRequest,
+    as_exclude_self,
+    as_items,
+    as_min_score,
+    as_options,
+    as_request,
+)
 from fastcos.search.results import Neighbors, no_neighbors, padded
 from fastcos.search.sources import fit_items
-from fastcos.similarity.base import Measure, capabilities, get_measure, require
+from fastcos.similarity.base import Measure, get_measure, require
 
 
 def top_k(
@@ -195,101 +201,3 @@ def _fit_and_search(
         if allowed_items is not None:
             fitted, request = allowed_items, request._replace(allowed_positions=None)
     return run_search(fitted, request, options, results)
-
-
-def as_items(
-    name: str,
-    X: Any,
-    measure: Measure,
-    *,
-    or_vector: bool = False,
-    in_memory: bool = False,
-    in_blocks: bool = False,
-    is_measured: bool = False,
-) -> Any:
-    """Return X as checked rows; memory-mapped ones are left on disk if the measure allows it.
-
-    in_memory: they are read. If the measure takes rows as given: in_blocks: narrow rows are left as
-    they are; is_measured: encode_rows, which follows, looks for NaN.
-    """
-    able = capabilities(measure)
-    return memmap.as_mapped_rows(
-        name, X, on_disk=able.blocks and not in_memory, narrow=in_blocks and able.append,
-        or_vector=or_vector, is_measured=is_measured and able.append,
-    )  # fmt: skip
-
-
-def as_options(
-    n_threads: int | None, working_memory: float | None, progress: parallel.Progress | None = None
-) -> ExecutionOptions:
-    """Settle how a call may use the machine."""
-    validation.check_progress(progress)
-    size = config.n_threads()
-    if n_threads is not None:
-        size = validation.as_thread_count("n_threads", n_threads)
-    if working_memory is None:
-        working_memory = config.working_memory()
-    memory = validation.as_real("working_memory", working_memory, above=0)
-    return ExecutionOptions(size, memory * 2**20, progress)
-
-
-def as_request(
-    Q: Any,
-    n_items: int,
-    k: int,
-    *,
-    exclude_self: bool = False,
-    allowed: Any = None,
-    exclude: Any = None,
-    min_score: float | None = None,
-    lists: tuple[Integers, Integers] | None = None,
-) -> SearchRequest:
-    """Check the filters of a search of n_items items for the k best; a lower k is padded later.
-
-    exclude_self: query i is item i and must not find itself. lists: as of SearchRequest, checked
-    already, in place of allowed.
-    """
-    n, allowed_positions = Q.shape[0], None
-    if validation.any_sparse(allowed):
-        lists = as_lists(allowed, n, n_items)
-    if lists is not None:
-        k = min(k, int(np.diff(lists[0]).max(initial=0)))
-    elif allowed is not None:
-        allowed_positions = validation.as_item_numbers("allowed", allowed, n_items)
-        k = min(k, len(allowed_positions))
-    exclusions = no_exclusions(n, exclude_self=exclude_self) if exclude_self else None
-    if exclude is not None and not validation.is_empty_list(exclude):
-        from fastcos.linalg.csr import as_interactions
-
-        pairs = as_interactions("exclude", exclude)
-        validation.check_shape("exclude", pairs.shape, (n, n_items))
-        self_rows = no_exclusions(n, exclude_self=exclude_self).self_rows
-        arrays = self_rows, pairs.indptr.astype(np.int64), pairs.indices.astype(np.int64)
-        exclusions = ExcludedItems(*map(validation.read_only, arrays))
-    if min_score is not None:
-        min_score = validation.as_real("min_score", min_score)
-    if lists is not None and exclusions is not None:
-        lists, exclusions = _without(lists, exclusions, n_items), None
-    return SearchRequest(Q, k, allowed_positions, exclusions, min_score, lists)
-
-
-def as_lists(allowed: Any, n: int, n_items: int) -> tuple[Integers, Integers]:
-    """Return the non-zeros of a sparse matrix as the items that each query may find."""
-    from fastcos.linalg.csr import as_interactions
-
-    pairs = as_interactions("allowed", allowed)
-    validation.check_shape("allowed", pairs.shape, (n, n_items))
-    return pairs.indptr.astype(np.int64), pairs.indices.astype(np.int64)
-
-
-def _without(
-    lists: tuple[Integers, Integers], exclusions: ExcludedItems, n_items: int
-) -> tuple[Integers, Integers]:
-    """Return the lists without what each query may not find."""
-    indptr, positions = lists
-    queries = np.arange(len(indptr) - 1)
-    pairs = np.repeat(queries, np.diff(indptr)) * n_items + positions
-    excluded = np.repeat(queries, np.diff(exclusions.indptr)) * n_items + exclusions.indices
-    self_pairs = (queries * n_items + exclusions.self_rows)[exclusions.self_rows >= 0]
-    is_kept = ~np.isin(pairs, np.concatenate([excluded, self_pairs]))
-    return np.concatenate([[0], np.cumsum(is_kept)])[indptr], positions[is_kept]

@@ -76,6 +76,24 @@ def test_duplicates_and_bounded_measures_say_so():
     )
 
 
+def test_groups_are_explained_by_their_sizes():
+    labels = np.repeat(["large", "medium", "small"], [4000, 900, 100])
+    index = SimilarityIndex().fit(ROWS, groups=labels)
+    asked = np.repeat(["large", "small", "nobody"], [1000, 1, 2])
+    explained = index.explain(1003, groups=asked, n_threads=2)
+    assert (explained.n_queries, explained.n_items, explained.n_segments) == (1003, 5000, 1)
+    text = str(explained)
+    assert "1 group is searched by one thread each, several at a time" in text
+    assert "1 group is small: one launch scores every pair" in text
+    assert [plan.method for plan in explained.plans] == ["tiles", "score_all"]
+    assert explained.seconds < index.explain(1003, n_threads=2).seconds * 2
+    assert "nothing is searched" in str(index.explain(5, groups="nobody"))
+    with pytest.raises(ValueError, match="groups must be None for an index without groups"):
+        SimilarityIndex().fit(ROWS).explain(5, groups="large")
+    only_few = index.explain(1000, groups="large", allowed=np.arange(50), n_threads=2)
+    assert only_few.seconds < explained.seconds
+
+
 def test_rows_are_not_packed_and_nothing_is_searched_for_sizes_alone():
     explained = explain_top_k(1000, 10**9, 1024, n_threads=128, isa="amx", working_memory=1e6)
     text = str(explained)

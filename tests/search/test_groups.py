@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 from fastcos import SimilarityIndex, top_k
-from fastcos.search import groups as groups_module
+from fastcos.search import cost_model
 from tests.oracles import dense as dense_oracle
 
 RANDOM = np.random.default_rng(9)
@@ -31,11 +31,13 @@ ASKED_LABELS = np.append(LABELS, "nobody")[ASKED]
     ids=["a thread for each segment", "all threads for each segment", "one launch"],
     autouse=True,
 )
-def way_to_search(request, monkeypatch):
+def way_to_search(request):
     """All ways to search a group, whatever its size."""
     least_segment, least_shared = request.param
-    monkeypatch.setattr(groups_module, "WORK_OF_SEGMENT", least_segment)
-    monkeypatch.setattr(groups_module, "WORK_OF_ALL_THREADS", least_shared)
+    with cost_model.costs_replaced(
+        min_work_of_segment=least_segment, min_work_of_all_threads=least_shared
+    ):
+        yield
 
 
 def truth(queries, items, k, measure, asked, groups, *, without=None, exclude_self=False):

@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 
+import numpy as np
 import pytest
 
 from fastcos.kernels.simd.instruction_sets import INSTRUCTION_SETS
@@ -127,6 +128,11 @@ def test_plans_of_every_machine_are_complete(isa, n_threads):
             assert 0 < made.reasons[-1].find(":") < len(made.reasons[-1])
             continue
         assert made.method == "tiles"
+        assert made.is_single_launch == made.shares_rows
+        assert n_queries <= 64 or not made.shares_rows
+        has_no_memory = any("threads do not share" in reason for reason in made.reasons)
+        assert (n_queries > 64 or has_no_memory) != made.shares_rows
+        assert made.grid.n_threads == 1 or not made.is_fixed
         assert made.layout == tile_layout(isa, d)
         n_panels = -(-n // PANEL)
         assert grid.queries_per_block * grid.n_query_blocks >= n_queries
@@ -204,6 +210,57 @@ def test_methods(sizes, request_, machine, method, needs):
     machine = dataclasses.replace(MACHINE, **machine)
     made = plan.plan_search(sizes, plan.RequestSizes(*request_), machine)
     assert (made.method, made.needs) == (method, needs)
+
+
+@pytest.mark.parametrize("isa", INSTRUCTION_SETS)
+def test_a_fixed_plan_is_that_of_every_number_of_threads_and_memory(isa):
+    n_fixed = 0
+    for n, d, n_queries, k in itertools.product(ROWS, (1, 64, 384), (1, 4, 64), (1, 10, 100)):
+        request, sizes = plan.RequestSizes(n_queries, k), packed(n, d, isa)
+        plans = {
+            plan.plan_search(sizes, request, plan.Machine(isa, n_threads, memory))
+            for n_threads in THREADS
+            for memory in (cost_model.COSTS.max_unchecked_bytes, GIB)
+        }
+        fixed = [made for made in plans if made.is_fixed]
+        assert len(plans) == 1 or not fixed
+        n_fixed += len(fixed)
+    assert n_fixed > 20
+
+
+@pytest.mark.parametrize("n_allowed", [None, 1, 30, 200, 900])
+@pytest.mark.parametrize("n_live_of_index", [None, 60_000])
+def test_a_single_launch_finds_k_rows_for_every_query(n_allowed, n_live_of_index):
+    if n_allowed is not None and n_live_of_index is not None:
+        pytest.skip("a mask makes each part of an index a search of its own")
+    n_single = 0
+    for n_live, n_queries, k in itertools.product((1000, 40), (1, 64, 65), (1, 5, 124, 126, 7500)):
+        sizes = packed(1000, 64, "vnni", n_live=n_live, n_live_of_index=n_live_of_index)
+        allowed = None if n_allowed is None else min(n_allowed, n_live)
+        request = plan.RequestSizes(n_queries, k, allowed)
+        made = plan.plan_search(sizes, request, MACHINE)
+        if made.is_single_launch:
+            n_single += 1
+            assert k <= (allowed or n_live_of_index or n_live)
+    assert n_single or n_allowed in (1, 30)
+
+
+@pytest.mark.parametrize(
+    ("n_queries", "n_items", "is_inner_product", "expected"),
+    [
+        (0, 10**6, True, ""),
+        (5, 0, True, ""),
+        (1, 1000, True, "is_small"),
+        (1, 1000, False, "is_segment"),
+        (100, 1000, True, "is_segment"),
+        (10_000, 10_000, True, "is_shared"),
+    ],
+)
+def test_groups_are_planned_by_their_work(n_queries, n_items, is_inner_product, expected):
+    sizes = np.array([n_queries, 1]), np.array([n_items, 1])
+    made = plan.plan_groups(*sizes, 64, is_inner_product=is_inner_product)
+    ways = {field.name: bool(getattr(made, field.name)[0]) for field in dataclasses.fields(made)}
+    assert [name for name, is_chosen in ways.items() if is_chosen] == [expected][: bool(expected)]
 
 
 def test_a_part_that_is_too_small_for_a_guess_has_no_sample():

@@ -1,4 +1,4 @@
-"""A plain search of an index, and where it hands over."""
+"""Searches that an index prepares: few queries, at the second call as at the first."""
 
 import numpy as np
 import pytest
@@ -162,3 +162,44 @@ def test_parts_and_removed_items_are_searched_alike(measure):
         for one, other in zip(found, expected, strict=True):
             np.testing.assert_array_equal(one, other)
         assert np.isin(found.ids, live[live >= 0]).all()
+
+
+@pytest.mark.parametrize("n_parts", [1, 3])
+@pytest.mark.parametrize("n_allowed", [700, 2000])
+def test_a_mask_of_positions_that_were_partly_removed_is_exact(n_allowed, n_parts):
+    rows = RNG.standard_normal((3000, 24)).astype(np.float32)
+    index = fastcos.SimilarityIndex().fit(rows[: 3000 - 100 * (n_parts - 1)])
+    for lo in range(len(index), 3000, 100):
+        index.add(rows[lo : lo + 100])
+    gone = RNG.permutation(3000)[:500]
+    index.remove(gone)
+    positions = np.sort(RNG.permutation(3000)[:n_allowed])
+    mask = np.zeros(3000, np.bool_)
+    mask[positions] = True
+    live = np.setdiff1d(positions, gone)
+    queries = RNG.standard_normal((3, 24)).astype(np.float32)
+    columns = dense_oracle.top_k(queries, rows[live], 10, "cosine", exclude_self=False)[0]
+    for allowed in (mask, positions, positions.tolist()):
+        for _ in range(2):
+            found = index.search(queries, 10, allowed=allowed)
+            np.testing.assert_array_equal(found.indices, live[columns])
+            np.testing.assert_array_equal(found.ids, live[columns])
+
+
+def test_a_wrong_mask_is_refused():
+    index = fastcos.SimilarityIndex().fit(ROWS)
+    index.search(ROWS[:1], 5)
+    with pytest.raises(ValueError, match="allowed must"):
+        index.search(ROWS[:1], 5, allowed=np.ones(999, np.bool_))
+    with pytest.raises(ValueError, match="allowed must"):
+        index.search(ROWS[:1], 5, allowed=np.array([0, 1000]))
+
+
+def test_more_searches_than_an_index_keeps_are_exact():
+    index = fastcos.SimilarityIndex().fit(ROWS)
+    for _ in range(2):
+        for n in range(1, 33):
+            for k in range(1, 11):
+                found = index.search(ROWS[:n], k)
+                np.testing.assert_array_equal(found.indices[:, 0], np.arange(n))
+                assert found.ids.shape == (n, k)
