@@ -8,15 +8,14 @@ import numpy as np
 
 from fastcos.kernels.simd.instruction_sets import INSTRUCTION_SETS
 from fastcos.kernels.simd.panel import PANEL
+from fastcos.search.cost_model import CostModel, read_seconds
 from fastcos.search.layout import TileLayout
 from fastcos.search.plan import (
-    CostModel,
     Machine,
     RequestSizes,
     SearchPlan,
     SegmentSizes,
     TaskGrid,
-    read_seconds,
 )
 
 

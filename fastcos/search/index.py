@@ -410,9 +410,11 @@ class SimilarityIndex:
             is below 1; or the index was not fitted.
         """
         state = self._fitted_state()
-        takes_only_allowed = exclude is allowed_ids is exclude_ids is min_score is groups is None
-        has_options = not (working_memory is progress is out is None)
-        if state.prepared is not None and takes_only_allowed and not has_options:
+        has_no_other_argument = (
+            exclude is None and allowed_ids is None and exclude_ids is None and min_score is None
+            and groups is None and working_memory is None and progress is None and out is None
+        )  # fmt: skip
+        if has_no_other_argument and state.prepared is not None:
             nearest = state.prepared.search(queries, k, n_threads, allowed)
             if nearest is not None:
                 return nearest  # a warm search of few queries ends here

@@ -108,8 +108,10 @@ class PreparedSearches:
         if len(rankings) == 1:
             positions, ids = rankings[0][0], launch.part.ids_of(row_numbers)
         else:
-            lists = (np.concatenate(columns, axis=1) for columns in zip(*rankings, strict=True))
-            positions, raw_scores = select_best(*lists, k, 1)
+            positions, raw_scores = select_best(
+                np.concatenate([positions for positions, _ in rankings], axis=1),
+                np.concatenate([scores for _, scores in rankings], axis=1), k, 1,
+            )  # fmt: skip
             ids = ids_at(self._parts, positions)
         if self._scores_are_cosines:
             return IndexNeighbors(positions, raw_scores.astype(np.float32), ids)

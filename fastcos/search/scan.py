@@ -355,8 +355,8 @@ def _scan_query_blocks(
         unfinished = unfinished[used > _NO_THRESHOLD]
         if grid.n_ranges > 1:
             # what tasks have shared is not trusted (see kernels.tile_top_k), but scores are
-            proved = _filter_thresholds(scaled, scores[unfinished, -1], unfinished)
-            thresholds[unfinished] = np.maximum(given_thresholds[unfinished], proved)
+            of_scores = _filter_thresholds(scaled, scores[unfinished, -1], unfinished)
+            thresholds[unfinished] = np.maximum(given_thresholds[unfinished], of_scores)
         n_passes += 1
     return columns, scores
 
