@@ -47,7 +47,7 @@ from fastcos.search.request import (
     as_threshold,
 )
 from fastcos.search.rescoring import Rescored, as_candidates, best_of_candidates, n_missing
-from fastcos.search.results import IndexNeighbors, no_neighbors, padded
+from fastcos.search.results import IndexNeighbors, Neighbors, no_neighbors, padded
 from fastcos.similarity import serialization
 from fastcos.similarity.base import Measure, get_measure, require
 from fastcos.validation import Floats, Integers, Rows
@@ -410,12 +410,13 @@ class SimilarityIndex:
             is below 1; or the index was not fitted.
         """
         state = self._fitted_state()
-        has_no_other_argument = (
-            exclude is None and allowed_ids is None and exclude_ids is None and min_score is None
-            and groups is None and working_memory is None and progress is None and out is None
+        has_defaults = (
+            min_score is None and groups is None and working_memory is None and progress is None
+            and out is None
         )  # fmt: skip
-        if has_no_other_argument and state.prepared is not None:
-            nearest = state.prepared.search(queries, k, n_threads, allowed)
+        prepared = state.prepared if has_defaults else None
+        if prepared and exclude is None and allowed_ids is None and exclude_ids is None:
+            nearest = prepared.search(queries, k, n_threads, allowed)
             if nearest is not None:
                 return nearest  # a warm search of few queries ends here
         n_positions, measure = state.n_positions, state.items.measure
@@ -431,6 +432,11 @@ class SimilarityIndex:
             exclude_ids=exclude_ids, may_drop=out is None,
         )  # fmt: skip
         dropped = filters.dropped
+        if prepared and filters.exclude is None and filters.lists is None:
+            nearest = prepared.search(Q, k + len(dropped), n_threads, filters.allowed)
+            if nearest is not None:
+                neighbors = Neighbors(nearest.indices, nearest.scores)
+                return state.with_ids(drop_positions(neighbors, dropped, k))
         request = as_request(
             Q, n_positions, min(k + len(dropped), state.n_live), allowed=filters.allowed,
             exclude=filters.exclude, min_score=as_min_score(min_score, measure, self.model),
