@@ -78,7 +78,7 @@ def code_name(tier):
 
 
 def _tile_registers_granted():
-    """Request from Linux, once per process, the state of the AMX tile registers (8 KiB a thread).
+    """Request from Linux, once per process, the state of the AMX tile registers (8 KiB per thread).
 
     Threads and forked children inherit the permission. Without it the first tile instruction
     raises SIGILL.
