@@ -116,8 +116,8 @@ def _emit(difference):
 def _emit_two(difference):
     """Emit the sums of two pairs of rows, and prefetch the rows of y of the next two.
 
-    A sum waits for its last term. So two pairs at a time take 75 ns per pair of 30,000 x 384 rows, and
-    one pair at a time takes 100 ns (Xeon).
+    A sum waits for its last term. So two pairs at a time take 75 ns per pair of 30,000 x 384 rows,
+    and one pair at a time takes 100 ns (Xeon).
     """
 
     def codegen(context, builder, signature, arguments):
