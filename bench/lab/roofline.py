@@ -45,7 +45,8 @@ def draw(points):
             ax.barh(place, percent, color=colours[resource], height=0.62)
             ax.plot(ends, (place, place), color=COLOURS[-1], linewidth=1.2)
             ax.annotate(f"{percent:.0f} %", (max(*ends, percent), place), xytext=(6, -4),
-                        textcoords="offset points")  # fmt: skip
+                        textcoords="offset points",
+                        bbox={"facecolor": "white", "edgecolor": "none", "pad": 1})  # fmt: skip
         for resource, colour in colours.items():
             ax.barh(0, 0, color=colour, label=RESOURCES[resource])
         ax.axvline(100, color=COLOURS[-1], linewidth=1)
