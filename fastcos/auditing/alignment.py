@@ -11,7 +11,7 @@ Source: Zielnicki and Hsiao, arXiv:2508.07574; Schönemann, Psychometrika 31 (19
 
 import warnings
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -212,12 +212,8 @@ def align(
     (True, 1.0)
     """
     new, old = validation.as_rows("items", items), validation.as_rows("old_items", old_items)
-    if (users is None) != (old_users is None):
-        rule = "be given for both versions, or for neither"
-        raise ValueError(f"users and old_users must {rule}, got {_only_version(users, 'users')}")
-    if (ids is None) != (old_ids is None):
-        rule = "be given for both versions, or for neither"
-        raise ValueError(f"ids and old_ids must {rule}, got {_only_version(ids, 'ids')}")
+    _check_both_versions("users", users, old_users)
+    _check_both_versions("ids", ids, old_ids)
     generator = validation.as_generator("random_state", random_state)
     new_users = previous_users = None
     if users is not None:
@@ -226,23 +222,12 @@ def align(
         validation.check_same_width("users", new_users, "items", new)
         validation.check_same_width("old_users", previous_users, "old_items", old)
     shared, old_shared = _match(new, old, new_users, previous_users, ids, old_ids)
-    old_vectors_valid = True
-    form_items: Floats = new.astype(np.float64)
-    base_items: Floats = old.astype(np.float64)
-    form_users = base_users = None
-    if new_users is not None and previous_users is not None:
-        form_users, form_items = _balanced_factors(new_users, new)
-        base_users = previous_users.astype(np.float64)
-        old_vectors_valid = _is_balanced(base_users, base_items)
-        if not old_vectors_valid:
-            base_users, base_items = _balanced_factors(previous_users, old)
-    width = max(form_items.shape[1], base_items.shape[1])
-    form_items, base_items = _pad(form_items, width), _pad(base_items, width)
-    rotation = _fit_rotation(form_items[shared], base_items[old_shared])
+    forms = _comparable_forms(new, old, new_users, previous_users)
+    rotation = _fit_rotation(forms.items[shared], forms.old_items[old_shared])
     # Unlike a matrix product, map_rows gives equal rows equal images.
-    aligned = map_rows(form_items, rotation)
-    aligned_users = None if form_users is None else map_rows(_pad(form_users, width), rotation)
-    before, after = base_items[old_shared], aligned[shared]
+    aligned = map_rows(forms.items, rotation)
+    aligned_users = None if forms.users is None else map_rows(forms.users, rotation)
+    before, after = forms.old_items[old_shared], aligned[shared]
     moves = np.linalg.norm(after - before, axis=1)
     norms = np.linalg.norm(before, axis=1)
     cosines = np.einsum("ij,ij->i", unit_rows(after), unit_rows(before))
@@ -255,15 +240,15 @@ def align(
     return Alignment(
         items=aligned,
         users=aligned_users,
-        old_items=base_items,
-        old_users=None if base_users is None else _pad(base_users, width),
+        old_items=forms.old_items,
+        old_users=forms.old_users,
         map=rotation[: new.shape[1]] if new_users is None else _fit_map(new, aligned),
         user_map=(
             None
             if new_users is None or aligned_users is None
             else _fit_map(new_users, aligned_users)
         ),
-        old_vectors_valid=old_vectors_valid,
+        old_vectors_valid=forms.old_vectors_valid,
         shared=shared,
         old_shared=old_shared,
         n_new=len(new) - len(shared),
@@ -277,9 +262,45 @@ def align(
     )
 
 
-def _only_version(value: Any, name: str) -> str:
-    """Say which of two arguments is given alone, for an error message."""
-    return f"only {name}" if value is not None else f"only old_{name}"
+def _check_both_versions(name: str, value: Any, old_value: Any) -> None:
+    """Raise if an argument is given for only one of the two versions."""
+    if (value is None) != (old_value is None):
+        rule = "be given for both versions, or for neither"
+        only = f"only old_{name}" if value is None else f"only {name}"
+        raise ValueError(f"{name} and old_{name} must {rule}, got {only}")
+
+
+class _Forms(NamedTuple):
+    """Both versions as float64, of one width and, if there are users, in balanced form.
+
+    old_vectors_valid: whether the old factors are the input arrays, apart from zero columns.
+    """
+
+    items: Floats
+    users: Floats | None
+    old_items: Floats
+    old_users: Floats | None
+    old_vectors_valid: bool
+
+
+def _comparable_forms(
+    items: Rows, old_items: Rows, users: Rows | None, old_users: Rows | None
+) -> _Forms:
+    """Return both versions in forms that differ by a rotation if their predictions are equal."""
+    width = max(items.shape[1], old_items.shape[1])
+    if users is None or old_users is None:
+        rows, old_rows = (_pad(side.astype(np.float64), width) for side in (items, old_items))
+        return _Forms(rows, None, old_rows, None, old_vectors_valid=True)
+    new_factors = _balanced_factors(users, items)
+    old_factors: tuple[Floats, Floats] = (
+        old_users.astype(np.float64), old_items.astype(np.float64)
+    )  # fmt: skip
+    old_vectors_valid = _is_balanced(*old_factors)
+    if not old_vectors_valid:
+        old_factors = _balanced_factors(old_users, old_items)
+    padded_users, padded_items = (_pad(side, width) for side in new_factors)
+    padded_old_users, padded_old_items = (_pad(side, width) for side in old_factors)
+    return _Forms(padded_items, padded_users, padded_old_items, padded_old_users, old_vectors_valid)
 
 
 def _match(
@@ -329,6 +350,7 @@ def _is_balanced(users: Floats, items: Floats) -> bool:
 
 
 def _pad(rows: Floats, width: int) -> Floats:
+    """Append zero columns up to this width."""
     return np.pad(rows, ((0, 0), (0, width - rows.shape[1])))
 
 

@@ -1,6 +1,6 @@
 """The audit of item embeddings: draw samples, run each part of the package, build the report."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -164,18 +164,8 @@ def audit(
         items, k, condition, working_memory=working_memory, n_threads=n_threads
     )
     p, d = sample.items.shape
-    if users is not None:
-        users = memmap.as_mapped_rows("users", users)
-        validation.check_same_width("users", users, "items", sample.items)
     codes = None if labels is None else validation.as_partial_labels("labels", labels, p)
-    if popularity is not None:
-        popularity = validation.as_vector("popularity", popularity, p)
-    if activity is not None:
-        if users is None or popularity is None:
-            validation.check_none("activity", activity, "without users and popularity")
-        activity = validation.as_vector("activity", activity, len(users))
-    if gradient_noise is not None:
-        _check_noise(gradient_noise, p, users)
+    other_side = _as_other_side(sample, users, popularity, activity, gradient_noise)
     trained_on = validation.as_choice("trained_on", trained_on, TRAINED_ON)
     weight_decay_on = validation.as_choice("weight_decay_on", weight_decay_on, DECAY)
     generator = validation.as_generator("random_state", random_state)
@@ -200,9 +190,7 @@ def audit(
         sensitivity_index(certified, lists[certified.rows], generator)[0]
         for _ in range(_RANDOM_BASES)
     ]
-    about_variants = _study_variants(
-        listed, lists, users, popularity, activity, gradient_noise, labelled
-    )
+    about_variants = _study_variants(listed, lists, other_side, labelled)
     return Audit(
         n_items=p,
         n_dimensions=d,
@@ -221,7 +209,9 @@ def audit(
         robustness=robustness_curve(certified, linear, k, condition, generator),
         hubness=metrics.hubness(lists),
         popularity=(
-            None if popularity is None else metrics.popularity_bias(sample.items, popularity, lists)
+            None
+            if other_side.popularity is None
+            else metrics.popularity_bias(sample.items, other_side.popularity, lists)
         ),
         mean_cosine=metrics.mean_cosine(sample.items).value,
         **about_variants,
@@ -229,27 +219,54 @@ def audit(
     )
 
 
+class _OtherSide(NamedTuple):
+    """The users of a model, the numbers of interactions of both sides, and the gradient noise."""
+
+    users: validation.Rows | None
+    popularity: Floats | None
+    activity: Floats | None
+    noise: GradientNoise | None
+
+    def row_weights(self) -> dict[str, tuple[Floats, Floats]]:
+        """Weights of items and users, by the form in which the weighted Gram matrices are equal."""
+        weights = {}
+        if self.popularity is not None and self.activity is not None:
+            weights[BALANCED_BY_COUNTS] = self.popularity, self.activity
+        if self.noise is not None:
+            weights[NOISE_BALANCED] = self.noise.item_weights, self.noise.user_weights
+        return weights
+
+
+def _as_other_side(
+    sample: ItemRows, users: Any, popularity: Any, activity: Any, noise: Any
+) -> _OtherSide:
+    """Validate the optional arguments of an audit about users and interactions."""
+    p = len(sample.items)
+    if users is not None:
+        users = memmap.as_mapped_rows("users", users)
+        validation.check_same_width("users", users, "items", sample.items)
+    if popularity is not None:
+        popularity = validation.as_vector("popularity", popularity, p)
+    if activity is not None:
+        if users is None or popularity is None:
+            validation.check_none("activity", activity, "without users and popularity")
+        activity = validation.as_vector("activity", activity, len(users))
+    if noise is not None:
+        _check_noise(noise, p, users)
+    return _OtherSide(users, popularity, activity, noise)
+
+
 @parallel.one_blas_thread()
 def _study_variants(
-    listed: ItemRows,
-    lists: Integers,
-    users: validation.Rows | None,
-    popularity: Floats | None,
-    activity: Floats | None,
-    noise: GradientNoise | None,
-    labelled: variants.Labelled | None,
+    listed: ItemRows, lists: Integers, other_side: _OtherSide, labelled: variants.Labelled | None
 ) -> dict[str, Any]:
     """The fields of Audit about other parametrisations, invariant baselines and the spectrum."""
-    item_moments, user_moments, weights = moments_of(listed.items), None, {}
-    if users is not None:
-        user_moments = moments_of(users).second
-        if popularity is not None and activity is not None:
-            weights[BALANCED_BY_COUNTS] = popularity, activity
-        if noise is not None:
-            weights[NOISE_BALANCED] = noise.item_weights, noise.user_weights
+    users, noise = other_side.users, other_side.noise
+    item_moments = moments_of(listed.items)
+    user_moments = None if users is None else moments_of(users).second
     weighted = {
         name: (_weighted_gram(listed.items, item_weights), _weighted_gram(users, user_weights))
-        for name, (item_weights, user_weights) in weights.items()
+        for name, (item_weights, user_weights) in other_side.row_weights().items()
     }
 
     def score(variant: variants.Variant) -> VariantScores:
