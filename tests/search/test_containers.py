@@ -48,8 +48,8 @@ KINDS = {
     "table": lambda rows: pd.DataFrame(rows.copy()),
     "read-only view": lambda rows: read_only_view(rows.copy()),
 }
-# Rows of these types are searched in NumPy here: compiling takes ten seconds of processor time for
-# each type, and test_narrow_rows.py tests the compiled searches.
+# Rows of these types are searched in NumPy here and are not saved, which would pack them: compiling
+# takes ten seconds of processor time for each type. test_narrow_rows.py tests both.
 NARROW = {"float16", "bfloat16", "int8"}
 
 
@@ -84,8 +84,9 @@ def test_rows_and_ids_may_change_after_they_were_given(kind, method, tmp_path, m
     memory[:] = RANDOM.standard_normal(memory.shape) * 9
     names[:] = "changed"
     assert_neighbors_of(index, before, NAMES)
-    index.save(tmp_path / "index")
-    assert_neighbors_of(SimilarityIndex.open(tmp_path / "index", verify=True), before, NAMES)
+    if kind not in NARROW:
+        index.save(tmp_path / "index")
+        assert_neighbors_of(SimilarityIndex.open(tmp_path / "index", verify=True), before, NAMES)
 
 
 def test_rows_are_kept_without_a_copy_where_asked():
