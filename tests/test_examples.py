@@ -510,6 +510,7 @@ def test_audit_is_right_about_factors_of_known_origin(monkeypatch):
     assert study.faults(small, truth, "not both") != []
 
 
+@pytest.mark.slow
 def test_trainers_agree_with_their_definitions(monkeypatch):
     """An epoch of gradient descent, of batches, and a sweep of least squares, in NumPy."""
     monkeypatch.syspath_prepend(EXAMPLES)

@@ -20,6 +20,7 @@ dask_distributed = pytest.importorskip("distributed", reason="dask is an extra")
 from fastcos import distributed  # noqa: E402 # needs dask
 
 pytestmark = [
+    pytest.mark.slow,  # processes that start take longer than what they compute
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # of Dask's own dependencies
     pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning"),
 ]
@@ -73,9 +74,7 @@ def assert_agree(result, expected):
 
 
 @pytest.mark.usefixtures("small_tasks")
-@pytest.mark.parametrize(
-    "measure", ["cosine", pytest.param("neg_euclidean", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("measure", ["cosine", "neg_euclidean"])
 def test_top_k_equals_one_machine(client, rows, tmp_path, measure):
     calls = []
     file, out = tmp_path / "rows.npy", tmp_path / "out"
@@ -179,7 +178,7 @@ def test_products_refuse_a_worker_with_too_little_memory(client, shards, monkeyp
     np.testing.assert_allclose(product, fastcos.gram_matmul(shards, narrow), rtol=1e-12)
 
 
-@pytest.mark.parametrize("labelled", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("labelled", [True, False])
 def test_compare_equals_one_machine(client, tmp_path, labelled):
     data = fastcos.simulate_interactions(900, 120, random_state=1)
     labels = data.item_cluster if labelled else None
@@ -233,7 +232,6 @@ def kill_for(seconds, cluster, killed):
             os.kill(killed[-1], signal.SIGKILL)
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="kills by signal")
 def test_killed_workers_do_not_change_results(tmp_path, monkeypatch):
     """A random worker of four is killed every 2 s for 30 s: results are bit-identical."""

@@ -8,7 +8,7 @@ import pytest
 import scipy.sparse as sp
 
 import fastcos
-from fastcos import storage
+from fastcos import parallel, storage
 from fastcos.linalg import partial_sums
 from fastcos.linalg.operators import as_operator
 from fastcos.linalg.shards import InteractionShards, ShardedOperator, shard_rows
@@ -120,6 +120,12 @@ def test_products_out_of_core_have_the_bits_of_one_csr(
     for n_threads in (1, 7):
         for found, truth in zip(products_of(shards, factors, n_threads), expected, strict=True):
             assert_same_bits(found, truth)
+
+
+def test_work_is_divided_at_the_rows_at_which_one_csr_divides_it(matrix, shards):
+    targets = np.arange(1, matrix.nnz + len(matrix.indptr) - 1)  # where a part may begin
+    expected = parallel.rows_at_work(matrix.indptr, targets)
+    np.testing.assert_array_equal(shards._rows_at_work(targets), expected)
 
 
 def test_products_in_little_memory_have_the_same_bits(matrix, shards, monkeypatch):

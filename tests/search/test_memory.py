@@ -128,20 +128,35 @@ for name, (inputs, call, _) in json.loads(input()).items():
 
 
 @functools.cache
-def measurements():
+def measurements(names):
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", PROGRAM],
-        input=json.dumps(CASES), capture_output=True, text=True, check=False,
+        input=json.dumps({name: CASES[name] for name in names}), capture_output=True, text=True,
+        check=False,
         cwd=Path(__file__).parents[2],
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return {name: (peak, error) for name, peak, error in map(json.loads, done.stdout.splitlines())}
 
 
+# One case of each kind of work, and of each way to refuse it; the others are slow tests.
+REPRESENTATIVES = {
+    "more sparse items than fit", "one long id", "pairs of an index", "too many pairs",
+    "near-duplicates", "blocks of distances", "candidates of an index", "packed bits",
+}  # fmt: skip
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-@pytest.mark.parametrize("name", CASES)
-def test_working_memory_holds_or_the_call_is_refused(name):
-    peak, error = measurements()[name]
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] * (name not in REPRESENTATIVES))
+        for name in CASES
+    ],
+)
+def test_working_memory_holds_or_the_call_is_refused(name, request):
+    chosen = [item for item in request.session.items if item.path == request.path]
+    peak, error = measurements(tuple(item.callspec.params["name"] for item in chosen))[name]
     bound = CASES[name][2]
     if isinstance(bound, str):
         assert error.startswith(bound)
