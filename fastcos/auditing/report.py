@@ -346,7 +346,8 @@ class Audit(Record):
         if self.epochs_to_forget is not None:
             sentences.append(
                 "With the gradient noise of this training, stochastic gradient descent forgets the "
-                f"scale of the factors by a factor of e in {self.epochs_to_forget:,.3g} epochs."
+                f"scale of the factors in {self.epochs_to_forget:,.3g} epochs: the logarithm of "
+                "their condition to the scale at rest then falls to 1/e."
             )
         return " ".join(sentences)
 
@@ -373,8 +374,8 @@ class Audit(Record):
              "converged to the scale that decay on both sides chooses."),
             (free and self.weight_decay_on == "both",
              "Train for more iterations and audit again. Or use the balanced form "
-             "(canonicalize), which makes the same predictions: training with weight decay on all "
-             "rows of both sides converges to it."),
+             "(canonicalize), which makes the same predictions: training with equal weight decay "
+             "on all rows of both sides converges to it."),
             (free and self.weight_decay_on == "unknown",
              "Find out whether the loss had weight decay on users and on items "
              "(--weight-decay-on): "

@@ -1,9 +1,9 @@
 """Variants of item embeddings: other parametrisations of a model, and invariant baselines.
 
 Two pairs of factors with the same product differ by an invertible map of the latent space. A loss
-of dot products does not determine this map; the algorithm and the software do. The factors of a
-truncated SVD, of LSA and of training with weight decay are three parametrisations of one model. An
-invariant baseline is a similarity that no such map changes.
+of dot products does not determine this map; the algorithm and the software do. For example, a
+truncated SVD, LSA, and training with weight decay on both sides write the factors of one product in
+three different forms. An invariant baseline is a similarity that no such map changes.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -76,8 +76,8 @@ class ThresholdRange(Record):
                 (
                     "D multiplies the latent dimensions of one side of a model and divides those "
                     "of the other side, so dot products do not change but cosines do. Training on "
-                    "cosines, or weight decay on both sides, chooses D; the range then shows "
-                    "sensitivity.",
+                    "cosines chooses D, and so does weight decay on both sides once training has "
+                    "converged; the range then shows sensitivity.",
                     f"A search on the pairs of {self.n_rows:,} items found both ends, so the true "
                     "range is at least as wide. No linear map of this condition moves the "
                     "threshold beyond the bounds.",
