@@ -15,7 +15,7 @@ from fastcos.similarity import encoded_rows
 _SECONDS_OF_WAITING = 120.0
 # Added to the niceness: the searches of a busy machine come first.
 _NICENESS = 5
-# rows and columns of the searches that are compiled: few, but so many that tiles search them
+# The rows and columns of the searches that are compiled: just enough that tiles search them.
 _ROWS, _COLUMNS = 512, 16
 
 
@@ -25,10 +25,10 @@ def compile_searches(dtype: str) -> None:
     if dtype == "bfloat16":
         import ml_dtypes  # noqa: F401  registers the type with NumPy
     options = packing.ExecutionOptions(1, 2.0**30)
-    # with a common direction, which is taken out before packing
+    # The rows have a common direction, so that the code that removes it is compiled, too.
     rows = 10 * (1.0 + np.random.default_rng(0).standard_normal((_ROWS, _COLUMNS)))
     items = encoded_rows.encode_rows(rows.astype(dtype), None, 1, "cosine")
-    # queries of rows that are not float32 are searched in float64, see scan.as_wide
+    # Queries for rows that are not float32 are searched in float64 (scan.as_wide).
     query_rows = rows.astype("float32" if dtype == "float32" else "float64")
     encoded_queries = encoded_rows.encode_rows(query_rows, None, 1, "cosine")
     segment = segments.Segment("cosine", items, np.arange(_ROWS, dtype=np.int64), 1)

@@ -15,9 +15,9 @@ from fastcos.search.packing import ExcludedItems, Ranking, has_many_copies
 from fastcos.similarity.encoded_rows import EncodedRows
 from fastcos.validation import Integers
 
-# rows compared at once: they stay in the cache
+# The number of rows that are compared at once, which stay in the cache.
 _CHUNK = 4096
-# queries whose groups are expanded at once
+# The number of queries whose groups are expanded at once.
 _EXPANDED_ROWS = 1024
 
 
@@ -42,7 +42,7 @@ def find_duplicates(encoded: EncodedRows) -> DuplicateGroups | None:
     n = len(encoded.norms)
     hashes = _hashes(encoded)
     order = np.argsort(hashes, kind="stable")
-    # a collision that splits a group does no harm
+    # A collision of hashes may split a group, which does no harm.
     same = hashes[order[1:]] == hashes[order[:-1]]
     places = np.flatnonzero(same)
     for at in range(0, len(places), _CHUNK):

@@ -100,7 +100,7 @@ def _of_all_pairs(
             scores=n * m * costs.seconds_per_numpy_pair,
         )  # fmt: skip
     pairs = float(n) * m
-    # a block of queries reads every row once
+    # A block of queries reads every row once.
     per_block = max(1, plan.grid.queries_per_block // plan.grid.n_ranges)
     read = row_bytes * m * -(-n // per_block)
     per_score = costs.seconds_per_score + costs.seconds_per_scored_column * d
@@ -127,12 +127,12 @@ def _of_tiles(
     instruction_set = INSTRUCTION_SETS[layout.isa]
     words = float(layout.words)
     if plan.use_projection:
-        # a share of the rows passes the projection, and all of their codes are multiplied
+        # A share of the rows passes the projection, and their full codes are multiplied.
         words = segment.projected_words + costs.share_after_projection * layout.words
     codes = n_panels * PANEL * 4 * words
     read = codes * grid.n_query_blocks
-    # a panel of queries that is filled in part takes as long as a full one; very few queries are
-    # compared one by one
+    # A partly filled panel of queries takes as long as a full one. Very few queries are compared
+    # one by one.
     is_single = n <= instruction_set.most_single_queries
     lanes = n if is_single else -(-n // PANEL) * PANEL
     per_word = 4 if layout.quantised else 1
@@ -140,7 +140,7 @@ def _of_tiles(
     rates = costs.single_multiply_adds_per_second if is_single else costs.multiply_adds_per_second
     multiply = multiply_adds / (dict(rates)[layout.isa] * threads)
     multiply += lanes * n_panels * costs.seconds_per_tile_lane / threads
-    # every range has candidates of its own
+    # Every range has candidates of its own.
     scored = n * (costs.scored_pairs_per_neighbor * k + costs.scored_pairs_besides) * grid.n_ranges
     scored = min(scored, float(n) * n_packed)
     per_score = costs.seconds_per_candidate + costs.seconds_per_candidate_column * d

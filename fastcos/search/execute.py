@@ -119,7 +119,7 @@ def finish(
     min_score: float | None,
 ) -> tuple[Integers, npt.NDArray[np.float32]]:
     """Turn columns and raw scores of the queries Q into results: the only place that does."""
-    scores = rounded_scores(measure.to_score(raw, Q))  # the order is that of float64
+    scores = rounded_scores(measure.to_score(raw, Q))  # in float64 order
     if min_score is not None:
         columns = np.where(scores < rounded_scores(min_score), -1, columns)
     if columns.min(initial=0) < 0:
@@ -139,7 +139,7 @@ def _encoded_queries(
     alike = getattr(type(measure), "encode_queries", None) is BaseMeasure.encode_queries
     if only is not None and request.queries is only.rows and alike:
         encoded = only.encoded
-        # of narrow rows only the queries are widened
+        # If the rows are narrow, only the queries are widened.
         if Q.dtype == encoded.rows.dtype:
             same = len(Q) == len(only.rows)
             return encoded if same else encoded.take(slice(first, first + len(Q)))
@@ -160,7 +160,7 @@ def _query_progress(
         def report(done: int, total: int) -> None:
             nonlocal n_reported
             part = start + (stop - start) * done / total
-            # some queries are searched twice
+            # Some queries are searched twice, but the count must not fall.
             n_reported = max(n_reported, first + int(part * (last - first)))
             progress(n_reported, n)
 

@@ -40,7 +40,7 @@ from fastcos.search.sources import ItemSource, block_sizes
 from fastcos.similarity.base import is_upper_bounded
 from fastcos.validation import Integers
 
-# a segment, what is asked of it, the machine, and the plan for them
+# A segment, the request, the machine, and the plan for them.
 _Planned = tuple[SegmentSizes, RequestSizes, Machine, SearchPlan]
 
 _METHODS = {
@@ -221,7 +221,7 @@ def explain_source(
             n_queries, items.n_live, n_columns, k, options.n_threads, (), n_queries, 1, 0,
             Estimate(), 0.0, options.working_memory, "",
         )  # fmt: skip
-    # only their number and width count
+    # The plan depends only on the number and the width of the queries.
     queries = np.broadcast_to(np.float32(0), (n_queries, n_columns))
     request = SearchRequest(queries, k, allowed_positions, None, None)
     batch = min(n_queries, batch_size(items, request, options))
@@ -285,7 +285,7 @@ def explain_groups(
     is_inner_product = not is_upper_bounded(items.measure)
     group_plan = plan_groups(n_queries, n_items, n_columns, is_inner_product=is_inner_product)
     whole, plans = Estimate(overhead=costs.seconds_per_call), list[SearchPlan]()
-    # the groups, the threads that search one of them, and how many are searched at a time
+    # The groups, the threads that search a group, and the number of groups searched at a time.
     ways = (
         (group_plan.is_shared, options.n_threads, 1),
         (group_plan.is_segment, 1, options.n_threads),
@@ -301,7 +301,7 @@ def explain_groups(
     n_small = int(n_queries[group_plan.is_small].sum())
     if n_small:
         n_pairs = int((n_queries * n_items)[group_plan.is_small].sum())
-        # as if every query met the same number of items
+        # The estimate assumes that every query meets the same number of items.
         m = -(-n_pairs // n_small)
         grid = plan_exhaustive(n_small, m, n_columns, k, options.n_threads, costs)
         plans.append(SearchPlan("score_all", grid=grid))

@@ -21,9 +21,9 @@ from fastcos.similarity.base import UpperBounded
 from fastcos.similarity.encoded_rows import EncodedRows
 from fastcos.validation import Floats, Integers
 
-# steps of the search for a raw score that double its distance: 2^40 of a hundredth of it
+# The number of steps that double the distance of a raw score, from a hundredth of the score.
 _DOUBLINGS = 40
-# halvings of the last step: what is left of it is 2 %
+# The number of halvings of the last step, after which 2 % of it are left.
 _HALVINGS = 6
 
 
@@ -73,7 +73,7 @@ def filter_and_refine(
         columns[batch], scores[batch] = _refine(measure, part, precomputed, listed, k, options)
         last[batch] = raw[:, -1]
         reached = _reached(scores, best, batch)
-        # a list with padding, or of all items, leaves no item out
+        # A list with padding, or with all items, leaves no item out.
         cut = np.flatnonzero(listed[:, -1] >= 0) if width < n_items else batch[:0]
         if len(cut):
             bounds = measure.upper_bound(part.rows[cut], last[batch[cut]])

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from fastcos.kernels import tiles
 from fastcos.kernels.simd.instruction_sets import INSTRUCTION_SETS
 
-# int8 codes are rotated before they are quantised, over at least this many columns
+# Rows are rotated over at least this many columns before they are quantised to int8.
 _MIN_ROTATED_COLUMNS = 16
 
 
@@ -46,7 +46,7 @@ def tile_layout(isa: str, n_columns: int) -> TileLayout:
     if n_columns > tiles.MOST_CODES or not INSTRUCTION_SETS[isa].has_codes:
         return float_layout(isa, n_columns)
     rotated = max(n_columns, _MIN_ROTATED_COLUMNS)
-    # a tile of AMX multiplies 64 codes of a row at a time, the other instruction sets multiply 8
+    # A tile of AMX multiplies 64 codes of a row at a time, other instruction sets multiply 8.
     codes = 64 if INSTRUCTION_SETS[isa].has_tile_registers else 8
     words = codes // 4 * -(-rotated // codes)
     return TileLayout(isa, True, words, 0)

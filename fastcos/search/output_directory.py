@@ -31,7 +31,7 @@ def results_in_directory(
 
 def fingerprint(request: SearchRequest, X: Any, measure: Measure) -> dict[str, Any]:
     """Return all that the result depends on."""
-    import joblib  # here, for it takes 0.2 s; its hash sees every bit of a measure's arrays
+    import joblib  # not at the top: it takes 0.2 s
 
     same = request.queries is X
     return {

@@ -24,36 +24,36 @@ from fastcos.similarity import kernel_records
 from fastcos.similarity.encoded_rows import METRIC_TYPES, EncodedRows
 from fastcos.validation import Floats as Floats, Integers as Integers, Rows as Rows
 
-# seed of the random signs that spread a row's size over its coordinates before quantisation
+# The seed of the random signs by which a rotation spreads a row over its coordinates.
 _ROTATION_SEED = 20240308
-# shape of the tile registers, for AMX
+# The configuration of the tile registers of AMX.
 _TILE_REGISTERS = validation.read_only(tiles.configuration())
-# no shift: rows are quantised as they are
+# Without a shift, rows are quantised as they are.
 _NO_SHIFT = validation.read_only(np.zeros(0))
-# rows that are packed are scaled already
+# Packed rows are already scaled.
 _NO_SCALING = validation.read_only(np.zeros((0, 2), np.float32))
-# norms between which no float32 product overflows, and underflow is less than a bound's tenth
+# Between these norms, no float32 product overflows, and underflow is below a tenth of the bound.
 _SMALLEST_NORM, _LARGEST_NORM = 1e-10, 1e15
-# items in the samples that decide on a shift: of directions that are compared with each other
-# (128^2 products, less than packing 1,000 items), and of a mean
+# The sizes of the two samples that decide about a shift. Directions of the first are compared with
+# each other by 128^2 products, which cost less than packing 1,000 items. The second gives a mean.
 _COMPARED_ITEMS, _AVERAGED_ITEMS = 128, 2048
-# and compared at least; of few items as many as items / 32: 128 of 1,000 would take 0.4 ms, as long
-# as packing them
+# The smallest number of directions that are compared. Otherwise the number of items / 32 is, up to
+# 128: comparing 128 of 1,000 items would take 0.4 ms, as long as packing all of them.
 _LEAST_COMPARED = 32
-# items from which a shift is tried: fewer are searched faster than sampled
+# From this number of items on, a shift is tried; fewer are searched faster than sampled.
 _LEAST_ITEMS = 256
-# cosine from which two directions count as close: the filter's error is about 0.02 of a cosine
+# From this cosine on, two directions count as close. The error of the filter is about 0.02.
 _CLOSE_COSINE = 0.98
-# share of close directions from which their centre is the shift
+# If at least this share of the directions is close, their centre becomes the shift.
 _LEAST_CLOSE_SHARE = 0.15
-# length of the mean of unit rows from which it is the shift: it shortens them by 2 %, and the mean
-# of 2,048 random directions is shorter
+# If the mean of the unit rows is at least this long, it becomes the shift; removing it shortens the
+# rows by 2 %. The mean of 2,048 random directions is shorter.
 _LEAST_MEAN = 0.2
-# length of the shortest row, relative to the longest, from which dot products are shifted
+# Dot products are shifted if the shortest row has at least this share of the longest norm.
 _ALIKE = 0.5
 
 
-# columns (row numbers or positions) and raw scores (n, k), best first, padded by -1 and -inf
+# Columns (row numbers or positions) and raw scores (n, k), best first, padded by -1 and -inf.
 Ranking = tuple[Integers, Floats]
 
 

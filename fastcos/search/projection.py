@@ -38,9 +38,9 @@ from fastcos.similarity.encoded_rows import EncodedRows
 
 Floats32 = npt.NDArray[np.float32]
 
-# the largest k of a projection that serves all searches
+# The largest k of a projection that serves all searches.
 ANY_K = 2**24
-# seed of the first axes and of their rotation
+# The seed of the first axes and of their rotation.
 _SEED = 20261124
 
 
@@ -52,8 +52,8 @@ class Axes(NamedTuple):
     largest_k: Floats32
 
 
-# indexes whose projections are made at once: each keeps its rows. One more waits for
-# its own
+# The number of indexes whose projections are made at once, because each of them keeps its rows. One
+# more index waits for its own projection.
 _MOST_THREADS = 4
 
 
@@ -72,7 +72,7 @@ class Pending(NamedTuple):
             self.ended.wait()
 
 
-# threads that add projections, and whether the interpreter ends, so that they do
+# The threads that add projections, and whether the interpreter exits, so that they must end.
 _threads: list[threading.Thread] = []
 _is_ending = threading.Event()
 
@@ -118,7 +118,7 @@ def add_later(
         return None
     try:
         thread.start()
-    except RuntimeError:  # no thread can be started, as when the interpreter ends
+    except RuntimeError:  # no thread can be started, for example at exit
         return None
     _threads.append(thread)
     return pending
@@ -244,7 +244,7 @@ def as_axes(V: npt.NDArray[Any], largest_k: npt.ArrayLike = (ANY_K, ANY_K)) -> A
         eps = float(np.linalg.norm(exact.T @ exact - np.eye(p))) + 1e-12
     run = min(depth, projection.RUN) + depth // projection.RUN + 9
     rho = 1.1 * math.sqrt(p) * run * 2.0**-24
-    # sums of squares in float32, in 16 lanes each
+    # The rounding of sums of squares in float32, each in 16 lanes.
     squares = (depth / 16 + 16) * 2.0**-22
     panels = panels.reshape(depth, n_panels, PANEL).swapaxes(0, 1)
     bound = 1.1 * (1 + eps) ** 2 * (3 * eps + 2 * rho) + squares
@@ -273,7 +273,7 @@ def rotated(axes: Floats32) -> Floats32:
 def _choose_axes(packed: PackedItems, items: EncodedRows, scaling: RowScaling) -> Axes | None:
     """Return the axes by which searches take least time, None if they do by all codes."""
     arrays, n = packed.arrays, len(packed.arrays.order)
-    # steps of the golden ratio share no period with the items
+    # Steps of the golden ratio share no period with the items.
     steps = np.arange(min(cost_model.COSTS.projection_sample_rows, n))
     places = (steps * 0.6180339887498949 % 1.0 * n).astype(np.int64)
     numbers = arrays.order[places].astype(np.int64)
@@ -284,7 +284,7 @@ def _choose_axes(packed: PackedItems, items: EncodedRows, scaling: RowScaling) -
         sample -= (scaling.coefficients[numbers, np.newaxis] * scaling.shift).astype(np.float32)
     few = slice(0, cost_model.COSTS.projection_sample_queries)
     encoded = taken.take(few)
-    if memmap.from_bits(rows) is not rows or rows.dtype == np.int8:  # as queries are searched
+    if memmap.from_bits(rows) is not rows or rows.dtype == np.int8:  # as queries are
         wide = memmap.from_bits(encoded.rows).astype(np.float64)
         encoded = encoded._replace(rows=validation.read_only(wide))
     none = no_exclusions(len(encoded.rows))
@@ -294,7 +294,7 @@ def _choose_axes(packed: PackedItems, items: EncodedRows, scaling: RowScaling) -
     if len(arrays.small_offsets):
         offsets = arrays.small_offsets[places]
     biases = scaled.scaling.weights[:, np.newaxis] * offsets
-    # in float64: the ratio of a query of small norm, of a dot product, may exceed float32
+    # In float64, because the ratio may exceed float32 for dot products of a query of small norm.
     queries = (sample[few] * ratios[:, np.newaxis]).astype(np.float32)
     # Forks wait for this lock: nothing that takes another one may run under it. BLAS keeps its
     # number of threads, which belongs to the whole process: this may run beside the user's code.
@@ -323,13 +323,13 @@ def _directions(
     ks, ranks = zip(*costs.threshold_ranks, strict=True)
     counts = [max(1, round(rank * len(sample) / n_items)) for rank in ranks]
     shares = _shares_left(sample, queries, biases, axes, widths, counts)
-    # in equivalent columns of a tile that multiplies all of them
+    # Costs are counted in columns of a tile that multiplies all columns.
     pairs = (costs.pair_overhead_columns + costs.pair_cost_per_column * depth) * shares
     durations = np.array(widths)[:, np.newaxis] + costs.tile_overhead_columns + pairs
     usual = [ks.index(k) for k in costs.usual_k]
     best = int(np.argmin(durations[:, usual].mean(axis=1)))
     gains = (depth + costs.tile_overhead_columns) / durations[best]
-    # more neighbours leave more pairs, and gain less
+    # With more neighbours, more pairs remain, so that the gain is smaller.
     min_gains = costs.min_projection_gains
     max_k = [max([0, *itertools.compress(ks, gains >= gain)]) for gain in min_gains]
     if not any(max_k):

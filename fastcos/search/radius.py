@@ -209,7 +209,7 @@ class _RawScoreBounds:
 class _Pairs:
     """Pairs of queries and positions with raw scores, ordered by query and position."""
 
-    counts: npt.NDArray[np.intp]  # of the pairs of each query
+    counts: npt.NDArray[np.intp]  # the number of pairs of each query
     positions: Integers
     raw_scores: Floats
 
@@ -329,7 +329,7 @@ def _finished_scores(
         raw_scores = np.full(is_entry.shape, -np.inf)
         entries = slice(starts[lo], starts[hi])
         raw_scores[is_entry] = pairs.raw_scores[entries]
-        with np.errstate(all="ignore"):  # the padding may be out of range
+        with np.errstate(all="ignore"):  # the values of the padding may be out of range
             scores[entries] = measure.to_score(raw_scores, Q[lo:hi])[is_entry]
     return scores
 

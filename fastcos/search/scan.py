@@ -48,7 +48,7 @@ from fastcos.search.segments import Segment
 from fastcos.similarity import kernel_records
 from fastcos.similarity.encoded_rows import EncodedRows
 
-# threshold of a query about which nothing is known
+# The threshold of a query about which nothing is known.
 _NO_THRESHOLD = np.float32(-3e38)
 
 
@@ -88,7 +88,7 @@ def plan_segment(
 ) -> SearchPlan:
     """Plan a search of a segment, and look up what the plan depends on."""
     sizes = request_sizes(segment, n_queries, request)
-    # which instruction sets there are is known by LLVM, whose import takes 0.4 s: NumPy needs none
+    # LLVM knows the instruction sets, but importing it takes 0.4 s, and NumPy does not need them.
     is_compiled = bool(segment.packed_forms) or not segment.uses_numpy()
     isa = config.isa() if is_compiled else "generic"
     machine = machine_of(options, isa, is_compiled=is_compiled)
@@ -98,7 +98,7 @@ def plan_segment(
             segment.look_up(plan.needs)
         elif is_compiled or plan.method == "numpy":
             return plan
-        else:  # kernels run none the less
+        else:  # the kernels run nevertheless
             is_compiled, machine = True, machine_of(options, config.isa(), is_compiled=False)
 
 
@@ -310,8 +310,8 @@ def _scan_query_blocks(
     columns, scores = parallel.unfilled((n, k), np.int64), parallel.unfilled((n, k), np.float64)
     unfinished = np.arange(n, dtype=np.int64)
     if packed.metric_type != "euclidean" and not items.offsets.any():
-        # every score of a zero query is 0: no filter could drop a single row. Norms vanish before
-        # rows do
+        # All scores of a zero query are 0, so that no filter could drop a row. The norm of a tiny
+        # row may be 0 although the row is not.
         zero = np.flatnonzero(scaled.norms == 0)
         zero = zero[~scaled.rows[zero].any(axis=1)]
         if len(zero):
@@ -354,7 +354,7 @@ def _scan_query_blocks(
             used[used <= proved] = _NO_THRESHOLD
         unfinished = unfinished[used > _NO_THRESHOLD]
         if grid.n_ranges > 1:
-            # what tasks have shared is not trusted (see kernels.tile_top_k), but scores are
+            # Thresholds that tasks shared are not trusted (kernels.tile_top_k), but scores are.
             of_scores = _filter_thresholds(scaled, scores[unfinished, -1], unfinished)
             thresholds[unfinished] = np.maximum(given_thresholds[unfinished], of_scores)
         n_passes += 1

@@ -64,7 +64,7 @@ def sparse_top_k(
     query_rows, item_rows = _as_both_rows(queries, items, name, options.n_threads)
     (n, _), n_items = query_rows.shape, item_rows.shape[0]
     exclude_self = as_exclude_self(exclude_self, n, n_items, has_items=items is not None)
-    if allowed is None:  # refused here, before the rows are transposed
+    if allowed is None:  # raise here, before the rows are transposed
         _threads_that_fit(n_items, 1, np.int32, options)
     if exclude is None or validation.is_empty_list(exclude):
         import scipy.sparse as sp
@@ -213,7 +213,7 @@ def _summation(query_rows: SparseRows, item_rows: SparseRows) -> tuple[npt.DType
     # too.
     if are_whole and query_rows.norms.max() * item_rows.norms.max() < LARGEST_SUM:
         sum_type: npt.DTypeLike = np.int32
-    else:  # converted, so that kernels are compiled for few combinations of types
+    else:  # converted, so that few combinations of types are compiled
         sum_type = np.float64
         query_values, item_values = _as_floats(query_values), _as_floats(item_values)
     return sum_type, validation.read_only(query_values), validation.read_only(item_values)

@@ -114,7 +114,7 @@ def top_k(
     >>> found.indices.ravel().tolist()
     [1, 0, 1]
     """
-    if isinstance(items, int | np.integer):  # other libraries have k in this place
+    if isinstance(items, int | np.integer):  # other libraries take k in this place
         raise TypeError(f"items must be rows, got {items}; for {items} neighbours give k={items}")
     if validation.any_sparse(queries, items):
         from fastcos.search.sparse import sparse_top_k
@@ -143,7 +143,7 @@ def top_k(
         validation.check_none("groups", groups, "with out")
     if groups is None:
         validation.check_none("query_groups", query_groups, "without groups")
-    # what a later call resumes is identified by NumPy's types
+    # A later call identifies the run that it resumes by the NumPy types of its rows.
     in_blocks, in_memory = out is None and groups is None, groups is not None
     Q = as_items(
         "queries", queries, unfitted, or_vector=items is not None, in_memory=in_memory,
@@ -192,11 +192,11 @@ def _fit_and_search(
     X: Any, request: SearchRequest, measure: Measure, options: ExecutionOptions, results: Any
 ) -> Neighbors:
     """Fit the measure to the items and answer a request; results: as of search."""
-    fitted = fit_items(X, measure, options)  # which also shows NaN, where nothing is searched
+    fitted = fit_items(X, measure, options)  # raises for NaN, also if nothing is searched
     if not request.k:
         return no_neighbors(len(request.queries))
     if request.allowed_positions is not None:
-        # pack only what may be found
+        # Pack only rows that may be found.
         allowed_items = fitted.restricted_to(request.allowed_positions)
         if allowed_items is not None:
             fitted, request = allowed_items, request._replace(allowed_positions=None)
