@@ -31,7 +31,8 @@ def results_in_directory(
 
 def fingerprint(request: SearchRequest, X: Any, measure: Measure) -> dict[str, Any]:
     """Return all that the result depends on."""
-    import joblib  # not at the top: it takes 0.2 s
+    # The hash of joblib depends on every bit of the arrays of a measure. Importing it takes 0.2 s.
+    import joblib
 
     same = request.queries is X
     return {
