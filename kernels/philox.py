@@ -6,7 +6,7 @@ Source: Salmon, Moraes, Dror, Shaw, Parallel random numbers: as easy as 1, 2, 3,
 
 from .jit import borrowing_kernel
 
-# mask of a 32-bit word
+# The mask of a 32-bit word.
 _WORD = 0xFFFFFFFF
 
 

@@ -4,17 +4,17 @@ from ..cpu import ISA_FEATURES, cpu_features
 from ..jit import intrinsic, ir, types
 from .emit import F64, I64, broadcast, load, loop, store
 
-# rows of a tile
+# The rows of a tile.
 ROWS = 6
 
-# columns of a tile, and of a packed panel
+# The columns of a tile and of a packed panel.
 COLUMNS = 32
 
 # Columns whose sums stay in registers: 6 x 32 sums fill 24 of the 32 registers of AVX-512, 6 x 8
 # fill 12 of the 16 registers of AVX2. The features of the CPU decide, because cpu.supported_isas
 # requests a permission from Linux for the whole process, which an import must not do.
 WIDTH = COLUMNS if cpu_features().issuperset(ISA_FEATURES["avx512"]) else 8
-# numbers in one vector of IR: one 512-bit register of float64
+# The numbers in one vector of the IR: one 512-bit register of float64.
 LANES = 8
 
 

@@ -3,12 +3,12 @@
 from ..jit import intrinsic, ir, types
 from .emit import F32, I32, I64, broadcast, load, loop, pointer, store
 
-# numbers of a vector
+# The numbers of a vector.
 LANES = 16
 
 FLOATS, INTEGERS = ir.VectorType(F32, LANES), ir.VectorType(I32, LANES)
 
-# products and sums may be contracted: the bound on the rounding holds either way
+# Products and sums may be contracted, because the bound on the rounding holds either way.
 RELAXED = ("contract",)
 
 

@@ -3,7 +3,7 @@
 from ..jit import intrinsic_of, ir, types
 from .emit import F64, I8, I64, broadcast, function, load, loop, pointers, store
 
-# items of a vector
+# The items of a vector.
 LANES = 8
 
 

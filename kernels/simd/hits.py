@@ -220,7 +220,7 @@ def _emit_hits(builder, reached, valid, out):
     reverse = function(builder, "llvm.bitreverse.i32", I32, [I32])
     valid = broadcast(builder, builder.call(reverse, [valid]), _V_I32)
     reached = [builder.and_(words, valid) for words in reached]
-    # bit q is 1 if some item passes for query q
+    # Bit q is 1 if at least one item passes for query q.
     some = [
         builder.zext(builder.bitcast(builder.icmp_signed("!=", one, _V_I32(None)), I16), I32)
         for one in reached
@@ -321,7 +321,7 @@ def _largest(builder, values, half):
     def larger(x, y):
         return builder.select(compare(">", x, y), x, y)
 
-    # four independent chains hide the latency of the comparison
+    # Four independent chains hide the latency of the comparison.
     best = [load(builder, values, kind, row * PANEL + half * 16) for row in range(4)]
     for row in range(4, PANEL):
         value = load(builder, values, kind, row * PANEL + half * 16)

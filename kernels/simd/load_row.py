@@ -4,7 +4,7 @@ from ..jit import intrinsic, ir, types
 from .emit import F32, F64, I64, broadcast, element_type, load, loop, pointer, pointers, store
 from .low_precision import emit_float
 
-# numbers of a vector
+# The numbers of a vector.
 LANES = 16
 
 

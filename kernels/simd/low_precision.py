@@ -39,7 +39,7 @@ def emit_float(builder, value, dtype, element):
         else:
             sign = builder.shl(builder.and_(bits, constant(I32, 0x8000)), constant(I32, 16))
             bits = builder.shl(builder.and_(bits, constant(I32, 0x7FFF)), constant(I32, 13))
-            # exponents of float16 are counted from 15, those of float32 from 127
+            # The exponents of float16 are counted from 15, and those of float32 from 127.
             size = builder.fmul(builder.bitcast(bits, like(F32)), constant(F32, 2.0**112))
             is_number = builder.fcmp_ordered("<", size, constant(F32, 2.0**16))
             size = builder.select(is_number, size, constant(F32, math.inf))

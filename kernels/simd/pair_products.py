@@ -18,7 +18,7 @@ from .emit import (
 from .low_precision import emit_float, numbers_of
 from .memory import emit_prefetch
 
-# partial sums of an inner product
+# The number of partial sums of an inner product.
 LANES = 16
 
 
@@ -43,7 +43,7 @@ def _product_plain(x, x0, y, y0, depth):
 
 
 def _squared_distance_plain(x, x0, y, y0, depth):
-    # not ** 2: the power of the C library may round differently
+    # Not ** 2, because the power of the C library may round differently.
     pairs = zip(numbers_of(x[x0 : x0 + depth]), numbers_of(y[y0 : y0 + depth]), strict=True)
     differences = [one - other for one, other in pairs]
     return _sum_plain([one * one for one in differences])

@@ -16,11 +16,11 @@ from ..jit import intrinsic, ir, types
 from .arithmetic import emit_multiply_add
 from .emit import I32, I64, broadcast, load, pointer, store, while_loop
 
-# columns of a panel, the widest first
+# The possible numbers of columns of a panel, the widest first.
 WIDTHS = (64, 32, 16, 4, 1)
-# numbers in one vector of IR: one 512-bit register of float32
+# The numbers in one vector of the IR: one 512-bit register of float32.
 LANES = 16
-# bytes; streamed stores must start at one
+# The bytes of a cache line; streamed stores must start at a cache line.
 CACHE_LINE = 64
 
 

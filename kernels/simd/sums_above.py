@@ -5,9 +5,9 @@ import numpy as np
 from ..jit import intrinsic_of, ir, types
 from .emit import F64, I32, I64, broadcast, element_type, load, pointers, store
 
-# sums that are compared at once: their bits fill a uint64
+# The number of sums that are compared at once. Their bits fill a uint64.
 CHUNK = 64
-# sums of which the largest one enters the estimate of the first threshold
+# Of this many sums, the largest one enters the estimate of the first threshold.
 GROUP = 16
 
 

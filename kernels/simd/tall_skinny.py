@@ -3,10 +3,10 @@
 from ..jit import intrinsic, ir, types
 from .emit import I64, broadcast, load, loop, store
 
-# basis columns, or rows of Z, in a tile
+# The basis columns, or the rows of Z, in a tile.
 TILE = 8
 
-# columns of Z in a tile: one 512-bit register of float32
+# The columns of Z in a tile: one 512-bit register of float32.
 LANES = 16
 
 
