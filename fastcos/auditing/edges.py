@@ -101,11 +101,11 @@ def parts(sample: ItemRows, lists: Integers) -> Iterator[tuple[slice, ItemRows, 
 def gather_items(sample: ItemRows, lists: Integers) -> tuple[ItemRows, Integers]:
     """Copy the items that the rows and their lists refer to into memory; renumber the lists."""
     edges = np.column_stack([sample.rows, lists])
-    used, numbers = np.unique(edges, return_inverse=True)
+    gathered_rows, numbers = np.unique(edges, return_inverse=True)
     numbers = numbers.reshape(edges.shape).astype(np.int64)
-    rows = memmap.take_rows("items", sample.items, used, sample.n_threads)
+    rows = memmap.take_rows("items", sample.items, gathered_rows, sample.n_threads)
     encoded = encode_rows(rows, None, sample.n_threads, "cosine")
-    gathered = sample._replace(items=encoded.rows, norms=encoded.norms, at_once=len(used))
+    gathered = sample._replace(items=encoded.rows, norms=encoded.norms, at_once=len(gathered_rows))
     # The columns of numbers are strided, but kernels require contiguous arrays.
     row_numbers = np.ascontiguousarray(numbers[:, 0])
     list_numbers = np.ascontiguousarray(numbers[:, 1:])

@@ -92,8 +92,8 @@ def calibrate(
     >>> rng = np.random.default_rng(0)
     >>> items, queries = rng.standard_normal((1000, 32)), rng.standard_normal((20, 32))
     >>> calibration = calibrate(items)
-    >>> least = calibration.threshold(fpr=1e-3)
-    >>> neighbors = top_k(queries, items, k=5, min_score=least)
+    >>> threshold = calibration.threshold(fpr=1e-3)
+    >>> neighbors = top_k(queries, items, k=5, min_score=threshold)
     >>> bool((calibration.p_value(neighbors.scores)[neighbors.indices >= 0] <= 1e-3).all())
     True
     """

@@ -129,15 +129,17 @@ class PairDistribution(Record):
         counts = above[Bins(self.low, self.width).of(values)]
         counts = np.where(values > self.edges[-1], 0, counts)
         p = counts / self.n_pairs
-        rare = counts < OBSERVED
+        is_rare = counts < OBSERVED
         if self.tail is None:
             p = (counts + 1) / (self.n_pairs + 1)
-        elif rare.any():
-            least = above[above >= OBSERVED].min(initial=self.n_pairs) / self.n_pairs
+        elif is_rare.any():
+            upper_bounds = above[above >= OBSERVED].min(initial=self.n_pairs) / self.n_pairs
             start = np.maximum(values, self.tail.start)
             # The probability that a further score exceeds the highest of N scores is 1 / (N + 1).
-            least = np.where(counts == 0, min(least, 1 / (self.n_pairs + 1)), least)
-            p = np.where(rare, np.minimum(self.tail.p_value(start), least), p)
+            upper_bounds = np.where(
+                counts == 0, min(upper_bounds, 1 / (self.n_pairs + 1)), upper_bounds
+            )
+            p = np.where(is_rare, np.minimum(self.tail.p_value(start), upper_bounds), p)
         if self._is_bounded:
             p = np.where(values > self.edges[-1], 0.0, p)
         return np.maximum(p, self.smallest_fpr)

@@ -26,8 +26,8 @@ _READING = (
 
 def document(calibration: Any, values: dict[str, Any]) -> dict[str, Any]:
     """Return the document of a calibration; values contains its fields as plain values."""
-    used = np.flatnonzero(calibration.counts)
-    first, last = int(used[0]), int(used[-1]) + 1
+    nonempty_bins = np.flatnonzero(calibration.counts)
+    first, last = int(nonempty_bins[0]), int(nonempty_bins[-1]) + 1
     return {
         "format": _FORMAT,
         "reading": _READING,
