@@ -77,9 +77,9 @@ class Block(NamedTuple):
     projected: Any
 
 
-# a threshold that no score reaches
+# A threshold that no score reaches.
 NEVER = np.float32(3e38)
-# bound on the error by underflow of a float64 sum of up to 2^22 products
+# A bound on the error that underflow causes in a float64 sum of up to 2^22 products.
 _UNDERFLOW = 2.0**-1050
 
 
@@ -231,7 +231,7 @@ def threshold_of(query, queries, score, unit):
     """The score as a tau in units of the query's scale, rounded down."""
     scaling = queries.scaling
     bound = scaling.slopes[query] * score + scaling.intercepts[query]
-    # infinity cannot be converted to an integer
+    # The result is finite, because infinity cannot be converted to an integer.
     return np.float32(max((bound - score_rounding(query, queries)) * unit, -3e38))
 
 

@@ -6,7 +6,7 @@ from .jit import borrowing_kernel, kernel
 from .pair_scores import score_items
 from .select import keep_best
 
-# candidates that are scored together: 4 KiB of numbers and scores
+# The number of candidates that are scored together. Their numbers and scores take 4 KiB.
 _CHUNK = 256
 
 
@@ -68,7 +68,7 @@ def score_all_rows(lo, hi, scoring, given, parts, filters, scores, columns):
             score_items(scoring, i, chunk, taken, chunk_scores)
             for entry in range(taken):
                 score = chunk_scores[entry]
-                # candidates ascend: a later one with the k-th best score is not better
+                # Candidates ascend, so that a later one with the k-th best score is not better.
                 if score <= bound:
                     continue
                 run_scores[count], run_columns[count] = score, chunk[entry]

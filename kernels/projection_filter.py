@@ -36,16 +36,17 @@ from .simd.panel import GROUP, PANEL
 from .simd.tile_scores import score_item, score_panel
 from .tiles import are_few, least_score
 
-# cycles that a tile takes for every word (64 multiply-adds each), and besides; cycles that a pair
-# takes by itself, with the list of hits, and the words that take one more (Zen 4: 85 to 110 in
-# all, searches with k = 10 and 100 of 384 to 1,536 columns)
+# The cycles that a tile takes per word (64 multiply-adds), and beside the words. The cycles that a
+# pair takes by itself, with its entry in the list of hits, and the words per further cycle. A pair
+# takes 85 to 110 cycles in all on Zen 4, in searches with k = 10 and 100 of 384 to 1,536 columns.
 _TILE, _TILE_BESIDES = 64, 350
 _PAIR, _PAIR_WORDS = 80, 8
-# how many times as long as in a run a pair of few queries takes by itself, and for each of them:
-# one query of 60,000 x 768 57 ns for 40, four 35 for 18 (Zen 4)
+# With few queries, a pair that is compared by itself takes longer than in a run, by these factors:
+# the first one, and the second one per query. Among 60,000 x 768 rows it takes 57 ns instead of
+# 40 ns for one query, and 35 ns instead of 18 ns for four (Zen 4).
 _PAIR_OF_FEW, _FOR_EACH = 1.3, 0.16
-# panels after which prefixes may be given up: a query of another kind scores all their items one by
-# one, each as slowly as above
+# After this many panels, the short codes may be given up for a query. A query of another kind
+# scores all items of these panels one by one, each as slowly as above.
 PANELS_TRIED = 8
 
 
@@ -67,7 +68,7 @@ def abandon_costly_projections(isa, factor, items, block):
             continue
         used, saved_words = min(block.used - q * PANEL, PANEL), words - items.projection.words
         tiles, hits = projected.counts[q, 0], projected.counts[q, 1]
-        if are_few(isa, used):  # tiles are of one query each; they wait for memory
+        if are_few(isa, used):  # each tile has one query and waits for memory
             pair = words * (_PAIR_OF_FEW + _FOR_EACH * used)
             projected.is_dense[q] = hits * pair > tiles * PANEL * saved_words
         else:
@@ -126,11 +127,12 @@ def _find_hits(isa, p, q, n_items, packed, words, statistics, projection, block)
         least[i] = least_score(block.lanes[q], i, statistics, p)
     n_panels = block.lanes.shape[0]
     if projected.counts[q, 1] * n_panels >= PANEL * projected.counts[q, 0]:
-        # some query hits nearly every item. Each tile fetches a share of the next panel: codes of
-        # this one would come too late (60,000 x 768, k = 10: 0.93 of the time)
+        # Nearly every item is a hit of at least one query. Each tile fetches a share of the next
+        # panel, because codes of this one would come too late. A search of 60,000 x 768 rows with
+        # k = 10 is then 1.07 times as fast.
         share = block.size // n_panels
         prefetch_row(packed, (p + 1) * block.size + q * share, share)
-    elif q == 0:  # other panels of queries hit the same items
+    elif q == 0:  # later panels of queries hit the same items
         for at in range(n_hits):
             _fetch(isa, packed, p * block.size, block.hits[at] >> 5, words)
     for at in range(n_hits):

@@ -19,21 +19,21 @@ from .simd.addresses import array_at, as_read
 from .simd.pair_products import product
 from .simd.panel import PANEL
 
-# a bias counts at most this much more than inner products, so that float32 holds both
+# A bias has at most this weight relative to inner products, so that float32 can hold both.
 _LARGEST_BIAS_WEIGHT = 2.0**20
-# norms of ordinary queries: products with any item that can be scored neither overflow nor vanish
+# The norms of ordinary queries, whose products with scorable items neither overflow nor vanish.
 _SMALLEST_NORM, _LARGEST_NORM = 1e-100, 1e100
-# Arrays of Items whose addresses are bound, in this order, each with its number of elements,
+# The arrays of Items whose addresses are bound, in this order, each with its number of elements.
 BOUND = (
     "rows", "norms", "offsets", "order", "packed", "small_offsets", "statistics", "shift", "signs",
     "tile_configuration", "scaling",
 )  # fmt: skip
-# and those of their Projection.
+# The arrays of their Projection, which follow.
 BOUND_PROJECTION = ("axes", "packed", "statistics", "rest_norms", "eta", "largest_k")
-# types of those whose type never changes
+# The types of arrays whose type never changes.
 _FLOAT64, _FLOAT32 = np.empty(0, np.float64), np.empty(0, np.float32)
 _INT32, _UINT8 = np.empty(0, np.int32), np.empty(0, np.uint8)
-# places of the numbers behind them: columns, words of a row and of a projection
+# The place of the numbers behind the arrays: columns, and words of a row and of a projection.
 _NUMBERS = 2 * (len(BOUND) + len(BOUND_PROJECTION))
 N_SLOTS = _NUMBERS + 3
 
@@ -61,7 +61,7 @@ def scale_queries(lo, hi, metric_type, rows, norms, units, shift, scaling):
                 intercept = 0.5 * norms[i] * norms[i] * slope
                 slope *= 0.5
         coefficient = 0.0
-        # a zero row has no part along the shift
+        # A zero row has no part along the shift.
         if shift.shape[0] > 0 and norms[i] > 0.0:
             along = product(flat, i * depth, shift, 0, depth) / norm
             coefficient = along - square + 1.0

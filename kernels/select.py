@@ -4,12 +4,12 @@ import numpy as np
 
 from .jit import borrowing_kernel, kernel
 
-# gaps of Shell's sort: Ciura, Best increments for the average case of Shellsort, FCT 2001, and from
-# there on 2.25 times the last
+# The gaps of Shell's sort: Ciura, Best increments for the average case of Shellsort, FCT 2001. Each
+# larger gap is 2.25 times the one before it.
 _CIURA = (701, 301, 132, 57, 23, 10, 4, 1)
 _LARGER = (1035711, 460316, 204585, 90927, 40412, 17961, 7983, 3548, 1577)
 GAPS = np.array([*_LARGER, *_CIURA])
-# lengths of lists that are sorted by counting: 3 times as fast on 100 candidates of a query
+# Lists of these lengths are sorted by counting, which is 3 times as fast for 100 candidates.
 _FEWEST_COUNTED = 17
 _MOST_COUNTED = 256
 
@@ -23,7 +23,7 @@ def kth_largest(values, count, k):
     """
     low, high, target = 0, count, k - 1
     while high - low > 1:
-        # median of three, so that sorted lists take linear time
+        # The median of three, so that sorted lists take linear time.
         first, middle, last = values[low], values[(low + high) >> 1], values[high - 1]
         pivot = max(min(first, middle), min(max(first, middle), last))
         above = low
@@ -106,7 +106,8 @@ def _sort_by_counting(keys, columns, count):
             rank += keys[j] > key
         ranks[i] = rank
         total += rank
-    # the ranks of different keys sum to this; columns cost as much as keys, and rarely decide
+    # The ranks of different keys have this sum. Columns cost as much as keys and rarely decide, so
+    # they are compared only if the sum is not reached.
     if total < count * (count - 1) // 2:
         for i in range(count):
             key, column = keys[i], columns[i]

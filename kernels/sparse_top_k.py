@@ -20,9 +20,9 @@ from .select import keep_best, kth_largest
 from .simd.arithmetic import lowest_bit
 from .simd.sums_above import CHUNK, GROUP, largest_of_groups, sums_reaching
 
-# the number of sums is padded to a multiple: 16 lanes of float32 times GROUP
+# The number of sums is padded to a multiple of 16 lanes of float32 times GROUP.
 STRIP = 256
-# a threshold times this is below it by more than the 4 roundings of a comparison in float32
+# A threshold times this factor is smaller by more than the 4 roundings of a float32 comparison.
 _BELOW = 1.0 - 2.0**-20
 
 
@@ -94,7 +94,8 @@ def _first_threshold(n_excluded, k, sums, factors, maxima):
     """A score that k + n_excluded items reach: the largest scores of as many groups do."""
     lanes = 64 // factors.itemsize
     groups = sums.shape[0] // GROUP
-    # the least positive number of float64; float32 scores are of whole numbers, and never so small
+    # The smallest positive number of float64. Scores in float32 come from whole numbers and are
+    # never so small.
     tiny = factors.dtype.type(5e-324)
     if tiny == 0:
         tiny = np.finfo(factors.dtype).tiny
@@ -102,7 +103,7 @@ def _first_threshold(n_excluded, k, sums, factors, maxima):
         return tiny
     for at in range(0, groups, lanes):
         largest_of_groups(sums, factors, at * GROUP, maxima, at)
-    # most groups of a sparse query are empty
+    # Most groups of a sparse query are empty.
     count = 0
     for group in range(groups):
         largest = maxima[group]
@@ -127,7 +128,7 @@ def _keep_positive(
             j = start + lowest_bit(word)
             word &= word - np.uint64(1)
             score = _score(is_cosine, sums[j], norm, norms[j])
-            # items ascend: a later item with the k-th best score is not better
+            # Items ascend, so that a later one with the k-th best score is not better.
             if score < minimum or score <= reached or not _may_find(own, excluded, j):
                 continue
             scores[count], columns[count] = score, j
@@ -182,7 +183,8 @@ def best_rows(lo, hi, queries, items, minimum, scores, columns):
             queries.indptr[query], queries.indptr[query + 1], queries.indices, queries.values,
             items.list_indptr, items.list_items, items.list_values, sums,
         )  # fmt: skip
-        # arrays, not the tuples: the functions below then compile once for all types of values
+        # Arrays are passed instead of the tuples, so that the functions below are compiled once for
+        # all types of values.
         norm, own = queries.norms[query], queries.own[query]
         first, last = queries.excluded_indptr[query], queries.excluded_indptr[query + 1]
         excluded = queries.excluded_indices[first:last]
