@@ -29,29 +29,29 @@ def test_reparametrised_model_comes_back():
     users, items = balanced(*model(rng))
     G = np.linalg.qr(rng.standard_normal((8, 8)))[0] * np.geomspace(0.5, 2, 8)
     users2, items2 = users @ np.linalg.inv(G).T, items @ G
-    found = align(items2, items, users=users2, old_users=users)
-    assert found.old_vectors_valid
-    assert np.abs(found.items - items).max() < 1e-13
-    assert np.abs(found.users - users).max() < 1e-13
-    assert found.residual < 1e-13
-    assert found.self_match_rate == 1
-    assert found.self_match_rate_before < 0.1
-    assert not len(found.moved)
-    np.testing.assert_array_equal(found.old_items, items)
-    np.testing.assert_allclose(items2 @ found.map, found.items, atol=1e-12)
-    np.testing.assert_allclose(users2 @ found.user_map, found.users, atol=1e-12)
+    alignment = align(items2, items, users=users2, old_users=users)
+    assert alignment.old_vectors_valid
+    assert np.abs(alignment.items - items).max() < 1e-13
+    assert np.abs(alignment.users - users).max() < 1e-13
+    assert alignment.residual < 1e-13
+    assert alignment.self_match_rate == 1
+    assert alignment.self_match_rate_before < 0.1
+    assert not len(alignment.moved)
+    np.testing.assert_array_equal(alignment.old_items, items)
+    np.testing.assert_allclose(items2 @ alignment.map, alignment.items, atol=1e-12)
+    np.testing.assert_allclose(users2 @ alignment.user_map, alignment.users, atol=1e-12)
 
 
 def test_predictions_stay_to_rounding():
     rng = np.random.default_rng(1)
     (users, items), (old_users, old_items) = model(rng), model(rng)
-    found = align(items, old_items, users=users, old_users=old_users)
+    alignment = align(items, old_items, users=users, old_users=old_users)
     predictions = users @ items.T
-    error = np.abs(found.users @ found.items.T - predictions).max()
+    error = np.abs(alignment.users @ alignment.items.T - predictions).max()
     assert error < 1e-12 * np.abs(predictions).max()
-    old = found.old_users @ found.old_items.T
+    old = alignment.old_users @ alignment.old_items.T
     np.testing.assert_allclose(old, old_users @ old_items.T, atol=1e-11)
-    assert not found.old_vectors_valid
+    assert not alignment.old_vectors_valid
 
 
 def test_rotation_is_the_nearest_one():
@@ -59,18 +59,18 @@ def test_rotation_is_the_nearest_one():
     rng = np.random.default_rng(2)
     old = rng.standard_normal((60, 3))
     new = old @ np.linalg.qr(rng.standard_normal((3, 3)))[0] + 0.3 * rng.standard_normal((60, 3))
-    found = align(new, old)
-    least = np.linalg.norm(found.items - old)
+    alignment = align(new, old)
+    least = np.linalg.norm(alignment.items - old)
     for i in range(1000):
         size = 3.0 if i % 2 else 0.01
         R = np.linalg.qr(np.eye(3) + size * rng.standard_normal((3, 3)))[0]
         R *= np.sign(np.diag(R))
-        assert np.linalg.norm(found.items @ R - old) >= least - 1e-12
-    np.testing.assert_allclose(found.map.T @ found.map, np.eye(3), atol=1e-14)
-    np.testing.assert_allclose(found.items @ found.items.T, new @ new.T, atol=1e-12)
-    assert found.residual == pytest.approx(least / np.linalg.norm(old))
-    moves = np.linalg.norm(found.items - old, axis=1)
-    np.testing.assert_allclose(found.drift, moves / np.linalg.norm(old, axis=1).mean())
+        assert np.linalg.norm(alignment.items @ R - old) >= least - 1e-12
+    np.testing.assert_allclose(alignment.map.T @ alignment.map, np.eye(3), atol=1e-14)
+    np.testing.assert_allclose(alignment.items @ alignment.items.T, new @ new.T, atol=1e-12)
+    assert alignment.residual == pytest.approx(least / np.linalg.norm(old))
+    moves = np.linalg.norm(alignment.items - old, axis=1)
+    np.testing.assert_allclose(alignment.drift, moves / np.linalg.norm(old, axis=1).mean())
 
 
 def test_tied_singular_values_are_fixed_by_the_rotation():
@@ -86,8 +86,8 @@ def test_tied_singular_values_are_fixed_by_the_rotation():
         fastcos.canonicalize(users @ R, items @ R),
     )
     assert np.abs(np.abs(canonical.items) - np.abs(other.items)).max() > 1e-3
-    found = align(items @ R, items, users=users @ R, old_users=users)
-    assert np.abs(found.items - items).max() < 1e-13
+    alignment = align(items @ R, items, users=users @ R, old_users=users)
+    assert np.abs(alignment.items - items).max() < 1e-13
 
 
 @pytest.mark.parametrize(("old_rank", "rank"), [(8, 5), (5, 8)])
@@ -100,12 +100,12 @@ def test_ranks_may_differ(old_rank, rank):
 
     users, items = retrained(rng, *factors(rank))
     old_users, old_items = factors(old_rank)
-    found = align(items, old_items, users=users, old_users=old_users)
-    assert found.items.shape == found.old_items.shape == (90, 8)
-    np.testing.assert_allclose(found.users @ found.items.T, users @ items.T, atol=1e-10)
+    alignment = align(items, old_items, users=users, old_users=old_users)
+    assert alignment.items.shape == alignment.old_items.shape == (90, 8)
+    np.testing.assert_allclose(alignment.users @ alignment.items.T, users @ items.T, atol=1e-10)
     # the leading five columns of an SVD are those of both models
-    np.testing.assert_allclose(found.items[:, :5], found.old_items[:, :5], atol=1e-10)
-    assert found.self_match_rate_before is None
+    np.testing.assert_allclose(alignment.items[:, :5], alignment.old_items[:, :5], atol=1e-10)
+    assert alignment.self_match_rate_before is None
     without = align(items, old_items)
     np.testing.assert_allclose(without.items, items @ without.map, atol=1e-13)
     np.testing.assert_allclose(without.items @ without.items.T, items @ items.T, atol=1e-10)
@@ -116,10 +116,10 @@ def test_rank_deficient_product():
     users, items = model(rng)
     items[:, 3] = items[:, 2]
     users2, items2 = retrained(rng, users, items)
-    found = align(items2, items, users=users2, old_users=users)
-    assert np.isfinite(found.items).all()
-    assert np.abs(found.users @ found.items.T - users @ items.T).max() < 1e-10
-    assert found.residual < 1e-10
+    alignment = align(items2, items, users=users2, old_users=users)
+    assert np.isfinite(alignment.items).all()
+    assert np.abs(alignment.users @ alignment.items.T - users @ items.T).max() < 1e-10
+    assert alignment.residual < 1e-10
 
 
 def test_planted_moved_items_are_found():
@@ -129,9 +129,9 @@ def test_planted_moved_items_are_found():
     moved = rng.choice(300, 15, replace=False)
     later[moved] = rng.standard_normal((15, 8))
     users2, items2 = retrained(rng, users, later)
-    found = align(items2, items, users=users2, old_users=users)
-    assert sorted(found.moved) == sorted(moved)
-    assert found.self_cosines[found.moved[0]] == found.self_cosines.min()
+    alignment = align(items2, items, users=users2, old_users=users)
+    assert sorted(alignment.moved) == sorted(moved)
+    assert alignment.self_cosines[alignment.moved[0]] == alignment.self_cosines.min()
 
 
 def test_third_of_the_items_new_matched_by_id():
@@ -139,15 +139,15 @@ def test_third_of_the_items_new_matched_by_id():
     users, items = model(rng)
     old_ids, ids = np.arange(200), rng.permutation(np.arange(100, 300))
     users2, items2 = retrained(rng, users, items)
-    found = align(
+    alignment = align(
         items2[ids], items[old_ids], users=users2, old_users=users,
         ids=[f"film {i}" for i in ids], old_ids=[f"film {i}" for i in old_ids],
     )  # fmt: skip
-    assert (found.n_new, found.n_removed, len(found.shared)) == (100, 100, 100)
-    np.testing.assert_array_equal(ids[found.shared], old_ids[found.old_shared])
-    np.testing.assert_allclose(found.users @ found.items.T, users @ items[ids].T, atol=1e-9)
-    assert found.self_match_rate == 1
-    assert found.residual < 0.3  # the balance depends on the catalogue
+    assert (alignment.n_new, alignment.n_removed, len(alignment.shared)) == (100, 100, 100)
+    np.testing.assert_array_equal(ids[alignment.shared], old_ids[alignment.old_shared])
+    np.testing.assert_allclose(alignment.users @ alignment.items.T, users @ items[ids].T, atol=1e-9)
+    assert alignment.self_match_rate == 1
+    assert alignment.residual < 0.3  # the balance depends on the catalogue
 
 
 def test_chain_of_thirty_days_does_not_drift():
@@ -177,9 +177,9 @@ def test_equal_rows_stay_equal_and_count_as_found():
     distinct, group_of = np.unique(items2, axis=0, return_inverse=True)
     first = np.unique(group_of.ravel(), return_index=True)[1]
     items2 = items2[first][group_of.ravel()]  # the product above rounds equal rows differently
-    found = align(items2, items, users=users2, old_users=users)
-    assert len(np.unique(found.items, axis=0)) == len(distinct)
-    assert found.self_match_rate == 1
+    alignment = align(items2, items, users=users2, old_users=users)
+    assert len(np.unique(alignment.items, axis=0)) == len(distinct)
+    assert alignment.self_match_rate == 1
 
 
 def test_repr_is_short():
@@ -206,9 +206,9 @@ def test_repr_is_short():
 def test_wrong_arguments_are_refused(change, message):
     rng = np.random.default_rng(11)
     users, items = model(rng)
-    given = {
+    arguments = {
         "items": items, "old_items": items, "users": users, "old_users": users,
         "ids": np.arange(300), "old_ids": np.arange(300),
     }  # fmt: skip
     with pytest.raises(ValueError, match=message):
-        align(**{**given, **change})
+        align(**{**arguments, **change})

@@ -19,18 +19,18 @@ def clustered(seed, p=60, d=5):
     return rng.standard_normal((6, d))[rng.integers(0, 6, p)] + 0.4 * rng.standard_normal((p, d))
 
 
-def lost(found, rows, condition, k):
+def lost(result, rows, condition, k):
     """Certified edges that are not among the k nearest of rows."""
-    stays = np.take_along_axis(neighbour_sets(rows, k), found.indices, axis=1)
-    return int(((found.radius > condition) & ~stays).sum())
+    stays = np.take_along_axis(neighbour_sets(rows, k), result.indices, axis=1)
+    return int(((result.radius > condition) & ~stays).sum())
 
 
 @pytest.mark.parametrize("n", [400, pytest.param(2000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_certified_edges_survive_random_maps(family, n):
     rng = np.random.default_rng(1)
-    items, k, kept = clustered(2), 4, 0
-    found = certified_neighbors(items, k, 3.0, family=family)
+    items, k, n_certified = clustered(2), 4, 0
+    certified = certified_neighbors(items, k, 3.0, family=family)
     for _ in range(n):
         condition = float(np.exp(rng.uniform(0, 1.0)))
         if family == "linear":
@@ -38,9 +38,9 @@ def test_certified_edges_survive_random_maps(family, n):
         else:
             d = np.exp(np.log(condition) * rng.integers(0, 2, 5))
             rows = items / d
-        assert lost(found, rows, condition, k) == 0
-        kept += int((found.radius > condition).sum())
-    assert kept > 10 * n
+        assert lost(certified, rows, condition, k) == 0
+        n_certified += int((certified.radius > condition).sum())
+    assert n_certified > 10 * n
 
 
 @pytest.mark.parametrize("n", [6, pytest.param(400, marks=[pytest.mark.slow, pytest.mark.long])])
@@ -48,16 +48,16 @@ def test_attack_breaks_only_uncertified_edges_and_shows_how(n):
     closed = []
     for seed in range(n):
         items, k = clustered(100 + seed, p=80, d=6), 5
-        found = certified_neighbors(items, k, 2.0, family="rescaling")
+        certified = certified_neighbors(items, k, 2.0, family="rescaling")
         attack = vertex_attack(items, k, 2.0)
-        np.testing.assert_array_equal(attack.indices, found.indices)
-        assert (attack.radius >= np.minimum(found.radius, 2.0) * (1 - 1e-12)).all()
+        np.testing.assert_array_equal(attack.indices, certified.indices)
+        assert (attack.radius >= np.minimum(certified.radius, 2.0) * (1 - 1e-12)).all()
         broken = np.isfinite(attack.radius)
         for i, r in np.argwhere(broken):
             D = attack.rescaling[i, r]
             assert D.max() / D.min() <= attack.radius[i, r] * (1 + 1e-12)
             assert not neighbour_sets(items / D, k)[i, attack.indices[i, r]]
-        closed.extend(found.radius[~broken] >= 2)
+        closed.extend(certified.radius[~broken] >= 2)
         assert (attack.rescaling[~broken] == 1).all()
         assert broken.mean() > 0.3
     # most edges that no attack breaks are certified: few are undecided
@@ -70,22 +70,22 @@ def test_linear_radius_is_half_the_fisher_z_gap():
     np.fill_diagonal(scores, -np.inf)
     z = np.arctanh(-np.sort(-scores, axis=1)[:, : k + 1])
     expected = np.exp(0.5 * (z[:, :k] - z[:, k:]))
-    found = certified_neighbors(items, k, 1.1)
-    np.testing.assert_allclose(found.radius, expected, rtol=1e-9)
-    np.testing.assert_array_equal(found.certified, found.radius > 1.1)
-    np.testing.assert_array_equal(found.indices, np.argsort(-scores, axis=1)[:, :k])
+    certified = certified_neighbors(items, k, 1.1)
+    np.testing.assert_allclose(certified.radius, expected, rtol=1e-9)
+    np.testing.assert_array_equal(certified.certified, certified.radius > 1.1)
+    np.testing.assert_array_equal(certified.indices, np.argsort(-scores, axis=1)[:, :k])
 
 
 def test_rescaling_radius_is_where_an_item_can_pass():
     rng = np.random.default_rng(4)
     items = clustered(5, p=12, d=4)
-    found = certified_neighbors(items, 3, 3.0, family="rescaling")
+    certified = certified_neighbors(items, 3, 3.0, family="rescaling")
     linear = certified_neighbors(items, 3, 3.0).radius
-    assert (found.radius >= linear).all()
+    assert (certified.radius >= linear).all()
     for i in range(0, 12, 4):
-        outsiders = np.setdiff1d(np.arange(12), [i, *found.indices[i]])
-        for r, j in enumerate(found.indices[i]):
-            radius = found.radius[i, r]
+        outsiders = np.setdiff1d(np.arange(12), [i, *certified.indices[i]])
+        for r, j in enumerate(certified.indices[i]):
+            radius = certified.radius[i, r]
             if not 1.05 < radius < 3:
                 continue
             # 5 % of ln(radius) further out a numerical minimiser finds an item that passes
@@ -105,13 +105,13 @@ def least_lead(items, i, j, outsiders, log_condition, rng):
 
 def test_linear_certificates_have_disjoint_intervals():
     items, k, condition = clustered(6), 4, 1.15
-    found = certified_neighbors(items, k, condition)
+    certified = certified_neighbors(items, k, condition)
     checked = 0
-    for i, r in np.argwhere(found.certified):
-        outsiders = np.setdiff1d(np.arange(len(items)), [i, *found.indices[i]])
+    for i, r in np.argwhere(certified.certified):
+        outsiders = np.setdiff1d(np.arange(len(items)), [i, *certified.indices[i]])
         x = np.tile(items[i], (len(outsiders), 1))
         highest = cosine_interval(x, items[outsiders], condition).high.max()
-        assert cosine_interval(items[i], items[found.indices[i, r]], condition).low > highest
+        assert cosine_interval(items[i], items[certified.indices[i, r]], condition).low > highest
         checked += 1
     assert checked > 20
 
@@ -119,11 +119,11 @@ def test_linear_certificates_have_disjoint_intervals():
 def test_rescaling_certifies_more_than_linear():
     items = clustered(7, p=400, d=8)
     linear = certified_neighbors(items, 10, 1.5)
-    found = certified_neighbors(items, 10, 1.5, family="rescaling")
-    assert (found.radius >= linear.radius).all()
-    assert found.certified.mean() > 1.5 * linear.certified.mean() > 0
+    certified = certified_neighbors(items, 10, 1.5, family="rescaling")
+    assert (certified.radius >= linear.radius).all()
+    assert certified.certified.mean() > 1.5 * linear.certified.mean() > 0
     capped = np.maximum(linear.radius, 1.5 * (1 + 1e-12))
-    assert (found.radius <= capped).all()
+    assert (certified.radius <= capped).all()
 
 
 def radii(items, rows=None, **lists):
@@ -151,23 +151,23 @@ def test_rows_selects_rows_of_the_full_result(family):
     items = clustered(9, p=90)
     everything = certified_neighbors(items, 6, 1.4, family=family)
     chosen = np.array([3, 4, 50, 89])
-    some = certified_neighbors(items, 6, 1.4, family=family, rows=chosen)
-    for part, whole in zip(some, everything, strict=True):
+    subset = certified_neighbors(items, 6, 1.4, family=family, rows=chosen)
+    for part, whole in zip(subset, everything, strict=True):
         np.testing.assert_array_equal(part, whole[chosen])
     masked = certified_neighbors(items, 6, 1.4, rows=np.isin(np.arange(90), chosen))
-    np.testing.assert_array_equal(masked.indices, some.indices)
+    np.testing.assert_array_equal(masked.indices, subset.indices)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_duplicates_and_zero_rows_are_not_certified(family):
     items = np.vstack([clustered(10, p=20), np.zeros((2, 5))])
     items[1:6] = items[0] * np.array([[1.0], [3.0], [0.1], [7.0], [1.0]])
-    found = certified_neighbors(items, 3, 1.2, family=family)
+    certified = certified_neighbors(items, 3, 1.2, family=family)
     # six collinear rows: five candidates for three places, tied under every map
-    assert (found.radius[:6] == 1).all()
-    assert np.isnan(found.radius[20:]).all()
-    assert not found.certified[20:].any()
-    assert np.isfinite(found.radius[6:20][found.indices[6:20] < 20]).all()
+    assert (certified.radius[:6] == 1).all()
+    assert np.isnan(certified.radius[20:]).all()
+    assert not certified.certified[20:].any()
+    assert np.isfinite(certified.radius[6:20][certified.indices[6:20] < 20]).all()
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -185,10 +185,10 @@ def test_radius_of_a_duplicate_is_infinite():
 
 def test_a_zero_row_can_pass_a_neighbour():
     items = np.array([[1.0, 1.0], [1.0, -0.9], [0.0, 0.0], [-1.0, 0.0]])
-    found = certified_neighbors(items, 1, 3.0, family="rescaling", rows=[0])
-    assert found.indices[0, 0] == 1
+    certified = certified_neighbors(items, 1, 3.0, family="rescaling", rows=[0])
+    assert certified.indices[0, 0] == 1
     # cosine(x, y) has the sign of 1 - 0.9 w: lost to the zero row at D = (1, sqrt(0.9))
-    radius = found.radius[0, 0]
+    radius = certified.radius[0, 0]
     assert np.log(radius) == pytest.approx(-0.5 * np.log(0.9), rel=0.011)
     assert radius < np.sqrt(1 / 0.9)
 

@@ -31,14 +31,14 @@ def test_interval_holds_the_truth(kind):
         old, new = encoders(rng)
         order = rng.permutation(len(old))
         sample, fresh = order[:400], order[400:1400]
-        found = map_encoder(new[sample], old, sample, kind=kind, k=5, random_state=seed)
-        mapped = nearest(found.transform(new[fresh]), old, fresh, 5)
+        encoder_map = map_encoder(new[sample], old, sample, kind=kind, k=5, random_state=seed)
+        mapped = nearest(encoder_map.transform(new[fresh]), old, fresh, 5)
         truth = nearest(old[fresh], old, fresh, 5)
         share = np.mean([len({*a} & {*b}) / 5 for a, b in zip(mapped, truth, strict=True)])
         assert share > 0.2  # far from chance
-        held += found.overlap_low <= share <= found.overlap_high
-        errors.append(found.overlap - share)
-        assert found.overlap_high - found.overlap_low < 0.08
+        held += encoder_map.overlap_low <= share <= encoder_map.overlap_high
+        errors.append(encoder_map.overlap - share)
+        assert encoder_map.overlap_high - encoder_map.overlap_low < 0.08
     assert held >= 9
     assert abs(np.mean(errors)) < 0.01
 
@@ -48,12 +48,12 @@ def test_rotated_encoder_is_mapped_exactly():
     old = rng.standard_normal((500, 8)).astype(np.float32)
     R = np.linalg.qr(rng.standard_normal((12, 12)))[0][:8]
     rows = rng.permutation(500)[:200]
-    found = map_encoder((old @ R)[rows] * 3, old, rows, k=5)
-    assert found.overlap == found.overlap_low == found.overlap_high == 1
-    np.testing.assert_allclose(found.map, R.T, atol=1e-6)
+    encoder_map = map_encoder((old @ R)[rows] * 3, old, rows, k=5)
+    assert encoder_map.overlap == encoder_map.overlap_low == encoder_map.overlap_high == 1
+    np.testing.assert_allclose(encoder_map.map, R.T, atol=1e-6)
     units = old / np.linalg.norm(old, axis=1, keepdims=True)
-    np.testing.assert_allclose(found.transform(old @ R), units, atol=1e-6)
-    assert len(repr(found).splitlines()) < 15
+    np.testing.assert_allclose(encoder_map.transform(old @ R), units, atol=1e-6)
+    assert len(repr(encoder_map).splitlines()) < 15
 
 
 @pytest.mark.parametrize(
@@ -72,6 +72,6 @@ def test_rotated_encoder_is_mapped_exactly():
 def test_wrong_arguments_are_refused(change, message):
     rng = np.random.default_rng(2)
     old = rng.standard_normal((500, 8))
-    given = {"new": old[:200], "old_corpus": old, "rows": np.arange(200)}
+    arguments = {"new": old[:200], "old_corpus": old, "rows": np.arange(200)}
     with pytest.raises(ValueError, match=message):
-        map_encoder(**{**given, **change})
+        map_encoder(**{**arguments, **change})

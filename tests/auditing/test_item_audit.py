@@ -45,14 +45,14 @@ def test_labels_of_two_rows_among_many_are_audited():
 def test_report_equals_its_parts():
     _, users, items, labels = model(1)
     report = audit(items, users, labels=labels, popularity=np.arange(1, 261), k=5, condition=1.3)
-    found = certified_neighbors(items, 5, 1.3)
-    edges = tv_index(np.repeat(items, 5, axis=0), items[found.indices.ravel()])
+    certified = certified_neighbors(items, 5, 1.3)
+    edges = tv_index(np.repeat(items, 5, axis=0), items[certified.indices.ravel()])
     assert report.sensitivity == pytest.approx(edges.index.mean())
     sums = np.abs(edges.contributions).sum(axis=0)
     np.testing.assert_allclose(report.dimension_shares, sums / sums.sum(), rtol=1e-12)
     point = next(point for point in report.robustness if point.condition == 1.3)
-    assert point.certified_linear == found.certified.mean()
-    assert report.hubness == metrics.hubness(found.indices)
+    assert point.certified_linear == certified.certified.mean()
+    assert report.hubness == metrics.hubness(certified.indices)
     assert report.mean_cosine == metrics.mean_cosine(items).value
     assert report.effective_rank == pytest.approx(metrics.effective_rank(items), rel=1e-9)
     assert report.isoscore == pytest.approx(metrics.isoscore(items), rel=1e-9)
@@ -296,10 +296,10 @@ def test_verdict_names_its_premise():
     free = "If the predictions are dot products of items with users or contexts, no rescaling"
     not_free = "sensitivity, not arbitrariness"
     verdicts = {
-        (name, what): dataclasses.replace(report, trained_on=what)
+        (name, similarity): dataclasses.replace(report, trained_on=similarity)
         for name, rows in (("raw", items), ("unit", units.astype(np.float16).astype(np.float32)))
         for report in [audit(rows, users, k=5, trained_on="dot")]
-        for what in ("dot", "cosine", "unknown")
+        for similarity in ("dot", "cosine", "unknown")
     }
     assert verdicts["raw", "unknown"].verdict.startswith(free)
     assert verdicts["unit", "unknown"].verdict.startswith("All items have the same norm: if")
@@ -346,11 +346,11 @@ def test_labels_recovered_among_neighbours_alone_are_said_to_be():
         < 0.58
     )
     # pairs of a department are no closer than others, but neighbours share it 1.4 times as often
-    found = report.label_test
-    assert found.auc_p > 0.05
-    assert found.precision > 1.3 * found.chance
-    assert found.precision_p < 0.01
-    assert found.verdict.startswith("The labels are recovered among neighbours")
+    result = report.label_test
+    assert result.auc_p > 0.05
+    assert result.precision > 1.3 * result.chance
+    assert result.precision_p < 0.01
+    assert result.verdict.startswith("The labels are recovered among neighbours")
     assert "Do not rely on the labels" not in " ".join(report.advice)
     # many products were bought by one household only
     assert report.n_duplicates > 5000

@@ -20,25 +20,25 @@ def planted(seed, n=240, d=6, informed=2):
 @pytest.mark.parametrize("seed", [0, *(pytest.param(s, marks=pytest.mark.slow) for s in (1, 2, 3))])
 def test_label_recovery_is_near_the_best_corner(seed):
     items, labels = planted(seed, n=620, d=5)  # the search sees 300
-    found = label_recovery_range(items, labels, 2.5)
+    bounds = label_recovery_range(items, labels, 2.5)
     corners = [pair_auc(items * np.sqrt(w), labels).value for w in vertices(5, 2.5**2)]
     low, high = (
-        pair_auc(items / D, labels).value for D in (found.low_rescaling, found.high_rescaling)
+        pair_auc(items / D, labels).value for D in (bounds.low_rescaling, bounds.high_rescaling)
     )
     assert high > max(corners) - 0.01
     assert low < min(corners) + 0.01
-    assert found.high - found.low > 0.02
+    assert bounds.high - bounds.low > 0.02
 
 
 def test_rescalings_attain_both_ends():
     items, labels = planted(5, n=3000)
-    found = label_recovery_range(items, labels, 3.0)
-    for D, auc in ((found.low_rescaling, found.low), (found.high_rescaling, found.high)):
+    bounds = label_recovery_range(items, labels, 3.0)
+    for D, auc in ((bounds.low_rescaling, bounds.low), (bounds.high_rescaling, bounds.high)):
         assert D.max() / D.min() <= 3 * (1 + 1e-12)
         # on the items that the search did not see, nine tenths of all
         assert pair_auc(items / D, labels).value == pytest.approx(auc, abs=0.01)
-    assert pair_auc(items, labels).value == pytest.approx(found.given, abs=0.01)
-    assert found.low <= found.given <= found.high
+    assert pair_auc(items, labels).value == pytest.approx(bounds.given, abs=0.01)
+    assert bounds.low <= bounds.given <= bounds.high
 
 
 def test_weights_find_the_dimensions_of_the_labels():
@@ -53,8 +53,8 @@ def test_condition_one_has_no_range():
     assert still.low == still.given == still.high
     partial = [None if i % 2 else int(label) for i, label in enumerate(labels)]
     items[0] = 0
-    found = label_recovery_range(items, partial, 2.0)
-    assert found.n_items == 60
+    bounds = label_recovery_range(items, partial, 2.0)
+    assert bounds.n_items == 60
 
 
 def test_labels_of_searched_items_are_held_out():
@@ -63,10 +63,10 @@ def test_labels_of_searched_items_are_held_out():
     for seed in range(8):
         rng = np.random.default_rng(seed)
         items, labels = rng.standard_normal((120, 40)), rng.integers(0, 2, 120)
-        found = label_recovery_range(items, labels, 8.0, random_state=seed)
-        gains.append(found.high - found.given)
+        bounds = label_recovery_range(items, labels, 8.0, random_state=seed)
+        gains.append(bounds.high - bounds.given)
         searched = np.random.default_rng(seed).permutation(120)[:60]
-        D = found.high_rescaling
+        D = bounds.high_rescaling
         in_sample.append(
             pair_auc(items[searched] / D, labels[searched]).value
             - pair_auc(items[searched], labels[searched]).value
@@ -77,17 +77,17 @@ def test_labels_of_searched_items_are_held_out():
 
 def test_labels_too_rare_to_hold_out_give_no_range():
     items = np.random.default_rng(10).standard_normal((20, 3))
-    found = label_recovery_range(items, [*range(18), 0, 1])
-    assert found.low == found.given == found.high
-    assert found.n_items == 20
+    bounds = label_recovery_range(items, [*range(18), 0, 1])
+    assert bounds.low == bounds.given == bounds.high
+    assert bounds.n_items == 20
 
 
 def test_random_labels_stay_at_chance_level():
     rng = np.random.default_rng(8)
     items, labels = rng.standard_normal((3000, 12)), rng.integers(0, 4, 3000)
-    found = label_recovery_range(items, labels, 2.0)
-    assert abs(found.low - 0.5) < 0.01
-    assert abs(found.high - 0.5) < 0.01
+    bounds = label_recovery_range(items, labels, 2.0)
+    assert abs(bounds.low - 0.5) < 0.01
+    assert abs(bounds.high - 0.5) < 0.01
 
 
 @pytest.mark.parametrize(

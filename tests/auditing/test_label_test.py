@@ -24,13 +24,13 @@ def test_labels_of_many_groups_are_shown_among_neighbours():
     rng = np.random.default_rng(0)
     rows, of = groups(rng, 60, 1200)
     report = fastcos.audit(rows, labels=of % 2)
-    found = report.label_test
-    assert found.precision > 0.95
-    assert found.precision_p <= 0.005 / 3
-    assert found.verdict.startswith("The labels are recovered among neighbours")
+    result = report.label_test
+    assert result.precision > 0.95
+    assert result.precision_p <= 0.005 / 3
+    assert result.verdict.startswith("The labels are recovered among neighbours")
     # pairs within a group are few, but near: significant, and no recovery to speak of
-    assert found.auc < 0.55
-    assert ("and weakly over all pairs" in found.verdict) == (found.auc_p <= 0.005 / 3)
+    assert result.auc < 0.55
+    assert ("and weakly over all pairs" in result.verdict) == (result.auc_p <= 0.005 / 3)
     assert not any("labels" in line and "not shown" in line for line in report.advice)
 
 
@@ -42,11 +42,11 @@ def test_a_rare_label_is_shown_by_itself(share):
     rows[:n] = rng.standard_normal(20) * 2 + 0.3 * rng.standard_normal((n, 20))
     labels = np.where(np.arange(1500) < n, "rare", "other")
     labels[n:] = rng.choice(["a", "b", "c"], 1500 - n)
-    found = label_test(rows, labels)
-    assert [one.label for one in found.classes] == ["rare"]
-    assert found.classes[0].precision > 0.5 > 10 * found.classes[0].chance
-    assert found.shown
-    assert "1 of 4 labels are recovered: rare." in found.verdict
+    test_result = label_test(rows, labels)
+    assert [one.label for one in test_result.classes] == ["rare"]
+    assert test_result.classes[0].precision > 0.5 > 10 * test_result.classes[0].chance
+    assert test_result.shown
+    assert "1 of 4 labels are recovered: rare." in test_result.verdict
 
 
 def test_shuffled_labels_are_not_shown():
@@ -75,10 +75,10 @@ def test_label_test_leaves_unlabelled_items_in_place():
     rng = np.random.default_rng(4)
     rows, of = groups(rng, 3, 200)
     labels = [None if i % 2 else str(label) for i, label in enumerate(of)]
-    found = label_test(rows, labels)
-    assert found.n_items == 100
-    assert found.n_classes == 3
-    assert found.precision > 0.9
+    test_result = label_test(rows, labels)
+    assert test_result.n_items == 100
+    assert test_result.n_classes == 3
+    assert test_result.precision > 0.9
 
 
 def test_label_test_leaves_out_zero_rows():
@@ -86,24 +86,24 @@ def test_label_test_leaves_out_zero_rows():
     rows = np.random.default_rng(7).standard_normal((200, 8))
     rows[140:] = 0
     labels = np.repeat(["a", "b", "c", "a"], [10, 70, 60, 60])
-    found = label_test(rows, labels)
-    assert found.n_items == 140
-    assert not found.shown
+    test_result = label_test(rows, labels)
+    assert test_result.n_items == 140
+    assert not test_result.shown
 
 
 def test_weight_decay_on_both_sides_is_not_free():
     rng = np.random.default_rng(5)
     form = fastcos.canonicalize(rng.standard_normal((80, 5)), rng.standard_normal((60, 5)))
     report = fastcos.audit(form.items, form.users, k=3, trained_on="dot", weight_decay_on="both")
-    found = {
+    results = {
         decay: dataclasses.replace(report, weight_decay_on=decay)
         for decay in ("both", "not both", "unknown")
     }
-    assert "sensitivity, not arbitrariness" in found["both"].verdict
-    assert "decay on both sides chose" in found["both"].headline
-    assert "--weight-decay-on" in found["unknown"].advice[0]
-    assert "--weight-decay-on" not in " ".join(found["not both"].advice)
-    cosine = dataclasses.replace(found["unknown"], trained_on="cosine")
+    assert "sensitivity, not arbitrariness" in results["both"].verdict
+    assert "decay on both sides chose" in results["both"].headline
+    assert "--weight-decay-on" in results["unknown"].advice[0]
+    assert "--weight-decay-on" not in " ".join(results["not both"].advice)
+    cosine = dataclasses.replace(results["unknown"], trained_on="cosine")
     assert "form of the same model" not in cosine.verdict
 
 

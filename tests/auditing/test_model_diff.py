@@ -18,25 +18,27 @@ def model(seed, n=150, p=300, d=6):
 def test_an_equivalent_model_has_no_real_change(condition):
     rng, users, items = model(1)
     G = random_map(rng, 6, condition)
-    found = diff_models(items @ G, items, users=users @ np.linalg.inv(G).T, old_users=users, k=5)
-    assert found.overlap_after_linear_map == 1
-    assert found.query_metric_overlap == 1
-    assert found.prediction_change < 1e-10
-    assert found.condition == pytest.approx(condition, rel=1e-6)
-    assert (found.explained_new, found.explained_old) == pytest.approx((1, 1))
-    assert len(found.most_changed) == 0
-    assert (found.overlap < 0.8) == (condition > 1)
-    assert ", 0.0% because of a real change." in found.verdict
+    difference = diff_models(
+        items @ G, items, users=users @ np.linalg.inv(G).T, old_users=users, k=5
+    )
+    assert difference.overlap_after_linear_map == 1
+    assert difference.query_metric_overlap == 1
+    assert difference.prediction_change < 1e-10
+    assert difference.condition == pytest.approx(condition, rel=1e-6)
+    assert (difference.explained_new, difference.explained_old) == pytest.approx((1, 1))
+    assert len(difference.most_changed) == 0
+    assert (difference.overlap < 0.8) == (condition > 1)
+    assert ", 0.0% because of a real change." in difference.verdict
 
 
 def test_overlap_equals_brute_force():
     rng, _, items = model(2)
     other = items + 0.5 * rng.standard_normal(items.shape)
     both = neighbour_sets(items, 5) & neighbour_sets(other, 5)
-    found = diff_models(other, items, k=5)
-    assert found.overlap == pytest.approx(both.sum(axis=1).mean() / 5)
-    assert found.overlap_error == 0
-    assert found.overlap_after_linear_map < 0.8
+    difference = diff_models(other, items, k=5)
+    assert difference.overlap == pytest.approx(both.sum(axis=1).mean() / 5)
+    assert difference.overlap_error == 0
+    assert difference.overlap_after_linear_map < 0.8
 
 
 def test_a_rescaling_is_distinguished_from_a_rotation():
@@ -59,29 +61,29 @@ def test_most_changed_finds_moved_items():
     moved = np.array([3, 50, 111, 399])
     new = items.copy()
     new[moved] = rng.standard_normal((4, 6))
-    found = diff_models(new @ random_map(rng, 6, 20.0), items, k=10)
-    assert found.overlap < 0.8
-    assert found.overlap_after_linear_map > 0.93
-    assert set(moved) <= set(found.most_changed[:6].tolist())
-    assert 0.9 < found.explained_new < 1
+    difference = diff_models(new @ random_map(rng, 6, 20.0), items, k=10)
+    assert difference.overlap < 0.8
+    assert difference.overlap_after_linear_map > 0.93
+    assert set(moved) <= set(difference.most_changed[:6].tolist())
+    assert 0.9 < difference.explained_new < 1
 
 
 def test_fewer_dimensions_explain_less():
     _, _, items = model(5)
-    found = diff_models(items[:, :4], items, k=5)
-    assert found.overlap_after_rescaling is None
-    assert found.overlap_after_linear_map == 1
-    assert found.explained_new == pytest.approx(1)
-    assert found.explained_old < 0.8
+    difference = diff_models(items[:, :4], items, k=5)
+    assert difference.overlap_after_rescaling is None
+    assert difference.overlap_after_linear_map == 1
+    assert difference.explained_new == pytest.approx(1)
+    assert difference.explained_old < 0.8
 
 
 def test_zero_rows_of_either_version_are_left_out():
     rng, _, items = model(6)
     new = items.copy()
     new[0], items[299], new[7] = 0, 0, rng.standard_normal(6)
-    found = diff_models(new, items, k=5)
-    assert found.n_items == 298
-    assert found.most_changed[0] == 7
+    difference = diff_models(new, items, k=5)
+    assert difference.n_items == 298
+    assert difference.most_changed[0] == 7
 
 
 def test_both_objectives_differ_by_a_rescaling():
@@ -89,10 +91,10 @@ def test_both_objectives_differ_by_a_rescaling():
     one = LinearMF(8, regularization=400.0).fit(data.X)
     two = LinearMF(8, objective="weight_decay", regularization=5.0).fit(data.X)
     sides = [m.item_embeddings().astype(np.float64) for m in (one, two)]
-    found = diff_models(sides[1], sides[0], k=5)
+    difference = diff_models(sides[1], sides[0], k=5)
     # both are rescalings of one V
-    assert found.overlap_after_rescaling > 0.999
-    assert found.overlap < 0.95
+    assert difference.overlap_after_rescaling > 0.999
+    assert difference.overlap < 0.95
     again = diff_models(one.item_embeddings("balanced"), one.item_embeddings("data"), k=5)
     assert again.overlap_after_linear_map > 0.999
 
@@ -119,7 +121,7 @@ def test_each_overlap_is_that_of_its_map():
     old = rng.standard_normal((300, 6)) * np.geomspace(1, 0.02, 6)
     new = old.copy()
     new[:3] += 40 * rng.standard_normal((3, 6))  # few items bend the map
-    found = diff_models(new, old, k=5)
+    difference = diff_models(new, old, k=5)
     G = np.linalg.lstsq(old, new, rcond=None)[0]
 
     def nearest(rows):
@@ -131,6 +133,8 @@ def test_each_overlap_is_that_of_its_map():
     share = np.mean(
         [len({*a} & {*b}) / 5 for a, b in zip(nearest(old @ G), nearest(new), strict=True)]
     )
-    assert found.overlap_after_linear_map == pytest.approx(share, abs=1e-9)
-    assert found.overlap > share
-    assert found.unchanged == max(found.overlap, found.overlap_after_rescaling, share)
+    assert difference.overlap_after_linear_map == pytest.approx(share, abs=1e-9)
+    assert difference.overlap > share
+    assert difference.unchanged == max(
+        difference.overlap, difference.overlap_after_rescaling, share
+    )

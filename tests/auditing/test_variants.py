@@ -15,11 +15,11 @@ from tests.oracles.audit import cosine_matrix
 def variants(items, users=None):
     own = moments_of(items)
     others = None if users is None else moments_of(users)
-    found = [
+    results = [
         *parametrizations(own.second, others and others.second),
         *invariant_baselines(own, users),
     ]
-    return {variant.name: cosine_matrix(variant.encode_items(items)) for variant in found}
+    return {variant.name: cosine_matrix(variant.encode_items(items)) for variant in results}
 
 
 def test_item_variants_ignore_spectrum_and_shrinkage():
@@ -52,7 +52,7 @@ def test_parametrizations_hold_in_any_basis():
     P, Q = rng.standard_normal((80, 6)) @ rng.standard_normal((6, 6)), rng.standard_normal((50, 6))
     _, s, Vt = np.linalg.svd(P @ Q.T, full_matrices=False)
     V, s = Vt[:6].T, s[:6]
-    found = variants(Q, P)
+    candidates = variants(Q, P)
     predictions = (P @ Q.T).T
     for name, truth in (
         ("items_orthonormal", V),
@@ -62,10 +62,10 @@ def test_parametrizations_hold_in_any_basis():
         ("users_orthonormal", predictions),
         ("query_metric", predictions - predictions.mean(axis=1, keepdims=True)),
     ):
-        np.testing.assert_allclose(found[name], cosine_matrix(truth), atol=1e-9)
+        np.testing.assert_allclose(candidates[name], cosine_matrix(truth), atol=1e-9)
     lengths = np.linalg.norm(P, axis=0) / np.linalg.norm(Q, axis=0)
     by_columns = cosine_matrix(Q * np.sqrt(lengths))
-    assert np.abs(by_columns - found["balanced"]).max() > 0.3
+    assert np.abs(by_columns - candidates["balanced"]).max() > 0.3
 
 
 def test_condition_is_that_of_the_map_from_the_items():
@@ -75,10 +75,10 @@ def test_condition_is_that_of_the_map_from_the_items():
     s, D = np.array([8.0, 4, 2, 1]), np.array([1.0, 3, 1, 1])
     R = np.linalg.qr(rng.standard_normal((4, 4)))[0]
     own, others = moments_of((V * np.sqrt(s) / D) @ R), moments_of((U * np.sqrt(s) * D) @ R)
-    found = {one.name: one.condition for one in parametrizations(own.second, others.second)}
+    results = {one.name: one.condition for one in parametrizations(own.second, others.second)}
     scales = {"balanced": D, "items_orthonormal": D / s**0.5, "users_orthonormal": D * s**0.5}
     for name, scale in scales.items():
-        assert found[name] == pytest.approx(scale.max() / scale.min())
+        assert results[name] == pytest.approx(scale.max() / scale.min())
     constant = moments_of(np.ones((5, 4)))
     singular = {one.name: one.condition for one in parametrizations(own.second, constant.second)}
     assert singular["users_orthonormal"] is None
@@ -91,9 +91,9 @@ def test_uncentred_query_metric_is_smoothed_rescaling(rescaling):
     model = LinearMF(12, regularization=50.0).fit(data.X)
     users = model.user_embeddings(data.X, rescaling).astype(np.float64)
     items = model.item_embeddings(rescaling).astype(np.float64)
-    found = cosine_matrix(query_metric(users, centered=False).transform(items))
+    result = cosine_matrix(query_metric(users, centered=False).transform(items))
     smoothed = model.item_embeddings("smoothed").astype(np.float64)
-    np.testing.assert_allclose(found, cosine_matrix(smoothed), atol=1e-5)
+    np.testing.assert_allclose(result, cosine_matrix(smoothed), atol=1e-5)
 
 
 def test_canonical_form_is_the_balanced_rescaling():
@@ -134,10 +134,10 @@ def repeated_rows():
 def test_variants_keep_equal_rows_equal_in_any_block():
     items, users = repeated_rows()
     own, others = moments_of(items), moments_of(users)
-    found = [*parametrizations(own.second, others.second), *invariant_baselines(own, users)]
-    assert len(found) == 5
+    results = [*parametrizations(own.second, others.second), *invariant_baselines(own, users)]
+    assert len(results) == 5
     n_distinct = len(np.unique(items, axis=0))
-    for variant in found:
+    for variant in results:
         whole = variant.encode_items(items)
         assert len(np.unique(whole, axis=0)) == n_distinct, variant.name
         for size in (1, 3, 101):
@@ -178,8 +178,8 @@ def test_neighbors_kept_is_the_share_that_both_lists_hold():
             scores[i] = -2
             lists.append(set(np.argsort(-scores)[:4].tolist()))
         shares.append(len(lists[0] & lists[1]) / 4)
-    (found,) = [one for one in report.invariant_baselines if one.name == "query_metric"]
-    assert found.neighbors_kept == pytest.approx(np.mean(shares), abs=1e-12)
+    (result,) = [one for one in report.invariant_baselines if one.name == "query_metric"]
+    assert result.neighbors_kept == pytest.approx(np.mean(shares), abs=1e-12)
 
 
 def test_canonical_forms_keep_equal_rows_equal():

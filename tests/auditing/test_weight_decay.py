@@ -17,7 +17,7 @@ def als_wr():
     rng = np.random.default_rng(0)
     n, p, d, decay = 60, 40, 4, 0.05
     ratings = rng.standard_normal((n, 3)) @ rng.standard_normal((3, p))
-    given = rng.random((n, p)) < rng.uniform(0.2, 1, (n, 1)) * rng.uniform(0.3, 1, p)
+    is_rated = rng.random((n, p)) < rng.uniform(0.2, 1, (n, 1)) * rng.uniform(0.3, 1, p)
     P, Q = rng.standard_normal((n, d)), rng.standard_normal((p, d))
 
     def solve(rated, mask, others):
@@ -27,9 +27,9 @@ def als_wr():
         return np.linalg.solve(grams, ((mask * rated) @ others)[..., None])[..., 0]
 
     for _ in range(3000):
-        P = solve(ratings, given, Q)
-        Q = solve(ratings.T, given.T, P)
-    return P, Q, given.sum(axis=1), given.sum(axis=0)
+        P = solve(ratings, is_rated, Q)
+        Q = solve(ratings.T, is_rated.T, P)
+    return P, Q, is_rated.sum(axis=1), is_rated.sum(axis=0)
 
 
 def test_weighted_decay_equals_weighted_grams(als_wr):
@@ -41,10 +41,10 @@ def test_weighted_decay_equals_weighted_grams(als_wr):
 
 def test_audit_recognises_weighted_decay(als_wr):
     P, Q, activity, popularity = als_wr
-    found = fastcos.audit(Q, P, popularity=popularity, activity=activity, k=3)
-    assert found.parametrization == "balanced_by_counts"
-    assert "weighted by interactions, as weight decay on both sides" in found.verdict
-    assert not dataclasses.replace(found, weight_decay_on="both").is_free
+    result = fastcos.audit(Q, P, popularity=popularity, activity=activity, k=3)
+    assert result.parametrization == "balanced_by_counts"
+    assert "weighted by interactions, as weight decay on both sides" in result.verdict
+    assert not dataclasses.replace(result, weight_decay_on="both").is_free
     D = np.geomspace(1, 1.5, 4)
     other = fastcos.audit(Q / D, P * D, popularity=popularity, activity=activity, k=3)
     assert other.parametrization is None
@@ -58,9 +58,9 @@ def test_audit_recognises_weighted_decay(als_wr):
 def test_audit_says_what_balanced_factors_mean():
     rng = np.random.default_rng(1)
     form = fastcos.canonicalize(rng.standard_normal((80, 5)), rng.standard_normal((50, 5)))
-    found = fastcos.audit(form.items, form.users, k=3, trained_on="dot")
-    assert found.parametrization == "balanced"
-    assert "But both sides have the same Gram matrix, as weight decay on both" in found.verdict
+    result = fastcos.audit(form.items, form.users, k=3, trained_on="dot")
+    assert result.parametrization == "balanced"
+    assert "But both sides have the same Gram matrix, as weight decay on both" in result.verdict
     decided = fastcos.audit(
         form.items, form.users, k=3, trained_on="dot", weight_decay_on="not both"
     )
@@ -90,11 +90,11 @@ def test_audit_recognises_where_gradient_noise_balances():
     G = noise.balancing_map
     P, Q = P @ np.linalg.inv(G), Q @ G
     noise = fastcos.auditing.gradient_noise(Q, P, slopes, step=0.01)
-    found = fastcos.audit(Q, P, gradient_noise=noise, k=3, trained_on="dot")
-    assert found.parametrization == "noise_balanced"
-    assert "the gradient noise and the decay of both sides balance" in found.verdict
-    assert found.epochs_to_forget == pytest.approx(noise.epochs_to_forget)
-    assert f"in {noise.epochs_to_forget:,.3g} epochs" in found.verdict
+    result = fastcos.audit(Q, P, gradient_noise=noise, k=3, trained_on="dot")
+    assert result.parametrization == "noise_balanced"
+    assert "the gradient noise and the decay of both sides balance" in result.verdict
+    assert result.epochs_to_forget == pytest.approx(noise.epochs_to_forget)
+    assert f"in {noise.epochs_to_forget:,.3g} epochs" in result.verdict
     plain = fastcos.audit(Q, P, k=3, trained_on="dot")
     assert plain.parametrization is None
     assert plain.epochs_to_forget is None

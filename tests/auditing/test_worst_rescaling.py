@@ -23,24 +23,24 @@ def items():
 
 @pytest.mark.parametrize("family", ["rescaling", "linear"])
 def test_worst_rescaling_returns_a_map_that_loses_its_share(items, family):
-    found = worst_rescaling(items, 5, 1.3, family=family)
-    images = items * found.map if family == "rescaling" else items @ found.map
-    sizes = found.map if family == "rescaling" else np.linalg.svd(found.map, compute_uv=False)
+    worst = worst_rescaling(items, 5, 1.3, family=family)
+    images = items * worst.map if family == "rescaling" else items @ worst.map
+    sizes = worst.map if family == "rescaling" else np.linalg.svd(worst.map, compute_uv=False)
     assert sizes.max() / sizes.min() <= 1.3 * (1 + 1e-12)
-    assert found.n_items == 120
-    assert found.error == 0
+    assert worst.n_items == 120
+    assert worst.error == 0
     # a list that ends before the last item may miss a loss, never add one
-    assert found.replaced <= lost(items, images, 5) + 1e-12
-    assert found.replaced >= lost(items, images, 5) - 0.01
+    assert worst.replaced <= lost(items, images, 5) + 1e-12
+    assert worst.replaced >= lost(items, images, 5) - 0.01
 
 
 @pytest.mark.parametrize("family", ["rescaling", "linear"])
 @pytest.mark.parametrize("condition", [1.1, 1.6, 4.0])
 def test_worst_rescaling_counts_all_that_pass(items, family, condition):
     """Lists of 48 more than k hold all 45 items: the count must be that of the full ranking."""
-    found = worst_rescaling(items[:45], 5, condition, family=family, n_starts=2)
-    images = items[:45] * found.map if family == "rescaling" else items[:45] @ found.map
-    assert found.replaced == pytest.approx(lost(items[:45], images, 5), abs=1e-12)
+    worst = worst_rescaling(items[:45], 5, condition, family=family, n_starts=2)
+    images = items[:45] * worst.map if family == "rescaling" else items[:45] @ worst.map
+    assert worst.replaced == pytest.approx(lost(items[:45], images, 5), abs=1e-12)
 
 
 def test_a_map_along_an_axis_that_no_item_has_loses_nothing():
@@ -61,7 +61,7 @@ def test_worst_rescaling_finds_the_worst_vertex(items):
 @pytest.mark.parametrize("condition", [1.05, 1.2, 1.6])
 def test_random_is_below_worst_is_below_union(items, condition):
     rng = np.random.default_rng(1)
-    found = worst_rescaling(items, 5, condition)
+    worst = worst_rescaling(items, 5, condition)
     linear = worst_rescaling(items, 5, condition, family="linear")
     drawn = [
         lost(items, items * np.exp(rng.uniform(0, np.log(condition), 9)), 5) for _ in range(100)
@@ -70,10 +70,10 @@ def test_random_is_below_worst_is_below_union(items, condition):
     certified = certified_neighbors(items, 5, condition, family="rescaling").certified.mean()
     certified_linear = certified_neighbors(items, 5, condition).certified.mean()
     attacked = np.isfinite(vertex_attack(items, 5, condition).radius).mean()
-    assert max(drawn) <= found.replaced <= linear.replaced
+    assert max(drawn) <= worst.replaced <= linear.replaced
     assert max(mapped) <= linear.replaced <= 1 - certified_linear
-    assert found.replaced <= 1 - certified
-    assert found.replaced <= attacked
+    assert worst.replaced <= 1 - certified
+    assert worst.replaced <= attacked
 
 
 def simulated_items(users, n_items, rank, seed):
@@ -95,8 +95,8 @@ def simulated_items(users, n_items, rank, seed):
 )
 def test_worst_rescaling_on_simulations(case, condition, n_starts, least):
     """At least what an annealing of minutes by other code found: 5.1, 8.7 and 13.3 %."""
-    found = worst_rescaling(simulated_items(*case), 10, condition, n_starts=n_starts)
-    assert found.replaced >= least
+    worst = worst_rescaling(simulated_items(*case), 10, condition, n_starts=n_starts)
+    assert worst.replaced >= least
 
 
 @pytest.mark.parametrize(
@@ -122,19 +122,19 @@ def test_audit_says_what_the_worst_rescaling_replaces(case, condition, least):
 
 def test_worst_rescaling_counts_others_than_it_searched():
     items = np.random.default_rng(2).standard_normal((1500, 6)).astype(np.float32)
-    found = worst_rescaling(items, 3, 1.2, n_starts=2)
-    assert found.n_items == 1000
-    assert 0 < found.error < 0.01
-    assert found.replaced == pytest.approx(lost(items, items * found.map, 3), abs=5 * found.error)
+    worst = worst_rescaling(items, 3, 1.2, n_starts=2)
+    assert worst.n_items == 1000
+    assert 0 < worst.error < 0.01
+    assert worst.replaced == pytest.approx(lost(items, items * worst.map, 3), abs=5 * worst.error)
 
 
 @pytest.mark.slow
 def test_worst_rescaling_of_wide_rows_counts_others_too():
     """3,400 columns leave room for 100 items: on those the search would praise itself."""
     items = np.random.default_rng(4).standard_normal((1100, 3400)).astype(np.float32)
-    found = worst_rescaling(items, 1, 1.2, n_starts=1)
-    assert found.n_items == 100
-    assert found.replaced == pytest.approx(lost(items, items * found.map, 1), abs=4 * found.error)
+    worst = worst_rescaling(items, 1, 1.2, n_starts=1)
+    assert worst.n_items == 100
+    assert worst.replaced == pytest.approx(lost(items, items * worst.map, 1), abs=4 * worst.error)
 
 
 @pytest.mark.parametrize("family", ["rescaling", "linear"])
@@ -149,9 +149,9 @@ def test_worst_rescaling_has_the_same_bits_on_any_threads(items, family):
 def test_worst_rescaling_leaves_out_zero_rows(items):
     rows = items.copy()
     rows[7] = 0
-    found = worst_rescaling(rows, 3, 1.2, n_starts=1)
-    assert found.n_items == 119
-    assert found.replaced > 0
+    worst = worst_rescaling(rows, 3, 1.2, n_starts=1)
+    assert worst.n_items == 119
+    assert worst.replaced > 0
 
 
 @pytest.mark.parametrize("family", ["rescaling", "linear"])
@@ -161,13 +161,13 @@ def test_condition_1_and_full_lists_lose_nothing(items, family):
 
 
 @pytest.mark.parametrize(
-    ("argument", "given"),
+    ("argument", "arguments"),
     [("family", {"family": "other"}), ("n_starts", {"n_starts": 0}), ("k", {"k": 500}),
      ("condition", {"condition": 0.5})],
 )  # fmt: skip
-def test_worst_rescaling_refuses_wrong_arguments(items, argument, given):
+def test_worst_rescaling_refuses_wrong_arguments(items, argument, arguments):
     with pytest.raises(ValueError, match=argument):
-        worst_rescaling(items, **given)
+        worst_rescaling(items, **arguments)
 
 
 def test_worst_rescaling_refuses_too_few_rows():

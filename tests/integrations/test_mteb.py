@@ -17,10 +17,10 @@ def cosines():
 
 @pytest.fixture
 def index():
-    made = FastcosSearchIndex()
-    made.add_documents(DOCUMENTS[:20], NAMES[:20])
-    made.add_documents(DOCUMENTS[20:], NAMES[20:])
-    return made
+    backend = FastcosSearchIndex()
+    backend.add_documents(DOCUMENTS[:20], NAMES[:20])
+    backend.add_documents(DOCUMENTS[20:], NAMES[20:])
+    return backend
 
 
 def test_search_ranks_all_documents(index):
@@ -60,13 +60,13 @@ def test_mteb_finds_what_it_finds_without_the_index(ranked):
         "hf_subset": "default",
         "encode_kwargs": {},
     }
-    found = []
+    results = []
     for index in (None, FastcosSearchIndex()):
         model = mteb.get_model("mteb/baseline-random-encoder")
         search = SearchEncoderWrapper(model, index_backend=index)
         search.index(corpus, **place)
-        found.append(search.search(queries, top_k=4, top_ranked=ranked, **place))
-    theirs, ours = found
+        results.append(search.search(queries, top_k=4, top_ranked=ranked, **place))
+    theirs, ours = results
     assert ours.keys() == theirs.keys()
     for query, scores in theirs.items():
         assert ours[query] == pytest.approx(scores, abs=1e-5)

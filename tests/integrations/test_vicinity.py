@@ -28,12 +28,12 @@ def test_backend_answers_as_the_basic_backend(metric, tmp_path):
         lambda one: one.query(QUERIES, 8),
         lambda one: one.query_threshold(QUERIES, limit),
     ):
-        found, expected = (names_and_distances(call(one)) for one in (ours, basic))
-        if call(ours) and len(found[0][0]) == 8:
-            assert found[0] == expected[0]
-        assert [set(row) for row in found[0]] == [set(row) for row in expected[0]]
+        result, expected = (names_and_distances(call(one)) for one in (ours, basic))
+        if call(ours) and len(result[0][0]) == 8:
+            assert result[0] == expected[0]
+        assert [set(row) for row in result[0]] == [set(row) for row in expected[0]]
         # the basic backend subtracts squares: an item itself is 0.001 away
-        np.testing.assert_allclose(np.sort(found[1]), np.sort(expected[1]), atol=2e-3)
+        np.testing.assert_allclose(np.sort(result[1]), np.sort(expected[1]), atol=2e-3)
     assert len(ours) == 81
     ours.save(tmp_path / "saved")
     again = vicinity.Vicinity.load(tmp_path / "saved")

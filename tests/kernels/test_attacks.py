@@ -58,9 +58,9 @@ def test_is_lost_counts_nearer_items():
         w = np.exp(rng.uniform(0, np.log(K), 4))
         for edge in range(len(units)):
             for k in (1, 3, 7):
-                found = attacks.is_lost(x, units, edge, k, w)
-                assert found == (rank(x, units, edge, w) >= k)
-                lost += found
+                result = attacks.is_lost(x, units, edge, k, w)
+                assert result == (rank(x, units, edge, w) >= k)
+                lost += result
     assert lost > 500
 
 
@@ -68,14 +68,14 @@ def test_find_counterexample_returns_valid_weights():
     broken, missed = 0, 0
     for _, x, units, K in neighborhoods(3, 150):
         w, k = np.full(4, np.nan), 2
-        found = attacks.find_counterexample(x, units, 1, k, 2, K, 6, w)
-        if found:
+        result = attacks.find_counterexample(x, units, 1, k, 2, K, 6, w)
+        if result:
             assert w.min() >= 1
             assert w.max() <= K
             assert rank(x, units, 1, w) >= k
         else:
             missed += any(rank(x, units, 1, corner) >= k for corner in vertices(4, K))
-        broken += found
+        broken += result
     assert broken > 40
     assert missed < 0.1 * broken
 

@@ -27,8 +27,8 @@ def test_ratio_range_equals_brute_force():
     for _, _, y, m, K in triples(1, 200):
         corners = vertices(len(y), K)
         ratios = (corners @ m**2) / (corners @ y**2)
-        found = certificates.ratio_range(m**2, y**2, K)
-        assert found == pytest.approx((ratios.min(), ratios.max()), rel=1e-13)
+        result = certificates.ratio_range(m**2, y**2, K)
+        assert result == pytest.approx((ratios.min(), ratios.max()), rel=1e-13)
 
 
 def test_best_multiplier_solves_the_linear_programme():
@@ -99,7 +99,7 @@ def test_refined_certificate_searches_after_open_pieces():
 
 
 def test_certified_level_is_the_last_certified_one():
-    levels, found = np.array([1.01, 1.05, 1.1, 1.2, 1.4, 2.0]), set()
+    levels, results = np.array([1.01, 1.05, 1.1, 1.2, 1.4, 2.0]), set()
     for _, x, y, m, _ in triples(6, 200):
         if x @ y <= x @ m:
             continue
@@ -109,9 +109,9 @@ def test_certified_level_is_the_last_certified_one():
             expected = max([c for c in sure if c <= start], default=1.005)
             radius = certificates.certified_level(x, y, m, 1.005, start, levels, 8, w)
             assert radius == expected
-            found.add(radius)
-    assert {1.005, 1.3, 2.0} < found
-    assert len(found) > 5
+            results.add(radius)
+    assert {1.005, 1.3, 2.0} < results
+    assert len(results) > 5
 
 
 def test_separation_of_infinite_z():

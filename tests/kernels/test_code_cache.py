@@ -114,7 +114,9 @@ def test_a_called_kernel_is_kept_for_its_next_caller(cache, monkeypatch):
         x = np.array([2.0])
         fresh(0, 1, x)
         assert x[0] == result
-        hits.append([sum(made._cache_hits.values()) for made in (fresh, callee.for_kernels)])
+        hits.append(
+            [sum(dispatcher._cache_hits.values()) for dispatcher in (fresh, callee.for_kernels)]
+        )
     assert hits == [[0, 0], [0, 1]]
     assert names(cache) == ["nonuple", "triple", "~three_times"]
 
@@ -531,9 +533,9 @@ def test_new_directories_are_private(cache):
         doubled()
     finally:
         os.umask(old)
-    made = [cache, *(p for p in cache.rglob("*") if p.is_dir())]
-    assert len(made) == 5
-    assert {stat.S_IMODE(p.stat().st_mode) for p in made} == {0o700}
+    paths = [cache, *(p for p in cache.rglob("*") if p.is_dir())]
+    assert len(paths) == 5
+    assert {stat.S_IMODE(p.stat().st_mode) for p in paths} == {0o700}
     assert {stat.S_IMODE(p.stat().st_mode) for p in entries(cache)} == {0o600}
     assert stat.S_IMODE(cache.parent.stat().st_mode) == 0o755
 

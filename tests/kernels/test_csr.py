@@ -9,7 +9,7 @@ from fastcos.kernels import csr, records
 from tests.kernels.inputs import frozen
 
 
-def found(rows, n_columns, *, cuts=None, index="i4", value="f8"):
+def findings_of(rows, n_columns, *, cuts=None, index="i4", value="f8"):
     """Findings of check_rows for rows, which are lists of (column, value)."""
     indptr = np.cumsum([0, *map(len, rows)]).astype(np.int64)
     indices = np.array([column for row in rows for column, _ in row], index)
@@ -77,7 +77,7 @@ CASES = {
 def test_check_rows_finds_each_case(case, index):
     row, truth = CASES[case]
     assert truth == finding(row, 9)
-    assert found([row], 9, index=index) == [truth]
+    assert findings_of([row], 9, index=index) == [truth]
 
 
 @pytest.mark.parametrize("value", [pytest.param("f4", marks=pytest.mark.slow), "f8"])
@@ -85,8 +85,8 @@ def test_check_rows_accepts_extreme_finite_values(value):
     limits = np.finfo(value)
     rows = [[(0, float(x))] for x in (limits.max, -limits.max, limits.smallest_subnormal)]
     rows += [[(0, float(limits.smallest_subnormal))], [(0, np.inf)], [(0, np.nan)], [(0, -0.0)]]
-    wanted = [csr.VALID] * 4 + [csr.NOT_FINITE] * 2 + [csr.EXPLICIT_ZERO]
-    assert found(rows, 1, value=value) == wanted
+    expected = [csr.VALID] * 4 + [csr.NOT_FINITE] * 2 + [csr.EXPLICIT_ZERO]
+    assert findings_of(rows, 1, value=value) == expected
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -94,13 +94,16 @@ def test_check_rows_accepts_extreme_finite_values(value):
 def test_check_rows_finds_one_row_among_300(case, at):
     rows = [[(i % 9, 1.0)] for i in range(300)]
     rows[at] = CASES[case][0]
-    wanted = [csr.VALID] * 300
-    wanted[at] = CASES[case][1]
-    assert found(rows, 9) == wanted
+    expected = [csr.VALID] * 300
+    expected[at] = CASES[case][1]
+    assert findings_of(rows, 9) == expected
 
 
 def test_check_rows_accepts_descents_between_rows():
-    assert found([[(8, 1.0)], [(0, 1.0)], [(0, 1.0), (8, 1.0)], [(0, 1.0)]], 9) == [csr.VALID] * 4
+    assert (
+        findings_of([[(8, 1.0)], [(0, 1.0)], [(0, 1.0), (8, 1.0)], [(0, 1.0)]], 9)
+        == [csr.VALID] * 4
+    )
 
 
 def test_check_rows_equals_a_plain_loop():
@@ -118,9 +121,9 @@ def test_check_rows_equals_a_plain_loop():
             rows.append(row)
         truth = [finding(row, n_columns) for row in rows]
         cuts = np.unique([0, *rng.integers(0, n + 1, 3), n])
-        assert found(rows, n_columns, cuts=cuts) == truth
+        assert findings_of(rows, n_columns, cuts=cuts) == truth
 
 
 def test_check_rows_writes_its_rows_only():
     rows = [[(0, np.nan)]] * 5
-    assert found(rows, 1, cuts=[2, 4]) == [249, 249, csr.NOT_FINITE, csr.NOT_FINITE, 249]
+    assert findings_of(rows, 1, cuts=[2, 4]) == [249, 249, csr.NOT_FINITE, csr.NOT_FINITE, 249]

@@ -25,8 +25,8 @@ def test_transpose_parts_equals_scipy(shape, has_data, n_parts):
     rows, values = np.full(X.nnz, 249, np.uint16), np.full(X.nnz, np.nan)
     data, out = (*frozen(X.data), values) if has_data else (None, None)
     for part in reversed(range(n_parts)):
-        given = records.Csr(*arrays[1:], data)
-        csr.transpose_parts(part, part + 1, arrays[0], given, positions, rows, out)
+        source = records.Csr(*arrays[1:], data)
+        csr.transpose_parts(part, part + 1, arrays[0], source, positions, rows, out)
     np.testing.assert_array_equal(rows, truth.indices)
     if has_data:
         np.testing.assert_array_equal(values, truth.data)

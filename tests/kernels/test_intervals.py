@@ -22,8 +22,8 @@ def test_box_intervals_contain_all_vertices(d):
     _, x, y = pairs(1, 30, d)
     x[12], y[13] = 0, 0
     ends, weights = np.full((30, 2), -7.0), np.full((30, 2, d), -7.0)
-    given = records.RowPairs(*frozen(x, y, norms(x), norms(y)))
-    intervals.box_intervals(10, 20, given, 6.25, ends, weights)
+    result = records.RowPairs(*frozen(x, y, norms(x), norms(y)))
+    intervals.box_intervals(10, 20, result, 6.25, ends, weights)
     for untouched in (slice(0, 10), slice(20, 30)):
         assert (ends[untouched] == -7).all()
         assert (weights[untouched] == -7).all()

@@ -33,17 +33,17 @@ def test_add_lists_accumulates_every_layout(kind):
     # value of every entry of a list
     entry = np.ones(len(items), np.int64) if "ones" in kind else item_values.astype(np.int64)
     dtype, narrow = np.int32, frozen(items.astype(np.uint16))
-    queries, of_items, kept = values, narrow, frozen(item_values)
+    queries, of_items, stored_values = values, narrow, frozen(item_values)
     if kind == "real":
-        dtype, queries, kept = np.float64, frozen(values / 8), frozen(item_values / 4)
+        dtype, queries, stored_values = np.float64, frozen(values / 8), frozen(item_values / 4)
     elif kind == "packed":
-        of_items, kept = packed(items, item_values), None
+        of_items, stored_values = packed(items, item_values), None
     elif "ones" in kind:
-        queries, kept = None, None
+        queries, stored_values = None, None
         of_items = frozen(items.astype(np.int32)) if kind == "wide ones" else narrow
     first, last = 2, len(columns) - 1
     sums = np.full(M, 5, dtype)
-    inverted_lists.add_lists(first, last, columns, queries, indptr, of_items, kept, sums)
+    inverted_lists.add_lists(first, last, columns, queries, indptr, of_items, stored_values, sums)
     expected = np.full(M, 5, np.float64)
     for t in range(first, last):
         at = slice(indptr[columns[t]], indptr[columns[t] + 1])
@@ -60,9 +60,9 @@ def test_add_lists_accumulates_every_layout(kind):
 def test_find_whole_rows_finds_int16_rows(value, is_whole):
     indptr = frozen(np.array([0, 2, 2, 5, 6]))
     data = frozen(np.array([1, 2, 4, value, 7, 0.5], np.float32))
-    found = np.full(4, not is_whole)
-    inverted_lists.find_whole_rows(1, 3, indptr, data, found)
-    assert found.tolist() == [not is_whole, is_whole, is_whole, not is_whole]
+    result = np.full(4, not is_whole)
+    inverted_lists.find_whole_rows(1, 3, indptr, data, result)
+    assert result.tolist() == [not is_whole, is_whole, is_whole, not is_whole]
 
 
 @pytest.mark.parametrize("has_values", [True, False])

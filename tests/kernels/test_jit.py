@@ -53,8 +53,8 @@ def driven(rows_kernel, *arguments):
 @pytest.mark.parametrize("shifted", [False, True])
 def test_prange_driver_passes_arguments_of_every_type(dtype, shifted):
     rows, low, high = np.random.default_rng(0).random((3, 40)).astype(dtype)
-    found = driven(weigh, Weights(rows, 3.0), ((low, high[::1]), ()), 7, shifted)
-    np.testing.assert_allclose(found, rows * 3.0 + low - high + 7 + 0.5 * shifted, rtol=1e-6)
+    result = driven(weigh, Weights(rows, 3.0), ((low, high[::1]), ()), 7, shifted)
+    np.testing.assert_allclose(result, rows * 3.0 + low - high + 7 + 0.5 * shifted, rtol=1e-6)
 
 
 def test_prange_driver_passes_views():

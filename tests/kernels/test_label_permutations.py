@@ -5,14 +5,14 @@ import numpy as np
 from fastcos.kernels import label_permutations
 
 
-def given():
+def permuted_labels():
     rng = np.random.default_rng(0)
     permuted = np.stack([rng.permutation(np.arange(14) % 3) for _ in range(4)]).astype(np.int32)
     return rng, permuted
 
 
 def test_count_same_counts_neighbours_of_the_label():
-    rng, permuted = given()
+    rng, permuted = permuted_labels()
     lists = np.where(rng.random((6, 5)) < 0.2, -1, rng.integers(0, 14, (6, 5)))
     same, known = np.full((2, 4, 3), -7)
     label_permutations.count_same(1, 3, permuted, lists, same, known)
@@ -26,7 +26,7 @@ def test_count_same_counts_neighbours_of_the_label():
 
 
 def test_sum_ranks_sums_pairs_of_one_label():
-    rng, permuted = given()
+    rng, permuted = permuted_labels()
     ranks = rng.integers(0, 30, (14, 14)).astype(np.int16)
     sums = np.full((4, 3), -7)
     label_permutations.sum_ranks(1, 3, permuted, ranks, sums)

@@ -73,10 +73,10 @@ def test_recommend_by_items_equals_dictionary(k):
 
 
 def most_voted(votes, seen, k):
-    wanted = sorted(
+    expected = sorted(
         (j for j in votes if votes[j] > 0 and not seen[j]), key=lambda j: (-votes[j], j)
     )
-    return wanted[:k] + [-1] * (k - len(wanted))
+    return expected[:k] + [-1] * (k - len(expected))
 
 
 @pytest.mark.parametrize("k", [1, 3, 7])

@@ -55,9 +55,9 @@ def test_pair_histograms_count_every_pair_once(n, d, parts, n_strata):
     levels = np.random.default_rng(3).integers(0, 5, n) / 2.0
     boundaries = np.array([1.0, 2.5])[: n_strata - 1]
     strips = -(-n // pair_reductions.STRIP)
-    given = records.ClusteredRows(*frozen(rows, packed(rows), ends, levels, boundaries))
+    result = records.ClusteredRows(*frozen(rows, packed(rows), ends, levels, boundaries))
     for begin, stop in ((0, strips // 2), (strips // 2, strips)):
-        pair_reductions.pair_histograms(0, parts, begin, stop, given, 1e-12, counts, near)
+        pair_reductions.pair_histograms(0, parts, begin, stop, result, 1e-12, counts, near)
     i, j = np.triu_indices(n, 1)
     places = ((rows @ rows.T)[i, j] + 1) * (n_bins / 2 - 1) + pair_reductions.OFFSET
     same = (codes[i] == codes[j]).astype(int)

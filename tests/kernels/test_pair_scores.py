@@ -63,12 +63,12 @@ def test_score_pairs_equal_each_metric():
         pair_scores.COSINE: [-1.0, 1.0, 0.0, 1.0],
         pair_scores.EUCLIDEAN: [-100.0, -25.0, -25.0, 0.0],
     }
-    for metric_type, wanted in expected.items():
+    for metric_type, result in expected.items():
         scores = np.full(5, np.nan)
         pair_scores.score_pairs(
             metric_type, *frozen(X), 0, 5.0, *frozen(X, norms, offsets), columns, 4, scores
         )
-        np.testing.assert_array_equal(scores[:4], wanted)
+        np.testing.assert_array_equal(scores[:4], result)
         assert np.isnan(scores[4])
 
 
@@ -86,7 +86,7 @@ def test_pairs_have_the_bits_of_plain_loops(types, metric_type):
         Q, X = (rng.standard_normal((9, depth)).astype(kind) for kind in types)
         norms, none = np.ones(9), np.zeros(0)
         numbers, columns = rng.integers(0, 9, count), rng.integers(0, 9, count)
-        wanted = [
+        expected = [
             plain(Q.ravel(), q * depth, X.ravel(), x * depth, depth)
             for q, x in zip(numbers, columns, strict=True)
         ]
@@ -94,11 +94,11 @@ def test_pairs_have_the_bits_of_plain_loops(types, metric_type):
         pair_scores.score_pairs_by_item(
             metric_type, numbers, columns, order, *frozen(Q, norms, X, norms, none), scores
         )
-        np.testing.assert_array_equal(scores, [*wanted, np.nan])
+        np.testing.assert_array_equal(scores, [*expected, np.nan])
         for query in range(9):
             pair_scores.score_pairs(
                 metric_type, *frozen(Q), query, 1.0, *frozen(X, norms, none), columns, count, scores
             )
             one = numbers == query
-            np.testing.assert_array_equal(scores[:-1][one], np.array(wanted)[one])
+            np.testing.assert_array_equal(scores[:-1][one], np.array(expected)[one])
             assert np.isnan(scores[-1])

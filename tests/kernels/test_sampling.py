@@ -21,7 +21,7 @@ each_algorithm = pytest.mark.parametrize("algorithm", ALGORITHMS.values(), ids=A
 
 
 def sampled(
-    preference, item_cluster, popularity, wanted, *, key=(1, 2), cuts=None, race_from=NEVER,
+    preference, item_cluster, popularity, n_wanted, *, key=(1, 2), cuts=None, race_from=NEVER,
     max_draws=NEVER,
 ):  # fmt: skip
     """Rows of items by the kernel, outputs filled with sentinels; inputs prepared by loops."""
@@ -33,11 +33,11 @@ def sampled(
     cumulative = np.concatenate([np.cumsum([popularity[i] for i in own]) for own in members])
     with np.errstate(divide="ignore"):
         log_weight = np.log([popularity[i] for i in item_at])
-    indptr = np.concatenate([[0], np.cumsum(wanted)]).astype(np.int64)
+    indptr = np.concatenate([[0], np.cumsum(n_wanted)]).astype(np.int64)
     indices = np.full(indptr[-1], -7, np.int32)
     preference, indptr = frozen(preference, indptr)
     clusters = frozen(starts, item_at, cumulative, log_weight)
-    cuts = [0, len(wanted)] if cuts is None else cuts
+    cuts = [0, len(n_wanted)] if cuts is None else cuts
     for lo, hi in pairwise(cuts):
         drawing = records.Drawing(*key, race_from, max_draws)
         sample_rows(lo, hi, preference, Clusters(*clusters), drawing, indptr, indices)
@@ -50,10 +50,10 @@ def chance_of_sets(weights, k):
     for chosen in combinations(range(len(weights)), k):
         chances[chosen] = 0.0
         for order in permutations(chosen):
-            left, chance = sum(weights), 1.0
+            remaining, chance = sum(weights), 1.0
             for item in order:
-                chance *= weights[item] / left
-                left -= weights[item]
+                chance *= weights[item] / remaining
+                remaining -= weights[item]
             chances[chosen] += chance
     return chances
 
@@ -148,16 +148,16 @@ def test_sample_rows_equals_numpy_choice(algorithm):
 def test_sample_rows_returns_sorted_distinct_items(algorithm):
     random = np.random.default_rng(0)
     n, p = 300, 50
-    wanted = random.integers(0, p + 1, size=n)
-    wanted[:3] = 0, p, 1
+    n_items = random.integers(0, p + 1, size=n)
+    n_items[:3] = 0, p, 1
     rows = sampled(
         random.dirichlet(np.ones(4), n),
         random.integers(4, size=p),
         random.uniform(0.1, 1, p),
-        wanted,
+        n_items,
         **algorithm,
     )
-    for row, size in zip(rows, wanted, strict=True):
+    for row, size in zip(rows, n_items, strict=True):
         assert len(row) == size
         assert (np.diff(row) > 0).all()
         assert size == 0 or (row[0] >= 0 and row[-1] < p)
@@ -165,10 +165,10 @@ def test_sample_rows_returns_sorted_distinct_items(algorithm):
 
 def test_sample_rows_clears_marks_between_rows():
     # 40 items: rows of 1 or 2 are sorted, others gathered from the marks; both must clear them
-    wanted = np.tile([1, 2, 3, 40, 2, 0, 1], 100)
-    rows = sampled(np.ones((700, 1)), [0] * 40, np.ones(40), wanted)
+    n_items = np.tile([1, 2, 3, 40, 2, 0, 1], 100)
+    rows = sampled(np.ones((700, 1)), [0] * 40, np.ones(40), n_items)
     alone = [
-        sampled(np.ones((700, 1)), [0] * 40, np.ones(40), wanted, cuts=[i, i + 1])[i]
+        sampled(np.ones((700, 1)), [0] * 40, np.ones(40), n_items, cuts=[i, i + 1])[i]
         for i in range(0, 700, 23)
     ]
     for row, twin in zip(rows[::23], alone, strict=True):

@@ -21,11 +21,11 @@ def test_sort_best_first_sorts_by_key_then_column(count, values):
 def test_kth_largest_equals_sort(values):
     rng = np.random.default_rng(values)
     for count in (1, 2, 3, 50, 333):
-        given = rng.integers(0, values, count).astype(np.float32)
+        scores = rng.integers(0, values, count).astype(np.float32)
         for k in {1, count // 2 + 1, count}:
-            assert kth_largest(given.copy(), count, k) == np.sort(given)[count - k]
-        for ordered in (np.sort(given), np.sort(given)[::-1].copy()):
-            assert kth_largest(ordered, count, 1) == given.max()
+            assert kth_largest(scores.copy(), count, k) == np.sort(scores)[count - k]
+        for ordered in (np.sort(scores), np.sort(scores)[::-1].copy()):
+            assert kth_largest(ordered, count, 1) == scores.max()
 
 
 @pytest.mark.parametrize("values", [1, 4, 10**6])
@@ -35,10 +35,10 @@ def test_keep_best_breaks_ties_by_lower_column(values):
         keys, columns = rng.integers(0, values, count) * 1.0, rng.permutation(count)
         order = np.lexsort((columns, -keys))[:k]
         expected = keys[order], columns[order]
-        kept = keep_best(keys, columns, count, k, np.empty(count))
-        assert kept == min(count, k)
-        np.testing.assert_array_equal(keys[:kept], expected[0])
-        np.testing.assert_array_equal(columns[:kept], expected[1])
+        n_best = keep_best(keys, columns, count, k, np.empty(count))
+        assert n_best == min(count, k)
+        np.testing.assert_array_equal(keys[:n_best], expected[0])
+        np.testing.assert_array_equal(columns[:n_best], expected[1])
 
 
 def test_keep_best_on_many_small_lists():
@@ -48,9 +48,9 @@ def test_keep_best_on_many_small_lists():
         keys, columns = rng.integers(0, values, count) * 1.0, rng.permutation(count)
         order = np.lexsort((columns, -keys))[:k]
         expected = keys[order], columns[order]
-        kept = keep_best(keys, columns, count, k, np.empty(count))
-        np.testing.assert_array_equal(keys[:kept], expected[0])
-        np.testing.assert_array_equal(columns[:kept], expected[1])
+        n_best = keep_best(keys, columns, count, k, np.empty(count))
+        np.testing.assert_array_equal(keys[:n_best], expected[0])
+        np.testing.assert_array_equal(columns[:n_best], expected[1])
 
 
 def test_gaps_are_ciuras_and_then_geometric():

@@ -15,7 +15,7 @@ CUTS = np.array([0, 1, 2000, 4048, N])
 pytestmark = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="vector IR")
 
 
-def made(index_dtype, value_dtype):
+def random_matrix(index_dtype, value_dtype):
     rng = np.random.default_rng(4)
     dense = (rng.random((N, P)) < 0.2) * rng.integers(1, 4, (N, P))
     dense[2100], dense[:, 5] = 0, 0
@@ -51,7 +51,7 @@ each_kind = pytest.mark.parametrize(("index", "value", "dtype"), KINDS)
 
 @pytest.mark.parametrize("value", [np.float32, pytest.param(None, marks=pytest.mark.slow)])
 def test_transpose_blocks_equals_scipy(value):
-    dense, arrays = made(np.int32, value)
+    dense, arrays = random_matrix(np.int32, value)
     blocks = transposed(arrays)
     for b, (lo, hi) in enumerate(itertools.pairwise(CUTS)):
         truth = sp.csr_array(dense[lo:hi].T)
@@ -65,7 +65,7 @@ def test_transpose_blocks_equals_scipy(value):
 @each_kind
 @pytest.mark.parametrize("item_rows", [P, 10, 1])
 def test_matmul_blocks_equals_the_dense_product(index, value, dtype, item_rows):
-    dense, arrays = made(index, value)
+    dense, arrays = random_matrix(index, value)
     for padded, width in ((64, 64), (32, 30), (16, 1)):
         panel = np.random.default_rng(5).integers(-8, 9, (P, padded)).astype(dtype)
         panel.flags.writeable = False
@@ -79,7 +79,7 @@ def test_matmul_blocks_equals_the_dense_product(index, value, dtype, item_rows):
 @each_kind
 @pytest.mark.parametrize("item_rows", [P, 10])
 def test_gram_blocks_equals_the_dense_product(index, value, dtype, item_rows):
-    dense, arrays = made(index, value)
+    dense, arrays = random_matrix(index, value)
     first_blocks = np.array([0, 1, 1, 4])
     first_blocks.flags.writeable = False
     for padded in sparse_blocks.WIDTHS:

@@ -130,22 +130,22 @@ def test_rmatmul_and_gram_parts_sum_to_the_product(index, value, dtype, body):
     cuts = np.array([0, 0, 11, 36, N])
     cuts.flags.writeable = False
     for width in WIDTHS:
-        for name, given, truth in (
+        for name, operand, truth in (
             ("rmatmul_parts", factor(rng, N, width + 2, dtype), dense.T),
             ("gram_parts", factor(rng, P, width + 2, dtype), dense.T @ dense),
         ):
             call = getattr(sparse, name + body)
             Z = np.full((4, P, width), np.nan, dtype)
             for part in range(4):
-                call(part, part + 1, cuts, records.Csr(*arrays), given, 1, False, Z)
+                call(part, part + 1, cuts, records.Csr(*arrays), operand, 1, False, Z)
             out = np.full((P, width + 3), np.nan, dtype)
             out[:, 2 : 2 + width] = 5
             sparse.add_parts(0, 10, Z, 2, out)
             sparse.add_parts(10, P, Z, 2, out)
-            truth = truth @ given[:, 1 : 1 + width]
+            truth = truth @ operand[:, 1 : 1 + width]
             np.testing.assert_array_equal(out[:, 2 : 2 + width], truth + 5)
             assert np.isnan(out[:, [0, 1, -1]]).all()
-            call(1, 3, cuts, records.Csr(*arrays), given, 1, True, Z)
+            call(1, 3, cuts, records.Csr(*arrays), operand, 1, True, Z)
             np.testing.assert_array_equal(Z[[0, 3]].sum(0) + Z[1:3].sum(0) / 2, truth)
 
 

@@ -23,7 +23,7 @@ def csr(dense, dtype, index_dtype):
     return frozen(indptr), frozen(columns.astype(index_dtype)), values
 
 
-def some(rng, n, is_binary):
+def random_rows(rng, n, is_binary):
     values = np.ones((n, D)) if is_binary else rng.integers(-3, 4, (n, D))
     dense = (rng.random((n, D)) < 0.3) * values
     dense[0] = 0
@@ -40,7 +40,7 @@ def scores_of(Q, B, is_cosine):
 
 @pytest.mark.parametrize("is_binary", [True, False])
 def test_row_norms_equal_numpy(is_binary):
-    dense = some(np.random.default_rng(0), 9, is_binary)
+    dense = random_rows(np.random.default_rng(0), 9, is_binary)
     indptr, _, values = csr(dense, None if is_binary else np.int16, np.int32)
     norms = np.full(9, np.nan)
     sparse_top_k.row_norms(2, 7, indptr, values, norms)
@@ -54,7 +54,7 @@ def test_row_norms_equal_numpy(is_binary):
 )
 def test_best_rows_equals_dense_search(kind, is_cosine):
     rng = np.random.default_rng(1)
-    Q, B = some(rng, 8, kind == "binary"), some(rng, M, kind == "binary")
+    Q, B = random_rows(rng, 8, kind == "binary"), random_rows(rng, M, kind == "binary")
     dtype, sum_type = {
         "binary": (None, np.int32), "whole": (np.int16, np.int32), "real": (np.float64, np.float64)
     }[kind]  # fmt: skip
@@ -89,7 +89,7 @@ def test_best_rows_equals_dense_search(kind, is_cosine):
 @pytest.mark.slow
 def test_best_rows_pads_short_results():
     rng = np.random.default_rng(2)
-    Q, B = some(rng, 2, True), some(rng, 3, True)
+    Q, B = random_rows(rng, 2, True), random_rows(rng, 3, True)
     factors = np.zeros(STRIP, np.float32)
     factors[:3] = 1
     queries = Queries(

@@ -14,7 +14,7 @@ def read_only(array):
     return array
 
 
-def some(rng, shape, dtype):
+def random_integers(rng, shape, dtype):
     return rng.integers(-3, 4, shape).astype(dtype)
 
 
@@ -24,7 +24,7 @@ def some(rng, shape, dtype):
 def test_cross_and_add_product_equal_numpy(body, dtype, width):
     rng = np.random.default_rng(0)
     p, capacity, m = 613, 32, 24
-    B, Z = some(rng, (p, capacity), dtype), some(rng, (p, width), dtype)
+    B, Z = random_integers(rng, (p, capacity), dtype), random_integers(rng, (p, width), dtype)
     cuts = np.array([0, 1, 300, 610])
     C = np.full((3, m, width), np.nan, dtype)
     cross = getattr(tall_skinny, f"cross_parts{body}")
@@ -33,7 +33,7 @@ def test_cross_and_add_product_equal_numpy(body, dtype, width):
     for part in (1, 2):
         rows = slice(cuts[part], cuts[part + 1])
         np.testing.assert_array_equal(C[part], B[rows, :m].T @ Z[rows])
-    weights, sums = some(rng, (m - 3, width), dtype), Z.copy()
+    weights, sums = random_integers(rng, (m - 3, width), dtype), Z.copy()
     getattr(tall_skinny, f"add_product_rows{body}")(5, 590, B, read_only(weights), sums)
     np.testing.assert_array_equal(sums[5:590], (Z + B[:, : m - 3] @ weights)[5:590])
     np.testing.assert_array_equal(sums[:5], Z[:5])

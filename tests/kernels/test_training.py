@@ -197,14 +197,14 @@ def test_held_out_losses_equal_numpy(unit, softmax):
     held = [np.sort(rng.choice(r, 2, replace=False)) for r in rest]
     weights = rng.uniform(0.5, 2, 8)
     truth = np.zeros(4)
-    for u, (items, wanted) in enumerate(zip(q["rows"], held, strict=True)):
+    for u, (items, target) in enumerate(zip(q["rows"], held, strict=True)):
         x = q["x"][q["indptr"][u] : q["indptr"][u + 1]]
         s = x @ q["A"][items]
         s = unit_row(s, unit) if len(items) else s
-        free = [j for j, item in enumerate(q["drawn"]) if item not in {*items, *wanted}]
+        free = [j for j, item in enumerate(q["drawn"]) if item not in {*items, *target}]
         score = np.array([q["scale"] * s @ unit_row(b, unit) for b in q["B"]]) + q["bias"]
         pool, counts = score[q["drawn"][free]], q["counts"][free]
-        for t, item in enumerate(wanted if free else []):
+        for t, item in enumerate(target if free else []):
             if softmax:
                 value = np.log(np.exp(score[item]) + counts @ np.exp(pool)) - score[item]
             else:

@@ -35,7 +35,7 @@ def test_matmul_errors_keep_the_documented_bound(rng, dtype):
     A = rng.standard_normal((300, 5)).astype(dtype)
     # sums of which almost nothing is left
     A[:, 0] -= (np.linalg.pinv(X.toarray()[:10]) @ (X[:10] @ A[:, 0])).astype(dtype)
-    found = matmul(X, A)
+    product = matmul(X, A)
     for i in range(43):
         row = slice(X.indptr[i], X.indptr[i + 1])
         values = [Fraction(float(x)) for x in X.data[row]]
@@ -43,7 +43,7 @@ def test_matmul_errors_keep_the_documented_bound(rng, dtype):
         for c in range(5):
             factors = [Fraction(float(a)) for a in A[X.indices[row], c]]
             terms = [x * a for x, a in zip(values, factors, strict=True)]
-            error = abs(Fraction(float(found[i, c])) - sum(terms))
+            error = abs(Fraction(float(product[i, c])) - sum(terms))
             assert error <= mu / (1 - mu) * sum(map(abs, terms))
 
 
@@ -121,10 +121,10 @@ def test_fused_matmul_names_an_invalid_entry(X, kernels, entry, index, value, me
 def test_fused_matmul_overflows_to_infinity(X, kernels):
     X.data[:] = 1
     X.data[:2] = np.finfo(np.float32).max
-    found = matmul(X, np.full((P, 2), 2, np.float32))
+    product = matmul(X, np.full((P, 2), 2, np.float32))
     assert CHECK in kernels  # an infinite sum is checked again
-    assert (found[0] == np.inf).all()
-    np.testing.assert_array_equal(found[1:], X[1:] @ np.full((P, 2), 2))
+    assert (product[0] == np.inf).all()
+    np.testing.assert_array_equal(product[1:], X[1:] @ np.full((P, 2), 2))
 
 
 def test_fused_matmul_refuses_a_wrong_shape(X):
@@ -160,7 +160,7 @@ def test_products_are_centred_and_scaled(X, rng, kind):
         "row_center": rng.standard_normal(N),
     }
     A, Y = rng.standard_normal((P, 5)), rng.standard_normal((N, 5))
-    given = {"sparse": X, "dense": X.toarray(), "operator": aslinearoperator(X)}[kind]
+    matrix = {"sparse": X, "dense": X.toarray(), "operator": aslinearoperator(X)}[kind]
     for names in (["center"], ["scale"], ["row_center"], ["center", "scale"], list(shifts)):
         chosen = {name: shifts[name] for name in names}
         truth = X.toarray()
@@ -170,10 +170,10 @@ def test_products_are_centred_and_scaled(X, rng, kind):
             truth = truth - shifts["row_center"][:, None]
         if "scale" in names:
             truth = truth / shifts["scale"]
-        np.testing.assert_allclose(matmul(given, A, **chosen), truth @ A, atol=1e-11)
-        np.testing.assert_allclose(rmatmul(given, Y, **chosen), truth.T @ Y, atol=1e-11)
-        np.testing.assert_allclose(gram_matmul(given, A, **chosen), truth.T @ truth @ A, atol=1e-9)
-        shifted = operators.as_operator(given, **chosen)
+        np.testing.assert_allclose(matmul(matrix, A, **chosen), truth @ A, atol=1e-11)
+        np.testing.assert_allclose(rmatmul(matrix, Y, **chosen), truth.T @ Y, atol=1e-11)
+        np.testing.assert_allclose(gram_matmul(matrix, A, **chosen), truth.T @ truth @ A, atol=1e-9)
+        shifted = operators.as_operator(matrix, **chosen)
         np.testing.assert_allclose(shifted.gram(), truth.T @ truth, atol=1e-9)
         np.testing.assert_allclose(shifted.transposed().gram(), truth @ truth.T, atol=1e-9)
 
@@ -209,9 +209,9 @@ def wide():
     n, p, per_row = 29_000, 17_000, 60
     gaps = rng.integers(1, 2 * p // per_row - 1, (n, per_row))
     columns = np.cumsum(gaps, axis=1)
-    kept = columns < p
-    indptr = np.concatenate([[0], np.cumsum(kept.sum(axis=1))])
-    indices = columns[kept].astype(np.int32)
+    is_inside = columns < p
+    indptr = np.concatenate([[0], np.cumsum(is_inside.sum(axis=1))])
+    indices = columns[is_inside].astype(np.int32)
     X = sp.csr_array((rng.standard_normal(len(indices)), indices, indptr), shape=(n, p))
     assert partial_sums.count(p, X.nnz) > 1
     return X

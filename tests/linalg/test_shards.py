@@ -65,8 +65,8 @@ def test_products_of_shards(matrix, shards, held, monkeypatch):
     np.testing.assert_allclose(fastcos.rmatmul(shards, Y), X.T @ Y, atol=1e-10)
     np.testing.assert_allclose(fastcos.gram_matmul(shards, A), X.T @ (X @ A), atol=1e-9)
     mean = X.mean(axis=0)
-    found = fastcos.matmul(shards, A, center=mean)
-    np.testing.assert_allclose(found, (X - mean) @ A, atol=1e-10)
+    product = fastcos.matmul(shards, A, center=mean)
+    np.testing.assert_allclose(product, (X - mean) @ A, atol=1e-10)
     operator = as_operator(shards)
     np.testing.assert_allclose(operator.gram(), X.T @ X, atol=1e-9)
     other = operator.transposed()
@@ -85,8 +85,8 @@ def test_products_in_memory_have_the_bits_of_one_csr(matrix, shards):
             for product, factor in (("matmul", Q), ("rmatmul", Y), ("gram_matmul", Q)):
                 product = getattr(fastcos, product)
                 assert_same_bits(product(shards, factor, **options), product(matrix, factor))
-    found, expected = fastcos.randomized_svd(shards, 4), fastcos.randomized_svd(matrix, 4)
-    for one, other in zip(found, expected, strict=True):
+    svd, expected = fastcos.randomized_svd(shards, 4), fastcos.randomized_svd(matrix, 4)
+    for one, other in zip(svd, expected, strict=True):
         assert_same_bits(one, other)
 
 
@@ -118,8 +118,8 @@ def test_products_out_of_core_have_the_bits_of_one_csr(
     monkeypatch.setattr(fastcos.linalg.shards, "ENTRIES_HELD", 0)
     assert isinstance(as_operator(shards), ShardedOperator)
     for n_threads in (1, 7):
-        for found, truth in zip(products_of(shards, factors, n_threads), expected, strict=True):
-            assert_same_bits(found, truth)
+        for result, truth in zip(products_of(shards, factors, n_threads), expected, strict=True):
+            assert_same_bits(result, truth)
 
 
 def test_work_is_divided_at_the_rows_at_which_one_csr_divides_it(matrix, shards):
@@ -153,10 +153,10 @@ def test_rows_longer_than_parts_are_not_split(users, tmp_path, monkeypatch):
     X = sp.csr_array(X.tocsr())
     Q, Y = rng.standard_normal((5, 3)), rng.standard_normal((users, 3))
     shards = InteractionShards.write(tmp_path / "x", X, entries_per_shard=1)
-    for found, truth in zip(
+    for result, truth in zip(
         products_of(shards, [(Q, Y)], 2), products_of(X, [(Q, Y)], 2), strict=True
     ):
-        assert_same_bits(found, truth)
+        assert_same_bits(result, truth)
 
 
 @pytest.mark.parametrize("center", [False, True])
@@ -168,20 +168,20 @@ def test_svd_and_model_out_of_core_have_the_same_bits(matrix, shards, center, mo
     monkeypatch.setattr(fastcos.linalg.shards, "ENTRIES_HELD", 0)
     for one, other in zip(fastcos.randomized_svd(shards, 4, tol=1e-6), triplets, strict=True):
         assert_same_bits(one, other)
-    found = fastcos.LinearMF(**settings).fit(shards)
-    assert_same_bits(found.components_, expected.components_)
-    assert_same_bits(found.transform(shards), expected.transform(matrix))
+    result = fastcos.LinearMF(**settings).fit(shards)
+    assert_same_bits(result.components_, expected.components_)
+    assert_same_bits(result.transform(shards), expected.transform(matrix))
 
 
 @pytest.mark.parametrize(("lo", "hi"), [(0, 700), (3, 4), (100, 101), (200, 650), (698, 700)])
 def test_blocks_are_not_copied(matrix, shards, lo, hi):
     bounds = list(enumerate(pairwise(shards.first_rows)))
     places = [(number, max(lo, b)) for number, (b, e) in bounds if max(lo, b) < min(hi, e)]
-    found = list(shards.blocks(lo, hi))
-    assert [first for first, _ in found] == [first for _, first in places]
-    rows = np.vstack([np.empty((0, 60)), *(X.toarray() for _, X in found)])
+    result = list(shards.blocks(lo, hi))
+    assert [first for first, _ in result] == [first for _, first in places]
+    rows = np.vstack([np.empty((0, 60)), *(X.toarray() for _, X in result)])
     np.testing.assert_array_equal(rows, matrix[lo:hi].toarray())
-    for (_, X), (number, _) in zip(found, places, strict=True):
+    for (_, X), (number, _) in zip(result, places, strict=True):
         assert np.shares_memory(X.indices, shards.shard(number).indices)
 
 

@@ -41,15 +41,15 @@ def with_rank(X, k):
     return (U[:, :k] * s[:k]) @ Vt[:k]
 
 
-def assert_certificate_is_true(X, found, tol):
+def assert_certificate_is_true(X, result, tol):
     """Some singular value lies within every bound, and none of the largest is missing."""
     truth = np.linalg.svd(np.asarray(X, np.float64), compute_uv=False)
-    reference = np.where(found.s > 0, found.s, truth[0])
-    nearest = np.abs(found.s[:, None] - truth).min(axis=1)
+    reference = np.where(result.s > 0, result.s, truth[0])
+    nearest = np.abs(result.s[:, None] - truth).min(axis=1)
     # 1e-14: LAPACK's own error
-    assert (nearest <= found.residuals * reference + 1e-14 * truth[0]).all()
-    if found.residuals.max() <= tol:
-        assert (found.s >= truth[: len(found.s)] * (1 - 2 * tol) - 1e-7 * truth[0]).all()
+    assert (nearest <= result.residuals * reference + 1e-14 * truth[0]).all()
+    if result.residuals.max() <= tol:
+        assert (result.s >= truth[: len(result.s)] * (1 - 2 * tol) - 1e-7 * truth[0]).all()
 
 
 def sparse_matrix(n=700, p=400, seed=0, dtype=np.float32):
@@ -78,9 +78,9 @@ def test_certificates_of_200_matrices_are_true(kind, seed, monkeypatch):
     tol = 10.0 ** -rng.integers(1, 5)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        found = randomized_svd(X, k, tol=tol, random_state=seed)
-    assert_certificate_is_true(X, found, tol)
-    np.testing.assert_allclose(found.residuals, svd_residuals(X, found), atol=1e-6)
+        result = randomized_svd(X, k, tol=tol, random_state=seed)
+    assert_certificate_is_true(X, result, tol)
+    np.testing.assert_allclose(result.residuals, svd_residuals(X, result), atol=1e-6)
 
 
 @pytest.mark.parametrize("tol", [1e-1, 1e-3, 1e-9])
@@ -88,14 +88,14 @@ def test_certificates_of_200_matrices_are_true(kind, seed, monkeypatch):
 def test_randomized_svd_meets_the_tolerance(tol, wide):
     X = sparse_matrix()
     X = sp.csr_array(X.T) if wide else X
-    found = randomized_svd(X, 12, tol=tol)
-    assert found.residuals.max() <= tol
-    assert_certificate_is_true(X.toarray(), found, tol)
-    assert found.U.shape == (X.shape[0], 12)
-    assert found.Vt.shape == (12, X.shape[1])
-    for vectors in (found.U.T, found.Vt):
+    result = randomized_svd(X, 12, tol=tol)
+    assert result.residuals.max() <= tol
+    assert_certificate_is_true(X.toarray(), result, tol)
+    assert result.U.shape == (X.shape[0], 12)
+    assert result.Vt.shape == (12, X.shape[1])
+    for vectors in (result.U.T, result.Vt):
         np.testing.assert_allclose(vectors @ vectors.T, np.eye(12), atol=max(1e-5, 3 * tol))
-    rebuilt = (found.U * found.s) @ found.Vt
+    rebuilt = (result.U * result.s) @ result.Vt
     best = with_rank(X.toarray(), 12)
     assert np.linalg.norm(rebuilt - best) <= 3 * max(tol, 1e-5) * np.linalg.norm(best)
 
@@ -110,9 +110,9 @@ def test_randomized_svd_uses_float64_where_tol_needs_it():
 def test_randomized_svd_warns_after_max_iter():
     X = np.random.default_rng(0).standard_normal((2000, 700))
     with pytest.warns(ConvergenceWarning, match=r"stopped at a relative residual of \d\.\de-\d+"):
-        found = randomized_svd(X, 20, tol=1e-8, max_iter=4)
-    assert found.residuals.max() > 1e-8
-    assert_certificate_is_true(X, found, 1e-8)
+        result = randomized_svd(X, 20, tol=1e-8, max_iter=4)
+    assert result.residuals.max() > 1e-8
+    assert_certificate_is_true(X, result, 1e-8)
 
 
 def test_randomized_svd_converges_after_restarts(monkeypatch):
@@ -123,10 +123,10 @@ def test_randomized_svd_converges_after_restarts(monkeypatch):
         block_lanczos._Basis, "restart", lambda *a: (restarts.append(1), restart(*a))[1]
     )
     X = with_spectrum(500, 300, np.linspace(2, 1, 300) ** 4, seed=0)
-    found = randomized_svd(X, 6, tol=1e-5)
+    result = randomized_svd(X, 6, tol=1e-5)
     assert len(restarts) > 2
-    assert found.residuals.max() <= 1e-5
-    assert_certificate_is_true(X, found, 1e-5)
+    assert result.residuals.max() <= 1e-5
+    assert_certificate_is_true(X, result, 1e-5)
 
 
 @pytest.mark.parametrize("k", [4, 5, 8, 9, 12])
@@ -134,35 +134,35 @@ def test_randomized_svd_finds_more_ties_than_a_block(k, monkeypatch):
     monkeypatch.setattr(block_lanczos, "block_width", lambda k: 4)
     s = np.concatenate([np.full(9, 5.0), np.linspace(2, 1, 191)])
     X = with_spectrum(300, 200, s, seed=1)
-    found = randomized_svd(X, k, tol=1e-6)
-    np.testing.assert_allclose(found.s, s[:k], rtol=1e-9)
+    result = randomized_svd(X, k, tol=1e-6)
+    np.testing.assert_allclose(result.s, s[:k], rtol=1e-9)
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (1, 9), (9, 1), (30, 7), (7, 30), (40, 40)])
 @pytest.mark.parametrize("solver", [randomized_svd, direct_svd])
 def test_all_triplets_reconstruct_small_matrices(shape, solver):
     X = sp.random_array(shape, density=0.6, rng=np.random.default_rng(3), format="csr")
-    found = solver(X, min(shape), compute_u=True)
-    np.testing.assert_allclose((found.U * found.s) @ found.Vt, X.toarray(), atol=1e-7)
-    for vectors in (found.U.T, found.Vt):
+    result = solver(X, min(shape), compute_u=True)
+    np.testing.assert_allclose((result.U * result.s) @ result.Vt, X.toarray(), atol=1e-7)
+    for vectors in (result.U.T, result.Vt):
         np.testing.assert_allclose(vectors @ vectors.T, np.eye(min(shape)), atol=1e-9)
 
 
 def test_randomized_svd_of_an_all_zero_matrix():
-    found = randomized_svd(sp.csr_array((30, 10)), 4)
-    assert (found.s == 0).all()
-    assert (found.residuals == 0).all()
-    np.testing.assert_allclose(found.U.T @ found.U, np.eye(4), atol=1e-12)
-    np.testing.assert_allclose(found.Vt @ found.Vt.T, np.eye(4), atol=1e-12)
+    result = randomized_svd(sp.csr_array((30, 10)), 4)
+    assert (result.s == 0).all()
+    assert (result.residuals == 0).all()
+    np.testing.assert_allclose(result.U.T @ result.U, np.eye(4), atol=1e-12)
+    np.testing.assert_allclose(result.Vt @ result.Vt.T, np.eye(4), atol=1e-12)
 
 
 def test_randomized_svd_of_all_kinds_of_input_agrees():
     X = sparse_matrix(dtype=np.float64)
     truth = np.linalg.svd(X.toarray())
-    for given in (X, X.tocsc(), X.toarray(), aslinearoperator(X)):
-        found = randomized_svd(given, 6, tol=1e-8)
-        np.testing.assert_allclose(found.s, truth[1][:6], rtol=1e-10)
-        np.testing.assert_allclose(np.abs(found.Vt @ truth[2][:6].T), np.eye(6), atol=1e-6)
+    for matrix in (X, X.tocsc(), X.toarray(), aslinearoperator(X)):
+        result = randomized_svd(matrix, 6, tol=1e-8)
+        np.testing.assert_allclose(result.s, truth[1][:6], rtol=1e-10)
+        np.testing.assert_allclose(np.abs(result.Vt @ truth[2][:6].T), np.eye(6), atol=1e-6)
 
 
 def test_randomized_svd_of_a_centred_and_scaled_matrix():
@@ -170,11 +170,11 @@ def test_randomized_svd_of_a_centred_and_scaled_matrix():
     dense = X.toarray()
     mean, deviation = dense.mean(axis=0), dense.std(axis=0) + 0.1
     truth = np.linalg.svd((dense - mean) / deviation, compute_uv=False)[:5]
-    given = {"center": mean, "scale": deviation}
-    found = randomized_svd(X, 5, tol=1e-7, **given)
-    np.testing.assert_allclose(found.s, truth, rtol=1e-9)
-    assert svd_residuals(X, found, **given, n_threads=1).max() <= 1e-7
-    assert svd_residuals(X, found).max() > 1e-3
+    arguments = {"center": mean, "scale": deviation}
+    result = randomized_svd(X, 5, tol=1e-7, **arguments)
+    np.testing.assert_allclose(result.s, truth, rtol=1e-9)
+    assert svd_residuals(X, result, **arguments, n_threads=1).max() <= 1e-7
+    assert svd_residuals(X, result).max() > 1e-3
 
 
 def test_direct_svd_by_lanczos_equals_the_dense_one(monkeypatch):
@@ -214,9 +214,9 @@ def test_randomized_svd_finds_a_value_of_high_multiplicity(monkeypatch):
     """Widened blocks hold long columns beside columns that are short only by rounding."""
     monkeypatch.setattr(block_lanczos, "block_width", lambda k: 4)
     X = with_spectrum(178, 118, np.repeat([4.0, 2.0], [40, 78]), seed=22)
-    found = randomized_svd(X, 7, tol=1e-7)
-    assert found.residuals.max() <= 1e-7
-    np.testing.assert_allclose(found.s, 4, rtol=1e-12)
+    result = randomized_svd(X, 7, tol=1e-7)
+    assert result.residuals.max() <= 1e-7
+    np.testing.assert_allclose(result.s, 4, rtol=1e-12)
 
 
 def test_svd_residuals_detect_wrong_values_and_vectors():
@@ -252,9 +252,9 @@ def test_randomized_svd_of_a_steep_spectrum():
     U = np.linalg.qr(rng.standard_normal((900, 600)))[0]
     V = np.linalg.qr(rng.standard_normal((2400, 600)))[0]
     X = (U * values) @ V.T
-    found = randomized_svd(X, 50, tol=1e-3)
-    assert found.residuals.max() <= 1e-3
-    np.testing.assert_allclose(found.s, values[:50], rtol=1e-6)
+    result = randomized_svd(X, 50, tol=1e-3)
+    assert result.residuals.max() <= 1e-3
+    np.testing.assert_allclose(result.s, values[:50], rtol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -265,8 +265,8 @@ def test_svd_progress_ends_at_its_total(tol, solver, monkeypatch):
     X, calls = sparse_matrix(), []
     # float32 cannot reach 1e-9: the iteration restarts in float64
     options = {} if tol is None else {"tol": tol}
-    found = solver(X, 5, **options, progress=lambda *at: calls.append(at))
-    np.testing.assert_array_equal(found.Vt, solver(X, 5, **options).Vt)
+    result = solver(X, 5, **options, progress=lambda *at: calls.append(at))
+    np.testing.assert_array_equal(result.Vt, solver(X, 5, **options).Vt)
     done, totals = np.array(calls).T
     assert done[0] == 0
     assert (done[:-1] < totals[:-1]).all()
@@ -316,10 +316,10 @@ def test_svd_residuals_certify_repeated_triplets_once():
     assert same[0] < 1e-15
     assert np.isinf(same[1:]).all()
     turned = np.array([[1, 0, 0], [0.9999, np.sqrt(1 - 0.9999**2), 0], [0, 0, 1]])
-    found = svd_residuals(X, (None, np.array([3.0, 3, 1]), turned))
+    residuals = svd_residuals(X, (None, np.array([3.0, 3, 1]), turned))
     alone = svd_residuals(X, (None, np.array([3.0]), turned[1:2]))[0]
-    assert found[0] == found[2] == 0
-    assert found[1] > 50 * alone
+    assert residuals[0] == residuals[2] == 0
+    assert residuals[1] > 50 * alone
 
 
 @pytest.mark.parametrize("exponent", [-130, -100, -80, 80, 100, 130])
@@ -327,8 +327,8 @@ def test_svd_residuals_do_not_depend_on_the_scale(exponent):
     X, scale = np.diag([3.0, 2, 1]), 10.0**exponent
     wrong = np.array([3.0, 2, 1]) * 1.5
     expected = svd_residuals(X, (None, wrong, np.eye(3)))
-    found = svd_residuals(X * scale, (None, wrong * scale, np.eye(3)))
-    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    residuals = svd_residuals(X * scale, (None, wrong * scale, np.eye(3)))
+    np.testing.assert_allclose(residuals, expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize("scale", [1e-170, 1e-160, 1e150])

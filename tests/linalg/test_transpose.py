@@ -57,8 +57,8 @@ def test_products_by_a_transpose(X, value):
     integers = np.random.default_rng(1).integers(-3, 4, (wide.shape[0], 5)).astype(np.float32)
     truth = wide.T @ integers.astype(np.float64)
     for n_threads in (1, 2):
-        found = rmatmul(wide, integers, n_threads=n_threads)
-        np.testing.assert_array_equal(found, truth)
+        product = rmatmul(wide, integers, n_threads=n_threads)
+        np.testing.assert_array_equal(product, truth)
         columns = np.eye(wide.shape[1], 4, dtype=np.float32)
         gram = gram_matmul(wide, columns, n_threads=n_threads)
         np.testing.assert_allclose(gram, wide.T @ wide[:, :4].toarray(), rtol=1e-6)

@@ -10,7 +10,7 @@ from tests.plots.test_html import check_fits_the_window, read
 
 
 @pytest.fixture(scope="module")
-def found():
+def result():
     rows = np.random.default_rng(1).standard_normal((150, 6))
     rows[9] = rows[8]
     return calibrate(rows, condition=1.3, fpr=0.01, model="a<b@2"), rows
@@ -21,8 +21,8 @@ def text_of(page):
 
 
 @pytest.mark.slow
-def test_page_has_all_sections_and_numbers(found):
-    calibration, rows = found
+def test_page_has_all_sections_and_numbers(result):
+    calibration, rows = result
     examples = pairs_near(rows, calibration.threshold())
     names = [f"<row {number}>" for number in range(150)]
     labelled = calibrate_pairs([0.9, 0.8, 0.3, 0.7, 0.2, 0.1], [1, 1, 1, 0, 0, 0])
@@ -44,8 +44,8 @@ def test_page_has_all_sections_and_numbers(found):
 
 
 @pytest.mark.slow
-def test_page_of_a_bare_calibration_leaves_sections_out(found):
-    page = calibration_page(calibrate(found[1], measure="dot"))
+def test_page_of_a_bare_calibration_leaves_sections_out(result):
+    page = calibration_page(calibrate(result[1], measure="dot"))
     text = text_of(page)
     assert "free choice" not in text
     assert "Labelled" not in text
@@ -54,13 +54,13 @@ def test_page_of_a_bare_calibration_leaves_sections_out(found):
 
 @pytest.mark.slow
 def test_page_without_a_tail_says_so():
-    found = calibrate(np.repeat(np.eye(4), 30, axis=0))
-    assert "no model of it" in text_of(calibration_page(found))
+    calibration = calibrate(np.repeat(np.eye(4), 30, axis=0))
+    assert "no model of it" in text_of(calibration_page(calibration))
 
 
 @pytest.mark.slow
-def test_audit_page_shows_thresholds_beside_certificates(found):
-    calibration, rows = found
+def test_audit_page_shows_thresholds_beside_certificates(result):
+    calibration, rows = result
     report = audit(rows, k=3, condition=1.3)
     text = text_of(audit_page(report, calibration=calibration))
     assert "Which threshold has which error rate?" in text
@@ -70,8 +70,8 @@ def test_audit_page_shows_thresholds_beside_certificates(found):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("width", [400, 1400])
-def test_page_fits_the_browser_window(found, tmp_path, width):
-    calibration, rows = found
+def test_page_fits_the_browser_window(result, tmp_path, width):
+    calibration, rows = result
     labelled = calibrate_pairs([0.9, 0.8, 0.3, 0.7, 0.2, 0.1], [1, 1, 1, 0, 0, 0])
     examples = pairs_near(rows, calibration.threshold())
     page = calibration_page(calibration, score=0.7, examples=examples, labelled=labelled)

@@ -87,10 +87,10 @@ def test_dimension_shares_display_draws_the_largest():
 
 
 def test_label_recovery_display_draws_both_rescalings(report):
-    found = report.label_recovery
-    worst, best = LabelRecoveryDisplay(found).plot().ax_.get_lines()
-    np.testing.assert_allclose(worst.get_ydata(), 1 / found.low_rescaling)
-    np.testing.assert_allclose(best.get_ydata(), 1 / found.high_rescaling)
+    result = report.label_recovery
+    worst, best = LabelRecoveryDisplay(result).plot().ax_.get_lines()
+    np.testing.assert_allclose(worst.get_ydata(), 1 / result.low_rescaling)
+    np.testing.assert_allclose(best.get_ydata(), 1 / result.high_rescaling)
 
 
 def test_plot_draws_on_given_axes_and_returns_itself(displays):

@@ -33,8 +33,8 @@ from tests.plots.browser import (
 
 @pytest.fixture(scope="module")
 def small(compared):
-    data, found = compared
-    return found, data.X
+    data, result = compared
+    return result, data.X
 
 
 @pytest.fixture(scope="module")
@@ -69,14 +69,14 @@ def check_scores(browser, comparison):
         items = shown_row(comparison, known)
         auc, at_r = metrics.pair_auc(items, labels).value, metrics.map_at_r(items, labels).value
         wait(browser, "return explore.scores() !== null")
-        found = browser.execute_script("return explore.scores()")
-        assert found["auc"] == pytest.approx(auc, abs=1e-3)
-        assert found["map"] == pytest.approx(at_r, abs=1e-3)
+        values = browser.execute_script("return explore.scores()")
+        assert values["auc"] == pytest.approx(auc, abs=1e-3)
+        assert values["map"] == pytest.approx(at_r, abs=1e-3)
         assert float(text(browser, "auc")) == pytest.approx(auc, abs=1.5e-3)
         votes = labels[top_k(items, k=10).indices]
         # of equally frequent labels the one that comes first
         right = [max(row, key=lambda one: list(row).count(one)) for row in votes.tolist()]
-        assert found["accuracy"] == pytest.approx(np.mean(right == labels), abs=2.5 / len(labels))
+        assert values["accuracy"] == pytest.approx(np.mean(right == labels), abs=2.5 / len(labels))
 
 
 def test_scores_of_named_rescalings_equal_the_metrics(browser, small, small_page, tmp_path):
@@ -92,8 +92,8 @@ def test_cosines_and_neighbours_equal_top_k(browser, small, small_page, tmp_path
         move(browser, a=known.rescaling.shrinkage, b=known.rescaling.spectrum)
         items = model.item_embeddings(known.name).astype(np.float64)[order]
         units = items / np.linalg.norm(items, axis=1, keepdims=True)
-        found = browser.execute_script("return [3, 50].map((i) => explore.cosines(i))")
-        np.testing.assert_allclose(found, units[[3, 50]] @ units.T, atol=1e-5)
+        values = browser.execute_script("return [3, 50].map((i) => explore.cosines(i))")
+        np.testing.assert_allclose(values, units[[3, 50]] @ units.T, atol=1e-5)
         nearest = top_k(items, k=10)
         for item in (0, 41, 89):
             shown = browser.execute_script("return explore.neighbours(arguments[0])", item)
@@ -136,28 +136,28 @@ def test_address_keeps_the_state(browser, small_page, tmp_path):
 
 
 def test_figure_page_without_labels_says_what_its_background_is(small):
-    found = compare(small[1], n_components=4, measures=["cosine"], grid=False)
-    page = figure_page(found, small[1])
+    comparison = compare(small[1], n_components=4, measures=["cosine"], grid=False)
+    page = figure_page(comparison, small[1])
     assert '"background":"overlap with the neighbours under D = I"' in page
     assert "all pairs of items, by descending pop" in page
 
 
 def test_address_keeps_a_small_strength_and_its_select(browser, tmp_path):
     data = simulate_interactions(200, 40, random_state=5)
-    found = compare(
+    comparison = compare(
         data.X, data.item_cluster, n_components=4, regularization=1e-3, measures=["cosine"],
         grid=False,
     )  # fmt: skip
     # 1e-05 as Python writes it
-    load(browser, figure_page(found, data.X), tmp_path, "#lambda=1e-05&k=2")
+    load(browser, figure_page(comparison, data.X), tmp_path, "#lambda=1e-05&k=2")
     assert browser.execute_script("return explore.state.lambda") == 1e-5
     select = "return document.getElementById('lambda').selectedOptions[0]?.textContent"
     assert browser.execute_script(select) == "1e-05"
     wait(browser, "return location.hash.includes('&lambda=0.00001&')")
 
 
-def test_address_keeps_an_exact_condition_and_refuses_no_number(browser, given, tmp_path):
-    page = items_page(given[0], given[1], condition=1.234)
+def test_address_keeps_an_exact_condition_and_refuses_no_number(browser, embeddings, tmp_path):
+    page = items_page(embeddings[0], embeddings[1], condition=1.234)
     state = "return [explore.state.condition, explore.state.item, explore.state.a]"
     first = order_of(page).tolist().index(0)
     load(browser, page, tmp_path, "#condition=abc&item=abc&a=")
@@ -165,7 +165,7 @@ def test_address_keeps_an_exact_condition_and_refuses_no_number(browser, given, 
     wait(browser, "return location.hash.includes('condition=1.234')")
     load(browser, page, tmp_path, "#condition=1.2345&item=7&a=-9")
     assert browser.execute_script(state) == [1.2345, order_of(page).tolist().index(7), -1]
-    certified = certified_neighbors(given[0][order_of(page)], 10, 1.2345, family="rescaling")
+    certified = certified_neighbors(embeddings[0][order_of(page)], 10, 1.2345, family="rescaling")
     assert sum(browser.execute_script("return explore.certified()")) == certified.certified.sum()
     check_silent(browser)
 
@@ -235,8 +235,8 @@ def test_figure_page_of_the_paper(browser, paper, tmp_path):
     from selenium.webdriver import ActionChains
     from selenium.webdriver.common.by import By
 
-    X, found = paper
-    page = figure_page(found, X)
+    X, result = paper
+    page = figure_page(result, X)
     assert len(page.encode()) < 2_500_000
     resize(browser, 1280)
     load(browser, page, tmp_path, "#a=0.5&b=0")
@@ -260,7 +260,7 @@ def test_figure_page_of_the_paper(browser, paper, tmp_path):
     assert text(browser, "users") == predictions
 
     # an item by its number, and one by a click into its row
-    order, items = order_of(page), found.models["dropout"].item_embeddings("balanced")
+    order, items = order_of(page), result.models["dropout"].item_embeddings("balanced")
     nearest = top_k(items, k=10)
     search = browser.find_element(By.ID, "search")
     search.send_keys("617", "\n")
@@ -272,7 +272,7 @@ def test_figure_page_of_the_paper(browser, paper, tmp_path):
     chosen = browser.execute_script("return explore.state.item")
     assert chosen == pytest.approx(800, abs=2)
     check_shown_neighbours(browser, int(order[chosen]), nearest)
-    check_scores(browser, found)
+    check_scores(browser, result)
     check_silent(browser)
 
 
@@ -309,7 +309,7 @@ def test_redraw_of_a_thousand_items_takes_less_than_50_ms(browser, paper, tmp_pa
 
 
 @pytest.fixture(scope="module")
-def given():
+def embeddings():
     data = simulate_interactions(400, 90, random_state=4)
     model = LinearMF(8).fit(data.X)
     items, users = (
@@ -318,8 +318,8 @@ def given():
     return items.astype(np.float32), users, data.item_cluster.tolist()
 
 
-def test_items_page_equals_top_k_and_certificates(browser, given, tmp_path):
-    items, users, labels = given
+def test_items_page_equals_top_k_and_certificates(browser, embeddings, tmp_path):
+    items, users, labels = embeddings
     page = items_page(items, users, labels=labels, condition=1.2)
     load(browser, page, tmp_path)
     rows = items[order_of(page)]
@@ -333,8 +333,8 @@ def test_items_page_equals_top_k_and_certificates(browser, given, tmp_path):
     browser.execute_script("explore.move(0.5, -0.5); explore.refresh()")
     nearest = top_k(rows / np.sqrt(norms[0] / norms[1]), k=10)
     for item in (0, 45, 89):
-        found = browser.execute_script("return explore.neighbours(arguments[0])", item)
-        assert [j for j, _ in found] == nearest.indices[item].tolist()
+        values = browser.execute_script("return explore.neighbours(arguments[0])", item)
+        assert [j for j, _ in values] == nearest.indices[item].tolist()
     by_metric = top_k(query_metric(users).transform(rows), k=10)
     assert [j for j, _ in browser.execute_script("return explore.query(45)")] == (
         by_metric.indices[45].tolist()
@@ -343,8 +343,8 @@ def test_items_page_equals_top_k_and_certificates(browser, given, tmp_path):
 
 
 @pytest.fixture(scope="module")
-def hostile(browser, given, tmp_path_factory):
-    items = given[0][: len(HOSTILE) + 2]
+def hostile(browser, embeddings, tmp_path_factory):
+    items = embeddings[0][: len(HOSTILE) + 2]
     names = [*HOSTILE, "plain", "plain too"]
     page = items_page(items, names=names, labels=names, name=HOSTILE[0])
     load(browser, page, tmp_path_factory.mktemp("hostile"))
@@ -359,14 +359,16 @@ def test_hostile_name_is_text(browser, hostile, kind):
     shown = "document.getElementById('item-name').textContent"
     assert browser.execute_script(f"return {shown} === {expected}")
     # nothing but the elements of the page itself
-    made = "return document.querySelectorAll('img, iframe, b, main :is(link, script)').length"
-    assert browser.execute_script(made) == 0
+    count_elements = (
+        "return document.querySelectorAll('img, iframe, b, main :is(link, script)').length"
+    )
+    assert browser.execute_script(count_elements) == 0
     assert browser.execute_script("return document.scripts.length") == 2
     check_silent(browser)
 
 
-def test_items_page_of_few_items_without_users(browser, given, tmp_path):
-    load(browser, items_page(given[0][:2]), tmp_path)
+def test_items_page_of_few_items_without_users(browser, embeddings, tmp_path):
+    load(browser, items_page(embeddings[0][:2]), tmp_path)
     assert "Without users" in text(browser, "fixed-note")
     assert browser.execute_script("return document.getElementById('query-block').hidden")
     check_silent(browser)
@@ -393,12 +395,12 @@ def test_items_page_refuses_wrong_rows():
 
 
 @pytest.mark.parametrize("scale", [1e-60, 1e60])
-def test_query_metric_of_users_whose_squares_leave_float32(browser, given, tmp_path, scale):
-    items, users, _ = given
+def test_query_metric_of_users_whose_squares_leave_float32(browser, embeddings, tmp_path, scale):
+    items, users, _ = embeddings
     load(browser, items_page(items, users.astype(np.float64) * scale), tmp_path)
     by_metric = top_k(query_metric(users).transform(items), k=10)
-    found = browser.execute_script("return explore.query(45)")
-    np.testing.assert_allclose([c for _, c in found], by_metric.scores[45], atol=1e-5)
+    values = browser.execute_script("return explore.query(45)")
+    np.testing.assert_allclose([c for _, c in values], by_metric.scores[45], atol=1e-5)
 
 
 @pytest.mark.slow
@@ -418,10 +420,10 @@ def test_wide_items_page_is_small_and_has_the_query_metric(browser, tmp_path):
     cosines = products / np.outer(norms, norms)
     np.fill_diagonal(cosines, -2)
     for item in (0, 90, 181):
-        found = browser.execute_script("return explore.query(arguments[0])", item)
-        assert [j for j, _ in found] == np.argsort(-cosines[item])[:10].tolist()
+        values = browser.execute_script("return explore.query(arguments[0])", item)
+        assert [j for j, _ in values] == np.argsort(-cosines[item])[:10].tolist()
         np.testing.assert_allclose(
-            [c for _, c in found], np.sort(cosines[item])[:-11:-1], atol=1e-5
+            [c for _, c in values], np.sort(cosines[item])[:-11:-1], atol=1e-5
         )
     check_silent(browser)
 

@@ -66,29 +66,29 @@ def test_panels_of_every_rescaling_begin_with_the_worst(comparison):
 def test_panels_have_a_rescaling_without_a_name():
     X, clusters = clustered_interactions()
     own = [*(one.name for one in rescalings()), Rescaling(0.25, -0.5)]
-    found = compare(X, clusters, n_components=4, measures=["cosine"], rescalings=own, grid=False)
-    titles = SimilarityMapsDisplay.from_comparison(found).titles
+    result = compare(X, clusters, n_components=4, measures=["cosine"], rescalings=own, grid=False)
+    titles = SimilarityMapsDisplay.from_comparison(result).titles
     assert titles[-2].startswith(r"Eq. 1, $D = S^{0.25}\,\Sigma^{-1/2}$")
     assert len(titles) == 6
 
 
 def test_maps_without_labels_have_no_truth_panel():
     X, _ = clustered_interactions()
-    found = compare(X, n_components=4, measures=["cosine"])
-    display = SimilarityMapsDisplay.from_comparison(found)
+    result = compare(X, n_components=4, measures=["cosine"])
+    display = SimilarityMapsDisplay.from_comparison(result)
     assert not display.titles[0].startswith("The truth")
     assert len(display.images) == 4
-    assert len(SimilarityMapsDisplay.from_comparison(found, every=True).images) == 7
+    assert len(SimilarityMapsDisplay.from_comparison(result, every=True).images) == 7
 
 
 def test_maps_name_the_labels_beside_their_blocks():
     X, clusters = clustered_interactions()
     kinds = np.array(["western", "comedy", "a name of more than sixteen letters"])
-    found = compare(X, kinds[clusters], n_components=4, measures=["cosine"])
-    first, *others = SimilarityMapsDisplay.from_comparison(found).plot().axes_
+    result = compare(X, kinds[clusters], n_components=4, measures=["cosine"])
+    first, *others = SimilarityMapsDisplay.from_comparison(result).plot().axes_
     names = [text.get_text() for text in first.get_yticklabels()]
     assert names == [name[:16] for name in sorted(kinds)]
-    sizes = np.bincount(found.labels)
+    sizes = np.bincount(result.labels)
     side = first.get_images()[0].get_array().shape[0]
     middles = (np.cumsum(sizes) - sizes / 2) * side / sizes.sum() - 0.5
     np.testing.assert_allclose(first.get_yticks(), middles)

@@ -30,16 +30,16 @@ def test_bit_neighbors_are_those_of_unpacked_rows(width, measure):
     scores = truth(Q, X, measure)
     for k, threads in ((1, 1), (9, 2), (800, 2)):
         order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
-        found = top_k(Q, X, k, measure=measure, n_threads=threads)
-        np.testing.assert_array_equal(found.indices, order)
+        result = top_k(Q, X, k, measure=measure, n_threads=threads)
+        np.testing.assert_array_equal(result.indices, order)
         expected = np.take_along_axis(scores, order, axis=1).astype(np.float32)
-        assert_same_bits(found.scores, expected)
+        assert_same_bits(result.scores, expected)
     own = truth(X, X, measure)
     np.fill_diagonal(own, -np.inf)
-    found = top_k(X, k=4, measure=measure, min_score=-3.0)
+    result = top_k(X, k=4, measure=measure, min_score=-3.0)
     order = np.argsort(-own, axis=1, kind="stable")[:, :4]
     best = np.take_along_axis(own, order, axis=1)
-    np.testing.assert_array_equal(found.indices, np.where(best < -3.0, -1, order))
+    np.testing.assert_array_equal(result.indices, np.where(best < -3.0, -1, order))
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_bit_neighbors_are_those_of_unpacked_rows(width, measure):
     ],
 )
 def test_wrong_packed_bits_are_refused(arguments, message):
-    given = {"queries": ROWS[5], "items": ROWS[5], "k": 3, "measure": "hamming"} | arguments
+    call = {"queries": ROWS[5], "items": ROWS[5], "k": 3, "measure": "hamming"} | arguments
     with pytest.raises((TypeError, ValueError), match=f"^{message}") as caught:
-        top_k(**given)
+        top_k(**call)
     assert "\n" not in str(caught.value)

@@ -76,14 +76,14 @@ def test_rows_of_many_lengths_are_not_shifted(metric_type):
 )
 def test_neighbours_in_a_cluster_match_the_oracle(cluster, n, d, k):
     X = cluster(n, d)
-    found = top_k(X, k=k)
+    result = top_k(X, k=k)
     columns, keys = dense_oracle.top_k(X, X, k, "cosine", exclude_self=True)
-    np.testing.assert_array_equal(found.indices, columns)
-    np.testing.assert_array_equal(found.scores, keys.astype(np.float32))
-    some = np.arange(n) % 3 > 0
-    found = top_k(X, k=k, allowed=some)
-    columns, _ = dense_oracle.top_k(X, X, k, "cosine", exclude_self=True, allowed=some)
-    np.testing.assert_array_equal(found.indices, columns)
+    np.testing.assert_array_equal(result.indices, columns)
+    np.testing.assert_array_equal(result.scores, keys.astype(np.float32))
+    is_allowed = np.arange(n) % 3 > 0
+    result = top_k(X, k=k, allowed=is_allowed)
+    columns, _ = dense_oracle.top_k(X, X, k, "cosine", exclude_self=True, allowed=is_allowed)
+    np.testing.assert_array_equal(result.indices, columns)
 
 
 @each_cluster
@@ -96,10 +96,10 @@ def test_queries_from_elsewhere_match_the_oracle(cluster):
         np.zeros((90, 40), np.float32),
         X[:30],
     ):
-        found = top_k(Q, X, 12)
+        result = top_k(Q, X, 12)
         columns, keys = dense_oracle.top_k(Q, X, 12, "cosine")
-        np.testing.assert_array_equal(found.indices, columns)
-        np.testing.assert_array_equal(found.scores, keys.astype(np.float32))
+        np.testing.assert_array_equal(result.indices, columns)
+        np.testing.assert_array_equal(result.scores, keys.astype(np.float32))
 
 
 @each_cluster
@@ -107,10 +107,10 @@ def test_few_queries_of_a_large_cluster_are_exact(cluster):
     X = cluster(17_000, 8)
     index = fastcos.SimilarityIndex().fit(X)
     Q = X[50:80]
-    found = index.search(Q, 10)
+    result = index.search(Q, 10)
     columns, keys = dense_oracle.top_k(Q, X, 10, "cosine")
-    np.testing.assert_array_equal(found.indices, columns)
-    np.testing.assert_array_equal(found.scores, keys.astype(np.float32))
+    np.testing.assert_array_equal(result.indices, columns)
+    np.testing.assert_array_equal(result.scores, keys.astype(np.float32))
 
 
 @each_cluster
@@ -119,9 +119,9 @@ def test_threads_and_blocks_give_the_same_bits(cluster):
     expected = top_k(X, k=20)
     # little memory makes small blocks
     for n_threads, memory in ((1, 64), (3, 0.6), (8, 1.7)):
-        found = top_k(X, k=20, n_threads=n_threads, working_memory=memory)
-        assert_same_bits(found.indices, expected.indices)
-        assert_same_bits(found.scores, expected.scores)
+        result = top_k(X, k=20, n_threads=n_threads, working_memory=memory)
+        assert_same_bits(result.indices, expected.indices)
+        assert_same_bits(result.scores, expected.scores)
 
 
 @each_cluster
@@ -130,9 +130,9 @@ def test_saved_indexes_keep_their_centre(cluster, tmp_path):
     index = fastcos.SimilarityIndex().fit(X)
     index.save(tmp_path / "index")
     loaded = fastcos.SimilarityIndex.open(tmp_path / "index")
-    expected, found = index.search(X, 9), loaded.search(X, 9)
-    assert_same_bits(found.indices, expected.indices)
-    assert_same_bits(found.scores, expected.scores)
+    expected, result = index.search(X, 9), loaded.search(X, 9)
+    assert_same_bits(result.indices, expected.indices)
+    assert_same_bits(result.scores, expected.scores)
     np.testing.assert_array_equal(expected.indices, dense_oracle.top_k(X, X, 9, "cosine")[0])
 
 
@@ -140,18 +140,18 @@ def test_saved_indexes_keep_their_centre(cluster, tmp_path):
 def test_range_search_in_a_cluster_is_complete(cluster):
     X = cluster(700, 30)
     for least in (0.3, 0.999, 1 - 1e-9):
-        found = fastcos.neighbors_above(X, min_score=least, working_memory=100).toarray() != 0
+        is_match = fastcos.neighbors_above(X, min_score=least, working_memory=100).toarray() != 0
         keys = dense_oracle.keys(X, X, "cosine")
         np.fill_diagonal(keys, -1)
-        np.testing.assert_array_equal(found, keys.astype(np.float32) >= np.float32(least))
+        np.testing.assert_array_equal(is_match, keys.astype(np.float32) >= np.float32(least))
 
 
-def n_candidates(made, encoded, thresholds):
+def n_candidates(segment, encoded, thresholds):
     """How many items of each query the filter cannot drop, given the k-th best raw score."""
     nothing = packing.no_exclusions(len(thresholds), exclude_self=True)
     options = packing.ExecutionOptions(2, 2.0**30)
     starts, columns = np.zeros(len(thresholds), np.int64), np.zeros(0, np.int64)
-    return find_candidates(made, encoded, nothing, thresholds, 0, starts, columns, options)
+    return find_candidates(segment, encoded, nothing, thresholds, 0, starts, columns, options)
 
 
 def test_centring_drops_what_plain_cosines_could_not():
@@ -172,16 +172,16 @@ def test_centring_drops_what_plain_cosines_could_not():
 @pytest.mark.parametrize("n", [400])
 def test_centred_scores_are_cosines_within_their_rounding(family, n):
     X = np.concatenate([family(n, 40), clustered(n, 40)]).astype(np.float64)
-    made, encoded = packed(X)
-    centre = made.arrays.shift
+    segment, encoded = packed(X)
+    centre = segment.arrays.shift
     if not len(centre):
         pytest.skip("this family is not centred")
     queries = packing.pack_queries(
-        made, encoded, packing.no_exclusions(len(X)), np.zeros(0, np.uint8)
+        segment, encoded, packing.no_exclusions(len(X)), np.zeros(0, np.uint8)
     )
     norms = np.where(encoded.norms > 0, encoded.norms, 1.0)
-    left = (encoded.rows / norms[:, None] - centre).astype(np.longdouble)
-    bias = left @ centre.astype(np.longdouble)
-    raw = left[:50] @ left.T + bias - queries.scaling.intercepts[:50, None]
+    centred = (encoded.rows / norms[:, None] - centre).astype(np.longdouble)
+    bias = centred @ centre.astype(np.longdouble)
+    raw = centred[:50] @ centred.T + bias - queries.scaling.intercepts[:50, None]
     truth = dense_oracle.keys(encoded.rows[:50], encoded.rows, "cosine")
     assert np.abs(raw - truth).max() < queries.rounding

@@ -31,10 +31,10 @@ def mapped(tmp_path):
 def assert_neighbors_of(index, rows, names=None):
     expected, _ = dense.top_k(QUERIES, rows.astype(np.float64), 5, "cosine", exclude_self=False)
     for n in (90, 1):
-        found = index.search(QUERIES[:n], 5)
-        np.testing.assert_array_equal(found.indices, expected[:n])
+        result = index.search(QUERIES[:n], 5)
+        np.testing.assert_array_equal(result.indices, expected[:n])
         if names is not None:
-            np.testing.assert_array_equal(found.ids, np.array(names)[expected[:n]])
+            np.testing.assert_array_equal(result.ids, np.array(names)[expected[:n]])
 
 
 KINDS = {
@@ -59,9 +59,9 @@ def read_only_view(rows):
     return view
 
 
-def memory_of(given):
+def memory_of(container):
     """The array whose change reaches whoever shares the memory of what was given."""
-    array = given.to_numpy() if isinstance(given, pd.DataFrame) else given
+    array = container.to_numpy() if isinstance(container, pd.DataFrame) else container
     return array if array.base is None or array.flags.writeable else array.base
 
 
@@ -71,15 +71,15 @@ def test_rows_and_ids_may_change_after_they_were_given(kind, method, tmp_path, m
     if kind in NARROW:
         monkeypatch.setenv("FASTCOS_BACKGROUND", "0")
         monkeypatch.setattr(readiness, "state", readiness.State())
-    given, names = KINDS[kind](ROWS), np.array(NAMES)
-    before = np.array(given, np.float64)
+    container, names = KINDS[kind](ROWS), np.array(NAMES)
+    before = np.array(container, np.float64)
     index = SimilarityIndex()
     if method == "fit":
-        index.fit(given, names)
+        index.fit(container, names)
     else:
         index.fit(np.empty((0, 24), np.float32))
-        getattr(index, method)(given, ids=names)
-    memory = memory_of(given)
+        getattr(index, method)(container, ids=names)
+    memory = memory_of(container)
     memory.setflags(write=True)
     memory[:] = RANDOM.standard_normal(memory.shape) * 9
     names[:] = "changed"
@@ -92,9 +92,9 @@ def test_rows_and_ids_may_change_after_they_were_given(kind, method, tmp_path, m
 def test_rows_are_kept_without_a_copy_where_asked():
     rows = ROWS.copy()
     assert not np.may_share_memory(SimilarityIndex().fit(rows)._state.parts[0].rows, rows)
-    kept = SimilarityIndex().fit(rows, copy=False)
-    assert np.may_share_memory(kept._state.parts[0].rows, rows)
-    assert_neighbors_of(kept, rows)
+    index = SimilarityIndex().fit(rows, copy=False)
+    assert np.may_share_memory(index._state.parts[0].rows, rows)
+    assert_neighbors_of(index, rows)
     with pytest.raises(ValueError, match="copy must be True or False, got 'no'"):
         SimilarityIndex().fit(rows, copy="no")
 
@@ -107,34 +107,39 @@ def test_copies_of_memory_maps_are_rows_in_memory(mapped, tmp_path):
         assert index.memory_.codes > 0
         index.add(rows[:1], ids=["new"])
         index.save(tmp_path / f"index{number}")
-        found = fastcos.top_k(QUERIES, rows, 5, out=tmp_path / f"out{number}")
+        result = fastcos.top_k(QUERIES, rows, 5, out=tmp_path / f"out{number}")
         expected = fastcos.top_k(QUERIES, np.array(rows), 5)
-        np.testing.assert_array_equal(found.indices, expected.indices)
+        np.testing.assert_array_equal(result.indices, expected.indices)
 
 
 @pytest.mark.parametrize("names", [NAMES, np.arange(700)[::-1] + 7, None], ids=type)
 def test_memory_mapped_rows_have_ids(mapped, names):
     index, expected = (SimilarityIndex().fit(rows, names) for rows in (mapped[:], ROWS))
     assert index.memory_ == (0, ROWS.nbytes, ROWS.nbytes)
-    some = np.array(range(700) if names is None else names)[[3, 77, 5]]
-    lists = [some[:2].tolist(), []] * 45
-    for options in ({}, {"allowed_ids": some}, {"exclude_ids": lists}, {"allowed_ids": lists}):
-        found, right = (one.search(QUERIES, 4, **options) for one in (index, expected))
-        np.testing.assert_array_equal(found.ids, right.ids)
-        np.testing.assert_array_equal(found.scores, right.scores)
+    chosen_ids = np.array(range(700) if names is None else names)[[3, 77, 5]]
+    lists = [chosen_ids[:2].tolist(), []] * 45
+    for options in (
+        {},
+        {"allowed_ids": chosen_ids},
+        {"exclude_ids": lists},
+        {"allowed_ids": lists},
+    ):
+        result, right = (one.search(QUERIES, 4, **options) for one in (index, expected))
+        np.testing.assert_array_equal(result.ids, right.ids)
+        np.testing.assert_array_equal(result.scores, right.scores)
     for call in (
         lambda one: one.ids,
         lambda one: one.ids_of([5, -1, 699]),
-        lambda one: one.positions_of(some),
-        lambda one: one.vectors_of(some),
-        lambda one: one.similar(some, 3).ids,
-        lambda one: [len(one), some[0] in one, "unknown" in one, 10**6 in one],
+        lambda one: one.positions_of(chosen_ids),
+        lambda one: one.vectors_of(chosen_ids),
+        lambda one: one.similar(chosen_ids, 3).ids,
+        lambda one: [len(one), chosen_ids[0] in one, "unknown" in one, 10**6 in one],
     ):
         np.testing.assert_array_equal(call(index), call(expected))
-    missing = "unknown" if isinstance(some[0], str) else 10**6
+    missing = "unknown" if isinstance(chosen_ids[0], str) else 10**6
     with pytest.raises(ValueError, match="ids must be in the index"):
         index.positions_of([missing])
-    wrong = [1] if isinstance(some[0], str) else ["a"]
+    wrong = [1] if isinstance(chosen_ids[0], str) else ["a"]
     with pytest.raises(TypeError, match=r"ids must be (strings|whole numbers) as those"):
         index.positions_of(wrong)
     with pytest.raises(TypeError, match=r"got a memory map: fit\(np\.array\(items\)\)"):
@@ -197,8 +202,8 @@ def test_ids_of_unequal_width_behave_as_others(tmp_path):
     names = uneven_ids(n)
     index = SimilarityIndex().fit(ROWS, names)
     assert_neighbors_of(index, ROWS)
-    found = index.search(ROWS[-4:], 1)
-    assert found.ids.ravel().tolist() == LONG
+    result = index.search(ROWS[-4:], 1)
+    assert result.ids.ravel().tolist() == LONG
     assert index.positions_of(LONG).tolist() == [n - 4, n - 3, n - 2, n - 1]
     assert index.ids.tolist() == names
     assert LONG[0] in index

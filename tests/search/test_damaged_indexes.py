@@ -58,19 +58,19 @@ def test_search_of_rows_with_nan_ends(saved, row, value):
     change(saved, "rows", row * 24 + 5, value)
     index = SimilarityIndex.open(saved)
     for queries, k in ((ROWS[:40], 7), (ROWS[:2], 300), (ROWS[:100], 60)):
-        found = index.search(queries, k)
-        assert found.indices.min() >= -1
-        assert found.indices.max() < 300
+        result = index.search(queries, k)
+        assert result.indices.min() >= -1
+        assert result.indices.max() < 300
 
 
 def test_lists_of_a_damaged_index_keep_the_scores_of_the_others(saved):
     change(saved, "rows", slice(1 * 24, 2 * 24), np.nan)
     index = SimilarityIndex.open(saved)
     lists = sp.csr_array((np.ones(3), ([0, 0, 0], [0, 1, 2])), shape=(1, 300))
-    found = index.search(ROWS[:1], 3, allowed=lists)
+    result = index.search(ROWS[:1], 3, allowed=lists)
     exact = {j: np.float32(ROWS[0].astype(np.float64) @ ROWS[j]) for j in (0, 2)}
-    assert set(found.indices[0]) == {-1, 0, 2}
-    for item, score in zip(found.indices[0], found.scores[0], strict=True):
+    assert set(result.indices[0]) == {-1, 0, 2}
+    for item, score in zip(result.indices[0], result.scores[0], strict=True):
         assert score == (pytest.approx(exact[item], rel=1e-6) if item >= 0 else -np.inf)
 
 

@@ -48,8 +48,8 @@ def test_blocks_of_distances_have_the_bits_of_top_k(dtype, origin):
     X = (np.random.default_rng(0).standard_normal((60, 9)) + origin).astype(dtype)
     X[7] = X[3]
     whole = scores_of_blocks(X, X, "neg_euclidean")
-    found = top_k(X, X, 60, measure="neg_euclidean")
-    np.testing.assert_array_equal(np.take_along_axis(whole, found.indices, axis=1), found.scores)
+    result = top_k(X, X, 60, measure="neg_euclidean")
+    np.testing.assert_array_equal(np.take_along_axis(whole, result.indices, axis=1), result.scores)
     assert (whole.diagonal() == 0).all()
     assert whole[3, 7] == 0
     above = neighbors_above(X, X, min_score=-3.0, measure="neg_euclidean")

@@ -24,13 +24,13 @@ def groups_of(X, bias=None):
 def test_groups_are_those_of_numpy(dtype):
     X = copies(60, 900, 7).astype(dtype)
     _, first, inverse = np.unique(X, axis=0, return_index=True, return_inverse=True)
-    found = groups_of(X)
-    np.testing.assert_array_equal(found.first, np.sort(first))
+    groups = groups_of(X)
+    np.testing.assert_array_equal(groups.first, np.sort(first))
     # NumPy 2.0 alone gives the inverse a column
-    np.testing.assert_array_equal(found.first[found.group_of], first[inverse.ravel()])
+    np.testing.assert_array_equal(groups.first[groups.group_of], first[inverse.ravel()])
     for g in range(len(first)):
-        members = found.members[found.starts[g] : found.starts[g + 1]]
-        np.testing.assert_array_equal(members, np.flatnonzero(found.group_of == g))
+        members = groups.members[groups.starts[g] : groups.starts[g + 1]]
+        np.testing.assert_array_equal(members, np.flatnonzero(groups.group_of == g))
 
 
 def test_few_copies_are_not_grouped_even_with_equal_norms():
@@ -86,11 +86,11 @@ def test_equal_hashes_do_not_join_groups(monkeypatch):
     X[:350] = X[0]
     expected = top_k(X, k=12)
     monkeypatch.setattr(np.random, "default_rng", lambda seed: Zeros())
-    found = groups_of(X)
+    groups = groups_of(X)
     monkeypatch.undo()
-    if found is not None:  # a group may be split, never joined
-        for g in range(len(found.first)):
-            members = found.members[found.starts[g] : found.starts[g + 1]]
+    if groups is not None:  # a group may be split, never joined
+        for g in range(len(groups.first)):
+            members = groups.members[groups.starts[g] : groups.starts[g + 1]]
             assert (X[members] == X[members[0]]).all()
     truth, _ = oracle.top_k(X, X, 12, "cosine", exclude_self=True)
     np.testing.assert_array_equal(expected.indices, truth)
@@ -101,11 +101,11 @@ def test_an_index_of_copies_finds_what_top_k_finds(n_queries):
     X = copies(40, 900, 10)
     index = SimilarityIndex().fit(X)
     truth, _ = oracle.top_k(X[:n_queries], X, 30, "cosine")
-    for found in (index.search(X[:n_queries], 30), top_k(X[:n_queries], X, 30)):
-        np.testing.assert_array_equal(found.indices, truth)
+    for result in (index.search(X[:n_queries], 30), top_k(X[:n_queries], X, 30)):
+        np.testing.assert_array_equal(result.indices, truth)
     index.remove(np.arange(0, 900, 3))
-    left = np.arange(900) % 3 > 0
-    truth, _ = oracle.top_k(X[:n_queries], X, 30, "cosine", allowed=left)
+    is_live = np.arange(900) % 3 > 0
+    truth, _ = oracle.top_k(X[:n_queries], X, 30, "cosine", allowed=is_live)
     np.testing.assert_array_equal(index.search(X[:n_queries], 30).indices, truth)
 
 
@@ -117,6 +117,6 @@ def test_progress_counts_all_rows_of_groups():
 
 def test_copies_of_one_row_by_the_thousand_are_exact():
     X = np.concatenate([np.ones((3000, 16), np.float32), copies(500, 1500, 16, seed=3)])
-    found = top_k(X, k=40)
-    np.testing.assert_array_equal(found.indices[5], np.r_[0:5, 6:41])
-    assert (found.scores[:3000] == 1).all()
+    result = top_k(X, k=40)
+    np.testing.assert_array_equal(result.indices[5], np.r_[0:5, 6:41])
+    assert (result.scores[:3000] == 1).all()

@@ -14,14 +14,14 @@ ROWS = np.random.default_rng(0).standard_normal((5000, 40)).astype(np.float32)
 @pytest.fixture
 def plans_run(monkeypatch):
     """Return the list of plans that searches of segments run."""
-    made, usual = [], scan.plan_segment
+    plans, usual = [], scan.plan_segment
 
     def noted(*arguments):
-        made.append(usual(*arguments))
-        return made[-1]
+        plans.append(usual(*arguments))
+        return plans[-1]
 
     monkeypatch.setattr(scan, "plan_segment", noted)
-    return made
+    return plans
 
 
 @pytest.mark.parametrize(

@@ -61,10 +61,10 @@ def test_filtered_answers_are_exact(measure, is_changed, n_queries, n_allowed):
         {"exclude_ids": others}, {"allowed_ids": [names] * n_queries},
         {"exclude_ids": [others] * n_queries},
     ):  # fmt: skip
-        found = index.search(Q, 12, **filters)
-        np.testing.assert_array_equal(found.indices, columns, err_msg=str(list(filters)))
+        result = index.search(Q, 12, **filters)
+        np.testing.assert_array_equal(result.indices, columns, err_msg=str(list(filters)))
         expected = [[NAMES[one] if one >= 0 else "" for one in row] for row in columns]
-        assert found.ids.tolist() == expected
+        assert result.ids.tolist() == expected
 
 
 @pytest.mark.parametrize("n_queries", [1, 300])
@@ -77,8 +77,8 @@ def test_excluded_ids_are_dropped_and_nothing_else(n_queries, n_excluded):
     excluded[:, near] = True
     columns, _ = dense_oracle.top_k(Q, ROWS, 9, "cosine", excluded=excluded)
     names = [NAMES[position] for position in near]
-    found = index.search(Q, 9, exclude_ids=[*names, "unknown"])
-    np.testing.assert_array_equal(found.indices, columns)
+    result = index.search(Q, 9, exclude_ids=[*names, "unknown"])
+    np.testing.assert_array_equal(result.indices, columns)
     twice = index.search(Q, 9, exclude_ids=names, allowed=np.arange(3000), min_score=-1.0)
     np.testing.assert_array_equal(twice.indices, columns)
 
@@ -87,8 +87,8 @@ def test_lists_of_ids_may_be_shared_mixed_and_repeated():
     index = SimilarityIndex().fit(ROWS[:50], NAMES[:50])
     shared = NAMES[3:9]
     lists = [shared, NAMES[:2] * 3, shared, np.array(NAMES[10:12]), None, {"unknown"}, set(shared)]
-    found = index.search(ROWS[:7], 6, allowed_ids=lists)
-    for row, names in zip(found.ids.tolist(), lists, strict=True):
+    result = index.search(ROWS[:7], 6, allowed_ids=lists)
+    for row, names in zip(result.ids.tolist(), lists, strict=True):
         expected = set() if names is None else {str(name) for name in names} - {"unknown"}
         assert {name for name in row if name} == expected
     numbered = SimilarityIndex().fit(ROWS[:50])

@@ -39,13 +39,13 @@ class Truth:
 
     def check(self, index, queries, k=7, measure="cosine"):
         ids, rows = np.array(list(self.rows)), np.array(list(self.rows.values()))
-        found, expected = index.search(queries, k), top_k(queries, rows, k, measure=measure)
-        np.testing.assert_array_equal(found.ids, ids[expected.indices])
-        assert_same_bits(found.scores, expected.scores)
+        result, expected = index.search(queries, k), top_k(queries, rows, k, measure=measure)
+        np.testing.assert_array_equal(result.ids, ids[expected.indices])
+        assert_same_bits(result.scores, expected.scores)
         oracle = dense_oracle.top_k(queries, rows, k, measure)[0]
-        np.testing.assert_array_equal(found.ids, ids[oracle])
+        np.testing.assert_array_equal(result.ids, ids[oracle])
         assert index.n_items_ == len(ids)
-        np.testing.assert_array_equal(index.ids_of(found.indices), found.ids)
+        np.testing.assert_array_equal(index.ids_of(result.indices), result.ids)
 
 
 def names(numbers):
@@ -86,9 +86,9 @@ def test_random_changes_give_the_answers_of_a_new_index(queries, tmp_path, steps
         kind, size = random.integers(4), int(random.choice([1, 30, 700, 2500]))
         live = np.array(list(truth.rows))
         if kind == 0:
-            some = random.choice(live, min(size, len(live) - 20), replace=False)
-            index.remove(some)
-            truth.remove(some.tolist())
+            removed = random.choice(live, min(size, len(live) - 20), replace=False)
+            index.remove(removed)
+            truth.remove(removed.tolist())
         else:
             ids = np.arange(fresh, fresh + size)
             fresh += size
@@ -120,9 +120,9 @@ def test_rows_of_two_types_are_searched_as_they_are(queries):
     narrow, wide = gaussian(300), gaussian(300, seed=2, dtype=np.float64)
     index = SimilarityIndex().fit(narrow)
     index.add(wide)
-    found, expected = index.search(queries, 9), top_k(queries, np.vstack([narrow, wide]), 9)
-    assert_same_bits(found.indices, expected.indices)
-    assert_same_bits(found.scores, expected.scores)
+    result, expected = index.search(queries, 9), top_k(queries, np.vstack([narrow, wide]), 9)
+    assert_same_bits(result.indices, expected.indices)
+    assert_same_bits(result.scores, expected.scores)
 
 
 @pytest.mark.parametrize("measure", ["csls", "whitened_cosine"])
@@ -132,10 +132,10 @@ def test_measures_that_learn_are_fitted_again(queries, measure):
     index.add(rows[300:])
     index.upsert(rows[:2][::-1], [0, 1])
     index.remove([7])
-    left = np.delete(np.concatenate([rows[1::-1], rows[2:]]), 7, axis=0)
-    found, expected = index.search(queries, 5), top_k(queries, left, 5, measure=measure)
-    np.testing.assert_array_equal(found.indices, np.delete(np.arange(400), 7)[expected.indices])
-    assert_same_bits(found.scores, expected.scores)
+    live_rows = np.delete(np.concatenate([rows[1::-1], rows[2:]]), 7, axis=0)
+    result, expected = index.search(queries, 5), top_k(queries, live_rows, 5, measure=measure)
+    np.testing.assert_array_equal(result.indices, np.delete(np.arange(400), 7)[expected.indices])
+    assert_same_bits(result.scores, expected.scores)
 
 
 def test_many_copies_of_a_row_can_be_removed(queries):
@@ -151,18 +151,18 @@ def test_a_small_index_is_padded_and_an_empty_one_answers(queries, tmp_path):
     rows = gaussian(3)
     for ids, none in ((None, -1), (["a", "b", "c"], "")):
         index = SimilarityIndex().fit(rows, ids)
-        found = index.search(queries, 5)
-        assert (found.indices[:, 3:] == -1).all()
-        assert (found.ids[:, 3:] == none).all()
-        assert np.isneginf(found.scores[:, 3:]).all()
-        assert found.ids.shape == (60, 5)
+        result = index.search(queries, 5)
+        assert (result.indices[:, 3:] == -1).all()
+        assert (result.ids[:, 3:] == none).all()
+        assert np.isneginf(result.scores[:, 3:]).all()
+        assert result.ids.shape == (60, 5)
         assert index.search(np.empty((0, 20)), 5).ids.shape == (0, 5)
         index.remove(index.ids_of([0, 1, 2]))
         index.save(tmp_path / "empty")
         for empty in (index, SimilarityIndex.open(tmp_path / "empty")):
-            found = empty.search(queries, 5)
-            assert (found.ids == none).all()
-            assert np.isneginf(found.scores).all()
+            result = empty.search(queries, 5)
+            assert (result.ids == none).all()
+            assert np.isneginf(result.scores).all()
             assert empty.n_items_ == 0
         index.add(rows[:1], None if ids is None else ["d"])
         assert index.search(queries[:1], 1).indices.tolist() == [[3]]
@@ -188,32 +188,32 @@ def test_lists_of_allowed_items_restrict_each_query(queries):
     index.remove(np.arange(0, 900, 4))
     listed = random.random((60, 900)) < random.choice([0.0, 0.002, 0.3], 60)[:, None]
     excluded = random.random((60, 900)) < 0.2
-    left = np.arange(900) % 4 > 0
+    is_live = np.arange(900) % 4 > 0
     for exclude in (None, excluded):
-        kept = listed & left & (True if exclude is None else ~exclude)
-        columns, keys = dense_oracle.top_k(queries, rows, 6, "cosine", excluded=~kept)
+        is_searched = listed & is_live & (True if exclude is None else ~exclude)
+        columns, keys = dense_oracle.top_k(queries, rows, 6, "cosine", excluded=~is_searched)
         columns[keys < 0.1] = -1
         options = {} if exclude is None else {"exclude": sp.csr_array(exclude)}
-        found = index.search(queries, 6, allowed=sp.csr_array(listed), min_score=0.1, **options)
-        np.testing.assert_array_equal(found.indices, columns)
+        result = index.search(queries, 6, allowed=sp.csr_array(listed), min_score=0.1, **options)
+        np.testing.assert_array_equal(result.indices, columns)
         # and the bits are those of a search of all items
         everything = index.search(queries, 900)
-        places = (everything.indices[:, None] == found.indices[..., None]) & (columns >= 0)[
+        places = (everything.indices[:, None] == result.indices[..., None]) & (columns >= 0)[
             ..., None
         ]
-        assert (everything.scores[:, None] == found.scores[..., None])[places].all()
+        assert (everything.scores[:, None] == result.scores[..., None])[places].all()
 
 
 @pytest.mark.parametrize("measure", ["dot", "neg_euclidean", "csls", "recos"])
 def test_lists_of_allowed_items_work_with_all_measures(queries, measure, tmp_path):
     rows, random = gaussian(300), np.random.default_rng(0)
     listed = sp.csr_array(random.random((60, 300)) < 0.1)
-    found = top_k(queries, rows, 4, measure=measure, allowed=listed)
+    result = top_k(queries, rows, 4, measure=measure, allowed=listed)
     for query in range(0, 60, 20):
         allowed = listed[[query]].indices
         expected = top_k(queries[query : query + 1], rows, 4, measure=measure, allowed=allowed)
-        np.testing.assert_array_equal(found.indices[query], expected.indices[0])
-        assert_same_bits(found.scores[query], expected.scores[0])
+        np.testing.assert_array_equal(result.indices[query], expected.indices[0])
+        assert_same_bits(result.scores[query], expected.scores[0])
 
 
 def test_lists_of_allowed_items_read_mapped_rows(queries, tmp_path):
@@ -221,9 +221,9 @@ def test_lists_of_allowed_items_read_mapped_rows(queries, tmp_path):
     np.save(tmp_path / "rows.npy", rows)
     mapped = np.load(tmp_path / "rows.npy", mmap_mode="r")
     listed = sp.csr_array(np.random.default_rng(0).random((60, 300)) < 0.1)
-    found, expected = (top_k(queries, some, 4, allowed=listed) for some in (mapped, rows))
-    assert_same_bits(found.scores, expected.scores)
-    np.testing.assert_array_equal(found.indices, expected.indices)
+    result, expected = (top_k(queries, items, 4, allowed=listed) for items in (mapped, rows))
+    assert_same_bits(result.scores, expected.scores)
+    np.testing.assert_array_equal(result.indices, expected.indices)
 
 
 WRONG = {
@@ -317,5 +317,5 @@ def test_a_lost_capability_is_said_once_and_changes_nothing():
         index.remove([1])
         plain.remove([1])
         SimilarityIndex("csls").fit(X).add(X[:1])  # documented: it learns from items
-    found = index.search(X, 4)
-    np.testing.assert_array_equal(found.indices, plain.search(X, 4).indices)
+    result = index.search(X, 4)
+    np.testing.assert_array_equal(result.indices, plain.search(X, 4).indices)

@@ -170,10 +170,10 @@ def expected_at(state):
         for i in range(state + 1)
     ]
     ids = np.arange(40 * (state + 1)).reshape(-1, 40)
-    kept = [slice(20, None)] * state + [slice(None)]
+    slices = [slice(20, None)] * state + [slice(None)]
     return SimilarityIndex().fit(
-        np.concatenate([part[some] for part, some in zip(rows, kept, strict=True)]),
-        np.concatenate([part[some] for part, some in zip(ids, kept, strict=True)]),
+        np.concatenate([part[rows_kept] for part, rows_kept in zip(rows, slices, strict=True)]),
+        np.concatenate([part[rows_kept] for part, rows_kept in zip(ids, slices, strict=True)]),
     )
 
 
@@ -209,9 +209,9 @@ def test_a_killed_writer_leaves_the_old_or_the_new_index(tmp_path, kills):
         assert announced - 1 <= state <= announced
         expected = expected_at(state)
         for index in (served, fresh):
-            found, truth = index.search(QUERIES, 9), expected.search(QUERIES, 9)
-            assert_same_bits(found.ids, truth.ids)
-            assert_same_bits(found.scores, truth.scores)
+            result, truth = index.search(QUERIES, 9), expected.search(QUERIES, 9)
+            assert_same_bits(result.ids, truth.ids)
+            assert_same_bits(result.scores, truth.scores)
 
 
 @pytest.mark.slow

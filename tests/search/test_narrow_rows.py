@@ -25,20 +25,20 @@ def rows_of(name, n, d, seed=0):
 def test_narrow_rows_have_the_neighbors_of_float64(name):
     X, Q = rows_of(name, 500, 24), rows_of(name, 30, 24, seed=1)
     # blocks of 64 rows and more
-    found = top_k(Q, X, 7, working_memory=0.1)
-    assert_exact(found, *dense_oracle.top_k(Q, X, 7, "cosine"))
-    found = top_k(X[:90], k=5, measure="dot")
-    assert_exact(found, *dense_oracle.top_k(X[:90], X[:90], 5, "dot", exclude_self=True))
+    result = top_k(Q, X, 7, working_memory=0.1)
+    assert_exact(result, *dense_oracle.top_k(Q, X, 7, "cosine"))
+    result = top_k(X[:90], k=5, measure="dot")
+    assert_exact(result, *dense_oracle.top_k(X[:90], X[:90], 5, "dot", exclude_self=True))
     lists = np.arange(30)[:, None] * 11 + np.arange(40)
     excluded = np.ones((30, 500), bool)
     np.put_along_axis(excluded, lists, False, axis=1)
-    found = rescore(Q, X, lists, 5)
-    assert_exact(found, *dense_oracle.top_k(Q, X, 5, "cosine", excluded=excluded))
+    result = rescore(Q, X, lists, 5)
+    assert_exact(result, *dense_oracle.top_k(Q, X, 5, "cosine", excluded=excluded))
 
 
-def assert_exact(found, indices, scores):
-    np.testing.assert_array_equal(found.indices, indices)
-    np.testing.assert_array_equal(found.scores, scores.astype(np.float32))
+def assert_exact(result, indices, scores):
+    np.testing.assert_array_equal(result.indices, indices)
+    np.testing.assert_array_equal(result.scores, scores.astype(np.float32))
 
 
 def test_narrow_rows_are_not_copied_as_a_whole():
@@ -81,16 +81,16 @@ def test_index_keeps_narrow_rows(name, tmp_path):
     index.upsert(Q[150:], np.arange(50))
     X = np.concatenate([Q[150:], X[50:100], X[400:], Q[:150]])
     positions = np.r_[0:100, 400:9150]
-    found, scores = dense_oracle.top_k(Q, X, 7, "cosine")
+    result, scores = dense_oracle.top_k(Q, X, 7, "cosine")
     index.save(tmp_path / "index")
     for one in (index, SimilarityIndex.open(tmp_path / "index", verify=True)):
         assert one.memory_.rows == X.nbytes + 350 * X[0].nbytes
-        assert_exact(one.search(Q, 7), positions[found], scores)
+        assert_exact(one.search(Q, 7), positions[result], scores)
         near = one.radius(Q, 0.5)
         expected = dense_oracle.keys(Q, X, "cosine") >= 0.5
         np.testing.assert_array_equal(near[:, positions].toarray() > 0, expected)
-        exact = one.rescore(Q, positions[found][:, ::-1], 7)
-        assert_exact(exact, positions[found], scores)
+        exact = one.rescore(Q, positions[result][:, ::-1], 7)
+        assert_exact(exact, positions[result], scores)
         assert not exact.missing.any()
 
 
@@ -107,14 +107,14 @@ def test_large_narrow_rows_make_no_wide_copy():
     ):
         tracemalloc.start()
         try:
-            found = call()
+            result = call()
             peak = tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()
         # codes of a byte a number, 28 bytes an item, and blocks; float32 rows are four times X
         assert peak < bound * X.nbytes
         expected = top_k(Q, X.astype(np.float32), 3)
-        assert_exact(found, *expected)
+        assert_exact(result, *expected)
     joined = top_k(X, k=2)
     expected = top_k(X.astype(np.float32), k=2)
     assert_exact(joined, *expected)
@@ -126,8 +126,8 @@ def test_large_narrow_rows_make_no_wide_copy():
 def test_narrow_rows_of_many_columns_are_searched(dtype, n_items):
     rng = np.random.default_rng(0)
     X = rng.integers(-3, 4, (n_items, 70_000)).astype(dtype)
-    found = top_k(X, X, 3, measure="dot", working_memory=4096)
-    assert_exact(found, *dense_oracle.top_k(X, X, 3, "dot"))
+    result = top_k(X, X, 3, measure="dot", working_memory=4096)
+    assert_exact(result, *dense_oracle.top_k(X, X, 3, "dot"))
 
 
 def test_index_refuses_narrow_rows_with_nan():

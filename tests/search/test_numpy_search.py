@@ -17,15 +17,15 @@ def assert_same_bits(metric_type, items, queries, k, *, numbers=None, exclusions
     """Compare with the kernel that scores every pair."""
     items, queries = (read_only(np.ascontiguousarray(rows)) for rows in (items, queries))
     right = encode_rows(items, bias if metric_type == "dot" else None, 1, metric_type)
-    left = encode_rows(queries, None, 1, metric_type)
+    encoded_queries = encode_rows(queries, None, 1, metric_type)
     numbers = read_only(np.arange(len(items)) if numbers is None else numbers)
     exclusions = no_exclusions(len(queries)) if exclusions is None else exclusions
-    arguments = metric_type, right, numbers, left, exclusions, k
+    arguments = metric_type, right, numbers, encoded_queries, exclusions, k
     expected = scan.score_all(*arguments, OPTIONS)
     for pairs_per_block in (1 << 22, 13 * len(queries)):
-        found = numpy_search.search(*arguments, pairs_per_block=pairs_per_block)
-        np.testing.assert_array_equal(found[0], expected[0])
-        assert found[1].tobytes() == expected[1].tobytes()
+        result = numpy_search.search(*arguments, pairs_per_block=pairs_per_block)
+        np.testing.assert_array_equal(result[0], expected[0])
+        assert result[1].tobytes() == expected[1].tobytes()
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -57,8 +57,8 @@ def test_search_obeys_filters(metric_type):
     assert_same_bits(metric_type, X, X, 5, exclusions=exclusions)
     assert_same_bits(metric_type, X, X, 20, exclusions=exclusions, numbers=numbers)
     # queries 10 .. 30 of those
-    some = exclusions.of_range(10, 30)
-    assert_same_bits(metric_type, X, X[10:30], 5, exclusions=some, numbers=numbers)
+    excluded = exclusions.of_range(10, 30)
+    assert_same_bits(metric_type, X, X[10:30], 5, exclusions=excluded, numbers=numbers)
 
 
 @pytest.mark.parametrize("metric_type", METRIC_TYPES)
@@ -108,12 +108,19 @@ def test_search_of_low_precision_rows(metric_type, dtype):
     rng = np.random.default_rng(6)
     X = (5 * rng.standard_normal((80, 21))).astype(dtype)
     queries = read_only(rng.standard_normal((30, 21)))
-    right, left = (encode_rows(rows, None, 1, metric_type) for rows in (read_only(X), queries))
+    right, encoded_queries = (
+        encode_rows(rows, None, 1, metric_type) for rows in (read_only(X), queries)
+    )
     arguments = no_exclusions(30), 4
     numbers = read_only(np.arange(80))
-    expected = scan.score_all(metric_type, right, numbers, left, *arguments, OPTIONS)
-    found = numpy_search.search(
-        metric_type, right._replace(rows=X), numbers, left, *arguments, pairs_per_block=300
+    expected = scan.score_all(metric_type, right, numbers, encoded_queries, *arguments, OPTIONS)
+    result = numpy_search.search(
+        metric_type,
+        right._replace(rows=X),
+        numbers,
+        encoded_queries,
+        *arguments,
+        pairs_per_block=300,
     )
-    np.testing.assert_array_equal(found[0], expected[0])
-    assert found[1].tobytes() == expected[1].tobytes()
+    np.testing.assert_array_equal(result[0], expected[0])
+    assert result[1].tobytes() == expected[1].tobytes()

@@ -35,9 +35,9 @@ def on_disk(rows, tmp_path_factory):
     return np.load(path, mmap_mode="r")
 
 
-def assert_same(found, expected):
-    assert_same_bits(found.indices, expected.indices)
-    assert_same_bits(found.scores, expected.scores)
+def assert_same(result, expected):
+    assert_same_bits(result.indices, expected.indices)
+    assert_same_bits(result.scores, expected.scores)
 
 
 @pytest.mark.parametrize(
@@ -50,8 +50,8 @@ def assert_same(found, expected):
 )
 @pytest.mark.parametrize("k", [pytest.param(1, marks=pytest.mark.slow), 12])
 def test_mapped_rows_match_rows_in_memory(rows, on_disk, measure, k):
-    found = top_k(on_disk, k=k, measure=measure, working_memory=SMALL)
-    assert_same(found, top_k(rows, k=k, measure=measure))
+    result = top_k(on_disk, k=k, measure=measure, working_memory=SMALL)
+    assert_same(result, top_k(rows, k=k, measure=measure))
 
 
 @pytest.mark.parametrize(
@@ -74,19 +74,19 @@ def test_means_and_moments_are_learned_from_disk(rows, on_disk, measure):
 
 def test_mapped_rows_match_the_oracle(rows, on_disk):
     queries = rows[4000:4050]
-    found = top_k(queries, on_disk, k=7, working_memory=SMALL)
+    result = top_k(queries, on_disk, k=7, working_memory=SMALL)
     columns, keys = dense_oracle.top_k(queries, rows, 7, "cosine")
-    np.testing.assert_array_equal(found.indices, columns)
-    np.testing.assert_array_equal(found.scores, keys.astype(np.float32))
+    np.testing.assert_array_equal(result.indices, columns)
+    np.testing.assert_array_equal(result.scores, keys.astype(np.float32))
 
 
 def test_filters_of_mapped_rows_match_rows_in_memory(rows, on_disk):
     allowed = np.random.default_rng(1).random(len(rows)) < 0.3
     seen = sp.random_array((500, len(rows)), density=0.01, rng=np.random.default_rng(2))
     options = {"k": 5, "allowed": allowed, "exclude": seen, "min_score": 0.5}
-    found = top_k(rows[:500], on_disk, working_memory=SMALL, **options)
-    assert_same(found, top_k(rows[:500], rows, **options))
-    assert (found.indices == -1).any()
+    result = top_k(rows[:500], on_disk, working_memory=SMALL, **options)
+    assert_same(result, top_k(rows[:500], rows, **options))
+    assert (result.indices == -1).any()
     with_itself = top_k(on_disk, k=1, exclude_self=False, working_memory=SMALL)
     assert_same(with_itself, top_k(rows, k=1, exclude_self=False))
 
@@ -99,8 +99,8 @@ def test_float64_and_float16_and_parts_of_a_file(rows, tmp_path):
 
 
 def test_learning_measures_read_all_mapped_items(rows, on_disk):
-    found = top_k(on_disk, k=3, measure="centered_cosine")
-    assert_same(found, top_k(rows, k=3, measure="centered_cosine"))
+    result = top_k(on_disk, k=3, measure="centered_cosine")
+    assert_same(result, top_k(rows, k=3, measure="centered_cosine"))
 
 
 def test_progress_ascends_to_the_number_of_queries(on_disk):
@@ -226,9 +226,9 @@ def test_a_stopped_search_resumes_from_its_last_block(rows, tmp_path):
         top_k(rows, progress=stop_late, **request)
     assert not (tmp_path / "out").exists()
     seen = []
-    found = top_k(rows, progress=lambda *step: seen.append(step), **request)
+    result = top_k(rows, progress=lambda *step: seen.append(step), **request)
     assert seen[0][0] > 0.3 * len(rows)
-    assert_same(found, top_k(rows, k=4))
+    assert_same(result, top_k(rows, k=4))
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
@@ -246,15 +246,15 @@ def test_a_checkpoint_of_another_version_is_refused(rows, tmp_path):
     with pytest.raises(ValueError, match="of a run with another fastcos"):
         top_k(rows, **request)
     (tmp_path / ".out.partial" / "run.json").write_text(text)
-    found = top_k(rows, **request)
+    result = top_k(rows, **request)
     (tmp_path / "out" / "run.json").write_text(of_old)
-    assert_same(top_k(rows, **request), found)
+    assert_same(top_k(rows, **request), result)
 
 
 def test_copies_of_rows_are_searched_once_for_a_directory_too(rows, tmp_path):
     copies = rows[np.random.default_rng(4).integers(0, 300, len(rows))]
-    found = top_k(copies, k=4, working_memory=SMALL, out=tmp_path / "out")
-    assert_same(found, top_k(copies, k=4))
+    result = top_k(copies, k=4, working_memory=SMALL, out=tmp_path / "out")
+    assert_same(result, top_k(copies, k=4))
 
 
 def test_sparse_rows_go_to_no_directory(tmp_path):
@@ -395,21 +395,21 @@ def test_rows_on_disk_are_never_in_memory_as_a_whole(tmp_path):
      (b"{", b"("), (b"\x93NUMPY", b"")],
 )  # fmt: skip
 def test_a_damaged_header_of_a_kept_search_is_refused_at_once(tmp_path, before, after):
-    kept, rows = tmp_path / "out", np.random.default_rng(0).random((30, 4))
-    found = top_k(rows, k=3, out=kept)
-    del found
-    content = (kept / "indices.npy").read_bytes()
+    out, rows = tmp_path / "out", np.random.default_rng(0).random((30, 4))
+    result = top_k(rows, k=3, out=out)
+    del result
+    content = (out / "indices.npy").read_bytes()
     assert before in content
-    (kept / "indices.npy").write_bytes(content.replace(before, after, 1))
+    (out / "indices.npy").write_bytes(content.replace(before, after, 1))
     with pytest.raises(storage.FastcosFormatError, match=r"indices\.npy is damaged"):
-        top_k(rows, k=3, out=kept)
+        top_k(rows, k=3, out=out)
 
 
 @pytest.mark.parametrize(("rows", "block"), [(29, 4), (30, 0), (30, -1), (30, 2.5), (30, "4")])
 def test_a_damaged_number_of_a_kept_search_is_refused(tmp_path, rows, block):
-    kept, vectors = tmp_path / "out", np.random.default_rng(0).random((30, 4))
-    top_k(vectors, k=3, out=kept)
-    run = json.loads((kept / "run.json").read_text())
-    (kept / "run.json").write_text(json.dumps(run | {"rows": rows, "block": block}))
+    out, vectors = tmp_path / "out", np.random.default_rng(0).random((30, 4))
+    top_k(vectors, k=3, out=out)
+    run = json.loads((out / "run.json").read_text())
+    (out / "run.json").write_text(json.dumps(run | {"rows": rows, "block": block}))
     with pytest.raises(storage.FastcosFormatError, match=r"run\.json is damaged"):
-        top_k(vectors, k=3, out=kept)
+        top_k(vectors, k=3, out=out)

@@ -11,12 +11,12 @@ RNG = np.random.default_rng(0)
 ROWS = RNG.standard_normal((1000, 64)).astype(np.float32)
 
 
-def assert_exact(found, queries, rows, k, form):
+def assert_exact(result, queries, rows, k, form):
     columns, keys = dense_oracle.top_k(queries, rows, k, form, exclude_self=False)
     with np.errstate(over="ignore"):
         scores = (-np.sqrt(-keys) if form == "euclidean" else keys).astype(np.float32)
-    np.testing.assert_array_equal(found.indices, columns)
-    np.testing.assert_array_equal(found.scores, scores)
+    np.testing.assert_array_equal(result.indices, columns)
+    np.testing.assert_array_equal(result.scores, scores)
 
 
 @pytest.mark.parametrize("measure", FORMS)
@@ -26,9 +26,9 @@ def test_few_queries_are_exact(n_queries, dtypes, measure):
     rows, queries = ROWS.astype(dtypes[0]), RNG.standard_normal((n_queries, 64)).astype(dtypes[1])
     index = fastcos.SimilarityIndex(measure).fit(rows, ids=[f"item {i}" for i in range(1000)])
     for _ in range(2):  # the second search is prepared
-        found = index.search(queries, 7)
-        assert_exact(found, queries, rows, 7, FORMS[measure])
-        assert found.ids.tolist() == [[f"item {i}" for i in row] for row in found.indices]
+        result = index.search(queries, 7)
+        assert_exact(result, queries, rows, 7, FORMS[measure])
+        assert result.ids.tolist() == [[f"item {i}" for i in row] for row in result.indices]
 
 
 @pytest.mark.parametrize("measure", FORMS)
@@ -74,8 +74,8 @@ def test_other_forms_of_queries_find_the_same():
         ROWS[:2].tolist(), np.asfortranarray(ROWS[:2]), ROWS[:2].astype(">f4"),
         ROWS[:2].astype(np.float64), shifted, np.repeat(ROWS[:2], 2, axis=1)[:, ::2],
     ):  # fmt: skip
-        found = index.search(queries, 5)
-        for one, other in zip(found, expected, strict=True):
+        result = index.search(queries, 5)
+        for one, other in zip(result, expected, strict=True):
             np.testing.assert_array_equal(one, other)
     one = index.search(ROWS[0], 5)
     np.testing.assert_array_equal(one.indices, expected.indices[:1])
@@ -138,8 +138,8 @@ def test_bits_do_not_depend_on_threads(n_threads):
     index = fastcos.SimilarityIndex("dot").fit(rows)
     for n in (1, 20):
         expected = index.search(rows[:n], 10, n_threads=1)
-        found = index.search(rows[:n], 10, n_threads=n_threads)
-        for one, other in zip(found, expected, strict=True):
+        result = index.search(rows[:n], 10, n_threads=n_threads)
+        for one, other in zip(result, expected, strict=True):
             np.testing.assert_array_equal(one, other)
     with pytest.raises(ValueError, match="n_threads must be a whole number"):
         index.search(rows[:1], 10, n_threads=0)
@@ -157,11 +157,11 @@ def test_parts_and_removed_items_are_searched_alike(measure):
     live = index.ids_of(np.arange(6000))
     queries = RNG.standard_normal((9, 24)).astype(np.float32)
     for k in (1, 10, 600):
-        found = [index.search(queries, k) for _ in range(2)][1]
+        result = [index.search(queries, k) for _ in range(2)][1]
         expected = index.search(queries, k, min_score=-1e9)  # with one step more
-        for one, other in zip(found, expected, strict=True):
+        for one, other in zip(result, expected, strict=True):
             np.testing.assert_array_equal(one, other)
-        assert np.isin(found.ids, live[live >= 0]).all()
+        assert np.isin(result.ids, live[live >= 0]).all()
 
 
 @pytest.mark.parametrize("n_parts", [1, 3])
@@ -181,9 +181,9 @@ def test_a_mask_of_positions_that_were_partly_removed_is_exact(n_allowed, n_part
     columns = dense_oracle.top_k(queries, rows[live], 10, "cosine", exclude_self=False)[0]
     for allowed in (mask, positions, positions.tolist()):
         for _ in range(2):
-            found = index.search(queries, 10, allowed=allowed)
-            np.testing.assert_array_equal(found.indices, live[columns])
-            np.testing.assert_array_equal(found.ids, live[columns])
+            result = index.search(queries, 10, allowed=allowed)
+            np.testing.assert_array_equal(result.indices, live[columns])
+            np.testing.assert_array_equal(result.ids, live[columns])
 
 
 def test_a_wrong_mask_is_refused():
@@ -200,6 +200,6 @@ def test_more_searches_than_an_index_keeps_are_exact():
     for _ in range(2):
         for n in range(1, 33):
             for k in range(1, 11):
-                found = index.search(ROWS[:n], k)
-                np.testing.assert_array_equal(found.indices[:, 0], np.arange(n))
-                assert found.ids.shape == (n, k)
+                result = index.search(ROWS[:n], k)
+                np.testing.assert_array_equal(result.indices[:, 0], np.arange(n))
+                assert result.ids.shape == (n, k)

@@ -20,18 +20,18 @@ def test_all_pairs_above_a_score_are_found_and_no_other(measure, threshold):
     form = "euclidean" if measure == "neg_euclidean" else measure
     truth = dense_oracle.keys(Q, B, form)
     truth = -np.sqrt(-truth) if form == "euclidean" else truth
-    found = neighbors_above(Q, B, min_score=threshold, measure=measure)
+    result = neighbors_above(Q, B, min_score=threshold, measure=measure)
     rows, columns = np.nonzero(truth >= threshold)
     assert 50 < len(rows) < 20_000
-    np.testing.assert_array_equal(np.repeat(np.arange(130), np.diff(found.indptr)), rows)
-    np.testing.assert_array_equal(found.indices, columns)
-    np.testing.assert_array_equal(found.data, truth[rows, columns].astype(np.float32))
+    np.testing.assert_array_equal(np.repeat(np.arange(130), np.diff(result.indptr)), rows)
+    np.testing.assert_array_equal(result.indices, columns)
+    np.testing.assert_array_equal(result.data, truth[rows, columns].astype(np.float32))
 
 
 def test_scores_equal_to_the_threshold_are_included():
     X = np.repeat(np.eye(3), 50, axis=0)
-    found = neighbors_above(X, min_score=1.0)
-    assert found.nnz == 3 * 50 * 49
+    result = neighbors_above(X, min_score=1.0)
+    assert result.nnz == 3 * 50 * 49
     assert neighbors_above(X, min_score=1.0 + 1e-15).nnz == 3 * 50 * 49  # the same float32 number
     assert neighbors_above(X, min_score=float(np.nextafter(np.float32(1), np.float32(2)))).nnz == 0
     assert neighbors_above(X, min_score=-1.0).nnz == 150 * 149
@@ -72,8 +72,8 @@ def test_a_custom_measure_is_inverted_for_each_query():
     Q, B = gaussian(60, 8), gaussian(300, 8, seed=1)
     keys = dense_oracle.keys(Q, B, "dot") + np.linspace(-3, 3, 300)
     truth = np.arctan(keys) + Q[:, :1]
-    found = neighbors_above(Q, B, min_score=1.2, measure=Shifted())
-    np.testing.assert_array_equal(found.toarray() != 0, truth >= 1.2)
+    result = neighbors_above(Q, B, min_score=1.2, measure=Shifted())
+    np.testing.assert_array_equal(result.toarray() != 0, truth >= 1.2)
 
 
 @pytest.mark.parametrize("measure", ["cosine", "dot", "neg_euclidean"])
@@ -107,9 +107,9 @@ def test_range_search_by_an_upper_bound_is_complete(measure, share):
     # float32 scores of blocks: keep away from the threshold
     sure = np.abs(whole - threshold) > 1e-6
     pairs = neighbors_above(Q, X, min_score=threshold, measure=measure).tocoo()
-    found = np.zeros(whole.shape, bool)  # a score may be 0
-    found[pairs.coords] = True
-    np.testing.assert_array_equal(found[sure], (whole >= threshold)[sure])
+    result = np.zeros(whole.shape, bool)  # a score may be 0
+    result[pairs.coords] = True
+    np.testing.assert_array_equal(result[sure], (whole >= threshold)[sure])
 
 
 def test_pairs_by_norm_and_angle_are_those_of_all_scores():
@@ -118,8 +118,8 @@ def test_pairs_by_norm_and_angle_are_those_of_all_scores():
     cosines = (rows.astype(float) @ rows.T) / np.outer(norms, norms)
     truth = -(np.abs(norms[:, None] - norms) + np.arccos(np.clip(cosines, -1, 1)))
     np.fill_diagonal(truth, -np.inf)
-    found = neighbors_above(rows, min_score=-1.1, measure="norm_angle_distance")
-    np.testing.assert_array_equal(found.toarray() != 0, truth >= -1.1)
+    result = neighbors_above(rows, min_score=-1.1, measure="norm_angle_distance")
+    np.testing.assert_array_equal(result.toarray() != 0, truth >= -1.1)
 
 
 @pytest.mark.parametrize("measure", ["cosine", "neg_euclidean", "csls"])
@@ -130,19 +130,19 @@ def test_index_radius_finds_all_pairs_of_what_is_left(measure):
     index.add(rows[300:], [f"{i}" for i in range(300, 400)])
     gone = np.arange(0, 400, 5)
     index.remove([f"{i}" for i in gone])
-    left = np.setdiff1d(np.arange(400), gone)
+    live = np.setdiff1d(np.arange(400), gone)
     threshold = {"cosine": 0.5, "neg_euclidean": -4.0, "csls": 0.0}[measure]
-    expected = neighbors_above(queries, rows[left], min_score=threshold, measure=measure)
-    found = index.radius(queries, threshold)
-    assert found.shape == (30, 400)
+    expected = neighbors_above(queries, rows[live], min_score=threshold, measure=measure)
+    result = index.radius(queries, threshold)
+    assert result.shape == (30, 400)
     assert expected.nnz > 100
-    np.testing.assert_array_equal(found.indices, left[expected.indices])
-    np.testing.assert_array_equal(found.indptr, expected.indptr)
-    np.testing.assert_array_equal(found.data, expected.data)
-    assert index.ids_of(found.indices).tolist() == [f"{i}" for i in found.indices]
+    np.testing.assert_array_equal(result.indices, live[expected.indices])
+    np.testing.assert_array_equal(result.indptr, expected.indptr)
+    np.testing.assert_array_equal(result.data, expected.data)
+    assert index.ids_of(result.indices).tolist() == [f"{i}" for i in result.indices]
     allowed = np.arange(400) % 2 == 0
-    some = index.radius(queries, threshold, allowed=allowed)
-    assert (some != found * allowed).nnz == 0
+    filtered = index.radius(queries, threshold, allowed=allowed)
+    assert (filtered != result * allowed).nnz == 0
     assert index.radius(np.empty((0, 6)), 0.5).shape == (0, 400)
 
 
@@ -157,10 +157,10 @@ def test_near_duplicates_are_components_of_similar_pairs():
     expected = np.arange(120)
     for _ in range(120):
         expected = np.where(linked, expected[None], 120).min(axis=1)
-    found = near_duplicates(rows, 0.99)
-    np.testing.assert_array_equal(found.representatives[found.labels], expected)
-    np.testing.assert_array_equal(found.representatives, np.unique(expected))
-    assert 1 < len(found.representatives) < 120
+    duplicates = near_duplicates(rows, 0.99)
+    np.testing.assert_array_equal(duplicates.representatives[duplicates.labels], expected)
+    np.testing.assert_array_equal(duplicates.representatives, np.unique(expected))
+    assert 1 < len(duplicates.representatives) < 120
 
 
 def test_thresholds_may_be_calibrations():
@@ -168,16 +168,16 @@ def test_thresholds_may_be_calibrations():
     rate = calibrate(X, fpr=1e-3)
     # the rate is counted by other code than the calibration's
     cosines = dense_oracle.keys(X, X, "cosine")
-    wanted = (cosines >= rate.threshold(1e-3)) & ~np.eye(700, dtype=bool)
-    assert 0 < wanted.sum() <= 1e-3 * 700 * 699
-    found = neighbors_above(X, min_score=rate)
-    np.testing.assert_array_equal(found.indices, np.nonzero(wanted)[1])
+    is_near = (cosines >= rate.threshold(1e-3)) & ~np.eye(700, dtype=bool)
+    assert 0 < is_near.sum() <= 1e-3 * 700 * 699
+    result = neighbors_above(X, min_score=rate)
+    np.testing.assert_array_equal(result.indices, np.nonzero(is_near)[1])
     index = SimilarityIndex().fit(X)
     np.testing.assert_array_equal(
         index.radius(X, rate).indices, index.radius(X, rate.threshold(1e-3)).indices
     )
     labels = near_duplicates(X, rate).labels
-    first, second = np.nonzero(wanted)
+    first, second = np.nonzero(is_near)
     assert (labels[first] == labels[second]).all()
     assert len(np.unique(labels)) < 700
 
@@ -203,23 +203,23 @@ def test_sparse_rows_have_the_pairs_of_dense_rows(measure, threshold):
         scores = np.divide(products, np.outer(norms, norms), out=products * 0, where=products > 0)
     itself = np.eye(120, dtype=bool)
     for memory in (None, 0.3):
-        found = neighbors_above(rows, min_score=threshold, measure=measure, working_memory=memory)
+        result = neighbors_above(rows, min_score=threshold, measure=measure, working_memory=memory)
         expected = np.where((scores.astype(np.float32) >= threshold) & ~itself, scores, 0)
-        np.testing.assert_allclose(found.toarray(), expected, rtol=1e-6)
-        found = neighbors_above(
+        np.testing.assert_allclose(result.toarray(), expected, rtol=1e-6)
+        result = neighbors_above(
             Q, rows, min_score=threshold, measure=measure, working_memory=memory
         )
         expected = np.where(scores.astype(np.float32) >= threshold, scores, 0)[:40]
-        np.testing.assert_allclose(found.toarray(), expected, rtol=1e-6)
+        np.testing.assert_allclose(result.toarray(), expected, rtol=1e-6)
     for wrong, message in (
         ({"min_score": 0.0}, "min_score must be above 0 for sparse rows, got 0"),
         ({"measure": "angular"}, "measure must be one of cosine, dot, got 'angular'"),
         ({"items": rows[:, :20]}, "items must have as many columns as queries"),
         ({"working_memory": 1e-4}, "working_memory must be at least"),
     ):
-        given = {"min_score": threshold, "items": None, "measure": measure} | wrong
+        call = {"min_score": threshold, "items": None, "measure": measure} | wrong
         with pytest.raises((TypeError, ValueError), match=f"^{message}"):
-            neighbors_above(rows, **given)
+            neighbors_above(rows, **call)
 
 
 def test_index_near_duplicates_are_those_of_its_items():
@@ -230,14 +230,14 @@ def test_index_near_duplicates_are_those_of_its_items():
     index.add(X[120:])
     gone = np.arange(0, 200, 9)
     index.remove(gone)
-    left = np.setdiff1d(np.arange(200), gone)
-    expected = near_duplicates(X[left], 0.98)
-    found = index.near_duplicates(0.98)
-    np.testing.assert_array_equal(found.labels[left], expected.labels)
-    assert (found.labels[gone] == -1).all()
-    np.testing.assert_array_equal(found.representatives, left[expected.representatives])
-    assert len(found.representatives) < len(left)
-    index.remove(left)
+    live = np.setdiff1d(np.arange(200), gone)
+    expected = near_duplicates(X[live], 0.98)
+    duplicates = index.near_duplicates(0.98)
+    np.testing.assert_array_equal(duplicates.labels[live], expected.labels)
+    assert (duplicates.labels[gone] == -1).all()
+    np.testing.assert_array_equal(duplicates.representatives, live[expected.representatives])
+    assert len(duplicates.representatives) < len(live)
+    index.remove(live)
     assert len(index.near_duplicates(0.5).representatives) == 0
     for wrong in ("near", np.nan, None):
         with pytest.raises(ValueError, match=r"^min_score must be a finite number"):

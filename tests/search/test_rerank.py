@@ -10,12 +10,12 @@ from fastcos.search.rerank import STSScorer, WordRotatorsScorer, rerank
 from tests.oracles import measures as oracles
 
 
-def found(n=20, k=7, seed=0):
+def random_neighbors(n=20, k=7, seed=0):
     return top_k(np.random.default_rng(seed).normal(size=(n, 4)), k=k)
 
 
 def test_neighbours_come_in_the_order_of_the_scorer():
-    neighbors, table = found(), np.random.default_rng(1).normal(size=(20, 20))
+    neighbors, table = random_neighbors(), np.random.default_rng(1).normal(size=(20, 20))
     indices, scores = rerank(neighbors, lambda query, items: table[query, items])
     for query in range(20):
         expected = sorted(neighbors.indices[query], key=lambda item: -table[query, item])
@@ -26,7 +26,7 @@ def test_neighbours_come_in_the_order_of_the_scorer():
 
 
 def test_rerank_breaks_ties_by_lower_index():
-    neighbors = found()
+    neighbors = random_neighbors()
     indices, _ = rerank(neighbors, lambda query, items: np.zeros(len(items)))
     np.testing.assert_array_equal(indices, np.sort(neighbors.indices, axis=1))
     # differences that float32 does not hold
@@ -61,7 +61,7 @@ def test_padding_is_no_candidate_and_inputs_stay_as_they_are():
 )
 def test_bad_scores_are_refused(scorer, rule):
     with pytest.raises((ValueError, TypeError), match=rule):
-        rerank(found(), scorer)
+        rerank(random_neighbors(), scorer)
 
 
 def test_only_neighbors_are_reranked():
@@ -71,7 +71,7 @@ def test_only_neighbors_are_reranked():
 
 def test_progress_is_seen_by_query():
     seen = []
-    rerank(found(n=9), lambda query, items: items, progress=lambda *at: seen.append(at))
+    rerank(random_neighbors(n=9), lambda query, items: items, progress=lambda *at: seen.append(at))
     assert seen == [(i, 9) for i in range(1, 10)]
 
 
@@ -136,14 +136,14 @@ def vectors_of_bags():
 def test_word_rotators_scores_are_optimal_transport():
     V, X = vectors_of_bags(), bags(0, 12)
     scorer = WordRotatorsScorer(V, X)
-    found = np.array([scorer(i, np.arange(12)) for i in range(12)])
+    result = np.array([scorer(i, np.arange(12)) for i in range(12)])
     truth = -np.array([[oracles.word_rotator(x, y, V) for y in X] for x in X])
-    np.testing.assert_allclose(found, truth, atol=1e-9)
+    np.testing.assert_allclose(result, truth, atol=1e-9)
     # a bag's scale does not matter, and directions bound the distance from below
-    np.testing.assert_array_equal(found[1], found[2])
+    np.testing.assert_array_equal(result[1], result[2])
     D = scorer.directions()
     bound = -0.5 * np.square(D[:, None] - D).sum(axis=2)
-    assert (found <= bound + 1e-9).all()
+    assert (result <= bound + 1e-9).all()
 
 
 def test_word_rotators_scorer_takes_sparse_and_empty_bags():
@@ -152,9 +152,9 @@ def test_word_rotators_scorer_takes_sparse_and_empty_bags():
     dense = WordRotatorsScorer(V, Q, X)
     scarce = WordRotatorsScorer(V, sp.csr_array(Q), sp.csc_array(X))
     for query in range(5):
-        found = dense(query, np.arange(9))
-        np.testing.assert_array_equal(found, scarce(query, np.arange(9)))
-        assert found[4] == -1
+        result = dense(query, np.arange(9))
+        np.testing.assert_array_equal(result, scarce(query, np.arange(9)))
+        assert result[4] == -1
     candidates = top_k(dense.directions(), dense.directions(of_items=True), 9, measure="dot")
     order = rerank(candidates, dense).indices[0]
     np.testing.assert_array_equal(order, np.argsort(-dense(0, np.arange(9)), kind="stable"))

@@ -20,11 +20,11 @@ EVERYTHING = np.tile(np.arange(700), (40, 1))
 
 @pytest.mark.parametrize("measure", ["cosine", "dot", "neg_euclidean", "csls", "recos"])
 def test_rescore_of_all_items_gives_the_bits_of_top_k(measure):
-    found = rescore(QUERIES, ITEMS, EVERYTHING, 9, measure=measure)
+    result = rescore(QUERIES, ITEMS, EVERYTHING, 9, measure=measure)
     expected = top_k(QUERIES, ITEMS, 9, measure=measure)
-    np.testing.assert_array_equal(found.indices, expected.indices)
-    assert_same_bits(found.scores, expected.scores)
-    assert found.missing is None
+    np.testing.assert_array_equal(result.indices, expected.indices)
+    assert_same_bits(result.scores, expected.scores)
+    assert result.missing is None
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
@@ -34,11 +34,11 @@ def test_rescore_orders_candidates_by_exact_score(dtype):
     for query, row in enumerate(LISTS):
         allowed[query, row[row >= 0]] = True
     columns, keys = dense_oracle.top_k(QUERIES, items, 50, "cosine", excluded=~allowed)
-    found = rescore(QUERIES, items, LISTS, 50)
-    np.testing.assert_array_equal(found.indices, columns)
-    np.testing.assert_allclose(found.scores[columns >= 0], keys[columns >= 0], rtol=1e-6)
-    assert np.isneginf(found.scores[columns < 0]).all()
-    assert found.missing is None  # nothing is known of the others
+    result = rescore(QUERIES, items, LISTS, 50)
+    np.testing.assert_array_equal(result.indices, columns)
+    np.testing.assert_allclose(result.scores[columns >= 0], keys[columns >= 0], rtol=1e-6)
+    assert np.isneginf(result.scores[columns < 0]).all()
+    assert result.missing is None  # nothing is known of the others
     unbounded = rescore(QUERIES, items, LISTS, 50, upper_bounds=np.full(40, np.inf))
     assert (unbounded.missing == 50).all()
 
@@ -53,8 +53,8 @@ def test_rescore_reads_listed_rows_alone(tmp_path):
     np.save(tmp_path / "items.npy", items)
     mapped = np.load(tmp_path / "items.npy", mmap_mode="r")
     for rows in (items, mapped, np.asfortranarray(items)):
-        found = rescore(QUERIES, rows, lists, 5, working_memory=0.05)
-        assert_same_bits(found.scores, expected.scores)
+        result = rescore(QUERIES, rows, lists, 5, working_memory=0.05)
+        assert_same_bits(result.scores, expected.scores)
         lists[3, 3] = 9
         with pytest.raises(ValueError, match=r"^items must be finite"):
             rescore(QUERIES, rows, lists, 5)
@@ -63,8 +63,8 @@ def test_rescore_reads_listed_rows_alone(tmp_path):
 
 def test_rescore_keeps_the_digits_of_tiny_rows():
     tiny = ITEMS.astype(np.float64) * 1e-200
-    found, expected = rescore(QUERIES, tiny, LISTS, 5), rescore(QUERIES, ITEMS, LISTS, 5)
-    np.testing.assert_array_equal(found.indices, expected.indices)
+    result, expected = rescore(QUERIES, tiny, LISTS, 5), rescore(QUERIES, ITEMS, LISTS, 5)
+    np.testing.assert_array_equal(result.indices, expected.indices)
 
 
 def test_certificate_is_right_in_10000_cases_and_not_vacuous():
@@ -78,18 +78,18 @@ def test_certificate_is_right_in_10000_cases_and_not_vacuous():
         # mostly the best items by a rough score
         rough = truth + random.normal(0, random.choice([0.0, 1.0, 6.0]), truth.shape)
         lists = np.argsort(-rough, axis=1)[:, : int(random.integers(5, 40))]
-        left = truth.copy()
-        np.put_along_axis(left, lists, -np.inf, axis=1)
-        bounds = left.max(axis=1) + random.choice([0.0, 0.5], 100)
+        remaining = truth.copy()
+        np.put_along_axis(remaining, lists, -np.inf, axis=1)
+        bounds = remaining.max(axis=1) + random.choice([0.0, 0.5], 100)
         k = 5
-        found = rescore(queries, items, lists, k, measure="dot", upper_bounds=bounds)
+        result = rescore(queries, items, lists, k, measure="dot", upper_bounds=bounds)
         best = dense_oracle.top_k(queries, items, k, "dot")[0]
-        absent = (~(best[:, :, None] == found.indices[:, None]).any(axis=2)).sum(axis=1)
-        assert (absent <= found.missing).all(), seed
-        certain += (found.missing == 0).sum()
+        absent = (~(best[:, :, None] == result.indices[:, None]).any(axis=2)).sum(axis=1)
+        assert (absent <= result.missing).all(), seed
+        certain += (result.missing == 0).sum()
         # by scores, as no bound can say more
         kth = np.sort(truth, axis=1)[:, -k]
-        whole += ((absent == 0) & (left.max(axis=1) < kth)).sum()
+        whole += ((absent == 0) & (remaining.max(axis=1) < kth)).sum()
     assert 2000 < certain <= whole
     assert certain > 0.8 * whole
 
@@ -98,17 +98,17 @@ def test_index_rescore_knows_what_is_missing():
     index = SimilarityIndex().fit(ITEMS[:500])
     index.add(ITEMS[500:])
     index.remove(np.arange(0, 700, 10))
-    left = np.arange(700) % 10 > 0
-    truth = dense_oracle.top_k(QUERIES, ITEMS, 6, "cosine", allowed=left)[0]
+    is_live = np.arange(700) % 10 > 0
+    truth = dense_oracle.top_k(QUERIES, ITEMS, 6, "cosine", allowed=is_live)[0]
     lists = LISTS.copy()
     lists[:20, :5] = truth[:20, :5]
     lists[20:30, :6] = truth[20:30]
-    found = index.rescore(QUERIES, lists, 6)
+    result = index.rescore(QUERIES, lists, 6)
     absent = [len(set(best) - set(row)) for best, row in zip(truth, lists, strict=True)]
-    assert found.missing.tolist() == absent
+    assert result.missing.tolist() == absent
     assert absent[20:30] == [0] * 10
-    np.testing.assert_array_equal(found.indices[20:30], truth[20:30])
-    assert not np.isin(found.indices, np.arange(0, 700, 10)).any()
+    np.testing.assert_array_equal(result.indices[20:30], truth[20:30])
+    assert not np.isin(result.indices, np.arange(0, 700, 10)).any()
 
 
 @pytest.mark.parametrize(("function", "measure"), [("cos_sim", "cosine"), ("dot_score", "dot")])
@@ -119,10 +119,10 @@ def test_semantic_search_has_the_results_of_top_k(function, measure):
         """Stands for that of sentence-transformers."""
 
     score.__name__ = function
-    for given in (function, score):
-        found = semantic_search(QUERIES, ITEMS, top_k=4, score_function=given)
-        assert [[one["corpus_id"] for one in row] for row in found] == expected.indices.tolist()
-        assert [[one["score"] for one in row] for row in found] == expected.scores.tolist()
+    for score_function in (function, score):
+        result = semantic_search(QUERIES, ITEMS, top_k=4, score_function=score_function)
+        assert [[one["corpus_id"] for one in row] for row in result] == expected.indices.tolist()
+        assert [[one["score"] for one in row] for row in result] == expected.scores.tolist()
     assert len(semantic_search(QUERIES[0], ITEMS[:3])[0]) == 3
 
 
@@ -146,8 +146,8 @@ def test_rescore_of_mapped_items_by_measures_that_learn(tmp_path, name):
     np.save(tmp_path / "rows.npy", rows)
     mapped = np.load(tmp_path / "rows.npy", mmap_mode="r")
     lists = np.random.default_rng(1).integers(0, len(rows), (20, 30))
-    wanted = rescore(rows[:20], rows, lists, 5, measure=name)
-    found = rescore(rows[:20], mapped, lists, 5, measure=name)
-    assert found.indices.min() >= 0
-    np.testing.assert_array_equal(found.indices, wanted.indices)
-    np.testing.assert_allclose(found.scores, wanted.scores, rtol=1e-6)
+    expected = rescore(rows[:20], rows, lists, 5, measure=name)
+    result = rescore(rows[:20], mapped, lists, 5, measure=name)
+    assert result.indices.min() >= 0
+    np.testing.assert_array_equal(result.indices, expected.indices)
+    np.testing.assert_allclose(result.scores, expected.scores, rtol=1e-6)

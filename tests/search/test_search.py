@@ -36,13 +36,13 @@ def finished(keys, measure):
 
 
 def assert_exact(X, Y=None, k=10, measure="cosine", **options):
-    found = top_k(X, Y, k, measure=measure, **options)
+    result = top_k(X, Y, k, measure=measure, **options)
     items = X if Y is None else Y
     columns, keys = dense_oracle.top_k(X, items, k, FORMS[measure], exclude_self=Y is None)
-    np.testing.assert_array_equal(found.indices, columns)
-    np.testing.assert_array_equal(found.scores, finished(keys, measure))
-    assert found.indices.dtype == np.int64
-    assert found.scores.dtype == np.float32
+    np.testing.assert_array_equal(result.indices, columns)
+    np.testing.assert_array_equal(result.scores, finished(keys, measure))
+    assert result.indices.dtype == np.int64
+    assert result.scores.dtype == np.float32
 
 
 each_family = pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.__name__)
@@ -78,8 +78,8 @@ def test_any_number_of_rows_is_exact(n, measure):
 
 def test_a_single_row_finds_itself_or_nothing():
     one = np.ones((1, 3), np.float32)
-    found = top_k(one, k=1, exclude_self=False)
-    assert (found.indices.item(), found.scores.item()) == (0, 1.0)
+    result = top_k(one, k=1, exclude_self=False)
+    assert (result.indices.item(), result.scores.item()) == (0, 1.0)
     with pytest.raises(ValueError, match=r"queries must have at least 2 rows .*, got 1"):
         top_k(one, k=1)
     with pytest.raises(ValueError, match=r"queries must have at least 2 rows .*, got 1"):
@@ -115,11 +115,11 @@ def test_every_instruction_set_gives_the_same_bits(isa, family, measure):
     before = config.isa()
     try:
         config.set_config(isa=isa)
-        found = top_k(X, k=20, measure=measure)
+        result = top_k(X, k=20, measure=measure)
     finally:
         config.set_config(isa=before)
-    assert_same_bits(found.indices, expected.indices)
-    assert_same_bits(found.scores, expected.scores)
+    assert_same_bits(result.indices, expected.indices)
+    assert_same_bits(result.scores, expected.scores)
 
 
 @each_measure
@@ -127,13 +127,13 @@ def test_threads_blocks_and_batches_give_the_same_bits(measure):
     X = np.concatenate([gaussian(900, 40), near_ties(300, 40)])
     expected = top_k(X, k=15, measure=measure)
     for n_threads in (1, 2, 3, 8):
-        found = top_k(X, k=15, measure=measure, n_threads=n_threads)
-        assert_same_bits(found.indices, expected.indices)
-        assert_same_bits(found.scores, expected.scores)
+        result = top_k(X, k=15, measure=measure, n_threads=n_threads)
+        assert_same_bits(result.indices, expected.indices)
+        assert_same_bits(result.scores, expected.scores)
     # little memory makes small blocks
     for memory in (0.4, 0.8, 1.5, 3):
-        found = top_k(X, k=15, measure=measure, working_memory=memory)
-        assert_same_bits(found.indices, expected.indices)
+        result = top_k(X, k=15, measure=measure, working_memory=memory)
+        assert_same_bits(result.indices, expected.indices)
     whole = top_k(X, X, 15, measure=measure)
     for cuts in ([0, 1200], [0, 1, 1200], [0, 100, 101, 900, 1200], [0, 640, 1200]):
         parts = [top_k(X[a:b], X, 15, measure=measure) for a, b in itertools.pairwise(cuts)]
@@ -150,9 +150,9 @@ def test_fewer_neighbours_are_the_first_of_more():
 
 def test_cosines_are_bounded_symmetric_and_1_with_itself():
     X = np.concatenate([gaussian(600, 21), wild_norms(200, 21)])
-    found = top_k(X, k=800, exclude_self=False)
+    result = top_k(X, k=800, exclude_self=False)
     square = np.empty((800, 800), np.float32)
-    np.put_along_axis(square, found.indices, found.scores, axis=1)
+    np.put_along_axis(square, result.indices, result.scores, axis=1)
     assert np.abs(square).max() <= 1
     assert_same_bits(square, square.T)
     np.testing.assert_array_equal(square.diagonal(), 1)
@@ -165,12 +165,12 @@ def test_excluded_items_are_not_found_and_rows_are_padded():
     excluded[3] = True
     excluded[3, :4] = False
     excluded[4] = True
-    found = top_k(Q, B, 8, exclude=sp.csr_array(excluded))
+    result = top_k(Q, B, 8, exclude=sp.csr_array(excluded))
     columns, keys = dense_oracle.top_k(Q, B, 8, "cosine", excluded=excluded)
-    np.testing.assert_array_equal(found.indices, columns)
-    np.testing.assert_array_equal(found.scores, keys.astype(np.float32))
-    assert (found.indices[3] >= 0).sum() == 4
-    assert (found.indices[4] == -1).all()
+    np.testing.assert_array_equal(result.indices, columns)
+    np.testing.assert_array_equal(result.scores, keys.astype(np.float32))
+    assert (result.indices[3] >= 0).sum() == 4
+    assert (result.indices[4] == -1).all()
 
 
 @pytest.mark.parametrize("share", [0.02, 0.4, 0.9])
@@ -196,10 +196,10 @@ def test_items_are_checked_where_none_may_be_found(broken):
 
 def test_a_minimum_score_leaves_out_the_rest():
     X = gaussian(400, 8)
-    whole, some = top_k(X, k=20), top_k(X, k=20, min_score=0.8)
+    whole, above = top_k(X, k=20), top_k(X, k=20, min_score=0.8)
     low = whole.scores < 0.8
-    np.testing.assert_array_equal(some.indices, np.where(low, -1, whole.indices))
-    np.testing.assert_array_equal(some.scores, np.where(low, -np.inf, whole.scores))
+    np.testing.assert_array_equal(above.indices, np.where(low, -1, whole.indices))
+    np.testing.assert_array_equal(above.scores, np.where(low, -np.inf, whole.scores))
 
 
 @pytest.mark.slow
@@ -250,9 +250,9 @@ def test_every_layout_and_type_of_input_gives_the_same_answer(tmp_path):
     ],
 )
 def test_bad_arguments_are_refused_by_name(change, message):
-    given = {"queries": np.ones((5, 2)), "items": np.ones((30, 2)), "k": 3} | change
+    call = {"queries": np.ones((5, 2)), "items": np.ones((30, 2)), "k": 3} | change
     with pytest.raises(ValueError, match=message):
-        top_k(**given)
+        top_k(**call)
 
 
 def test_rows_that_are_no_numbers_are_refused():
@@ -269,8 +269,8 @@ def test_too_little_working_memory_is_refused_with_the_need():
 
 def test_many_threads_share_little_working_memory():
     X = gaussian(3000, 16)
-    found = top_k(X, k=20, working_memory=1.0, n_threads=64)
-    assert_same_bits(found.indices, top_k(X, k=20, n_threads=1).indices)
+    result = top_k(X, k=20, working_memory=1.0, n_threads=64)
+    assert_same_bits(result.indices, top_k(X, k=20, n_threads=1).indices)
 
 
 def test_little_working_memory_does_not_change_the_answer():
@@ -366,11 +366,11 @@ def test_both_drivers_give_the_same_bits():
     expected = top_k(X, k=10)
     try:
         config.set_config(backend="prange")
-        found = top_k(X, k=10)
+        result = top_k(X, k=10)
     finally:
         config.set_config(backend=before)
-    assert_same_bits(found.indices, expected.indices)
-    assert_same_bits(found.scores, expected.scores)
+    assert_same_bits(result.indices, expected.indices)
+    assert_same_bits(result.scores, expected.scores)
 
 
 @pytest.mark.parametrize("seed", range(3))

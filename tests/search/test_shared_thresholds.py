@@ -26,23 +26,23 @@ DIVIDED = {
 @pytest.fixture
 def grids(monkeypatch):
     """Return the grids of all passes, of searches whose rows are divided."""
-    found, run = [], parallel.run
+    results, run = [], parallel.run
 
     def noted(kernel, blocks, *arguments, **options):
         if kernel is tile_top_k.search_grid:
-            found.append(arguments[3])
+            results.append(arguments[3])
         run(kernel, blocks, *arguments, **options)
 
     monkeypatch.setattr(parallel, "run", noted)
     with cost_model.costs_replaced(**DIVIDED):
-        yield found
+        yield results
 
 
 def check(index, queries, rows, k, measure, **options):
-    found = index.search(queries, k, **options)
+    result = index.search(queries, k, **options)
     truth, _ = dense.top_k(queries, rows, k, FORMS[measure], exclude_self=False)
-    np.testing.assert_array_equal(found.indices, truth)
-    return found
+    np.testing.assert_array_equal(result.indices, truth)
+    return result
 
 
 # Every family by the cosine, and every measure on one family; the other pairs are slow tests.
@@ -64,8 +64,8 @@ def test_neighbors_are_exact_for_any_number_of_threads(grids, family, measure):
     assert all(grid.n_ranges == 1 for grid in grids)
     grids.clear()
     for n_threads in (3, 4, 7, 16):
-        found = check(index, rows[:130], rows, 9, measure, n_threads=n_threads)
-        np.testing.assert_array_equal(found.scores, expected.scores)
+        result = check(index, rows[:130], rows, 9, measure, n_threads=n_threads)
+        np.testing.assert_array_equal(result.scores, expected.scores)
     # groups of duplicates may be so few that every pair is scored
     assert not grids or any(grid.n_ranges > 1 for grid in grids)
 
@@ -134,8 +134,8 @@ def test_neighbors_are_exact_where_updates_are_disturbed(monkeypatch, disturb, m
     with cost_model.costs_replaced(**DIVIDED):
         for n_threads in (3, 8):
             for _ in range(3):
-                found = index.search(queries, 5, n_threads=n_threads)
-                np.testing.assert_array_equal(found.indices, truth)
+                result = index.search(queries, 5, n_threads=n_threads)
+                np.testing.assert_array_equal(result.indices, truth)
     assert max(grid.n_ranges for grid in passes) > 1
     if disturb is damage:  # and it was found out
         assert len(passes) > 6
@@ -155,8 +155,8 @@ def test_thresholds_that_are_too_high_before_the_first_task_cost_another_pass(mo
     monkeypatch.setattr(parallel, "run", raised)
     truth, _ = dense.top_k(rows[:100], rows, 5, "cosine", exclude_self=False)
     with cost_model.costs_replaced(**DIVIDED):
-        found = index.search(rows[:100], 5, n_threads=4)
-    np.testing.assert_array_equal(found.indices, truth)
+        result = index.search(rows[:100], 5, n_threads=4)
+    np.testing.assert_array_equal(result.indices, truth)
     assert passes[0] > 1
     assert passes[1] > 1
     assert passes[2:] == [1]

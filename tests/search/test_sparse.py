@@ -64,11 +64,11 @@ def test_neighbours_and_ties_are_those_of_the_loop(kind, measure, n, d, density)
     X = rows(kind, n, d, density)
     scores = without_self(all_scores(X, X, measure))
     for k in {1, 2, min(70, n - 1), n - 1}:
-        found = top_k(sp.csr_array(X), k=k, measure=measure)
-        assert found.indices.dtype == np.int64
+        result = top_k(sp.csr_array(X), k=k, measure=measure)
+        assert result.indices.dtype == np.int64
         indices, values = best(scores, k)
-        np.testing.assert_array_equal(found.indices, indices)
-        np.testing.assert_array_equal(found.scores, values)
+        np.testing.assert_array_equal(result.indices, indices)
+        np.testing.assert_array_equal(result.scores, values)
 
 
 @each_kind
@@ -77,11 +77,11 @@ def test_formats_types_and_the_transpose_give_the_same_bits(kind):
     csr = sp.csr_array(X)
     wide = csr.copy()
     wide.indices, wide.indptr = csr.indices.astype(np.int64), csr.indptr.astype(np.int64)
-    found = [top_k(given, k=9) for given in (csr, csr.tocsc(), sp.csr_array(X.T).T, wide)]
-    found.append(top_k(csr, k=9, n_threads=1))
-    for other in found[1:]:
-        assert_same_bits(found[0].indices, other.indices)
-        assert_same_bits(found[0].scores, other.scores)
+    results = [top_k(matrix, k=9) for matrix in (csr, csr.tocsc(), sp.csr_array(X.T).T, wide)]
+    results.append(top_k(csr, k=9, n_threads=1))
+    for other in results[1:]:
+        assert_same_bits(results[0].indices, other.indices)
+        assert_same_bits(results[0].scores, other.scores)
 
 
 @each_kind
@@ -99,10 +99,10 @@ def test_dense_rows_have_the_same_neighbours(kind):
 def test_queries_search_items(kind):
     Q, B = rows(kind, 40, 30, 0.3, seed=1), rows("counts", 55, 30, 0.3, seed=2)
     indices, values = best(all_scores(Q, B, "dot"), 7)
-    for given, items in ((sp.csr_array(Q), sp.csc_array(B)), (sp.csc_array(Q), B)):
-        found = top_k(given, items, 7, measure="dot")
-        np.testing.assert_array_equal(found.indices, indices)
-        np.testing.assert_array_equal(found.scores, values)
+    for queries, items in ((sp.csr_array(Q), sp.csc_array(B)), (sp.csc_array(Q), B)):
+        result = top_k(queries, items, 7, measure="dot")
+        np.testing.assert_array_equal(result.indices, indices)
+        np.testing.assert_array_equal(result.scores, values)
 
 
 @each_kind
@@ -117,19 +117,19 @@ def test_allowed_excluded_and_low_items_are_not_found(kind):
         barred = scores
         if minimum is not None:  # compared with the scores that are returned, in float32
             barred = np.where(np.float32(scores) >= np.float32(minimum), scores, -np.inf)
-        found = top_k(sp.csr_array(X), k=20, allowed=allowed, exclude=exclude, min_score=minimum)
+        result = top_k(sp.csr_array(X), k=20, allowed=allowed, exclude=exclude, min_score=minimum)
         indices, values = best(barred, 20)
-        np.testing.assert_array_equal(found.indices, indices)
-        np.testing.assert_array_equal(found.scores, values)
+        np.testing.assert_array_equal(result.indices, indices)
+        np.testing.assert_array_equal(result.scores, values)
 
 
 @each_kind
 def test_a_row_may_find_itself(kind):
     X = rows(kind, 20, 10, 0.5)
-    found = top_k(sp.csr_array(X), k=1, exclude_self=False)
+    result = top_k(sp.csr_array(X), k=1, exclude_self=False)
     nonzero = X.any(axis=1)
-    assert (found.scores[nonzero] == 1).all()
-    assert (found.scores[~nonzero] == 0).all()
+    assert (result.scores[nonzero] == 1).all()
+    assert (result.scores[~nonzero] == 0).all()
 
 
 @pytest.mark.slow
@@ -147,9 +147,9 @@ def test_sums_of_whole_numbers_beyond_int32_are_exact():
 def test_more_rows_than_uint16_counts():
     n = 2**16 + 40
     X = sp.csr_array((np.ones(n, np.float32), np.arange(n) % 900, np.arange(n + 1)), (n, 900))
-    found = top_k(X[n - 5 :], X, 3)
+    result = top_k(X[n - 5 :], X, 3)
     np.testing.assert_array_equal(
-        found.indices, (np.arange(n - 5, n) % 900)[:, None] + [0, 900, 1800]
+        result.indices, (np.arange(n - 5, n) % 900)[:, None] + [0, 900, 1800]
     )
 
 

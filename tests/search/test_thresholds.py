@@ -21,22 +21,22 @@ def rows(seed, n, d, dtype, scale):
     return X.astype(dtype)
 
 
-def top_k_pairs(found):
-    query, rank = np.nonzero(found.indices >= 0)
-    return set(zip(query.tolist(), found.indices[query, rank].tolist(), strict=True))
+def top_k_pairs(neighbors):
+    query, rank = np.nonzero(neighbors.indices >= 0)
+    return set(zip(query.tolist(), neighbors.indices[query, rank].tolist(), strict=True))
 
 
-def csr_pairs(found):
-    query = np.repeat(np.arange(found.shape[0]), np.diff(found.indptr))
-    return set(zip(query.tolist(), found.indices.tolist(), strict=True))
+def csr_pairs(pairs):
+    query = np.repeat(np.arange(pairs.shape[0]), np.diff(pairs.indptr))
+    return set(zip(query.tolist(), pairs.indices.tolist(), strict=True))
 
 
 def test_exact_copies_reach_a_cosine_of_one():
     X = np.random.default_rng(0).standard_normal((300, 5)).astype(np.float32)
     pairs = np.concatenate([X, X])
-    found = top_k(X, X, 1, min_score=1.0)
-    np.testing.assert_array_equal(found.indices[:, 0], np.arange(300))
-    assert (found.scores == 1).all()
+    result = top_k(X, X, 1, min_score=1.0)
+    np.testing.assert_array_equal(result.indices[:, 0], np.arange(300))
+    assert (result.scores == 1).all()
     above = neighbors_above(X, X, min_score=1.0)
     np.testing.assert_array_equal(above.diagonal(), np.ones(300))
     assert near_duplicates(pairs, 1.0).labels.tolist() == [*range(300), *range(300)]
@@ -80,8 +80,8 @@ def test_sparse_thresholds_lose_no_pair(measure, seed, scale):
     if not len(positive):
         return
     threshold = float(positive[seed % len(positive)])
-    kept = every.scores >= np.float32(threshold)
-    query, rank = np.nonzero(kept)
+    is_above = every.scores >= np.float32(threshold)
+    query, rank = np.nonzero(is_above)
     expected = set(zip(query.tolist(), every.indices[query, rank].tolist(), strict=True))
     assert top_k_pairs(top_k(X, X, 30, measure=measure, min_score=threshold)) == expected
     assert csr_pairs(neighbors_above(X, X, min_score=threshold, measure=measure)) == expected
@@ -92,8 +92,8 @@ def test_thresholds_of_bits_lose_no_pair(measure):
     bits = np.random.default_rng(1).integers(0, 256, (50, 3)).astype(np.uint8)
     every = top_k(bits, bits, 50, measure=measure)
     for threshold in np.unique(every.scores):
-        found = top_k(bits, bits, 50, measure=measure, min_score=float(threshold))
-        np.testing.assert_array_equal(found.indices >= 0, every.scores >= threshold)
+        result = top_k(bits, bits, 50, measure=measure, min_score=float(threshold))
+        np.testing.assert_array_equal(result.indices >= 0, every.scores >= threshold)
 
 
 def test_memory_mapped_rows_have_the_same_pairs(tmp_path):
@@ -102,11 +102,11 @@ def test_memory_mapped_rows_have_the_same_pairs(tmp_path):
     mapped = np.load(tmp_path / "rows.npy", mmap_mode="r")
     scores = top_k(X[:50], X, 20).scores
     threshold = float(scores[7, 11])
-    found = top_k(mapped[:50], mapped, 20, min_score=threshold, working_memory=0.5)
-    np.testing.assert_array_equal(found.indices >= 0, scores >= np.float32(threshold))
+    result = top_k(mapped[:50], mapped, 20, min_score=threshold, working_memory=0.5)
+    np.testing.assert_array_equal(result.indices >= 0, scores >= np.float32(threshold))
 
 
 def test_a_score_below_the_threshold_by_one_float32_is_left_out():
-    found = top_k([[1.0, 2.0]], [[1.0, 2.0], [1.0, 2.001]], 2)
-    above = float(np.nextafter(found.scores[0, 1], np.float32(2)))
+    result = top_k([[1.0, 2.0]], [[1.0, 2.0], [1.0, 2.001]], 2)
+    above = float(np.nextafter(result.scores[0, 1], np.float32(2)))
     assert top_k([[1.0, 2.0]], [[1.0, 2.0], [1.0, 2.001]], 2, min_score=above).indices[0, 1] == -1

@@ -21,9 +21,9 @@ def test_the_graph_is_that_of_kneighbors_transformer(mode, ours, theirs):
     mine = NeighborsTransformer(5, mode=mode, measure=ours).fit(X)
     other = KNeighborsTransformer(n_neighbors=5, mode=mode, metric=theirs, algorithm="brute").fit(X)
     for rows in (X, Z):
-        found, expected = mine.transform(rows), other.transform(rows)
-        assert (found.nnz, found.dtype) == (expected.nnz, expected.dtype)
-        np.testing.assert_allclose(found.toarray(), expected.toarray(), atol=2e-6)
+        result, expected = mine.transform(rows), other.transform(rows)
+        assert (result.nnz, result.dtype) == (expected.nnz, expected.dtype)
+        np.testing.assert_allclose(result.toarray(), expected.toarray(), atol=2e-6)
 
 
 # DBSCAN of scikit-learn 1.6 adds the diagonal itself, and then says that the rows are not sorted

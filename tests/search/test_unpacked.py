@@ -77,8 +77,8 @@ def test_threads_and_little_memory_change_no_bit():
     X = gaussian(20_000, 16).astype(np.float32)
     expected = found_among(X, X[:70], "cosine", n_threads=1)
     for options in ({"n_threads": 3}, {"n_threads": 8}, {"memory": 1000.0}):
-        found = searched(X, X[:70], "cosine", **options)[1:]
-        for part, other in zip(found, expected, strict=True):
+        result = searched(X, X[:70], "cosine", **options)[1:]
+        for part, other in zip(result, expected, strict=True):
             assert_same_bits(part, other)
 
 
@@ -97,7 +97,7 @@ def test_top_k_of_few_queries_equals_the_index():
     for measure in ("cosine", "neg_euclidean"):
         index = fastcos.SimilarityIndex(measure).fit(X)
         for exclude in (None, pairs):
-            found = fastcos.top_k(queries, X, 12, measure=measure, exclude=exclude)
+            result = fastcos.top_k(queries, X, 12, measure=measure, exclude=exclude)
             expected = index.search(queries, 12, exclude=exclude)
-            assert_same_bits(found.indices, expected.indices)
-            assert_same_bits(found.scores, expected.scores)
+            assert_same_bits(result.indices, expected.indices)
+            assert_same_bits(result.scores, expected.scores)

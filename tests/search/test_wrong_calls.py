@@ -101,10 +101,10 @@ FUNCTIONS = {
 
 def digest(index, folder):
     """Of what the index holds, and of all files."""
-    found = hashlib.sha256(pickle.dumps(index))
+    result = hashlib.sha256(pickle.dumps(index))
     for file in sorted(folder.rglob("*")):
-        found.update(str(file).encode() + (file.read_bytes() if file.is_file() else b""))
-    return found.hexdigest()
+        result.update(str(file).encode() + (file.read_bytes() if file.is_file() else b""))
+    return result.hexdigest()
 
 
 @pytest.fixture
@@ -119,9 +119,9 @@ def saved(tmp_path, monkeypatch):
     return index
 
 
-def check_refused(call, given, name):
+def check_refused(call, arguments, name):
     with pytest.raises((TypeError, ValueError, OSError)) as caught:
-        call(**given)
+        call(**arguments)
     line = str(caught.value)
     assert re.fullmatch(rf"{name}\b.* must .*, got .+", line), line
     assert len(line) < 900
@@ -131,8 +131,8 @@ def check_refused(call, given, name):
 def test_wrong_call_of_a_method_changes_nothing(method, saved, tmp_path):
     calls, before = METHODS[method], digest(saved, tmp_path)
     assert len(calls) >= 10
-    for name, given in calls:
-        check_refused(getattr(saved, method), given, name)
+    for name, arguments in calls:
+        check_refused(getattr(saved, method), arguments, name)
         assert digest(saved, tmp_path) == before
 
 
@@ -140,8 +140,8 @@ def test_wrong_call_of_a_method_changes_nothing(method, saved, tmp_path):
 def test_wrong_call_of_a_function_is_refused(function, saved, tmp_path):
     (call, calls), before = FUNCTIONS[function], digest(saved, tmp_path)
     assert len(calls) >= 10
-    for name, given in calls:
-        check_refused(call, given, name)
+    for name, arguments in calls:
+        check_refused(call, arguments, name)
     assert digest(saved, tmp_path) == before
 
 
@@ -212,6 +212,6 @@ def test_wrong_call_of_the_mteb_index_changes_nothing():
         (index.search, each(find, embeddings=ROWS, top_k=[0, 1.5, None])),
         (index.search, each(ranked, top_ranked=[{"q": ["none"]}], query_idx_to_id=[None, {}])),
     ):
-        for name, given in calls:
-            check_refused(call, given, name)
+        for name, arguments in calls:
+            check_refused(call, arguments, name)
             assert pickle.dumps(index) == before

@@ -34,22 +34,24 @@ def test_equivalent_factors_have_one_canonical_form(condition):
 def test_canonical_factors_are_balanced():
     rng, P, Q, _ = factors(1)
     P, Q = reparametrised(rng, P, Q, 50.0)
-    found = canonicalize(P, Q)
-    np.testing.assert_allclose(found.users @ found.items.T, P @ Q.T, atol=1e-11)
-    for side in (found.users, found.items):
-        np.testing.assert_allclose(side.T @ side, np.diag(found.singular_values), atol=1e-12)
+    canonical = canonicalize(P, Q)
+    np.testing.assert_allclose(canonical.users @ canonical.items.T, P @ Q.T, atol=1e-11)
+    for side in (canonical.users, canonical.items):
+        np.testing.assert_allclose(side.T @ side, np.diag(canonical.singular_values), atol=1e-12)
     least = 2 * np.linalg.svd(P @ Q.T, compute_uv=False).sum()
-    assert (found.users**2).sum() + (found.items**2).sum() == pytest.approx(least)
-    largest = np.abs(found.items).argmax(axis=0)
-    assert (found.items[largest, np.arange(8)] > 0).all()
+    assert (canonical.users**2).sum() + (canonical.items**2).sum() == pytest.approx(least)
+    largest = np.abs(canonical.items).argmax(axis=0)
+    assert (canonical.items[largest, np.arange(8)] > 0).all()
 
 
 def test_canonical_form_is_the_svd_of_the_product():
     rng = np.random.default_rng(2)
     P, Q = rng.standard_normal((9, 3)), rng.standard_normal((7, 3))
     _, s, Vt = np.linalg.svd(P @ Q.T)
-    found = canonicalize(P, Q)
-    np.testing.assert_allclose(np.abs(found.items), np.abs(Vt[:3].T * np.sqrt(s[:3])), atol=1e-12)
+    canonical = canonicalize(P, Q)
+    np.testing.assert_allclose(
+        np.abs(canonical.items), np.abs(Vt[:3].T * np.sqrt(s[:3])), atol=1e-12
+    )
 
 
 @pytest.mark.parametrize("scale", [1e-200, 1e200])
@@ -66,18 +68,18 @@ def test_columns_beyond_the_rank_are_zero_with_a_warning():
     Q[:, 6] = Q[:, 2] - Q[:, 5]
     P[:, 0] = 0
     with pytest.warns(UserWarning, match="rank 6: 2 of 8 columns are zero"):
-        found = canonicalize(*reparametrised(rng, P, Q, 1e3))
-    assert (found.items[:, 6:] == 0).all()
-    assert (found.users[:, 6:] == 0).all()
-    assert (found.singular_values[6:] == 0).all()
-    np.testing.assert_allclose(found.users @ found.items.T, P @ Q.T, atol=1e-10)
+        canonical = canonicalize(*reparametrised(rng, P, Q, 1e3))
+    assert (canonical.items[:, 6:] == 0).all()
+    assert (canonical.users[:, 6:] == 0).all()
+    assert (canonical.singular_values[6:] == 0).all()
+    np.testing.assert_allclose(canonical.users @ canonical.items.T, P @ Q.T, atol=1e-10)
 
 
 def test_canonicalize_takes_few_rows_and_zero_factors():
     P, Q = np.ones((2, 5)), np.arange(15.0).reshape(3, 5)
     with pytest.warns(UserWarning, match="rank 1"):
-        found = canonicalize(P, Q)
-    np.testing.assert_allclose(found.users @ found.items.T, P @ Q.T, atol=1e-12)
+        canonical = canonicalize(P, Q)
+    np.testing.assert_allclose(canonical.users @ canonical.items.T, P @ Q.T, atol=1e-12)
     with pytest.warns(UserWarning, match="rank 0"):
         assert not canonicalize(np.zeros((4, 2)), np.ones((3, 2))).items.any()
 
@@ -104,10 +106,10 @@ def test_query_metric_ignores_reparametrisation(centered, condition):
 
 def test_query_metric_cosine_is_correlation_of_scores():
     _, P, Q, _ = factors(6)
-    found = query_metric(P)
+    metric = query_metric(P)
     scores = Q @ P.T
-    np.testing.assert_allclose(cosine_matrix(found.transform(Q)), np.corrcoef(scores), atol=1e-12)
-    np.testing.assert_allclose(found.metric, np.cov(P.T, bias=True), atol=1e-14)
+    np.testing.assert_allclose(cosine_matrix(metric.transform(Q)), np.corrcoef(scores), atol=1e-12)
+    np.testing.assert_allclose(metric.metric, np.cov(P.T, bias=True), atol=1e-14)
     plain = query_metric(P, centered=False)
     np.testing.assert_allclose(cosine_matrix(plain.transform(Q)), cosine_matrix(scores), atol=1e-12)
     np.testing.assert_allclose(plain.factor @ plain.factor.T, P.T @ P / len(P), atol=1e-14)
@@ -126,9 +128,9 @@ def test_a_singular_metric_has_fewer_dimensions():
     P[:, 3] = P[:, 1]
     Q[0] = 0
     Q[0, 3], Q[0, 1] = 1.0, -1.0
-    found = query_metric(P)
-    assert found.factor.shape == (8, 7)
-    np.testing.assert_allclose(found.transform(Q)[0], 0, atol=1e-14)
+    metric = query_metric(P)
+    assert metric.factor.shape == (8, 7)
+    np.testing.assert_allclose(metric.transform(Q)[0], 0, atol=1e-14)
     few = query_metric(P[:3])
     assert few.factor.shape == (8, 2)
     assert query_metric(P[:1]).factor.shape == (8, 0)

@@ -47,14 +47,14 @@ def pairs(seed, n, largest=10):
 )
 def test_cosine_interval_equals_all_corners(n):
     for _, x, y, condition in pairs(1, n):
-        found = cosine_interval(x, y, condition)
+        interval = cosine_interval(x, y, condition)
         corners = cosines_at(x, y, vertices(len(x), condition**2))
         if corners.max() > 0:
-            assert found.high == pytest.approx(min(corners.max(), 1), abs=1e-12)
+            assert interval.high == pytest.approx(min(corners.max(), 1), abs=1e-12)
         if corners.min() < 0:
-            assert found.low == pytest.approx(max(corners.min(), -1), abs=1e-12)
-        assert found.low <= corners.min() + 1e-12
-        assert found.high >= corners.max() - 1e-12
+            assert interval.low == pytest.approx(max(corners.min(), -1), abs=1e-12)
+        assert interval.low <= corners.min() + 1e-12
+        assert interval.high >= corners.max() - 1e-12
 
 
 @pytest.mark.parametrize(
@@ -62,8 +62,11 @@ def test_cosine_interval_equals_all_corners(n):
 )
 def test_cosine_interval_rescalings_attain_both_ends(n):
     for _, x, y, condition in pairs(2, n, 40):
-        found = cosine_interval(x, y, condition)
-        for D, end in ((found.low_rescaling, found.low), (found.high_rescaling, found.high)):
+        interval = cosine_interval(x, y, condition)
+        for D, end in (
+            (interval.low_rescaling, interval.low),
+            (interval.high_rescaling, interval.high),
+        ):
             assert D.max() / D.min() <= condition * (1 + 1e-14)
             assert cosine(x / D, y / D) == pytest.approx(end, abs=1e-12)
 
@@ -122,8 +125,8 @@ def test_condition_one_and_collinear_pairs_have_no_range():
 def test_zero_rows_have_nan():
     x = np.array([[1.0, 2.0], [0.0, 0.0]])
     y = np.array([[0.0, 0.0], [1.0, 1.0]])
-    found = cosine_interval(x, y, 2.0)
-    assert np.isnan([*found.low, *found.high]).all()
+    interval = cosine_interval(x, y, 2.0)
+    assert np.isnan([*interval.low, *interval.high]).all()
     assert np.isnan([*unbounded_range(x, y).low, *tv_index(x, y).index]).all()
 
 
@@ -201,12 +204,12 @@ def test_fisher_z_interval_holds_under_random_maps():
     rng = np.random.default_rng(9)
     x, y = rng.standard_normal((2, 200, 5))
     cosines = np.array([cosine(a, b) for a, b in zip(x, y, strict=True)])
-    found = fisher_z_interval(cosines, 3.0)
+    interval = fisher_z_interval(cosines, 3.0)
     for _ in range(50):
         G = random_map(rng, 5, 3.0)
         moved = np.array([cosine(a @ G, b @ G) for a, b in zip(x, y, strict=True)])
-        assert (found.low - 1e-12 <= moved).all()
-        assert (moved <= found.high + 1e-12).all()
+        assert (interval.low - 1e-12 <= moved).all()
+        assert (moved <= interval.high + 1e-12).all()
     assert fisher_z_interval(1.0, 9.0) == (1.0, 1.0)
     assert fisher_z_interval(-1.0, 9.0) == (-1.0, -1.0)
 
@@ -237,15 +240,15 @@ def test_tv_contributions_are_derivatives_of_fisher_z():
     for _ in range(100):
         d = int(rng.integers(2, 9))
         x, y = rng.standard_normal((2, d))
-        found, step = tv_index(x, y), 1e-5
+        result, step = tv_index(x, y), 1e-5
         for j in range(d):
             up, down = np.ones(d), np.ones(d)
             up[j], down[j] = np.exp(step), np.exp(-step)
             change = np.arctanh(cosine(x, y, up)) - np.arctanh(cosine(x, y, down))
-            assert found.contributions[j] == pytest.approx(change / (2 * step), abs=1e-7)
-        assert found.contributions.sum() == pytest.approx(0, abs=1e-14)
-        assert found.index == pytest.approx(np.abs(found.contributions).sum(), abs=1e-14)
-        assert 0 <= found.index <= 1
+            assert result.contributions[j] == pytest.approx(change / (2 * step), abs=1e-7)
+        assert result.contributions.sum() == pytest.approx(0, abs=1e-14)
+        assert result.index == pytest.approx(np.abs(result.contributions).sum(), abs=1e-14)
+        assert 0 <= result.index <= 1
 
 
 def test_tv_index_depends_on_the_basis():
@@ -297,9 +300,9 @@ def test_results_are_bit_identical_for_any_threads():
 
 
 def test_cosines_above_one_by_float32_rounding_are_clipped():
-    given = [-1 - 1e-7, 1 + 9e-7, 0.5]
-    found = fisher_z_interval(given, 1.0)
-    np.testing.assert_allclose(found.low, [-1, 1, 0.5], rtol=1e-15)
+    cosines = [-1 - 1e-7, 1 + 9e-7, 0.5]
+    interval = fisher_z_interval(cosines, 1.0)
+    np.testing.assert_allclose(interval.low, [-1, 1, 0.5], rtol=1e-15)
     with pytest.raises(
         ValueError, match=r"cosine must be from -1 to 1, got .*1\.1.* at position 2"
     ):

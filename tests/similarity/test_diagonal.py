@@ -52,8 +52,8 @@ def test_rescaling_writes_out_embeddings_and_formulas():
 def test_as_diagonal_accepts_names_exponents_and_arrays():
     for name, (shrinkage, spectrum), _, _ in FAMILY:
         expected = SHRINKAGE**shrinkage * SINGULAR_VALUES**spectrum
-        for given in (name, Rescaling(shrinkage, spectrum), expected, expected.tolist()):
-            D = as_diagonal(given, SHRINKAGE, SINGULAR_VALUES)
+        for rescaling in (name, Rescaling(shrinkage, spectrum), expected, expected.tolist()):
+            D = as_diagonal(rescaling, SHRINKAGE, SINGULAR_VALUES)
             np.testing.assert_allclose(D, expected, rtol=1e-14)
             assert D.dtype == np.float64
     np.testing.assert_array_equal(as_diagonal(None, SHRINKAGE, SINGULAR_VALUES), np.ones(3))
@@ -99,7 +99,7 @@ def test_as_diagonal_of_cancelling_powers_does_not_overflow():
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("rescaling", "message"),
     [
         ("cosine", "rescaling must be one of identity, orthonormal, weights, .*, got 'cosine'"),
         ([1.0, 0.0, 1.0], "rescaling must be positive, got 0 at position 1"),
@@ -114,15 +114,15 @@ def test_as_diagonal_of_cancelling_powers_does_not_overflow():
     ],
     ids=str,
 )
-def test_as_diagonal_refuses_what_is_not_positive(given, message):
+def test_as_diagonal_refuses_what_is_not_positive(rescaling, message):
     with pytest.raises(ValueError, match=message):
-        as_diagonal(given, SHRINKAGE, SINGULAR_VALUES)
+        as_diagonal(rescaling, SHRINKAGE, SINGULAR_VALUES)
 
 
-@pytest.mark.parametrize("given", [{"shrinkage": 1}, [1j, 1, 1], ["a", "b", "c"]], ids=str)
-def test_as_diagonal_refuses_non_numbers(given):
+@pytest.mark.parametrize("rescaling", [{"shrinkage": 1}, [1j, 1, 1], ["a", "b", "c"]], ids=str)
+def test_as_diagonal_refuses_non_numbers(rescaling):
     with pytest.raises(TypeError, match="rescaling must hold real numbers"):
-        as_diagonal(given, SHRINKAGE, SINGULAR_VALUES)
+        as_diagonal(rescaling, SHRINKAGE, SINGULAR_VALUES)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, "1", None, True])

@@ -54,7 +54,7 @@ OF_ROWS = [*ALONE, *WITH, *OF_A_MODEL]
 SCORERS = ["sts_score", "word_rotators_distance"]
 NAMES = [*OF_ROWS, *USER_ITEM, *SCORERS]
 WITHOUT = {
-    **{name: next(iter(given)) for name, (_, given) in WITH.items() if given},
+    **{name: next(iter(parameters)) for name, (_, parameters) in WITH.items() if parameters},
     **dict.fromkeys(OF_A_MODEL, "model"),
 }
 
@@ -70,8 +70,8 @@ def rows_and_measure(name):
     """Rows, and the measure: the name alone where it needs no parameters."""
     if name in OF_A_MODEL:
         return ITEMS, get_measure(name, model=Model)
-    rows, given = WITH.get(name, (ITEMS, {}))
-    return rows, get_measure(name, **given) if given else name
+    rows, parameters = WITH.get(name, (ITEMS, {}))
+    return rows, get_measure(name, **parameters) if parameters else name
 
 
 def test_every_measure_is_listed_here():
@@ -83,16 +83,16 @@ def test_every_measure_is_listed_here():
 def test_index_save_and_blocks_agree_with_top_k(name, tmp_path):
     rows, measure = rows_and_measure(name)
     queries = USERS if name in USER_ITEM else rows
-    found = top_k(queries, rows, 4, measure=measure)
-    assert np.isfinite(found.scores).all()
+    result = top_k(queries, rows, 4, measure=measure)
+    assert np.isfinite(result.scores).all()
     [(_, block)] = fastcos.similarity_blocks(queries, rows, measure=measure, block=len(queries))
-    np.testing.assert_allclose(-np.sort(-block, axis=1)[:, :4], found.scores, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(-np.sort(-block, axis=1)[:, :4], result.scores, rtol=1e-5, atol=1e-5)
     index = SimilarityIndex(measure).fit(rows)
     index.save(tmp_path / "index")
     for one in (index, SimilarityIndex.open(tmp_path / "index")):
         again = one.search(queries, 4)
-        np.testing.assert_array_equal(again.indices, found.indices)
-        np.testing.assert_array_equal(again.scores, found.scores)
+        np.testing.assert_array_equal(again.indices, result.indices)
+        np.testing.assert_array_equal(again.scores, result.scores)
 
 
 @pytest.mark.parametrize("name", WITHOUT)
@@ -129,13 +129,13 @@ def of_a_model(name):
 def test_compare_accepts_every_measure(labels):
     names = OF_ROWS if labels is None else [one for one in OF_ROWS if one != "project_back_users"]
     names = [*names, *USER_ITEM] if labels is None else names
-    found = compare(
+    leaderboard = compare(
         X, labels, n_components=4, rescalings=["identity"], objective="dropout",
         measures=[of_a_model(one) for one in names],
     ).leaderboard  # fmt: skip
     baselines = {"most popular items"} if labels is None else set()
-    assert {row.candidate.measure for row in found.rows} == {*names} | baselines
-    assert all(np.isfinite([row.score.value, row.gain.value]).all() for row in found.rows)
+    assert {row.candidate.measure for row in leaderboard.rows} == {*names} | baselines
+    assert all(np.isfinite([row.score.value, row.gain.value]).all() for row in leaderboard.rows)
 
 
 @pytest.mark.parametrize("task", ["labels", "pairs"])
@@ -145,16 +145,16 @@ def test_compare_vectors_accepts_every_measure(task):
         truth = {"labels": np.arange(n) % 3, "pairs": (PAIRS % n, RATINGS)}[task]
         named = {name: rows_and_measure(name) for name in OF_ROWS}
         measures = {name: measure for name, (own, measure) in named.items() if own is rows}
-        found = compare_vectors(rows, measures=list(measures.values()), **{task: truth})
-        names = [row.candidate.measure.partition(":")[0] for row in found.rows]
+        comparison = compare_vectors(rows, measures=list(measures.values()), **{task: truth})
+        names = [row.candidate.measure.partition(":")[0] for row in comparison.rows]
         expected = [name.partition(":")[0] for name in {"cosine", *measures}]
         assert sorted(names) == sorted(expected)
 
 
 def test_labels_of_one_class_differ_by_parameters():
     several = [get_measure("csls", n_neighbors=k) for k in (3, 5)]
-    found = compare_vectors(ITEMS, LABELS, measures=["csls", *several])
-    labels = {row.candidate.measure for row in found.rows}
+    comparison = compare_vectors(ITEMS, LABELS, measures=["csls", *several])
+    labels = {row.candidate.measure for row in comparison.rows}
     assert labels == {"cosine", "csls", "csls:n_neighbors=3", "csls:n_neighbors=5"}
     same = [get_measure("soft_cosine", matrix=np.eye(D) + share) for share in (0, 1)]
     with pytest.raises(ValueError, match=r"measures must differ .*, got soft_cosine twice"):
@@ -163,16 +163,16 @@ def test_labels_of_one_class_differ_by_parameters():
 
 def test_compare_gives_the_other_side_to_measure_objects():
     plain = get_measure("query_metric_cosine", centered=False)
-    found = compare(
+    comparison = compare(
         X, CLUSTERS, n_components=4, rescalings=["identity"], objective="dropout",
         measures=[plain],
     )  # fmt: skip
-    model = found.models["dropout"]
-    given = get_measure("query_metric_cosine", other=model.user_embeddings(X), centered=False)
-    truth = compare_vectors(model.item_embeddings(), CLUSTERS.tolist(), measures=[given])
+    model = comparison.models["dropout"]
+    measure = get_measure("query_metric_cosine", other=model.user_embeddings(X), centered=False)
+    truth = compare_vectors(model.item_embeddings(), CLUSTERS.tolist(), measures=[measure])
     label = "query_metric_cosine:centered=False"
     scores = {row.candidate.measure: row.score.value for row in truth.rows}
-    [ours] = [row for row in found.leaderboard.rows if row.candidate.measure == label]
+    [ours] = [row for row in comparison.leaderboard.rows if row.candidate.measure == label]
     assert ours.score.value == pytest.approx(scores[label])
 
 
@@ -184,9 +184,9 @@ def files(tmp_path_factory):
     """Rows, parameters, interactions and labels as files."""
     folder = tmp_path_factory.mktemp("files")
     np.save(folder / "items.npy", ITEMS)
-    for name, (rows, given) in WITH.items():
+    for name, (rows, parameters) in WITH.items():
         np.save(folder / f"{name}-rows.npy", rows)
-        for parameter, value in given.items():
+        for parameter, value in parameters.items():
             np.save(folder / f"{name}-{parameter}.npy", value)
     np.save(folder / "S.npy", np.eye(4) + 0.5)
     sp.save_npz(folder / "X.npz", X)
@@ -199,8 +199,8 @@ def files(tmp_path_factory):
 
 def spelled(name, files):
     """The measure as the command line takes it."""
-    given = WITH.get(name, (None, {}))[1]
-    return ":".join([name, *(f"{key}={files}/{name}-{key}.npy" for key in given)])
+    parameters = WITH.get(name, (None, {}))[1]
+    return ":".join([name, *(f"{key}={files}/{name}-{key}.npy" for key in parameters)])
 
 
 @pytest.mark.parametrize("name", [*ALONE, *WITH])

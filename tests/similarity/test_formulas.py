@@ -46,21 +46,21 @@ def test_top_k_finds_the_best_by_the_formula(name, dtype):
     if name not in TWO_SIDES:
         items = None
         np.fill_diagonal(truth, -np.inf)
-    found = top_k(queries, items, 9, measure=get_measure(name, **parameters(name, P, B)))
-    assert_best(found, truth, 9)
+    result = top_k(queries, items, 9, measure=get_measure(name, **parameters(name, P, B)))
+    assert_best(result, truth, 9)
 
 
-def assert_best(found, truth, k):
+def assert_best(result, truth, k):
     """The k best of all scores, in order; only scores that differ by rounding may swap."""
     order = np.argsort(-truth, axis=1, kind="stable")[:, :k]
     best = np.take_along_axis(truth, order, axis=1)
-    assert ((found.indices >= 0) == (best > -np.inf)).all()
-    assert all(len(set(row[row >= 0])) == (row >= 0).sum() for row in found.indices)
+    assert ((result.indices >= 0) == (best > -np.inf)).all()
+    assert all(len(set(row[row >= 0])) == (row >= 0).sum() for row in result.indices)
     at_indices = np.where(
-        found.indices < 0, -np.inf, np.take_along_axis(truth, found.indices, axis=1)
+        result.indices < 0, -np.inf, np.take_along_axis(truth, result.indices, axis=1)
     )
     np.testing.assert_allclose(at_indices, best, rtol=1e-11, atol=1e-13)
-    np.testing.assert_allclose(found.scores, best, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(result.scores, best, rtol=1e-5, atol=1e-6)
 
 
 def threshold_between(truth, share):
@@ -109,8 +109,8 @@ def test_filters_and_min_score_hold_for_every_measure(name):
     filters = {"exclude": sp.csr_array(seen), "allowed": allowed, "min_score": least}
     measure = get_measure(name, **parameters(name, P, B))
     by_index = SimilarityIndex(measure).fit(items).search(queries, 9, **filters)
-    for found in (top_k(queries, items, 9, measure=measure, **filters), by_index):
-        assert_best(found, truth, 9)
+    for result in (top_k(queries, items, 9, measure=measure, **filters), by_index):
+        assert_best(result, truth, 9)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -123,11 +123,11 @@ def test_zero_rows_and_duplicates_have_finite_ordered_scores(name):
     queries, items = sides(name, P, B)
     measure = get_measure(name, **parameters(name, P, B))
     for n in (len(queries), 6):
-        found = top_k(queries[:n], items, 6, measure=measure)
-        assert np.isfinite(found.scores).all()
-        assert (np.diff(found.scores, axis=1) <= 0).all()
+        result = top_k(queries[:n], items, 6, measure=measure)
+        assert np.isfinite(result.scores).all()
+        assert (np.diff(result.scores, axis=1) <= 0).all()
         # duplicates have equal scores: the lower number comes first
-        for row in found.indices.tolist():
+        for row in result.indices.tolist():
             places = [row.index(j) for j in (3, 4, 11) if j in row]
             assert places == sorted(places)
 
@@ -153,12 +153,12 @@ def test_fit_returns_a_copy_and_changes_nothing(name):
     measure = get_measure(name, **parameters(name, P, B))
     before = dict(vars(measure))
     first = measure.fit(items)
-    kept = np.asarray(first.encode_items(items)).copy()
+    encoded = np.asarray(first.encode_items(items)).copy()
     if name != "popularity_whitened_cosine":
         measure.fit(items[: len(items) // 2] * 2)
     assert vars(measure).keys() == before.keys()
     assert all(vars(measure)[key] is value for key, value in before.items())
-    np.testing.assert_array_equal(first.encode_items(items), kept)
+    np.testing.assert_array_equal(first.encode_items(items), encoded)
 
 
 def same_order(before, after):

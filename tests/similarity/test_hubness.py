@@ -12,10 +12,10 @@ from tests.similarity.cases import D, model, uneven_rows
 def test_csls_averages_over_the_given_other_side():
     P, B = model()
     measure = get_measure("csls", n_neighbors=4, other=P)
-    found = top_k(P[:20], B, 6, measure=measure)
+    result = top_k(P[:20], B, 6, measure=measure)
     truth = oracles.csls_apart(P[:20], B, 4, P)
-    np.testing.assert_array_equal(found.indices, np.argsort(-truth, axis=1)[:, :6])
-    np.testing.assert_allclose(found.scores, -np.sort(-truth, axis=1)[:, :6], atol=1e-6)
+    np.testing.assert_array_equal(result.indices, np.argsort(-truth, axis=1)[:, :6])
+    np.testing.assert_allclose(result.scores, -np.sort(-truth, axis=1)[:, :6], atol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["csls", "local_scaling", "dis_sim_local", "query_normalized"])
@@ -34,10 +34,10 @@ def test_query_scores_do_not_depend_on_the_batch(name):
 
 def test_local_scaling_of_duplicates_uses_least_scale():
     rows = np.array([[1.0, 0], [1, 0], [1, 0], [1, 1], [0, 1], [-1, 2]])
-    found = top_k(rows, k=2, measure=get_measure("local_scaling", n_neighbors=2))
-    assert np.isfinite(found.scores).all()
-    np.testing.assert_array_equal(found.indices[:3], [[1, 2], [0, 2], [0, 1]])
-    np.testing.assert_array_equal(found.scores[:3], 1)
+    result = top_k(rows, k=2, measure=get_measure("local_scaling", n_neighbors=2))
+    assert np.isfinite(result.scores).all()
+    np.testing.assert_array_equal(result.indices[:3], [[1, 2], [0, 2], [0, 1]])
+    np.testing.assert_array_equal(result.scores[:3], 1)
 
 
 def test_query_normalized_without_variance_scores_zero():
@@ -64,8 +64,8 @@ def test_dis_sim_local_centres_rows_far_from_zero():
         fitted = get_measure("dis_sim_local").fit(moved)
         norms = np.linalg.norm(fitted.encode_items(moved), axis=1)
         assert np.median(norms) < 3 * np.median(np.linalg.norm(rows, axis=1))
-        found, truth = (top_k(X, k=5, measure="dis_sim_local") for X in (moved, rows))
-        np.testing.assert_allclose(found.scores, truth.scores, rtol=1e-5, atol=1e-6)
+        result, truth = (top_k(X, k=5, measure="dis_sim_local") for X in (moved, rows))
+        np.testing.assert_allclose(result.scores, truth.scores, rtol=1e-5, atol=1e-6)
 
 
 def test_dis_sim_local_of_duplicates_is_finite():
@@ -91,9 +91,9 @@ def test_clusters_and_hubs_have_the_neighbours_of_the_formula(name, formula, n_n
     np.fill_diagonal(truth, -np.inf)
     best = -np.sort(-truth, axis=1)[:, :k]
     for kind in (np.float32, np.float64):
-        found = top_k(rows.astype(kind), k=k, measure=name)
-        np.testing.assert_allclose(found.scores, best, rtol=2e-6, atol=1e-6)
-        at_indices = np.take_along_axis(truth, found.indices, axis=1)
+        result = top_k(rows.astype(kind), k=k, measure=name)
+        np.testing.assert_allclose(result.scores, best, rtol=2e-6, atol=1e-6)
+        at_indices = np.take_along_axis(truth, result.indices, axis=1)
         np.testing.assert_allclose(at_indices, best, rtol=1e-6, atol=1e-9)
 
 

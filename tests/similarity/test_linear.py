@@ -151,8 +151,8 @@ def test_learned_diagonal_obeys_condition_and_beats_cosine(condition):
 )
 def test_single_row_becomes_zero_once_centred(name):
     row = np.array([[0.1, 0.2, 0.7]])
-    found = top_k(np.array([[1.0, 2.0, 2.5]]), row, 1, measure=name)
-    assert np.isfinite(found.scores).all()
+    result = top_k(np.array([[1.0, 2.0, 2.5]]), row, 1, measure=name)
+    assert np.isfinite(result.scores).all()
     assert get_measure(name).fit(row).encode_items(row).any() == (
         name in {"cosine", "layer_norm_cosine"}
     )
@@ -200,9 +200,9 @@ def test_model_not_of_eq1_is_refused(name, make, came):
 
 def test_all_but_the_top_of_one_column_only_centres():
     rows = np.array([[1.0], [2.0], [4.0], [-3.0]])
-    found = top_k(rows, k=1, measure="all_but_the_top")
+    result = top_k(rows, k=1, measure="all_but_the_top")
     truth = top_k(rows, k=1, measure="centered_cosine")
-    np.testing.assert_array_equal(found.indices, truth.indices)
+    np.testing.assert_array_equal(result.indices, truth.indices)
 
 
 def test_unfitted_measure_is_refused():

@@ -106,11 +106,11 @@ def test_names_page_refers_to_public_objects(name):
     assert homes
     for home in homes:
         path, _, arguments = home.partition("(")
-        found = fastcos
+        result = fastcos
         for part in path.removeprefix("preprocessing.").split("."):
-            found = _member(preprocessing if path.startswith("preprocessing.") else found, part)
+            result = _member(preprocessing if path.startswith("preprocessing.") else result, part)
         for keyword in re.findall(r"(\w+)=", arguments):
-            assert keyword in inspect.signature(found).parameters, home
+            assert keyword in inspect.signature(result).parameters, home
 
 
 def _member(owner, name):

@@ -177,8 +177,8 @@ def test_long_candidate_lists_are_searched_exactly(name, memory):
     exact = fitted.rescore(rows, fitted.precompute(rows), np.tile(np.arange(700), (700, 1)))
     np.fill_diagonal(exact, -np.inf)
     order = np.argsort(-exact, axis=1, kind="stable")[:, :9]
-    found = top_k(rows, k=9, measure=name, working_memory=memory)
-    np.testing.assert_array_equal(found.indices, order)
+    result = top_k(rows, k=9, measure=name, working_memory=memory)
+    np.testing.assert_array_equal(result.indices, order)
 
 
 @pytest.mark.parametrize("weight", [0.05, 1.0, 30.0])
@@ -188,13 +188,13 @@ def test_norm_angle_of_clusters_is_its_formula(n, d, weight):
     truth = oracles.norm_angle(rows, rows, weight)
     np.fill_diagonal(truth, -np.inf)
     best = -np.sort(-truth, axis=1)[:, :7]
-    found = top_k(rows, k=7, measure=get_measure("norm_angle_distance", weight=weight))
-    np.testing.assert_allclose(found.scores, best, rtol=1e-6, atol=1e-6 * weight)
+    result = top_k(rows, k=7, measure=get_measure("norm_angle_distance", weight=weight))
+    np.testing.assert_allclose(result.scores, best, rtol=1e-6, atol=1e-6 * weight)
     np.testing.assert_allclose(
-        np.take_along_axis(truth, found.indices, axis=1), best, rtol=1e-7, atol=1e-7 * weight
+        np.take_along_axis(truth, result.indices, axis=1), best, rtol=1e-7, atol=1e-7 * weight
     )
     # identical rows come by their number
-    for row in found.indices.tolist():
+    for row in result.indices.tolist():
         same = [j for j in row if j in (5, 17, 40, 90)]
         assert same == sorted(same)
 
@@ -204,9 +204,9 @@ def test_norm_angle_of_mapped_rows_is_exact_over_many_segments(tmp_path):
     np.save(tmp_path / "rows.npy", rows)
     mapped = np.load(tmp_path / "rows.npy", mmap_mode="r")
     expected = top_k(rows[:300], rows, 7, measure="norm_angle_distance")
-    found = top_k(rows[:300], mapped, 7, measure="norm_angle_distance", working_memory=2.5)
-    np.testing.assert_array_equal(found.indices, expected.indices)
-    np.testing.assert_array_equal(found.scores, expected.scores)
+    result = top_k(rows[:300], mapped, 7, measure="norm_angle_distance", working_memory=2.5)
+    np.testing.assert_array_equal(result.indices, expected.indices)
+    np.testing.assert_array_equal(result.scores, expected.scores)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -215,15 +215,15 @@ def test_removed_items_are_not_found(name):
     index = SimilarityIndex(name).fit(rows)
     index.remove([0, 5])
     rest = np.delete(np.arange(200), [0, 5])
-    found, expected = index.search(rows, 6), top_k(rows, rows[rest], 6, measure=name)
-    np.testing.assert_array_equal(found.indices, rest[expected.indices])
-    np.testing.assert_array_equal(found.scores, expected.scores)
+    result, expected = index.search(rows, 6), top_k(rows, rows[rest], 6, measure=name)
+    np.testing.assert_array_equal(result.indices, rest[expected.indices])
+    np.testing.assert_array_equal(result.scores, expected.scores)
 
 
 def test_recos_of_opposite_orders_finds_the_lowest_indices():
     """Every item has the least score, -1, so that no raw score excludes an item."""
     scales = np.random.default_rng(5).uniform(0.5, 2, (300, 1))
     items, queries = scales * [-1.0, 1.0], np.array([[1.0, -1.0], [3.0, -3.0]])
-    found = top_k(queries, items, k=3, measure="recos")
-    np.testing.assert_array_equal(found.indices, [[0, 1, 2]] * 2)
-    np.testing.assert_array_equal(found.scores, -1)
+    result = top_k(queries, items, k=3, measure="recos")
+    np.testing.assert_array_equal(result.indices, [[0, 1, 2]] * 2)
+    np.testing.assert_array_equal(result.scores, -1)

@@ -59,9 +59,9 @@ REFUSED = {
 
 @pytest.mark.parametrize("case", REFUSED, ids=" ".join)
 def test_get_measure_refuses_invalid_parameters(case):
-    given, message = REFUSED[case]
+    parameters, message = REFUSED[case]
     with pytest.raises(ValueError, match=message):
-        get_measure(case[0], **given)
+        get_measure(case[0], **parameters)
 
 
 REFUSED_ON_FIT = {
@@ -97,10 +97,10 @@ REFUSED_ON_FIT = {
 
 @pytest.mark.parametrize("case", REFUSED_ON_FIT, ids=" ".join)
 def test_fit_refuses_unusable_items(case):
-    given, (*zero, n, d), message = REFUSED_ON_FIT[case]
+    parameters, (*zero, n, d), message = REFUSED_ON_FIT[case]
     rows = np.zeros((n, d)) if zero else np.random.default_rng(0).standard_normal((n, d))
     with pytest.raises(ValueError, match=message):
-        top_k(rows, rows, 1, measure=get_measure(case[0], **given))
+        top_k(rows, rows, 1, measure=get_measure(case[0], **parameters))
 
 
 def class_of(name):
@@ -117,9 +117,9 @@ def test_measure_documents_itself(name):
     maker = class_of(name)
     assert isinstance(maker.needs, str)
     assert set(maker.invariances) <= {"y", "rank", "-"}
-    given = set(inspect.signature(maker).parameters)
+    parameters = set(inspect.signature(maker).parameters)
     documented = inspect.getdoc(maker).partition("Parameters\n-")[2]
-    assert all(f"{parameter} : " in documented for parameter in given - {"args", "kwargs"})
+    assert all(f"{parameter} : " in documented for parameter in parameters - {"args", "kwargs"})
 
 
 def test_registry_has_every_listed_measure():
@@ -177,8 +177,8 @@ def test_register_makes_a_class_known_by_name():
             return Q
 
     try:
-        found = top_k(np.array([[1.0, 0]]), np.eye(2), 1, measure="reversed_for_a_test")
-        assert found.indices.tolist() == [[1]]
+        result = top_k(np.array([[1.0, 0]]), np.eye(2), 1, measure="reversed_for_a_test")
+        assert result.indices.tolist() == [[1]]
         assert "reversed_for_a_test" in list_measures()
     finally:
         del REGISTRY["reversed_for_a_test"]

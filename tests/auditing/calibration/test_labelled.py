@@ -14,10 +14,10 @@ def labelled(n=400, seed=0):
 
 def test_error_rates_equal_counts_at_any_threshold():
     scores, relevant = labelled()
-    found = calibrate_pairs(scores, relevant)
+    calibration = calibrate_pairs(scores, relevant)
     for threshold in (-1, 0.295, 0.3, 0.5, float(scores.max()), 2):
         accepted = scores >= threshold
-        assert found.error_rates(threshold) == pytest.approx(
+        assert calibration.error_rates(threshold) == pytest.approx(
             (accepted[~relevant].mean(), (~accepted[relevant]).mean())
         )
 
@@ -32,14 +32,14 @@ def test_auc_counts_pairs_and_half_of_ties():
 @pytest.mark.parametrize("method", ["isotonic", "platt"])
 def test_probabilities_ascend_and_average_to_the_share(method):
     scores, relevant = labelled()
-    found = calibrate_pairs(scores, relevant, method=method)
-    p = found.probability(np.linspace(-1, 2, 300))
+    calibration = calibrate_pairs(scores, relevant, method=method)
+    p = calibration.probability(np.linspace(-1, 2, 300))
     assert (np.diff(p) >= 0).all()
     assert p.min() >= 0
     assert p.max() <= 1
     # both methods leave the mean of the labelled pairs as it is, Platt's targets nearly
-    assert found.probability(scores).mean() == pytest.approx(relevant.mean(), abs=0.01)
-    assert found.probability([[-np.inf]]).tolist() == [[0.0]]
+    assert calibration.probability(scores).mean() == pytest.approx(relevant.mean(), abs=0.01)
+    assert calibration.probability([[-np.inf]]).tolist() == [[0.0]]
 
 
 def test_platt_curve_recovers_a_logistic_law():
@@ -52,14 +52,14 @@ def test_platt_curve_recovers_a_logistic_law():
 
 
 def test_platt_curve_is_finite_for_separable_labels():
-    found = calibrate_pairs([0.1, 0.2, 0.8, 0.9], [0, 0, 1, 1], method="platt")
-    assert 0 < found.probability(0.1) < 0.5 < found.probability(0.9) < 1
+    calibration = calibrate_pairs([0.1, 0.2, 0.8, 0.9], [0, 0, 1, 1], method="platt")
+    assert 0 < calibration.probability(0.1) < 0.5 < calibration.probability(0.9) < 1
 
 
 def test_prevalence_changes_the_odds_by_one_ratio():
     scores, relevant = labelled()
-    found = calibrate_pairs(scores, relevant, method="platt")
-    p, rare = found.probability(0.5), found.probability(0.5, prevalence=0.001)
+    calibration = calibrate_pairs(scores, relevant, method="platt")
+    p, rare = calibration.probability(0.5), calibration.probability(0.5, prevalence=0.001)
     prior = relevant.mean() / (1 - relevant.mean())
     assert rare / (1 - rare) == pytest.approx(p / (1 - p) * (0.001 / 0.999) / prior)
 
@@ -80,9 +80,9 @@ def test_calibrate_pairs_refuses_wrong_arguments(scores, relevant, method, name)
 
 
 def test_probability_refuses_wrong_arguments():
-    found = calibrate_pairs([0.1, 0.2, 0.3], [0, 1, 1])
+    calibration = calibrate_pairs([0.1, 0.2, 0.3], [0, 1, 1])
     with pytest.raises(ValueError, match="scores"):
-        found.probability(np.nan)
+        calibration.probability(np.nan)
     for prevalence in (0, 1):
         with pytest.raises(ValueError, match="prevalence"):
-            found.probability(0.2, prevalence=prevalence)
+            calibration.probability(0.2, prevalence=prevalence)

@@ -15,22 +15,22 @@ def unit(rows):
 
 def test_pairs_near_are_the_nearest_on_each_side():
     rows = np.random.default_rng(0).standard_normal((60, 5))
-    found = pairs_near(rows, 0.4, n_each=3)
+    result = pairs_near(rows, 0.4, n_each=3)
     scores = unit(rows) @ unit(rows).T
-    np.testing.assert_allclose(scores[found.queries, found.items], found.scores, atol=1e-12)
-    assert (found.scores[:3] >= 0.4).all()
-    assert (found.scores[3:] < 0.4).all()
-    assert (np.diff(found.scores) <= 0).all()
+    np.testing.assert_allclose(scores[result.queries, result.items], result.scores, atol=1e-12)
+    assert (result.scores[:3] >= 0.4).all()
+    assert (result.scores[3:] < 0.4).all()
+    assert (np.diff(result.scores) <= 0).all()
     every = scores[np.triu_indices(60, 1)]
-    assert found.scores[2] == pytest.approx(every[every >= 0.4].min(), abs=1e-12)
-    assert found.scores[3] == pytest.approx(every[every < 0.4].max(), abs=1e-12)
+    assert result.scores[2] == pytest.approx(every[every >= 0.4].min(), abs=1e-12)
+    assert result.scores[3] == pytest.approx(every[every < 0.4].max(), abs=1e-12)
 
 
 def test_pairs_near_of_queries_may_be_of_one_side():
     rows = np.random.default_rng(1).standard_normal((40, 5))
-    found = pairs_near(rows, 2.0, rows[:7] + 1, n_each=4)
-    assert len(found.scores) == 4
-    assert found.queries.max() < 7
+    result = pairs_near(rows, 2.0, rows[:7] + 1, n_each=4)
+    assert len(result.scores) == 4
+    assert result.queries.max() < 7
 
 
 def test_score_pairs_equals_numpy():

@@ -25,13 +25,13 @@ def every_diagonal(condition, d, steps):
 @pytest.mark.parametrize("seed", range(2))
 def test_range_equals_the_extremes_of_all_rescalings(d, steps, seed):
     rows = np.random.default_rng(seed).standard_normal((6, d))
-    found = threshold_range(rows, 0.2, condition=2.0)
+    bounds = threshold_range(rows, 0.2, condition=2.0)
     seen = [threshold_of(rows / D, 0.2) for D in every_diagonal(2.0, d, steps)]
     # a grid misses the extremes by about its step, and a search may not exceed them
-    assert found.low == pytest.approx(min(seen), abs=0.02)
-    assert found.high == pytest.approx(max(seen), abs=0.02)
-    assert found.low <= min(seen) + 1e-3
-    assert found.high >= max(seen) - 1e-3
+    assert bounds.low == pytest.approx(min(seen), abs=0.02)
+    assert bounds.high == pytest.approx(max(seen), abs=0.02)
+    assert bounds.low <= min(seen) + 1e-3
+    assert bounds.high >= max(seen) - 1e-3
 
 
 def test_range_of_one_pair_is_the_exact_interval():
@@ -39,47 +39,50 @@ def test_range_of_one_pair_is_the_exact_interval():
 
     x, y = np.random.default_rng(3).standard_normal((2, 5))
     exact = cosine_interval(x, y, 1.5)
-    found = threshold_range([x, y], 1.0, condition=1.5)
-    assert found.low == pytest.approx(exact.low, abs=1e-3)
-    assert found.high == pytest.approx(exact.high, abs=1e-3)
+    bounds = threshold_range([x, y], 1.0, condition=1.5)
+    assert bounds.low == pytest.approx(exact.low, abs=1e-3)
+    assert bounds.high == pytest.approx(exact.high, abs=1e-3)
 
 
 def test_range_contains_random_rescalings_and_is_attained():
     rng = np.random.default_rng(0)
     rows = rng.standard_normal((60, 6)) * [3, 2, 1, 1, 1, 1]
-    found = threshold_range(rows, 0.01, condition=1.5)
-    assert found.bound_low <= found.low < found.given < found.high <= found.bound_high
-    assert threshold_of(rows / found.low_rescaling, 0.01) == pytest.approx(found.low, abs=1e-12)
-    assert threshold_of(rows / found.high_rescaling, 0.01) == pytest.approx(found.high, abs=1e-12)
-    for D in (found.low_rescaling, found.high_rescaling):
+    bounds = threshold_range(rows, 0.01, condition=1.5)
+    assert bounds.bound_low <= bounds.low < bounds.given < bounds.high <= bounds.bound_high
+    assert threshold_of(rows / bounds.low_rescaling, 0.01) == pytest.approx(bounds.low, abs=1e-12)
+    assert threshold_of(rows / bounds.high_rescaling, 0.01) == pytest.approx(bounds.high, abs=1e-12)
+    for D in (bounds.low_rescaling, bounds.high_rescaling):
         assert D.max() == 1
         assert D.min() >= 1 / 1.5 - 1e-12
     for _ in range(1000):
         D = np.exp(rng.uniform(0, np.log(1.5), 6))
-        assert found.low <= threshold_of(rows / D, 0.01) <= found.high
+        assert bounds.low <= threshold_of(rows / D, 0.01) <= bounds.high
 
 
 def test_range_of_condition_one_is_a_point():
     rows = np.random.default_rng(1).standard_normal((20, 4))
-    found = threshold_range(rows, 0.1, condition=1.0)
-    assert found.low == found.given == found.high
-    assert not found.spans(0.5)
+    bounds = threshold_range(rows, 0.1, condition=1.0)
+    assert bounds.low == bounds.given == bounds.high
+    assert not bounds.spans(0.5)
 
 
 def test_reading_begins_with_what_rescalings_leave_undecided():
     rows = np.random.default_rng(2).standard_normal((40, 4))
-    found = calibrate(rows, condition=1.3, fpr=0.01)
-    assert f"between {found.rescaling.low:.3f} and {found.rescaling.high:.3f}" in found.verdict
-    middle = (found.rescaling.low + found.rescaling.high) / 2
-    assert found.reading(middle).startswith("Undecided")
-    assert not found.reading(-0.5).startswith("Undecided")
+    calibration = calibrate(rows, condition=1.3, fpr=0.01)
+    assert (
+        f"between {calibration.rescaling.low:.3f} and {calibration.rescaling.high:.3f}"
+        in calibration.verdict
+    )
+    middle = (calibration.rescaling.low + calibration.rescaling.high) / 2
+    assert calibration.reading(middle).startswith("Undecided")
+    assert not calibration.reading(-0.5).startswith("Undecided")
 
 
 def test_rates_bound_what_a_linear_map_does():
     rng = np.random.default_rng(4)
     rows, condition = rng.standard_normal((80, 4)), 1.4
-    found = calibrate(rows)
-    low, high = found.rate_range(0.7, condition)
+    calibration = calibrate(rows)
+    low, high = calibration.rate_range(0.7, condition)
     for _ in range(50):
         U, _ = np.linalg.qr(rng.standard_normal((4, 4)))
         V, _ = np.linalg.qr(rng.standard_normal((4, 4)))

@@ -26,14 +26,14 @@ def test_intervals_of_few_rows_hold_or_are_refused_or_noted(n, n_seeds):
     calibrations = [calibrate(rng.standard_normal((n, 8))) for rng in random]
     for fpr in (1e-1, 1e-2, 1e-3, 1e-4):
         good = 0
-        for found in calibrations:
-            if fpr < found.carried_fpr:
+        for result in calibrations:
+            if fpr < result.carried_fpr:
                 with pytest.raises(ValueError, match="fpr must be a finite number >= "):
-                    found.rate_interval(fpr)
-                good += any("have no interval" in note for note in found.notes)
+                    result.rate_interval(fpr)
+                good += any("have no interval" in note for note in result.notes)
                 continue
-            low, high = found.rate_interval(fpr, confidence=0.99)
-            good += low <= true_rate(found.threshold(fpr), 8) <= high or bool(found.notes)
+            low, high = result.rate_interval(fpr, confidence=0.99)
+            good += low <= true_rate(result.threshold(fpr), 8) <= high or bool(result.notes)
         assert good >= 0.95 * n_seeds, fpr
 
 
@@ -41,16 +41,16 @@ def test_thresholds_of_few_rows_have_their_rates():
     """870 ordered pairs, of which the tail model must not hold all: notes do not excuse it."""
     rates = []
     for seed in range(40):
-        found = calibrate(np.random.default_rng(seed).standard_normal((30, 8)))
-        rates.append(true_rate(found.threshold(0.1), 8))
+        calibration = calibrate(np.random.default_rng(seed).standard_normal((30, 8)))
+        rates.append(true_rate(calibration.threshold(0.1), 8))
     assert 0.09 < np.mean(rates) < 0.11
 
 
 def test_verdict_of_few_rows_names_no_interval():
-    found = calibrate(np.random.default_rng(0).standard_normal((12, 8)))
-    assert "without an interval" in found.verdict
-    assert found.carried_fpr == pytest.approx(2 / 66)
-    rows = {row[0]: row[2] for row in found.thresholds().tables[0].rows}
+    calibration = calibrate(np.random.default_rng(0).standard_normal((12, 8)))
+    assert "without an interval" in calibration.verdict
+    assert calibration.carried_fpr == pytest.approx(2 / 66)
+    rows = {row[0]: row[2] for row in calibration.thresholds().tables[0].rows}
     assert rows["0.001"] == "-"
     assert ".." in rows["0.1"]
 
@@ -73,11 +73,11 @@ def test_intervals_of_a_planted_cluster_hold_or_are_noted(share):
     cosines = np.sort(np.einsum("ij,ij->i", *sides) / lengths[0] / lengths[1])
     good = dict.fromkeys((1e-1, 1e-2, 1e-3, 1e-4), 0)
     for seed in range(100):
-        found = calibrate(mixture(np.random.default_rng(1000 + seed), 500, share))
-        noted = any("not for one tight cluster" in note for note in found.notes)
+        calibration = calibrate(mixture(np.random.default_rng(1000 + seed), 500, share))
+        noted = any("not for one tight cluster" in note for note in calibration.notes)
         for fpr in good:
-            low, high = found.rate_interval(fpr, confidence=0.99)
-            rate = 1 - np.searchsorted(cosines, found.threshold(fpr)) / len(cosines)
+            low, high = calibration.rate_interval(fpr, confidence=0.99)
+            rate = 1 - np.searchsorted(cosines, calibration.threshold(fpr)) / len(cosines)
             good[fpr] += noted or low <= rate <= high
     assert min(good.values()) >= 95, good
 
@@ -85,6 +85,6 @@ def test_intervals_of_a_planted_cluster_hold_or_are_noted(share):
 def test_independent_rows_are_not_called_clustered():
     noted = 0
     for seed in range(20):
-        found = calibrate(np.random.default_rng(seed).standard_normal((400, 32)))
-        noted += any("count as one independent pair" in note for note in found.notes)
+        calibration = calibrate(np.random.default_rng(seed).standard_normal((400, 32)))
+        noted += any("count as one independent pair" in note for note in calibration.notes)
     assert noted <= 1
