@@ -1,82 +1,433 @@
-"""The filter for few queries: each is compared by itself, with all items of a run of panels.
+"""Exact top-k of a few queries, each of which meets the codes of all items by itself.
 
-A tile of 32 queries of which few are in use wastes most of its comparisons. A run is as large as a
-tile, one query and up to 32 panels, so that its hits and scores fit the same buffers.
+``search_few_queries`` is the whole way of a search of one query, from top to bottom:
+
+1. The norm of the query is checked. The query is scaled, rotated and quantised to int8 codes, as
+   the items were when they were packed (``encode_query``).
+2. The codes of the query are multiplied by the codes of every slot (``_score_codes``). The products
+   are kept, 4 bytes for each slot, and so is the largest product of each panel.
+3. The slots whose products are largest are scored in float64: those that reach the r-th largest of
+   the panels' maxima, where r is a little more than k (``_find_best``).
+4. The k-th best of these scores is a lower bound of the k-th best of all, so that it is a
+   threshold: of the other slots, only those are scored in float64 whose upper bound reaches it. The
+   proof that no other slot can be among the best is in ``candidate_filter``.
+5. The k best are sorted, equal scores by lower row number.
+
+The number r only decides how many slots are scored before the threshold is known: any r gives the
+same neighbours. Where fewer than k of the slots may be found, because a filter excludes the others,
+r is multiplied by 4 until k are found or every slot has been scored.
+
+With a projection (``projection_filter``), step 2 multiplies all codes only for a sample of the
+panels. Of the other panels it multiplies the projected codes first, and all codes only of slots
+whose bound reaches a threshold that is estimated from the sample. If step 4 finds that the estimate
+was higher than the threshold that it has proved, the query starts again without a projection.
+
+A *slot* is a place in the packed order of the items, a *row* is the number of an item in its
+segment, and a *panel* is 32 slots. A *task* searches a range of panels for all queries; ``places``
+within this range count from its first slot.
 """
+
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from .jit import borrowing_kernel, inlined_kernel
-from .projection_filter import find_run_by_projection
-from .simd.hits import list_reaching
-from .simd.panel import GROUP, PANEL
-from .simd.tile_scores import score_run, score_run_by_item
-from .tiles import least_score
+from .candidate_filter import (
+    NEVER,
+    largest_scores_of_panels,
+    may_find,
+    reaching_score,
+    set_bound_terms,
+    threshold_of,
+)
+from .exhaustive_top_k import write_run
+from .jit import borrowing_kernel, kernel
+from .packing import LANES, encode_query, padded_width
+from .pair_scores import score_pairs
+from .projection import copy_codes, project_panel, projected_queries
+from .projection_filter import PANELS_TRIED, fetch_item
+from .query_scaling import are_ordinary, bound_items, scaled_queries
+from .select import keep_best, kth_largest, select_best
+from .simd.hits import find_by_projection, list_reaching
+from .simd.instruction_sets import has_tile_registers
+from .simd.memory import prefetch_row
+from .simd.panel import CODE_NORM, GROUP, OFFSET_WEIGHT, PANEL, RESIDUAL_NORM, THRESHOLD
+from .simd.tile_scores import score_item, score_run, score_run_by_item
 
-# The words of the items of a run of several queries: one panel of 128 columns. While the queries
-# read it one after the other, the next panel is fetched. Compared with runs of 4 panels, four
-# queries are 1.3 times as fast among 1,000,000 x 128 rows, and take 1.08 times as long among
-# 40,000 x 128 rows (Zen 4).
+# Written to rows[part, 0, 0] when the norm of a query is zero, not finite or far from 1: Python
+# then searches another way.
+NOT_ORDINARY = -2
+# The product of a slot whose projected codes show that it cannot reach the threshold.
+_DROPPED = np.int32(-(2**31))
+# Slots that are scored in float64 at once.
+_CHUNK = 256
+# Words of the items that one query after the other reads while the next panel is fetched: one panel
+# of 128 columns. Of 1,000,000 x 128 items, four queries take 0.77 of the time of runs of 4 panels.
 _WORDS_OF_RUN = 1 << 10
+# How many times as long as in a panel a slot takes by itself, and for each query (Zen 4).
+_COST_OF_SLOT, _COST_OF_QUERY = 1.3, 0.16
+
+
+class _Codes(NamedTuple):
+    """The codes of queries, and what their products are compared with.
+
+    Attributes
+    ----------
+    words : int32 array (n * words,)
+        The codes of one query behind those of the other, 4 to a word.
+    repeated : int32 array
+        The same as ``score_run`` takes them, from which ``stride`` words are those of a query.
+    starts : int32 array (n,)
+        What the products start from.
+    terms : float32 array (4, 32)
+        Terms of the bound of each query: see ``simd.panel``.
+    scales : float32 array (32,)
+        The quantisation step of each query.
+    """
+
+    words: Any
+    repeated: Any
+    stride: Any
+    starts: Any
+    terms: Any
+    scales: Any
+
+
+class _Candidates(NamedTuple):
+    """Slots that are about to be scored, and the best of those that have been.
+
+    Attributes
+    ----------
+    rows, scores : int64 and float64 array (256,)
+    best_rows, best_scores, scratch : int64, float64 and float64 array (2 k + 256,)
+    hits : int32 array (32,)
+    maxima : float32 array (panels,)
+    """
+
+    rows: Any
+    scores: Any
+    best_rows: Any
+    best_scores: Any
+    scratch: Any
+    hits: Any
+    maxima: Any
+
+
+@kernel
+def search_few_queries(lo, hi, bound, query_rows, filters, search, scores, rows):
+    """Best k rows of panels lo .. hi for each query, written to part lo // panels_per_range.
+
+    bound: BoundItems; query_rows (n, d), n <= 32; filters: QueryFilters; search: FewQuerySearch.
+    scores, rows (parts, n, k) out, padded by -inf and -1. Where the queries must be checked and one
+    of them is not ordinary, rows[part, 0, 0] becomes NOT_ORDINARY and nothing is searched. O(n m d)
+    products of codes. Allocates 4 bytes for each slot and query.
+    """
+    part, n, k = lo // search.panels_per_range, query_rows.shape[0], rows.shape[2]
+    items = bound_items(bound)
+    queries = scaled_queries(query_rows, filters, bound, items.shift)
+    if search.must_check and not are_ordinary(queries.norms):
+        rows[part, 0, 0] = NOT_ORDINARY
+        return
+    codes = _encode(queries, items)
+    products = np.empty((n, (hi - lo) * PANEL), np.int32)
+    largest = np.empty((n, hi - lo), np.int32)
+    # products below this threshold of each query may be missing
+    dropped_below = np.full(n, -NEVER)
+    capacity = 2 * k + _CHUNK
+    candidates = _Candidates(
+        np.empty(_CHUNK, np.int64), np.empty(_CHUNK), np.empty(capacity, np.int64),
+        np.empty(capacity), np.empty(capacity), np.empty(PANEL, np.int32),
+        np.empty(hi - lo, np.float32),
+    )  # fmt: skip
+    if items.projection.words > 0 and search.sample_stride > 1:
+        _score_by_projection(
+            lo, hi, search, queries, items, codes, products, largest, candidates, dropped_below
+        )
+    else:
+        _score_codes(lo, hi, 0, n, items, codes, products, largest)
+    for i in range(n):
+        below, count = dropped_below[i], -1
+        while count < 0:
+            count = _find_best(
+                i, lo, hi, search.rank, below, queries, items, codes, products[i], largest[i],
+                candidates, k,
+            )  # fmt: skip
+            if count < 0:
+                _score_codes(lo, hi, i, i + 1, items, codes, products, largest)
+                below = -NEVER
+        count = keep_best(
+            candidates.best_scores, candidates.best_rows, count, k, candidates.scratch
+        )
+        write_run(
+            candidates.best_scores, candidates.best_rows, count, scores[part, i], rows[part, i]
+        )
+
+
+@kernel
+def _encode(queries, items):
+    """Return the codes of all queries."""
+    isa, n, words = items.isa, queries.rows.shape[0], items.words
+    width = padded_width(max(queries.rows.shape[1], LANES))
+    buffer, row_codes = np.empty(width, np.float32), np.empty(width, np.int8)
+    measured, row_words = np.empty(2, np.float32), row_codes.view(np.int32)
+    all_words = np.zeros(n * words, np.int32)
+    terms, scales = np.zeros((4, PANEL), np.float32), np.empty(PANEL, np.float32)
+    starts = np.empty(n, np.int32)
+    for i in range(n):
+        scale, norm, residual, start = encode_query(
+            isa, queries.rows, i, queries.scaling.factors[i], queries.scaling.coefficients[i],
+            items.shift, items.signs, buffer, row_codes, measured,
+        )  # fmt: skip
+        set_bound_terms(terms, i, scale, norm, residual, queries.scaling.weights[i])
+        scales[i], starts[i] = scale, start
+        for word in range(min(words, row_words.shape[0])):
+            all_words[i * words + word] = row_words[word]
+    if has_tile_registers(isa) or items.projection.words > 0:
+        return _Codes(all_words, all_words, words, starts, terms, scales)
+    return _Codes(all_words, _repeated(all_words), words * GROUP, starts, terms, scales)
+
+
+@kernel
+def _repeated(words):
+    """Return every word 8 times: once for each item of a group, whose words lie together."""
+    repeated = np.empty(words.shape[0] * GROUP, np.int32)
+    for at in range(words.shape[0]):
+        for copy in range(GROUP):
+            repeated[at * GROUP + copy] = words[at]
+    return repeated
 
 
 @borrowing_kernel
-def panels_of_run(items, block):
-    """Panels of a run, at most 32."""
-    if block.used == 1:
-        return PANEL
-    return max(1, min(PANEL, _WORDS_OF_RUN // (PANEL * items.words)))
+def _score_codes(lo, hi, first_query, last_query, items, codes, products, largest):
+    """Multiply the codes of every slot of panels lo .. hi by those of some queries.
 
-
-@inlined_kernel
-def score_run_of(isa, first, step, count, i, items, block):
-    """Score query i with every step-th panel from `first` on, to block.scores and block.largest."""
-    start, step = first * block.size, step * block.size
-    if items.projection.words > 0:
-        score_run_by_item(
-            isa, items.packed, start, step, count, items.words, block.projected.codes,
-            i * items.words, block.starts[i], block.scores, block.largest,
-        )  # fmt: skip
-        return
-    score_run(
-        isa, items.packed, start, step, count, items.words, block.spread, i * GROUP * items.words,
-        block.starts[i], block.scores, block.largest,
-    )  # fmt: skip
-
-
-@inlined_kernel
-def find_run(isa, first, step, count, i, items, block):
-    """Find what may reach the threshold of query i in every step-th panel from `first` on.
-
-    Returns how many there are. An entry of block.hits is 32 times the panel's place in the run plus
-    the item's place in the panel; block.scores of hits are by all codes.
+    All queries read some panels before the next panels are read, so that memory is read once.
     """
-    n_items = items.order.shape[0]
-    if items.projection.words > 0 and not block.projected.is_dense[0]:
-        return find_run_by_projection(
-            isa, first, step, count, i, n_items, items.packed, items.words, items.statistics,
-            items.projection, block,
+    run = hi - lo
+    if last_query - first_query > 1:
+        run = max(1, min(PANEL, _WORDS_OF_RUN // (PANEL * items.words)))
+    for first in range(lo, hi, run):
+        for i in range(first_query, last_query):
+            _score_panels(first, min(run, hi - first), lo, i, items, codes, products, largest)
+
+
+@borrowing_kernel
+def _score_panels(first, count, lo, i, items, codes, products, largest):
+    """Multiply the codes of `count` panels from `first` on by those of query i."""
+    size, at = PANEL * items.words, first - lo
+    products_of_run, largest_of_run = products[i, at * PANEL :], largest[i, at:]
+    if has_tile_registers(items.isa) or items.projection.words == 0:
+        score_run(
+            items.isa, items.packed, first * size, size, count, items.words, codes.repeated,
+            i * codes.stride, codes.starts[i], products_of_run, largest_of_run,
         )  # fmt: skip
-    score_run_of(isa, first, step, count, i, items, block)
-    return list_scored(first, step, count, i, items, block)
+    else:
+        score_run_by_item(
+            items.isa, items.packed, first * size, size, count, items.words, codes.repeated,
+            i * codes.stride, codes.starts[i], products_of_run, largest_of_run,
+        )  # fmt: skip
 
 
-@inlined_kernel
-def list_scored(first, step, count, i, items, block):
-    """Do as find_run for a run that score_run_of has just scored."""
-    return _list_hits(
-        first, step, count, i, items.order.shape[0], items.statistics, block.lanes[0],
-        block.scores, block.largest, block.hits,
+@borrowing_kernel
+def _find_best(
+    i, lo, hi, rank, dropped_below, queries, items, codes, products, largest, candidates, k
+):
+    """Find the best rows of query i, unsorted, in candidates.best_*; return how many there are.
+
+    dropped_below: the threshold below which products may be missing. -1 is returned where the best
+    rows may be among those.
+    """
+    n_panels, maxima = hi - lo, candidates.maxima
+    weight, scale = codes.terms[OFFSET_WEIGHT, i], codes.scales[i]
+    residual, coded = codes.terms[RESIDUAL_NORM, i], codes.terms[CODE_NORM, i]
+    has_dropped = dropped_below > -NEVER
+    count, kth_score, scored_from, rank = 0, -np.inf, NEVER, min(rank, n_panels)
+    zero = np.float32(0.0)
+    while True:
+        threshold = -NEVER
+        if rank > 0:
+            largest_scores_of_panels(lo, n_panels, largest, items.statistics, weight, maxima)
+            threshold = max(kth_largest(maxima, n_panels, rank), dropped_below)
+        count, kth_score = _score_reaching(
+            i, lo, n_panels, threshold, zero, zero, scored_from, queries, items, weight, products,
+            largest, candidates, k, count, kth_score,
+        )  # fmt: skip
+        scored_from = threshold
+        if count >= k or rank == 0:
+            break
+        if has_dropped:
+            return -1
+        rank = min(4 * rank, n_panels) if rank < n_panels else 0
+    if count < k:
+        return count
+    threshold = threshold_of(i, queries, kth_score, np.float32(1.0) / scale)
+    if has_dropped and not threshold >= dropped_below:
+        return -1
+    count, _ = _score_reaching(
+        i, lo, n_panels, threshold, residual, coded, scored_from, queries, items, weight, products,
+        largest, candidates, k, count, kth_score,
+    )  # fmt: skip
+    return count
+
+
+@borrowing_kernel
+def _score_reaching(
+    i, lo, n_panels, threshold, residual, coded, scored_from, queries, items, weight, products,
+    largest, candidates, k, count, kth_score,
+):  # fmt: skip
+    """Score in float64 the slots whose products reach a threshold; keep those that may be the best.
+
+    residual, coded: terms of the bound, by which an upper bound of the product is compared, or 0.
+    scored_from: slots that reach this threshold without these terms have been scored before.
+    Returns the number of the best rows so far, at most k, and the k-th best score.
+    """
+    statistics, order, n_slots = items.statistics, items.order, items.order.shape[0]
+    filters, hits, n_taken = queries.filters, candidates.hits, 0
+    flat, depth, zero = items.rows.reshape(-1), items.rows.shape[1], np.float32(0.0)
+    for p in range(n_panels):
+        panel = lo + p
+        least = reaching_score(threshold, residual, coded, weight, statistics, panel)
+        if np.float32(largest[p]) < least:
+            continue
+        scored = reaching_score(scored_from, zero, zero, weight, statistics, panel)
+        n_hits = list_reaching(products, p * PANEL, least, n_slots - panel * PANEL, hits, 0)
+        for at in range(n_hits):
+            place = hits[at]
+            row = order[lo * PANEL + place]
+            if np.float32(products[place]) >= scored or not may_find(
+                row, i, filters.self_rows, filters.allowed, filters.excluded_indptr,
+                filters.excluded_rows,
+            ):  # fmt: skip
+                continue
+            prefetch_row(flat, row * depth, depth)
+            candidates.rows[n_taken] = row
+            n_taken += 1
+            if n_taken == _CHUNK:
+                count, kth_score = _score_rows(
+                    i, n_taken, queries, items, candidates, k, count, kth_score
+                )
+                n_taken = 0
+    return _score_rows(i, n_taken, queries, items, candidates, k, count, kth_score)
+
+
+@borrowing_kernel
+def _score_rows(i, n_rows, queries, items, candidates, k, count, kth_score):
+    """Score the first rows of candidates in float64; return count and k-th score of the best.
+
+    The best are reduced to k when their buffer is full, and at the end, which has fewer rows.
+    """
+    best_scores, best_rows = candidates.best_scores, candidates.best_rows
+    score_pairs(
+        items.metric_type, queries.rows, i, queries.norms[i], items.rows, items.norms,
+        items.offsets, candidates.rows, n_rows, candidates.scores,
+    )  # fmt: skip
+    for at in range(n_rows):
+        best_scores[count], best_rows[count] = candidates.scores[at], candidates.rows[at]
+        count += not candidates.scores[at] < kth_score
+    if count >= k and (n_rows < _CHUNK or count + _CHUNK > best_scores.shape[0]):
+        kth_score = select_best(best_scores, best_rows, count, k, candidates.scratch)
+        count = k
+    return count, kth_score
+
+
+@kernel
+def _score_by_projection(
+    lo, hi, search, queries, items, codes, products, largest, candidates, dropped_below
+):
+    """Multiply the codes of the slots whose projected codes reach an estimated threshold.
+
+    The products of other slots become _DROPPED. Out: dropped_below, the threshold of each query.
+    """
+    n, stride = queries.rows.shape[0], search.sample_stride
+    projected = projected_queries(1, items)
+    project_panel(
+        0, 0, n, np.arange(n), queries, items, codes.terms, codes.scales, projected
+    )
+    if projected.is_dense[0]:
+        _score_codes(lo, hi, 0, n, items, codes, products, largest)
+        return
+    words = np.empty(n * items.projection.words, np.int32)
+    for i in range(n):
+        copy_codes(items.isa, projected.packed, 0, i, items.projection.words, words, i)
+    repeated = words if has_tile_registers(items.isa) else _repeated(words)
+    largest[:] = _DROPPED
+    for panel in range(lo + stride // 2, hi, stride):
+        for i in range(n):
+            _score_panels(panel, 1, lo, i, items, codes, products, largest)
+    for i in range(n):
+        _raise_threshold(i, lo, hi, search.sample_rank, items, codes, largest, candidates)
+    _sweep_by_projection(
+        lo, hi, search, items, codes, projected, repeated, products, largest, candidates,
+        dropped_below,
     )  # fmt: skip
 
 
-@inlined_kernel
-def _list_hits(first, step, count, i, n_items, statistics, lanes, scores, largest, hits):
-    n_hits = 0
-    for run in range(count):
-        p = first + run * step
-        least = least_score(lanes, i, statistics, p)
-        if np.float32(largest[run]) < least:
+@borrowing_kernel
+def _raise_threshold(i, lo, hi, rank, items, codes, largest, candidates):
+    """Raise the threshold of query i to a rank among the largest scores of panels so far."""
+    largest_scores_of_panels(
+        lo, hi - lo, largest[i], items.statistics, codes.terms[OFFSET_WEIGHT, i], candidates.maxima
+    )
+    estimate = kth_largest(candidates.maxima, hi - lo, min(rank, hi - lo))
+    codes.terms[THRESHOLD, i] = max(codes.terms[THRESHOLD, i], estimate)
+
+
+@borrowing_kernel
+def _sweep_by_projection(
+    lo, hi, search, items, codes, projected, repeated, products, largest, candidates, dropped_below
+):
+    """Multiply the codes of the slots of panels outside of the sample whose bounds reach."""
+    n, stride, raise_at = dropped_below.shape[0], search.sample_stride, lo + ((hi - lo) >> 3)
+    n_hits, n_tried, is_costly = 0, 0, False
+    cost = items.words * (_COST_OF_SLOT + _COST_OF_QUERY * n)
+    saved = PANEL * (items.words - items.projection.words)
+    for panel in range(lo, hi):
+        if (panel - lo) % stride == stride // 2:
             continue
-        n_hits += list_reaching(scores, run * PANEL, least, n_items - p * PANEL, hits, n_hits)
+        if panel == raise_at:
+            # of twice as many items the r-th best score is higher, and drops more
+            for i in range(n):
+                _raise_threshold(i, lo, hi, search.rank, items, codes, largest, candidates)
+            raise_at = lo + 2 * (panel - lo)
+        for i in range(n):
+            if is_costly:
+                _score_panels(panel, 1, lo, i, items, codes, products, largest)
+            else:
+                dropped_below[i] = codes.terms[THRESHOLD, i]
+                n_hits += _score_reaching_slots(
+                    panel, lo, i, items, codes, projected, repeated, products, largest, candidates
+                )
+                n_tried += 1
+        # queries that are unlike the items reach the threshold almost everywhere
+        is_costly |= n_tried >= PANELS_TRIED and n_hits * cost > n_tried * saved
+
+
+@borrowing_kernel
+def _score_reaching_slots(
+    panel, lo, i, items, codes, projected, repeated, products, largest, candidates
+):
+    """Multiply the codes of the slots of a panel whose projected codes reach the threshold.
+
+    Returns how many there are.
+    """
+    isa, words, hits, projection = items.isa, items.words, candidates.hits, items.projection
+    n_hits = find_by_projection(
+        isa, projection.packed, panel * PANEL * projection.words, projection.words, repeated,
+        i * (repeated.shape[0] // codes.starts.shape[0]), projected.starts[i], i, codes.terms,
+        projected.lanes, projection.statistics, panel, items.order.shape[0] - panel * PANEL,
+        projection.rest_norms, hits, 0,
+    )  # fmt: skip
+    start, place = panel * PANEL * words, (panel - lo) * PANEL
+    for at in range(n_hits):
+        fetch_item(isa, items.packed, start, hits[at], words)
+    for slot in range(PANEL):
+        products[i, place + slot] = _DROPPED
+    best = _DROPPED
+    for at in range(n_hits):
+        slot = np.int64(hits[at])
+        product = score_item(
+            isa, items.packed, start, slot, words, codes.words, i * words, codes.starts[i]
+        )
+        products[i, place + slot] = product
+        best = max(best, product)
+    largest[i, panel - lo] = best
     return n_hits

@@ -194,24 +194,38 @@ def place_query(isa, codes, query, words, target):
 
 
 @borrowing_kernel
-def pack_query(
-    isa, rows, row, factor, coefficient, shift, signs, words, query, target, buffer, codes, measured
-):
-    """Pack one row as query 0 .. 31 of a panel; return scale, norm, residual and -128 sum of codes.
+def encode_query(isa, rows, row, factor, coefficient, shift, signs, buffer, codes, measured):
+    """Encode one row as a query: scale, shift, rotate and quantise it, as items were when packed.
 
-    buffer, codes (padded_width(max(d, 16)),) and measured (2,) are overwritten.
+    Returns the quantisation step, bounds on the norms of the encoded row and of its residual, and
+    -128 times the sum of its codes. codes (padded_width(max(d, 16)),) int8 out; buffer, of the same
+    length, and measured (2,) are overwritten, and buffer holds the row before it is quantised.
+    Without codes, that is all that is done: the step is 1 and the residual 0.
     """
     width = max(rows.shape[1], LANES)
     load_row(rows, row, factor, coefficient, shift, buffer)
     if has_codes(isa):
         rotate_row(buffer, width, signs)
     measure_row(buffer, measured)
-    norm, scale = above(measured[1]), np.float32(1.0)
+    norm = above(measured[1])
+    if not has_codes(isa):
+        return np.float32(1.0), norm, np.float32(0.0), np.int32(0)
+    scale = step_of(measured[0], np.float32(largest_query_code(isa)))
+    total = quantise_row(buffer, scale, np.float32(1.0) / scale, codes, measured)
+    return scale, norm, above(measured[0]), np.int32(-128) * total
+
+
+@borrowing_kernel
+def pack_query(
+    isa, rows, row, factor, coefficient, shift, signs, words, query, target, buffer, codes, measured
+):
+    """Encode one row as query 0 .. 31 of a panel; return what encode_query returns."""
+    scale, norm, residual, start = encode_query(
+        isa, rows, row, factor, coefficient, shift, signs, buffer, codes, measured
+    )
     if has_codes(isa):
-        scale = step_of(measured[0], np.float32(largest_query_code(isa)))
-        total = quantise_row(buffer, scale, np.float32(1.0) / scale, codes, measured)
         place_query(isa, codes.view(np.int32), query, words, target)
-        return scale, norm, above(measured[0]), np.int32(-128) * total
+        return scale, norm, residual, start
     for k in range(words):
         target[k * PANEL + query] = buffer[k]
-    return scale, norm, np.float32(0.0), np.int32(0)
+    return scale, norm, residual, start

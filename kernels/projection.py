@@ -25,7 +25,7 @@ from .simd.instruction_sets import has_tile_registers, largest_query_code
 from .simd.panel import CODE_NORM, GROUP, OFFSET_WEIGHT, PANEL, RESIDUAL_NORM, REST_NORM, THRESHOLD
 from .simd.quantise import measure_row, quantise_row
 from .simd.tile_scores import multiply_floats
-from .tiles import aligned_empty, are_few
+from .tiles import aligned_empty
 
 
 class ProjectedQueries(NamedTuple):
@@ -33,7 +33,7 @@ class ProjectedQueries(NamedTuple):
 
     Attributes
     ----------
-    packed, starts, spread
+    packed, starts
         As in Block, of the projected codes.
     lanes : float32 array (panels, 5, 32)
         As passing_by_projection takes them.
@@ -51,7 +51,6 @@ class ProjectedQueries(NamedTuple):
     lanes: Any
     starts: Any
     codes: Any
-    spread: Any
     counts: Any
     is_dense: Any
     least: Any
@@ -150,113 +149,100 @@ def order_by_item(lo, hi, words, grouped, packed):
 
 
 @kernel
-def pack_projected_queries(lo, hi, batch, queries, items, k, all_codes, lanes, scales, all_starts):
-    """Prefixes of queries batch[lo:hi], those of the first panel alone where k > 0.
-
-    k: neighbours of a query, 0 where scores bound what is found; all_codes, lanes, scales and
-    all_starts: of Block. Panels whose queries have none are_dense; nothing if the items have none.
-    """
-    isa, projection, n_panels = items.isa, items.projection, lanes.shape[0]
-    if projection.words == 0:  # arrays of the types alone
-        return ProjectedQueries(
-            all_codes, lanes, all_starts, all_starts, all_codes, np.empty((0, 2), np.int64),
-            np.empty(0, np.uint8), np.empty(0, np.float32),
-        )  # fmt: skip
-    packed = aligned_empty(n_panels * PANEL * projection.words, all_codes)
+def projected_queries(n_panels, items):
+    """Empty ProjectedQueries of panels of queries, all of which are dense."""
+    words = items.projection.words
+    packed = aligned_empty(n_panels * PANEL * words, items.projection.packed)
     packed[:] = 0
-    own = aligned_empty(n_panels * 5 * PANEL, np.empty(0, np.float32)).reshape(n_panels, 5, PANEL)
-    own[:] = np.float32(0.0)
-    starts = np.zeros(n_panels * PANEL, np.int32)
-    own[:, THRESHOLD] = np.float32(1.0)
-    codes = aligned_empty(n_panels * PANEL * items.words, np.empty(0, np.int32))
-    counts, least = np.zeros((n_panels, 2), np.int64), np.empty(PANEL, np.float32)
-    made = ProjectedQueries(
-        packed, own, starts, codes, packed, counts, np.ones(n_panels, np.uint8), least
-    )
-    if are_few(isa, hi - lo):
-        _copy_all_codes(isa, 0, hi - lo, all_codes, items.words, codes)
-    if projection_pays(isa, hi - lo, k, projection.largest_k):
-        n_first = 1 if k > 0 else n_panels
-        project_queries(0, n_first, lo, hi, batch, queries, items, all_codes, lanes, scales, made)
-    spread = spread_codes(isa, hi - lo, packed, projection.words)
-    return ProjectedQueries(packed, own, starts, codes, spread, counts, made.is_dense, least)
+    lanes = aligned_empty(n_panels * 5 * PANEL, np.empty(0, np.float32)).reshape(n_panels, 5, PANEL)
+    lanes[:] = np.float32(0.0)
+    lanes[:, THRESHOLD] = np.float32(1.0)
+    return ProjectedQueries(
+        packed, lanes, np.zeros(n_panels * PANEL, np.int32),
+        aligned_empty(n_panels * PANEL * items.words, np.empty(0, np.int32)),
+        np.zeros((n_panels, 2), np.int64), np.ones(n_panels, np.uint8), np.empty(PANEL, np.float32),
+    )  # fmt: skip
+
+
+@kernel
+def pack_projected_queries(lo, hi, batch, queries, items, k, all_codes, lanes, scales):
+    """Project queries batch[lo:hi], those of the first panel alone where k > 0.
+
+    k: neighbours of a query, 0 where scores bound what is found; all_codes, lanes and scales: of
+    Block. Nothing is projected if the items have no projection, or if so many neighbours gain
+    nothing by it.
+    """
+    projected = projected_queries(lanes.shape[0] if items.projection.words > 0 else 0, items)
+    if items.projection.words > 0 and projection_pays(items.isa, k, items.projection.largest_k):
+        n_first = 1 if k > 0 else lanes.shape[0]
+        project_queries(
+            0, n_first, lo, hi, batch, queries, items, all_codes, lanes, scales, projected
+        )
+    return projected
 
 
 @kernel
 def project_queries(
     first, last, lo, hi, batch, queries, items, all_codes, lanes, scales, projected
 ):
-    """Make the prefixes of panels first .. last of queries, which are not dense from then on.
+    """Project panels first .. last of queries batch[lo:hi], which are not dense from then on."""
+    for panel in range(first, last):
+        start = panel * PANEL
+        count = min(PANEL, hi - lo - start)
+        for i in range(count):
+            copy_codes(
+                items.isa, all_codes, start * items.words, i, items.words, projected.codes,
+                start + i,
+            )  # fmt: skip
+        project_panel(
+            panel, lo + start, count, batch, queries, items, lanes[panel], scales[panel], projected
+        )
 
-    Queries of another kind than the items, which have little of their length along the axes, stay
-    dense: to read 0.8 MB of axes of 768 columns would cost one of them a tenth of its search. The
-    axes are rotated at random, so that 32 of them show it. Allocates 128 bytes a column.
+
+@kernel
+def project_panel(panel, first, count, batch, queries, items, lanes, scales, projected):
+    """Project queries batch[first : first + count], a panel, which is not dense from then on.
+
+    lanes (4, 32), scales (32,): of these queries. Queries of another kind than the items, which
+    have little of their length along the axes, stay dense: to read 0.8 MB of axes of 768 columns
+    would cost one of them a tenth of its search. The axes are rotated at random, so that 32 of them
+    show it. Allocates 128 bytes a column.
     """
-    isa, projection, words = items.isa, items.projection, items.words
-    scaling = queries.scaling
-    least = _LEAST_SHARE * _share_along_axes(items)
-    size = PANEL * projection.words
+    isa, projection, scaling = items.isa, items.projection, queries.scaling
     width, p = padded_width(queries.rows.shape[1]), projection.axes.shape[0] * PANEL
     buffer, out = np.zeros((PANEL, width), np.float32), np.zeros((PANEL, p), np.float32)
     tile, small = np.empty(PANEL * PANEL, np.float32), np.empty(p, np.int8)
     measured = np.empty(2, np.float32)
-    for panel in range(first, last):
-        start = panel * PANEL
-        count = min(PANEL, hi - lo - start)
-        _copy_all_codes(isa, start, count, all_codes, words, projected.codes)
-        for i in range(count):
-            query = batch[lo + start + i]
-            load_row(
-                queries.rows, query, scaling.factors[query], scaling.coefficients[query],
-                items.shift, buffer[i],
-            )  # fmt: skip
-        _project(isa, buffer, count, projection.axes[:1], tile, out)
-        if _share_of_first(buffer, out, count, p) < least:
-            continue
-        _project(isa, buffer, count, projection.axes, tile, out)
-        own = projected.lanes[panel]
-        for i in range(count):
-            _pack_projected_query(
-                isa, i, buffer[i], out[i], projection.eta[0], projection.words, own,
-                projected.starts, start + i, projected.packed[panel * size :], small, measured,
-            )  # fmt: skip
-            own[THRESHOLD, i] *= scales[panel, i]
-            own[OFFSET_WEIGHT, i] = lanes[panel, OFFSET_WEIGHT, i] * own[THRESHOLD, i]
-        projected.is_dense[panel] = 0
+    for i in range(count):
+        query = batch[first + i]
+        load_row(
+            queries.rows, query, scaling.factors[query], scaling.coefficients[query], items.shift,
+            buffer[i],
+        )  # fmt: skip
+    _project(isa, buffer, count, projection.axes[:1], tile, out)
+    if _share_of_first(buffer, out, count, p) < _LEAST_SHARE * _share_along_axes(items):
+        return
+    _project(isa, buffer, count, projection.axes, tile, out)
+    own = projected.lanes[panel]
+    for i in range(count):
+        _pack_projected_query(
+            isa, i, buffer[i], out[i], projection.eta[0], projection.words, own, projected.starts,
+            panel * PANEL + i, projected.packed[panel * PANEL * projection.words :], small,
+            measured,
+        )  # fmt: skip
+        own[THRESHOLD, i] *= scales[i]
+        own[OFFSET_WEIGHT, i] = lanes[OFFSET_WEIGHT, i] * own[THRESHOLD, i]
+    projected.is_dense[panel] = 0
 
 
 @kernel
-def projection_pays(isa, n, k, largest_k):
-    """Return whether n queries for k neighbours take less time by prefixes.
+def projection_pays(isa, k, largest_k):
+    """Whether many queries for k neighbours take less time by their projection.
 
     With amx a tile takes less time than what is around it: of many queries 0.84 to 1.03 of the
     speed is left (20,000 to 60,000 rows of 384 to 1,536 columns, Sapphire Rapids).
     """
-    if are_few(isa, n):
-        return k <= largest_k[0]
     return not has_tile_registers(isa) and k <= largest_k[1]
-
-
-@kernel
-def spread_codes(isa, used, packed, words):
-    """Words of few queries of a panel as score_run takes them, or nothing."""
-    if not are_few(isa, used):
-        return packed[:0]
-    spread = aligned_empty(used * words * GROUP, packed)
-    if has_tile_registers(isa):
-        _copy_codes(isa, packed, 0, 0, words, spread, 0)
-    else:
-        _spread(used, packed, words, spread)
-    return spread
-
-
-@borrowing_kernel
-def _spread(used, packed, words, spread):
-    for i in range(used):
-        for word in range(words):
-            at = (i * words + word) * GROUP
-            for copy in range(GROUP):
-                spread[at + copy] = packed[word * PANEL + i]
 
 
 @borrowing_kernel
@@ -300,14 +286,7 @@ def _share_of_first(rows, out, count, p):
 
 
 @borrowing_kernel
-def _copy_all_codes(isa, first, count, all_codes, words, codes):
-    """Copy the words of the panel of queries first .. first + count to rows, one by one."""
-    for i in range(count):
-        _copy_codes(isa, all_codes, first * words, i, words, codes, first + i)
-
-
-@borrowing_kernel
-def _copy_codes(isa, panels, start, i, words, codes, row):
+def copy_codes(isa, panels, start, i, words, codes, row):
     """Copy the words of query i of the panel from start on to row `row` of codes."""
     for k in range(words):
         at = (k >> 4) * 16 * PANEL + (i >> 4) * 256 + (k & 15) * 16 + (i & 15)

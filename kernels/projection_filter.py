@@ -28,23 +28,19 @@ When most pairs pass, as of queries of another kind than the items, prefixes are
 
 import numpy as np
 
+from .candidate_filter import reaching_score
 from .jit import borrowing_kernel, inlined_kernel
-from .simd.hits import find_by_projection, passing_by_projection
+from .simd.hits import passing_by_projection
 from .simd.instruction_sets import has_tile_registers
 from .simd.memory import prefetch_row
-from .simd.panel import GROUP, PANEL
+from .simd.panel import CODE_NORM, OFFSET_WEIGHT, PANEL, RESIDUAL_NORM, THRESHOLD
 from .simd.tile_scores import score_item, score_panel
-from .tiles import are_few, least_score
 
 # The cycles that a tile takes per word (64 multiply-adds), and beside the words. The cycles that a
 # pair takes by itself, with its entry in the list of hits, and the words per further cycle. A pair
 # takes 85 to 110 cycles in all on Zen 4, in searches with k = 10 and 100 of 384 to 1,536 columns.
 _TILE, _TILE_BESIDES = 64, 350
 _PAIR, _PAIR_WORDS = 80, 8
-# With few queries, a pair that is compared by itself takes longer than in a run, by these factors:
-# the first one, and the second one per query. Among 60,000 x 768 rows it takes 57 ns instead of
-# 40 ns for one query, and 35 ns instead of 18 ns for four (Zen 4).
-_PAIR_OF_FEW, _FOR_EACH = 1.3, 0.16
 # After this many panels, the short codes may be given up for a query. A query of another kind
 # scores all items of these panels one by one, each as slowly as above.
 PANELS_TRIED = 8
@@ -57,10 +53,10 @@ def _durations(used, words):
 
 
 @borrowing_kernel
-def abandon_costly_projections(isa, factor, items, block):
+def abandon_costly_projections(factor, items, block):
     """Give prefixes up for the panels of queries whose tiles so far had too many hits.
 
-    factor: hits of these tiles, in those that will follow; few queries have as many.
+    factor: hits of these tiles, in those that will follow.
     """
     projected, words = block.projected, items.words
     for q in range(projected.is_dense.shape[0]):
@@ -68,17 +64,13 @@ def abandon_costly_projections(isa, factor, items, block):
             continue
         used, saved_words = min(block.used - q * PANEL, PANEL), words - items.projection.words
         tiles, hits = projected.counts[q, 0], projected.counts[q, 1]
-        if are_few(isa, used):  # each tile has one query and waits for memory
-            pair = words * (_PAIR_OF_FEW + _FOR_EACH * used)
-            projected.is_dense[q] = hits * pair > tiles * PANEL * saved_words
-        else:
-            tile, pair = _durations(used, words)
-            saved = tile * saved_words - _TILE_BESIDES
-            projected.is_dense[q] = hits * pair > factor * tiles * saved
+        tile, pair = _durations(used, words)
+        saved = tile * saved_words - _TILE_BESIDES
+        projected.is_dense[q] = hits * pair > factor * tiles * saved
 
 
 @borrowing_kernel
-def _fetch(isa, packed, start, item, words):
+def fetch_item(isa, packed, start, item, words):
     """Prefetch the codes of an item of the panel that starts there."""
     if not has_tile_registers(isa):
         prefetch_row(packed, start + item * words, words)
@@ -122,9 +114,12 @@ def _find_hits(isa, p, q, n_items, packed, words, statistics, projection, block)
         return -1
     if n_hits == 0:
         return 0
-    least, kept = projected.least, 0
+    least, kept, lanes = projected.least, 0, block.lanes[q]
     for i in range(PANEL):
-        least[i] = least_score(block.lanes[q], i, statistics, p)
+        least[i] = reaching_score(
+            lanes[THRESHOLD, i], lanes[RESIDUAL_NORM, i], lanes[CODE_NORM, i],
+            lanes[OFFSET_WEIGHT, i], statistics, p,
+        )  # fmt: skip
     n_panels = block.lanes.shape[0]
     if projected.counts[q, 1] * n_panels >= PANEL * projected.counts[q, 0]:
         # Nearly every item is a hit of at least one query. Each tile fetches a share of the next
@@ -134,7 +129,7 @@ def _find_hits(isa, p, q, n_items, packed, words, statistics, projection, block)
         prefetch_row(packed, (p + 1) * block.size + q * share, share)
     elif q == 0:  # later panels of queries hit the same items
         for at in range(n_hits):
-            _fetch(isa, packed, p * block.size, block.hits[at] >> 5, words)
+            fetch_item(isa, packed, p * block.size, block.hits[at] >> 5, words)
     for at in range(n_hits):
         hit = block.hits[at]
         lane = hit & 31
@@ -146,35 +141,4 @@ def _find_hits(isa, p, q, n_items, packed, words, statistics, projection, block)
         block.scores[hit] = score
         block.hits[kept] = hit
         kept += np.float32(score) >= least[lane]
-    return kept
-
-
-@borrowing_kernel
-def find_run_by_projection(
-    isa, first, step, count, i, n_items, packed, words, statistics, projection, block
-):
-    """Do as few_queries.find_run, by prefixes."""
-    projected, hits, kept = block.projected, block.hits, 0
-    for run in range(count):
-        p, start = first + run * step, kept
-        n_hits = find_by_projection(
-            isa, projection.packed, p * PANEL * projection.words, projection.words,
-            projected.spread, i * GROUP * projection.words, projected.starts[i], i, block.lanes,
-            projected.lanes,
-            projection.statistics, p, n_items - p * PANEL, projection.rest_norms, hits, start,
-        )  # fmt: skip
-        projected.counts[0, 1] += n_hits
-        for at in range(start, start + n_hits):
-            _fetch(isa, packed, p * block.size, hits[at], words)
-        least = least_score(block.lanes[0], i, statistics, p)
-        for at in range(start, start + n_hits):
-            item = np.int64(hits[at])
-            score = score_item(
-                isa, packed, p * block.size, item, words, projected.codes, i * words,
-                block.starts[i],
-            )  # fmt: skip
-            hit = run * PANEL + item
-            block.scores[hit], hits[kept] = score, hit
-            kept += np.float32(score) >= least
-    projected.counts[0, 0] += count
     return kept

@@ -268,17 +268,27 @@ class PanelSearch(NamedTuple):
     is_shared: Any
 
 
-class SmallSearch(NamedTuple):
-    """How few queries are searched: capacity, sample_stride, sample_rank as in PanelSearch.
+class FewQuerySearch(NamedTuple):
+    """How few queries are searched: ``few_queries.search_few_queries``.
 
-    panels_per_run: panels of a task. must_check: whether the kernel checks that the queries are
-    ordinary, because nothing else has.
+    Attributes
+    ----------
+    rank : int
+        The slots that reach the rank-th largest of the panels' largest scores are scored first.
+    sample_stride, sample_rank : int
+        With a projection, every sample_stride-th panel is a sample, and the first threshold is the
+        sample_rank-th largest of its panels' largest scores. A stride up to 1: all codes of all
+        panels are multiplied.
+    panels_per_range : int
+        Panels of a task.
+    must_check : bool
+        Whether the kernel checks that the queries are ordinary, because nothing else has.
     """
 
-    capacity: Any
+    rank: Any
     sample_stride: Any
     sample_rank: Any
-    panels_per_run: Any
+    panels_per_range: Any
     must_check: Any
 
 

@@ -10,9 +10,6 @@ little of a full buffer (many near-duplicates), or if a block ends with few, all
 end the k-th best score shows whether the estimate was low enough. If not, the query is marked and
 searched again without one.
 
-Few queries are swept one by one (``_sweep_few``). Their whole sample is scored twice, and the
-estimate is made once; where one run has all panels, these are the sample and are scored once.
-
 Shared thresholds. A grid of tasks (``search_grid``) searches every query in several ranges of
 panels at once. Each task writes the k-th best score that it has proved to one float32 array, and
 reads what the others wrote, without a lock. Results do not depend on what is read there, by two
@@ -39,34 +36,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .candidate_filter import (
-    NEVER,
-    find_hits,
-    list_hits,
-    pack_block,
-    rank_hits,
-    rank_maxima,
-    score_rounding,
-    score_tile,
-    threshold_of,
-)
+from .candidate_filter import NEVER, score_rounding, threshold_of
 from .exhaustive_top_k import is_excluded, write_run
-from .few_queries import find_run, list_scored, panels_of_run, score_run_of
 from .jit import borrowing_kernel, inlined_kernel, kernel
 from .packing import SLACK
 from .pair_scores import order_by_item, score_pairs, score_pairs_by_item
 from .projection import project_queries
-from .projection_filter import PANELS_TRIED, abandon_costly_projections, find_hits_by_projection
-from .query_scaling import are_ordinary, bound_items, scaled_queries
+from .projection_filter import abandon_costly_projections, find_hits_by_projection
+from .query_blocks import find_hits, list_hits, pack_block, rank_hits, rank_maxima, score_tile
 from .records import PanelSearch, SearchResults
 from .select import kth_largest, select_best, sort_best_first
 from .simd.panel import CODE_NORM, OFFSET_WEIGHT, PANEL, RESIDUAL_NORM, THRESHOLD
 from .simd.tile_scores import end_tiles, start_tiles
-from .tiles import are_few
 
-# Written to columns[run, 0, 0] when the norm of a query is zero, not finite or far from 1: Python
-# then searches another way.
-NOT_ORDINARY = -2
 # hits of a tile of the sample, whose thresholds are of one half, for every hit of the sweep
 _HITS_OF_STAGE_1 = 2.0
 # share of SLACK by which an unproved threshold is rounded up: _lowered rounds down by all of it, so
@@ -106,15 +88,12 @@ class _Sample(NamedTuple):
     ----------
     best, top : float32 array (panels of queries, rank, 32) and (32,)
         Largest scores of panels, descending, and a buffer.
-    of_one : float32 array (panels of the sample + 31,)
-        Those of one query.
     swept : uint8 array (panels,)
         1 for panels that need not be swept again.
     """
 
     best: Any
     top: Any
-    of_one: Any
     swept: Any
 
 
@@ -368,75 +347,6 @@ def _finish_block(metric_type, lo, batch, queries, items, block, found, scratch)
             _score_together(metric_type, fronts, lo, batch, queries, items, block, found, scratch)
 
 
-@borrowing_kernel
-def _estimate_few(first, last, step, isa, i, items, block, sample):
-    """Raise tau of query i of few to a rank among the maxima of every step-th panel."""
-    lanes, statistics, maxima = block.lanes[0], items.statistics, sample.of_one
-    n_panels, weight = (last - first + step - 1) // step, lanes[OFFSET_WEIGHT, i]
-    for at in range(0, n_panels, PANEL):
-        count = min(PANEL, n_panels - at)
-        score_run_of(isa, first + at * step, step, count, i, items, block)
-        for run in range(count):
-            p = first + (at + run) * step
-            offset = max(weight * statistics[p, 3], weight * statistics[p, 4])
-            maxima[at + run] = np.float32(block.largest[run]) / statistics[p, 0] + offset
-    estimate = kth_largest(maxima, n_panels, sample.best.shape[1])
-    lanes[THRESHOLD, i] = max(lanes[THRESHOLD, i], estimate)
-
-
-@borrowing_kernel
-def _sweep_few(lo, items, queries, batch, search, block, sample, found, scratch):
-    """Do as _sweep for few queries.
-
-    Hits of their sample are collected before the sweep only to try the projection.
-
-    A sample of all panels of one run needs no second scores.
-    """
-    isa, metric_type, sample_stride = items.isa, items.metric_type, search.sample_stride
-    first_panel, last_panel = search.first_panel, search.last_panel
-    bits, swept = block.scores.view(np.int32), sample.swept
-    capacity, raise_at, run = found.entries.shape[1], first_panel, panels_of_run(items, block)
-    has_projection = items.projection.words > 0 and not block.projected.is_dense[0]
-    middle = first_panel + sample_stride // 2
-    is_scored = sample_stride == 1 and last_panel - first_panel <= PANEL and not has_projection
-    if is_scored:
-        run = PANEL
-    elif sample_stride > 0:
-        for i in range(block.used):
-            _estimate_few(middle, last_panel, sample_stride, isa, i, items, block, sample)
-    for stage in range(0 if has_projection and sample_stride > 0 else 1, 2):
-        first, step = (middle, sample_stride) if stage == 0 else (first_panel, 1)
-        length = min(run, PANELS_TRIED) if stage == 0 else run
-        if stage == 1:
-            abandon_costly_projections(isa, 1, items, block)
-        for p in range(first, last_panel, length * step):
-            count = min(length, (last_panel - p + step - 1) // step)
-            if stage == 0 and p >= middle + PANELS_TRIED * step:
-                abandon_costly_projections(isa, 1, items, block)
-            if stage == 1 and p >= raise_at and has_projection:
-                _raise_by_codes(batch, lo, queries, items, block, found, scratch)
-                raise_at = first_panel + max((last_panel - first_panel) >> 3, 2 * (p - first_panel))
-            for i in range(block.used):
-                if is_scored:
-                    _estimate_few(p, last_panel, 1, isa, i, items, block, sample)
-                    n_hits = list_scored(p, step, count, i, items, block)
-                else:
-                    n_hits = find_run(isa, p, step, count, i, items, block)
-                for at in range(n_hits):
-                    hit = block.hits[at]
-                    panel = p + (hit >> 5) * step
-                    if swept[panel - first_panel]:
-                        continue
-                    position = panel * PANEL + (hit & 31)
-                    found.entries[i, found.counts[i]] = (np.int64(bits[hit]) << 32) | position
-                    found.counts[i] += 1
-                    if found.counts[i] == capacity:
-                        query = batch[lo + i]
-                        _tighten(metric_type, i, query, queries, items, block, found, scratch)
-        if stage == 0:
-            swept[first - first_panel :: step] = 1
-
-
 @inlined_kernel
 def _find_in_sample(isa, is_first, p, q, items, block, sample):
     """Rank the largest scores of a tile of the sample; of the second half find hits, too."""
@@ -469,7 +379,7 @@ def _sweep(lo, items, queries, batch, search, block, sample, found, scratch, thr
             first += sample_stride // 2 + stage * sample_stride
             step = 2 * sample_stride
         if stage == 2:
-            abandon_costly_projections(isa, _HITS_OF_STAGE_1, items, block)
+            abandon_costly_projections(_HITS_OF_STAGE_1, items, block)
             if items.projection.words > 0 and not block.projected.is_dense[0]:
                 project_queries(
                     1, block.lanes.shape[0], lo, lo + block.used, batch, queries, items,
@@ -522,7 +432,7 @@ def _share_thresholds(lo, queries, batch, block, found, thresholds):
 
 
 @kernel
-def search_rows(lo, hi, items, queries, batch, search, results):
+def search_block(lo, hi, items, queries, batch, search, results):
     """Neighbours of queries batch[lo:hi] in a range of panels, written to rows batch[lo:hi].
 
     O((hi - lo) m d) operations of the tiles. items: Items; queries: Queries; batch (n',) int64;
@@ -537,7 +447,6 @@ def search_rows(lo, hi, items, queries, batch, search, results):
     sample = _Sample(
         np.full((block.lanes.shape[0], search.sample_rank, PANEL), -NEVER),
         np.empty(PANEL, np.float32),
-        np.empty(n_panels // max(search.sample_stride, 1) + PANEL, np.float32),
         np.zeros(n_panels, np.uint8),
     )
     given = np.empty(n, np.float32)
@@ -547,10 +456,7 @@ def search_rows(lo, hi, items, queries, batch, search, results):
         if not search.is_shared and bound > block.lanes[q, THRESHOLD, lane]:
             block.lanes[q, THRESHOLD, lane] = bound
         given[i] = block.lanes[q, THRESHOLD, lane]
-    if are_few(items.isa, n):
-        _sweep_few(lo, items, queries, batch, search, block, sample, found, scratch)
-    else:
-        _sweep(lo, items, queries, batch, search, block, sample, found, scratch, results.thresholds)
+    _sweep(lo, items, queries, batch, search, block, sample, found, scratch, results.thresholds)
     end_tiles(items.isa)
     if search.is_shared:
         _share_thresholds(lo, queries, batch, block, found, results.thresholds)
@@ -609,33 +515,4 @@ def search_grid(lo, hi, items, queries, batch, grid, results):
         own = SearchResults(
             results.thresholds, results.scores[part], results.rows[part], results.unproved[part]
         )
-        search_rows(first, last, items, queries, batch, search, own)
-
-
-@kernel
-def scan_panels(lo, hi, bound, rows, filters, search, scores, columns):
-    """Neighbours of few queries in panels lo .. hi, written to run lo // panels_per_run.
-
-    bound: BoundItems; rows (n, d): queries as given; filters: QueryFilters; search: SmallSearch.
-    scores, columns (runs, n, k) out. Where the queries must be checked and one of them is not
-    ordinary, columns[run, 0, 0] becomes NOT_ORDINARY and nothing is searched.
-    """
-    run, n = lo // search.panels_per_run, rows.shape[0]
-    items = bound_items(bound)
-    queries = scaled_queries(rows, filters, bound, items.shift)
-    if search.must_check and not are_ordinary(queries.norms):
-        columns[run, 0, 0] = NOT_ORDINARY
-        return
-    unproved = np.full(n, -NEVER)
-    results = SearchResults(np.full(n, -NEVER), scores[run], columns[run], unproved)
-    batch = np.arange(n)
-    stride, left = search.sample_stride, n
-    first = np.int64(0)  # an int64, as `left` is: a literal would be another signature
-    while left > 0:
-        panels = PanelSearch(lo, hi, search.capacity, stride, search.sample_rank, False)
-        search_rows(first, left, items, queries, batch, panels, results)
-        stride, left = 0, 0
-        for query in range(n):
-            if unproved[query] > -NEVER:
-                batch[left] = query
-                left += 1
+        search_block(first, last, items, queries, batch, search, own)

@@ -6,20 +6,12 @@ query's threshold, and ``simd.panel`` describes the layout of both sides.
 
 import numpy as np
 
-from .jit import DISABLE_JIT, inlined_kernel, kernel
-from .simd.instruction_sets import most_single_queries
-from .simd.panel import CODE_NORM, OFFSET_WEIGHT, RESIDUAL_NORM, THRESHOLD
+from .jit import DISABLE_JIT, kernel
 
 # vector IR needs the compiler: without it, callers score every pair
 AVAILABLE = not DISABLE_JIT
 # columns up to which a sum of products of -127 .. 127 and 1 .. 255 fits in int32
 MOST_CODES = 65_000
-
-
-@inlined_kernel
-def are_few(isa, used):
-    """Return whether so many queries take less time one by one: by score_run, not score_panel."""
-    return used <= most_single_queries(isa)
 
 
 def configuration():
@@ -41,17 +33,3 @@ def aligned_empty(size, like):
     memory = np.empty(size + 64, like.dtype)
     skip = -memory.ctypes.data % 64 // memory.itemsize
     return memory[skip : skip + size]
-
-
-@inlined_kernel
-def least_score(lanes, i, statistics, panel):
-    """The least score of a tile that may reach the threshold of query i of a panel, less 1.
-
-    lanes (4, 32), statistics (n_panels, 5): as in `passing`. float32 holds scores of up to 1,024
-    columns; the rounding of larger ones is within packing.SLACK.
-    """
-    weight = lanes[OFFSET_WEIGHT, i]
-    bound = lanes[THRESHOLD, i] - lanes[RESIDUAL_NORM, i] * statistics[panel, 1]
-    bound -= lanes[CODE_NORM, i] * statistics[panel, 2]
-    bound -= max(weight * statistics[panel, 3], weight * statistics[panel, 4])
-    return bound * statistics[panel, 0] - np.float32(1.0)

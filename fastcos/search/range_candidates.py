@@ -3,7 +3,7 @@
 import numpy as np
 
 from fastcos import parallel
-from fastcos.kernels import candidate_filter, records, tiles
+from fastcos.kernels import range_search, records, tiles
 from fastcos.search import cost_model
 from fastcos.search.packing import (
     AllowedRows,
@@ -40,7 +40,7 @@ def find_candidates(
     counts = parallel.unfilled(n, np.int64)
     blocks = parallel.row_blocks(n, cost_model.COSTS.queries_per_range_block)
     parallel.run(
-        candidate_filter.pass_rows, blocks, packed.arrays,
+        range_search.pass_rows, blocks, packed.arrays,
         pack_queries(packed, queries, exclusions, mask), np.arange(n, dtype=np.int64), thresholds,
         records.CandidateLists(capacity, starts, counts, columns),
         n_threads=options.n_threads, progress=options.progress,

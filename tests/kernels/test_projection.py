@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from fastcos.kernels import candidate_filter, cpu, packing, projection, records, tiles
+from fastcos.kernels import cpu, packing, projection, query_blocks, records, tiles
 from fastcos.kernels.jit import kernel
 from fastcos.kernels.simd import tile_scores
 from fastcos.kernels.simd.hits import passing_by_projection
@@ -124,7 +124,7 @@ def test_queries_off_the_axes_get_no_prefixes(isa):
     Q = np.concatenate([along[:32], across[:32], along[32:50]]).astype(np.float32)
     queries = queries_of(Q)
     for k, first in ((10, [0, 1, 1]), (0, [0, 1, 0])):
-        block = candidate_filter.pack_block(0, len(Q), np.arange(len(Q)), queries, items, k)
+        block = query_blocks.pack_block(0, len(Q), np.arange(len(Q)), queries, items, k)
         assert block.projected.is_dense.tolist() == first
         projection.project_queries(
             1, 3, 0, len(Q), np.arange(len(Q)), queries, items, block.packed, block.lanes,
@@ -142,7 +142,7 @@ def test_no_pair_is_dropped_that_reaches_its_threshold(isa, n_queries):
     items, *_ = with_projection(isa, X)
     queries, norms = queries_of(Q), np.linalg.norm(Q.astype(float), axis=1)
     code = INSTRUCTION_SETS[isa]
-    block = candidate_filter.pack_block(0, n_queries, np.arange(n_queries), queries, items, 1)
+    block = query_blocks.pack_block(0, n_queries, np.arange(n_queries), queries, items, 1)
     exact = (Q / norms[:, None]) @ (X / np.linalg.norm(X.astype(float), axis=1)[:, None]).T
     exact = exact[:, items.order]
     hits = np.empty(1024, np.int32)

@@ -69,9 +69,9 @@ TESTED_BY_CALLERS = {
     "pass_rows": "tests/search/test_search.py",
     "rank_excess_rows": "tests/metrics/test_agreement.py",
     "scale_queries": "tests/search/test_search.py",
-    "scan_panels": "tests/search/test_search.py",
+    "search_block": "tests/search/test_search.py",
     "search_grid": "tests/search/test_search.py",
-    "search_rows": "tests/search/test_search.py",
+    "search_few_queries": "tests/search/test_search.py",
     "shift_products": "tests/search/test_centering.py",
 }
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fastcos import set_config
-from fastcos.kernels import candidate_filter, cpu, tiles
+from fastcos.kernels import cpu, query_blocks, tiles
 from fastcos.kernels.jit import kernel
 from fastcos.kernels.packing import SLACK
 from fastcos.kernels.simd.tile_scores import end_tiles, score_panel, start_tiles
@@ -22,7 +22,7 @@ if not tiles.AVAILABLE:
 @kernel
 def tile_scores(queries, items):
     n, m = queries.rows.shape[0], items.rows.shape[0]
-    isa, block = items.isa, candidate_filter.pack_block(0, n, np.arange(n), queries, items, 1)
+    isa, block = items.isa, query_blocks.pack_block(0, n, np.arange(n), queries, items, 1)
     scores = np.empty((m // 32, 1024), items.packed.dtype)
     start_tiles(isa, items.tile_configuration)
     for p in range(m // 32):
