@@ -23,6 +23,7 @@ from fastcos.kernels import (
     code_cache,
     cpu,
     exhaustive_top_k,
+    few_queries,
     native,
     packing,
     pair_scores,
@@ -42,7 +43,7 @@ _SECONDS_BETWEEN_CHECKS = 0.5
 
 # If these kernels are compiled, so are all kernels that searches of packed and unpacked rows call.
 _SEARCH_KERNELS = (
-    tile_top_k.scan_panels, tile_top_k.search_grid, exhaustive_top_k.score_all_rows,
+    few_queries.search_few_queries, tile_top_k.search_grid, exhaustive_top_k.score_all_rows,
     pair_scores.row_norms, packing.prepare_item_panels, projection.prepare_projected_panels,
 )  # fmt: skip
 
@@ -81,9 +82,9 @@ def is_ready(dtype: npt.DTypeLike) -> bool:
     now = time.monotonic()
     if now >= state.next_check.get(name, 0.0):
         state.next_check[name] = now + _SECONDS_BETWEEN_CHECKS
-        scan_panels = tile_top_k.scan_panels
-        is_plain = not hasattr(scan_panels, "py_func")  # NUMBA_DISABLE_JIT
-        if is_plain or native.holds(scan_panels) or _is_marked(name):
+        search_grid = tile_top_k.search_grid
+        is_plain = not hasattr(search_grid, "py_func")  # NUMBA_DISABLE_JIT
+        if is_plain or native.holds(search_grid) or _is_marked(name):
             state.add_ready(name)
     return name in state.ready
 
@@ -146,10 +147,10 @@ def seconds_in_numpy() -> Iterator[None]:
 
 def explain(dtype: npt.DTypeLike) -> str:
     """Return one phrase that says which code runs searches of rows of a type, and why."""
-    scan_panels = tile_top_k.scan_panels
-    if not hasattr(scan_panels, "py_func"):
+    search_grid = tile_top_k.search_grid
+    if not hasattr(search_grid, "py_func"):
         return "plain Python, because NUMBA_DISABLE_JIT is set"
-    if native.holds(scan_panels):
+    if native.holds(search_grid):
         return f"native code of the wheel, for {native.tier()}"
     name = np.dtype(dtype).name
     if is_ready(name) and _is_marked(name):

@@ -109,7 +109,6 @@ class CostModel:
     # Panels that are sampled at least, to steady the guess; very few queries score the sample
     # twice, so that half as many are sampled for them.
     min_sampled_panels: int = 32
-    max_queries_small_sample: int = 4
     # Additions to the rank, for the errors of the codes.
     rank_margin_of_sample: float = 1.5
     rank_margin_of_all: float = 2.5

@@ -343,9 +343,10 @@ def pack_queries(
         slopes=np.empty(n),
         intercepts=np.empty(n),
     )
-    parallel.run(
-        query_scaling.scale_queries, parallel.row_blocks(n, n), METRIC_TYPES[packed.metric_type],
-        queries.rows, queries.norms, packed.units, packed.arrays.shift, scaling,
+    parallel.call(
+        query_scaling.scale_queries, queries.rows.dtype.char, 0, n,
+        METRIC_TYPES[packed.metric_type], queries.rows, queries.norms, packed.units,
+        packed.arrays.shift, scaling,
     )  # fmt: skip
     return records.Queries(
         rows=queries.rows,

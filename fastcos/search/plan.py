@@ -181,10 +181,15 @@ class SearchPlan:
         Candidates that the buffer of a query holds.
     sample : ThresholdSample
     shares_rows : bool
-        Whether threads share the rows of a few queries; otherwise they share the queries.
+        Whether there are so few queries that each is compared with the items by itself, while
+        threads share the rows (``kernels.few_queries``). Other queries are compared in blocks
+        (``kernels.tile_top_k``).
+    rank : int
+        Of few queries: the rank among the panels' largest scores up to which slots are scored
+        before the threshold is known.
     is_single_launch : bool
-        Whether one launch of one kernel is the whole search: it takes the queries as they are,
-        measures and checks them, and finds k rows for each. An index prepares such a search.
+        Whether all queries are one block, which takes them as they are and finds k rows for
+        each. An index prepares such a search.
     is_fixed : bool
         Whether every number of threads and every usual working memory have this same plan.
     use_projection : bool
@@ -206,6 +211,7 @@ class SearchPlan:
     capacity: int = 0
     sample: ThresholdSample = ThresholdSample()
     shares_rows: bool = False
+    rank: int = 0
     is_single_launch: bool = False
     is_fixed: bool = False
     use_projection: bool = False
@@ -348,14 +354,17 @@ def _plan_rows_as_given(
         reasons.append("every pair is scored: the buffers of the tiles exceed the working memory")
         return _plan_score_all(segment, request, machine, costs, tuple(reasons))
     layout = float_layout(machine.isa, segment.n_columns)
-    grid, _ = _share_rows(layout, n_tiled // PANEL, request.k, request, machine, costs)
+    needed_rows, n_panels = float(request.k), n_tiled // PANEL
+    grid, capacity, buffers = plan_query_blocks(
+        n, needed_rows, request.k, layout, segment.n_columns, n_panels, machine, costs
+    )
     reasons.append(
         f"float32 tiles multiply the rows as they are given: {n} queries do not pay for packing"
     )
     return SearchPlan(
-        "rows_as_given", layout=layout, grid=grid, capacity=capacity, shares_rows=True,
-        needed_rows=float(request.k), buffer_bytes=min(grid.n_threads, grid.n_ranges) * per_thread,
-        reasons=tuple(reasons),
+        "rows_as_given", layout=layout, grid=grid, capacity=capacity, needed_rows=needed_rows,
+        sample=guess_in_range(needed_rows, needed_rows, grid.panels_per_range, costs),
+        buffer_bytes=buffers, reasons=tuple(reasons),
     )  # fmt: skip
 
 
@@ -498,13 +507,11 @@ def _plan_tiles(
     elif not use_projection:
         reasons += (f"no projection: {_queries(n)} with k = {k} gain nothing by it",)
     n_panels = -(-n_packed // PANEL)
-    if n <= costs.max_queries_sharing_rows:
+    if few:
         plan = _plan_few(layout, n_panels, needed_rows, request, machine, costs)
-        if is_part and k > costs.max_neighbor_share * m:
-            plan = dataclasses.replace(plan, sample=ThresholdSample())
         if plan.buffer_bytes <= machine.working_memory:
             return dataclasses.replace(plan, use_projection=use_projection, reasons=reasons)
-        reasons += ("threads do not share the rows: their buffers exceed the working memory",)
+        reasons += ("the queries are compared as a block: their scores exceed the working memory",)
     grid, capacity, buffers = plan_query_blocks(
         n, needed_rows, k, layout, segment.n_columns, n_panels, machine, costs
     )
@@ -516,7 +523,9 @@ def _plan_tiles(
         )
     return SearchPlan(
         "tiles", layout=layout, grid=grid, capacity=capacity, sample=sample,
-        use_projection=use_projection, needed_rows=needed_rows, buffer_bytes=buffers,
+        is_single_launch=n <= costs.max_queries_sharing_rows and grid.n_query_blocks == 1,
+        is_fixed=_is_fixed(layout, n, n_panels, buffers, costs), use_projection=use_projection,
+        needed_rows=needed_rows, buffer_bytes=buffers,
         reasons=reasons,
     )  # fmt: skip
 
@@ -531,19 +540,28 @@ def _plan_few(
 ) -> SearchPlan:
     """Plan a scan of few queries, of which every thread reads a part of the rows."""
     n, k = request.n_queries, request.k
-    grid, sample = _share_rows(layout, n_panels, needed_rows, request, machine, costs)
-    capacity = _capacity(needed_rows, costs)
-    running = min(grid.n_threads, grid.n_ranges)
-    buffers = 36.0 * capacity + 24 * k + 4 * sample.rank + 8 * layout.words
-    buffers = running * (n * buffers + 56 * capacity + 32 * k)
+    grid = _share_rows(layout, n, n_panels, costs.max_panels_per_range // n, machine, costs)
+    per_range = grid.panels_per_range
+    sample = guess_in_range(k, needed_rows, per_range, costs, costs.min_sampled_panels // 2)
+    rank = guess_in_range(k, needed_rows, per_range, costs, per_range + 1).rank
+    # As ``search_few_queries`` says: of a range for one query, and of the best of a query.
+    of_range, of_best = 4.0 * (PANEL + 1) * per_range, 24.0 * (2 * k + 256)
+    buffers = min(grid.n_threads, grid.n_ranges) * (n * of_range + of_best)
     if grid.n_ranges > 1:
         buffers += 16 * n * k * (grid.n_ranges + 1)
-    has_one_thread = useful_threads(layout, n, n_panels, costs) == 1
-    is_fixed = has_one_thread and buffers <= costs.max_unchecked_bytes
     return SearchPlan(
-        "tiles", layout=layout, grid=grid, capacity=capacity, sample=sample, shares_rows=True,
-        is_single_launch=True, is_fixed=is_fixed, needed_rows=needed_rows, buffer_bytes=buffers,
+        "tiles", layout=layout, grid=grid, sample=sample, shares_rows=True, rank=rank,
+        is_single_launch=True, is_fixed=_is_fixed(layout, n, n_panels, buffers, costs),
+        needed_rows=needed_rows, buffer_bytes=buffers,
     )  # fmt: skip
+
+
+def _is_fixed(
+    layout: TileLayout, n_queries: int, n_panels: int, buffer_bytes: float, costs: CostModel
+) -> bool:
+    """Whether any number of threads and any usual working memory leads to the same plan."""
+    has_one_thread = useful_threads(layout, n_queries, n_panels, costs) == 1
+    return has_one_thread and buffer_bytes <= costs.max_unchecked_bytes
 
 
 def useful_threads(layout: TileLayout, n_queries: int, n_panels: int, costs: CostModel) -> int:
@@ -557,25 +575,18 @@ def useful_threads(layout: TileLayout, n_queries: int, n_panels: int, costs: Cos
 
 def _share_rows(
     layout: TileLayout,
+    n: int,
     n_panels: int,
-    needed_rows: float,
-    request: RequestSizes,
+    max_panels: int,
     machine: Machine,
     costs: CostModel,
-) -> tuple[TaskGrid, ThresholdSample]:
-    """Divide the panels among threads, into as many ranges for each, and guess thresholds."""
-    n, k = request.n_queries, request.k
+) -> TaskGrid:
+    """Divide the panels among threads, into as many ranges for each, for one block of n queries."""
     n_threads = min(machine.n_threads, useful_threads(layout, n, n_panels, costs))
-    rounds = max(1, -(-n_panels // (n_threads * costs.max_panels_per_range)))
+    rounds = max(1, -(-n_panels // (n_threads * max_panels)))
     per_range = max(1, -(-n_panels // (n_threads * rounds)))
-    is_small = n <= costs.max_queries_small_sample
-    min_sample = costs.min_sampled_panels // 2 if is_small else costs.min_sampled_panels
-    if n <= INSTRUCTION_SETS[layout.isa].most_single_queries and per_range <= PANEL:
-        # one run of panels: all of its maxima are known without a sample
-        min_sample = PANEL
-    sample = guess_in_range(k, needed_rows, per_range, costs, min_sample)
     n_ranges = 1 if n_panels <= per_range else -(-n_panels // per_range)
-    return TaskGrid(n, 1, per_range, n_ranges, n_threads), sample
+    return TaskGrid(n, 1, per_range, n_ranges, n_threads)
 
 
 def plan_query_blocks(
@@ -599,8 +610,8 @@ def plan_query_blocks(
     are larger: ``_divide_rows``. may_share: whether that is allowed. ValueError where the buffers
     of a single query exceed the working memory.
     """
-    # As ``search_rows`` says: of a query, and of a panel of 32, which may be filled in part. What
-    # it needs besides the queries is less than for two of them.
+    # As ``tile_top_k.search_block`` says: of a query, and of a panel of 32, which may be filled in
+    # part. What it needs besides the queries is less than for two of them.
     per_panel = PANEL * (4 * n_columns + 64)
     min_capacity, capacity = _min_capacity(needed_rows, costs), _capacity(needed_rows, costs)
     small, large = (36 * size + 24 * k for size in (min_capacity, capacity))
@@ -630,7 +641,12 @@ def plan_query_blocks(
         outputs = 16.0 * n * k
         spare = machine.working_memory - n_threads * largest * (PANEL * per_query + per_panel)
         max_ranges = min(n_threads, int(spare / outputs) - 1)
-        grid = _divide_rows(grid, n, k, layout, n_columns, largest, max_ranges, costs)
+        shared = _share_rows(layout, n, n_panels, costs.max_panels_per_range, machine, costs)
+        max_shared = min(costs.max_queries_sharing_rows, largest * PANEL)
+        if n <= max_shared and shared.n_ranges <= max(1, max_ranges):
+            grid = shared
+        else:
+            grid = _divide_rows(grid, n, k, layout, n_columns, largest, max_ranges, costs)
     running = min(grid.n_threads, grid.n_query_blocks * grid.n_ranges)
     block = min(grid.queries_per_block, n)
     buffers = running * (block * per_query + -(-block // PANEL) * per_panel)
@@ -651,17 +667,17 @@ def plan_pass(
 ) -> tuple[TaskGrid, int, ThresholdSample]:
     """Return grid, capacity and sample for the queries that n_passes over the rows have left over.
 
-    Only the first pass guesses thresholds. The last passes share none between tasks, because a
-    shared threshold that was damaged is the reason why they are needed.
+    Only the first pass, which is as planned, guesses thresholds. The last passes share none between
+    tasks, because a shared threshold that was damaged is the reason why they are needed.
     """
+    if n_passes == 0:
+        return plan.grid, plan.capacity, plan.sample
     costs = cost_model.COSTS
     grid, capacity, _ = plan_query_blocks(
         n_queries, plan.needed_rows, k, layout, n_columns, n_panels, machine, costs,
         may_share=n_passes < costs.max_sharing_passes,
     )  # fmt: skip
-    if n_passes:
-        return grid, capacity, ThresholdSample()
-    return grid, capacity, guess_in_range(k, plan.needed_rows, grid.panels_per_range, costs)
+    return grid, capacity, ThresholdSample()
 
 
 def _divide_rows(

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import validation
-from fastcos.kernels import tile_top_k
+from fastcos.kernels import few_queries
 from fastcos.search.index_parts import IndexPart, ids_at
 from fastcos.search.packing import ExecutionOptions, Ranking, no_exclusions
 from fastcos.search.plan import SearchPlan
@@ -102,7 +102,7 @@ class PreparedSearches:
         rankings = []
         for launch in launches:
             row_numbers, raw_scores = launch.run(rows, k)
-            if row_numbers[0, 0] == tile_top_k.NOT_ORDINARY:
+            if row_numbers[0, 0] == few_queries.NOT_ORDINARY:
                 return None
             rankings.append((launch.part.segment.positions_of(row_numbers), raw_scores))
         if len(rankings) == 1:

@@ -17,7 +17,15 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import config, parallel, validation
-from fastcos.kernels import exhaustive_top_k, packing, records, tile_top_k, tiles
+from fastcos.kernels import (
+    exhaustive_top_k,
+    few_queries,
+    packing,
+    pair_scores,
+    records,
+    tile_top_k,
+    tiles,
+)
 from fastcos.parallel import memmap, readiness
 from fastcos.search import cost_model, duplicates, numpy_search
 from fastcos.search.packing import (
@@ -46,10 +54,12 @@ from fastcos.search.plan import (
 )
 from fastcos.search.segments import Segment
 from fastcos.similarity import kernel_records
-from fastcos.similarity.encoded_rows import EncodedRows
+from fastcos.similarity.encoded_rows import NO_BIAS, EncodedRows
 
 # The threshold of a query about which nothing is known.
 _NO_THRESHOLD = np.float32(-3e38)
+# The norm, and 1 / norm, of an ordinary query is larger: no product overflows or vanishes.
+_SMALLEST_ORDINARY_NORM = 1e-100
 
 
 class SegmentRequest(NamedTuple):
@@ -186,10 +196,8 @@ def _rows_as_given(
 ) -> Ranking:
     """Multiply whole panels of rows as they are given, and score the few rows behind them."""
     unpacked = unpacked_items(segment.metric_type, segment.encoded)
-    filters = filters_of(request.exclusions)
-    columns, scores = scan_few_queries(
-        unpacked, plan, queries.rows, filters, request.k, options.progress
-    )
+    mask = np.empty(0, np.uint8)
+    columns, scores = _scan_query_blocks(plan, unpacked, queries, request, mask, options)
     rest = np.arange(len(unpacked.arrays.order), len(segment.encoded.rows))
     if not len(rest):
         return columns, scores
@@ -303,7 +311,7 @@ def _scan_query_blocks(
     mask: npt.NDArray[np.uint8],
     options: ExecutionOptions,
 ) -> Ranking:
-    """Scan packed rows for many queries, of which every thread takes one block after the other."""
+    """Scan packed rows for blocks of queries, of which every thread takes one after the other."""
     items, k, exclusions = packed.arrays, request.k, request.exclusions
     scaled = pack_queries(packed, queries, exclusions, mask)
     n, n_panels = len(scaled.norms), len(items.statistics)
@@ -338,11 +346,16 @@ def _scan_query_blocks(
             sample.rank,
         )  # fmt: skip
         results = records.SearchResults(thresholds, parts[1], parts[0], unproved)
-        parallel.run(
-            tile_top_k.search_grid, parallel.row_blocks(grid.n_query_blocks * grid.n_ranges, 1),
-            items, scaled, unfinished, tasks, results,
-            n_threads=grid.n_threads, progress=options.progress,
-        )  # fmt: skip
+        arguments = (items, scaled, unfinished, tasks, results)
+        n_tasks = -(-len(unfinished) // grid.queries_per_block) * grid.n_ranges
+        if n_tasks == 1 and options.progress is None:
+            kinds = (packed.kind, scaled.rows.dtype.char)
+            parallel.call(tile_top_k.search_grid, kinds, 0, 1, *arguments)
+        else:
+            parallel.run(
+                tile_top_k.search_grid, parallel.row_blocks(n_tasks, 1), *arguments,
+                n_threads=grid.n_threads, progress=options.progress,
+            )  # fmt: skip
         used = unproved[:, unfinished].max(axis=0)
         if grid.n_ranges > 1:
             columns[unfinished], scores[unfinished] = best_of_parts(
@@ -378,8 +391,10 @@ def _proved_thresholds(
 
 def few_query_settings(plan: SearchPlan, *, must_check: bool) -> Any:
     """Return a plan of few queries as the kernel takes it."""
-    sample, per_range = plan.sample, plan.grid.panels_per_range
-    return records.SmallSearch(plan.capacity, sample.stride, sample.rank, per_range, must_check)
+    stride = plan.sample.stride if plan.use_projection else 0
+    return records.FewQuerySearch(
+        plan.rank, stride, plan.sample.rank, plan.grid.panels_per_range, must_check
+    )
 
 
 def scan_few_queries(
@@ -392,12 +407,14 @@ def scan_few_queries(
     *,
     settings: Any = None,
 ) -> Ranking:
-    """Columns and raw scores (n, k) of few queries, in one launch where one thread is enough.
+    """Row numbers and raw scores (n, k) of few queries, in one launch where one thread is enough.
 
     rows (n, d): queries as given, of the type of as_wide. filters: kernels.records.QueryFilters.
     settings: what few_query_settings returns, if the caller has kept it. If these settings say that
     the queries must be checked, columns[0, 0] is NOT_ORDINARY where a query needs more care.
     """
+    if not plan.shares_rows:
+        return _scan_prepared_block(packed, plan, rows, filters, k)
     grid, n, n_panels = plan.grid, len(rows), len(packed.arrays.statistics)
     shape = grid.n_ranges, n, k
     scores, columns = np.empty(shape), np.empty(shape, np.int64)
@@ -406,17 +423,34 @@ def scan_few_queries(
     arguments = (packed.bound, rows, filters, settings, scores, columns)
     if grid.is_one_task:
         kinds = (packed.kind, rows.dtype.char)
-        parallel.call(tile_top_k.scan_panels, kinds, 0, n_panels, *arguments)
+        parallel.call(few_queries.search_few_queries, kinds, 0, n_panels, *arguments)
         if progress is not None:
             progress(n_panels, n_panels)
         return columns[0], scores[0]
     parallel.run(
-        tile_top_k.scan_panels, parallel.row_blocks(n_panels, grid.panels_per_range), *arguments,
-        n_threads=grid.n_threads, progress=progress,
+        few_queries.search_few_queries, parallel.row_blocks(n_panels, grid.panels_per_range),
+        *arguments, n_threads=grid.n_threads, progress=progress,
     )  # fmt: skip
-    if columns[0, 0, 0] == tile_top_k.NOT_ORDINARY:
+    if columns[0, 0, 0] == few_queries.NOT_ORDINARY:
         return columns[0], scores[0]
     return best_of_parts(columns.swapaxes(0, 1), scores.swapaxes(0, 1))
+
+
+def _scan_prepared_block(
+    packed: PackedItems, plan: SearchPlan, rows: Rows, filters: Any, k: int
+) -> Ranking:
+    """Return row numbers and raw scores (n, k) of a block of queries that exclude no rows.
+
+    columns[0, 0] is NOT_ORDINARY where a query needs more care.
+    """
+    n, norms = len(rows), np.empty(len(rows))
+    parallel.call(pair_scores.row_norms, rows.dtype.char, 0, n, rows, norms)
+    if not (norms.min() > _SMALLEST_ORDINARY_NORM and norms.max() < 1.0 / _SMALLEST_ORDINARY_NORM):
+        return np.full((n, k), few_queries.NOT_ORDINARY), np.empty((n, k))
+    queries = EncodedRows(rows, validation.read_only(norms), NO_BIAS)
+    options = ExecutionOptions(plan.grid.n_threads, config.working_memory() * 2**20)
+    request = SegmentRequest(k, no_exclusions(n))
+    return _scan_query_blocks(plan, packed, queries, request, filters.allowed, options)
 
 
 def score_all(
