@@ -339,9 +339,7 @@ def _score_by_projection(
     """
     n, stride = queries.rows.shape[0], search.sample_stride
     projected = projected_queries(1, items)
-    project_panel(
-        0, 0, n, np.arange(n), queries, items, codes.terms, codes.scales, projected
-    )
+    project_panel(0, 0, n, np.arange(n), queries, items, codes.terms, codes.scales, projected)
     if projected.is_dense[0]:
         _score_codes(lo, hi, 0, n, items, codes, products, largest)
         return

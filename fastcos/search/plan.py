@@ -524,8 +524,7 @@ def _plan_tiles(
     return SearchPlan(
         "tiles", layout=layout, grid=grid, capacity=capacity, sample=sample,
         is_single_launch=n <= costs.max_queries_sharing_rows and grid.n_query_blocks == 1,
-        is_fixed=_is_fixed(layout, n, n_panels, buffers, costs), use_projection=use_projection,
-        needed_rows=needed_rows, buffer_bytes=buffers,
+        use_projection=use_projection, needed_rows=needed_rows, buffer_bytes=buffers,
         reasons=reasons,
     )  # fmt: skip
 
@@ -549,19 +548,12 @@ def _plan_few(
     buffers = min(grid.n_threads, grid.n_ranges) * (n * of_range + of_best)
     if grid.n_ranges > 1:
         buffers += 16 * n * k * (grid.n_ranges + 1)
+    has_one_thread = useful_threads(layout, n, n_panels, costs) == 1
+    is_fixed = has_one_thread and buffers <= costs.max_unchecked_bytes
     return SearchPlan(
         "tiles", layout=layout, grid=grid, sample=sample, shares_rows=True, rank=rank,
-        is_single_launch=True, is_fixed=_is_fixed(layout, n, n_panels, buffers, costs),
-        needed_rows=needed_rows, buffer_bytes=buffers,
+        is_single_launch=True, is_fixed=is_fixed, needed_rows=needed_rows, buffer_bytes=buffers,
     )  # fmt: skip
-
-
-def _is_fixed(
-    layout: TileLayout, n_queries: int, n_panels: int, buffer_bytes: float, costs: CostModel
-) -> bool:
-    """Whether any number of threads and any usual working memory leads to the same plan."""
-    has_one_thread = useful_threads(layout, n_queries, n_panels, costs) == 1
-    return has_one_thread and buffer_bytes <= costs.max_unchecked_bytes
 
 
 def useful_threads(layout: TileLayout, n_queries: int, n_panels: int, costs: CostModel) -> int:
@@ -641,7 +633,7 @@ def plan_query_blocks(
         outputs = 16.0 * n * k
         spare = machine.working_memory - n_threads * largest * (PANEL * per_query + per_panel)
         max_ranges = min(n_threads, int(spare / outputs) - 1)
-        shared = _share_rows(layout, n, n_panels, costs.max_panels_per_range, machine, costs)
+        shared = _share_rows(layout, n, n_panels, n_panels, machine, costs)
         max_shared = min(costs.max_queries_sharing_rows, largest * PANEL)
         if n <= max_shared and shared.n_ranges <= max(1, max_ranges):
             grid = shared
