@@ -19,9 +19,14 @@ No module but ``compiler`` and ``numba_internals`` imports Numba: a process that
 (``native``) never does.
 
 ================ =================================================================================
-dense search     rotation -> packing -> tiles -> projection -> projection_filter -> few_queries ->
-                 candidate_filter -> query_scaling -> tile_top_k; exhaustive_top_k for few items;
-                 pair_scores, listed_items: exact scores; select
+dense search     few_queries: the whole way of one query, or of a few, which are compared with
+                 the codes of all items one by one;
+                 query_blocks -> tile_top_k: many queries, in tiles of 32 x 32 pairs, and
+                 query_blocks -> range_search: all items above a score;
+                 what these share: query_scaling, candidate_filter (which pairs may be dropped, with
+                 the proof), projection_filter, pair_scores (exact scores) and select;
+                 rotation -> packing -> projection: codes of items and queries;
+                 exhaustive_top_k: every pair is scored; listed_items: given pairs are
 sparse search    inverted_lists -> sparse_top_k
 sparse products  sparse, sparse_blocks; csr: validation, transpose; tall_skinny: SVD
 measures         row_transforms, normal_cdf

@@ -6,9 +6,8 @@ query meets eight items in three instructions, and no sum crosses lanes.
 
 import numpy as np
 
-from .exhaustive_top_k import write_run
 from .jit import kernel
-from .select import keep_best
+from .select import keep_best, write_best
 from .simd.hamming import LANES, count_bits
 
 # items that are laid out together: 32 KiB for 1,024 bits, which the first or second cache holds
@@ -68,4 +67,4 @@ def nearest_bits(lo, hi, is_cosine, query_rows, item_rows, own, scores, columns)
     for i in range(lo, hi):
         at = i - lo
         count = keep_best(run_scores[at], run_columns[at], held[at], k, scratch)
-        write_run(run_scores[at], run_columns[at], count, scores[i], columns[i])
+        write_best(run_scores[at], run_columns[at], count, scores[i], columns[i])

@@ -32,7 +32,6 @@ rounding is `rounding` (search.packing). Distances do not change if c is subtrac
 
 import numpy as np
 
-from .exhaustive_top_k import is_excluded
 from .jit import borrowing_kernel, inlined_kernel
 from .packing import SLACK
 from .simd.panel import CODE_NORM, OFFSET_WEIGHT, RESIDUAL_NORM, THRESHOLD
@@ -101,6 +100,20 @@ def score_rounding(query, queries):
         + queries.scaling.slopes[query] * _UNDERFLOW
         + queries.rounding
     )
+
+
+@borrowing_kernel
+def is_excluded(row, excluded_rows, first, last):
+    """Whether row is in the sorted excluded_rows[first:last]."""
+    while first < last:
+        middle = (first + last) >> 1
+        if excluded_rows[middle] < row:
+            first = middle + 1
+        elif excluded_rows[middle] > row:
+            last = middle
+        else:
+            return True
+    return False
 
 
 @borrowing_kernel

@@ -39,14 +39,13 @@ from .candidate_filter import (
     set_bound_terms,
     threshold_of,
 )
-from .exhaustive_top_k import write_run
 from .jit import borrowing_kernel, kernel
 from .packing import LANES, encode_query, padded_width
 from .pair_scores import score_pairs
 from .projection import copy_codes, project_panel, projected_queries
 from .projection_filter import PANELS_TRIED, fetch_item
 from .query_scaling import are_ordinary, bound_items, scaled_queries
-from .select import keep_best, kth_largest, select_best
+from .select import keep_best, kth_largest, select_best, write_best
 from .simd.hits import find_by_projection, list_reaching
 from .simd.instruction_sets import has_tile_registers
 from .simd.memory import prefetch_row
@@ -157,7 +156,7 @@ def search_few_queries(lo, hi, bound, query_rows, filters, search, scores, rows)
         count = keep_best(
             candidates.best_scores, candidates.best_rows, count, k, candidates.scratch
         )
-        write_run(
+        write_best(
             candidates.best_scores, candidates.best_rows, count, scores[part, i], rows[part, i]
         )
 

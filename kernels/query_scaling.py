@@ -30,12 +30,20 @@ BOUND = (
 )  # fmt: skip
 # The arrays of their Projection, which follow.
 BOUND_PROJECTION = ("axes", "packed", "statistics", "rest_norms", "eta", "largest_k")
+# The place of the address of each array; the number of its elements follows it.
+(
+    _ROWS, _NORMS, _OFFSETS, _ORDER, _PACKED, _SMALL_OFFSETS, _STATISTICS, _SHIFT, _SIGNS,
+    _TILE_CONFIGURATION, _SCALING,
+) = (2 * place for place in range(len(BOUND)))  # fmt: skip
+(_AXES, _PROJECTED, _PROJECTED_STATISTICS, _REST_NORMS, _ETA, _LARGEST_K) = (
+    2 * (len(BOUND) + place) for place in range(len(BOUND_PROJECTION))
+)
+# The places of three numbers: columns, words of a packed row, and words of a projected row.
+_COLUMNS, _WORDS, _PROJECTED_WORDS = range(_LARGEST_K + 2, _LARGEST_K + 5)
+N_SLOTS = _PROJECTED_WORDS + 1
 # The types of arrays whose type never changes.
 _FLOAT64, _FLOAT32 = np.empty(0, np.float64), np.empty(0, np.float32)
 _INT32, _UINT8 = np.empty(0, np.int32), np.empty(0, np.uint8)
-# The place of the numbers behind the arrays: columns, and words of a row and of a projection.
-_NUMBERS = 2 * (len(BOUND) + len(BOUND_PROJECTION))
-N_SLOTS = _NUMBERS + 3
 
 
 @kernel
@@ -106,26 +114,35 @@ def are_ordinary(norms):
 @kernel
 def bound_items(bound):
     """Items from the addresses of their arrays, BoundItems."""
-    slots, row_type, packed_type = bound.slots, bound.row_type, bound.packed_type
-    depth, words, projected_words = slots[_NUMBERS], slots[_NUMBERS + 1], slots[_NUMBERS + 2]
-    rows = array_at(slots, 0, row_type)
-    norms, offsets = array_at(slots, 2, _FLOAT64), array_at(slots, 4, _FLOAT64)
-    order, packed = array_at(slots, 6, _INT32), array_at(slots, 8, packed_type)
-    small_offsets = array_at(slots, 10, _FLOAT32)
-    statistics, shift = array_at(slots, 12, _FLOAT32), array_at(slots, 14, _FLOAT64)
-    signs, tile_configuration = array_at(slots, 16, _FLOAT32), array_at(slots, 18, _UINT8)
-    scaling = array_at(slots, 20, _FLOAT32)
-    axes, projected_statistics = array_at(slots, 22, _FLOAT32), array_at(slots, 26, _FLOAT32)
-    size = depth * PANEL
+    at, packed_type = bound.slots, bound.packed_type
+    depth = at[_COLUMNS]
+    rows = array_at(at, _ROWS, bound.row_type)
+    statistics, signs = array_at(at, _STATISTICS, _FLOAT32), array_at(at, _SIGNS, _FLOAT32)
+    scaling, axes = array_at(at, _SCALING, _FLOAT32), array_at(at, _AXES, _FLOAT32)
+    projected_statistics = array_at(at, _PROJECTED_STATISTICS, _FLOAT32)
     projection = Projection(
-        axes.reshape(axes.shape[0] // size, depth, PANEL), array_at(slots, 24, packed_type),
-        projected_words, projected_statistics.reshape(projected_statistics.shape[0] // 5, 5),
-        array_at(slots, 28, _FLOAT32), array_at(slots, 30, _FLOAT32),
-        array_at(slots, 32, _FLOAT32),
-    )  # fmt: skip
+        axes.reshape(axes.shape[0] // (depth * PANEL), depth, PANEL),
+        array_at(at, _PROJECTED, packed_type),
+        at[_PROJECTED_WORDS],
+        projected_statistics.reshape(projected_statistics.shape[0] // 5, 5),
+        array_at(at, _REST_NORMS, _FLOAT32),
+        array_at(at, _ETA, _FLOAT32),
+        array_at(at, _LARGEST_K, _FLOAT32),
+    )
     return Items(
-        bound.isa, bound.metric_type, rows.reshape(rows.shape[0] // depth, depth), norms, offsets,
-        order, packed, words, small_offsets, statistics.reshape(statistics.shape[0] // 5, 5), shift,
-        signs.reshape(2, signs.shape[0] // 2), tile_configuration,
-        scaling.reshape(scaling.shape[0] // 2, 2), projection,
-    )  # fmt: skip
+        bound.isa,
+        bound.metric_type,
+        rows.reshape(rows.shape[0] // depth, depth),
+        array_at(at, _NORMS, _FLOAT64),
+        array_at(at, _OFFSETS, _FLOAT64),
+        array_at(at, _ORDER, _INT32),
+        array_at(at, _PACKED, packed_type),
+        at[_WORDS],
+        array_at(at, _SMALL_OFFSETS, _FLOAT32),
+        statistics.reshape(statistics.shape[0] // 5, 5),
+        array_at(at, _SHIFT, _FLOAT64),
+        signs.reshape(2, signs.shape[0] // 2),
+        array_at(at, _TILE_CONFIGURATION, _UINT8),
+        scaling.reshape(scaling.shape[0] // 2, 2),
+        projection,
+    )

@@ -1,4 +1,4 @@
-"""Selection and sorting of the best of a list: descending keys, equal keys by lower column."""
+"""Selection and sorting of the best of a list: descending keys, equal keys by lower row."""
 
 import numpy as np
 
@@ -70,32 +70,32 @@ def sort_ascending(values):
 
 
 @borrowing_kernel
-def _comes_after(key, column, other_key, other_column):
-    return key < other_key or (key == other_key and column > other_column)
+def _comes_after(key, row, other_key, other_row):
+    return key < other_key or (key == other_key and row > other_row)
 
 
 @borrowing_kernel
-def sort_best_first(keys, columns, count):
-    """Sort the first count pairs in place, by descending key, equal keys by lower column.
+def sort_best_first(keys, rows, count):
+    """Sort the first count pairs in place, by descending key, equal keys by lower row.
 
     Columns must differ. Lists of middle length are sorted by counting for each pair the pairs
     before it, which has no branch: 3 times as fast on 100 pairs. Others by Shell's sort.
     """
     if _FEWEST_COUNTED <= count <= _MOST_COUNTED:
-        _sort_by_counting(keys, columns, count)
+        _sort_by_counting(keys, rows, count)
         return
     for gap in GAPS:
         for i in range(gap, count):
-            key, column = keys[i], columns[i]
+            key, row = keys[i], rows[i]
             j = i
-            while j >= gap and _comes_after(keys[j - gap], columns[j - gap], key, column):
-                keys[j], columns[j] = keys[j - gap], columns[j - gap]
+            while j >= gap and _comes_after(keys[j - gap], rows[j - gap], key, row):
+                keys[j], rows[j] = keys[j - gap], rows[j - gap]
                 j -= gap
-            keys[j], columns[j] = key, column
+            keys[j], rows[j] = key, row
 
 
 @kernel
-def _sort_by_counting(keys, columns, count):
+def _sort_by_counting(keys, rows, count):
     ranks, total = np.empty(count, np.int64), 0
     for i in range(count):
         if keys[i] != keys[i]:  # NaN, of damaged rows: the ranks must differ
@@ -106,24 +106,24 @@ def _sort_by_counting(keys, columns, count):
             rank += keys[j] > key
         ranks[i] = rank
         total += rank
-    # The ranks of different keys have this sum. Columns cost as much as keys and rarely decide, so
+    # The ranks of different keys have this sum. Rows cost as much as keys and rarely decide, so
     # they are compared only if the sum is not reached.
     if total < count * (count - 1) // 2:
         for i in range(count):
-            key, column = keys[i], columns[i]
+            key, row = keys[i], rows[i]
             for j in range(count):
-                is_before = columns[j] < column or (columns[j] == column and j < i)
+                is_before = rows[j] < row or (rows[j] == row and j < i)
                 ranks[i] += (keys[j] == key) & is_before
     for i in range(count):
         while ranks[i] != i:
             to = ranks[i]
             keys[i], keys[to] = keys[to], keys[i]
-            columns[i], columns[to] = columns[to], columns[i]
+            rows[i], rows[to] = rows[to], rows[i]
             ranks[i], ranks[to] = ranks[to], to
 
 
 @borrowing_kernel
-def select_best(keys, columns, count, k, scratch):
+def select_best(keys, rows, count, k, scratch):
     """Move the best k of the first count >= k pairs to the front, in any order; return k-th key.
 
     scratch (>= count,) of the keys' type is overwritten.
@@ -136,54 +136,64 @@ def select_best(keys, columns, count, k, scratch):
         for i in range(count):
             if keys[i] > bound:
                 above += 1
-        _move_best(keys, columns, count, bound, k - above)
+        _move_best(keys, rows, count, bound, k - above)
     return bound
 
 
 @borrowing_kernel
-def keep_best(keys, columns, count, k, scratch):
+def keep_best(keys, rows, count, k, scratch):
     """Move the best k of the first count pairs to the front, sorted; returns how many there are.
 
     scratch (>= count,) of the keys' type is overwritten.
     """
     if count > k:
-        select_best(keys, columns, count, k, scratch)
+        select_best(keys, rows, count, k, scratch)
         count = k
-    sort_best_first(keys, columns, count)
+    sort_best_first(keys, rows, count)
     return count
 
 
 @borrowing_kernel
-def _move_best(keys, columns, count, bound, ties):
-    """Move to the front the pairs above the bound, and of those equal the `ties` lowest columns."""
+def _move_best(keys, rows, count, bound, ties):
+    """Move to the front the pairs above the bound, and of those equal the `ties` lowest rows."""
     equal = 0
     for i in range(count):
         if keys[i] == bound:
             equal += 1
-    last = columns[0] * 0 - 1
+    last = rows[0] * 0 - 1
     if equal > ties:
-        last = _nth_lowest_column(keys, columns, count, bound, ties, equal)
+        last = _nth_lowest_row(keys, rows, count, bound, ties, equal)
     kept = 0
     for i in range(count):
-        if keys[i] > bound or (keys[i] == bound and (last < 0 or columns[i] <= last)):
-            keys[kept], columns[kept] = keys[i], columns[i]
+        if keys[i] > bound or (keys[i] == bound and (last < 0 or rows[i] <= last)):
+            keys[kept], rows[kept] = keys[i], rows[i]
             kept += 1
 
 
 @borrowing_kernel
-def _nth_lowest_column(keys, columns, count, bound, n, equal):
-    """n-th lowest column among the keys equal to the bound, by bisection; columns differ."""
-    low, high = columns[0] * 0, columns[0]
+def _nth_lowest_row(keys, rows, count, bound, n, equal):
+    """n-th lowest row among the keys equal to the bound, by bisection; rows differ."""
+    low, high = rows[0] * 0, rows[0]
     for i in range(count):
-        high = max(high, columns[i])
+        high = max(high, rows[i])
     while low < high:
         middle = (low + high) >> 1
         below = 0
         for i in range(count):
-            if keys[i] == bound and columns[i] <= middle:
+            if keys[i] == bound and rows[i] <= middle:
                 below += 1
         if below >= n:
             high = middle
         else:
             low = middle + 1
     return low
+
+
+@borrowing_kernel
+def write_best(scores, rows, count, scores_out, rows_out):
+    """Copy count <= k sorted pairs to an output row, padded by -inf and -1."""
+    for j in range(rows_out.shape[0]):
+        if j < count:
+            scores_out[j], rows_out[j] = scores[j], rows[j]
+        else:
+            scores_out[j], rows_out[j] = -np.inf, -1

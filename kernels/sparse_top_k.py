@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .exhaustive_top_k import is_excluded, write_run
+from .candidate_filter import is_excluded
 from .inverted_lists import add_lists
 from .jit import kernel
-from .select import keep_best, kth_largest
+from .select import keep_best, kth_largest, write_best
 from .simd.arithmetic import lowest_bit
 from .simd.sums_above import CHUNK, GROUP, largest_of_groups, sums_reaching
 
@@ -198,5 +198,5 @@ def best_rows(lo, hi, queries, items, minimum, scores, columns):
                 is_cosine, norm, own, excluded, items.norms, minimum, k, sums, count, run_scores,
                 run_columns, scratch,
             )  # fmt: skip
-        write_run(run_scores, run_columns, count, scores[query], columns[query])
+        write_best(run_scores, run_columns, count, scores[query], columns[query])
         sums[:] = 0

@@ -36,8 +36,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .candidate_filter import NEVER, score_rounding, threshold_of
-from .exhaustive_top_k import is_excluded, write_run
+from .candidate_filter import NEVER, is_excluded, score_rounding, threshold_of
 from .jit import borrowing_kernel, inlined_kernel, kernel
 from .packing import SLACK
 from .pair_scores import order_by_item, score_pairs, score_pairs_by_item
@@ -45,7 +44,7 @@ from .projection import project_queries
 from .projection_filter import abandon_costly_projections, find_hits_by_projection
 from .query_blocks import find_hits, list_hits, pack_block, rank_hits, rank_maxima, score_tile
 from .records import PanelSearch, SearchResults
-from .select import kth_largest, select_best, sort_best_first
+from .select import kth_largest, select_best, sort_best_first, write_best
 from .simd.panel import CODE_NORM, OFFSET_WEIGHT, PANEL, RESIDUAL_NORM, THRESHOLD
 from .simd.tile_scores import end_tiles, start_tiles
 
@@ -470,7 +469,7 @@ def _write_results(lo, queries, batch, search, block, found, given, results):
     for i in range(found.counts.shape[0]):
         query, scale = batch[lo + i], block.scales[i >> 5, i & 31]
         sort_best_first(found.scores[i], found.columns[i], found.lengths[i])
-        write_run(
+        write_best(
             found.scores[i], found.columns[i], found.lengths[i], results.scores[query],
             results.rows[query],
         )  # fmt: skip

@@ -76,6 +76,9 @@ class CostModel:
     # From this many columns on blocks are twice as large: a row is read once for all queries of a
     # block that score it.
     wide_columns: int = 768
+    # Seconds for what a block of queries takes besides its products, where a few queries that are
+    # compared by themselves take none of it: 8 queries of 1,000 x 64 rows take 64 us as a block.
+    seconds_per_query_block: float = 4.0e-5
     # Overhead of a query block, in panels of queries. It is measured as 0.1; 0.5 makes the planner
     # prefer larger blocks when two plans take about the same time.
     block_overhead_panels: float = 0.5

@@ -6,7 +6,6 @@ from typing import cast
 
 import numpy as np
 
-from fastcos.kernels.simd.instruction_sets import INSTRUCTION_SETS
 from fastcos.kernels.simd.panel import PANEL
 from fastcos.search.cost_model import CostModel, read_seconds
 from fastcos.search.layout import TileLayout
@@ -124,7 +123,6 @@ def _of_tiles(
     n, k, d = request.n_queries, request.k, segment.n_columns
     n_packed = segment.n_packed if segment.packed_for else segment.n_live
     n_panels, threads = -(-n_packed // PANEL), _threads(grid)
-    instruction_set = INSTRUCTION_SETS[layout.isa]
     words = float(layout.words)
     if plan.use_projection:
         # A share of the rows passes the projection, and their full codes are multiplied.
@@ -133,11 +131,12 @@ def _of_tiles(
     read = codes * grid.n_query_blocks
     # A partly filled panel of queries takes as long as a full one. Very few queries are compared
     # one by one.
-    is_single = n <= instruction_set.most_single_queries
-    lanes = n if is_single else -(-n // PANEL) * PANEL
+    lanes = n if plan.shares_rows else -(-n // PANEL) * PANEL
     per_word = 4 if layout.quantised else 1
     multiply_adds = float(lanes) * n_panels * PANEL * words * per_word
-    rates = costs.single_multiply_adds_per_second if is_single else costs.multiply_adds_per_second
+    rates = costs.multiply_adds_per_second
+    if plan.shares_rows:
+        rates = costs.single_multiply_adds_per_second
     multiply = multiply_adds / (dict(rates)[layout.isa] * threads)
     multiply += lanes * n_panels * costs.seconds_per_tile_lane / threads
     # Every range has candidates of its own.

@@ -498,7 +498,7 @@ def _plan_tiles(
             segment, request, machine, costs, (*reasons, f"every pair is scored: {fault}")
         )
     layout = tile_layout(segment.packed_for or machine.isa, segment.n_columns)
-    few = n <= INSTRUCTION_SETS[layout.isa].most_single_queries
+    few = are_few(layout, n, -(-n_packed // PANEL), costs)
     gains = k <= segment.projection_max_k[0 if few else 1]
     has_registers = INSTRUCTION_SETS[layout.isa].has_tile_registers
     use_projection = bool(segment.projected_words) and gains and (few or not has_registers)
@@ -539,21 +539,34 @@ def _plan_few(
 ) -> SearchPlan:
     """Plan a scan of few queries, of which every thread reads a part of the rows."""
     n, k = request.n_queries, request.k
-    grid = _share_rows(layout, n, n_panels, costs.max_panels_per_range // n, machine, costs)
+    # As ``search_few_queries`` says: of a panel, and of the best of a query.
+    of_panel, of_best = 4.0 * (PANEL + 1) * n, 24.0 * (2 * k + 256)
+    useful = useful_threads(layout, n, n_panels, costs)
+    fitting = machine.working_memory / (2 * min(machine.n_threads, useful) * of_panel)
+    max_panels = max(1, int(min(costs.max_panels_per_range / n, fitting)))
+    grid = _share_rows(layout, n, n_panels, max_panels, machine, costs)
     per_range = grid.panels_per_range
     sample = guess_in_range(k, needed_rows, per_range, costs, costs.min_sampled_panels // 2)
     rank = guess_in_range(k, needed_rows, per_range, costs, per_range + 1).rank
-    # As ``search_few_queries`` says: of a range for one query, and of the best of a query.
-    of_range, of_best = 4.0 * (PANEL + 1) * per_range, 24.0 * (2 * k + 256)
-    buffers = min(grid.n_threads, grid.n_ranges) * (n * of_range + of_best)
+    buffers = min(grid.n_threads, grid.n_ranges) * (per_range * of_panel + of_best)
     if grid.n_ranges > 1:
         buffers += 16 * n * k * (grid.n_ranges + 1)
-    has_one_thread = useful_threads(layout, n, n_panels, costs) == 1
-    is_fixed = has_one_thread and buffers <= costs.max_unchecked_bytes
+    is_fixed = useful == 1 and buffers <= costs.max_unchecked_bytes
     return SearchPlan(
         "tiles", layout=layout, grid=grid, sample=sample, shares_rows=True, rank=rank,
         is_single_launch=True, is_fixed=is_fixed, needed_rows=needed_rows, buffer_bytes=buffers,
     )  # fmt: skip
+
+
+def are_few(layout: TileLayout, n_queries: int, n_panels: int, costs: CostModel) -> bool:
+    """Whether it takes less time to compare each query with the codes by itself than as a block."""
+    if n_queries <= INSTRUCTION_SETS[layout.isa].most_single_queries:
+        return True
+    if not layout.quantised or n_queries > PANEL:
+        return False
+    multiply_adds = n_queries * n_panels * PANEL * 4 * layout.words
+    rate = dict(costs.single_multiply_adds_per_second)[layout.isa]
+    return multiply_adds <= costs.seconds_per_query_block * rate
 
 
 def useful_threads(layout: TileLayout, n_queries: int, n_panels: int, costs: CostModel) -> int:

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from fastcos.kernels import exhaustive_top_k, records
+from fastcos.kernels import candidate_filter, exhaustive_top_k, records, select
 from fastcos.kernels.pair_scores import COSINE, DOT, EUCLIDEAN
 from tests.kernels.inputs import frozen
 
@@ -53,15 +53,15 @@ def test_is_excluded_searches_its_range_only():
     for first in range(7):
         for last in range(first, 7):
             for column in range(-1, 23):
-                found = exhaustive_top_k.is_excluded(column, *frozen(indices), first, last)
+                found = candidate_filter.is_excluded(column, *frozen(indices), first, last)
                 assert found == (column in indices[first:last])
 
 
 @pytest.mark.parametrize("count", [0, 1, 3, 4, 6])
-def test_write_run_pads(count):
+def test_write_best_pads(count):
     scores, columns = np.arange(6.0, 0, -1), np.arange(6)
     (score_row,), (column_row,) = outputs(1, 4)
-    exhaustive_top_k.write_run(scores, columns, min(count, 4), score_row, column_row)
+    select.write_best(scores, columns, min(count, 4), score_row, column_row)
     kept = min(count, 4)
     np.testing.assert_array_equal(score_row, [*scores[:kept], *[-np.inf] * (4 - kept)])
     np.testing.assert_array_equal(column_row, [*columns[:kept], *[-1] * (4 - kept)])

@@ -12,7 +12,16 @@ from fastcos import set_config
 from fastcos.kernels import cpu, tiles
 from fastcos.kernels.projection import projection_pays
 from fastcos.kernels.simd.instruction_sets import INSTRUCTION_SETS
-from fastcos.search import cost_model, index_parts, layout, packing, projection, scan, segments
+from fastcos.search import (
+    cost_model,
+    index_parts,
+    layout,
+    packing,
+    plan,
+    projection,
+    scan,
+    segments,
+)
 from fastcos.similarity import encoded_rows
 from tests.oracles import dense
 from tests.oracles.dense_families import dominated, near_ties, off_centre
@@ -286,10 +295,17 @@ def test_larger_k_gain_less():
     few, many = packed.arrays.projection.largest_k
     assert many <= few < 1000
     for isa in ("vnni", "avx2"):
-        code = INSTRUCTION_SETS[isa]
-        assert projection_pays(code, 1, few, packed.arrays.projection.largest_k)
-        assert not projection_pays(code, 1, few + 1, packed.arrays.projection.largest_k)
-        assert not projection_pays(code, 100, many + 1, packed.arrays.projection.largest_k)
+        code, largest_k = INSTRUCTION_SETS[isa], packed.arrays.projection.largest_k
+        assert projection_pays(code, many, largest_k)
+        assert not projection_pays(code, many + 1, largest_k)
+        sizes = plan.SegmentSizes(
+            6000, 384, 6000, packed_for=isa, n_packed=6000, n_distinct=6000,
+            projected_words=packed.arrays.projection.words, projection_max_k=(few, many),
+        )  # fmt: skip
+        machine = plan.Machine(isa, 1, 2.0**30)
+        for k, gains in ((int(few), True), (int(few) + 1, False)):
+            made = plan.plan_search(sizes, plan.RequestSizes(1, k), machine)
+            assert made.use_projection == gains or made.method != "tiles"
 
 
 def test_calls_of_many_queries_use_prefixes():

@@ -1,0 +1,98 @@
+"""Few queries (kernels.few_queries) are exact where their first slots are not the best ones."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+import fastcos
+from fastcos.kernels import tiles
+from fastcos.search import packing, plan, projection, scan
+from fastcos.similarity import encoded_rows, kernel_records
+from tests.oracles import dense
+
+if not tiles.AVAILABLE:
+    pytest.skip("there are no tiles", allow_module_level=True)
+
+FORMS = {"cosine": "cosine", "dot": "dot", "neg_euclidean": "euclidean"}
+
+
+def random_rows(n, d, seed=0):
+    return np.random.default_rng(seed).standard_normal((n, d)).astype(np.float32)
+
+
+def best_of_all(queries, rows, k, measure):
+    return dense.top_k(queries, rows, k, FORMS[measure], exclude_self=False)[0]
+
+
+@pytest.mark.parametrize("measure", FORMS)
+@pytest.mark.parametrize("k", [1, 10, 300])
+def test_rows_that_nearly_agree_are_all_scored(measure, k):
+    # the codes cannot tell any of these rows from another
+    rows = random_rows(1, 24) + np.float32(1e-4) * random_rows(3000, 24, 1)
+    queries = random_rows(3, 24, 2)
+    index = fastcos.SimilarityIndex(measure).fit(rows)
+    for n in (1, 3):
+        found = index.search(queries[:n], k)
+        np.testing.assert_array_equal(found.indices, best_of_all(queries[:n], rows, k, measure))
+
+
+@pytest.mark.parametrize("measure", FORMS)
+@pytest.mark.parametrize("n_allowed", [100, 1000])
+def test_only_the_rows_that_are_farthest_from_the_query_are_allowed(measure, n_allowed):
+    rows, queries = random_rows(4000, 24), random_rows(2, 24, 1)
+    order = best_of_all(queries[:1], rows, 4000, measure)[0]
+    allowed = np.sort(order[-n_allowed:])
+    index = fastcos.SimilarityIndex(measure).fit(rows)
+    for n in (1, 2):
+        found = index.search(queries[:n], 7, allowed=allowed)
+        expected = allowed[best_of_all(queries[:n], rows[allowed], 7, measure)]
+        np.testing.assert_array_equal(found.indices, expected)
+
+
+@pytest.mark.parametrize("rank", [1, 2, 100])
+@pytest.mark.parametrize("n_panels", [3, 32, 125])
+def test_the_rank_of_the_first_threshold_does_not_change_the_result(rank, n_panels):
+    rows, queries = random_rows(4000, 24), random_rows(3, 24, 1)
+    encoded = encoded_rows.encode_rows(rows, None, 1, "cosine")
+    packed = packing.pack_items("cosine", encoded, np.arange(len(rows)), 1)
+    sizes = plan.SegmentSizes(4000, 24, 4000, packed_for=packed.layout.isa, n_packed=4000)
+    machine = plan.Machine(packed.layout.isa, 1, 2.0**30)
+    made = plan.plan_search(
+        dataclasses.replace(sizes, n_distinct=4000), plan.RequestSizes(1, 9), machine
+    )
+    if not made.shares_rows:
+        pytest.skip("this instruction set compares queries in blocks")
+    grid = dataclasses.replace(made.grid, panels_per_range=n_panels, n_ranges=-(-125 // n_panels))
+    made = dataclasses.replace(made, rank=rank, grid=grid)
+    found, _ = scan.scan_few_queries(packed, made, queries, kernel_records.NO_FILTERS, 9)
+    np.testing.assert_array_equal(found, best_of_all(queries, rows, 9, "cosine"))
+
+
+@pytest.mark.parametrize("sample_rank", [1, 3, 30])
+def test_an_estimate_that_is_too_high_drops_no_neighbor(sample_rank):
+    # a row of the sample is the query itself, and its score is the first threshold
+    rows = random_rows(4096, 192) * np.geomspace(1, 0.01, 192).astype(np.float32)
+    encoded = encoded_rows.encode_rows(rows, None, 1, "cosine")
+    packed = packing.pack_items("cosine", encoded, np.arange(len(rows)), 1)
+    scaling = packing.scale_and_shift(packed, encoded, 1)
+    axes = projection.as_axes(np.eye(192, 64))
+    packed = projection.with_axes(packed, encoded, scaling, axes, 1)
+    sizes = plan.SegmentSizes(
+        4096, 192, 4096, packed_for=packed.layout.isa, n_packed=4096, n_distinct=4096,
+        projected_words=packed.arrays.projection.words, projection_max_k=(100.0, 100.0),
+    )  # fmt: skip
+    machine = plan.Machine(packed.layout.isa, 1, 2.0**30)
+    made = plan.plan_search(sizes, plan.RequestSizes(1, 10), machine)
+    if not made.shares_rows:
+        pytest.skip("this instruction set compares queries in blocks")
+    assert made.use_projection
+    made = dataclasses.replace(made, sample=plan.ThresholdSample(8, sample_rank))
+    slots = packed.arrays.order.reshape(-1, 32)
+    for query in (*slots[4], *slots[20], *slots[1]):
+        found, _ = scan.scan_few_queries(
+            packed, made, rows[query : query + 1], kernel_records.NO_FILTERS, 10
+        )
+        np.testing.assert_array_equal(
+            found, best_of_all(rows[query : query + 1], rows, 10, "cosine")
+        )
