@@ -4,10 +4,10 @@
 
 1. The norm of the query is checked. The query is scaled, rotated and quantised to int8 codes, as
    the items were when they were packed (``encode_query``).
-2. The codes of the query are multiplied by the codes of every slot (``_score_codes``). The products
+2. The codes of the query are multiplied by the codes of every slot (``score_codes``). The products
    are kept, 4 bytes for each slot, and so is the largest product of each panel.
 3. The slots whose products are largest are scored in float64: those that reach the r-th largest of
-   the panels' maxima, where r is a little more than k (``_find_best``).
+   the panels' maxima, where r is a little more than k (``find_best``).
 4. The k-th best of these scores is a lower bound of the k-th best of all, so that it is a
    threshold: of the other slots, only those are scored in float64 whose upper bound reaches it. The
    proof that no other slot can be among the best is in ``candidate_filter``.
@@ -17,10 +17,8 @@ The number r only decides how many slots are scored before the threshold is know
 same neighbours. Where fewer than k of the slots may be found, because a filter excludes the others,
 r is multiplied by 4 until k are found or every slot has been scored.
 
-With a projection (``projection_filter``), step 2 multiplies all codes only for a sample of the
-panels. Of the other panels it multiplies the projected codes first, and all codes only of slots
-whose bound reaches a threshold that is estimated from the sample. If step 4 finds that the estimate
-was higher than the threshold that it has proved, the query starts again without a projection.
+``projected_queries`` does the same where the items have a projection, but for step 2, in which it
+skips the codes of most slots.
 
 A *slot* is a place in the packed order of the items, a *row* is the number of an item in its
 segment, and a *panel* is 32 slots. A *task* searches a range of panels for all queries; ``places``
@@ -42,31 +40,25 @@ from .candidate_filter import (
 from .jit import borrowing_kernel, kernel
 from .packing import LANES, encode_query, padded_width
 from .pair_scores import score_pairs
-from .projection import copy_codes, project_panel, projected_queries
-from .projection_filter import PANELS_TRIED, fetch_item
 from .query_scaling import are_ordinary, bound_items, scaled_queries
 from .select import keep_best, kth_largest, select_best, write_best
-from .simd.hits import find_by_projection, list_reaching
+from .simd.hits import list_reaching
 from .simd.instruction_sets import has_tile_registers
 from .simd.memory import prefetch_row
-from .simd.panel import CODE_NORM, GROUP, OFFSET_WEIGHT, PANEL, RESIDUAL_NORM, THRESHOLD
-from .simd.tile_scores import score_item, score_run, score_run_by_item
+from .simd.panel import CODE_NORM, GROUP, OFFSET_WEIGHT, PANEL, RESIDUAL_NORM
+from .simd.tile_scores import score_run, score_run_by_item
 
 # Written to rows[part, 0, 0] when the norm of a query is zero, not finite or far from 1: Python
 # then searches another way.
 NOT_ORDINARY = -2
-# The product of a slot whose projected codes show that it cannot reach the threshold.
-_DROPPED = np.int32(-(2**31))
 # Slots that are scored in float64 at once.
 _CHUNK = 256
 # Words of the items that one query after the other reads while the next panel is fetched: one panel
 # of 128 columns. Of 1,000,000 x 128 items, four queries take 0.77 of the time of runs of 4 panels.
 _WORDS_OF_RUN = 1 << 10
-# How many times as long as in a panel a slot takes by itself, and for each query (Zen 4).
-_COST_OF_SLOT, _COST_OF_QUERY = 1.3, 0.16
 
 
-class _Codes(NamedTuple):
+class Codes(NamedTuple):
     """The codes of queries, and what their products are compared with.
 
     Attributes
@@ -91,7 +83,7 @@ class _Codes(NamedTuple):
     scales: Any
 
 
-class _Candidates(NamedTuple):
+class Candidates(NamedTuple):
     """Slots that are about to be scored, and the best of those that have been.
 
     Attributes
@@ -126,43 +118,40 @@ def search_few_queries(lo, hi, bound, query_rows, filters, search, scores, rows)
     if search.must_check and not are_ordinary(queries.norms):
         rows[part, 0, 0] = NOT_ORDINARY
         return
-    codes = _encode(queries, items)
+    codes = encode(queries, items)
     products = np.empty((n, (hi - lo) * PANEL), np.int32)
     largest = np.empty((n, hi - lo), np.int32)
-    # products below this threshold of each query may be missing
-    dropped_below = np.full(n, -NEVER)
-    capacity = 2 * k + _CHUNK
-    candidates = _Candidates(
-        np.empty(_CHUNK, np.int64), np.empty(_CHUNK), np.empty(capacity, np.int64),
-        np.empty(capacity), np.empty(capacity), np.empty(PANEL, np.int32),
-        np.empty(hi - lo, np.float32),
-    )  # fmt: skip
-    if items.projection.words > 0 and search.sample_stride > 1:
-        _score_by_projection(
-            lo, hi, search, queries, items, codes, products, largest, candidates, dropped_below
-        )
-    else:
-        _score_codes(lo, hi, 0, n, items, codes, products, largest)
+    candidates = empty_candidates(hi - lo, k)
+    score_codes(lo, hi, 0, n, items, codes, products, largest)
     for i in range(n):
-        below, count = dropped_below[i], -1
-        while count < 0:
-            count = _find_best(
-                i, lo, hi, search.rank, below, queries, items, codes, products[i], largest[i],
-                candidates, k,
-            )  # fmt: skip
-            if count < 0:
-                _score_codes(lo, hi, i, i + 1, items, codes, products, largest)
-                below = -NEVER
-        count = keep_best(
-            candidates.best_scores, candidates.best_rows, count, k, candidates.scratch
-        )
-        write_best(
-            candidates.best_scores, candidates.best_rows, count, scores[part, i], rows[part, i]
-        )
+        count = find_best(
+            i, lo, hi, search.rank, -NEVER, queries, items, codes, products[i], largest[i],
+            candidates, k,
+        )  # fmt: skip
+        write_found(count, candidates, scores[part, i], rows[part, i])
 
 
 @kernel
-def _encode(queries, items):
+def empty_candidates(n_panels, k):
+    """Candidates without any slot, for a range of panels."""
+    capacity = 2 * k + _CHUNK
+    return Candidates(
+        np.empty(_CHUNK, np.int64), np.empty(_CHUNK), np.empty(capacity, np.int64),
+        np.empty(capacity), np.empty(capacity), np.empty(PANEL, np.int32),
+        np.empty(n_panels, np.float32),
+    )  # fmt: skip
+
+
+@borrowing_kernel
+def write_found(count, candidates, scores, rows):
+    """Write the best of the first `count` rows of candidates.best_*, sorted: scores, rows (k,)."""
+    best_scores, best_rows, k = candidates.best_scores, candidates.best_rows, rows.shape[0]
+    count = keep_best(best_scores, best_rows, count, k, candidates.scratch)
+    write_best(best_scores, best_rows, count, scores, rows)
+
+
+@kernel
+def encode(queries, items):
     """Return the codes of all queries."""
     isa, n, words = items.isa, queries.rows.shape[0], items.words
     width = padded_width(max(queries.rows.shape[1], LANES))
@@ -181,12 +170,12 @@ def _encode(queries, items):
         for word in range(min(words, row_words.shape[0])):
             all_words[i * words + word] = row_words[word]
     if has_tile_registers(isa) or items.projection.words > 0:
-        return _Codes(all_words, all_words, words, starts, terms, scales)
-    return _Codes(all_words, _repeated(all_words), words * GROUP, starts, terms, scales)
+        return Codes(all_words, all_words, words, starts, terms, scales)
+    return Codes(all_words, repeated_words(all_words), words * GROUP, starts, terms, scales)
 
 
 @kernel
-def _repeated(words):
+def repeated_words(words):
     """Return every word 8 times: once for each item of a group, whose words lie together."""
     repeated = np.empty(words.shape[0] * GROUP, np.int32)
     for at in range(words.shape[0]):
@@ -196,7 +185,7 @@ def _repeated(words):
 
 
 @borrowing_kernel
-def _score_codes(lo, hi, first_query, last_query, items, codes, products, largest):
+def score_codes(lo, hi, first_query, last_query, items, codes, products, largest):
     """Multiply the codes of every slot of panels lo .. hi by those of some queries.
 
     All queries read some panels before the next panels are read, so that memory is read once.
@@ -206,11 +195,11 @@ def _score_codes(lo, hi, first_query, last_query, items, codes, products, larges
         run = max(1, min(PANEL, _WORDS_OF_RUN // (PANEL * items.words)))
     for first in range(lo, hi, run):
         for i in range(first_query, last_query):
-            _score_panels(first, min(run, hi - first), lo, i, items, codes, products, largest)
+            score_panels(first, min(run, hi - first), lo, i, items, codes, products, largest)
 
 
 @borrowing_kernel
-def _score_panels(first, count, lo, i, items, codes, products, largest):
+def score_panels(first, count, lo, i, items, codes, products, largest):
     """Multiply the codes of `count` panels from `first` on by those of query i."""
     size, at = PANEL * items.words, first - lo
     products_of_run, largest_of_run = products[i, at * PANEL :], largest[i, at:]
@@ -227,7 +216,7 @@ def _score_panels(first, count, lo, i, items, codes, products, largest):
 
 
 @borrowing_kernel
-def _find_best(
+def find_best(
     i, lo, hi, rank, dropped_below, queries, items, codes, products, largest, candidates, k
 ):
     """Find the best rows of query i, unsorted, in candidates.best_*; return how many there are.
@@ -326,105 +315,3 @@ def _score_rows(i, n_rows, queries, items, candidates, k, count, kth_score):
         kth_score = select_best(best_scores, best_rows, count, k, candidates.scratch)
         count = k
     return count, kth_score
-
-
-@kernel
-def _score_by_projection(
-    lo, hi, search, queries, items, codes, products, largest, candidates, dropped_below
-):
-    """Multiply the codes of the slots whose projected codes reach an estimated threshold.
-
-    The products of other slots become _DROPPED. Out: dropped_below, the threshold of each query.
-    """
-    n, stride = queries.rows.shape[0], search.sample_stride
-    projected = projected_queries(1, items)
-    project_panel(0, 0, n, np.arange(n), queries, items, codes.terms, codes.scales, projected)
-    if projected.is_dense[0]:
-        _score_codes(lo, hi, 0, n, items, codes, products, largest)
-        return
-    words = np.empty(n * items.projection.words, np.int32)
-    for i in range(n):
-        copy_codes(items.isa, projected.packed, 0, i, items.projection.words, words, i)
-    repeated = words if has_tile_registers(items.isa) else _repeated(words)
-    largest[:] = _DROPPED
-    for panel in range(lo + stride // 2, hi, stride):
-        for i in range(n):
-            _score_panels(panel, 1, lo, i, items, codes, products, largest)
-    for i in range(n):
-        _raise_threshold(i, lo, hi, search.sample_rank, items, codes, largest, candidates)
-    _sweep_by_projection(
-        lo, hi, search, items, codes, projected, repeated, products, largest, candidates,
-        dropped_below,
-    )  # fmt: skip
-
-
-@borrowing_kernel
-def _raise_threshold(i, lo, hi, rank, items, codes, largest, candidates):
-    """Raise the threshold of query i to a rank among the largest scores of panels so far."""
-    largest_scores_of_panels(
-        lo, hi - lo, largest[i], items.statistics, codes.terms[OFFSET_WEIGHT, i], candidates.maxima
-    )
-    estimate = kth_largest(candidates.maxima, hi - lo, min(rank, hi - lo))
-    codes.terms[THRESHOLD, i] = max(codes.terms[THRESHOLD, i], estimate)
-
-
-@borrowing_kernel
-def _sweep_by_projection(
-    lo, hi, search, items, codes, projected, repeated, products, largest, candidates, dropped_below
-):
-    """Multiply the codes of the slots of panels outside of the sample whose bounds reach."""
-    n, stride, raise_at = dropped_below.shape[0], search.sample_stride, lo + ((hi - lo) >> 3)
-    n_hits, n_tried, is_costly = 0, 0, False
-    cost = items.words * (_COST_OF_SLOT + _COST_OF_QUERY * n)
-    saved = PANEL * (items.words - items.projection.words)
-    for panel in range(lo, hi):
-        if (panel - lo) % stride == stride // 2:
-            continue
-        if panel == raise_at:
-            # of twice as many items the r-th best score is higher, and drops more
-            for i in range(n):
-                _raise_threshold(i, lo, hi, search.rank, items, codes, largest, candidates)
-            raise_at = lo + 2 * (panel - lo)
-        for i in range(n):
-            if is_costly:
-                _score_panels(panel, 1, lo, i, items, codes, products, largest)
-            else:
-                dropped_below[i] = codes.terms[THRESHOLD, i]
-                n_hits += _score_reaching_slots(
-                    panel, lo, i, items, codes, projected, repeated, products, largest, candidates
-                )
-                n_tried += 1
-        # queries that are unlike the items reach the threshold almost everywhere
-        is_costly |= n_tried >= PANELS_TRIED and n_hits * cost > n_tried * saved
-
-
-@borrowing_kernel
-def _score_reaching_slots(
-    panel, lo, i, items, codes, projected, repeated, products, largest, candidates
-):
-    """Multiply the codes of the slots of a panel whose projected codes reach the threshold.
-
-    Returns how many there are.
-    """
-    isa, words, hits, projection = items.isa, items.words, candidates.hits, items.projection
-    n_hits = find_by_projection(
-        isa, projection.packed, panel * PANEL * projection.words, projection.words, repeated,
-        i * (repeated.shape[0] // codes.starts.shape[0]), projected.starts[i], i, codes.terms,
-        projected.lanes, projection.statistics, panel, items.order.shape[0] - panel * PANEL,
-        projection.rest_norms, hits, 0,
-    )  # fmt: skip
-    start, place = panel * PANEL * words, (panel - lo) * PANEL
-    for at in range(n_hits):
-        fetch_item(isa, items.packed, start, hits[at], words)
-    for slot in range(PANEL):
-        products[i, place + slot] = _DROPPED
-    best = _DROPPED
-    for at in range(n_hits):
-        slot = np.int64(hits[at])
-        product = score_item(
-            isa, items.packed, start, slot, words, codes.words, i * words, codes.starts[i]
-        )
-        products[i, place + slot] = product
-        best = max(best, product)
-    largest[i, panel - lo] = best
-    return n_hits

@@ -276,9 +276,8 @@ class FewQuerySearch(NamedTuple):
     rank : int
         The slots that reach the rank-th largest of the panels' largest scores are scored first.
     sample_stride, sample_rank : int
-        With a projection, every sample_stride-th panel is a sample, and the first threshold is the
-        sample_rank-th largest of its panels' largest scores. A stride up to 1: all codes of all
-        panels are multiplied.
+        For ``projected_queries``: every sample_stride-th panel is part of a sample, and the first
+        threshold is the sample_rank-th largest of its panels' largest scores.
     panels_per_range : int
         Panels of a task.
     must_check : bool

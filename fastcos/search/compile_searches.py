@@ -1,6 +1,7 @@
 """Compile all that searches of rows of one type need: for ``background`` and for warmup."""
 
 import contextlib
+import dataclasses
 import os
 import time
 
@@ -9,7 +10,8 @@ import numpy as np
 from fastcos.kernels import code_cache
 from fastcos.parallel import readiness
 from fastcos.search import cost_model, packing, projection, scan, segments
-from fastcos.similarity import encoded_rows
+from fastcos.search.plan import ThresholdSample
+from fastcos.similarity import encoded_rows, kernel_records
 
 # Seconds to wait for another process that compiles the same, before this one compiles, too.
 _SECONDS_OF_WAITING = 120.0
@@ -41,7 +43,12 @@ def compile_searches(dtype: str) -> None:
     if segment.packed.layout.quantised:
         axes = projection.as_axes(np.eye(_COLUMNS, _COLUMNS // 2))
         scaling = packing.scale_and_shift(segment.packed, items, 1)
-        projection.with_axes(segment.packed, items, scaling, axes, 1)
+        projected = projection.with_axes(segment.packed, items, scaling, axes, 1)
+        request = scan.SegmentRequest(10, packing.no_exclusions(1))
+        plan = scan.plan_segment(segment, 1, request, options)
+        plan = dataclasses.replace(plan, use_projection=True, sample=ThresholdSample(2, 1))
+        few = encoded_queries.take(slice(1)).rows
+        scan.scan_few_queries(projected, plan, few, kernel_records.NO_FILTERS, 10)
     readiness.leave_mark(dtype)
 
 

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from fastcos import validation
 from fastcos.kernels import few_queries
 from fastcos.search.index_parts import IndexPart, ids_at
-from fastcos.search.packing import ExecutionOptions, Ranking, no_exclusions
+from fastcos.search.packing import ExecutionOptions, PackedItems, Ranking, no_exclusions
 from fastcos.search.plan import SearchPlan
 from fastcos.search.request import as_options, rounded_scores
 from fastcos.search.results import IndexNeighbors
@@ -48,16 +48,24 @@ class Launch(NamedTuple):
     ----------
     part : IndexPart
     plan : SearchPlan
-    settings : kernels.records.SmallSearch
+    settings : kernels.records.FewQuerySearch
         The plan as the kernel takes it.
     filters : kernels.records.QueryFilters
         Which rows may be found.
+    packed : PackedItems
+        The packed rows for which the search was planned.
     """
 
     part: IndexPart
     plan: SearchPlan
     settings: Any
     filters: Any
+    packed: PackedItems
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether the rows have been given a projection since the search was planned."""
+        return self.part.segment.packed is not self.packed
 
     def run(self, queries: Rows, k: int) -> Ranking:
         """Return row numbers and raw scores (n, k) of the best rows of the part."""
@@ -94,7 +102,7 @@ class PreparedSearches:
         if not (_can_be_read(queries, self._width) and type(k) is int and k > 0):
             return None
         rows = validation.read_only(queries if queries.ndim == 2 else queries[np.newaxis])
-        launches = self._launches.get((len(rows), k))
+        launches = self._kept((len(rows), k))
         if launches is None or n_threads is not None or allowed is not None:
             launches = self._prepare(len(rows), k, as_options(n_threads, None), allowed)
         if not launches:
@@ -132,13 +140,22 @@ class PreparedSearches:
                 return ()
             mask = validation.as_item_mask("allowed", allowed, self._n_positions)
             return self._plan(n, k, options, mask)
-        launches = self._launches.get((n, k), self._launches.get((n, k, options)))
+        launches = self._kept((n, k))
+        if launches is None:
+            launches = self._kept((n, k, options))
         if launches is None:
             launches = self._plan(n, k, options, None)
             is_fixed = all(launch.plan.is_fixed for launch in launches)
             if len(self._launches) >= _MAX_PREPARED:
                 self._launches.clear()
             self._launches[(n, k) if is_fixed else (n, k, options)] = launches
+        return launches
+
+    def _kept(self, key: tuple[Any, ...]) -> tuple[Launch, ...] | None:
+        """Return the launches that are kept under a key, unless one of them is outdated."""
+        launches = self._launches.get(key)
+        if launches and any(launch.is_outdated for launch in launches):
+            return None
         return launches
 
     def _plan(
@@ -155,6 +172,8 @@ class PreparedSearches:
                 rows, n_live = segment.live, self._n_live
             else:  # a mask makes each part a search of its own
                 rows, n_live = segment.allow_mask(mask), None
+            # before the plan: a projection that is added meanwhile makes the launch outdated
+            packed = segment.packed_forms[0]
             request = SegmentRequest(k, no_exclusions(n), rows, None, n_live)
             plan = plan_segment(segment, n, request, options)
             if not plan.is_single_launch:
@@ -163,7 +182,7 @@ class PreparedSearches:
             if rows is not None:
                 filters = kernel_records.masked(rows.mask)
             settings = few_query_settings(plan, must_check=True)
-            launches.append(Launch(part, plan, settings, filters))
+            launches.append(Launch(part, plan, settings, filters, packed))
         return tuple(launches)
 
 

@@ -22,6 +22,7 @@ from fastcos.kernels import (
     few_queries,
     packing,
     pair_scores,
+    projected_queries,
     records,
     tile_top_k,
     tiles,
@@ -391,10 +392,8 @@ def _proved_thresholds(
 
 def few_query_settings(plan: SearchPlan, *, must_check: bool) -> Any:
     """Return a plan of few queries as the kernel takes it."""
-    stride = plan.sample.stride if plan.use_projection else 0
-    return records.FewQuerySearch(
-        plan.rank, stride, plan.sample.rank, plan.grid.panels_per_range, must_check
-    )
+    sample, per_range = plan.sample, plan.grid.panels_per_range
+    return records.FewQuerySearch(plan.rank, sample.stride, sample.rank, per_range, must_check)
 
 
 def scan_few_queries(
@@ -421,15 +420,18 @@ def scan_few_queries(
     if settings is None:
         settings = few_query_settings(plan, must_check=False)
     arguments = (packed.bound, rows, filters, settings, scores, columns)
+    kernel = few_queries.search_few_queries
+    if plan.use_projection and plan.sample.stride > 1 and packed.arrays.projection.words > 0:
+        kernel = projected_queries.search_few_by_projection
     if grid.is_one_task:
         kinds = (packed.kind, rows.dtype.char)
-        parallel.call(few_queries.search_few_queries, kinds, 0, n_panels, *arguments)
+        parallel.call(kernel, kinds, 0, n_panels, *arguments)
         if progress is not None:
             progress(n_panels, n_panels)
         return columns[0], scores[0]
     parallel.run(
-        few_queries.search_few_queries, parallel.row_blocks(n_panels, grid.panels_per_range),
-        *arguments, n_threads=grid.n_threads, progress=progress,
+        kernel, parallel.row_blocks(n_panels, grid.panels_per_range), *arguments,
+        n_threads=grid.n_threads, progress=progress,
     )  # fmt: skip
     if columns[0, 0, 0] == few_queries.NOT_ORDINARY:
         return columns[0], scores[0]

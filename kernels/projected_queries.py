@@ -1,0 +1,176 @@
+"""Exact top-k of a few queries of items that have a projection.
+
+Every step is that of ``few_queries`` but one. All codes are multiplied only for a sample of the
+panels. Of the other panels, the projected codes are multiplied first (``projection_filter``), and
+all codes only of the slots whose bound reaches a threshold. This threshold is estimated: it is a
+rank among the largest scores of the sample, and rises with the panels that have been read. If the
+k-th best score shows in the end that the estimate was too high, the query is compared with all
+codes after all, so that no neighbour is lost.
+
+Queries that are unlike the items reach the threshold almost everywhere. The projection is of no use
+for them, and they stop using it after a few panels.
+"""
+
+import numpy as np
+
+from .candidate_filter import NEVER, largest_scores_of_panels
+from .few_queries import (
+    NOT_ORDINARY,
+    empty_candidates,
+    encode,
+    find_best,
+    repeated_words,
+    score_codes,
+    score_panels,
+    write_found,
+)
+from .jit import borrowing_kernel, kernel
+from .projection import copy_codes, project_panel, projected_queries
+from .projection_filter import PANELS_TRIED, fetch_item
+from .query_scaling import are_ordinary, bound_items, scaled_queries
+from .select import kth_largest
+from .simd.hits import find_by_projection
+from .simd.instruction_sets import has_tile_registers
+from .simd.panel import OFFSET_WEIGHT, PANEL, THRESHOLD
+from .simd.tile_scores import score_item
+
+# The product of a slot whose projected codes show that it cannot reach the threshold.
+_DROPPED = np.int32(-(2**31))
+# How many times as long as in a panel a slot takes by itself, and for each query (Zen 4).
+_COST_OF_SLOT, _COST_OF_QUERY = 1.3, 0.16
+
+
+@kernel
+def search_few_by_projection(lo, hi, bound, query_rows, filters, search, scores, rows):
+    """Do as ``search_few_queries`` for items with a projection.
+
+    search.sample_stride: at least 2.
+    """
+    part, n, k = lo // search.panels_per_range, query_rows.shape[0], rows.shape[2]
+    items = bound_items(bound)
+    queries = scaled_queries(query_rows, filters, bound, items.shift)
+    if search.must_check and not are_ordinary(queries.norms):
+        rows[part, 0, 0] = NOT_ORDINARY
+        return
+    codes = encode(queries, items)
+    products = np.empty((n, (hi - lo) * PANEL), np.int32)
+    largest = np.empty((n, hi - lo), np.int32)
+    # products below this threshold of each query may be missing
+    dropped_below = np.full(n, -NEVER)
+    candidates = empty_candidates(hi - lo, k)
+    _score_by_projection(
+        lo, hi, search, queries, items, codes, products, largest, candidates, dropped_below
+    )
+    for i in range(n):
+        below, count = dropped_below[i], -1
+        while count < 0:
+            count = find_best(
+                i, lo, hi, search.rank, below, queries, items, codes, products[i], largest[i],
+                candidates, k,
+            )  # fmt: skip
+            if count < 0:
+                score_codes(lo, hi, i, i + 1, items, codes, products, largest)
+                below = -NEVER
+        write_found(count, candidates, scores[part, i], rows[part, i])
+
+
+@kernel
+def _score_by_projection(
+    lo, hi, search, queries, items, codes, products, largest, candidates, dropped_below
+):
+    """Multiply the codes of the slots whose projected codes reach an estimated threshold.
+
+    The products of other slots become _DROPPED. Out: dropped_below, the threshold of each query.
+    """
+    n, stride = queries.rows.shape[0], search.sample_stride
+    projected = projected_queries(1, items)
+    project_panel(0, 0, n, np.arange(n), queries, items, codes.terms, codes.scales, projected)
+    if projected.is_dense[0]:
+        score_codes(lo, hi, 0, n, items, codes, products, largest)
+        return
+    words = np.empty(n * items.projection.words, np.int32)
+    for i in range(n):
+        copy_codes(items.isa, projected.packed, 0, i, items.projection.words, words, i)
+    repeated = words if has_tile_registers(items.isa) else repeated_words(words)
+    largest[:] = _DROPPED
+    for panel in range(lo + stride // 2, hi, stride):
+        for i in range(n):
+            score_panels(panel, 1, lo, i, items, codes, products, largest)
+    for i in range(n):
+        _raise_threshold(i, lo, hi, search.sample_rank, items, codes, largest, candidates)
+    _sweep_by_projection(
+        lo, hi, search, items, codes, projected, repeated, products, largest, candidates,
+        dropped_below,
+    )  # fmt: skip
+
+
+@borrowing_kernel
+def _raise_threshold(i, lo, hi, rank, items, codes, largest, candidates):
+    """Raise the threshold of query i to a rank among the largest scores of panels so far."""
+    largest_scores_of_panels(
+        lo, hi - lo, largest[i], items.statistics, codes.terms[OFFSET_WEIGHT, i], candidates.maxima
+    )
+    estimate = kth_largest(candidates.maxima, hi - lo, min(rank, hi - lo))
+    codes.terms[THRESHOLD, i] = max(codes.terms[THRESHOLD, i], estimate)
+
+
+@borrowing_kernel
+def _sweep_by_projection(
+    lo, hi, search, items, codes, projected, repeated, products, largest, candidates, dropped_below
+):
+    """Multiply the codes of the slots of panels outside of the sample whose bounds reach."""
+    n, stride, raise_at = dropped_below.shape[0], search.sample_stride, lo + ((hi - lo) >> 3)
+    n_hits, n_tried, is_costly = 0, 0, False
+    cost = items.words * (_COST_OF_SLOT + _COST_OF_QUERY * n)
+    saved = PANEL * (items.words - items.projection.words)
+    for panel in range(lo, hi):
+        if (panel - lo) % stride == stride // 2:
+            continue
+        if panel == raise_at:
+            # of twice as many items the r-th best score is higher, and drops more
+            for i in range(n):
+                _raise_threshold(i, lo, hi, search.rank, items, codes, largest, candidates)
+            raise_at = lo + 2 * (panel - lo)
+        for i in range(n):
+            if is_costly:
+                score_panels(panel, 1, lo, i, items, codes, products, largest)
+            else:
+                dropped_below[i] = codes.terms[THRESHOLD, i]
+                n_hits += _score_reaching_slots(
+                    panel, lo, i, items, codes, projected, repeated, products, largest, candidates
+                )
+                n_tried += 1
+        # queries that are unlike the items reach the threshold almost everywhere
+        is_costly |= n_tried >= PANELS_TRIED and n_hits * cost > n_tried * saved
+
+
+@borrowing_kernel
+def _score_reaching_slots(
+    panel, lo, i, items, codes, projected, repeated, products, largest, candidates
+):
+    """Multiply the codes of the slots of a panel whose projected codes reach the threshold.
+
+    Returns how many there are.
+    """
+    isa, words, hits, projection = items.isa, items.words, candidates.hits, items.projection
+    n_hits = find_by_projection(
+        isa, projection.packed, panel * PANEL * projection.words, projection.words, repeated,
+        i * (repeated.shape[0] // codes.starts.shape[0]), projected.starts[i], i, codes.terms,
+        projected.lanes, projection.statistics, panel, items.order.shape[0] - panel * PANEL,
+        projection.rest_norms, hits, 0,
+    )  # fmt: skip
+    start, place = panel * PANEL * words, (panel - lo) * PANEL
+    for at in range(n_hits):
+        fetch_item(isa, items.packed, start, hits[at], words)
+    for slot in range(PANEL):
+        products[i, place + slot] = _DROPPED
+    best = _DROPPED
+    for at in range(n_hits):
+        slot = np.int64(hits[at])
+        product = score_item(
+            isa, items.packed, start, slot, words, codes.words, i * words, codes.starts[i]
+        )
+        products[i, place + slot] = product
+        best = max(best, product)
+    largest[i, panel - lo] = best
+    return n_hits
