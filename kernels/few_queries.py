@@ -37,7 +37,7 @@ from .candidate_filter import (
     set_bound_terms,
     threshold_of,
 )
-from .jit import borrowing_kernel, kernel
+from .jit import borrowing_kernel, inlined_kernel, kernel
 from .packing import LANES, encode_query, padded_width
 from .pair_scores import score_pairs
 from .query_scaling import are_ordinary, bound_items, scaled_queries
@@ -122,7 +122,7 @@ def search_few_queries(lo, hi, bound, query_rows, filters, search, scores, rows)
     products = np.empty((n, (hi - lo) * PANEL), np.int32)
     largest = np.empty((n, hi - lo), np.int32)
     candidates = empty_candidates(hi - lo, k)
-    score_codes(lo, hi, 0, n, items, codes, products, largest)
+    score_codes(lo, hi, lo, 0, n, items, codes, products, largest)
     for i in range(n):
         count = find_best(
             i, lo, hi, search.rank, -NEVER, queries, items, codes, products[i], largest[i],
@@ -185,21 +185,22 @@ def repeated_words(words):
 
 
 @borrowing_kernel
-def score_codes(lo, hi, first_query, last_query, items, codes, products, largest):
-    """Multiply the codes of every slot of panels lo .. hi by those of some queries.
+def score_codes(first, last, lo, first_query, last_query, items, codes, products, largest):
+    """Multiply the codes of every slot of panels first .. last by those of some queries.
 
-    All queries read some panels before the next panels are read, so that memory is read once.
+    lo: the panel to which the first products belong. All queries read some panels before the next
+    panels are read, so that memory is read once.
     """
-    run = hi - lo
+    run = last - first
     if last_query - first_query > 1:
         run = max(1, min(PANEL, _WORDS_OF_RUN // (PANEL * items.words)))
-    for first in range(lo, hi, run):
+    for panel in range(first, last, run):
         for i in range(first_query, last_query):
-            score_panels(first, min(run, hi - first), lo, i, items, codes, products, largest)
+            _score_panels(panel, min(run, last - panel), lo, i, items, codes, products, largest)
 
 
-@borrowing_kernel
-def score_panels(first, count, lo, i, items, codes, products, largest):
+@inlined_kernel
+def _score_panels(first, count, lo, i, items, codes, products, largest):
     """Multiply the codes of `count` panels from `first` on by those of query i."""
     size, at = PANEL * items.words, first - lo
     products_of_run, largest_of_run = products[i, at * PANEL :], largest[i, at:]

@@ -21,7 +21,6 @@ from .few_queries import (
     find_best,
     repeated_words,
     score_codes,
-    score_panels,
     write_found,
 )
 from .jit import borrowing_kernel, kernel
@@ -69,7 +68,7 @@ def search_few_by_projection(lo, hi, bound, query_rows, filters, search, scores,
                 candidates, k,
             )  # fmt: skip
             if count < 0:
-                score_codes(lo, hi, i, i + 1, items, codes, products, largest)
+                score_codes(lo, hi, lo, i, i + 1, items, codes, products, largest)
                 below = -NEVER
         write_found(count, candidates, scores[part, i], rows[part, i])
 
@@ -86,7 +85,7 @@ def _score_by_projection(
     projected = projected_queries(1, items)
     project_panel(0, 0, n, np.arange(n), queries, items, codes.terms, codes.scales, projected)
     if projected.is_dense[0]:
-        score_codes(lo, hi, 0, n, items, codes, products, largest)
+        score_codes(lo, hi, lo, 0, n, items, codes, products, largest)
         return
     words = np.empty(n * items.projection.words, np.int32)
     for i in range(n):
@@ -95,7 +94,7 @@ def _score_by_projection(
     largest[:] = _DROPPED
     for panel in range(lo + stride // 2, hi, stride):
         for i in range(n):
-            score_panels(panel, 1, lo, i, items, codes, products, largest)
+            score_codes(panel, panel + 1, lo, i, i + 1, items, codes, products, largest)
     for i in range(n):
         _raise_threshold(i, lo, hi, search.sample_rank, items, codes, largest, candidates)
     _sweep_by_projection(
@@ -133,7 +132,7 @@ def _sweep_by_projection(
             raise_at = lo + 2 * (panel - lo)
         for i in range(n):
             if is_costly:
-                score_panels(panel, 1, lo, i, items, codes, products, largest)
+                score_codes(panel, panel + 1, lo, i, i + 1, items, codes, products, largest)
             else:
                 dropped_below[i] = codes.terms[THRESHOLD, i]
                 n_hits += _score_reaching_slots(

@@ -318,10 +318,10 @@ def _scan_query_blocks(
     n, n_panels = len(scaled.norms), len(items.statistics)
     columns, scores = parallel.unfilled((n, k), np.int64), parallel.unfilled((n, k), np.float64)
     unfinished = np.arange(n, dtype=np.int64)
-    if packed.metric_type != "euclidean" and not items.offsets.any():
+    zero = np.flatnonzero(scaled.norms == 0)
+    if len(zero) and packed.metric_type != "euclidean" and not items.offsets.any():
         # All scores of a zero query are 0, so that no filter could drop a row. The norm of a tiny
         # row may be 0 although the row is not.
-        zero = np.flatnonzero(scaled.norms == 0)
         zero = zero[~scaled.rows[zero].any(axis=1)]
         if len(zero):
             unfinished = np.delete(unfinished, zero)
