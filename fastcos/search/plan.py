@@ -3,8 +3,8 @@
 ``plan_search`` looks at sizes alone: those of the rows, of the request and of the machine. It reads
 no array and starts no thread, so that the plans for machines that nobody here owns can be tested
 without data. ``fastcos.search.execute`` runs a plan, and ``fastcos.search.explain`` puts it into
-words. No other module of Python decides how a search runs; within their tasks, kernels choose
-between equivalent loops (``are_few``, ``projection_pays``).
+words. No other module decides how a search runs, and no kernel either, with one exception: a kernel
+stops using a projection for queries that gain nothing by it.
 
 A plan never changes results: every method returns the same bits, ordered by float64 scores.
 """

@@ -163,7 +163,7 @@ def test_a_stopped_process_keeps_no_other_from_compiling(tmp_path, monkeypatch):
 # Another type of rows after one whose kernels this process has compiled itself.
 ANOTHER_TYPE = """
 import numpy as np, fastcos
-from fastcos.kernels import exhaustive_top_k, tile_top_k
+from fastcos.kernels import exhaustive_top_k, few_queries, tile_top_k
 from fastcos.parallel import readiness
 readiness.state.seconds_in_numpy = 21.0
 assert not readiness.use_numpy({first!r})
@@ -172,7 +172,7 @@ for dtype in ("float32", "float64", "float16", "int8"):
         X = (30 * np.random.default_rng(0).standard_normal((3000, 32))).astype(dtype)
         found = fastcos.SimilarityIndex().fit(X).search(X[:2], 1)
         assert found.indices.tolist() == [[0], [1]]
-kernels = tile_top_k.scan_panels, tile_top_k.search_grid, exhaustive_top_k.score_all_rows
+kernels = few_queries.search_few_queries, tile_top_k.search_grid, exhaustive_top_k.score_all_rows
 assert not any(kernel.overloads for kernel in kernels)
 """
 
