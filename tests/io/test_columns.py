@@ -2,6 +2,7 @@
 
 import datetime
 import decimal
+import functools
 import gzip
 import json
 
@@ -10,7 +11,6 @@ import pytest
 
 from fastcos.cli.main import main
 from fastcos.io import (
-    FastcosFormatError,
     read_factors,
     read_ids,
     read_interactions,
@@ -18,13 +18,10 @@ from fastcos.io import (
     read_names,
     read_vectors,
 )
+from tests.io import refusals
+from tests.io.refusals import write
 
 ROWS = [[0.5, 1.5], [2.0, -1.0]]
-
-
-def write(path, content):
-    path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return path
 
 
 def vectors_of(path, **arguments):
@@ -32,13 +29,7 @@ def vectors_of(path, **arguments):
     return ids.tolist(), np.asarray(vectors, np.float64).tolist()
 
 
-def refused(path, *fragments, reader=read_vectors, **arguments):
-    with pytest.raises(FastcosFormatError) as caught:
-        reader(path, **arguments)
-    message = str(caught.value)
-    assert "\n" not in message
-    for fragment in fragments:
-        assert fragment in message, message
+refused = functools.partial(refusals.refused, reader=read_vectors)
 
 
 # --- ids of every Arrow type ---

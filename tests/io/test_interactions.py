@@ -2,6 +2,7 @@
 
 import contextlib
 import csv
+import functools
 import gzip
 import json
 import os
@@ -20,6 +21,7 @@ from hypothesis import given, settings, strategies as st
 
 from fastcos import io
 from fastcos.storage import FastcosFormatError
+from tests.io import refusals
 from tests.robustness.damaged_files import FORMATS
 
 ROOT = Path(__file__).parents[2]
@@ -28,9 +30,7 @@ DENSE = [[2.5, 0.0], [-1.0, 1.0]]
 
 
 def written(folder, name, text):
-    path = Path(folder) / name
-    path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    return path
+    return refusals.write(Path(folder) / name, text)
 
 
 def zipped(folder, name, members):
@@ -41,13 +41,7 @@ def zipped(folder, name, members):
     return path
 
 
-def refused(path, *fragments, reader=io.read_interactions, **arguments):
-    with pytest.raises(FastcosFormatError) as caught:
-        reader(path, **arguments)
-    message = str(caught.value)
-    assert "\n" not in message
-    for fragment in fragments:
-        assert fragment in message, message
+refused = functools.partial(refusals.refused, reader=io.read_interactions)
 
 
 def as_read(data):

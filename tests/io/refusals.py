@@ -1,0 +1,24 @@
+"""Files that a test writes, and readers that must refuse them."""
+
+from pathlib import Path
+
+import pytest
+
+from fastcos.io import FastcosFormatError
+
+
+def write(path, content):
+    """Write text or bytes to a file; return its path."""
+    path = Path(path)
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+def refused(path, *fragments, reader, **arguments):
+    """Check that the reader refuses a file, in one line that contains every fragment."""
+    with pytest.raises(FastcosFormatError) as caught:
+        reader(path, **arguments)
+    message = str(caught.value)
+    assert "\n" not in message
+    for fragment in fragments:
+        assert fragment in message, message
