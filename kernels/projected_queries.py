@@ -24,7 +24,7 @@ from .few_queries import (
     write_found,
 )
 from .jit import borrowing_kernel, kernel
-from .projection import copy_codes, project_panel, projected_queries
+from .projection import copy_codes, empty_projected_queries, project_panel
 from .projection_filter import PANELS_TRIED, fetch_item
 from .query_scaling import are_ordinary, bound_items, scaled_queries
 from .select import kth_largest
@@ -82,7 +82,7 @@ def _score_by_projection(
     The products of other slots become _DROPPED. Out: dropped_below, the threshold of each query.
     """
     n, stride = queries.rows.shape[0], search.sample_stride
-    projected = projected_queries(1, items)
+    projected = empty_projected_queries(1, items)
     project_panel(0, 0, n, np.arange(n), queries, items, codes.terms, codes.scales, projected)
     if projected.is_dense[0]:
         score_codes(lo, hi, lo, 0, n, items, codes, products, largest)

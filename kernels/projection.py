@@ -149,7 +149,7 @@ def order_by_item(lo, hi, words, grouped, packed):
 
 
 @kernel
-def projected_queries(n_panels, items):
+def empty_projected_queries(n_panels, items):
     """Empty ProjectedQueries of panels of queries, all of which are dense."""
     words = items.projection.words
     packed = aligned_empty(n_panels * PANEL * words, items.projection.packed)
@@ -172,7 +172,8 @@ def pack_projected_queries(lo, hi, batch, queries, items, k, all_codes, lanes, s
     Block. Nothing is projected if the items have no projection, or if so many neighbours gain
     nothing by it.
     """
-    projected = projected_queries(lanes.shape[0] if items.projection.words > 0 else 0, items)
+    n_panels = lanes.shape[0] if items.projection.words > 0 else 0
+    projected = empty_projected_queries(n_panels, items)
     if items.projection.words > 0 and projection_pays(items.isa, k, items.projection.largest_k):
         n_first = 1 if k > 0 else lanes.shape[0]
         project_queries(
