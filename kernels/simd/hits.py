@@ -76,7 +76,8 @@ def find_by_projection(
     """Write the items of a panel that passing_by_projection passes for one query; return how many.
 
     items to start: as in score_run; lanes to rests: as in passing_by_projection, of the first
-    panel of queries. hits: from hit0 on the items' numbers in the panel. For instruction sets with codes.
+    panel of queries. hits: from hit0 on the items' numbers in the panel. For instruction sets that
+    have codes.
     """
     signature = types.int64(
         isa, items, item0, words, codes, code0, start, query, lanes, own, statistics, panel,
