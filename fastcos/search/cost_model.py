@@ -50,13 +50,16 @@ class CostModel:
     min_average_copies: float = 2.0
 
     # --- Groups of items, of which each query searches one ----------------------------------------
-    # Multiply-adds of the queries of a group with its items from which the group is searched as a
-    # segment of its own. Such a search takes about 0.3 ms besides its multiplications, in which the
-    # kernel that scores every pair does a million of them.
-    min_work_of_segment: int = 2**20
-    # Multiply-adds from which all threads search one group together. Below, each thread searches
-    # groups of its own, because threads that share so little work wait for each other.
-    min_work_of_all_threads: int = 2**31
+    # Entries of a group's rows from which it is searched as a segment of its own: all threads then
+    # share the rows, and wide rows are projected. That takes about 0.3 ms besides its
+    # multiplications.
+    min_entries_of_segment: int = 2**23
+    # Multiply-adds of a group's queries with its items from which the panels of the group are
+    # searched. That takes about 0.1 ms besides its multiplications. The kernel that scores every
+    # pair would take twice as long.
+    min_work_of_panels: int = 2**20
+    # Items from which that is possible: a tile has 32 of them.
+    min_items_in_panels: int = 2 * PANEL
 
     # --- How a scan is divided among threads -----------------------------------------------------
     # Up to this many queries, threads share the rows; beyond, they share the queries.

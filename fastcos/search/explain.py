@@ -282,18 +282,22 @@ def explain_groups(
     for order in orders:
         n_items += np.diff(order.starts)
     n_queries = np.bincount(codes[codes >= 0], minlength=len(n_items))
-    is_inner_product = not is_upper_bounded(items.measure)
-    group_plan = plan_groups(n_queries, n_items, n_columns, is_inner_product=is_inner_product)
+    group_plan = plan_groups(
+        n_queries, n_items, n_columns, k, needs_segments=is_upper_bounded(items.measure)
+    )
     whole, plans = Estimate(overhead=costs.seconds_per_call), list[SearchPlan]()
     # The groups, the threads that search a group, and the number of groups searched at a time.
     ways = (
-        (group_plan.is_shared, options.n_threads, 1),
-        (group_plan.is_segment, 1, options.n_threads),
+        (group_plan.is_segment, options.n_threads, 1),
+        (group_plan.is_tiled, 1, options.n_threads),
     )
-    for order, (is_searched, n_threads, n_at_once) in itertools.product(orders, ways):
+    of_segments = list(zip(items.segments, orders, strict=True))
+    for (segment, order), (is_searched, n_threads, n_at_once) in itertools.product(
+        of_segments, ways
+    ):
         limited = ExecutionOptions(n_threads, options.working_memory / n_at_once)
         for group in np.flatnonzero(is_searched & (np.diff(order.starts) > 0)).tolist():
-            sizes, machine = order.sizes_of(group), scan.machine_of(limited, isa)
+            sizes, machine = order.sizes_of(segment, group), scan.machine_of(limited, isa)
             request = RequestSizes(int(n_queries[group]), min(k, sizes.n_live))
             plans.append(plan_search(sizes, request, machine))
             estimate = estimate_plan(plans[-1], sizes, request, machine, costs)
@@ -312,8 +316,8 @@ def explain_groups(
     reasons = tuple(
         f"{count:,} {'group is' if count == 1 else 'groups are'} {text}"
         for count, text in (
-            (int(group_plan.is_shared.sum()), "searched by all threads, one after the other"),
-            (int(group_plan.is_segment.sum()), "searched by one thread each, several at a time"),
+            (int(group_plan.is_segment.sum()), "searched by all threads, one after the other"),
+            (int(group_plan.is_tiled.sum()), "searched by one thread each, several at a time"),
             (int(group_plan.is_small.sum()), "small: one launch scores every pair"),
         )
         if count

@@ -1,82 +1,127 @@
 """Search within groups: a query finds items of its own group only, at the cost of that group.
 
-The numbers of a segment's items are sorted by group once. The queries of small groups are scored
-against their range of these numbers by one launch of a kernel, in the order of their groups, so
-that the rows of a group stay in the cache of one thread. A group for which there is much to do is
-searched as a segment of its own, which is packed like any other::
+The numbers of a segment's items are sorted by group once, and queries are answered in the order of
+their groups, so that the rows of a group stay in the cache of one thread::
 
-    plan.GroupPlan        how a group is searched
-    is_small              all such groups by one launch, every pair in float64
-    is_segment            as a segment by one thread, several groups at a time
-    is_shared             as a segment by all threads
+    plan.GroupPlan    how a group is searched
+    is_small          all such groups by one launch, every pair in float64
+    is_tiled          by tiles over its own panels, several groups at a time by one thread each
+    is_segment        as a segment of its own, one group after the other by all threads
+
+Panels are packed once a group has had enough queries, those of earlier searches included.
 """
 
 import dataclasses
+import itertools
 import weakref
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fastcos import parallel, validation
-from fastcos.kernels import exhaustive_top_k, records
+from fastcos.kernels import exhaustive_top_k, records, tile_top_k, tiles
+from fastcos.kernels.simd.panel import PANEL
 from fastcos.parallel import memmap
-from fastcos.search import scan
+from fastcos.search import cost_model, plan, scan
 from fastcos.search.execute import batch_size, finish, run_search
 from fastcos.search.ids import Ids, are_strings, as_ids, concatenated_ids, format_id
-from fastcos.search.packing import ExecutionOptions, Ranking, no_exclusions
-from fastcos.search.plan import SegmentSizes, plan_groups
+from fastcos.search.packing import (
+    ExcludedItems,
+    ExecutionOptions,
+    ItemScaling,
+    PackedItems,
+    Ranking,
+    no_exclusions,
+    pack_items,
+    pack_queries,
+    scale_items,
+)
 from fastcos.search.request import SearchRequest
 from fastcos.search.results import Neighbors
 from fastcos.search.segments import Segment, exclusions_within, select_best
 from fastcos.search.sources import FittedItems, ItemSource
 from fastcos.similarity import kernel_records
 from fastcos.similarity.base import is_upper_bounded
-from fastcos.similarity.encoded_rows import encode_rows
+from fastcos.similarity.encoded_rows import EncodedRows, encode_rows
 from fastcos.validation import Integers
 
-# Multiply-adds that a thread takes at once.
-_WORK_PER_BLOCK = 2**26
-# pairs that a thread scores at once
+# queries of one group that a thread searches at once
+_QUERIES_PER_TASK = 512
+# pairs that a thread scores at once in float64, and by tiles
 _PAIRS_PER_BLOCK = 20_000
+_TILED_PAIRS_PER_BLOCK = 200_000
+# threshold of a query about which nothing is known
+_NO_THRESHOLD = np.float32(-3e38)
 
 
 class SegmentOrder:
-    """The numbers of a segment's items by group, and the segments of its large groups.
+    """The numbers of a segment's items by group, and what is packed of each group.
 
-    numbers (m,): ascending within a group; starts (g + 1,): where each of g groups starts.
+    numbers (m,): ascending within a group; starts (g + 1,): where each of g groups starts. It must
+    not refer to the segment, because it is a value of a dictionary whose weak key the segment is.
     """
 
     def __init__(self, segment: Segment, numbers: Integers, codes: Integers, n_groups: int) -> None:
-        # NumPy sorts 16 bits by digits, ten times as fast
-        sorted_by = codes.astype(np.uint16) if n_groups <= 2**16 else codes
-        order = np.argsort(sorted_by, kind="stable")
+        order = np.argsort(_short_codes(codes, n_groups), kind="stable")
         self.numbers = validation.read_only(numbers[order])
         self.starts = np.searchsorted(codes[order], np.arange(n_groups + 1))
-        self._segment, self._of_groups = segment, dict[int, Segment]()
+        self._metric_type, self._encoded = segment.metric_type, segment.encoded
+        self._segments, self._packed = dict[int, Segment](), dict[int, PackedItems]()
+        self._n_queries = np.zeros(n_groups, np.int64)
 
-    def segment_of(self, group: int) -> Segment | None:
-        """Return the items of a group as a segment, None if it has none here."""
+    @parallel.lazy_attribute
+    def scaling(self) -> ItemScaling:
+        """How the rows of all groups are packed."""
+        return scale_items(self._metric_type, self._encoded, self.numbers, None)
+
+    def count_queries(self, n_queries: Integers) -> Integers:
+        """Add the queries (g,) of a search, and return those of each group so far."""
+        self._n_queries += n_queries
+        return self._n_queries
+
+    def sizes_of(self, segment: Segment, group: int) -> plan.SegmentSizes:
+        """Return the facts about the items of a group that a plan depends on."""
+        restricted = self._segments.get(group)
+        if restricted is not None:
+            return restricted.sizes()
+        n_items = int(self.starts[group + 1] - self.starts[group])
+        return dataclasses.replace(
+            segment.sizes(), n_live=n_items, packed_for="", n_packed=0, projected_words=0,
+            n_distinct=n_items, has_moderate_norms=True,
+        )  # fmt: skip
+
+    def packed(self, group: int) -> PackedItems:
+        """Return the items of a group as panels, which are packed at first use."""
+        with parallel.attribute_lock(self, f"packed {group}"):
+            panels = self._packed.get(group)
+            if panels is None:
+                numbers = self.numbers[self.starts[group] : self.starts[group + 1]]
+                panels = self._packed[group] = pack_items(
+                    self._metric_type, self._encoded, numbers, 1, self.scaling
+                )
+            return panels
+
+    def restrict(self, segment: Segment, group: int) -> Segment | None:
+        """Return the segment with the items of one group alone, None if there are none."""
         first, last = self.starts[group], self.starts[group + 1]
         if first == last:
             return None
-        segment = self._of_groups.get(group)
-        if segment is None:
-            segment = self._of_groups[group] = self._segment.restricted_to(self.numbers[first:last])
+        restricted = self._segments.get(group)
+        if restricted is None:
+            restricted = segment.restricted_to(self.numbers[first:last])
+            if not restricted.uses_numpy():
+                restricted.scaling = self.scaling
+            self._segments[group] = restricted
         else:  # few queries alone do not pack a segment, but there will be more
-            segment.pack()
-        return segment
+            restricted.pack()
+        return restricted
 
-    def sizes_of(self, group: int) -> SegmentSizes:
-        """Return the facts about the items of a group that a plan depends on."""
-        segment = self._of_groups.get(group)
-        if segment is not None:
-            return segment.sizes()
-        n_items = int(self.starts[group + 1] - self.starts[group])
-        return dataclasses.replace(
-            self._segment.sizes(), n_live=n_items, packed_for="", n_packed=0, projected_words=0,
-            n_distinct=n_items, has_moderate_norms=True,
-        )  # fmt: skip
+
+def _short_codes(codes: Integers, n_groups: int) -> Integers:
+    """Return the codes of groups in a type that NumPy sorts by digits, ten times as fast."""
+    return codes.astype(np.int16) if n_groups <= 2**15 else codes
 
 
 class ItemGroups:
@@ -110,15 +155,15 @@ class ItemGroups:
         """
         if np.ndim(groups) == 0:
             groups = [groups] * n_queries
-        query_groups = as_ids(name, groups, n_queries, distinct=False)
+        asked = as_ids(name, groups, n_queries, distinct=False)
         if not len(self.labels):
-            return np.full(len(query_groups), -1, np.int64)
-        if len(query_groups) and are_strings(query_groups) != are_strings(self.labels):
+            return np.full(len(asked), -1, np.int64)
+        if len(asked) and are_strings(asked) != are_strings(self.labels):
             rule = "strings" if are_strings(self.labels) else "whole numbers"
-            got = format_id(query_groups[0])
+            got = format_id(asked[0])
             raise TypeError(f"{name} must be {rule} as those of the items, got {got}")
-        places = np.minimum(np.searchsorted(self.labels, query_groups), len(self.labels) - 1)
-        return np.where(self.labels[places] == query_groups, places, -1)
+        places = np.minimum(np.searchsorted(self.labels, asked), len(self.labels) - 1)
+        return np.where(self.labels[places] == asked, places, -1)
 
     def replaced(self, positions: Integers, groups: Ids, n_items: int) -> "ItemGroups":
         """Return the groups of n items, those at positions new."""
@@ -163,8 +208,9 @@ class ItemGroups:
         order = None if allowed_positions is not None else self._orders.get(segment)
         if order is None:
             numbers = segment.numbers
-            if (allowed_rows := segment.allow(allowed_positions)) is not None:
-                numbers = allowed_rows.numbers
+            if allowed_positions is not None:
+                allowed_rows = segment.allow(allowed_positions)
+                numbers = numbers if allowed_rows is None else allowed_rows.numbers
             codes = self.codes[segment.positions_of(numbers)]
             order = SegmentOrder(segment, numbers, codes, len(self.labels))
             if allowed_positions is None:
@@ -185,63 +231,68 @@ def search_groups(
     """
     if request.lists is not None:
         raise ValueError("allowed must be a mask or positions with groups, got lists of each query")
-    n, k = request.queries.shape[0], request.k
+    (n, width), k = request.queries.shape, request.k
     indices = np.full((n, k), -1, np.int64)
     scores = np.full((n, k), -np.inf, np.float32)
     orders = [groups.order_of(segment, request.allowed_positions) for segment in items.segments]
-    sizes: Integers = sum(
-        (np.diff(order.starts) for order in orders), np.zeros(len(groups.labels), np.int64)
+    n_groups = len(groups.labels)
+    n_items: Integers = sum(
+        (np.diff(order.starts) for order in orders), np.zeros(n_groups, np.int64)
     )
-    by_group = np.argsort(codes, kind="stable")
-    starts = np.searchsorted(codes[by_group], np.arange(len(sizes) + 1))
-    counts = np.diff(starts)
-    n_columns = request.queries.shape[1]
-    is_inner_product = not is_upper_bounded(items.measure)
-    plan = plan_groups(counts, sizes, n_columns, is_inner_product=is_inner_product)
-    n_done = n - int(counts[plan.is_small | plan.is_segment | plan.is_shared].sum())
+    by_group = np.argsort(_short_codes(codes, n_groups), kind="stable")
+    starts = np.searchsorted(codes[by_group], np.arange(n_groups + 1))
+    n_queries = np.diff(starts)
+    is_searched = (n_queries > 0) & (n_items > 0)
+    # other scores, and NumPy while kernels are not compiled, need more than the launches below
+    needs_segments = is_upper_bounded(items.measure) or any(
+        segment.uses_numpy() for segment in items.segments
+    )
+    is_segment = plan.plan_groups(
+        n_queries, n_items, width, k, needs_segments=needs_segments
+    ).is_segment
+    n_answered = n - int(n_queries[is_searched].sum())
 
-    def write(queries: Integers, best: tuple[Any, Any]) -> None:
-        for results, part in zip((indices, scores), best, strict=True):
-            results[queries, : part.shape[1]] = part
-
-    def search_segments(lo: int, hi: int, large_groups: Integers, n_threads: int) -> None:
-        memory = options.working_memory * n_threads / options.n_threads
-        within = ExecutionOptions(n_threads, memory, None)
-        for group in large_groups[lo:hi].tolist():
-            queries = by_group[starts[group] : starts[group + 1]]
-            segments = [
-                segment for order in orders if (segment := order.segment_of(group)) is not None
-            ]
-            of_group = FittedItems(items.measure, items.n_items, tuple(segments))
-            group_request = _some_queries(request, queries, min(k, int(sizes[group])))
-            write(queries, run_search(of_group, group_request, within))
-
-    def report(n_answered: int) -> None:
-        nonlocal n_done
-        n_done += n_answered
+    def write(queries: Integers, results: tuple[Any, Any]) -> None:
+        nonlocal n_answered
+        for output, part in zip((indices, scores), results, strict=True):
+            output[queries, : part.shape[1]] = part
+        n_answered += len(queries)
         if options.progress is not None:
-            options.progress(n_done, n)
+            options.progress(n_answered, n)
 
-    for group in np.flatnonzero(plan.is_shared):
-        search_segments(0, 1, np.array([group]), options.n_threads)
-        report(int(counts[group]))
-    large_groups = np.flatnonzero(plan.is_segment)
-    if len(large_groups):
-        work = counts[large_groups] * sizes[large_groups] * n_columns
-        blocks = parallel.work_blocks(np.concatenate([[0], np.cumsum(work)]), _WORK_PER_BLOCK)
-        parallel.run(search_segments, blocks, large_groups, 1, n_threads=options.n_threads)
-        report(int(counts[large_groups].sum()))
-    queries = by_group[(codes[by_group] >= 0) & plan.is_small[codes[by_group]]]
+    for group in np.flatnonzero(is_segment).tolist():
+        queries = by_group[starts[group] : starts[group + 1]]
+        restricted = [
+            order.restrict(segment, group)
+            for segment, order in zip(items.segments, orders, strict=True)
+        ]
+        segments = tuple(segment for segment in restricted if segment is not None)
+        items_of_group = FittedItems(items.measure, items.n_items, segments)
+        of_group = _restricted_request(request, queries, min(k, int(n_items[group])))
+        write(queries, run_search(items_of_group, of_group, options._replace(progress=None)))
+    n_queries = np.where(is_segment, 0, n_queries)
+    use_tiles = [
+        plan.plan_groups(
+            n_queries,
+            np.diff(order.starts),
+            width,
+            k,
+            has_tiles=tiles.AVAILABLE,
+            n_queries_so_far=order.count_queries(n_queries),
+        ).is_tiled
+        for order in orders
+    ]
+    queries = by_group[starts[0] :]
+    queries = queries[(is_searched & ~is_segment)[codes[queries]]]
     size = batch_size(items, request, options)
     for lo in range(0, len(queries), size):
         batch = queries[lo : lo + size]
-        write(batch, _score_small_groups(items, orders, request, batch, codes[batch], options))
-        report(len(batch))
+        write(batch, _search_batch(items, orders, use_tiles, request, batch, codes[batch], options))
     return Neighbors(indices, scores)
 
 
-def _some_queries(request: SearchRequest, queries: Integers, k: int) -> SearchRequest:
-    """Return the request of some queries for k items, of all items of the segments searched."""
+def _restricted_request(request: SearchRequest, queries: Integers, k: int) -> SearchRequest:
+    """Return the request of these queries for k items, of all items of the segments searched."""
     exclusions = request.exclusions
     return request._replace(
         queries=memmap.take_rows("queries", request.queries, queries),
@@ -251,47 +302,139 @@ def _some_queries(request: SearchRequest, queries: Integers, k: int) -> SearchRe
     )
 
 
-def _score_small_groups(
+def _search_batch(
     items: ItemSource,
     orders: list[SegmentOrder],
+    use_tiles: list[npt.NDArray[np.bool_]],
     request: SearchRequest,
     queries: Integers,
     codes: Integers,
     options: ExecutionOptions,
 ) -> tuple[Integers, Any]:
-    """Score queries, sorted by group, with all items of their groups in float64."""
+    """Answer queries, sorted by group, from the groups of these codes in every segment."""
     measure, k = items.measure, request.k
-    Q = memmap.take_rows("queries", request.queries, queries)
+    Q = memmap.take_rows("queries", request.queries, queries, options.n_threads)
     validation.check_scorable("queries", Q, Q)
     exclusions = no_exclusions(len(Q))
     if request.exclusions is not None:
         exclusions = request.exclusions.take(queries)
     encoded = encode_rows(measure.encode_queries(Q), None, options.n_threads, measure.metric_type)
-    bests: list[Ranking] = []
-    for segment, order in zip(items.segments, orders, strict=True):
-        queries_as_searched = scan.as_wide(encoded, segment.encoded.rows)
-        segment_exclusions = exclusions
+    results: list[Ranking] = []
+    for segment, order, tiled_groups in zip(items.segments, orders, use_tiles, strict=True):
+        wide_queries = scan.as_wide(encoded, segment.encoded.rows)
+        excluded_rows = exclusions
         if len(segment.encoded.rows) < items.n_items:
-            segment_exclusions = exclusions_within(exclusions, segment)
-        firsts, lasts = order.starts[codes], order.starts[codes + 1]
-        columns = parallel.unfilled((len(Q), k), np.int64)
-        raw = parallel.unfilled((len(Q), k), np.float64)
-        work = np.concatenate([[0], np.cumsum(lasts - firsts)])
-        parallel.run(
-            exhaustive_top_k.score_all_rows, parallel.work_blocks(work, _PAIRS_PER_BLOCK),
-            kernel_records.pair_scoring(segment.metric_type, queries_as_searched, segment.encoded),
-            records.CandidateRanges(
-                order.numbers, validation.read_only(firsts), validation.read_only(lasts)
-            ),
-            1, scan.filters_of(segment_exclusions), raw, columns,
-            n_threads=options.n_threads,
-        )  # fmt: skip
-        bests.append((segment.positions_of(columns), raw))
-    if len(bests) == 1:
-        columns, raw = bests[0]
+            excluded_rows = exclusions_within(exclusions, segment)
+        # every item has the score 0 with a zero query: tiles would drop none
+        is_tiled = tiled_groups[codes] & (wide_queries.norms > 0)
+        rows, raw = _score_pairs(
+            segment, order, wide_queries, excluded_rows, codes, ~is_tiled, k, options
+        )
+        if is_tiled.any():
+            _search_panels(
+                order, wide_queries, excluded_rows, codes, np.flatnonzero(is_tiled), (rows, raw),
+                options,
+            )  # fmt: skip
+        results.append((segment.positions_of(rows), raw))
+    if len(results) == 1:
+        positions, raw = results[0]
     else:
-        columns, raw = select_best(
-            np.concatenate([part for part, _ in bests], axis=1),
-            np.concatenate([part for _, part in bests], axis=1), k, options.n_threads,
+        positions, raw = select_best(
+            np.concatenate([columns for columns, _ in results], axis=1),
+            np.concatenate([scores for _, scores in results], axis=1), k, options.n_threads,
         )  # fmt: skip
-    return finish(measure, Q, columns, raw, request.min_score)
+    return finish(measure, Q, positions, raw, request.min_score)
+
+
+def _score_pairs(
+    segment: Segment,
+    order: SegmentOrder,
+    queries: EncodedRows,
+    exclusions: ExcludedItems,
+    codes: Integers,
+    is_scored: npt.NDArray[np.bool_],
+    k: int,
+    options: ExecutionOptions,
+) -> Ranking:
+    """Return rows and raw scores (n, k): the best of the groups of these queries, if is_scored.
+
+    The other lists are only padding.
+    """
+    firsts, lasts = order.starts[codes], order.starts[codes + 1]
+    lasts = np.where(is_scored, lasts, firsts)
+    rows = parallel.unfilled((len(codes), k), np.int64)
+    raw = parallel.unfilled((len(codes), k), np.float64)
+    work = np.concatenate([[0], np.cumsum(lasts - firsts)])
+    parallel.run(
+        exhaustive_top_k.score_all_rows, parallel.work_blocks(work, _PAIRS_PER_BLOCK),
+        kernel_records.pair_scoring(segment.metric_type, queries, segment.encoded),
+        records.CandidateRanges(
+            order.numbers, validation.read_only(firsts), validation.read_only(lasts)
+        ),
+        1, scan.filters_of(exclusions), raw, rows,
+        n_threads=options.n_threads,
+    )  # fmt: skip
+    return rows, raw
+
+
+def _search_panels(
+    order: SegmentOrder,
+    queries: EncodedRows,
+    exclusions: ExcludedItems,
+    codes: Integers,
+    numbers: Integers,
+    results: Ranking,
+    options: ExecutionOptions,
+) -> None:
+    """Write the best of the groups of the queries of these ascending numbers to rows of results.
+
+    As scan does with the panels of all items, but every task has the panels of one group.
+    """
+    group_of = codes[numbers]
+    group_starts = np.flatnonzero(np.diff(group_of, prepend=-1))
+    # the queries of a task are of one group
+    tasks = np.union1d(group_starts, np.arange(0, len(numbers), _QUERIES_PER_TASK))
+    tasks = np.append(tasks, len(numbers))
+    n_items = np.diff(order.starts)[group_of[tasks[:-1]]]
+    first = order.packed(int(group_of[0]))  # all groups are packed in the same units
+    scaled = pack_queries(first, queries, exclusions, kernel_records.ALL_ALLOWED)
+    n_queries, k = results[0].shape
+    n_panels = -(-int(n_items.max()) // PANEL)
+    grid, capacity, buffer_bytes = plan.plan_query_blocks(
+        int(np.diff(tasks).max()), float(k), k, first.layout, queries.rows.shape[1], n_panels,
+        scan.machine_of(options._replace(n_threads=1), first.layout.isa), cost_model.COSTS,
+        may_share=False,
+    )  # fmt: skip
+    n_threads = max(1, min(options.n_threads, int(options.working_memory / buffer_bytes)))
+    thresholds = np.full(n_queries, _NO_THRESHOLD)
+    unproved = np.full((1, n_queries), _NO_THRESHOLD)
+    outputs = records.SearchResults(
+        thresholds, results[1][np.newaxis], results[0][np.newaxis], unproved
+    )
+    kinds = ("groups", *first.kind, queries.rows.dtype.char)
+
+    def search_tasks(lo: int, hi: int) -> None:
+        for start, end in itertools.pairwise(tasks[lo : hi + 1].tolist()):
+            packed = order.packed(int(group_of[start]))
+            n_panels = len(packed.arrays.statistics)
+            # half the usual sample, which is a large part of so few panels
+            min_sample = cost_model.COSTS.min_sampled_panels // 2
+            sample = plan.guess_in_range(k, k, n_panels, cost_model.COSTS, min_sample)
+            remaining = numbers[start:end]
+            while len(remaining):
+                parallel.call(
+                    tile_top_k.search_grid, kinds, 0, -(-len(remaining) // grid.queries_per_block),
+                    packed.arrays, scaled, remaining,
+                    records.TaskGrid(
+                        grid.queries_per_block, n_panels, 1, min(capacity, n_panels * PANEL + 1),
+                        sample.stride, sample.rank,
+                    ),
+                    outputs,
+                )  # fmt: skip
+                # the queries whose guessed threshold was too high are searched without one
+                remaining = remaining[unproved[0, remaining] > _NO_THRESHOLD]
+                sample = plan.ThresholdSample()
+
+    work = np.concatenate([[0], np.cumsum(np.diff(tasks) * n_items)])
+    blocks = parallel.work_blocks(work, _TILED_PAIRS_PER_BLOCK)
+    parallel.run(search_tasks, blocks, n_threads=n_threads)

@@ -68,6 +68,25 @@ class RowScaling(NamedTuple):
     shift: Floats
 
 
+class ItemScaling(NamedTuple):
+    """How all items of a segment are brought to the scale of the tiles, whichever are packed.
+
+    Attributes
+    ----------
+    rows : RowScaling
+    bias, offsets : ndarray (p,)
+        Added to the inner product of each item, and the same as the tiles add it; empty for none.
+    unit, bias_unit : float
+        Units of the scaled rows and of the offsets.
+    """
+
+    rows: RowScaling
+    bias: Floats
+    offsets: Floats
+    unit: float
+    bias_unit: float
+
+
 class ExcludedItems(NamedTuple):
     """Items that each query may not find: its own row (or -1), and a CSR of others."""
 
@@ -172,24 +191,43 @@ def has_many_copies(ends: npt.NDArray[np.intp], n: int) -> bool:
     return bool(np.square(sizes).sum() >= cost_model.COSTS.min_average_copies * n)
 
 
-def pack_items(
+def scale_items(
     metric_type: str, items: EncodedRows, numbers: Integers, n_threads: int | None
-) -> PackedItems:
-    """Scale, shift, rotate, quantise and pack the items of these ascending numbers. O(m d)."""
-    depth = items.rows.shape[1]
-    layout = tile_layout(config.isa(), depth)
+) -> ItemScaling:
+    """Return how the items of these ascending numbers are scaled and shifted. O(p) to O(p d)."""
     norms = items.norms
     factors, bias, unit, bias_unit = _scaling(metric_type, items)
-    shift, order = _NO_SHIFT, numbers
+    shift, coefficients = _NO_SHIFT, factors
     row_norms = norms[numbers]
     alike = row_norms.min(initial=np.inf) >= _ALIKE * row_norms.max(initial=0.0)
     if (metric_type == "cosine" or alike) and not len(bias):
         shift = _common_direction(items.rows, factors, numbers)
     if len(shift):
         bias = _shift_products(items.rows, factors, shift, n_threads)
+        coefficients = bias + 1.0
+    rows = RowScaling(validation.read_only(factors), validation.read_only(coefficients), shift)
+    return ItemScaling(rows, bias, validation.read_only(bias * bias_unit), unit, bias_unit)
+
+
+def pack_items(
+    metric_type: str,
+    items: EncodedRows,
+    numbers: Integers,
+    n_threads: int | None,
+    scaling: ItemScaling | None = None,
+) -> PackedItems:
+    """Scale, shift, rotate, quantise and pack the items of these ascending numbers.
+
+    O(m d) for m numbers, and the time of scale_items where no scaling is given.
+    """
+    depth = items.rows.shape[1]
+    layout = tile_layout(config.isa(), depth)
+    if scaling is None:
+        scaling = scale_items(metric_type, items, numbers, n_threads)
+    order, bias, shift = numbers, scaling.bias, scaling.rows.shift
     if metric_type != "cosine" or len(shift):
         # a panel is bounded by its largest member: like ones belong together
-        order = numbers[np.argsort(-(bias if len(bias) else norms)[numbers])]
+        order = numbers[np.argsort(-(bias if len(bias) else items.norms)[numbers])]
     # a copy: each chunk of it is brought into its own order
     order = order.astype(np.int32)
     n_panels = -(-len(order) // PANEL)
@@ -205,16 +243,13 @@ def pack_items(
             packing.prepare_item_panels,
             parallel.row_blocks(n_chunks, chunks_of_block),
             panel_layout(layout, depth),
-            records.ScaledRows(
-                items.rows, validation.read_only(factors),
-                validation.read_only(bias + 1.0 if len(shift) else factors), shift,
-            ),
-            validation.read_only(bias * bias_unit),
+            records.ScaledRows(items.rows, *scaling.rows),
+            scaling.offsets,
             records.ItemPanels(order, packed, small_bias, statistics),
             n_threads=n_threads,
         )  # fmt: skip
     arrays = (order, packed, small_bias, statistics, shift)
-    return packed_items(metric_type, layout, items, arrays, unit, bias_unit)
+    return packed_items(metric_type, layout, items, arrays, scaling.unit, scaling.bias_unit)
 
 
 def have_moderate_norms(norms: Floats) -> bool:

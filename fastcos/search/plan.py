@@ -229,29 +229,47 @@ class GroupPlan:
     ----------
     is_small : ndarray (g,), bool
         The groups that one launch searches together: it scores every pair of a query and an item.
+    is_tiled : ndarray (g,), bool
+        The groups whose panels are searched by tiles, several groups at a time by one thread each.
     is_segment : ndarray (g,), bool
-        The groups that are searched as segments, several at a time by one thread each.
-    is_shared : ndarray (g,), bool
         The groups that are searched as segments, one after the other by all threads.
     """
 
     is_small: npt.NDArray[np.bool_]
+    is_tiled: npt.NDArray[np.bool_]
     is_segment: npt.NDArray[np.bool_]
-    is_shared: npt.NDArray[np.bool_]
 
 
 def plan_groups(
-    n_queries: Integers, n_items: Integers, n_columns: int, *, is_inner_product: bool
+    n_queries: Integers,
+    n_items: Integers,
+    n_columns: int,
+    k: int,
+    *,
+    needs_segments: bool = False,
+    has_tiles: bool = True,
+    n_queries_so_far: Integers | None = None,
 ) -> GroupPlan:
     """Return how groups of these sizes (g,) are searched. Pure, like ``plan_search``.
 
-    is_inner_product: whether pairs are scored by an inner product; others need segments.
+    needs_segments: whether only segments can be searched, such as by a measure that is no inner
+    product. has_tiles: as of Machine. n_queries_so_far: the queries of these groups in this and in
+    earlier searches, because packing pays for many; the same as n_queries if it is None.
     """
     costs = cost_model.COSTS
     work = n_queries * n_items * n_columns
-    is_large = work >= (costs.min_work_of_segment if is_inner_product else 1)
-    is_shared = is_large & (work >= costs.min_work_of_all_threads)
-    return GroupPlan((work > 0) & ~is_large, is_large & ~is_shared, is_shared)
+    is_segment = (work > 0) & (
+        needs_segments | (n_items * n_columns >= costs.min_entries_of_segment)
+    )
+    is_wide_enough = (n_items >= costs.min_items_in_panels) & (
+        k <= costs.max_neighbor_share * n_items
+    )
+    pays_packing = (n_queries if n_queries_so_far is None else n_queries_so_far) >= (
+        costs.scores_per_packed_row
+    )
+    is_tiled = ~is_segment & is_wide_enough & pays_packing & (work >= costs.min_work_of_panels)
+    is_tiled &= has_tiles
+    return GroupPlan((work > 0) & ~is_segment & ~is_tiled, is_tiled, is_segment)
 
 
 def plan_search(segment: SegmentSizes, request: RequestSizes, machine: Machine) -> SearchPlan:

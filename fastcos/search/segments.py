@@ -18,6 +18,7 @@ from fastcos.search import cost_model, duplicates, plan, projection
 from fastcos.search.packing import (
     AllowedRows,
     ExcludedItems,
+    ItemScaling,
     PackedItems,
     Ranking,
     allow_rows,
@@ -54,6 +55,8 @@ class Segment:
     live : AllowedRows or None
         The rows that can be found, where some were deleted after they were packed; None where all
         packed rows can.
+    scaling : ItemScaling or None
+        How the rows are packed, where this is known beforehand.
     """
 
     def __init__(
@@ -72,6 +75,7 @@ class Segment:
         self.numbers = validation.read_only(numbers)
         self.positions = validation.read_only(positions)
         self.live: AllowedRows | None = None
+        self.scaling: ItemScaling | None = None
         self._n_threads = n_threads
         self._pending: projection.Pending | None = None
         # multiply-adds of searches until a projection was considered; -1 from then on
@@ -80,7 +84,9 @@ class Segment:
     @parallel.lazy_attribute
     def packed(self) -> PackedItems:
         """All items that can be found, packed."""
-        return pack_items(self.metric_type, self.encoded, self.numbers, self._n_threads)
+        return pack_items(
+            self.metric_type, self.encoded, self.numbers, self._n_threads, self.scaling
+        )
 
     @parallel.lazy_attribute
     def duplicates(self) -> duplicates.DuplicateGroups | None:
@@ -94,7 +100,7 @@ class Segment:
         """One item of every group of equal ones, packed."""
         groups = self.duplicates
         first = self.numbers if groups is None else groups.first
-        return pack_items(self.metric_type, self.encoded, first, self._n_threads)
+        return pack_items(self.metric_type, self.encoded, first, self._n_threads, self.scaling)
 
     def restricted_to(self, numbers: Integers) -> "Segment":
         """Return a segment in which only the items of these ascending numbers can be found."""

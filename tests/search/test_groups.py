@@ -1,6 +1,7 @@
 """Search within groups: every list is that of a search of the query's group alone."""
 
 import functools
+import gc
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import scipy.sparse as sp
 
 from fastcos import SimilarityIndex, top_k
 from fastcos.search import cost_model
+from fastcos.search.segments import Segment
 from tests.oracles import dense as dense_oracle
 
 RANDOM = np.random.default_rng(9)
@@ -27,16 +29,16 @@ ASKED_LABELS = np.append(LABELS, "nobody")[ASKED]
 
 
 @pytest.fixture(
-    params=[(2**10, 2**40), (2**10, 2**12), (2**40, 2**40)],
-    ids=["a thread for each segment", "all threads for each segment", "one launch"],
+    params=[(1, 2**40), (2**40, 0), (2**40, 2**40)], ids=["segments", "panels", "pairs"],
     autouse=True,
-)
+)  # fmt: skip
 def way_to_search(request):
-    """All ways to search a group, whatever its size."""
-    least_segment, least_shared = request.param
+    """All ways to search a group, whatever its size and the number of its queries."""
+    min_entries_of_segment, min_work_of_panels = request.param
     with cost_model.costs_replaced(
-        min_work_of_segment=least_segment, min_work_of_all_threads=least_shared
-    ):
+        min_entries_of_segment=min_entries_of_segment, min_work_of_panels=min_work_of_panels,
+        min_items_in_panels=1, scores_per_packed_row=0, max_neighbor_share=1.0,
+    ):  # fmt: skip
         yield
 
 
@@ -170,6 +172,19 @@ def test_an_index_is_searched_within_groups(labels):
     )
 
 
+def test_similar_items_of_a_group_are_those_of_a_search_without_the_item():
+    index = index_of(TENANTS)
+    positions = RANDOM.choice(N, 40, replace=False)
+    found = index.similar([NAMES[i] for i in positions], K, groups=TENANTS[positions])
+    expected = truth(ROWS, ROWS, K, "cosine", GROUP_OF, GROUP_OF, exclude_self=True)[positions]
+    np.testing.assert_array_equal(found.indices, expected)
+    of_one_group = index.similar(NAMES[3], K, groups="web")  # whichever group the item is in
+    expected = truth(ROWS[[3]], ROWS, K + 1, "cosine", np.array([0]), GROUP_OF)
+    assert of_one_group.indices[0].tolist() == [i for i in expected[0].tolist() if i != 3][:K]
+    with pytest.raises(ValueError, match="groups must be of shape"):
+        index.similar(NAMES[:3], K, groups=["web"])
+
+
 def test_groups_follow_the_changes_of_an_index(tmp_path):
     index = SimilarityIndex().fit(ROWS[:1500], NAMES[:1500], groups=TENANTS[:1500])
     groups = TENANTS.astype(object)
@@ -220,7 +235,6 @@ def test_wrong_groups_of_an_index_are_refused():
         (lambda: index.add(ROWS[:2], ["x", "y"], groups=["web"]), "groups must be of shape"),
         (lambda: index.add(ROWS[:1], ["x"], groups=[""]), "groups must not hold ''"),
         (lambda: index.search(QUERIES, K, groups=["web"]), "groups must be of shape"),
-        (lambda: index.search(QUERIES, K, groups="web", out="x"), "out must be None with groups"),
         (lambda: index.search(QUERIES, K, groups="web", allowed_ids=[NAMES[:9]] * 60),
          "allowed must be a mask or positions with groups"),
     ):  # fmt: skip
@@ -244,3 +258,14 @@ def test_an_empty_index_with_groups():
     assert index.search(QUERIES[0], 2, groups="web").indices.tolist() == [[-1, -1]]
     index.add(ROWS[:3], groups=["web", "shop", "web"])
     assert sorted(index.search(QUERIES[0], 3, groups="web").indices[0].tolist()) == [-1, 0, 2]
+
+
+def test_an_index_that_changes_forgets_what_it_kept_of_groups():
+    index = index_of(TENANTS)
+    counts = []
+    for number in range(6):
+        index.search(QUERIES, K, groups=ASKED_LABELS)
+        index.remove([NAMES[number]])
+        gc.collect()
+        counts.append(sum(isinstance(one, Segment) for one in gc.get_objects()))
+    assert counts[-1] == counts[0]

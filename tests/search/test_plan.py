@@ -254,21 +254,35 @@ def test_a_single_launch_finds_k_rows_for_every_query(n_allowed, n_live_of_index
 
 
 @pytest.mark.parametrize(
-    ("n_queries", "n_items", "is_inner_product", "expected"),
+    ("n_queries", "n_items", "needs_segments", "expected"),
     [
-        (0, 10**6, True, ""),
-        (5, 0, True, ""),
-        (1, 1000, True, "is_small"),
-        (1, 1000, False, "is_segment"),
-        (100, 1000, True, "is_segment"),
-        (10_000, 10_000, True, "is_shared"),
+        (0, 10**6, False, ""),
+        (5, 0, False, ""),
+        (1, 1000, False, "is_small"),
+        (1, 1000, True, "is_segment"),
+        (6, 50_000, False, "is_small"),
+        (100, 1000, False, "is_tiled"),
+        (1000, 70, False, "is_small"),
+        (10_000, 10_000, False, "is_tiled"),
+        (1, 200_000, False, "is_segment"),
     ],
 )
-def test_groups_are_planned_by_their_work(n_queries, n_items, is_inner_product, expected):
+def test_groups_are_planned_by_their_work(n_queries, n_items, needs_segments, expected):
     sizes = np.array([n_queries, 1]), np.array([n_items, 1])
-    made = plan.plan_groups(*sizes, 64, is_inner_product=is_inner_product)
+    made = plan.plan_groups(*sizes, 64, 10, needs_segments=needs_segments)
     ways = {field.name: bool(getattr(made, field.name)[0]) for field in dataclasses.fields(made)}
     assert [name for name, is_chosen in ways.items() if is_chosen] == [expected][: bool(expected)]
+
+
+def test_groups_are_tiled_once_they_have_had_enough_queries():
+    one, items = np.array([1]), np.array([50_000])
+    for n_queries_so_far, is_tiled in ((6, False), (7, True)):
+        so_far = np.array([n_queries_so_far])
+        made = plan.plan_groups(one, items, 64, 10, n_queries_so_far=so_far)
+        assert made.is_tiled.tolist() == [is_tiled]
+        assert made.is_small.tolist() == [not is_tiled]
+    without = plan.plan_groups(one, items, 64, 10, has_tiles=False, n_queries_so_far=so_far)
+    assert without.is_small.all()
 
 
 def test_a_part_of_an_index_is_scanned_by_tiles_for_more_than_an_eighth_of_its_rows():
