@@ -49,13 +49,11 @@ def as_filters(
     exclude: Any,
     allowed_ids: Any,
     exclude_ids: Any,
-    may_drop: bool,
 ) -> SearchFilters:
     """Combine the filters of a search by position and by id.
 
     A matrix with fewer columns than there are positions was made before items were added, and says
-    nothing about the new items. Ids that are not in the index have no effect. ``may_drop`` says
-    whether excluded ids may be returned in ``SearchFilters.dropped``.
+    nothing about the new items. Ids that are not in the index have no effect.
     """
     n_positions = state.n_positions
     _refuse_ids("allowed", allowed, "positions", is_refused_as_list=False)
@@ -75,7 +73,7 @@ def as_filters(
         positions = _positions_of_ids("exclude_ids", exclude_ids, state, n_queries)
         if isinstance(positions, tuple):
             exclude = _with_pairs(exclude, positions, n_positions)
-        elif may_drop and len(positions) <= _MAX_DROPPED:
+        elif len(positions) <= _MAX_DROPPED:
             dropped = positions
         elif lists is None and not validation.is_sparse(allowed):
             mask = np.ones(n_positions, np.bool_)

@@ -34,7 +34,6 @@ from fastcos.search.near_duplicates import (
     connected_contents,
     no_near_duplicates,
 )
-from fastcos.search.output_directory import results_in_directory
 from fastcos.search.packing import no_exclusions
 from fastcos.search.radius import pairs_above
 from fastcos.search.request import (
@@ -49,7 +48,7 @@ from fastcos.search.request import (
 from fastcos.search.rescoring import Rescored, as_candidates, best_of_candidates, n_missing
 from fastcos.search.results import IndexNeighbors, Neighbors, no_neighbors, padded
 from fastcos.similarity import serialization
-from fastcos.similarity.base import Measure, get_measure, require
+from fastcos.similarity.base import Measure, get_measure
 from fastcos.validation import Floats, Integers, Rows
 
 if TYPE_CHECKING:
@@ -369,7 +368,6 @@ class SimilarityIndex:
         n_threads: int | None = None,
         working_memory: float | None = None,
         progress: parallel.Progress | None = None,
-        out: storage.PathLike | None = None,
     ) -> IndexNeighbors:
         """The k items most similar to every query, as :func:`fastcos.top_k` finds them.
 
@@ -395,8 +393,6 @@ class SimilarityIndex:
             which there may be none. The search takes as long as one of the groups alone.
         min_score, n_threads, working_memory, progress
             As in :func:`fastcos.top_k`.
-        out : path-like, optional
-            As in :func:`fastcos.top_k`; k must not exceed the number of items that can be found.
 
         Returns
         -------
@@ -412,8 +408,7 @@ class SimilarityIndex:
         state = self._fitted_state()
         has_defaults = (
             min_score is None and groups is None and working_memory is None and progress is None
-            and out is None
-        )  # fmt: skip
+        )
         prepared = state.prepared if has_defaults else None
         if prepared and exclude is None and allowed_ids is None and exclude_ids is None:
             nearest = prepared.search(queries, k, n_threads, allowed)
@@ -425,11 +420,10 @@ class SimilarityIndex:
         options = as_options(n_threads, working_memory, progress)
         query_groups = None
         if groups is not None:
-            validation.check_none("out", out, "with groups")
             query_groups = _groups_of(state, groups).find(groups, len(Q))
         filters = as_filters(
             state, len(Q), allowed=allowed, exclude=exclude, allowed_ids=allowed_ids,
-            exclude_ids=exclude_ids, may_drop=out is None,
+            exclude_ids=exclude_ids,
         )  # fmt: skip
         dropped = filters.dropped
         if prepared and filters.exclude is None and filters.lists is None:
@@ -444,12 +438,6 @@ class SimilarityIndex:
         )  # fmt: skip
         if not (request.k and len(Q)):
             return state.with_ids(padded(no_neighbors(len(Q)), k))
-        if out is not None:
-            validation.as_count("k", k, high=request.k)
-            require(measure, "blocks")
-            key, rows = state.checkpoint_key(request)
-            with results_in_directory(key, rows, get_measure(self.measure), options, out) as saved:
-                return state.with_ids(run_search(state.items, request, options, saved))
         if query_groups is None:
             neighbors = run_search(state.items, request, options)
         else:
@@ -465,6 +453,7 @@ class SimilarityIndex:
         allowed_ids: Any = None,
         exclude_ids: Any = None,
         min_score: float | Threshold | None = None,
+        groups: Any = None,
         n_threads: int | None = None,
     ) -> IndexNeighbors:
         """The k items most similar to each of these items, not including the item itself.
@@ -473,7 +462,7 @@ class SimilarityIndex:
         ----------
         ids : array_like (m,), int64 or str as those of the index; or a single id
             All of them must be in the index.
-        k, allowed_ids, exclude_ids, min_score, n_threads
+        k, allowed_ids, exclude_ids, min_score, groups, n_threads
             As in :meth:`search`.
 
         Returns
@@ -502,7 +491,7 @@ class SimilarityIndex:
         # keeps the search plain, which excluding it would not.
         neighbors = self.search(
             state.rows_at(positions), k + 1, allowed_ids=allowed_ids, exclude_ids=exclude_ids,
-            min_score=min_score, n_threads=n_threads,
+            min_score=min_score, groups=groups, n_threads=n_threads,
         )  # fmt: skip
         is_itself = neighbors.indices == positions[:, None]
         dropped_rank = np.where(is_itself.any(axis=1), is_itself.argmax(axis=1), k)

@@ -29,7 +29,6 @@ from fastcos.search.index_parts import (
     new_part,
 )
 from fastcos.search.prepared import PreparedSearches, compares_rows_as_given
-from fastcos.search.request import SearchRequest
 from fastcos.search.results import IndexNeighbors, Neighbors
 from fastcos.search.sources import FittedItems, ItemSource, MappedItems
 from fastcos.similarity.base import Measure, capabilities, warn_of_slow_changes
@@ -151,20 +150,6 @@ class IndexState:
             positions = self.live_positions()
             return Contents(np.asarray(self.parts[0].rows), self.ids_at(positions), positions)
         return contents_of(self.parts_in_memory())
-
-    def checkpoint_key(self, request: SearchRequest) -> tuple[SearchRequest, Any]:
-        """Return the request and the rows that identify the results of a search on disk.
-
-        They are the same for all states with the same live items, however the items are divided
-        into parts. So a search that was interrupted resumes after the index was saved and opened.
-        """
-        if self.parts and isinstance(self.parts[0], MappedPart):
-            return request, self.parts[0].rows
-        contents = self.contents()
-        positions = contents.positions
-        if request.allowed_positions is not None:
-            positions = np.intersect1d(request.allowed_positions, positions, assume_unique=True)
-        return request._replace(allowed_positions=positions), contents.rows
 
 
 def state_of_mapped_rows(measure: Measure, rows: Any, ids: Ids | None) -> IndexState:

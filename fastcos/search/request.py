@@ -81,11 +81,9 @@ def rounded_scores(scores: Any) -> npt.NDArray[np.float32]:
         return np.asarray(scores).astype(np.float32)
 
 
-def as_min_score(value: Any, measure: Measure, model: str | None = None) -> Any:
-    """Return the threshold of a calibration of the same measure; anything else as it is."""
-    if callable(getattr(value, "threshold", None)):
-        return as_threshold("min_score", value, measure, model)
-    return value
+def as_min_score(value: Any, measure: Measure, model: str | None = None) -> float | None:
+    """Return what as_threshold returns, and None for None."""
+    return None if value is None else as_threshold("min_score", value, measure, model)
 
 
 def as_threshold(name: str, value: object, measure: Measure, model: str | None = None) -> float:

@@ -207,7 +207,8 @@ def _table_of(names: npt.NDArray[Any], scores: npt.NDArray[np.float32]) -> Table
     counts = (n - MAX_ROWS, "queries"), (n_neighbors - _LISTED, "neighbours of each")
     more = ", ".join(f"{count:,} more {unit}" for count, unit in counts if count > 0)
     ranks = (str(rank) for rank in range(1, min(k, _LISTED) + 1))
-    title = f"Neighbors of {n:,} queries, k = {k}: items (scores) by rank"
+    queries = "1 query" if n == 1 else f"{n:,} queries"
+    title = f"Neighbors of {queries}, k = {k}: items (scores) by rank"
     return Table(title, ("query", *ranks), rows, more)
 
 

@@ -107,7 +107,9 @@ def test_similar_leaves_out_the_item_itself(changed):
     more = found_ids(index.similar(ids[60], 4, exclude_ids=truth[0], allowed_ids=ids[:300]))
     query = vectors[ids.index(ids[60])]
     assert more == [best(vectors, ids, query, 4, ids[:300], [*truth[0], ids[60]])]
-    assert found_ids(index.similar(ids[60], 3, min_score=2.0)) == [[]]
+    assert found_ids(index.similar(ids[60], 3, min_score=1.0)) == [[]]
+    with pytest.raises(ValueError, match="min_score must be at most 1 for cosine, got 80"):
+        index.similar(ids[60], 3, min_score=80)
 
 
 def test_similar_by_dot_where_an_item_is_not_its_own_neighbour():

@@ -195,20 +195,6 @@ def test_a_damaged_index_is_refused(items, tmp_path):
         SimilarityIndex.open(tmp_path / "index", verify=True)
 
 
-def test_an_index_keeps_results_in_a_directory(items, queries, tmp_path):
-    index = SimilarityIndex().fit(items)
-    index.remove([3, 5])
-    expected = index.search(queries, 9)
-    for _ in range(2):  # the second call reads what the first one wrote
-        found = index.search(queries, 9, out=tmp_path / "out")
-        assert isinstance(found.indices, np.memmap)
-        assert_same_bits(found.indices, expected.indices)
-        assert_same_bits(found.scores, expected.scores)
-    index.remove([7])
-    with pytest.raises(ValueError, match="of a run with another items"):
-        index.search(queries, 9, out=tmp_path / "out")
-
-
 def test_an_index_can_be_pickled_and_copied(items, queries):
     index = SimilarityIndex().fit(items)
     expected = index.search(queries, 3).indices
