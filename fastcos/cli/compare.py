@@ -85,8 +85,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_vectors(parser)
     options.add_labels(parser)
     add = parser.add_argument
-    help_ = "column of strata, such as decades: the AUC compares pairs within a stratum"
-    add("--label-stratum", metavar="C", help=help_)
     help_ = "for vectors: tables with two items and a rating per line, such as WS-353"
     add("--pairs", nargs="+", metavar="FILE", help=help_)
     group = parser.add_argument_group("a model that you have trained")
@@ -119,8 +117,6 @@ def run(args: argparse.Namespace) -> int:
     """Compare measures for interactions or for vectors."""
     options.out_directory(args)
     options.check_labels(args)
-    if args.labels is None:
-        validation.check_none("--label-stratum", args.label_stratum, "without --labels")
     validation.as_count("--show", args.show, low=0)
     if (args.model is None) != (args.held_out is None):
         missing = "--model" if args.model is None else "--held-out"
@@ -173,8 +169,6 @@ def _compare_interactions(args: argparse.Namespace) -> int:
     model = options.model_arguments(args)
     labelled = options.read_labels(args, data.item_ids)
     labels, counts = (None, None) if labelled is None else options.report_labels(labelled)
-    strata = options.read_labels(args, data.item_ids, "stratum")
-    candidates["strata"] = None if strata is None else options.label_names(strata)
     with progress_bar("factorising, then comparing measures") as progress:
         comparison = compare(data.X, labels, **model, **candidates, progress=progress)
     parameters = {"given": options.arguments(args), "model": comparison.parameters}
@@ -274,7 +268,6 @@ def _compare_vectors(args: argparse.Namespace) -> int:
     from fastcos.plots.html import leaderboard_page
 
     validation.check_none("--budget", args.budget, "for vectors")
-    validation.check_none("--label-stratum", args.label_stratum, "for vectors")
     validation.check_none("--rescaling", args.rescaling or None, "for vectors, which have no D")
     measures = _chosen_measures(args)
     validation.as_choice("--preprocessing", args.preprocessing, ("none",))

@@ -239,35 +239,31 @@ def check_labels(args: argparse.Namespace) -> None:
         validation.as_instance("--label-column", args.label_column, str, "given with --labels")
 
 
-def read_labels(
-    args: argparse.Namespace, item_ids: Any, option: str = "column"
-) -> "ItemLabels | None":
-    """Read the column of --label-column or --label-stratum; None if the option is not given.
+def read_labels(args: argparse.Namespace, item_ids: Any) -> "ItemLabels | None":
+    """Read the column of --label-column; None if the option is not given.
 
     check_labels must have accepted the arguments.
     """
     from fastcos.io import read_labels
 
-    column = getattr(args, f"label_{option}")
-    if column is None:
+    if args.label_column is None:
         return None
-    only = args.only.split(",") if option == "column" and args.only is not None else None
     try:
         return read_labels(
             args.labels,
             item_ids,
-            column=column,
+            column=args.label_column,
             item=args.label_item,
             name=args.label_name,
             separator=args.label_separator or None,
-            only=only,
+            only=None if args.only is None else args.only.split(","),
             member=args.label_member,
         )
     except ValueError as error:
         # main would report item and member as --item and --member, which belong to the
         # interactions.
-        message = re.sub(r"^column(?= must)", f"--label-{option}", str(error))
-        error.args = (re.sub(r"^(item|name|member)(?= must)", r"--label-\1", message),)
+        message = re.sub(r"^(column|item|name|member)(?= must)", r"--label-\1", str(error))
+        error.args = (message,)
         raise
 
 

@@ -67,7 +67,6 @@ def compare(
     rescalings: Sequence[str | Rescaling] | None = None,
     preprocessing: Sequence[str] = ("none",),
     measures: Sequence[str | Measure] | str | None = None,
-    strata: Any = None,
     grid: bool = True,
     n_sampled: int | None = None,
     n_examples: int = 0,
@@ -131,10 +130,6 @@ def compare(
         O(queries p k). In both cases, the cosine and the correlation of the columns of X, without a
         model, are also compared. Pass a measure with further requirements as an object:
         ``get_measure("soft_cosine", matrix=S)``.
-    strata : sequence (p,) of int or str, optional
-        The stratum of every item, such as its decade or language. ``stratified_auc`` then only
-        compares pairs within a stratum. None leaves an item out of that score. Default: strata by
-        popularity.
     grid : bool, default True
         Whether to score the grid of exponents.
     n_sampled : int, optional
@@ -202,7 +197,7 @@ def compare(
     settings = as_settings(
         X.shape, n_components, objective, regularization, weight_decay, random_state
     )
-    codes, strata = _as_codes(labels, strata, p)
+    codes = None if labels is None else validation.as_partial_labels("labels", labels, p)
     preprocessings = _preprocessings(preprocessing)
     named, on_grid = named_variants(rescalings, objective), grid_variants(objective) if grid else []
     seeds = np.random.SeedSequence(settings.random_state).spawn(3)
@@ -233,9 +228,7 @@ def compare(
             progress(next(done), total)
 
     tick()
-    evaluator = RescalingEvaluator(
-        fitted.models, codes, strata, popularity, settings.random_state, sampled
-    )
+    evaluator = RescalingEvaluator(fitted.models, codes, popularity, settings.random_state, sampled)
     tables = score_rescalings(evaluator, named, on_grid, tick, executor)
     if on_rescalings is not None:
         on_rescalings(tables.named)
@@ -269,16 +262,6 @@ def compare(
         },
         models=fitted.models,
     )
-
-
-def _as_codes(labels: Any, strata: Any, p: int) -> tuple[Any, Any]:
-    """Labels and strata as numbers, -1 for None; strata require labels."""
-    codes = None if labels is None else validation.as_partial_labels("labels", labels, p)
-    if strata is None:
-        return codes, None
-    if codes is None:
-        validation.check_none("strata", strata, "without labels")
-    return codes, validation.as_partial_labels("strata", strata, p)
 
 
 def _results_until(

@@ -68,13 +68,12 @@ class RescalingEvaluator:
         self,
         models: Mapping[str, LinearMF],
         codes: Integers | None,
-        strata: Integers | None,
         popularity: Integers,
         random_state: int,
         sampled: Integers | None,
     ) -> None:
         self._models, self._codes, self._random_state = models, codes, random_state
-        self._strata, self._popularity, self._sampled = strata, popularity, sampled
+        self._popularity, self._sampled = popularity, sampled
         if codes is not None and sampled is not None:
             self._codes = np.full_like(codes, -1)
             labelled = np.random.default_rng(random_state).permutation(np.flatnonzero(codes >= 0))
@@ -140,9 +139,6 @@ class RescalingEvaluator:
     def _stratified_auc(
         self, rows: Items, labels: Integers, is_labelled: npt.NDArray[np.bool_]
     ) -> float:
-        if self._strata is not None:
-            strata = [None if code < 0 else code for code in self._strata[is_labelled].tolist()]
-            return metrics.stratified_auc(rows, labels, strata=strata).value
         n_strata = N_STRATA if len(rows) >= MIN_ITEMS_FOR_STRATA else 1
         popularity = self._popularity[is_labelled]
         return metrics.stratified_auc(rows, labels, popularity, n_strata=n_strata).value

@@ -51,9 +51,8 @@ class RescalingScores(Record):
         Probability that a pair of items with the same label has a larger cosine than a pair with
         different labels, and an interval that certainly contains it.
     stratified_auc : float or None
-        The AUC within strata, so that popular pairs alone do not decide it. The strata are those
-        of the argument ``strata``, or else ten strata of the pairs by popularity, or one stratum
-        for fewer than 50 labelled items.
+        The AUC within ten strata of the pairs by popularity, so that popular pairs alone do not
+        decide it. There is only one stratum for fewer than 50 labelled items.
     map_at_r, ami, ari, silhouette, within, between, contrast : float or None
         See fastcos.metrics. The embeddings of the grid are not clustered, so their ami and ari
         are None.

@@ -202,7 +202,7 @@ def _auc_of_scores(same: Floats, other: Floats, tolerance: float) -> float:
 
 
 class StratifiedAUC(NamedTuple):
-    """AUC among pairs of similar popularity, or among items within a stratum.
+    """AUC among pairs of similar popularity.
 
     Attributes
     ----------
@@ -213,10 +213,10 @@ class StratifiedAUC(NamedTuple):
     worst : float
         Smallest AUC of a stratum.
     strata : tuple of float
-        AUC of each stratum, starting with the rarest pairs, or in the sorted order of strata of
-        items. It is NaN for a stratum that only contains pairs of one kind.
+        AUC of each stratum, starting with the rarest pairs. It is NaN for a stratum that only
+        contains pairs of one kind.
     n_left_out : int
-        Number of zero rows, and of items with popularity 0 or without a stratum.
+        Number of zero rows, and of items with popularity 0.
     """
 
     value: float
@@ -230,31 +230,24 @@ class StratifiedAUC(NamedTuple):
 def stratified_auc(
     items: Any,
     labels: Any,
-    popularity: Any = None,
+    popularity: Any,
     *,
-    strata: Any = None,
     n_strata: int = 10,
     n_threads: int | None = None,
 ) -> StratifiedAUC:
-    """pair_auc within strata of pairs by popularity, or within strata of items.
+    """pair_auc within strata of pairs by popularity.
 
     Strata of pairs prevent that popular pairs alone decide the score. They are strata of the
     geometric mean of the two popularities and contain equal numbers of pairs (deciles by default),
     except that pairs with equal popularity share a stratum. Cosines are counted in 2^14 bins, as in
     :func:`pair_auc`. The function takes O(p p k) time and O(p k) memory.
 
-    Strata of items, such as the decade of a film or the language of a word, restrict the comparison
-    to items within a stratum, so that pairs of two strata do not affect the score. Each stratum is
-    evaluated by :func:`pair_auc`.
-
     Parameters
     ----------
     items, labels, n_threads
         As in :func:`pair_auc`.
-    popularity : array_like (p,), numbers of at least 0, optional
-        Popularity of every item, for example its number of users. Pass either popularity or strata.
-    strata : sequence (p,) of int or str, optional
-        The stratum of every item; None leaves an item out.
+    popularity : array_like (p,), numbers of at least 0
+        Popularity of every item, for example its number of users.
     n_strata : int
         Number of strata by popularity, at most the number of items.
 
@@ -272,10 +265,6 @@ def stratified_auc(
     rows = validation.as_rows("items", items)
     n_strata = validation.as_count("n_strata", n_strata, high=len(rows))
     codes = validation.as_labels("labels", labels, len(rows))
-    if strata is not None:
-        validation.check_none("popularity", popularity, "with strata")
-        stratum_of = validation.as_partial_labels("strata", strata, len(rows))
-        return _auc_within(rows, codes, stratum_of, n_threads)
     weights_of_items = validation.as_weights("popularity", popularity, len(rows))
     # Sort by popularity, so that consecutive pairs in the kernel are usually in the same stratum.
     order = np.argsort(weights_of_items, kind="stable")
@@ -290,26 +279,6 @@ def stratified_auc(
     for stratum in np.flatnonzero(weights):
         aucs[stratum] = auc_of_counts(counts[stratum], near[stratum])
     return _mean_auc(aucs, weights, grouped.n_left_out)
-
-
-def _auc_within(
-    rows: Any, codes: Integers, stratum_of: Integers, n_threads: int | None
-) -> StratifiedAUC:
-    """The AUC of the pairs within each stratum of items; -1 stands for no stratum."""
-    is_used = (stratum_of >= 0) & rows.any(axis=1)
-    n_strata = int(stratum_of.max(initial=-1)) + 1
-    aucs, weights = np.full((n_strata, 3), np.nan), np.zeros(n_strata)
-    for stratum in range(n_strata):
-        members = np.flatnonzero(is_used & (stratum_of == stratum))
-        counts = np.unique(codes[members], return_counts=True)[1].astype(np.float64)
-        n_same, n_pairs = (
-            float((counts * (counts - 1) / 2).sum()),
-            len(members) * (len(members) - 1) / 2,
-        )
-        weights[stratum] = n_same * (n_pairs - n_same)
-        if weights[stratum]:
-            aucs[stratum] = pair_auc(rows[members], codes[members], n_threads=n_threads)[:3]
-    return _mean_auc(aucs, weights, len(rows) - int(is_used.sum()))
 
 
 def _mean_auc(aucs: Floats, weights: Floats, n_left_out: int) -> StratifiedAUC:

@@ -59,20 +59,6 @@ def test_compare_reports_the_stratified_auc(comparison, data):
         assert row.stratified_auc == pytest.approx(truth, abs=1e-12)
 
 
-def test_compare_reports_the_auc_within_strata(data):
-    X, clusters = data
-    decades = np.arange(X.shape[1]) % 3
-    result = compare(
-        X, clusters, n_components=8, measures=["cosine"], grid=False, strata=decades.tolist()
-    )
-    for row in result.named:
-        items = result.item_embeddings(row)
-        truth = metrics.stratified_auc(items, clusters, strata=decades).value
-        assert row.stratified_auc == pytest.approx(truth, abs=1e-12)
-    with pytest.raises(ValueError, match="strata must be None without labels, got"):
-        compare(X, strata=decades.tolist())
-
-
 def test_compare_rescalings_share_predictions(comparison, data):
     X, _ = data
     model = comparison.models["dropout"]

@@ -218,38 +218,6 @@ def test_stratified_auc_is_bit_identical_over_threads(n_threads):
     assert metrics.stratified_auc(items, labels, popularity, n_threads=n_threads) == one
 
 
-def test_stratified_auc_within_given_strata_equals_scikit_learn():
-    items, labels = oracles.blobs(11, n=120)
-    items[5] = 0
-    strata = np.random.default_rng(1).choice(["a", "b", "c", None], 120, p=[0.5, 0.3, 0.1, 0.1])
-    strata[labels == 0] = np.where(strata[labels == 0] == "c", "a", strata[labels == 0])
-    aucs, weights = [], []
-    for stratum in ("a", "b", "c"):
-        inside = (strata == stratum) & items.any(axis=1)
-        scores, same = oracles.pair_scores(items[inside], labels[inside])
-        aucs.append(roc_auc_score(same, scores))
-        weights.append(same.sum() * (~same).sum())
-    result = metrics.stratified_auc(items, labels, strata=strata.tolist())
-    np.testing.assert_allclose(result.strata, aucs, atol=1e-12)
-    assert result.value == pytest.approx(np.average(aucs, weights=weights), abs=1e-12)
-    assert (result.worst, result.low, result.high) == (
-        min(result.strata),
-        result.value,
-        result.value,
-    )
-    assert result.n_left_out == sum(s is None for s in strata) + (strata[5] is not None)
-
-
-def test_stratified_auc_takes_popularity_or_strata():
-    items, labels = oracles.blobs(0)
-    with pytest.raises(ValueError, match="popularity must be None with strata, got"):
-        metrics.stratified_auc(items, labels, np.ones(60), strata=labels)
-    with pytest.raises(TypeError, match="popularity must hold real numbers, got"):
-        metrics.stratified_auc(items, labels)
-    with pytest.raises(ValueError, match="labels must have at least 1 strata with pairs of both"):
-        metrics.stratified_auc(items, labels, strata=range(60))
-
-
 def test_stratified_auc_refuses_strata_of_one_kind():
     with pytest.raises(ValueError, match="labels must have at least 1 strata with pairs of both"):
         metrics.stratified_auc([[1, 0], [1, 1], [0, 1]], [0, 0, 1], [1, 1, 100], n_strata=3)
