@@ -145,6 +145,9 @@ def build_parser(called: Collection[str]) -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return the exit status."""
     words = sys.argv[1:] if arguments is None else arguments
+    if not words:
+        build_parser(()).print_help()
+        return 2
     args, unknown = build_parser(words).parse_known_args(words)
     if unknown:
         from fastcos.validation import did_you_mean

@@ -115,7 +115,8 @@ def _calibration(
 ) -> tuple["Calibration | None", float | None]:
     """Read --calibration; return it, and the lowest score that --fpr or --min-score allows."""
     if args.calibration is None:
-        validation.check_none("--fpr", args.fpr, "without --calibration")
+        if args.fpr is not None:
+            raise ValueError("--calibration must be given with --fpr, got none")
         return None, args.min_score
     from fastcos.auditing import Calibration
 

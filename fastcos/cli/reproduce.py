@@ -46,13 +46,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             f"--{flag}", dest=f"n_{flag}", type=int, default=default, metavar=metavar,
             help=f"number of {flag} (default {default})",
         )  # fmt: skip
-    help_ = "range of the power-law exponents of item popularity (default 0.25 1.5)"
-    group.add_argument(
-        "--item-exponent", type=float, nargs=2, default=(0.25, 1.5), metavar=("MIN", "MAX"),
-        help=help_,
-    )  # fmt: skip
-    help_ = "power-law exponent of the number of interactions per user (default 0.5)"
-    group.add_argument("--user-exponent", type=float, default=0.5, metavar="B", help=help_)
     help_ = (
         "choice of the details that the paper does not specify (default zipf_bounded; a wrong name "
         "lists all)"
@@ -81,8 +74,6 @@ def run(args: argparse.Namespace) -> int:
             args.n_users,
             args.n_items,
             n_clusters=args.n_clusters,
-            item_exponent=tuple(args.item_exponent),
-            user_exponent=args.user_exponent,
             preset="zipf_bounded" if args.preset is None else args.preset,
             random_state=args.seed,
             progress=progress,

@@ -74,7 +74,7 @@ def compared(files, tmp_path_factory):
     """The folder of fastcos compare by labels, and its output."""
     folder = tmp_path_factory.mktemp("compared")
     labels = ("--labels", files / "items.csv", "--label-column", "kind")
-    words = (*labels, "--label-stratum", "era", "--rank", 6, "--measures", "dot,csls")
+    words = (*labels, "--rank", 6, "--measures", "dot,csls")
     words = (*words, "--out", folder)
     return folder, *quiet_call("compare", files / "seen.csv", *words)
 
@@ -125,7 +125,6 @@ def test_compare_writes_scores_and_neighbours(compared):
     assert "nearest to item " in out
     document = json.loads((folder / "comparison.json").read_text())
     assert document["parameters"]["labels"]["classes"] == ["a", "b", "c"]
-    assert document["parameters"]["given"]["label_stratum"] == "era"
     scores = document["scores"]["named"]
     assert max(row["stratified_auc"] for row in scores) > 0.9
     with (folder / "neighbors.csv").open() as file:
@@ -348,6 +347,13 @@ def test_doctor_prints_versions_and_settings(capsys):
     assert document["blas"]
 
 
+def test_no_command_prints_the_help(capsys):
+    status, out, err = call(capsys)
+    assert (status, err) == (2, "")
+    assert "commands:" in out
+    assert "neighbors" in out
+
+
 def test_help_fits_one_screen(capsys):
     status, out, _ = call(capsys, "--help")
     assert status == 0
@@ -371,14 +377,6 @@ WRONG = [
         "--label-column must be left out",
     ),
     (["compare", "{}/seen.csv", "--labels", "{}/items.csv"], "--label-column must be given with"),
-    (["compare", "{}/seen.csv", "--label-stratum", "era"], "--label-stratum must be left out with"),
-    (
-        [
-            *("compare", "{}/seen.csv", "--labels", "{}/items.csv", "--label-column", "kind"),
-            *("--label-stratum", "x"),
-        ],
-        "--label-stratum must name one column of",
-    ),
     (
         ["compare", "{}/seen.csv", "--labels", "{}/items.csv", "--label-column", "colour"],
         "colour",

@@ -18,7 +18,6 @@ reproduce --users 90 --items 60 --rank 5000           | --rank must be a whole n
 reproduce --preset zipf                              | --preset must be one of zipf_bounded, zipf_
 reproduce --users 90 --items 60 --regularization -1   | --regularization must be a finite number >=
 reproduce --objective none                           | --objective: invalid choice: 'none'
-reproduce --item-exponent 2 1                        | --item-exponent[1] must be a finite number
 reproduce --seed -1                                  | --seed must be a whole number of at least 0
 reproduce --out items.npy                            | --out must be a directory, got 'items.npy'
 reproduce --fast                                     | unrecognized arguments: --fast (see fastcos
@@ -26,8 +25,6 @@ reproduce --only-data --users -5                     | --users must be a whole n
 reproduce --only-data --items 0                      | --items must be a whole number of at least
 reproduce --only-data --clusters 0                   | --clusters must be a whole number from 1
 reproduce --only-data --clusters 3.5                 | --clusters must be a whole number, got '3.5'
-reproduce --only-data --item-exponent 0.5            | --item-exponent: expected 2 arguments
-reproduce --only-data --user-exponent nan            | --user-exponent must be a finite number
 reproduce --only-data --preset zipf                  | --preset must be one of
 reproduce --only-data --threads -1                   | --threads must be a whole number from 1 to 4
 reproduce --only-data --out items.npy/simulated      | --out must be a directory, got 'items.npy/s
