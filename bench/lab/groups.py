@@ -40,26 +40,27 @@ def compare_tenants() -> None:
     rows = random.standard_normal((30_000, 384)).astype(np.float32)
     queries = random.standard_normal((2_000, 384)).astype(np.float32)
     tenants, asked = (
-        np.array([f"tenant {one}" for one in random.integers(0, 200, size)])
+        np.array([f"tenant {number}" for number in random.integers(0, 200, size)])
         for size in (len(rows), len(queries))
     )
     index = fastcos.SimilarityIndex().fit(rows, groups=tenants)
-    found = index.search(queries, 10, groups=asked).indices
+    nearest = index.search(queries, 10, groups=asked).indices
     n_wrong = 0
-    for query, tenant, neighbors in zip(queries, asked, found, strict=True):
+    for query, tenant, neighbors in zip(queries, asked, nearest, strict=True):
         members = np.flatnonzero(tenants == tenant)
         best = members[np.argsort(-cosines(rows[members], query), kind="stable")[:10]]
         n_wrong += not np.array_equal(best, neighbors)
-    of_tenant = {one: np.flatnonzero(asked == one) for one in np.unique(asked)}
+    queries_of = {tenant: np.flatnonzero(asked == tenant) for tenant in np.unique(asked)}
     unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
     indexes = {}
-    for one in of_tenant:
-        indexes[one] = faiss.IndexFlatIP(384)
-        indexes[one].add(np.ascontiguousarray(unit[tenants == one]))
+    for tenant in queries_of:
+        indexes[tenant] = faiss.IndexFlatIP(384)
+        indexes[tenant].add(np.ascontiguousarray(unit[tenants == tenant]))
     all_queries = shortest(lambda: index.search(queries, 10, groups=asked), 7)
     one_query = shortest(lambda: index.search(queries[7], 10, groups=asked[7]), 200)
     by_faiss = shortest(
-        lambda: [indexes[one].search(queries[some], 10) for one, some in of_tenant.items()], 7
+        lambda: [indexes[tenant].search(queries[rows], 10) for tenant, rows in queries_of.items()],
+        7,
     )
     print(f"lists that differ from NumPy: {n_wrong} of {len(queries):,}")
     print(f"one index: {len(queries):,} queries {all_queries:.4f} s, one {one_query * 1e3:.3f} ms")
@@ -86,8 +87,8 @@ def compare_join(n: int, n_groups: int, sigma: float) -> None:
         if len(members):
             index = faiss.IndexFlatIP(128)
             index.add(unit[members])
-            found = index.search(unit[members], min(11, len(members)))[1]
-            theirs[members, : found.shape[1]] = members[found]
+            nearest = index.search(unit[members], min(11, len(members)))[1]
+            theirs[members, : nearest.shape[1]] = members[nearest]
     faiss_seconds = time.perf_counter() - started
     theirs[theirs == np.arange(n)[:, None]] = -1  # FAISS finds each row itself, too
     differ = np.flatnonzero((np.sort(theirs)[:, 1:] != np.sort(ours)).any(axis=1))
@@ -107,11 +108,11 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--groups", type=int, default=5_000)
     parser.add_argument("--sigma", type=float, default=2.0)
-    given = parser.parse_args()
-    if given.case != "join":
+    arguments = parser.parse_args()
+    if arguments.case != "join":
         compare_tenants()
-    if given.case != "tenants":
-        compare_join(given.rows, given.groups, given.sigma)
+    if arguments.case != "tenants":
+        compare_join(arguments.rows, arguments.groups, arguments.sigma)
 
 
 if __name__ == "__main__":
