@@ -39,7 +39,7 @@ from fastcos.linalg.shards import InteractionShards
 from fastcos.linalg.svd import SVD
 from fastcos.models.linear_mf import LinearMF
 from fastcos.parallel import memmap
-from fastcos.search.execute import batch_size, best_of_items, finish
+from fastcos.search.execute import best_of_items, finish
 from fastcos.search.output_directory import fingerprint
 from fastcos.search.packing import ExecutionOptions, no_exclusions
 from fastcos.search.request import SearchRequest, as_exclude_self
@@ -140,7 +140,7 @@ def top_k(
         out,
         {**fingerprint(request, fitted.rows, fitted.measure), "exclude_self": search.exclude_self},
         {"indices": ((n, k), np.int64), "scores": ((n, k), np.float32)},
-        min(batch_size(fitted, request, search.options()), queries_per_task(n)),
+        min(fitted.batch_size(request, search.options()), queries_per_task(n)),
     ) as run:
         step = items_per_task(-(-n // run.block), m)
         ranges = [(lo, min(m, lo + step)) for lo in range(0, m, step)]

@@ -14,13 +14,13 @@ import numpy.typing as npt
 
 from fastcos import parallel, validation
 from fastcos.parallel import memmap
-from fastcos.search import plan, scan, segments
+from fastcos.search import scan, segments
 from fastcos.search.filter_refine import filter_and_refine
 from fastcos.search.lists import best_of_lists
 from fastcos.search.packing import ExecutionOptions, Floats, Integers, Ranking, no_exclusions
 from fastcos.search.request import SearchRequest, rounded_scores
 from fastcos.search.results import Neighbors
-from fastcos.search.sources import ItemSource, block_sizes
+from fastcos.search.sources import ItemSource
 from fastcos.similarity.base import BaseMeasure, Measure, is_upper_bounded
 from fastcos.similarity.encoded_rows import EncodedRows, encode_rows
 
@@ -35,7 +35,7 @@ def run_search(
     n, k = request.queries.shape[0], request.k
     batches: Iterator[tuple[int, int]]
     if results is None:
-        size = batch_size(items, request, options)
+        size = items.batch_size(request, options)
         batches = iter([(lo, min(n, lo + size)) for lo in range(0, n, size)])
         shape = n if n > size else 0, k  # one batch is returned without a copy
         indices, scores = parallel.unfilled(shape, np.int64), parallel.unfilled(shape, np.float32)
@@ -52,13 +52,6 @@ def run_search(
         else:
             indices[lo:hi], scores[lo:hi] = neighbors
     return Neighbors(indices, scores) if results is None else Neighbors(**results.finish())
-
-
-def batch_size(items: ItemSource, request: SearchRequest, options: ExecutionOptions) -> int:
-    """Queries whose encoded rows and results fit their share of the working memory."""
-    if not items.segments or memmap.is_read_in_blocks(request.queries):
-        return block_sizes(items.rows, request, items.measure, options).queries
-    return plan.plan_batch(request.k, request.queries.shape[1], options.working_memory)
 
 
 def best_of_items(

@@ -20,7 +20,6 @@ from fastcos.kernels.simd.instruction_sets import INSTRUCTION_SETS
 from fastcos.parallel import memmap, readiness
 from fastcos.search import cost_model, scan
 from fastcos.search.estimate import Estimate, estimate_plan
-from fastcos.search.execute import batch_size
 from fastcos.search.groups import ItemGroups
 from fastcos.search.packing import ExecutionOptions, no_exclusions
 from fastcos.search.plan import (
@@ -224,7 +223,7 @@ def explain_source(
     # The plan depends only on the number and the width of the queries.
     queries = np.broadcast_to(np.float32(0), (n_queries, n_columns))
     request = SearchRequest(queries, k, allowed_positions, None, None)
-    batch = min(n_queries, batch_size(items, request, options))
+    batch = min(n_queries, items.batch_size(request, options))
     row_type = memmap.from_bits(items.rows).dtype.name
     reasons: tuple[str, ...] = ()
     width = k

@@ -23,9 +23,8 @@ import numpy.typing as npt
 from fastcos import parallel, validation
 from fastcos.kernels import exhaustive_top_k, records, tile_top_k, tiles
 from fastcos.kernels.simd.panel import PANEL
-from fastcos.parallel import memmap
 from fastcos.search import cost_model, plan, scan
-from fastcos.search.execute import batch_size, finish, run_search
+from fastcos.search.execute import finish, run_search
 from fastcos.search.ids import Ids, are_strings, as_ids, concatenated_ids, format_id
 from fastcos.search.packing import (
     ExcludedItems,
@@ -227,7 +226,8 @@ def search_groups(
 ) -> Neighbors:
     """Answer a request by the items of each query's group; padded where it has fewer than k.
 
-    codes (n,): the groups of the queries, as ``groups.find`` returns them.
+    codes (n,): the groups of the queries, as ``groups.find`` returns them. The queries are rows in
+    memory, because those of a group may lie anywhere among them.
     """
     if request.lists is not None:
         raise ValueError("allowed must be a mask or positions with groups, got lists of each query")
@@ -284,7 +284,7 @@ def search_groups(
     ]
     queries = by_group[starts[0] :]
     queries = queries[(is_searched & ~is_segment)[codes[queries]]]
-    size = batch_size(items, request, options)
+    size = items.batch_size(request, options)
     for lo in range(0, len(queries), size):
         batch = queries[lo : lo + size]
         write(batch, _search_batch(items, orders, use_tiles, request, batch, codes[batch], options))
@@ -295,7 +295,7 @@ def _restricted_request(request: SearchRequest, queries: Integers, k: int) -> Se
     """Return the request of these queries for k items, of all items of the segments searched."""
     exclusions = request.exclusions
     return request._replace(
-        queries=memmap.take_rows("queries", request.queries, queries),
+        queries=validation.read_only(request.queries[queries]),
         k=k,
         allowed_positions=None,
         exclusions=None if exclusions is None else exclusions.take(queries),
@@ -313,7 +313,7 @@ def _search_batch(
 ) -> tuple[Integers, Any]:
     """Answer queries, sorted by group, from the groups of these codes in every segment."""
     measure, k = items.measure, request.k
-    Q = memmap.take_rows("queries", request.queries, queries, options.n_threads)
+    Q = validation.read_only(request.queries[queries])
     validation.check_scorable("queries", Q, Q)
     exclusions = no_exclusions(len(Q))
     if request.exclusions is not None:

@@ -416,7 +416,7 @@ class SimilarityIndex:
                 return nearest  # a warm search of few queries ends here
         n_positions, measure = state.n_positions, state.items.measure
         k = validation.as_count("k", k, high=max(n_positions, _MAX_PADDED_K))
-        Q = as_index_queries(queries, measure, state.width)
+        Q = as_index_queries(queries, measure, state.width, in_memory=groups is not None)
         options = as_options(n_threads, working_memory, progress)
         query_groups = None
         if groups is not None:

@@ -134,9 +134,9 @@ def as_index_rows(name: str, X: Any, measure: Measure, **options: bool) -> Any:
     return as_items(name, X, measure, in_blocks=True, **options)
 
 
-def as_index_queries(X: Any, measure: Measure, width: int) -> Any:
+def as_index_queries(X: Any, measure: Measure, width: int, *, in_memory: bool = False) -> Any:
     """Return X as checked queries of an index whose items have so many columns."""
-    Q = as_index_rows("queries", X, measure, or_vector=True)
+    Q = as_index_rows("queries", X, measure, or_vector=True, in_memory=in_memory)
     check_width("queries", Q, width)
     return memmap.widened("queries", Q)
 

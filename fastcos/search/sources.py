@@ -20,6 +20,7 @@ from fastcos.search.plan import (
     BlockSizes,
     low_precision_memory,
     packs_low_precision,
+    plan_batch,
     plan_blocks,
 )
 from fastcos.search.request import SearchRequest
@@ -71,6 +72,9 @@ class ItemSource(Protocol):
     def rows(self) -> Any:
         """The rows as given, where they are one array."""
 
+    def batch_size(self, request: SearchRequest, options: ExecutionOptions) -> int:
+        """Return how many queries are searched at once: their rows and results fit the memory."""
+
     def restricted_to(self, positions: Integers) -> "FittedItems | None":
         """Return these items alone, to be packed; None where nothing is packed beforehand."""
 
@@ -105,6 +109,12 @@ class FittedItems:
     def rows(self) -> Any:
         """The rows as given, of the first segment."""
         return self.segments[0].rows
+
+    def batch_size(self, request: SearchRequest, options: ExecutionOptions) -> int:
+        """Return the queries of a batch, as ItemSource says."""
+        if memmap.is_read_in_blocks(request.queries):
+            return block_sizes(self.rows, request, self.measure, options).queries
+        return plan_batch(request.k, request.queries.shape[1], options.working_memory)
 
     def restricted_to(self, positions: Integers) -> "FittedItems | None":
         """Return the items of the only segment at these positions, these alone to be packed."""
@@ -153,6 +163,10 @@ class MappedItems:
     def segments(self) -> tuple[Segment, ...]:
         """No segments: every search reads its own."""
         return ()
+
+    def batch_size(self, request: SearchRequest, options: ExecutionOptions) -> int:
+        """Return the queries of a batch, as ItemSource says."""
+        return block_sizes(self.rows, request, self.measure, options).queries
 
     def restricted_to(self, positions: Integers) -> FittedItems | None:
         """Return None: nothing is packed beforehand, and the request says what can be found."""
