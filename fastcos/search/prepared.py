@@ -83,6 +83,11 @@ class PreparedSearches:
         self._measure, self._parts = items.measure, tuple(parts)
         self._n_positions, self._n_live = items.n_items, items.n_live
         self._width = items.rows.shape[1]
+        first = self._parts[0].segment
+        # Nearly every index has one part, in which the positions are the numbers of the rows.
+        self._positions_are_rows = (
+            len(self._parts) == 1 and first.first == 0 and first.positions is None
+        )
         # The launches for all parts by the numbers of queries and neighbours, and by the options,
         # too, where the plans depend on them. Empty for a search that cannot be prepared.
         self._launches: dict[tuple[Any, ...], tuple[Launch, ...]] = {}
@@ -112,19 +117,28 @@ class PreparedSearches:
             row_numbers, raw_scores = launch.run(rows, k)
             if row_numbers[0, 0] == few_queries.NOT_ORDINARY:
                 return None
-            rankings.append((launch.part.segment.positions_of(row_numbers), raw_scores))
-        if len(rankings) == 1:
-            positions, ids = rankings[0][0], launch.part.ids_of(row_numbers)
+            rankings.append((row_numbers, raw_scores))
+        if self._positions_are_rows:
+            positions, ids = row_numbers, launch.part.ids.values.take(row_numbers)
         else:
-            positions, raw_scores = select_best(
-                np.concatenate([positions for positions, _ in rankings], axis=1),
-                np.concatenate([scores for _, scores in rankings], axis=1), k, 1,
-            )  # fmt: skip
+            positions, raw_scores = self._merge(rankings, k)
             ids = ids_at(self._parts, positions)
         if self._scores_are_cosines:
             return IndexNeighbors(positions, raw_scores.astype(np.float32), ids)
         scores = rounded_scores(self._measure.to_score(raw_scores, rows))
         return IndexNeighbors(positions, scores, ids)
+
+    def _merge(self, rankings: list[Ranking], k: int) -> Ranking:
+        """Return positions and raw scores (n, k) of the best of all parts."""
+        positions = [
+            part.segment.positions_of(row_numbers)
+            for part, (row_numbers, _) in zip(self._parts, rankings, strict=True)
+        ]
+        raw_scores = [scores for _, scores in rankings]
+        if len(rankings) == 1:
+            return positions[0], raw_scores[0]
+        columns, scores = (np.concatenate(lists, axis=1) for lists in (positions, raw_scores))
+        return select_best(columns, scores, k, 1)
 
     def _prepare(
         self, n: int, k: int, options: ExecutionOptions, allowed: Any
