@@ -410,7 +410,8 @@ class SimilarityIndex:
             min_score is None and groups is None and working_memory is None and progress is None
         )
         prepared = state.prepared if has_defaults else None
-        if prepared and exclude is None and allowed_ids is None and exclude_ids is None:
+        has_ids = allowed_ids is not None or exclude_ids is not None
+        if prepared and exclude is None and not has_ids:
             nearest = prepared.search(queries, k, n_threads, allowed)
             if nearest is not None:
                 return nearest  # a warm search of few queries ends here
@@ -426,7 +427,7 @@ class SimilarityIndex:
             exclude_ids=exclude_ids,
         )  # fmt: skip
         dropped = filters.dropped
-        if prepared and filters.exclude is None and filters.lists is None:
+        if prepared and has_ids and filters.exclude is None and filters.lists is None:
             nearest = prepared.search(Q, k + len(dropped), n_threads, filters.allowed)
             if nearest is not None:
                 neighbors = Neighbors(nearest.indices, nearest.scores)
