@@ -137,8 +137,9 @@ class PreparedSearches:
         raw_scores = [scores for _, scores in rankings]
         if len(rankings) == 1:
             return positions[0], raw_scores[0]
-        columns, scores = (np.concatenate(lists, axis=1) for lists in (positions, raw_scores))
-        return select_best(columns, scores, k, 1)
+        return select_best(
+            np.concatenate(positions, axis=1), np.concatenate(raw_scores, axis=1), k, 1
+        )
 
     def _prepare(
         self, n: int, k: int, options: ExecutionOptions, allowed: Any
