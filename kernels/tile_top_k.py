@@ -42,7 +42,7 @@ from .packing import SLACK
 from .pair_scores import order_by_item, score_pairs, score_pairs_by_item
 from .projection import project_queries
 from .projection_filter import abandon_costly_projections, find_hits_by_projection
-from .query_blocks import find_hits, list_hits, pack_block, rank_hits, rank_maxima, score_tile
+from .query_blocks import list_hits, pack_block, rank_hits, rank_maxima, score_tile
 from .records import PanelSearch, SearchResults
 from .select import kth_largest, select_best, sort_best_first, write_best
 from .simd.panel import CODE_NORM, OFFSET_WEIGHT, PANEL, RESIDUAL_NORM, THRESHOLD
@@ -347,16 +347,23 @@ def _finish_block(metric_type, lo, batch, queries, items, block, found, scratch)
 
 
 @inlined_kernel
-def _find_in_sample(isa, is_first, p, q, items, block, sample):
-    """Rank the largest scores of a tile of the sample; of the second half find hits, too."""
-    if not is_first:
+def _find_hits(stage, p, q, items, block, sample):
+    """Write the hits of a tile to block.hits, and return how many there are.
+
+    Of tiles of the sample, the largest scores are ranked, too; the first half of it, stage 0, is
+    not searched for hits.
+    """
+    isa, n_hits = items.isa, -1
+    if stage > 0:
         n_hits = find_hits_by_projection(isa, p, q, items, block)
-        if n_hits >= 0:
-            rank_hits(p, q, n_hits, items, block, sample.best[q], sample.top)
-            return n_hits
-    score_tile(isa, p, q, items, block)
-    rank_maxima(p, q, items, block, sample.best[q], sample.top)
-    return 0 if is_first else list_hits(p, q, items, block)
+    if n_hits < 0:
+        score_tile(isa, p, q, items, block)
+        if stage < 2:
+            rank_maxima(p, q, items, block, sample.best[q], sample.top)
+        return 0 if stage == 0 else list_hits(p, q, items, block)
+    if stage < 2:
+        rank_hits(p, q, n_hits, items, block, sample.best[q], sample.top)
+    return n_hits
 
 
 @borrowing_kernel
@@ -367,7 +374,7 @@ def _sweep(lo, items, queries, batch, search, block, sample, found, scratch, thr
     panels, leaves out: thresholds only rise, so what passes the last one has been collected. Stage
     1 tries prefixes with the first 32 queries; stage 2 uses them if these do.
     """
-    isa, metric_type, sample_stride = items.isa, items.metric_type, search.sample_stride
+    metric_type, sample_stride = items.metric_type, search.sample_stride
     first_panel, last_panel = search.first_panel, search.last_panel
     capacity = found.entries.shape[1]
     bits = block.scores.view(np.int32)
@@ -396,11 +403,7 @@ def _sweep(lo, items, queries, batch, search, block, sample, found, scratch, thr
                 _share_thresholds(lo, queries, batch, block, found, thresholds)
                 share_at = p + 1 + ((last_panel - first_panel) >> _SHARING_SHIFT)
             for q in range(block.lanes.shape[0]):
-                if stage == 2:
-                    n_hits = find_hits(isa, p, q, items, block)
-                else:
-                    n_hits = _find_in_sample(isa, stage == 0, p, q, items, block, sample)
-                for at in range(n_hits):
+                for at in range(_find_hits(stage, p, q, items, block, sample)):
                     hit = block.hits[at]
                     i, position = q * PANEL + (hit & 31), p * PANEL + (hit >> 5)
                     found.entries[i, found.counts[i]] = (np.int64(bits[hit]) << 32) | position
