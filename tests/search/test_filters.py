@@ -81,6 +81,10 @@ def test_excluded_ids_are_dropped_and_nothing_else(n_queries, n_excluded):
     np.testing.assert_array_equal(result.indices, columns)
     twice = index.search(Q, 9, exclude_ids=names, allowed=np.arange(3000), min_score=-1.0)
     np.testing.assert_array_equal(twice.indices, columns)
+    excluded[:, 1::2] = True
+    columns, _ = dense_oracle.top_k(Q, ROWS, 9, "cosine", excluded=excluded)
+    even = index.search(Q, 9, exclude_ids=names, allowed=np.arange(0, 3000, 2))
+    np.testing.assert_array_equal(even.indices, columns)
 
 
 def test_lists_of_ids_may_be_shared_mixed_and_repeated():

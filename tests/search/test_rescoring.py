@@ -151,3 +151,19 @@ def test_rescore_of_mapped_items_by_measures_that_learn(tmp_path, name):
     assert result.indices.min() >= 0
     np.testing.assert_array_equal(result.indices, expected.indices)
     np.testing.assert_allclose(result.scores, expected.scores, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("candidates", "error", "message"),
+    [
+        (np.arange(5), ValueError, r"must be of shape \(5, c\) with c of at least 1, got \(5,\)"),
+        (np.zeros((4, 3), int), ValueError, r"must be of shape \(5, c\) .*, got \(4, 3\)"),
+        (np.zeros((5, 0), int), ValueError, r"must be of shape \(5, c\) .*, got \(5, 0\)"),
+        (np.zeros((5, 2)), TypeError, "must hold whole numbers, got dtype float64"),
+        (np.full((5, 2), 30), ValueError, "numbers from 0 to 29 or -1, got 30 to 30"),
+        (np.full((5, 2), -2), ValueError, "numbers from 0 to 29 or -1, got -2 to -2"),
+    ],
+)
+def test_candidates_of_another_shape_type_or_range_are_refused(candidates, error, message):
+    with pytest.raises(error, match=f"^candidates {message}$|^candidates .*{message}$"):
+        rescore(gaussian(5), gaussian(30), candidates, 2)
