@@ -75,7 +75,9 @@ def compare_join(n: int, n_groups: int, sigma: float) -> None:
     rows = random.standard_normal((n, 128), dtype=np.float32)
     sizes = np.bincount(groups, minlength=n_groups)
     print(f"sizes of groups: {sizes.min()} to {sizes.max():,}, median {np.median(sizes):.0f}")
-    fastcos.top_k(rows[:20_000], k=10, groups=groups[:20_000])
+    # compiled beforehand: the kernels of small groups, and those of larger ones
+    for first_groups in (groups[:20_000], groups[:20_000] % 20):
+        fastcos.top_k(rows[:20_000], k=10, groups=first_groups)
     started = time.perf_counter()
     ours = fastcos.top_k(rows, k=10, groups=groups).indices
     seconds = time.perf_counter() - started
