@@ -57,7 +57,8 @@ def calibrate(
     measure : str or Measure
         As in :func:`fastcos.top_k`. It is fitted to the items that are scored.
     fpr : float
-        False-positive rate of the verdict, and default of ``threshold()``.
+        False-positive rate of the verdict, and default of ``threshold()``. A rate that is smaller
+        than ``smallest_fpr`` of the result is raised to it; the field ``fpr`` shows that.
     sample : int, optional
         Number of rows that are drawn without replacement from each side. Default: all rows.
         ``rate_interval`` returns the sampling error.
