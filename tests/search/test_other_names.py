@@ -16,7 +16,10 @@ LINES = [
     (lambda: top_k(ROWS, k=1, measure="inner_product"), "(did you mean 'dot'?)"),
     (lambda: SimilarityIndex("Inner-Product"), "(did you mean 'dot'?)"),
     (lambda: SimilarityIndex("cosin"), "(did you mean 'cosine'?)"),
-    (lambda: SimilarityIndex(ROWS), "measure must be a name or a Measure, not rows, which belong to fit"),
+    (
+        lambda: SimilarityIndex(ROWS),
+        "a name or a Measure, not rows, which belong to fit, got ndarray",
+    ),
     (
         lambda: top_k(ROWS, k=1, measure=fastcos.query_metric(ROWS)),
         "measure must be get_measure('query_metric_cosine', other=users)",
