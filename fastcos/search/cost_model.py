@@ -81,7 +81,7 @@ class CostModel:
     wide_columns: int = 768
     # Seconds for what a block of queries takes besides its products, where a few queries that are
     # compared by themselves take none of it: 8 queries of 1,000 x 64 rows take 64 us as a block.
-    seconds_per_query_block: float = 4.0e-5
+    seconds_per_query_block: float = 5.0e-5
     # Overhead of a query block, in panels of queries. It is measured as 0.1; 0.5 makes the planner
     # prefer larger blocks when two plans take about the same time.
     block_overhead_panels: float = 0.5
@@ -205,7 +205,7 @@ class CostModel:
         ("avx512", 6.0e10), ("generic", 1.2e10),
     )  # fmt: skip
     single_multiply_adds_per_second: tuple[tuple[str, float], ...] = (
-        ("amx", 1.0e11), ("vnni", 1.0e11), ("avxvnni", 6.0e10), ("avx2", 4.0e10),
+        ("amx", 1.0e11), ("vnni", 2.0e11), ("avxvnni", 6.0e10), ("avx2", 4.0e10),
         ("avx512", 2.0e10), ("generic", 6.0e9),
     )  # fmt: skip
     # Seconds for what a tile does besides its products, per query.

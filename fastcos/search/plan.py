@@ -578,13 +578,14 @@ def _plan_few(
 
 def are_few(layout: TileLayout, n_queries: int, n_panels: int, costs: CostModel) -> bool:
     """Whether it takes less time to compare each query with the codes by itself than as a block."""
-    if n_queries <= INSTRUCTION_SETS[layout.isa].most_single_queries:
-        return True
     if not layout.quantised or n_queries > PANEL:
         return False
-    multiply_adds = n_queries * n_panels * PANEL * 4 * layout.words
-    rate = dict(costs.single_multiply_adds_per_second)[layout.isa]
-    return multiply_adds <= costs.seconds_per_query_block * rate
+    work = n_panels * PANEL * 4 * layout.words
+    # a tile of up to 16 queries takes as long as one of 16
+    lanes = PANEL // 2 if n_queries <= PANEL // 2 else PANEL
+    of_block = lanes * work / dict(costs.multiply_adds_per_second)[layout.isa]
+    one_by_one = n_queries * work / dict(costs.single_multiply_adds_per_second)[layout.isa]
+    return one_by_one <= costs.seconds_per_query_block + of_block
 
 
 def useful_threads(layout: TileLayout, n_queries: int, n_panels: int, costs: CostModel) -> int:
