@@ -430,9 +430,8 @@ def _explain(
     """Put plans of all segments for one batch together; overhead: seconds of one batch."""
     costs, whole = cost_model.COSTS, Estimate()
     sizes, request, *_ = planned[0]
-    for one in planned:
-        segment, asked, machine, plan = one
-        whole = whole.plus(estimate_plan(plan, segment, asked, machine, costs))
+    for segment, segment_request, machine, plan in planned:
+        whole = whole.plus(estimate_plan(plan, segment, segment_request, machine, costs))
     batch = request.n_queries
     n_batches = -(-n_queries // batch)
     estimate = Estimate(overhead=overhead * n_batches).plus(whole, n_queries / batch)
