@@ -12,12 +12,12 @@ from .jit import borrowing_kernel, kernel
 from .rotation import rotate_row
 from .select import sort_best_first
 from .simd.hadamard import LANES
-from .simd.instruction_sets import has_codes, has_tile_registers, largest_query_code
+from .simd.instruction_sets import has_codes, has_tile_registers, int16_words
 from .simd.load_row import load_elements
 from .simd.memory import prefetch_row
 from .simd.pair_products import product
 from .simd.panel import GROUP, PANEL
-from .simd.quantise import measure_row, quantise_row
+from .simd.quantise import largest_group_sum, measure_row, quantise_row
 
 # bound on rounding relative to |x||y|: rotation and float32 of both sides, and the thresholds
 SLACK = np.float32(2.0**-16)
@@ -25,8 +25,10 @@ SLACK = np.float32(2.0**-16)
 _ROUND_UP = np.float32(1.0 + 2.0**-12)
 # bound on the norm of entries whose squares underflow in float32; items have norms of at most 1
 _UNDERFLOW = np.float32(1e-18)
-# largest magnitude of an item's code
+# Largest magnitude of a code.
 LARGEST_CODE = np.float32(127.0)
+# Largest magnitude of a sum of the codes of one sign of a query whose products are added in int16.
+_LARGEST_INT16_SUM = 128
 # rows whose panels are formed together: their offsets differ by little, and their buffer of 1 kB a
 # column stays in the second-level cache
 CHUNK = 8 * PANEL
@@ -68,6 +70,25 @@ def shift_products(lo, hi, rows, factors, shift, products):
 def step_of(largest, largest_code):
     """Step of quantisation of numbers up to this magnitude; 1 where all are zero."""
     return largest / largest_code if largest > np.float32(1e-30) else np.float32(1.0)
+
+
+@borrowing_kernel
+def query_scale(isa, x, largest):
+    """Step of quantisation of a query x (16 m,), the largest magnitude of which is `largest`.
+
+    Codes are at most 127. AVX2 adds products of the query's codes and an item's codes + 128, which
+    lie in 1 .. 255, in int16: those of a group of 2 int16_words codes. Every partial sum of them
+    lies between -255 N and 255 P, where P and -N are the sums of the query's positive and negative
+    codes in the group, and fits if both are at most 128: 255 * 128 < 2^15. Rounding changes such a
+    sum by at most one half for every code, so that the sum before it may be 128 - int16_words. This
+    step is finer than one by which codes are at most 128 / int16_words / 2: codes of a group are
+    seldom large together.
+    """
+    scale = step_of(largest, LARGEST_CODE)
+    if int16_words(isa) > 0:
+        most = np.float32(_LARGEST_INT16_SUM - int16_words(isa))
+        scale = max(scale, step_of(largest_group_sum(isa, x), most))
+    return scale
 
 
 @kernel
@@ -210,7 +231,7 @@ def encode_query(isa, rows, row, factor, coefficient, shift, signs, buffer, code
     norm = above(measured[1])
     if not has_codes(isa):
         return np.float32(1.0), norm, np.float32(0.0), np.int32(0)
-    scale = step_of(measured[0], np.float32(largest_query_code(isa)))
+    scale = query_scale(isa, buffer, measured[0])
     total = quantise_row(buffer, scale, np.float32(1.0) / scale, codes, measured)
     return scale, norm, above(measured[0]), np.int32(-128) * total
 

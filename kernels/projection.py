@@ -18,10 +18,11 @@ from .packing import (
     padded_width,
     place_item,
     place_query,
+    query_scale,
     step_of,
     zero_word,
 )
-from .simd.instruction_sets import has_tile_registers, largest_query_code
+from .simd.instruction_sets import has_tile_registers
 from .simd.panel import CODE_NORM, GROUP, OFFSET_WEIGHT, PANEL, RESIDUAL_NORM, REST_NORM, THRESHOLD
 from .simd.quantise import measure_row, quantise_row
 from .simd.tile_scores import multiply_floats
@@ -253,7 +254,7 @@ def _pack_projected_query(isa, i, row, out, eta, words, lanes, starts, at, packe
     squares = measured[1]
     measure_row(out, measured)
     squares_along_axes = measured[1]
-    scale = step_of(measured[0], np.float32(largest_query_code(isa)))
+    scale = query_scale(isa, out, measured[0])
     total = quantise_row(out, scale, np.float32(1.0) / scale, codes, measured)
     place_query(isa, codes.view(np.int32), i, words, packed)
     residual, unit = above(measured[0]), np.float32(1.0) / scale

@@ -25,8 +25,9 @@ class InstructionSet:
         Lanes of a register, and registers of sums, where codes are multiplied without AMX.
     float_rows, float_lanes : int
         Items, and lanes of a register, of a block of float32 products.
-    largest_query_code : int
-        Largest magnitude of a query's code: two products must fit the instruction's sums.
+    int16_words : int
+        Words of a row whose products are added in int16 before they are widened to int32, which
+        limits the codes of a query (``packing.query_scale``). 0 where products are widened at once.
     most_single_queries : int
         Queries up to which each is compared with the items by itself, not as part of a tile. With
         AVX-512, 8 queries take about as long either way and 16 take 1.3 times as long
@@ -38,7 +39,7 @@ class InstructionSet:
     has_codes = has_tile_registers = False
     int8_lanes = int8_sums = 0
     float_rows, float_lanes = 4, 4
-    largest_query_code = 127
+    int16_words = 0
     most_single_queries = 0
 
 
@@ -77,14 +78,18 @@ class AVX_VNNI(InstructionSet, namedtuple("AVX_VNNI", ())):
 
 
 class AVX2(InstructionSet, namedtuple("AVX2", ())):
-    """vpmaddubsw and vpmaddwd: two products of 255 and 64 fit the int16 between them."""
+    """vpmaddubsw, vpaddw and vpmaddwd: 5 instructions for 64 products in two words of 8 lanes.
+
+    vpmaddubsw adds the products of two neighbouring codes, and vpaddw those of two words, in int16.
+    To widen every result of vpmaddubsw takes 6 instructions.
+    """
 
     __slots__ = ()
     name = "avx2"
     has_codes = True
     int8_lanes, int8_sums = 8, 8
     float_rows, float_lanes = 4, 8
-    largest_query_code = 64
+    int16_words = 2
     most_single_queries = 4
 
 
@@ -135,5 +140,5 @@ def _constant(attribute):
 
 has_codes = _constant("has_codes")
 has_tile_registers = _constant("has_tile_registers")
-largest_query_code = _constant("largest_query_code")
+int16_words = _constant("int16_words")
 most_single_queries = _constant("most_single_queries")

@@ -1,6 +1,7 @@
 """The size of a row of float32, and its int8 codes, in vectors of 16."""
 
 from ..jit import intrinsic, ir, types
+from . import instruction_sets
 from .emit import F32, I8, I32, I64, broadcast, fold, function, load, loop, pointer, store
 from .hadamard import FLOATS, INTEGERS, LANES, RELAXED, vector_at
 
@@ -35,6 +36,45 @@ def measure_row(typingctx, x, out):
         return context.get_dummy_value()
 
     return types.void(x, out), codegen
+
+
+@intrinsic
+def largest_group_sum(typingctx, isa, x):
+    """Return the largest sum of the numbers of one sign in a group of x (16 m,) float32, unsigned.
+
+    A group consists of the numbers whose products with another row are added in int16: of numbers
+    2 h and 2 h + 1 of int16_words neighbouring words of 4, where h is 0 or 1. Returns 0 where
+    int16_words is 0.
+    """
+
+    def codegen(context, builder, sig, a):
+        words = instruction_sets.of(sig).int16_words
+        if not words:
+            return F32(0.0)
+        row = pointer(context, builder, sig.args[1], a[1], I64(0))
+        count = context.make_array(sig.args[1])(context, builder, a[1]).nitems
+        zero = broadcast(builder, F32(0.0), FLOATS)
+        # between the lanes of a group
+        distances = [1, *(4 << bit for bit in range(words.bit_length() - 1))]
+
+        def larger(x, y):
+            return builder.select(builder.fcmp_ordered(">", x, y), x, y)
+
+        def step(k, carried):
+            value, (largest,) = load(builder, vector_at(builder, row, k), FLOATS), carried
+            for signed in (value, builder.fsub(zero, value)):
+                sums = larger(signed, zero)
+                for distance in distances:
+                    lanes = [lane ^ distance for lane in range(LANES)]
+                    others = ir.Constant(ir.VectorType(I32, LANES), lanes)
+                    sums = builder.fadd(sums, builder.shuffle_vector(sums, sums, others))
+                largest = larger(sums, largest)
+            return [largest]
+
+        (largest,) = loop(builder, builder.lshr(count, I64(4)), [zero], step)
+        return fold(builder, largest, larger)
+
+    return types.float32(isa, x), codegen
 
 
 @intrinsic

@@ -9,7 +9,7 @@ set           instruction                                                       
 AMX           tdpbssd: 16 x 16 x 64 signed bytes at once; queries signed        int32
 AVX512_VNNI   vpdpbusd: 4 multiply-adds a lane; items offset by 128 to unsigned int32
 AVX_VNNI      the same in registers of 8 lanes instead of 16                    int32
-AVX2          vpmaddubsw, vpmaddwd: the same with query codes up to 64          int32
+AVX2          vpmaddubsw, vpaddw, vpmaddwd: sums of 4 products in int16         int32
 AVX512_FLOAT  float32, 8 items x 32 queries in 16 registers of 16 lanes         float32
 GENERIC       float32, 4 items x 8 queries in 8 registers of 4 lanes; any CPU   float32
 ============= ================================================================= ================
@@ -278,7 +278,7 @@ def multiply_registers(typingctx, isa, count, factors, sums):
             pairs = [(item, query) for item in items for query in queries]
             if not is_float:
                 return [
-                    _add_products(builder, isa, total, *pair)
+                    _add_products(builder, isa, total, [pair] * max(1, isa.int16_words))
                     for total, pair in zip(sums, pairs, strict=True)
                 ]
             return [
@@ -365,16 +365,27 @@ def _emit_int8(builder, isa, items, queries, words, starts, n_queries, out, by_i
             word_at = builder.mul(k, I64(2))
             query_at = builder.gep(queries, [builder.mul(k, I64(2 * PANEL))])
             _prefetch_next_panel(builder, item_at, words)
-            for word in (0, 1):
-                codes = [load(builder, query_at, kind, word * PANEL + at) for at in columns]
+
+            def item_word(row, word):
+                at = builder.gep(item_at, [I64(word * GROUP + row)])
+                if by_item:
+                    at = builder.gep(item_rows[row], [builder.add(word_at, I64(word))])
+                return broadcast(builder, builder.load(at), kind)
+
+            together = max(1, isa.int16_words)
+            for first_word in range(0, 2, together):
+                group = range(first_word, first_word + together)
+                codes = [
+                    [load(builder, query_at, kind, word * PANEL + at) for word in group]
+                    for at in columns
+                ]
                 results = []
                 for row in range(rows):
-                    at = builder.gep(item_at, [I64(word * GROUP + row)])
-                    if by_item:
-                        at = builder.gep(item_rows[row], [builder.add(word_at, I64(word))])
-                    item = broadcast(builder, builder.load(at), kind)
+                    item = [item_word(row, word) for word in group]
                     results += [
-                        _add_products(builder, isa, sums[len(codes) * row + v], item, query)
+                        _add_products(
+                            builder, isa, sums[len(codes) * row + v], zip(item, query, strict=True)
+                        )
                         for v, query in enumerate(codes)
                     ]
                 sums = results
@@ -435,7 +446,7 @@ def _emit_steps(builder, isa, items, codes, words):
             # item by item: LLVM moves no load across a prefetch, and would keep all in memory
             for item, total in enumerate(sums):
                 row = builder.xor(load(builder, place, kind, 16 * item), flip)
-                added.append(_add_products(builder, AVX512_VNNI, total, row, query))
+                added.append(_add_products(builder, AVX512_VNNI, total, [(row, query)]))
                 _prefetch_next_panel(builder, builder.gep(place, [I64(16 * item)]), words)
             return added
 
@@ -462,7 +473,7 @@ def _emit_groups(builder, isa, items, codes, words):
         for group in groups:
             _prefetch_next_panel(builder, builder.gep(group, [place]), words)
         return [
-            _add_products(builder, isa, total, row, query)
+            _add_products(builder, isa, total, [(row, query)])
             for total, row in zip(sums, rows, strict=True)
         ]
 
@@ -489,7 +500,7 @@ def _emit_items(builder, isa, rows, words, query):
         codes, totals = read(builder.gep(query, [at])), []
         for total, row in zip(sums, rows, strict=True):
             place = builder.gep(row, [at])
-            totals.append(_add_products(builder, isa, total, read(place), codes))
+            totals.append(_add_products(builder, isa, total, [(read(place), codes)]))
             if len(rows) > 1:
                 _prefetch_next_panel(builder, place, words)
         return totals
@@ -542,8 +553,8 @@ def _emit_item_of_steps(builder, panel, item, words, query):
         codes = load(builder, builder.gep(query, [builder.mul(k, I64(16))]), kind)
         codes = builder.xor(codes, flip)
         return [
-            _add_products(builder, AVX512_VNNI, sums[0], codes, row),
-            _add_products(builder, AVX512_VNNI, sums[1], flip, row),
+            _add_products(builder, AVX512_VNNI, sums[0], [(codes, row)]),
+            _add_products(builder, AVX512_VNNI, sums[1], [(flip, row)]),
         ]
 
     zero = ir.Constant(kind, [0] * 16)
@@ -594,19 +605,27 @@ def _prefetch_next_panel(builder, at, words):
     emit_prefetch(builder, builder.bitcast(line, BYTES), level=2)
 
 
-def _add_products(builder, isa, sums, item, query):
-    """Emit sums + products of 4 unsigned and 4 signed bytes of each lane."""
-    kind = sums.type
+def _add_products(builder, isa, total, pairs):
+    """Emit total + products of 4 unsigned and 4 signed bytes of each lane, of all pairs of words.
+
+    AVX2: of up to int16_words neighbouring words, whose products are added in int16, where they fit
+    (``packing.query_scale``).
+    """
+    kind = total.type
     if isa is not instruction_sets.AVX2:
         # the i32 spelling is accepted by LLVM before and after 22
         name = f"llvm.x86.avx512.vpdpbusd.{32 * kind.count}"
-        return builder.call(function(builder, name, kind, [kind] * 3), (sums, item, query))
-    # |query code| <= 64: two products of 255 and 64 fit in int16
-    codes, pairs = ir.VectorType(I8, 32), ir.VectorType(I16, 16)
-    multiply = function(builder, "llvm.x86.avx2.pmadd.ub.sw", pairs, [codes] * 2)
-    add_pairs = function(builder, "llvm.x86.avx2.pmadd.wd", kind, [pairs] * 2)
-    products = builder.call(multiply, [builder.bitcast(side, codes) for side in (item, query)])
-    return builder.add(sums, builder.call(add_pairs, [products, ir.Constant(pairs, [1] * 16)]))
+        for item, query in pairs:
+            total = builder.call(function(builder, name, kind, [kind] * 3), (total, item, query))
+        return total
+    codes, halves = ir.VectorType(I8, 32), ir.VectorType(I16, 16)
+    multiply = function(builder, "llvm.x86.avx2.pmadd.ub.sw", halves, [codes] * 2)
+    add_halves = function(builder, "llvm.x86.avx2.pmadd.wd", kind, [halves] * 2)
+    products = None
+    for pair in pairs:
+        product = builder.call(multiply, [builder.bitcast(side, codes) for side in pair])
+        products = product if products is None else builder.add(products, product)
+    return builder.add(total, builder.call(add_halves, [products, ir.Constant(halves, [1] * 16)]))
 
 
 def _emit_float(builder, isa, items, stride, queries, depth, out, n_items=None):

@@ -4,7 +4,7 @@ import pytest
 from fastcos.kernels import cpu, packing, records, rotation, tiles
 from fastcos.kernels.jit import kernel
 from fastcos.kernels.simd.instruction_sets import INSTRUCTION_SETS
-from fastcos.kernels.simd.quantise import quantise_row
+from fastcos.kernels.simd.quantise import measure_row, quantise_row
 from tests.kernels.inputs import frozen
 
 if not tiles.AVAILABLE:
@@ -67,6 +67,45 @@ def test_quantise_row_returns_sums():
     assert total == codes.sum()
     left = x.astype(float) - codes * float(scale)
     np.testing.assert_allclose(largest[0], (left**2).sum(), rtol=1e-4)
+
+
+@kernel
+def scale_query(isa, x, codes, measured):
+    measure_row(x, measured)
+    scale = packing.query_scale(isa, x, measured[0])
+    quantise_row(x, scale, np.float32(1.0) / scale, codes, measured)
+    return scale
+
+
+def queries_near_the_limits():
+    """Rows of 48 columns: random ones, with one large number, with equal ones, tiny ones, zeros."""
+    X = some_rows(300, 48)
+    X[1::6] *= np.random.default_rng(2).integers(0, 2, (50, 48))
+    X[2::6, 5] = 10.0
+    # three of the four numbers of a group are rounded up by 0.4, one is rounded down by 0.2
+    X[3::6] = np.tile([30.6, 30.6, 30.6, 30.6, 30.6, 34.2, 30.6, 34.2], 6)
+    X[4::6] = np.where(X[4::6] > 0, 1.0, -1.0)
+    X[5] = 0.0
+    X[11] *= np.float32(1e-32)
+    return X
+
+
+@pytest.mark.parametrize("isa", [isa for isa in ("vnni", "avx2") if isa in cpu.supported_isas()])
+def test_query_scale_makes_codes_fit(isa):
+    most_in_group, codes, measured = 0, np.empty(48, np.int8), np.empty(2, np.float32)
+    for x in queries_near_the_limits():
+        scale = scale_query(INSTRUCTION_SETS[isa], x, codes, measured)
+        wide = codes.astype(int)
+        np.testing.assert_array_equal(wide, np.rint(x * (np.float32(1) / scale)))
+        assert np.abs(wide).max() <= 127
+        # the 4 codes whose products AVX2 adds in int16, each with at most 255
+        groups = wide.reshape(6, 2, 2, 2).swapaxes(1, 2).reshape(12, 4)
+        sums = np.maximum(groups, 0).sum(1), np.maximum(-groups, 0).sum(1)
+        most_in_group = max(most_in_group, *map(np.max, sums))
+        if np.abs(x).max() > 1e-30:
+            # no coarser than the limits ask for
+            assert np.abs(wide).max() == 127 or (isa == "avx2" and np.max(sums) >= 124)
+    assert 127 <= most_in_group <= 128 if isa == "avx2" else most_in_group > 128
 
 
 # others than this CPU's compile code that no other test needs

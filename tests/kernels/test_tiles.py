@@ -39,11 +39,24 @@ def reaching(scores, least, n_items, hits):
     return list_reaching(scores, 32, least, n_items, hits, 1)
 
 
-def codes(depth, seed, most=127):
+def codes(depth, seed):
     rng = np.random.default_rng(seed)
-    found = rng.integers(-most, most + 1, (32, depth))
-    found[0], found[1] = most, -most
+    found = rng.integers(-127, 128, (32, depth))
+    found[0], found[1] = 127, -127
     return found
+
+
+def query_codes(isa, depth, seed):
+    """Codes of queries; those of AVX2 fill the int16 sums of 4 products with one sign, or both."""
+    if isa != "avx2":
+        return codes(depth, seed)
+    rng, n_steps = np.random.default_rng(seed), -(-depth // 8)
+    # (query, step of 2 words, half of a word, 4 codes whose products are added)
+    shares = rng.dirichlet(np.full(4, 0.5), (32, n_steps, 2))
+    groups = np.minimum(rng.multinomial(128, shares), 127) * rng.choice([-1, 1], shares.shape)
+    groups[0], groups[1] = np.abs(groups[0]), -np.abs(groups[1])
+    found = groups.reshape(32, n_steps, 2, 2, 2).swapaxes(2, 3).reshape(32, -1)
+    return found[:, :depth]
 
 
 def laid_out(isa, items, queries):
@@ -67,7 +80,7 @@ def laid_out(isa, items, queries):
 def test_score_panel_int8_is_exact(isa, depth):
     if isa not in cpu.supported_isas():
         pytest.skip(f"this CPU has no {isa}")
-    items, queries = codes(depth, 0), codes(depth, 1, 64 if isa == "avx2" else 127)
+    items, queries = codes(depth, 0), query_codes(isa, depth, 1)
     packed, query_panel, words = laid_out(isa, items, queries)
     for used in (1, 3, 4, 5, 16, 17, 32):
         scores = np.full(1024, -7, np.int32)
@@ -87,7 +100,7 @@ def test_score_run_is_exact(isa, depth, by_item):
     """Two panels of a run, with another between them."""
     if isa not in cpu.supported_isas():
         pytest.skip(f"this CPU has no {isa}")
-    queries = codes(depth, 1, 64 if isa == "avx2" else 127)
+    queries = query_codes(isa, depth, 1)
     panels, (_, query_panel, words) = [], laid_out(isa, codes(depth, 0), queries)
     for seed in (0, 7, 2):
         packed, _, _ = laid_out(isa, codes(depth, seed), queries)
