@@ -128,6 +128,9 @@ class CostModel:
     min_columns_to_project: int = 192
     # Multiply-adds of all calls so far from which a projection is added where ``fit`` did not.
     min_work_to_project: int = 2**40
+    # The share of that work from which it pays with AVX2, whose tiles take three times as long as
+    # those of VNNI (docs/dev/costs.md, "AVX2").
+    share_of_work_to_project_avx2: float = 1 / 4
     # Numbers of axes that are compared, and their largest share of the columns: a longer projection
     # saves too little.
     projection_widths: tuple[int, ...] = (64, 96, 128, 160, 192, 224, 256, 320, 384)

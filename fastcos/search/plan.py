@@ -858,6 +858,12 @@ def may_project(
     return costs.projected_columns is not None or not is_small
 
 
+def work_to_project(layout: TileLayout, costs: CostModel) -> float:
+    """Return the multiply-adds of all calls so far from which a projection is added."""
+    share = costs.share_of_work_to_project_avx2 if layout.isa == "avx2" else 1.0
+    return share * costs.min_work_to_project
+
+
 def uses_projection_of(n_queries: int, layout: TileLayout) -> bool:
     """Whether a search of so many queries could use a projection, and counts as work for one."""
     return n_queries == 1 or not INSTRUCTION_SETS[layout.isa].has_tile_registers

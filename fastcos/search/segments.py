@@ -247,7 +247,7 @@ class Segment:
             with parallel.attribute_lock(self, "work"):
                 if self._work >= 0:
                     self._work += n_queries * self.encoded.rows.size
-                is_due = self._work >= cost_model.COSTS.min_work_to_project
+                is_due = self._work >= plan.work_to_project(packed.layout, cost_model.COSTS)
                 if is_due:  # of several threads one adds it
                     self._work = -1
             if is_due:

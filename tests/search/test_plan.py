@@ -347,3 +347,14 @@ def test_rows_are_not_divided_where_the_results_of_ranges_exceed_the_memory():
     assert narrow.grid.n_ranges == 1
     assert wide.buffer_bytes <= 2.0**28
     assert narrow.buffer_bytes <= 2.0**26
+
+
+def test_work_to_project_is_less_with_slower_tiles():
+    work = {
+        isa: plan.work_to_project(tile_layout(isa, 384), cost_model.COSTS)
+        for isa in ("amx", "vnni", "avxvnni", "avx2")
+    }
+    # a self-join of 30,000 x 384
+    join = 30_000 * 30_000 * 384
+    assert work["avx2"] <= join < work["vnni"]
+    assert work["vnni"] == work["amx"] == work["avxvnni"]
