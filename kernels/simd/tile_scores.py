@@ -466,19 +466,26 @@ def _emit_groups(builder, isa, items, codes, words):
         for first in range(0, lanes, GROUP)
     ]
 
+    together = max(1, isa.int16_words)
+    offsets = range(0, lanes * together, lanes)
+
     def step(k, sums):
-        place = builder.mul(k, I64(lanes))
-        query = load(builder, builder.gep(codes, [place]), kind)
-        rows = [load(builder, builder.gep(group, [place]), kind) for group in groups]
+        place = builder.mul(k, I64(lanes * together))
+
+        def vectors(start):
+            return [load(builder, builder.gep(start, [place]), kind, at) for at in offsets]
+
+        query, rows = vectors(codes), [vectors(group) for group in groups]
         for group in groups:
             _prefetch_next_panel(builder, builder.gep(group, [place]), words)
         return [
-            _add_products(builder, isa, total, [(row, query)])
+            _add_products(builder, isa, total, zip(row, query, strict=True))
             for total, row in zip(sums, rows, strict=True)
         ]
 
     zero = broadcast(builder, I32(0), kind)
-    sums = loop(builder, builder.udiv(words, I64(wide)), [zero] * len(groups), step)
+    steps = builder.udiv(words, I64(wide * together))
+    sums = loop(builder, steps, [zero] * len(groups), step)
     totals = []
     for value in sums:
         pieces = [builder.shuffle_vector(value, value, part) for part in parts]
