@@ -96,8 +96,9 @@ def machine_line(document):
     tags = f" {', '.join(document['tags'])}." if document["tags"] else ""
     changed = " with uncommitted changes" if document["dirty"] else ""
     return (
-        f"{cpu_name(document)}, instruction set {document['isa']}, {document['threads']} threads "
-        f"of {document['cores']} cores, {document['date']}, fastcos at {commit}{changed}.{tags}"
+        f"Measured on {document['date']} with fastcos at {commit}{changed}, on "
+        f"{document['threads']} threads of {document['cores']} cores of {cpu_name(document)}, with "
+        f"the instruction set {document['isa']}.{tags}"
     )
 
 
@@ -141,15 +142,15 @@ def summary(best):
     counts = dict.fromkeys(("faster", "slower", "undecided", "busy"), 0)
     for one in best:
         counts[one["verdict"]] += 1
-    rows = "row" if len(best) == 1 else "rows"
+    tasks = "task" if len(best) == 1 else "tasks"
     text = (
-        f"fastcos is faster than the fastest other exact library in {counts['faster']} of "
-        f"{len(best)} {rows}, and slower in {counts['slower']}."
+        f"Of all {len(best)} {tasks} that were measured, fastcos is faster than the fastest other "
+        f"exact library in {counts['faster']} and slower in {counts['slower']}."
     )
     if counts["undecided"]:
-        text += f" Rows in which neither is shown to be faster: {counts['undecided']}."
+        text += f" In {counts['undecided']}, neither is shown to be faster."
     if counts["busy"]:
-        text += f" Rows without a verdict, because the machine was busy: {counts['busy']}."
+        text += f" For {counts['busy']} there is no verdict, because the machine was busy."
     return text
 
 

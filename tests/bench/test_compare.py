@@ -288,8 +288,8 @@ def test_results_are_never_overwritten(tmp_path, monkeypatch, capsys):
 
 def test_table_has_losses_first_and_names_the_machine():
     text = render.markdown({"some-cpu-2-threads": document()})
-    assert "Some CPU (zen9), instruction set avx2, 2 threads of 2 cores, 2026-11-28" in text
-    assert "fastcos at 0123456789. FASTCOS_ISA=avx2." in text
+    assert "Measured on 2026-11-28 with fastcos at 0123456789, on 2 threads of 2 cores of" in text
+    assert "Some CPU (zen9), with the instruction set avx2. FASTCOS_ISA=avx2." in text
     assert "and slower in 1." in text
     assert text.index("**0.5") < text.index("| 2.00 [")
     assert "recall 0.900" in text
@@ -302,7 +302,7 @@ def test_busy_rows_have_no_verdict():
     busy = document()
     busy["results"]["batch small"]["busy"] = 0.5
     text = render.markdown({"some-cpu-2-threads": busy})
-    assert "without a verdict, because the machine was busy: 1." in text
+    assert "For 1 there is no verdict, because the machine was busy." in text
     assert "(no verdict: the machine was busy) |" in text
 
 
@@ -347,7 +347,7 @@ def test_one_command_writes_table_picture_page_and_readme(tmp_path, monkeypatch)
     assert row in readme.read_text()
     assert "old" not in readme.read_text()
     assert "| X'(X A) | 2 s |  |" in howto.read_text()
-    assert "Some CPU (zen9), instruction set avx2" in howto.read_text()
+    assert "Some CPU (zen9), with the instruction set avx2" in howto.read_text()
 
 
 @pytest.mark.parametrize(
