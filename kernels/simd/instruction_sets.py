@@ -28,10 +28,6 @@ class InstructionSet:
     int16_words : int
         Words of a row whose products are added in int16 before they are widened to int32, which
         limits the codes of a query (``packing.query_scale``). 0 where products are widened at once.
-    most_single_queries : int
-        Queries up to which each is compared with the items by itself, not as part of a tile. With
-        AVX-512, 8 queries take about as long either way and 16 take 1.3 times as long
-        (docs/dev/costs.md, "few queries").
     """
 
     __slots__ = ()
@@ -40,7 +36,6 @@ class InstructionSet:
     int8_lanes = int8_sums = 0
     float_rows, float_lanes = 4, 4
     int16_words = 0
-    most_single_queries = 0
 
 
 class AMX(InstructionSet, namedtuple("AMX", ())):
@@ -52,7 +47,6 @@ class AMX(InstructionSet, namedtuple("AMX", ())):
     # a CPU with tile registers has AVX-512 with VNNI, too, for a single query
     int8_lanes, int8_sums = 16, 16
     float_rows, float_lanes = 8, 16
-    most_single_queries = 1
 
 
 class AVX512_VNNI(InstructionSet, namedtuple("AVX512_VNNI", ())):
@@ -63,7 +57,6 @@ class AVX512_VNNI(InstructionSet, namedtuple("AVX512_VNNI", ())):
     has_codes = True
     int8_lanes, int8_sums = 16, 16
     float_rows, float_lanes = 8, 16
-    most_single_queries = 4
 
 
 class AVX_VNNI(InstructionSet, namedtuple("AVX_VNNI", ())):
@@ -74,7 +67,6 @@ class AVX_VNNI(InstructionSet, namedtuple("AVX_VNNI", ())):
     has_codes = True
     int8_lanes, int8_sums = 8, 8
     float_rows, float_lanes = 4, 8
-    most_single_queries = 4
 
 
 class AVX2(InstructionSet, namedtuple("AVX2", ())):
@@ -90,7 +82,6 @@ class AVX2(InstructionSet, namedtuple("AVX2", ())):
     int8_lanes, int8_sums = 8, 8
     float_rows, float_lanes = 4, 8
     int16_words = 2
-    most_single_queries = 4
 
 
 class AVX512_FLOAT(InstructionSet, namedtuple("AVX512_FLOAT", ())):
@@ -141,4 +132,3 @@ def _constant(attribute):
 has_codes = _constant("has_codes")
 has_tile_registers = _constant("has_tile_registers")
 int16_words = _constant("int16_words")
-most_single_queries = _constant("most_single_queries")
