@@ -231,7 +231,7 @@ def _raise_by_codes(batch, lo, queries, items, block, found, scratch):
 
 
 @borrowing_kernel
-def _merge(i, count, scratch, found):
+def _merge_scores(i, count, scratch, found):
     """Merge the first `count` scores and columns of scratch into the best k of query i."""
     scores, columns = scratch.scores, scratch.columns
     best_scores, best_columns, length = found.scores[i], found.columns[i], found.lengths[i]
@@ -265,7 +265,7 @@ def _score_front(metric_type, i, query, front, queries, items, block, found, scr
         metric_type, queries.rows, query, queries.norms[query], items.rows, items.norms,
         items.offsets, scratch.columns, front, scratch.scores,
     )  # fmt: skip
-    _merge(i, front, scratch, found)
+    _merge_scores(i, front, scratch, found)
     _raise_threshold(i, query, queries, block, found)
 
 
@@ -322,7 +322,7 @@ def _merge_fronts(fronts, lo, batch, columns, scores, queries, block, found, scr
             scratch.scores[kept], scratch.columns[kept] = scores[at], columns[at]
             kept += not scores[at] < found.least[i]
             at += 1
-        _merge(i, kept, scratch, found)
+        _merge_scores(i, kept, scratch, found)
         _raise_threshold(i, batch[lo + i], queries, block, found)
 
 
