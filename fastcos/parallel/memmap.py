@@ -22,8 +22,6 @@ from fastcos import parallel, validation
 # The smallest number of rows of a block: with fewer rows, the work per block costs more time than
 # the search.
 _MIN_ROWS = 64
-# The number of scattered rows in memory that a thread copies at once.
-_ROWS_PER_COPY = 4096
 # The number of scattered rows that are copied before their pages are released: for each row, the
 # system maps up to 16 pages.
 _ROWS_PER_RELEASE = 256
@@ -159,14 +157,9 @@ def take_rows(
         return validation.read_only(np.empty((0, X.shape[1]), np.float32))
     if is_narrow(X):
         return validation.as_rows(name, X[numbers], dtype=np.float32)
-    rows = np.empty((len(numbers), X.shape[1]), X.dtype)
     if not is_on_disk(X):
-
-        def copy(lo: int, hi: int) -> None:
-            np.take(X, numbers[lo:hi], axis=0, out=rows[lo:hi], mode="clip")
-
-        parallel.run(copy, parallel.row_blocks(len(numbers), _ROWS_PER_COPY), n_threads=n_threads)
-        return validation.read_only(rows)
+        return validation.read_only(X[numbers])
+    rows = np.empty((len(numbers), X.shape[1]), X.dtype)
     order = np.argsort(numbers, kind="stable")
 
     def take(lo: int, hi: int, X: npt.NDArray[Any]) -> None:
