@@ -267,6 +267,6 @@ def test_an_index_that_changes_forgets_what_it_kept_of_groups():
         index.search(QUERIES, K, groups=ASKED_LABELS)
         index.remove([NAMES[number]])
         gc.collect()
-        # isinstance would ask the proxies of other libraries for their class, and some of them raise
+        # isinstance would ask the proxies of other libraries for their class: some of them raise
         counts.append(sum(type(one) is Segment for one in gc.get_objects()))
     assert counts[-1] == counts[0]
