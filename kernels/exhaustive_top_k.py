@@ -13,11 +13,12 @@ _CHUNK = 256
 
 @kernel
 def score_all_rows(lo, hi, scoring, ranges, parts, filters, scores, rows):
-    """Best k of part r % parts of the candidates for query r // parts, for runs r in lo .. hi.
+    """Find the best k of part r % parts of the candidates of query r // parts, for r from lo to hi.
 
-    O((hi - lo) m d / parts), float64, for m candidates of a query. scoring: PairScoring; ranges:
-    CandidateRanges; filters: QueryFilters with self_rows, whose allowed is not read; scores (n
-    parts, k) float64, rows (n parts, k) int64 out. Allocates O(k).
+    scoring is a PairScoring, ranges a CandidateRanges, and filters a QueryFilters with self_rows;
+    filters.allowed is not read. The results are written to scores (n parts, k) float64 and rows
+    (n parts, k) int64. With m candidates per query, the kernel performs O((hi - lo) m d / parts)
+    operations in float64, and it allocates O(k) memory.
     """
     candidates, firsts, lasts = ranges.rows, ranges.firsts, ranges.lasts
     self_rows, excluded_indptr = filters.self_rows, filters.excluded_indptr
@@ -61,7 +62,10 @@ def score_all_rows(lo, hi, scoring, ranges, parts, filters, scores, rows):
 
 @kernel
 def merge_rows(lo, hi, part_scores, part_rows, scores, rows):
-    """Best k of lists lo .. hi: part_* (n, c), rows padded by -1; scores, rows (n, k) out."""
+    """Write the best k entries of each of the lists lo to hi to scores and rows (n, k).
+
+    The lists are part_scores and part_rows (n, c); part_rows is padded by -1.
+    """
     c = part_rows.shape[1]
     found_rows, found_scores, scratch = np.empty(c, np.int64), np.empty(c), np.empty(c)
     for i in range(lo, hi):
@@ -75,10 +79,10 @@ def merge_rows(lo, hi, part_scores, part_rows, scores, rows):
 
 @kernel
 def keep_above(lo, hi, scoring, bounds, starts, counts, rows, scores):
-    """Score the counts[i] rows from starts[i] on; keep those with scores >= bounds[i].
+    """Score the counts[i] rows from starts[i] on, and keep the rows with scores >= bounds[i].
 
-    scoring: PairScoring. counts (n,), rows and scores (starts[n],) are changed in place, for
-    queries lo .. hi.
+    This is done for queries lo to hi. scoring is a PairScoring. counts (n,), rows and scores
+    (starts[n],) are changed in place.
     """
     for i in range(lo, hi):
         first, count = starts[i], counts[i]
@@ -94,10 +98,11 @@ def keep_above(lo, hi, scoring, bounds, starts, counts, rows, scores):
 
 @kernel
 def score_lists(lo, hi, scoring, starts, rows, scores):
-    """Score every listed item: scores[e] of query i and item rows[e], e in starts[i : i + 2].
+    """Score every item that is listed for the queries lo to hi.
 
-    For queries lo .. hi. scoring: PairScoring; starts (n + 1,), rows (starts[n],) int64; scores
-    (starts[n],) float64 out, -inf where the score is NaN, which only damaged rows give.
+    The items of query i are rows[starts[i] : starts[i + 1]]. scoring is a PairScoring, and starts
+    (n + 1,) and rows (starts[n],) are int64. The results are written to scores (starts[n],)
+    float64. A score that is NaN, which only damaged rows produce, is replaced by -inf.
     """
     for i in range(lo, hi):
         first, last = starts[i], starts[i + 1]
@@ -109,10 +114,11 @@ def score_lists(lo, hi, scoring, starts, rows, scores):
 
 @kernel
 def expand_copies(lo, hi, distinct, self_rows, groups, scores, rows):
-    """Best k of queries lo .. hi, where every item found is replaced by its duplicates.
+    """Find the best k of queries lo to hi after every item is replaced by its duplicates.
 
-    distinct: DistinctResults; self_rows (n,): the item that is the query itself, or -1; groups:
-    CopyGroups of the items. scores (n, k) float64, rows (n, k) int64 out.
+    distinct is a DistinctResults, and groups the CopyGroups of the items. self_rows (n,) holds the
+    number of the item that is the query itself, or -1. The results are written to scores (n, k)
+    float64 and rows (n, k) int64.
     """
     found_rows, found_scores, members = distinct.rows, distinct.scores, groups.members
     k = rows.shape[1]

@@ -133,7 +133,8 @@ def _pack_chunk(
     flat, depth, third = rows.reshape(-1), rows.shape[1], rows.shape[1] // 3 + 1
     for i in range(last - first):
         row, soon = order[first + i], order[min(first + i + 1, order.shape[0] - 1)] * depth
-        # by thirds, between the steps: of more lines at once some would wait for the others
+        # The next row is prefetched in thirds, between the steps, because a prefetch of more cache
+        # lines at once would make some of them wait for the others.
         prefetch_row(flat, soon, third)
         load_row(rows, row, factors[row], coefficients[row], shift, buffer[i])
         prefetch_row(flat, soon + third, third)

@@ -35,7 +35,8 @@ from .simd.tile_scores import score_item
 
 # The product of a slot whose projected codes show that it cannot reach the threshold.
 _DROPPED = np.int32(-(2**31))
-# How many times as long as in a panel a slot takes by itself, and for each query (Zen 4).
+# Multiplying a slot by itself takes _COST_OF_SLOT + _COST_OF_QUERY * (number of queries) times as
+# long as multiplying it as part of a panel (measured on Zen 4).
 _COST_OF_SLOT, _COST_OF_QUERY = 1.3, 0.16
 
 

@@ -36,13 +36,15 @@ from .simd.memory import prefetch_row
 from .simd.panel import CODE_NORM, OFFSET_WEIGHT, PANEL, RESIDUAL_NORM, THRESHOLD
 from .simd.tile_scores import score_item, score_panel
 
-# The cycles that a tile takes per word (64 multiply-adds), and beside the words. The cycles that a
-# pair takes by itself, with its entry in the list of hits, and the words per further cycle. A pair
-# takes 85 to 110 cycles in all on Zen 4, in searches with k = 10 and 100 of 384 to 1,536 columns.
+# A tile of 32 items and 32 queries takes _TILE cycles per word (64 multiply-adds) and _TILE_BESIDES
+# further cycles.
 _TILE, _TILE_BESIDES = 64, 350
+# Scoring one pair outside a tile and entering it in the list of hits takes _PAIR cycles, and one
+# further cycle for every _PAIR_WORDS words. We measured 85 to 110 cycles per pair on Zen 4, in
+# searches with k = 10 and 100 of rows of 384 to 1,536 columns.
 _PAIR, _PAIR_WORDS = 80, 8
-# After this many panels, the short codes may be given up for a query. A query of another kind
-# scores all items of these panels one by one, each as slowly as above.
+# After this many panels, a query may stop using the short codes. A query that is unlike the items
+# scores all items of these panels one by one, at the cost of _PAIR for each item.
 PANELS_TRIED = 8
 
 

@@ -182,7 +182,7 @@ def centroid_distances(lo, hi, rows, items, columns, out):
 def fingerprint_rows(lo, hi, rows, out):
     """out[i] = 64-bit hash of rows[i], the same for float32 and float64. O((hi - lo) d).
 
-    rows (n, d) float, out (n,) uint64 out. -0 counts as 0.
+    rows is a float array (n, d), and the hashes are written to out (n,) uint64. -0 counts as 0.
     """
     depth = rows.shape[1]
     values = np.empty((depth, _HASHED))
@@ -197,7 +197,8 @@ def fingerprint_rows(lo, hi, rows, out):
         totals[:] = np.uint64(depth)
         for j in range(depth):
             for i in range(_HASHED):
-                # The finalizer of splitmix64, as small integers differ only in a few high bits.
+                # The bits are mixed with the finalizer of splitmix64, because small integers that
+                # are stored as floats differ only in a few high bits.
                 total = (totals[i] ^ bits[j, i]) + np.uint64(0x9E3779B97F4A7C15)
                 total = (total ^ (total >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
                 total = (total ^ (total >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

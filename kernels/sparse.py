@@ -1,9 +1,10 @@
 """Products of a CSR matrix X with dense matrices: X A, X'Y and X'X Q.
 
-The columns of the dense side are processed in panels of 64, 32, 16, 4 and 1, each held in registers
-(``simd.sparse_row``). Every product is added with one rounding, in the order of a row's non-zeros,
-so results are bit-identical to the plain loops (``*_plain``), which serve where there is no vector
-IR. data is None where all values are 1.
+The columns of the dense matrix are processed in panels of 64, 32, 16, 4 and 1 columns, each of
+which is held in registers (``simd.sparse_row``). Every product is added with one rounding, in the
+order of the non-zeros of a row, so results are bit-for-bit identical to those of the plain loops
+(``*_plain``), which run on CPUs for which there is no vector code. data is None if all values are
+1.
 """
 
 import numpy as np
@@ -27,9 +28,9 @@ _LINE = 16
 def matmul_rows(lo, hi, X, A, Y, is_streamed):
     """Y[i] = X[i] A for rows lo .. hi.
 
-    X: Csr (n, p); A (p, l) float, C order; Y (n, l) of A's type, out. O(nnz l) time. An empty row
-    gives zeros. is_streamed: store Y past the caches; l must then be a multiple of 64, and Y
-    aligned to a cache line.
+    X is a Csr (n, p), and A a float array (p, l) in C order. The result is written to Y (n, l), of
+    the type of A, in O(nnz l) time. An empty row of X gives a row of zeros. If is_streamed is true,
+    Y is stored past the caches; l must then be a multiple of 64, and Y aligned to a cache line.
     """
     _multiply(lo, hi, X, A, Y, is_streamed)
     if is_streamed:
@@ -51,11 +52,12 @@ def _multiply(lo, hi, X, A, Y, is_streamed):
 def validated_matmul_rows(lo, hi, X, columns, A, Y, is_streamed, is_rejected):
     """Y[i] = X[i] A as in matmul_rows, with validation of X in the same pass over memory.
 
-    Some thousand indices are validated and then multiplied, while the next ones are prefetched. A
-    value that is not finite makes every sum of its row non-finite, even if it is multiplied by 0.
-    columns: indices viewed as unsigned integers; A must be finite; data must be an array;
-    is_rejected (n,) bool, out: Y[i] is not valid, because row i or a row near it has an index out
-    of range or a sum that is not finite.
+    The kernel validates a few thousand indices, multiplies the corresponding values, and meanwhile
+    prefetches the next indices and values. A value that is not finite makes every sum of its row
+    non-finite, even if it is multiplied by 0. columns holds the indices, viewed as unsigned
+    integers. A must be finite, and data must be an array. is_rejected (n,) bool is an output: it is
+    true if Y[i] is not valid, because row i or a row near it has an index out of range or a sum
+    that is not finite.
     """
     indptr = X.indptr
     first = lo
@@ -74,7 +76,7 @@ def validated_matmul_rows(lo, hi, X, columns, A, Y, is_streamed, is_rejected):
 
 @kernel
 def _multiply_ahead(first, last, X, A, Y, is_streamed):
-    """Multiply a few rows at a time, and prefetch as many non-zeros of later rows."""
+    """Multiply a few rows at a time, and prefetch as many non-zeros of later rows as they have."""
     indptr, indices, data = X.indptr, X.indices, X.data
     are_finite = True
     for i in range(first, last, _ROWS_AT_ONCE):
@@ -109,9 +111,10 @@ def matmul_rows_plain(lo, hi, X, A, Y, is_streamed):
 def rmatmul_parts(lo, hi, boundaries, X, Y, y_column, accumulate, Z):
     """Z[part] = X[rows of part]' Y[rows of part, y_column : y_column + w] for parts lo .. hi.
 
-    X: Csr; boundaries (parts + 1,) int64 rows; Y (n, l) float, C order; accumulate: add to Z[part]
-    instead of overwriting it; Z (parts, p, w) of Y's type, out. O(nnz w) time. The rows of a part
-    are added in order.
+    X is a Csr, boundaries (parts + 1,) int64 holds the row at which each part begins, and Y (n, l)
+    is a float array in C order. The result is written to Z (parts, p, w), of the type of Y; if
+    accumulate is true, it is added to Z[part] instead. The rows of a part are added in order. The
+    kernel takes O(nnz w) time.
     """
     indptr, indices, data = X.indptr, X.indices, X.data
     for part in range(lo, hi):
@@ -140,9 +143,10 @@ def rmatmul_parts_plain(lo, hi, boundaries, X, Y, y_column, accumulate, Z):
 def gram_parts(lo, hi, boundaries, X, Q, q_column, accumulate, Z):
     """Z[part] = X[rows]'(X[rows] Q[:, q_column : q_column + w]) for the rows of parts lo .. hi.
 
-    X: Csr; boundaries (parts + 1,) int64 rows; Q (p, l) float, C order; accumulate: add to Z[part]
-    instead of overwriting it; Z (parts, p, w) of Q's type, out. X Q is never stored: a row's
-    product stays in registers. O(nnz w) time.
+    X is a Csr, boundaries (parts + 1,) int64 holds the row at which each part begins, and Q (p, l)
+    is a float array in C order. The result is written to Z (parts, p, w), of the type of Q; if
+    accumulate is true, it is added to Z[part] instead. X Q is never stored, because the product of
+    a row stays in registers. The kernel takes O(nnz w) time.
     """
     indptr, indices, data = X.indptr, X.indices, X.data
     for part in range(lo, hi):
@@ -178,7 +182,7 @@ def gram_parts_plain(lo, hi, boundaries, X, Q, q_column, accumulate, Z):
 def add_parts(lo, hi, Z, column, out):
     """out[j, column : column + w] += Z[0, j] + Z[1, j] + ..., in this order, for rows lo .. hi.
 
-    Z (parts, p, w); out (p, l), in and out. O((hi - lo) parts w) time.
+    Z has the shape (parts, p, w). out (p, l) is changed in place, in O((hi - lo) parts w) time.
     """
     for j in range(lo, hi):
         for part in range(Z.shape[0]):

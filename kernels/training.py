@@ -1,14 +1,15 @@
 """One step of training of the cosine model: gradients by user, then updates by item.
 
 The vector of user u is s = sum of x a over the user's items. An interaction is scored without
-itself: logit = (s - x a) . b / temperature + bias, divided by both norms where unit is true. The
-first kernel reads the items' vectors and writes gradients by user. The second reads those of an
-item's users, in order, and updates the item's own vectors, as in alternating least squares. There
-is no race, and the bits do not depend on the number of threads. Sums follow the vector width of the
-CPU, so bits may differ between CPUs (reassociation, float32).
+itself: logit = (s - x a) . b / temperature + bias, where the inner product is divided by both norms
+if unit is true. The first kernel reads the vectors of the items and writes the gradients of each
+user. The second kernel reads the gradients of an item's users, in order, and updates the vectors of
+the item, as alternating least squares does. No two threads write the same vector, so results are
+bit-for-bit identical for any number of threads. Results may differ between CPUs, because the order
+in which float32 terms are added depends on the vector width of the CPU.
 
-The sampled negatives, the *pool*, are shared by all users of a step. Items that the user has,
-including held-out ones, are masked for that user.
+The sampled negatives, called the *pool*, are shared by all users of a step. Items with which a user
+has interacted, including held-out items, are masked for that user.
 """
 
 import math
@@ -31,7 +32,8 @@ MASKED = np.float32(-np.inf)
 class Pool(NamedTuple):
     """The negatives of a step: rows (m, d) of B, their transpose, bias and counts (m,), float32.
 
-    position_of (p,) int32: position of an item in the pool, -1 if it is not there.
+    position_of (p,) int32 holds the position of each item in the pool, or -1 for an item that is
+    not in the pool.
     """
 
     rows: Any
@@ -42,7 +44,11 @@ class Pool(NamedTuple):
 
 
 class Objective(NamedTuple):
-    """scale = 1 / temperature and norm penalty, float32; whether unit rows, whether softmax."""
+    """The objective: its scale 1 / temperature, its norm penalty, and its two variants.
+
+    scale and penalty are float32. unit says whether rows are normalised, and softmax whether the
+    loss is a softmax.
+    """
 
     scale: Any
     penalty: Any
@@ -51,10 +57,11 @@ class Objective(NamedTuple):
 
 
 class LossInputs(NamedTuple):
-    """The inputs of a loss beside the interactions.
+    """The inputs of a loss other than the interactions.
 
-    model: A, B (p, d) and bias (p,), float32, rows of B of norm 1 where unit; seen: indptr and
-    indices of CSR, items to mask in the pool; pool: Pool; objective: Objective.
+    model holds A, B (p, d) and bias (p,) in float32; the rows of B have norm 1 if unit is true.
+    seen holds indptr and indices of the CSR matrix of the items to mask in the pool. pool is a Pool
+    and objective an Objective.
     """
 
     model: Any
@@ -64,9 +71,10 @@ class LossInputs(NamedTuple):
 
 
 class StepByItem(NamedTuple):
-    """The interactions of a step by item: starts, users, entries are the transpose of its CSR.
+    """The interactions of a step by item.
 
-    entries: positions in its values (nnz,).
+    starts, users and entries are the transpose of the CSR matrix of the step. entries holds
+    positions in the values (nnz,) of that matrix.
     """
 
     starts: Any
@@ -78,8 +86,9 @@ class StepByItem(NamedTuple):
 class Adagrad(NamedTuple):
     """The state of the optimiser.
 
-    rate: float32; accumulators (p, 1) float32 of A, B and bias: summed squares of gradients; raw:
-    B before its rows are normalised. Arrays are changed in place.
+    rate is a float32. accumulators holds three arrays (p, 1) float32, the summed squares of the
+    gradients of A, B and bias. raw is B before its rows are normalised. The arrays are changed in
+    place.
     """
 
     rate: Any
@@ -90,9 +99,10 @@ class Adagrad(NamedTuple):
 class Gradients(NamedTuple):
     """The float32 gradients that the users of a step pass on to their items.
 
-    sums (b, d): s; units (b, d): s normalised; by_sum (b, d): gradient by s; by_entry (nnz, 3):
-    slope of the loss by the logit, and the factors of B and of the sum in the gradient by the sum
-    without the item; by_pool (b, m): slope by the logits of the pool.
+    sums (b, d) holds the vectors s, units (b, d) the normalised vectors, and by_sum (b, d) the
+    gradients with respect to s. by_entry (nnz, 3) holds the slope of the loss with respect to the
+    logit, and the factors of B and of the sum in the gradient with respect to the sum without the
+    item. by_pool (b, m) holds the slopes with respect to the logits of the pool.
     """
 
     sums: Any
@@ -168,7 +178,8 @@ def mask(items, position_of, logits):
 def prepare_pool(softmax, counts, logits):
     """Return the largest logit of the pool and, for softmax, sum of counts exp(logit - largest).
 
-    Softmax replaces logits by these exponentials. The largest is -inf if the pool is masked.
+    For softmax, these exponentials replace the logits. If the whole pool is masked, the largest
+    logit is -inf.
     """
     largest, total = MASKED, ZERO
     for j in range(len(logits)):
@@ -184,7 +195,8 @@ def prepare_pool(softmax, counts, logits):
 def positive_loss(softmax, logit, largest, others, weight):
     """Return the loss of one interaction, its slope by the logit, and the negatives' factor.
 
-    softmax: -ln(e^logit / (e^logit + others e^largest)); else -ln sigmoid(logit).
+    The loss is -ln(e^logit / (e^logit + others e^largest)) if softmax is true, and otherwise
+    -ln sigmoid(logit).
     """
     if not softmax:
         small = math.exp(-abs(logit))
@@ -203,7 +215,7 @@ def positive_loss(softmax, logit, largest, others, weight):
 def negative_loss(softmax, counts, rate, logits):
     """Replace the output of prepare_pool by slopes of the loss by the logits; return the loss.
 
-    Softmax has no separate loss of negatives.
+    With softmax, the negatives have no loss of their own.
     """
     loss = 0.0
     for j in range(len(logits)):
@@ -237,9 +249,9 @@ def penalise_norm(penalty, x, gradient):
 
 @relaxed_kernel
 def score_profile(s, items, values, weights, model, objective, largest, others, slopes, gradient):
-    """Score each item of a user without itself; slopes (len, 3) and gradient (d,) by s, out.
+    """Score each item of a user without itself, and return the loss and the negatives' factor.
 
-    Returns the loss and the negatives' factor.
+    The slopes (len, 3) and the gradient (d,) with respect to s are written to the last arguments.
     """
     A, B, bias = model
     scale, _, unit, softmax = objective
@@ -270,10 +282,11 @@ def score_profile(s, items, values, weights, model, objective, largest, others, 
 
 @relaxed_kernel
 def user_gradients(lo, hi, first, interactions, inputs, gradients, losses):
-    """Gradients of the loss for users lo .. hi; outputs are counted from user `first`.
+    """Write the gradients of the loss for users lo to hi; row 0 of the outputs is user `first`.
 
-    interactions: indptr, indices, values (x) and weights in the loss of CSR; inputs: LossInputs;
-    gradients: Gradients, out; losses (b,) float64, out. O((nnz + b m) d).
+    interactions holds indptr, indices, values (x) and weights in the loss of a CSR matrix, and
+    inputs is a LossInputs. The results are written to gradients, a Gradients, and to losses (b,)
+    float64. The kernel takes O((nnz + b m) d) time.
     """
     model, seen, pool, objective = inputs
     indptr, indices, values, weights = interactions
@@ -322,10 +335,11 @@ def adagrad_step(rate, gradient, accumulator, row):
 
 @relaxed_kernel
 def item_updates(lo, hi, step, gradients, position_of, objective, adagrad, model):
-    """One step for items lo .. hi: the model and the state of adagrad are changed in place.
+    """Take one step for items lo to hi, which changes the model and the state of Adagrad in place.
 
-    step: StepByItem; gradients: Gradients; position_of as in Pool; adagrad: Adagrad. An item
-    without users that is not in the pool changes by the penalty only. O((nnz + b m) d).
+    step is a StepByItem, gradients a Gradients, and adagrad an Adagrad; position_of is described in
+    Pool. An item that has no users and is not in the pool is changed by the penalty only. The
+    kernel takes O((nnz + b m) d) time.
     """
     starts, users, entries, values = step
     rate, accumulators, raw = adagrad
@@ -374,10 +388,11 @@ def item_updates(lo, hi, step, gradients, position_of, objective, adagrad, model
 
 @relaxed_kernel
 def held_out_losses(lo, hi, interactions, held_out, inputs, losses):
-    """Write the loss of the held-out interactions of users lo .. hi; losses (n,) out.
+    """Write the loss of each user's held-out interactions to losses (n,), for users lo to hi.
 
-    The user's vector is the whole sum. interactions: indptr, indices and values of CSR; held_out:
-    indptr, indices and weights; inputs: LossInputs. O((nnz + n m) d).
+    The vector of a user is the sum over all of the user's interactions. interactions holds indptr,
+    indices and values of a CSR matrix, held_out holds indptr, indices and weights, and inputs is a
+    LossInputs. The kernel takes O((nnz + n m) d) time.
     """
     model, seen, pool, objective = inputs
     indptr, indices, values = interactions

@@ -157,8 +157,9 @@ def align(
     of the items. This is the right choice for vectors whose scale is fixed, such as those of
     ``QueryMetric.transform`` or of a model that was trained on the cosine.
 
-    Alignment makes the vectors of two versions comparable. It does not make their lists of
-    neighbours more alike, because a rotation changes no cosine. A warm start of the training does.
+    Alignment makes the vectors of two versions comparable. Alignment does not make the neighbour
+    lists of two versions more alike, because a rotation changes no cosine. To make the lists more
+    alike, start the training of the new version from the factors of the old one.
 
     Parameters
     ----------
@@ -224,7 +225,8 @@ def align(
     shared, old_shared = _match(new, old, new_users, previous_users, ids, old_ids)
     forms = _comparable_forms(new, old, new_users, previous_users)
     rotation = _fit_rotation(forms.items[shared], forms.old_items[old_shared])
-    # Unlike a matrix product, map_rows gives equal rows equal images.
+    # map_rows maps equal rows to bitwise equal rows, which a BLAS matrix product does not
+    # guarantee.
     aligned = map_rows(forms.items, rotation)
     aligned_users = None if forms.users is None else map_rows(forms.users, rotation)
     before, after = forms.old_items[old_shared], aligned[shared]

@@ -56,7 +56,10 @@ def as_edges(
     items: Any, k: Any, condition: Any, rows: Any = None,
     working_memory: float | None = None, n_threads: int | None = None,
 ) -> tuple[ItemRows, int, float]:  # fmt: skip
-    """Validate the arguments of a function over the edges of items; return items, k, condition."""
+    """Validate the arguments of a function that works on pairs of an item and a nearest neighbour.
+
+    Return the items, k and the condition.
+    """
     item_rows = memmap.as_mapped_rows("items", items)
     p = len(item_rows)
     validation.check_enough("items", p, 2, "rows")

@@ -32,9 +32,10 @@ N_STARTS, _MAX_STARTS = 16, 1000
 # more neighbours of the other items. On all items it is _START_BUDGET over rows times dimensions:
 # for 1,000 x 50 items that is 4 starts, which replace 0.2 percentage points more than 2 starts.
 _MIN_STARTS, _START_BUDGET = 2, 200_000
-# Number of trial flips per dimension in one search. Half as many are enough on a sample, where
-# more flips replace no more neighbours of the other items, and for linear maps, where the other
-# half would gain 0.3 percentage points (1,000 x 50 items).
+# Number of trial flips per dimension in one search. Half this number is used in two cases: on a
+# sample, because more flips replace no more neighbours of the items outside the sample, and for
+# linear maps, because the full number replaces only 0.3 percentage points more of the neighbours of
+# 1,000 items with 50 dimensions.
 _FLIPS_PER_DIMENSION = 12
 # Number of weights that are flipped together when no single flip replaces more neighbours.
 _FLIPPED_TOGETHER = 3

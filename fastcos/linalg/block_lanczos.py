@@ -112,9 +112,9 @@ def leading_eigenpairs(
 ) -> Ritz:
     """Return the k leading eigenpairs of X'X after at most max_iter products with a block.
 
-    The iteration stops when every estimated residual is at most tol, or is limited by rounding. p
-    must be larger than largest_basis(k) + 2 block_width(k). The memory is largest_basis(k) vectors
-    and a few blocks.
+    The iteration stops when every estimated residual is at most tol, or when rounding prevents the
+    residuals from becoming smaller. p must be larger than largest_basis(k) + 2 block_width(k). The
+    iteration stores largest_basis(k) vectors and a few blocks.
     """
     basis = _Basis(gram_matmul, p, k, np.dtype(dtype), generator, n_threads)
     report.start(tol, max_iter)

@@ -32,7 +32,7 @@ class CSRArrays(NamedTuple):
 
 
 def transposed_interactions(name: str, X: Any) -> sp.csr_array:
-    """Return the transpose of a CSC matrix as as_interactions returns it, without a conversion.
+    """Transpose a CSC matrix to the CSR form of `as_interactions`, without converting the arrays.
 
     The structure is checked first, because an error of SciPy's transpose would not name X.
     """

@@ -170,7 +170,8 @@ def randomized_svd(
         dtypes = []
     else:
         dtypes = list(dict.fromkeys([operator.dtype, np.dtype(np.float64)]))
-        # Products with the Gram matrix would overflow or underflow in float32.
+        # If the largest magnitude is very large or very small, products with the Gram matrix
+        # overflow or underflow in float32, so only float64 is used.
         largest = validation.largest_magnitude(_values_of(X))
         if not 1 / _LARGEST_FLOAT32 < largest < _LARGEST_FLOAT32:
             dtypes = dtypes[-1:]

@@ -49,9 +49,10 @@ def pair_auc(
 
     The pairs are unordered pairs of different rows. By default, every cosine is counted in one of
     2^16 equal bins, which determine the order of two cosines in different bins. ``low`` and
-    ``high`` bound the undecided comparisons: those within a bin, and those of cosines whose
-    rounding error (at most (k + 8) 2^-51) may cross the edge of a bin. Half of the width of the
-    interval is half of the sum, over bins, of the product of the shares of both kinds of pairs.
+    ``high`` are the AUC if all undecided comparisons go one way or the other. A comparison is
+    undecided if both cosines lie in one bin, or if the rounding error of a cosine, which is at most
+    (k + 8) 2^-51, may cross the edge of a bin. Half of the width of the interval is half of the
+    sum, over bins, of the product of the shares of both kinds of pairs.
 
     If exact is true, the cosines are sorted, and cosines that differ by less than their rounding
     error count as equal. The function takes O(p p k) time and O(p k) memory; with exact, also

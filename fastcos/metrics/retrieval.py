@@ -321,7 +321,8 @@ def ndcgs_at_k(gains: Floats, held_out: sp.csr_array, *, graded: bool = False) -
 def gains_of(recommended: Integers, held_out: sp.csr_array, *, graded: bool = False) -> Floats:
     """Return the gain of each recommended item (n, k): 0 unless it was held out for the user.
 
-    The gain of a held-out item is 1, or its value in held_out if graded. -1 is no item.
+    The gain of a held-out item is 1, or its value in held_out if graded is true. -1 in
+    `recommended` marks an empty place.
     """
     n, p = held_out.shape
     users = np.repeat(np.arange(n), np.diff(held_out.indptr))

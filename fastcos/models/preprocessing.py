@@ -1,7 +1,7 @@
 """Transformers of sparse interactions before training: popularity, activity, co-occurrence.
 
-All of them preserve sparsity and follow scikit-learn: ``fit`` learns the parameters that
-``transform`` applies to other rows. Subtracting means would make X dense, so
+All transformers of this module preserve sparsity and follow scikit-learn: ``fit`` learns the
+parameters that ``transform`` applies to other rows. Subtracting means would make X dense, so
 :class:`StandardizeColumns` only scales the columns, and provides the means for ``center=`` of
 :func:`fastcos.matmul` and the SVD.
 """
@@ -165,7 +165,8 @@ class NormalizeRows(_Transformer):
 
     Notes
     -----
-    Before training, this normalisation changes the model. After training, a cosine performs it.
+    Normalising the rows before training changes the model that is trained. Normalising them after
+    training has no effect if the vectors are compared by the cosine, which normalises them anyway.
     Source: arXiv:2403.05440, section 3.
 
     Examples

@@ -81,12 +81,15 @@ def as_mapped_rows(
 
 
 def has_kernels(X: Any) -> bool:
-    """Return whether X are narrow rows that kernels read without conversion to float32."""
+    """Return whether kernels read the rows X, of one- or two-byte numbers, without conversion."""
     return is_narrow(X) and X.dtype.name in _BITS
 
 
 def as_kept(name: str, X: Any) -> Any:
-    """Return rows as an index stores them: narrow rows that no kernel reads become float32."""
+    """Return rows as an index stores them.
+
+    Rows of one- or two-byte numbers for which there is no kernel are converted to float32.
+    """
     if not is_narrow(X):
         return X
     if not has_kernels(X):

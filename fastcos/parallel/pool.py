@@ -307,9 +307,9 @@ class _Job:
             self._done += hi - lo
 
     def _has_ended(self, seconds: float) -> bool:
-        """Wait up to seconds (-1: without limit) until no helping thread runs a block.
+        """Wait at most `seconds` (no limit if -1) until no helping thread is running a block.
 
-        Return whether no helping thread runs a block.
+        Return whether no helping thread is running a block.
         """
         # This is tested before acquire: an interrupt between acquire and release leaves _busy held
         # although no block runs. Every interrupt comes there if signals restart system calls, as

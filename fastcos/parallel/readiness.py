@@ -54,12 +54,13 @@ class State:
     """The row types whose kernels are compiled, and the time that searches in NumPy have taken."""
 
     def __init__(self) -> None:
-        # since the last type became ready: every type of rows has the whole time to itself
+        # This counts from the time at which the last type of rows became ready, so that every type
+        # may spend the whole time in NumPy.
         self.seconds_in_numpy = 0.0
         self.compile_at_once = False
         # the types of rows whose kernels are compiled
         self.ready: set[str] = set()
-        # by type of rows: the time of the next check of the cache
+        # for each type of rows, the time at which the cache is checked next
         self.next_check: dict[str, float] = {}
 
     def add_ready(self, name: str) -> None:

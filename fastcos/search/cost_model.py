@@ -23,9 +23,11 @@ class CostModel:
     """
 
     # --- Which method searches a segment ---------------------------------------------------------
-    # Tiles need a few panels before they gain anything over scoring every pair.
+    # If there are fewer rows than a few panels (of 32 packed rows each), the tiled kernel is no
+    # faster than scoring every pair.
     min_rows_for_tiles: int = 4 * PANEL
-    # A candidate of the filter is a word of 32 bits of score and 32 bits of slot.
+    # The filter stores a candidate in 64 bits: a 32-bit score and a 32-bit slot, which is the place
+    # of the row in the packed order.
     max_rows_for_tiles: int = 2**31
     # Where a query wants more than this share of the rows, a filter drops too few of them.
     max_neighbor_share: float = 1 / 8
@@ -45,8 +47,9 @@ class CostModel:
     queries_per_filtered_sweep: int = 4
     # Bytes of a packed row besides its codes: norm, slot, bias and factors.
     bytes_beside_codes: int = 160
-    # Copies of a row (itself included) that the average row must have for duplicate rows to be
-    # grouped. Below that most groups are single rows, and grouping costs more than it saves.
+    # Duplicate rows are grouped only if a row has on average at least this many copies, itself
+    # included. If rows have fewer copies, most groups are single rows, and grouping costs more than
+    # it saves.
     min_average_copies: float = 2.0
 
     # --- Groups of items, of which each query searches one ----------------------------------------

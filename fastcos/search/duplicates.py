@@ -37,7 +37,7 @@ class DuplicateGroups(NamedTuple):
 def find_duplicates(encoded: EncodedRows) -> DuplicateGroups | None:
     """Return the groups of duplicate rows (with equal bias), None where copies are few.
 
-    O(n d), which is in vain where packing.norms_repeat says no.
+    The function takes O(n d) time, which is wasted if ``packing.norms_repeat`` returns False.
     """
     n = len(encoded.norms)
     hashes = _hashes(encoded)
@@ -100,12 +100,14 @@ def expand(
     k: int,
     n_threads: int,
 ) -> Ranking:
-    """Columns (n, k) and raw scores (n, k) from the best groups of every distinct query.
+    """Return columns (n, k) and raw scores (n, k) from the best groups of every distinct query.
 
-    group_of_query (n,): number of the distinct query of each query; groups: row numbers of the
-    first members of its k + 1 best groups, and their raw scores. Of the exclusions only ``own`` is
-    used. Of an item among the best k, every group ahead of its own has a row ahead of it, so that
-    its group is among the best k groups, or k + 1 where the row ahead may be the query itself.
+    group_of_query (n,) holds the number of the distinct query of each query. groups holds, for each
+    distinct query, the row numbers of the first members of its k + 1 best groups, and their raw
+    scores. Of the exclusions only ``self_rows`` is used. It is enough to know k + 1 groups: every
+    group that ranks above the group of an item contains a row that ranks above the item, so the
+    group of one of the best k items is among the best k groups, or among the best k + 1 if one of
+    the rows above the item is the query itself.
     """
     n = len(group_of_query)
     best_groups, best_scores = groups

@@ -139,7 +139,8 @@ def _of_tiles(
         rates = costs.single_multiply_adds_per_second
     multiply = multiply_adds / (dict(rates)[layout.isa] * threads)
     multiply += lanes * n_panels * costs.seconds_per_tile_lane / threads
-    # Every range has candidates of its own.
+    # Each range of panels collects its own candidates, so the number of scored pairs grows with the
+    # number of ranges.
     scored = n * (costs.scored_pairs_per_neighbor * k + costs.scored_pairs_besides) * grid.n_ranges
     scored = min(scored, float(n) * n_packed)
     per_score = costs.seconds_per_candidate + costs.seconds_per_candidate_column * d

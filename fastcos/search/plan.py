@@ -420,7 +420,8 @@ def _plan_distinct(
     """Plan a search of one row of each group of duplicates, whose copies are added afterwards."""
     n_distinct = segment.n_distinct or 0
     rows = dataclasses.replace(segment, n_live=n_distinct, n_packed=n_distinct)
-    # of the best k + 1 groups one may be that of the query itself, which it must not find
+    # Search k + 1 groups, because one of them may be the query's own group, whose only member may
+    # be the query itself, which must not be returned.
     request_groups = dataclasses.replace(request, k=min(request.k + 1, n_distinct))
     inner = _plan_tiles(rows, request_groups, machine, costs, ())
     reason = (

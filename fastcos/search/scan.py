@@ -391,7 +391,7 @@ def _proved_thresholds(
 
 
 def few_query_settings(plan: SearchPlan, *, must_check: bool) -> Any:
-    """Return a plan of few queries as the kernel takes it."""
+    """Convert a plan for a search with few queries to the record that the kernel reads."""
     sample, per_range = plan.sample, plan.grid.panels_per_range
     return records.FewQuerySearch(plan.rank, sample.stride, sample.rank, per_range, must_check)
 

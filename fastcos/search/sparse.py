@@ -34,7 +34,7 @@ _SUMS_PER_NNZ = 256
 _BYTES_PER_PAIR = 40
 # The memory of a neighbour in the buffers of one thread, in bytes; they hold 2 k + 64 neighbours.
 _BYTES_PER_NEIGHBOR = 24
-# The number of results that are changed at once.
+# The number of results that are post-processed in one block.
 _RESULTS_PER_BLOCK = 1 << 16
 # Sums of whole numbers that stay below this limit are exact in int32.
 LARGEST_SUM = 2.0**31

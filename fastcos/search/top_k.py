@@ -62,9 +62,9 @@ def top_k(
         of ``np.packbits(rows, axis=1)``: "hamming", minus the number of bits that differ, or
         "bit_cosine", the cosine of the rows of 0 and 1.
     exclude_self : bool, optional
-        Whether query i must not find item i. Default: True if items is None, otherwise False. With
-        items, True is for rows that are given twice, as in ``top_k(X, X, exclude_self=True)``:
-        there must be as many items as queries.
+        Whether query i must not find item i. Default: True if items is None, otherwise False. If
+        items are given, use True only if they are the same rows as the queries, as in
+        ``top_k(X, X, exclude_self=True)``; there must be as many items as queries.
     allowed : array_like or sparse (n, m), optional
         A mask (m,) or item numbers: only these can be found. The non-zeros of a sparse matrix, for
         dense rows: the items that each query may find, all of which are scored. Fewer than k of

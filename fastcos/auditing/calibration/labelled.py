@@ -174,7 +174,8 @@ def calibrate_pairs(scores: Any, relevant: Any, *, method: str = "isotonic") -> 
         knots, probabilities = fitted.X_thresholds_, fitted.y_thresholds_
     else:
         # Platt's targets add one pair of each kind, so that the curve is finite even for separable
-        # labels. Each pair enters as relevant and as other, with weights.
+        # labels. Each labelled pair is used twice, once as relevant and once as irrelevant, with
+        # weights that sum to 1.
         positive = np.where(labels == 1, (n_relevant + 1) / (n_relevant + 2), 1 / (n_other + 2))
         regression = LogisticRegression(C=np.inf, max_iter=1000).fit(
             np.tile(values, 2)[:, None],
