@@ -21,7 +21,7 @@ ROUNDS = 2
 
 @kernel
 def add_sensitivity(x, y, w, sign, slopes):
-    """slopes[j] += sign * derivative of Fisher z of (x, y) by ln w[j], at w."""
+    """Add sign times the derivative of Fisher z of (x, y) by ln w[j], at w, to slopes[j]."""
     xy, xx, yy = weighted_sums(x, y, w)
     if xx == 0.0 or yy == 0.0:
         return
@@ -44,7 +44,7 @@ def to_vertex(slopes, K, w):
 
 @kernel
 def is_lost(x, units, edge, k, w):
-    """Whether at least k rows of units are nearer to x than units[edge], in the metric diag(w).
+    """Return whether k or more rows of units are nearer to x than units[edge] in metric diag(w).
 
     The rows after the edge are compared first.
     """
@@ -63,7 +63,7 @@ def is_lost(x, units, edge, k, w):
 def attack_towards(x, units, edge, first, last, k, K, w):
     """Return whether the edge is lost at a vertex w that brings rows first .. last - 1 nearer.
 
-    The vertex follows the signs of the gradient, first at w = 1, then at the vertex before.
+    The vertex follows the signs of the gradient, first at w = 1, then at the previous vertex.
     """
     slopes = np.empty_like(w)
     w[:] = 1.0
@@ -82,8 +82,9 @@ def attack_towards(x, units, edge, first, last, k, K, w):
 def find_counterexample(x, units, edge, k, n_targets, K, depth, w):
     """Return whether a w in [1, K]^d was found at which units[edge] is not among the k nearest.
 
-    Targets: the k rows after the edge together, each of the n_targets nearest competitors alone,
-    and the counterexamples of the refined certificate.
+    The search tries to bring these rows nearer: the k rows after the edge together, and each of the
+    n_targets nearest competitors alone. It also tries the counterexamples of the refined
+    certificate.
     """
     m = units.shape[0]
     if attack_towards(x, units, edge, edge + 1, min(edge + 1 + k, m), k, K, w):
@@ -100,9 +101,10 @@ def find_counterexample(x, units, edge, k, n_targets, K, depth, w):
 def attacked_radii(lo, hi, sample, neighbors, attacks, radii, weights):
     """Write the lowest level at which an attack drops each edge of rows[lo:hi]; inf if none does.
 
-    sample: SampledRows; neighbors (n, m) by descending cosine, the first k are the edges; attacks:
-    Attacks; radii (n, k) float64 out, NaN for an edge of a zero row; weights (n, k, d) float64 out:
-    the counterexample, entries from 1 to radius², or ones.
+    sample is a SampledRows, and attacks an Attacks. neighbors (n, m) is ordered by descending
+    cosine, and the first k neighbours of a row are its edges. The levels are written to radii (n,
+    k) float64, NaN for an edge of a zero row. The counterexamples are written to weights (n, k, d)
+    float64, with entries from 1 to radius², or ones if there is no counterexample.
     """
     items, norms, rows = sample.items, sample.norms, sample.rows
     n_targets, levels, depth = attacks.n_targets, attacks.levels, attacks.depth

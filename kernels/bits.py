@@ -1,7 +1,7 @@
 """Exact top-k of packed bits: Hamming distances and cosines by counting bits, 8 items at a time.
 
-Items of a block are laid out word by word: word j of eight items is one vector. So a word of a
-query meets eight items in three instructions, and no sum crosses lanes.
+Items of a block are laid out word by word, so word j of eight items is one vector. A word of a
+query is therefore compared with eight items in three instructions, and no sum crosses lanes.
 """
 
 import numpy as np
@@ -10,19 +10,23 @@ from .jit import kernel
 from .select import keep_best, write_best
 from .simd.hamming import LANES, count_bits
 
-# items that are laid out together: 32 KiB for 1,024 bits, which the first or second cache holds
+# The number of items that are laid out together. Items of 1,024 bits then take 32 KiB, which fit in
+# the first-level or second-level cache.
 _ITEMS = 256
-# factor of a threshold that exceeds the rounding of the few operations of a cosine
+# A threshold is multiplied by this factor, which lowers it by more than the rounding error of a
+# cosine.
 _BELOW = 1.0 - 1e-12
 
 
 @kernel
 def nearest_bits(lo, hi, is_cosine, query_rows, item_rows, own, scores, columns):
-    """Best k of all items for queries lo .. hi, equal scores by lower number. O((hi - lo) m w).
+    """Find the best k items of queries lo to hi; equal scores are ordered by lower item number.
 
-    is_cosine 0 or 1; query_rows, item_rows: BitRows; own (n,): the item that is the query
-    itself, or -1. scores (n, k) float64 out: minus the bits that differ, or the cosine of rows of 0
-    and 1, 0 where a norm is 0; columns (n, k) int64 out. Allocates O((hi - lo) k).
+    is_cosine is 0 or 1, query_rows and item_rows are BitRows, and own (n,) holds the number of the
+    item that is the query itself, or -1. The results are written to scores (n, k) float64 and
+    columns (n, k) int64. A score is minus the number of bits that differ, or the cosine of rows of
+    0 and 1, which is 0 if a norm is 0. The kernel takes O((hi - lo) m w) time for rows of w words,
+    and allocates O((hi - lo) k) memory.
     """
     queries, query_norms = query_rows.words, query_rows.norms
     items, norms = item_rows.words, item_rows.norms
@@ -56,7 +60,8 @@ def nearest_bits(lo, hi, is_cosine, query_rows, item_rows, own, scores, columns)
                     if is_cosine:
                         size = query_norms[i] * norms[item]
                         score = min(1.0, counts[lane] / size) if size > 0.0 else 0.0
-                    # items ascend: a later one with the k-th best score is not better
+                    # Items come in ascending order, so a later item with the k-th best score is not
+                    # better.
                     if score <= bounds[at] or item == own[i]:
                         continue
                     run_scores[at, held[at]], run_columns[at, held[at]] = score, item

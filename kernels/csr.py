@@ -14,8 +14,8 @@ _ROWS_AT_ONCE = 256
 def check_rows(lo, hi, X, views, n_columns, findings):
     """Write the worst defect of every row; errors are worse than defects that can be repaired.
 
-    X: Csr, whose indptr is already validated; views: BitViews of X; findings (n,) uint8, out.
-    O(nnz).
+    X is a Csr whose indptr is already validated, and views are its BitViews. The defects are
+    written to findings (n,) uint8, in O(nnz) time.
     """
     for first in range(lo, hi, _ROWS_AT_ONCE):
         last = min(hi, first + _ROWS_AT_ONCE)
@@ -27,13 +27,14 @@ def check_rows(lo, hi, X, views, n_columns, findings):
 
 @kernel
 def _all_valid(lo, hi, X, views, n_columns):
-    """Return whether no row has a defect, by two vectorised loops and a check of row ends."""
+    """Return whether no row has a defect, after two vectorised loops and a check of row ends."""
     indptr, indices, columns, bits = X.indptr, X.indices, views.columns, views.values
     magnitude, infinity = views.magnitude, views.infinity
     start, stop = indptr[lo], indptr[hi]
     if start == stop:
         return True
-    # Slices, because Numba would test every index for wraparound of negative values otherwise.
+    # The loops run over slices, because Numba would otherwise test every index for a negative
+    # value.
     bits, columns, indices = bits[start:stop], columns[start:stop], indices[start:stop]
     # Without its sign, a number that is not finite has at least the bits of infinity. 0 - 1 wraps
     # to the largest integer, so that an explicit zero fails, too.
@@ -49,8 +50,8 @@ def _all_valid(lo, hi, X, views, n_columns):
     for i in range(lo, hi):
         first, last = indptr[i] - start, indptr[i + 1] - start
         if first < last:
-            # Columns of an ascending row lie between its ends. As unsigned numbers, negative ones
-            # are too large.
+            # The columns of an ascending row lie between the first and the last one. Read as an
+            # unsigned number, a negative column is too large.
             if columns[first] >= n_columns or columns[last - 1] >= n_columns:
                 return False
             # Columns may decrease from one row to the next.
@@ -61,9 +62,9 @@ def _all_valid(lo, hi, X, views, n_columns):
 
 @kernel
 def are_within(start, stop, columns, n_columns):
-    """Return whether entries start .. stop are indices below n_columns, in any order.
+    """Return whether the entries from start to stop are indices below n_columns, in any order.
 
-    columns as in BitViews.
+    columns is described in BitViews.
     """
     columns = columns[start:stop]
     widest = columns.dtype.type(0)
@@ -100,15 +101,15 @@ def _check_each_row(lo, hi, X, n_columns, findings):
 
 @kernel
 def count_columns(lo, hi, boundaries, indptr, indices, counts):
-    """counts[part, j] = number of non-zeros of column j in the rows of a part, parts lo .. hi.
+    """Set counts[part, j] to the number of non-zeros of column j in each of the parts lo to hi.
 
-    boundaries (parts + 1,) int64 rows; indptr (n + 1,) int64; indices (nnz,) int; counts (parts, p)
-    int64, out.
+    boundaries (parts + 1,) int64 holds the row at which each part begins; indptr (n + 1,) is int64
+    and indices (nnz,) is int. counts (parts, p) int64 is the output.
     """
     for part in range(lo, hi):
         own = counts[part]
         own[:] = 0
-        # Unsigned, because Numba would test indices for wraparound of negative values otherwise.
+        # The indices are unsigned, because Numba would otherwise test each for a negative value.
         for column in indices[indptr[boundaries[part]] : indptr[boundaries[part + 1]]]:
             own[np.uint64(column)] += 1
 
@@ -117,16 +118,16 @@ def count_columns(lo, hi, boundaries, indptr, indices, counts):
 def transpose_parts(lo, hi, boundaries, X, positions, rows, values):
     """Write the entries of parts lo .. hi to their positions in the transpose.
 
-    positions (parts, p) int64: where the entries of column j from this part start; overwritten.
-    X: Csr; its data and values (nnz,), or both None; rows, values (nnz,) out, rows ascending in
-    every column.
+    positions (parts, p) int64 holds the place at which the entries of each column from each part
+    start, and is overwritten. X is a Csr; its data and values are arrays (nnz,), or both are None.
+    The results are written to rows and values (nnz,); rows ascend in every column.
     """
     _transpose_arrays(lo, hi, boundaries, X.indptr, X.indices, X.data, positions, rows, values)
 
 
 @kernel
 def _transpose_arrays(lo, hi, boundaries, indptr, indices, data, positions, rows, values):
-    """Do as transpose_parts; arguments may be None where members of a record may not."""
+    """Do as transpose_parts, with arguments that may be None, unlike the members of a record."""
     for part in range(lo, hi):
         next_of = positions[part]
         for i in range(boundaries[part], boundaries[part + 1]):

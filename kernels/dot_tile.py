@@ -1,8 +1,8 @@
 """Float64 dot products of 6 rows with 32 columns at a time, as LLVM vector IR.
 
-Every product and every sum is rounded separately, in the order of the dimensions: results are
-bit-identical to the plain loop, for every vector width. The IR names no instruction, so it
-compiles for every CPU.
+Every product and every sum is rounded separately, in the order of the dimensions, so results are
+bit-for-bit identical to those of the plain loop, for every vector width. The IR names no
+instruction, so it compiles for every CPU.
 """
 
 import numpy as np
@@ -13,10 +13,11 @@ from .simd.dot_tile import COLUMNS, ROWS, WIDTH, dot_products
 
 @borrowing_kernel
 def dot_tile(rows, first_row, panels, panel, tile):
-    """tile[r, c] = rows[first_row + r] . column c of the panel, for 6 rows and 32 columns.
+    """Set tile[r, c] to rows[first_row + r] . column c of the panel, for 6 rows and 32 columns.
 
-    rows (n, d) float64, C order; panels (P, d, 32) float64, as pack_rows makes them; tile (6, 32)
-    float64, out. A row past the last is read as the last row. O(192 d).
+    rows (n, d) is float64 in C order, panels (P, d, 32) float64 is the output of pack_rows, and
+    tile (6, 32) float64 is the output. A row past the last row is read as the last row. A tile
+    takes 192 d multiply-adds.
     """
     for column in range(0, COLUMNS, WIDTH):
         dot_products(rows, first_row, panels, panel, column, tile)
@@ -24,9 +25,10 @@ def dot_tile(rows, first_row, panels, panel, tile):
 
 @borrowing_kernel
 def pack_rows(lo, hi, rows, panels):
-    """Lay out panels lo .. hi: panels[q, :, c] = rows[32 q + c], zeros past the last row.
+    """Set panels[q, :, c] to rows[32 q + c], or to zeros past the last row, for panels lo to hi.
 
-    rows (n, d) float64; panels (ceil(n / 32), d, 32) float64, out. O(32 (hi - lo) d).
+    rows (n, d) is float64, and panels (ceil(n / 32), d, 32) float64 is the output. The kernel
+    copies 32 (hi - lo) d numbers.
     """
     for panel in range(lo, hi):
         for column in range(COLUMNS):
@@ -38,10 +40,10 @@ def pack_rows(lo, hi, rows, panels):
 
 @kernel
 def products_rows(lo, hi, rows, panels, out):
-    """out[i, j] = rows[i] . row j of the packed matrix, for rows lo .. hi.
+    """Set out[i, j] to rows[i] . row j of the packed matrix, for rows lo to hi.
 
-    rows (n, d) float64; panels (ceil(m / 32), d, 32) float64; out (n, m) float64, out.
-    O((hi - lo) m d) time.
+    rows (n, d) and panels (ceil(m / 32), d, 32) are float64, and out (n, m) float64 is the output.
+    The kernel takes O((hi - lo) m d) time.
     """
     tile = np.empty((ROWS, COLUMNS))
     for panel in range(panels.shape[0]):

@@ -1,8 +1,9 @@
 """Range of the cosine of a pair under rescalings of the latent dimensions.
 
-A rescaling D turns <x, y> into sum w x y with weights w = D^-2. condition(D) <= κ means that w lies
-in the box [1, K]^d, K = κ², up to a common factor, which does not change a cosine. Everything is
-computed in float64, from unit vectors.
+A rescaling D turns <x, y> into sum w x y with weights w = D^-2. The condition of D is the ratio of
+its largest to its smallest entry. If the condition is at most κ, w lies in the box [1, K]^d with K
+= κ², up to a common factor, which does not change a cosine. Everything is computed in float64, from
+unit vectors.
 """
 
 import math
@@ -27,14 +28,14 @@ def unit_row(row, norm, unit):
 
 @kernel
 def copy_row(row, out):
-    """Write row to out. Numba takes seconds to compile `out[:] = row`: its errors are formatted."""
+    """Copy row to out in a loop, because Numba takes seconds to compile `out[:] = row`."""
     for j in range(row.shape[0]):
         out[j] = row[j]
 
 
 @kernel
 def sum_and_difference(x, y):
-    """(|x + y|², |x - y|²) of two unit vectors; 0 where they are collinear up to rounding."""
+    """Return |x + y|² and |x - y|² of two unit vectors; 0 if they are collinear up to rounding."""
     plus, minus = 0.0, 0.0
     for j in range(x.shape[0]):
         plus += (x[j] + y[j]) * (x[j] + y[j])
@@ -78,7 +79,8 @@ def weighted_cosine(x, y, w):
 def best_positive(x, y, K, w):
     """Write to w the vertex of the box [1, K]^d with the largest cosine, which is positive.
 
-    The entries at K are a run of the positions with x y > 0 in the order of y / x. O(d²).
+    Sorted by y / x, the positions with x y > 0 whose weight is K are neighbours. The function takes
+    O(d²) time.
     """
     d = x.shape[0]
     positions, ratios, m = np.empty(d, np.int64), np.empty(d), 0
@@ -123,15 +125,16 @@ def tangent_vertex(x, y, K, t, w):
 
 @kernel
 def tangent(sums, t):
-    """2 xy / (t xx + yy / t): an upper bound of the cosine, exact at t = sqrt(yy / xx)."""
+    """Return 2 xy / (t xx + yy / t), an upper bound of the cosine, exact at t = sqrt(yy / xx)."""
     return 2.0 * sums[0] / (t * sums[1] + sums[2] / t)
 
 
 @kernel
 def highest_envelope(left, right, low, high):
-    """The t of [low, high] where the lower of two tangents is highest; 0.0 if rounding hides it.
+    """Return the t of [low, high] where the lower of two tangents is highest.
 
-    Each tangent has one peak: that of left is at or after low, that of right at or before high.
+    Each tangent has one peak. The peak of left is at or after low, and the peak of right is at or
+    before high. If rounding errors hide the highest t, 0.0 is returned.
     """
     first = math.sqrt(left[2] / left[1])
     second = math.sqrt(right[2] / right[1])
@@ -150,10 +153,11 @@ def highest_envelope(left, right, low, high):
 
 @kernel
 def lowest_between(start, end, w_start, w_end, w):
-    """Write to w the point between two of the box with the smallest cosine, none negative.
+    """Write to w the point between w_start and w_end with the smallest cosine.
 
-    start, end: their weighted sums. The derivative along the segment changes sign at most once,
-    because its numerator is linear.
+    w_start and w_end are points of the box, no cosine between them is negative, and start and end
+    are their weighted sums. The derivative along the segment changes sign at most once, because its
+    numerator is linear.
     """
     n, p, q = start
     dn, dp, dq = end[0] - n, end[1] - p, end[2] - q
@@ -171,10 +175,11 @@ def lowest_between(start, end, w_start, w_end, w):
 
 @kernel
 def worst_nonnegative(x, y, K, w):
-    """Write to w the point of the box with the smallest cosine, where none in it is negative.
+    """Write to w the point of the box with the smallest cosine, if no cosine in it is negative.
 
-    That cosine is max over t of min over w of 2 sum wxy / sum w (t x² + y²/t). Two vertices, each
-    optimal at its t, bound the maximum from above; the next t is where this bound is highest.
+    The smallest cosine is max over t of min over w of 2 sum wxy / sum w (t x² + y²/t). Two
+    vertices, each of which is optimal at its own t, bound the maximum from above; the next t is the
+    one at which this bound is highest.
     """
     low, high = 1.0 / math.sqrt(K), math.sqrt(K)
     w_left, w_right = np.empty_like(w), np.empty_like(w)
@@ -217,10 +222,11 @@ def highest_cosine(x, y, K, w):
 
 @kernel
 def box_intervals(lo, hi, pairs, K, ends, weights):
-    """Write the exact ranges of the cosines of pairs lo .. hi over the box. O(d²) a pair.
+    """Write the exact ranges of the cosines of pairs lo to hi over the box.
 
-    pairs: RowPairs; ends (n, 2) float64 out: lowest, highest, NaN for a
-    zero row; weights (n, 2, d) float64 out: weights that attain them, ones for a zero row.
+    pairs is a RowPairs. The lowest and the highest cosine are written to ends (n, 2) float64, NaN
+    for a zero row. The weights that attain these cosines are written to weights (n, 2, d) float64,
+    ones for a zero row. A pair takes O(d²) time.
     """
     x, y, x_norms, y_norms = pairs.x, pairs.y, pairs.x_norms, pairs.y_norms
     d = x.shape[1]
@@ -242,8 +248,9 @@ def box_intervals(lo, hi, pairs, K, ends, weights):
 def total_variation_index(x, y, contributions):
     """Return the total-variation index of two unit vectors; write the signed contributions.
 
-    contributions (d,) float64 out: ½ (e₊² - e₋²), e± the unit vectors along x ± y: the derivative
-    of z by the logarithm of the dimension's weight. Their absolute values sum to the index.
+    contributions (d,) float64 becomes ½ (e₊² - e₋²), where e± are the unit vectors along x ± y. A
+    contribution is the derivative of Fisher z with respect to the logarithm of the weight of the
+    dimension. The absolute values of the contributions sum to the index.
     """
     plus, minus = sum_and_difference(x, y)
     contributions[:] = 0.0
@@ -259,9 +266,9 @@ def total_variation_index(x, y, contributions):
 
 @kernel
 def pair_indices(lo, hi, pairs, z, indices, contributions):
-    """Write Fisher z, total-variation indices and contributions of pairs lo .. hi.
+    """Write Fisher z, total-variation indices and contributions of the pairs lo to hi.
 
-    pairs: RowPairs; z, indices (n,) and contributions (n, d) float64 out.
+    pairs is a RowPairs. The outputs z (n,), indices (n,) and contributions (n, d) are float64.
     """
     x, y, x_norms, y_norms = pairs.x, pairs.y, pairs.x_norms, pairs.y_norms
     a, b = np.empty(x.shape[1]), np.empty(x.shape[1])
@@ -274,11 +281,12 @@ def pair_indices(lo, hi, pairs, z, indices, contributions):
 
 @kernel
 def edge_indices(lo, hi, sample, neighbors, first_of, indices, totals):
-    """Write the total-variation indices of the edges of parts lo .. hi, and totals by dimension.
+    """Write the total-variation indices of the edges of parts lo to hi, and totals by dimension.
 
-    sample: SampledRows; neighbors (n, k) of its rows; part q holds rows
-    first_of[q] .. first_of[q + 1]; indices (n, k) float64 out, NaN for an edge of a zero row;
-    totals (parts, d) float64 out: sums of absolute contributions. O(d) an edge.
+    An edge is a pair of a row and one of its nearest neighbours. sample is a SampledRows, neighbors
+    (n, k) holds the neighbours of its rows, and part q holds the rows from first_of[q] to
+    first_of[q + 1]. The outputs are indices (n, k) float64, NaN for an edge of a zero row, and
+    totals (parts, d) float64, the sums of the absolute contributions. An edge takes O(d) time.
     """
     items, norms, rows = sample.items, sample.norms, sample.rows
     d = items.shape[1]

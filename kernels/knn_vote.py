@@ -8,9 +8,9 @@ from .row_argsort import top_k_of_row
 
 @kernel
 def top_k_votes(votes, seen, best):
-    """Write to best the k items with most votes that are not seen, padded by -1.
+    """Write the k unseen items with the most votes to best (k,) int64, padded by -1.
 
-    votes (p,) float64, at least 0, in/out: set to -1 for seen items; best (k,) int64, out.
+    votes (p,) float64 is at least 0, and is set to -1 for items that the user has seen.
     """
     for item in seen:
         votes[item] = -1.0
@@ -22,12 +22,13 @@ def top_k_votes(votes, seen, best):
 
 @kernel
 def recommend_by_items(lo, hi, seen, neighbors, weights, best):
-    """Item-based: best[u] = k unseen items with most votes from neighbours of seen items.
+    """Recommend to each user the k unseen items that are most often neighbours of seen items.
 
-    seen: Csr of the items that users have seen; neighbors (p, K) int64: nearest items of every
-    item, padded by -1; weights (K,) float64: vote for the first, second, ... neighbour; best (n, k)
-    int64, out: descending votes, equal votes by lower item, padded by -1. O(h K + p) time for h
-    items seen, p numbers of scratch.
+    seen is the Csr of the items that users have seen. neighbors (p, K) int64 holds the nearest
+    items of every item, padded by -1, and weights (K,) float64 the votes for the first, second, ...
+    neighbour. The items are written to best (n, k) int64 by descending votes, equal votes by lower
+    item number, padded by -1. A user who has seen h items takes O(h K + p) time, and the kernel
+    allocates p numbers.
     """
     indptr, indices = seen.indptr, seen.indices
     votes = np.empty(neighbors.shape[0])
@@ -42,12 +43,13 @@ def recommend_by_items(lo, hi, seen, neighbors, weights, best):
 
 @kernel
 def recommend_by_users(lo, hi, users, neighbors, weights, seen, n_items, best):
-    """User-based: best[q] = k items unseen by users[q] with most votes from nearest users.
+    """Recommend to each of `users` the k unseen items that the nearest users have seen most often.
 
-    users (m,) int64; neighbors (m, K) int64: nearest users of each, padded by -1, who vote for all
-    items that they have seen; weights (K,) float64: vote of the first, second, ... user; seen: Csr
-    of the items that users have seen; best (m, k) int64, out, as in
-    recommend_by_items. O(interactions of the neighbours + p) time a user, p numbers of scratch.
+    users (m,) is int64. neighbors (m, K) int64 holds the nearest users of each user, padded by -1;
+    these vote for all items that they have seen. weights (K,) float64 holds the votes of the first,
+    second, ... neighbour, and seen is the Csr of the items that users have seen. The items are
+    written to best (m, k) int64 in the order of recommend_by_items. A user takes O(interactions of
+    the neighbours + p) time, and the kernel allocates p numbers.
     """
     indptr, indices = seen.indptr, seen.indices
     votes = np.empty(n_items)

@@ -10,8 +10,9 @@ from .row_argsort import DIGITS, argsort_row
 def auc_of_ranked(scores, codes, own, relevant, ranked):
     """Return P(a column of own's label scores more than another column); a tie counts one half.
 
-    scores (m,) float64; codes (m,) int64 label codes; ranked (m - 1,) int64: the columns without
-    own, by descending score; relevant int: how many of them have own's label.
+    scores (m,) is float64, and codes (m,) int64 holds the codes of the labels. ranked (m - 1,)
+    int64 holds all columns except own, by descending score, and relevant is the number of them that
+    have the label of own.
     """
     others = ranked.shape[0] - relevant
     doubled, ahead, same, different, level = 0, 0, 0, 0, np.inf
@@ -29,12 +30,12 @@ def auc_of_ranked(scores, codes, own, relevant, ranked):
 
 @borrowing_kernel
 def precision_of_ranked(codes, own, relevant, ranked):
-    """Average precision at R = relevant: (1/R) sum over ranks r <= R of rel(r) P(r)."""
+    """Return (1/R) sum over ranks r <= R of rel(r) P(r), the average precision at R = relevant."""
     total, hits = 0.0, 0
     for rank in range(relevant):
         same = codes[ranked[rank]] == codes[own]
         hits += same
-        # This has no branch, because relevance is unpredictable.
+        # This has no branch, because a CPU cannot predict relevance.
         total += same * (hits / (rank + 1))
     return total / relevant
 
@@ -43,7 +44,7 @@ def precision_of_ranked(codes, own, relevant, ranked):
 def majority_code(codes, best, votes):
     """Return the most frequent code among the best columns (k,), and the first of equal ones.
 
-    votes (C,) int64 is scratch.
+    votes (C,) int64 is overwritten.
     """
     votes[:] = 0
     for j in best:
@@ -59,9 +60,10 @@ def majority_code(codes, best, votes):
 def score_label_ranks(lo, hi, scores, owns, labels, k, ranks):
     """Write AUC, average precision at R and the majority label of queries lo .. hi.
 
-    scores (n, m) float64; owns (n,) int64: the column that is the query itself; labels: LabelCodes
-    of the columns, of which from 2 to m - 1 have the code of a query; out: ranks, LabelRanks. O(m)
-    time a query where few scores are nearly equal, 3 m numbers of scratch.
+    scores (n, m) is float64, and owns (n,) int64 holds the column that is the query itself. labels
+    holds the LabelCodes of the columns; from 2 to m - 1 columns must have the code of a query. The
+    results are written to ranks, a LabelRanks. A query takes O(m) time if few scores are nearly
+    equal. The kernel allocates 3 m numbers.
     """
     m, codes, sizes = scores.shape[1], labels.codes, labels.sizes
     keys, starts = np.empty((2, m), np.int64), np.empty((3, DIGITS), np.int64)

@@ -12,7 +12,7 @@ _LEAST_ERFC = -37.0
 
 @kernel
 def log_cdf(z):
-    """Logarithm of the standard normal distribution function at z, to a relative error of 1e-15."""
+    """Return the logarithm of the standard normal CDF at z, with a relative error of 1e-15."""
     if z > 0.0:
         return math.log1p(-0.5 * math.erfc(z * _ROOT_HALF))
     if z >= _LEAST_ERFC:
@@ -24,11 +24,11 @@ def log_cdf(z):
 
 @kernel
 def mutual_proximity_rows(lo, hi, cosines, columns, queries, items, scores):
-    """scores[i] = log mutual proximity of query i and the items columns[i], for queries lo .. hi.
+    """Write the log mutual proximity of query i and items columns[i] to scores[i], for lo to hi.
 
-    This is ln(cdf of the cosine for the query * cdf for the item). cosines, columns (n, k);
-    queries, items: ScoreMoments of the cosines of n queries and p items; scores (n, k) out.
-    O((hi - lo) k).
+    The log mutual proximity is ln(cdf of the cosine for the query * cdf for the item). cosines and
+    columns have the shape (n, k), queries and items are the ScoreMoments of the cosines of n
+    queries and p items, and scores (n, k) is the output. The kernel takes O((hi - lo) k) time.
     """
     means, deviations = items.means, items.deviations
     for i in range(lo, hi):

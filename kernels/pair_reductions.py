@@ -41,13 +41,14 @@ def _stratum_of(level, boundaries, stratum):
 
 @kernel
 def pair_histograms(lo, hi, begin, stop, clustered, margin, counts, near):
-    """counts[part, stratum, 0 or 1, bin] += pairs i < j of different or of the same cluster.
+    """Count the pairs i < j by stratum, by same or different cluster, and by the bin of the score.
 
-    For parts lo .. hi; i in the strips of 96 rows from begin up to stop, of which part q takes
-    every parts-th. clustered: ClusteredRows; margin: bound on the rounding of a score, in bins.
-    counts (parts, strata, 2, bins)
-    int64 in/out; near (parts, strata, 2, 1) int64 in/out: scores that may belong to the next bin.
-    O(96 n d) time a strip; with strata, fastest where levels of neighbouring rows are alike.
+    Row i is in one of the strips of 96 rows from begin to stop; with Q parts, part q takes every
+    Q-th strip. Parts lo to hi are counted. clustered is a ClusteredRows, and margin bounds the
+    rounding error of a score, in bins. The pairs are added to counts (parts, strata, 2, bins)
+    int64, whose third index is 0 for different clusters and 1 for the same cluster. The scores that
+    may belong to the next bin are added to near (parts, strata, 2, 1) int64. A strip takes O(96 n
+    d) time; with strata, it takes least time if the levels of neighbouring rows are similar.
     """
     rows, panels, ends = clustered.rows, clustered.panels, clustered.ends
     levels, boundaries = clustered.levels, clustered.boundaries
@@ -64,7 +65,8 @@ def pair_histograms(lo, hi, begin, stop, clustered, margin, counts, near):
                     dot_tile(rows, tile_row, panels, panel, tile)
                     for i in range(tile_row, min(tile_row + ROWS, n, strip + STRIP)):
                         scores, column, stratum = tile[i - tile_row], max(first, i + 1), 0
-                        # Rows are sorted, so that the cluster of i begins at or before column.
+                        # Rows are sorted by cluster, so the cluster of i begins at or before
+                        # column.
                         border = min(max(column, ends[i]), end)
                         for same, start, last in ((1, column, border), (0, border, end)):
                             for j in range(start, last):
@@ -79,9 +81,9 @@ def pair_histograms(lo, hi, begin, stop, clustered, margin, counts, near):
 
 @kernel
 def score_strip(first_row, last_row, rows, panels, scores):
-    """scores[i - first_row, j] = rows[i] . row j of the packed matrix, within [-1, 1].
+    """Set scores[i - first_row, j] to rows[i] . row j of the packed matrix, within [-1, 1].
 
-    scores (strip, 32 panels) float64, out: columns past the last row are 0.
+    The output is scores (strip, 32 panels) float64, whose columns past the last row are 0.
     """
     tile = np.empty((ROWS, COLUMNS))
     for panel in range(panels.shape[0]):
@@ -96,12 +98,13 @@ def score_strip(first_row, last_row, rows, panels, scores):
 
 @kernel
 def average_precisions_at_r(lo, hi, queries, rows, panels, codes, sizes, values):
-    """values[q] = average precision at R of row queries[q] over all rows, for queries lo .. hi.
+    """Write the average precision at R of row queries[q] over all rows to values[q], for lo to hi.
 
-    (1/R) times the sum over ranks r <= R of rel(r) P(r); R is the number of other rows of its
-    label. queries (n_q,) int64; rows (n, d) float64 unit rows, and the same packed; codes (n,)
-    int64; sizes (C,) int64 rows per code, at least 2 for a query's; values (n_q,) float64, out.
-    O((hi - lo) n d) time, 9 n scores of scratch.
+    The average precision at R is (1/R) times the sum over ranks r <= R of rel(r) P(r), where R is
+    the number of other rows with the label of the query. queries (n_q,) is int64, rows (n, d) holds
+    float64 unit rows, and panels the same rows packed. codes (n,) is int64, and sizes (C,) int64 is
+    the number of rows per code, at least 2 for the code of a query. The output is values (n_q,)
+    float64. The kernel takes O((hi - lo) n d) time and allocates 9 n scores.
     """
     n = rows.shape[0]
     strip = np.empty((ROWS, rows.shape[1]))
@@ -123,7 +126,7 @@ def average_precisions_at_r(lo, hi, queries, rows, panels, codes, sizes, values)
 
 @borrowing_kernel
 def rank_excess(scores, own, neighbors):
-    """Sum over k neighbours of max(0, rank in the scores - k); trustworthiness is made of it."""
+    """Return the sum over k neighbours of max(0, rank in the scores - k), for trustworthiness."""
     total, k = 0, neighbors.shape[0]
     for j in neighbors:
         score, ahead = scores[j], 0
@@ -139,10 +142,11 @@ def rank_excess(scores, own, neighbors):
 
 @kernel
 def rank_excess_rows(lo, hi, X, X_panels, Y, Y_panels, k, excess):
-    """excess[i] = rank excess in X of the k nearest of row i in Y, and the reverse, rows lo .. hi.
+    """Write the rank excess in X of the k nearest rows in Y, and the reverse, for rows lo to hi.
 
-    X, Y (n, d) float64 unit rows and the same packed; excess (n, 2) int64, out.
-    O((hi - lo) n (d + k)) time, 12 n scores of scratch.
+    X and Y (n, d) hold float64 unit rows, and X_panels and Y_panels the same rows packed. The
+    output is excess (n, 2) int64. The kernel takes O((hi - lo) n (d + k)) time and allocates 12 n
+    scores.
     """
     n = X.shape[0]
     x_scores = np.empty((ROWS, X_panels.shape[0] * COLUMNS))
@@ -162,7 +166,10 @@ def rank_excess_rows(lo, hi, X, X_panels, Y, Y_panels, k, excess):
 
 @borrowing_kernel
 def pairs_at_most(levels, bound):
-    """Number of pairs i < j with levels[i] + levels[j] <= bound; levels (n,) float64, ascending."""
+    """Return the number of pairs i < j with levels[i] + levels[j] <= bound.
+
+    levels (n,) is float64 and ascending.
+    """
     total, j = 0, levels.shape[0] - 1
     for i in range(levels.shape[0]):
         while j > i and levels[i] + levels[j] > bound:

@@ -1,7 +1,7 @@
-"""Counter-based random numbers, Philox4x32-10: no state passes from row to row.
+"""Counter-based random numbers by Philox4x32-10, in which no state passes from row to row.
 
 Source: Salmon, Moraes, Dror, Shaw, Parallel random numbers: as easy as 1, 2, 3, SC 2011. Words of
-32 bits are held in int64. A product may overflow; the bits that are used stay correct.
+32 bits are held in int64. A product may overflow, but the bits of it that are used stay correct.
 """
 
 from .jit import borrowing_kernel
@@ -30,7 +30,8 @@ def philox(word_0, word_1, word_2, word_3, key_0, key_1):
 def uniform_pair(step, stream, row, key_0, key_1):
     """Return two independent uniform numbers of 52 bits, strictly between 0 and 1.
 
-    They depend on (step, stream, row, key) only: step and stream below 2^32, row below 2^63.
+    The numbers depend on (step, stream, row, key) only. step and stream must be below 2^32, and row
+    below 2^63.
     """
     a, b, c, d = philox(step, stream, row & _WORD, row >> 32, key_0, key_1)
     scale = 2.0**-52

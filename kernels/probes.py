@@ -11,8 +11,9 @@ from .simd.panel import PANEL
 
 @relaxed_kernel
 def read_values(lo, hi, passes, values, sums):
-    """sums[lo] = the sum of values[lo:hi], so many times."""
-    # counted from 0: an index that may be negative makes gathers of the loads, a sixth as fast
+    """Compute the sum of values[lo:hi] `passes` times, and write it to sums[lo]."""
+    # The loop counts from 0, because an index that may be negative turns the loads into gathers,
+    # which are a sixth as fast as plain loads.
     part, total = values[lo:hi], np.float32(0)
     for _ in range(passes):
         for i in range(part.shape[0]):
@@ -22,7 +23,7 @@ def read_values(lo, hi, passes, values, sums):
 
 @kernel
 def copy_values(lo, hi, passes, values, copy):
-    """copy[lo:hi] = values[lo:hi], so many times."""
+    """Copy values[lo:hi] to copy[lo:hi] `passes` times."""
     part, out = values[lo:hi], copy[lo:hi]
     for _ in range(passes):
         for i in range(part.shape[0]):
@@ -31,9 +32,10 @@ def copy_values(lo, hi, passes, values, copy):
 
 @kernel
 def multiply_registers(lo, hi, isa, registers, score_type, done):
-    """Multiply and add in registers hi - lo times 4,096; done[lo] = number of multiply-adds.
+    """Multiply and add in registers 4,096 (hi - lo) times.
 
-    score_type: empty array of the type of packed rows. All factors are 1: the sums count.
+    The number of multiply-adds is written to done[lo]; it is the sum of the products, because all
+    factors are 1. score_type is an empty array of the type of packed rows.
     """
     factors = tiles.aligned_empty(PANEL * PANEL, score_type)
     sums = tiles.aligned_empty(PANEL * PANEL, score_type)

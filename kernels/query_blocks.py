@@ -1,8 +1,9 @@
-"""Blocks of queries in panels of 32, and the tiles in which they meet panels of items.
+"""Blocks of queries in panels of 32, and the tiles in which they are compared with panels of items.
 
-A tile is the 32 x 32 scores of a panel of items and a panel of queries. ``find_hits`` computes one
-and lists the pairs of it that may reach the threshold of their query: a hit is the number 32 i + q
-of item i and query q of the two panels. ``candidate_filter`` proves that no other pair can reach.
+A tile consists of the 32 x 32 scores of a panel of items with a panel of queries. ``find_hits``
+computes a tile and lists its hits, the pairs that may reach the threshold of their query. A hit is
+the number 32 i + q of item i and query q of the two panels. ``candidate_filter`` proves that no
+other pair can reach its threshold.
 """
 
 from typing import Any, NamedTuple
@@ -28,11 +29,11 @@ class Block(NamedTuple):
     packed : array (panels * size,)
         `used` queries in panels of `size` words.
     lanes : float32 array (panels, 4, 32)
-        What scores are compared with, in the rows that ``simd.panel`` names.
+        The numbers with which scores are compared, in the rows that ``simd.panel`` names.
     scales, starts : float32 array (panels, 32) and int32 array (32 panels,)
-        Steps of quantisation, and what the products of the codes start from.
+        The steps of quantisation, and the numbers to which the products of the codes are added.
     scores, hits : arrays (1024,)
-        Of the current tile.
+        The scores and the hits of the current tile.
     projected : ProjectedQueries
     """
 
@@ -49,9 +50,9 @@ class Block(NamedTuple):
 
 @kernel
 def pack_block(lo, hi, batch, queries, items, k):
-    """Queries batch[lo:hi] in panels, with thresholds that all scores reach, and tile buffers.
+    """Pack the queries batch[lo:hi] in panels, with thresholds that all scores reach, and buffers.
 
-    Scores are of the type of packed rows. Padding lanes never pass.
+    Scores have the type of packed rows. The scores of padding never pass a threshold.
     """
     isa, scaling = items.isa, queries.scaling
     n_panels = (hi - lo + PANEL - 1) // PANEL
@@ -83,7 +84,7 @@ def pack_block(lo, hi, batch, queries, items, k):
 
 @inlined_kernel
 def score_tile(isa, p, q, items, block):
-    """Score panel p of the items with panel q of the queries, to block.scores."""
+    """Write the scores of panel p of the items with panel q of the queries to block.scores."""
     used = min(block.used - q * PANEL, PANEL)
     if items.projection.words > 0:
         score_panel_by_item(
@@ -101,9 +102,10 @@ def score_tile(isa, p, q, items, block):
 
 @inlined_kernel
 def find_hits(isa, p, q, items, block):
-    """Write what may reach its query's threshold in a tile to block.hits; return how many.
+    """Write the pairs of a tile that may reach their query's threshold to block.hits.
 
-    As `passing` does; block.scores of the hits are those of all codes.
+    Return how many there are. The hits have the form that `passing` writes, and block.scores holds
+    the scores of the hits by all codes.
     """
     n_hits = find_hits_by_projection(isa, p, q, items, block)
     if n_hits < 0:
@@ -150,9 +152,10 @@ def _offer(top, best):
 
 @borrowing_kernel
 def rank_maxima(p, q, items, block, best, top):
-    """Offer the tile's largest score of each query to best (rank, 32), and raise tau to its last.
+    """Insert each query's largest score in the tile into best (rank, 32), and raise tau.
 
-    top (32,) float32 is overwritten.
+    tau becomes the last entry of best, the rank-th largest of these scores. top (32,) float32 is
+    overwritten.
     """
     lanes, scale = block.lanes[q], np.float32(1.0) / items.statistics[p, 0]
     most, least = items.statistics[p, 3], items.statistics[p, 4]
@@ -167,7 +170,7 @@ def rank_maxima(p, q, items, block, best, top):
 
 @borrowing_kernel
 def rank_hits(p, q, n_hits, items, block, best, top):
-    """Do as rank_maxima with the scores of a tile's hits: all others are below tau."""
+    """Do as rank_maxima with the scores of a tile's hits; all other scores are below tau."""
     lanes, scale = block.lanes[q], np.float32(1.0) / items.statistics[p, 0]
     most, least = items.statistics[p, 3], items.statistics[p, 4]
     top[:] = -NEVER

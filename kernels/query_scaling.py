@@ -1,11 +1,11 @@
-"""Queries for the tiles: their norms, and the scale, offset and bound by which tiles compare them.
+"""Queries of the tiled kernels: their norms, scales, offsets and bounds on rounding errors.
 
 A query a becomes a' = factor a - coefficient shift, of norm about 1. Its raw scores become K =
 slope score + intercept (see ``candidate_filter``), so that a bias counts at most 2^20.
 
-``bound_items`` turns the addresses of packed items into arrays again. Numba reads a tuple of 12
-arrays in 2 us at every call, and one array of their addresses in 0.1 us. The addresses are taken
-once, when the items are packed (``fastcos.search.packing``).
+``bound_items`` turns the addresses of packed items into arrays again. At every call, Numba takes 2
+us to read a tuple of 12 arrays, but only 0.1 us to read one array of their addresses. The addresses
+are taken once, when the items are packed (``fastcos.search.packing``).
 """
 
 import math
@@ -48,10 +48,10 @@ _INT32, _UINT8 = np.empty(0, np.int32), np.empty(0, np.uint8)
 
 @kernel
 def scale_queries(lo, hi, metric_type, rows, norms, units, shift, scaling):
-    """Scale queries lo .. hi. O((hi - lo) d).
+    """Scale queries lo to hi in O((hi - lo) d) time, and write the result to scaling.
 
-    rows (n, d), norms (n,) float64; units: as in BoundItems; shift (d,) float64 or empty. Out:
-    scaling, QueryScaling.
+    rows has the shape (n, d), norms (n,) is float64, units is described in BoundItems, and shift
+    (d,) is float64 or empty. scaling is a QueryScaling.
     """
     depth, flat = rows.shape[1], rows.reshape(-1)
     unit, bias_unit = units[0], units[1]
@@ -81,9 +81,10 @@ def scale_queries(lo, hi, metric_type, rows, norms, units, shift, scaling):
 
 @kernel
 def scaled_queries(rows, filters, items, shift):
-    """Queries (n, d) as the filter takes them, with their norms. Allocates 52 bytes a query.
+    """Return the record of queries (n, d) that the filter reads, with their norms.
 
-    filters: QueryFilters; items: BoundItems, with this shift.
+    filters is a QueryFilters, and items a BoundItems that was made with this shift. The function
+    allocates 52 bytes per query.
     """
     n, depth, flat = rows.shape[0], rows.shape[1], rows.reshape(-1)
     norms = np.empty(n)
@@ -104,7 +105,7 @@ def scaled_queries(rows, filters, items, shift):
 
 @borrowing_kernel
 def are_ordinary(norms):
-    """Whether all norms are so far from zero and infinity that a query needs no special care."""
+    """Return whether all norms are far enough from zero and infinity for ordinary scoring."""
     ordinary = True
     for i in range(norms.shape[0]):
         ordinary &= _SMALLEST_NORM < norms[i] < _LARGEST_NORM
@@ -113,7 +114,7 @@ def are_ordinary(norms):
 
 @kernel
 def bound_items(bound):
-    """Items from the addresses of their arrays, BoundItems."""
+    """Return the Items whose array addresses a BoundItems holds."""
     at, packed_type = bound.slots, bound.packed_type
     depth = at[_COLUMNS]
     rows = array_at(at, _ROWS, bound.row_type)

@@ -12,10 +12,10 @@ from .simd.tile_scores import end_tiles, start_tiles
 
 @kernel
 def pass_rows(lo, hi, items, queries, batch, bounds, lists):
-    """Range search: candidates of queries batch[lo:hi] that may have scores of at least bounds.
+    """List the items whose scores may reach bounds[i], for the queries batch[lo:hi].
 
-    items: Items; queries: Queries; bounds (n,) float64; lists: CandidateLists, where the list of
-    batch[i] starts at starts[i]. Candidates are not ordered.
+    items is an Items, queries a Queries, and bounds (n,) float64. The candidates are written, in no
+    particular order, to lists, a CandidateLists in which the list of batch[i] starts at starts[i].
     """
     block = pack_block(lo, hi, batch, queries, items, 0)
     for i in range(hi - lo):

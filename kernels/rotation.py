@@ -1,12 +1,13 @@
 """Rotation and quantisation of one row, in vectors of 16 float32, as LLVM vector IR.
 
-The rotation is orthogonal, so inner products do not change; it distributes a dominating coordinate
-over the row, which makes the largest entry, and with it the step of quantisation, small (mtg decks:
-the residual falls from 0.020 to 0.011). It consists of random signs and a fast Hadamard transform
-of the largest power of two <= d coordinates, over the first and then over the last ones, so that
-no d needs padding. Rows of fewer than 16 coordinates are padded to 16.
+The rotation is orthogonal, so inner products do not change. It distributes a dominating coordinate
+over the row, which makes the largest entry small, and with it the step of quantisation. For the mtg
+decks, the residual falls from 0.020 to 0.011. The rotation consists of random signs and of fast
+Hadamard transforms of the largest power of two <= d coordinates, first of the first coordinates and
+then of the last ones, so that no d needs padding. Rows of fewer than 16 coordinates are padded to
+16.
 
-Plain loops took 9 times as long: on one thread, 1.9 us instead of 0.2 us per row of 768 columns.
+Rotating a row of 768 columns takes 0.2 us on one thread. Plain loops took 1.9 us.
 """
 
 import numpy as np
@@ -19,7 +20,10 @@ _PAIR, _FOUR = (0, 0), (0, 0, 0, 0)
 
 @borrowing_kernel
 def _transform(x, first, size):
-    """Hadamard transform over the vectors of x[first : first + size], a power of two of 16s."""
+    """Apply the Hadamard transform over the vectors of x[first : first + size].
+
+    size is 16 times a power of two.
+    """
     step = LANES
     end = first + size
     while 4 * step <= size:
@@ -34,7 +38,10 @@ def _transform(x, first, size):
 
 @borrowing_kernel
 def rotate_row(x, width, signs):
-    """Rotate x[:width] in place, width >= 16. signs (2, width) float32 of +1 and -1. O(d log d)."""
+    """Rotate x[:width] in place, where width >= 16, in O(d log d) time.
+
+    signs (2, width) float32 holds +1 and -1.
+    """
     size = LANES
     while 2 * size <= width:
         size *= 2

@@ -1,7 +1,8 @@
 """Row transforms of the measures, and scores of candidate lists.
 
-A transformed row depends on that row alone, not on the other rows of the call. Duplicates therefore
-remain duplicates, and ties are broken by item number. BLAS does not guarantee that.
+A transformed row depends on the original row alone, not on the other rows of the call. Duplicates
+therefore remain duplicates, and ties are broken by item number. A matrix product by BLAS does not
+guarantee that duplicates remain duplicates.
 """
 
 import numpy as np
@@ -11,8 +12,8 @@ from .pair_scores import score_items
 from .simd.memory import prefetch_row
 from .simd.pair_products import product
 
-# The number of rows that are prefetched ahead. For pairs of 30,000 x 384 rows, 16 takes 100 ns per
-# pair, and so does 32; 4 takes 160 ns.
+# The number of rows that are prefetched ahead. For 30,000 rows of 384 columns, scoring a pair takes
+# 100 ns if 16 or 32 rows are prefetched ahead, and 160 ns if 4 rows are.
 _AHEAD = 16
 # The number of rows that are multiplied together, so that each row of the map is loaded once.
 _ROWS = 4
@@ -22,12 +23,13 @@ _HASHED = 8
 
 @kernel
 def map_rows(lo, hi, rows, mean, root, largest, out):
-    """out[i] = (rows[i] - mean) root for rows lo .. hi; zero if that is rounding only.
+    """Set out[i] to (rows[i] - mean) root for rows lo to hi, and to zero if only rounding is left.
 
-    rows (n, d) float; mean (d,), root (d, r) float64; largest: at least the largest singular value
-    of root; out (n, r) float64 out. A row is zero where |out[i]| <= 1e-12 largest |rows[i] - mean|
-    or where rows[i] equals the mean to 1e-14 of their entries. O((hi - lo) d r); each sum in the
-    order of d.
+    rows (n, d) is a float array, mean (d,) and root (d, r) are float64, and largest is at least the
+    largest singular value of root. The result is written to out (n, r) float64. A row of out is
+    zero
+    if |out[i]| <= 1e-12 largest |rows[i] - mean|, or if rows[i] equals the mean to 1e-14 of their
+    entries. The kernel takes O((hi - lo) d r) time, and adds each sum in the order of the columns.
     """
     depth, width = root.shape
     centred = np.empty((_ROWS, depth))
@@ -77,10 +79,11 @@ def map_rows(lo, hi, rows, mean, root, largest, out):
 
 @kernel
 def rank_rows(lo, hi, rows, out):
-    """out[i] = ranks of the entries of rows[i] less their mean; equal entries share a mean rank.
+    """Set out[i] to the ranks of the entries of rows[i], minus the mean rank.
 
-    rows (n, d) float, out (n, d) float32 out: multiples of 1/2, exact. A constant row gives zeros.
-    O((hi - lo) d log d).
+    Equal entries share their mean rank. rows (n, d) is a float array. The ranks are written to out
+    (n, d) float32; they are multiples of 1/2 and therefore exact. A constant row gives zeros. The
+    kernel takes O((hi - lo) d log d) time.
     """
     depth = rows.shape[1]
     middle = 0.5 * (depth - 1)
@@ -101,9 +104,10 @@ def rank_rows(lo, hi, rows, out):
 
 @kernel
 def unit_rows(lo, hi, rows, norms, powers, out):
-    """out[i] = powers[i] rows[i] / norms[i] for rows lo .. hi, zero where the norm is zero.
+    """Set out[i] to powers[i] rows[i] / norms[i] for rows lo to hi; zero if the norm is zero.
 
-    rows (n, d) float; norms, powers (n,) float64; out (n, d) float64 out.
+    rows (n, d) is a float array, norms and powers (n,) are float64, and out (n, d) float64 is the
+    output.
     """
     depth = rows.shape[1]
     for i in range(lo, hi):
@@ -114,9 +118,10 @@ def unit_rows(lo, hi, rows, norms, powers, out):
 
 @kernel
 def list_scores(lo, hi, scoring, columns, scores):
-    """scores[i] = exact scores of query i and the items columns[i], for queries lo .. hi.
+    """Write exact scores of query i and the items columns[i] to scores[i], for queries lo to hi.
 
-    scoring: PairScoring; columns (n, k) int64; scores (n, k) float64 out. O((hi - lo) k d).
+    scoring is a PairScoring, columns (n, k) is int64, and scores (n, k) float64 is the output. The
+    kernel takes O((hi - lo) k d) time.
     """
     for i in range(lo, hi):
         score_items(scoring, i, columns[i], columns.shape[1], scores[i])
@@ -124,11 +129,12 @@ def list_scores(lo, hi, scoring, columns, scores):
 
 @kernel
 def recos_rows(lo, hi, queries, sorted_queries, items, sorted_items, columns, scores):
-    """scores[i] = recos of query i and the items columns[i], queries lo .. hi; 0 if undefined.
+    """Write recos of query i and the items columns[i] to scores[i], for queries lo to hi.
 
-    This is the inner product of two rows over that of their sorted entries. queries (n, d), items
-    (p, d) of one dtype, and the same with sorted entries; columns (n, c) int64, padded by -1;
-    scores (n, c) float64 out, -inf for padding. O((hi - lo) c d).
+    recos is the inner product of two rows, divided by the inner product of their sorted entries; an
+    undefined value counts as 0. queries (n, d) and items (p, d) have one dtype, and sorted_queries
+    and sorted_items hold the same rows with sorted entries. columns (n, c) int64 is padded by -1.
+    The output scores (n, c) float64 is -inf for padding. The kernel takes O((hi - lo) c d) time.
     """
     depth = items.shape[1]
     flat_queries, flat_items = queries.reshape(-1), items.reshape(-1)
@@ -159,9 +165,10 @@ def recos_rows(lo, hi, queries, sorted_queries, items, sorted_items, columns, sc
 
 @kernel
 def centroid_distances(lo, hi, rows, items, columns, out):
-    """out[i] = |rows[i] - mean of items[columns[i]]|^2 for rows lo .. hi.
+    """Set out[i] to |rows[i] - mean of items[columns[i]]|^2 for rows lo to hi.
 
-    rows (n, d), items (p, d) float64; columns (n, k) int64; out (n,) float64 out. O((hi - lo) k d).
+    rows (n, d) and items (p, d) are float64, columns (n, k) is int64, and out (n,) float64 is the
+    output. The kernel takes O((hi - lo) k d) time.
     """
     depth, k = rows.shape[1], columns.shape[1]
     total = np.empty(depth)
@@ -180,9 +187,10 @@ def centroid_distances(lo, hi, rows, items, columns, out):
 
 @kernel
 def fingerprint_rows(lo, hi, rows, out):
-    """out[i] = 64-bit hash of rows[i], the same for float32 and float64. O((hi - lo) d).
+    """Set out[i] to a 64-bit hash of rows[i], which is the same for float32 and float64.
 
-    rows is a float array (n, d), and the hashes are written to out (n,) uint64. -0 counts as 0.
+    rows is a float array (n, d), and the hashes are written to out (n,) uint64, in O((hi - lo) d)
+    time. -0 counts as 0.
     """
     depth = rows.shape[1]
     values = np.empty((depth, _HASHED))

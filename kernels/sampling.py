@@ -1,15 +1,17 @@
 """Successive sampling without replacement: each draw in proportion to the weights that are left.
 
-An item of cluster c has the weight preference[i, c] * weight for row i, so that no row needs the
-weights of all items. Two algorithms have this distribution, and so has any switch from the first to
-the second:
+For row i, an item of cluster c has the weight preference[i, c] * weight, so that no row needs the
+weights of all items. Two algorithms sample from this distribution:
 
-Repeated draws: draw with replacement, skip items drawn before. A draw costs O(log p).
-Exponential race: the k largest of log weight + Gumbel noise (Yellott 1977; Efraimidis and
-Spirakis 2006; arXiv:1903.06059). O(p), on logarithms: no weight is too small.
+- Repeated draws select items with replacement, and skip items that were drawn before. A draw takes
+  O(log p) time.
+- The exponential race selects the k largest values of log weight + Gumbel noise (Yellott 1977;
+  Efraimidis and Spirakis 2006; arXiv:1903.06059). The race takes O(p) time. It works on logarithms,
+  so no weight is too small for it.
 
-Given the items drawn so far, the items that repeated draws would add next are a sample without
-replacement from the rest. A race among the rest may thus take over at any time.
+Given the items that have been drawn, the items that repeated draws would add next are a sample
+without replacement from the remaining items. A race among the remaining items may therefore replace
+the repeated draws at any time.
 """
 
 import math
@@ -29,9 +31,9 @@ _RACE = 1
 class Clusters(NamedTuple):
     """Items by cluster, with their weights.
 
-    starts (C + 1,) int64: the items of cluster c are item_at[starts[c] : starts[c + 1]]; item_at
-    (p,) int64; cumulative (p,) float64: running sums of the weights inside a cluster; log_weight
-    (p,) float64: their logarithms, -inf for items that are never drawn.
+    The items of cluster c are item_at[starts[c] : starts[c + 1]], where starts (C + 1,) and item_at
+    (p,) are int64. cumulative (p,) float64 holds the running sums of the weights inside a cluster,
+    and log_weight (p,) float64 the logarithms of the weights, -inf for items that are never drawn.
     """
 
     starts: Any
@@ -129,15 +131,15 @@ def _sort_and_clear(drawn, taken):
 
 @kernel
 def sample_rows(lo, hi, preference, clusters, drawing, indptr, indices):
-    """Draw indptr[i + 1] - indptr[i] different items for rows lo .. hi, sorted within the row.
+    """Draw indptr[i + 1] - indptr[i] different items for rows lo to hi, sorted within each row.
 
-    preference (n, C) float64; clusters: Clusters; drawing: Drawing; indptr (n + 1,) int64; indices
-    (nnz,) int, out. A row must have weight for as many items as it draws. Row i depends on the
-    words of the key and on i alone.
+    preference (n, C) is float64, clusters a Clusters, drawing a Drawing, and indptr (n + 1,) int64.
+    The items are written to indices (nnz,) int. At least as many items as a row draws must have a
+    positive weight for that row. The items of row i depend only on the words of the key and on i.
 
-    A repeated draw rounds a probability by at most p 2^-52; the race has no such bound. O(k log p)
-    time for k items with a small part of the total weight, otherwise O(max_draws log p + p); O(p +
-    C) scratch per call.
+    A repeated draw rounds a probability by at most p 2^-52; the race has no such bound. A row takes
+    O(k log p) time if its k items have a small part of the total weight, and otherwise
+    O(max_draws log p + p) time. A call allocates O(p + C) memory.
     """
     key_0, key_1, max_draws = drawing.key_0, drawing.key_1, drawing.max_draws
     n_items = len(clusters.item_at)

@@ -16,10 +16,11 @@ _MOST_COUNTED = 256
 
 @borrowing_kernel
 def kth_largest(values, count, k):
-    """k-th largest of values[:count] (1 <= k <= count); reorders them. Mean O(count).
+    """Return the k-th largest of values[:count], where 1 <= k <= count, and reorder the values.
 
-    Quickselect. The partition always swaps, and moves its end by the 0 or 1 of a comparison: there
-    is no branch to mispredict, which is 2.5 times as fast on the 100 to 500 candidates of a query.
+    This is quickselect, which takes O(count) time on average. The partition always swaps, and moves
+    its end by the 0 or 1 of a comparison. So there is no branch to mispredict, which makes it 2.5
+    times as fast as a partition with a branch on the 100 to 500 candidates of a query.
     """
     low, high, target = 0, count, k - 1
     while high - low > 1:
@@ -59,7 +60,7 @@ def kth_largest(values, count, k):
 
 @borrowing_kernel
 def sort_ascending(values):
-    """Sort in place, by Shell's sort: NumPy's sort takes Numba 3 s to compile."""
+    """Sort in place by Shell's sort, because Numba takes 3 s to compile NumPy's sort."""
     for gap in GAPS:
         for i in range(gap, values.shape[0]):
             value, j = values[i], i
@@ -78,8 +79,9 @@ def _comes_after(key, row, other_key, other_row):
 def sort_best_first(keys, rows, count):
     """Sort the first count pairs in place, by descending key, equal keys by lower row.
 
-    Columns must differ. Lists of middle length are sorted by counting for each pair the pairs
-    before it, which has no branch: 3 times as fast on 100 pairs. Others by Shell's sort.
+    The rows must differ. Lists of medium length are sorted by counting, for each pair, the pairs
+    that precede it. This has no branch, and is 3 times as fast as Shell's sort on 100 pairs.
+    Shorter and longer lists are sorted by Shell's sort.
     """
     if _FEWEST_COUNTED <= count <= _MOST_COUNTED:
         _sort_by_counting(keys, rows, count)
@@ -126,7 +128,7 @@ def _sort_by_counting(keys, rows, count):
 def select_best(keys, rows, count, k, scratch):
     """Move the best k of the first count >= k pairs to the front, in any order; return k-th key.
 
-    scratch (>= count,) of the keys' type is overwritten.
+    scratch (>= count,) has the type of the keys and is overwritten.
     """
     for i in range(count):
         scratch[i] = keys[i]
@@ -142,9 +144,9 @@ def select_best(keys, rows, count, k, scratch):
 
 @borrowing_kernel
 def keep_best(keys, rows, count, k, scratch):
-    """Move the best k of the first count pairs to the front, sorted; returns how many there are.
+    """Move the best k of the first count pairs to the front, sorted; return how many there are.
 
-    scratch (>= count,) of the keys' type is overwritten.
+    scratch (>= count,) has the type of the keys and is overwritten.
     """
     if count > k:
         select_best(keys, rows, count, k, scratch)
@@ -155,7 +157,7 @@ def keep_best(keys, rows, count, k, scratch):
 
 @borrowing_kernel
 def _move_best(keys, rows, count, bound, ties):
-    """Move to the front the pairs above the bound, and of those equal the `ties` lowest rows."""
+    """Move the pairs above the bound, and the `ties` lowest rows of equal keys, to the front."""
     equal = 0
     for i in range(count):
         if keys[i] == bound:
@@ -172,7 +174,7 @@ def _move_best(keys, rows, count, bound, ties):
 
 @borrowing_kernel
 def _nth_lowest_row(keys, rows, count, bound, n, equal):
-    """n-th lowest row among the keys equal to the bound, by bisection; rows differ."""
+    """Return the n-th lowest row of the keys that equal the bound, by bisection; rows differ."""
     low, high = rows[0] * 0, rows[0]
     for i in range(count):
         high = max(high, rows[i])

@@ -2,10 +2,10 @@
 
 The inner products of one query with all items are accumulated in one row of sums, along the
 inverted list of each of the query's columns, in order. Integers are summed in int32, other values
-in float64. The row of sums is then read once, 64 at a time, for sums that reach the k-th best score
-so far. Only these are scored in float64 and kept.
+in float64. The row of sums is then read once, 64 sums at a time, to find the sums that reach the
+k-th best score so far. Only the items with such sums are scored in float64 and kept.
 
-Equal scores are ordered by lower item, so results depend on the rows only.
+Equal scores are ordered by lower item number, so results depend on the rows only.
 """
 
 import math
@@ -29,9 +29,10 @@ _BELOW = 1.0 - 2.0**-20
 class Queries(NamedTuple):
     """Queries in CSR, with norms and exclusions.
 
-    indptr (n + 1,) int64; indices (nnz,); values (nnz,) of the items' type, or None where all
-    values of both sides are 1; norms (n,) float64; own (n,) int64: the item that is the query
-    itself, or -1; excluded_* CSR of excluded items, sorted rows.
+    indptr (n + 1,) is int64. indices and values have the shape (nnz,); values have the type of the
+    items' values, or are None if all values of queries and items are 1. norms (n,) is float64. own
+    (n,) int64 holds the number of the item that is the query itself, or -1. excluded_indptr and
+    excluded_indices are the CSR arrays of the excluded items, with sorted rows.
     """
 
     indptr: Any
@@ -46,11 +47,12 @@ class Queries(NamedTuple):
 class Items(NamedTuple):
     """Inverted lists of the items: the transpose of their rows, as CSR.
 
-    list_indptr (d + 1,) int64; list_items (nnz,) ascending within a list; list_values (nnz,), or
-    None where all values are 1 or list_items hold them, too (``inverted_lists``); norms (m,)
-    float64; factors (m rounded up to STRIP,) 1 / norm for cosines, 1 for inner products, 0 for zero
-    rows and beyond m: float32 with int32 sums, otherwise float64; is_cosine bool; sum_type: empty
-    array of int32 or float64, the type of the sums.
+    list_indptr (d + 1,) is int64. list_items (nnz,) ascends within a list. list_values (nnz,) is
+    None if all values are 1 or if list_items holds the values, too (see ``inverted_lists``). norms
+    (m,) is float64. factors (m rounded up to a multiple of STRIP,) holds 1 / norm for cosines and 1
+    for inner products, and 0 for zero rows and beyond m; the factors are float32 with int32 sums,
+    and otherwise float64. is_cosine is a bool. sum_type is an empty array of the type of the sums,
+    int32 or float64.
     """
 
     list_indptr: Any
@@ -64,7 +66,7 @@ class Items(NamedTuple):
 
 @kernel
 def row_norms(lo, hi, indptr, data, norms):
-    """norms[i] = |row i| for rows lo .. hi. data (nnz,), None for ones; norms (n,) float64 out."""
+    """Write |row i| to norms (n,) float64 for rows lo to hi; data (nnz,) is None if all are 1."""
     for i in range(lo, hi):
         if data is None:
             norms[i] = math.sqrt(indptr[i + 1] - indptr[i])
@@ -91,7 +93,7 @@ def _may_find(own, excluded, j):
 
 @kernel
 def _first_threshold(n_excluded, k, sums, factors, maxima):
-    """A score that k + n_excluded items reach: the largest scores of as many groups do."""
+    """Return a score that k + n_excluded items reach: the best items of that many groups."""
     lanes = 64 // factors.itemsize
     groups = sums.shape[0] // GROUP
     # The smallest positive number of float64. Scores in float32 come from whole numbers and are
@@ -128,7 +130,7 @@ def _keep_positive(
             j = start + lowest_bit(word)
             word &= word - np.uint64(1)
             score = _score(is_cosine, sums[j], norm, norms[j])
-            # Items ascend, so that a later one with the k-th best score is not better.
+            # Items come in ascending order, so a later item with the k-th best score is not better.
             if score < minimum or score <= reached or not _may_find(own, excluded, j):
                 continue
             scores[count], columns[count] = score, j
@@ -166,11 +168,12 @@ def _append_nonpositive(
 
 @kernel
 def best_rows(lo, hi, queries, items, minimum, scores, columns):
-    """Best k items of queries lo .. hi by exact scores.
+    """Find the best k items of queries lo to hi by exact scores.
 
-    queries: Queries; items: Items; minimum float64: lowest score to keep; scores (n, k) float64 and
-    columns (n, k) int64 out, padded by -inf and -1. O(lengths of the lists of a query's columns +
-    m) time. Allocates O(m + k).
+    queries is a Queries, items an Items, and minimum (float64) the lowest score to keep. The
+    results are written to scores (n, k) float64 and columns (n, k) int64, padded by -inf and -1. A
+    query takes O(lengths of the lists of its columns + m) time. The kernel allocates O(m + k)
+    memory.
     """
     k, is_cosine = columns.shape[1], items.is_cosine
     capacity = 2 * k + 64

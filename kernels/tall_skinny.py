@@ -1,9 +1,10 @@
 """Tall-skinny products of a basis with a block of few columns: B'Z and Z + B C.
 
-BLAS is as fast, but its threads busy-wait for milliseconds after a call, on cores that the next
-sparse product needs, and its bits depend on the number of threads. Here tiles of 8 x 16 sums stay
-in registers, as LLVM vector IR. Every product and every sum is rounded separately: results are
-bit-identical to the plain loops, ``*_plain``, on every CPU.
+BLAS is as fast as these kernels, but its threads busy-wait for milliseconds after a call, on cores
+that the next sparse product needs, and its results depend on the number of threads. These kernels
+are LLVM vector IR that keeps tiles of 8 x 16 sums in registers. Every product and every sum is
+rounded separately, so results are bit-for-bit identical to those of the plain loops, ``*_plain``,
+on every CPU.
 """
 
 from .jit import kernel
@@ -25,10 +26,11 @@ _ROWS = 64
 
 @kernel
 def cross_parts(lo, hi, boundaries, B, Z, C):
-    """C[part] = B[rows]'Z[rows] for the rows of parts lo .. hi.
+    """Set C[part] to B[rows]'Z[rows] for the rows of each of the parts lo to hi.
 
-    boundaries (parts + 1,) int64 rows; B (p, at least m rounded up to 8) and Z (p, w) of one
-    float type, C order; C (parts, m, w) of the same type, out. O(rows m w) time.
+    boundaries (parts + 1,) int64 holds the row at which each part begins. B (p, at least m rounded
+    up to a multiple of 8) and Z (p, w) have one float type and C order, and the output C (parts, m,
+    w) has the same type. The kernel takes O(rows m w) time.
     """
     width = Z.shape[1]
     for part in range(lo, hi):
@@ -59,10 +61,10 @@ def cross_parts_plain(lo, hi, boundaries, B, Z, C):
 
 @kernel
 def add_product_rows(lo, hi, B, C, Z):
-    """Z[i] += B[i, :m] C for rows lo .. hi.
+    """Add B[i, :m] C to Z[i] for rows lo to hi.
 
-    B (p, at least m), C (m, w) and Z (p, w), in/out, of one float type, C order.
-    O((hi - lo) m w) time.
+    B (p, at least m), C (m, w) and Z (p, w) have one float type and C order; Z is changed in place.
+    The kernel takes O((hi - lo) m w) time.
     """
     m, width = C.shape
     tiled = lo + (hi - lo) // TILE * TILE
