@@ -2,21 +2,21 @@
 
 A kernel ``name(lo, hi, inputs..., outputs...)`` computes rows [lo, hi) of one operation, or the
 tasks [lo, hi) into which it is divided. It is serial, releases the GIL, writes only its own part of
-the outputs, returns None and never raises: callers validate arguments. Results are therefore bit-
-identical for every division into blocks, every order of blocks and every number of threads. Inputs
-are read-only views, so that one compiled signature serves all arrays, and a kernel cannot write to
-an input. Outputs come last::
+the outputs, returns None and never raises, because callers validate arguments. Results are
+therefore bit-for-bit identical for every division into blocks, every order of blocks and every
+number of threads. Inputs are read-only views, so one compiled signature serves all arrays, and a
+kernel cannot write to an input. Outputs come last::
 
     fastcos.parallel.run(kernel, boundaries, inputs..., outputs...)
         pool of threads (default), or one prange loop (compiler.prange_driver)
             kernel(lo, hi, ...)      public, one call per block of rows
                 leaf(row, ...)       one row or item; operations of ``simd`` below
 
-``jit.kernel`` compiles without fastmath: bits follow the written order of operations.
-``jit.relaxed_kernel`` allows contraction and reassociation: for candidates, which a plain kernel
-rescores, and for training. ``code_cache`` keys compiled code by all that a kernel uses.
-No module but ``compiler`` and ``numba_internals`` imports Numba: a process that finds native code
-(``native``) never does.
+``jit.kernel`` compiles without fastmath, so operations are executed in the order in which they are
+written. ``jit.relaxed_kernel`` allows contraction and reassociation; it is used for candidates,
+which a plain kernel scores again, and for training. ``code_cache`` stores compiled code under a
+digest of everything that a kernel uses. Only ``compiler`` and ``numba_internals`` import Numba, and
+a process that finds native code (``native``) never imports Numba.
 
 ================ =================================================================================
 dense search     few_queries: the whole way of one query, or of a few, which are compared with

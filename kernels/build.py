@@ -1,11 +1,12 @@
 """Build the libraries of ``native``: python -m fastcos.kernels.build FOLDER [TIER ...].
 
-One process for each job of the public operations, as many at once as there are cores, makes Numba
-compile for a tier's CPU and records which kernels the job calls with which types. Each of these
-gets an entry (lo, hi, place) that reads its arguments from 8-byte slots at place. The entries are
-emitted as objects, and those of a tier linked with native.c. Processes share Numba's code in a
-temporary cache. Needs a C compiler, and a CPU that can run the tier: others are left out, with a
-message.
+Each job of the public operations runs in a process of its own, and as many processes run at once as
+there are cores. The process makes Numba compile for the CPU of a tier, and records which kernels
+the job calls with which types. Each of these signatures gets an entry (lo, hi, place) that reads
+its arguments from 8-byte slots at place. The entries are emitted as objects, and the objects of a
+tier are linked with native.c. The processes share Numba's code in a temporary cache. The build
+needs a C compiler, and a CPU that can run the tier; a tier that the CPU cannot run is left out,
+with a message.
 """
 
 import argparse
@@ -59,7 +60,7 @@ def main(folder, *tiers):
 
 
 def _start(tier, job, scratch):
-    """Emit the objects of a job for a tier in a process of its own, started for it."""
+    """Start a process that emits the objects of a job for a tier."""
     from . import cpu
 
     name, features = cpu.code_name(tier)

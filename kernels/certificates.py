@@ -1,5 +1,7 @@
 """Certificates that neighbours remain neighbours under every rescaling of condition at most κ.
 
+The condition of a rescaling is the ratio of its largest to its smallest entry.
+
 For unit vectors x (the item), y (its neighbour) and m (a competitor), all in float64, y beats m at
 w if cosine(x, y) > cosine(x, m) in the metric diag(w), w in [1, K]^d, K = κ². Every test is sound:
 a certified neighbour cannot be lost. A neighbour that is not certified may still be stable.
@@ -19,7 +21,10 @@ SLACK = 32 * 2.0**-52
 
 @kernel
 def ratio_range(a, b, K):
-    """(least, largest) sum w a / sum w b over the box, a, b >= 0 and b not all 0: Dinkelbach."""
+    """Return the least and the largest sum w a / sum w b over the box, by Dinkelbach's method.
+
+    a and b are at least 0, and b is not all 0.
+    """
     ends = (np.inf, -np.inf)
     for sign in (1.0, -1.0):
         value, w_a, w_b = -np.inf, 0.0, 0.0
@@ -39,7 +44,7 @@ def ratio_range(a, b, K):
 def stays_positive(x, y, m, y_scale, m_scale, multiplier, K):
     """Return whether sum w h > 0 on the whole box, by more than rounding errors.
 
-    h = x (y_scale y - m_scale m) + multiplier ((m_scale m)² - (y_scale y)²), element-wise.
+    The entries of h are x (y_scale y - m_scale m) + multiplier ((m_scale m)² - (y_scale y)²).
     """
     total, size = 0.0, 0.0
     for j in range(x.shape[0]):
@@ -55,17 +60,17 @@ def stays_positive(x, y, m, y_scale, m_scale, multiplier, K):
 
 @kernel
 def norm_ratios(y, m, K):
-    """(least, largest) sqrt(sum w m² / sum w y²) over the box, rounded outwards."""
+    """Return the least and largest sqrt(sum w m² / sum w y²) over the box, rounded outwards."""
     least, largest = ratio_range(m * m, y * y, K)
     return math.sqrt(least) * (1.0 - 1e-14), math.sqrt(largest) * (1.0 + 1e-14)
 
 
 @kernel
 def joint_certificate(x, y, m, K, ratios):
-    """Whether y beats m on the whole box, by the ends of the range of the norm ratio ρ. O(d).
+    """Return whether y beats m on the whole box, from the ends of the range of the norm ratio ρ.
 
-    The sign of cosine(x, y) - cosine(x, m) at w is that of sum w x (ρ y - m) with ρ = ρ(w); the
-    minimum over w for a given ρ is concave in ρ.
+    The sign of cosine(x, y) - cosine(x, m) at w is the sign of sum w x (ρ y - m) with ρ = ρ(w). The
+    minimum of this sum over w for a given ρ is concave in ρ, so the ends decide, in O(d) time.
     """
     sure = stays_positive(x, y, m, ratios[0], 1.0, 0.0, K)
     return sure and stays_positive(x, y, m, ratios[1], 1.0, 0.0, K)
@@ -73,10 +78,11 @@ def joint_certificate(x, y, m, K, ratios):
 
 @kernel
 def best_multiplier(a, g, K, w):
-    """The μ that maximises sum min(h, K h), h = a + μ g, and that sum. O(d log d).
+    """Return the μ that maximises sum min(h, K h), where h = a + μ g, and the maximum.
 
-    g takes both signs or is 0: the sum is then a concave broken line in μ. Written to w: the point
-    of the box with the smallest sum w a among those with sum w g = 0, which is the same number.
+    g takes both signs or is 0, so the sum is a concave broken line in μ. The maximum equals the
+    smallest sum w a among the points of the box with sum w g = 0, and the point at which it is
+    taken is written to w. The function takes O(d log d) time.
     """
     d = a.shape[0]
     keys, positions, m, slope = np.empty(d), np.empty(d, np.int64), 0, 0.0
@@ -106,10 +112,10 @@ def best_multiplier(a, g, K, w):
 
 @kernel
 def piece_certificate(x, y, m, K, first, last, w):
-    """1 if y beats m where first <= ρ(w) <= last, -1 if w is a counterexample, else 0.
+    """Return 1 if y beats m where first <= ρ(w) <= last, -1 if w is a counterexample, else 0.
 
-    A multiple of sum w (m² - ρ² y²), which is 0 where ρ = ρ(w), is added to sum w x (ρ y - m) such
-    that it stays concave in ρ (in 1/ρ for a negative multiplier): the ends decide.
+    A multiple of sum w (m² - ρ² y²), which is 0 for ρ = ρ(w), is added to sum w x (ρ y - m). The
+    total remains concave in ρ (in 1/ρ for a negative multiplier), so the ends of the range decide.
     """
     a, g = np.empty_like(x), np.empty_like(x)
     middle = math.sqrt(first * last)
@@ -131,10 +137,11 @@ def piece_certificate(x, y, m, K, first, last, w):
 
 @kernel
 def refined_certificate(x, y, m, K, ratios, depth, w):
-    """1 if y is certified to beat m on the box, -1 if w is a counterexample, else 0.
+    """Return 1 if y is certified to beat m on the box, -1 if w is a counterexample, else 0.
 
-    The range of ρ is bisected (in logarithms) up to depth times where a piece is undecided. Once a
-    smallest piece is undecided, y cannot be certified, and the rest is searched for w only.
+    An undecided piece of the range of ρ is bisected (in logarithms), up to depth times. Once a
+    piece of the smallest size is undecided, y cannot be certified, and the remaining pieces are
+    searched only for a counterexample w.
     """
     step = math.log(ratios[1] / ratios[0]) / 2.0**depth
     start, size, is_open = 0, 1 << depth, False
@@ -156,9 +163,10 @@ def refined_certificate(x, y, m, K, ratios, depth, w):
 
 @kernel
 def beats(x, y, m, K, depth, w):
-    """1 if y is certified to beat m on the box, -1 if w is a counterexample, else 0.
+    """Return 1 if y is certified to beat m on the box, -1 if w is a counterexample, else 0.
 
-    The cheap test comes first. m may be a zero row, whose cosine is 0 everywhere.
+    The joint certificate, which takes O(d) time, is tried first. m may be a zero row, whose cosine
+    is 0 everywhere.
     """
     if not m.any():
         return 1 if stays_positive(x, y, m, 1.0, 0.0, 0.0, K) else 0
@@ -172,9 +180,9 @@ def beats(x, y, m, K, depth, w):
 
 @kernel
 def certified_level(x, y, m, bound, radius, levels, depth, w):
-    """The largest of radius, the levels below it and bound at which y is certified to beat m.
+    """Return the largest of radius, the levels below it, and bound at which y certainly beats m.
 
-    bound must be certified; levels ascend.
+    y must be certified to beat m at bound. The levels ascend.
     """
     if beats(x, y, m, radius * radius, depth, w) > 0:
         return radius
@@ -192,9 +200,10 @@ def certified_level(x, y, m, bound, radius, levels, depth, w):
 
 @kernel
 def competitor_threshold(x, y, condition, w):
-    """Fisher z below which no competitor can beat y under rescalings of this condition.
+    """Return the Fisher z below which no competitor can beat y under rescalings of this condition.
 
-    This is the least z of y on the box, less ln(condition), by which any z can increase.
+    It is the least z of y on the box minus ln(condition), because a rescaling of this condition
+    increases no z by more than ln(condition).
     """
     highest_cosine(x, -y, condition * condition, w)
     cosine = weighted_cosine(x, y, w) - SLACK
@@ -203,7 +212,7 @@ def competitor_threshold(x, y, condition, w):
 
 @kernel
 def separation(near, far):
-    """Condition below which no linear map makes Fisher z `far` exceed Fisher z `near`."""
+    """Return the condition below which no linear map makes Fisher z `far` exceed `near`."""
     if near == math.inf or far == -math.inf:
         return 1.0 if near == far else math.inf
     return math.exp(max(0.0, 0.5 * (near - far)))
@@ -213,9 +222,10 @@ def separation(near, far):
 def linear_radii(lo, hi, sample, neighbors, z, radii):
     """Write the certified radius of every edge of rows[lo:hi] under all linear maps.
 
-    sample: SampledRows; neighbors (n, m) by descending cosine, m = k + 1, or k if there are no more
-    items; z (n, m) and radii (n, k) float64 out; NaN for an edge of a zero
-    row. O(m d).
+    sample is a SampledRows. neighbors (n, m) is ordered by descending cosine, where m is k + 1, or
+    k
+    if there are no more items. The outputs are z (n, m) and radii (n, k), both float64, with NaN for
+    an edge of a zero row. A row takes O(m d) time.
     """
     items, norms, rows = sample.items, sample.norms, sample.rows
     d, m, k = items.shape[1], neighbors.shape[1], radii.shape[1]
@@ -236,11 +246,12 @@ def linear_radii(lo, hi, sample, neighbors, z, radii):
 def rescaling_radii(lo, hi, sample, neighbors, search, partial, radii, truncated):
     """Write the certified radius of every edge of rows[lo:hi] under rescalings: one of the levels.
 
-    sample: SampledRows; neighbors (n, m) by descending cosine, the first k are the edges; search:
-    CertificateSearch; partial (n, k) float64 in/out: radius
-    certified against the competitors so far, initially a cap; radii (n, k) float64 out: radius
-    against all items, NaN for an edge of a zero row. Items beyond the list have at most the Fisher
-    z of its end: truncated (n,) uint8 out is 1 where this bound decided.
+    sample is a SampledRows, and search a CertificateSearch. neighbors (n, m) is ordered by
+    descending cosine, and the first k neighbours of a row are its edges. partial (n, k) float64,
+    which is changed in place, holds the radius that is certified against the competitors so far,
+    and an upper limit at first. The radius against all items is written to radii (n, k) float64,
+    NaN for an edge of a zero row. Items beyond the list have at most the Fisher z of the last item
+    of the list. truncated (n,) uint8 becomes 1 for the rows whose radii this bound decided.
     """
     items, norms, rows = sample.items, sample.norms, sample.rows
     first, levels, depth = search.first, search.levels, search.depth

@@ -27,8 +27,8 @@ import numpy as np
 
 from .fingerprint import fingerprint, module_fingerprint
 
-# A process waits so long at most for another one that compiles the same kernel, for that one may
-# be stopped. The largest kernel takes 20 s on a busy machine.
+# A process waits at most this many seconds for another process that compiles the same kernel,
+# because the other process may have been stopped. The largest kernel takes 20 s on a busy machine.
 LONGEST_WAIT = 120.0
 
 # Code that no process has used for 60 days is removed; files that are used are dated once a day.
@@ -42,13 +42,13 @@ _directory = None
 
 
 def set_cache_directory(path):
-    """Store compiled code under path; None: FASTCOS_CACHE_DIR or the user's cache directory."""
+    """Store compiled code under path, or if it is None in FASTCOS_CACHE_DIR or the user's cache."""
     global _directory
     _directory = None if path is None else _absolute(Path(path))
 
 
 def cache_directory():
-    """Directory of the compiled code, which may not exist yet; None where the system names none.
+    """Return the directory of the compiled code, which may not exist yet, or None.
 
     A process without FASTCOS_CACHE_DIR, without HOME and without an entry in the list of users,
     such as a container that runs as an arbitrary user, has no such directory.
@@ -69,14 +69,14 @@ def cache_directory():
 def _absolute(directory):
     """Return the absolute path of a directory, which may be relative to the working directory.
 
-    Computed once, so that the cache stays where it is when the process changes its working
+    The path is computed once, so the cache stays where it is when the process changes its working
     directory.
     """
     return directory.absolute()
 
 
 def exists(path):
-    """Whether a path exists; False, without an error, where it lies in a forbidden directory."""
+    """Return whether a path exists; a path in a forbidden directory does not, without an error."""
     try:
         return path.exists()
     except OSError:
@@ -84,7 +84,7 @@ def exists(path):
 
 
 def is_writable():
-    """Whether compiled code can be kept: the directory, or one that it can be made in, is ours."""
+    """Return whether compiled code can be stored in the directory, or the directory be created."""
     directory = cache_directory()
     if directory is None:
         return False
@@ -96,7 +96,7 @@ def is_writable():
 
 @contextlib.contextmanager
 def sole_process(name):
-    """Yield whether no other process with this cache is within the same block."""
+    """Yield whether no other process with this cache is running the same block."""
     with contextlib.ExitStack() as stack:
         try:
             import fcntl
@@ -118,7 +118,7 @@ def sole_process(name):
 
 @functools.cache
 def sources_digest():
-    """Digest of all kernel sources: native libraries are used with the sources they came from."""
+    """Return a digest of all kernel sources; only native libraries with this digest are used."""
     content = hashlib.sha256()
     folder = Path(__file__).parent
     for path in sorted(folder.rglob("*.[cp]*")):
@@ -199,7 +199,7 @@ def _version(name):
 
 
 def leave_mark(name, kernels):
-    """Tell other processes that all that some kernels need is in the cache."""
+    """Tell other processes that the cache contains everything that some kernels need."""
     path = _mark(name, kernels)
     _make_private(path.parent)
     path.touch()
@@ -220,7 +220,7 @@ def _mark(name, kernels):
 
 
 def signatures():
-    """Paths of the code that Python can call, one for each signature."""
+    """Return the paths of the code that Python can call, one for each signature."""
     directory = cache_directory()
     return [] if directory is None else list((directory / code_digest()).glob(f"*/[!{INNER}]*-*"))
 
@@ -228,8 +228,8 @@ def signatures():
 class Files:
     """The files of compiled code: one per signature of a function.
 
-    A file holds the payload, after a sha256 of the path and the payload. Its name begins with the
-    mark, the name of the function and the fingerprint.
+    A file holds a sha256 of the path and the payload, and then the payload. The name of the file
+    begins with the mark, the name of the function and the fingerprint.
     """
 
     def __init__(self, function, mark=""):
@@ -257,10 +257,11 @@ class Files:
 
     @contextlib.contextmanager
     def turn(self, keys):
-        """Unless a key has its file, wait while another process has the turn, then hold it: True.
+        """Yield whether no key has a file; in that case, hold the turn to compile.
 
-        Processes that start together compile each kernel once: eight test workers took eight times
-        the processor time. If files cannot be locked, no process waits.
+        While another process holds the turn, this process waits. Without turns, eight test workers
+        that start together compile each kernel eight times. If files cannot be locked, no process
+        waits.
         """
         is_missing = True
         with contextlib.ExitStack() as stack:
@@ -311,7 +312,7 @@ def _note_use(path):
 
 @functools.cache  # once per process
 def _remove_unused():
-    """Remove code that no process has used for a long time: of older versions, mostly."""
+    """Remove code that no process has used for a long time, mostly code of older versions."""
     directory = _required_directory()
     for path in directory.glob("*/*/*-*"):
         with contextlib.suppress(OSError):
@@ -363,7 +364,7 @@ def _refuse_foreign(path, status):
 
 
 def _digest(path, payload):
-    """Digest of the payload and the name it was saved under: files may have been exchanged."""
+    """Return a digest of payload and file name, because files may have changed their names."""
     return hashlib.sha256(path.name.encode() + payload).digest()
 
 
@@ -378,7 +379,7 @@ warned = set()
 
 
 def warn(what, why):
-    """Warn once per process: a full disk fails for every kernel alike."""
+    """Warn once per process, because a full disk fails in the same way for every kernel."""
     if what not in warned:
         warned.add(what)
         warnings.warn(f"fastcos {what}: {why}", stacklevel=3)

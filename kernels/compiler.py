@@ -1,7 +1,7 @@
 """All that needs Numba: compilation, intrinsics, and the parallel loop over blocks.
 
-Imported when the first kernel compiles, or is loaded from the cache: Numba takes 0.3 s to import.
-``numba_internals`` uses the undocumented parts of Numba, such as its cache.
+This module is imported when the first kernel is compiled or loaded from the cache, because Numba
+takes 0.3 s to import. ``numba_internals`` uses the undocumented parts of Numba, such as its cache.
 """
 
 import contextlib
@@ -38,8 +38,8 @@ from .numba_internals import (
 # search of 64 columns takes 144 MiB.
 _COMPILER_BYTES = 2**28
 # The number of new objects after which Python collects garbage during a compilation, which makes
-# many objects. A compilation then takes 8 % less time and 40 MiB more than by default; without any
-# collection it would take 12 % less time and 220 MiB more.
+# many objects. A compilation then takes 8 % less time and 40 MiB more memory than with Python's
+# default; without any collection, it would take 12 % less time and 220 MiB more memory.
 _OBJECTS_PER_COLLECTION = 50_000
 # Several threads may be the first to need a kernel.
 lock = threading.RLock()
@@ -71,8 +71,8 @@ def _compile_in_turn(dispatcher, compile_here, signature):
     """Load the code of a signature, or compile it while no other process compiles the same.
 
     A process waits for its turn without Numba's lock, which forks and the compilations of other
-    threads need. No kernel is compiled by a turn within another one's, so that no process waits for
-    another one while it holds a turn.
+    threads need. No kernel is compiled in a turn that lies within the turn of another kernel, so no
+    process waits for another process while it holds a turn.
     """
     with (
         turn_to_compile(dispatcher, signature) as must_compile,
@@ -141,9 +141,9 @@ stopwatch = Stopwatch()
 
 
 # The parallel loop is compiled once. It calls a kernel by address and passes a pointer to the
-# arguments. A loop compiled around each kernel took 57 s for the five operations of
-# tests/robustness/guard_calls.py in every process; this takes 2 s, and runs the same machine code
-# as the pool. The loop is not cached: Numba names the body of a parallel loop by an address in
+# arguments. For the five operations of tests/robustness/guard_calls.py, this takes 2 s in every
+# process, and runs the same machine code as the pool; compiling a loop around each kernel took 57
+# s. The loop is not cached, because Numba names the body of a parallel loop by an address in
 # memory, so two loops on disk could have one name.
 
 # The types of the arguments of an entry: lo, hi, and a pointer to the arguments of the kernel.
@@ -228,7 +228,7 @@ def _place(typing_context, arguments):
 def slots_entry(kernel, kinds):
     """Compile entry(lo, hi, place): the kernel with arguments in 8-byte slots at place.
 
-    An array takes the fields of Numba's array structure, without owner: see native.c.
+    An array takes one slot for each field of Numba's array structure except the owner (native.c).
     """
     signature = types.int64, types.int64, *kinds
     kernel.compile(signature)

@@ -24,10 +24,11 @@ ISA_FEATURES = {
 
 @functools.cache
 def cpu_features():
-    """Features that kernels may use; respects NUMBA_CPU_NAME and NUMBA_CPU_FEATURES.
+    """Return the features that kernels may use; respects NUMBA_CPU_NAME and NUMBA_CPU_FEATURES.
 
-    If there are native libraries, these are the features of the widest tier that runs here. An
-    intrinsic that the CPU lacks aborts the process during code generation: check here first.
+    If there are native libraries, these are the features of the widest tier of CPUs that this CPU
+    supports. An intrinsic that the CPU lacks aborts the process during code generation, so callers
+    check the features first.
     """
     tier = native.tier()
     if tier is not None:
@@ -46,14 +47,17 @@ def cpu_features():
 
 @functools.cache
 def has_instruction(feature):
-    """Whether there is fma (a b + c, rounded once) or f16c (float16 to float32): x86 since 2013."""
+    """Return whether this CPU has fma (a b + c, rounded once) or f16c (float16 to float32).
+
+    x86 CPUs have both since 2013.
+    """
     is_x86 = platform.machine().lower() in ("x86_64", "amd64", "i386", "i686")
     return not is_x86 or feature in cpu_features()
 
 
 @functools.cache
 def supported_isas():
-    """Instruction sets of ISA_FEATURES that this CPU and system support, widest first."""
+    """Return the instruction sets of ISA_FEATURES that CPU and system support, widest first."""
     return tuple(
         isa
         for isa, needs in ISA_FEATURES.items()
@@ -62,7 +66,7 @@ def supported_isas():
 
 
 def supported_tiers():
-    """Tiers of native.TIERS that this CPU and system support, widest first."""
+    """Return the tiers of native.TIERS that this CPU and system support, widest first."""
     return tuple(
         tier
         for tier, (_, features) in native.TIERS.items()
@@ -72,7 +76,7 @@ def supported_tiers():
 
 
 def code_name(tier):
-    """CPU name and features of a tier as Numba writes them, for NUMBA_CPU_NAME and _FEATURES."""
+    """Return CPU name and features of a tier in Numba's form for its variables NUMBA_CPU_*."""
     cpu_name, features = native.TIERS[tier]
     return cpu_name, ",".join(f"+{feature}" for feature in features)
 
@@ -101,7 +105,7 @@ def model():
 
 
 def name():
-    """Name of the CPU for the code generator, of its tier where there is none."""
+    """Return the name of the CPU for the code generator, or of its tier without a generator."""
     if not has_compiler():
         return native.tier() or platform.machine()
     import numba

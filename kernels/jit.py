@@ -74,7 +74,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def _compiler():
-    """The module that needs Numba."""
+    """Import the module that needs Numba, and return it."""
     global _imported
     if _imported is None:
         with _importing:
@@ -85,7 +85,7 @@ def _compiler():
 
 def _import_compiler():
     was_enabled = gc.isenabled()
-    gc.disable()  # an import makes no garbage, and collections would take 0.07 s
+    gc.disable()  # an import creates no garbage, and collections would take 0.07 s
     try:
         from . import compiler  # an import statement, which PyInstaller sees
 
@@ -123,7 +123,7 @@ intrinsic = Intrinsic
 
 
 def intrinsic_of(plain):
-    """Decorate the intrinsic of a plain function, which takes its place where nothing compiles."""
+    """Decorate the intrinsic of a plain function, which replaces it if nothing is compiled."""
     return (lambda _: plain) if DISABLE_JIT else Intrinsic
 
 
@@ -164,14 +164,15 @@ class Kernel:
     def bind(self, *arrays):
         """Return the code for arrays of these types, and its arguments after lo and hi.
 
-        Chosen at the first call: native code, if a library has some of this kernel, or Numba's.
+        The first call chooses native code if a library has some of this kernel, and otherwise
+        Numba's code.
         """
         is_native = native.holds(self)
         self.bind = functools.partial(native.bind, self) if is_native else self.bind_compiled
         return self.bind(*arrays)
 
     def bind_for_blocks(self, *arrays):
-        """Return what bind does, for many calls: they look no more at the types of arguments."""
+        """Return what bind returns, for many calls, which no longer check the argument types."""
         function, arguments = self.bind(*arrays)
         if function is self._dispatcher:
             function = _compiler().entry_of(function, arguments)
@@ -186,9 +187,9 @@ class Kernel:
         return self.dispatcher, arrays
 
     def call(self, kinds, lo, hi, *arguments):
-        """Run rows lo to hi, in less time than __call__ takes to look at the types of arguments.
+        """Run rows lo to hi without the time that __call__ takes to check the argument types.
 
-        kinds: hashable; whoever passes equal kinds promises arguments of equal types.
+        kinds is hashable. A caller that passes equal kinds promises arguments of equal types.
         """
         entry = self._entries.get(kinds)
         if entry is None:
@@ -208,7 +209,7 @@ class Kernel:
     def is_ready(self):
         """Return whether some code is in the wheel, in this process or in the cache.
 
-        It looks at the disk at most once per second, and no longer after the answer was yes.
+        The method reads the disk at most once per second, and no longer after it returned True.
         """
         if self._is_ready:
             return True
@@ -245,24 +246,24 @@ def seconds_compiling():
 
 
 def kernel(function):
-    """Compile with the written order of operations: bits are reproducible on every CPU."""
+    """Compile with the written order of operations, so results are the same on every CPU."""
     return function if DISABLE_JIT else Kernel(function, _nrt=True)
 
 
 def borrowing_kernel(function):
-    """Compile a kernel that makes no array, without counts of references to arrays.
+    """Compile a kernel that creates no array, without counting references to arrays.
 
-    Every access to a member of a tuple counts otherwise, by atomic instructions: 38 % of a
-    self-join of 2,000 x 64.
+    Otherwise every access to a member of a tuple counts a reference by atomic instructions, which
+    take 38 % of the time of a self-join of 2,000 rows with 64 columns.
     """
     return function if DISABLE_JIT else Kernel(function, _nrt=False)
 
 
 def inlined_kernel(function):
-    """Compile a borrowing kernel into its callers: a call of it would take longer than its work.
+    """Compile a borrowing kernel into its callers, because calling it takes longer than its work.
 
-    Members of tuples are arguments of their own: a call with queries, items and buffers pushes 150
-    words on the stack.
+    Every member of a tuple is passed as an argument of its own, so a call with queries, items and
+    buffers pushes 150 words on the stack.
     """
     return function if DISABLE_JIT else Kernel(function, _nrt=False, forceinline=True)
 

@@ -7,10 +7,11 @@ from .jit import kernel
 
 @kernel
 def count_same(lo, hi, permuted, lists, same, known):
-    """Neighbours with the label of their query, by that label, in permutations lo .. hi.
+    """Count the neighbours with the label of their query, by label, in permutations lo to hi.
 
-    permuted (r, m) int32: labels, the first n of queries; lists (n, k) int64: their neighbours, -1
-    for none; same, known (r, C) int64 out: neighbours of the label, and all, of a label's queries.
+    permuted (r, m) int32 holds labels, of which the first n belong to the queries. lists (n, k)
+    int64 holds the neighbours of the queries, padded by -1. The outputs same and known (r, C) int64
+    count the neighbours of the queries of each label: those with the same label, and all.
     """
     for number in range(lo, hi):
         codes = permuted[number]
@@ -26,9 +27,10 @@ def count_same(lo, hi, permuted, lists, same, known):
 
 @kernel
 def sum_ranks(lo, hi, permuted, ranks, sums):
-    """Ranks of the pairs of one label, summed by label, in permutations lo .. hi.
+    """Sum the ranks of the pairs of each label, in permutations lo to hi.
 
-    permuted (r, n) int32 labels; ranks (n, n) int16 or int32; sums (r, C) int64 out.
+    permuted (r, n) int32 holds the labels, and ranks (n, n) is int16 or int32. The output is sums
+    (r, C) int64.
     """
     n, n_labels = permuted.shape[1], sums.shape[1]
     starts, members = np.empty(n_labels + 1, np.int64), np.empty(n, np.int64)

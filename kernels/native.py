@@ -62,7 +62,7 @@ def describe(argument):
 
 
 def tier():
-    """Widest tier that this CPU and a library have, or None."""
+    """Return the widest tier that this CPU supports and a library has, or None."""
     return _libraries()[0].tier if _libraries() else None
 
 
@@ -78,7 +78,7 @@ def bind(kernel, *arrays):
 
 
 def check_allowed(kernel, arrays):
-    """Raise with FASTCOS_REQUIRE_NATIVE=1: Numba would compile or load a kernel."""
+    """Raise if Numba would compile or load a kernel although FASTCOS_REQUIRE_NATIVE is 1."""
     if os.environ.get("FASTCOS_REQUIRE_NATIVE") == "1":
         kinds = json.dumps([describe(argument) for argument in arrays])
         raise RuntimeError(f"{kernel_name(kernel)} must be in a native library, got {kinds}")
@@ -103,7 +103,7 @@ class _Library:
             self.table = json.loads(_text(library, "fc_table"))
             self.call = library.fc_call
             self.call.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p]
-            # PyDLL keeps the GIL, so that no other thread changes the arrays meanwhile.
+            # PyDLL keeps the GIL, so no other thread changes the arrays during the call.
             self.pack = ctypes.PyDLL(str(path)).fc_pack
             pointer, size = ctypes.c_void_p, ctypes.c_int64
             self.pack.argtypes = [pointer, size, ctypes.c_char_p, size, pointer]

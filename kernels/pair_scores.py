@@ -20,12 +20,15 @@ from .simd.pair_products import (
     two_squared_distances,
 )
 
-# buckets by which pairs are brought into the order of the items: their counts fit the first cache
+# The number of buckets by which pairs are brought into the order of the items. The counts of the
+# buckets fit in the first-level cache.
 _BUCKETS = 2048
-# pairs up to which they are scored in the order they came: to sort them takes longer
+# Up to this many pairs are scored in their original order, because sorting them would take longer
+# than it saves.
 _FEW_PAIRS = 256
-# columns below which pairs are scored one by one: their rows need no prefetch, and a self-join of
-# 2,000 x 64 takes 1.08 times as long by twos
+# Below this number of columns, pairs are scored one by one, because their rows need no prefetch. A
+# self-join of 2,000 rows with 64 columns takes 1.08 times as long if two pairs are scored at a
+# time.
 _NARROW = 128
 # metric types
 DOT = 0
@@ -37,11 +40,12 @@ EUCLIDEAN = 2
 def score_pairs(
     metric_type, queries, query, query_norm, items, norms, offsets, columns, count, scores
 ):
-    """Scores of the first count columns for one query, float64.
+    """Write the float64 scores of one query and the first `count` columns to scores.
 
-    queries (n, d), items (p, d); norms (p,); offsets (p,), or empty where all are 0; columns
-    (>= count,) item numbers; scores (>= count,) out. DOT: <x, y> + offset. COSINE: <x, y> / (|x|
-    |y|) clipped to [-1, 1], 0 where a norm is 0. EUCLIDEAN: -|x - y|^2, by differences,
+    queries (n, d) and items (p, d) are rows, norms (p,) the norms of the items, and offsets (p,) is
+    empty if all offsets are 0. columns (>= count,) holds item numbers, and scores (>= count,) is
+    the output. With DOT, a score is <x, y> + offset. With COSINE, it is <x, y> / (|x| |y|) clipped
+    to [-1, 1], or 0 if a norm is 0. With EUCLIDEAN, it is -|x - y|^2, computed from differences,
     because |x|^2 + |y|^2 - 2 <x, y> cancels for near-duplicates.
     """
     depth = items.shape[1]
@@ -87,13 +91,16 @@ def _two_scores(metric_type, queries, query_starts, items, item_starts, depth):
 
 @kernel
 def cosine(product, norm):
-    """Cosine of two rows from their product and the product of their norms; 0 where that is 0."""
+    """Return the cosine of two rows, product / norm, where norm is the product of their norms.
+
+    The cosine is 0 if norm is 0.
+    """
     return min(max(product / norm, -1.0), 1.0) if norm > 0.0 else 0.0
 
 
 @kernel
 def order_by_item(columns, n_items):
-    """Return the numbers of the pairs, (m,) int32, those of near items together."""
+    """Return the numbers of the pairs, (m,) int32, ordered so that pairs of near items are near."""
     order = np.empty(columns.shape[0], np.int32)
     if columns.shape[0] <= _FEW_PAIRS:
         for entry in range(columns.shape[0]):
@@ -119,7 +126,8 @@ def _score_by_twos(metric_type, numbers, columns, order, queries, items, depth, 
     """Write products, or negative squared distances, of pairs of rows of flat arrays."""
     if columns.shape[0] == 0:
         return
-    # the next two items become those that are multiplied: indices are read once
+    # The items that are prefetched in one step are multiplied in the next, so indices are read
+    # once.
     last = columns.shape[0] - 1
     one, other = order[0], order[min(1, last)]
     x0, x1 = columns[one] * depth, columns[other] * depth
@@ -137,10 +145,11 @@ def _score_by_twos(metric_type, numbers, columns, order, queries, items, depth, 
 def score_pairs_by_item(
     metric_type, numbers, columns, order, queries, query_norms, items, norms, offsets, scores
 ):
-    """scores[e] = score of query numbers[e] and item columns[e], read in the order of the items.
+    """Write the score of query numbers[e] and item columns[e] to scores[e], in the order of items.
 
-    numbers, columns (m,) int64; order (m,): as order_by_item returns; scores (m,) float64 out; the
-    others and the scores as in score_pairs. Rows that lie together are read together.
+    numbers and columns (m,) are int64, order (m,) is the result of order_by_item, and scores (m,)
+    float64 is the output. The other arguments, and the scores, are those of score_pairs. Rows that
+    lie together are read together.
     """
     depth, count = items.shape[1], columns.shape[0]
     flat_queries, flat_items = queries.reshape(-1), items.reshape(-1)
@@ -168,7 +177,7 @@ def score_pairs_by_item(
 
 @kernel
 def row_norms(lo, hi, rows, norms):
-    """norms[i] = |rows[i]| for rows lo .. hi. rows (n, d) float, norms (n,) float64 out."""
+    """Write |rows[i]| to norms[i] for rows lo to hi; rows (n, d) is float, norms (n,) float64."""
     depth = rows.shape[1]
     flat = rows.reshape(-1)
     for i in range(lo, hi):

@@ -11,8 +11,8 @@ LEVELS = 2**32
 DIGIT_BITS = 11
 # The number of values of a digit.
 DIGITS = 2**DIGIT_BITS
-# If the range of the scores is not between these, quantisation would overflow or underflow. All
-# levels are then 0.
+# If the range of the scores is not between these limits, quantisation would overflow or underflow.
+# All levels are then 0.
 LEAST_RANGE = 2.0**-900
 MOST_RANGE = 2.0**900
 # A sort key is the level, followed by the column in this many lower bits.
@@ -38,7 +38,7 @@ def sort_by_score(scores, columns):
 
 @borrowing_kernel
 def level_scale(scores):
-    """The highest score, and the number of levels per unit of score, 0 if out of range."""
+    """Return the highest score, and the number of levels per unit of score, 0 if out of range."""
     lowest = highest = scores[0]
     for score in scores:
         if score < lowest:
@@ -51,14 +51,14 @@ def level_scale(scores):
 
 @borrowing_kernel
 def level_of(score, highest, scale):
-    """Level of a score, from 0 for the highest up to LEVELS - 1; NaN has the last level."""
+    """Return the level of a score, from 0 for the highest up to LEVELS - 1, the level of NaN."""
     depth = (highest - score) * scale if scale > 0 else 0.0
     return np.int64(depth) if depth < LEVELS else LEVELS - 1
 
 
 @borrowing_kernel
 def _counting_sort(keys, shift, starts, sorted_keys):
-    """Write keys to sorted_keys by the digit at shift; the sort is stable. starts: counts, in."""
+    """Write keys to sorted_keys by the digit at shift, stably; starts holds counts at first."""
     total = 0
     for digit in range(starts.shape[0]):
         size, starts[digit] = starts[digit], total
@@ -100,11 +100,12 @@ def radix_sort_best(scores, own, k, keys, starts):
 
 @borrowing_kernel
 def argsort_row(scores, own, k, keys, starts, ranked):
-    """ranked[:k] = the k best columns other than own, by descending score, then lower column.
+    """Write the k best columns other than own, by descending score, then lower column, to ranked.
 
-    scores (n,) float64; k < n < 2^31; keys (2, n) int64 and starts (3, DIGITS) int64 scratch;
-    ranked (n,) int64, out. Radix sort of the levels, then a sort by score where columns of one
-    level are out of order. O(n) time where these are few.
+    scores (n,) is float64, with k < n < 2^31. keys (2, n) int64 and starts (3, DIGITS) int64 are
+    overwritten, and the columns are written to ranked[:k], where ranked (n,) is int64. A radix sort
+    by level is followed by a sort by score of those columns of one level that are out of order. The
+    function takes O(n) time if there are few such columns.
     """
     found = radix_sort_best(scores, own, k, keys, starts)
     sorted_keys = keys[1, :found]
@@ -127,7 +128,7 @@ def argsort_row(scores, own, k, keys, starts, ranked):
 
 @borrowing_kernel
 def top_k_of_row(scores, own, k, best):
-    """best[:k] = the k best columns other than own, as in argsort_row, by insertion for small k."""
+    """Write the k best columns other than own to best, as in argsort_row, by insertion."""
     found = 0
     for j in range(scores.shape[0]):
         if j == own or (found == k and not scores[j] > scores[best[k - 1]]):

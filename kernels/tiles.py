@@ -1,34 +1,34 @@
-"""Tiles of 32 items and 32 queries: what their scores have to reach, and the memory they need.
+"""Tiles of 32 items and 32 queries: the limits of their scores, and the memory that they need.
 
-``simd.tile_scores`` computes the scores of a tile, ``simd.hits`` lists those that reach their
-query's threshold, and ``simd.panel`` describes the layout of both sides.
+``simd.tile_scores`` computes the scores of a tile, ``simd.hits`` lists the scores that reach the
+threshold of their query, and ``simd.panel`` describes the layout of packed items and queries.
 """
 
 import numpy as np
 
 from .jit import DISABLE_JIT, kernel
 
-# vector IR needs the compiler: without it, callers score every pair
+# The tiled kernels are vector IR, which needs the compiler. Without it, callers score every pair.
 AVAILABLE = not DISABLE_JIT
-# columns up to which a sum of products of -127 .. 127 and 1 .. 255 fits in int32
+# Up to this many columns, a sum of products of -127 .. 127 and 1 .. 255 fits in int32.
 MOST_CODES = 65_000
 
 
 def configuration():
-    """Configuration of the 8 tile registers, (64,) uint8: 16 rows of 64 bytes each, palette 1."""
+    """Return the configuration (64,) uint8, palette 1, of 8 tile registers of 16 x 64 bytes."""
     shape = np.zeros(64, np.uint8)
     shape[0] = 1
-    # bytes of a row are uint16 from 16 on, rows are bytes from 48 on
+    # From byte 16 on, uint16 numbers hold the bytes per row; from byte 48 on, bytes hold the rows.
     shape[16:32:2], shape[48:56] = 64, 16
     return shape
 
 
 @kernel
 def aligned_empty(size, like):
-    """Uninitialised array (size,) of like's dtype, aligned to a cache line.
+    """Return an uninitialised array (size,) of the dtype of `like`, aligned to a cache line.
 
-    A 64-byte load that crosses a cache line costs two: unaligned, a scan by AMX tiles takes 1.5
-    times as long.
+    A 64-byte load that crosses a cache line takes as long as two loads. With unaligned arrays, a
+    scan by AMX tiles takes 1.5 times as long as with aligned ones.
     """
     memory = np.empty(size + 64, like.dtype)
     skip = -memory.ctypes.data % 64 // memory.itemsize

@@ -1,9 +1,10 @@
 """A search for the one rescaling under which most neighbours leave the k nearest at once.
 
-Weights w of the metric diag(w) are at a vertex of the box [1, K]^d: each is 1 or K. A step turns
-one weight over. The count is of edges with at least k listed items nearer, so that each is lost in
-truth; items beyond the lists can only add to it. The search counts in float32; its result is
-counted again in float64.
+The weights w of the metric diag(w) are a vertex of the box [1, K]^d, so each weight is 1 or K. A
+step flips one weight. An edge is a pair of a row and one of its k nearest neighbours. The search
+counts the edges for which at least k listed items are nearer than the neighbour, which is then
+certainly lost; items beyond the lists can only increase the number of lost edges. The search counts
+in float32, and its result is counted again in float64.
 """
 
 from typing import Any, NamedTuple
@@ -20,8 +21,9 @@ SEARCH_MARGIN = np.float32(2e-6)
 class EdgeLists(NamedTuple):
     """The listed items of rows.
 
-    rows (n,): row numbers; neighbors (n, m) by descending cosine, the first k are the edges;
-    lengths (n,), or (s, n) for s searches: how many of them matter.
+    rows (n,) holds row numbers. neighbors (n, m) is ordered by descending cosine, and the first k
+    neighbours of a row are its edges. lengths, of the shape (n,), or (s, n) for s searches, holds
+    the number of neighbours that are considered.
     """
 
     rows: Any
@@ -33,8 +35,9 @@ class EdgeLists(NamedTuple):
 class LocalSearch(NamedTuple):
     """The settings of s climbs.
 
-    ends (s,) float32: K; n_counts: counts until a climb ends; orders (s, n_rounds, d): the order of
-    the dimensions in each climb; turned (s, n_rounds, t): the weights that are turned between them.
+    ends (s,) float32 holds the value K of each climb, and n_counts the number of counts after which
+    a climb ends. orders (s, n_rounds, d) holds the order of the dimensions in each round, and
+    turned (s, n_rounds, t) the weights that are flipped between two rounds.
     """
 
     ends: Any
@@ -56,9 +59,10 @@ def add_dimension(unit, rows, neighbors, lengths, weight, products, squares):
 
 @kernel
 def count_lost(unit, rows, neighbors, lengths, k, weight, products, squares, inverse, scores):
-    """Edges with at least k listed items nearer, if weight is added to that of one dimension.
+    """Count the edges that are lost if `weight` is added to the weight of one dimension.
 
-    unit (p,): that dimension of all rows. inverse (p,) and scores (m,): working memory.
+    An edge is lost if at least k listed items are nearer. unit (p,) holds that dimension of all
+    rows. inverse (p,) and scores (m,) are overwritten.
     """
     for i in range(unit.shape[0]):
         square = squares[i] + weight * unit[i] * unit[i]
@@ -90,12 +94,14 @@ def count_lost(unit, rows, neighbors, lengths, k, weight, products, squares, inv
 
 @kernel
 def climb(lo, hi, units, lists, search, weights, counts):
-    """From each start of weights[lo:hi]: turn single weights over while more edges are lost.
+    """Flip single weights of each start of weights[lo:hi] as long as that loses more edges.
 
-    Iterated local search (Lourenço, Martin, Stützle 2003): where no turn of one weight helps, the
-    weights ``turned`` are turned over in the best ones, and the climb goes on from there, until
-    n_counts counts. units (d, p) float32: unit rows, transposed; lists: EdgeLists; search:
-    LocalSearch; weights (s, d) float32 in/out, entries 1 or K; counts (s,) int64 out.
+    This is iterated local search (Lourenço, Martin, Stützle 2003). When no flip of a single weight
+    loses more edges, the weights ``turned`` are flipped in the best weights so far, and the climb
+    continues from there, until n_counts counts have been made. units (d, p) float32 holds the
+    transposed unit rows, lists is an EdgeLists, and search a LocalSearch. weights (s, d) float32,
+    with entries 1 or K, is changed in place, and the numbers of lost edges are written to counts
+    (s,) int64.
     """
     rows, neighbors, lengths, k = lists
     ends, n_counts, orders, turned = search
@@ -160,9 +166,9 @@ def cosines_of_list(image, mapped, inverse, listed, scores):
 def count_lost_by_row(lo, hi, images, mapped, inverse, lists, lost):
     """Count the edges of rows lo to hi that at least k listed items pass under a map.
 
-    images (n, d): the mapped rows at length 1; mapped (p, d): all mapped items; inverse (p,): 1
-    over the length of each, 0 for zero rows, which have no edges. lists: EdgeLists with one list of
-    lengths. lost (n,) int64 out.
+    images (n, d) holds the mapped rows at length 1, and mapped (p, d) all mapped items. inverse
+    (p,) holds 1 over the length of each mapped item, or 0 for a zero row, which has no edges. lists
+    is an EdgeLists with one list of lengths. The output is lost (n,) int64.
     """
     _, neighbors, lengths, k = lists
     scores = np.empty(neighbors.shape[1])
