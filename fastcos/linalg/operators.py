@@ -53,8 +53,8 @@ UNCACHED_BYTES = 1 << 23
 # Blocks of rows are transposed only if a column of a block has on average at least this many
 # non-zeros.
 NNZ_PER_BLOCK_COLUMN = 2
-# Blocks are transposed only after this many columns have been multiplied: transposing takes time,
-# which later products save.
+# Blocks are transposed only after this many columns have been multiplied, because only further
+# products save the time that transposing takes.
 _COLUMNS_TO_PAY = 32
 # X'X is summed from dense blocks if at least one cell of X in 30 is non-zero.
 _DENSE_GRAM_SHARE = 30
@@ -283,7 +283,7 @@ class SparseOperator(Operator):
         indptr, rows, values = transposed(X.indptr, X.indices, X.data, p, indices, self._n_threads)
         if values is None:
             values = np.broadcast_to(self.dtype.type(1), rows.shape)
-        # SciPy would convert the row numbers to the type of indptr, so that indptr must be as small
+        # SciPy would convert the row numbers to the type of indptr, so indptr must be as small.
         indptr = indptr.astype(np.result_type(indices, np.min_scalar_type(-len(rows))), copy=False)
         return SparseOperator(sp.csr_array((values, rows, indptr), shape=(p, n)), self._n_threads)
 
@@ -458,7 +458,7 @@ def sparse_gram(X: Operator, nnz: int, dense_rows: Callable[[int, int], Matrix])
 
 
 def rows_at_a_time(shape: tuple[int, int], nnz: int, factor: Matrix) -> int:
-    """Return how many rows of the factor are multiplied at once: all, or as many as are cached."""
+    """Return how many rows of the factor are multiplied at once: all, or as many as fit a cache."""
     n, p = shape
     rows = _cached_rows(factor)
     pieces = p / rows
@@ -484,8 +484,8 @@ def work_blocks(indptr: npt.NDArray[np.int64], width: int) -> parallel.Blocks:
 def product_memory(n_rows: int, A: Matrix) -> tuple[Matrix, bool]:
     """Return an array for X A, and whether kernels write it past the caches.
 
-    An array in new memory is not written past the caches: its pages are in the caches, because the
-    system has just cleared them.
+    An array in new memory is not written past the caches, because the system has just cleared its
+    pages, which are therefore in the caches.
     """
     Y, is_used = buffer_pool.empty_or_used((n_rows, A.shape[1]), A.dtype)
     return Y, is_used and A.shape[1] % 64 == 0 and Y.nbytes >= STREAMED_BYTES

@@ -37,11 +37,11 @@ def matmul(
         The product is computed in the wider type of X and A; integers and booleans in X count as
         float32 where that is exact.
     center : array_like (p,), optional
-        Subtracted from every row, for example the column means.
+        This vector is subtracted from every row; it may hold the column means.
     scale : array_like (p,), optional
         Positive divisors of the columns, for example their standard deviations.
     row_center : array_like (n,), optional
-        Subtracted from every column, for example user biases.
+        This vector is subtracted from every column; it may hold the biases of users.
     n_threads : int, optional
         Number of threads; by default the one of the configuration.
 
@@ -172,8 +172,8 @@ def gram_matmul(
 def _fused_matmul(X: Any, A: npt.ArrayLike, n_threads: int | None) -> Matrix | None:
     """Return X A of a CSR array and check the entries of X on the way, or return None.
 
-    Checking X beforehand would read it once more: this function is 1.1 to 1.5 times as fast for 64
-    columns and 38,000 to 900,000 non-zeros (bench/lab/curves.py). It returns None if X must be
+    Checking X beforehand would read X once more. With 64 columns and 38,000 to 900,000 non-zeros,
+    this function is 1.1 to 1.5 times as fast (bench/lab/curves.py). It returns None if X must be
     checked first, because X has an invalid entry, another kernel is faster, or the kernel would
     have to be compiled for a rare type. The result has the same bits as if X had been checked
     first; duplicate and unsorted entries are added in the order in which they are stored.

@@ -35,8 +35,8 @@ Ids = npt.NDArray[Any]
 
 # Up to this many non-zeros, all shards are read into memory. They take 0.3 GB.
 ENTRIES_HELD = 1 << 25
-# The default number of non-zeros of a shard. Each takes 4 bytes for its column and 4 for its value,
-# and a product works on a shard for several milliseconds.
+# The default number of non-zeros of a shard. A non-zero takes 4 bytes for its column and 4 bytes
+# for its value, and a product works on a shard for several milliseconds.
 ENTRIES_PER_SHARD = 1 << 24
 # The kind of the directory of all shards, the kind of the directory of one shard, and the name of
 # the directory that lists the shards.
@@ -266,7 +266,7 @@ class InteractionShards:
     def _rows_at_work(self, targets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """:func:`fastcos.parallel.rows_at_work` over the indptr of all shards; targets ascend."""
         rows: list[int] = []
-        work_before = 0  # Of the shards before this one.
+        work_before = 0  # the work of the shards before this one
         for first, (indptr, indices, _) in zip(self.first_rows, self._shards, strict=False):
             work = len(indices) + len(indptr) - 1
             remaining = targets[len(rows) :]

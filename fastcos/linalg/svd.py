@@ -359,8 +359,9 @@ def _residuals(Z: Matrix, vectors: Matrix, s: Floats) -> Floats:
 def _without_repeats(residuals: Floats, vectors: Matrix) -> Floats:
     """Divide the residuals by the distance of each vector from the span of the vectors before it.
 
-    Cholesky's elimination in the Gram matrix of the vectors gives these distances. Vectors of a
-    solver are orthogonal but for its rounding; their distances of about 1 are not divided by.
+    Cholesky's elimination in the Gram matrix of the vectors gives these distances. The vectors of a
+    solver are orthogonal except for rounding errors. Their distances are about 1, and the residuals
+    are not divided by distances of about 1.
     """
     with parallel.blas_lock():
         gram = vectors.T @ vectors

@@ -126,7 +126,7 @@ def _obstacle() -> str:
         return "compiled code cannot be kept: set FASTCOS_CACHE_DIR to a folder that can be written"
     if getattr(sys, "frozen", False):
         return "this program is frozen"
-    # if Python is embedded, sys.executable is the application, which would be started again
+    # If Python is embedded, sys.executable is the application, which would be started again.
     if not re.match(r"(python|pypy)", Path(sys.executable or "").name.lower()):
         return f"sys.executable is no Python interpreter: {sys.executable or None!r}"
     return ""

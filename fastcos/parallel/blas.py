@@ -31,8 +31,9 @@ _locks = [threading.RLock() for _ in range(64)]
 def blas_lock() -> threading.RLock:
     """Return the lock that this thread must hold while it calls BLAS or LAPACK.
 
-    A fork waits for the lock. Only NumPy and SciPy may run while a thread holds it: a fork takes
-    the lock before it waits for compilation, so that code that compiles could wait for ever.
+    A fork waits for the lock. Only NumPy and SciPy may run while a thread holds it. A fork takes
+    the lock before it waits for compilation, so code that compiles a kernel under the lock could
+    wait forever.
     """
     if not _state.calls:
         return _locks[0]

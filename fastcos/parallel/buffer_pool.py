@@ -36,8 +36,8 @@ _held: collections.deque["_Block"] = collections.deque(maxlen=MAX_HELD)
 def empty(shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     """Return an uninitialised array that starts at a cache line, or at a huge page if it is large.
 
-    Reading a vector that crosses a cache line takes two accesses: without alignment, X A with 64
-    columns takes 1.4 times as long (bench/lab/curves.py).
+    Reading a vector that crosses a cache line takes two accesses. Without alignment, X A with 64
+    columns takes 1.4 times as long as with alignment (bench/lab/curves.py).
     """
     return empty_or_used(shape, dtype)[0]
 
