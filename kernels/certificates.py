@@ -223,9 +223,8 @@ def linear_radii(lo, hi, sample, neighbors, z, radii):
     """Write the certified radius of every edge of rows[lo:hi] under all linear maps.
 
     sample is a SampledRows. neighbors (n, m) is ordered by descending cosine, where m is k + 1, or
-    k
-    if there are no more items. The outputs are z (n, m) and radii (n, k), both float64, with NaN
-    for an edge of a zero row. A row takes O(m d) time.
+    k without further items. The outputs are z (n, m) and radii (n, k), both float64, with NaN for
+    an edge of a zero row. A row takes O(m d) time.
     """
     items, norms, rows = sample.items, sample.norms, sample.rows
     d, m, k = items.shape[1], neighbors.shape[1], radii.shape[1]

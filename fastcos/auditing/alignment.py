@@ -65,7 +65,7 @@ class Alignment(Record):
         Number of items that only the new version contains, and that only the old one contains.
     residual : float
         Frobenius norm of the difference between the new and the old vectors of the shared items,
-        divided by the norm of the old vectors.
+        divided by the Frobenius norm of the old vectors.
     drift : ndarray (m,), float64
         Norm of the difference between the new and the old vector of each shared item, divided by
         the mean norm of the old vectors.

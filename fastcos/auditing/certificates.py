@@ -69,7 +69,8 @@ def certified_neighbors(
 
     The certificates are proofs: no map of the family whose condition is below the radius removes
     the neighbour. The radius of "linear" is a lower bound. The logarithm of the radius of
-    "rescaling" is within 1 % of that of the condition at which some item can pass the neighbour.
+    "rescaling" is within 1 % of the logarithm of the condition at which some item can pass the
+    neighbour.
 
     Parameters
     ----------
@@ -81,7 +82,7 @@ def certified_neighbors(
         Largest singular value of a map divided by its smallest; for D, the largest entry divided
         by the smallest.
     family : {"linear", "rescaling"}
-        "linear" costs as much as ``top_k`` with k + 1. "rescaling" searches conditions up to
+        "linear" takes as long as ``top_k`` with k + 1. "rescaling" searches conditions up to
         ``condition``; larger radii are those of "linear".
     rows : array_like, optional
         A mask (p,) or row numbers of the items whose neighbours are certified. Default: all items.

@@ -193,9 +193,9 @@ def map_encoder(
         )
         for queries in (mapped, mapped_by_half)
     )
-    # The final map is fitted on one tenth more texts than the maps of the folds. Its advantage is
-    # bounded by the gain from twice as many texts: if the error falls as 1 / m, the final map gains
-    # one tenth of that; if it falls as log m, 15 %.
+    # The final map is fitted on one tenth more texts than the maps of the folds. The gain from
+    # twice as many texts bounds the advantage of the final map. If the error falls as 1 / m, the
+    # final map gains one tenth of that gain; if the error falls as log m, it gains 15 % of it.
     gain = max(float(overlaps.mean() - half_overlaps.mean()), 0.0)
     mean, half_width = float(overlaps.mean()), _NORMAL_95 * _standard_error(overlaps, shuffled)
     return EncoderMap(
@@ -255,7 +255,7 @@ def _overlaps(first: Integers, second: Integers) -> Floats:
 
 
 def _standard_error(overlaps: Floats, shuffled: Integers) -> float:
-    """Standard error of the mean overlap: the larger of those over texts and over folds."""
+    """Return the standard error of the mean overlap, over texts or over folds if that is larger."""
     fold_means = [overlaps[fold].mean() for fold in np.array_split(shuffled, _FOLDS)]
     over_texts = overlaps.std(ddof=1) / np.sqrt(len(overlaps))
     return float(max(over_texts, np.std(fold_means, ddof=1) / np.sqrt(_FOLDS)))

@@ -113,12 +113,12 @@ def audit(
     k : int
         Neighbours per item.
     condition : float
-        Largest entry of D divided by its smallest, for the verdict. The default is as large as the
-        difference between two seeds of one recipe that has come to rest. Short trainings, other
-        starts and other optimisers differ by conditions of 2 to 30
-        (``docs/explanation/scale_of_dimensions.md``). On the paper's simulation, the usual
-        factors differ by 2.2 from either special case of section 2.2, and the two special cases
-        differ by 5.
+        Largest entry of D divided by its smallest, for the verdict. Two converged trainings of one
+        model that differ only in their random seed differ by a condition of about the default.
+        Trainings that are short, start elsewhere or use another optimiser differ by conditions of 2
+        to 30 (``docs/explanation/scale_of_dimensions.md``). On the paper's simulation, the usual
+        factors differ by a condition of 2.2 from either special case of section 2.2, and the two
+        special cases differ from each other by a condition of 5.
     trained_on : {"dot", "cosine", "unknown"}
         Whether the loss of the model used dot products or cosines. The vectors alone do not show
         it.

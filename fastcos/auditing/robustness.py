@@ -62,7 +62,7 @@ def robustness_curve(
 
 
 def _share(radius: Floats, condition: float) -> float:
-    """Share of the edges whose radius exceeds the condition; entries that are NaN are no edges."""
+    """Return the share of edges whose radius exceeds the condition, without edges that are NaN."""
     edge_radii = radius[~np.isnan(radius)]
     return float((edge_radii > condition).mean()) if len(edge_radii) else 0.0
 

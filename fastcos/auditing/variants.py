@@ -1,7 +1,8 @@
 """Variants of item embeddings: other parametrisations of a model, and invariant baselines.
 
 Two pairs of factors with the same product differ by an invertible map of the latent space. A loss
-of dot products does not determine this map; the algorithm and the software do. For example, a
+that depends only on dot products does not determine this map; the algorithm and the software
+determine it. For example, a
 truncated SVD, LSA, and training with weight decay on both sides write the factors of one product in
 three different forms. An invariant baseline is a similarity that no such map changes.
 """
@@ -131,8 +132,8 @@ def invariant_baselines(items: Moments, users: validation.Rows | None) -> Iterat
 def recognize_parametrization(forms: Sequence[VariantScores]) -> str | None:
     """Name of the form that the audited items already have; None if they have none of the forms.
 
-    If they have several, it is the form with the lowest condition of the map to it, which bounds
-    the change of every cosine (Theorem 3).
+    If the items have several forms, return the form with the lowest condition of the map to the
+    form. The condition bounds the change of every cosine (Theorem 3).
     """
     matches = [(form.condition, form.name) for form in forms if form.is_given]
     return min(matches)[1] if matches else None

@@ -29,8 +29,9 @@ _MAX_ENTRIES, _MIN_ROWS = 2**24, 100
 # Number of starts of a search. The first starts follow gradients, the others are random.
 N_STARTS, _MAX_STARTS = 16, 1000
 # Number of starts in an audit. On a sample it is _MIN_STARTS, because more starts do not replace
-# more neighbours of the other items. On all items it is _START_BUDGET over rows times dimensions:
-# for 1,000 x 50 items that is 4 starts, which replace 0.2 percentage points more than 2 starts.
+# more neighbours of the items outside the sample. On all items it is _START_BUDGET divided by rows
+# times dimensions. For 1,000 items with 50 dimensions that is 4 starts, which replace 0.2
+# percentage points more of the neighbours than 2 starts.
 _MIN_STARTS, _START_BUDGET = 2, 200_000
 # Number of trial flips per dimension in one search. Half this number is used in two cases: on a
 # sample, because more flips replace no more neighbours of the items outside the sample, and for
@@ -41,7 +42,7 @@ _FLIPS_PER_DIMENSION = 12
 _FLIPPED_TOGETHER = 3
 # An item can pass an edge only if its z = artanh(cosine) is lower by at most _PROVEN_GAP times the
 # logarithm of the condition (Theorem 6). The search considers only items within _SEARCH_GAP times
-# the logarithm, which is faster; with 0.6 it misses edges of small models.
+# the logarithm, which is faster. With a factor of 0.6, the search misses edges of small models.
 _PROVEN_GAP, _SEARCH_GAP = 2.0, 1.0
 # A gradient counts edges whose score differs from the threshold by about this multiple of the
 # largest change that a map can make. Each start uses another width.
@@ -96,9 +97,10 @@ def worst_rescaling(
 ) -> WorstRescaling:
     """Search the single map of bounded condition that replaces most neighbours.
 
-    :func:`certified_neighbors` counts neighbours that survive every map, and each of the others may
-    be lost to a different map. A model has one parametrisation at a time, so this function searches
-    the worst single map. The result is a lower bound: more starts may find a worse map.
+    :func:`certified_neighbors` counts neighbours that survive every map, and each neighbour that is
+    not certified may be lost to a different map. A model has one parametrisation at a time, so this
+    function searches the worst single map. The result is a lower bound, because more starts may
+    find a worse map.
 
     Parameters
     ----------
@@ -252,7 +254,7 @@ class MapSearch:
             validation.read_only(np.ascontiguousarray(units.T, dtype=np.float32)),
             kernels.EdgeLists(
                 validation.read_only(edges.rows[has_competitor]),
-                # int32 halves the memory traffic: the search reads these numbers most often.
+                # int32 halves the memory traffic, because the search reads mostly these numbers.
                 validation.read_only(edges.neighbors[has_competitor].astype(np.int32)),
                 validation.read_only(np.ascontiguousarray(lengths[:, has_competitor])), self._k,
             ),

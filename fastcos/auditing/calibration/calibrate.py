@@ -43,8 +43,8 @@ def calibrate(
     """Compute the distribution of the scores of random pairs, which gives a score its meaning.
 
     Every pair is scored in float64 and counted in one of 2^16 bins. This takes two passes of
-    O(n m d), or three for measures other than cosines, and memory O(bins + n + m) plus a block of
-    scores. The products use the threads of NumPy's BLAS.
+    O(n m d) time, or three passes for measures other than cosines. It takes O(bins + n + m) memory,
+    plus a block of scores. The products use the threads of NumPy's BLAS.
 
     All pairs count as random here, so pass queries that are related to no item or to few items.
 

@@ -13,10 +13,10 @@ from fastcos.search.blocks import score_blocks
 from fastcos.similarity.base import BaseMeasure, Measure
 from fastcos.validation import Floats, Integers
 
-# Number of bins of a histogram. For cosines a bin is 2^-15 = 3e-5 wide, less than a third decimal.
+# Number of bins of a histogram. For cosines, a bin is 2^-15 = 3e-5 wide.
 N_BINS = 2**16
-# Largest number of queries in one block of scores. Larger blocks leave the cache, smaller blocks
-# cost more calls. `tests.robustness.calibrated_rates null` measures the rate.
+# Largest number of queries in one block of scores. Larger blocks do not fit in the cache, and
+# smaller blocks need more calls. `tests.robustness.calibrated_rates null` measures the rate.
 _BLOCK = 128
 # Bytes per score while scores are counted: the product, and up to five float64 arrays of its size.
 _BYTES_PER_SCORE = 48
