@@ -1,4 +1,4 @@
-"""Exact top-k of a few queries, each of which meets the codes of all items by itself.
+"""Exact top-k of a few queries, each of which is compared with the codes of all items by itself.
 
 ``search_few_queries`` is the whole way of a search of one query, from top to bottom:
 
@@ -6,18 +6,18 @@
    the items were when they were packed (``encode_query``).
 2. The codes of the query are multiplied by the codes of every slot (``score_codes``). The products
    are kept, 4 bytes for each slot, and so is the largest product of each panel.
-3. The slots whose products are largest are scored in float64: those that reach the r-th largest of
-   the panels' maxima, where r is a little more than k (``find_best``).
-4. The k-th best of these scores is a lower bound of the k-th best of all, so that it is a
-   threshold: of the other slots, only those are scored in float64 whose upper bound reaches it. The
-   proof that no other slot can be among the best is in ``candidate_filter``.
-5. The k best are sorted, equal scores by lower row number.
+3. The slots with the largest products are scored in float64. These are the slots whose products
+   reach the r-th largest of the panels' maxima, where r is a little more than k (``find_best``).
+4. The k-th best of these scores is a lower bound of the k-th best of all scores, so it serves as a
+   threshold: of the other slots, only those whose upper bound reaches the threshold are scored in
+   float64. ``candidate_filter`` proves that no other slot can be among the best.
+5. The k best slots are sorted, equal scores by lower row number.
 
-The number r only decides how many slots are scored before the threshold is known: any r gives the
-same neighbours. Where fewer than k of the slots may be found, because a filter excludes the others,
-r is multiplied by 4 until k are found or every slot has been scored.
+The number r only decides how many slots are scored before the threshold is known, so every r gives
+the same neighbours. If step 3 finds fewer than k slots, because a filter excludes the others, r is
+multiplied by 4 until k slots are found or every slot has been scored.
 
-``projected_queries`` does the same where the items have a projection, but for step 2, in which it
+If the items have a projection, ``projected_queries`` takes the same steps, except that in step 2 it
 skips the codes of most slots.
 
 A *slot* is a place in the packed order of the items, a *row* is the number of an item in its
@@ -48,29 +48,30 @@ from .simd.memory import prefetch_row
 from .simd.panel import CODE_NORM, GROUP, OFFSET_WEIGHT, PANEL, RESIDUAL_NORM
 from .simd.tile_scores import score_run, score_run_by_item
 
-# Written to rows[part, 0, 0] when the norm of a query is zero, not finite or far from 1: Python
-# then searches another way.
+# This is written to rows[part, 0, 0] when the norm of a query is zero, not finite or far from 1.
+# Python then searches in another way.
 NOT_ORDINARY = -2
-# Slots that are scored in float64 at once.
+# The number of slots that are scored in float64 at once.
 _CHUNK = 256
-# Words of the items that one query after the other reads while the next panel is fetched: one panel
-# of 128 columns. Of 1,000,000 x 128 items, four queries take 0.77 of the time of runs of 4 panels.
+# The queries read runs of panels, one query after the other, while the next panel is fetched. A run
+# has at least this many words, which is one panel of 128 columns. A search with four queries among
+# 1,000,000 items of 128 columns is then 1.3 times as fast as with runs of 4 panels.
 _WORDS_OF_RUN = 1 << 10
 
 
 class Codes(NamedTuple):
-    """The codes of queries, and what their products are compared with.
+    """The codes of queries, and the terms with which their products are compared.
 
     Attributes
     ----------
     words : int32 array (n * words,)
-        The codes of one query behind those of the other, 4 to a word.
+        The codes of all queries, one query behind the other, 4 codes per word.
     repeated : int32 array
-        The same as ``score_run`` takes them, from which ``stride`` words are those of a query.
+        The same codes in the form that ``score_run`` reads, ``stride`` words per query.
     starts : int32 array (n,)
-        What the products start from.
+        The numbers to which the products are added.
     terms : float32 array (4, 32)
-        Terms of the bound of each query: see ``simd.panel``.
+        The terms of the bound of each query; see ``simd.panel``.
     scales : float32 array (32,)
         The quantisation step of each query.
     """
@@ -84,7 +85,7 @@ class Codes(NamedTuple):
 
 
 class Candidates(NamedTuple):
-    """Slots that are about to be scored, and the best of those that have been.
+    """Slots that are about to be scored, and the best of the slots that have been scored.
 
     Attributes
     ----------
@@ -105,12 +106,13 @@ class Candidates(NamedTuple):
 
 @kernel
 def search_few_queries(lo, hi, bound, query_rows, filters, search, scores, rows):
-    """Best k rows of panels lo .. hi for each query, written to part lo // panels_per_range.
+    """Find the best k rows of panels lo to hi for each query.
 
-    bound: BoundItems; query_rows (n, d), n <= 32; filters: QueryFilters; search: FewQuerySearch.
-    scores, rows (parts, n, k) out, padded by -inf and -1. Where the queries must be checked and one
-    of them is not ordinary, rows[part, 0, 0] becomes NOT_ORDINARY and nothing is searched. O(n m d)
-    products of codes. Allocates 4 bytes for each slot and query.
+    bound is a BoundItems, query_rows (n, d) holds at most 32 queries, filters is a QueryFilters,
+    and search a FewQuerySearch. The results are written to part lo // panels_per_range of scores
+    and rows (parts, n, k), padded by -inf and -1. If the queries must be checked and one of them is
+    not ordinary, rows[part, 0, 0] becomes NOT_ORDINARY and nothing is searched. The kernel computes
+    O(n m d) products of codes, and allocates 4 bytes per slot and query.
     """
     part, n, k = lo // search.panels_per_range, query_rows.shape[0], rows.shape[2]
     items = bound_items(bound)
@@ -133,7 +135,7 @@ def search_few_queries(lo, hi, bound, query_rows, filters, search, scores, rows)
 
 @kernel
 def empty_candidates(n_panels, k):
-    """Candidates without any slot, for a range of panels."""
+    """Return Candidates without any slot, for a range of panels."""
     capacity = 2 * k + _CHUNK
     return Candidates(
         np.empty(_CHUNK, np.int64), np.empty(_CHUNK), np.empty(capacity, np.int64),
@@ -144,7 +146,10 @@ def empty_candidates(n_panels, k):
 
 @borrowing_kernel
 def write_found(count, candidates, scores, rows):
-    """Write the best of the first `count` rows of candidates.best_*, sorted: scores, rows (k,)."""
+    """Write the best of the first `count` entries of candidates.best_* to scores and rows, sorted.
+
+    scores and rows have the shape (k,).
+    """
     best_scores, best_rows, k = candidates.best_scores, candidates.best_rows, rows.shape[0]
     count = keep_best(best_scores, best_rows, count, k, candidates.scratch)
     write_best(best_scores, best_rows, count, scores, rows)
@@ -176,7 +181,7 @@ def encode(queries, items):
 
 @kernel
 def repeated_words(words):
-    """Return every word 8 times: once for each item of a group, whose words lie together."""
+    """Return every word 8 times, once for each item of a group, whose words lie together."""
     repeated = np.empty(words.shape[0] * GROUP, np.int32)
     for at in range(words.shape[0]):
         for copy in range(GROUP):
@@ -186,10 +191,10 @@ def repeated_words(words):
 
 @borrowing_kernel
 def score_codes(first, last, lo, first_query, last_query, items, codes, products, largest):
-    """Multiply the codes of every slot of panels first .. last by those of some queries.
+    """Multiply the codes of every slot of panels first to last by the codes of some queries.
 
-    lo: the panel to which the first products belong. All queries read some panels before the next
-    panels are read, so that memory is read once.
+    lo is the panel to which the first products belong. All queries read a few panels before the
+    next panels are read, so memory is read only once.
     """
     run = last - first
     if last_query - first_query > 1:
@@ -201,7 +206,7 @@ def score_codes(first, last, lo, first_query, last_query, items, codes, products
 
 @inlined_kernel
 def _score_panels(first, count, lo, i, items, codes, products, largest):
-    """Multiply the codes of `count` panels from `first` on by those of query i."""
+    """Multiply the codes of `count` panels from `first` on by the codes of query i."""
     size, at = PANEL * items.words, first - lo
     products_of_run, largest_of_run = products[i, at * PANEL :], largest[i, at:]
     if has_tile_registers(items.isa) or items.projection.words == 0:
@@ -222,8 +227,8 @@ def find_best(
 ):
     """Find the best rows of query i, unsorted, in candidates.best_*; return how many there are.
 
-    dropped_below: the threshold below which products may be missing. -1 is returned where the best
-    rows may be among those.
+    dropped_below is the threshold below which products may be missing. -1 is returned if the best
+    rows may be among the slots whose products are missing.
     """
     n_panels, maxima = hi - lo, candidates.maxima
     weight, scale = codes.terms[OFFSET_WEIGHT, i], codes.scales[i]
@@ -263,11 +268,12 @@ def _score_reaching(
     i, lo, n_panels, threshold, residual, coded, scored_from, queries, items, weight, products,
     largest, candidates, k, count, kth_score,
 ):  # fmt: skip
-    """Score in float64 the slots whose products reach a threshold; keep those that may be the best.
+    """Score the slots whose products reach a threshold in float64, and keep the best of them.
 
-    residual, coded: terms of the bound, by which an upper bound of the product is compared, or 0.
-    scored_from: slots that reach this threshold without these terms have been scored before.
-    Returns the number of the best rows so far, at most k, and the k-th best score.
+    residual and coded are the terms of the bound by which an upper bound of the product is compared
+    with the threshold; they are 0 if the product itself is compared. Slots that reach the threshold
+    scored_from without these terms have been scored before. The kernel returns the number of the
+    best rows so far, at most k, and the k-th best score.
     """
     statistics, order, n_slots = items.statistics, items.order, items.order.shape[0]
     filters, hits, n_taken = queries.filters, candidates.hits, 0
@@ -302,7 +308,7 @@ def _score_reaching(
 def _score_rows(i, n_rows, queries, items, candidates, k, count, kth_score):
     """Score the first rows of candidates in float64; return count and k-th score of the best.
 
-    The best are reduced to k when their buffer is full, and at the end, which has fewer rows.
+    The best rows are reduced to k when their buffer is full, and after the last rows.
     """
     best_scores, best_rows = candidates.best_scores, candidates.best_rows
     score_pairs(

@@ -1,9 +1,10 @@
 """Packing of rows for the tiles: scaled, rotated, quantised to int8, in panels of 32.
 
 Every quantised row is x = s q + e with integers |q| <= 127. s, |s q| and |e| are measured on the
-rotated float32 row. Rotation and rounding to float32 change an inner product by at most 2^-17.8
-|x||y| (up to 65,000 columns: 2 passes of at most 15 butterflies and 2 roundings, and one of the
-load, on both sides). SLACK is more than three times that.
+rotated float32 row. For up to 65,000 columns, rotation and rounding to float32 change an inner
+product by at most 2^-17.8 |x||y|. This bound adds, for both rows, the errors of 2 passes of at most
+15 butterflies and 2 roundings, and of the rounding when a row is loaded. SLACK is more than three
+times the bound.
 """
 
 import numpy as np
@@ -19,35 +20,38 @@ from .simd.pair_products import product
 from .simd.panel import GROUP, PANEL
 from .simd.quantise import largest_group_sum, measure_row, quantise_row
 
-# bound on rounding relative to |x||y|: rotation and float32 of both sides, and the thresholds
+# A bound on rounding errors relative to |x||y|. It covers the rotation of both rows, their rounding
+# to float32, and the rounding of thresholds.
 SLACK = np.float32(2.0**-16)
-# factor that exceeds the relative rounding of a float32 norm of up to 65,000 columns, in 16 sums
+# A factor that exceeds the relative rounding error of a float32 norm of up to 65,000 columns, which
+# is computed in 16 sums.
 _ROUND_UP = np.float32(1.0 + 2.0**-12)
-# bound on the norm of entries whose squares underflow in float32; items have norms of at most 1
+# A bound on the norm of the entries whose squares underflow in float32, for norms of at most 1.
 _UNDERFLOW = np.float32(1e-18)
-# Largest magnitude of a code.
+# The largest magnitude of a code.
 LARGEST_CODE = np.float32(127.0)
-# Largest magnitude of a sum of the codes of one sign of a query whose products are added in int16.
+# If products are added in int16, the sum of the codes of one sign of a query has at most this
+# magnitude.
 _LARGEST_INT16_SUM = 128
-# rows whose panels are formed together: their offsets differ by little, and their buffer of 1 kB a
-# column stays in the second-level cache
+# The number of rows whose panels are formed together. The offsets of these rows differ little, and
+# their buffer of 1 kB per column stays in the second-level cache.
 CHUNK = 8 * PANEL
-# changes the codes of a word to codes + 128, unsigned
+# This constant changes the codes of a word to unsigned codes + 128.
 _TO_UNSIGNED = np.int32(-0x7F7F7F80)
 
 
 @kernel
 def padded_width(depth):
-    """Columns of a row in whole vectors."""
+    """Return the number of columns of a row that is padded to whole vectors."""
     return (depth + LANES - 1) // LANES * LANES
 
 
 @borrowing_kernel
 def load_row(rows, row, factor, coefficient, shift, out):
-    """out[j] = factor rows[row, j] - coefficient shift[j], rounded once; zeros from d on.
+    """Set out[j] to factor rows[row, j] - coefficient shift[j], rounded once, and zeros from d on.
 
-    rows (n, d), narrow ones as bits (pair_scores); shift (d,) float64, or empty for none;
-    subtracted in float64. out (>= d,) float32.
+    rows (n, d) of one- or two-byte numbers are passed as bits (see pair_scores). shift (d,) is
+    float64, or empty if there is none, and is subtracted in float64. out (>= d,) is float32.
     """
     flat, depth = rows.reshape(-1), rows.shape[1]
     if shift.shape[0] > 0:
@@ -59,7 +63,7 @@ def load_row(rows, row, factor, coefficient, shift, out):
 
 @kernel
 def shift_products(lo, hi, rows, factors, shift, products):
-    """products[i] (n,) float64 out: <shift, factors[i] rows[i] - shift>, for rows lo .. hi."""
+    """Write <shift, factors[i] rows[i] - shift> to products (n,) float64, for rows lo to hi."""
     flat, depth = rows.reshape(-1), rows.shape[1]
     square = product(shift, 0, shift, 0, depth)
     for i in range(lo, hi):
@@ -68,21 +72,22 @@ def shift_products(lo, hi, rows, factors, shift, products):
 
 @kernel
 def step_of(largest, largest_code):
-    """Step of quantisation of numbers up to this magnitude; 1 where all are zero."""
+    """Return the quantisation step for numbers up to this magnitude, or 1 if all are zero."""
     return largest / largest_code if largest > np.float32(1e-30) else np.float32(1.0)
 
 
 @borrowing_kernel
 def query_scale(isa, x, largest):
-    """Step of quantisation of a query x (16 m,), the largest magnitude of which is `largest`.
+    """Return the quantisation step of a query x (16 m,), whose largest magnitude is `largest`.
 
-    Codes are at most 127. AVX2 adds products of the query's codes and an item's codes + 128, which
-    lie in 1 .. 255, in int16: those of a group of 2 int16_words codes. Every partial sum of them
-    lies between -255 N and 255 P, where P and -N are the sums of the query's positive and negative
-    codes in the group, and fits if both are at most 128: 255 * 128 < 2^15. Rounding changes such a
-    sum by at most one half for every code, so that the sum before it may be 128 - int16_words. This
-    step is finer than one by which codes are at most 128 / int16_words / 2: codes of a group are
-    seldom large together.
+    Codes are at most 127. AVX2 adds the products of the codes of the query with the codes + 128 of
+    an item, which lie in 1 .. 255, in int16. The products of a group of 2 int16_words codes are
+    added. Every partial sum lies between -255 N and 255 P, where P and -N are the sums of the
+    positive and of the negative codes of the query in the group. The sums fit in int16 if N and P
+    are at most 128, because 255 * 128 < 2^15. Rounding changes N or P by at most one half for every
+    code, so before rounding they may be 128 - int16_words. This step is finer than a step with
+    which every code is at most 128 / int16_words / 2, because the codes of a group are seldom large
+    together.
     """
     scale = step_of(largest, LARGEST_CODE)
     if int16_words(isa) > 0:
@@ -93,18 +98,18 @@ def query_scale(isa, x, largest):
 
 @kernel
 def above(squares):
-    """Norm of a sum of squares, rounded up."""
+    """Return the square root of a sum of squares, rounded up."""
     return np.sqrt(squares) * _ROUND_UP + _UNDERFLOW
 
 
 @kernel
 def prepare_item_panels(lo, hi, layout, rows, offsets, panels):
-    """Pack chunks lo .. hi of 8 panels of items, with statistics for the bound of each panel.
+    """Pack chunks lo to hi of 8 panels of items, with statistics for the bound of each panel.
 
-    layout: PanelLayout; rows: ScaledRows (m, d); offsets (m,) float64. In and out: panels.order,
-    the row of each slot; the rows of a chunk are brought into the order of their largest entries,
-    because a panel has the step of its largest. Out: the other arrays of panels, ItemPanels.
-    Allocates 1 kB a column.
+    layout is a PanelLayout, rows a ScaledRows (m, d), and offsets (m,) is float64. panels is an
+    ItemPanels. panels.order, the row of each slot, is an input and is changed: the rows of a chunk
+    are sorted by their largest entries, because a panel has the quantisation step of its largest
+    entry. The other arrays of panels are outputs. The kernel allocates 1 kB per column.
     """
     width = max(rows.rows.shape[1], LANES)
     buffer = np.empty((CHUNK, padded_width(width)), np.float32)
@@ -179,7 +184,7 @@ def _pack_chunk(
 
 @borrowing_kernel
 def load_item(scaled, order, slot, out):
-    """Load the row in a slot of ScaledRows as load_row does, and prefetch the one that follows."""
+    """Load the row in a slot of ScaledRows as load_row does, and prefetch the next slot's row."""
     rows, depth = scaled.rows, scaled.rows.shape[1]
     ahead = order[min(slot + 1, order.shape[0] - 1)]
     prefetch_row(rows.reshape(-1), ahead * depth, depth)
@@ -189,13 +194,13 @@ def load_item(scaled, order, slot, out):
 
 @kernel
 def zero_word(isa):
-    """The word of codes of zero of an item, and of padding: its scores are 0, and no maxima."""
+    """Return the word of an item's codes of zero, also used for padding, whose scores are 0."""
     return _TO_UNSIGNED if has_codes(isa) and not has_tile_registers(isa) else np.int32(0)
 
 
 @borrowing_kernel
 def place_item(isa, codes, item, words, target):
-    """Write the words of an item's codes to its panel, and codes of zero behind them."""
+    """Write the words of an item's codes to its panel, followed by codes of zero."""
     amx, flip = has_tile_registers(isa), zero_word(isa)
     for k in range(words):
         at = (k >> 4) * 16 * PANEL + item * 16 + (k & 15)
@@ -206,7 +211,7 @@ def place_item(isa, codes, item, words, target):
 
 @borrowing_kernel
 def place_query(isa, codes, query, words, target):
-    """Write the words of a query's codes to its panel, and codes of zero behind them."""
+    """Write the words of a query's codes to its panel, followed by codes of zero."""
     amx = has_tile_registers(isa)
     for k in range(words):
         at = (k >> 4) * 16 * PANEL + (query >> 4) * 256 + (k & 15) * 16 + (query & 15)
@@ -219,10 +224,11 @@ def place_query(isa, codes, query, words, target):
 def encode_query(isa, rows, row, factor, coefficient, shift, signs, buffer, codes, measured):
     """Encode one row as a query: scale, shift, rotate and quantise it, as items were when packed.
 
-    Returns the quantisation step, bounds on the norms of the encoded row and of its residual, and
-    -128 times the sum of its codes. codes (padded_width(max(d, 16)),) int8 out; buffer, of the same
-    length, and measured (2,) are overwritten, and buffer holds the row before it is quantised.
-    Without codes, that is all that is done: the step is 1 and the residual 0.
+    The kernel returns the quantisation step, bounds on the norms of the encoded row and of its
+    residual, and -128 times the sum of its codes. The codes are written to codes
+    (padded_width(max(d, 16)),) int8. buffer, of the same length, and measured (2,) are overwritten;
+    buffer then holds the row before quantisation. If the instruction set has no codes, the row is
+    not quantised, so the step is 1 and the residual 0.
     """
     width = max(rows.shape[1], LANES)
     load_row(rows, row, factor, coefficient, shift, buffer)

@@ -1,14 +1,14 @@
-"""Exact top-k of a few queries of items that have a projection.
+"""Exact top-k of a few queries among items that have a projection.
 
-Every step is that of ``few_queries`` but one. All codes are multiplied only for a sample of the
-panels. Of the other panels, the projected codes are multiplied first (``projection_filter``), and
-all codes only of the slots whose bound reaches a threshold. This threshold is estimated: it is a
-rank among the largest scores of the sample, and rises with the panels that have been read. If the
-k-th best score shows in the end that the estimate was too high, the query is compared with all
-codes after all, so that no neighbour is lost.
+The steps are those of ``few_queries`` except for one. All codes are multiplied only for a sample of
+the panels. In the other panels, the projected codes are multiplied first (``projection_filter``),
+and all codes are multiplied only for the slots whose bound reaches a threshold. This threshold is
+estimated: it is a rank among the largest scores of the sample, and rises with the panels that have
+been read. If the k-th best score shows in the end that the estimate was too high, the query is
+compared with all codes of all slots, so no neighbour is lost.
 
-Queries that are unlike the items reach the threshold almost everywhere. The projection is of no use
-for them, and they stop using it after a few panels.
+For queries that are unlike the items, almost every slot reaches the threshold. Such queries gain
+nothing by the projection, and stop using it after a few panels.
 """
 
 import numpy as np
@@ -33,7 +33,7 @@ from .simd.instruction_sets import has_tile_registers
 from .simd.panel import OFFSET_WEIGHT, PANEL, THRESHOLD
 from .simd.tile_scores import score_item
 
-# The product of a slot whose projected codes show that it cannot reach the threshold.
+# This replaces the product of a slot whose projected codes show that it cannot reach the threshold.
 _DROPPED = np.int32(-(2**31))
 # Multiplying a slot by itself takes _COST_OF_SLOT + _COST_OF_QUERY * (number of queries) times as
 # long as multiplying it as part of a panel (measured on Zen 4).
@@ -44,7 +44,7 @@ _COST_OF_SLOT, _COST_OF_QUERY = 1.3, 0.16
 def search_few_by_projection(lo, hi, bound, query_rows, filters, search, scores, rows):
     """Do as ``search_few_queries`` for items with a projection.
 
-    search.sample_stride: at least 2.
+    search.sample_stride must be at least 2.
     """
     part, n, k = lo // search.panels_per_range, query_rows.shape[0], rows.shape[2]
     items = bound_items(bound)
@@ -55,7 +55,7 @@ def search_few_by_projection(lo, hi, bound, query_rows, filters, search, scores,
     codes = encode(queries, items)
     products = np.empty((n, (hi - lo) * PANEL), np.int32)
     largest = np.empty((n, hi - lo), np.int32)
-    # products below this threshold of each query may be missing
+    # The products below this threshold of each query may be missing.
     dropped_below = np.full(n, -NEVER)
     candidates = empty_candidates(hi - lo, k)
     _score_by_projection(
@@ -80,7 +80,8 @@ def _score_by_projection(
 ):
     """Multiply the codes of the slots whose projected codes reach an estimated threshold.
 
-    The products of other slots become _DROPPED. Out: dropped_below, the threshold of each query.
+    The products of other slots become _DROPPED. The threshold of each query is written to
+    dropped_below.
     """
     n, stride = queries.rows.shape[0], search.sample_stride
     projected = empty_projected_queries(1, items)
@@ -106,7 +107,7 @@ def _score_by_projection(
 
 @borrowing_kernel
 def _raise_threshold(i, lo, hi, rank, items, codes, largest, candidates):
-    """Raise the threshold of query i to a rank among the largest scores of panels so far."""
+    """Raise the threshold of query i to a rank among the largest scores of the panels so far."""
     largest_scores_of_panels(
         lo, hi - lo, largest[i], items.statistics, codes.terms[OFFSET_WEIGHT, i], candidates.maxima
     )
@@ -118,7 +119,7 @@ def _raise_threshold(i, lo, hi, rank, items, codes, largest, candidates):
 def _sweep_by_projection(
     lo, hi, search, items, codes, projected, repeated, products, largest, candidates, dropped_below
 ):
-    """Multiply the codes of the slots of panels outside of the sample whose bounds reach."""
+    """Multiply all codes of the slots outside of the sample whose bounds reach the threshold."""
     n, stride, raise_at = dropped_below.shape[0], search.sample_stride, lo + ((hi - lo) >> 3)
     n_hits, n_tried, is_costly = 0, 0, False
     cost = items.words * (_COST_OF_SLOT + _COST_OF_QUERY * n)
@@ -127,7 +128,7 @@ def _sweep_by_projection(
         if (panel - lo) % stride == stride // 2:
             continue
         if panel == raise_at:
-            # of twice as many items the r-th best score is higher, and drops more
+            # Among twice as many items, the r-th best score is higher, and drops more slots.
             for i in range(n):
                 _raise_threshold(i, lo, hi, search.rank, items, codes, largest, candidates)
             raise_at = lo + 2 * (panel - lo)
@@ -140,7 +141,7 @@ def _sweep_by_projection(
                     panel, lo, i, items, codes, projected, repeated, products, largest, candidates
                 )
                 n_tried += 1
-        # queries that are unlike the items reach the threshold almost everywhere
+        # For queries that are unlike the items, almost every slot reaches the threshold.
         is_costly |= n_tried >= PANELS_TRIED and n_hits * cost > n_tried * saved
 
 
@@ -150,7 +151,7 @@ def _score_reaching_slots(
 ):
     """Multiply the codes of the slots of a panel whose projected codes reach the threshold.
 
-    Returns how many there are.
+    Return how many slots there are.
     """
     isa, words, hits, projection = items.isa, items.words, candidates.hits, items.projection
     n_hits = find_by_projection(

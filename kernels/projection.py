@@ -1,7 +1,8 @@
-"""Prefixes: codes of the coordinates of rows along p axes, and the lengths of what is left.
+"""Projected codes: codes of the coordinates of rows along p axes, and lengths of the remainders.
 
-The bound that they give is in ``projection_filter``. Rows are multiplied by the axes in float32, in
-tiles of 32 rows x 32 axes, before they are rotated. The axes are rotated instead, once.
+The remainder of a row is the row minus its projection on the axes. ``projection_filter`` derives
+the bound that projected codes give. Rows are multiplied by the axes in float32, in tiles of 32 rows
+and 32 axes, before the rows are rotated. The axes are rotated once instead.
 """
 
 from typing import Any, NamedTuple
@@ -35,17 +36,17 @@ class ProjectedQueries(NamedTuple):
     Attributes
     ----------
     packed, starts
-        As in Block, of the projected codes.
+        The arrays of Block, for the projected codes.
     lanes : float32 array (panels, 5, 32)
-        As passing_by_projection takes them.
+        The terms of the queries that passing_by_projection reads.
     codes : int32 array (32 panels words,)
-        All codes of a query, one query behind the other.
+        All codes of every query, one query behind the other.
     counts : int64 array (panels, 2)
-        Tiles that were compared by projected codes, and hits in them.
+        The number of tiles that were compared by projected codes, and the number of their hits.
     is_dense : uint8 array (panels,)
-        Whether all codes are multiplied.
+        Whether all codes of a panel are multiplied.
     least : float32 array (32,)
-        Of a tile: the scores that reach the thresholds.
+        The least scores of a tile that reach the thresholds of the queries.
     """
 
     packed: Any
@@ -57,18 +58,20 @@ class ProjectedQueries(NamedTuple):
     least: Any
 
 
-# a query must have this part of the share of its squared length along the axes that items have:
-# estimates by 32 axes err by a quarter
+# Items have some share of their squared length along the axes. A query is projected if its own
+# share is at least this multiple of the share of the items. Estimates from 32 axes are wrong by up
+# to a quarter.
 _LEAST_SHARE = np.float32(0.5)
-# columns that are summed in one run: rounding grows with a run's length, and with their number
+# The number of columns that are summed in one run. Rounding errors grow with the length of a run,
+# and with the number of runs.
 RUN = 128
 
 
 @borrowing_kernel
 def _project(isa, rows, count, axes, tile, out):
-    """out[i] = coordinates of rows[i] along the axes, for i below count.
+    """Write the coordinates of rows[i] along the axes to out[i], for i below count.
 
-    rows (32, >= d), out (32, >= p) float32; tile (1024,) float32 is overwritten.
+    rows (32, >= d) and out (32, >= p) are float32. tile (1024,) float32 is overwritten.
     """
     flat, flat_axes, depth = rows.reshape(-1), axes.reshape(-1), axes.shape[1]
     for part in range(axes.shape[0]):
@@ -85,17 +88,17 @@ def _project(isa, rows, count, axes, tile, out):
 
 @borrowing_kernel
 def _rest_norm(squares, squares_along_axes, eta):
-    """Bound on the length of what is left of a row, from two sums of squares."""
+    """Return a bound on the length of the remainder of a row, from two sums of squares."""
     return above(max(squares - squares_along_axes + eta * squares, np.float32(0.0)))
 
 
 @kernel
 def prepare_projected_panels(lo, hi, layout, rows, panels, axes, eta, projected):
-    """Project panels lo .. hi of packed items on axes, and pack their coordinates.
+    """Project panels lo to hi of packed items on axes, and pack their coordinates.
 
-    layout: PanelLayout of the projected codes; rows: ScaledRows; panels: ItemPanels, as
-    prepare_item_panels leaves them; axes, eta: as in Projection. Out: projected, ProjectedPanels.
-    Allocates 128 bytes a column.
+    layout is the PanelLayout of the projected codes, rows a ScaledRows, and panels the ItemPanels
+    that prepare_item_panels has written; axes and eta are described in Projection. The result is
+    written to projected, a ProjectedPanels. The kernel allocates 128 bytes per column.
     """
     width, p = padded_width(rows.rows.shape[1]), axes.shape[0] * PANEL
     buffer, out = np.empty((PANEL, width), np.float32), np.zeros((PANEL, p), np.float32)
@@ -141,7 +144,7 @@ def _project_panel(
 
 @kernel
 def order_by_item(lo, hi, words, grouped, packed):
-    """Bring the words of each item together, from grouped to packed, in panels lo .. hi."""
+    """Copy panels lo to hi from grouped to packed such that the words of each item lie together."""
     for group in range(lo * (PANEL // GROUP), hi * (PANEL // GROUP)):
         first = group * GROUP * words
         for word in range(words):
@@ -151,7 +154,7 @@ def order_by_item(lo, hi, words, grouped, packed):
 
 @kernel
 def empty_projected_queries(n_panels, items):
-    """Empty ProjectedQueries of panels of queries, all of which are dense."""
+    """Return empty ProjectedQueries of panels of queries, all of which are dense."""
     words = items.projection.words
     packed = aligned_empty(n_panels * PANEL * words, items.projection.packed)
     packed[:] = 0
@@ -167,11 +170,11 @@ def empty_projected_queries(n_panels, items):
 
 @kernel
 def pack_projected_queries(lo, hi, batch, queries, items, k, all_codes, lanes, scales):
-    """Project queries batch[lo:hi], those of the first panel alone where k > 0.
+    """Project the queries batch[lo:hi]; if k > 0, project only the queries of the first panel.
 
-    k: neighbours of a query, 0 where scores bound what is found; all_codes, lanes and scales: of
-    Block. Nothing is projected if the items have no projection, or if so many neighbours gain
-    nothing by it.
+    k is the number of neighbours of a query, or 0 in a search for all items above a score.
+    all_codes, lanes and scales belong to a Block. Nothing is projected if the items have no
+    projection, or if a search for k neighbours gains nothing by a projection.
     """
     n_panels = lanes.shape[0] if items.projection.words > 0 else 0
     projected = empty_projected_queries(n_panels, items)
@@ -187,7 +190,7 @@ def pack_projected_queries(lo, hi, batch, queries, items, k, all_codes, lanes, s
 def project_queries(
     first, last, lo, hi, batch, queries, items, all_codes, lanes, scales, projected
 ):
-    """Project panels first .. last of queries batch[lo:hi], which are not dense from then on."""
+    """Project panels first to last of queries batch[lo:hi], which are not dense from then on."""
     for panel in range(first, last):
         start = panel * PANEL
         count = min(PANEL, hi - lo - start)
@@ -205,10 +208,11 @@ def project_queries(
 def project_panel(panel, first, count, batch, queries, items, lanes, scales, projected):
     """Project queries batch[first : first + count], a panel, which is not dense from then on.
 
-    lanes (4, 32), scales (32,): of these queries. Queries of another kind than the items, which
-    have little of their length along the axes, stay dense: to read 0.8 MB of axes of 768 columns
-    would cost one of them a tenth of its search. The axes are rotated at random, so that 32 of them
-    show it. Allocates 128 bytes a column.
+    lanes (4, 32) and scales (32,) belong to these queries. Queries that are unlike the items have
+    little of their length along the axes, and stay dense. For such a query, reading all axes of 768
+    columns, which are 0.8 MB, would take a tenth of the time of its search. The axes are rotated at
+    random, so 32 of them are enough to estimate the length along all axes. The kernel allocates 128
+    bytes per column.
     """
     isa, projection, scaling = items.isa, items.projection, queries.scaling
     width, p = padded_width(queries.rows.shape[1]), projection.axes.shape[0] * PANEL
@@ -239,10 +243,11 @@ def project_panel(panel, first, count, batch, queries, items, lanes, scales, pro
 
 @kernel
 def projection_pays(isa, k, largest_k):
-    """Whether many queries for k neighbours take less time by their projection.
+    """Return whether searches with many queries for k neighbours are faster by a projection.
 
-    With amx a tile takes less time than what is around it: of many queries 0.84 to 1.03 of the
-    speed is left (20,000 to 60,000 rows of 384 to 1,536 columns, Sapphire Rapids).
+    With AMX they are not, because multiplying a tile takes less time than the other steps of a
+    search. Searches with many queries then ran at 0.84 to 1.03 of the speed without a projection
+    (20,000 to 60,000 rows of 384 to 1,536 columns, Sapphire Rapids).
     """
     return not has_tile_registers(isa) and k <= largest_k[1]
 
@@ -277,7 +282,7 @@ def _share_along_axes(items):
 
 @borrowing_kernel
 def _share_of_first(rows, out, count, p):
-    """Estimate that share of rows by their coordinates along the first 32 of p axes."""
+    """Estimate the same share for rows, from their coordinates along the first 32 of p axes."""
     whole, part = np.float32(0.0), np.float32(0.0)
     for i in range(count):
         for value in rows[i]:

@@ -1,12 +1,12 @@
-"""First level of the candidate filter: most pairs are dropped by prefixes of their codes.
+"""First level of the candidate filter, which drops most pairs by their projected codes.
 
-Rows of embeddings have most of their length in few directions. Before all codes of a pair are
-multiplied, the codes of its coordinates along p axes are (kernels.projection), and most pairs are
-dropped by these. What is left goes through the filter of all codes (kernels.candidate_filter).
+Rows of embeddings have most of their length in few directions. The codes of the coordinates along p
+axes (kernels.projection) are multiplied first, and most pairs are dropped by these projected codes.
+All codes are multiplied only for the remaining pairs (kernels.candidate_filter).
 
-Bound, in the terms of that filter. V (d, p) has nearly orthonormal columns: |V'V - I| <= eps.
-Coordinates u = V'b' and w = V'a' are rounded by at most rho |b'| and rho |a'|. Let g = b' - V u and
-h = a' - V w be what is left. Then
+Bound, in the notation of kernels.candidate_filter. V (d, p) has nearly orthonormal columns, with
+|V'V - I| <= eps. The coordinates u = V'b' and w = V'a' have rounding errors of at most rho |b'| and
+rho |a'|. Let g = b' - V u and h = a' - V w be the remainders. Then
 
     <a', b'> = <V w, V u> + <V w, g> + <h, V u> + <h, g>,
     <V w, V u> <= <w, u> + eps |w| |u|,
@@ -14,16 +14,18 @@ h = a' - V w be what is left. Then
     |g|^2 = |b'|^2 - |u|^2 - 2 <V'b' - u, u> + <(V'V - I) u, u>
          <= |b'|^2 - |u|^2 + 2 rho |b'| |u| + eps |u|^2 = r^2, and |h| <= t alike.
 
-As |u| <= (1 + eps) |b'| and |w| <= (1 + eps) |a'| but for rho, <a', b'> <= <w, u> + t r + ETA |a'|
-|b'| with ETA >= 1.1 (1 + eps)^2 (3 eps + 2 rho). The product <w, u> is bounded as there, w = s q +
-e and u = t' c + f, with |e| |u| <= (1 + ETA) |e| |b'|. So an item can have K >= tau only if, in
-units of the scale s of w, with its own r and the largest |f|, R, of its panel,
+Here t bounds |h| as r bounds |g|. Apart from rho, |u| <= (1 + eps) |b'| and |w| <= (1 + eps) |a'|,
+so <a', b'> <= <w, u> + t r + ETA |a'| |b'| with ETA >= 1.1 (1 + eps)^2 (3 eps + 2 rho). The product
+<w, u> is bounded as in kernels.candidate_filter, by w = s q + e and u = t' c + f, with |e| |u| <=
+(1 + ETA) |e| |b'|. So an item can have K >= tau only if, in units of the scale s of w, with r of
+the item and the largest value R of |f| in its panel,
 
     v >= (tau - t / s r - ((1 + ETA) |e| + (SLACK + ETA) |a'|) / s N - |s q| / s R - W / s) / t'.
 
-Any V is right. One along which rows are long drops many pairs (search.prefixes).
+The bound holds for any V. It drops many pairs if rows have most of their length along the columns
+of V (search.projection).
 
-When most pairs pass, as of queries of another kind than the items, prefixes are given up.
+If most pairs pass, as for queries that are unlike the items, projected codes are no longer used.
 """
 
 import numpy as np
@@ -50,15 +52,15 @@ PANELS_TRIED = 8
 
 @borrowing_kernel
 def _durations(used, words):
-    """Cycles that a word of a tile takes, and a pair by itself."""
+    """Return the cycles that a word of a tile takes, and the cycles of a pair by itself."""
     return _TILE if used > PANEL // 2 else _TILE // 2, _PAIR + words // _PAIR_WORDS
 
 
 @borrowing_kernel
 def abandon_costly_projections(factor, items, block):
-    """Give prefixes up for the panels of queries whose tiles so far had too many hits.
+    """Stop using projected codes for the panels of queries whose tiles so far had too many hits.
 
-    factor: hits of these tiles, in those that will follow.
+    The tiles so far had `factor` times as many hits as the tiles that follow are expected to have.
     """
     projected, words = block.projected, items.words
     for q in range(projected.is_dense.shape[0]):
@@ -73,7 +75,7 @@ def abandon_costly_projections(factor, items, block):
 
 @borrowing_kernel
 def fetch_item(isa, packed, start, item, words):
-    """Prefetch the codes of an item of the panel that starts there."""
+    """Prefetch the codes of an item of the panel that starts at packed[start]."""
     if not has_tile_registers(isa):
         prefetch_row(packed, start + item * words, words)
         return
@@ -83,10 +85,11 @@ def fetch_item(isa, packed, start, item, words):
 
 @inlined_kernel
 def find_hits_by_projection(isa, p, q, items, block):
-    """Write what may reach its query's threshold in a tile to block.hits; return how many.
+    """Write the pairs of a tile that may reach their query's threshold to block.hits.
 
-    As `passing` does; block.scores of the hits are those of all codes. -1 if there are no prefixes,
-    or if the whole tile takes less time.
+    Return how many there are, or -1 if there are no projected codes, or if multiplying all codes of
+    the tile takes less time. The hits have the form that `passing` writes, and block.scores holds
+    the scores of the hits by all codes.
     """
     if items.projection.words == 0 or block.projected.is_dense[q]:
         return -1
@@ -98,7 +101,7 @@ def find_hits_by_projection(isa, p, q, items, block):
 
 @borrowing_kernel
 def _find_hits(isa, p, q, n_items, packed, words, statistics, projection, block):
-    """Find hits by prefixes, and of these by all codes."""
+    """Find hits by projected codes, and keep those that are also hits by all codes."""
     projected, size = block.projected, PANEL * projection.words
     used = min(block.used - q * PANEL, PANEL)
     score_panel(
@@ -129,7 +132,7 @@ def _find_hits(isa, p, q, n_items, packed, words, statistics, projection, block)
         # k = 10 is then 1.07 times as fast.
         share = block.size // n_panels
         prefetch_row(packed, (p + 1) * block.size + q * share, share)
-    elif q == 0:  # later panels of queries hit the same items
+    elif q == 0:  # later panels of queries have hits with the same items
         for at in range(n_hits):
             fetch_item(isa, packed, p * block.size, block.hits[at] >> 5, words)
     for at in range(n_hits):

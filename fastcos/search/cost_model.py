@@ -61,8 +61,8 @@ class CostModel:
     # addition to its multiplications.
     min_entries_of_segment: int = 2**23
     # The panels of a group are searched if its queries and items need at least this many
-    # multiply-adds. Such a search takes about 0.1 ms in addition to its multiplications. With more
-    # work, the kernel that scores every pair would take twice as long.
+    # multiply-adds. Such a search takes about 0.1 ms in addition to its multiplications. With this
+    # much work, the kernel that scores every pair would take twice as long.
     min_work_of_panels: int = 2**20
     # The panels of a group are searched only if the group has at least this many items, because a
     # tile compares 32 items at once.

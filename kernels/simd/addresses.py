@@ -6,7 +6,7 @@ from .emit import I64, pointer
 
 @intrinsic
 def as_read(typingctx, array):
-    """The same array, which cannot be written to: one type for what callers and kernels make."""
+    """Return the array as read-only, so that arrays of callers and of kernels have one type."""
 
     def codegen(context, builder, signature, arguments):
         if context.enable_nrt:
@@ -18,7 +18,7 @@ def as_read(typingctx, array):
 
 @intrinsic
 def array_at(typingctx, slots, place, like):
-    """Array of like's dtype at the address in slots[place], of slots[place + 1] elements."""
+    """Return the array of like's dtype and slots[place + 1] elements at address slots[place]."""
     kind = types.Array(like.dtype, 1, "C", readonly=True)
 
     def codegen(context, builder, signature, arguments):

@@ -8,9 +8,9 @@ from .emit import F64, I64, function
 def emit_multiply_add(builder, a, b, c):
     """Emit a b + c with one rounding, for three scalars or three vectors of one type.
 
-    ``llvm.fma`` gives the same bits with all flags and optimisations. A CPU without the
-    instruction would call the C library, which makes X A thirteen times slower: there the product
-    is rounded separately.
+    ``llvm.fma`` gives the same bits with all flags and optimisations. On a CPU without the
+    instruction, it would call the C library, which makes X A thirteen times as slow. On such a CPU,
+    the product is therefore rounded separately.
     """
     if not has_instruction("fma"):
         return builder.fadd(builder.fmul(a, b), c)
@@ -44,7 +44,7 @@ def multiply_add(typingctx, a, b, c):
 
 @intrinsic
 def lowest_bit(typingctx, word):
-    """Position of the lowest set bit of a uint64 that is not 0."""
+    """Return the position of the lowest set bit of a uint64 that is not 0."""
 
     def codegen(context, builder, signature, arguments):
         count = function(builder, "llvm.cttz.i64", I64, [I64, ir.IntType(1)])

@@ -10,9 +10,10 @@ ROWS = 6
 # The columns of a tile and of a packed panel.
 COLUMNS = 32
 
-# Columns whose sums stay in registers: 6 x 32 sums fill 24 of the 32 registers of AVX-512, 6 x 8
-# fill 12 of the 16 registers of AVX2. The features of the CPU decide, because cpu.supported_isas
-# requests a permission from Linux for the whole process, which an import must not do.
+# The number of columns whose sums stay in registers: 6 x 32 sums fill 24 of the 32 registers of
+# AVX-512, and 6 x 8 sums fill 12 of the 16 registers of AVX2. The features of the CPU decide,
+# because cpu.supported_isas requests a permission from Linux for the whole process, which an import
+# must not do.
 WIDTH = COLUMNS if cpu_features().issuperset(ISA_FEATURES["avx512"]) else 8
 # The numbers in one vector of the IR: one 512-bit register of float64.
 LANES = 8
@@ -20,9 +21,9 @@ LANES = 8
 
 @intrinsic
 def dot_products(typing, rows, first_row, panels, panel, column, out):
-    """out[r, column:column+WIDTH] = rows[first_row + r] . panels[panel, :, column:column+WIDTH].
+    """Set out[r, column:column+WIDTH] to rows[first_row+r] . panels[panel, :, column:column+WIDTH].
 
-    r runs over 0 .. 5; a row past the last is read as the last row.
+    r runs over 0 .. 5. A row past the last row is read as the last row.
     """
 
     def codegen(context, builder, signature, arguments):

@@ -22,7 +22,7 @@ def pointer(context, builder, array_type, array, offset):
 
 
 def pointers(context, builder, signature, arguments, *places):
-    """Pointers to elements of arrays; a place is the number of an argument and an offset."""
+    """Return pointers to elements of arrays; a place is the number of an argument and an offset."""
     return [pointer(context, builder, signature.args[i], arguments[i], at) for i, at in places]
 
 
@@ -34,8 +34,8 @@ def byte_pointer(context, builder, array_type, array, offset):
 def element_type(start):
     """Return the type of the elements behind a pointer.
 
-    LLVM's own pointers have none any more. llvmlite keeps it in a type of pointers that it calls
-    temporary, and Numba's arrays have such pointers: only this function asks for it.
+    LLVM's own pointers no longer have a type of elements. llvmlite keeps this type in pointers that
+    it calls temporary, and Numba's arrays have such pointers. Only this function reads the type.
     """
     return start.type.pointee
 
@@ -79,7 +79,7 @@ def loop(builder, count, carried, step):
 def while_loop(builder, end, carried, step, condition=None, first=None, stride=1):
     """Emit loop(...) over range(first or 0, end, stride); return k at its end, and the values.
 
-    With a condition, it ends at the first k where condition(k) is false.
+    With a condition, the loop ends at the first k for which condition(k) is false.
     """
     before = builder.block
     head, body, after = (builder.append_basic_block(name) for name in ("head", "body", "after"))

@@ -8,11 +8,11 @@ LANES = 8
 
 
 def _count_bits_plain(words, start, query, first, length, both, norms, item, slope, base, counts):
-    """counts[l] (8,) int64 out: bits that item l and the query both have, or in which they differ.
+    """Count the bits that item l and the query both have, or in which they differ, in counts[l].
 
-    words: flat uint64, word j of item l at start + 8 j + l; query: flat, its words from first on.
-    Return the lanes, as bits, where the count, or minus the differing bits, exceeds slope
-    norms[item + l] + base.
+    counts (8,) is int64. words is flat uint64, with word j of item l at start + 8 j + l. query is
+    flat, with the words of the query from `first` on. Return a word whose bit l is 1 if the count,
+    or minus the number of differing bits, exceeds slope norms[item + l] + base.
     """
     mask = 0
     for lane in range(LANES):

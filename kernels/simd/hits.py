@@ -27,11 +27,11 @@ _V_I32, _V_F32 = ir.VectorType(I32, 16), ir.VectorType(F32, 16)
 def passing(typingctx, scores, lanes, lane0, statistics, panel, n_items, hits):
     """Write the scores that reach their query's threshold to hits; return how many there are.
 
-    scores (32, 32), int32 or float32; lanes: from position lane0 on, rows of 32 float32: threshold,
-    query residual, coded norm and offset weight, in units of the query's scale; statistics
-    (n_panels, 5): 1 / scale, largest norm, residual norm and offset, and least offset. hits (1024,)
-    int32 out: 32 i + q if item i passes for query q, by q and then i; items from n_items on are
-    ignored.
+    scores (32, 32) is int32 or float32. From position lane0 on, lanes holds rows of 32 float32:
+    threshold, query residual, coded norm and offset weight, in units of the query's scale.
+    statistics (n_panels, 5) holds 1 / scale, largest norm, largest residual norm, largest offset
+    and least offset of each panel. If item i passes for query q, 32 i + q is written to hits
+    (1024,) int32, ordered by q and then i. Items from n_items on are ignored.
     """
 
     def codegen(context, builder, sig, a):
@@ -48,11 +48,13 @@ def passing(typingctx, scores, lanes, lane0, statistics, panel, n_items, hits):
 def passing_by_projection(
     typingctx, scores, lanes, lane0, own, own0, statistics, panel, n_items, rests, hits
 ):
-    """Do as `passing` for scores of prefixes: what is left of both sides is added as a bound.
+    """Do as `passing` for scores of projected codes, to which a bound of the remainders is added.
 
-    lanes: of all codes, for their thresholds; own: from position own0 on five rows of 32 float32:
-    scale of all codes, query residual, coded norm, offset weight and what is left of the query, in
-    units of the prefix's scale; rests (32 panels,) float32: what is left of every item.
+    The remainder of a row is the row minus its projection. lanes belongs to all codes, and holds
+    the thresholds. From position own0 on, own holds five rows of 32 float32: the scale of all
+    codes, query residual, coded norm, offset weight and length of the query's remainder, in units
+    of the scale of the projected codes. rests (32 panels,) float32 holds the lengths of the
+    remainders of the items.
     """
     signature = types.int64(
         scores, lanes, lane0, own, own0, statistics, panel, n_items, rests, hits
@@ -75,9 +77,9 @@ def find_by_projection(
 ):  # fmt: skip
     """Write the items of a panel that passing_by_projection passes for one query; return how many.
 
-    items to start: as in score_run; lanes to rests: as in passing_by_projection, of the first
-    panel of queries. hits: from hit0 on the items' numbers in the panel. For instruction sets that
-    have codes.
+    The arguments from items to start are described in score_run, and those from lanes to rests, for
+    the first panel of queries, in passing_by_projection. The numbers of the items in the panel are
+    written to hits from hit0 on. The intrinsic exists for instruction sets that have codes.
     """
     signature = types.int64(
         isa, items, item0, words, codes, code0, start, query, lanes, own, statistics, panel,
@@ -103,8 +105,8 @@ def find_by_projection(
 def list_reaching(typingctx, scores, score0, least, n_items, hits, hit0):
     """Write the places of scores[score0 : score0 + 32] that are at least `least`; return how many.
 
-    scores flat int32 (of float32 nothing is written); least float32; items from n_items on are
-    ignored; hits int32 out, from hit0 on: places in scores, ascending.
+    scores is flat and int32; for float32 scores nothing is written. least is float32. Items from
+    n_items on are ignored. The ascending places in scores are written to hits, int32, from hit0 on.
     """
 
     def codegen(context, builder, sig, a):
@@ -141,9 +143,10 @@ def _list_bits(builder, word, base, out):
 
 
 class _ProjectionBound:
-    """What decides whether scores of prefixes pass.
+    """The terms that decide whether scores of projected codes pass.
 
-    A score v passes if v + t r >= threshold - 1. float32 holds the scores of up to 1,024 columns.
+    A score v passes if v + t r >= threshold - 1. float32 represents the scores of up to 1,024
+    columns exactly.
     """
 
     def __init__(self, builder, panel, lanes, own, statistics, rests):
@@ -152,7 +155,7 @@ class _ProjectionBound:
         self._rests = builder.gep(rests, [builder.mul(panel, I64(PANEL))])
 
     def _bounds(self, builder, first, kind):
-        """Emit thresholds and rests of queries from `first` on, as many as kind has lanes."""
+        """Emit thresholds and remainders of queries from `first` on, one per lane of kind."""
         inverse, norm, residual, most, least = (
             broadcast(builder, builder.load(builder.gep(self._panel, [I64(at)])), kind)
             for at in range(5)
@@ -217,7 +220,7 @@ def _valid(builder, n_items):
 
 
 def _emit_hits(builder, reached, valid, out):
-    """Emit a list of what passes; reached: words of _reached, for both halves of the queries."""
+    """Emit a list of the hits from the words of _reached for both halves of the queries."""
     reverse = function(builder, "llvm.bitreverse.i32", I32, [I32])
     valid = broadcast(builder, builder.call(reverse, [valid]), _V_I32)
     reached = [builder.and_(words, valid) for words in reached]
@@ -255,7 +258,7 @@ def _thresholds(builder, values, queries, panel):
 
 
 def _less_errors(builder, bound, query_residual, norm, coded_norm, residual, weight, most, least):
-    """Emit a threshold less the errors of codes and the largest offset: for inner products."""
+    """Emit a threshold for inner products: less the errors of codes and the largest offset."""
     for factor, term in ((query_residual, norm), (coded_norm, residual)):
         bound = builder.fsub(bound, builder.fmul(factor, term))
     offset, other = builder.fmul(weight, most), builder.fmul(weight, least)
@@ -266,9 +269,9 @@ def _less_errors(builder, bound, query_residual, norm, coded_norm, residual, wei
 def _reached(builder, values, half, threshold):
     """Emit words of the queries of a half: bit 31 - i is 1 if the score of item i reaches them.
 
-    The sign of a difference is shifted into the word: no mask register, of which CPUs fill one a
-    cycle at most, and no branch. Differences fit in int32: scores have at most 127^2 MOST_CODES,
-    and thresholds 1.05e9 (_round_down).
+    The sign of a difference is shifted into the word. This needs no branch and no mask register, of
+    which CPUs fill at most one per cycle. Differences fit in int32, because scores are at most
+    127^2 MOST_CODES, and thresholds at most 1.05e9 (_round_down).
     """
     funnel = function(builder, "llvm.fshl.v16i32", _V_I32, [_V_I32] * 3)
     one = broadcast(builder, I32(1), _V_I32)
@@ -314,7 +317,7 @@ def _list_hits(builder, some, words, out):
 
 
 def _largest(builder, values, half):
-    """Largest of the 32 items' scores for each of the queries of a half."""
+    """Emit the largest of the 32 items' scores for each of the queries of a half."""
     integer = element_type(values) == I32
     compare = builder.icmp_signed if integer else builder.fcmp_ordered
     kind = _V_I32 if integer else _V_F32
@@ -332,7 +335,7 @@ def _largest(builder, values, half):
 
 @intrinsic
 def largest_scores(typingctx, scores, largest):
-    """Largest score of each query in the panel. scores (32, 32) flat; largest (32,) float32 out."""
+    """Write each query's largest score in the panel to largest (32,); scores (32, 32) is flat."""
 
     def codegen(context, builder, sig, a):
         values, out = pointers(context, builder, sig, a, (0, I64(0)), (1, I64(0)))
@@ -347,7 +350,7 @@ def largest_scores(typingctx, scores, largest):
 
 
 def _round_down(builder, bound):
-    """Round a float32 threshold down to int32, clipped to +-1.05e9: above 127^2 MOST_CODES."""
+    """Round a float32 threshold down to int32, clipped to +-1.05e9, above 127^2 MOST_CODES."""
     for limit, sign in ((1.05e9, "<"), (-1.05e9, ">")):
         edge = broadcast(builder, F32(limit), _V_F32)
         bound = builder.select(builder.fcmp_ordered(sign, bound, edge), bound, edge)

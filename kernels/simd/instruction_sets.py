@@ -1,8 +1,8 @@
 """The instruction sets of the tiles, and what each of them does.
 
-A kernel takes an instruction set as its first argument. Each one is a type of its own, so that
-Numba compiles a kernel once for every instruction set in use, and what depends on it is decided
-while the kernel compiles.
+A kernel takes an instruction set as its first argument. Every instruction set is a type of its own,
+so Numba compiles a kernel once for every instruction set in use, and choices that depend on the
+instruction set are made while the kernel is compiled.
 """
 
 from collections import namedtuple
@@ -11,7 +11,7 @@ from ..jit import intrinsic_of, types
 
 
 class InstructionSet:
-    """What the operations of this package need to know of an instruction set.
+    """The properties of an instruction set on which the operations of this package depend.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ class AMX(InstructionSet, namedtuple("AMX", ())):
     __slots__ = ()
     name = "amx"
     has_codes = has_tile_registers = True
-    # a CPU with tile registers has AVX-512 with VNNI, too, for a single query
+    # A CPU with tile registers also has AVX-512 with VNNI, which is used for a single query.
     int8_lanes, int8_sums = 16, 16
     float_rows, float_lanes = 8, 16
 

@@ -10,7 +10,7 @@ LANES = 16
 
 @intrinsic
 def load_elements(typingctx, row, start, factor, coefficient, shift, out, depth):
-    """out[j] = factor row[start + j] - coefficient shift[j] for j below depth; shift may be ()."""
+    """Set out[j] to factor row[start + j] - coefficient shift[j], j < depth; shift may be ()."""
 
     def codegen(context, builder, sig, a):
         dtype = sig.args[0].dtype

@@ -10,7 +10,7 @@ from .emit import F16, F32, F64, I32
 
 
 def numbers_of(row):
-    """Return the numbers that a row stands for."""
+    """Return the numbers that a row represents."""
     if row.dtype == np.uint16:
         row = row.view(np.float16)
     elif row.dtype == np.int16:

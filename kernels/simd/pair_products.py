@@ -1,4 +1,4 @@
-"""Inner products and squared distances of rows in float64: what defines exact scores."""
+"""Inner products and squared distances of rows in float64, which define exact scores."""
 
 from ..jit import cgutils, intrinsic_of, ir, types
 from .arithmetic import emit_multiply_add
@@ -43,7 +43,8 @@ def _product_plain(x, x0, y, y0, depth):
 
 
 def _squared_distance_plain(x, x0, y, y0, depth):
-    # Not ** 2, because the power of the C library may round differently.
+    # The difference is multiplied by itself, because the power of the C library may round
+    # differently.
     pairs = zip(numbers_of(x[x0 : x0 + depth]), numbers_of(y[y0 : y0 + depth]), strict=True)
     differences = [one - other for one, other in pairs]
     return _sum_plain([one * one for one in differences])
@@ -62,9 +63,9 @@ def _square_and_product_plain(x, x0, later, y, depth):
 
 
 def _emit_sums(builder, rows, dtypes, depth, count, add, later=()):
-    """Emit sums of terms over rows, which are pointers: add adds one of each to the sums.
+    """Emit sums of terms over rows, which are pointers; add adds one term of each row to the sums.
 
-    later: pairs of a pointer to a row that is prefetched, and the level of its cache.
+    later holds pairs of a pointer to a row that is prefetched and the level of its cache.
     """
 
     def block(k, sums):
@@ -95,7 +96,10 @@ def _emit_sums(builder, rows, dtypes, depth, count, add, later=()):
 
 
 def _multiply_add(builder, x, y, total, is_exact):
-    """Emit total + x y. The product of two float32 numbers is exact: fused, the bits are these."""
+    """Emit total + x y, fused if the product is exact, which does not change the result.
+
+    The product of two float32 numbers is exact in float64.
+    """
     if is_exact:
         return emit_multiply_add(builder, x, y, total)
     return builder.fadd(total, builder.fmul(x, y))
@@ -116,8 +120,8 @@ def _emit(difference):
 def _emit_two(difference):
     """Emit the sums of two pairs of rows, and prefetch the rows of y of the next two.
 
-    A sum waits for its last term. So two pairs at a time take 75 ns per pair of 30,000 x 384 rows,
-    and one pair at a time takes 100 ns (Xeon).
+    A sum waits for its last term, so two sums at a time are faster than one. For 30,000 rows of 384
+    columns, two pairs at a time take 75 ns per pair, and one pair at a time takes 100 ns (Xeon).
     """
 
     def codegen(context, builder, signature, arguments):
@@ -156,22 +160,22 @@ def _term(dtypes, difference):
 
 @intrinsic_of(_product_plain)
 def product(typingctx, x, x0, y, y0, depth):
-    """Inner product of two rows of flat arrays, float64."""
+    """Return the inner product of two rows of flat arrays, float64."""
     return types.float64(x, x0, y, y0, depth), _emit(difference=False)
 
 
 @intrinsic_of(_squared_distance_plain)
 def squared_distance(typingctx, x, x0, y, y0, depth):
-    """Squared distance of two rows of flat arrays, float64."""
+    """Return the squared distance of two rows of flat arrays, float64."""
     return types.float64(x, x0, y, y0, depth), _emit(difference=True)
 
 
 @intrinsic_of(_two_products_plain)
 def two_products(typingctx, x, x_starts, y, y_starts, depth):
-    """Inner products of two pairs of rows of flat arrays, float64.
+    """Return the inner products of two pairs of rows of flat arrays, float64.
 
-    x_starts (2,), y_starts (4,): where the rows start, and those of y of the next two pairs, which
-    are prefetched.
+    x_starts (2,) and y_starts (4,) hold the starts of the rows. The last two entries of y_starts
+    are the starts of the rows of the next two pairs, which are prefetched.
     """
     two = types.UniTuple(types.float64, 2)
     return two(x, x_starts, y, y_starts, depth), _emit_two(difference=False)
@@ -179,7 +183,7 @@ def two_products(typingctx, x, x_starts, y, y_starts, depth):
 
 @intrinsic_of(_two_squared_distances_plain)
 def two_squared_distances(typingctx, x, x_starts, y, y_starts, depth):
-    """Squared distances of two pairs of rows, as two_products takes them."""
+    """Return the squared distances of two pairs of rows, with the arguments of two_products."""
     two = types.UniTuple(types.float64, 2)
     return two(x, x_starts, y, y_starts, depth), _emit_two(difference=True)
 
@@ -188,7 +192,8 @@ def two_squared_distances(typingctx, x, x_starts, y, y_starts, depth):
 def square_and_product(typingctx, x, x0, later, y, depth):
     """Return <x, x> and <x, y>, and prefetch the row of x that is ``later``.
 
-    y (d,) float64; where x is float32, so are the numbers of y, which is widened only once.
+    y (d,) is float64. If x is float32, y holds float32 numbers that were widened once by the
+    caller.
     """
 
     def codegen(context, builder, signature, arguments):

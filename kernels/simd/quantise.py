@@ -10,7 +10,7 @@ _CODES = ir.VectorType(I8, LANES)
 
 @intrinsic
 def measure_row(typingctx, x, out):
-    """out[0], out[1] = the largest magnitude and the sum of squares of x (16 m,) float32."""
+    """Set out[0], out[1] to the largest magnitude and the sum of squares of x (16 m,) float32."""
 
     def codegen(context, builder, sig, a):
         row, result = (pointer(context, builder, sig.args[i], a[i], I64(0)) for i in (0, 1))
@@ -40,11 +40,11 @@ def measure_row(typingctx, x, out):
 
 @intrinsic
 def largest_group_sum(typingctx, isa, x):
-    """Return the largest sum of the numbers of one sign in a group of x (16 m,) float32, unsigned.
+    """Return the largest magnitude of a sum of one sign in a group of x (16 m,) float32.
 
-    A group consists of the numbers whose products with another row are added in int16: of numbers
-    2 h and 2 h + 1 of int16_words neighbouring words of 4, where h is 0 or 1. Returns 0 where
-    int16_words is 0.
+    A group consists of the numbers whose products with another row are added in int16. These are
+    the numbers 2 h and 2 h + 1 of int16_words neighbouring words of 4 numbers, where h is 0 or 1.
+    The result is 0 if int16_words is 0.
     """
 
     def codegen(context, builder, sig, a):
@@ -54,7 +54,7 @@ def largest_group_sum(typingctx, isa, x):
         row = pointer(context, builder, sig.args[1], a[1], I64(0))
         count = context.make_array(sig.args[1])(context, builder, a[1]).nitems
         zero = broadcast(builder, F32(0.0), FLOATS)
-        # between the lanes of a group
+        # the distances between the lanes of a group
         distances = [1, *(4 << bit for bit in range(words.bit_length() - 1))]
 
         def larger(x, y):
@@ -79,9 +79,10 @@ def largest_group_sum(typingctx, isa, x):
 
 @intrinsic
 def quantise_row(typingctx, x, scale, inverse, codes, out):
-    """codes[j] = x[j] inverse, rounded; out[0] = sum of (x - scale codes)^2; return the codes' sum.
+    """Set codes[j] to x[j] inverse, rounded, and return the sum of the codes.
 
-    x (16 m,) float32, codes (16 m,) int8 out; inverse: 1 / scale, such that codes lie in -127..127.
+    x (16 m,) is float32, and codes (16 m,) int8. inverse is 1 / scale, such that the codes lie in
+    -127 .. 127. The sum of (x - scale codes)^2 is written to out[0].
     """
 
     def codegen(context, builder, sig, a):

@@ -3,11 +3,11 @@
 The product of a sparse row with a dense matrix is a weighted sum of rows of the matrix. Numba's
 vectoriser loads and stores that sum once per non-zero. Here a panel of its columns stays in
 registers across the non-zeros of the row and is stored once. Each product is added with one
-rounding (``multiply_add``), in the order of the non-zeros: results are bit-identical to the plain
-loop, for every vector width.
+rounding (``multiply_add``), in the order of the non-zeros, so results are bit-for-bit identical to
+those of the plain loop, for every vector width.
 
-The IR names no instruction, so it compiles for every CPU. Values are an array, or None where every
-value is 1. A float32 value is widened where the matrix is float64.
+The IR names no instruction, so it compiles for every CPU. Values are an array, or None if every
+value is 1. A float32 value is widened if the matrix is float64.
 """
 
 import functools
@@ -25,7 +25,7 @@ CACHE_LINE = 64
 
 
 class _RowCode:
-    """Emits the loops over the non-zeros first .. last of one CSR row."""
+    """Emits the loops over the non-zeros from first to last of one CSR row."""
 
     def __init__(self, context, builder, signature, arguments, element, width):
         self._context, self._builder = context, builder
@@ -145,10 +145,10 @@ def _for_each_panel(context, builder, signature, arguments, matrix, carried, emi
 
 @intrinsic
 def sum_row(typing, data, indices, first, last, A, Y, row, is_streamed):
-    """Y[row] = sum x_t A[j_t]; return an entry of it, 0 if there is none.
+    """Set Y[row] to sum x_t A[j_t]; return one of its entries, or 0 if it has none.
 
-    is_streamed: panels of 64 columns are stored past the caches: they must be aligned to a cache
-    line, and `fence` must follow the last row.
+    If is_streamed is true, panels of 64 columns are stored past the caches. The panels must then be
+    aligned to a cache line, and `fence` must follow the last row.
     """
 
     def codegen(context, builder, signature, arguments):
@@ -184,10 +184,11 @@ def fence(typing):
 
 
 def bounded_row_sum(width):
-    """Intrinsic (data, indices, first, last, A, Y, i, bound): Y[i] += sum x_t A[j_t].
+    """Return the intrinsic (data, indices, first, last, A, Y, i, bound): Y[i] += sum x_t A[j_t].
 
-    A and Y have width columns. The sum ends at the first index >= bound; returns its position, or
-    last. bound None: Y[i] is set to the sum of all.
+    A and Y have `width` columns. The sum ends at the first index >= bound, and the intrinsic
+    returns the position of this index, or last. If bound is None, Y[i] is set to the sum of all
+    terms.
     """
 
     @intrinsic
@@ -209,7 +210,7 @@ def bounded_row_sum(width):
 
 @intrinsic
 def scatter_row(typing, data, indices, first, last, Y, row, y_column, Z):
-    """Z[j_t] += x_t Y[row, y_column : y_column + w] for Z of w columns."""
+    """Add x_t Y[row, y_column : y_column + w] to Z[j_t], where Z has w columns."""
 
     def codegen(context, builder, signature, arguments):
         def emit(code, column, _):

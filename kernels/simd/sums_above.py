@@ -7,7 +7,7 @@ from .emit import F64, I32, I64, broadcast, element_type, load, pointers, store
 
 # The number of sums that are compared at once. Their bits fill a uint64.
 CHUNK = 64
-# Of this many sums, the largest one enters the estimate of the first threshold.
+# The largest of each group of this many sums enters the estimate of the first threshold.
 GROUP = 16
 
 
@@ -20,7 +20,7 @@ def _scores(builder, sums_at, factors_at, kind, offset):
 
 
 def _kind(factors_at):
-    """Type of a 512-bit vector: 16 float32 or 8 float64."""
+    """Return the type of a 512-bit vector: 16 float32 or 8 float64."""
     element = element_type(factors_at)
     return ir.VectorType(element, 8 if element == F64 else 16)
 
