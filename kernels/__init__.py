@@ -26,7 +26,8 @@ dense search     few_queries: the whole way of one query, or of a few, which are
                  what these share: query_scaling, candidate_filter (which pairs may be dropped, with
                  the proof), projection_filter, pair_scores (exact scores) and select;
                  rotation -> packing -> projection: codes of items and queries;
-                 exhaustive_top_k: every pair is scored; listed_items: given pairs are
+                 exhaustive_top_k: every pair is scored; listed_items: given pairs are scored;
+                 bits: rows of packed bits
 sparse search    inverted_lists -> sparse_top_k
 sparse products  sparse, sparse_blocks; csr: validation, transpose; tall_skinny: SVD
 measures         row_transforms, normal_cdf
