@@ -1,8 +1,14 @@
 """Nearest neighbours: ``top_k``, ``SimilarityIndex``, range search, blocks of scores, re-ranking.
 
-Every search of dense rows is planned first and executed afterwards. ``top_k(Q, X)`` gives the bits
-of ``SimilarityIndex().fit(X).search(Q)``, and rows may lie in memory, in a file or on a cluster::
+Every search of dense rows is planned first and executed afterwards; an index may keep the plan.
+``top_k(Q, X)`` gives the bits of ``SimilarityIndex().fit(X).search(Q)``, and rows may lie in
+memory, in a file or on a cluster::
 
+    SimilarityIndex.search
+        |  PreparedSearches.search (prepared): few queries, as they are given
+        |      a plan is kept  --->  scan.scan_few_queries  --->  kernels.few_queries
+        |  None: the search cannot be prepared
+        v
     top_k, SimilarityIndex, distributed.top_k
         |  SearchRequest (request), ItemSource (sources)
         v
@@ -16,9 +22,10 @@ of ``SimilarityIndex().fit(X).search(Q)``, and rows may lie in memory, in a file
     one kernel over tasks of query blocks x panel ranges
 
 An index keeps the plans of searches of few queries, with the arguments of their kernels
-(``prepared``): such a search launches the kernel at once. A measure that is an inner product after
-encoding is scanned; one that only has an upper bound goes through ``filter_refine``, and queries
-with lists of allowed items through ``lists``. ``execute.finish`` turns raw scores into results.
+(``prepared``): the second such search launches the kernel at once. A measure that is an inner
+product after encoding is scanned; one that only has an upper bound goes through ``filter_refine``,
+and queries with lists of allowed items through ``lists``. ``execute.finish`` turns raw scores into
+results.
 
 The modules of the search, from the bottom up:
 
@@ -27,7 +34,7 @@ The modules of the search, from the bottom up:
 ``cost_model``      thresholds by which a search is planned, rates by which its time is estimated
 ``plan``            ``plan_search``: from sizes to a ``SearchPlan``
 ``packing``         packed rows; filters and options of a search
-``request``         what is asked of a search: its arguments are checked here
+``request``         what is asked of a search that is not prepared: checks its arguments
 ``projection``      short codes along principal axes, and whether they pay
 ``duplicates``      groups of equal rows
 ``segments``        rows with what is packed of them; the facts that a plan needs

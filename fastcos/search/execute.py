@@ -1,9 +1,10 @@
 """Execute a request: batches of queries meet segments of items, and the best are merged.
 
-Every entry point for dense rows ends here: ``top_k``, ``SimilarityIndex``, searches of rows on disk
-and of a cluster. ``search`` cuts the queries into batches that fit the working memory. Each batch
-meets each segment, which is searched as its plan says (``scan``) or, by a measure that only bounds
-an inner product, by ``filter_refine``. ``finish`` alone turns raw scores into results.
+Every search of dense rows that an index has not prepared (``prepared``) ends here: those of
+``top_k``, of ``SimilarityIndex``, of rows on disk and of a cluster. ``run_search`` cuts the queries
+into batches that fit the working memory. Each batch meets each segment, which is searched as its
+plan says (``scan``) or, by a measure that only bounds an inner product, by ``filter_refine``.
+``finish`` turns the raw scores of these searches into results.
 """
 
 from collections.abc import Callable, Iterator
@@ -111,7 +112,7 @@ def finish(
     raw: Floats,
     min_score: float | None,
 ) -> tuple[Integers, npt.NDArray[np.float32]]:
-    """Turn columns and raw scores of the queries Q into results: the only place that does."""
+    """Turn columns and raw scores of the queries Q into results, as prepared searches do, too."""
     scores = rounded_scores(measure.to_score(raw, Q))  # in float64 order
     if min_score is not None:
         columns = np.where(scores < rounded_scores(min_score), -1, columns)

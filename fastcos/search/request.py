@@ -1,8 +1,9 @@
-"""What is asked of a search: the arguments of every entry point are checked here, once.
+"""What is asked of a search: the arguments of every search that is not prepared are checked here.
 
 ``as_items`` checks rows, ``as_options`` how a call may use the machine, ``as_request`` which items
 each query may find, and ``as_threshold`` which scores count. The result is a ``SearchRequest``,
-which ``execute`` answers.
+which ``execute`` answers. A prepared search takes queries that need no conversion as they are
+(``prepared``), and leaves every other call to this module.
 """
 
 from typing import Any, NamedTuple, Protocol
@@ -22,7 +23,7 @@ _LARGEST_COSINE = 1.001
 
 
 class SearchRequest(NamedTuple):
-    """A checked question: what every entry point hands to ``execute``.
+    """A checked question, which ``execute`` answers.
 
     Attributes
     ----------
