@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 from fastcos import parallel, validation
 from fastcos.kernels import exhaustive_top_k, records
-from fastcos.search.packing import ExcludedItems, Ranking, has_many_copies
+from fastcos.search.packing import ExcludedItems, Ranking
+from fastcos.search.plan import pays_grouping
 from fastcos.similarity.encoded_rows import EncodedRows
 from fastcos.validation import Integers
 
@@ -52,7 +53,7 @@ def find_duplicates(encoded: EncodedRows) -> DuplicateGroups | None:
         if len(encoded.bias):
             same[chunk] &= encoded.bias[left] == encoded.bias[right]
     ends = np.flatnonzero(~same) + 1
-    if not has_many_copies(ends, n):
+    if not pays_grouping(ends, n):
         return None
     first = order[np.append(0, ends)]
     by_first = np.argsort(first)

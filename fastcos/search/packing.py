@@ -18,8 +18,8 @@ from fastcos.kernels import packing, query_scaling, records, tiles
 from fastcos.kernels.simd.instruction_sets import INSTRUCTION_SETS
 from fastcos.kernels.simd.panel import PANEL
 from fastcos.parallel import memmap
-from fastcos.search import cost_model
 from fastcos.search.layout import TileLayout, float_layout, tile_layout
+from fastcos.search.plan import pays_grouping
 from fastcos.similarity import kernel_records
 from fastcos.similarity.encoded_rows import METRIC_TYPES, EncodedRows
 from fastcos.validation import Floats as Floats, Integers as Integers, Rows as Rows
@@ -172,6 +172,14 @@ class PackedItems(NamedTuple):
         return np.sort(self.arrays.order).astype(np.int64)
 
     @property
+    def projection_sizes(self) -> tuple[int, tuple[float, float]]:
+        """The words of a projected row, and up to which k few and many queries gain by them."""
+        projection = self.arrays.projection
+        if not projection.words:
+            return 0, (0.0, 0.0)
+        return projection.words, (float(projection.largest_k[0]), float(projection.largest_k[1]))
+
+    @property
     def units(self) -> tuple[float, float, float, float]:
         """Units and bounds on rounding, as in BoundItems."""
         units: tuple[float, float, float, float] = self.bound.units
@@ -181,14 +189,7 @@ class PackedItems(NamedTuple):
 def norms_repeat(norms: Floats) -> bool:
     """Whether enough norms are equal that grouping duplicate rows may pay. O(n log n)."""
     ordered = np.sort(norms)
-    return has_many_copies(np.flatnonzero(ordered[1:] != ordered[:-1]) + 1, len(norms))
-
-
-def has_many_copies(ends: npt.NDArray[np.intp], n: int) -> bool:
-    """Whether groups of n rows that end there are so large that searching one of each pays."""
-    sizes = np.diff(np.concatenate([[0], ends, [n]])).astype(np.float64)
-    # no BLAS: its threads stay awake for milliseconds that a search needs
-    return bool(np.square(sizes).sum() >= cost_model.COSTS.min_average_copies * n)
+    return pays_grouping(np.flatnonzero(ordered[1:] != ordered[:-1]) + 1, len(norms))
 
 
 def scale_items(

@@ -3,8 +3,19 @@
 ``plan_search`` looks at sizes alone: those of the rows, of the request and of the machine. It reads
 no array and starts no thread, so that the plans for machines that nobody here owns can be tested
 without data. ``fastcos.search.execute`` runs a plan, and ``fastcos.search.explain`` puts it into
-words. No other module decides how a search runs, and no kernel either, with one exception: a kernel
-stops using a projection for queries that gain nothing by it.
+words.
+
+Four choices are made elsewhere, because they depend on more than sizes:
+
+* whether a search is prepared: ``prepared`` validates the arguments, and leaves a call that has to
+  be checked or converted to ``execute``, which plans it in the same way;
+* whether the queries are ordinary: the kernel of a prepared search measures their norms, and
+  reports queries for which ``execute`` has to search (``few_queries.NOT_ORDINARY``);
+* whether the kernels are compiled: ``parallel.readiness`` says so, and ``Machine.is_compiled``
+  hands it to the planner;
+* what a kernel learns from the data: it stops using a projection for queries that gain nothing by
+  it, and scores more slots, or reads all rows once more, where a guessed threshold was too high. A
+  query of zeros is not scanned, because all of its scores are equal.
 
 A plan never changes results: every method returns the same bits, ordered by float64 scores.
 """
@@ -52,7 +63,8 @@ class SegmentSizes:
     n_packed : int
         Slots of the packed rows, those of rows that were deleted later included.
     projected_words : int
-        Words of 4 bytes of a projected row; 0 where there is no projection.
+        Words of 4 bytes of a projected row; 0 where there is no projection. Where duplicate rows
+        are grouped, the projection is that of the distinct rows.
     projection_max_k : tuple of float
         Up to which k few queries, and many queries, gain by the projection.
     n_distinct : int or None
@@ -62,7 +74,8 @@ class SegmentSizes:
         Whether float32 products of the rows neither overflow nor underflow; None where nobody has
         looked.
     n_live_of_index : int or None
-        Live rows of all segments together; None where this is the only one.
+        Live rows of all segments that are searched together, this one included; None where it is
+        searched by itself, such as the rows of one group.
     """
 
     n_rows: int
@@ -309,6 +322,8 @@ def _plan_search(
             return SearchPlan("distinct", needs="distinct_rows")
         if segment.n_distinct < segment.n_live:
             return _plan_distinct(segment, request, machine, costs)
+    if segment.n_distinct is not None and segment.n_distinct < segment.n_live:
+        segment = dataclasses.replace(segment, projected_words=0)  # that of the distinct rows
     if request.n_allowed is not None:
         plan = _plan_allowed(segment, request, machine, costs, reasons)
         if plan is not None:
@@ -434,6 +449,13 @@ def _plan_distinct(
     )  # fmt: skip
 
 
+def pays_grouping(ends: Integers, n: int) -> bool:
+    """Whether groups of n rows that end there are so large that searching one of each pays."""
+    sizes = np.diff(np.concatenate([[0], ends, [n]])).astype(np.float64)
+    # no BLAS: its threads stay awake for milliseconds that a search needs
+    return bool(np.square(sizes).sum() >= cost_model.COSTS.min_average_copies * n)
+
+
 def scores_are_faster(n_queries: int, n_allowed: int, n_live: int, costs: CostModel) -> bool:
     """Whether float64 scores of the allowed rows take less time than tiles of all rows."""
     sweep = 1 + n_queries / costs.queries_per_filtered_sweep
@@ -497,9 +519,12 @@ def _plan_tiles(
     n_packed = segment.n_packed if segment.packed_for else segment.n_live
     # packed rows that cannot be found take up places among the best
     needed_rows = float(k) if m >= n_packed else k * n_packed / max(1, m)
-    # a small part of a larger index is scanned without a guess, so that it needs no other kernel
-    is_part = (
+    # Few queries for few neighbours of all segments are scanned in every segment, however small it
+    # is: such a search can be prepared, which saves more time than scores of all pairs would. That
+    # does not hold under a mask, which may allow fewer than k rows.
+    is_scanned = (
         n <= costs.max_queries_sharing_rows
+        and request.n_allowed is None
         and segment.n_live_of_index is not None
         and k <= costs.max_neighbor_share * segment.n_live_of_index
     )
@@ -508,9 +533,9 @@ def _plan_tiles(
         fault = "there are no tiles without Numba's compiler"
     elif n_packed > costs.max_rows_for_tiles:
         fault = f"the tiles number at most {costs.max_rows_for_tiles:,} rows"
-    elif n_packed < costs.min_rows_for_tiles and not is_part:
+    elif n_packed < costs.min_rows_for_tiles and not is_scanned:
         fault = f"tiles need {costs.min_rows_for_tiles} rows to be faster"
-    elif needed_rows > costs.max_neighbor_share * n_packed and not is_part:
+    elif needed_rows > costs.max_neighbor_share * n_packed and not is_scanned:
         fault = "k is more than an eighth of the rows, of which a filter drops too few"
     if fault:
         return _plan_score_all(
@@ -529,6 +554,9 @@ def _plan_tiles(
     if few:
         plan = _plan_few(layout, n_panels, needed_rows, request, machine, costs)
         if plan.buffer_bytes <= machine.working_memory:
+            if use_projection and plan.sample.stride <= 1:
+                use_projection = False
+                reasons += ("no projection: its first threshold would need codes of all rows",)
             return dataclasses.replace(plan, use_projection=use_projection, reasons=reasons)
         reasons += ("the queries are compared as a block: their scores exceed the working memory",)
     grid, capacity, buffers = plan_query_blocks(

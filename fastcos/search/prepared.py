@@ -115,9 +115,11 @@ class PreparedSearches:
         rankings = []
         for launch in launches:
             row_numbers, raw_scores = launch.run(rows, k)
+            # The kernel compares the norms with limits, and NaN fails every comparison.
             if row_numbers[0, 0] == few_queries.NOT_ORDINARY:
                 return None
             rankings.append((row_numbers, raw_scores))
+        # No row number is -1: only a plan that finds k rows for every query is prepared.
         if self._positions_are_rows:
             positions, ids = row_numbers, launch.part.ids.values.take(row_numbers)
         else:
@@ -183,13 +185,10 @@ class PreparedSearches:
         launches = []
         for part in self._parts:
             segment = part.segment
-            if mask is None:
-                rows, n_live = segment.live, self._n_live
-            else:  # a mask makes each part a search of its own
-                rows, n_live = segment.allow_mask(mask), None
+            rows = segment.live if mask is None else segment.allow_mask(mask)
             # before the plan: a projection that is added meanwhile makes the launch outdated
             packed = segment.packed_forms[0]
-            request = SegmentRequest(k, no_exclusions(n), rows, None, n_live)
+            request = SegmentRequest(k, no_exclusions(n), rows, None, self._n_live)
             plan = plan_segment(segment, n, request, options)
             if not plan.is_single_launch:
                 return ()

@@ -76,7 +76,7 @@ class SegmentRequest(NamedTuple):
     thresholds : ndarray (n,) or None
         Raw scores below which no row needs to be found, because earlier segments have better ones.
     n_live_of_index : int or None
-        Live rows of all segments together.
+        As of plan.SegmentSizes.
     """
 
     k: int
@@ -272,9 +272,11 @@ def scan_packed(
 ) -> Ranking:
     """Plan and run a search of packed rows, all of which may be found."""
     n_slots = len(packed.arrays.order)
+    projected_words, max_k = packed.projection_sizes
     sizes = SegmentSizes(
         n_slots, packed.arrays.rows.shape[1], n_slots, packed_for=packed.layout.isa,
-        n_packed=n_slots, n_distinct=n_slots,
+        n_packed=n_slots, projected_words=projected_words, projection_max_k=max_k,
+        n_distinct=n_slots,
     )  # fmt: skip
     sizes_asked = RequestSizes(len(queries.rows), k, excludes_pairs=len(exclusions.indices) > 0)
     plan = plan_search(sizes, sizes_asked, machine_of(options, config.isa()))
@@ -421,7 +423,7 @@ def scan_few_queries(
         settings = few_query_settings(plan, must_check=False)
     arguments = (packed.bound, rows, filters, settings, scores, columns)
     kernel = few_queries.search_few_queries
-    if plan.use_projection and plan.sample.stride > 1 and packed.arrays.projection.words > 0:
+    if plan.use_projection:
         kernel = projected_queries.search_few_by_projection
     if grid.is_one_task:
         kinds = (packed.kind, rows.dtype.char)

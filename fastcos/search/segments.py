@@ -213,6 +213,9 @@ class Segment:
             n_distinct = n_live if groups is None else len(groups.first)
         for name in ("packed", "packed_distinct"):
             packed = fields.get(name) if packed is None else packed
+        projected = packed
+        if n_distinct is not None and n_distinct < n_live:
+            projected = fields.get("packed_distinct")
         n_rows, n_columns = self.encoded.rows.shape
         row_type = memmap.from_bits(self.encoded.rows).dtype.name
         moderate = fields.get("has_moderate_norms")
@@ -221,13 +224,12 @@ class Segment:
                 n_rows, n_columns, n_live, row_type, n_distinct=n_distinct,
                 has_moderate_norms=moderate, n_live_of_index=n_live_of_index,
             )  # fmt: skip
-        projection = packed.arrays.projection
-        max_k = (0.0, 0.0)
-        if projection.words:
-            max_k = float(projection.largest_k[0]), float(projection.largest_k[1])
+        projected_words, max_k = 0, (0.0, 0.0)
+        if projected is not None:
+            projected_words, max_k = projected.projection_sizes
         n_packed = len(packed.arrays.order) if "packed" in fields else n_live
         return plan.SegmentSizes(
-            n_rows, n_columns, n_live, row_type, packed.layout.isa, n_packed, projection.words,
+            n_rows, n_columns, n_live, row_type, packed.layout.isa, n_packed, projected_words,
             max_k, n_distinct, moderate, n_live_of_index,
         )  # fmt: skip
 

@@ -161,3 +161,25 @@ def test_the_working_memory_of_few_queries_is_kept():
         index.search(rows[:64], 500, working_memory=memory) for memory in (4, None)
     )
     np.testing.assert_array_equal(with_little.indices, usual.indices)
+
+
+@pytest.mark.parametrize(("n_queries", "k"), [(1, 10), (1, 50), (3, 90), (70, 50)])
+@pytest.mark.parametrize("n_allowed", [100, 400, 999, 1000])
+def test_a_search_with_a_mask_is_planned_as_it_is_explained(monkeypatch, n_allowed, n_queries, k):
+    rows = np.random.default_rng(0).standard_normal((1000, 64)).astype(np.float32)
+    index = SimilarityIndex().fit(rows)
+    allowed = np.arange(1000) < n_allowed
+    explained = index.explain(n_queries, k, allowed=allowed)
+    made, plan_search = [], scan.plan_search
+
+    def recorded(segment, *arguments):
+        plan = plan_search(segment, *arguments)
+        if segment.n_live == 1000 and plan.needs is None:  # not the search of rows packed anew
+            made.append(plan)
+        return plan
+
+    monkeypatch.setattr(scan, "plan_search", recorded)
+    index.search(rows[:n_queries], k, allowed=allowed)
+    # A search that cannot be prepared is planned once more.
+    assert 1 <= len(made) <= 2
+    assert explained.plans == tuple(dict.fromkeys(made))

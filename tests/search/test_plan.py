@@ -210,6 +210,11 @@ MACHINE = plan.Machine("vnni", 2, GIB)
         (packed(1000, 64, "vnni"), (1, 126), {}, "score_all", None),
         (packed(1000, 64, "vnni", n_live_of_index=60_000), (1, 126), {}, "tiles", None),
         (packed(1000, 64, "vnni", n_live_of_index=60_000), (65, 126), {}, "score_all", None),
+        # a small index, and a mask of an index, whose rows may be fewer than k
+        (packed(64, 64, "vnni", n_live_of_index=64), (1, 8), {}, "tiles", None),
+        (packed(64, 64, "vnni", n_live_of_index=64), (1, 9), {}, "score_all", None),
+        (packed(64, 64, "vnni"), (1, 8), {}, "score_all", None),
+        (packed(1000, 64, "vnni", n_live_of_index=1000), (1, 50, 100), {}, "score_all", None),
     ],
 )  # fmt: skip
 def test_methods(sizes, request_, machine, method, needs):
