@@ -1,10 +1,10 @@
-"""Execute a request: batches of queries meet segments of items, and the best are merged.
+"""Execute a request: search all segments of the items for batches of queries, and merge the best.
 
-Every search of dense rows that an index has not prepared (``prepared``) ends here: those of
-``top_k``, of ``SimilarityIndex``, of rows on disk and of a cluster. ``run_search`` cuts the queries
-into batches that fit the working memory. Each batch meets each segment, which is searched as its
-plan says (``scan``) or, by a measure that only bounds an inner product, by ``filter_refine``.
-``finish`` turns the raw scores of these searches into results.
+This module runs every search of dense rows that an index has not prepared (``prepared``): searches
+of ``top_k``, of ``SimilarityIndex``, of rows on disk and of a cluster. ``run_search`` divides the
+queries into batches that fit the working memory. Each batch searches each segment, by the plan of
+the segment (``scan``), or by ``filter_refine`` if the measure only bounds an inner product.
+``finish`` converts the raw scores of these searches to results.
 """
 
 from collections.abc import Callable, Iterator
@@ -29,9 +29,9 @@ from fastcos.similarity.encoded_rows import EncodedRows, encode_rows
 def run_search(
     items: ItemSource, request: SearchRequest, options: ExecutionOptions, results: Any = None
 ) -> Neighbors:
-    """Answer a request: every batch of queries meets every segment, and is finished once.
+    """Answer a request: every batch of queries searches every segment, and is finished once.
 
-    results: where batches go instead of memory, see storage.checkpoint.
+    If results is given, batches are written to it instead of memory; see storage.checkpoint.
     """
     n, k = request.queries.shape[0], request.k
     batches: Iterator[tuple[int, int]]
@@ -63,10 +63,10 @@ def best_of_items(
     options: ExecutionOptions,
     within: range | None = None,
 ) -> Ranking:
-    """Columns and raw scores (m, k) of the best items for the queries Q, numbered from first.
+    """Return columns and raw scores (m, k) of the best items for the queries Q.
 
-    within: search these items only; all if None. A segment starts from the k-th best scores of
-    those before it.
+    The number of the first query is `first`. within holds the items to search, or None for all. The
+    search of a segment starts from the k-th best scores of the segments before it.
     """
     measure, k, n = items.measure, request.k, request.queries.shape[0]
     validation.check_scorable("queries", Q, Q)
@@ -112,7 +112,7 @@ def finish(
     raw: Floats,
     min_score: float | None,
 ) -> tuple[Integers, npt.NDArray[np.float32]]:
-    """Turn columns and raw scores of the queries Q into results, as prepared searches do, too."""
+    """Convert columns and raw scores of the queries Q to results, like prepared searches."""
     scores = rounded_scores(measure.to_score(raw, Q))  # in float64 order
     if min_score is not None:
         columns = np.where(scores < rounded_scores(min_score), -1, columns)
@@ -128,12 +128,12 @@ def _encoded_queries(
     first: int,
     options: ExecutionOptions,
 ) -> EncodedRows:
-    """Encode the queries; where they are the items, encoded alike, take those."""
+    """Encode the queries; if they are the items, encoded in the same way, return the items."""
     measure, only = items.measure, items.segments[0] if len(items.segments) == 1 else None
     alike = getattr(type(measure), "encode_queries", None) is BaseMeasure.encode_queries
     if only is not None and request.queries is only.rows and alike:
         encoded = only.encoded
-        # If the rows are narrow, only the queries are widened.
+        # If the rows have one- or two-byte numbers, only the queries are converted to float32.
         if Q.dtype == encoded.rows.dtype:
             same = len(Q) == len(only.rows)
             return encoded if same else encoded.take(slice(first, first + len(Q)))
@@ -143,7 +143,7 @@ def _encoded_queries(
 def _query_progress(
     progress: parallel.Progress | None, first: int, last: int, n: int
 ) -> Callable[[tuple[float, float]], parallel.Progress] | None:
-    """Report a share of a segment, itself a share of all items, as a number of n queries."""
+    """Report progress within a segment, which is a share of all items, as a number of n queries."""
     if progress is None:
         return None
     n_reported = first

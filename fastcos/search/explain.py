@@ -1,8 +1,9 @@
 """Explain a search before it runs: its plan in words, what it reads, and about how long it takes.
 
-``SimilarityIndex.explain`` and ``explain_top_k`` ask the same planner as searches do, so that they
-describe what would really happen. Times are estimates by the rates of ``cost_model.CostModel``; the
-page ``docs/dev/costs.md``, "estimates", compares them with measured times.
+``SimilarityIndex.explain`` and ``explain_top_k`` call the same planner as searches do, so they
+describe the search that would really run. Times are estimated from the rates of
+``cost_model.CostModel``; the section "estimates" of ``docs/dev/costs.md`` compares them with
+measured times.
 """
 
 import contextlib
@@ -59,21 +60,21 @@ class SearchExplanation:
     ----------
     n_queries, n_items, n_columns, k, n_threads : int
     plans : tuple of SearchPlan
-        One for each segment of the items that differs, for a whole batch of queries.
+        The different plans of the segments, for a whole batch of queries.
     batch_queries, n_batches : int
-        Queries of a batch, and batches.
+        The number of queries of a batch, and the number of batches.
     n_segments : int
-        Segments of the items that each batch meets.
+        The number of segments of the items that each batch searches.
     estimate : Estimate
-        Of the whole search.
+        The estimate of the whole search.
     buffer_bytes : float
         Memory of the buffers, at most ``working_memory``.
     working_memory : float
         Bytes that the search may use besides its inputs and outputs.
     code : str
-        Which code runs: native, compiled, or NumPy.
+        The code that runs: native, compiled, or NumPy.
     reasons : tuple of str
-        Why it runs this way, and why not in another.
+        The reasons for the plan, and against the alternatives.
 
     Examples
     --------
@@ -133,7 +134,7 @@ class SearchExplanation:
         }
 
     def __str__(self) -> str:
-        """Return the explanation as text, a line for each subject."""
+        """Return the explanation as text, with one line per subject."""
         queries = "1 query" if self.n_queries == 1 else f"{self.n_queries:,} queries"
         threads = "1 thread" if self.n_threads == 1 else f"{self.n_threads} threads"
         lines = [
@@ -186,7 +187,7 @@ def describe_method(plan: SearchPlan) -> str:
 
 
 def describe_grid(plan: SearchPlan, estimate: Estimate) -> str:
-    """Return in words how threads divide a search, and what they read."""
+    """Return in words how threads divide a search, and how many bytes they read."""
     grid = plan.grid
     threads = "1 thread" if grid.n_threads == 1 else f"{grid.n_threads} threads"
     read = f"{_bytes(estimate.bytes_read)} are read"
@@ -211,7 +212,7 @@ def explain_source(
     options: ExecutionOptions,
     allowed_positions: Integers | None = None,
 ) -> SearchExplanation:
-    """Explain a search of fitted items; allowed_positions: what may be found, None for all."""
+    """Explain a search of fitted items at allowed_positions, or of all items if these are None."""
     n_columns = items.rows.shape[1] if items.n_live else 0
     shape = items.n_live if allowed_positions is None else len(allowed_positions)
     k = min(k, shape)
@@ -270,9 +271,9 @@ def explain_groups(
     codes: Integers,
     allowed_positions: Integers | None = None,
 ) -> SearchExplanation:
-    """Explain a search in which each query finds items of its group only.
+    """Explain a search in which each query finds only items of its group.
 
-    codes (n,): the groups of the queries, as ``groups.find`` returns them.
+    codes (n,) holds the groups of the queries, from ``groups.find``.
     """
     k, costs, isa = min(k, items.n_live), cost_model.COSTS, config.isa()
     n_columns = items.rows.shape[1] if items.n_live else 0
@@ -304,7 +305,7 @@ def explain_groups(
     n_small = int(n_queries[group_plan.is_small].sum())
     if n_small:
         n_pairs = int((n_queries * n_items)[group_plan.is_small].sum())
-        # The estimate assumes that every query meets the same number of items.
+        # The estimate assumes that every query is compared with the same number of items.
         m = -(-n_pairs // n_small)
         grid = plan_exhaustive(n_small, m, n_columns, k, options.n_threads, costs)
         plans.append(SearchPlan("score_all", grid=grid))
@@ -348,7 +349,7 @@ def explain_top_k(
     Parameters
     ----------
     n_queries, n_items, n_columns : int
-        Sizes of the queries and of the items. The items are taken as rows without duplicates.
+        Sizes of the queries and of the items. The items are assumed to have no duplicates.
     k : int
         Neighbours per query.
     dtype : str
@@ -406,7 +407,7 @@ def explain_top_k(
 
 
 def _row_type(dtype: Any) -> str:
-    """Return the name of a type of numbers; None, which NumPy takes for float64, is none."""
+    """Return the name of a type of numbers; refuse None, which NumPy would read as float64."""
     if isinstance(dtype, str) and dtype == "bfloat16":
         return dtype
     if isinstance(dtype, str | type | np.dtype):
@@ -427,7 +428,7 @@ def _explain(
     row_type: str,
     reasons: tuple[str, ...] = (),
 ) -> SearchExplanation:
-    """Put plans of all segments for one batch together; overhead: seconds of one batch."""
+    """Combine the plans of all segments for one batch; overhead is the further time of a batch."""
     costs, whole = cost_model.COSTS, Estimate()
     sizes, request, *_ = planned[0]
     for segment, segment_request, machine, plan in planned:
@@ -457,7 +458,7 @@ def _distinct_plans(plans: Iterable[SearchPlan]) -> tuple[SearchPlan, ...]:
 def _alternative(
     segment: SegmentSizes, request: RequestSizes, machine: Machine, plan: SearchPlan
 ) -> tuple[str, ...]:
-    """Return how long the float64 scores of every pair would take, where something else is done."""
+    """Return how long float64 scores of all pairs would take, if the plan uses another method."""
     if plan.method in ("score_all", "numpy"):
         return ()
     m = segment.n_live if request.n_allowed is None else request.n_allowed

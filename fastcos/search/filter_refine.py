@@ -1,8 +1,9 @@
 """Strategy 2: exact top-k by an upper bound that is an inner product (multi-step k-NN).
 
-The engine ranks items by a raw score that bounds the exact one. The best few by it are scored
-exactly. A query is done when its k-th best exact score exceeds what the bound leaves to all others;
-for the rest, every item whose bound reaches that score is scored too.
+Items are ranked by a raw score that bounds the exact score. The few items with the best raw scores
+are scored exactly. A query is finished if its k-th best exact score exceeds the bounds of all other
+items. For the other queries, every item whose bound reaches the k-th best exact score is scored,
+too.
 
 Source: Seidl and Kriegel, Optimal multi-step k-nearest neighbor search, SIGMOD 1998.
 """
@@ -23,19 +24,19 @@ from fastcos.validation import Floats, Integers
 
 # The number of steps that double the distance of a raw score, from a hundredth of the score.
 _DOUBLINGS = 40
-# The number of halvings of the last step, after which 2 % of it are left.
+# The number of times that the last step is halved, after which it is 2 % of its length.
 _HALVINGS = 6
 
 
 class _Queries(NamedTuple):
-    """Queries as given and as encoded, with what they may not find."""
+    """The original queries, the encoded queries, and the items that they may not find."""
 
     rows: validation.Rows
     encoded: EncodedRows
     exclusions: ExcludedItems
 
     def take(self, numbers: Integers) -> "_Queries":
-        """Return some of the queries, ascending numbers; all of them as they are."""
+        """Return the queries of these ascending numbers, without a copy if these are all."""
         if len(numbers) == len(self.rows):
             return self
         return _Queries(
@@ -54,10 +55,10 @@ def filter_and_refine(
     allowed_rows: AllowedRows | None = None,
     best: Ranking | None = None,
 ) -> Ranking:
-    """Columns and exact raw scores (n, k) of a segment's best items for the queries Q.
+    """Return columns and exact raw scores (n, k) of a segment's best items for the queries Q.
 
-    allowed_rows: as Segment.allow returns; best: what earlier segments found. In the worst case
-    O(m) exact scores per query; memory stays within working_memory.
+    allowed_rows is the result of Segment.allow, and best the ranking of the earlier segments. In
+    the worst case, O(m) items per query are scored exactly. The memory stays within working_memory.
     """
     n, queries = len(Q), _Queries(Q, encoded, exclusions)
     precomputed = measure.precompute(segment.rows)
@@ -91,7 +92,7 @@ def filter_and_refine(
 
 
 def _reached(scores: Floats, best: Ranking | None, queries: Integers) -> Floats:
-    """Return what k items of some queries are known to reach, in this segment or before it."""
+    """Return the score of each query that k items of this or earlier segments reach."""
     kth_scores: Floats = scores[queries, -1]
     return kth_scores if best is None else np.maximum(kth_scores, best[1][queries, -1])
 
@@ -113,7 +114,7 @@ def _refine(
     k: int,
     options: ExecutionOptions,
 ) -> Ranking:
-    """Columns and exact raw scores of the best k of every list (n, c), -1 for no item."""
+    """Return columns and exact raw scores of the best k of every list (n, c); -1 is no item."""
     exact = measure.rescore(queries.rows, precomputed, np.maximum(listed, 0))
     return select_best(listed, exact, k, options.n_threads)
 
@@ -128,7 +129,7 @@ def _refine_all(
     options: ExecutionOptions,
     allowed_rows: AllowedRows | None,
 ) -> Ranking:
-    """Columns and exact raw scores of the k best of all items with at least min_raw_scores (n,)."""
+    """Return columns and exact raw scores of the k best items of at least min_raw_scores (n,)."""
     n = len(queries.rows)
     n_items = len(segment.numbers) if allowed_rows is None else allowed_rows.count
     quiet = options._replace(progress=None)
@@ -160,10 +161,11 @@ def _refine_all(
 def _min_raw_scores(
     measure: UpperBounded, Q: validation.Rows, reached: Floats, last: Floats
 ) -> Floats:
-    """Raw scores (n,) below which no item has an exact score as high as reached (n,).
+    """Return raw scores (n,) below which no item has an exact score of at least reached (n,).
 
-    Below the last listed raw scores, by steps that double until the bound is below what is reached,
-    and then by halving the last step. -inf where no raw score is that low.
+    The search starts at the last listed raw scores. It descends by steps that double until the
+    bound is below reached, and then halves the last step. The result is -inf if no raw score is low
+    enough.
     """
     step = 0.01 * np.abs(last) + 1e-9
     min_raw_scores, enough = last - step, last.copy()

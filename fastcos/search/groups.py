@@ -4,11 +4,12 @@ The numbers of a segment's items are sorted by group once, and queries are answe
 their groups, so that the rows of a group stay in the cache of one thread::
 
     plan.GroupPlan    how a group is searched
-    is_small          all such groups by one launch, every pair in float64
-    is_tiled          by tiles over its own panels, several groups at a time by one thread each
-    is_segment        as a segment of its own, one group after the other by all threads
+    is_small          one launch searches all such groups, and scores every pair in float64
+    is_tiled          tiles search the panels of the group; each thread searches another group
+    is_segment        the group is a segment of its own; all threads search one group at a time
 
-Panels are packed once a group has had enough queries, those of earlier searches included.
+The panels of a group are packed once the group has had enough queries, including the queries of
+earlier searches.
 """
 
 import dataclasses
@@ -46,20 +47,21 @@ from fastcos.similarity.base import is_upper_bounded
 from fastcos.similarity.encoded_rows import EncodedRows, encode_rows
 from fastcos.validation import Integers
 
-# queries of one group that a thread searches at once
+# The number of queries of one group that a thread searches at once.
 _QUERIES_PER_TASK = 512
-# pairs that a thread scores at once in float64, and by tiles
+# The number of pairs that a thread scores at once in float64, and by tiles.
 _PAIRS_PER_BLOCK = 20_000
 _TILED_PAIRS_PER_BLOCK = 200_000
-# threshold of a query about which nothing is known
+# The threshold of a query for which no bound is known.
 _NO_THRESHOLD = np.float32(-3e38)
 
 
 class SegmentOrder:
-    """The numbers of a segment's items by group, and what is packed of each group.
+    """The numbers of a segment's items by group, and the packed panels of each group.
 
-    numbers (m,): ascending within a group; starts (g + 1,): where each of g groups starts. It must
-    not refer to the segment, because it is a value of a dictionary whose weak key the segment is.
+    numbers (m,) ascends within a group, and starts (g + 1,) holds the place at which each of g
+    groups starts. The object must not refer to the segment, because it is a value of a dictionary
+    whose weak key is the segment.
     """
 
     def __init__(self, segment: Segment, numbers: Integers, codes: Integers, n_groups: int) -> None:
@@ -76,7 +78,7 @@ class SegmentOrder:
         return scale_items(self._metric_type, self._encoded, self.numbers, None)
 
     def count_queries(self, n_queries: Integers) -> Integers:
-        """Add the queries (g,) of a search, and return those of each group so far."""
+        """Add the numbers of queries (g,) of a search, and return the totals of the groups."""
         self._n_queries += n_queries
         return self._n_queries
 
@@ -103,7 +105,7 @@ class SegmentOrder:
             return panels
 
     def restrict(self, segment: Segment, group: int) -> Segment | None:
-        """Return the segment with the items of one group alone, None if there are none."""
+        """Return the segment with only the items of one group, or None if the group is empty."""
         first, last = self.starts[group], self.starts[group + 1]
         if first == last:
             return None
@@ -113,21 +115,21 @@ class SegmentOrder:
             if not restricted.uses_numpy():
                 restricted.scaling = self.scaling
             self._segments[group] = restricted
-        else:  # few queries alone do not pack a segment, but there will be more
+        else:  # few queries alone do not pay for packing a segment, but more queries will follow
             restricted.pack()
         return restricted
 
 
 def _short_codes(codes: Integers, n_groups: int) -> Integers:
-    """Return the codes of groups in a type that NumPy sorts by digits, ten times as fast."""
+    """Return the codes of groups in a type that NumPy sorts ten times as fast as int64."""
     return codes.astype(np.int16) if n_groups <= 2**15 else codes
 
 
 class ItemGroups:
-    """The group of the item at every position; never changed, only replaced as a whole.
+    """The group of the item at every position; an object of this class never changes.
 
-    labels (g,): the distinct groups, ascending; codes (p,): the place in labels of the group of
-    each position.
+    labels (g,) holds the distinct groups, ascending, and codes (p,) the place in labels of the
+    group of each position.
     """
 
     def __init__(
@@ -148,9 +150,9 @@ class ItemGroups:
         return cls(labels, codes)
 
     def find(self, groups: Any, n_queries: int, name: str = "groups") -> Integers:
-        """Return the code (n,) of the group of each query, -1 of a group without items.
+        """Return the code (n,) of the group of each query, or -1 for a group without items.
 
-        groups: one for each query, or one for all of them.
+        groups holds one group for each query, or is one group for all queries.
         """
         if np.ndim(groups) == 0:
             groups = [groups] * n_queries
@@ -165,12 +167,13 @@ class ItemGroups:
         return np.where(self.labels[places] == asked, places, -1)
 
     def replaced(self, positions: Integers, groups: Ids, n_items: int) -> "ItemGroups":
-        """Return the groups of n items, those at positions new."""
+        """Return the groups of n items, of which the items at these positions have new groups."""
         codes = np.append(self.codes, np.zeros(n_items - len(self.codes), np.int64))
         new_codes = self.find(groups, len(groups))
         if (new_codes >= 0).all():
             codes[positions] = new_codes
-            # rows of segments that exist keep their groups: a replaced item is in a new segment
+            # Rows of existing segments keep their groups, because a replaced item is in a new
+            # segment.
             return ItemGroups(self.labels, codes, self._orders)
         if not len(self.labels):
             return ItemGroups.of(groups, n_items)
@@ -186,7 +189,7 @@ class ItemGroups:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Any], n_positions: int) -> "ItemGroups | None":
-        """Return what to_arrays returned, checked; None for an index without groups."""
+        """Return the groups that to_arrays wrote, after checks, or None without groups."""
         labels, codes = arrays.get("group_labels"), arrays.get("group_codes")
         if labels is None or codes is None:
             return None
@@ -200,9 +203,9 @@ class ItemGroups:
         return cls(labels, codes.astype(np.int64))
 
     def order_of(self, segment: Segment, allowed_positions: Integers | None = None) -> SegmentOrder:
-        """Return the items of a segment by group, at allowed positions only if these are given.
+        """Return the items of a segment by group; only those at allowed positions, if given.
 
-        The order of all items is kept as long as the segment lives.
+        The order of all items is kept as long as the segment exists.
         """
         order = None if allowed_positions is not None else self._orders.get(segment)
         if order is None:
@@ -224,10 +227,10 @@ def search_groups(
     codes: Integers,
     options: ExecutionOptions,
 ) -> Neighbors:
-    """Answer a request by the items of each query's group; padded where it has fewer than k.
+    """Answer a request by the items of each query's group; a group of fewer than k items is padded.
 
-    codes (n,): the groups of the queries, as ``groups.find`` returns them. The queries are rows in
-    memory, because those of a group may lie anywhere among them.
+    codes (n,) holds the groups of the queries, from ``groups.find``. The queries are rows in
+    memory, because the queries of a group may lie anywhere among them.
     """
     if request.lists is not None:
         raise ValueError("allowed must be a mask or positions with groups, got lists of each query")
@@ -243,7 +246,8 @@ def search_groups(
     starts = np.searchsorted(codes[by_group], np.arange(n_groups + 1))
     n_queries = np.diff(starts)
     is_searched = (n_queries > 0) & (n_items > 0)
-    # other scores, and NumPy while kernels are not compiled, need more than the launches below
+    # Scores that are not inner products, and NumPy while kernels are not compiled, cannot use the
+    # launches below.
     needs_segments = is_upper_bounded(items.measure) or any(
         segment.uses_numpy() for segment in items.segments
     )
@@ -292,7 +296,7 @@ def search_groups(
 
 
 def _restricted_request(request: SearchRequest, queries: Integers, k: int) -> SearchRequest:
-    """Return the request of these queries for k items, of all items of the segments searched."""
+    """Return the request of these queries for k of all items of the segments that are searched."""
     exclusions = request.exclusions
     return request._replace(
         queries=validation.read_only(request.queries[queries]),
@@ -325,7 +329,7 @@ def _search_batch(
         excluded_rows = exclusions
         if len(segment.encoded.rows) < items.n_items:
             excluded_rows = exclusions_within(exclusions, segment)
-        # every item has the score 0 with a zero query: tiles would drop none
+        # Every item has the score 0 with a zero query, so tiles would drop no item.
         is_tiled = tiled_groups[codes] & (wide_queries.norms > 0)
         rows, raw = _score_pairs(
             segment, order, wide_queries, excluded_rows, codes, ~is_tiled, k, options
@@ -356,9 +360,9 @@ def _score_pairs(
     k: int,
     options: ExecutionOptions,
 ) -> Ranking:
-    """Return rows and raw scores (n, k): the best of the groups of these queries, if is_scored.
+    """Return rows and raw scores (n, k) of the best of each query's group, if is_scored is true.
 
-    The other lists are only padding.
+    The lists of the other queries contain only padding.
     """
     firsts, lasts = order.starts[codes], order.starts[codes + 1]
     lasts = np.where(is_scored, lasts, firsts)
@@ -386,13 +390,14 @@ def _search_panels(
     results: Ranking,
     options: ExecutionOptions,
 ) -> None:
-    """Write the best of the groups of the queries of these ascending numbers to rows of results.
+    """Write the best items of the groups of the queries of these ascending numbers to results.
 
-    As scan does with the panels of all items, but every task has the panels of one group.
+    The function does what scan does with the panels of all items, but every task has the panels of
+    one group.
     """
     group_of = codes[numbers]
     group_starts = np.flatnonzero(np.diff(group_of, prepend=-1))
-    # the queries of a task are of one group
+    # All queries of a task belong to one group.
     tasks = np.union1d(group_starts, np.arange(0, len(numbers), _QUERIES_PER_TASK))
     tasks = np.append(tasks, len(numbers))
     n_items = np.diff(order.starts)[group_of[tasks[:-1]]]
@@ -417,7 +422,7 @@ def _search_panels(
         for start, end in itertools.pairwise(tasks[lo : hi + 1].tolist()):
             packed = order.packed(int(group_of[start]))
             n_panels = len(packed.arrays.statistics)
-            # half the usual sample, which is a large part of so few panels
+            # Half of the usual sample is enough, because it is a large part of so few panels.
             min_sample = cost_model.COSTS.min_sampled_panels // 2
             sample = plan.guess_in_range(k, k, n_panels, cost_model.COSTS, min_sample)
             remaining = numbers[start:end]
@@ -431,7 +436,7 @@ def _search_panels(
                     ),
                     outputs,
                 )  # fmt: skip
-                # the queries whose guessed threshold was too high are searched without one
+                # Queries whose estimated threshold was too high are searched without a threshold.
                 remaining = remaining[unproved[0, remaining] > _NO_THRESHOLD]
                 sample = plan.ThresholdSample()
 

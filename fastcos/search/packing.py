@@ -1,8 +1,7 @@
 """Encoded rows, packed for the tiles, and the filters and options of a search.
 
-``pack_items`` scales, rotates and quantises items once, in the layout of the instruction set;
-``pack_queries`` gives queries the scale, the offset and the bound with which the tiles compare
-them.
+``pack_items`` scales, rotates and quantises items once, in the layout of the instruction set.
+``pack_queries`` computes the scale, the offset and the bound with which the tiles compare queries.
 """
 
 import functools
@@ -32,22 +31,26 @@ _TILE_REGISTERS = validation.read_only(tiles.configuration())
 _NO_SHIFT = validation.read_only(np.zeros(0))
 # Packed rows are already scaled.
 _NO_SCALING = validation.read_only(np.zeros((0, 2), np.float32))
-# Between these norms, no float32 product overflows, and underflow is below a tenth of the bound.
+# For norms between these limits, no float32 product overflows, and the error of underflow is below
+# a tenth of the bound.
 _SMALLEST_NORM, _LARGEST_NORM = 1e-10, 1e15
-# The sizes of the two samples that decide about a shift. Directions of the first are compared with
-# each other by 128^2 products, which cost less than packing 1,000 items. The second gives a mean.
+# The sizes of the two samples that decide about a shift. The directions of the first sample are
+# compared with each other by 128^2 products, which take less time than packing 1,000 items. The
+# second sample gives a mean.
 _COMPARED_ITEMS, _AVERAGED_ITEMS = 128, 2048
-# The smallest number of directions that are compared. Otherwise the number of items / 32 is, up to
-# 128: comparing 128 of 1,000 items would take 0.4 ms, as long as packing all of them.
+# At least this many directions are compared. From 1,024 items on, one direction per 32 items is
+# compared, up to 128: comparing 128 of 1,000 items would take 0.4 ms, as long as packing all of
+# them.
 _LEAST_COMPARED = 32
-# From this number of items on, a shift is tried; fewer are searched faster than sampled.
+# A shift is tried only for at least this many items, because sampling fewer items takes longer than
+# searching them.
 _LEAST_ITEMS = 256
-# From this cosine on, two directions count as close. The error of the filter is about 0.02.
+# Two directions with at least this cosine count as close. The error of the filter is about 0.02.
 _CLOSE_COSINE = 0.98
 # If at least this share of the directions is close, their centre becomes the shift.
 _LEAST_CLOSE_SHARE = 0.15
-# If the mean of the unit rows is at least this long, it becomes the shift; removing it shortens the
-# rows by 2 %. The mean of 2,048 random directions is shorter.
+# If the mean of the unit rows has at least this length, it becomes the shift. Subtracting a mean of
+# this length shortens the rows by 2 %. The mean of 2,048 random directions is shorter.
 _LEAST_MEAN = 0.2
 # Dot products are shifted if the shortest row has at least this share of the longest norm.
 _ALIKE = 0.5
@@ -58,9 +61,10 @@ Ranking = tuple[Integers, Floats]
 
 
 class RowScaling(NamedTuple):
-    """Rows for the tiles: factor row - coefficient shift. factors, coefficients (n,), shift (d,).
+    """The scaling of rows for the tiles, which compare factor row - coefficient shift.
 
-    Without a shift, which is then empty, the coefficients mean nothing.
+    factors and coefficients have the shape (n,), and shift (d,). If shift is empty, coefficients is
+    not used.
     """
 
     factors: Floats
@@ -69,13 +73,14 @@ class RowScaling(NamedTuple):
 
 
 class ItemScaling(NamedTuple):
-    """How all items of a segment are brought to the scale of the tiles, whichever are packed.
+    """How the items of a segment are scaled for the tiles, whichever of them are packed.
 
     Attributes
     ----------
     rows : RowScaling
     bias, offsets : ndarray (p,)
-        Added to the inner product of each item, and the same as the tiles add it; empty for none.
+        The number that is added to the inner product of each item, and the same number in the units
+        of the tiles; empty if there is no bias.
     unit, bias_unit : float
         Units of the scaled rows and of the offsets.
     """
@@ -95,13 +100,13 @@ class ExcludedItems(NamedTuple):
     indices: Integers
 
     def of_range(self, first: int, last: int) -> "ExcludedItems":
-        """Return those of queries first .. last."""
+        """Return the exclusions of queries first to last."""
         return ExcludedItems(
             self.self_rows[first:last], self.indptr[first : last + 1], self.indices
         )
 
     def take(self, queries: Integers) -> "ExcludedItems":
-        """Return those of some queries, in their order."""
+        """Return the exclusions of some queries, in their order."""
         starts, ends = self.indptr[queries], self.indptr[queries + 1]
         indptr = np.concatenate([[0], np.cumsum(ends - starts)]).astype(np.int64)
         places = np.arange(indptr[-1]) + np.repeat(starts - indptr[:-1], ends - starts)
@@ -119,7 +124,7 @@ class AllowedRows:
     count : int
         The number of these rows.
     numbers : ndarray (count,), int64
-        Their ascending numbers, made at first use.
+        The ascending numbers of these rows, computed at first use.
     """
 
     def __init__(self, mask: npt.NDArray[np.uint8], numbers: Integers | None = None) -> None:
@@ -135,7 +140,7 @@ class AllowedRows:
 
 
 def allow_rows(numbers: Integers, n_rows: int) -> AllowedRows:
-    """Return the items of these ascending numbers among n_rows as what may be found."""
+    """Return AllowedRows of these ascending numbers among n_rows rows."""
     mask = np.zeros(n_rows, np.uint8)
     mask[numbers] = 1
     return AllowedRows(mask, numbers)
@@ -157,13 +162,13 @@ class ExecutionOptions(NamedTuple):
 
 
 class PackedItems(NamedTuple):
-    """Items in panels, as the kernels take them: ``kernels.records.Items`` and BoundItems."""
+    """Items in panels, in the two forms that kernels read: Items and BoundItems of the records."""
 
     metric_type: str
     layout: TileLayout
     arrays: Any
     bound: Any
-    # Packed items of one kind are arguments of the same types.
+    # For packed items of one kind, the arguments of kernels have the same types.
     kind: tuple[str, str]
 
     @property
@@ -187,7 +192,7 @@ class PackedItems(NamedTuple):
 
 
 def norms_repeat(norms: Floats) -> bool:
-    """Whether enough norms are equal that grouping duplicate rows may pay. O(n log n)."""
+    """Return, in O(n log n) time, whether so many norms are equal that grouping rows may pay."""
     ordered = np.sort(norms)
     return pays_grouping(np.flatnonzero(ordered[1:] != ordered[:-1]) + 1, len(norms))
 
@@ -195,7 +200,10 @@ def norms_repeat(norms: Floats) -> bool:
 def scale_items(
     metric_type: str, items: EncodedRows, numbers: Integers, n_threads: int | None
 ) -> ItemScaling:
-    """Return how the items of these ascending numbers are scaled and shifted. O(p) to O(p d)."""
+    """Return how the items of these ascending numbers are scaled and shifted.
+
+    This takes O(p) time, or O(p d) time with a shift.
+    """
     norms = items.norms
     factors, bias, unit, bias_unit = _scaling(metric_type, items)
     shift, coefficients = _NO_SHIFT, factors
@@ -219,7 +227,7 @@ def pack_items(
 ) -> PackedItems:
     """Scale, shift, rotate, quantise and pack the items of these ascending numbers.
 
-    O(m d) for m numbers, and the time of scale_items where no scaling is given.
+    For m numbers this takes O(m d) time, and the time of scale_items if no scaling is given.
     """
     depth = items.rows.shape[1]
     layout = tile_layout(config.isa(), depth)
@@ -227,15 +235,15 @@ def pack_items(
         scaling = scale_items(metric_type, items, numbers, n_threads)
     order, bias, shift = numbers, scaling.bias, scaling.rows.shift
     if metric_type != "cosine" or len(shift):
-        # a panel is bounded by its largest member: like ones belong together
+        # The bound of a panel is that of its largest item, so similar items are packed together.
         order = numbers[np.argsort(-(bias if len(bias) else items.norms)[numbers])]
-    # a copy: each chunk of it is brought into its own order
+    # This is a copy, because each chunk of it is sorted in place.
     order = order.astype(np.int32)
     n_panels = -(-len(order) // PANEL)
     packed = aligned(n_panels * PANEL * layout.words, layout.empty_array().dtype)
     statistics = np.empty((n_panels, 5), np.float32)
     small_bias = np.empty(len(order) if len(bias) else 0, np.float32)
-    # every thread has a block, also of few chunks: each takes 0.1 ms at 64 columns
+    # Every thread gets a block, even of few chunks, because a chunk of 64 columns takes 0.1 ms.
     n_chunks = -(-len(order) // packing.CHUNK)
     share = -(-n_chunks // (n_threads or config.n_threads()))
     chunks_of_block = max(1, min(share, 2_000 // depth))
@@ -254,13 +262,13 @@ def pack_items(
 
 
 def have_moderate_norms(norms: Floats) -> bool:
-    """Whether float32 products of rows of these norms neither overflow nor underflow. O(n)."""
+    """Return whether float32 products of rows with these norms neither overflow nor underflow."""
     smallest = norms.min(where=norms > 0, initial=1.0)
     return bool(norms.max(initial=0.0) <= _LARGEST_NORM and smallest >= _SMALLEST_NORM)
 
 
 def unpacked_items(metric_type: str, items: EncodedRows) -> PackedItems:
-    """Return the whole panels of float32 rows of moderate norms as they are given. O(m)."""
+    """Return the complete panels of unpacked float32 rows of moderate norms, in O(m) time."""
     norms, depth = items.norms, items.rows.shape[1]
     layout = float_layout(config.isa(), depth)
     n_panels = len(norms) // PANEL
@@ -280,7 +288,7 @@ def unpacked_items(metric_type: str, items: EncodedRows) -> PackedItems:
 
 
 def panel_layout(layout: TileLayout, depth: int) -> Any:
-    """Return how rows of this depth are packed, as the kernels take it."""
+    """Return the PanelLayout of rows of this depth."""
     return records.PanelLayout(INSTRUCTION_SETS[layout.isa], layout.words, _signs(depth))
 
 
@@ -294,7 +302,7 @@ def scale_and_shift(packed: PackedItems, items: EncodedRows, n_threads: int | No
 
 
 def _scaling(metric_type: str, items: EncodedRows) -> tuple[Floats, Floats, float, float]:
-    """Return the items' factors, their bias (empty for none), and the units of both."""
+    """Return the factors of the items, their bias (empty if there is none), and the two units."""
     norms, bias = items.norms, items.bias
     if metric_type == "euclidean":
         bias = -0.5 * norms * norms
@@ -316,9 +324,9 @@ def packed_items(
     scaling: npt.NDArray[np.float32] = _NO_SCALING,
     projection: Any = None,
 ) -> PackedItems:
-    """Put together order, packed rows, small bias, statistics and shift.
+    """Return PackedItems of an order, packed rows, small bias, statistics and shift.
 
-    projection: kernels.records.Projection, None for none.
+    projection is a kernels.records.Projection, or None.
     """
     order, packed, small_offsets, statistics, shift = map(validation.read_only, arrays)
     if projection is None:
@@ -369,7 +377,7 @@ def pack_queries(
 ) -> Any:
     """Scale queries so that their norm is about 1 and a bias counts at most 2^20.
 
-    allowed (p,): 1 for each item that may be found; empty where all may.
+    allowed (p,) is 1 for each item that may be found, or empty if all items may be found.
     """
     n = len(queries.norms)
     scaling = records.QueryScaling(
@@ -420,7 +428,8 @@ def _no_projection(depth: int, quantised: bool) -> Any:
 def aligned(count: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     """Return an uninitialised array (count,) whose data starts at a cache line.
 
-    NumPy allocates it, which gets huge pages from Linux: a scan is bound by memory.
+    NumPy allocates the array and requests huge pages from Linux for it, because the memory limits
+    the speed of a scan.
     """
     kind = np.dtype(dtype)
     size = count * kind.itemsize
@@ -435,30 +444,31 @@ def _signs(depth: int) -> npt.NDArray[np.float32]:
     return validation.read_only((2 * bits - 1).astype(np.float32))
 
 
-# The shift of rows (candidate_filter). Text embeddings have a mean of length 0.5 to 0.9; without
-# it the filter's error falls to 0.2 to 0.75 of what it was. Rows less their mean, of users for
-# example, are often short and then all point the same way, against the mean: their cosines differ
-# by less than the error, and nearly all pairs would be scored in float64, 60 times the time of the
-# rows as given (bench.lab.measure_costs). So a direction is preferred around which many rows are
-# close.
+# The shift of rows (kernels.candidate_filter). Text embeddings have a mean of length 0.5 to 0.9.
+# Subtracting the mean reduces the error of the filter to 0.2 to 0.75 of the error without a shift.
+# The mean is not always the best shift. Rows from which a mean was subtracted, for example those of
+# users, are often short, and all short rows point in the direction against that mean. Their cosines
+# differ by less than the error of the filter, so nearly all pairs would be scored in float64, which
+# takes 60 times as long as searching the original rows (bench.lab.measure_costs). A direction to
+# which many rows are close is therefore preferred to the mean.
 
 
 def _common_direction(rows: Rows, factors: Floats, numbers: Integers) -> Floats:
     """Return the direction (d,) that many of the scaled rows share; empty if there is none.
 
-    Decided by a sample of at most 2,048 items. O(128^2 d + 2048 d).
+    A sample of at most 2,048 items decides, in O(128^2 d + 2048 d) time.
     """
     n = len(numbers)
     if n < _LEAST_ITEMS:
         return _NO_SHIFT
     rows = memmap.from_bits(rows)
-    # steps of the golden ratio share no period with the rows
+    # Steps of the golden ratio have no period in common with the rows.
     places = np.arange(min(_AVERAGED_ITEMS, n // 8)) * 0.6180339887498949 % 1.0
     sampled = numbers[(places * n).astype(np.int64)]
     sample, weights = rows[sampled], factors[sampled]
     few = slice(min(_COMPARED_ITEMS, max(_LEAST_COMPARED, n // _LEAST_COMPARED)))
     compared = sample[few] * weights[few, None]
-    # no BLAS: its idle threads spin for 30 ms on the cores of the search
+    # BLAS is not used, because its idle threads spin for 30 ms on the cores of the search.
     squares, small = np.square(compared).sum(axis=1), compared.astype(np.float32)
     close = np.einsum("ij,kj->ik", small, small) > _CLOSE_COSINE * squares
     sizes = close.sum(axis=1)
@@ -466,7 +476,7 @@ def _common_direction(rows: Rows, factors: Floats, numbers: Integers) -> Floats:
         mean = np.einsum("i,ij->j", weights, sample) / len(sample)
         length = float(np.sqrt(np.square(mean).sum()))
         return validation.read_only(mean / length) if length >= _LEAST_MEAN else _NO_SHIFT
-    # towards the densest place: the half nearest to their mean, again and again
+    # To approach the densest place, the half of the rows nearest to their mean is kept repeatedly.
     near = compared[close[np.argmax(sizes)]]
     while len(near) > 8:
         distances = np.square(near - near.mean(axis=0)).sum(axis=1)
@@ -476,7 +486,7 @@ def _common_direction(rows: Rows, factors: Floats, numbers: Integers) -> Floats:
 
 
 def _shift_products(rows: Rows, factors: Floats, shift: Floats, n_threads: int | None) -> Floats:
-    """Return <shift, factors row - shift> (n,) of every row. O(n d)."""
+    """Return <shift, factor row - shift> (n,) of every row, in O(n d) time."""
     shift_products = parallel.unfilled(len(rows), np.float64)
     blocks = parallel.row_blocks(len(rows), max(1, 1_000_000 // rows.shape[1]))
     parallel.run(

@@ -1,8 +1,8 @@
-"""Prefixes of packed items: along which axes, how many of them, and whether at all.
+"""Projections of packed items: whether to add one, onto which axes, and onto how many.
 
-Rows of embeddings have most of their length along a third of their columns, after a rotation onto
-their principal axes. The tiles then multiply these alone, and a bound drops nearly all pairs
-(kernels.projection_filter). Whether that pays is estimated by a sample of the items.
+After a rotation onto their principal axes, rows of embeddings have most of their length along a
+third of their columns. The tiles then multiply only these columns, and a bound drops nearly all
+pairs (kernels.projection_filter). A sample of the items shows whether a projection saves time.
 """
 
 import atexit
@@ -45,40 +45,42 @@ _SEED = 20261124
 
 
 class Axes(NamedTuple):
-    """Axes (p / 32, d, 32), ETA (1,) and largest k (2,), as in kernels.projection."""
+    """Axes (p / 32, d, 32), ETA (1,) and largest k (2,), as in kernels.records.Projection."""
 
     panels: Floats32
     eta: Floats32
     largest_k: Floats32
 
 
-# The number of indexes whose projections are made at once, because each of them keeps its rows. One
-# more index waits for its own projection.
+# The largest number of indexes whose projections are computed at the same time, because each
+# computation keeps the rows of its index in memory. A further index computes its projection in the
+# calling thread.
 _MOST_THREADS = 4
 
 
 class Pending(NamedTuple):
-    """Prefixes that a thread of this process is adding, and whether it has ended.
+    """A projection that a thread of this process is adding, and whether the thread has ended.
 
-    Not the thread: one whose join was interrupted counts as ended on Python 3.11.
+    The thread itself is not asked, because on Python 3.11 a thread whose join was interrupted
+    counts as ended.
     """
 
     process: int
     ended: threading.Event
 
     def wait(self) -> None:
-        """Wait for the thread, unless this process was forked since: it has no such thread."""
+        """Wait for the thread, which a process that was forked after its start does not have."""
         if self.process == os.getpid():
             self.ended.wait()
 
 
-# The threads that add projections, and whether the interpreter exits, so that they must end.
+# The threads that add projections, and whether the interpreter is exiting and the threads must end.
 _threads: list[threading.Thread] = []
 _is_ending = threading.Event()
 
 
 class _Ended(Exception):
-    """The interpreter ends."""
+    """The interpreter is exiting."""
 
 
 def add_later(
@@ -132,7 +134,7 @@ def _stop_at_end(done: int, total: int) -> None:
 
 @atexit.register
 def _end() -> None:
-    """Let no thread run kernels while the interpreter is taken down."""
+    """Make sure that no thread runs kernels while the interpreter shuts down."""
     _is_ending.set()
     for thread in _threads:
         thread.join()
@@ -144,10 +146,10 @@ def add_or_warn(
     n_threads: int | None,
     progress: parallel.Progress | None = None,
 ) -> PackedItems:
-    """Do as add_projection; an error, such as a lack of memory, is a warning and nothing is added.
+    """Do as add_projection, but after an error, such as a lack of memory, warn and add nothing.
 
-    Searches give the same results without a projection. The same holds for a helping thread, whose
-    error nobody would see, and for the calling thread, whose search or fit must not fail by it.
+    Searches give the same results without a projection. In a helping thread, nobody would see the
+    error; in the calling thread, a search or fit must not fail because of it.
     """
     try:
         return add_projection(packed, items, n_threads, progress)
@@ -163,7 +165,7 @@ def add_or_warn(
 
 
 def _may_pay(packed: PackedItems, items: EncodedRows) -> bool:
-    """Whether there is no projection yet, and searches may take less time by one."""
+    """Return whether there is no projection yet, and searches may be faster with one."""
     n, n_columns = len(packed.arrays.order), items.rows.shape[1]
     return packed.arrays.projection.words == 0 and plan.may_project(
         n, n_columns, packed.layout, tiles.AVAILABLE, cost_model.COSTS
@@ -176,9 +178,9 @@ def add_projection(
     n_threads: int | None,
     progress: parallel.Progress | None = None,
 ) -> PackedItems:
-    """Return packed items with the projection by which searches take least time, or without.
+    """Return packed items with the fastest projection, or without one if that is faster.
 
-    O(m d p). For items that many queries will search.
+    The function takes O(m d p) time, so it serves items that many queries will search.
     """
     if not _may_pay(packed, items):
         return packed
@@ -234,18 +236,21 @@ def with_axes(
 
 
 def as_axes(V: npt.NDArray[Any], largest_k: npt.ArrayLike = (ANY_K, ANY_K)) -> Axes:
-    """Return axes (d, p) as the kernels take them; columns should be orthonormal, as V'V shows."""
+    """Return axes (d, p) in the form that kernels read, with a bound ETA from their products V'V.
+
+    The columns of V should be orthonormal.
+    """
     depth, p = V.shape
     n_panels = -(-p // PANEL)
     panels = np.zeros((depth, n_panels * PANEL), np.float32)
     panels[:, :p] = V
     exact = panels[:, :p].astype(np.float64)
     with blas_lock():
-        # Frobenius norm, not below the spectral norm
+        # the Frobenius norm, which is at least the spectral norm
         eps = float(np.linalg.norm(exact.T @ exact - np.eye(p))) + 1e-12
     run = min(depth, projection.RUN) + depth // projection.RUN + 9
     rho = 1.1 * math.sqrt(p) * run * 2.0**-24
-    # The rounding of sums of squares in float32, each in 16 lanes.
+    # This bounds the relative rounding error of a sum of squares in float32, in 16 lanes.
     squares = (depth / 16 + 16) * 2.0**-22
     panels = panels.reshape(depth, n_panels, PANEL).swapaxes(0, 1)
     bound = 1.1 * (1 + eps) ** 2 * (3 * eps + 2 * rho) + squares
@@ -265,16 +270,16 @@ def principal_axes(sample: Floats32, p: int) -> Floats32:
 
 
 def rotated(axes: Floats32) -> Floats32:
-    """Return axes of the same space, along which rows have no long coordinates."""
+    """Return axes of the same space along which no coordinate of a row dominates."""
     p = axes.shape[1]
     rng = np.random.default_rng(_SEED + p)
     return axes @ np.linalg.qr(rng.standard_normal((p, p)))[0].astype(np.float32)
 
 
 def _choose_axes(packed: PackedItems, items: EncodedRows, scaling: RowScaling) -> Axes | None:
-    """Return the axes by which searches take least time, None if they do by all codes."""
+    """Return the axes with which searches are fastest, or None if all codes are fastest."""
     arrays, n = packed.arrays, len(packed.arrays.order)
-    # Steps of the golden ratio share no period with the items.
+    # Steps of the golden ratio have no period in common with the items.
     steps = np.arange(min(cost_model.COSTS.projection_sample_rows, n))
     places = (steps * 0.6180339887498949 % 1.0 * n).astype(np.int64)
     numbers = arrays.order[places].astype(np.int64)
@@ -295,10 +300,12 @@ def _choose_axes(packed: PackedItems, items: EncodedRows, scaling: RowScaling) -
     if len(arrays.small_offsets):
         offsets = arrays.small_offsets[places]
     biases = scaled.scaling.weights[:, np.newaxis] * offsets
-    # In float64, because the ratio may exceed float32 for dot products of a query of small norm.
+    # The product is computed in float64, because for dot products with a query of small norm the
+    # ratio may exceed the range of float32.
     queries = (sample[few] * ratios[:, np.newaxis]).astype(np.float32)
-    # Forks wait for this lock: nothing that takes another one may run under it. BLAS keeps its
-    # number of threads, which belongs to the whole process: this may run beside the user's code.
+    # Forks wait for this lock, so nothing that takes another lock may run under it. The number of
+    # threads of BLAS belongs to the whole process and is not changed, because this code may run
+    # beside the user's code.
     with blas_lock():
         directions = _directions(sample, queries, biases, n)
     return None if directions is None else as_axes(*directions)
@@ -307,9 +314,10 @@ def _choose_axes(packed: PackedItems, items: EncodedRows, scaling: RowScaling) -
 def _directions(
     sample: Floats32, queries: Floats32, biases: Floats32, n_items: int
 ) -> tuple[Floats32, list[int]] | None:
-    """Return the axes (d, p) by which searches take least time, and the largest k.
+    """Return the axes (d, p) with which searches are fastest, and the largest k; or None.
 
-    None if searches take least time by all codes. Arguments as of _shares_left.
+    None is returned if searches are fastest with all codes. The arguments are described in
+    _shares_left.
     """
     costs, depth = cost_model.COSTS, sample.shape[1]
     if costs.projected_columns:
@@ -330,7 +338,7 @@ def _directions(
     usual = [ks.index(k) for k in costs.usual_k]
     best = int(np.argmin(durations[:, usual].mean(axis=1)))
     gains = (depth + costs.tile_overhead_columns) / durations[best]
-    # With more neighbours, more pairs remain, so that the gain is smaller.
+    # With more neighbours, more pairs remain, so the gain is smaller.
     min_gains = costs.min_projection_gains
     max_k = [max([0, *itertools.compress(ks, gains >= gain)]) for gain in min_gains]
     if not any(max_k):
@@ -339,9 +347,11 @@ def _directions(
 
 
 def _effective_columns(rows: Floats32) -> float:
-    """Return (sum of the eigenvalues)^2 / sum of their squares, of the mean product of rows (m, d).
+    """Return the effective number of columns of rows (m, d).
 
-    Products of different rows estimate the squares without bias.
+    This is the square of the sum of the eigenvalues of the mean of row'row, divided by the sum of
+    the squares of the eigenvalues. Products of different rows estimate the sum of squares without
+    bias.
     """
     m = len(rows)
     products = rows @ rows.T
@@ -360,8 +370,8 @@ def _shares_left(
 ) -> npt.NDArray[np.float64]:
     """Return the share of pairs (widths, thresholds) that the projection leaves.
 
-    sample (m, d), of which queries (q, d) are the first, scaled their own way; biases (q, m);
-    counts: how many items of the sample reach each threshold.
+    The queries (q, d) are the first rows of sample (m, d), scaled as queries. biases has the shape
+    (q, m). counts holds the number of items of the sample that reach each threshold.
     """
     m = len(sample)
     scores = queries @ sample.T + biases

@@ -1,4 +1,4 @@
-"""What is asked of a search: the arguments of every search that is not prepared are checked here.
+"""The request of a search: the arguments of every search that is not prepared are validated here.
 
 ``as_items`` checks rows, ``as_options`` how a call may use the machine, ``as_request`` which items
 each query may find, and ``as_threshold`` which scores count. The result is a ``SearchRequest``,
@@ -18,12 +18,12 @@ from fastcos.search.packing import ExcludedItems, ExecutionOptions, no_exclusion
 from fastcos.similarity.base import Measure, capabilities
 from fastcos.validation import Integers
 
-# a cosine of float32 rows may exceed 1 by rounding
+# A cosine of float32 rows may exceed 1 because of rounding errors.
 _LARGEST_COSINE = 1.001
 
 
 class SearchRequest(NamedTuple):
-    """A checked question, which ``execute`` answers.
+    """A validated request, which ``execute`` answers.
 
     Attributes
     ----------
@@ -31,12 +31,12 @@ class SearchRequest(NamedTuple):
         Rows in memory, in a memory map, or of a low-precision type.
     k : int
     allowed_positions : ndarray or None
-        Ascending positions of the items that may be found; None for all.
+        Ascending positions of the items that may be found; None if all may be found.
     exclusions : ExcludedItems or None
-        Positions that each query may not find; None for nothing.
+        Positions that each query may not find; None if nothing is excluded.
     min_score : float or None
     lists : tuple of ndarray (indptr, positions), or None
-        The items that each query may find; None for all.
+        The items that each query may find; None if every query may find all items.
     """
 
     queries: Any
@@ -59,7 +59,7 @@ class Threshold(Protocol):
 
 
 def as_exclude_self(exclude_self: Any, n_queries: int, n_items: int, *, has_items: bool) -> bool:
-    """Return whether query i must not find item i; None: if the queries are the items."""
+    """Return whether query i must not find item i; None means if the queries are the items."""
     if exclude_self is None:
         return not has_items
     exclude_self = validation.as_flag("exclude_self", exclude_self)
@@ -72,10 +72,10 @@ def as_exclude_self(exclude_self: Any, n_queries: int, n_items: int, *, has_item
 
 
 def rounded_scores(scores: Any) -> npt.NDArray[np.float32]:
-    """Return scores as searches return them, in float32: infinite beyond its range.
+    """Return scores in float32, as searches return them; beyond the range of float32, infinity.
 
-    A threshold is compared with the returned scores, and it is rounded like them. So a pair counts
-    if a comparison of the returned score says so, and a score that was returned once and is given
+    A threshold is rounded in the same way and compared with the returned scores. So a pair counts
+    if and only if its returned score is at least the threshold, and a returned score that is passed
     as a threshold loses no pair.
     """
     with np.errstate(over="ignore"):
@@ -83,12 +83,12 @@ def rounded_scores(scores: Any) -> npt.NDArray[np.float32]:
 
 
 def as_min_score(value: Any, measure: Measure, model: str | None = None) -> float | None:
-    """Return what as_threshold returns, and None for None."""
+    """Return the result of as_threshold, or None for None."""
     return None if value is None else as_threshold("min_score", value, measure, model)
 
 
 def as_threshold(name: str, value: object, measure: Measure, model: str | None = None) -> float:
-    """Return a score as it is, and the score of a calibration of the same measure and model."""
+    """Return a score unchanged, or the threshold of a calibration of the same measure and model."""
     if not callable(getattr(value, "threshold", None)):
         score = validation.as_real(name, value)
         if measure.name == "cosine" and score > _LARGEST_COSINE:
@@ -115,10 +115,11 @@ def as_items(
     in_blocks: bool = False,
     is_measured: bool = False,
 ) -> Any:
-    """Return X as checked rows; memory-mapped ones are left on disk if the measure allows it.
+    """Return X as validated rows; memory-mapped rows stay on disk if the measure allows it.
 
-    in_memory: they are read. If the measure takes rows as given: in_blocks: narrow rows are left as
-    they are; is_measured: encode_rows, which follows, looks for NaN.
+    If in_memory is true, memory-mapped rows are read. Two arguments have an effect if the measure
+    uses the original rows: in_blocks leaves rows of one- or two-byte numbers unchanged, and
+    is_measured says that encode_rows, which follows, looks for NaN.
     """
     able = capabilities(measure)
     return memmap.as_mapped_rows(
@@ -128,7 +129,7 @@ def as_items(
 
 
 def as_index_rows(name: str, X: Any, measure: Measure, **options: bool) -> Any:
-    """Return rows of an index as ``as_items`` does with these options; (0, d) is allowed, too."""
+    """Return rows of an index as ``as_items`` does, with these options; also accept (0, d)."""
     shape: tuple[int, ...] = getattr(X, "shape", ())
     if len(shape) == 2 and shape[0] == 0 and shape[1] > 0 and not validation.is_sparse(X):
         return np.empty(shape, np.float32)
@@ -136,7 +137,7 @@ def as_index_rows(name: str, X: Any, measure: Measure, **options: bool) -> Any:
 
 
 def as_index_queries(X: Any, measure: Measure, width: int, *, in_memory: bool = False) -> Any:
-    """Return X as checked queries of an index whose items have so many columns."""
+    """Return X as validated queries of an index whose items have `width` columns."""
     Q = as_index_rows("queries", X, measure, or_vector=True, in_memory=in_memory)
     check_width("queries", Q, width)
     return memmap.widened("queries", Q)
@@ -145,7 +146,7 @@ def as_index_queries(X: Any, measure: Measure, width: int, *, in_memory: bool = 
 def as_options(
     n_threads: int | None, working_memory: float | None, progress: parallel.Progress | None = None
 ) -> ExecutionOptions:
-    """Settle how a call may use the machine."""
+    """Return ExecutionOptions of validated arguments, with settings for arguments that are None."""
     validation.check_progress(progress)
     size = config.n_threads()
     if n_threads is not None:
@@ -167,10 +168,11 @@ def as_request(
     min_score: float | None = None,
     lists: tuple[Integers, Integers] | None = None,
 ) -> SearchRequest:
-    """Check the filters of a search of n_items items for the k best; a lower k is padded later.
+    """Validate the filters of a search of n_items items for the k best.
 
-    exclude_self: query i is item i and must not find itself. lists: as of SearchRequest, checked
-    already, in place of allowed.
+    If k exceeds the number of items, the results are padded later. exclude_self says that query i
+    is item i and must not find itself. lists, in the form of SearchRequest, is already validated
+    and replaces allowed.
     """
     n, allowed_positions = Q.shape[0], None
     if validation.any_sparse(allowed):
@@ -208,7 +210,7 @@ def as_lists(allowed: Any, n: int, n_items: int) -> tuple[Integers, Integers]:
 def _lists_without_pairs(
     lists: tuple[Integers, Integers], exclusions: ExcludedItems, n_items: int
 ) -> tuple[Integers, Integers]:
-    """Return the lists without what each query may not find."""
+    """Return the lists without the items that each query may not find."""
     indptr, positions = lists
     queries = np.arange(len(indptr) - 1)
     pairs = np.repeat(queries, np.diff(indptr)) * n_items + positions

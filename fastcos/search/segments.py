@@ -1,9 +1,10 @@
-"""Segments: blocks of rows that are searched one after the other, with what searches need of them.
+"""Segments: blocks of rows that are searched one after the other, and their packed forms.
 
-A segment never changes. It packs its rows once, when a search first needs that, so that a call with
-few queries packs nothing. Rows in memory are one segment, or as many as an index that grows has;
-memory-mapped rows are read as many. Row numbers count the rows of a segment, positions those of
-all. How a segment is searched is planned by ``plan`` and done by ``scan``.
+A segment never changes. It packs its rows once, when a search first needs packed rows, so a call
+with few queries packs nothing. Rows in memory are one segment; an index to which rows have been
+added may have several, and memory-mapped rows are read as several. Row numbers count the rows of a
+segment, and positions count the rows of all segments. ``plan`` decides how a segment is searched,
+and ``scan`` searches it.
 """
 
 import functools
@@ -30,33 +31,33 @@ from fastcos.similarity.base import Measure, encode_items
 from fastcos.similarity.encoded_rows import EncodedRows
 from fastcos.validation import Floats, Integers, Rows
 
-# pairs that a thread ranks at once
+# The number of pairs that a thread ranks at once.
 _PAIRS_PER_BLOCK = 20_000
-# queries whose neighbours from two segments are put side by side at once
+# The number of queries whose neighbours from two segments are merged at once.
 _MERGED_ROWS = 4096
 
 
 class Segment:
-    """Encoded rows with what searches need of them, made at first use.
+    """Encoded rows, and the packed forms of them that searches create at first use.
 
     Attributes
     ----------
     metric_type : {"cosine", "dot", "euclidean"}
     encoded : EncodedRows
-        All rows (p, d), those of deleted items included.
+        All rows (p, d), including the rows of deleted items.
     rows : array (p, d)
-        The rows as given.
+        The original rows.
     numbers : ndarray (m,), int64
         Ascending numbers of the rows that can be found.
     first : int
         Position of row 0 among all items.
     positions : ndarray (p,), int64, or None
-        Ascending positions of all rows; None where they are first, first + 1, ...
+        Ascending positions of all rows; None if they are first, first + 1, ...
     live : AllowedRows or None
-        The rows that can be found, where some were deleted after they were packed; None where all
-        packed rows can.
+        The rows that can be found, if some were deleted after packing; None if all packed rows can
+        be found.
     scaling : ItemScaling or None
-        How the rows are packed, where this is known beforehand.
+        The scaling with which the rows are packed, if it is known beforehand.
     """
 
     def __init__(
@@ -78,7 +79,7 @@ class Segment:
         self.scaling: ItemScaling | None = None
         self._n_threads = n_threads
         self._pending: projection.Pending | None = None
-        # multiply-adds of searches until a projection was considered; -1 from then on
+        # The multiply-adds of searches before a projection was considered, and -1 afterwards.
         self._work = 0
 
     @parallel.lazy_attribute
@@ -90,14 +91,14 @@ class Segment:
 
     @parallel.lazy_attribute
     def duplicates(self) -> duplicates.DuplicateGroups | None:
-        """Groups of duplicates among the items that can be found, None where copies are few."""
+        """Groups of duplicates among the items that can be found; None if there are few copies."""
         if not norms_repeat(self.encoded.norms[self.numbers]):
             return None
         return duplicates.find_duplicates_among(self.encoded, self.numbers)
 
     @parallel.lazy_attribute
     def packed_distinct(self) -> PackedItems:
-        """One item of every group of equal ones, packed."""
+        """One item of every group of duplicates, packed."""
         groups = self.duplicates
         first = self.numbers if groups is None else groups.first
         return pack_items(self.metric_type, self.encoded, first, self._n_threads, self.scaling)
@@ -112,8 +113,9 @@ class Segment:
     def without(self, gone: Integers) -> "Segment":
         """Return a segment in which the items of these numbers cannot be found.
 
-        What is packed is shared, and searches skip the removed items: O(p) bytes. Where one item of
-        every group of duplicates is packed, the result packs anew.
+        The new segment shares the packed rows, and searches skip the removed items, so it takes
+        O(p) bytes. If only one item of every group of duplicates is packed, the new segment packs
+        its rows again.
         """
         self.wait_for_projection()
         mask = np.zeros(len(self.encoded.rows), np.uint8)
@@ -126,7 +128,7 @@ class Segment:
         return fewer
 
     def locate(self, positions: Integers) -> tuple[Integers, npt.NDArray[np.bool_]]:
-        """Return the numbers of positions among all items, and whether each is of this segment."""
+        """Return the numbers of positions, and whether each position is in this segment."""
         n = len(self.encoded.rows)
         if self.positions is None:
             numbers = positions - self.first if self.first else positions
@@ -141,7 +143,7 @@ class Segment:
         return np.where(numbers < 0, -1, self.positions[numbers])
 
     def allow(self, positions: Integers | None) -> AllowedRows | None:
-        """Return which items may be found of those at ascending positions, None for all packed."""
+        """Return which of the items at ascending positions may be found; None for all packed."""
         if positions is None:
             return self.live
         if self.positions is None:
@@ -157,7 +159,7 @@ class Segment:
         return allow_rows(numbers, len(self.encoded.rows))
 
     def allow_mask(self, mask: npt.NDArray[np.bool_]) -> AllowedRows:
-        """Return which items may be found, of those that a mask of all positions allows."""
+        """Return which of the items that a mask of all positions allows may be found."""
         n = len(self.encoded.rows)
         is_allowed = mask[self.first : self.first + n]
         if self.positions is not None:
@@ -168,24 +170,26 @@ class Segment:
             is_live = np.zeros(n, np.bool_)
             is_live[self.numbers] = True
             is_allowed = is_allowed & is_live
-        # a copy that can be written, like all masks: kernels are compiled for each kind of array
+        # The copy is writeable, like all masks, because kernels are compiled for each kind of
+        # array.
         return AllowedRows(np.array(is_allowed, np.bool_).view(np.uint8))
 
     @property
     def packed_forms(self) -> list[PackedItems]:
-        """What is packed by now: all items, one of every group of duplicates, both or neither."""
+        """The packed forms so far: of all items, of one item per group of duplicates, or both."""
         return [vars(self)[name] for name in ("packed", "packed_distinct") if name in vars(self)]
 
     def pack(self) -> None:
-        """Pack now what an unrestricted search will need, unless its kernels are not compiled.
+        """Pack the rows that an unrestricted search will need, if its kernels are compiled.
 
-        Then another process compiles them: who packs beforehand is going to search.
+        Otherwise another process starts to compile the kernels, because a program that packs
+        beforehand is going to search.
         """
         if self.uses_numpy():
-            if len(self.numbers) >= cost_model.COSTS.min_rows_for_tiles:  # fewer are all scored
+            if len(self.numbers) >= cost_model.COSTS.min_rows_for_tiles:  # else all are scored
                 readiness.request(memmap.from_bits(self.encoded.rows).dtype)
             return
-        with parallel.attribute_lock(self, "pack"):  # of several threads one packs
+        with parallel.attribute_lock(self, "pack"):  # only one of several threads packs
             name = "packed" if self.duplicates is None else "packed_distinct"
             if name not in vars(self):
                 self._work = -1
@@ -195,7 +199,7 @@ class Segment:
                 )  # fmt: skip
 
     def wait_for_projection(self) -> None:
-        """Wait until the projection, which a thread may be adding to the packed rows, is there."""
+        """Wait until a thread that is adding a projection to the packed rows has finished."""
         if self._pending is not None:
             self._pending.wait()
             self._pending = None
@@ -243,14 +247,14 @@ class Segment:
         return have_moderate_norms(self.encoded.norms)
 
     def packed_for(self, n_queries: int, name: str = "packed") -> PackedItems:
-        """Return packed rows, with a projection once the searches that use one were work enough."""
+        """Return packed rows, with a projection once enough work of searches would gain by it."""
         packed: PackedItems = getattr(self, name)
         if self._work >= 0 and plan.uses_projection_of(n_queries, packed.layout):
             with parallel.attribute_lock(self, "work"):
                 if self._work >= 0:
                     self._work += n_queries * self.encoded.rows.size
                 is_due = self._work >= plan.work_to_project(packed.layout, cost_model.COSTS)
-                if is_due:  # of several threads one adds it
+                if is_due:  # only one of several threads adds it
                     self._work = -1
             if is_due:
                 packed = projection.add_or_warn(packed, self.encoded, self._n_threads)
@@ -270,7 +274,7 @@ def exclusions_within(exclusions: ExcludedItems, segment: Segment) -> ExcludedIt
 
 
 def select_best(columns: Integers, scores: Floats, k: int, n_threads: int) -> Ranking:
-    """Columns and raw scores (n, k) of the best of every list (n, c); -1 stands for no item."""
+    """Return columns and raw scores (n, k) of the best of every list (n, c); -1 is no item."""
     n, c = columns.shape
     best, best_scores = parallel.unfilled((n, k), np.int64), parallel.unfilled((n, k), np.float64)
     parallel.run(
@@ -282,7 +286,7 @@ def select_best(columns: Integers, scores: Floats, k: int, n_threads: int) -> Ra
 
 
 def merge(first: Ranking, second: Ranking, n_threads: int) -> Ranking:
-    """Columns and raw scores (n, k) of the k best of both."""
+    """Return columns and raw scores (n, k) of the k best of two rankings."""
     columns = parallel.unfilled(first[0].shape, np.int64)
     scores = parallel.unfilled(first[0].shape, np.float64)
     blocks = parallel.row_blocks(len(columns), _MERGED_ROWS)
@@ -310,7 +314,7 @@ def encode_segment(
     first: int = 0,
     positions: npt.NDArray[np.int64] | None = None,
 ) -> Segment:
-    """Encode items by a fitted measure as one segment; only those of numbers can be found."""
+    """Encode items by a fitted measure as one segment in which only `numbers` can be found."""
     encoded = encode_items(measure, B, n_threads)
     if numbers is None:
         numbers = np.arange(len(B), dtype=np.int64)

@@ -30,17 +30,17 @@ from fastcos.validation import Integers
 
 
 class SegmentTask(NamedTuple):
-    """One segment to search, which of its rows may be found, and the memory for searching it.
+    """A segment to search, the rows of it that may be found, and the memory for searching it.
 
     Attributes
     ----------
     segment : Segment
     allowed_rows : AllowedRows or None
-        Its rows that may be found; None where all live rows may.
+        The rows of the segment that may be found; None if all live rows may be found.
     share : tuple of float
-        Where the segment starts and ends, as shares of all items: for reports of progress.
+        The start and the end of the segment as shares of all items, for reports of progress.
     memory : float
-        Bytes for searching it.
+        The number of bytes for searching the segment.
     """
 
     segment: Segment
@@ -50,7 +50,7 @@ class SegmentTask(NamedTuple):
 
 
 class ItemSource(Protocol):
-    """What a search asks of the items, wherever they are. ``measure`` is fitted to them."""
+    """The interface by which a search reads items, in memory or on disk, with a fitted measure."""
 
     @property
     def measure(self) -> Measure:
@@ -58,7 +58,7 @@ class ItemSource(Protocol):
 
     @property
     def n_items(self) -> int:
-        """Positions, those of removed items included."""
+        """The number of positions, including those of removed items."""
 
     @property
     def n_live(self) -> int:
@@ -66,30 +66,30 @@ class ItemSource(Protocol):
 
     @property
     def segments(self) -> tuple[Segment, ...]:
-        """Segments in memory; none where rows are read in blocks."""
+        """The segments in memory; none if rows are read in blocks."""
 
     @property
     def rows(self) -> Any:
-        """The rows as given, where they are one array."""
+        """The original rows, if they are one array."""
 
     def batch_size(self, request: SearchRequest, options: ExecutionOptions) -> int:
-        """Return how many queries are searched at once: their rows and results fit the memory."""
+        """Return how many queries are searched at once, so that rows and results fit the memory."""
 
     def restricted_to(self, positions: Integers) -> "FittedItems | None":
-        """Return these items alone, to be packed; None where nothing is packed beforehand."""
+        """Return only these items, to be packed; None if nothing is packed beforehand."""
 
     def tasks(
         self, request: SearchRequest, options: ExecutionOptions, within: range | None
     ) -> Iterator[SegmentTask]:
-        """Yield the segments that a search meets. within: positions to search, None for all."""
+        """Yield the segments to search; `within` holds the positions to search, or None for all."""
 
     def read_blocks(
         self, positions: Integers, options: ExecutionOptions
     ) -> Iterator["FittedItems"]:
-        """Yield items in memory, a block at a time, until all at these positions have come."""
+        """Yield blocks of items in memory, which together hold all items at these positions."""
 
     def read_listed(self, positions: Integers, options: ExecutionOptions) -> "FittedItems":
-        """Return items in memory, among them all at these positions."""
+        """Return items in memory that include all items at these positions."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class FittedItems:
 
     @property
     def rows(self) -> Any:
-        """The rows as given, of the first segment."""
+        """The original rows of the first segment."""
         return self.segments[0].rows
 
     def batch_size(self, request: SearchRequest, options: ExecutionOptions) -> int:
@@ -117,7 +117,7 @@ class FittedItems:
         return plan_batch(request.k, request.queries.shape[1], options.working_memory)
 
     def restricted_to(self, positions: Integers) -> "FittedItems | None":
-        """Return the items of the only segment at these positions, these alone to be packed."""
+        """Return the items of the only segment at these positions; only they will be packed."""
         return FittedItems(self.measure, self.n_items, (self.segments[0].restricted_to(positions),))
 
     def tasks(
@@ -134,11 +134,11 @@ class FittedItems:
     def read_blocks(
         self, positions: Integers, options: ExecutionOptions
     ) -> Iterator["FittedItems"]:
-        """Yield all items at once: they are in memory."""
+        """Yield all items at once, because they are in memory."""
         yield self
 
     def read_listed(self, positions: Integers, options: ExecutionOptions) -> "FittedItems":
-        """Return all items: they are in memory."""
+        """Return all items, because they are in memory."""
         return self
 
 
@@ -161,7 +161,7 @@ class MappedItems:
 
     @property
     def segments(self) -> tuple[Segment, ...]:
-        """No segments: every search reads its own."""
+        """No segments, because every search reads its own segments."""
         return ()
 
     def batch_size(self, request: SearchRequest, options: ExecutionOptions) -> int:
@@ -169,7 +169,7 @@ class MappedItems:
         return block_sizes(self.rows, request, self.measure, options).queries
 
     def restricted_to(self, positions: Integers) -> FittedItems | None:
-        """Return None: nothing is packed beforehand, and the request says what can be found."""
+        """Return None, because nothing is packed beforehand and the request holds the filter."""
         return None
 
     def tasks(
@@ -192,7 +192,7 @@ class MappedItems:
     def read_blocks(self, positions: Integers, options: ExecutionOptions) -> Iterator[FittedItems]:
         """Read and yield the blocks that hold rows at these positions.
 
-        Blocks that start at these multiples have the bits of all rows together.
+        Blocks that start at these multiples give bit-for-bit the same results as all rows together.
         """
         for first in range(0, self.n_items, SEGMENT_MULTIPLE):
             last = min(self.n_items, first + SEGMENT_MULTIPLE)
@@ -240,10 +240,11 @@ def block_sizes(
 
 
 def fits_as_given(X: Any, options: ExecutionOptions) -> bool:
-    """Whether kernels read low-precision rows as they are given, packed as a whole.
+    """Return whether low-precision rows are packed as a whole, and kernels read them unchanged.
 
-    Others are widened block by block: a few, for which no kernel is compiled then, and rows whose
-    codes exceed the working memory or are wider than they are.
+    Other low-precision rows are converted to float32 block by block. These are few rows, for which
+    no kernel is then compiled, and rows whose codes exceed the working memory or the rows' own
+    size.
     """
     if not memmap.has_kernels(X):
         return False
@@ -251,7 +252,7 @@ def fits_as_given(X: Any, options: ExecutionOptions) -> bool:
 
 
 def _bytes_per_row(measure: Measure, side: str, X: Any) -> int:
-    """Memory of a row of one side of a block, with its encoded copy if the measure makes one."""
+    """Return the memory of a query or an item, with its encoded copy if the measure makes one."""
     entry = max(4, X.dtype.itemsize) + cost_model.COSTS.read_bytes_per_code
     kind = type(measure)
     encoders = {getattr(kind, "encode_items", None), getattr(kind, side, None)}
