@@ -21,7 +21,8 @@ a process that finds native code (``native``) never imports Numba.
 ================ =================================================================================
 dense search     few_queries: the whole way of one query, or of a few, which are compared with
                  the codes of all items one by one; projected_queries: the same by a projection;
-                 query_blocks -> tile_top_k: many queries, in tiles of 32 x 32 pairs, and
+                 query_blocks -> tile_top_k: many queries, in tiles of 32 x 32 pairs, of which
+                 one_block searches one block in a single launch, and
                  query_blocks -> range_search: all items above a score;
                  what these share: query_scaling, candidate_filter (which pairs may be dropped, with
                  the proof), projection_filter, pair_scores (exact scores) and select;

@@ -2,11 +2,13 @@
 
 import numpy as np
 
-from .candidate_filter import may_find, threshold_of
-from .jit import borrowing_kernel, kernel
+from .candidate_filter import may_find, reaching_score, threshold_of
+from .few_queries import encode, score_codes
+from .jit import borrowing_kernel, inlined_kernel, kernel
 from .projection_filter import PANELS_TRIED, abandon_costly_projections
 from .query_blocks import find_hits, pack_block
-from .simd.panel import PANEL, THRESHOLD
+from .simd.hits import list_reaching
+from .simd.panel import CODE_NORM, OFFSET_WEIGHT, PANEL, RESIDUAL_NORM, THRESHOLD
 from .simd.tile_scores import end_tiles, start_tiles
 
 
@@ -15,7 +17,7 @@ def pass_rows(lo, hi, items, queries, batch, bounds, lists):
     """List the items whose scores may reach bounds[i], for the queries batch[lo:hi].
 
     items is an Items, queries a Queries, and bounds (n,) float64. The candidates are written, in no
-    particular order, to lists, a CandidateLists in which the list of batch[i] starts at starts[i].
+    particular order, to lists, a CandidateLists in which the list of query i starts at starts[i].
     """
     block = pack_block(lo, hi, batch, queries, items, 0)
     for i in range(hi - lo):
@@ -30,23 +32,61 @@ def pass_rows(lo, hi, items, queries, batch, bounds, lists):
 
 @borrowing_kernel
 def _pass_panels(lo, items, queries, batch, block, lists):
-    isa, order, hits, filters = items.isa, items.order, block.hits, queries.filters
-    self_rows, allowed = filters.self_rows, filters.allowed
-    indptr, excluded = filters.excluded_indptr, filters.excluded_rows
-    starts, counts, rows, capacity = lists.starts, lists.counts, lists.rows, lists.capacity
-    is_filtered = allowed.shape[0] > 0 or excluded.shape[0] > 0
+    isa, order, hits = items.isa, items.order, block.hits
     for p in range(items.statistics.shape[0]):
         if p == PANELS_TRIED:
             abandon_costly_projections(1, items, block)
         for q in range(block.lanes.shape[0]):
             for at in range(find_hits(isa, p, q, items, block)):
                 hit = hits[at]
-                i, slot = lo + q * PANEL + (hit & 31), p * PANEL + (hit >> 5)
-                query, row = batch[i], order[slot]
-                if row == self_rows[query] or (
-                    is_filtered and not may_find(row, query, self_rows, allowed, indptr, excluded)
-                ):
-                    continue
-                if counts[query] < capacity:
-                    rows[starts[i] + counts[query]] = row
-                counts[query] += 1
+                query, slot = batch[lo + q * PANEL + (hit & 31)], p * PANEL + (hit >> 5)
+                _list_row(query, order[slot], queries.filters, lists)
+
+
+@kernel
+def pass_rows_of_few(lo, hi, items, queries, bounds, lists):
+    """Do as pass_rows for few queries lo .. hi, each of which meets the codes by itself."""
+    codes = encode(queries, items)
+    for query in range(lo, hi):
+        unit = np.float32(1.0) / codes.scales[query]
+        codes.terms[THRESHOLD, query] = threshold_of(query, queries, bounds[query], unit)
+        lists.counts[query] = 0
+    products, largest = np.empty((hi, PANEL * PANEL), np.int32), np.empty((hi, PANEL), np.int32)
+    hits, n_panels = np.empty(PANEL, np.int32), items.statistics.shape[0]
+    for first in range(0, n_panels, PANEL):
+        last = min(first + PANEL, n_panels)
+        score_codes(first, last, first, lo, hi, items, codes, products, largest)
+        for query in range(lo, hi):
+            _pass_run(
+                query, first, last, items, queries, codes, products[query], largest[query], hits,
+                lists,
+            )  # fmt: skip
+
+
+@borrowing_kernel
+def _pass_run(query, first, last, items, queries, codes, products, largest, hits, lists):
+    """List the slots of panels first .. last whose products with one query reach its threshold."""
+    terms, order = codes.terms, items.order
+    for panel in range(first, last):
+        least = reaching_score(
+            terms[THRESHOLD, query], terms[RESIDUAL_NORM, query], terms[CODE_NORM, query],
+            terms[OFFSET_WEIGHT, query], items.statistics, panel,
+        )  # fmt: skip
+        if np.float32(largest[panel - first]) < least:
+            continue
+        n_slots, place = order.shape[0] - panel * PANEL, (panel - first) * PANEL
+        for at in range(list_reaching(products, place, least, n_slots, hits, 0)):
+            _list_row(query, order[first * PANEL + hits[at]], queries.filters, lists)
+
+
+@inlined_kernel
+def _list_row(query, row, filters, lists):
+    """Append a row to the list of a query, unless the query may not find it."""
+    if not may_find(
+        row, query, filters.self_rows, filters.allowed, filters.excluded_indptr,
+        filters.excluded_rows,
+    ):  # fmt: skip
+        return
+    if lists.counts[query] < lists.capacity:
+        lists.rows[lists.starts[query] + lists.counts[query]] = row
+    lists.counts[query] += 1

@@ -269,15 +269,18 @@ class PanelSearch(NamedTuple):
 
 
 class FewQuerySearch(NamedTuple):
-    """How few queries are searched: ``few_queries.search_few_queries``.
+    """How few queries are searched in one launch: ``few_queries``, ``one_block``.
 
     Attributes
     ----------
     rank : int
-        The slots that reach the rank-th largest of the panels' largest scores are scored first.
+        For ``few_queries``: the slots that reach the rank-th largest of the panels' largest scores
+        are scored first.
+    capacity : int
+        For ``one_block``: as of PanelSearch.
     sample_stride, sample_rank : int
-        For ``projected_queries``: every sample_stride-th panel is part of a sample, and the first
-        threshold is the sample_rank-th largest of its panels' largest scores.
+        Every sample_stride-th panel is part of a sample, and the first threshold is the
+        sample_rank-th largest of its panels' largest scores.
     panels_per_range : int
         Panels of a task.
     must_check : bool
@@ -285,6 +288,7 @@ class FewQuerySearch(NamedTuple):
     """
 
     rank: Any
+    capacity: Any
     sample_stride: Any
     sample_rank: Any
     panels_per_range: Any

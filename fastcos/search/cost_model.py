@@ -88,10 +88,10 @@ class CostModel:
     # With at least this many columns, blocks are twice as large, because a row is read only once
     # for all queries of a block that score it.
     wide_columns: int = 768
-    # The seconds that a block of queries takes in addition to its products. A few queries that are
-    # compared one by one do not need this time. For example, 8 queries among 1,000 rows of 64
-    # columns take 64 us as a block.
-    seconds_per_query_block: float = 5.0e-5
+    # The seconds that a block of queries takes in addition to its products, whatever the number of
+    # its queries, and the seconds that each query takes in addition if it is compared by itself.
+    seconds_per_query_block: float = 1.3e-5
+    seconds_per_single_query: float = 0.9e-6
     # Overhead of a query block, in panels of queries. It is measured as 0.1; 0.5 makes the planner
     # prefer larger blocks when two plans take about the same time.
     block_overhead_panels: float = 0.5

@@ -559,9 +559,15 @@ def _plan_tiles(
                 reasons += ("no projection: its first threshold would need codes of all rows",)
             return dataclasses.replace(plan, use_projection=use_projection, reasons=reasons)
         reasons += ("the queries are compared as a block: their scores exceed the working memory",)
+    shares_rows = n <= costs.max_queries_sharing_rows
+    # Threads that could not be used need no buffers.
+    useful = useful_threads(layout, n, n_panels, costs) if shares_rows else machine.n_threads
+    machine = dataclasses.replace(machine, n_threads=min(machine.n_threads, useful))
     grid, capacity, buffers = plan_query_blocks(
         n, needed_rows, k, layout, segment.n_columns, n_panels, machine, costs
     )
+    is_single_launch = shares_rows and grid.n_query_blocks == 1
+    is_large = buffers > costs.max_unchecked_bytes or capacity < _capacity(needed_rows, costs)
     sample = guess_in_range(k, needed_rows, grid.panels_per_range, costs)
     if grid.n_ranges > 1:
         reasons += (
@@ -570,7 +576,8 @@ def _plan_tiles(
         )
     return SearchPlan(
         "tiles", layout=layout, grid=grid, capacity=capacity, sample=sample,
-        is_single_launch=n <= costs.max_queries_sharing_rows and grid.n_query_blocks == 1,
+        is_single_launch=is_single_launch,
+        is_fixed=is_single_launch and useful == 1 and not is_large,
         use_projection=use_projection, needed_rows=needed_rows, buffer_bytes=buffers,
         reasons=reasons,
     )  # fmt: skip
@@ -614,6 +621,7 @@ def are_few(layout: TileLayout, n_queries: int, n_panels: int, costs: CostModel)
     lanes = PANEL // 2 if n_queries <= PANEL // 2 else PANEL
     of_block = lanes * work / dict(costs.multiply_adds_per_second)[layout.isa]
     one_by_one = n_queries * work / dict(costs.single_multiply_adds_per_second)[layout.isa]
+    one_by_one += n_queries * costs.seconds_per_single_query
     return one_by_one <= costs.seconds_per_query_block + of_block
 
 
@@ -670,7 +678,7 @@ def plan_query_blocks(
     small, large = (36 * size + 24 * k for size in (min_capacity, capacity))
     validation.check_memory("working_memory", machine.working_memory, 3 * small + per_panel)
     factor = 2 if n_columns >= costs.wide_columns else 1
-    per_block = factor * costs.max_queries_per_block * (large + per_panel / PANEL)
+    per_block = min(n, factor * costs.max_queries_per_block) * (large + per_panel / PANEL)
     is_short = machine.working_memory < machine.n_threads * per_block
     per_query = large
     if is_short:

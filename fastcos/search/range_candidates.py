@@ -12,6 +12,7 @@ from fastcos.search.packing import (
     PackedItems,
     pack_queries,
 )
+from fastcos.search.plan import are_few
 from fastcos.similarity.encoded_rows import EncodedRows
 from fastcos.validation import Floats, Integers
 
@@ -38,12 +39,18 @@ def find_candidates(
         return _everything(packed, exclusions, capacity, starts, columns, allowed_rows)
     mask = np.zeros(0, np.uint8) if allowed_rows is None else allowed_rows.mask
     counts = parallel.unfilled(n, np.int64)
+    scaled = pack_queries(packed, queries, exclusions, mask)
+    lists = records.CandidateLists(capacity, starts, counts, columns)
+    if are_few(packed.layout, n, len(packed.arrays.statistics), cost_model.COSTS):
+        parallel.run(
+            range_search.pass_rows_of_few, parallel.row_blocks(n, n), packed.arrays, scaled,
+            thresholds, lists, progress=options.progress,
+        )  # fmt: skip
+        return counts
     blocks = parallel.row_blocks(n, cost_model.COSTS.queries_per_range_block)
     parallel.run(
-        range_search.pass_rows, blocks, packed.arrays,
-        pack_queries(packed, queries, exclusions, mask), np.arange(n, dtype=np.int64), thresholds,
-        records.CandidateLists(capacity, starts, counts, columns),
-        n_threads=options.n_threads, progress=options.progress,
+        range_search.pass_rows, blocks, packed.arrays, scaled, np.arange(n, dtype=np.int64),
+        thresholds, lists, n_threads=options.n_threads, progress=options.progress,
     )  # fmt: skip
     return counts
 

@@ -20,8 +20,8 @@ from fastcos import config, parallel, validation
 from fastcos.kernels import (
     exhaustive_top_k,
     few_queries,
+    one_block,
     packing,
-    pair_scores,
     projected_queries,
     records,
     tile_top_k,
@@ -55,12 +55,10 @@ from fastcos.search.plan import (
 )
 from fastcos.search.segments import Segment
 from fastcos.similarity import kernel_records
-from fastcos.similarity.encoded_rows import NO_BIAS, EncodedRows
+from fastcos.similarity.encoded_rows import EncodedRows
 
 # The threshold of a query about which nothing is known.
 _NO_THRESHOLD = np.float32(-3e38)
-# The norm, and 1 / norm, of an ordinary query is larger: no product overflows or vanishes.
-_SMALLEST_ORDINARY_NORM = 1e-100
 
 
 class SegmentRequest(NamedTuple):
@@ -300,7 +298,7 @@ def scan(
         )
     mask: npt.NDArray[np.uint8] = np.empty(0, np.uint8) if allowed is None else allowed.mask
     queries = as_wide(queries, items.rows)
-    if plan.shares_rows:
+    if plan.is_single_launch:
         filters = filters_of(exclusions, mask)
         return scan_few_queries(packed, plan, queries.rows, filters, k, options.progress)
     return _scan_query_blocks(plan, packed, queries, request, mask, options)
@@ -393,9 +391,11 @@ def _proved_thresholds(
 
 
 def few_query_settings(plan: SearchPlan, *, must_check: bool) -> Any:
-    """Convert a plan for a search with few queries to the record that the kernel reads."""
-    sample, per_range = plan.sample, plan.grid.panels_per_range
-    return records.FewQuerySearch(plan.rank, sample.stride, sample.rank, per_range, must_check)
+    """Convert a plan for a search in a single launch to the record that the kernel reads."""
+    return records.FewQuerySearch(
+        plan.rank, plan.capacity, plan.sample.stride, plan.sample.rank, plan.grid.panels_per_range,
+        must_check,
+    )  # fmt: skip
 
 
 def scan_few_queries(
@@ -414,8 +414,6 @@ def scan_few_queries(
     settings: what few_query_settings returns, if the caller has kept it. If these settings say that
     the queries must be checked, columns[0, 0] is NOT_ORDINARY where a query needs more care.
     """
-    if not plan.shares_rows:
-        return _scan_prepared_block(packed, plan, rows, filters, k)
     grid, n, n_panels = plan.grid, len(rows), len(packed.arrays.statistics)
     shape = grid.n_ranges, n, k
     scores, columns = np.empty(shape), np.empty(shape, np.int64)
@@ -423,7 +421,9 @@ def scan_few_queries(
         settings = few_query_settings(plan, must_check=False)
     arguments = (packed.bound, rows, filters, settings, scores, columns)
     kernel = few_queries.search_few_queries
-    if plan.use_projection:
+    if not plan.shares_rows:
+        kernel = one_block.search_one_block
+    elif plan.use_projection:
         kernel = projected_queries.search_few_by_projection
     if grid.is_one_task:
         kinds = (packed.kind, rows.dtype.char)
@@ -438,23 +438,6 @@ def scan_few_queries(
     if columns[0, 0, 0] == few_queries.NOT_ORDINARY:
         return columns[0], scores[0]
     return best_of_parts(columns.swapaxes(0, 1), scores.swapaxes(0, 1))
-
-
-def _scan_prepared_block(
-    packed: PackedItems, plan: SearchPlan, rows: Rows, filters: Any, k: int
-) -> Ranking:
-    """Return row numbers and raw scores (n, k) of a block of queries that exclude no rows.
-
-    columns[0, 0] is NOT_ORDINARY where a query needs more care.
-    """
-    n, norms = len(rows), np.empty(len(rows))
-    parallel.call(pair_scores.row_norms, rows.dtype.char, 0, n, rows, norms)
-    if not (norms.min() > _SMALLEST_ORDINARY_NORM and norms.max() < 1.0 / _SMALLEST_ORDINARY_NORM):
-        return np.full((n, k), few_queries.NOT_ORDINARY), np.empty((n, k))
-    queries = EncodedRows(rows, validation.read_only(norms), NO_BIAS)
-    options = ExecutionOptions(plan.grid.n_threads, config.working_memory() * 2**20)
-    request = SegmentRequest(k, no_exclusions(n))
-    return _scan_query_blocks(plan, packed, queries, request, filters.allowed, options)
 
 
 def score_all(

@@ -67,12 +67,14 @@ TESTED_BY_CALLERS = {
     "nearest_bits": "tests/search/test_bits.py",
     "pack_block": "tests/search/test_filter_bound.py",
     "pass_rows": "tests/search/test_search.py",
+    "pass_rows_of_few": "tests/search/test_radius.py",
     "rank_excess_rows": "tests/metrics/test_agreement.py",
     "scale_queries": "tests/search/test_search.py",
     "search_block": "tests/search/test_search.py",
     "search_grid": "tests/search/test_search.py",
     "search_few_by_projection": "tests/search/test_few_queries.py",
     "search_few_queries": "tests/search/test_few_queries.py",
+    "search_one_block": "tests/search/test_few_queries.py",
     "shift_products": "tests/search/test_centering.py",
 }
 

@@ -96,3 +96,31 @@ def test_an_estimate_that_is_too_high_drops_no_neighbor(sample_rank):
         np.testing.assert_array_equal(
             found, best_of_all(rows[query : query + 1], rows, 10, "cosine")
         )
+
+
+@pytest.mark.parametrize("measure", FORMS)
+@pytest.mark.parametrize("sample", [(0, 0), (1, 1), (2, 1), (1, 11)])
+@pytest.mark.parametrize("n_panels", [40, 125])
+def test_a_block_whose_guesses_are_too_high_is_searched_again(measure, sample, n_panels):
+    # many queries are rows themselves, so that the best score of the sample is that of the query
+    rows = random_rows(4000, 24) * np.random.default_rng(2).uniform(0.5, 2, (4000, 1))
+    rows = rows.astype(np.float32)
+    queries = np.concatenate([rows[100:133], random_rows(27, 24, 1)])
+    encoded = encoded_rows.encode_rows(rows, None, 1, FORMS[measure])
+    packed = packing.pack_items(FORMS[measure], encoded, np.arange(len(rows)), 1)
+    grid = plan.TaskGrid(len(queries), 1, n_panels, -(-125 // n_panels), 2)
+    made = plan.SearchPlan(
+        "tiles", grid=grid, capacity=1024, sample=plan.ThresholdSample(*sample),
+        is_single_launch=True,
+    )  # fmt: skip
+    found, _ = scan.scan_few_queries(packed, made, queries, kernel_records.NO_FILTERS, 9)
+    np.testing.assert_array_equal(found, best_of_all(queries, rows, 9, measure))
+
+
+def test_a_block_with_a_query_of_zeros_or_of_extreme_norm_is_searched_with_more_care():
+    rows, queries = random_rows(1000, 24), random_rows(40, 24, 1).astype(np.float64)
+    index = fastcos.SimilarityIndex().fit(rows)
+    for factor in (0.0, 1e-150, 1e120):
+        queries[7] = factor * rows[3].astype(np.float64)
+        found = index.search(queries, 5)
+        np.testing.assert_array_equal(found.indices, best_of_all(queries, rows, 5, "cosine"))

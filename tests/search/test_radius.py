@@ -28,6 +28,30 @@ def test_all_pairs_above_a_score_are_found_and_no_other(measure, threshold):
     np.testing.assert_array_equal(result.data, truth[rows, columns].astype(np.float32))
 
 
+@pytest.mark.parametrize("measure", ["cosine", "dot", "neg_euclidean"])
+@pytest.mark.parametrize("n_queries", [1, 3, 8])
+def test_few_queries_find_all_allowed_items_above_a_score(measure, n_queries):
+    # as many items as two runs of panels and a part of a third, and ranges from few to nearly all
+    queries, items = gaussian(n_queries, 24), gaussian(2100, 24, seed=1)
+    allowed = np.random.default_rng(2).random(2100) < 0.7
+    form = "euclidean" if measure == "neg_euclidean" else measure
+    truth = dense_oracle.keys(queries, items, form)
+    truth = -np.sqrt(-truth) if form == "euclidean" else truth
+    index = SimilarityIndex(measure).fit(items)
+    for share in (0.001, 0.1, 0.99):
+        threshold = float(np.quantile(truth, 1 - share))
+        for mask in (None, allowed):
+            found = index.radius(queries, threshold, allowed=mask)
+            expected = truth.astype(np.float32) >= np.float32(threshold)
+            expected &= True if mask is None else mask
+            rows, columns = np.nonzero(expected)
+            np.testing.assert_array_equal(
+                np.repeat(np.arange(n_queries), np.diff(found.indptr)), rows
+            )
+            np.testing.assert_array_equal(found.indices, columns)
+            np.testing.assert_array_equal(found.data, truth[rows, columns].astype(np.float32))
+
+
 def test_scores_equal_to_the_threshold_are_included():
     X = np.repeat(np.eye(3), 50, axis=0)
     result = neighbors_above(X, min_score=1.0)
