@@ -6,7 +6,7 @@ memory, in a file or on a cluster::
 
     SimilarityIndex.search
         |  PreparedSearches.search (prepared): few queries, as they are given
-        |      a plan is kept  --->  scan.scan_few_queries  --->  kernels.few_queries
+        |      a plan is kept  --->  scan.scan_few_queries  --->  few_queries, one_block
         |  None: the search cannot be prepared
         v
     top_k, SimilarityIndex, distributed.top_k
