@@ -1,6 +1,7 @@
 """The thread pool under every kernel: blocks of rows, progress, cancellation.
 
-A kernel is serial, releases the GIL, and works on rows [lo, hi). Only this package starts threads::
+A kernel is serial, releases the GIL, and works on rows [lo, hi). Only this
+package starts threads that run kernels::
 
     row_blocks(n, size) or work_blocks(indptr, work)    block boundaries, from the data alone
             |
