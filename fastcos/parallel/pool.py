@@ -1,10 +1,10 @@
 """The thread pool, which runs serial kernels over blocks of rows.
 
 Kernels run in no other threads than those of this module. The calling thread runs blocks itself,
-and the threads of the pool help it. They are started on first use, wait on a queue, and belong to one process, so
-that a forked child starts new threads. A call has many small blocks, so that rows of unequal work
-are balanced, progress is reported, and Ctrl-C takes effect when the running blocks end. After a
-call has raised an error, none of its blocks runs or writes into the caller's arrays.
+and the threads of the pool help it. They are started on first use, wait on a queue, and belong to
+one process, so that a forked child starts new threads. A call has many small blocks, so that rows
+of unequal work are balanced, progress is reported, and Ctrl-C takes effect when the running blocks
+end. After a call has raised an error, none of its blocks runs or writes into the caller's arrays.
 """
 
 import contextlib
