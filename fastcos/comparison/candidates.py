@@ -224,10 +224,11 @@ def select_candidates(
 ) -> tuple[list[Candidate], dict[str, str]]:
     """Select candidates; the cosine comes first. Return them, and the measures left out.
 
-    chosen: measures, or None for all measures whose requirements the embeddings meet, or "default"
-    for a dozen of those. Measures that are left out are returned with their requirements. A chosen
-    measure whose requirements are not met raises an error. Measures that compare users need
-    ``with_users``; but rows without a model may be users, which can be compared with each other.
+    chosen holds measures, or is None for all measures whose requirements the embeddings meet, or
+    "default" for twelve of these measures with different rankings. Measures that are left out are
+    returned with their requirements. A chosen measure whose requirements are not met raises an
+    error. Measures that compare users need ``with_users``, but rows without a model may be users,
+    which can be compared with each other.
     """
     left_out: dict[str, str] = {}
     if chosen is None or chosen == DEFAULT:

@@ -126,9 +126,10 @@ def compare(
         after each of them.
     measures : sequence of str or Measure, or "default", optional
         The measures of the leaderboard; the cosine is always added. Default: all measures whose
-        requirements the model meets. "default" stands for a dozen of these that differ and take
-        O(queries p k). In both cases, the cosine and the correlation of the columns of X, without a
-        model, are also compared. Pass a measure with further requirements as an object:
+        requirements the model meets. "default" stands for twelve of these measures, which have
+        different rankings and take O(queries p k) time. In both cases, the cosine and the
+        correlation of the columns of X, without a model, are also compared. Pass a measure with
+        further requirements as an object:
         ``get_measure("soft_cosine", matrix=S)``.
     grid : bool, default True
         Whether to score the grid of exponents.

@@ -236,9 +236,9 @@ def _pair_question(pairs: Any, n_items: int) -> _Question:
 def _readable_in_blocks(
     candidates: Sequence[Candidate], embeddings: Embeddings, *, chosen: bool
 ) -> tuple[list[Candidate], list[str]]:
-    """The candidates that can be fitted to rows on disk, and the names of the others.
+    """Return the candidates that can be fitted to rows on disk, and the names of the others.
 
-    Raises an error for the others if the caller has chosen the measures.
+    If the caller has chosen the measures, an error is raised for measures that cannot be fitted.
     """
     supported = [
         candidate for candidate in candidates if capabilities(candidate.make(embeddings)).blocks

@@ -43,7 +43,7 @@ def clustering_scores(
     the clustering method and on the seed, so report them for several seeds. KMeans of scikit-learn
     on unit rows maximises the sum of |S_c|^2 / n_c instead of the sum of |S_c|, and its rounding
     depends on the number of threads; this function's does not. It takes
-    O(n_starts iterations p k C) time and O(p (k + C)) memory.
+    The function takes O(n_starts iterations p k C) time and O(p (k + C)) memory.
 
     Sources: Dhillon and Modha, Machine Learning 42 (2001); Hubert and Arabie 1985; Vinh, Epps and
     Bailey, JMLR 11 (2010). The scores are scikit-learn's.

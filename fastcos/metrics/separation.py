@@ -50,7 +50,7 @@ def within_between(items: Any, labels: Any) -> WithinBetween:
     The result is exact, without enumerating pairs. Let S_c be the sum and G_c = B_c'B_c the Gram
     matrix of the unit rows of a cluster. The sum of the cosines within the cluster is
     (|S_c|^2 - n_c) / 2, and the sum of their squares is (|G_c|^2 - n_c) / 2. The function takes
-    O(p k k) time and O(p k) memory.
+    The function takes O(p k k) time and O(p k) memory.
 
     Parameters
     ----------

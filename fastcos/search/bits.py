@@ -15,7 +15,7 @@ from fastcos.search.results import Neighbors
 # The measures of packed bits, and whether they are cosines.
 BIT_MEASURES = {"hamming": 0, "bit_cosine": 1}
 
-# The number of queries in one block, all of which use the items that were laid out for the first.
+# The number of queries in one block. All of them use the items that were laid out for the first.
 _QUERIES_PER_BLOCK = 64
 # The number of rows whose bits are counted at once.
 _ROWS_PER_COUNT = 1 << 14
@@ -38,8 +38,8 @@ def bit_top_k(
 ) -> Neighbors:
     """Do what ``top_k`` says for rows of packed bits, (n, b) uint8 with eight bits in each byte.
 
-    The bits are packed as np.packbits and FAISS pack them. Time O(n m b / 8). Rows are copied only
-    if their number of bytes is no multiple of eight.
+    The bits are packed in the order of np.packbits and FAISS. The search takes O(n m b / 8) time.
+    Rows are copied only if their number of bytes is not a multiple of eight.
     """
     query_bytes = _as_bytes("queries", queries, or_vector=items is not None)
     item_bytes = query_bytes if items is None else _as_bytes("items", items)

@@ -15,8 +15,8 @@ from fastcos.similarity.base import Measure, UpperBounded, get_measure, is_upper
 from fastcos.similarity.encoded_rows import EncodedRows, encode_rows
 from fastcos.validation import Floats
 
-# The memory of a score while its block is made, in bytes: the product in float64, the score, and
-# what to_score makes of it; or, for a distance, the item, its raw score and the score.
+# The memory of a score while its block is computed, in bytes. It holds the product in float64, the
+# score, and the result of to_score; for a distance, it holds the item, its raw score and the score.
 _BYTES_PER_SCORE = 64
 
 
@@ -33,8 +33,8 @@ def similarity_blocks(
     The scores are a float32 matrix product of the transformed rows (float64 for float64 rows). They
     agree with the scores of :func:`top_k` within rounding, but they do not have the same bits.
     Distances (neg_euclidean) are computed from differences of rows, which takes several times as
-    long as a product, and have the bits of :func:`top_k`. Time O(n m d). The memory is that of one
-    block and of one copy of the items.
+    long as a product, and are bit-for-bit identical to those of :func:`top_k`. All blocks together
+    take O(n m d) time. The memory is that of one block and of one copy of the items.
 
     Parameters
     ----------

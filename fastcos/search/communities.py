@@ -20,13 +20,15 @@ def community_detection(
     """Disjoint groups of similar rows, as ``sentence_transformers.util.community_detection``.
 
     The candidates are the neighbourhoods of all rows: a central row and every row whose cosine with
-    it is at least threshold. The largest candidates come first. One is left out if an earlier
-    community has its central row; it keeps the members that no earlier community has, and is left
-    out if these are fewer than min_community_size. Unlike the groups of
+    it is at least threshold. The largest candidates come first. A candidate is left out if an
+    earlier community contains its central row. Otherwise it keeps the members that no earlier
+    community contains, and is left out if these are fewer than min_community_size. Unlike the
+    groups of
     :func:`fastcos.search.near_duplicates`, communities are not chains: every member is similar to
     the central row.
 
-    Exact: float64 cosines of the embeddings as given, compared in float32. Time 2 O(m^2 d).
+    The result is exact: cosines are computed in float64 from the original embeddings and compared
+    in float32. All cosines are computed twice, in O(m^2 d) time each.
 
     Source: sentence-transformers 6.2.
 

@@ -1,7 +1,7 @@
-"""Rows that occur many times are searched once: copies of a row have equal scores.
+"""Search rows that occur many times only once, because copies of a row have equal scores.
 
-Without this, every row of a group of g copies is a neighbour of g others at one score, which no
-bound can separate, and all g^2 pairs are scored in float64.
+Without this, every row of a group of g copies has the g - 1 other copies as neighbours with one
+score, which no bound can separate, and all g^2 pairs are scored in float64.
 """
 
 from typing import NamedTuple
@@ -23,10 +23,11 @@ _EXPANDED_ROWS = 1024
 
 
 class DuplicateGroups(NamedTuple):
-    """Rows by equality, each group's in ascending order; groups in the order of their first rows.
+    """Groups of equal rows, in the order of their first rows.
 
-    first (u,) the lowest row of each group; group_of (p,), only of rows that are searched; members
-    (n,), from starts[g] on those of group g; starts (u + 1,).
+    first (u,) holds the lowest row of each group. group_of (p,) holds the group of each row that is
+    searched. The rows of group g are members[starts[g] : starts[g + 1]], ascending, where members
+    has the shape (n,) and starts (u + 1,).
     """
 
     first: Integers
@@ -36,7 +37,7 @@ class DuplicateGroups(NamedTuple):
 
 
 def find_duplicates(encoded: EncodedRows) -> DuplicateGroups | None:
-    """Return the groups of duplicate rows (with equal bias), None where copies are few.
+    """Return the groups of duplicate rows (with equal bias), or None if there are few copies.
 
     The function takes O(n d) time, which is wasted if ``packing.norms_repeat`` returns False.
     """

@@ -20,7 +20,7 @@ from fastcos.search.plan import (
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a search reads and computes, and about how long each part of it takes.
+    """The work of a search, and about how long each part of it takes.
 
     Attributes
     ----------
@@ -62,7 +62,7 @@ def estimate_plan(
     machine: Machine,
     costs: CostModel,
 ) -> Estimate:
-    """Estimate a search of one segment as planned. Pure, like the plan."""
+    """Estimate a search of one segment by its plan; the result depends on the arguments alone."""
     if plan.method == "distinct" and plan.inner is not None:
         m = segment.n_distinct or 0
         distinct = dataclasses.replace(segment, n_live=m, n_packed=m)
@@ -125,11 +125,11 @@ def _of_tiles(
     n_panels, threads = -(-n_packed // PANEL), _threads(grid)
     words = float(layout.words)
     if plan.use_projection:
-        # A share of the rows passes the projection, and their full codes are multiplied.
+        # A share of the rows passes the projection, and the full codes of these are multiplied.
         words = segment.projected_words + costs.share_after_projection * layout.words
     codes = n_panels * PANEL * 4 * words
     read = codes * grid.n_query_blocks
-    # A partly filled panel of queries takes as long as a full one. Very few queries are compared
+    # A partly filled panel of queries takes as long as a full panel. Very few queries are compared
     # one by one.
     lanes = n if plan.shares_rows else -(-n // PANEL) * PANEL
     per_word = 4 if layout.quantised else 1
@@ -157,13 +157,13 @@ def _of_tiles(
 
 
 def _row_bytes(segment: SegmentSizes) -> float:
-    """Return the bytes of a row as given."""
+    """Return the bytes of an original row."""
     name = "float16" if segment.row_type == "bfloat16" else segment.row_type
     return float(segment.n_columns * np.dtype(name).itemsize)
 
 
 def _threads(grid: TaskGrid) -> int:
-    """Return how many threads have something to do."""
+    """Return how many threads have at least one task."""
     return max(1, min(grid.n_threads, grid.n_query_blocks * grid.n_ranges))
 
 

@@ -37,12 +37,12 @@ from fastcos.validation import Integers
 
 @dataclass(frozen=True, eq=False)
 class IndexState:
-    """The items of an index: what searches read, and the parts in which ids are looked up.
+    """The items of an index: the source that searches read, and the parts that hold the ids.
 
     Attributes
     ----------
     items : ItemSource
-        What searches read. Its positions include those of removed items.
+        The items that searches read. Its positions include those of removed items.
     parts : tuple of Part
         The parts of an index in memory, or the single part of an index of a memory map.
     width : int

@@ -36,7 +36,7 @@ def best_of_lists(
 ) -> Ranking:  # fmt: skip
     """Return positions and raw scores (m, k) of the best of each list, from query ``first`` on.
 
-    Time O(L d) for L entries in all lists. The other items are not read.
+    The search takes O(L d) time for L entries in all lists. The other items are not read.
     """
     indptr, positions = request.lists or (np.zeros(1, np.int64), np.zeros(0, np.int64))
     indptr = indptr[first : first + len(Q) + 1]

@@ -1,9 +1,9 @@
-"""Exact search in NumPy, with the bits of the kernels, for the time until these are compiled.
+"""Exact search in NumPy, used until the kernels are compiled, with bit-for-bit identical results.
 
-Items are read once, in blocks, for all queries of a batch. Of every block a matrix product gives
+Items are read once, in blocks, for all queries of a batch. A matrix product of every block gives
 approximate scores with a proved margin of error. A pair stays a candidate as long as the upper end
-of its margin reaches the k-th best lower end of its query. The candidates that are left at the end
-are scored exactly, in the order of summation of :mod:`fastcos.kernels.pair_scores`.
+of its margin reaches the k-th best lower end of its query. The remaining candidates are scored
+exactly, in the order of summation of :mod:`fastcos.kernels.pair_scores`.
 
 The margin. Let u be the unit roundoff of the product's type, x and y rows of d entries, and
 g(n) = n u / (1 - n u). In any order of summation, with or without fused operations, an inner
@@ -39,7 +39,7 @@ from fastcos.validation import Floats, Integers
 
 # Smallest and largest norm of rows that are multiplied in each type.
 _SAFE_NORMS = {"float32": (2.0**-40, 2.0**40), "float64": (2.0**-400, 2.0**400)}
-# Entries of rows that are converted to another type at once (8 MiB of float32).
+# The number of entries of rows that are converted to another type at once (8 MiB of float32).
 _ENTRIES_PER_CONVERSION = 1 << 21
 
 

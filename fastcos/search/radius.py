@@ -51,8 +51,9 @@ def neighbors_above(
 ) -> sp.csr_array:
     """Return all pairs with a score of at least min_score, as a sparse matrix.
 
-    Exact: a pair counts if its returned score is at least min_score, both in float32. The pairs are
-    counted before anything is allocated. Time 2 O(n m d).
+    The result is exact: a pair counts if its returned score is at least min_score, both in float32.
+    The pairs are counted before anything is allocated. Counting and scoring take O(n m d) time
+    each.
 
     Parameters
     ----------
@@ -84,7 +85,7 @@ def neighbors_above(
     ------
     ValueError
         There are more pairs than working_memory holds; the rows contain NaN or infinity, or have
-        different numbers of columns; or the calibration is one of another measure.
+        different numbers of columns; or the calibration belongs to another measure.
 
     Examples
     --------
@@ -215,7 +216,7 @@ class _Pairs:
 
 
 class _SegmentSearch:
-    """The range search of one segment: its items, and those that a query may find."""
+    """The range search of one segment: its items, and the items that a query may find."""
 
     def __init__(
         self,

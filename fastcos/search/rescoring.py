@@ -61,12 +61,12 @@ def rescore(
     n_threads: int | None = None,
     working_memory: float | None = None,
 ) -> Rescored:
-    """The k best of each query's candidates by exact score, wherever the candidates come from.
+    """Return the k best of each query's candidates by exact score, whatever found the candidates.
 
     The candidates may come from an approximate index, a vector database or binary codes. For
     measures with the capability ``append`` (cosine, dot, neg_euclidean, angular), only the
-    candidates' rows are read. Other measures are fitted to all items. Time O(n c d). The scores
-    have the bits of :func:`fastcos.top_k`.
+    candidates' rows are read. Other measures are fitted to all items. The function takes O(n c d)
+    time. The scores are bit-for-bit identical to those of :func:`fastcos.top_k`.
 
     A row of the result is certainly right if its k-th score exceeds the score that any other item
     could have. Pass that score as ``upper_bounds``: for example, the last approximate score of the

@@ -54,11 +54,11 @@ def sparse_top_k(
 ) -> Neighbors:
     """Do what ``top_k`` says for sparse rows.
 
-    Inner products of whole numbers are exact. Others are summed in float64 in the order of the
-    columns. Time O(number of the items' non-zeros in the columns of each query). The memory is one
-    or two copies of the non-zeros, whatever the number of columns, and O(m) for each thread; as
-    many threads run as fit ``working_memory``. A CSC matrix, such as the transpose of a CSR matrix,
-    is searched as fast as a CSR matrix.
+    Inner products of whole numbers are exact. Other inner products are summed in float64 in the
+    order of the columns. A query takes time in proportion to the number of the items' non-zeros in
+    its columns. The memory is one or two copies of the non-zeros, whatever the number of columns,
+    and O(m) for each thread; as many threads run as fit ``working_memory``. A CSC matrix, such as
+    the transpose of a CSR matrix, is searched as fast as a CSR matrix.
     """
     name = validation.as_choice("measure", get_measure(measure).name, MEASURES)
     query_rows, item_rows = _as_both_rows(queries, items, name, options.n_threads)

@@ -1,17 +1,17 @@
 """Similarity measures: transforms of both sides, a bias per item, and a monotone map of scores.
 
-The engine ranks items by a raw score that is an inner product, a cosine or a squared distance of
+A search ranks items by a raw score that is an inner product, a cosine or a squared distance of
 encoded rows. A measure defines how rows are encoded and how raw scores become scores::
 
     queries --encode_queries--> phi(q) --.
-                                          engine: raw score --to_score--> score in the result
+                                          search: raw score --to_score--> score in the result
     items ---encode_items-----> psi(b) --'   + item_bias(b)
 
 ``get_measure("cosine")`` returns a measure by name. Every ``measure=`` argument takes a name or an
 object with the members of ``Measure``. A search fits the measure to the items; other data that a
 measure needs (a metric, popularities, the other side of a model) are its parameters. ``fit``
 returns a fitted copy and leaves the measure unchanged. An ``UpperBounded`` measure is not an inner
-product, but has an upper bound that is an inner product: the engine finds candidates by the bound,
+product, but has an upper bound that is an inner product: a search finds candidates by the bound,
 and ``rescore`` ranks them. ``measure.capabilities`` lists the uses that a measure supports. The
 module ``table`` lists the measures without parameters; the other measures are classes.
 

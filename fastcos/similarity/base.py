@@ -34,7 +34,7 @@ _MEMBERS = ("name", "metric_type", "fit", "encode_queries", "encode_items", "ite
 class Measure(Protocol):
     """A similarity that reduces to raw scores of encoded rows.
 
-    The engine ranks item b for query q by a float64 raw score of x = encode_queries(q) and
+    A search ranks item b for query q by a float64 raw score of x = encode_queries(q) and
     y = encode_items(b): ``metric_type`` "dot": <x, y> + item_bias(b); "cosine":
     <x, y> / (|x| |y|), 0 for a zero row; "euclidean": -|x - y|^2. ``to_score`` then turns raw
     scores into the scores that a caller sees; it must never decrease where the raw scores of one
@@ -71,9 +71,9 @@ class Measure(Protocol):
 class UpperBounded(Measure, Protocol):
     """A similarity that is not an inner product, but has an upper bound that is an inner product.
 
-    Filter and refine: the engine's raw scores select candidates, and ``rescore`` ranks them. The
-    search ends when ``upper_bound`` shows that no other item can have a higher score. ``to_score``
-    takes the scores that ``rescore`` returns.
+    A search selects candidates by their raw scores, and ``rescore`` ranks the candidates (filter
+    and refine). The search ends when ``upper_bound`` shows that no other item can have a higher
+    score. ``to_score`` takes the scores that ``rescore`` returns.
     """
 
     def precompute(self, B: Rows) -> Any:
@@ -83,9 +83,9 @@ class UpperBounded(Measure, Protocol):
         """Return exact raw scores (n, k) of the queries Q (n, d) and the items columns (n, k)."""
 
     def upper_bound(self, Q: Rows, raw: Floats) -> Floats:
-        """Return a score (n,) that no item with an engine's raw score up to raw (n,) exceeds.
+        """Return a score (n,) that no item whose raw score is at most raw (n,) exceeds.
 
-        It never decreases where raw increases.
+        The score never decreases if raw increases.
         """
 
 

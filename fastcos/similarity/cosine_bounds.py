@@ -17,8 +17,9 @@ from fastcos.validation import Floats
 
 Values = Any  # a float for one pair, an array (n,) of float64 for n pairs
 
-# The default condition of a rescaling. Two seeds of one recipe whose training has come to rest
-# differ by about as much (docs/explanation/scale_of_dimensions.md). At this condition, the
+# The default condition of a rescaling. Two converged trainings of one model that differ only in
+# their random seed differ by about this condition (docs/explanation/scale_of_dimensions.md). The
+# condition of a rescaling is its largest entry divided by its smallest. At this condition, the
 # certified shares of the nine embeddings in docs/howto/audit.md differ most, from 4 % for isotropic
 # noise to 76 % for Eq. 2; at a condition of 2, only one of them is above 20 %.
 CONDITION = 1.2

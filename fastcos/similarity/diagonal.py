@@ -76,7 +76,7 @@ class Rescaling:
 
 
 class NamedRescaling(NamedTuple):
-    """A rescaling with the name that ``rescaling=`` accepts, and what its cosines compare.
+    """A rescaling with the name that ``rescaling=`` accepts, and the meaning of its cosines.
 
     Attributes
     ----------
@@ -85,7 +85,7 @@ class NamedRescaling(NamedTuple):
     items, users : str
         Formulas of the item and of the user embeddings.
     item_cosine, user_cosine : str
-        What the cosine of two items, and that of two users, compares.
+        The objects that the cosine of two items, and the cosine of two users, compare.
     """
 
     name: str
@@ -97,7 +97,7 @@ class NamedRescaling(NamedTuple):
 
 
 def rescalings() -> tuple[NamedRescaling, ...]:
-    """Return the rescalings that have a name, and what the cosines under each of them compare.
+    """Return the rescalings that have a name, with the meaning of the cosines under each of them.
 
     W = AB' (p, p) is the model and M = XW (n, p) its predictions; neither depends on D.
 
@@ -185,7 +185,7 @@ def _power(base: str, exponent: float) -> str:
     return base + suffixes.get(exponent, f"^{exponent:g}")
 
 
-# For each name, the rescaling and what the cosines of items and of users compare under it.
+# For each name, the rescaling, and the meaning of the cosines of items and of users under it.
 _NAMED = tuple(
     NamedRescaling(
         name, D, _product("V_k", *D.item_exponents), _product("U_k", *D.user_exponents), *meanings

@@ -60,9 +60,10 @@ def gradient_noise(
 ) -> GradientNoise:
     """Compute the scale at which stochastic gradient descent rests, and the time to get there.
 
-    A loss of dot products does not choose the scale of the latent dimensions, but its gradient
-    noise does in the long run. At rest, the sum over items of weight times outer square equals the
-    same sum over users. For given predictions this holds for exactly one metric GG' of the items,
+    A loss that depends only on dot products does not determine the scale of the latent dimensions,
+    but in the long run its gradient noise does. At rest, the sum over items of weight times outer
+    square equals the same sum over users. For given predictions, this equation holds for exactly
+    one metric GG' of the items,
     the geometric mean of the inverse of the first sum and the second sum. If the squared slopes of
     all observations have the same mean, this is the ``balanced_by_counts`` form of an audit.
 

@@ -41,7 +41,7 @@ def first_copies(rows: Rows) -> Integers | None:
     """Return for each row the number (n,) of the first row that equals it; None if all differ.
 
     ``values[first_copies(rows)]`` gives equal rows the same value if rounding made it differ. Takes
-    O(n d + n log n) time.
+    The function takes O(n d + n log n) time.
     """
     _, first, group_of = np.unique(fingerprints(rows), return_index=True, return_inverse=True)
     if len(first) == len(rows):
