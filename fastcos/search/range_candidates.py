@@ -41,7 +41,10 @@ def find_candidates(
     counts = parallel.unfilled(n, np.int64)
     scaled = pack_queries(packed, queries, exclusions, mask)
     lists = records.CandidateLists(capacity, starts, counts, columns)
-    if are_few(packed.layout, n, len(packed.arrays.statistics), cost_model.COSTS):
+    # With a projection, a block of queries skips most codes.
+    is_projected = packed.arrays.projection.words > 0
+    few = are_few(packed.layout, n, len(packed.arrays.statistics), cost_model.COSTS)
+    if few and not is_projected:
         parallel.run(
             range_search.pass_rows_of_few, parallel.row_blocks(n, n), packed.arrays, scaled,
             thresholds, lists, progress=options.progress,
