@@ -543,6 +543,8 @@ def _plan_tiles(
         )
     layout = tile_layout(segment.packed_for or machine.isa, segment.n_columns)
     few = are_few(layout, n, -(-n_packed // PANEL), costs)
+    # A block of more queries than these shares the codes that its projection has not dropped.
+    few = few and (n <= costs.queries_per_reading or not segment.projected_words)
     gains = k <= segment.projection_max_k[0 if few else 1]
     has_registers = INSTRUCTION_SETS[layout.isa].has_tile_registers
     use_projection = bool(segment.projected_words) and gains and (few or not has_registers)
