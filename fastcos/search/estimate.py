@@ -131,11 +131,11 @@ def _of_tiles(
     read = codes * grid.n_query_blocks
     # A partly filled panel of queries takes as long as a full panel. Very few queries are compared
     # one by one.
-    lanes = n if plan.shares_rows else -(-n // PANEL) * PANEL
+    lanes = n if plan.compares_one_by_one else -(-n // PANEL) * PANEL
     per_word = 4 if layout.quantised else 1
     multiply_adds = float(lanes) * n_panels * PANEL * words * per_word
     rates = costs.multiply_adds_per_second
-    if plan.shares_rows:
+    if plan.compares_one_by_one:
         rates = costs.single_multiply_adds_per_second
     multiply = multiply_adds / (dict(rates)[layout.isa] * threads)
     multiply += lanes * n_panels * costs.seconds_per_tile_lane / threads

@@ -255,7 +255,7 @@ def explain_source(
             planned.append((sizes, sizes_asked, machine, plan_search(sizes, sizes_asked, machine)))
         reasons += ("the rows are on disk or of a low precision: every batch reads all of them",)
     is_prepared = bool(items.segments) and compares_rows_as_given(items.measure)
-    is_prepared = is_prepared and all(plan.is_single_launch for *_, plan in planned)
+    is_prepared = is_prepared and all(plan.can_be_prepared for *_, plan in planned)
     costs = cost_model.COSTS
     overhead = costs.seconds_per_prepared_call if is_prepared else costs.seconds_per_call
     if allowed_positions is not None:
@@ -401,7 +401,7 @@ def explain_top_k(
     request, machine = RequestSizes(batch, k), scan.machine_of(options, isa)
     plan = plan_search(sizes, request, machine)
     costs = cost_model.COSTS
-    is_prepared = is_packed and plan.is_single_launch
+    is_prepared = is_packed and plan.can_be_prepared
     overhead = costs.seconds_per_prepared_call if is_prepared else costs.seconds_per_call
     return _explain([(sizes, request, machine, plan)], overhead, n, m, options, row_type)
 

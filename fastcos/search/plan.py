@@ -193,18 +193,18 @@ class SearchPlan:
     capacity : int
         Candidates that the buffer of a query holds.
     sample : ThresholdSample
-    shares_rows : bool
+    compares_one_by_one : bool
         Whether there are so few queries that each is compared with the items by itself, while
         threads share the rows (``kernels.few_queries``). Other queries are compared in blocks
         (``kernels.tile_top_k``).
     rank : int
         Of few queries: the rank among the panels' largest scores up to which slots are scored
         before the threshold is known.
-    is_single_launch : bool
+    can_be_prepared : bool
         Whether all queries are one block, which takes them as they are and finds k rows for
         each. An index prepares such a search.
-    is_fixed : bool
-        Whether every number of threads and every usual working memory have this same plan.
+    fits_all_options : bool
+        Whether the plan is the same for every number of threads and every usual working memory.
     use_projection : bool
         Whether the projected codes are expected to drop most pairs. A kernel that finds that they
         do not stops using them (``kernels.projection_filter``).
@@ -223,10 +223,10 @@ class SearchPlan:
     grid: TaskGrid = TaskGrid(1, 1, 0, 1, 1)
     capacity: int = 0
     sample: ThresholdSample = ThresholdSample()
-    shares_rows: bool = False
+    compares_one_by_one: bool = False
     rank: int = 0
-    is_single_launch: bool = False
-    is_fixed: bool = False
+    can_be_prepared: bool = False
+    fits_all_options: bool = False
     use_projection: bool = False
     needed_rows: float = 0.0
     buffer_bytes: float = 0.0
@@ -561,14 +561,14 @@ def _plan_tiles(
                 reasons += ("no projection: its first threshold would need codes of all rows",)
             return dataclasses.replace(plan, use_projection=use_projection, reasons=reasons)
         reasons += ("the queries are compared as a block: their scores exceed the working memory",)
-    shares_rows = n <= costs.max_queries_sharing_rows
+    may_share_rows = n <= costs.max_queries_sharing_rows
     # Threads that could not be used need no buffers.
-    useful = useful_threads(layout, n, n_panels, costs) if shares_rows else machine.n_threads
+    useful = useful_threads(layout, n, n_panels, costs) if may_share_rows else machine.n_threads
     machine = dataclasses.replace(machine, n_threads=min(machine.n_threads, useful))
     grid, capacity, buffers = plan_query_blocks(
         n, needed_rows, k, layout, segment.n_columns, n_panels, machine, costs
     )
-    is_single_launch = shares_rows and grid.n_query_blocks == 1
+    can_be_prepared = may_share_rows and grid.n_query_blocks == 1
     is_large = buffers > costs.max_unchecked_bytes or capacity < _capacity(needed_rows, costs)
     sample = guess_in_range(k, needed_rows, grid.panels_per_range, costs)
     if grid.n_ranges > 1:
@@ -578,8 +578,8 @@ def _plan_tiles(
         )
     return SearchPlan(
         "tiles", layout=layout, grid=grid, capacity=capacity, sample=sample,
-        is_single_launch=is_single_launch,
-        is_fixed=is_single_launch and useful == 1 and not is_large,
+        can_be_prepared=can_be_prepared,
+        fits_all_options=can_be_prepared and useful == 1 and not is_large,
         use_projection=use_projection, needed_rows=needed_rows, buffer_bytes=buffers,
         reasons=reasons,
     )  # fmt: skip
@@ -607,10 +607,11 @@ def _plan_few(
     buffers = min(grid.n_threads, grid.n_ranges) * (per_range * of_panel + of_best)
     if grid.n_ranges > 1:
         buffers += 16 * n * k * (grid.n_ranges + 1)
-    is_fixed = useful == 1 and buffers <= costs.max_unchecked_bytes
+    fits_all_options = useful == 1 and buffers <= costs.max_unchecked_bytes
     return SearchPlan(
-        "tiles", layout=layout, grid=grid, sample=sample, shares_rows=True, rank=rank,
-        is_single_launch=True, is_fixed=is_fixed, needed_rows=needed_rows, buffer_bytes=buffers,
+        "tiles", layout=layout, grid=grid, sample=sample, compares_one_by_one=True, rank=rank,
+        can_be_prepared=True, fits_all_options=fits_all_options, needed_rows=needed_rows,
+        buffer_bytes=buffers,
     )  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 A warm search of one query takes ten microseconds. To check and encode the queries and to plan the
 search would take longer than that. Where ``plan_search`` says that a search is a single launch of
-one kernel for each part of the index (``SearchPlan.is_single_launch``), the index therefore
+one kernel for each part of the index (``SearchPlan.can_be_prepared``), the index therefore
 prepares the search: it keeps the plan and all arguments of the kernel except the queries, by the
 numbers of queries and neighbours. A prepared search takes the queries as they are. The kernel
 measures their norms, and it reports queries that need more care.
@@ -162,10 +162,10 @@ class PreparedSearches:
             launches = self._kept((n, k, options))
         if launches is None:
             launches = self._plan(n, k, options, None)
-            is_fixed = all(launch.plan.is_fixed for launch in launches)
+            fits_all_options = all(launch.plan.fits_all_options for launch in launches)
             if len(self._launches) >= _MAX_PREPARED:
                 self._launches.clear()
-            self._launches[(n, k) if is_fixed else (n, k, options)] = launches
+            self._launches[(n, k) if fits_all_options else (n, k, options)] = launches
         return launches
 
     def _kept(self, key: tuple[Any, ...]) -> tuple[Launch, ...] | None:
@@ -190,7 +190,7 @@ class PreparedSearches:
             packed = segment.packed_forms[0]
             request = SegmentRequest(k, no_exclusions(n), rows, None, self._n_live)
             plan = plan_segment(segment, n, request, options)
-            if not plan.is_single_launch:
+            if not plan.can_be_prepared:
                 return ()
             filters = kernel_records.NO_FILTERS
             if rows is not None:

@@ -298,7 +298,7 @@ def scan(
         )
     mask: npt.NDArray[np.uint8] = np.empty(0, np.uint8) if allowed is None else allowed.mask
     queries = as_wide(queries, items.rows)
-    if plan.is_single_launch:
+    if plan.can_be_prepared:
         filters = filters_of(exclusions, mask)
         return scan_few_queries(packed, plan, queries.rows, filters, k, options.progress)
     return _scan_query_blocks(plan, packed, queries, request, mask, options)
@@ -421,7 +421,7 @@ def scan_few_queries(
         settings = few_query_settings(plan, must_check=False)
     arguments = (packed.bound, rows, filters, settings, scores, columns)
     kernel = few_queries.search_few_queries
-    if not plan.shares_rows:
+    if not plan.compares_one_by_one:
         kernel = one_block.search_one_block
     elif plan.use_projection:
         kernel = projected_queries.search_few_by_projection

@@ -61,7 +61,7 @@ def test_the_rank_of_the_first_threshold_does_not_change_the_result(rank, n_pane
     made = plan.plan_search(
         dataclasses.replace(sizes, n_distinct=4000), plan.RequestSizes(1, 9), machine
     )
-    if not made.shares_rows:
+    if not made.compares_one_by_one:
         pytest.skip("this instruction set compares queries in blocks")
     grid = dataclasses.replace(made.grid, panels_per_range=n_panels, n_ranges=-(-125 // n_panels))
     made = dataclasses.replace(made, rank=rank, grid=grid)
@@ -84,7 +84,7 @@ def test_an_estimate_that_is_too_high_drops_no_neighbor(sample_rank):
     )  # fmt: skip
     machine = plan.Machine(packed.layout.isa, 1, 2.0**30)
     made = plan.plan_search(sizes, plan.RequestSizes(1, 10), machine)
-    if not made.shares_rows:
+    if not made.compares_one_by_one:
         pytest.skip("this instruction set compares queries in blocks")
     assert made.use_projection
     made = dataclasses.replace(made, sample=plan.ThresholdSample(8, sample_rank))
@@ -111,7 +111,7 @@ def test_a_block_whose_guesses_are_too_high_is_searched_again(measure, sample, n
     grid = plan.TaskGrid(len(queries), 1, n_panels, -(-125 // n_panels), 2)
     made = plan.SearchPlan(
         "tiles", grid=grid, capacity=1024, sample=plan.ThresholdSample(*sample),
-        is_single_launch=True,
+        can_be_prepared=True,
     )  # fmt: skip
     found, _ = scan.scan_few_queries(packed, made, queries, kernel_records.NO_FILTERS, 9)
     np.testing.assert_array_equal(found, best_of_all(queries, rows, 9, measure))

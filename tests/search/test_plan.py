@@ -102,7 +102,7 @@ def test_a_table_of_sizes_and_machines(isa, n_threads, n, d, n_queries, k, expec
     made = plan.plan_search(packed(n, d, isa), plan.RequestSizes(n_queries, k), machine)
     assert made.method == "tiles"
     grid, sample = made.grid, made.sample
-    candidates = made.rank if made.shares_rows else made.capacity
+    candidates = made.rank if made.compares_one_by_one else made.capacity
     found = grid.queries_per_block, grid.panels_per_range, sample.stride, sample.rank, candidates
     assert found == expected
 
@@ -132,10 +132,10 @@ def test_plans_of_every_machine_are_complete(isa, n_threads):
             assert 0 < made.reasons[-1].find(":") < len(made.reasons[-1])
             continue
         assert made.method == "tiles"
-        assert made.is_single_launch == (n_queries <= 64 and grid.n_query_blocks == 1)
+        assert made.can_be_prepared == (n_queries <= 64 and grid.n_query_blocks == 1)
         has_no_memory = any("compared as a block" in reason for reason in made.reasons)
-        assert (are_few and not has_no_memory) == made.shares_rows
-        assert made.grid.n_threads == 1 or not made.is_fixed
+        assert (are_few and not has_no_memory) == made.compares_one_by_one
+        assert made.grid.n_threads == 1 or not made.fits_all_options
         assert made.layout == tile_layout(isa, d)
         n_panels = -(-n // PANEL)
         assert grid.queries_per_block * grid.n_query_blocks >= n_queries
@@ -143,7 +143,7 @@ def test_plans_of_every_machine_are_complete(isa, n_threads):
         assert grid.panels_per_range * grid.n_ranges >= n_panels
         assert grid.panels_per_range * (grid.n_ranges - 1) < n_panels
         # a query finds k rows among its candidates, in buffers that fit
-        if made.shares_rows:
+        if made.compares_one_by_one:
             assert 1 <= made.rank <= grid.panels_per_range
         else:
             assert made.capacity >= 4 * k
@@ -233,7 +233,7 @@ def test_a_fixed_plan_is_that_of_every_number_of_threads_and_memory(isa):
             for n_threads in THREADS
             for memory in (cost_model.COSTS.max_unchecked_bytes, GIB)
         }
-        fixed = [made for made in plans if made.is_fixed]
+        fixed = [made for made in plans if made.fits_all_options]
         assert len(plans) == 1 or not fixed
         n_fixed += len(fixed)
     # blocks of queries need buffers for every thread
@@ -252,7 +252,7 @@ def test_a_single_launch_finds_k_rows_for_every_query(n_allowed, n_live_of_index
         allowed = None if n_allowed is None else min(n_allowed, n_live)
         request = plan.RequestSizes(n_queries, k, allowed)
         made = plan.plan_search(sizes, request, MACHINE)
-        if made.is_single_launch:
+        if made.can_be_prepared:
             n_single += 1
             assert k <= (allowed or n_live_of_index or n_live)
     assert n_single or n_allowed in (1, 30)
@@ -293,7 +293,7 @@ def test_groups_are_tiled_once_they_have_had_enough_queries():
 def test_a_part_of_an_index_is_scanned_by_tiles_for_more_than_an_eighth_of_its_rows():
     request = plan.RequestSizes(1, 126)
     made = plan.plan_search(packed(1000, 64, "vnni", n_live_of_index=60_000), request, MACHINE)
-    assert made.shares_rows
+    assert made.compares_one_by_one
     assert made.rank == 32
 
 
