@@ -40,7 +40,7 @@ from .candidate_filter import (
 from .jit import borrowing_kernel, inlined_kernel, kernel
 from .packing import LANES, encode_query, padded_width
 from .pair_scores import score_pairs
-from .query_scaling import are_ordinary, bound_items, scaled_queries
+from .query_scaling import are_ordinary, items_at, scaled_queries
 from .select import keep_best, kth_largest, select_best, write_best
 from .simd.hits import list_reaching
 from .simd.instruction_sets import has_tile_registers
@@ -105,18 +105,18 @@ class Candidates(NamedTuple):
 
 
 @kernel
-def search_few_queries(lo, hi, bound, query_rows, filters, search, scores, rows):
+def search_few_queries(lo, hi, addresses, query_rows, filters, search, scores, rows):
     """Find the best k rows of panels lo to hi for each query.
 
-    bound is a BoundItems, query_rows (n, d) holds at most 32 queries, filters is a QueryFilters,
-    and search a FewQuerySearch. The results are written to part lo // panels_per_range of scores
+    addresses is an ItemAddresses, query_rows (n, d) holds at most 32 queries, filters is a
+    QueryFilters, and search a FewQuerySearch. The results are written to part lo // panels_per_range of scores
     and rows (parts, n, k), padded by -inf and -1. If the queries must be checked and one of them is
     not ordinary, rows[part, 0, 0] becomes NOT_ORDINARY and nothing is searched. The kernel computes
     O(n m d) products of codes, and allocates 4 bytes per slot and query.
     """
     part, n, k = lo // search.panels_per_range, query_rows.shape[0], rows.shape[2]
-    items = bound_items(bound)
-    queries = scaled_queries(query_rows, filters, bound, items.shift)
+    items = items_at(addresses)
+    queries = scaled_queries(query_rows, filters, addresses, items.shift)
     if search.must_check and not are_ordinary(queries.norms):
         rows[part, 0, 0] = NOT_ORDINARY
         return

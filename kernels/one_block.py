@@ -10,13 +10,13 @@ import numpy as np
 from .candidate_filter import NEVER
 from .few_queries import NOT_ORDINARY
 from .jit import kernel
-from .query_scaling import are_ordinary, bound_items, scaled_queries
+from .query_scaling import are_ordinary, items_at, scaled_queries
 from .records import PanelSearch, SearchResults
 from .tile_top_k import search_block
 
 
 @kernel
-def search_one_block(lo, hi, bound, query_rows, filters, search, scores, rows):
+def search_one_block(lo, hi, addresses, query_rows, filters, search, scores, rows):
     """Best k rows of panels lo .. hi for each query, written to part lo // panels_per_range.
 
     The arguments are those of ``search_few_queries``, but query_rows (n, d) may have more rows. O(n
@@ -24,8 +24,8 @@ def search_one_block(lo, hi, bound, query_rows, filters, search, scores, rows):
     as search_block does, and 72 bytes for each query.
     """
     part, n = lo // search.panels_per_range, query_rows.shape[0]
-    items = bound_items(bound)
-    queries = scaled_queries(query_rows, filters, bound, items.shift)
+    items = items_at(addresses)
+    queries = scaled_queries(query_rows, filters, addresses, items.shift)
     if search.must_check and not are_ordinary(queries.norms):
         rows[part, 0, 0] = NOT_ORDINARY
         return

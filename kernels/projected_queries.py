@@ -26,7 +26,7 @@ from .few_queries import (
 from .jit import borrowing_kernel, kernel
 from .projection import copy_codes, empty_projected_queries, project_panel
 from .projection_filter import PANELS_TRIED, fetch_item
-from .query_scaling import are_ordinary, bound_items, scaled_queries
+from .query_scaling import are_ordinary, items_at, scaled_queries
 from .select import kth_largest
 from .simd.hits import find_by_projection
 from .simd.instruction_sets import has_tile_registers
@@ -41,14 +41,14 @@ _COST_OF_SLOT, _COST_OF_QUERY = 1.3, 0.16
 
 
 @kernel
-def search_few_by_projection(lo, hi, bound, query_rows, filters, search, scores, rows):
+def search_few_by_projection(lo, hi, addresses, query_rows, filters, search, scores, rows):
     """Do as ``search_few_queries`` for items with a projection.
 
     search.sample_stride must be at least 2.
     """
     part, n, k = lo // search.panels_per_range, query_rows.shape[0], rows.shape[2]
-    items = bound_items(bound)
-    queries = scaled_queries(query_rows, filters, bound, items.shift)
+    items = items_at(addresses)
+    queries = scaled_queries(query_rows, filters, addresses, items.shift)
     if search.must_check and not are_ordinary(queries.norms):
         rows[part, 0, 0] = NOT_ORDINARY
         return

@@ -3,7 +3,7 @@
 A query a becomes a' = factor a - coefficient shift, of norm about 1. Its raw scores become K =
 slope score + intercept (see ``candidate_filter``), so that a bias counts at most 2^20.
 
-``bound_items`` turns the addresses of packed items into arrays again. At every call, Numba takes 2
+``items_at`` turns the addresses of packed items into arrays again. At every call, Numba takes 2
 us to read a tuple of 12 arrays, but only 0.1 us to read one array of their addresses. The addresses
 are taken once, when the items are packed (``fastcos.search.packing``).
 """
@@ -23,24 +23,24 @@ from .simd.panel import PANEL
 _LARGEST_BIAS_WEIGHT = 2.0**20
 # The norms of ordinary queries, whose products with scorable items neither overflow nor vanish.
 _SMALLEST_NORM, _LARGEST_NORM = 1e-100, 1e100
-# The arrays of Items whose addresses are bound, in this order, each with its number of elements.
-BOUND = (
+# The arrays of Items whose addresses are taken, in this order, each with its number of elements.
+ARRAYS_OF_ITEMS = (
     "rows", "norms", "offsets", "order", "packed", "small_offsets", "statistics", "shift", "signs",
     "tile_configuration", "scaling",
 )  # fmt: skip
 # The arrays of their Projection, which follow.
-BOUND_PROJECTION = ("axes", "packed", "statistics", "rest_norms", "eta", "largest_k")
+ARRAYS_OF_PROJECTION = ("axes", "packed", "statistics", "rest_norms", "eta", "largest_k")
 # The place of the address of each array; the number of its elements follows it.
 (
     _ROWS, _NORMS, _OFFSETS, _ORDER, _PACKED, _SMALL_OFFSETS, _STATISTICS, _SHIFT, _SIGNS,
     _TILE_CONFIGURATION, _SCALING,
-) = (2 * place for place in range(len(BOUND)))  # fmt: skip
+) = (2 * place for place in range(len(ARRAYS_OF_ITEMS)))  # fmt: skip
 (_AXES, _PROJECTED, _PROJECTED_STATISTICS, _REST_NORMS, _ETA, _LARGEST_K) = (
-    2 * (len(BOUND) + place) for place in range(len(BOUND_PROJECTION))
+    2 * (len(ARRAYS_OF_ITEMS) + place) for place in range(len(ARRAYS_OF_PROJECTION))
 )
 # The places of three numbers: columns, words of a packed row, and words of a projected row.
 _COLUMNS, _WORDS, _PROJECTED_WORDS = range(_LARGEST_K + 2, _LARGEST_K + 5)
-N_SLOTS = _PROJECTED_WORDS + 1
+N_PLACES = _PROJECTED_WORDS + 1
 # The types of arrays whose type never changes.
 _FLOAT64, _FLOAT32 = np.empty(0, np.float64), np.empty(0, np.float32)
 _INT32, _UINT8 = np.empty(0, np.int32), np.empty(0, np.uint8)
@@ -50,7 +50,7 @@ _INT32, _UINT8 = np.empty(0, np.int32), np.empty(0, np.uint8)
 def scale_queries(lo, hi, metric_type, rows, norms, units, shift, scaling):
     """Scale queries lo to hi in O((hi - lo) d) time, and write the result to scaling.
 
-    rows has the shape (n, d), norms (n,) is float64, units is described in BoundItems, and shift
+    rows has the shape (n, d), norms (n,) is float64, units is described in ItemAddresses, and shift
     (d,) is float64 or empty. scaling is a QueryScaling.
     """
     depth, flat = rows.shape[1], rows.reshape(-1)
@@ -83,8 +83,8 @@ def scale_queries(lo, hi, metric_type, rows, norms, units, shift, scaling):
 def scaled_queries(rows, filters, items, shift):
     """Return the record of queries (n, d) that the filter reads, with their norms.
 
-    filters is a QueryFilters, and items a BoundItems that was made with this shift. The function
-    allocates 52 bytes per query.
+    filters is a QueryFilters, and items an ItemAddresses that was made with this shift. The
+    function allocates 52 bytes per query.
     """
     n, depth, flat = rows.shape[0], rows.shape[1], rows.reshape(-1)
     norms = np.empty(n)
@@ -113,11 +113,11 @@ def are_ordinary(norms):
 
 
 @kernel
-def bound_items(bound):
-    """Return the Items whose array addresses a BoundItems holds."""
-    at, packed_type = bound.slots, bound.packed_type
+def items_at(addresses):
+    """Return the Items whose array addresses an ItemAddresses holds."""
+    at, packed_type = addresses.places, addresses.packed_type
     depth = at[_COLUMNS]
-    rows = array_at(at, _ROWS, bound.row_type)
+    rows = array_at(at, _ROWS, addresses.row_type)
     statistics, signs = array_at(at, _STATISTICS, _FLOAT32), array_at(at, _SIGNS, _FLOAT32)
     scaling, axes = array_at(at, _SCALING, _FLOAT32), array_at(at, _AXES, _FLOAT32)
     projected_statistics = array_at(at, _PROJECTED_STATISTICS, _FLOAT32)
@@ -131,8 +131,8 @@ def bound_items(bound):
         array_at(at, _LARGEST_K, _FLOAT32),
     )
     return Items(
-        bound.isa,
-        bound.metric_type,
+        addresses.isa,
+        addresses.metric_type,
         rows.reshape(rows.shape[0] // depth, depth),
         array_at(at, _NORMS, _FLOAT64),
         array_at(at, _OFFSETS, _FLOAT64),

@@ -182,15 +182,15 @@ class Projection(NamedTuple):
     largest_k: Any
 
 
-class BoundItems(NamedTuple):
+class ItemAddresses(NamedTuple):
     """Items by the addresses of their arrays, which take less time to pass than the arrays.
 
     Attributes
     ----------
     isa, metric_type
         As in Items.
-    slots : int64 array (N_SLOTS,)
-        Addresses and sizes of the arrays, see ``query_scaling.bound_items``.
+    places : int64 array (N_PLACES,)
+        Addresses and sizes of the arrays, see ``query_scaling.items_at``.
     row_type, packed_type : arrays (0,)
         Their types are those of the rows and of the packed rows.
     units : tuple of 4 float
@@ -200,7 +200,7 @@ class BoundItems(NamedTuple):
 
     isa: Any
     metric_type: Any
-    slots: Any
+    places: Any
     row_type: Any
     packed_type: Any
     units: Any

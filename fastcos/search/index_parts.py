@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import validation
-from fastcos.kernels.query_scaling import BOUND_PROJECTION
+from fastcos.kernels.query_scaling import ARRAYS_OF_PROJECTION
 from fastcos.parallel import memmap
 from fastcos.search.ids import NO_ID, Ids, ItemIds, are_strings, concatenated_ids
 from fastcos.search.packing import PackedItems
@@ -249,7 +249,7 @@ def packed_arrays(packed: PackedItems) -> dict[str, npt.NDArray[Any]]:
     arrays = {name: getattr(packed.arrays, name) for name in PACKED_ARRAYS}
     projection = packed.arrays.projection
     if projection.words:
-        for name in BOUND_PROJECTION:
+        for name in ARRAYS_OF_PROJECTION:
             arrays[_STORED_PROJECTION.get(name, f"prefix_{name}")] = getattr(projection, name)
     return arrays
 

@@ -162,12 +162,12 @@ class ExecutionOptions(NamedTuple):
 
 
 class PackedItems(NamedTuple):
-    """Items in panels, in the two forms that kernels read: Items and BoundItems of the records."""
+    """Items in panels, in the two forms that kernels read: the records Items and ItemAddresses."""
 
     metric_type: str
     layout: TileLayout
     arrays: Any
-    bound: Any
+    addresses: Any
     # For packed items of one kind, the arguments of kernels have the same types.
     kind: tuple[str, str]
 
@@ -186,8 +186,8 @@ class PackedItems(NamedTuple):
 
     @property
     def units(self) -> tuple[float, float, float, float]:
-        """Units and bounds on rounding, as in BoundItems."""
-        units: tuple[float, float, float, float] = self.bound.units
+        """Units and bounds on rounding, as in ItemAddresses."""
+        units: tuple[float, float, float, float] = self.addresses.units
         return units
 
 
@@ -351,22 +351,22 @@ def packed_items(
     # float64 may round the score, two coefficients and the rows less their parts: sums of depth
     # terms whose sizes sum to at most 2 each; the shift's square is 1 only within such a rounding
     rounding = 16.0 * (len(shift) + 16) * 2.0**-53 if len(shift) else 0.0
-    slots = np.empty(query_scaling.N_SLOTS, np.int64)
-    bound = [getattr(kernel_items, name) for name in query_scaling.BOUND]
-    bound += [getattr(projection, name) for name in query_scaling.BOUND_PROJECTION]
-    slots[:-3:2] = [array.ctypes.data for array in bound]
-    slots[1:-3:2] = [array.size for array in bound]
-    slots[-3:] = items.rows.shape[1], layout.words, projection.words
-    bound_items = records.BoundItems(
+    places = np.empty(query_scaling.N_PLACES, np.int64)
+    arrays = [getattr(kernel_items, name) for name in query_scaling.ARRAYS_OF_ITEMS]
+    arrays += [getattr(projection, name) for name in query_scaling.ARRAYS_OF_PROJECTION]
+    places[:-3:2] = [array.ctypes.data for array in arrays]
+    places[1:-3:2] = [array.size for array in arrays]
+    places[-3:] = items.rows.shape[1], layout.words, projection.words
+    addresses = records.ItemAddresses(
         isa=kernel_items.isa,
         metric_type=kernel_items.metric_type,
-        slots=validation.read_only(slots),
+        places=validation.read_only(places),
         row_type=validation.read_only(np.empty(0, items.rows.dtype)),
         packed_type=validation.read_only(layout.empty_array()),
         units=(unit, bias_unit, float(layout.error), rounding),
     )
     kind = (layout.isa, items.rows.dtype.char)
-    return PackedItems(metric_type, layout, kernel_items, bound_items, kind)
+    return PackedItems(metric_type, layout, kernel_items, addresses, kind)
 
 
 def pack_queries(

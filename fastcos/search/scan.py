@@ -419,7 +419,7 @@ def scan_few_queries(
     scores, columns = np.empty(shape), np.empty(shape, np.int64)
     if settings is None:
         settings = few_query_settings(plan, must_check=False)
-    arguments = (packed.bound, rows, filters, settings, scores, columns)
+    arguments = (packed.addresses, rows, filters, settings, scores, columns)
     kernel = few_queries.search_few_queries
     if not plan.compares_one_by_one:
         kernel = one_block.search_one_block

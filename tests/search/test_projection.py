@@ -273,7 +273,7 @@ def test_prefixes_are_chosen_for_embeddings_alone():
 
 @pytest.mark.usefixtures("_forced")
 def test_directories_of_version_2_have_no_largest_k(tmp_path, monkeypatch):
-    monkeypatch.setattr(index_parts, "BOUND_PROJECTION", index_parts.BOUND_PROJECTION[:-1])
+    monkeypatch.setattr(index_parts, "ARRAYS_OF_PROJECTION", index_parts.ARRAYS_OF_PROJECTION[:-1])
     X, Q = embeddings(2000, 96), embeddings(80, 96, 1)
     fitted(X).save(tmp_path / "index")
     assert not [*(tmp_path / "index").glob("prefix_largest_k_*")]
