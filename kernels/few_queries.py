@@ -109,10 +109,11 @@ def search_few_queries(lo, hi, addresses, query_rows, filters, search, scores, r
     """Find the best k rows of panels lo to hi for each query.
 
     addresses is an ItemAddresses, query_rows (n, d) holds at most 32 queries, filters is a
-    QueryFilters, and search a FewQuerySearch. The results are written to part lo // panels_per_range of scores
-    and rows (parts, n, k), padded by -inf and -1. If the queries must be checked and one of them is
-    not ordinary, rows[part, 0, 0] becomes NOT_ORDINARY and nothing is searched. The kernel computes
-    O(n m d) products of codes, and allocates 4 bytes per slot and query.
+    QueryFilters, and search a FewQuerySearch. The results are written to part
+    lo // panels_per_range of scores and rows (parts, n, k), padded by -inf and -1. If the queries
+    must be checked and one of them is not ordinary, rows[part, 0, 0] becomes NOT_ORDINARY and
+    nothing is searched. The kernel computes O(n m d) products of codes, and allocates 4 bytes per
+    slot and query.
     """
     part, n, k = lo // search.panels_per_range, query_rows.shape[0], rows.shape[2]
     items = items_at(addresses)

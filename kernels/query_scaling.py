@@ -105,7 +105,10 @@ def scaled_queries(rows, filters, items, shift):
 
 @borrowing_kernel
 def are_ordinary(norms):
-    """Return whether all norms are far enough from zero and infinity for ordinary scoring."""
+    """Return whether all norms are far enough from zero and infinity for ordinary scoring.
+
+    NaN is not: it fails every comparison.
+    """
     ordinary = True
     for i in range(norms.shape[0]):
         ordinary &= _SMALLEST_NORM < norms[i] < _LARGEST_NORM

@@ -269,18 +269,20 @@ class PanelSearch(NamedTuple):
 
 
 class FewQuerySearch(NamedTuple):
-    """How few queries are searched in one launch: ``few_queries``, ``one_block``.
+    """How few queries are searched in one launch: by the kernels of three modules.
+
+    ``few_queries`` and ``projected_queries`` compare them one by one, and ``one_block`` as a block.
 
     Attributes
     ----------
     rank : int
-        For ``few_queries``: the slots that reach the rank-th largest of the panels' largest scores
-        are scored first.
+        Not read by ``one_block``: the slots that reach the rank-th largest of the panels' largest
+        scores are scored first.
     capacity : int
-        For ``one_block``: as of PanelSearch.
+        Read by ``one_block`` alone: as of PanelSearch.
     sample_stride, sample_rank : int
-        Every sample_stride-th panel is part of a sample, and the first threshold is the
-        sample_rank-th largest of its panels' largest scores.
+        Not read by ``few_queries``: every sample_stride-th panel is part of a sample, and the first
+        threshold is the sample_rank-th largest of its panels' largest scores.
     panels_per_range : int
         Panels of a task.
     must_check : bool

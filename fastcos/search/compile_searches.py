@@ -49,7 +49,8 @@ def compile_searches(dtype: str) -> None:
         plan = scan.plan_segment(segment, 1, request, options)
         plan = dataclasses.replace(plan, use_projection=True, sample=ThresholdSample(2, 1))
         few = encoded_queries.take(slice(1)).rows
-        scan.scan_few_queries(projected, plan, few, kernel_records.NO_FILTERS, 10)
+        settings = scan.few_query_settings(plan, must_check=False)
+        scan.scan_few_queries(projected, plan, settings, few, kernel_records.NO_FILTERS, 10)
     readiness.leave_mark(dtype)
 
 

@@ -71,9 +71,7 @@ class Launch(NamedTuple):
         """Return row numbers and raw scores (n, k) of the best rows of the part."""
         segment = self.part.segment
         queries = as_searched(queries, segment.encoded.rows.dtype)
-        return scan_few_queries(
-            segment.packed, self.plan, queries, self.filters, k, settings=self.settings
-        )
+        return scan_few_queries(segment.packed, self.plan, self.settings, queries, self.filters, k)
 
 
 class PreparedSearches:

@@ -299,8 +299,8 @@ def scan(
     mask: npt.NDArray[np.uint8] = np.empty(0, np.uint8) if allowed is None else allowed.mask
     queries = as_wide(queries, items.rows)
     if plan.can_be_prepared:
-        filters = filters_of(exclusions, mask)
-        return scan_few_queries(packed, plan, queries.rows, filters, k, options.progress)
+        filters, settings = filters_of(exclusions, mask), few_query_settings(plan, must_check=False)
+        return scan_few_queries(packed, plan, settings, queries.rows, filters, k, options.progress)
     return _scan_query_blocks(plan, packed, queries, request, mask, options)
 
 
@@ -401,24 +401,22 @@ def few_query_settings(plan: SearchPlan, *, must_check: bool) -> Any:
 def scan_few_queries(
     packed: PackedItems,
     plan: SearchPlan,
+    settings: Any,
     rows: Rows,
     filters: Any,
     k: int,
     progress: parallel.Progress | None = None,
-    *,
-    settings: Any = None,
 ) -> Ranking:
     """Row numbers and raw scores (n, k) of few queries, in one launch where one thread is enough.
 
-    rows (n, d): queries as given, of the type of as_wide. filters: kernels.records.QueryFilters.
-    settings: what few_query_settings returns, if the caller has kept it. If these settings say that
-    the queries must be checked, columns[0, 0] is NOT_ORDINARY where a query needs more care.
+    The plan is one that can be prepared. settings: what few_query_settings returns for it. rows
+    (n, d): queries as given, of the type of as_wide. filters: kernels.records.QueryFilters. If the
+    settings say that the queries must be checked, columns[0, 0] is NOT_ORDINARY where a query needs
+    more care.
     """
     grid, n, n_panels = plan.grid, len(rows), len(packed.arrays.statistics)
     shape = grid.n_ranges, n, k
     scores, columns = np.empty(shape), np.empty(shape, np.int64)
-    if settings is None:
-        settings = few_query_settings(plan, must_check=False)
     arguments = (packed.addresses, rows, filters, settings, scores, columns)
     kernel = few_queries.search_few_queries
     if not plan.compares_one_by_one:

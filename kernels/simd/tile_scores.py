@@ -146,7 +146,8 @@ def score_run(
     words of the query lie in codes, one behind the other, from code0 on; each of them is repeated 8
     times, except with AMX. start is -128 times the sum of the query's codes. The results are
     written to scores (32 count,) and largest (count,), both int32. The intrinsic exists for the
-    instruction sets for which are_few may be true.
+    instruction sets for which the planner may compare queries one by one (``plan.are_few`` of
+    ``fastcos.search``).
     """
     signature = types.void(
         isa, items, item0, step, count, words, codes, code0, start, scores, largest

@@ -65,7 +65,8 @@ def test_the_rank_of_the_first_threshold_does_not_change_the_result(rank, n_pane
         pytest.skip("this instruction set compares queries in blocks")
     grid = dataclasses.replace(made.grid, panels_per_range=n_panels, n_ranges=-(-125 // n_panels))
     made = dataclasses.replace(made, rank=rank, grid=grid)
-    found, _ = scan.scan_few_queries(packed, made, queries, kernel_records.NO_FILTERS, 9)
+    settings = scan.few_query_settings(made, must_check=False)
+    found, _ = scan.scan_few_queries(packed, made, settings, queries, kernel_records.NO_FILTERS, 9)
     np.testing.assert_array_equal(found, best_of_all(queries, rows, 9, "cosine"))
 
 
@@ -88,10 +89,11 @@ def test_an_estimate_that_is_too_high_drops_no_neighbor(sample_rank):
         pytest.skip("this instruction set compares queries in blocks")
     assert made.use_projection
     made = dataclasses.replace(made, sample=plan.ThresholdSample(8, sample_rank))
+    settings = scan.few_query_settings(made, must_check=False)
     slots = packed.arrays.order.reshape(-1, 32)
     for query in (*slots[4], *slots[20], *slots[1]):
         found, _ = scan.scan_few_queries(
-            packed, made, rows[query : query + 1], kernel_records.NO_FILTERS, 10
+            packed, made, settings, rows[query : query + 1], kernel_records.NO_FILTERS, 10
         )
         np.testing.assert_array_equal(
             found, best_of_all(rows[query : query + 1], rows, 10, "cosine")
@@ -113,7 +115,8 @@ def test_a_block_whose_guesses_are_too_high_is_searched_again(measure, sample, n
         "tiles", grid=grid, capacity=1024, sample=plan.ThresholdSample(*sample),
         can_be_prepared=True,
     )  # fmt: skip
-    found, _ = scan.scan_few_queries(packed, made, queries, kernel_records.NO_FILTERS, 9)
+    settings = scan.few_query_settings(made, must_check=False)
+    found, _ = scan.scan_few_queries(packed, made, settings, queries, kernel_records.NO_FILTERS, 9)
     np.testing.assert_array_equal(found, best_of_all(queries, rows, 9, measure))
 
 
