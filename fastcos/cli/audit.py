@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 DESCRIPTION = """\
 Report how far the cosine similarities of item embeddings depend on the parametrisation of their
-model, which a loss of dot products does not determine. The report bounds the share of nearest
-neighbours that survive rescalings of the latent dimensions, shows the neighbours of other
-parametrisations, and recommends similarities that do not depend on the parametrisation. The command
-writes audit.json and audit.html, a page that needs no network. With --against, it also splits the
-change since an old version into a change of basis and a real change. The exit status is 1 if a
-share is below --fail-under."""
+model. A loss that depends only on dot products does not determine the parametrisation. The report
+bounds the share of nearest neighbours that survive rescalings of the latent dimensions, shows the
+neighbours of other parametrisations, and recommends similarities that do not depend on the
+parametrisation. The command writes audit.json and audit.html, a page that needs no network. With
+--against, it also splits the change since an old version into a change of basis and a real change.
+The exit status is 1 if a share is below --fail-under."""
 EPILOG = f"""\
 examples:
   fastcos audit films
@@ -55,7 +55,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help_ = "user or query embeddings; for a folder of fastcos fit, the interactions"
     add("--users", metavar="FILE", help=help_)
     add("--k", type=int, default=10, metavar="K", help="neighbours per item (default 10)")
-    help_ = "largest entry of D divided by the smallest, for the verdict (default 1.2)"
+    help_ = (
+        "the verdict allows rescalings whose largest factor is at most C times the smallest "
+        "(default 1.2)"
+    )
     add("--condition", type=float, metavar="C", help=help_)
     help_ = "whether the model was trained on dot or cosine (default unknown)"
     add("--trained-on", default="unknown", metavar="LOSS", help=help_)
@@ -66,14 +69,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--against", metavar="OLD", help="old version of the same items, to compare with")
     add("--old-users", metavar="FILE", help="users of the old version")
     help_ = (
-        "exit with status 1 if a share is lower than this limit: certified (at --condition), "
-        "jaccard (of the worst parametrisation), unchanged (overlap with OLD after the best "
+        "exit with status 1 if a share is below its limit. NAME is certified (neighbours that no "
+        "rescaling up to --condition can remove), jaccard (overlap with the neighbours of the most "
+        "different parametrisation), or unchanged (neighbours shared with OLD after the best "
         "linear map)"
     )
     add("--fail-under", metavar="NAME=SHARE,...", help=help_)
     help_ = "also write a page on which you rescale up to 2,000 items and see their neighbours"
     add("--explore", metavar="PAGE", help=help_)
-    help_ = "text file with one id per line: the items of that page (default: the most popular)"
+    help_ = (
+        "text file with one id per line: the items to show on the page of --explore (default: the "
+        "most popular)"
+    )
     add("--explore-items", metavar="FILE", help=help_)
     options.add_vectors(parser)
     options.add_labels(parser)
@@ -256,9 +263,12 @@ def _next_commands(report: "Audit", args: argparse.Namespace) -> list[tuple[list
         is_known = report.trained_on != "unknown"
         loss = options.option_words(args, "trained_on") if is_known else []
         audit_with_users = [*audit, *loss, "--users", "users.npy"]
-        return [*commands, (audit_with_users, "finds a similarity that no rescaling changes")]
+        return [*commands, (audit_with_users, "reports a similarity that no rescaling changes")]
     row = metrics["query_metric"]
-    reason = f"no rescaling changes it; {row.neighbors_kept:.0%} of today's neighbours remain"
+    reason = (
+        "writes embeddings whose cosines no rescaling changes; "
+        f"{row.neighbors_kept:.0%} of the present neighbours remain neighbours"
+    )
     if row.auc is not None and report.given.auc is not None:
         reason += f"; AUC of the labels {row.auc:.2f} instead of {report.given.auc:.2f}"
     export = ["fastcos", "index", "export", args.items, *columns, *users, "--out", "served"]
@@ -289,5 +299,6 @@ def _status(report: "Audit", diff: "ModelDiff | None", limits: dict[str, float])
         shares["unchanged"] = diff.unchanged
     failed = [name for name, limit in limits.items() if shares[name] < limit]
     for name in failed:
-        say(f"failed: {name} is {shares[name]:.3f}, less than {limits[name]:g}")
+        share = f"the {name} share is {shares[name]:.3f}"
+        say(f"--fail-under failed: {share}, but must be at least {limits[name]:g}")
     return 1 if failed else 0

@@ -47,10 +47,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--queries", metavar="FILE", help="vectors of the queries (default: the items)")
     options.add_measure(parser)
     add("--fpr", type=float, default=1e-4, metavar="P", help="false-positive rate (default 1e-4)")
-    add("--score", type=float, metavar="S", help="a score whose meaning is printed first")
-    help_ = "also search rescalings D whose largest entry is at most C times the smallest"
+    add("--score", type=float, metavar="S", help="explain this score first")
+    help_ = (
+        "also report how far the threshold moves under rescalings whose largest factor is at most "
+        "C times the smallest"
+    )
     add("--condition", type=float, metavar="C", help=help_)
-    help_ = f"number of rows that are drawn from each side (default {SAMPLE:,}; 0 for all)"
+    help_ = (
+        "number of rows to sample from the queries and from the items (default "
+        f"{SAMPLE:,}; 0 for all)"
+    )
     add("--sample", type=int, default=SAMPLE, metavar="N", help=help_)
     help_ = "table with two items per line, and 1 if the pair is relevant or 0 if not"
     add("--labelled", metavar="FILE", help=help_)

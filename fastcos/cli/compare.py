@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 DESCRIPTION = """\
 Report which similarity to use, by how much it is better, and whether the difference exceeds chance.
 
-For interactions, the command factorises them once and evaluates a dozen measures under the named
+For interactions, the command factorises them once and evaluates twelve measures under the named
 rescalings D of this model, and under Eq. 2. The score is the recovery of labels or, without
 --labels, of held-out interactions, on a sample of 2,000 items. With --all, it evaluates every
 measure and a grid of exponents on 10,000 items. It prints a conclusion in one sentence, the ranking
@@ -50,8 +50,9 @@ measure by the recovery of --labels, or by the correlation with the ratings of -
 comparison.json and, for each task, an html, csv, png and svg file.
 
 For a model that you have trained (--model, a file with items and users, such as implicit saves),
-the command evaluates the same dozen by --held-out, interactions on which it was not trained. The
-file of interactions then holds what each user had seen before.
+the command evaluates the same twelve measures by how well they predict the interactions in
+--held-out, on which the model was not trained. The file of interactions then holds the items that
+each user had seen before.
 
 The exit status is 1 if no measure exceeds the chance level."""
 EPILOG = f"""\
@@ -91,23 +92,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--model", metavar="FILE", help="file with items and users of the model")
     help_ = "interactions on which the model was not trained, in a file like that of interactions"
     group.add_argument("--held-out", metavar="FILE", help=help_)
-    group.add_argument("--user-ids", metavar="FILE", help="ids of its users, in their order")
+    group.add_argument("--user-ids", metavar="FILE", help="ids of the users of --model, by row")
     group = parser.add_argument_group("candidates")
     help_ = (
-        "measures to compare with the cosine, or all (default for interactions: a dozen that "
-        f"differ; a wrong name lists them); {options.MEASURE_SYNTAX}"
+        "measures to compare with the cosine, or all (default for interactions: twelve measures "
+        "with different rankings; fastcos.list_measures() in Python returns all names); "
+        f"{options.MEASURE_SYNTAX}"
     )
     group.add_argument("--measures", metavar="A,B,...", help=help_)
     help_ = (
         "preprocessings of the interactions before the model, or all, each compared with none "
-        "(default none; a wrong name lists them)"
+        "(default none; the error about an unknown name lists all names)"
     )
     group.add_argument("--preprocessing", default="none", metavar="A,B,...", help=help_)
     options.add_rescalings(parser)
-    add("--all", action="store_true", help="all measures, 10,000 items, a grid of exponents of D")
+    help_ = "evaluate all measures and a grid of exponents of D, on 10,000 items"
+    add("--all", action="store_true", help=help_)
     help_ = "start no further candidate after this time, such as 60s or 5m"
     add("--budget", metavar="TIME", help=help_)
-    options.add_model(parser, "square of singular value number K/5")
+    options.add_model(parser, "the square of the (K/5)-th largest singular value")
     options.add_output(parser, "comparison")
     add("--show", type=int, default=3, metavar="N", help="print neighbours of N items (default 3)")
     options.add_common(parser)
@@ -120,7 +123,10 @@ def run(args: argparse.Namespace) -> int:
     validation.as_count("--show", args.show, low=0)
     if (args.model is None) != (args.held_out is None):
         missing = "--model" if args.model is None else "--held-out"
-        raise ValueError(f"{missing} must be given, too: a model is judged by what it has not seen")
+        raise ValueError(
+            "--model and --held-out must be given together, because a model is evaluated on "
+            f"interactions that it has not seen: {missing} is missing"
+        )
     if args.model is None:
         options.refuse(args, "without --model", "user_ids")
     of_vectors = any((args.model, args.pairs, args.vector_column, args.id_column, args.ids))

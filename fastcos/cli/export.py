@@ -22,9 +22,10 @@ SUMMARY = "write embeddings that no rescaling changes, for any index"
 DESCRIPTION = """\
 Write item embeddings in a form that is the same for every parametrisation of the model, as float32
 .npy files that FAISS, usearch or SimilarityIndex can load unchanged.
-  query_metric  writes items.npy, whose inner products are covariances over the
-                users of the predicted scores of two items; and map.npy, a
-                matrix: multiply embeddings of new items by it
+  query_metric  writes items.npy, in which the inner product of two rows is the
+                covariance, over all users, of the predicted scores of the two
+                items; and map.npy: multiply embeddings of new items by this
+                matrix to obtain their rows
   canonical     writes items.npy and users.npy, the balanced factors of the
                 same predictions; and singular_values.npy
 Both forms write export.json, which describes the files, and ids.npy if the input has ids. Two

@@ -36,7 +36,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--shards", metavar="DIR", help=help_)
     help_ = "how to combine several rows with the same user and item (default sum)"
     parser.add_argument("--duplicates", choices=("sum", "last", "max"), default="sum", help=help_)
-    default = "singular value number K/5 for Eq. 2, its square for Eq. 1"
+    default = (
+        "the (K/5)-th largest singular value of the interactions for weight_decay, and the square "
+        "of that value for dropout"
+    )
     group = options.add_model(parser, default, "dropout", "weight_decay")
     help_ = "largest relative residual of a singular triplet (default 1e-3)"
     group.add_argument("--tol", type=float, default=1e-3, metavar="T", help=help_)

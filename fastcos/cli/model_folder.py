@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 _MODEL, _ITEMS, _USERS = "model", "items.npz", "users.npz"
 _MOMENTS_NOTE = (
-    "the folder does not contain the users, so rows with the same mean and covariance are used "
-    "instead (use --users with the interactions for the users themselves)"
+    "the folder does not contain the user vectors, so artificial rows with the mean and covariance "
+    "of the users replace them; to use the real users, pass the interactions by --users"
 )
 
 
