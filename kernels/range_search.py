@@ -45,7 +45,7 @@ def _pass_panels(lo, items, queries, batch, block, lists):
 
 @kernel
 def pass_rows_of_few(lo, hi, items, queries, bounds, lists):
-    """Do as pass_rows for few queries lo .. hi, each of which meets the codes by itself."""
+    """Do as pass_rows for few queries lo to hi, which are compared with the codes one by one."""
     codes = encode(queries, items)
     for query in range(lo, hi):
         unit = np.float32(1.0) / codes.scales[query]
@@ -65,7 +65,7 @@ def pass_rows_of_few(lo, hi, items, queries, bounds, lists):
 
 @borrowing_kernel
 def _pass_run(query, first, last, items, queries, codes, products, largest, hits, lists):
-    """List the slots of panels first .. last whose products with one query reach its threshold."""
+    """List the slots of panels first to last whose products with a query reach its threshold."""
     terms, order = codes.terms, items.order
     for panel in range(first, last):
         least = reaching_score(

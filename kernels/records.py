@@ -14,18 +14,18 @@ from typing import Any, NamedTuple
 
 
 class PairScoring(NamedTuple):
-    """What exact scores of pairs of rows are computed from.
+    """The inputs from which exact scores of pairs of rows are computed.
 
     Attributes
     ----------
     metric_type : int
         DOT, COSINE or EUCLIDEAN of ``pair_scores``.
     queries, items : array (n, d) and (m, d)
-        Rows; low-precision ones as the bits that ``pair_scores`` describes.
+        The rows; low-precision rows are passed as the bits that ``pair_scores`` describes.
     query_norms, item_norms : float64 array (n,) and (m,)
-        Norms of the rows. item_norms is empty for kernels that measure them.
+        The norms of the rows. item_norms is empty for kernels that measure the norms.
     item_offsets : float64 array (m,)
-        Added to the inner products of each item, or empty.
+        The numbers that are added to the inner products of each item, or empty.
     """
 
     metric_type: Any
@@ -42,10 +42,10 @@ class QueryFilters(NamedTuple):
     Attributes
     ----------
     self_rows : int64 array (n,)
-        The item that is the query itself, or -1. Empty, like excluded_indptr, where no query
-        excludes anything.
+        The item that is the query itself, or -1. The array is empty, like excluded_indptr, if no
+        query excludes anything.
     excluded_indptr, excluded_rows : int64 array (n + 1,) and (e,)
-        Excluded items of each query as CSR, ascending.
+        The excluded items of each query as CSR, ascending.
     allowed : uint8 array (m,)
         1 for each item that all queries may return, or empty.
     """
@@ -59,8 +59,8 @@ class QueryFilters(NamedTuple):
 class ScaledRows(NamedTuple):
     """Rows and their scaling for the tiles: factors[i] rows[i] - coefficients[i] shift.
 
-    rows (n, d); factors, coefficients (n,) float64; shift (d,) float64, or empty. Without a shift
-    the coefficients mean nothing.
+    rows has the shape (n, d). factors and coefficients (n,) are float64. shift (d,) is float64, or
+    empty; without a shift, coefficients is not used.
     """
 
     rows: Any
@@ -70,10 +70,10 @@ class ScaledRows(NamedTuple):
 
 
 class PanelLayout(NamedTuple):
-    """How rows are packed: for which instruction set, in how many words, rotated by which signs.
+    """How rows are packed: the instruction set, the number of words, and the signs of the rotation.
 
-    isa: see ``simd.instruction_sets``; words: of 4 bytes, of a packed row; signs (2, max(d, 16))
-    float32 of +1 and -1.
+    isa is described in ``simd.instruction_sets``. words is the number of words of 4 bytes of a
+    packed row. signs (2, max(d, 16)) float32 holds +1 and -1.
     """
 
     isa: Any
@@ -82,7 +82,7 @@ class PanelLayout(NamedTuple):
 
 
 class ItemPanels(NamedTuple):
-    """Packed items, of which a panel has 32.
+    """Packed items, in panels of 32 items.
 
     Attributes
     ----------
@@ -93,8 +93,8 @@ class ItemPanels(NamedTuple):
     small_offsets : float32 array (m,)
         Offsets by slot, or empty.
     statistics : float32 array (panels, 5)
-        Of each panel: 1 / scale, largest norm, largest norm of a residual, largest and least
-        offset.
+        The statistics of each panel: 1 / scale, largest norm, largest norm of a residual, largest
+        and least offset.
     """
 
     order: Any
@@ -104,9 +104,10 @@ class ItemPanels(NamedTuple):
 
 
 class ProjectedPanels(NamedTuple):
-    """Packed coordinates of items along the axes: packed and statistics as in ItemPanels.
+    """Packed coordinates of items along the axes.
 
-    rest_norms (32 panels,) float32: bounds on the length of each item outside of the axes.
+    packed and statistics are described in ItemPanels. rest_norms (32 panels,) float32 bounds the
+    length of the remainder of each item, which is the item minus its projection on the axes.
     """
 
     packed: Any
@@ -124,10 +125,10 @@ class Items(NamedTuple):
     rows, norms, offsets
         As items, item_norms and item_offsets of PairScoring.
     order, packed, small_offsets, statistics
-        As in ItemPanels. Rows that are searched as they are given are their own packed form. Where
-        there is a projection, the words of an item lie together, except with AMX.
+        The arrays of ItemPanels. Rows that are searched without packing are their own packed form.
+        If there is a projection, the words of an item lie together, except with AMX.
     words : int
-        Words of a packed row.
+        The number of words of a packed row.
     shift : float64 array (d,)
         As in ScaledRows.
     signs : float32 array (2, max(d, 16))
@@ -135,8 +136,8 @@ class Items(NamedTuple):
     tile_configuration : uint8 array (64,)
         Configuration of the tile registers.
     scaling : float32 array (slots, 2)
-        Of rows that are packed as they are given, otherwise empty: a tile's score v of an item
-        stands for v factor + weight offset, with the two numbers of the item.
+        The factor and the offset of each row that is searched without packing, otherwise empty. A
+        tile's score v of an item stands for v factor + weight offset.
     projection : Projection
     """
 
@@ -158,7 +159,7 @@ class Items(NamedTuple):
 
 
 class Projection(NamedTuple):
-    """Items projected on a few axes; words is 0, and all arrays are empty, where there is none.
+    """Items projected on a few axes; without a projection, words is 0 and all arrays are empty.
 
     Attributes
     ----------
@@ -166,11 +167,11 @@ class Projection(NamedTuple):
     packed, statistics, rest_norms
         As in ProjectedPanels.
     words : int
-        Words of a packed projection.
+        The number of words of a packed projection.
     eta : float32 array (1,)
         The bound ETA of ``projection_filter``.
     largest_k : float32 array (2,)
-        Up to which k few queries, and many queries, are searched by their projection.
+        The largest k for which few queries, and many queries, are searched by their projection.
     """
 
     axes: Any
@@ -207,10 +208,10 @@ class ItemAddresses(NamedTuple):
 
 
 class QueryScaling(NamedTuple):
-    """How the tiles scale each query: of (n,) queries, float64, weights float32.
+    """How the tiles scale each query; the arrays (n,) are float64, except weights, float32.
 
-    A query a becomes a' = factor a - coefficient shift, its offsets have the weight, and its raw
-    scores become slope score + intercept.
+    A query a becomes a' = factor a - coefficient shift, the offsets of items are multiplied by its
+    weight, and its raw scores become slope score + intercept.
     """
 
     factors: Any
@@ -229,11 +230,11 @@ class Queries(NamedTuple):
         As queries and query_norms of PairScoring.
     scaling : QueryScaling
     error : float
-        Bound on the rounding of a float32 tile, relative to the norms; 0 for integers.
+        A bound on the rounding error of a float32 tile, relative to the norms; 0 for integers.
     rounding : float
-        Bound on the rounding that a shift adds.
+        A bound on the rounding error that a shift adds.
     filters : QueryFilters
-        Its self_rows and excluded_indptr are not empty.
+        The filters, whose self_rows and excluded_indptr are not empty.
     """
 
     rows: Any
@@ -250,9 +251,9 @@ class PanelSearch(NamedTuple):
     Attributes
     ----------
     first_panel, last_panel : int
-        The range; the second one is not part of it.
+        The range of panels, without last_panel.
     capacity : int
-        Candidates that the buffer of a query holds, at least 4 k.
+        The number of candidates that the buffer of a query holds, at least 4 k.
     sample_stride, sample_rank : int
         The first threshold is estimated by the sample_rank-th of the largest scores of every
         sample_stride-th panel; 0 for no estimate.
@@ -303,13 +304,14 @@ class SearchResults(NamedTuple):
     Attributes
     ----------
     thresholds : float32 array (n,)
-        In and out: a lower bound of the k-th best score of each query, in the terms of the filter.
+        A lower bound of the k-th best score of each query, in the terms of the filter. The array is
+        an input and an output.
     scores, rows : float64 and int64 array (n, k)
         The best items, equal scores by lower row, padded by -inf and -1.
     unproved : float32 array (n,)
         The largest threshold, in the same terms, by which a row that belongs to the best k may have
-        been dropped; -3e38 where there is none. The query must be searched again unless its k-th
-        best score in all panels reaches this threshold.
+        been dropped; -3e38 if there is no such threshold. The query must be searched again unless
+        its k-th best score in all panels reaches this threshold.
     """
 
     thresholds: Any
@@ -319,7 +321,7 @@ class SearchResults(NamedTuple):
 
 
 class TaskGrid(NamedTuple):
-    """How a search of many queries is divided into tasks: query blocks x ranges of panels.
+    """How a search of many queries is divided into tasks of a query block and a range of panels.
 
     Task t searches block t // n_ranges in range t % n_ranges.
 
@@ -327,7 +329,7 @@ class TaskGrid(NamedTuple):
     ----------
     queries_per_block, panels_per_range, n_ranges : int
     capacity, sample_stride, sample_rank : int
-        As of PanelSearch.
+        The fields of PanelSearch.
     """
 
     queries_per_block: Any
@@ -341,8 +343,9 @@ class TaskGrid(NamedTuple):
 class CandidateLists(NamedTuple):
     """Outputs of a range search: the candidates of each query.
 
-    starts (n,) int64: where the list of a query begins in rows, which holds at most `capacity`
-    candidates of each; counts (n,) int64: how many there are, which may be more.
+    starts (n,) int64 holds the place in rows at which the list of each query begins. A list holds
+    at most `capacity` candidates. counts (n,) int64 holds the number of candidates, which may be
+    larger.
     """
 
     capacity: Any
@@ -352,9 +355,10 @@ class CandidateLists(NamedTuple):
 
 
 class CandidateRanges(NamedTuple):
-    """Candidates of each query: rows (c,) of items, of which query i has a part.
+    """Candidates of each query: a part of rows (c,), which holds item numbers.
 
-    The part goes from number firsts[i] up to lasts[i], (n,) int64, and ascends.
+    The candidates of query i are rows[firsts[i] : lasts[i]], ascending; firsts and lasts (n,) are
+    int64.
     """
 
     rows: Any
@@ -363,7 +367,7 @@ class CandidateRanges(NamedTuple):
 
 
 class CopyGroups(NamedTuple):
-    """Groups of equal items: group_of (m,); members of group g from starts[g] on, ascending."""
+    """Groups of equal items: group_of (m,), and members, ascending from starts[g] for group g."""
 
     group_of: Any
     starts: Any
@@ -373,7 +377,7 @@ class CopyGroups(NamedTuple):
 class DistinctResults(NamedTuple):
     """Neighbours of distinct queries: rows, scores (u, w) best first, padded by -1.
 
-    distinct_query (n,): the distinct query that is equal to each query.
+    distinct_query (n,) holds the number of the distinct query that equals each query.
     """
 
     distinct_query: Any
@@ -384,7 +388,7 @@ class DistinctResults(NamedTuple):
 class Csr(NamedTuple):
     """A sparse matrix in compressed rows: indptr (n + 1,) int64, indices (nnz,), data (nnz,).
 
-    data is None where all values are 1, or where a kernel does not read them.
+    data is None if all values are 1, or if a kernel does not read the values.
     """
 
     indptr: Any
@@ -395,8 +399,8 @@ class Csr(NamedTuple):
 class BitViews(NamedTuple):
     """The arrays of a Csr as unsigned integers, for comparisons that vectorise.
 
-    columns: its indices; values: its data; magnitude: mask of all bits of a value but the sign;
-    infinity: the bits of positive infinity.
+    columns holds the indices of the matrix, and values its data. magnitude is the mask of all bits
+    of a value except the sign, and infinity the bits of positive infinity.
     """
 
     columns: Any
@@ -406,7 +410,7 @@ class BitViews(NamedTuple):
 
 
 class SampledRows(NamedTuple):
-    """Items (p, d), their norms (p,), and the row numbers (n,) of those that are examined."""
+    """Items (p, d), their norms (p,), and the row numbers (n,) of the items that are examined."""
 
     items: Any
     norms: Any
@@ -432,9 +436,9 @@ class CertificateSearch(NamedTuple):
     complete : bool
         Whether there are no items but the listed ones.
     levels : float64 array
-        Conditions, ascending, one of which a radius becomes.
+        The ascending conditions that a radius may have.
     depth : int
-        How often the range of a norm ratio is bisected.
+        The largest number of times that the range of a norm ratio is bisected.
     """
 
     first: Any
@@ -446,8 +450,8 @@ class CertificateSearch(NamedTuple):
 class Attacks(NamedTuple):
     """How neighbours are attacked: ``attacks.attacked_radii``.
 
-    n_targets: competitors that are attacked one by one; certified (n, k): conditions that need no
-    attack; levels, depth: as in CertificateSearch.
+    n_targets is the number of competitors that are attacked one by one. certified (n, k) holds the
+    conditions up to which no attack is needed. levels and depth are described in CertificateSearch.
     """
 
     n_targets: Any
@@ -459,7 +463,7 @@ class Attacks(NamedTuple):
 class BitRows(NamedTuple):
     """Packed bits (n, w) uint64, and the square roots of the numbers of bits that are 1.
 
-    The norms of items have 8 numbers more than there are items.
+    The norms of items have 8 more entries than there are items.
     """
 
     words: Any
@@ -512,8 +516,8 @@ class ClusteredRows(NamedTuple):
 class Drawing(NamedTuple):
     """How items are drawn: ``sampling.sample_rows``.
 
-    key_0, key_1: words of the random key; race_from: rows of so many items or more race at once;
-    max_draws: repeated draws of the others before they race.
+    key_0 and key_1 are the words of the random key. A row that draws race_from items or more uses
+    the race at once. Every other row makes up to max_draws repeated draws first.
     """
 
     key_0: Any

@@ -22,7 +22,8 @@ NO_MODEL = "no model"
 # The measures of these columns: their cosine and their Pearson correlation.
 OF_COLUMNS = ("cosine", "layer_norm_cosine")
 BASELINE = "cosine"
-# The default measures are a dozen that differ. None of them searches neighbours in fit.
+# The default measures are twelve measures with different rankings. None of them searches neighbours
+# in fit.
 DEFAULT = "default"
 DEFAULT_MEASURES = frozenset((
     BASELINE, "dot", "neg_euclidean", "centered_cosine", "zscore_cosine", "all_but_the_top",

@@ -1,9 +1,8 @@
 """Plan a search: one pure function from sizes to a plan.
 
-``plan_search`` looks at sizes alone: those of the rows, of the request and of the machine. It reads
-no array and starts no thread, so that the plans for machines that nobody here owns can be tested
-without data. ``fastcos.search.execute`` runs a plan, and ``fastcos.search.explain`` puts it into
-words.
+``plan_search`` reads only sizes: those of the rows, of the request and of the machine. It reads no
+array and starts no thread, so plans for machines that nobody here owns can be tested without data.
+``fastcos.search.execute`` runs a plan, and ``fastcos.search.explain`` describes it in words.
 
 Four choices are made elsewhere, because they depend on more than sizes:
 
@@ -17,7 +16,8 @@ Four choices are made elsewhere, because they depend on more than sizes:
   it, and scores more slots, or reads all rows once more, where a guessed threshold was too high. A
   query of zeros is not scanned, because all of its scores are equal.
 
-A plan never changes results: every method returns the same bits, ordered by float64 scores.
+A plan never changes results: every method returns bit-for-bit the same results, ordered by float64
+scores. Here a panel is 32 packed rows, and a slot is the place of a row in the packed order.
 """
 
 import dataclasses
@@ -41,8 +41,8 @@ from fastcos.validation import Integers
 Method = Literal["numpy", "score_all", "rows_as_given", "tiles", "distinct", "repack"]
 Fact = Literal["distinct_rows", "moderate_norms"]
 
-# Segments of memory-mapped items begin at multiples of this many rows: a transform that multiplies
-# so many rows at a time has the same bits in a segment as in the whole.
+# Segments of memory-mapped items begin at multiples of this many rows. A transform that multiplies
+# this many rows at a time then gives the same bits for a segment as for all rows together.
 SEGMENT_MULTIPLE = 4096
 
 
@@ -53,15 +53,15 @@ class SegmentSizes:
     Attributes
     ----------
     n_rows, n_columns : int
-        Shape of the encoded rows, those of deleted rows included.
+        Shape of the encoded rows, including deleted rows.
     n_live : int
-        Rows that can be found.
+        The number of rows that can be found.
     row_type : str
         Name of the type of the rows, such as "float32".
     packed_for : str
-        The instruction set for which the rows are packed; empty where they are not packed.
+        The instruction set for which the rows are packed; empty if they are not packed.
     n_packed : int
-        Slots of the packed rows, those of rows that were deleted later included.
+        The number of slots of the packed rows, including rows that were deleted later.
     projected_words : int
         Words of 4 bytes of a projected row; 0 where there is no projection. Where duplicate rows
         are grouped, the projection is that of the distinct rows.
@@ -93,7 +93,7 @@ class SegmentSizes:
 
 @dataclass(frozen=True)
 class RequestSizes:
-    """What a plan needs to know of a request.
+    """The facts about a request that a plan depends on.
 
     Attributes
     ----------
@@ -112,7 +112,7 @@ class RequestSizes:
 
 @dataclass(frozen=True)
 class Machine:
-    """What a plan needs to know of the machine and of how a call may use it.
+    """The facts about the machine, and how a call may use it, that a plan depends on.
 
     Attributes
     ----------
@@ -120,11 +120,11 @@ class Machine:
         Name of the instruction set.
     n_threads : int
     working_memory : float
-        Bytes for buffers besides inputs and outputs.
+        The number of bytes for buffers besides inputs and outputs.
     is_compiled : bool
         Whether the kernels are compiled.
     has_tiles : bool
-        Whether there are tiles at all: they need Numba's compiler.
+        Whether there are tiles, which need Numba's compiler.
     """
 
     isa: str
@@ -136,10 +136,11 @@ class Machine:
 
 @dataclass(frozen=True)
 class ThresholdSample:
-    """From which panels the first threshold of a query is guessed.
+    """The panels from which the first threshold of a query is estimated.
 
-    Every ``stride``-th panel is sampled, and the ``rank``-th largest of the panels' best scores is
-    the threshold. A stride of 0 means no sample: the threshold rises from the first candidates on.
+    Every ``stride``-th panel is sampled, and the ``rank``-th largest of the best scores of these
+    panels is the threshold. A stride of 0 means that there is no sample, and the threshold rises
+    from the first candidates on.
     """
 
     stride: int = 0
@@ -148,7 +149,7 @@ class ThresholdSample:
 
 @dataclass(frozen=True)
 class TaskGrid:
-    """How a scan is divided into tasks: query blocks x ranges of panels, or of rows.
+    """How a scan is divided into tasks, one for each query block and each range of panels or rows.
 
     Attributes
     ----------
@@ -157,7 +158,7 @@ class TaskGrid:
     panels_per_range : int
     n_ranges : int
     n_threads : int
-        Threads that run the tasks.
+        The number of threads that run the tasks.
     """
 
     queries_per_block: int
@@ -179,26 +180,26 @@ class SearchPlan:
     Attributes
     ----------
     method : str
-        "numpy": matrix products of NumPy, while the kernels are not compiled. "score_all": the
-        float64 scores of every pair. "rows_as_given": float32 tiles multiply rows that are not
-        packed. "tiles": tiles of packed rows drop most pairs, and the rest is scored in float64.
-        "distinct": the same, with one row of each group of duplicates. "repack": the allowed rows
-        are packed for this search alone, and ``inner`` searches them.
+        "numpy" computes matrix products in NumPy, while the kernels are not compiled. "score_all"
+        computes the float64 scores of every pair. "rows_as_given" multiplies unpacked rows by
+        float32 tiles. "tiles" drops most pairs by tiles of packed rows, and scores the other pairs
+        in float64. "distinct" does the same for one row of each group of duplicates. "repack" packs
+        the allowed rows for this search alone, and ``inner`` searches them.
     needs : str or None
-        A fact that must be looked up before the search can be planned: ``plan_search`` is then
-        called again with sizes that hold it.
+        A fact that must be looked up before the search can be planned. ``plan_search`` is then
+        called again with sizes that contain the fact.
     layout : TileLayout or None
         Layout of the rows that the tiles read.
     grid : TaskGrid
     capacity : int
-        Candidates that the buffer of a query holds.
+        The number of candidates that the buffer of a query holds.
     sample : ThresholdSample
     compares_one_by_one : bool
         Whether there are so few queries that each is compared with the items by itself, while
         threads share the rows (``kernels.few_queries``). Other queries are compared in blocks
         (``kernels.tile_top_k``).
     rank : int
-        Of few queries: the rank among the panels' largest scores up to which slots are scored
+        For few queries, the rank among the panels' largest scores up to which slots are scored
         before the threshold is known.
     can_be_prepared : bool
         Whether all queries are one block, which takes them as they are and finds k rows for
@@ -209,12 +210,12 @@ class SearchPlan:
         Whether the projected codes are expected to drop most pairs. A kernel that finds that they
         do not stops using them (``kernels.projection_filter``).
     needed_rows : float
-        Packed rows that a query needs, on average, so that k of them may be found.
+        The average number of packed rows that a query needs, so that k of them may be found.
     buffer_bytes : float
-        Memory of the buffers, at most the working memory.
+        The memory of the buffers in bytes, at most the working memory.
     inner : SearchPlan or None
     reasons : tuple of str
-        Why this method was chosen, and why the alternatives were not.
+        The reasons for this method, and against the alternatives.
     """
 
     method: Method
@@ -236,12 +237,12 @@ class SearchPlan:
 
 @dataclass(frozen=True)
 class GroupPlan:
-    """How groups of items are searched, each for the queries that belong to it.
+    """How groups of items are searched, each for the queries that belong to the group.
 
     Attributes
     ----------
     is_small : ndarray (g,), bool
-        The groups that one launch searches together: it scores every pair of a query and an item.
+        The groups that one launch searches together by scoring every pair of a query and an item.
     is_tiled : ndarray (g,), bool
         The groups whose panels are searched by tiles, several groups at a time by one thread each.
     is_segment : ndarray (g,), bool
@@ -263,11 +264,12 @@ def plan_groups(
     has_tiles: bool = True,
     n_queries_so_far: Integers | None = None,
 ) -> GroupPlan:
-    """Return how groups of these sizes (g,) are searched. Pure, like ``plan_search``.
+    """Return how groups of these sizes (g,) are searched; a pure function, like ``plan_search``.
 
-    needs_segments: whether only segments can be searched, such as by a measure that is no inner
-    product. has_tiles: as of Machine. n_queries_so_far: the queries of these groups in this and in
-    earlier searches, because packing pays for many; the same as n_queries if it is None.
+    needs_segments says whether only segments can be searched, for example by a measure that is not
+    an inner product. has_tiles is described in Machine. n_queries_so_far holds the numbers of
+    queries of these groups in this and in earlier searches, because packing pays only for many
+    queries; None means n_queries.
     """
     costs = cost_model.COSTS
     work = n_queries * n_items * n_columns
@@ -286,10 +288,10 @@ def plan_groups(
 
 
 def plan_search(segment: SegmentSizes, request: RequestSizes, machine: Machine) -> SearchPlan:
-    """Return how a segment is searched. Pure: equal arguments and costs give equal plans.
+    """Return how a segment is searched; equal arguments and costs give equal plans.
 
-    Where the plan depends on a fact that takes time to find out, such as the number of distinct
-    rows, and the sizes do not hold it, the plan names it in ``needs``.
+    If the plan depends on a fact that takes time to find out, such as the number of distinct rows,
+    and the sizes do not contain the fact, the plan names it in ``needs``.
     """
     return _plan_search(segment, request, machine, cost_model.COSTS)
 
@@ -408,7 +410,7 @@ def _plan_score_all(
     costs: CostModel,
     reasons: tuple[str, ...],
 ) -> SearchPlan:
-    """Plan float64 scores of every pair: tasks of a query, or of a range of its rows."""
+    """Plan float64 scores of every pair, in tasks of a query or of a range of its rows."""
     n, k = request.n_queries, request.k
     m = segment.n_live if request.n_allowed is None else request.n_allowed
     grid = plan_exhaustive(n, m, segment.n_columns, k, machine.n_threads, costs)
@@ -421,7 +423,7 @@ def plan_exhaustive(
 ) -> TaskGrid:
     """Divide the float64 scores of n queries and m rows into tasks of about 2 ms.
 
-    A task is a block of queries, or a part of the rows for one of few queries.
+    A task is a block of queries; with few queries, it is a part of the rows for one query.
     """
     per_task = max(1, costs.pairs_per_task // (1 + n_columns // 64))
     n_ranges = min(max(1, m // max(per_task, 4 * k)), max(1, costs.max_tasks_per_search // n))
@@ -450,14 +452,15 @@ def _plan_distinct(
 
 
 def pays_grouping(ends: Integers, n: int) -> bool:
-    """Whether groups of n rows that end there are so large that searching one of each pays."""
+    """Return whether groups of n rows with these ends are so large that one of each is searched."""
     sizes = np.diff(np.concatenate([[0], ends, [n]])).astype(np.float64)
-    # no BLAS: its threads stay awake for milliseconds that a search needs
+    # BLAS is not used, because its threads stay awake for milliseconds on cores that a search
+    # needs.
     return bool(np.square(sizes).sum() >= cost_model.COSTS.min_average_copies * n)
 
 
 def scores_are_faster(n_queries: int, n_allowed: int, n_live: int, costs: CostModel) -> bool:
-    """Whether float64 scores of the allowed rows take less time than tiles of all rows."""
+    """Return whether float64 scores of the allowed rows take less time than tiles of all rows."""
     sweep = 1 + n_queries / costs.queries_per_filtered_sweep
     return n_queries * n_allowed * costs.tile_rows_per_score <= n_live * sweep
 
@@ -469,7 +472,7 @@ def _plan_allowed(
     costs: CostModel,
     reasons: list[str],
 ) -> SearchPlan | None:
-    """Plan a search of some of the rows, or return None where a mask of all rows is faster.
+    """Plan a search of some of the rows, or return None if a mask of all rows is faster.
 
     Times are compared in units of the time in which the tiles read one row for the first query.
     """
@@ -490,7 +493,7 @@ def _plan_allowed(
     if codes > machine.working_memory:
         reasons.append("codes of the allowed rows alone would exceed the working memory")
         return None
-    # the search of the packed rows is planned again, and then counts their duplicates
+    # The search of the packed rows is planned again, and their duplicates are then counted.
     rows = SegmentSizes(
         segment.n_rows, segment.n_columns, m, segment.row_type, n_distinct=m,
         has_moderate_norms=segment.has_moderate_norms,
@@ -513,11 +516,11 @@ def _plan_tiles(
     costs: CostModel,
     reasons: tuple[str, ...],
 ) -> SearchPlan:
-    """Plan a search of packed rows, or of every pair where a filter drops too few of them."""
+    """Plan a search of packed rows, or of every pair if a filter drops too few pairs."""
     n, k = request.n_queries, request.k
     m = segment.n_live if request.n_allowed is None else request.n_allowed
     n_packed = segment.n_packed if segment.packed_for else segment.n_live
-    # packed rows that cannot be found take up places among the best
+    # Packed rows that cannot be found take up places among the best rows.
     needed_rows = float(k) if m >= n_packed else k * n_packed / max(1, m)
     # Few queries for few neighbours of all segments are scanned in every segment, however small it
     # is: such a search can be prepared, which saves more time than scores of all pairs would. That
@@ -593,9 +596,9 @@ def _plan_few(
     machine: Machine,
     costs: CostModel,
 ) -> SearchPlan:
-    """Plan a scan of few queries, of which every thread reads a part of the rows."""
+    """Plan a scan for few queries, in which every thread reads a part of the rows."""
     n, k = request.n_queries, request.k
-    # As ``search_few_queries`` says: of a panel, and of the best of a query.
+    # The bytes that ``search_few_queries`` allocates for a panel, and for the best of a query.
     of_panel, of_best = 4.0 * (PANEL + 1) * n, 24.0 * (2 * k + 256)
     useful = useful_threads(layout, n, n_panels, costs)
     fitting = machine.working_memory / (2 * min(machine.n_threads, useful) * of_panel)
@@ -616,11 +619,11 @@ def _plan_few(
 
 
 def are_few(layout: TileLayout, n_queries: int, n_panels: int, costs: CostModel) -> bool:
-    """Whether it takes less time to compare each query with the codes by itself than as a block."""
+    """Return whether comparing the queries with the codes one by one is faster than as a block."""
     if not layout.quantised or n_queries > PANEL:
         return False
     work = n_panels * PANEL * 4 * layout.words
-    # a tile of up to 16 queries takes as long as one of 16
+    # A tile of up to 16 queries takes as long as a tile of 16 queries.
     lanes = PANEL // 2 if n_queries <= PANEL // 2 else PANEL
     of_block = lanes * work / dict(costs.multiply_adds_per_second)[layout.isa]
     one_by_one = n_queries * work / dict(costs.single_multiply_adds_per_second)[layout.isa]
@@ -629,10 +632,10 @@ def are_few(layout: TileLayout, n_queries: int, n_panels: int, costs: CostModel)
 
 
 def useful_threads(layout: TileLayout, n_queries: int, n_panels: int, costs: CostModel) -> int:
-    """Return how many threads few queries can use: each must read enough codes."""
+    """Return how many threads few queries can use, because each must read enough codes."""
     has_registers = INSTRUCTION_SETS[layout.isa].has_tile_registers
     per_reading = costs.queries_per_reading_amx if has_registers else costs.queries_per_reading
-    # bytes of codes, as many times as the queries take
+    # the bytes of the codes, multiplied by the number of readings that the queries take
     work = n_panels * PANEL * 4 * layout.words * (1 + n_queries // per_reading)
     return max(1, work // costs.min_bytes_per_thread)
 
@@ -645,7 +648,7 @@ def _share_rows(
     machine: Machine,
     costs: CostModel,
 ) -> TaskGrid:
-    """Divide the panels among threads, into as many ranges for each, for one block of n queries."""
+    """Divide the panels for one block of n queries into the same number of ranges per thread."""
     n_threads = min(machine.n_threads, useful_threads(layout, n, n_panels, costs))
     rounds = max(1, -(-n_panels // (n_threads * max_panels)))
     per_range = max(1, -(-n_panels // (n_threads * rounds)))
@@ -665,17 +668,17 @@ def plan_query_blocks(
     *,
     may_share: bool = True,
 ) -> tuple[TaskGrid, int, float]:
-    """Divide the queries among threads: return the grid, the capacity and the buffers' bytes.
+    """Divide the queries among threads; return the grid, the capacity and the buffers' bytes.
 
-    Every thread sweeps all rows for one block of queries after the other. A machine of many cores
-    with little memory uses some of them, and smaller buffers. Threads get as many blocks each: of
-    192 queries two threads search 96 each, and not 64 and 128. Where many threads would read large
-    codes once for each of many small blocks, the rows are divided into ranges, too, so that blocks
-    are larger: ``_divide_rows``. may_share: whether that is allowed. ValueError where the buffers
-    of a single query exceed the working memory.
+    Every thread sweeps all rows for one block of queries after the other. A machine with many cores
+    and little memory uses only some of its cores, and smaller buffers. All threads get the same
+    number of blocks: of 192 queries, two threads search 96 each, and not 64 and 128. If many
+    threads would read large codes once for each of many small blocks, the rows are also divided
+    into ranges, so that blocks are larger (``_divide_rows``). may_share says whether this is
+    allowed. ValueError is raised if the buffers of a single query exceed the working memory.
     """
-    # As ``tile_top_k.search_block`` says: of a query, and of a panel of 32, which may be filled in
-    # part. What it needs besides the queries is less than for two of them.
+    # The bytes that ``tile_top_k.search_block`` allocates for a query, and for a panel of 32
+    # queries, which may be partly filled. Its other buffers take less than those of two queries.
     per_panel = PANEL * (4 * n_columns + 64)
     min_capacity, capacity = _min_capacity(needed_rows, costs), _capacity(needed_rows, costs)
     small, large = (36 * size + 24 * k for size in (min_capacity, capacity))
@@ -731,8 +734,8 @@ def plan_pass(
 ) -> tuple[TaskGrid, int, ThresholdSample]:
     """Return grid, capacity and sample for the queries that n_passes over the rows have left over.
 
-    Only the first pass, which is as planned, guesses thresholds. The last passes share none between
-    tasks, because a shared threshold that was damaged is the reason why they are needed.
+    Only the first pass, which follows the plan, estimates thresholds. In the last passes, tasks
+    share no thresholds, because these passes are needed only if a shared threshold was damaged.
     """
     if n_passes == 0:
         return plan.grid, plan.capacity, plan.sample
@@ -754,11 +757,12 @@ def _divide_rows(
     max_ranges: int,
     costs: CostModel,
 ) -> TaskGrid:
-    """Return a grid that also divides the rows, where that saves enough of the time.
+    """Return a grid that also divides the rows, if that saves enough of the time.
 
-    largest: panels of queries in a block. The time is that of reading the codes once for each
-    query block, or of the products of the busiest thread, whichever is longer, and that of scoring
-    the candidates of every range. Two threads gain nothing by it.
+    largest is the largest number of panels of queries in a block. The estimated time is the time of
+    reading the codes once for each query block, or of the products of the busiest thread, whichever
+    is longer, plus the time of scoring the candidates of every range. Two threads gain nothing if
+    the rows are divided.
     """
     n_panels, n_threads = grid.panels_per_range, grid.n_threads
     if n_threads <= costs.max_threads_without_ranges or n_panels < n_threads:
@@ -793,14 +797,14 @@ def _divide_rows(
 
 
 def plan_batch(k: int, n_columns: int, working_memory: float) -> int:
-    """Return the queries of a batch: their encoded rows and results fit their share of memory."""
+    """Return how many queries a batch has, so that rows and results fit their share of memory."""
     bytes_per_query = 24 * k + 24 * n_columns + cost_model.COSTS.batch_bytes_per_query
     fits = int(cost_model.COSTS.batch_share * working_memory / bytes_per_query)
     return max(cost_model.COSTS.min_batch_queries, fits)
 
 
 class BlockSizes(NamedTuple):
-    """Queries of a batch, items of a segment, and the memory in bytes for searching it."""
+    """The queries of a batch, the items of a segment, and the memory for searching it, in bytes."""
 
     queries: int
     items: int
@@ -810,9 +814,9 @@ class BlockSizes(NamedTuple):
 def plan_blocks(
     n_queries: int, n_items: int, k: int, query_bytes: int, item_bytes: int, memory: float
 ) -> BlockSizes:
-    """Return how many queries and items are read at once, where items are read in blocks.
+    """Return how many queries and items are read at once, if items are read in blocks.
 
-    query_bytes and item_bytes: memory of a row of each side, with its encoded copy.
+    query_bytes and item_bytes are the memory of a query and of an item with its encoded copy.
     """
     costs = cost_model.COSTS
     query_bytes += costs.read_bytes_per_neighbor * k
@@ -826,7 +830,7 @@ def plan_blocks(
 def low_precision_memory(n_columns: int, n_bytes: int) -> float:
     """Return the memory for blocks of low-precision rows, which become float32.
 
-    n_bytes: the memory of the rows as they are. Their blocks need not take more.
+    n_bytes is the memory of the original rows. Their blocks need not take more memory.
     """
     costs = cost_model.COSTS
     smallest = costs.low_precision_bytes_per_column * n_columns
@@ -834,7 +838,7 @@ def low_precision_memory(n_columns: int, n_bytes: int) -> float:
 
 
 def packs_low_precision(n_rows: int, n_columns: int, isa: str, memory: float) -> bool:
-    """Whether low-precision rows are packed as a whole, and not converted block by block."""
+    """Return whether low-precision rows are packed as a whole, and not converted in blocks."""
     costs, layout = cost_model.COSTS, tile_layout(isa, n_columns)
     size = n_rows * (4 * layout.words + costs.read_bytes_per_row)
     is_large = 4 * n_rows * n_columns > costs.low_precision_memory
@@ -855,34 +859,36 @@ def _guess_threshold(
 ) -> ThresholdSample:
     """Return which panels to sample and which rank among their maxima is the first threshold.
 
-    Of the ``needed_rows`` best rows k may be found. The rank fails for about one query in a
-    hundred: those are searched twice.
+    k of the ``needed_rows`` best rows may be found. For about one query in a hundred, the threshold
+    is too high, and the query is searched twice.
     """
-    # half of the panels sampled must be able to hold the rank
+    # Half of the sampled panels must be able to hold the rank.
     max_stride = int(math.sqrt(n_panels / (2 * needed_rows)) * 4)
     stride = max(1, min(costs.max_sample_stride, (n_panels + 1) // min_sample, max_stride))
     panels = max(1, n_panels // stride)
     expected = needed_rows / stride
-    # a binomial variance: each of the best is in the sample, and may be found, or not
+    # This is a binomial variance, because each of the best rows is in the sample and may be found,
+    # or is not.
     deviation = math.sqrt(expected * (1 - k / needed_rows / stride))
-    # of all panels the deviation is 0, and codes err: with 1.5 a rank fails for 11 % of queries of
-    # 1,000 x 64, with 2.5 for 1 %
+    # If all panels are read, the deviation is 0, but codes have rounding errors. Among 1,000 rows
+    # of 64 columns, the threshold is too high for 11 % of the queries with a margin of 1.5, and for
+    # 1 % with a margin of 2.5.
     margin = costs.rank_margin_of_sample if stride > 1 else costs.rank_margin_of_all
     rank = expected + costs.threshold_deviations * deviation + margin
     return ThresholdSample(stride, min(panels, int(panels * -math.expm1(-rank / panels)) + 1))
 
 
 def _min_capacity(needed_rows: float, costs: CostModel) -> int:
-    """Candidates that the buffer of a query holds at least."""
+    """Return the smallest number of candidates that the buffer of a query may hold."""
     entries = costs.min_candidates_per_neighbor * needed_rows + costs.candidates_besides
     return 1 << math.ceil(entries).bit_length()
 
 
 def _capacity(needed_rows: float, costs: CostModel) -> int:
-    """Candidates that the buffer of a query holds, so that few buffers are full before the end.
+    """Return how many candidates the buffer of a query holds, so that few are full before the end.
 
-    Of out-of-distribution queries 650 candidates pass the tiles at k = 10 and 1,100 at k = 100
-    (30,000 x 1,536).
+    For an out-of-distribution query among 30,000 rows of 1,536 columns, 650 candidates pass the
+    tiles with k = 10, and 1,100 candidates with k = 100.
     """
     entries = costs.candidates_per_neighbor * needed_rows + costs.candidates_besides
     return max(costs.min_capacity, 1 << math.ceil(entries).bit_length())
@@ -891,7 +897,7 @@ def _capacity(needed_rows: float, costs: CostModel) -> int:
 def may_project(
     n_packed: int, n_columns: int, layout: TileLayout, machine_has_tiles: bool, costs: CostModel
 ) -> bool:
-    """Whether a sample of the rows is worth taking, to see whether a projection pays."""
+    """Return whether a projection may pay, so that a sample of the rows should be drawn."""
     if not machine_has_tiles or not layout.quantised or costs.projected_columns == 0:
         return False
     is_small = n_packed < costs.min_rows_to_project or n_columns < costs.min_columns_to_project
@@ -905,7 +911,7 @@ def work_to_project(layout: TileLayout, costs: CostModel) -> float:
 
 
 def uses_projection_of(n_queries: int, layout: TileLayout) -> bool:
-    """Whether a search of so many queries could use a projection, and counts as work for one."""
+    """Return whether a search of this many queries could use a projection, so its work counts."""
     return n_queries == 1 or not INSTRUCTION_SETS[layout.isa].has_tile_registers
 
 

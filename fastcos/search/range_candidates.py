@@ -1,4 +1,4 @@
-"""All items whose raw score may reach a threshold of each query, as the tiles bound it."""
+"""All items whose raw score may reach a threshold of each query, by the bounds of the tiles."""
 
 import numpy as np
 
@@ -30,9 +30,9 @@ def find_candidates(
 ) -> Integers:
     """Return how many items of each query may have a raw score of at least thresholds (n,).
 
-    columns is filled with the first ``capacity`` of them, unordered, from starts (n,) on. No item
-    that qualifies is left out; some may be there that do not. O(n m d) operations of the tiles.
-    allowed_rows: items that may be found, all packed ones if None.
+    The first ``capacity`` of these items are written to columns, unordered, from starts (n,) on. No
+    item that qualifies is left out, but some items may not qualify. The tiles perform O(n m d)
+    operations. allowed_rows holds the items that may be found; None means all packed items.
     """
     n = len(thresholds)
     if not tiles.AVAILABLE:
@@ -66,7 +66,7 @@ def _everything(
     columns: Integers,
     allowed_rows: AllowedRows | None,
 ) -> Integers:
-    """Take every item that a query may find: the way without compiled tiles."""
+    """List every item that a query may find, because there are no compiled tiles."""
     row_numbers = packed.numbers if allowed_rows is None else allowed_rows.numbers
     counts = np.empty(len(starts), np.int64)
     for i, start in enumerate(starts):

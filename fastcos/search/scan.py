@@ -1,13 +1,14 @@
-"""Search one segment as its plan says: one function for each method, and all return the same bits.
+"""Search one segment by its plan, with one function for each method.
 
-``search_segment`` asks ``plan`` how to search, looks up the facts that the plan depends on, and
-runs the method. Most plans scan packed rows: tiles drop pairs by bounds of quantised products, and
-what is left is scored in float64. Every method returns row numbers and raw scores, best first,
-equal scores by lower row number, padded by -1 and -inf.
+``search_segment`` requests a plan, looks up the facts that the plan depends on, and runs the
+method. Most plans scan packed rows: tiles drop pairs by bounds of quantised products, and the other
+pairs are scored in float64. Every method returns bit-for-bit the same row numbers and raw scores,
+best first, equal scores by lower row number, padded by -1 and -inf.
 
-A self-join computes both halves of its symmetric matrix. Half of the tiles was built and measured:
-candidates of all rows must wait until the last block, and their thresholds rise more slowly, so
-that it took 1.1 to 1.3 times as much processor time (``docs/dev/costs.md``, "half a self-join").
+A self-join computes both halves of its symmetric score matrix. We built and measured a self-join
+that computes only half of the tiles. The candidates of all rows must then wait until the last
+block, and the thresholds rise more slowly, so it took 1.1 to 1.3 times as much processor time as
+computing both halves (``docs/dev/costs.md``, "half a self-join").
 """
 
 from collections.abc import Callable
@@ -57,12 +58,12 @@ from fastcos.search.segments import Segment
 from fastcos.similarity import kernel_records
 from fastcos.similarity.encoded_rows import EncodedRows
 
-# The threshold of a query about which nothing is known.
+# The threshold of a query for which no bound is known.
 _NO_THRESHOLD = np.float32(-3e38)
 
 
 class SegmentRequest(NamedTuple):
-    """What is searched for in a segment, beside the queries.
+    """The request for a search of a segment, apart from the queries.
 
     Attributes
     ----------
@@ -70,7 +71,7 @@ class SegmentRequest(NamedTuple):
     exclusions : ExcludedItems
         Row numbers that each query may not find.
     allowed : AllowedRows or None
-        The rows that may be found; None where all live rows may.
+        The rows that may be found; None if all live rows may be found.
     thresholds : ndarray (n,) or None
         Raw scores below which no row needs to be found, because earlier segments have better ones.
     n_live_of_index : int or None
@@ -87,7 +88,7 @@ class SegmentRequest(NamedTuple):
 def search_segment(
     segment: Segment, queries: EncodedRows, request: SegmentRequest, options: ExecutionOptions
 ) -> Ranking:
-    """Row numbers (n, k) and raw scores (n, k) of a segment's best rows for every query."""
+    """Return row numbers and raw scores (n, k) of a segment's best rows for every query."""
     plan = plan_segment(segment, len(queries.rows), request, options)
     return _METHODS[plan.method](plan, segment, queries, request, options)
 
@@ -95,7 +96,7 @@ def search_segment(
 def plan_segment(
     segment: Segment, n_queries: int, request: SegmentRequest, options: ExecutionOptions
 ) -> SearchPlan:
-    """Plan a search of a segment, and look up what the plan depends on."""
+    """Plan a search of a segment, and look up the facts that the plan depends on."""
     sizes = request_sizes(segment, n_queries, request)
     # LLVM knows the instruction sets, but importing it takes 0.4 s, and NumPy does not need them.
     is_compiled = bool(segment.packed_forms) or not segment.uses_numpy()
@@ -112,7 +113,7 @@ def plan_segment(
 
 
 def request_sizes(segment: Segment, n_queries: int, request: SegmentRequest) -> RequestSizes:
-    """Return what a plan needs to know of a search of a segment."""
+    """Return the facts about a request for a segment that a plan depends on."""
     n_allowed = None
     if request.allowed is not None and request.allowed is not segment.live:
         n_allowed = request.allowed.count
@@ -120,7 +121,7 @@ def request_sizes(segment: Segment, n_queries: int, request: SegmentRequest) -> 
 
 
 def machine_of(options: ExecutionOptions, isa: str, *, is_compiled: bool = True) -> Machine:
-    """Return what a plan needs to know of this machine and of how a call may use it."""
+    """Return the facts about this machine, and how a call may use it, that a plan depends on."""
     return Machine(isa, options.n_threads, options.working_memory, is_compiled, tiles.AVAILABLE)
 
 
@@ -132,7 +133,7 @@ def nearest(
     *,
     exclude_self: bool = False,
 ) -> Ranking:
-    """Row numbers and raw scores (n, k) of the nearest rows: for measures that need neighbours."""
+    """Return row numbers and raw scores (n, k) of the nearest rows, for measures that need them."""
     exclusions = no_exclusions(len(queries.rows), exclude_self=exclude_self)
     return search_segment(items, queries, SegmentRequest(k, exclusions), options)
 
@@ -144,7 +145,7 @@ def _numpy(
     request: SegmentRequest,
     options: ExecutionOptions,
 ) -> Ranking:
-    """Search in NumPy, batch by batch; the batches after the kernels are compiled run those."""
+    """Search in NumPy, batch by batch; once the kernels are compiled, further batches run them."""
     allowed, k = request.allowed, request.k
     row_numbers = segment.numbers if allowed is None else allowed.numbers
     items = segment.encoded._replace(rows=memmap.from_bits(segment.encoded.rows))
@@ -193,7 +194,7 @@ def _rows_as_given(
     request: SegmentRequest,
     options: ExecutionOptions,
 ) -> Ranking:
-    """Multiply whole panels of rows as they are given, and score the few rows behind them."""
+    """Multiply complete panels of unpacked rows, and score the few rows behind them."""
     unpacked = unpacked_items(segment.metric_type, segment.encoded)
     mask = np.empty(0, np.uint8)
     columns, scores = _scan_query_blocks(plan, unpacked, queries, request, mask, options)
@@ -226,7 +227,7 @@ def _distinct(
     request: SegmentRequest,
     options: ExecutionOptions,
 ) -> Ranking:
-    """Search one row of every group of duplicates, and add its copies; duplicate queries, too."""
+    """Search one row of every group of duplicates, and add its copies; do so for queries, too."""
     groups = cast(duplicates.DuplicateGroups, segment.duplicates)
     n, progress = len(queries.rows), options.progress
     packed = segment.packed_for(n, "packed_distinct")
@@ -250,7 +251,7 @@ def _repack(
     request: SegmentRequest,
     options: ExecutionOptions,
 ) -> Ranking:
-    """Pack the allowed rows for this search alone, and search them."""
+    """Pack the allowed rows for this search alone, and search the packed rows."""
     allowed = segment.restricted_to(cast(AllowedRows, request.allowed).numbers)
     return search_segment(allowed, queries, request._replace(allowed=None), options)
 
@@ -288,7 +289,7 @@ def scan(
     request: SegmentRequest,
     options: ExecutionOptions,
 ) -> Ranking:
-    """Run a plan of packed rows: score them all, or let tiles drop most pairs."""
+    """Run a plan of packed rows, which scores all pairs or lets tiles drop most pairs."""
     items, allowed, exclusions, k = packed.arrays, request.allowed, request.exclusions, request.k
     if plan.method == "score_all":
         row_numbers = packed.numbers if allowed is None else allowed.numbers
@@ -312,7 +313,7 @@ def _scan_query_blocks(
     mask: npt.NDArray[np.uint8],
     options: ExecutionOptions,
 ) -> Ranking:
-    """Scan packed rows for blocks of queries, of which every thread takes one after the other."""
+    """Scan packed rows for blocks of queries; every thread takes one block after the other."""
     items, k, exclusions = packed.arrays, request.k, request.exclusions
     scaled = pack_queries(packed, queries, exclusions, mask)
     n, n_panels = len(scaled.norms), len(items.statistics)
@@ -320,8 +321,8 @@ def _scan_query_blocks(
     unfinished = np.arange(n, dtype=np.int64)
     zero = np.flatnonzero(scaled.norms == 0)
     if len(zero) and packed.metric_type != "euclidean" and not items.offsets.any():
-        # All scores of a zero query are 0, so that no filter could drop a row. The norm of a tiny
-        # row may be 0 although the row is not.
+        # All scores of a zero query are 0, so no filter could drop a row. The norm of a tiny row
+        # may be 0 although the row is not zero.
         zero = zero[~scaled.rows[zero].any(axis=1)]
         if len(zero):
             unfinished = np.delete(unfinished, zero)
@@ -378,10 +379,11 @@ def _scan_query_blocks(
 def _proved_thresholds(
     scaled: Any, queries: Integers, kth_scores: Floats, given_thresholds: Any
 ) -> Floats:
-    """Return up to which threshold, in the terms of the filter, no row of the best k is dropped.
+    """Return the largest threshold, in the terms of the filter, that drops none of the best k rows.
 
-    kth_scores: of all panels, of the queries of these numbers; given_thresholds (n,): below them
-    no row needs to be found. An unproved threshold is rounded up by a quarter of SLACK.
+    kth_scores are the k-th best scores, in all panels, of the queries with these numbers. Below
+    given_thresholds (n,), no row needs to be found. An unproved threshold is rounded up by a
+    quarter of SLACK.
     """
     slopes, intercepts = scaled.scaling.slopes[queries], scaled.scaling.intercepts[queries]
     bounds: Floats = slopes * kth_scores + intercepts
@@ -448,7 +450,7 @@ def score_all(
     options: ExecutionOptions,
     grid: TaskGrid | None = None,
 ) -> Ranking:
-    """Score all pairs of the queries and the rows of these numbers in float64. O(n m d)."""
+    """Score all pairs of the queries and the rows of these numbers in float64, in O(n m d) time."""
     queries = as_wide(queries, items.rows)
     n, n_columns = queries.rows.shape
     if grid is None:
@@ -492,11 +494,12 @@ def best_of_parts(columns: Integers, scores: Floats) -> Ranking:
 
 
 def as_wide(queries: EncodedRows, items: Rows) -> EncodedRows:
-    """Return queries in the type in which items of this type are searched: the scores are equal.
+    """Return queries in the type in which items of this type are searched, which keeps all scores.
 
-    Queries of items that are not float32 are searched in float64, which holds all their numbers.
-    float64 queries of float32 items, such as a list of Python's floats, are searched in float32
-    where that holds their numbers exactly, as it does for the output of a float32 model.
+    If the items are not float32, queries are searched in float64, which represents all their
+    numbers exactly. If the items are float32, float64 queries, such as a list of Python's floats,
+    are searched in float32 if that represents their numbers exactly, as for the output of a float32
+    model.
     """
     rows = as_searched(queries.rows, items.dtype)
     return queries if rows is queries.rows else queries._replace(rows=rows)
@@ -520,7 +523,7 @@ def as_searched(rows: Rows, dtype: np.dtype[Any]) -> Rows:
 def _filter_thresholds(
     scaled: Any, thresholds: Floats, queries: Integers | slice = slice(None)
 ) -> npt.NDArray[np.float32]:
-    """Return raw scores of the queries of these numbers as thresholds of the filter, not above."""
+    """Return raw scores of these queries as thresholds of the filter, never rounded up."""
     slopes, intercepts = scaled.scaling.slopes[queries], scaled.scaling.intercepts[queries]
     bounds: Floats = slopes * thresholds + intercepts
     rounding = packing.SLACK * (np.abs(bounds) + np.abs(intercepts))
