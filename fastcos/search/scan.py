@@ -147,10 +147,10 @@ def _numpy(
 ) -> Ranking:
     """Search in NumPy, batch by batch; once the kernels are compiled, further batches run them."""
     allowed, k = request.allowed, request.k
-    row_numbers = segment.numbers if allowed is None else allowed.numbers
+    findable = segment.numbers if allowed is None else allowed.numbers
     items = segment.encoded._replace(rows=memmap.from_bits(segment.encoded.rows))
     n, size = len(queries.rows), plan.grid.queries_per_block
-    columns, scores = np.empty((n, k), np.int64), np.empty((n, k))
+    row_numbers, scores = np.empty((n, k), np.int64), np.empty((n, k))
     for lo in range(0, n, size):
         if lo and not segment.uses_numpy():
             rest = slice(lo, n)
@@ -158,19 +158,19 @@ def _numpy(
             rest_request = request._replace(
                 exclusions=request.exclusions.of_range(lo, n), thresholds=bounds
             )
-            columns[rest], scores[rest] = search_segment(
+            row_numbers[rest], scores[rest] = search_segment(
                 segment, queries.take(rest), rest_request, options
             )
             break
         hi = min(n, lo + size)
         with readiness.seconds_in_numpy():
-            columns[lo:hi], scores[lo:hi] = numpy_search.search(
-                segment.metric_type, items, row_numbers, queries.take(slice(lo, hi)),
+            row_numbers[lo:hi], scores[lo:hi] = numpy_search.search(
+                segment.metric_type, items, findable, queries.take(slice(lo, hi)),
                 request.exclusions.of_range(lo, hi), k,
             )  # fmt: skip
         if options.progress is not None:
             options.progress(hi, n)
-    return columns, scores
+    return row_numbers, scores
 
 
 def _score_all(
@@ -197,14 +197,14 @@ def _rows_as_given(
     """Multiply complete panels of unpacked rows, and score the few rows behind them."""
     unpacked = unpacked_items(segment.metric_type, segment.encoded)
     mask = np.empty(0, np.uint8)
-    columns, scores = _scan_query_blocks(plan, unpacked, queries, request, mask, options)
+    row_numbers, scores = _scan_query_blocks(plan, unpacked, queries, request, mask, options)
     rest = np.arange(len(unpacked.arrays.order), len(segment.encoded.rows))
     if not len(rest):
-        return columns, scores
+        return row_numbers, scores
     best_of_rest = score_all(
         segment.metric_type, segment.encoded, rest, queries, request.exclusions, request.k, options
     )
-    parts = zip((columns, scores), best_of_rest, strict=True)
+    parts = zip((row_numbers, scores), best_of_rest, strict=True)
     return best_of_parts(*(np.stack(pair, axis=1) for pair in parts))
 
 
@@ -317,7 +317,7 @@ def _scan_query_blocks(
     items, k, exclusions = packed.arrays, request.k, request.exclusions
     scaled = pack_queries(packed, queries, exclusions, mask)
     n, n_panels = len(scaled.norms), len(items.statistics)
-    columns, scores = parallel.unfilled((n, k), np.int64), parallel.unfilled((n, k), np.float64)
+    row_numbers, scores = parallel.unfilled((n, k), np.int64), parallel.unfilled((n, k), np.float64)
     unfinished = np.arange(n, dtype=np.int64)
     zero = np.flatnonzero(scaled.norms == 0)
     if len(zero) and packed.metric_type != "euclidean" and not items.offsets.any():
@@ -326,9 +326,9 @@ def _scan_query_blocks(
         zero = zero[~scaled.rows[zero].any(axis=1)]
         if len(zero):
             unfinished = np.delete(unfinished, zero)
-            row_numbers = packed.numbers if request.allowed is None else request.allowed.numbers
+            findable = packed.numbers if request.allowed is None else request.allowed.numbers
             for query in zero:
-                columns[query], scores[query] = _lowest(row_numbers, exclusions, int(query), k)
+                row_numbers[query], scores[query] = _lowest(findable, exclusions, int(query), k)
     given_thresholds, machine = np.full(n, _NO_THRESHOLD), machine_of(options, packed.layout.isa)
     if request.thresholds is not None and np.isfinite(request.thresholds).all():
         given_thresholds = _filter_thresholds(scaled, request.thresholds)
@@ -338,7 +338,7 @@ def _scan_query_blocks(
             plan, n_passes, len(unfinished), k, packed.layout, scaled.rows.shape[1], n_panels,
             machine,
         )  # fmt: skip
-        parts = (columns[np.newaxis], scores[np.newaxis])
+        parts = (row_numbers[np.newaxis], scores[np.newaxis])
         if grid.n_ranges > 1:
             shape = grid.n_ranges, n, k
             parts = parallel.unfilled(shape, np.int64), parallel.unfilled(shape, np.float64)
@@ -360,7 +360,7 @@ def _scan_query_blocks(
             )  # fmt: skip
         used = unproved[:, unfinished].max(axis=0)
         if grid.n_ranges > 1:
-            columns[unfinished], scores[unfinished] = best_of_parts(
+            row_numbers[unfinished], scores[unfinished] = best_of_parts(
                 parts[0][:, unfinished].swapaxes(0, 1), parts[1][:, unfinished].swapaxes(0, 1)
             )
             proved = _proved_thresholds(
@@ -373,7 +373,7 @@ def _scan_query_blocks(
             of_scores = _filter_thresholds(scaled, scores[unfinished, -1], unfinished)
             thresholds[unfinished] = np.maximum(given_thresholds[unfinished], of_scores)
         n_passes += 1
-    return columns, scores
+    return row_numbers, scores
 
 
 def _proved_thresholds(
@@ -413,13 +413,13 @@ def scan_few_queries(
 
     The plan is one that can be prepared. settings: what few_query_settings returns for it. rows
     (n, d): queries as given, of the type of as_wide. filters: kernels.records.QueryFilters. If the
-    settings say that the queries must be checked, columns[0, 0] is NOT_ORDINARY where a query needs
-    more care.
+    settings say that the queries must be checked, row_numbers[0, 0] is NOT_ORDINARY where a query
+    needs more care.
     """
     grid, n, n_panels = plan.grid, len(rows), len(packed.arrays.statistics)
     shape = grid.n_ranges, n, k
-    scores, columns = np.empty(shape), np.empty(shape, np.int64)
-    arguments = (packed.addresses, rows, filters, settings, scores, columns)
+    scores, row_numbers = np.empty(shape), np.empty(shape, np.int64)
+    arguments = (packed.addresses, rows, filters, settings, scores, row_numbers)
     kernel = few_queries.search_few_queries
     if not plan.compares_one_by_one:
         kernel = one_block.search_one_block
@@ -430,14 +430,14 @@ def scan_few_queries(
         parallel.call(kernel, kinds, 0, n_panels, *arguments)
         if progress is not None:
             progress(n_panels, n_panels)
-        return columns[0], scores[0]
+        return row_numbers[0], scores[0]
     parallel.run(
         kernel, parallel.row_blocks(n_panels, grid.panels_per_range), *arguments,
         n_threads=grid.n_threads, progress=progress,
     )  # fmt: skip
-    if columns[0, 0, 0] == few_queries.NOT_ORDINARY:
-        return columns[0], scores[0]
-    return best_of_parts(columns.swapaxes(0, 1), scores.swapaxes(0, 1))
+    if row_numbers[0, 0, 0] == few_queries.NOT_ORDINARY:
+        return row_numbers[0], scores[0]
+    return best_of_parts(row_numbers.swapaxes(0, 1), scores.swapaxes(0, 1))
 
 
 def score_all(
@@ -456,7 +456,7 @@ def score_all(
     if grid is None:
         grid = plan_exhaustive(n, len(numbers), n_columns, k, options.n_threads, cost_model.COSTS)
     parts = grid.n_ranges
-    columns = parallel.unfilled((n * parts, k), np.int64)
+    row_numbers = parallel.unfilled((n * parts, k), np.int64)
     scores = parallel.unfilled((n * parts, k), np.float64)
     parallel.run(
         exhaustive_top_k.score_all_rows,
@@ -466,12 +466,12 @@ def score_all(
             validation.read_only(numbers), validation.read_only(np.zeros(n, np.int64)),
             validation.read_only(np.full(n, len(numbers), np.int64)),
         ),
-        parts, filters_of(exclusions), scores, columns,
+        parts, filters_of(exclusions), scores, row_numbers,
         n_threads=options.n_threads, progress=options.progress,
     )  # fmt: skip
     if parts == 1:
-        return columns, scores
-    return best_of_parts(columns.reshape(n, parts, k), scores.reshape(n, parts, k))
+        return row_numbers, scores
+    return best_of_parts(row_numbers.reshape(n, parts, k), scores.reshape(n, parts, k))
 
 
 def filters_of(
@@ -483,10 +483,10 @@ def filters_of(
     )
 
 
-def best_of_parts(columns: Integers, scores: Floats) -> Ranking:
+def best_of_parts(row_numbers: Integers, scores: Floats) -> Ranking:
     """Merge the k best of each part, (n, parts, k), to the k best of all, (n, k)."""
-    n, _, k = columns.shape
-    parts = (validation.read_only(part.reshape(n, -1)) for part in (scores, columns))
+    n, _, k = row_numbers.shape
+    parts = (validation.read_only(part.reshape(n, -1)) for part in (scores, row_numbers))
     best, best_scores = parallel.unfilled((n, k), np.int64), parallel.unfilled((n, k), np.float64)
     block = parallel.row_blocks(n, n)
     parallel.run(exhaustive_top_k.merge_rows, block, *parts, best_scores, best)
@@ -538,6 +538,6 @@ def _lowest(numbers: Integers, exclusions: ExcludedItems, query: int, k: int) ->
     candidates = candidates[
         (candidates != exclusions.self_rows[query]) & ~np.isin(candidates, excluded)
     ][:k]
-    columns, scores = np.full(k, -1, np.int64), np.full(k, -np.inf)
-    columns[: len(candidates)], scores[: len(candidates)] = candidates, 0.0
-    return columns, scores
+    row_numbers, scores = np.full(k, -1, np.int64), np.full(k, -np.inf)
+    row_numbers[: len(candidates)], scores[: len(candidates)] = candidates, 0.0
+    return row_numbers, scores
