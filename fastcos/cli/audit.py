@@ -67,7 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help_ = "table of items and counts, such as the number of users of each item"
     add("--popularity", metavar="FILE", help=help_)
     add("--against", metavar="OLD", help="old version of the same items, to compare with")
-    add("--old-users", metavar="FILE", help="users of the old version")
+    add("--old-users", metavar="FILE", help="user or query embeddings of the old version")
     help_ = (
         "exit with status 1 if a share is below its limit. NAME is certified (neighbours that no "
         "rescaling up to --condition can remove), jaccard (overlap with the neighbours of the most "

@@ -90,7 +90,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--pairs", nargs="+", metavar="FILE", help=help_)
     group = parser.add_argument_group("a model that you have trained")
     group.add_argument("--model", metavar="FILE", help="file with items and users of the model")
-    help_ = "interactions on which the model was not trained, in a file like that of interactions"
+    help_ = "interactions on which the model was not trained, in a file like INTERACTIONS"
     group.add_argument("--held-out", metavar="FILE", help=help_)
     group.add_argument("--user-ids", metavar="FILE", help="ids of the users of --model, by row")
     group = parser.add_argument_group("candidates")

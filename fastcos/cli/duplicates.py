@@ -31,7 +31,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the verb."""
     parser.add_argument("source", metavar="SOURCE", help="file of vectors, or folder of an index")
     threshold = parser.add_mutually_exclusive_group(required=True)
-    threshold.add_argument("--min-score", type=float, metavar="S", help="lowest score of a pair")
+    threshold.add_argument(
+        "--min-score", type=float, metavar="S", help="lowest score of a reported pair"
+    )
     help_ = "highest share of random pairs that may reach the threshold"
     threshold.add_argument("--fpr", type=float, metavar="P", help=help_)
     options.add_measure(parser)

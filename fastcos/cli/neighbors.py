@@ -53,7 +53,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--min-score", type=float, metavar="S", help="lowest score of a neighbour")
     help_ = "calibration.json of fastcos calibrate, to add p-values of the scores"
     add("--calibration", metavar="FILE", help=help_)
-    help_ = "highest p-value of a neighbour, the share of random pairs with such a score"
+    help_ = (
+        "highest p-value of a neighbour; the p-value of a score is the share of random pairs that "
+        "score at least as high"
+    )
     add("--fpr", type=float, metavar="P", help=help_)
     options.add_measure(parser)
     help_ = (
@@ -64,7 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--rescaling", metavar="NAME", help=help_)
     options.add_vectors(parser)
     lists.add_lists(parser, more_formats=", or a format of a benchmark")
-    add("--result", metavar="FILE", help="file of neighbours whose recall is printed")
+    add("--result", metavar="FILE", help="print the recall of the neighbours in FILE")
     add("--checkpoint", metavar="DIR", help="directory for finished blocks, as .npy arrays")
     options.add_common(parser, seed=False)
 
