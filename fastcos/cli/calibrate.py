@@ -47,7 +47,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--queries", metavar="FILE", help="vectors of the queries (default: the items)")
     options.add_measure(parser)
     add("--fpr", type=float, default=1e-4, metavar="P", help="false-positive rate (default 1e-4)")
-    add("--score", type=float, metavar="S", help="explain this score first")
+    help_ = "explain this score before the rest of the report"
+    add("--score", type=float, metavar="S", help=help_)
     help_ = (
         "also report how far the threshold moves under rescalings whose largest factor is at most "
         "C times the smallest"

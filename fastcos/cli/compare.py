@@ -92,7 +92,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--model", metavar="FILE", help="file with items and users of the model")
     help_ = "interactions on which the model was not trained, in a file like INTERACTIONS"
     group.add_argument("--held-out", metavar="FILE", help=help_)
-    group.add_argument("--user-ids", metavar="FILE", help="ids of the users of --model, by row")
+    help_ = "ids of the users of --model, in the order of its rows"
+    group.add_argument("--user-ids", metavar="FILE", help=help_)
     group = parser.add_argument_group("candidates")
     help_ = (
         "measures to compare with the cosine, or all (default for interactions: twelve measures "
