@@ -66,10 +66,6 @@ PUBLISHED = {
         "docs/dev/costs.md, docs/explanation/kernels.md", ("python -m bench.lab.search_plan",),
         2, KERNELS, "a quiet machine", "the tables of both pages",
     ),
-    "measure_costs": Published(
-        "docs/dev/benchmarks.md", ("python -m bench.lab.measure_costs",),
-        30, (*KERNELS, "fastcos/similarity"), "a quiet machine", "the table of measures",
-    ),
     "larger_than_memory": Published(
         "docs/dev/benchmarks.md, docs/scale.md",
         ("python -m bench.lab.large --operations search --where disk memory --memory 512",
