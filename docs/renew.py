@@ -6,9 +6,8 @@
     python docs/renew.py --check                 # exit 1 if one of them is too old
 
 docs/renewed.csv holds the commit at which each of them was made last. The age is the number of
-later commits to the code that a number describes; at 200 it is too old, and the comparison on the
-front page at 100. DATA is a folder with the data sets, which the
-repository does not hold.
+later commits to the code that a number describes; at 200 it is too old. DATA is a folder with the
+data sets, which the repository does not hold.
 """
 
 import argparse
@@ -24,8 +23,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
 RECORD = Path(__file__).parent / "renewed.csv"
-# Commits to the code after which a number is too old: about a week of work on one subject. The
-# comparison on the front page may have half as many.
+# Commits to the code after which a number is too old: about a week of work on one subject.
 MOST_COMMITS = 200
 KERNELS = ("kernels", "fastcos/search")
 MODELS = ("fastcos/models", "fastcos/similarity")
@@ -47,7 +45,7 @@ PUBLISHED = {
     "speed": Published(
         "bench/results, README.md, docs/howto/benchmark.md, docs/figures/speed.png",
         ("python -m bench.compare --task all --nnz 1e8 --save", "python -m bench.compare render"),
-        35, KERNELS, "a quiet machine", most_commits=MOST_COMMITS // 2,
+        35, KERNELS, "a quiet machine",
     ),
     "roofline": Published(
         "docs/figures/roofline.png", ("python -m bench.lab.roofline",),
