@@ -70,7 +70,7 @@ class _Candidates(NamedTuple):
     ----------
     entries, counts : int64 array (n, capacity) and (n,)
         tile score << 32 | slot, of `counts` candidates that have no float64 score yet.
-    scores, columns, lengths : arrays (n, k), (n, k) and (n,)
+    scores, rows, lengths : arrays (n, k), (n, k) and (n,)
         The best `lengths` of those that were scored in float64, in any order.
     least : float64 array (n,)
         Their k-th best score, or -inf.
@@ -79,7 +79,7 @@ class _Candidates(NamedTuple):
     entries: Any
     counts: Any
     scores: Any
-    columns: Any
+    rows: Any
     lengths: Any
     least: Any
 
@@ -104,19 +104,19 @@ class _Scratch(NamedTuple):
     """Buffers for one query at a time.
 
     values holds tile scores in their own type, estimates holds estimates of K, and scores and
-    columns belong to the pairs that are merged.
+    rows belong to the pairs that are merged.
     """
 
     values: Any
     estimates: Any
     bounds: Any
     scores: Any
-    columns: Any
+    rows: Any
 
 
 @kernel
 def _buffers(n, k, capacity, packed):
-    found = _Candidates(
+    candidates = _Candidates(
         np.empty((n, capacity), np.int64), np.zeros(n, np.int64),
         np.empty((n, k)), np.empty((n, k), np.int64), np.zeros(n, np.int64), np.full(n, -np.inf),
     )  # fmt: skip
@@ -125,13 +125,13 @@ def _buffers(n, k, capacity, packed):
         np.empty(capacity + k, np.float32), np.empty(2 * (capacity + k)),
         np.empty(capacity + k, np.int64),
     )  # fmt: skip
-    return found, scratch
+    return candidates, scratch
 
 
 @inlined_kernel
-def _estimate(i, query, queries, items, block, found, scratch):
+def _estimate(i, query, queries, items, block, candidates, scratch):
     """Drop excluded entries of query i of the block; write estimates of K of the others."""
-    entries, estimates, values = found.entries[i], scratch.estimates, scratch.values
+    entries, estimates, values = candidates.entries[i], scratch.estimates, scratch.values
     bits = values.view(np.int32)
     order, offsets, statistics = items.order, items.small_offsets, items.statistics
     weight, filters = block.lanes[i >> 5, OFFSET_WEIGHT, i & 31], queries.filters
@@ -140,41 +140,41 @@ def _estimate(i, query, queries, items, block, found, scratch):
     first, last = filters.excluded_indptr[query], filters.excluded_indptr[query + 1]
     own, permitted = filters.self_rows[query], filters.allowed
     excluded = filters.excluded_rows
-    kept = 0
-    for entry in range(found.counts[i]):
+    n_kept = 0
+    for entry in range(candidates.counts[i]):
         candidate = entries[entry]
-        position = candidate & 0xFFFFFFFF
-        column = order[position]
-        if column == own or (permitted.shape[0] > 0 and permitted[column] == 0):
+        slot = candidate & 0xFFFFFFFF
+        row = order[slot]
+        if row == own or (permitted.shape[0] > 0 and permitted[row] == 0):
             continue
-        if first < last and is_excluded(column, excluded, first, last):
+        if first < last and is_excluded(row, excluded, first, last):
             continue
-        bits[kept] = np.int32(candidate >> 32)
-        value = np.float32(values[kept]) / statistics[position >> 5, 0]
-        estimates[kept] = value
+        bits[n_kept] = np.int32(candidate >> 32)
+        value = np.float32(values[n_kept]) / statistics[slot >> 5, 0]
+        estimates[n_kept] = value
         if offsets.shape[0] > 0:
-            estimates[kept] += weight * offsets[position]
-        entries[kept] = candidate
-        kept += 1
-    found.counts[i] = kept
+            estimates[n_kept] += weight * offsets[slot]
+        entries[n_kept] = candidate
+        n_kept += 1
+    candidates.counts[i] = n_kept
 
 
 @borrowing_kernel
-def _best_to_front(i, query, queries, items, block, found, scratch, most=0):
+def _best_to_front(i, query, queries, items, block, candidates, scratch, most=0):
     """Move the candidates for the k best, by their estimates, to the front; return how many.
 
     If there are at most `most` candidates, all of them are moved.
     """
-    _estimate(i, query, queries, items, block, found, scratch)
-    entries, estimates, bounds = found.entries[i], scratch.estimates, scratch.bounds
-    count, length, k = found.counts[i], found.lengths[i], found.scores.shape[1]
+    _estimate(i, query, queries, items, block, candidates, scratch)
+    entries, estimates, bounds = candidates.entries[i], scratch.estimates, scratch.bounds
+    count, length, k = candidates.counts[i], candidates.lengths[i], candidates.scores.shape[1]
     if count + length <= k or count <= most:
         return count
     unit = np.float32(1.0) / block.scales[i >> 5, i & 31]
     for entry in range(count):
         bounds[entry] = estimates[entry]
     for entry in range(length):
-        bounds[count + entry] = threshold_of(query, queries, found.scores[i, entry], unit)
+        bounds[count + entry] = threshold_of(query, queries, candidates.scores[i, entry], unit)
     least = kth_largest(bounds, count + length, k)
     front = 0
     for entry in range(count):
@@ -186,50 +186,50 @@ def _best_to_front(i, query, queries, items, block, found, scratch, most=0):
 
 
 @borrowing_kernel
-def _keep_reaching(front, i, items, block, found, scratch):
+def _keep_reaching(front, i, items, block, candidates, scratch):
     """Drop the entries from `front` on whose upper bound does not reach tau."""
-    entries, values = found.entries[i], scratch.values
+    entries, values = candidates.entries[i], scratch.values
     bits = values.view(np.int32)
     offsets, statistics = items.small_offsets, items.statistics
     lanes = block.lanes[i >> 5, :, i & 31]
     threshold, weight = lanes[THRESHOLD], lanes[OFFSET_WEIGHT]
     residual, coded = lanes[RESIDUAL_NORM], lanes[CODE_NORM]
-    kept = 0
-    for entry in range(front, found.counts[i]):
+    n_kept = 0
+    for entry in range(front, candidates.counts[i]):
         candidate = entries[entry]
-        position = candidate & 0xFFFFFFFF
-        panel = position >> 5
+        slot = candidate & 0xFFFFFFFF
+        panel = slot >> 5
         bits[0] = np.int32(candidate >> 32)
-        offset = weight * offsets[position] if offsets.shape[0] > 0 else np.float32(0.0)
+        offset = weight * offsets[slot] if offsets.shape[0] > 0 else np.float32(0.0)
         upper = np.float32(values[0]) / statistics[panel, 0] + offset + abs(offset) * SLACK
         upper += residual * statistics[panel, 1] + coded * statistics[panel, 2]
-        entries[kept] = candidate
-        kept += upper >= threshold
-    found.counts[i] = kept
+        entries[n_kept] = candidate
+        n_kept += upper >= threshold
+    candidates.counts[i] = n_kept
 
 
 @borrowing_kernel
-def _raise_by_codes(batch, lo, queries, items, block, found, scratch):
+def _raise_by_codes(batch, lo, queries, items, block, candidates, scratch):
     """Raise every tau to the k-th best lower bound that the codes of its candidates give.
 
     The codes bound K, and the K of a float64 score may be lower by score_rounding.
     """
-    k = found.scores.shape[1]
-    for i in range(found.counts.shape[0]):
+    k = candidates.scores.shape[1]
+    for i in range(candidates.counts.shape[0]):
         q, lane = i >> 5, i & 31
-        if found.counts[i] < k or block.projected.is_dense[q]:
+        if candidates.counts[i] < k or block.projected.is_dense[q]:
             continue
         query = batch[lo + i]
-        _estimate(i, query, queries, items, block, found, scratch)
+        _estimate(i, query, queries, items, block, candidates, scratch)
         rounding = np.float32(score_rounding(query, queries) / block.scales[q, lane])
         residual, coded = block.lanes[q, RESIDUAL_NORM, lane], block.lanes[q, CODE_NORM, lane]
-        weight, count = block.lanes[q, OFFSET_WEIGHT, lane], found.counts[i]
+        weight, count = block.lanes[q, OFFSET_WEIGHT, lane], candidates.counts[i]
         for entry in range(count):
-            position = found.entries[i, entry] & 0xFFFFFFFF
-            panel = position >> 5
+            slot = candidates.entries[i, entry] & 0xFFFFFFFF
+            panel = slot >> 5
             error = residual * items.statistics[panel, 1] + coded * items.statistics[panel, 2]
             if items.small_offsets.shape[0] > 0:
-                error += abs(weight * items.small_offsets[position]) * SLACK
+                error += abs(weight * items.small_offsets[slot]) * SLACK
             scratch.bounds[entry] = scratch.estimates[entry] - error
         if count >= k:
             least = kth_largest(scratch.bounds, count, k) - rounding
@@ -237,123 +237,126 @@ def _raise_by_codes(batch, lo, queries, items, block, found, scratch):
 
 
 @borrowing_kernel
-def _merge_scores(i, count, scratch, found):
-    """Merge the first `count` scores and columns of scratch into the best k of query i."""
-    scores, columns = scratch.scores, scratch.columns
-    best_scores, best_columns, length = found.scores[i], found.columns[i], found.lengths[i]
+def _merge_scores(i, count, scratch, candidates):
+    """Merge the first `count` scores and rows of scratch into the best k of query i."""
+    scores, rows = scratch.scores, scratch.rows
+    best_scores, best_rows = candidates.scores[i], candidates.rows[i]
+    length = candidates.lengths[i]
     for entry in range(length):
-        scores[count + entry], columns[count + entry] = best_scores[entry], best_columns[entry]
+        scores[count + entry], rows[count + entry] = best_scores[entry], best_rows[entry]
     total, k = count + length, best_scores.shape[0]
     if count > 0 and total >= k:
-        found.least[i] = select_best(scores, columns, total, k, scores[total:])
+        candidates.least[i] = select_best(scores, rows, total, k, scores[total:])
         total = k
     for entry in range(total):
-        best_scores[entry], best_columns[entry] = scores[entry], columns[entry]
-    found.lengths[i] = total
+        best_scores[entry], best_rows[entry] = scores[entry], rows[entry]
+    candidates.lengths[i] = total
 
 
 @inlined_kernel
-def _raise_threshold(i, query, queries, block, found):
+def _raise_threshold(i, query, queries, block, candidates):
     """Raise tau to the k-th best score, once there are k."""
-    if found.lengths[i] == found.scores.shape[1]:
+    if candidates.lengths[i] == candidates.scores.shape[1]:
         q, lane = i >> 5, i & 31
         unit = np.float32(1.0) / block.scales[q, lane]
-        bound = threshold_of(query, queries, found.least[i], unit)
+        bound = threshold_of(query, queries, candidates.least[i], unit)
         block.lanes[q, THRESHOLD, lane] = max(block.lanes[q, THRESHOLD, lane], bound)
 
 
 @borrowing_kernel
-def _score_front(metric_type, i, query, front, queries, items, block, found, scratch):
+def _score_front(metric_type, i, query, front, queries, items, block, candidates, scratch):
     """Score the first entries of query i in float64, and raise tau."""
     for entry in range(front):
-        scratch.columns[entry] = items.order[found.entries[i, entry] & 0xFFFFFFFF]
+        scratch.rows[entry] = items.order[candidates.entries[i, entry] & 0xFFFFFFFF]
     score_pairs(
         metric_type, queries.rows, query, queries.norms[query], items.rows, items.norms,
-        items.offsets, scratch.columns, front, scratch.scores,
+        items.offsets, scratch.rows, front, scratch.scores,
     )  # fmt: skip
-    _merge_scores(i, front, scratch, found)
-    _raise_threshold(i, query, queries, block, found)
+    _merge_scores(i, front, scratch, candidates)
+    _raise_threshold(i, query, queries, block, candidates)
 
 
 @borrowing_kernel
-def _tighten(metric_type, i, query, queries, items, block, found, scratch):
+def _tighten(metric_type, i, query, queries, items, block, candidates, scratch):
     """Free entries of the full buffer of query i of the block."""
-    front = _best_to_front(i, query, queries, items, block, found, scratch)
+    front = _best_to_front(i, query, queries, items, block, candidates, scratch)
     # The loop contains the only call, because LLVM would inline a second call into this function as
     # well.
     while True:
-        _score_front(metric_type, i, query, front, queries, items, block, found, scratch)
-        _keep_reaching(front, i, items, block, found, scratch)
-        if found.counts[i] <= found.entries.shape[1] // 2:
+        _score_front(metric_type, i, query, front, queries, items, block, candidates, scratch)
+        _keep_reaching(front, i, items, block, candidates, scratch)
+        if candidates.counts[i] <= candidates.entries.shape[1] // 2:
             break
-        front = found.counts[i]
+        front = candidates.counts[i]
 
 
 @kernel
-def _list_pairs(fronts, lo, batch, items, found):
+def _list_pairs(fronts, lo, batch, items, candidates):
     """Return the queries and the items of the first fronts[i] entries of each query i, in order."""
     total = fronts.sum()
-    numbers, columns = np.empty(total, np.int64), np.empty(total, np.int64)
-    _write_pairs(fronts, lo, batch, items, found, numbers, columns)
-    return numbers, columns, order_by_item(columns, items.rows.shape[0])
+    numbers, rows = np.empty(total, np.int64), np.empty(total, np.int64)
+    _write_pairs(fronts, lo, batch, items, candidates, numbers, rows)
+    return numbers, rows, order_by_item(rows, items.rows.shape[0])
 
 
 @borrowing_kernel
-def _write_pairs(fronts, lo, batch, items, found, numbers, columns):
+def _write_pairs(fronts, lo, batch, items, candidates, numbers, rows):
     at = 0
     for i in range(fronts.shape[0]):
         for entry in range(fronts[i]):
             numbers[at] = batch[lo + i]
-            columns[at] = items.order[found.entries[i, entry] & 0xFFFFFFFF]
+            rows[at] = items.order[candidates.entries[i, entry] & 0xFFFFFFFF]
             at += 1
 
 
 @kernel
-def _score_together(metric_type, fronts, lo, batch, queries, items, block, found, scratch):
+def _score_together(metric_type, fronts, lo, batch, queries, items, block, candidates, scratch):
     """Score the first fronts[i] entries of every query i, and merge them."""
-    numbers, columns, order = _list_pairs(fronts, lo, batch, items, found)
-    scores = np.empty(columns.shape[0])
+    numbers, rows, order = _list_pairs(fronts, lo, batch, items, candidates)
+    scores = np.empty(rows.shape[0])
     score_pairs_by_item(
-        metric_type, numbers, columns, order, queries.rows, queries.norms, items.rows, items.norms,
+        metric_type, numbers, rows, order, queries.rows, queries.norms, items.rows, items.norms,
         items.offsets, scores,
     )  # fmt: skip
-    _merge_fronts(fronts, lo, batch, columns, scores, queries, block, found, scratch)
+    _merge_fronts(fronts, lo, batch, rows, scores, queries, block, candidates, scratch)
 
 
 @borrowing_kernel
-def _merge_fronts(fronts, lo, batch, columns, scores, queries, block, found, scratch):
+def _merge_fronts(fronts, lo, batch, rows, scores, queries, block, candidates, scratch):
     at = 0
     for i in range(fronts.shape[0]):
-        kept = 0
+        n_kept = 0
         for _ in range(fronts[i]):
-            scratch.scores[kept], scratch.columns[kept] = scores[at], columns[at]
-            kept += not scores[at] < found.least[i]
+            scratch.scores[n_kept], scratch.rows[n_kept] = scores[at], rows[at]
+            n_kept += not scores[at] < candidates.least[i]
             at += 1
-        _merge_scores(i, kept, scratch, found)
-        _raise_threshold(i, batch[lo + i], queries, block, found)
+        _merge_scores(i, n_kept, scratch, candidates)
+        _raise_threshold(i, batch[lo + i], queries, block, candidates)
 
 
 @kernel
-def _finish_block(metric_type, lo, batch, queries, items, block, found, scratch):
+def _finish_block(metric_type, lo, batch, queries, items, block, candidates, scratch):
     """Score the candidates in the buffers.
 
     The best candidates by their estimates are scored first, then those that may reach their scores.
     """
-    fronts = np.empty(found.counts.shape[0], np.int64)
+    fronts = np.empty(candidates.counts.shape[0], np.int64)
     most = _SCORED_AT_ONCE // fronts.shape[0]
     for step in range(2):
         total = 0
         for i in range(fronts.shape[0]):
             if step == 0:
                 fronts[i] = _best_to_front(
-                    i, batch[lo + i], queries, items, block, found, scratch, most
+                    i, batch[lo + i], queries, items, block, candidates, scratch, most
                 )
             else:
-                _keep_reaching(fronts[i], i, items, block, found, scratch)
-                fronts[i] = found.counts[i]
+                _keep_reaching(fronts[i], i, items, block, candidates, scratch)
+                fronts[i] = candidates.counts[i]
             total += fronts[i]
         if total > 0:
-            _score_together(metric_type, fronts, lo, batch, queries, items, block, found, scratch)
+            _score_together(
+                metric_type, fronts, lo, batch, queries, items, block, candidates, scratch
+            )
 
 
 @inlined_kernel
@@ -377,7 +380,7 @@ def _find_hits(stage, p, q, items, block, sample):
 
 
 @borrowing_kernel
-def _sweep(lo, items, queries, batch, search, block, sample, found, scratch, thresholds):
+def _sweep(lo, items, queries, batch, search, block, sample, candidates, scratch, thresholds):
     """Collect the candidates that pass the thresholds in a range of panels, the sample first.
 
     Stage 0 ranks one half of the sample. Stage 1 ranks the other half and collects its candidates.
@@ -388,7 +391,7 @@ def _sweep(lo, items, queries, batch, search, block, sample, found, scratch, thr
     """
     metric_type, sample_stride = items.metric_type, search.sample_stride
     first_panel, last_panel = search.first_panel, search.last_panel
-    capacity = found.entries.shape[1]
+    capacity = candidates.entries.shape[1]
     bits = block.scores.view(np.int32)
     raise_at, share_at = first_panel, first_panel
     for stage in range(0 if sample_stride > 0 else 2, 3):
@@ -410,36 +413,36 @@ def _sweep(lo, items, queries, batch, search, block, sample, found, scratch, thr
             if stage == 2 and p >= raise_at and items.projection.words > 0:
                 # A higher threshold lets projected codes drop far more pairs, and the k-th best
                 # score among twice as many items is higher.
-                _raise_by_codes(batch, lo, queries, items, block, found, scratch)
+                _raise_by_codes(batch, lo, queries, items, block, candidates, scratch)
                 raise_at = first_panel + max((last_panel - first_panel) >> 3, 2 * (p - first_panel))
             if stage == 2 and p >= share_at and search.is_shared:
-                _share_thresholds(lo, queries, batch, block, found, thresholds)
+                _share_thresholds(lo, queries, batch, block, candidates, thresholds)
                 share_at = p + 1 + ((last_panel - first_panel) >> _SHARING_SHIFT)
             for q in range(block.lanes.shape[0]):
                 for at in range(_find_hits(stage, p, q, items, block, sample)):
                     hit = block.hits[at]
-                    i, position = q * PANEL + (hit & 31), p * PANEL + (hit >> 5)
-                    found.entries[i, found.counts[i]] = (np.int64(bits[hit]) << 32) | position
-                    found.counts[i] += 1
-                    if found.counts[i] == capacity:
+                    i, slot = q * PANEL + (hit & 31), p * PANEL + (hit >> 5)
+                    candidates.entries[i, candidates.counts[i]] = (np.int64(bits[hit]) << 32) | slot
+                    candidates.counts[i] += 1
+                    if candidates.counts[i] == capacity:
                         query = batch[lo + i]
-                        _tighten(metric_type, i, query, queries, items, block, found, scratch)
+                        _tighten(metric_type, i, query, queries, items, block, candidates, scratch)
 
 
 @borrowing_kernel
-def _share_thresholds(lo, queries, batch, block, found, thresholds):
+def _share_thresholds(lo, queries, batch, block, candidates, thresholds):
     """Write the proved k-th best scores of a block, and raise its thresholds to those of others.
 
     The thresholds are written without a lock, for the reason given at the top of this file. The
     comparisons ignore a threshold that is NaN.
     """
-    k = found.scores.shape[1]
-    for i in range(found.counts.shape[0]):
+    k = candidates.scores.shape[1]
+    for i in range(candidates.counts.shape[0]):
         q, lane, query = i >> 5, i & 31, batch[lo + i]
         scale = block.scales[q, lane]
-        if found.lengths[i] == k:
+        if candidates.lengths[i] == k:
             unit = np.float32(1.0) / scale
-            bound = _lowered(threshold_of(query, queries, found.least[i], unit) * scale)
+            bound = _lowered(threshold_of(query, queries, candidates.least[i], unit) * scale)
             if bound > thresholds[query]:
                 thresholds[query] = bound
         shared = thresholds[query] / scale
@@ -459,43 +462,45 @@ def search_block(lo, hi, items, queries, batch, search, results):
     n, k = hi - lo, results.rows.shape[1]
     n_panels = search.last_panel - search.first_panel
     block = pack_block(lo, hi, batch, queries, items, k)
-    found, scratch = _buffers(n, k, search.capacity, items.packed)
+    candidates, scratch = _buffers(n, k, search.capacity, items.packed)
     start_tiles(items.isa, items.tile_configuration)
     sample = _Sample(
         np.full((block.lanes.shape[0], search.sample_rank, PANEL), -NEVER),
         np.empty(PANEL, np.float32),
         np.zeros(n_panels, np.uint8),
     )
-    given = np.empty(n, np.float32)
+    given_thresholds = np.empty(n, np.float32)
     for i in range(n):
         q, lane = i >> 5, i & 31
         bound = results.thresholds[batch[lo + i]] / block.scales[q, lane]
         if not search.is_shared and bound > block.lanes[q, THRESHOLD, lane]:
             block.lanes[q, THRESHOLD, lane] = bound
-        given[i] = block.lanes[q, THRESHOLD, lane]
-    _sweep(lo, items, queries, batch, search, block, sample, found, scratch, results.thresholds)
+        given_thresholds[i] = block.lanes[q, THRESHOLD, lane]
+    _sweep(
+        lo, items, queries, batch, search, block, sample, candidates, scratch, results.thresholds
+    )
     end_tiles(items.isa)
     if search.is_shared:
-        _share_thresholds(lo, queries, batch, block, found, results.thresholds)
-    _finish_block(items.metric_type, lo, batch, queries, items, block, found, scratch)
-    _write_results(lo, queries, batch, search, block, found, given, results)
+        _share_thresholds(lo, queries, batch, block, candidates, results.thresholds)
+    _finish_block(items.metric_type, lo, batch, queries, items, block, candidates, scratch)
+    _write_results(lo, queries, batch, search, block, candidates, given_thresholds, results)
 
 
 @borrowing_kernel
-def _write_results(lo, queries, batch, search, block, found, given, results):
+def _write_results(lo, queries, batch, search, block, candidates, given_thresholds, results):
     k = results.rows.shape[1]
-    for i in range(found.counts.shape[0]):
+    for i in range(candidates.counts.shape[0]):
         query, scale = batch[lo + i], block.scales[i >> 5, i & 31]
-        sort_best_first(found.scores[i], found.columns[i], found.lengths[i])
+        sort_best_first(candidates.scores[i], candidates.rows[i], candidates.lengths[i])
         write_best(
-            found.scores[i], found.columns[i], found.lengths[i], results.scores[query],
+            candidates.scores[i], candidates.rows[i], candidates.lengths[i], results.scores[query],
             results.rows[query],
         )  # fmt: skip
         # A row below the given threshold need not be found, and a row below the k-th best score is
         # not a result.
-        used, proved = block.lanes[i >> 5, THRESHOLD, i & 31], given[i]
-        if found.lengths[i] == k:
-            bound = threshold_of(query, queries, found.least[i], np.float32(1.0) / scale)
+        used, proved = block.lanes[i >> 5, THRESHOLD, i & 31], given_thresholds[i]
+        if candidates.lengths[i] == k:
+            bound = threshold_of(query, queries, candidates.least[i], np.float32(1.0) / scale)
             proved = max(proved, bound)
             lowered = _lowered(bound * scale)
             if lowered > results.thresholds[query]:
