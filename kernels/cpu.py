@@ -56,6 +56,21 @@ def has_instruction(feature):
 
 
 @functools.cache
+def fast_cache_bytes():
+    """Return the bytes of a table whose rows are read fast in any order.
+
+    Eight cores of an AMD CPU share a third-level cache of 16 MiB or more that answers nearly as
+    fast as the second level does. That of Intel's servers is shared by all cores and slower, so
+    that there a table must stay in one half of a second-level cache of 2 MiB.
+    """
+    try:
+        is_amd = "AuthenticAMD" in Path("/proc/cpuinfo").read_text()
+    except OSError:
+        is_amd = False
+    return 1 << 24 if is_amd else 1 << 20
+
+
+@functools.cache
 def supported_isas():
     """Return the instruction sets of ISA_FEATURES that CPU and system support, widest first."""
     return tuple(

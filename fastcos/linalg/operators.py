@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import config, parallel, validation
-from fastcos.kernels import records, sparse, sparse_blocks
+from fastcos.kernels import cpu, records, sparse, sparse_blocks
 from fastcos.kernels.jit import DISABLE_JIT
 from fastcos.linalg import partial_sums
 from fastcos.linalg.csr import as_interactions, csr_arrays
@@ -38,13 +38,13 @@ WORK_PER_BLOCK = 1 << 24
 _PANEL_BYTES = 256
 # Column numbers, and offsets within a block, are int32 if none is larger than this number.
 LARGEST_INT32 = 2**31 - 1
-# The bytes of a factor that stay in the second-level cache beside a block of the product.
-_CACHED_BYTES = 1 << 20
 # A product of at least this many bytes leaves the caches before the caller reads it. Kernels
 # therefore write it past the caches, which saves about 7% of the time.
 STREAMED_BYTES = 1 << 26
 # X A is computed for one cached piece of the factor A after the other if an average row of X has at
-# least this many non-zeros per piece: with 20 this was 1.7 times as fast, with 7 only 0.7 times.
+# least this many non-zeros per piece: on an Intel CPU with pieces of 1 MiB this was 1.7 times as
+# fast with 20 non-zeros, and only 0.7 times with 7. On an AMD CPU (Zen 5), with 60 non-zeros in a
+# row of 20,000, five such pieces took twice the time of a factor that was not cut.
 NNZ_PER_PIECE = 8
 # If the sums of a panel have at least this many bytes, X'(X Q) is computed from transposed blocks
 # even if the rows of X are short: with 64 columns this took 35% less time for 84,432 items and 20%
@@ -468,8 +468,8 @@ def rows_at_a_time(shape: tuple[int, int], nnz: int, factor: Matrix) -> int:
 
 
 def _cached_rows(factor: Matrix) -> int:
-    """Return how many rows of a panel of the factor stay in the second-level cache."""
-    return _CACHED_BYTES // _panel_row_bytes(factor)
+    """Return how many rows of a panel of the factor are read fast in any order."""
+    return cpu.fast_cache_bytes() // _panel_row_bytes(factor)
 
 
 def _panel_row_bytes(factor: Matrix) -> int:

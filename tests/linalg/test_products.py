@@ -8,6 +8,7 @@ import scipy.sparse as sp
 from scipy.sparse.linalg import aslinearoperator
 
 from fastcos import config, gram_matmul, matmul, parallel, rmatmul, set_config
+from fastcos.kernels import cpu
 from fastcos.linalg import operators, partial_sums
 from fastcos.parallel import buffer_pool
 
@@ -217,6 +218,13 @@ def wide():
     return X
 
 
+@pytest.fixture
+def small_cache(monkeypatch):
+    """A CPU on which the factors of ``wide`` are multiplied in pieces, whatever this one is."""
+    monkeypatch.setattr(cpu, "fast_cache_bytes", lambda: 1 << 20)
+
+
+@pytest.mark.usefixtures("small_cache")
 @pytest.mark.parametrize(
     ("dtype", "values"),
     [
@@ -241,6 +249,7 @@ def test_products_in_pieces_have_the_same_bits(wide, rng, dtype, values):
         np.testing.assert_array_equal(gram[:, columns], operator.gram_matmul(Q[:, columns]))
 
 
+@pytest.mark.usefixtures("small_cache")
 @pytest.mark.skipif(operators.is_plain(), reason="generic code makes no transposes")
 @pytest.mark.parametrize("limit", ["offsets", "density", "memory"])
 def test_gram_matmul_without_transposes_has_the_same_bits(wide, limit, monkeypatch):
