@@ -685,7 +685,9 @@ def plan_query_blocks(
     validation.check_memory("working_memory", machine.working_memory, 3 * small + per_panel)
     factor = 2 if n_columns >= costs.wide_columns else 1
     per_block = min(n, factor * costs.max_queries_per_block) * (large + per_panel / PANEL)
-    is_short = machine.working_memory < machine.n_threads * per_block
+    # A block of one query takes the large buffers of three queries besides those of a panel.
+    least = max(machine.n_threads * per_block, 3 * large + per_panel)
+    is_short = machine.working_memory < least
     per_query = large
     if is_short:
         capacity, per_query = min_capacity, small

@@ -306,6 +306,17 @@ def test_deleted_rows_raise_the_rank_of_the_first_threshold():
     assert deleted.sample.rank > whole.sample.rank
 
 
+@pytest.mark.parametrize("isa", INSTRUCTION_SETS)
+def test_blocks_have_queries_however_little_memory_suffices(isa):
+    """From the memory of three small queries on, which a search of few queries needs, too."""
+    for n_queries, d, k in itertools.product((1, 2, 5, 31, 33, 200), (24, 384, 1536), (10, 100)):
+        for memory in needed_bytes(d, k) * np.geomspace(1, 100, 60):
+            machine = plan.Machine(isa, 2, float(memory))
+            made = plan.plan_search(packed(800, d, isa), plan.RequestSizes(n_queries, k), machine)
+            assert made.grid.queries_per_block >= 1
+            assert made.buffer_bytes <= memory
+
+
 def test_few_queries_for_many_neighbors_keep_to_the_working_memory():
     sizes, request = packed(1_000_000, 16, "vnni"), plan.RequestSizes(64, 100_000)
     with pytest.raises(ValueError, match=r"working_memory must be at least 6\d\.\d\d MiB here"):
