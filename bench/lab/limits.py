@@ -13,7 +13,7 @@ import numpy as np
 from threadpoolctl import ThreadpoolController
 
 from fastcos import config, parallel, validation
-from fastcos.kernels import probes, sparse, tiles
+from fastcos.kernels import probes, records, sparse, tiles
 from fastcos.kernels.simd.instruction_sets import INSTRUCTION_SETS
 from fastcos.linalg import operators
 from fastcos.parallel import buffer_pool
@@ -191,7 +191,7 @@ def _gather_rate(shape, order):
     order = validation.read_only(order[: 2**18])
     ends = validation.read_only(np.append(np.arange(0, len(order), _GATHERED_ROWS), len(order)))
     sums = buffer_pool.empty((len(ends) - 1, table.shape[1]), np.float32)
-    arrays = ends, order, None, validation.read_only(table), sums, False
+    arrays = records.Csr(ends, order, None), validation.read_only(table), sums, False
     kernel = operators.kernel_body(sparse, "matmul_rows")
     call = functools.partial(parallel.run, kernel, _parts(len(sums)), *arrays)
     return functools.partial(_rate, len(order), call)

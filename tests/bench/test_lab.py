@@ -4,12 +4,14 @@ import json
 import shlex
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from bench.lab import curves, roofline, timing
+import fastcos
+from bench.lab import curves, limits, roofline, timing
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
@@ -90,11 +92,22 @@ def test_limits_are_drawn_with_the_range_of_the_turns():
     assert [bar.get_facecolor() for bar in bars.patches[:2]] == colours
 
 
-def test_roofline_measures_a_kernel():
-    point = roofline.measure("self-join", lambda: roofline.self_join(1_000, 64))
+@pytest.mark.parametrize(
+    ("prepare", "resources"),
+    [
+        (partial(roofline.self_join, 1_000, 64), {"tile", "read", "copy"}),
+        (
+            partial(roofline.product, fastcos.matmul, limits.product_work, (500, 300, 9_000), 16),
+            {"float32", "read", "copy", "gather"},
+        ),
+    ],
+    ids=["self-join", "X A"],
+)
+def test_roofline_measures_a_kernel(prepare, resources):
+    point = roofline.measure("a kernel", prepare)
     assert point["seconds"] > 0
     assert point["percent_of_limit"] > 0
-    assert point["limited_by"] in ("tile", "read", "copy")
+    assert point["limited_by"] in resources
 
 
 def test_groups_compares_equal_lists():
