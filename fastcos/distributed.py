@@ -40,11 +40,12 @@ from fastcos.linalg.svd import SVD
 from fastcos.models.linear_mf import LinearMF
 from fastcos.parallel import memmap
 from fastcos.search.execute import best_of_items, finish
+from fastcos.search.filters import no_exclusions
+from fastcos.search.options import ExecutionOptions
 from fastcos.search.output_directory import fingerprint
-from fastcos.search.packing import ExecutionOptions, no_exclusions
+from fastcos.search.rankings import merge
 from fastcos.search.request import SearchRequest, as_exclude_self
 from fastcos.search.results import Neighbors
-from fastcos.search.segments import merge
 from fastcos.search.sources import MappedItems
 from fastcos.similarity import BaseMeasure, get_measure
 from fastcos.storage.checkpoint import Checkpoint

@@ -17,14 +17,16 @@ from bench.data import gaussian
 from bench.lab.markdown import print_table
 from bench.lab.timing import in_turns, milliseconds, seconds
 from fastcos import config
-from fastcos.search import cost_model, packing, scan
+from fastcos.search import cost_model, scan
+from fastcos.search.filters import no_exclusions
+from fastcos.search.options import ExecutionOptions
 from fastcos.search.segments import Segment
 from fastcos.similarity import encoded_rows, get_measure
 
 K = 10
 # The numbers of queries and of neighbours of the searches with short codes.
 PREFIX_CASES = ((1, 10), (64, 10), (1000, 10), (1000, 100))
-OPTIONS = packing.ExecutionOptions(config.n_threads(), config.working_memory() * 2**20)
+OPTIONS = ExecutionOptions(config.n_threads(), config.working_memory() * 2**20)
 
 
 def encoded(n, d):
@@ -35,7 +37,7 @@ def encoded(n, d):
 
 def searching(packed, items, n, options=OPTIONS, **costs):
     """Return the search of packed items for the first of them, planned by other costs."""
-    few = items.take(slice(0, n)), packing.no_exclusions(n)
+    few = items.take(slice(0, n)), no_exclusions(n)
 
     def search():
         with cost_model.costs_replaced(**costs):
@@ -65,7 +67,7 @@ def packing_against_scoring(d):
     table = []
     for n in (2, 4, 10, 20, 40, 80, 150, 300):
         few = items.take(slice(0, n))
-        request = scan.SegmentRequest(K, packing.no_exclusions(n))
+        request = scan.SegmentRequest(K, no_exclusions(n))
 
         def search(costs, few=few, request=request):
             with cost_model.costs_replaced(**costs):
@@ -131,7 +133,7 @@ def extra_candidates():
         items = encoded_rows.encode_rows(measure.encode_items(X), measure.item_bias(X), None, kind)
         encoded_queries = encoded_rows.encode_rows(measure.encode_queries(Q), None, None, kind)
         packed = Segment(kind, items, np.arange(len(X))).packed
-        itself = packing.no_exclusions(len(Q), exclude_self=True)
+        itself = no_exclusions(len(Q), exclude_self=True)
         precomputed, shares = measure.precompute(X), []
         for extra in extras:
             listed, raw = scan.scan_packed(packed, encoded_queries, itself, K + extra, OPTIONS)

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from fastcos import parallel, validation
 from fastcos.kernels import bits, records
 from fastcos.kernels.simd.hamming import LANES
-from fastcos.search.packing import ExecutionOptions
+from fastcos.search.options import ExecutionOptions
 from fastcos.search.request import as_exclude_self, rounded_scores
 from fastcos.search.results import Neighbors
 

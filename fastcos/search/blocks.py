@@ -8,7 +8,8 @@ import numpy.typing as npt
 
 from fastcos import parallel, validation
 from fastcos.search.lists import score_lists
-from fastcos.search.request import as_options, rounded_scores
+from fastcos.search.options import as_options
+from fastcos.search.request import rounded_scores
 from fastcos.search.segments import encode_segment
 from fastcos.search.sources import FittedItems
 from fastcos.similarity.base import Measure, UpperBounded, get_measure, is_upper_bounded

@@ -10,7 +10,10 @@ import numpy as np
 from fastcos.kernels import code_cache
 from fastcos.parallel import readiness
 from fastcos.search import cost_model, packing, projection, scan, segments
+from fastcos.search.filters import no_exclusions
+from fastcos.search.options import ExecutionOptions
 from fastcos.search.plan import ThresholdSample
+from fastcos.search.rankings import best_of_parts
 from fastcos.similarity import encoded_rows, kernel_records
 
 # Seconds to wait for another process that compiles the same, before this one compiles, too.
@@ -26,26 +29,26 @@ def compile_searches(dtype: str) -> None:
     readiness.compile_at_once()
     if dtype == "bfloat16":
         import ml_dtypes  # noqa: F401  registers the type with NumPy
-    options = packing.ExecutionOptions(1, 2.0**30)
+    options = ExecutionOptions(1, 2.0**30)
     # The rows have a common direction, so that the code that removes it is compiled, too.
     rows = 10 * (1.0 + np.random.default_rng(0).standard_normal((_ROWS, _COLUMNS)))
     items = encoded_rows.encode_rows(rows.astype(dtype), None, 1, "cosine")
-    # Queries for rows that are not float32 are searched in float64 (scan.as_wide).
+    # Queries for rows that are not float32 are searched in float64 (packing.match_type).
     query_rows = rows.astype("float32" if dtype == "float32" else "float64")
     encoded_queries = encoded_rows.encode_rows(query_rows, None, 1, "cosine")
     segment = segments.Segment("cosine", items, np.arange(_ROWS, dtype=np.int64), 1)
     most = cost_model.COSTS.max_queries_sharing_rows
     for n in (1, most, 2 * most):
-        queries, nothing = encoded_queries.take(slice(n)), packing.no_exclusions(n)
+        queries, nothing = encoded_queries.take(slice(n)), no_exclusions(n)
         segment.pack()
         request = scan.SegmentRequest(10, nothing)
         columns, scores = scan.search_segment(segment, queries, request, options)
-        scan.best_of_parts(np.stack([columns] * 2, axis=1), np.stack([scores] * 2, axis=1))
+        best_of_parts(np.stack([columns] * 2, axis=1), np.stack([scores] * 2, axis=1))
     if segment.packed.layout.quantised:
         axes = projection.as_axes(np.eye(_COLUMNS, _COLUMNS // 2))
         scaling = packing.scale_and_shift(segment.packed, items, 1)
         projected = projection.with_axes(segment.packed, items, scaling, axes, 1)
-        request = scan.SegmentRequest(10, packing.no_exclusions(1))
+        request = scan.SegmentRequest(10, no_exclusions(1))
         plan = scan.plan_segment(segment, 1, request, options)
         plan = dataclasses.replace(plan, use_projection=True, sample=ThresholdSample(2, 1))
         few = encoded_queries.take(slice(1)).rows

@@ -11,8 +11,9 @@ import numpy.typing as npt
 
 from fastcos import parallel, validation
 from fastcos.kernels import exhaustive_top_k, records
-from fastcos.search.packing import ExcludedItems, Ranking
+from fastcos.search.filters import ExcludedItems
 from fastcos.search.plan import pays_grouping
+from fastcos.search.rankings import Ranking
 from fastcos.similarity.encoded_rows import EncodedRows
 from fastcos.validation import Integers
 
@@ -116,7 +117,8 @@ def expand(
     columns, scores = parallel.unfilled((n, k), np.int64), parallel.unfilled((n, k), np.float64)
     parallel.run(
         exhaustive_top_k.expand_copies, parallel.row_blocks(n, _EXPANDED_ROWS),
-        records.DistinctResults(group_of_query, best_groups, best_scores), exclusions.self_rows,
+        records.DistinctResults(group_of_query, best_groups, best_scores),
+        validation.read_only(exclusions.self_rows),
         records.CopyGroups(items.group_of, items.starts, items.members), scores, columns,
         n_threads=n_threads,
     )  # fmt: skip

@@ -17,8 +17,11 @@ from fastcos import parallel, validation
 from fastcos.parallel import memmap
 from fastcos.search import scan, segments
 from fastcos.search.filter_refine import filter_and_refine
+from fastcos.search.filters import no_exclusions
 from fastcos.search.lists import best_of_lists
-from fastcos.search.packing import ExecutionOptions, Floats, Integers, Ranking, no_exclusions
+from fastcos.search.options import ExecutionOptions
+from fastcos.search.packing import Floats, Integers
+from fastcos.search.rankings import Ranking, merge
 from fastcos.search.request import SearchRequest, rounded_scores
 from fastcos.search.results import Neighbors
 from fastcos.search.sources import ItemSource
@@ -98,7 +101,7 @@ def best_of_items(
             columns, raw = scan.search_segment(segment, queries, segment_request, limited)
         segment_best = segment.positions_of(columns), raw
         if best is not None:
-            segment_best = segments.merge(best, segment_best, options.n_threads)
+            segment_best = merge(best, segment_best, options.n_threads)
         best = segment_best
     if best is None:
         return np.full((len(Q), k), -1, np.int64), np.full((len(Q), k), -np.inf)

@@ -21,8 +21,9 @@ from fastcos.kernels.simd.instruction_sets import INSTRUCTION_SETS
 from fastcos.parallel import memmap, readiness
 from fastcos.search import cost_model, scan
 from fastcos.search.estimate import Estimate, estimate_plan
+from fastcos.search.filters import no_exclusions
 from fastcos.search.groups import ItemGroups
-from fastcos.search.packing import ExecutionOptions, no_exclusions
+from fastcos.search.options import ExecutionOptions, as_options
 from fastcos.search.plan import (
     Machine,
     RequestSizes,
@@ -35,7 +36,7 @@ from fastcos.search.plan import (
     plan_search,
 )
 from fastcos.search.prepared import compares_rows_as_given
-from fastcos.search.request import SearchRequest, as_options
+from fastcos.search.request import SearchRequest
 from fastcos.search.sources import ItemSource, block_sizes
 from fastcos.similarity.base import is_upper_bounded
 from fastcos.validation import Integers

@@ -15,9 +15,11 @@ import numpy as np
 
 from fastcos import parallel, validation
 from fastcos.search import cost_model, scan
-from fastcos.search.packing import AllowedRows, ExcludedItems, ExecutionOptions, Ranking
+from fastcos.search.filters import AllowedRows, ExcludedItems
+from fastcos.search.options import ExecutionOptions
 from fastcos.search.range_candidates import find_candidates
-from fastcos.search.segments import Segment, select_best
+from fastcos.search.rankings import Ranking, select_best
+from fastcos.search.segments import Segment
 from fastcos.similarity.base import UpperBounded
 from fastcos.similarity.encoded_rows import EncodedRows
 from fastcos.validation import Floats, Integers

@@ -26,21 +26,21 @@ from fastcos.kernels import exhaustive_top_k, records, tile_top_k, tiles
 from fastcos.kernels.simd.panel import PANEL
 from fastcos.search import cost_model, plan, scan
 from fastcos.search.execute import finish, run_search
+from fastcos.search.filters import ExcludedItems, no_exclusions
 from fastcos.search.ids import Ids, are_strings, as_ids, concatenated_ids, format_id
+from fastcos.search.options import ExecutionOptions
 from fastcos.search.packing import (
-    ExcludedItems,
-    ExecutionOptions,
     ItemScaling,
     PackedItems,
-    Ranking,
-    no_exclusions,
+    match_type,
     pack_items,
     pack_queries,
     scale_items,
 )
+from fastcos.search.rankings import Ranking, select_best
 from fastcos.search.request import SearchRequest
 from fastcos.search.results import Neighbors
-from fastcos.search.segments import Segment, exclusions_within, select_best
+from fastcos.search.segments import Segment, exclusions_within
 from fastcos.search.sources import FittedItems, ItemSource
 from fastcos.similarity import kernel_records
 from fastcos.similarity.base import is_upper_bounded
@@ -325,7 +325,7 @@ def _search_batch(
     encoded = encode_rows(measure.encode_queries(Q), None, options.n_threads, measure.metric_type)
     results: list[Ranking] = []
     for segment, order, tiled_groups in zip(items.segments, orders, use_tiles, strict=True):
-        wide_queries = scan.as_wide(encoded, segment.encoded.rows)
+        wide_queries = match_type(encoded, segment.encoded.rows)
         excluded_rows = exclusions
         if len(segment.encoded.rows) < items.n_items:
             excluded_rows = exclusions_within(exclusions, segment)

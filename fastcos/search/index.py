@@ -18,6 +18,7 @@ from fastcos.search import index_files, model_check
 from fastcos.search.attribute_hints import with_attribute_hints
 from fastcos.search.execute import finish, run_search
 from fastcos.search.explain import SearchExplanation, explain_groups, explain_source
+from fastcos.search.filters import no_exclusions
 from fastcos.search.groups import ItemGroups, search_groups
 from fastcos.search.id_filters import as_filters, drop_positions
 from fastcos.search.ids import Ids, as_ids, format_id
@@ -34,14 +35,13 @@ from fastcos.search.near_duplicates import (
     connected_contents,
     no_near_duplicates,
 )
-from fastcos.search.packing import no_exclusions
+from fastcos.search.options import as_options
 from fastcos.search.radius import pairs_above
 from fastcos.search.request import (
     Threshold,
     as_index_queries,
     as_index_rows,
     as_min_score,
-    as_options,
     as_request,
     as_threshold,
 )

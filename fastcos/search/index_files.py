@@ -27,10 +27,11 @@ from fastcos.kernels.records import Projection
 from fastcos.kernels.simd.panel import PANEL
 from fastcos.parallel import memmap
 from fastcos.search.duplicates import DuplicateGroups
+from fastcos.search.filters import allow_rows
 from fastcos.search.ids import NO_ID, Ids, ItemIds
 from fastcos.search.index_parts import PACKED_ARRAYS, IndexPart, packed_arrays
 from fastcos.search.layout import TileLayout, tile_layout
-from fastcos.search.packing import PackedItems, allow_rows, packed_items
+from fastcos.search.packing import PackedItems, packed_items
 from fastcos.search.segments import Segment
 from fastcos.similarity.base import Measure, capabilities, encode_items
 from fastcos.similarity.encoded_rows import NO_BIAS, EncodedRows

@@ -8,8 +8,8 @@ import numpy.typing as npt
 
 from fastcos import parallel, validation
 from fastcos.kernels import exhaustive_top_k
-from fastcos.search import scan, segments
-from fastcos.search.packing import ExecutionOptions, Ranking
+from fastcos.search.options import ExecutionOptions
+from fastcos.search.rankings import Ranking, select_best
 from fastcos.search.request import SearchRequest
 from fastcos.search.segments import Segment
 from fastcos.search.sources import ItemSource
@@ -122,7 +122,7 @@ def _score_rows(
         precomputed = measure.precompute(segment.rows)
         return score_pairs_by_measure(measure, precomputed, Q, starts, row_numbers)
     encoded, scores = segment.encoded, parallel.unfilled(len(row_numbers), np.float64)
-    wide_queries = scan.as_wide(queries, encoded.rows)
+    wide_queries = match_type(queries, encoded.rows)
     parallel.run(
         exhaustive_top_k.score_lists, parallel.work_blocks(starts, _PAIRS_PER_BLOCK),
         kernel_records.pair_scoring(segment.metric_type, wide_queries, encoded),
@@ -186,7 +186,7 @@ def best_of_scored(
         entries = np.where(is_entry, indptr[queries, None] + np.arange(width), 0)
         scores = np.where(is_entry, raw_scores[entries], -np.inf)
         columns = np.where(scores > -np.inf, positions[entries], -1)
-        best_positions[queries], best_scores[queries] = segments.select_best(
+        best_positions[queries], best_scores[queries] = select_best(
             columns, scores, k, options.n_threads
         )
     return best_positions, best_scores

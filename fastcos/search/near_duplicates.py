@@ -10,10 +10,11 @@ import numpy.typing as npt
 from fastcos import validation
 from fastcos.parallel import memmap
 from fastcos.reports import MAX_ROWS, Table, as_table
+from fastcos.search.filters import no_exclusions
 from fastcos.search.index_parts import Contents
-from fastcos.search.packing import ExcludedItems, ExecutionOptions, no_exclusions
+from fastcos.search.options import ExecutionOptions, as_options
 from fastcos.search.radius import pairs_above
-from fastcos.search.request import Threshold, as_options, as_threshold
+from fastcos.search.request import Threshold, as_threshold
 from fastcos.search.sources import ItemSource, fit_items
 from fastcos.similarity.base import Measure, get_measure
 
@@ -163,9 +164,7 @@ def connected_contents(
     """
     rows = memmap.read_rows("items", contents.rows, 0, len(contents.rows))
     nothing = no_exclusions(len(rows))
-    itself = ExcludedItems(
-        validation.read_only(contents.positions), nothing.indptr, nothing.indices
-    )
+    itself = nothing._replace(self_rows=contents.positions)
     pairs = pairs_above(
         items, rows, threshold, itself, options, bytes_per_pair=_BYTES_PER_CONNECTION
     )

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from fastcos.parallel import memmap
 from fastcos.search import cost_model
-from fastcos.search.packing import ExecutionOptions
+from fastcos.search.options import ExecutionOptions
 from fastcos.search.request import SearchRequest
 from fastcos.search.sources import block_sizes
 from fastcos.similarity.base import Measure

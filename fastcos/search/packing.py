@@ -1,7 +1,8 @@
-"""Encoded rows, packed for the tiles, and the filters and options of a search.
+"""Rows packed for the tiles, and queries in the form in which the tiles compare them.
 
 ``pack_items`` scales, rotates and quantises items once, in the layout of the instruction set.
-``pack_queries`` computes the scale, the offset and the bound with which the tiles compare queries.
+``match_type`` returns queries in the number type in which the items are searched, and
+``pack_queries`` computes the scale, the offset and the bound with which the tiles compare them.
 """
 
 import functools
@@ -17,6 +18,7 @@ from fastcos.kernels import packing, query_scaling, records, tiles
 from fastcos.kernels.simd.instruction_sets import INSTRUCTION_SETS
 from fastcos.kernels.simd.panel import PANEL
 from fastcos.parallel import memmap
+from fastcos.search.filters import ExcludedItems
 from fastcos.search.layout import TileLayout, float_layout, tile_layout
 from fastcos.search.plan import pays_grouping
 from fastcos.similarity import kernel_records
@@ -56,10 +58,6 @@ _LEAST_MEAN = 0.2
 _ALIKE = 0.5
 
 
-# Columns (row numbers or positions) and raw scores (n, k), best first, padded by -1 and -inf.
-Ranking = tuple[Integers, Floats]
-
-
 class RowScaling(NamedTuple):
     """The scaling of rows for the tiles, which compare factor row - coefficient shift.
 
@@ -90,75 +88,6 @@ class ItemScaling(NamedTuple):
     offsets: Floats
     unit: float
     bias_unit: float
-
-
-class ExcludedItems(NamedTuple):
-    """Items that each query may not find: its own row (or -1), and a CSR of others."""
-
-    self_rows: Integers
-    indptr: Integers
-    indices: Integers
-
-    def of_range(self, first: int, last: int) -> "ExcludedItems":
-        """Return the exclusions of queries first to last."""
-        return ExcludedItems(
-            self.self_rows[first:last], self.indptr[first : last + 1], self.indices
-        )
-
-    def take(self, queries: Integers) -> "ExcludedItems":
-        """Return the exclusions of some queries, in their order."""
-        starts, ends = self.indptr[queries], self.indptr[queries + 1]
-        indptr = np.concatenate([[0], np.cumsum(ends - starts)]).astype(np.int64)
-        places = np.arange(indptr[-1]) + np.repeat(starts - indptr[:-1], ends - starts)
-        parts = (self.self_rows[queries], indptr, self.indices[places])
-        return ExcludedItems(*map(validation.read_only, parts))
-
-
-class AllowedRows:
-    """The rows of a segment that may be found.
-
-    Attributes
-    ----------
-    mask : ndarray (p,), uint8
-        1 for each row that may be found.
-    count : int
-        The number of these rows.
-    numbers : ndarray (count,), int64
-        The ascending numbers of these rows, computed at first use.
-    """
-
-    def __init__(self, mask: npt.NDArray[np.uint8], numbers: Integers | None = None) -> None:
-        self.mask = mask
-        if numbers is not None:
-            self.numbers = validation.read_only(numbers)
-        self.count = int(np.count_nonzero(mask)) if numbers is None else len(numbers)
-
-    @parallel.lazy_attribute
-    def numbers(self) -> Integers:
-        """Ascending numbers of the rows."""
-        return validation.read_only(np.flatnonzero(self.mask))
-
-
-def allow_rows(numbers: Integers, n_rows: int) -> AllowedRows:
-    """Return AllowedRows of these ascending numbers among n_rows rows."""
-    mask = np.zeros(n_rows, np.uint8)
-    mask[numbers] = 1
-    return AllowedRows(mask, numbers)
-
-
-def no_exclusions(n: int, *, exclude_self: bool = False) -> ExcludedItems:
-    """Exclude nothing for n queries; with exclude_self, item i for query i."""
-    self_rows = np.arange(n, dtype=np.int64) if exclude_self else np.full(n, -1, np.int64)
-    empty = np.zeros(n + 1, np.int64), np.zeros(0, np.int64)
-    return ExcludedItems(*map(validation.read_only, (self_rows, *empty)))
-
-
-class ExecutionOptions(NamedTuple):
-    """How a call may use the machine; working_memory in bytes."""
-
-    n_threads: int
-    working_memory: float
-    progress: parallel.Progress | None = None
 
 
 class PackedItems(NamedTuple):
@@ -402,6 +331,33 @@ def pack_queries(
             exclusions.self_rows, exclusions.indptr, exclusions.indices, allowed
         ),
     )
+
+
+def match_type(queries: EncodedRows, items: Rows) -> EncodedRows:
+    """Return queries in the type in which these items are searched, which keeps all scores.
+
+    If the items are not float32, queries are searched in float64, which represents all their
+    numbers exactly. If the items are float32, float64 queries, such as a list of Python's floats,
+    are searched in float32 if that represents their numbers exactly, as for the output of a float32
+    model.
+    """
+    rows = match_row_type(queries.rows, items.dtype)
+    return queries if rows is queries.rows else queries._replace(rows=rows)
+
+
+def match_row_type(rows: Rows, item_type: np.dtype[Any]) -> Rows:
+    """Return the rows of queries as ``match_type`` does, for items of this type."""
+    if rows.dtype == item_type:
+        return rows
+    if item_type != np.float32:
+        if rows.dtype == np.float32:
+            return validation.read_only(rows.astype(np.float64))
+    elif rows.dtype == np.float64:
+        with np.errstate(over="ignore", under="ignore"):
+            float32_rows = rows.astype(np.float32)
+        if np.array_equal(float32_rows, rows):
+            return validation.read_only(float32_rows)
+    return rows
 
 
 def _power_of_two(size: float) -> float:

@@ -19,10 +19,13 @@ import numpy.typing as npt
 
 from fastcos import validation
 from fastcos.kernels import few_queries
+from fastcos.search.filters import no_exclusions
 from fastcos.search.index_parts import IndexPart, ids_at
-from fastcos.search.packing import ExecutionOptions, PackedItems, Ranking, no_exclusions
+from fastcos.search.options import ExecutionOptions, as_options
+from fastcos.search.packing import PackedItems
 from fastcos.search.plan import SearchPlan
-from fastcos.search.request import as_options, rounded_scores
+from fastcos.search.rankings import Ranking, select_best
+from fastcos.search.request import rounded_scores
 from fastcos.search.results import IndexNeighbors
 from fastcos.search.scan import (
     SegmentRequest,
@@ -31,7 +34,6 @@ from fastcos.search.scan import (
     plan_segment,
     scan_few_queries,
 )
-from fastcos.search.segments import select_best
 from fastcos.search.sources import FittedItems
 from fastcos.similarity import kernel_records
 from fastcos.similarity.base import BaseMeasure, Measure, capabilities

@@ -23,12 +23,12 @@ from fastcos.kernels.simd.panel import PANEL
 from fastcos.parallel import memmap, readiness
 from fastcos.parallel.blas import blas_lock
 from fastcos.search import cost_model, plan
+from fastcos.search.filters import no_exclusions
 from fastcos.search.layout import tile_layout
 from fastcos.search.packing import (
     PackedItems,
     RowScaling,
     aligned,
-    no_exclusions,
     pack_queries,
     packed_items,
     panel_layout,

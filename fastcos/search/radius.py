@@ -11,16 +11,12 @@ import numpy.typing as npt
 
 from fastcos import parallel, validation
 from fastcos.kernels import exhaustive_top_k
-from fastcos.search import scan
+from fastcos.search.filters import AllowedRows, ExcludedItems, no_exclusions
 from fastcos.search.lists import padded_ranges, row_ranges, score_pairs_by_measure
-from fastcos.search.packing import (
-    AllowedRows,
-    ExcludedItems,
-    ExecutionOptions,
-    no_exclusions,
-)
+from fastcos.search.options import ExecutionOptions, as_options
+from fastcos.search.packing import match_type
 from fastcos.search.range_candidates import find_candidates
-from fastcos.search.request import Threshold, as_options, as_threshold, rounded_scores
+from fastcos.search.request import Threshold, as_threshold, rounded_scores
 from fastcos.search.segments import Segment, exclusions_within
 from fastcos.search.sources import ItemSource, fit_items
 from fastcos.similarity import kernel_records
@@ -236,7 +232,7 @@ class _SegmentSearch:
         """Return how many rows may have a raw score that reaches each query's bound."""
         starts, nothing = np.zeros(len(bounds), np.int64), np.zeros(0, np.int64)
         return find_candidates(
-            self.segment.packed, scan.as_wide(queries, self._encoded.rows), self._excluded_rows,
+            self.segment.packed, match_type(queries, self._encoded.rows), self._excluded_rows,
             bounds, 0, starts, nothing, options, self._allowed_rows,
         )  # fmt: skip
 
@@ -248,7 +244,7 @@ class _SegmentSearch:
         rows = parallel.unfilled(int(starts[-1]), np.int64)
         excluded_rows = self._excluded_rows.of_range(first_query, first_query + len(bounds))
         find_candidates(
-            self.segment.packed, scan.as_wide(queries, self._encoded.rows), excluded_rows, bounds,
+            self.segment.packed, match_type(queries, self._encoded.rows), excluded_rows, bounds,
             len(self._encoded.rows), starts[:-1], rows, options, self._allowed_rows,
         )  # fmt: skip
         return rows
@@ -268,7 +264,7 @@ class _SegmentSearch:
             entries = np.flatnonzero(raw_scores >= bounds[query_of_pair])
             return query_of_pair[entries], rows[entries], raw_scores[entries]
         raw_scores = parallel.unfilled(len(rows), np.float64)
-        wide_queries = scan.as_wide(queries, self._encoded.rows)
+        wide_queries = match_type(queries, self._encoded.rows)
         # The kernel moves the pairs that reach the bound to the front of each query's list, and
         # writes to counts how many there are.
         parallel.run(

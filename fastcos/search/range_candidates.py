@@ -5,13 +5,9 @@ import numpy as np
 from fastcos import parallel
 from fastcos.kernels import range_search, records, tiles
 from fastcos.search import cost_model
-from fastcos.search.packing import (
-    AllowedRows,
-    ExcludedItems,
-    ExecutionOptions,
-    PackedItems,
-    pack_queries,
-)
+from fastcos.search.filters import AllowedRows, ExcludedItems
+from fastcos.search.options import ExecutionOptions
+from fastcos.search.packing import PackedItems, pack_queries
 from fastcos.search.plan import are_few
 from fastcos.similarity.encoded_rows import EncodedRows
 from fastcos.validation import Floats, Integers

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from fastcos import config, parallel, validation
+from fastcos import validation
 from fastcos.parallel import memmap
+from fastcos.search.filters import ExcludedItems, no_exclusions
 from fastcos.search.model_check import check_same_model, check_width
-from fastcos.search.packing import ExcludedItems, ExecutionOptions, no_exclusions
 from fastcos.similarity.base import Measure, capabilities
 from fastcos.validation import Integers
 
@@ -143,20 +143,6 @@ def as_index_queries(X: Any, measure: Measure, width: int, *, in_memory: bool = 
     return memmap.widened("queries", Q)
 
 
-def as_options(
-    n_threads: int | None, working_memory: float | None, progress: parallel.Progress | None = None
-) -> ExecutionOptions:
-    """Return ExecutionOptions of validated arguments, with settings for arguments that are None."""
-    validation.check_progress(progress)
-    size = config.n_threads()
-    if n_threads is not None:
-        size = validation.as_thread_count("n_threads", n_threads)
-    if working_memory is None:
-        working_memory = config.working_memory()
-    memory = validation.as_real("working_memory", working_memory, above=0)
-    return ExecutionOptions(size, memory * 2**20, progress)
-
-
 def as_request(
     Q: Any,
     n_items: int,
@@ -190,7 +176,7 @@ def as_request(
         validation.check_shape("exclude", pairs.shape, (n, n_items))
         self_rows = no_exclusions(n, exclude_self=exclude_self).self_rows
         arrays = self_rows, pairs.indptr.astype(np.int64), pairs.indices.astype(np.int64)
-        exclusions = ExcludedItems(*map(validation.read_only, arrays))
+        exclusions = ExcludedItems(*arrays)
     if min_score is not None:
         min_score = validation.as_real("min_score", min_score)
     if lists is not None and exclusions is not None:

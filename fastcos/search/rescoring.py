@@ -8,11 +8,12 @@ import numpy.typing as npt
 from fastcos import parallel, validation
 from fastcos.kernels import listed_items
 from fastcos.parallel import memmap
-from fastcos.search import scan, segments
 from fastcos.search.execute import finish
 from fastcos.search.lists import best_of_positions, best_of_scored, score_lists
-from fastcos.search.packing import ExecutionOptions
-from fastcos.search.request import as_items, as_options
+from fastcos.search.options import ExecutionOptions, as_options
+from fastcos.search.packing import match_type
+from fastcos.search.rankings import select_best
+from fastcos.search.request import as_items
 from fastcos.search.sources import ItemSource, fit_items
 from fastcos.similarity import kernel_records, safe_norms
 from fastcos.similarity.base import Measure, capabilities, get_measure
@@ -226,7 +227,7 @@ def _best_of_rows(
             X, measure.metric_type, queries, validation.read_only(query_of_pair),
             validation.read_only(block[is_listed]), options,
         )  # fmt: skip
-        columns[lo : lo + size], raw_scores[lo : lo + size] = segments.select_best(
+        columns[lo : lo + size], raw_scores[lo : lo + size] = select_best(
             block, block_scores, k, options.n_threads
         )
     return columns, raw_scores
@@ -237,7 +238,7 @@ def _score_pairs(
     options: ExecutionOptions,
 ) -> Floats:  # fmt: skip
     """Return the raw scores (m,) of queries ``query_of_pair`` (m,) and items ``columns`` (m,)."""
-    queries, raw_scores = scan.as_wide(queries, X), np.full(len(columns), np.nan)
+    queries, raw_scores = match_type(queries, X), np.full(len(columns), np.nan)
     if not memmap.is_read_in_blocks(X) and X.flags.c_contiguous and X.dtype == queries.rows.dtype:
         # The kernel leaves the score NaN where the squares of a row underflow or are not finite.
         smallest_norm = safe_norms.LEAST_NORM if X.dtype == np.float64 else 0.0
@@ -275,7 +276,7 @@ def _score_copies(
         rows = validation.as_rows("items", rows)
     if rows.dtype != queries.rows.dtype:  # the kernel is compiled for rows of one type
         rows = validation.read_only(rows.astype(np.float64))
-        queries = scan.as_wide(queries, rows)
+        queries = match_type(queries, rows)
     norms = row_norms(rows, 1)
     if not np.isfinite(norms).all():
         broken_rows = item_numbers[~np.isfinite(norms)]

@@ -30,16 +30,14 @@ from fastcos.kernels import (
 )
 from fastcos.parallel import memmap, readiness
 from fastcos.search import cost_model, duplicates, numpy_search
+from fastcos.search.filters import AllowedRows, ExcludedItems, no_exclusions
+from fastcos.search.options import ExecutionOptions
 from fastcos.search.packing import (
-    AllowedRows,
-    ExcludedItems,
-    ExecutionOptions,
     Floats,
     Integers,
     PackedItems,
-    Ranking,
     Rows,
-    no_exclusions,
+    match_type,
     norms_repeat,
     pack_queries,
     unpacked_items,
@@ -54,6 +52,7 @@ from fastcos.search.plan import (
     plan_pass,
     plan_search,
 )
+from fastcos.search.rankings import Ranking, best_of_parts
 from fastcos.search.segments import Segment
 from fastcos.similarity import kernel_records
 from fastcos.similarity.encoded_rows import EncodedRows
@@ -298,7 +297,7 @@ def scan(
             packed.metric_type, rows, row_numbers, queries, exclusions, k, options, plan.grid
         )
     mask: npt.NDArray[np.uint8] = np.empty(0, np.uint8) if allowed is None else allowed.mask
-    queries = as_wide(queries, items.rows)
+    queries = match_type(queries, items.rows)
     if plan.can_be_prepared:
         filters, settings = filters_of(exclusions, mask), few_query_settings(plan, must_check=False)
         return scan_few_queries(packed, plan, settings, queries.rows, filters, k, options.progress)
@@ -451,7 +450,7 @@ def score_all(
     grid: TaskGrid | None = None,
 ) -> Ranking:
     """Score all pairs of the queries and the rows of these numbers in float64, in O(n m d) time."""
-    queries = as_wide(queries, items.rows)
+    queries = match_type(queries, items.rows)
     n, n_columns = queries.rows.shape
     if grid is None:
         grid = plan_exhaustive(n, len(numbers), n_columns, k, options.n_threads, cost_model.COSTS)
@@ -481,43 +480,6 @@ def filters_of(
     return kernel_records.query_filters(
         exclusions.self_rows, exclusions.indptr, exclusions.indices, allowed
     )
-
-
-def best_of_parts(row_numbers: Integers, scores: Floats) -> Ranking:
-    """Merge the k best of each part, (n, parts, k), to the k best of all, (n, k)."""
-    n, _, k = row_numbers.shape
-    parts = (validation.read_only(part.reshape(n, -1)) for part in (scores, row_numbers))
-    best, best_scores = parallel.unfilled((n, k), np.int64), parallel.unfilled((n, k), np.float64)
-    block = parallel.row_blocks(n, n)
-    parallel.run(exhaustive_top_k.merge_rows, block, *parts, best_scores, best)
-    return best, best_scores
-
-
-def as_wide(queries: EncodedRows, items: Rows) -> EncodedRows:
-    """Return queries in the type in which items of this type are searched, which keeps all scores.
-
-    If the items are not float32, queries are searched in float64, which represents all their
-    numbers exactly. If the items are float32, float64 queries, such as a list of Python's floats,
-    are searched in float32 if that represents their numbers exactly, as for the output of a float32
-    model.
-    """
-    rows = as_searched(queries.rows, items.dtype)
-    return queries if rows is queries.rows else queries._replace(rows=rows)
-
-
-def as_searched(rows: Rows, dtype: np.dtype[Any]) -> Rows:
-    """Return the rows of queries as as_wide does, for items of this type."""
-    if rows.dtype == dtype:
-        return rows
-    if dtype != np.float32:
-        if rows.dtype == np.float32:
-            return validation.read_only(rows.astype(np.float64))
-    elif rows.dtype == np.float64:
-        with np.errstate(over="ignore", under="ignore"):
-            narrow = rows.astype(np.float32)
-        if np.array_equal(narrow, rows):
-            return validation.read_only(narrow)
-    return rows
 
 
 def _filter_thresholds(

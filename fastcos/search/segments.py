@@ -13,28 +13,19 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import parallel, validation
-from fastcos.kernels.exhaustive_top_k import merge_rows
 from fastcos.parallel import memmap, readiness
 from fastcos.search import cost_model, duplicates, plan, projection
+from fastcos.search.filters import AllowedRows, ExcludedItems, allow_rows
 from fastcos.search.packing import (
-    AllowedRows,
-    ExcludedItems,
     ItemScaling,
     PackedItems,
-    Ranking,
-    allow_rows,
     have_moderate_norms,
     norms_repeat,
     pack_items,
 )
 from fastcos.similarity.base import Measure, encode_items
 from fastcos.similarity.encoded_rows import EncodedRows
-from fastcos.validation import Floats, Integers, Rows
-
-# The number of pairs that a thread ranks at once.
-_PAIRS_PER_BLOCK = 20_000
-# The number of queries whose neighbours from two segments are merged at once.
-_MERGED_ROWS = 4096
+from fastcos.validation import Integers, Rows
 
 
 class Segment:
@@ -269,40 +260,7 @@ def exclusions_within(exclusions: ExcludedItems, segment: Segment) -> ExcludedIt
     indices, is_in_segment = segment.locate(exclusions.indices[start:end])
     counts = np.concatenate([[0], np.cumsum(is_in_segment)])
     indptr = counts[exclusions.indptr - start].astype(np.int64)
-    parts = (np.where(is_own, self_rows, -1), indptr, indices[is_in_segment])
-    return ExcludedItems(*map(validation.read_only, parts))
-
-
-def select_best(columns: Integers, scores: Floats, k: int, n_threads: int) -> Ranking:
-    """Return columns and raw scores (n, k) of the best of every list (n, c); -1 is no item."""
-    n, c = columns.shape
-    best, best_scores = parallel.unfilled((n, k), np.int64), parallel.unfilled((n, k), np.float64)
-    parallel.run(
-        merge_rows, parallel.row_blocks(n, max(1, _PAIRS_PER_BLOCK // c)),
-        validation.read_only(scores), validation.read_only(columns), best_scores, best,
-        n_threads=n_threads,
-    )  # fmt: skip
-    return best, best_scores
-
-
-def merge(first: Ranking, second: Ranking, n_threads: int) -> Ranking:
-    """Return columns and raw scores (n, k) of the k best of two rankings."""
-    columns = parallel.unfilled(first[0].shape, np.int64)
-    scores = parallel.unfilled(first[0].shape, np.float64)
-    blocks = parallel.row_blocks(len(columns), _MERGED_ROWS)
-    parallel.run(_merge_rows, blocks, first, second, columns, scores, n_threads=n_threads)
-    return columns, scores
-
-
-def _merge_rows(
-    lo: int, hi: int, first: Ranking, second: Ranking, columns: Integers, scores: Floats
-) -> None:
-    both_columns, both_scores = (
-        validation.read_only(np.concatenate([first_part[lo:hi], second_part[lo:hi]], axis=1))
-        for first_part, second_part in zip(first, second, strict=True)
-    )
-    block = parallel.row_blocks(hi - lo, hi - lo)
-    parallel.run(merge_rows, block, both_scores, both_columns, scores[lo:hi], columns[lo:hi])
+    return ExcludedItems(np.where(is_own, self_rows, -1), indptr, indices[is_in_segment])
 
 
 def encode_segment(

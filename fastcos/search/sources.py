@@ -14,7 +14,8 @@ import numpy as np
 from fastcos import config, validation
 from fastcos.parallel import memmap
 from fastcos.search import cost_model
-from fastcos.search.packing import AllowedRows, ExecutionOptions
+from fastcos.search.filters import AllowedRows
+from fastcos.search.options import ExecutionOptions
 from fastcos.search.plan import (
     SEGMENT_MULTIPLE,
     BlockSizes,

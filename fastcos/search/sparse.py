@@ -10,7 +10,7 @@ import numpy.typing as npt
 from fastcos import parallel, validation
 from fastcos.kernels import sparse_top_k as kernels
 from fastcos.linalg.csr import as_interactions, csr_arrays
-from fastcos.search.packing import ExecutionOptions
+from fastcos.search.options import ExecutionOptions
 from fastcos.search.request import (
     Threshold,
     as_exclude_self,

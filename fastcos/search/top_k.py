@@ -8,13 +8,12 @@ from fastcos import parallel, storage, validation
 from fastcos.search.bits import BIT_MEASURES, bit_top_k
 from fastcos.search.execute import run_search
 from fastcos.search.groups import ItemGroups, search_groups
-from fastcos.search.packing import ExecutionOptions
+from fastcos.search.options import ExecutionOptions, as_options
 from fastcos.search.request import (
     SearchRequest,
     as_exclude_self,
     as_items,
     as_min_score,
-    as_options,
     as_request,
 )
 from fastcos.search.results import Neighbors, no_neighbors, padded

@@ -52,7 +52,7 @@ def nearest_rows(
     If items is None, the items of a query are the other queries.
     """
     # The search is built on measures, so a measure that uses the search imports it here.
-    from fastcos.search.packing import ExecutionOptions
+    from fastcos.search.options import ExecutionOptions
     from fastcos.search.scan import nearest
     from fastcos.search.segments import Segment
 

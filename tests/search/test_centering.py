@@ -5,6 +5,8 @@ import pytest
 
 import fastcos
 from fastcos.search import packing
+from fastcos.search.filters import no_exclusions
+from fastcos.search.options import ExecutionOptions
 from fastcos.search.range_candidates import find_candidates
 from fastcos.search.top_k import top_k
 from fastcos.similarity import encoded_rows
@@ -148,8 +150,8 @@ def test_range_search_in_a_cluster_is_complete(cluster):
 
 def n_candidates(segment, encoded, thresholds):
     """How many items of each query the filter cannot drop, given the k-th best raw score."""
-    nothing = packing.no_exclusions(len(thresholds), exclude_self=True)
-    options = packing.ExecutionOptions(2, 2.0**30)
+    nothing = no_exclusions(len(thresholds), exclude_self=True)
+    options = ExecutionOptions(2, 2.0**30)
     starts, columns = np.zeros(len(thresholds), np.int64), np.zeros(0, np.int64)
     return find_candidates(segment, encoded, nothing, thresholds, 0, starts, columns, options)
 
@@ -176,9 +178,7 @@ def test_centred_scores_are_cosines_within_their_rounding(family, n):
     centre = segment.arrays.shift
     if not len(centre):
         pytest.skip("this family is not centred")
-    queries = packing.pack_queries(
-        segment, encoded, packing.no_exclusions(len(X)), np.zeros(0, np.uint8)
-    )
+    queries = packing.pack_queries(segment, encoded, no_exclusions(len(X)), np.zeros(0, np.uint8))
     norms = np.where(encoded.norms > 0, encoded.norms, 1.0)
     centred = (encoded.rows / norms[:, None] - centre).astype(np.longdouble)
     bias = centred @ centre.astype(np.longdouble)

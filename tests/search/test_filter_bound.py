@@ -13,6 +13,7 @@ from fastcos.kernels.jit import kernel
 from fastcos.kernels.packing import SLACK
 from fastcos.kernels.simd.tile_scores import end_tiles, score_panel, start_tiles
 from fastcos.search import layout, packing
+from fastcos.search.filters import no_exclusions
 from fastcos.similarity import encoded_rows
 
 if not tiles.AVAILABLE:
@@ -109,7 +110,7 @@ def test_filter_bound_needs_every_term(dominant, isa):
     made = packing.pack_items("dot", items, np.arange(32), None)
     assert not len(made.arrays.shift)
     queries = packing.pack_queries(
-        made, encoded_rows.encode_rows(Q, None, None, "dot"), packing.no_exclusions(32),
+        made, encoded_rows.encode_rows(Q, None, None, "dot"), no_exclusions(32),
         np.zeros(0, np.uint8),
     )  # fmt: skip
     block, scores = tile_scores(queries, made.arrays)

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from fastcos.search import numpy_search, scan
-from fastcos.search.packing import ExcludedItems, ExecutionOptions, no_exclusions
+from fastcos.search.filters import ExcludedItems, no_exclusions
+from fastcos.search.options import ExecutionOptions
 from fastcos.similarity.encoded_rows import encode_rows, row_norms
 from fastcos.similarity.numpy_products import row_norms_in_numpy
 from fastcos.validation import read_only

@@ -22,6 +22,8 @@ from fastcos.search import (
     scan,
     segments,
 )
+from fastcos.search.filters import no_exclusions
+from fastcos.search.options import ExecutionOptions
 from fastcos.similarity import encoded_rows
 from tests.oracles import dense
 from tests.oracles.dense_families import dominated, near_ties, off_centre
@@ -148,10 +150,10 @@ def test_thresholds_by_codes_are_below_rounded_scores(family, depth, metric):
         items = encoded_rows.encode_rows(X, None, 1, metric)
         packed = packing.pack_items(metric, items, np.arange(n), 1)
         packed = projection.add_projection(packed, items, 1)
-        own = packing.no_exclusions(n, exclude_self=True)
+        own = no_exclusions(n, exclude_self=True)
         truth, _ = dense.top_k(X, X, 5, metric, exclude_self=True)
         for k in (1, 5):
-            options = packing.ExecutionOptions(2, 2.0**30)
+            options = ExecutionOptions(2, 2.0**30)
             columns, _ = scan.scan_packed(packed, items, own, k, options)
             np.testing.assert_array_equal(columns, truth[:, :k])
 

@@ -7,7 +7,9 @@ import scipy.sparse as sp
 import fastcos
 from fastcos import config
 from fastcos.kernels import tiles
-from fastcos.search import cost_model, packing, scan
+from fastcos.search import cost_model, scan
+from fastcos.search.filters import no_exclusions
+from fastcos.search.options import ExecutionOptions
 from fastcos.search.segments import Segment
 from fastcos.similarity import encoded_rows
 from tests.oracles import dense as dense_oracle
@@ -33,8 +35,8 @@ def searched(items, queries, kind, k=10, n_threads=2, memory=2.0**28, bias=None)
         segment_of(items, kind, bias),
         encoded_rows.encode_rows(queries, None, None, kind),
     )
-    options = packing.ExecutionOptions(n_threads, memory)
-    request = scan.SegmentRequest(k, packing.no_exclusions(len(queries)))
+    options = ExecutionOptions(n_threads, memory)
+    request = scan.SegmentRequest(k, no_exclusions(len(queries)))
     with cost_model.costs_replaced(min_work_as_given=0):
         method = scan.plan_segment(segment, len(queries), request, options).method
         return method, *scan.search_segment(segment, encoded, request, options)

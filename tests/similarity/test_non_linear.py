@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fastcos import SimilarityIndex, get_measure, top_k
-from fastcos.search.packing import ExecutionOptions
+from fastcos.search.options import ExecutionOptions
 from fastcos.search.scan import nearest
 from fastcos.search.segments import Segment
 from fastcos.similarity.encoded_rows import encode_rows

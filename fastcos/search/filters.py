@@ -1,0 +1,78 @@
+"""Which items a query may find: pairs that are excluded, and rows that are allowed."""
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fastcos import parallel, validation
+from fastcos.validation import Integers
+
+
+class ExcludedItems(NamedTuple):
+    """The items that each query may not find.
+
+    Items are counted as positions of an index, or as rows of one segment.
+
+    Attributes
+    ----------
+    self_rows : ndarray (n,), int64
+        The item that is the query itself, or -1.
+    indptr, indices : ndarray (n + 1,) and (e,), int64
+        The other excluded items of query i are ``indices[indptr[i] : indptr[i + 1]]``.
+    """
+
+    self_rows: Integers
+    indptr: Integers
+    indices: Integers
+
+    def of_range(self, first: int, last: int) -> "ExcludedItems":
+        """Return the exclusions of the queries from first to last - 1."""
+        return ExcludedItems(
+            self.self_rows[first:last], self.indptr[first : last + 1], self.indices
+        )
+
+    def take(self, queries: Integers) -> "ExcludedItems":
+        """Return the exclusions of the queries with these numbers, in this order."""
+        starts, ends = self.indptr[queries], self.indptr[queries + 1]
+        indptr = np.concatenate([[0], np.cumsum(ends - starts)]).astype(np.int64)
+        entries = np.arange(indptr[-1]) + np.repeat(starts - indptr[:-1], ends - starts)
+        return ExcludedItems(self.self_rows[queries], indptr, self.indices[entries])
+
+
+def no_exclusions(n: int, *, exclude_self: bool = False) -> ExcludedItems:
+    """Exclude nothing for n queries; with exclude_self, exclude item i for query i."""
+    self_rows = np.arange(n, dtype=np.int64) if exclude_self else np.full(n, -1, np.int64)
+    return ExcludedItems(self_rows, np.zeros(n + 1, np.int64), np.zeros(0, np.int64))
+
+
+class AllowedRows:
+    """The rows of a segment that may be found.
+
+    Attributes
+    ----------
+    mask : ndarray (p,), uint8
+        1 for each row that may be found.
+    count : int
+        The number of these rows.
+    numbers : ndarray (count,), int64
+        The ascending numbers of these rows, computed at first use.
+    """
+
+    def __init__(self, mask: npt.NDArray[np.uint8], numbers: Integers | None = None) -> None:
+        self.mask = mask
+        if numbers is not None:
+            self.numbers = validation.read_only(numbers)
+        self.count = int(np.count_nonzero(mask)) if numbers is None else len(numbers)
+
+    @parallel.lazy_attribute
+    def numbers(self) -> Integers:
+        """Ascending numbers of the rows."""
+        return validation.read_only(np.flatnonzero(self.mask))
+
+
+def allow_rows(numbers: Integers, n_rows: int) -> AllowedRows:
+    """Return the AllowedRows with these ascending numbers among n_rows rows."""
+    mask = np.zeros(n_rows, np.uint8)
+    mask[numbers] = 1
+    return AllowedRows(mask, numbers)
