@@ -11,6 +11,7 @@ from fastcos.kernels import code_cache
 from fastcos.parallel import readiness
 from fastcos.search import cost_model, packing, projection, scan, segments
 from fastcos.search.filters import no_exclusions
+from fastcos.search.launch import launch_of
 from fastcos.search.options import ExecutionOptions
 from fastcos.search.plan import ThresholdSample
 from fastcos.search.rankings import best_of_parts
@@ -52,8 +53,8 @@ def compile_searches(dtype: str) -> None:
         plan = scan.plan_segment(segment, 1, request, options)
         plan = dataclasses.replace(plan, use_projection=True, sample=ThresholdSample(2, 1))
         few = encoded_queries.take(slice(1)).rows
-        settings = scan.few_query_settings(plan, must_check=False)
-        scan.scan_few_queries(projected, plan, settings, few, kernel_records.NO_FILTERS, 10)
+        filters = kernel_records.NO_FILTERS
+        launch_of(plan, projected, filters, 10, must_check=False).run(few)
     readiness.leave_mark(dtype)
 
 

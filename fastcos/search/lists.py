@@ -9,6 +9,7 @@ import numpy.typing as npt
 from fastcos import parallel, validation
 from fastcos.kernels import exhaustive_top_k
 from fastcos.search.options import ExecutionOptions
+from fastcos.search.packing import match_type
 from fastcos.search.rankings import Ranking, select_best
 from fastcos.search.request import SearchRequest
 from fastcos.search.segments import Segment

@@ -1,18 +1,18 @@
 """Prepared searches: an index keeps the plans of searches of few queries, as a database does.
 
 A warm search of one query takes ten microseconds. To check and encode the queries and to plan the
-search would take longer than that. Where ``plan_search`` says that a search is a single launch of
-one kernel for each part of the index (``SearchPlan.can_be_prepared``), the index therefore
-prepares the search: it keeps the plan and all arguments of the kernel except the queries, by the
-numbers of queries and neighbours. A prepared search takes the queries as they are. The kernel
-measures their norms, and it reports queries that need more care.
+search would take longer than that. Where ``plan_search`` says that a search is a single call of
+one kernel for each part of the index (``SearchPlan.can_be_prepared``), the index therefore keeps
+these calls, which lack only the queries (``launch.Launch``), by the numbers of queries and
+neighbours. A prepared search takes the queries as they are. The kernel measures their norms, and it
+reports queries that need more care.
 
 ``PreparedSearches.search`` returns None for every call that has to be checked, converted or planned
-in another way. ``execute.run_search`` then gives the same answer.
+in another way. ``execute.execute`` then gives the same answer.
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,59 +21,18 @@ from fastcos import validation
 from fastcos.kernels import few_queries
 from fastcos.search.filters import no_exclusions
 from fastcos.search.index_parts import IndexPart, ids_at
+from fastcos.search.launch import Launch, launch_of
 from fastcos.search.options import ExecutionOptions, as_options
-from fastcos.search.packing import PackedItems
-from fastcos.search.plan import SearchPlan
 from fastcos.search.rankings import Ranking, select_best
 from fastcos.search.request import rounded_scores
 from fastcos.search.results import IndexNeighbors
-from fastcos.search.scan import (
-    SegmentRequest,
-    as_searched,
-    few_query_settings,
-    plan_segment,
-    scan_few_queries,
-)
+from fastcos.search.scan import SegmentRequest, plan_segment
 from fastcos.search.sources import FittedItems
 from fastcos.similarity import kernel_records
 from fastcos.similarity.base import BaseMeasure, Measure, capabilities
-from fastcos.validation import Rows
 
 # The number of searches that an index keeps prepared.
 _MAX_PREPARED = 256
-
-
-class Launch(NamedTuple):
-    """A planned search of one part of an index, with all arguments of its kernel but the queries.
-
-    Attributes
-    ----------
-    part : IndexPart
-    plan : SearchPlan
-    settings : kernels.records.FewQuerySearch
-        The plan as the kernel takes it.
-    filters : kernels.records.QueryFilters
-        Which rows may be found.
-    packed : PackedItems
-        The packed rows for which the search was planned.
-    """
-
-    part: IndexPart
-    plan: SearchPlan
-    settings: Any
-    filters: Any
-    packed: PackedItems
-
-    @property
-    def is_outdated(self) -> bool:
-        """Whether the rows have been given a projection since the search was planned."""
-        return self.part.segment.packed is not self.packed
-
-    def run(self, queries: Rows, k: int) -> Ranking:
-        """Return row numbers and raw scores (n, k) of the best rows of the part."""
-        segment = self.part.segment
-        queries = as_searched(queries, segment.encoded.rows.dtype)
-        return scan_few_queries(segment.packed, self.plan, self.settings, queries, self.filters, k)
 
 
 class PreparedSearches:
@@ -83,11 +42,11 @@ class PreparedSearches:
         self._measure, self._parts = items.measure, tuple(parts)
         self._n_positions, self._n_live = items.n_items, items.n_live
         self._width = items.rows.shape[1]
+        # Nearly every index has one part, in which the positions are the numbers of the rows. The
+        # ids are then looked up by row number.
         first = self._parts[0].segment
-        # Nearly every index has one part, in which the positions are the numbers of the rows.
-        self._positions_are_rows = (
-            len(self._parts) == 1 and first.first == 0 and first.positions is None
-        )
+        has_one_part = len(self._parts) == 1 and first.first == 0 and first.positions is None
+        self._ids_of_rows = self._parts[0].ids.values if has_one_part else None
         # The launches for all parts by the numbers of queries and neighbours, and by the options,
         # too, where the plans depend on them. Empty for a search that cannot be prepared.
         self._launches: dict[tuple[Any, ...], tuple[Launch, ...]] = {}
@@ -114,14 +73,14 @@ class PreparedSearches:
             return None
         rankings = []
         for launch in launches:
-            row_numbers, raw_scores = launch.run(rows, k)
+            row_numbers, raw_scores = launch.run(rows)
             # The kernel compares the norms with limits, and NaN fails every comparison.
             if row_numbers[0, 0] == few_queries.NOT_ORDINARY:
                 return None
             rankings.append((row_numbers, raw_scores))
         # No row number is -1: only a plan that finds k rows for every query is prepared.
-        if self._positions_are_rows:
-            positions, ids = row_numbers, launch.part.ids.values.take(row_numbers)
+        if self._ids_of_rows is not None:
+            positions, ids = row_numbers, self._ids_of_rows.take(row_numbers)
         else:
             positions, raw_scores = self._merge(rankings, k)
             ids = ids_at(self._parts, positions)
@@ -156,48 +115,58 @@ class PreparedSearches:
             if type(allowed) is not np.ndarray:
                 return ()
             mask = validation.as_item_mask("allowed", allowed, self._n_positions)
-            return self._plan(n, k, options, mask)
+            return self._plan(n, k, options, mask)[0]
         launches = self._kept((n, k))
         if launches is None:
             launches = self._kept((n, k, options))
         if launches is None:
-            launches = self._plan(n, k, options, None)
-            fits_all_options = all(launch.plan.fits_all_options for launch in launches)
+            launches, fits_all_options = self._plan(n, k, options, None)
             if len(self._launches) >= _MAX_PREPARED:
                 self._launches.clear()
             self._launches[(n, k) if fits_all_options else (n, k, options)] = launches
         return launches
 
     def _kept(self, key: tuple[Any, ...]) -> tuple[Launch, ...] | None:
-        """Return the launches that are kept under a key, unless one of them is outdated."""
+        """Return the launches that are kept under a key, unless rows have been packed again.
+
+        Rows are packed again when a projection is added to them, which searches should use.
+        """
         launches = self._launches.get(key)
-        if launches and any(launch.is_outdated for launch in launches):
-            return None
+        if launches:
+            for launch, part in zip(launches, self._parts, strict=True):
+                if launch.packed is not part.segment.packed:
+                    return None
         return launches
 
     def _plan(
         self, n: int, k: int, options: ExecutionOptions, mask: npt.NDArray[np.bool_] | None
-    ) -> tuple[Launch, ...]:
+    ) -> tuple[tuple[Launch, ...], bool]:
         """Plan a search of every part; return no launches unless each plan is a single launch.
 
-        mask: the positions that may be found, None for all.
+        mask holds the positions that may be found; None means all. The second result says whether
+        the plans are the same for all options.
         """
-        launches = []
+        launches, fits_all_options = [], True
         for part in self._parts:
             segment = part.segment
             rows = segment.live if mask is None else segment.allow_mask(mask)
-            # before the plan: a projection that is added meanwhile makes the launch outdated
-            packed = segment.packed_forms[0]
+            # This is read before the plan is made, so that a projection that is added meanwhile
+            # makes the launch outdated.
+            packed = segment.packed_rows
             request = SegmentRequest(k, no_exclusions(n), rows, None, self._n_live)
             plan = plan_segment(segment, n, request, options)
             if not plan.can_be_prepared:
-                return ()
+                return (), True
+            if packed is None:
+                # Only one row of each group of duplicates has been packed so far, and the mask may
+                # exclude that row and allow another one.
+                packed = segment.packed
             filters = kernel_records.NO_FILTERS
             if rows is not None:
                 filters = kernel_records.masked(rows.mask)
-            settings = few_query_settings(plan, must_check=True)
-            launches.append(Launch(part, plan, settings, filters, packed))
-        return tuple(launches)
+            launches.append(launch_of(plan, packed, filters, k, must_check=True))
+            fits_all_options = fits_all_options and plan.fits_all_options
+        return tuple(launches), fits_all_options
 
 
 def compares_rows_as_given(measure: Measure) -> bool:

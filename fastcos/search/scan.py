@@ -20,10 +20,7 @@ import numpy.typing as npt
 from fastcos import config, parallel, validation
 from fastcos.kernels import (
     exhaustive_top_k,
-    few_queries,
-    one_block,
     packing,
-    projected_queries,
     records,
     tile_top_k,
     tiles,
@@ -31,12 +28,12 @@ from fastcos.kernels import (
 from fastcos.parallel import memmap, readiness
 from fastcos.search import cost_model, duplicates, numpy_search
 from fastcos.search.filters import AllowedRows, ExcludedItems, no_exclusions
+from fastcos.search.launch import launch_of
 from fastcos.search.options import ExecutionOptions
 from fastcos.search.packing import (
     Floats,
     Integers,
     PackedItems,
-    Rows,
     match_type,
     norms_repeat,
     pack_queries,
@@ -297,10 +294,10 @@ def scan(
             packed.metric_type, rows, row_numbers, queries, exclusions, k, options, plan.grid
         )
     mask: npt.NDArray[np.uint8] = np.empty(0, np.uint8) if allowed is None else allowed.mask
-    queries = match_type(queries, items.rows)
     if plan.can_be_prepared:
-        filters, settings = filters_of(exclusions, mask), few_query_settings(plan, must_check=False)
-        return scan_few_queries(packed, plan, settings, queries.rows, filters, k, options.progress)
+        launch = launch_of(plan, packed, filters_of(exclusions, mask), k, must_check=False)
+        return launch.run(queries.rows, options.progress)
+    queries = match_type(queries, items.rows)
     return _scan_query_blocks(plan, packed, queries, request, mask, options)
 
 
@@ -389,54 +386,6 @@ def _proved_thresholds(
     bounds -= 1e-12 * np.abs(intercepts) + slopes * 1e-300 + scaled.rounding
     floor = given_thresholds[queries].astype(np.float64)
     return np.maximum(bounds, floor + 0.5 * (np.abs(floor) * packing.SLACK + 1e-30))
-
-
-def few_query_settings(plan: SearchPlan, *, must_check: bool) -> Any:
-    """Convert a plan for a search in a single launch to the record that the kernel reads."""
-    return records.FewQuerySearch(
-        plan.rank, plan.capacity, plan.sample.stride, plan.sample.rank, plan.grid.panels_per_range,
-        must_check,
-    )  # fmt: skip
-
-
-def scan_few_queries(
-    packed: PackedItems,
-    plan: SearchPlan,
-    settings: Any,
-    rows: Rows,
-    filters: Any,
-    k: int,
-    progress: parallel.Progress | None = None,
-) -> Ranking:
-    """Row numbers and raw scores (n, k) of few queries, in one launch where one thread is enough.
-
-    The plan is one that can be prepared. settings: what few_query_settings returns for it. rows
-    (n, d): queries as given, of the type of as_wide. filters: kernels.records.QueryFilters. If the
-    settings say that the queries must be checked, row_numbers[0, 0] is NOT_ORDINARY where a query
-    needs more care.
-    """
-    grid, n, n_panels = plan.grid, len(rows), len(packed.arrays.statistics)
-    shape = grid.n_ranges, n, k
-    scores, row_numbers = np.empty(shape), np.empty(shape, np.int64)
-    arguments = (packed.addresses, rows, filters, settings, scores, row_numbers)
-    kernel = few_queries.search_few_queries
-    if not plan.compares_one_by_one:
-        kernel = one_block.search_one_block
-    elif plan.use_projection:
-        kernel = projected_queries.search_few_by_projection
-    if grid.is_one_task:
-        kinds = (packed.kind, rows.dtype.char)
-        parallel.call(kernel, kinds, 0, n_panels, *arguments)
-        if progress is not None:
-            progress(n_panels, n_panels)
-        return row_numbers[0], scores[0]
-    parallel.run(
-        kernel, parallel.row_blocks(n_panels, grid.panels_per_range), *arguments,
-        n_threads=grid.n_threads, progress=progress,
-    )  # fmt: skip
-    if row_numbers[0, 0, 0] == few_queries.NOT_ORDINARY:
-        return row_numbers[0], scores[0]
-    return best_of_parts(row_numbers.swapaxes(0, 1), scores.swapaxes(0, 1))
 
 
 def score_all(

@@ -170,6 +170,11 @@ class Segment:
         """The packed forms so far: of all items, of one item per group of duplicates, or both."""
         return [vars(self)[name] for name in ("packed", "packed_distinct") if name in vars(self)]
 
+    @property
+    def packed_rows(self) -> PackedItems | None:
+        """All rows that can be found, packed; None as long as no search has needed them."""
+        return vars(self).get("packed")
+
     def pack(self) -> None:
         """Pack the rows that an unrestricted search will need, if its kernels are compiled.
 

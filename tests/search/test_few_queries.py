@@ -7,7 +7,8 @@ import pytest
 
 import fastcos
 from fastcos.kernels import tiles
-from fastcos.search import packing, plan, projection, scan
+from fastcos.search import packing, plan, projection
+from fastcos.search.launch import launch_of
 from fastcos.similarity import encoded_rows, kernel_records
 from tests.oracles import dense
 
@@ -23,6 +24,10 @@ def random_rows(n, d, seed=0):
 
 def best_of_all(queries, rows, k, measure):
     return dense.top_k(queries, rows, k, FORMS[measure], exclude_self=False)[0]
+
+
+def searching(made, packed, k):
+    return launch_of(made, packed, kernel_records.NO_FILTERS, k, must_check=False)
 
 
 @pytest.mark.parametrize("measure", FORMS)
@@ -65,8 +70,7 @@ def test_the_rank_of_the_first_threshold_does_not_change_the_result(rank, n_pane
         pytest.skip("this instruction set compares queries in blocks")
     grid = dataclasses.replace(made.grid, panels_per_range=n_panels, n_ranges=-(-125 // n_panels))
     made = dataclasses.replace(made, rank=rank, grid=grid)
-    settings = scan.few_query_settings(made, must_check=False)
-    found, _ = scan.scan_few_queries(packed, made, settings, queries, kernel_records.NO_FILTERS, 9)
+    found, _ = searching(made, packed, 9).run(queries)
     np.testing.assert_array_equal(found, best_of_all(queries, rows, 9, "cosine"))
 
 
@@ -89,12 +93,10 @@ def test_an_estimate_that_is_too_high_drops_no_neighbor(sample_rank):
         pytest.skip("this instruction set compares queries in blocks")
     assert made.use_projection
     made = dataclasses.replace(made, sample=plan.ThresholdSample(8, sample_rank))
-    settings = scan.few_query_settings(made, must_check=False)
+    search = searching(made, packed, 10)
     slots = packed.arrays.order.reshape(-1, 32)
     for query in (*slots[4], *slots[20], *slots[1]):
-        found, _ = scan.scan_few_queries(
-            packed, made, settings, rows[query : query + 1], kernel_records.NO_FILTERS, 10
-        )
+        found, _ = search.run(rows[query : query + 1])
         np.testing.assert_array_equal(
             found, best_of_all(rows[query : query + 1], rows, 10, "cosine")
         )
@@ -115,8 +117,7 @@ def test_a_block_whose_guesses_are_too_high_is_searched_again(measure, sample, n
         "tiles", grid=grid, capacity=1024, sample=plan.ThresholdSample(*sample),
         can_be_prepared=True,
     )  # fmt: skip
-    settings = scan.few_query_settings(made, must_check=False)
-    found, _ = scan.scan_few_queries(packed, made, settings, queries, kernel_records.NO_FILTERS, 9)
+    found, _ = searching(made, packed, 9).run(queries)
     np.testing.assert_array_equal(found, best_of_all(queries, rows, 9, measure))
 
 

@@ -186,6 +186,18 @@ def test_a_mask_of_positions_that_were_partly_removed_is_exact(n_allowed, n_part
             np.testing.assert_array_equal(result.ids, live[columns])
 
 
+def test_a_mask_that_allows_only_copies_of_rows_finds_them():
+    rows = np.repeat(RNG.standard_normal((500, 24)).astype(np.float32), 3, axis=0)
+    index, queries = fastcos.SimilarityIndex().fit(rows), ROWS[:2, :24].copy()
+    index.search(queries, 10)  # packs one row of each group of duplicates
+    mask = np.arange(len(rows)) % 3 > 0  # the first row of each group is not allowed
+    allowed = np.flatnonzero(mask)
+    columns = dense_oracle.top_k(queries, rows[mask], 10, "cosine", exclude_self=False)[0]
+    for _ in range(2):
+        result = index.search(queries, 10, allowed=mask)
+        np.testing.assert_array_equal(result.indices, allowed[columns])
+
+
 def test_a_wrong_mask_is_refused():
     index = fastcos.SimilarityIndex().fit(ROWS)
     index.search(ROWS[:1], 5)

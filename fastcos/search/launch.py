@@ -1,0 +1,92 @@
+"""The launch of a kernel for few queries: a planned search that lacks only its queries.
+
+A search of few queries, of which the planner says that it can be prepared
+(``SearchPlan.can_be_prepared``), is a single call of one kernel. If several threads share the rows,
+it is one call for each range of the rows. All arguments of these calls except the queries follow
+from the plan and from the packed rows. ``prepared`` keeps launches for the next searches of an
+index, and ``scan`` runs a launch once.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fastcos import parallel
+from fastcos.kernels import few_queries, one_block, projected_queries, records
+from fastcos.search.packing import PackedItems, match_row_type
+from fastcos.search.plan import SearchPlan, TaskGrid
+from fastcos.search.rankings import Ranking, best_of_parts
+from fastcos.validation import Rows
+
+
+class Launch(NamedTuple):
+    """A kernel for few queries, and all of its arguments except the queries.
+
+    Attributes
+    ----------
+    kernel : callable
+        The compiled kernel: of ``few_queries``, ``projected_queries`` or ``one_block``.
+    packed : PackedItems
+        The packed rows that the kernel reads.
+    settings : kernels.records.FewQuerySearch
+        The plan, as the kernel takes it.
+    filters : kernels.records.QueryFilters
+        Which rows may be found.
+    grid : TaskGrid
+        The ranges of the rows, and the number of threads that search them.
+    k : int
+        The number of rows to find for each query.
+    """
+
+    kernel: Any
+    packed: PackedItems
+    settings: Any
+    filters: Any
+    grid: TaskGrid
+    k: int
+
+    def run(self, queries: Rows, progress: parallel.Progress | None = None) -> Ranking:
+        """Return row numbers and raw scores (n, k) of the best rows for each query (n, d).
+
+        The queries are C-contiguous and read-only rows, of which the kernel measures the norms. If
+        the launch was made with ``must_check`` and the norm of a query is zero, not finite or far
+        from 1, row_numbers[0, 0] is ``few_queries.NOT_ORDINARY``, and the other results are not
+        valid.
+        """
+        packed, grid = self.packed, self.grid
+        rows = match_row_type(queries, packed.arrays.rows.dtype)
+        n_panels, shape = len(packed.arrays.statistics), (grid.n_ranges, len(rows), self.k)
+        scores, row_numbers = np.empty(shape), np.empty(shape, np.int64)
+        arguments = (packed.addresses, rows, self.filters, self.settings, scores, row_numbers)
+        if grid.is_one_task:
+            kinds = (packed.kind, rows.dtype.char)
+            parallel.call(self.kernel, kinds, 0, n_panels, *arguments)
+            if progress is not None:
+                progress(n_panels, n_panels)
+            return row_numbers[0], scores[0]
+        parallel.run(
+            self.kernel, parallel.row_blocks(n_panels, grid.panels_per_range), *arguments,
+            n_threads=grid.n_threads, progress=progress,
+        )  # fmt: skip
+        if row_numbers[0, 0, 0] == few_queries.NOT_ORDINARY:
+            return row_numbers[0], scores[0]
+        return best_of_parts(row_numbers.swapaxes(0, 1), scores.swapaxes(0, 1))
+
+
+def launch_of(
+    plan: SearchPlan, packed: PackedItems, filters: Any, k: int, *, must_check: bool
+) -> Launch:
+    """Return the launch that runs a plan of a search that can be prepared.
+
+    must_check says that the queries will be rows that nobody has validated or measured.
+    """
+    kernel = few_queries.search_few_queries
+    if not plan.compares_one_by_one:
+        kernel = one_block.search_one_block
+    elif plan.use_projection:
+        kernel = projected_queries.search_few_by_projection
+    settings = records.FewQuerySearch(
+        plan.rank, plan.capacity, plan.sample.stride, plan.sample.rank, plan.grid.panels_per_range,
+        must_check,
+    )  # fmt: skip
+    return Launch(kernel, packed, settings, filters, plan.grid, k)
