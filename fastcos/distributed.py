@@ -39,13 +39,15 @@ from fastcos.linalg.shards import InteractionShards
 from fastcos.linalg.svd import SVD
 from fastcos.models.linear_mf import LinearMF
 from fastcos.parallel import memmap
-from fastcos.search.execute import best_of_items, finish
+from fastcos.search.execute import finish
 from fastcos.search.filters import no_exclusions
 from fastcos.search.options import ExecutionOptions
 from fastcos.search.output_directory import fingerprint
+from fastcos.search.query_batch import read_batch
 from fastcos.search.rankings import merge
 from fastcos.search.request import SearchRequest, as_exclude_self
 from fastcos.search.results import Neighbors
+from fastcos.search.segment_search import search_segments
 from fastcos.search.sources import MappedItems
 from fastcos.similarity import BaseMeasure, get_measure
 from fastcos.storage.checkpoint import Checkpoint
@@ -274,11 +276,12 @@ class _Search(NamedTuple):
         This method runs on a worker.
         """
         items, request = self.open()
-        Q = memmap.read_rows("queries", request.queries, lo, hi)
         if self.exclude_self:
             exclusions = no_exclusions(len(request.queries), exclude_self=True)
             request = request._replace(exclusions=exclusions)
-        return best_of_items(items, request, Q, lo, self.options(), range(first, last))
+        options = self.options()
+        queries = read_batch(items, request, options, slice(lo, hi), lo)
+        return search_segments(items, request, options, queries, range(first, last))
 
     def finish(self, lo: int, hi: int, best: Pairs) -> Any:
         """Return the final indices and scores of queries [lo, hi); it runs on a worker."""

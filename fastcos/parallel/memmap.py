@@ -58,14 +58,17 @@ def as_mapped_rows(
     *,
     on_disk: bool = True,
     narrow: bool = True,
+    widen: bool = False,
     or_vector: bool = False,
     is_measured: bool = False,
 ) -> Any:
     """Return X as valid rows; for rows that are read in blocks, check only shape and type.
 
     on_disk: whether mapped rows are returned unchanged, for the caller to read in blocks. narrow:
-    whether narrow rows are returned unchanged. or_vector, is_measured: as in validation.as_rows.
+    whether narrow rows are returned unchanged; with widen, they become float32 at once. or_vector,
+    is_measured: as in validation.as_rows.
     """
+    dtype = None
     if is_on_disk(X):
         is_unchanged = on_disk and X.ndim > 1
     else:
@@ -73,8 +76,12 @@ def as_mapped_rows(
             X = X.view(np.ndarray)
         X = validation.as_shared_array(X) if narrow and not validation.is_float_array(X) else X
         is_unchanged = narrow and is_narrow(X)
+        if is_unchanged and widen:
+            is_unchanged, dtype = False, np.float32
     if not is_unchanged:
-        return validation.as_rows(name, X, or_vector=or_vector, is_measured=is_measured)
+        return validation.as_rows(
+            name, X, dtype=dtype, or_vector=or_vector, is_measured=is_measured
+        )
     # one row is enough: as_row_shape would convert a whole array of ml_dtypes to float32
     validation.as_row_shape(name, X[:1] if is_narrow(X) and X.size else X)
     return X
@@ -124,26 +131,27 @@ def from_bits(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return rows
 
 
-def widened(name: str, X: Any) -> Any:
-    """Return narrow rows as float32, and other rows unchanged."""
-    return validation.as_rows(name, X, dtype=np.float32) if is_narrow(X) else X
-
-
 def read_rows(name: str, X: Any, lo: int, hi: int, n_threads: int | None = 1) -> validation.Rows:
     """Return rows [lo, hi) of X as valid rows in memory.
 
     Mapped rows are copied and their pages released, while the system reads the next hi - lo rows
     ahead. Narrow rows become float32. Other rows in memory are valid already.
     """
-    if is_narrow(X):
-        return validation.as_rows(f"{name}[{lo}:{hi}]", X[lo:hi], dtype=np.float32)
-    if not is_on_disk(X):
+    if not is_read_in_blocks(X):
         return X[lo:hi]
+    rows, dtype = X[lo:hi], None if is_on_disk(X) else np.float32
+    if is_on_disk(X):
+        rows = _copied_rows(X, lo, hi, n_threads)
+    return validation.as_rows(f"{name}[{lo}:{hi}]", rows, dtype=dtype)
+
+
+def _copied_rows(X: npt.NDArray[Any], lo: int, hi: int, n_threads: int | None) -> npt.NDArray[Any]:
+    """Return a copy of rows [lo, hi) of a map, while the system reads the next rows ahead."""
     read_ahead(X[hi : 2 * hi - lo])
     rows = np.empty((hi - lo, X.shape[1]), X.dtype)
     blocks = parallel.row_blocks(len(rows), max(1, _BYTES_PER_RELEASE // (X.shape[1] * X.itemsize)))
     parallel.run(_copy, blocks, X[lo:hi], rows, n_threads=n_threads)
-    return validation.as_rows(f"{name}[{lo}:{hi}]", rows)
+    return rows
 
 
 def iter_blocks(name: str, X: Any, block: int) -> Iterator[tuple[int, validation.Rows]]:

@@ -12,7 +12,13 @@ from fastcos.search.options import as_options
 from fastcos.search.request import rounded_scores
 from fastcos.search.segments import encode_segment
 from fastcos.search.sources import FittedItems
-from fastcos.similarity.base import Measure, UpperBounded, get_measure, is_upper_bounded
+from fastcos.similarity.base import (
+    Measure,
+    UpperBounded,
+    encode_queries,
+    get_measure,
+    is_upper_bounded,
+)
 from fastcos.similarity.encoded_rows import EncodedRows, encode_rows
 from fastcos.validation import Floats
 
@@ -122,7 +128,7 @@ def _difference_blocks(
     all_items = np.arange(len(items), dtype=np.int64)
     for first in range(0, len(queries), block):
         Q = queries[first : first + block]
-        encoded_queries = encode_rows(measure.encode_queries(Q), None, None, measure.metric_type)
+        encoded_queries = encode_queries(measure, Q, None)
         indptr = np.arange(len(Q) + 1, dtype=np.int64) * len(items)
         positions = np.tile(all_items, len(Q))
         raw_scores = score_lists(fitted_items, Q, encoded_queries, indptr, positions, options)

@@ -22,7 +22,7 @@ from fastcos.parallel import memmap, readiness
 from fastcos.search import cost_model, scan
 from fastcos.search.estimate import Estimate, estimate_plan
 from fastcos.search.filters import no_exclusions
-from fastcos.search.groups import ItemGroups
+from fastcos.search.item_groups import ItemGroups
 from fastcos.search.options import ExecutionOptions, as_options
 from fastcos.search.plan import (
     Machine,

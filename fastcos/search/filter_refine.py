@@ -9,19 +9,19 @@ Source: Seidl and Kriegel, Optimal multi-step k-nearest neighbor search, SIGMOD 
 """
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from fastcos import parallel, validation
 from fastcos.search import cost_model, scan
-from fastcos.search.filters import AllowedRows, ExcludedItems
+from fastcos.search.filters import AllowedRows
 from fastcos.search.options import ExecutionOptions
+from fastcos.search.query_batch import QueryBatch
 from fastcos.search.range_candidates import find_candidates
 from fastcos.search.rankings import Ranking, select_best
 from fastcos.search.segments import Segment
 from fastcos.similarity.base import UpperBounded
-from fastcos.similarity.encoded_rows import EncodedRows
 from fastcos.validation import Floats, Integers
 
 # The number of steps that double the distance of a raw score, from a hundredth of the score.
@@ -30,39 +30,22 @@ _DOUBLINGS = 40
 _HALVINGS = 6
 
 
-class _Queries(NamedTuple):
-    """The original queries, the encoded queries, and the items that they may not find."""
-
-    rows: validation.Rows
-    encoded: EncodedRows
-    exclusions: ExcludedItems
-
-    def take(self, numbers: Integers) -> "_Queries":
-        """Return the queries of these ascending numbers, without a copy if these are all."""
-        if len(numbers) == len(self.rows):
-            return self
-        return _Queries(
-            self.rows[numbers], self.encoded.take(numbers), self.exclusions.take(numbers)
-        )
-
-
 def filter_and_refine(
     measure: UpperBounded,
     segment: Segment,
-    Q: validation.Rows,
-    encoded: EncodedRows,
-    exclusions: ExcludedItems,
+    queries: QueryBatch,
     k: int,
     options: ExecutionOptions,
     allowed_rows: AllowedRows | None = None,
     best: Ranking | None = None,
 ) -> Ranking:
-    """Return columns and exact raw scores (n, k) of a segment's best items for the queries Q.
+    """Return columns and exact raw scores (n, k) of a segment's best items for some queries.
 
-    allowed_rows is the result of Segment.allow, and best the ranking of the earlier segments. In
-    the worst case, O(m) items per query are scored exactly. The memory stays within working_memory.
+    The exclusions of the queries are rows of the segment. allowed_rows is the result of
+    Segment.allow, and best the ranking of the earlier segments. In the worst case, O(m) items per
+    query are scored exactly. The memory stays within working_memory.
     """
-    n, queries = len(Q), _Queries(Q, encoded, exclusions)
+    n = len(queries.rows)
     precomputed = measure.precompute(segment.rows)
     n_items = len(segment.numbers) if allowed_rows is None else allowed_rows.count
     width = min(n_items, k + cost_model.COSTS.extra_candidates)
@@ -110,7 +93,7 @@ def _batches(queries: Integers, width: int, options: ExecutionOptions) -> Iterat
 
 def _refine(
     measure: UpperBounded,
-    queries: _Queries,
+    queries: QueryBatch,
     precomputed: Any,
     listed: Integers,
     k: int,
@@ -123,7 +106,7 @@ def _refine(
 
 def _refine_all(
     measure: UpperBounded,
-    queries: _Queries,
+    queries: QueryBatch,
     precomputed: Any,
     segment: Segment,
     min_raw_scores: Floats,

@@ -32,8 +32,10 @@ class ExcludedItems(NamedTuple):
             self.self_rows[first:last], self.indptr[first : last + 1], self.indices
         )
 
-    def take(self, queries: Integers) -> "ExcludedItems":
+    def take(self, queries: slice | Integers) -> "ExcludedItems":
         """Return the exclusions of the queries with these numbers, in this order."""
+        if isinstance(queries, slice):
+            return self.of_range(queries.start, queries.stop)
         starts, ends = self.indptr[queries], self.indptr[queries + 1]
         indptr = np.concatenate([[0], np.cumsum(ends - starts)]).astype(np.int64)
         entries = np.arange(indptr[-1]) + np.repeat(starts - indptr[:-1], ends - starts)

@@ -9,7 +9,7 @@ import numpy as np
 from fastcos import validation
 from fastcos.search.ids import as_ids
 from fastcos.search.index_state import IndexState
-from fastcos.search.request import as_lists
+from fastcos.search.request import as_pairs
 from fastcos.search.results import Neighbors
 from fastcos.validation import Integers
 
@@ -39,6 +39,11 @@ class SearchFilters:
     lists: tuple[Integers, Integers] | None
     exclude: Any
     dropped: Integers
+
+    @property
+    def differ(self) -> bool:
+        """Whether some queries may find other items than the others."""
+        return self.lists is not None or self.exclude is not None
 
 
 def as_filters(
@@ -83,7 +88,8 @@ def as_filters(
             allowed = mask
         else:
             if lists is None:
-                lists, allowed = as_lists(allowed, n_queries, n_positions), None
+                lists = as_pairs("allowed", allowed, (n_queries, n_positions))
+                allowed = None
             lists = _lists_without(lists, positions)
     return SearchFilters(allowed, lists, exclude, dropped)
 

@@ -16,10 +16,9 @@ from fastcos.parallel import memmap
 from fastcos.reports import printable
 from fastcos.search import index_files, model_check
 from fastcos.search.attribute_hints import with_attribute_hints
-from fastcos.search.execute import finish, run_search
+from fastcos.search.execute import execute, finish
 from fastcos.search.explain import SearchExplanation, explain_groups, explain_source
 from fastcos.search.filters import no_exclusions
-from fastcos.search.groups import ItemGroups, search_groups
 from fastcos.search.id_filters import as_filters, drop_positions
 from fastcos.search.ids import Ids, as_ids, format_id
 from fastcos.search.index_parts import Contents, IndexMemory, IndexPart
@@ -30,6 +29,7 @@ from fastcos.search.index_state import (
     state_of_contents,
     state_of_mapped_rows,
 )
+from fastcos.search.item_groups import ItemGroups, QueryGroups
 from fastcos.search.near_duplicates import (
     NearDuplicates,
     connected_contents,
@@ -46,7 +46,7 @@ from fastcos.search.request import (
     as_threshold,
 )
 from fastcos.search.rescoring import Rescored, as_candidates, best_of_candidates, n_missing
-from fastcos.search.results import IndexNeighbors, Neighbors, no_neighbors, padded
+from fastcos.search.results import IndexNeighbors, Neighbors, padded
 from fastcos.similarity import serialization
 from fastcos.similarity.base import Measure, get_measure
 from fastcos.validation import Floats, Integers, Rows
@@ -406,12 +406,10 @@ class SimilarityIndex:
             is below 1; or the index was not fitted.
         """
         state = self._fitted_state()
-        has_defaults = (
-            min_score is None and groups is None and working_memory is None and progress is None
-        )
-        prepared = state.prepared if has_defaults else None
         has_ids = allowed_ids is not None or exclude_ids is not None
-        if prepared and exclude is None and not has_ids:
+        is_plain = min_score is None and groups is None and working_memory is None
+        prepared = state.prepared if is_plain and exclude is None and progress is None else None
+        if prepared is not None and not has_ids:
             nearest = prepared.search(queries, k, n_threads, allowed)
             if nearest is not None:
                 return nearest  # a warm search of few queries ends here
@@ -421,13 +419,14 @@ class SimilarityIndex:
         options = as_options(n_threads, working_memory, progress)
         query_groups = None
         if groups is not None:
-            query_groups = _groups_of(state, groups).find(groups, len(Q))
+            item_groups = _groups_of(state, groups)
+            query_groups = QueryGroups(item_groups, item_groups.find(groups, len(Q)))
         filters = as_filters(
             state, len(Q), allowed=allowed, exclude=exclude, allowed_ids=allowed_ids,
             exclude_ids=exclude_ids,
         )  # fmt: skip
         dropped = filters.dropped
-        if prepared and has_ids and filters.exclude is None and filters.lists is None:
+        if prepared is not None and has_ids and not filters.differ:
             nearest = prepared.search(Q, k + len(dropped), n_threads, filters.allowed)
             if nearest is not None:
                 neighbors = Neighbors(nearest.indices, nearest.scores)
@@ -435,15 +434,9 @@ class SimilarityIndex:
         request = as_request(
             Q, n_positions, min(k + len(dropped), state.n_live), allowed=filters.allowed,
             exclude=filters.exclude, min_score=as_min_score(min_score, measure, self.model),
-            lists=filters.lists,
+            lists=filters.lists, groups=query_groups,
         )  # fmt: skip
-        if not (request.k and len(Q)):
-            return state.with_ids(padded(no_neighbors(len(Q)), k))
-        if query_groups is None:
-            neighbors = run_search(state.items, request, options)
-        else:
-            item_groups = _groups_of(state, groups)
-            neighbors = search_groups(state.items, request, item_groups, query_groups, options)
+        neighbors = execute(state.items, request, options)
         return state.with_ids(padded(drop_positions(neighbors, dropped, k), k))
 
     def similar(
@@ -600,7 +593,6 @@ class SimilarityIndex:
 
             return sp.csr_array((len(Q), n_positions), dtype=np.float32)
         Q = validation.as_rows("queries", Q)
-        validation.check_scorable("queries", Q, Q)
         return pairs_above(
             state.items, Q, threshold, no_exclusions(len(Q)), options, allowed_positions
         )
@@ -688,7 +680,6 @@ class SimilarityIndex:
         state.parts_in_memory("to score candidates")
         measure = state.items.measure
         Q = validation.as_rows("queries", as_index_queries(queries, measure, state.width))
-        validation.check_scorable("queries", Q, Q)
         lists = as_candidates(candidates, len(Q), state.n_positions)
         k = validation.as_count("k", k, high=lists.shape[1])
         options = as_options(n_threads, working_memory)
@@ -697,7 +688,7 @@ class SimilarityIndex:
         if not state.n_live:
             return Rescored(indices, scores, np.zeros(len(Q), np.int64))
         request = as_request(Q, state.n_positions, min(k, state.n_live))
-        nearest = run_search(state.items, request, options).indices
+        nearest = execute(state.items, request, options).indices
         return Rescored(indices, scores, n_missing(nearest, indices, state.n_positions))
 
     # Files: save, open, refresh

@@ -14,7 +14,6 @@ import numpy.typing as npt
 from fastcos import storage
 from fastcos.parallel import memmap
 from fastcos.search import index_files
-from fastcos.search.groups import ItemGroups
 from fastcos.search.ids import NO_ID, Ids, ItemIds, are_strings, format_id
 from fastcos.search.index_parts import (
     Contents,
@@ -28,6 +27,7 @@ from fastcos.search.index_parts import (
     merged,
     new_part,
 )
+from fastcos.search.item_groups import ItemGroups
 from fastcos.search.prepared import PreparedSearches, compares_rows_as_given
 from fastcos.search.results import IndexNeighbors, Neighbors
 from fastcos.search.sources import FittedItems, ItemSource, MappedItems

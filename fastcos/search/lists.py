@@ -10,6 +10,7 @@ from fastcos import parallel, validation
 from fastcos.kernels import exhaustive_top_k
 from fastcos.search.options import ExecutionOptions
 from fastcos.search.packing import match_type
+from fastcos.search.query_batch import QueryBatch
 from fastcos.search.rankings import Ranking, select_best
 from fastcos.search.request import SearchRequest
 from fastcos.search.segments import Segment
@@ -32,22 +33,23 @@ _PADDED_ROWS = 1 << 10
 
 
 def best_of_lists(
-    items: ItemSource, request: SearchRequest, Q: validation.Rows, queries: EncodedRows,
-    first: int, options: ExecutionOptions,
-) -> Ranking:  # fmt: skip
-    """Return positions and raw scores (m, k) of the best of each list, from query ``first`` on.
+    items: ItemSource, request: SearchRequest, options: ExecutionOptions, queries: QueryBatch
+) -> Ranking:
+    """Return positions and raw scores (n, k) of the best of the list of each query of a batch.
 
     The search takes O(L d) time for L entries in all lists. The other items are not read.
     """
     indptr, positions = request.lists or (np.zeros(1, np.int64), np.zeros(0, np.int64))
-    indptr = indptr[first : first + len(Q) + 1]
+    last = queries.first + len(queries.rows)
+    indptr = indptr[queries.first : last + 1]
     positions = positions[indptr[0] : indptr[-1]]
     listed_items = items.read_listed(positions, options)
     best = best_of_positions(
-        listed_items, Q, queries, indptr - indptr[0], positions, request.k, options
-    )
+        listed_items, queries.rows, queries.encoded, indptr - indptr[0], positions, request.k,
+        options,
+    )  # fmt: skip
     if options.progress is not None:
-        options.progress(first + len(Q), len(request.queries))
+        options.progress(last, len(request.queries))
     return best
 
 

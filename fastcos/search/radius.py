@@ -20,8 +20,8 @@ from fastcos.search.request import Threshold, as_threshold, rounded_scores
 from fastcos.search.segments import Segment, exclusions_within
 from fastcos.search.sources import ItemSource, fit_items
 from fastcos.similarity import kernel_records
-from fastcos.similarity.base import Measure, get_measure, is_upper_bounded
-from fastcos.similarity.encoded_rows import EncodedRows, encode_rows
+from fastcos.similarity.base import Measure, encode_queries, get_measure, is_upper_bounded
+from fastcos.similarity.encoded_rows import EncodedRows
 from fastcos.validation import Floats, Integers
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ def pairs_above(
     import scipy.sparse as sp
 
     measure, n = items.measure, len(Q)
-    queries = encode_rows(measure.encode_queries(Q), None, options.n_threads, measure.metric_type)
+    queries = encode_queries(measure, Q, options.n_threads)
     bounds = _raw_score_bounds(measure, Q, min_score)
     searches = []
     for segment in items.segments:

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from fastcos import validation
 from fastcos.parallel import memmap
 from fastcos.search.filters import ExcludedItems, no_exclusions
+from fastcos.search.item_groups import QueryGroups
 from fastcos.search.model_check import check_same_model, check_width
 from fastcos.similarity.base import Measure, capabilities
 from fastcos.validation import Integers
@@ -37,6 +38,8 @@ class SearchRequest(NamedTuple):
     min_score : float or None
     lists : tuple of ndarray (indptr, positions), or None
         The items that each query may find; None if every query may find all items.
+    groups : QueryGroups or None
+        The group of each query, if a query finds only items of its group. There are no lists then.
     """
 
     queries: Any
@@ -45,6 +48,7 @@ class SearchRequest(NamedTuple):
     exclusions: ExcludedItems | None
     min_score: float | None
     lists: tuple[Integers, Integers] | None = None
+    groups: QueryGroups | None = None
 
 
 class Threshold(Protocol):
@@ -113,18 +117,19 @@ def as_items(
     or_vector: bool = False,
     in_memory: bool = False,
     in_blocks: bool = False,
+    widen: bool = False,
     is_measured: bool = False,
 ) -> Any:
     """Return X as validated rows; memory-mapped rows stay on disk if the measure allows it.
 
-    If in_memory is true, memory-mapped rows are read. Two arguments have an effect if the measure
-    uses the original rows: in_blocks leaves rows of one- or two-byte numbers unchanged, and
-    is_measured says that encode_rows, which follows, looks for NaN.
+    If in_memory is true, memory-mapped rows are read. Three arguments have an effect if the measure
+    uses the original rows: in_blocks leaves rows of one- or two-byte numbers unchanged; with widen,
+    they become float32; and is_measured says that encode_rows, which follows, looks for NaN.
     """
     able = capabilities(measure)
     return memmap.as_mapped_rows(
         name, X, on_disk=able.blocks and not in_memory, narrow=in_blocks and able.append,
-        or_vector=or_vector, is_measured=is_measured and able.append,
+        widen=widen, or_vector=or_vector, is_measured=is_measured and able.append,
     )  # fmt: skip
 
 
@@ -138,9 +143,9 @@ def as_index_rows(name: str, X: Any, measure: Measure, **options: bool) -> Any:
 
 def as_index_queries(X: Any, measure: Measure, width: int, *, in_memory: bool = False) -> Any:
     """Return X as validated queries of an index whose items have `width` columns."""
-    Q = as_index_rows("queries", X, measure, or_vector=True, in_memory=in_memory)
+    Q = as_index_rows("queries", X, measure, or_vector=True, in_memory=in_memory, widen=True)
     check_width("queries", Q, width)
-    return memmap.widened("queries", Q)
+    return Q
 
 
 def as_request(
@@ -153,43 +158,41 @@ def as_request(
     exclude: Any = None,
     min_score: float | None = None,
     lists: tuple[Integers, Integers] | None = None,
+    groups: QueryGroups | None = None,
 ) -> SearchRequest:
     """Validate the filters of a search of n_items items for the k best.
 
     If k exceeds the number of items, the results are padded later. exclude_self says that query i
-    is item i and must not find itself. lists, in the form of SearchRequest, is already validated
-    and replaces allowed.
+    is item i and must not find itself. lists and groups, in the form of SearchRequest, are already
+    validated, and lists replaces allowed.
     """
-    n, allowed_positions = Q.shape[0], None
+    shape, allowed_positions = (Q.shape[0], n_items), None
     if validation.any_sparse(allowed):
-        lists = as_lists(allowed, n, n_items)
+        lists = as_pairs("allowed", allowed, shape)
+    if lists is not None and groups is not None:
+        raise ValueError("allowed must be a mask or positions with groups, got lists of each query")
     if lists is not None:
         k = min(k, int(np.diff(lists[0]).max(initial=0)))
     elif allowed is not None:
         allowed_positions = validation.as_item_numbers("allowed", allowed, n_items)
         k = min(k, len(allowed_positions))
-    exclusions = no_exclusions(n, exclude_self=exclude_self) if exclude_self else None
+    exclusions = no_exclusions(shape[0], exclude_self=True) if exclude_self else None
     if exclude is not None and not validation.is_empty_list(exclude):
-        from fastcos.linalg.csr import as_interactions
-
-        pairs = as_interactions("exclude", exclude)
-        validation.check_shape("exclude", pairs.shape, (n, n_items))
-        self_rows = no_exclusions(n, exclude_self=exclude_self).self_rows
-        arrays = self_rows, pairs.indptr.astype(np.int64), pairs.indices.astype(np.int64)
-        exclusions = ExcludedItems(*arrays)
+        self_rows = no_exclusions(shape[0], exclude_self=exclude_self).self_rows
+        exclusions = ExcludedItems(self_rows, *as_pairs("exclude", exclude, shape))
     if min_score is not None:
         min_score = validation.as_real("min_score", min_score)
     if lists is not None and exclusions is not None:
         lists, exclusions = _lists_without_pairs(lists, exclusions, n_items), None
-    return SearchRequest(Q, k, allowed_positions, exclusions, min_score, lists)
+    return SearchRequest(Q, k, allowed_positions, exclusions, min_score, lists, groups)
 
 
-def as_lists(allowed: Any, n: int, n_items: int) -> tuple[Integers, Integers]:
-    """Return the non-zeros of a sparse matrix as the items that each query may find."""
+def as_pairs(name: str, matrix: Any, shape: tuple[int, int]) -> tuple[Integers, Integers]:
+    """Return the non-zeros of a sparse matrix of queries x items as (indptr, positions)."""
     from fastcos.linalg.csr import as_interactions
 
-    pairs = as_interactions("allowed", allowed)
-    validation.check_shape("allowed", pairs.shape, (n, n_items))
+    pairs = as_interactions(name, matrix)
+    validation.check_shape(name, pairs.shape, shape)
     return pairs.indptr.astype(np.int64), pairs.indices.astype(np.int64)
 
 

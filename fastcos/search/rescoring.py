@@ -16,7 +16,7 @@ from fastcos.search.rankings import select_best
 from fastcos.search.request import as_items
 from fastcos.search.sources import ItemSource, fit_items
 from fastcos.similarity import kernel_records, safe_norms
-from fastcos.similarity.base import Measure, capabilities, get_measure
+from fastcos.similarity.base import Measure, capabilities, encode_queries, get_measure
 from fastcos.similarity.encoded_rows import EncodedRows, encode_rows, row_norms
 from fastcos.validation import Floats, Integers
 
@@ -117,7 +117,6 @@ def rescore(
     Q = validation.as_rows("queries", queries, or_vector=True)
     X = _as_listed_items(items, unfitted)
     validation.check_same_width("items", X, "queries", Q)
-    validation.check_scorable("queries", Q, Q)
     lists = as_candidates(candidates, len(Q), X.shape[0])
     k = validation.as_count("k", k, high=lists.shape[1])
     options = as_options(n_threads, working_memory)
@@ -188,7 +187,7 @@ def best_of_candidates(
 ) -> tuple[Integers, Floats]:
     """Return positions and raw scores (n, k) of the best of each list (n, c); -1 is no item."""
     measure, is_listed = items.measure, lists >= 0
-    queries = encode_rows(measure.encode_queries(Q), None, options.n_threads, measure.metric_type)
+    queries = encode_queries(measure, Q, options.n_threads)
     indptr = np.concatenate([[0], np.cumsum(is_listed.sum(axis=1))])
     positions = lists[is_listed]
     if items.segments:
@@ -216,7 +215,7 @@ def _best_of_rows(
     bytes_per_query = float(_BYTES_PER_CANDIDATE * width)
     validation.check_memory("working_memory", options.working_memory, bytes_per_query)
     size = max(1, int(options.working_memory / bytes_per_query))
-    queries = encode_rows(measure.encode_queries(Q), None, options.n_threads, measure.metric_type)
+    queries = encode_queries(measure, Q, options.n_threads)
     columns, raw_scores = np.empty((n, k), np.int64), np.empty((n, k))
     for lo in range(0, n, size):
         block = lists[lo : lo + size]

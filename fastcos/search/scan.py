@@ -410,9 +410,8 @@ def score_all(
         exhaustive_top_k.score_all_rows,
         parallel.row_blocks(n * parts, grid.queries_per_block),
         kernel_records.pair_scoring(metric_type, queries, items),
-        records.CandidateRanges(
-            validation.read_only(numbers), validation.read_only(np.zeros(n, np.int64)),
-            validation.read_only(np.full(n, len(numbers), np.int64)),
+        kernel_records.candidate_ranges(
+            numbers, np.zeros(n, np.int64), np.full(n, len(numbers), np.int64)
         ),
         parts, filters_of(exclusions), scores, row_numbers,
         n_threads=options.n_threads, progress=options.progress,

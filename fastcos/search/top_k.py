@@ -6,8 +6,8 @@ import numpy as np
 
 from fastcos import parallel, storage, validation
 from fastcos.search.bits import BIT_MEASURES, bit_top_k
-from fastcos.search.execute import run_search
-from fastcos.search.groups import ItemGroups, search_groups
+from fastcos.search.execute import execute
+from fastcos.search.item_groups import ItemGroups, QueryGroups
 from fastcos.search.options import ExecutionOptions, as_options
 from fastcos.search.request import (
     SearchRequest,
@@ -16,7 +16,7 @@ from fastcos.search.request import (
     as_min_score,
     as_request,
 )
-from fastcos.search.results import Neighbors, no_neighbors, padded
+from fastcos.search.results import Neighbors, padded
 from fastcos.search.sources import fit_items
 from fastcos.similarity.base import Measure, get_measure, require
 
@@ -163,18 +163,8 @@ def top_k(
     request = as_request(
         Q, X.shape[0], k, exclude_self=without_self, allowed=allowed, exclude=exclude,
         min_score=min_score,
+        groups=None if groups is None else _as_groups(groups, query_groups, X, items, len(Q)),
     )  # fmt: skip
-    if groups is not None:
-        item_groups = ItemGroups.of(groups, len(X))
-        codes = item_groups.codes
-        if items is None:
-            validation.check_none("query_groups", query_groups, "without items")
-        elif query_groups is None:
-            raise ValueError("query_groups must be given with groups and items, got None")
-        else:
-            codes = item_groups.find(query_groups, len(Q), "query_groups")
-        fitted = fit_items(X, unfitted, options)
-        return padded(search_groups(fitted, request, item_groups, codes, options), k)
     if out is None or not request.k:
         neighbors = _fit_and_search(X, request, unfitted, options, None)
         return neighbors if request.k == k else padded(neighbors, k)
@@ -187,16 +177,28 @@ def top_k(
         return _fit_and_search(X, request, unfitted, options, results)
 
 
+def _as_groups(groups: Any, query_groups: Any, X: Any, items: Any, n_queries: int) -> QueryGroups:
+    """Return the validated groups of the queries among those of the rows X.
+
+    If ``items`` is None, the queries are the rows.
+    """
+    item_groups = ItemGroups.of(groups, len(X))
+    if items is None:
+        validation.check_none("query_groups", query_groups, "without items")
+        return QueryGroups(item_groups, item_groups.codes)
+    if query_groups is None:
+        raise ValueError("query_groups must be given with groups and items, got None")
+    return QueryGroups(item_groups, item_groups.find(query_groups, n_queries, "query_groups"))
+
+
 def _fit_and_search(
     X: Any, request: SearchRequest, measure: Measure, options: ExecutionOptions, results: Any
 ) -> Neighbors:
-    """Fit the measure to the items and answer a request; results: as of search."""
+    """Fit the measure to the items and answer a request; results: as of ``execute``."""
     fitted = fit_items(X, measure, options)  # raises for NaN, also if nothing is searched
-    if not request.k:
-        return no_neighbors(len(request.queries))
-    if request.allowed_positions is not None:
+    if request.k and request.allowed_positions is not None:
         # Pack only rows that may be found.
         allowed_items = fitted.restricted_to(request.allowed_positions)
         if allowed_items is not None:
             fitted, request = allowed_items, request._replace(allowed_positions=None)
-    return run_search(fitted, request, options, results)
+    return execute(fitted, request, options, results)

@@ -172,6 +172,12 @@ def encode_items(measure: Measure, B: Rows, n_threads: int | None) -> EncodedRow
     return encode_rows(encoded, bias, n_threads, measure.metric_type, are_input_items=encoded is B)
 
 
+def encode_queries(measure: Measure, Q: Rows, n_threads: int | None) -> EncodedRows:
+    """Encode queries by a fitted measure."""
+    validation.check_scorable("queries", Q, Q)
+    return encode_rows(measure.encode_queries(Q), None, n_threads, measure.metric_type)
+
+
 class Invariances(NamedTuple):
     """The effect of six changes of the embeddings on the scores of a measure.
 

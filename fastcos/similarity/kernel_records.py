@@ -68,6 +68,17 @@ def query_filters(
     )
 
 
+def candidate_ranges(numbers: Integers, firsts: Integers, lasts: Integers) -> Any:
+    """Return the record of the items that each query is compared with.
+
+    Query i is compared with the items ``numbers[firsts[i] : lasts[i]]``.
+    """
+    _require(len(firsts) == len(lasts), "a first and a last item for each query")
+    return records.CandidateRanges(
+        validation.read_only(numbers), validation.read_only(firsts), validation.read_only(lasts)
+    )
+
+
 def masked(allowed: npt.NDArray[np.uint8]) -> Any:
     """Return filters that exclude nothing except the items outside of a mask."""
     _require(allowed.dtype == np.uint8, "a mask of uint8")

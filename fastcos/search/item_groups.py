@@ -1,0 +1,204 @@
+"""The groups of items: which items belong to the group of a query, and how they are stored.
+
+``ItemGroups`` holds the group of each item, such as a tenant, a language or a category. The numbers
+of a segment's rows are sorted by group once (``SegmentOrder``), and the order is kept as long as
+the segment exists.
+"""
+
+import dataclasses
+import weakref
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fastcos import parallel, validation
+from fastcos.search import plan
+from fastcos.search.ids import Ids, are_strings, as_ids, concatenated_ids, format_id
+from fastcos.search.packing import ItemScaling, PackedItems, pack_items, scale_items
+from fastcos.search.segments import Segment
+from fastcos.validation import Integers
+
+
+class SegmentOrder:
+    """The numbers of a segment's items by group, and the packed panels of each group.
+
+    numbers (m,) ascends within a group, and starts (g + 1,) holds the place at which each of g
+    groups starts. The object must not refer to the segment, because it is a value of a dictionary
+    whose weak key is the segment.
+    """
+
+    def __init__(self, segment: Segment, numbers: Integers, codes: Integers, n_groups: int) -> None:
+        order = np.argsort(_short_codes(codes, n_groups), kind="stable")
+        self.numbers = numbers[order]
+        self.starts = np.searchsorted(codes[order], np.arange(n_groups + 1))
+        self._metric_type, self._encoded = segment.metric_type, segment.encoded
+        self._segments, self._packed = dict[int, Segment](), dict[int, PackedItems]()
+        self._n_queries = np.zeros(n_groups, np.int64)
+
+    @parallel.lazy_attribute
+    def scaling(self) -> ItemScaling:
+        """How the rows of all groups are packed."""
+        return scale_items(self._metric_type, self._encoded, self.numbers, None)
+
+    def count_queries(self, n_queries: Integers) -> Integers:
+        """Add the numbers of queries (g,) of a search, and return the totals of the groups."""
+        self._n_queries += n_queries
+        return self._n_queries
+
+    def sizes_of(self, segment: Segment, group: int) -> plan.SegmentSizes:
+        """Return the facts about the items of a group that a plan depends on."""
+        restricted = self._segments.get(group)
+        if restricted is not None:
+            return restricted.sizes()
+        n_items = int(self.starts[group + 1] - self.starts[group])
+        return dataclasses.replace(
+            segment.sizes(), n_live=n_items, packed_for="", n_packed=0, projected_words=0,
+            n_distinct=n_items, has_moderate_norms=True,
+        )  # fmt: skip
+
+    def packed(self, group: int) -> PackedItems:
+        """Return the items of a group as panels, which are packed at first use."""
+        with parallel.attribute_lock(self, f"packed {group}"):
+            panels = self._packed.get(group)
+            if panels is None:
+                numbers = self.numbers[self.starts[group] : self.starts[group + 1]]
+                panels = self._packed[group] = pack_items(
+                    self._metric_type, self._encoded, numbers, 1, self.scaling
+                )
+            return panels
+
+    def restrict(self, segment: Segment, group: int) -> Segment | None:
+        """Return the segment with only the items of one group, or None if the group is empty."""
+        first, last = self.starts[group], self.starts[group + 1]
+        if first == last:
+            return None
+        restricted = self._segments.get(group)
+        if restricted is None:
+            restricted = segment.restricted_to(self.numbers[first:last])
+            if not restricted.uses_numpy():
+                restricted.scaling = self.scaling
+            self._segments[group] = restricted
+        else:  # few queries alone do not pay for packing a segment, but more queries will follow
+            restricted.pack()
+        return restricted
+
+
+def _short_codes(codes: Integers, n_groups: int) -> Integers:
+    """Return the codes of groups in a type that NumPy sorts ten times as fast as int64."""
+    return codes.astype(np.int16) if n_groups <= 2**15 else codes
+
+
+class ItemGroups:
+    """The group of the item at every position; an object of this class never changes.
+
+    labels (g,) holds the distinct groups, ascending, and codes (p,) the place in labels of the
+    group of each position.
+    """
+
+    def __init__(
+        self,
+        labels: Ids,
+        codes: Integers,
+        orders: "weakref.WeakKeyDictionary[Segment, SegmentOrder] | None" = None,
+    ) -> None:
+        self.labels, self.codes = validation.read_only(labels), validation.read_only(codes)
+        self._orders = weakref.WeakKeyDictionary() if orders is None else orders
+
+    @classmethod
+    def of(cls, groups: Any, n_items: int, name: str = "groups") -> "ItemGroups":
+        """Return checked groups of n items: whole numbers or strings, not -1 or ""."""
+        labels, codes = np.unique(
+            as_ids(name, groups, n_items, distinct=False), return_inverse=True
+        )
+        return cls(labels, codes)
+
+    def find(self, groups: Any, n_queries: int, name: str = "groups") -> Integers:
+        """Return the code (n,) of the group of each query, or -1 for a group without items.
+
+        groups holds one group for each query, or is one group for all queries.
+        """
+        if np.ndim(groups) == 0:
+            groups = [groups] * n_queries
+        asked = as_ids(name, groups, n_queries, distinct=False)
+        if not len(self.labels):
+            return np.full(len(asked), -1, np.int64)
+        if len(asked) and are_strings(asked) != are_strings(self.labels):
+            rule = "strings" if are_strings(self.labels) else "whole numbers"
+            got = format_id(asked[0])
+            raise TypeError(f"{name} must be {rule} as those of the items, got {got}")
+        places = np.minimum(np.searchsorted(self.labels, asked), len(self.labels) - 1)
+        return np.where(self.labels[places] == asked, places, -1)
+
+    def replaced(self, positions: Integers, groups: Ids, n_items: int) -> "ItemGroups":
+        """Return the groups of n items, of which the items at these positions have new groups."""
+        codes = np.append(self.codes, np.zeros(n_items - len(self.codes), np.int64))
+        new_codes = self.find(groups, len(groups))
+        if (new_codes >= 0).all():
+            codes[positions] = new_codes
+            # Rows of existing segments keep their groups, because a replaced item is in a new
+            # segment.
+            return ItemGroups(self.labels, codes, self._orders)
+        if not len(self.labels):
+            return ItemGroups.of(groups, n_items)
+        labels = np.unique(concatenated_ids([self.labels, groups]))
+        codes = np.searchsorted(labels, self.labels)[codes]
+        codes[positions] = np.searchsorted(labels, groups)
+        return ItemGroups(labels, codes)
+
+    def to_arrays(self) -> dict[str, Any]:
+        """Return the arrays that a saved index holds, by name."""
+        labels = self.labels.astype(str) if are_strings(self.labels) else self.labels
+        return {"group_labels": labels, "group_codes": self.codes.astype(np.int32)}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, Any], n_positions: int) -> "ItemGroups | None":
+        """Return the groups that to_arrays wrote, after checks, or None without groups."""
+        labels, codes = arrays.get("group_labels"), arrays.get("group_codes")
+        if labels is None or codes is None:
+            return None
+        labels = np.asarray(labels)
+        is_right = labels.ndim == 1 and labels.dtype.kind in "iU" and codes.dtype.kind == "i"
+        is_right = is_right and codes.shape == (n_positions,)
+        is_right = is_right and bool((labels[1:] > labels[:-1]).all())
+        in_range = is_right and codes.min(initial=0) >= 0
+        if not in_range or codes.max(initial=0) >= max(1, len(labels)):
+            raise ValueError("group_labels and group_codes must hold a group of each position")
+        return cls(labels, codes.astype(np.int64))
+
+    def order_of(self, segment: Segment, allowed_positions: Integers | None = None) -> SegmentOrder:
+        """Return the items of a segment by group; only those at allowed positions, if given.
+
+        The order of all items is kept as long as the segment exists.
+        """
+        order = None if allowed_positions is not None else self._orders.get(segment)
+        if order is None:
+            numbers = segment.numbers
+            if allowed_positions is not None:
+                allowed_rows = segment.allow(allowed_positions)
+                numbers = numbers if allowed_rows is None else allowed_rows.numbers
+            codes = self.codes[segment.positions_of(numbers)]
+            order = SegmentOrder(segment, numbers, codes, len(self.labels))
+            if allowed_positions is None:
+                self._orders[segment] = order
+        return order
+
+
+class QueryGroups(NamedTuple):
+    """The group of each query of a request.
+
+    Attributes
+    ----------
+    items : ItemGroups
+        The groups of the items.
+    codes : ndarray (n,), int64
+        The place of each query's group in ``items.labels``, or -1 for a group without items.
+    """
+
+    items: ItemGroups
+    codes: Integers
+
+    def order(self) -> Integers:
+        """Return the numbers of the queries, in which the queries of a group are consecutive."""
+        codes = _short_codes(self.codes, len(self.items.labels))
+        return np.argsort(codes, kind="stable")

@@ -1,0 +1,82 @@
+"""Search every segment of the items for a batch of queries, and merge the best of all segments.
+
+A segment is scanned by its plan (``scan``). If the measure only bounds an inner product, the scan
+finds candidates, and the measure ranks them (``filter_refine``).
+"""
+
+from collections.abc import Callable
+
+from fastcos import parallel
+from fastcos.search.filter_refine import filter_and_refine
+from fastcos.search.options import ExecutionOptions
+from fastcos.search.query_batch import QueryBatch
+from fastcos.search.rankings import Ranking, merge, padding
+from fastcos.search.request import SearchRequest
+from fastcos.search.scan import SegmentRequest, search_segment
+from fastcos.search.segments import exclusions_within
+from fastcos.search.sources import ItemSource
+from fastcos.similarity.base import is_upper_bounded
+
+
+def search_segments(
+    items: ItemSource,
+    request: SearchRequest,
+    options: ExecutionOptions,
+    queries: QueryBatch,
+    within: range | None = None,
+) -> Ranking:
+    """Return positions and raw scores (n, k) of the best items for the queries of a batch.
+
+    within holds the positions to search; None means all. The search of a segment starts from the
+    k-th best scores of the segments before it.
+    """
+    measure, k = items.measure, request.k
+    bounding_measure = measure if is_upper_bounded(measure) else None
+    report = _segment_progress(options.progress, queries, len(request.queries))
+    best: Ranking | None = None
+    for segment, allowed_rows, share, memory in items.tasks(request, options, within):
+        if allowed_rows is not None and not allowed_rows.count:
+            continue
+        exclusions = queries.exclusions
+        if len(segment.encoded.rows) < items.n_items:
+            exclusions = exclusions_within(exclusions, segment)
+        progress = None if report is None else report(share)
+        limited = ExecutionOptions(options.n_threads, memory, progress)
+        if bounding_measure is not None:
+            columns, raw_scores = filter_and_refine(
+                bounding_measure, segment, queries._replace(exclusions=exclusions), k, limited,
+                allowed_rows, best,
+            )  # fmt: skip
+        else:
+            thresholds = None if best is None else best[1][:, -1]
+            segment_request = SegmentRequest(k, exclusions, allowed_rows, thresholds, items.n_live)
+            columns, raw_scores = search_segment(segment, queries.encoded, segment_request, limited)
+        segment_best = segment.positions_of(columns), raw_scores
+        if best is not None:
+            segment_best = merge(best, segment_best, options.n_threads)
+        best = segment_best
+    return padding(len(queries.rows), k) if best is None else best
+
+
+def _segment_progress(
+    progress: parallel.Progress | None, queries: QueryBatch, n: int
+) -> Callable[[tuple[float, float]], parallel.Progress] | None:
+    """Report progress within a segment, which is a share of all items, as a number of n queries."""
+    if progress is None:
+        return None
+    first, n_queries = queries.first, len(queries.rows)
+    n_reported = first
+
+    def of_segment(share: tuple[float, float]) -> parallel.Progress:
+        start, stop = share
+
+        def report(done: int, total: int) -> None:
+            nonlocal n_reported
+            part = start + (stop - start) * done / total
+            # Some queries are searched twice, but the count must not fall.
+            n_reported = max(n_reported, first + int(part * n_queries))
+            progress(n_reported, n)
+
+        return report
+
+    return of_segment
