@@ -68,7 +68,7 @@ def as_mapped_rows(
     whether narrow rows are returned unchanged; with widen, they become float32 at once. or_vector,
     is_measured: as in validation.as_rows.
     """
-    dtype = None
+    dtype, first_rows = None, X
     if is_on_disk(X):
         is_unchanged = on_disk and X.ndim > 1
     else:
@@ -78,12 +78,14 @@ def as_mapped_rows(
         is_unchanged = narrow and is_narrow(X)
         if is_unchanged and widen:
             is_unchanged, dtype = False, np.float32
+        elif is_unchanged and X.size:
+            # One row is enough: as_row_shape would convert a whole array of ml_dtypes to float32.
+            first_rows = X[:1]
     if not is_unchanged:
         return validation.as_rows(
             name, X, dtype=dtype, or_vector=or_vector, is_measured=is_measured
         )
-    # one row is enough: as_row_shape would convert a whole array of ml_dtypes to float32
-    validation.as_row_shape(name, X[:1] if is_narrow(X) and X.size else X)
+    validation.as_row_shape(name, first_rows)
     return X
 
 

@@ -56,8 +56,8 @@ def read_batch(
     """Return the queries with these numbers, of which ``first`` precede in the order of batches."""
     if isinstance(numbers, slice):
         rows = memmap.read_rows("queries", request.queries, numbers.start, numbers.stop)
-    else:
-        rows = memmap.take_rows("queries", request.queries, numbers)
+    else:  # queries that have groups are in memory
+        rows = request.queries[numbers]
     exclusions = no_exclusions(len(rows))
     if request.exclusions is not None:
         exclusions = request.exclusions.take(numbers)
