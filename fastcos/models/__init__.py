@@ -1,20 +1,23 @@
-"""Matrix factorisations and preprocessing of interactions; all are scikit-learn estimators.
+"""Matrix factorisations and preprocessing of interactions, as scikit-learn estimators.
 
-A model maps users (rows of X) and items (columns) to k-dimensional rows::
+A model maps the users (rows of X) and the items (columns of X) to k-dimensional rows::
 
     X -> preprocessing (optional) -> fit -> item_embeddings()      rows for top_k, audit, metrics
                                          -> user_embeddings(X)     the same as transform(X)
                                          -> scoring_embeddings(X)  inner products are scores
                                          -> recommend(X, k)        top_k of these scores
 
-``LinearMF`` solves the two objectives of arXiv:2403.05440 in closed form from one truncated SVD;
-objective "dropout" leaves a diagonal rescaling of the columns free. ``CosineMF`` trains with
-normalised rows (``cosine_training``, kernels in ``kernels.training``), so that no rescaling is
-free. ``NormalizeRows``, ``StandardizeColumns``, ``PopularityWeights`` and ``ShiftedPPMI`` transform
-X before training and keep it sparse. Models have ``save`` and ``load``.
+``LinearMF`` solves the two objectives of arXiv:2403.05440 in closed form from one truncated SVD.
+The objective "dropout" does not determine the scales of the latent dimensions: every diagonal
+rescaling of them is also a solution. ``CosineMF`` normalises users and items during training, so
+its loss determines these scales; the module ``cosine_training`` contains the training loop and
+``kernels.training`` its kernels. The transformers ``NormalizeRows``, ``StandardizeColumns``,
+``PopularityWeights`` and ``ShiftedPPMI`` change X before training and keep X sparse. Every model
+has the methods ``save`` and ``load``.
 
-``simulate_interactions`` draws the interactions of the paper's section 4, with known item clusters,
-and ``presets`` lists the named readings of the choices that the paper leaves open.
+``simulate_interactions`` draws interactions with known item clusters, as in section 4 of the paper.
+The paper does not specify every detail of this simulation; each preset in ``presets`` specifies all
+of them in one way.
 """
 
 from importlib import import_module
@@ -39,7 +42,8 @@ if TYPE_CHECKING:
         simulate_interactions as simulate_interactions,
     )
 
-# Names are loaded on first use: the simulation does not wait for the import of scikit-learn.
+# A name is imported when it is first used, so that a simulation does not wait for the import of
+# scikit-learn.
 _NAMES_OF = {
     "base": ("ScoringEmbeddings",),
     "cosine_mf": ("CosineMF",),

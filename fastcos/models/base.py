@@ -16,7 +16,7 @@ from fastcos.reports import as_table
 from fastcos.search.results import Neighbors
 from fastcos.search.top_k import top_k
 
-# Number of users in a block. Their embeddings of 128 dimensions take 32 MiB.
+# Number of users in a block. The embeddings of one block take 32 MiB at 128 dimensions in float32.
 _USERS_PER_BLOCK = 1 << 16
 # Name of an array that a saved model contains if it was fitted to a data frame.
 _FEATURE_NAMES = "feature_names_in"
@@ -26,7 +26,10 @@ class SparseInputMixin:
     """A mixin for estimators that accept sparse or dense rows and preserve float32 and float64."""
 
     def _as_matrix(self, X: Any, *, reset: bool) -> Any:
-        """Return X as canonical CSR or dense rows; raise if columns differ from those of fit."""
+        """Return X as canonical CSR or dense rows; raise if its columns differ from those in fit.
+
+        With reset, the columns of X become those in fit.
+        """
         if not sp.issparse(X):
             return validation.estimator_rows(self, X, reset=reset)
         X = as_interactions("X", X)  # scikit-learn does not validate the indices
@@ -63,13 +66,14 @@ class FactorModel(
 ):
     """Base class of models with components_ (k, p), which embed users and recommend items.
 
-    A subclass defines ``user_embeddings``, ``_embed`` for validated users, and ``item_embeddings``.
-    To support saving and loading, it also defines:
+    A subclass defines ``user_embeddings``, ``item_embeddings``, and ``_embed``, which embeds users
+    that have been validated. To support saving and loading, a subclass also defines:
 
-    - ``_saved_as``, the kind of its directory;
-    - ``_fitted_arrays``, the fitted arrays of floats: a dict from their names, without the
-      underscore, to a letter for each axis. Axes with the same letter have the same length, and p
-      stands for the items. A final ? allows None, which is not stored;
+    - ``_saved_as``, the kind of model that is written into a saved directory;
+    - ``_fitted_arrays``, which describes the fitted arrays of floats: a dict from the name of each
+      array, without the final underscore, to one letter per axis. Axes with the same letter have
+      the same length, and the letter p stands for the items. A final "?" says that the attribute
+      may be None; None is not stored;
     - ``_saved_fields``, which returns a JSON document with the validated "parameters";
     - ``_restore``, which sets the other attributes from this document.
     """
@@ -97,7 +101,8 @@ class FactorModel(
         -------
         ScoringEmbeddings
             users and items, for ``top_k(users, items, measure="dot", exclude=X)`` or any index of
-            inner products. CosineMF appends a column that adds its ``item_bias_``.
+            inner products. CosineMF appends one column to both, which adds ``item_bias_`` to the
+            inner product.
 
         Examples
         --------
@@ -124,9 +129,9 @@ class FactorModel(
     ) -> Neighbors:
         """Return the k items with the highest scores for every user.
 
-        Scores are the inner products of :meth:`scoring_embeddings`. The result is exact and does
-        not depend on the rescaling. Besides the result, the method needs memory for the embeddings
-        of 65,536 users.
+        Scores are the inner products of :meth:`scoring_embeddings`. The result is exact, and no
+        rescaling of the latent dimensions changes it. Besides the result, the method needs memory
+        for the embeddings of at most 65,536 users at a time.
 
         Parameters
         ----------
@@ -182,8 +187,9 @@ class FactorModel(
     def save(self: Any, path: storage.PathLike) -> None:
         """Write the fitted model to a directory, atomically.
 
-        path is a new directory, or that of a model, which is then replaced. Raises ValueError if
-        the directory contains something else, or if random_state is a generator.
+        path is a new directory, or the directory of a saved model, which is then replaced. The
+        method raises ValueError if the directory contains something else, or if random_state is a
+        generator.
         """
         check_is_fitted(self)
         arrays = {name: getattr(self, f"{name}_") for name in self._fitted_arrays}
@@ -196,8 +202,8 @@ class FactorModel(
     def load(cls, path: storage.PathLike) -> Self:
         """Return the fitted model that save wrote to path; its arrays are read-only memory maps.
 
-        Raises FileNotFoundError if there is no directory path, and FastcosFormatError if it is
-        damaged or contains something else.
+        The method raises FileNotFoundError if the directory path does not exist, and
+        FastcosFormatError if the directory is damaged or contains something else.
         """
         stored = storage.load_arrays(path, cls._saved_as)
         with storage.refuse_damage(path):

@@ -19,10 +19,11 @@ Floats = npt.NDArray[np.float32]
 
 SIMILARITIES = ("cosine", "layer_norm", "dot")
 LOSSES = ("info_nce", "negative_sampling")
-# Largest number of components. No embeddings are wider, and a typing error would otherwise raise
-# MemoryError.
+# Largest number of components. No embeddings in use are wider, and without this limit, a typing
+# error would raise MemoryError.
 _MAX_COMPONENTS = 2**16
-# Ranges of the real parameters. Outside, training is useless or overflows float32.
+# Ranges of the real parameters. With values outside of these ranges, training is useless or
+# overflows float32.
 _RANGES = {
     "temperature": (0.01, 100),
     "negative_exponent": (0, 2),
@@ -40,13 +41,13 @@ class CosineMF(FactorModel):
     ln p(i | u) ~ cos(p_u, b_i) / temperature + bias_i.
 
     Training separates the items of a user from items that are drawn at random. Each interaction is
-    predicted from the other interactions of the user. The loss depends only on cosines, so
-    rotations of the latent space are free but rescalings of its columns are not: training
-    determines the cosines of items. The bias models popularity, which would otherwise change the
-    directions.
+    predicted from the other interactions of the user. The loss depends only on cosines. Rotating
+    the latent space does not change the loss, but rescaling its dimensions does, so training
+    determines the cosines of items. The bias models the popularity of an item; without a bias,
+    popularity would change the directions of the items.
 
-    For the model of word2vec, use ``similarity="dot", loss="negative_sampling", item_bias=False``,
-    and compute cosines of the items afterwards.
+    To train the model of word2vec, use ``similarity="dot", loss="negative_sampling",
+    item_bias=False``, and compute cosines of the items after the training.
 
     Parameters
     ----------
@@ -57,55 +58,58 @@ class CosineMF(FactorModel):
         equals the cosine of rows that sum to 0 (arXiv:1607.06450). "dot" does not normalise the
         rows, for comparison.
     loss : {"info_nce", "negative_sampling"}, default "info_nce"
-        Negative logarithm of the softmax among the drawn items (arXiv:1807.03748), or of the
-        logistic function of each item (arXiv:1310.4546).
+        "info_nce" is the negative logarithm of the softmax among the drawn items
+        (arXiv:1807.03748); "negative_sampling" is the negative logarithm of the logistic function
+        of each item (arXiv:1310.4546).
     temperature : float, default 0.25
         Divisor of the logits. A lower temperature fits the data and its noise more closely. The
-        temperature influences the cosines of items as much as D does in ``LinearMF``, and the
-        held-out loss often prefers a temperature that is too low.
+        temperature influences the cosines of items as much as the rescaling D does in ``LinearMF``.
+        The temperature with the lowest held-out loss is often lower than the one that best recovers
+        the clusters of items.
     item_bias : bool, default True
-        Whether a bias per item models popularity. word2vec has no bias. Without it, directions and
-        norms model the part of the popularity that ``negative_exponent`` does not account for.
+        Whether a bias per item models popularity. word2vec has no bias. Without a bias, directions
+        and norms model the part of the popularity that ``negative_exponent`` does not account for.
     n_negatives : int, default 1024
-        Number of items that are drawn for a batch. The users of the batch share them; each user
-        skips items with an interaction.
+        Number of items that are drawn for a batch. The users of the batch share these items; each
+        user skips the items with which the user has interacted.
     negative_exponent : float, default 0.75
         Items are drawn with probabilities proportional to their number of users to this power
         (arXiv:1310.4546). 0 draws them uniformly.
     propensity_exponent : float, default 0.0
-        The weight of an interaction is x / (number of users)^propensity_exponent, an inverse
-        propensity (arXiv:1602.05352). With 0, the weight is x.
+        The weight of an interaction x with an item is x / (number of the item's users) to this
+        power, an inverse propensity (arXiv:1602.05352). With 0, the weight is x.
     norm_penalty : float, default 0.0
-        Weight of the sum of (|row| - 1)^2 over P and B (arXiv:2504.16318).
+        Weight of the penalty, the sum of (|row| - 1)^2 over the rows of P and B (arXiv:2504.16318).
     learning_rate : float, default 0.3
-        Length of the first step of a row. Adagrad shortens later steps.
+        Length of the first step of a row. Adagrad makes later steps shorter.
     batch_size : int, default 64
         Number of users per step.
     max_iter : int, default 20
         Maximum number of passes over the users.
     validation_fraction : float, default 0.05
-        Share of the interactions of each user that are held out for early stopping. With 0, there
-        is no early stopping.
+        Share of each user's interactions that is held out for early stopping. With 0, training does
+        not stop early.
     n_iter_no_change : int, default 3
         Training stops after this number of passes without a lower held-out loss, and returns the
         model of the best pass.
     random_state : int or numpy.random.Generator, default 0
-        Seed of the start, the held-out interactions, the order of users and the negative samples.
-        Results with the same seed are bit-for-bit identical.
+        Seed of the initial parameters, the held-out interactions, the order of users and the
+        negative samples. Results with the same seed are bit-for-bit identical.
 
     Attributes
     ----------
     components_ : ndarray (k, p), float32
-        B', whose columns are normalised unless the similarity is "dot".
+        The matrix B', whose columns have norm 1 unless the similarity is "dot".
     encoder_ : ndarray (p, k), float32
-        A.
+        The matrix A.
     item_bias_ : ndarray (p,), float32
-        bias_i, corrected for the probabilities of the negative samples. Items without interactions
-        have the minimum.
+        The biases bias_i, corrected for the probabilities of the negative samples. Items without
+        interactions have the smallest bias of all items.
     n_iter_ : int
-        Number of the pass from which the model comes.
+        Number of the pass after which the parameters of this model were stored.
     loss_curve_ : ndarray, float64
-        Mean loss of an interaction in each pass, before its step.
+        Mean loss of an interaction in each pass. The loss of an interaction is computed before the
+        step that uses the interaction.
     validation_curve_ : ndarray, float64
         Mean loss of a held-out interaction after each pass; empty if none are held out.
     n_features_in_, feature_names_in_
@@ -118,15 +122,17 @@ class CosineMF(FactorModel):
     Notes
     -----
     A pass takes O((nnz + n n_negatives) k) time and O((n + p) k + batch_size n_negatives) memory.
-    In a step, users read item vectors, then items read user vectors, and each row is written by one
-    thread. Results are therefore bit-for-bit identical for any number of threads. Vectorised sums
-    may differ in the last bits between types of CPU.
+    A step first computes the gradients of the users from the vectors of the items, and then updates
+    the items from the vectors of the users. Each row is written by one thread, so results are
+    bit-for-bit identical for any number of threads. Vectorised sums may differ in the last bits
+    between types of CPU.
 
     X must be non-negative; only the direction of its rows matters. Users and items without
     interactions have zero rows.
 
-    With normalised rows, gradients are tangential and shrink as norms grow (arXiv:2406.16468).
-    Adagrad with one accumulator per row does not depend on the norms of the gradients.
+    If rows are normalised, their gradients are orthogonal to the rows, and become smaller as the
+    norms of the rows grow (arXiv:2406.16468). Adagrad with one accumulator per row does not depend
+    on the norms of the gradients.
 
     Source: arXiv:2403.05440, section 3; leave-one-out profiles as in FISM (Kabbur et al. 2013).
 
@@ -190,7 +196,7 @@ class CosineMF(FactorModel):
         Parameters
         ----------
         X : sparse matrix or array_like (n, p)
-            Users by items, non-negative. Zeros are no interactions.
+            Users by items, non-negative. An entry of 0 means that there was no interaction.
         y : None, not used
         progress : callable, optional
             Called as progress(passes done, max_iter).
@@ -229,8 +235,8 @@ class CosineMF(FactorModel):
         Returns
         -------
         ndarray (m, k), float32
-            Rows of XA divided by their norms or, if the similarity is "dot", by the norms of the
-            rows of X.
+            The rows of XA, each divided by its norm or, if the similarity is "dot", by the norm of
+            its row of X.
         """
         check_is_fitted(self)
         return self._embed(self._as_matrix(X, reset=False))

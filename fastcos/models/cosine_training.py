@@ -14,11 +14,13 @@ from fastcos.validation import Integers, as_count, read_only
 
 Floats = npt.NDArray[np.float32]
 
-# Number of vectors that one task adds, which takes a few milliseconds.
+# Number of vectors that one task of a thread adds. Adding them takes a few milliseconds.
 _WORK_PER_BLOCK = 8_000
-# This number of vectors in the pool costs as much as one interaction of a user.
+# Processing this number of items of the pool of negative samples takes as long as processing one
+# interaction of a user.
 _POOL_PER_INTERACTION = 4
-# Initial norm of the rows of the dot model. It is small, so that strong directions grow first.
+# Initial norm of the rows if the similarity is "dot". A small norm lets strong directions grow
+# first.
 _SMALL_START = 0.3
 # The kernels use int32 for item numbers.
 MAX_ITEMS = 2**31 - 1
@@ -33,7 +35,11 @@ class Parameters(NamedTuple):
 
 
 class TrainingResult(NamedTuple):
-    """The best parameters, the logarithms of the item counts, and the mean loss of every epoch."""
+    """The parameters of the best epoch, the log popularity of the items, and losses by epoch.
+
+    log_counts (p,): logarithm of the number of users of every item. losses and validation_losses:
+    mean loss of an interaction used for training, and of a held-out interaction.
+    """
 
     parameters: Parameters
     log_counts: npt.NDArray[np.float64]
@@ -43,7 +49,10 @@ class TrainingResult(NamedTuple):
 
 
 def log_popularity(X: sp.csr_array) -> npt.NDArray[np.float64]:
-    """Return the logarithm of the number of users of every item, (p,); -inf for no users."""
+    """Return the logarithm of the number of users of every item, (p,); -inf for no users.
+
+    X must not contain stored zeros.
+    """
     with np.errstate(divide="ignore"):
         return np.log(np.bincount(X.indices, minlength=X.shape[1]).astype(np.float64))
 
@@ -74,12 +83,12 @@ def split_held_out(
 ) -> tuple[sp.csr_array, sp.csr_array]:
     """Split the interactions of every user at random into training and held-out interactions.
 
-    On average, this fraction is held out. The only interaction of a user or an item is never held
-    out.
+    On average, the function holds out this fraction of each user's interactions. The only
+    interaction of a user or of an item is never held out.
     """
     row_lengths = np.diff(X.indptr)
     row = np.repeat(np.arange(X.shape[0]), row_lengths)
-    # Sorting once by row plus a random number is faster than lexsort by row and random number.
+    # Sorting by the sum of row number and a random number below 1 is faster than a lexsort by both.
     order = np.argsort(row + random.random(X.nnz))
     rank = np.empty(X.nnz, np.int64)
     rank[order] = np.arange(X.nnz) - X.indptr[row]
@@ -127,14 +136,14 @@ def train(
 
 
 def _weights(X: sp.csr_array, log_counts: npt.NDArray[np.float64], exponent: float) -> Any:
-    """Weights of interactions in the loss: x divided by count^exponent, scaled to a mean of 1."""
+    """Return the weight of every interaction: x / count^exponent, scaled to a mean of 1."""
     log_weights = np.log(X.data.astype(np.float64)) - exponent * log_counts[X.indices]
     weights = np.exp(log_weights - log_weights.max(initial=-np.inf))
     return weights / weights.mean()
 
 
 def _user_blocks(indptr: Integers, n_pool: int) -> parallel.Blocks:
-    """Blocks of users with equal work: their interactions, and the items of the pool."""
+    """Return blocks of users with equal work, which is their interactions and their pools."""
     pool = np.arange(len(indptr)) * (n_pool // _POOL_PER_INTERACTION)
     return parallel.work_blocks(indptr + pool, _WORK_PER_BLOCK)
 
@@ -145,14 +154,14 @@ def _kernel_csr(X: sp.csr_array) -> tuple[Integers, npt.NDArray[np.int32]]:
 
 
 def _unit_profiles(X: sp.csr_array) -> Floats:
-    """The values of X, with each row divided by its norm."""
+    """Return the values of X after dividing each row by its norm."""
     X = X.astype(np.float64)
     norms = np.sqrt(X.power(2).sum(axis=1))
     return (X.data / np.repeat(norms, np.diff(X.indptr))).astype(np.float32)
 
 
 class _Trainer:
-    """The parameters and the optimiser; ``run_epoch`` makes one pass over the users."""
+    """Trains the parameters by Adagrad; ``run_epoch`` makes one pass over the users."""
 
     def __init__(
         self,
@@ -183,7 +192,7 @@ class _Trainer:
         self.unit, self.softmax = settings.similarity != "dot", settings.loss == "info_nce"
 
     def _start(self, random: np.random.Generator, p: int) -> tuple[Floats, Parameters]:
-        """Random directions, and the optimal bias for them, which models popularity."""
+        """Return random directions, and the bias that would be optimal for random directions."""
         k, is_empty = self.settings.n_components, np.isneginf(self.log_counts)
         A, raw = random.standard_normal((2, p, k))
         for rows in (A, raw):
@@ -213,7 +222,7 @@ class _Trainer:
         return training.Pool(*map(read_only, arrays))
 
     def run_epoch(self) -> float:
-        """Make one pass; return the mean loss of an interaction before its step."""
+        """Make one pass over the users; return the mean loss, each before the step that uses it."""
         loss = 0.0
         for batch in self._random.permutation(len(self._cuts) - 1):
             loss += self._step(int(self._cuts[batch]), int(self._cuts[batch + 1]))
@@ -223,7 +232,7 @@ class _Trainer:
         return loss / self._total
 
     def _step(self, first: int, last: int) -> float:
-        """Make one step on the users first .. last; return their loss before the step."""
+        """Make one step on the users in [first, last); return their loss before the step."""
         pool = self.draw_pool(self._random)
         n, (m, d) = last - first, pool.rows.shape
         start, stop = int(self._indptr[first]), int(self._indptr[last])
@@ -257,7 +266,7 @@ class _Trainer:
             tuple(self.parameters),
         )  # fmt: skip
         if not self.settings.item_bias:
-            self.parameters.bias[:] = 0  # the kernel always updates the bias, so undo its step
+            self.parameters.bias[:] = 0  # The kernel always updates the bias, so reset it here.
         return float(losses.sum())
 
 

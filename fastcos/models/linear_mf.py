@@ -23,7 +23,7 @@ from fastcos.similarity.diagonal import Rescaling, as_diagonal
 
 OBJECTIVES = ("dropout", "weight_decay")
 SOLVERS = ("auto", "direct", "randomized")
-# For each value of center, whether the means of rows and of columns are subtracted.
+# For each value of center: whether the row means, and whether the column means are subtracted.
 _CENTERS = {False: (False, False), True: (False, True), "rows": (True, False), "both": (True, True)}
 # "auto" uses "direct" if the shorter side of X is at most this long. For 1,000 columns, "direct" is
 # about as fast as "randomized" and more accurate; for 2,000, it takes several times as long.
@@ -38,28 +38,31 @@ _KNEE_SHARE = 0.2
 
 
 class AmbiguousSolutionWarning(UserWarning):
-    """The closed form has no unique solution, because σ_k = σ_{k+1}."""
+    """The closed form has more than one solution, because σ_k = σ_{k+1}."""
 
 
 class LinearMF(FactorModel):
     """Matrix factorisation X ≈ X A B' with the closed forms of the paper.
 
-    ``"dropout"`` minimises ‖X - XAB'‖² + λ‖AB'‖² (Eq. 1), and ``"weight_decay"`` minimises
-    ‖X - XAB'‖² + λ(‖XA‖² + ‖B‖²) (Eq. 2), over A and B with k columns. Both solutions follow from
-    the truncated SVD X ≈ U_k Σ V_k' and a shrinkage s of each direction, W = AB' = V_k s V_k':
+    The objective ``"dropout"`` minimises ‖X - XAB'‖² + λ‖AB'‖² (Eq. 1), and the objective
+    ``"weight_decay"`` minimises ‖X - XAB'‖² + λ(‖XA‖² + ‖B‖²) (Eq. 2), over matrices A and B with
+    k columns. Both solutions follow from the truncated SVD X ≈ U_k Σ V_k': each singular direction
+    is multiplied by a number s from 0 to 1, its shrinkage, so W = AB' = V_k s V_k':
 
-    - Eq. 1: s = σ²/(σ²+λ). Only AB' is determined. A = B = V_k s^½ is the symmetric choice (Eq. 5);
-      (A D, B D^-1) has the same loss for every diagonal D, which ``rescaling`` chooses.
-      Exact dropout of inputs would weight the row of W of each item by the norm of the item in X;
-      Eq. 1 weights all rows equally.
-    - Eq. 2: s = max(0, 1 - λ/σ), A = V_k (s/σ)^½, B = V_k (sσ)^½ (Eq. 6), unique up to rotation.
-      Directions with σ <= λ are zero columns of A and B; ``effective_rank_`` is the number of the
-      remaining columns.
+    - Eq. 1: s = σ²/(σ²+λ). The objective determines the product AB', but not A and B. The symmetric
+      solution is A = B = V_k s^½ (Eq. 5). For every diagonal matrix D, the pair (A D, B D^-1) has
+      the same loss; the argument ``rescaling`` chooses D. (With exact dropout of the inputs, the
+      row of W of an item would be weighted by the norm of the item's column in X; Eq. 1 weights all
+      rows equally.)
+    - Eq. 2: s = max(0, 1 - λ/σ), A = V_k (s/σ)^½, B = V_k (sσ)^½ (Eq. 6). This solution is unique
+      up to a rotation. Directions with σ <= λ become zero columns of A and B; ``effective_rank_``
+      is the number of the remaining columns.
 
     Parameters
     ----------
     n_components : int, optional
-        Number k of latent dimensions, at most min(n, p). Default: 50, or min(n, p) if that is less.
+        Number k of latent dimensions, at most min(n, p). Default: the smaller one of 50 and
+        min(n, p).
     objective : {"dropout", "weight_decay"}, default "dropout"
         The loss: Eq. 1 or Eq. 2.
     regularization : float, optional
@@ -68,13 +71,14 @@ class LinearMF(FactorModel):
         Eq. 1 and by f^½ in Eq. 2. Default: the result of :meth:`default_regularization`.
     center : bool or {"rows", "both"}, default False
         The means to subtract from X: the column means (True), the mean of every user ("rows"), or
-        both, after which rows and columns sum to 0 ("both"). X remains sparse, because the means
-        are terms of rank one.
+        row and column means, after which rows and columns sum to 0 ("both"). X remains sparse,
+        because the means are handled as separate matrices of rank one.
     solver : {"auto", "direct", "randomized"}, default "auto"
-        "direct" computes the eigendecomposition of the Gram matrix of the shorter side (or uses
-        Lanczos, if that is large) in float64, to working precision. "randomized" stops as soon as
-        the relative residual of every singular triplet is at most ``tol``. "auto" is "direct" if
-        the shorter side of X is at most 1,024, else "randomized".
+        "direct" computes the eigendecomposition of the Gram matrix of the shorter side of X in
+        float64, to working precision; if the shorter side is longer than 2,048, it uses the
+        Lanczos method. "randomized" stops as soon as the relative residual of every singular
+        triplet is at most ``tol``. "auto" is "direct" if the shorter side of X is at most 1,024,
+        else "randomized".
     tol : float, default 1e-3
         Largest relative residual of a singular triplet, for "randomized".
     random_state : int or numpy.random.Generator, default 0
@@ -83,13 +87,13 @@ class LinearMF(FactorModel):
     Attributes
     ----------
     components_ : ndarray (k, p), float32 or float64
-        V_k', in the type of X (float32 for small integers). In each row, the entry with the largest
-        magnitude is positive.
+        V_k', in the type of X (float32 if X contains small integers). In each row, the entry with
+        the largest magnitude is positive.
     singular_values_ : ndarray (k,), float64
-        Singular values, descending. Values below 1e-7 of the largest are set to 0, because they are
-        rounding errors.
+        Singular values, descending. Values below 1e-7 of the largest one are set to 0, because they
+        are rounding errors.
     regularization_ : float
-        λ.
+        The value of λ.
     shrinkage_ : ndarray (k,), float64
         Shrinkage s of each direction, from 0 to 1.
     effective_rank_ : int
@@ -97,30 +101,31 @@ class LinearMF(FactorModel):
     residuals_ : ndarray (k,), float64
         Relative residual of each singular triplet, see ``svd_residuals``.
     mean_ : ndarray (p,), float64, or None
-        The vector that is subtracted from every row: the column means, minus the overall mean for
-        "both".
+        The vector that is subtracted from every row: the column means; if center is "both", the
+        column means minus the overall mean.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
     Warns
     -----
     AmbiguousSolutionWarning
-        σ_k = σ_{k+1} > 0: another k-dimensional subspace has the same loss. Only "direct" warns.
+        σ_k = σ_{k+1} > 0, so another k-dimensional subspace has the same loss. Only the solver
+        "direct" warns.
 
     See Also
     --------
-    rescalings : the named D, and the meaning of cosines under each.
+    rescalings : the rescalings D that have a name, and the meaning of a cosine under each of them.
     CosineMF : a model that is trained for the cosine.
 
     Notes
     -----
-    For a shorter side m up to 2,048, "direct" takes O(nnz m + m³) time and O(m²) memory; for a
-    longer one, it makes several passes over X per component. Rows and columns of zeros have zero
-    embeddings. The largest magnitude in X must be from 1e-60 to 1e60 (float32: 1e-12 to 1e12),
-    because squares are summed.
+    If the shorter side of X has a length m of at most 2,048, "direct" takes O(nnz m + m³) time and
+    O(m²) memory; for a longer side, "direct" makes several passes over X per component. Rows and
+    columns of zeros have zero embeddings. The largest magnitude in X must be from 1e-60 to 1e60
+    (float32: 1e-12 to 1e12), because squares are summed.
 
-    If λ = 0 and the rank of X is below p, other matrices W fit X as well; the result has the
-    smallest norm.
+    If λ = 0 and the rank of X is below p, other matrices W fit X equally well; the result is the
+    matrix with the smallest norm.
 
     Source: arXiv:2403.05440, sections 2.2 and 2.3.
 
@@ -175,8 +180,8 @@ class LinearMF(FactorModel):
             Users by items.
         y : None, not used
         progress : callable, optional
-            Called as progress(done, total) as by :func:`fastcos.randomized_svd`; by "direct" at
-            the end only.
+            Called as progress(done, total), as :func:`fastcos.randomized_svd` calls it. The solver
+            "direct" calls it only once, at the end.
         """
         validation.check_progress(progress)
         X = self._as_matrix(X, reset=True)
@@ -198,7 +203,7 @@ class LinearMF(FactorModel):
                     stacklevel=2,
                 )
         self.components_ = svd.Vt[:k].astype(X.dtype)
-        # Rounding errors of 1e-17 in empty columns would become a direction after normalisation.
+        # Rounding errors of 1e-17 in empty columns would get a direction when rows are normalised.
         if means.row_center is None:
             self.components_[:, column_stats.are_empty(X, means.center is not None)] = 0
         self.singular_values_ = svd.s[:k]
@@ -207,10 +212,10 @@ class LinearMF(FactorModel):
         return self._shrink(shrinkage[:k], strength)
 
     def reregularized(self, objective: str, regularization: float) -> "LinearMF":
-        """Return the closed form of another objective or λ for the same data, from the same SVD.
+        """Return a model of another objective or another λ for the same data, from the same SVD.
 
-        objective and regularization have the same meaning as in the class. Only the shrinkage is
-        computed again, in O(k), and both models share ``components_``.
+        The parameters objective and regularization have the same meaning as in the class. Only the
+        shrinkage is computed again, in O(k) time; both models share ``components_``.
 
         Examples
         --------
@@ -227,13 +232,13 @@ class LinearMF(FactorModel):
         return other._shrink(shrinkage, strength)
 
     def default_regularization(self, objective: str) -> float:
-        """Return the λ with which an objective begins to suppress directions at number k/5.
+        """Return the λ at which an objective begins to suppress direction number k/5.
 
         In the simulation of the paper, both objectives begin to suppress directions at a singular
         value of 100 (λ = 10,000 for Eq. 1, λ = 100 for Eq. 2), which about 10 of 50 singular values
-        exceed. Therefore λ is the square of singular value number k/5 for Eq. 1, and this singular
-        value for Eq. 2. If all columns of Eq. 2 would be zero, as for k of at most 5, λ is half of
-        the largest singular value.
+        exceed. Accordingly, the default λ is singular value number k/5 for Eq. 2, and its square
+        for Eq. 1. If this default would make all columns of Eq. 2 zero, which happens for k up to
+        5, λ is half of the largest singular value instead.
 
         Examples
         --------
@@ -264,7 +269,7 @@ class LinearMF(FactorModel):
         Returns
         -------
         ndarray (p, k), in the type of ``components_``
-            Columns whose shrinkage is 0 are zero under every D.
+            The item embeddings. Columns whose shrinkage is 0 are zero under every D.
         """
         check_is_fitted(self)
         factors = np.sqrt(self.shrinkage_) / self._diagonal(rescaling)
@@ -283,8 +288,9 @@ class LinearMF(FactorModel):
         Returns
         -------
         ndarray (m, k), float32 or float64
-            The embeddings, in the wider type of X and ``components_``. With ``center``, they are
-            (X - 1 mean') A D; "rows" and "both" also subtract the mean of every row.
+            The user embeddings, in the wider type of X and ``components_``. If ``center`` is True
+            or "both", they are (X - 1 mean') A D; "rows" and "both" also subtract the mean of every
+            row from the row.
         """
         check_is_fitted(self)
         return self._embed(self._as_matrix(X, reset=False), rescaling)
@@ -334,11 +340,11 @@ class LinearMF(FactorModel):
         return super()._as_matrix(X, reset=reset)
 
     def _diagonal(self, rescaling: Any) -> npt.NDArray[np.float64]:
-        """Return D for the symmetric form V_k s^½."""
+        """Return the diagonal of D, by which the symmetric solution V_k s^½ is rescaled."""
         if self.objective == "weight_decay":
             reason = "for objective 'weight_decay', whose solution is unique (Eq. 6)"
             validation.check_none("rescaling", rescaling, reason)
-            rescaling = Rescaling(spectrum=-0.5)  # Eq. 6 is the balanced form
+            rescaling = Rescaling(spectrum=-0.5)  # Eq. 6 is the solution with the name "balanced".
         return as_diagonal(rescaling, self.shrinkage_, self.singular_values_)
 
     def _scaled_components(self, factors: npt.NDArray[np.float64]) -> Matrix:
@@ -346,7 +352,7 @@ class LinearMF(FactorModel):
 
 
 def _svd(X: Any, means: Biases, settings: SimpleNamespace, progress: Progress | None) -> SVD:
-    """Return k singular triplets, or k + 1 if the solver computes one more at no cost."""
+    """Return k singular triplets, or k + 1 from the solver for which one more costs nothing."""
     k, side = settings.n_components, min(X.shape)
     if settings.solver == "direct" or (settings.solver == "auto" and side <= _DIRECT_SIDE):
         return direct_svd(as_operator(X, **means._asdict()), min(k + 1, side), progress=progress)

@@ -2,8 +2,8 @@
 
 All transformers of this module preserve sparsity and follow scikit-learn: ``fit`` learns the
 parameters that ``transform`` applies to other rows. Subtracting means would make X dense, so
-:class:`StandardizeColumns` only scales the columns, and provides the means for ``center=`` of
-:func:`fastcos.matmul` and the SVD.
+:class:`StandardizeColumns` only scales the columns, and provides the means for the argument
+``center=`` of :func:`fastcos.matmul` and of the SVD.
 """
 
 import itertools
@@ -20,15 +20,15 @@ from fastcos.linalg.products import matmul
 from fastcos.models.base import SparseInputMixin
 from fastcos.validation import Floats
 
-# Bytes per entry of X'X: its value and indices in CSR, as coordinates, and during the conversion to
-# a PPMI.
+# Bytes per entry of X'X while X'X is converted to a PPMI: the value and the indices of the entry,
+# in CSR and as coordinates, and intermediate results.
 _BYTES_PER_PRODUCT = 64
 
 
 class Biases(NamedTuple):
-    """The arguments row_center= (n,) and center= (p,) of products and the SVD.
+    """The arguments row_center= (n,) and center= (p,) of ``matmul`` and of the SVD.
 
-    Both are subtracted from X.
+    The product or the SVD is then that of X minus row_center and minus center.
     """
 
     row_center: Floats | None
@@ -36,10 +36,12 @@ class Biases(NamedTuple):
 
 
 def biases(X: Any, rows: bool = True, columns: bool = True) -> Biases:
-    """Row and column means of a validated X, which may be InteractionShards.
+    """Return the row means and column means of a validated X, which may be InteractionShards.
 
-    Products subtract them without making X dense: ``matmul(X, A, **biases(X)._asdict())``. Both
-    together are double centring, X - r 1' - 1 m' + mean: its rows and columns sum to 0. Source:
+    A product subtracts these means without making X dense: ``matmul(X, A,
+    **biases(X)._asdict())``. Subtracting row and column means is double centring,
+    X - r 1' - 1 m' + mean, whose rows and columns sum to 0. The returned column means therefore
+    have the overall mean subtracted from them if the row means are computed as well. Source:
     arXiv:2403.05440, footnote 1.
 
     Examples
@@ -95,11 +97,12 @@ def _power(values: Floats, exponent: float) -> Floats:
 
 
 class StandardizeColumns(_Transformer):
-    """X diag(1 / sd), with the means of the scaled columns for ``center=``.
+    """Divide every column by its standard deviation, and provide the means of the scaled columns.
 
-    The standardised matrix is (X - 1 mean') diag(1 / sd); ``transform`` applies the scaling only,
-    which keeps X sparse. Pass ``center=transformer.center_`` to the products and the SVD, or use
-    ``LinearMF(center=True)``, which subtracts these means. A constant column becomes zero.
+    The standardised matrix is (X - 1 mean') diag(1 / sd). ``transform`` returns X diag(1 / sd),
+    without subtracting the means, which keeps X sparse. To subtract the means, pass
+    ``center=transformer.center_`` to ``matmul`` and to the SVD, or use ``LinearMF(center=True)``.
+    A constant column becomes zero.
 
     Attributes
     ----------
@@ -131,7 +134,7 @@ class StandardizeColumns(_Transformer):
         self.mean_ = X.sum(axis=0, dtype=np.float64) / n
         squares = np.zeros(p)
         if sp.issparse(X):
-            # The deviations of the non-zeros are summed first, then those of the zeros.
+            # Sum the squared deviations of the non-zeros first, and then those of the zeros.
             deviations = np.square(X.data - self.mean_[X.indices])
             squares = np.bincount(X.indices, deviations, p)
             empty = n - np.bincount(X.indices, minlength=p)
@@ -140,7 +143,7 @@ class StandardizeColumns(_Transformer):
             for lo in range(0, n, 4096):
                 squares += np.square(X[lo : lo + 4096] - self.mean_).sum(axis=0)
         self.scale_ = np.sqrt(squares / n)
-        # The standard deviation of a constant column is a rounding error.
+        # The computed standard deviation of a constant column is a rounding error, so it becomes 0.
         self.scale_[self.scale_ <= 1e-14 * np.abs(self.mean_)] = 0
         self.center_ = self.mean_ * _power(self.scale_, -1.0)
         return self
@@ -157,7 +160,7 @@ class StandardizeColumns(_Transformer):
 
 
 class NormalizeRows(_Transformer):
-    """Rows of unit Euclidean norm; zero rows stay zero.
+    """Divide every row by its Euclidean norm; zero rows stay zero.
 
     Attributes
     ----------
@@ -188,26 +191,27 @@ class NormalizeRows(_Transformer):
         X = self._as_matrix(X, reset=False)
         largest = np.asarray(abs(X).max(axis=1).toarray() if sp.issparse(X) else abs(X).max(axis=1))
         largest = largest.ravel().astype(np.float64)
-        # Scale by powers of 2, so that squares neither overflow nor underflow. Use two factors,
-        # because a single one may overflow.
+        # Scale the rows by powers of 2, so that their squares neither overflow nor underflow. The
+        # power is split into two factors, because one factor alone may overflow.
         half, remainder = np.divmod(-np.frexp(largest)[1], 2)
         X = _scaled(_scaled(X, rows=np.exp2(half)), rows=np.exp2(half + remainder))
         return _scaled(X, rows=_power((X * X).sum(axis=1, dtype=np.float64), -0.5))
 
 
 class PopularityWeights(_Transformer):
-    """diag(activity^-row_power) X diag(popularity^-column_power).
+    """Weight users and items: diag(activity^-row_power) X diag(popularity^-column_power).
 
-    ``column_power`` is the exponent γ of inverse propensity scores by item, and ``row_power`` is
-    the exponent δ by user. With ½ for both, this is the scaling of correspondence analysis, whose
-    first singular value is 1. Popularities are the column sums of |X| in fit, and activities are
-    the row sums of |X| in transform. A sum of 0 has weight 0.
+    ``column_power`` is the exponent γ of inverse propensity scores of items, and ``row_power`` is
+    the exponent δ of inverse propensity scores of users. If both are ½, the result is the matrix of
+    correspondence analysis, whose largest singular value is 1. Popularities are the column sums of
+    |X| in ``fit``, and activities are the row sums of |X| in ``transform``. A row or column with a
+    sum of 0 gets the weight 0.
 
     Parameters
     ----------
     column_power : float, default 0.5
-        Exponent of the popularities; negative powers favour popular items. The exponent 3/4 of
-        word2vec is different: it is that of the negative sampling distribution
+        Exponent of the popularities; a negative exponent favours popular items. The exponent 3/4 of
+        word2vec has another meaning: it is the exponent of the negative sampling distribution
         (``CosineMF(negative_exponent=)``).
     row_power : float, default 0
         Exponent of the activities.
@@ -220,8 +224,8 @@ class PopularityWeights(_Transformer):
 
     Notes
     -----
-    Sources: arXiv:2403.05440, section 3; Schnabel et al. arXiv:1602.05352; Greenacre 1984. The
-    exponent 3/4: Mikolov et al. arXiv:1310.4546.
+    Sources: arXiv:2403.05440, section 3; Schnabel et al. arXiv:1602.05352; Greenacre 1984. Source
+    of the exponent 3/4: Mikolov et al. arXiv:1310.4546.
 
     Examples
     --------
@@ -255,20 +259,21 @@ class PopularityWeights(_Transformer):
 
 
 class ShiftedPPMI(_Transformer):
-    """max(0, ln(#(i,j) Σ_c #(c)^β / (#(i) #(j)^β)) - ln shift) of the co-occurrence of items.
+    """Shifted positive pointwise mutual information (PPMI) of the co-occurrence of items.
 
-    ``fit`` counts the rows with both items (Σ x_i x_j, without the diagonal) and converts the
-    counts to ``ppmi_`` (p, p) CSR. The SVD of this matrix approximates skip-gram with negative
-    sampling, which factorises the shifted PMI without the maximum, under a weighted loss; the
-    correspondence is exact only for a large rank. The matrix is symmetric only for β = 1.
-    ``transform`` returns X ppmi_.
+    The entry of items i and j is max(0, ln(#(i,j) Σ_c #(c)^β / (#(i) #(j)^β)) - ln shift).
+    ``fit`` counts for every pair of different items the rows that contain both (as Σ x_i x_j), and
+    converts the counts to ``ppmi_`` (p, p) CSR. The SVD of this matrix approximates skip-gram with
+    negative sampling. Skip-gram factorises the same matrix without the maximum and under a weighted
+    loss, and only for a large rank are both exactly the same. The matrix is symmetric only for
+    β = 1. ``transform`` returns X ppmi_.
 
     Parameters
     ----------
     smoothing : float, default 0.75
-        Exponent β of the contexts, from 0 to 1.
+        Exponent β of the counts of context items, from 0 to 1.
     shift : float, default 1
-        Number of negative samples, at least 1; with 1, nothing is subtracted.
+        Number of negative samples of skip-gram, at least 1; with 1, nothing is subtracted.
 
     Attributes
     ----------
@@ -279,8 +284,8 @@ class ShiftedPPMI(_Transformer):
 
     Notes
     -----
-    The transformer needs memory for the non-zeros of ppmi_, and for blocks of rows of X'X within
-    ``working_memory``. A negative entry of X raises an error. Sources: Levy and Goldberg, NIPS
+    The transformer needs memory for the non-zeros of ppmi_, and at most ``working_memory`` for
+    blocks of rows of X'X. A negative entry of X raises an error. Sources: Levy and Goldberg, NIPS
     2014; Levy et al. doi:10.1162/tacl_a_00134.
 
     Examples
@@ -304,15 +309,15 @@ class ShiftedPPMI(_Transformer):
         X = sp.csr_array(X, dtype=np.float64)
         check_non_negative(X, "ShiftedPPMI")
         columns, lengths = sp.csr_array(X.T), np.diff(X.indptr)
-        # The totals #(i) are the row sums of the co-occurrence without its diagonal.
+        # The totals #(i) are the row sums of the co-occurrence matrix without its diagonal.
         totals = columns @ (X @ np.ones(X.shape[1])) - (X * X).sum(axis=0)
         contexts = _power(totals, smoothing)
         with np.errstate(divide="ignore"):
             row_terms, column_terms = np.log(totals), np.log(contexts)
         constant = np.log(contexts.sum()) - shift if contexts.any() else 0.0
         work = np.bincount(X.indices, np.repeat(lengths, lengths), X.shape[1]).astype(np.int64)
-        at_once = int(config.working_memory() * 2**20 / _BYTES_PER_PRODUCT)
-        cuts = parallel.work_blocks(np.append(0, np.cumsum(work)), at_once)
+        block_entries = int(config.working_memory() * 2**20 / _BYTES_PER_PRODUCT)
+        cuts = parallel.work_blocks(np.append(0, np.cumsum(work)), block_entries)
         blocks = []
         for lo, hi in itertools.pairwise(cuts.tolist()):
             counts = sp.coo_array(columns[lo:hi] @ X)

@@ -47,11 +47,12 @@ _PRESETS: dict[str, dict[str, Any]] = {
 }
 # Up to this exponent, all popularities and their sums are in the range of float64.
 _LARGEST_EXPONENT = 20.0
-# Popularities that are drawn from a distribution use the inverse of the exponent, so it must be at
-# least this large.
+# Popularities and activities that are drawn from a Pareto distribution use the inverse of an
+# exponent, so the exponent must be at least this large.
 _SMALLEST_DRAWN_EXPONENT = 0.1
-# Users with at least 1/4 of the items draw keys for all items at once (a race). Other users draw
-# one item after another, and change to the race after as many repeated draws as there are items.
+# A user who interacts with at least 1/4 of the items draws a random key for every item at once (a
+# race). For other users, one item is drawn after another; after as many draws as there are items,
+# they change to the race.
 _RACE_SHARE = 4
 # Number of interactions in a task, which takes about 20 ms.
 _WORK_PER_BLOCK = 100_000
@@ -64,7 +65,7 @@ class Simulation(NamedTuple):
     Attributes
     ----------
     X : scipy.sparse.csr_array (n, p), float32
-        The interactions, with entries of 1. Column indices ascend within a row.
+        The interactions; every stored entry is 1. Column indices ascend within a row.
     item_cluster : ndarray (p,), int64
         The cluster of every item, from 0. A cluster may be empty.
     item_popularity : ndarray (p,), float64
@@ -72,7 +73,8 @@ class Simulation(NamedTuple):
     user_preference : ndarray (n, C), float64
         Cluster preferences p_uc; rows sum to 1.
     parameters : dict
-        All arguments and choices: ``simulate_interactions(**parameters)`` returns the same data.
+        All arguments, including the choices of the preset:
+        ``simulate_interactions(**parameters)`` returns the same data.
     """
 
     X: Any
@@ -118,12 +120,13 @@ def simulate_interactions(
     """Simulate interactions of users with items, as in section 4 of the paper.
 
     Items are assigned to clusters at random. Every cluster c has an exponent β_c, which is
-    uniformly distributed within item_exponent. Every item i of the cluster has a popularity p_i
-    from a power law with exponent β_c. User u has random cluster preferences p_uc, and interacts
-    with k_u different items. They are drawn one after another, among the items that have not been
-    drawn, with probabilities proportional to p_uc p_i. k_u follows a power law with exponent
-    user_exponent. The preset chooses the details that the paper does not specify. The arguments
-    from cluster_probabilities to activity_distribution override the preset.
+    uniformly distributed within the interval item_exponent. Every item i of the cluster has a
+    popularity p_i from a power law with exponent β_c. User u has random cluster preferences p_uc,
+    and interacts with k_u different items. These items are drawn one after another, among the items
+    that have not been drawn yet, with probabilities proportional to p_uc p_i. The number k_u
+    follows a power law with exponent user_exponent. The preset chooses the details that the paper
+    does not specify. The arguments from cluster_probabilities to activity_distribution override the
+    preset.
 
     The draws follow these distributions exactly, up to the rounding of float64. The function needs
     memory for the interactions and for n C numbers, but not for n p. Clusters, exponents,
@@ -137,18 +140,20 @@ def simulate_interactions(
     n_clusters : int
         Number C of clusters, from 1 to n_items. A cluster may be tiny or empty.
     item_exponent : (float, float)
-        Lower and upper end of β_c, from 0 to 20. If popularities are drawn, at least 0.1.
+        Lower and upper end of β_c, from 0 to 20. At least 0.1, unless popularity_distribution is
+        "rank_zipf".
     user_exponent : float
-        Exponent of k_u, from 0 to 20. For "pareto_clipped", at least 0.1.
+        Exponent of the distribution of k_u, from 0 to 20. For "pareto_clipped", at least 0.1.
     preset : str
         A name in ``fastcos.models.presets()``. "zipf_bounded" applies the power laws of the paper
-        to ranks and to the bounded number of interactions.
+        to the ranks of the items, and to numbers of interactions from 1 to n_items.
     cluster_probabilities : {"uniform", "dirichlet"} or array_like (C,), optional
         Probabilities of the clusters: all equal, drawn from Dirichlet(1), or proportional to an
         array.
     popularity_distribution : str, optional
-        "rank_zipf": rank^-β for a random ranking of the items in a cluster; "pareto_draw":
-        U^(-1/β); "power_draw": U^(1/β); "bounded_pareto_draw": U^(-1/β) with U from 0.01 to 1.
+        "rank_zipf": rank^-β for a random ranking of the items in a cluster. In the other
+        distributions, U is a uniformly distributed number from 0 to 1: "pareto_draw" is U^(-1/β),
+        "power_draw" is U^(1/β), and "bounded_pareto_draw" is U^(-1/β) with U from 0.01 to 1.
     popularity_scale : {"unscaled", "cluster_sum"}, optional
         With "cluster_sum", the popularities in every cluster are scaled to a sum of 1.
     preference_distribution : {"dirichlet", "softmax"}, optional
@@ -158,10 +163,11 @@ def simulate_interactions(
         Concentration of the Dirichlet distribution, at least 0.01. Below 1, most users prefer few
         clusters.
     activity_distribution : {"bounded_power", "pareto_clipped"}, optional
-        "bounded_power": P(k_u = x) proportional to x^-user_exponent for x = 1 .. p;
-        "pareto_clipped": U^(-1/user_exponent) rounded down, at most p / 2 (at least 1).
+        "bounded_power": P(k_u = x) is proportional to x^-user_exponent for x = 1 .. p.
+        "pareto_clipped": k_u is U^(-1/user_exponent), rounded down and limited to p / 2 (but at
+        least 1), with U uniformly distributed from 0 to 1.
     interactions_per_user : int, optional
-        k_u for every user, from 1 to n_items, instead of a distribution.
+        The same k_u for every user, from 1 to n_items, instead of a distribution.
     random_state : int
         Seed. The same seed yields the same interactions for any number of threads and for both
         backends.
@@ -174,8 +180,8 @@ def simulate_interactions(
     -------
     Simulation
         X, item_cluster, item_popularity, user_preference and parameters. If fewer than k_u items
-        have a positive weight for a user, the user interacts with all of these. Items without
-        interactions are zero columns of X.
+        have a positive weight for a user, the user interacts with all items of positive weight.
+        Items without interactions are zero columns of X.
 
     Raises
     ------
@@ -232,7 +238,7 @@ def simulate_interactions(
     }
     if n_threads is not None:
         n_threads = validation.as_thread_count("n_threads", n_threads)
-    *streams, drawn = np.random.SeedSequence(parameters["random_state"]).spawn(6)
+    *streams, item_seed = np.random.SeedSequence(parameters["random_state"]).spawn(6)
     clusters, slopes, popularities, preferences, activities = map(np.random.default_rng, streams)
     shares = choices["cluster_probabilities"]
     if shares == "dirichlet":
@@ -248,7 +254,7 @@ def simulate_interactions(
         activity = _activity(activities, parameters)
     else:
         activity = np.full(parameters["n_users"], interactions_per_user, np.int64)
-    first, second = drawn.generate_state(2).tolist()
+    first, second = item_seed.generate_state(2).tolist()
     X = _draw_items(
         preference, item_cluster, popularity, activity, (first, second), n_threads, progress
     )
@@ -287,7 +293,7 @@ def _as_item_exponents(item_exponent: Any, popularity_distribution: str) -> tupl
 def _popularity(
     random: np.random.Generator, item_cluster: Integers, exponent: Floats, choices: dict[str, Any]
 ) -> Floats:
-    """Baseline popularity of every item."""
+    """Draw the baseline popularity (p,) of every item."""
     n_items, distribution = len(item_cluster), choices["popularity_distribution"]
     beta = exponent[item_cluster]
     if distribution == "rank_zipf":
@@ -308,7 +314,7 @@ def _popularity(
 
 
 def _preference(random: np.random.Generator, parameters: dict[str, Any]) -> Floats:
-    """Cluster preferences of every user; rows sum to 1."""
+    """Draw the cluster preferences (n, C) of every user; rows sum to 1."""
     n_users, n_clusters = parameters["n_users"], parameters["n_clusters"]
     if parameters["preference_distribution"] == "dirichlet":
         alpha = np.full(n_clusters, parameters["preference_concentration"])
@@ -320,18 +326,18 @@ def _preference(random: np.random.Generator, parameters: dict[str, Any]) -> Floa
 
 
 def _activity(random: np.random.Generator, parameters: dict[str, Any]) -> Integers:
-    """Number k_u of interactions of every user, from 1 to n_items."""
+    """Draw the number k_u of interactions of every user, from 1 to n_items."""
     n_items: int = parameters["n_items"]
     exponent: float = parameters["user_exponent"]
     uniform: Floats = 1 - random.random(parameters["n_users"])
     if parameters["activity_distribution"] == "pareto_clipped":
         limit = max(1, n_items // 2)
-        # Values above the limit are clipped, so bound them by twice the limit to avoid overflow.
+        # Values above the limit are clipped below. Bounding them by twice the limit here keeps the
+        # power from overflowing.
         uniform = np.maximum(uniform, math.exp(-exponent * math.log(2 * limit)))
         return np.minimum(uniform ** (-1 / exponent), limit).astype(np.int64)
-    running = np.cumsum(np.arange(1, n_items + 1) ** -exponent)
-    fewer = np.searchsorted(running, uniform * running[-1]).astype(np.int64)
-    return np.asarray(fewer + 1)
+    cumulative = np.cumsum(np.arange(1, n_items + 1) ** -exponent)
+    return np.asarray(np.searchsorted(cumulative, uniform * cumulative[-1]).astype(np.int64) + 1)
 
 
 def _draw_items(
@@ -345,17 +351,18 @@ def _draw_items(
 ) -> sp.csr_array:
     """Draw activity[u] items for user u with weights preference[u, c_i] popularity[i].
 
-    preference (n, C), item_cluster (p,), popularity (p,), activity (n,); key contains two 32-bit
-    words. A user with fewer items of positive weight gets all of these. The result is a binary CSR
-    matrix. The cost is proportional to the number of interactions, not to n p.
+    The shapes are preference (n, C), item_cluster (p,), popularity (p,) and activity (n,); key
+    contains two 32-bit words. A user for whom fewer than activity[u] items have a positive weight
+    gets all items of positive weight. The result is a binary CSR matrix. The cost is proportional
+    to the number of interactions, not to n p.
     """
     n_items, n_clusters = len(item_cluster), preference.shape[1]
     order = np.argsort(item_cluster, kind="stable")
     starts = np.searchsorted(item_cluster[order], np.arange(n_clusters + 1)).astype(np.int64)
     weights = popularity[order]
-    running = np.empty(n_items)
+    cumulative = np.empty(n_items)
     for first, last in pairwise(starts.tolist()):
-        np.cumsum(weights[first:last], out=running[first:last])
+        np.cumsum(weights[first:last], out=cumulative[first:last])
     with np.errstate(divide="ignore"):
         log_weight = np.log(weights)
     n_weighted = np.bincount(item_cluster[popularity > 0], minlength=n_clusters)
@@ -365,10 +372,10 @@ def _draw_items(
     n_drawn = int(indptr[-1])
     index_type = np.int32 if max(n_drawn, n_items) <= INT32_MAX else np.int64
     indices = parallel.unfilled(n_drawn, index_type)
-    # Each block first clears one mark per item. With at least 4 n_items interactions per block,
-    # that cost is negligible.
+    # For each block, the kernel first clears one mark per item. With at least 4 n_items
+    # interactions per block, clearing the marks costs little.
     blocks = parallel.work_blocks(indptr, max(_WORK_PER_BLOCK, 4 * n_items))
-    clusters = Clusters(*map(validation.read_only, (starts, order, running, log_weight)))
+    clusters = Clusters(*map(validation.read_only, (starts, order, cumulative, log_weight)))
     parallel.run(
         sample_rows, blocks, validation.read_only(preference), clusters,
         records.Drawing(*key, race_from=-(-n_items // _RACE_SHARE), max_draws=n_items),
