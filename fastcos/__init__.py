@@ -1,8 +1,9 @@
 """Exact similarity search at scale, and an audit of what cosine similarity means.
 
-Names are loaded on first use, so that ``import fastcos`` stays light. Packages up to ``search``
-import NumPy alone at the top of a module. SciPy, scikit-learn and others are imported inside the
-function that uses them; for annotations, under ``TYPE_CHECKING``.
+A name is imported when it is first used, so that ``import fastcos`` is fast. In the packages that
+``search`` imports, and in ``search`` itself, modules import only NumPy at the top; SciPy,
+scikit-learn and other packages are imported inside the function that uses them, or under
+``TYPE_CHECKING`` if only annotations use them.
 """
 
 import contextlib
@@ -90,20 +91,21 @@ def __getattr__(name: str) -> Any:
     if name == "__version__":
         return import_module("importlib.metadata").version("fastcos")
     if name not in _MODULE_OF:
-        raise AttributeError(f"module 'fastcos' has no attribute {name!r}{_elsewhere(name)}")
+        raise AttributeError(f"module 'fastcos' has no attribute {name!r}{_package_hint(name)}")
     value = getattr(import_module(f"fastcos.{_MODULE_OF[name]}"), name)
-    globals()[name] = value  # later accesses do not call this function
+    globals()[name] = value  # Later accesses to this name do not call __getattr__.
     return value
 
 
-def _elsewhere(name: str) -> str:
-    """Name the package that has an attribute, for the end of an error."""
+def _package_hint(name: str) -> str:
+    """Return a hint for an error message if a package of fastcos has an attribute of this name."""
     from importlib.util import find_spec
 
-    # "from fastcos import config" asks here before it imports the module, hence find_spec.
+    # "from fastcos import config" calls __getattr__ before it imports the module, so find_spec is
+    # needed to recognise names of modules.
     if not name.startswith("_") and find_spec(f"fastcos.{name}") is None:
         for package in ("search", "metrics", "auditing", "similarity", "models", "io"):
-            with contextlib.suppress(ImportError):  # the package is not installed
+            with contextlib.suppress(ImportError):  # A package that it needs is not installed.
                 if name in import_module(f"fastcos.{package}").__all__:
                     return f" (use fastcos.{package}.{name})"
     return ""

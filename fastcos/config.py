@@ -1,4 +1,4 @@
-"""Settings of this process; each can also be set by an environment variable."""
+"""Settings of the process, which environment variables or ``set_config`` change."""
 
 import functools
 import math
@@ -18,7 +18,7 @@ _WORKING_MEMORY = 1024.0
 
 
 class Config(NamedTuple):
-    """The settings that calls in this process use.
+    """The settings of the process.
 
     Attributes
     ----------
@@ -30,8 +30,8 @@ class Config(NamedTuple):
     isa : str
         The widest instruction set that kernels use.
     cache_dir : Path or None
-        The directory of compiled code. None if there is no home directory; compiled code is then
-        not stored.
+        The directory in which compiled code is stored. None if there is no home directory; compiled
+        code is then not stored.
     working_memory : float
         The memory in MiB that one call may use besides its inputs and outputs. Default:
         scikit-learn's setting of the same name.
@@ -44,8 +44,8 @@ class Config(NamedTuple):
     working_memory: float
 
 
-# The settings that set_config has set. Every other setting comes from the environment or is the
-# default.
+# The settings that set_config has changed. Every other setting is the value of its environment
+# variable or its default.
 overrides: dict[str, object] = {}
 
 
@@ -57,13 +57,12 @@ def set_config(
     cache_dir: str | os.PathLike[str] | None = None,
     working_memory: float | None = None,
 ) -> None:
-    """Change settings that later calls in this process use; omitted settings stay unchanged.
+    """Change settings for all later calls in this process; omitted settings stay unchanged.
 
     Parameters
     ----------
     n_threads : int, optional
-        The number of threads of one call, at least 1. The environment variable
-        ``FASTCOS_N_THREADS`` sets it, too.
+        The number of threads of one call, at least 1. Environment variable: ``FASTCOS_N_THREADS``.
     backend : {"pool", "prange"}, optional
         "pool" runs kernels on the threads of fastcos. "prange" runs them in one OpenMP or TBB loop
         if a trial shows that the loop is safe. Environment variable: ``FASTCOS_BACKEND``.
@@ -99,14 +98,15 @@ def set_config(
         settings["working_memory"] = validation.as_real("working_memory", working_memory, above=0)
     if cache_dir is not None:
         code_cache.set_cache_directory(validation.as_path("cache_dir", cache_dir))
-    overrides.update(settings)  # after all checks: an invalid value changes no setting
+    # The settings change only here, after all checks, so that an invalid value changes no setting.
+    overrides.update(settings)
 
 
 def get_config() -> Config:
     """Return the settings that calls in this process use.
 
-    A value set by :func:`set_config` takes precedence over the environment variable, and the
-    environment variable over the default.
+    A value set by :func:`set_config` takes precedence over the environment variable, and an
+    environment variable takes precedence over the default.
 
     Returns
     -------
@@ -140,9 +140,9 @@ def n_threads() -> int:
 def count_cpus(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
     """Return the number of CPUs that this process may use.
 
-    The number is the lower of the CPUs in the process's affinity and the quota of its container,
-    rounded up. cgroup: the directory of the container's limits, of cgroup version 1 or 2. joblib
-    computes the same number, but importing joblib takes 0.2 s.
+    The number is the minimum of the number of CPUs in the affinity of the process and the CPU quota
+    of its container, rounded up. cgroup is the directory of the container's limits, for cgroup
+    version 1 or 2. joblib computes the same number, but importing joblib takes 0.2 s.
     """
     return min(_cpus_of_process(), _quota(cgroup))
 
@@ -156,7 +156,7 @@ def _cpus_of_process() -> int:
 
 @functools.cache
 def _cached_quota(pid: int) -> int:
-    """Return the CPU quota of this process's container, which is read once per process id."""
+    """Return the CPU quota of this process's container; it is read only once per process id."""
     return _quota(Path("/sys/fs/cgroup"))
 
 
@@ -169,7 +169,7 @@ def _quota(cgroup: Path) -> int:
             names = ("cpu.cfs_quota_us", "cpu.cfs_period_us")
             quota, period = ((cgroup / "cpu" / name).read_text() for name in names)
         limit = math.ceil(int(quota) / int(period))
-    except (OSError, ValueError, ZeroDivisionError):  # there is no quota, or it reads "max"
+    except (OSError, ValueError, ZeroDivisionError):  # There is no quota, or its value is "max".
         return sys.maxsize
     return limit if limit > 0 else sys.maxsize
 

@@ -1,9 +1,9 @@
 """Search, products, SVD and comparison on a Dask cluster (``pip install distributed``).
 
-Inputs are files that every worker sees under the same path. A task gets a path and a range of rows,
-maps these rows into memory, and returns small arrays. Large arrays are never sent to workers, so a
-worker that dies loses no data. The size of the data alone determines the blocks of rows, whose
-results are merged in a fixed tree::
+Inputs are files that every worker can read under the same path. A task receives a path and a range
+of rows, maps these rows into memory, and returns small arrays. Large arrays are never sent to
+workers, so no data is lost if a worker dies. The sizes of the blocks of rows depend only on the
+size of the data, and the results of the blocks are merged in a fixed tree::
 
     top_k            blocks of queries x ranges of items -> best k, merged in a tree -> Checkpoint
     gram_matmul, randomized_svd, fit
@@ -11,9 +11,9 @@ results are merged in a fixed tree::
     compare          this process fits the models; workers evaluate the cells
 
 Results of ``top_k`` are bit-identical to those of :func:`fastcos.top_k`. Products are bit-identical
-for any number of workers, and an SVD agrees with the SVD of one machine within its certificate. The
-tasks of a worker share one pool of as many threads as the worker has. Dask provides the dashboard,
-the reports and the scheduling.
+for any number of workers. An SVD differs from the SVD on one machine by at most the errors that the
+residuals of both certify. The tasks of a worker share one pool with as many threads as the worker
+has. Dask provides the dashboard, the reports and the scheduling.
 """
 
 import functools
@@ -55,34 +55,37 @@ from fastcos.validation import Floats
 
 __all__ = ["compare", "fit", "gram_matmul", "randomized_svd", "top_k"]
 
-# The size of the search alone determines the sizes of its tasks. A task takes some seconds, as
-# bench.lab.large measures on local workers. It reads and packs its items once for all its queries.
-# The largest number of queries of a task.
+# The sizes of the tasks of a search depend only on the size of the search. A task takes a few
+# seconds, which bench.lab.large measures on local workers. A task reads and packs its items once
+# for all of its queries.
+# The largest number of queries in a task.
 QUERIES_PER_TASK = 1 << 17
-# The smallest number of blocks of queries. With four tasks, two workers are 1.43 times as fast as
-# one; with eight, 1.75 to 1.83 times.
+# The smallest number of blocks of queries. With four blocks, two workers are 1.43 times as fast as
+# one worker; with eight blocks, 1.75 to 1.83 times.
 MIN_BLOCKS = 8
-# The smallest number of items of a task. A search of its own costs a query as much as 100,000 more
-# items: with 2^18 items per task, the tasks take 1.20 times as long as one search.
+# The smallest number of items in a task. Starting another search takes as long per query as
+# scoring 100,000 more items: with 2^18 items per task, all tasks together take 1.20 times as long
+# as one search.
 MIN_ITEMS = 1 << 19
-# The largest number of tasks. The scheduler of Dask takes about 1 ms for each.
+# The largest number of tasks. The scheduler of Dask takes about 1 ms per task.
 MAX_TASKS = 1 << 15
 
-# A worker keeps the evaluator of its last comparison in memory.
+# A worker holds the evaluator of its last comparison in memory.
 _load = functools.lru_cache(maxsize=1)(joblib.load)
 Pairs = tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]
-# The share of the memory of a worker that its tasks may hold at once. Python, results and Dask take
-# the rest.
+# The share of a worker's memory that its tasks may use at the same time. Python, Dask and the
+# results of tasks use the other half.
 _TASKS_SHARE = 0.5
-# Bytes of an entry: 4 for its column, and 8 for its value.
+# Bytes of one stored entry of a sparse matrix: 4 for its column and 8 for its value.
 _BYTES_PER_ENTRY = 12
-# Bytes per entry of the sums of parts: a row of a panel has 256 bytes, and there is one part per
-# partial_sums.NNZ_PER_COLUMN entries of a column.
+# Bytes of partial sums per stored entry. One partial sum has 256 bytes per row, and there is one
+# partial sum per partial_sums.NNZ_PER_COLUMN entries of a column.
 _SUM_BYTES_PER_ENTRY = 6
-# With fewer entries per column, there is one part, and SparseOperator builds X' instead.
+# With fewer entries per column, there is only one partial sum, and SparseOperator builds the
+# transpose of X instead.
 _ENTRIES_PER_COLUMN = 96
-# The factor Q (p, l) is part of the task graph, because a scattered copy is lost with its worker.
-# Dask warns about graphs of this size by default.
+# The factor Q (p, l) is part of the task graph, because a copy that is scattered to a worker would
+# be lost if the worker dies. Dask would warn about a graph of this size by default.
 _LARGE_GRAPH = {"distributed.admin.large-graph-warning-threshold": "4GiB"}
 _open_shards = functools.lru_cache(maxsize=4)(InteractionShards)
 
@@ -107,15 +110,15 @@ def top_k(
     ----------
     queries, items : path-like
         .npy files (n, d) and (m, d) that every worker can read under these paths. By default, the
-        queries are searched among themselves.
+        queries are also the items.
     k, exclude_self, progress
         As in :func:`fastcos.top_k`.
     measure : str
         The name of a measure whose fit learns nothing from the items.
     working_memory : float, optional
-        MiB that one task may use, at most half of the memory limit of the smallest worker divided
-        by its threads; a larger value raises ValueError. The default is the setting
-        ``working_memory``, or that limit if it is smaller.
+        MiB that one task may use. The largest value is half of the memory limit of the smallest
+        worker, divided by the number of its threads; a larger value raises ValueError. The default
+        is the setting ``working_memory``, or the largest value if that is smaller.
     out : path-like
         A new directory that this process can write. It receives indices.npy, scores.npy and
         run.json, block by block. After a crash, the same call resumes with the missing blocks.
@@ -130,8 +133,8 @@ def top_k(
     >>> folder = tempfile.mkdtemp()
     >>> np.save(f"{folder}/items.npy", np.array([[1.0, 0.0], [1.0, 0.2], [0.0, 1.0]]))
     >>> with Client(processes=False, dashboard_address=":0") as client:
-    ...     found = distributed.top_k(f"{folder}/items.npy", k=1, out=f"{folder}/neighbors")
-    >>> np.array(found.indices).ravel().tolist()
+    ...     neighbors = distributed.top_k(f"{folder}/items.npy", k=1, out=f"{folder}/neighbors")
+    >>> np.array(neighbors.indices).ravel().tolist()
     [1, 0, 1]
     """
     client = get_client() if client is None else client
@@ -174,11 +177,11 @@ def gram_matmul(
 ) -> Matrix:
     """Return X'(X Q) for interactions in shards, with one task per shard.
 
-    ``path`` is the folder of :class:`fastcos.linalg.InteractionShards`, under which every worker
-    finds it. The other arguments are those of :func:`fastcos.gram_matmul`. The products of the
-    shards are added in a fixed tree, so that the result is bit-identical for any number of workers.
-    It differs by rounding from the result of :func:`fastcos.gram_matmul`, which adds other parts of
-    the rows.
+    ``path`` is a folder of :class:`fastcos.linalg.InteractionShards` that every worker can read
+    under this path. The other arguments are those of :func:`fastcos.gram_matmul`. The products of
+    the shards are added in a fixed tree, so that the result is bit-identical for any number of
+    workers. It differs by rounding errors from the result of :func:`fastcos.gram_matmul`, which
+    adds the products of other blocks of rows.
     """
     shards = ClusterShards(path, client)
     return products.gram_matmul(shards, Q, center=center, row_center=row_center)
@@ -189,8 +192,8 @@ def randomized_svd(
 ) -> SVD:
     """Return a truncated SVD of interactions in shards; every product has one task per shard.
 
-    ``path`` is as in :func:`gram_matmul`. The options are those of :func:`fastcos.randomized_svd`
-    except ``scale``.
+    ``path`` has the same meaning as in :func:`gram_matmul`. The options are those of
+    :func:`fastcos.randomized_svd` except ``scale``.
     """
     return svd.randomized_svd(ClusterShards(path, client), n_components, **options)
 
@@ -202,9 +205,10 @@ def fit(
     progress: parallel.Progress | None = None,
     client: Client | None = None,
 ) -> LinearMF:
-    """Fit a LinearMF to interactions in shards, and return it; a product has one task per shard.
+    """Fit a LinearMF to interactions in shards and return it; a product has one task per shard.
 
-    ``path`` is as in :func:`gram_matmul`, and ``progress`` as in :meth:`fastcos.LinearMF.fit`.
+    ``path`` has the same meaning as in :func:`gram_matmul`, and ``progress`` has the same meaning
+    as in :meth:`fastcos.LinearMF.fit`.
     """
     return model.fit(ClusterShards(path, client), progress=progress)
 
@@ -219,10 +223,10 @@ def compare(
 ) -> Comparison:
     """Return the comparison that :func:`fastcos.compare` makes, with one task per cell.
 
-    A cell is a measure under a rescaling after a preprocessing, or a row of the paper's table. This
-    process fits the models and writes the data of the cells to a file, which every worker reads
-    once. A worker needs memory for X and the models. ``folder`` is a directory that every worker
-    sees under this path; the call makes a temporary directory in it.
+    A cell is the combination of a preprocessing, a rescaling and a measure, or a row of the paper's
+    table. This process fits the models and writes the data of the cells to a file, which every
+    worker reads once. A worker needs memory for X and the models. ``folder`` is a directory that
+    every worker can read under this path; the call creates a temporary directory in it.
     """
     client = get_client() if client is None else client
     shared_folder = validation.as_path("folder", folder).absolute()
@@ -234,7 +238,7 @@ def compare(
 def _on_workers(
     client: Client, folder: Path, evaluator: Any, cells: Sequence[Any]
 ) -> Iterator[Any]:
-    """Evaluate the cells by copies of the evaluator, which the workers read from the folder."""
+    """Yield the result of every cell; the workers read the evaluator from a file in the folder."""
     file = folder / uuid.uuid4().hex
     joblib.dump(evaluator, file)
     futures = [client.submit(_evaluate, str(file), cell, pure=False) for cell in cells]
@@ -250,7 +254,7 @@ def _evaluate(file: str, cell: Any) -> Any:
 
 
 class _Search(NamedTuple):
-    """The description of a search that tasks receive: paths and numbers, but no arrays."""
+    """The description of a search that each task receives; it contains paths, but no arrays."""
 
     queries: str
     items: str | None
@@ -260,7 +264,7 @@ class _Search(NamedTuple):
     memory: float
 
     def open(self) -> tuple[MappedItems, SearchRequest]:
-        """Return the items and the request, which hold memory maps of the files."""
+        """Return the items and the search request, with memory maps of the files."""
         queries = _open_rows("queries", self.queries)
         items = queries if self.items is None else _open_rows("items", self.items)
         request = SearchRequest(queries, self.k, None, None, None)
@@ -284,7 +288,10 @@ class _Search(NamedTuple):
         return search_segments(items, request, options, queries, range(first, last))
 
     def finish(self, lo: int, hi: int, best: Pairs) -> Any:
-        """Return the final indices and scores of queries [lo, hi); it runs on a worker."""
+        """Return the final indices and scores of queries [lo, hi).
+
+        This method runs on a worker.
+        """
         items, request = self.open()
         return finish(
             items.measure, memmap.read_rows("queries", request.queries, lo, hi), *best, None
@@ -312,7 +319,7 @@ def _check_search(
 
 
 def queries_per_task(n_queries: int) -> int:
-    """Return the number of queries per task, which is about the same for all tasks."""
+    """Return the number of queries per task; all tasks of a search get nearly the same number."""
     blocks = max(MIN_BLOCKS, -(-n_queries // QUERIES_PER_TASK))
     return -(-n_queries // blocks)
 
@@ -332,7 +339,10 @@ def _open_rows(name: str, path: Any) -> Any:
 
 
 def _memory_per_task(client: Client, working_memory: float | None) -> float:
-    """Return the bytes that a task may use; a worker runs a task on each of its threads."""
+    """Return the number of bytes that one task may use.
+
+    A worker runs as many tasks at the same time as it has threads.
+    """
     mebibytes = config.working_memory() if working_memory is None else working_memory
     memory = validation.as_real("working_memory", mebibytes, above=0) * 2**20
     limit, worker = smallest_worker(client)
@@ -341,7 +351,7 @@ def _memory_per_task(client: Client, working_memory: float | None) -> float:
     if memory > limit:
         raise ValueError(
             f"working_memory must be at most {limit / 2**20:.0f} MiB per task for worker {worker} "
-            f"(half of its memory limit by its threads), got {memory / 2**20:.0f}"
+            f"(half of its memory limit divided by its threads), got {memory / 2**20:.0f}"
         )
     return memory
 
@@ -352,7 +362,7 @@ class ClusterShards(InteractionShards):
     Parameters
     ----------
     path : path-like
-        The folder of the shards, under which every worker finds it.
+        The folder of the shards, which every worker can read under this path.
     client : distributed.Client, optional
         The client of the cluster; by default the current one.
     """
@@ -398,17 +408,18 @@ class _ClusterOperator(Operator):
         return total.result()
 
     def _each(self, product: str, factor: Matrix | None) -> list["Future[Any]"]:
-        """Submit one product per shard.
+        """Submit one product per shard, and return the futures.
 
-        The factor is the result of a task, so that Dask can compute it again if its worker dies.
+        The factor is submitted as the result of a task, so that Dask can compute the factor again
+        if the worker that holds it dies.
         """
         limit, worker = smallest_worker(self._client)
-        needed = self._bytes_of_a_task(factor)
-        if limit < needed:
+        task_bytes = self._bytes_of_a_task(factor)
+        if limit < task_bytes:
             raise ValueError(
-                f"worker {worker} must have {needed / 2**20:.0f} MiB per task for these products, "
-                f"got {limit / 2**20:.0f} (half of its memory limit by its threads): give it more "
-                "memory or fewer threads, or write smaller shards"
+                f"worker {worker} must have {task_bytes / 2**20:.0f} MiB per task for these "
+                f"products, got {limit / 2**20:.0f} (half of its memory limit divided by its "
+                "threads): give the worker more memory or fewer threads, or write smaller shards"
             )
         with dask_config.set(_LARGE_GRAPH):
             factor_future = self._client.submit(_identity, factor, pure=False)
@@ -421,7 +432,11 @@ class _ClusterOperator(Operator):
         ]  # fmt: skip
 
     def _bytes_of_a_task(self, factor: Matrix | None) -> float:
-        """Return the bytes of a shard, its transpose if built, sums, the factor and the product."""
+        """Return the number of bytes that one product of the largest shard uses.
+
+        These are the bytes of the shard, of its transpose if SparseOperator builds the transpose,
+        of partial sums, of the factor and of the product.
+        """
         p, entries = self.shape[1], self._entries
         copies = 1 if entries > _ENTRIES_PER_COLUMN * p else 2
         sums = min(_SUM_BYTES_PER_ENTRY * entries, config.working_memory() * 2**20)
@@ -430,9 +445,10 @@ class _ClusterOperator(Operator):
 
 
 def reduce_in_tree(client: Client, combine: Any, parts: Sequence["Future[Any]"]) -> "Future[Any]":
-    """Combine adjacent parts, then adjacent results, and so on, until one future is left.
+    """Combine adjacent parts, then adjacent results, and so on, until only one future remains.
 
-    If a level has an odd number of parts, its last part moves to the next level unchanged.
+    If a level of this tree has an odd number of parts, its last part becomes the last part of the
+    next level.
     """
     while len(parts) > 1:
         pairs = [
@@ -448,7 +464,7 @@ def _identity(value: Any) -> Any:
 
 
 def _product(path: str, number: int, product: str, factor: Matrix | None, first: int) -> Matrix:
-    """Compute one product of one shard, on a worker; first is the shard's first row in factor."""
+    """Compute a product of a shard, on a worker; ``first`` is the shard's first row in factor."""
     X = _open_shards(path, verify=False).shard(number)
     shard = SparseOperator(X, threads_of_this_worker())
     if factor is None:
@@ -467,7 +483,7 @@ def threads_of_this_worker() -> int:
 
 
 def use_threads_of_this_worker() -> None:
-    """Let the process use as many threads as its worker has, if the process belongs to a worker."""
+    """Set n_threads of this process to the threads of its worker, if it is a worker process."""
     try:
         worker = get_worker()
     except ValueError:
@@ -477,9 +493,9 @@ def use_threads_of_this_worker() -> None:
 
 
 def smallest_worker(client: Client) -> tuple[float, str]:
-    """Return the least memory in bytes that a worker has per task, and the address of that worker.
+    """Return the smallest memory in bytes that any worker has per task, and the worker's address.
 
-    The memory is infinite if no worker has a limit.
+    The memory is infinite if no worker has a memory limit.
     """
     workers = client.scheduler_info(n_workers=-1)["workers"]
     shares = {

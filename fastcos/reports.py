@@ -1,19 +1,19 @@
-"""Records of results: each describes itself once, and several renderers show it.
+"""Base class and parts of results, which are shown in text, in notebooks and on HTML pages.
 
-A result is a dataclass with the base class ``Record``. Its ``verdict`` is a sentence, and its
-``sections`` hold explanations, tables, single numbers and named figures. These renderers show
-them::
+A result is a dataclass with the base class ``Record``. Its ``verdict`` is one sentence, and its
+``sections`` contain explanations, tables, single numbers and named figures. Several renderers show
+the sections::
 
     Record.sections()
-      +-- as_table                                 repr, and the form for notebooks: the first table
-      |                                            and the verdict
-      +-- fastcos.plots.html.page                  a self-contained HTML page, all of it
+      +-- as_table                                 repr, and the form for notebooks: the verdict and
+      |                                            the first table
+      +-- fastcos.plots.html.page                  a self-contained HTML page with all sections
       +-- fastcos.cli.terminal.show_sections       tables and numbers on a terminal
     Record.to_dict()                               plain values, for JSON
 
-A new statistic is one line of the ``sections`` of its result. A result that does not derive from
-``Record`` has the decorator ``as_table``, which shows the table that its method ``table`` returns,
-or a list of its fields if it has no such method.
+To show a new statistic of a result, add one line to its method ``sections``. A result that does not
+derive from ``Record`` is decorated with ``as_table``, which shows the table that its method
+``table`` returns, or a list of its fields if it has no such method.
 """
 
 import textwrap
@@ -26,14 +26,15 @@ import numpy as np
 
 Result = TypeVar("Result", bound=type)
 
-# The number of rows of a long table that its repr shows: a terminal has 24 lines.
+# The number of rows of a long table that repr shows. With title and verdict, they fit into the 24
+# lines of a terminal.
 MAX_ROWS = 10
-# The largest number of characters of a cell, and of a line of text.
+# The largest number of characters in a cell, and in a line of text.
 _LONGEST_CELL, _LINE = 60, 100
 
 
 class Estimate(NamedTuple):
-    """A share from 0 to 1 with its standard error; a page adds a bar."""
+    """A share from 0 to 1 with its standard error; an HTML page shows a bar beside it."""
 
     share: float
     error: float = 0.0
@@ -45,8 +46,8 @@ class Estimate(NamedTuple):
 class Table(NamedTuple):
     """A table: a title, the names of its columns, its rows, and a text above and below it.
 
-    lead is the result in words, above the table. more stands below the table and adds to it, for
-    example which rows were left out.
+    lead is the text above the table, which states the result in words. more is the text below the
+    table, which adds details, such as the rows that the table does not show.
     """
 
     title: str
@@ -58,17 +59,19 @@ class Table(NamedTuple):
     def text(self, longest: int | None = _LONGEST_CELL) -> str:
         """Return the table as lines of text, in which columns of numbers are right-aligned.
 
-        Cells with more than longest characters are cut; None cuts no cell.
+        A cell with more than ``longest`` characters is cut; if ``longest`` is None, no cell is cut.
         """
         cells = [list(map(printable, self.header))]
         cells += [[as_cell(value, longest) for value in row] for row in self.rows]
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         columns = zip(*self.rows, strict=True) if self.rows else [()] * len(self.header)
-        right = [any(isinstance(v, (int, float, Estimate)) for v in column) for column in columns]
+        is_numeric = [
+            any(isinstance(value, (int, float, Estimate)) for value in column) for column in columns
+        ]
         lines = [
             "  ".join(
                 cell.rjust(width) if is_right else cell.ljust(width)
-                for cell, width, is_right in zip(line, widths, right, strict=True)
+                for cell, width, is_right in zip(line, widths, is_numeric, strict=True)
             ).rstrip()
             for line in cells
         ]
@@ -91,13 +94,13 @@ def _html_row(row: Sequence[Any]) -> str:
 
 
 def as_cell(value: Any, longest: int | None) -> str:
-    """Return a value as text of at most longest characters; None cuts nothing."""
+    """Return a value as text, cut to ``longest`` characters unless ``longest`` is None."""
     text = as_text(value)
     return text if longest is None or len(text) <= longest else f"{text[: longest - 3]}..."
 
 
 def as_text(value: Any) -> str:
-    """Return a value as text: a float has three decimals, an array shows its shape and dtype."""
+    """Return a value as text: a float with three decimals, and an array as its shape and dtype."""
     if value is None:
         return "-"
     if isinstance(value, float):
@@ -108,9 +111,10 @@ def as_text(value: Any) -> str:
 
 
 def printable(text: str) -> str:
-    """Return text whose control characters are spelled out, because a terminal would obey them.
+    """Return the text with readable escape codes in place of its control characters.
 
-    Names in files may hold escape sequences, or bytes that are not valid text.
+    Names in files may contain control sequences, which a terminal would execute, or bytes that are
+    not valid text.
     """
     if text.isprintable():
         return text
@@ -118,7 +122,7 @@ def printable(text: str) -> str:
 
 
 def as_table(kind: Result) -> Result:
-    """Give the decorated class a repr and a form for notebooks, made from its ``table``."""
+    """Give the decorated class a repr and an HTML form for notebooks, both made from its table."""
     if not hasattr(kind, "table"):
         kind.table = table_of_fields  # type: ignore[attr-defined]
     kind.__repr__ = lambda self: self.table().text()  # type: ignore[assignment, method-assign, misc]
@@ -136,9 +140,10 @@ def table_of_fields(record: Any) -> Table:
 
 
 class Figure(NamedTuple):
-    """A figure: the name of its display, the record that it draws, and its content in words.
+    """A figure: the name of its display function, the record that it draws, its size and its label.
 
-    height is the height of the figure on a page, in CSS pixels.
+    height is the height of the figure on a page, in CSS pixels. label describes the content of the
+    figure in words.
     """
 
     name: str
@@ -148,13 +153,13 @@ class Figure(NamedTuple):
 
 
 class Section(NamedTuple):
-    """A part of a result, under a title of its own.
+    """A part of a result, with a title.
 
     Attributes
     ----------
     title : str
     sentences : sequence of str
-        The explanation, which a page shows; a terminal shows only tables and facts.
+        The explanation. An HTML page shows it; a terminal shows only tables and facts.
     tables : sequence of Table
     facts : mapping of str to number, str or None
         Single numbers by their names.
@@ -174,8 +179,8 @@ class Section(NamedTuple):
 class Record:
     """Base class of the dataclasses that hold results.
 
-    A statistic belongs in a table or in the facts of ``sections``, so that repr, terminal and page
-    show it.
+    A statistic belongs in a table or in the facts of ``sections``, so that the repr, the terminal
+    and the HTML page show it.
     """
 
     @property

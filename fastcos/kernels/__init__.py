@@ -1,7 +1,7 @@
-"""The compiled loops, which lie in the folder ``kernels`` beside ``fastcos``.
+"""The package of compiled loops, whose source is in the folder ``kernels`` beside ``fastcos``.
 
-This file lets a clone that nothing has built import them as ``fastcos.kernels``. A wheel does not
-contain it: there, ``kernels/__init__.py`` itself is installed in its place.
+In a clone, this file makes the folder ``kernels`` importable as ``fastcos.kernels``. A wheel does
+not contain this file: it installs the folder ``kernels`` in its place.
 """
 
 from pathlib import Path
@@ -9,6 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 __path__ = [str(Path(__file__).parents[2] / "kernels")]
 
-if TYPE_CHECKING:  # type checkers look for submodules beside this file, and find none
+if TYPE_CHECKING:  # Type checkers look for the submodules beside this file and do not find them.
 
     def __getattr__(name: str) -> Any: ...

@@ -240,7 +240,7 @@ def _score_pairs(
     queries, raw_scores = match_type(queries, X), np.full(len(columns), np.nan)
     if not memmap.is_read_in_blocks(X) and X.flags.c_contiguous and X.dtype == queries.rows.dtype:
         # The kernel leaves the score NaN where the squares of a row underflow or are not finite.
-        smallest_norm = safe_norms.LEAST_NORM if X.dtype == np.float64 else 0.0
+        smallest_norm = safe_norms.MIN_NORM if X.dtype == np.float64 else 0.0
         parallel.run(
             listed_items.score_listed_items,
             parallel.row_blocks(len(raw_scores), _PAIRS_PER_BLOCK),

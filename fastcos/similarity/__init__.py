@@ -1,7 +1,7 @@
-"""Similarity measures: transforms of both sides, a bias per item, and a monotone map of scores.
+"""Similarity measures: transforms of queries and items, and a map from raw scores to scores.
 
-A search ranks items by a raw score that is an inner product, a cosine or a squared distance of
-encoded rows. A measure defines how rows are encoded and how raw scores become scores::
+A search ranks items by a raw score: an inner product, a cosine or a squared distance of encoded
+rows. A measure defines how rows are encoded, and how a raw score becomes the score in the result::
 
     queries --encode_queries--> phi(q) --.
                                           search: raw score --to_score--> score in the result
@@ -9,13 +9,15 @@ encoded rows. A measure defines how rows are encoded and how raw scores become s
 
 ``get_measure("cosine")`` returns a measure by name. Every ``measure=`` argument takes a name or an
 object with the members of ``Measure``. A search fits the measure to the items; other data that a
-measure needs (a metric, popularities, the other side of a model) are its parameters. ``fit``
-returns a fitted copy and leaves the measure unchanged. An ``UpperBounded`` measure is not an inner
-product, but has an upper bound that is an inner product: a search finds candidates by the bound,
-and ``rescore`` ranks them. ``measure.capabilities`` lists the uses that a measure supports. The
-module ``table`` lists the measures without parameters; the other measures are classes.
+measure needs (a metric, popularities, the other side of a model) are parameters of the measure.
+``fit`` returns a fitted copy and leaves the measure unchanged. The scores of an ``UpperBounded``
+measure are not inner products, but have an upper bound that is an inner product: a search selects
+candidates by the bound, and ``rescore`` ranks the candidates. ``measure.capabilities`` lists the
+uses that a measure supports. The module ``table`` lists the measures without parameters; the other
+measures are classes.
 
-A small class defines your own measure. This class compares only the signs of the entries:
+You can define your own measure by a small class. The following class compares only the signs of
+the entries:
 
 >>> import numpy as np
 >>> from fastcos import top_k
@@ -31,7 +33,7 @@ A small class defines your own measure. This class compares only the signs of th
 [2, 0, 0]
 """
 
-# importing these modules registers their classes
+# Importing these modules registers the measures that they define.
 from fastcos.similarity import hubness, linear, non_linear, norm_based, rescaled, table  # noqa: F401
 from fastcos.similarity.base import (
     BaseMeasure,

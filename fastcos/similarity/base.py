@@ -1,4 +1,4 @@
-"""The interface of measures: two transforms of rows, a bias per item, and a monotone map."""
+"""The interface of measures, their base class, and the registry of measures by name."""
 
 import copy
 import inspect
@@ -34,11 +34,12 @@ _MEMBERS = ("name", "metric_type", "fit", "encode_queries", "encode_items", "ite
 class Measure(Protocol):
     """A similarity that reduces to raw scores of encoded rows.
 
-    A search ranks item b for query q by a float64 raw score of x = encode_queries(q) and
-    y = encode_items(b): ``metric_type`` "dot": <x, y> + item_bias(b); "cosine":
-    <x, y> / (|x| |y|), 0 for a zero row; "euclidean": -|x - y|^2. ``to_score`` then turns raw
-    scores into the scores that a caller sees; it must never decrease where the raw scores of one
-    query increase.
+    A search ranks item b for query q by a float64 raw score of the encoded rows
+    x = encode_queries(q) and y = encode_items(b). With ``metric_type`` "dot", the raw score is
+    <x, y> + item_bias(b); with "cosine", it is <x, y> / (|x| |y|), or 0 if x or y is a zero row;
+    with "euclidean", it is -|x - y|^2. ``to_score`` then turns raw scores into the scores that a
+    caller sees. If the raw score of one item of a query is higher than that of another item,
+    ``to_score`` must not return a lower score for it.
 
     Attributes
     ----------
@@ -61,7 +62,7 @@ class Measure(Protocol):
         """Return encoded items psi(b), (p, d')."""
 
     def item_bias(self, B: Rows) -> Floats | None:
-        """Return the number to add to each item's inner product, (p,) float64; None for no bias."""
+        """Return a number to add to the inner product of each item, (p,) float64; None adds 0."""
 
     def to_score(self, raw: Floats, Q: Rows) -> Floats:
         """Return scores (n, k) from raw scores (n, k) of the queries Q (n, d)."""
@@ -71,21 +72,22 @@ class Measure(Protocol):
 class UpperBounded(Measure, Protocol):
     """A similarity that is not an inner product, but has an upper bound that is an inner product.
 
-    A search selects candidates by their raw scores, and ``rescore`` ranks the candidates (filter
-    and refine). The search ends when ``upper_bound`` shows that no other item can have a higher
-    score. ``to_score`` takes the scores that ``rescore`` returns.
+    A search selects candidates by the raw scores of encoded rows, and ``rescore`` ranks the
+    candidates by their exact scores (filter and refine). The search ends when ``upper_bound`` shows
+    that no other item can have a higher score. ``to_score`` is applied to the scores that
+    ``rescore`` returns.
     """
 
     def precompute(self, B: Rows) -> Any:
-        """Return the data that rescore needs of the items B (p, d); called once per search."""
+        """Return the data of the items B (p, d) that ``rescore`` needs; called once per search."""
 
     def rescore(self, Q: Rows, precomputed: Any, columns: npt.NDArray[np.int64]) -> Floats:
-        """Return exact raw scores (n, k) of the queries Q (n, d) and the items columns (n, k)."""
+        """Return exact raw scores (n, k) of queries Q (n, d) and items with numbers (n, k)."""
 
     def upper_bound(self, Q: Rows, raw: Floats) -> Floats:
-        """Return a score (n,) that no item whose raw score is at most raw (n,) exceeds.
+        """Return upper bounds (n,) of the scores of items whose raw scores are at most raw (n,).
 
-        The score never decreases if raw increases.
+        A higher raw score must not give a lower bound.
         """
 
 
@@ -113,7 +115,7 @@ class Capabilities(NamedTuple):
 
 
 def capabilities(measure: Any) -> Capabilities:
-    """Return the uses that a measure supports; it need not be a subclass of BaseMeasure."""
+    """Return the uses that a measure supports, also if its class is not a BaseMeasure."""
     kind = type(measure)
     fits_nothing = _inherits(kind, "_fit")
     return Capabilities(
@@ -126,14 +128,15 @@ def capabilities(measure: Any) -> Capabilities:
 
 # A measure has the capability append if it inherits these methods unchanged.
 _FOR_APPEND = ("_fit", "fit", "encode_items", "item_bias")
-# The classes for which warn_of_slow_changes has warned.
+# The classes for which warn_of_slow_changes has already warned.
 _slow_classes: weakref.WeakSet[type[Any]] = weakref.WeakSet()
 
 
 def warn_of_slow_changes(measure: Any) -> None:
-    """Warn once for each class of the caller that overrides methods and thereby loses append.
+    """Warn once per class if the measure of a caller lacks the capability append.
 
-    An override that only logs has this effect, too, because its effect on the rows is unknown.
+    A class that overrides one of the methods _FOR_APPEND lacks this capability even if the override
+    only writes to a log, because its effect on the rows is unknown.
     """
     kind = type(measure)
     is_of_fastcos = kind.__module__.partition(".")[0] == "fastcos"
@@ -143,30 +146,31 @@ def warn_of_slow_changes(measure: Any) -> None:
     overridden = [method for method in _FOR_APPEND if not _inherits(kind, method)]
     text = (
         f"every change of this index fits and packs all items, because {kind.__name__} overrides "
-        f"{' and '.join(overridden)}; measures without that add items in the time of the new ones"
+        f"{' and '.join(overridden)}; an index with a measure that does not override these methods "
+        "processes only the new items"
     )
     warnings.warn(text, stacklevel=5)
 
 
 def is_upper_bounded(measure: Any) -> TypeGuard[UpperBounded]:
-    """Return whether a measure is UpperBounded; faster than isinstance, which takes 20 us."""
+    """Return whether a measure is UpperBounded, without isinstance, which takes 20 us."""
     kind = type(measure)
     return all(hasattr(kind, name) for name in ("precompute", "rescore", "upper_bound"))
 
 
 def _inherits(kind: type[Any], *methods: str) -> bool:
-    """Return whether a class has these methods of BaseMeasure."""
+    """Return whether a class inherits these methods of BaseMeasure without overriding them."""
     return all(getattr(kind, method, None) is getattr(BaseMeasure, method) for method in methods)
 
 
 def require(measure: Any, capability: str, argument: str = "measure") -> None:
-    """Raise if a measure lacks this capability."""
+    """Raise ValueError if a measure lacks the capability with this name."""
     if not getattr(capabilities(measure), capability):
         raise ValueError(f"{argument} must have the capability {capability!r}, got {measure.name}")
 
 
 def encode_items(measure: Measure, B: Rows, n_threads: int | None) -> EncodedRows:
-    """Encode items by a fitted measure, with their bias."""
+    """Return the items as a fitted measure encodes them, with their norms and biases."""
     validation.check_scorable("items", B, B)
     encoded, bias = measure.encode_items(B), measure.item_bias(B)
     return encode_rows(encoded, bias, n_threads, measure.metric_type, are_input_items=encoded is B)
@@ -179,23 +183,25 @@ def encode_queries(measure: Measure, Q: Rows, n_threads: int | None) -> EncodedR
 
 
 class Invariances(NamedTuple):
-    """The effect of six changes of the embeddings on the scores of a measure.
+    """The effects of six changes of the embeddings on the scores of a measure.
 
-    "y": the scores stay the same. "rank": the order of the scores stays the same. "-": the order
-    may change.
+    Each attribute stands for one change of the embeddings, which its description states. Its value
+    is "y" if the scores stay the same, "rank" if the order of the scores stays the same, and "-" if
+    the order may change.
 
     Attributes
     ----------
     s : str
         All rows are multiplied by the same positive number.
     r : str
-        Each row is multiplied by a positive number of its own.
+        Each row is multiplied by a positive number, which differs between rows.
     R : str
-        Both sides of a model are rotated.
+        The users and the items of a model are rotated in the same way.
     D : str
-        The columns of one side are multiplied by numbers, those of the other side divided by them.
+        The columns of the users are multiplied by positive numbers, and the columns of the items
+        are divided by the same numbers.
     G : str
-        Any invertible map G: the model (P, B) becomes (P G'^-1, B G).
+        An invertible matrix G maps the model (P, B) to (P G'^-1, B G).
     t : str
         The same vector is added to all rows.
     """
@@ -209,7 +215,7 @@ class Invariances(NamedTuple):
 
 
 class BaseMeasure:
-    """The base class of measures, which is itself the cosine of the unchanged rows.
+    """The base class of measures; an instance computes the cosine of the unchanged rows.
 
     A subclass overrides the methods in which its measure differs from the cosine.
     """
@@ -243,7 +249,7 @@ class BaseMeasure:
         """Set the attributes that the measure learns from the items; the cosine learns nothing."""
 
     def encode_queries(self, Q: Rows) -> Rows:
-        """Return the rows as encode_items encodes them."""
+        """Return the queries, encoded in the same way as items."""
         return self.encode_items(Q)
 
     def encode_items(self, B: Rows) -> Rows:
@@ -251,7 +257,7 @@ class BaseMeasure:
         return B
 
     def item_bias(self, B: Rows) -> Floats | None:
-        """Return None: no bias."""
+        """Return None, because the cosine has no bias."""
         return None
 
     def to_score(self, raw: Floats, Q: Rows) -> Floats:
@@ -259,16 +265,16 @@ class BaseMeasure:
         return raw
 
 
-# The class of each measure by its name, or a function that returns the measure. To unregister a
+# For each name, the class of the measure or a function that returns the measure. To unregister a
 # measure, delete its entry.
 REGISTRY: dict[str, Callable[..., Any]] = {}
-# Scores in the literature that do not compare two vectors, and the calls that compute them.
+# Scores of the literature that do not compare two vectors, and the calls that compute these scores.
 _SCORERS = {
     "sts_score": "rerank(neighbors, STSScorer(model, texts))",
     "word_rotators_distance": "rerank(neighbors, WordRotatorsScorer(vectors, bags))",
 }
 
-# For names in other libraries, the measure with the same order of neighbours.
+# For each name that other libraries use, the measure that ranks neighbours in the same order.
 _OTHER_NAMES = {
     "l2": "neg_euclidean", "euclidean": "neg_euclidean", "sqeuclidean": "neg_euclidean",
     "l2_distance": "neg_euclidean", "metric_l2": "neg_euclidean", "ip": "dot",
@@ -304,7 +310,7 @@ def list_measures() -> tuple[str, ...]:
 
 
 def check_known(argument: str, name: str) -> None:
-    """Raise if no measure is registered by this name, and suggest one."""
+    """Raise ValueError if no measure has this name, and suggest a similar name."""
     if name in _SCORERS and name not in REGISTRY:
         raise ValueError(f"{argument} must compare vectors, got {name!r}: use {_SCORERS[name]}")
     if name in REGISTRY:
@@ -346,8 +352,8 @@ def get_measure(measure: str | Measure, **parameters: Any) -> Measure:
     if isinstance(measure, str):
         check_known("measure", measure)
         return REGISTRY[measure](**parameters)
-    # The check of a protocol takes 28 us, so subclasses of BaseMeasure skip it: they have all
-    # members except perhaps a name.
+    # Checking for the protocol takes 28 us. Subclasses of BaseMeasure skip the check, because they
+    # have all members except perhaps a name.
     if not (isinstance(measure, BaseMeasure) and hasattr(measure, "name")):
         rule = f"a name or a Measure ({', '.join(_MEMBERS)})"
         if hasattr(measure, "transform") and hasattr(measure, "factor"):  # a QueryMetric
@@ -361,7 +367,7 @@ def get_measure(measure: str | Measure, **parameters: Any) -> Measure:
 
 
 def summaries() -> dict[str, str]:
-    """Return a description of every measure in one line, as help texts and tables print it.
+    """Return a description of every measure in one line, as printed in help texts and tables.
 
     Returns
     -------
@@ -372,7 +378,7 @@ def summaries() -> dict[str, str]:
     --------
     >>> from fastcos.similarity import summaries
     >>> summaries()["csls"]
-    '2 cosine - r(x) - r(y), with r the mean cosine to the K nearest.'
+    '2 cosine - r(x) - r(y), where r is the mean cosine of a row and its K nearest rows.'
     """
     lines = {}
     for name in list_measures():

@@ -1,8 +1,9 @@
 """Canonical forms: factors and a metric that do not depend on the parametrisation of a model.
 
-Users P and items Q predict P Q', and so do P G^-T and Q G for every invertible G. ``canonicalize``
-returns the same factors for all these pairs. ``query_metric`` returns the inner product of items
-that the users define, which is also the same for all these pairs.
+A model with users P and items Q predicts P Q'. For every invertible matrix G, the model with users
+P G^-T and items Q G makes the same predictions. ``canonicalize`` returns the same factors for all
+of these models. ``query_metric`` returns an inner product of items that is derived from the users;
+inner products of items are then the same for all of these models.
 """
 
 import warnings
@@ -44,7 +45,7 @@ class QueryMetric(NamedTuple):
     metric : ndarray (k, k), float64
         C, the covariance of the users u or, uncentred, their second moments E[uu'].
     factor : ndarray (k, r), float64
-        L with C = LL', where r is the rank of C.
+        A matrix L with C = LL', where r is the rank of C.
     """
 
     metric: Floats
@@ -61,29 +62,31 @@ class QueryMetric(NamedTuple):
         transformed = map_rows(rows, self.factor)
         largest = float(np.abs(transformed).max(initial=0.0))
         if largest > float(np.finfo(rows.dtype).max):
-            rule = f"have products with the metric that {rows.dtype} holds"
-            raise ValueError(f"items must {rule} (scale them, or give float64), got {largest:g}")
+            rule = f"have products with the metric that {rows.dtype} can represent"
+            raise ValueError(f"items must {rule} (scale them or pass float64), got {largest:g}")
         return transformed.astype(np.float32) if rows.dtype == np.float32 else transformed
 
 
 def canonicalize(users: Any, items: Any) -> CanonicalFactors:
-    """Return the balanced factors of a model, the same for all factors with the same predictions.
+    """Return the balanced factors of a model, which depend only on the predictions of the model.
 
-    The balanced factors have the least norm of all factors of users @ items.T. Training with weight
-    decay on both sides converges to them, and gradient descent from a small start ends near them.
-    The sign of each column is such that its largest entry among the items is positive. Columns with
-    equal singular values are unique up to a rotation among these columns.
+    The balanced factors have the smallest norm of all factors of users @ items.T. Training with
+    weight decay on users and items converges to the balanced factors, and gradient descent from
+    small initial factors ends near them. The sign of each column is chosen such that its largest
+    entry among the items is positive. Columns with equal singular values are unique up to a
+    rotation among these columns.
 
     Parameters
     ----------
     users : array_like (n, k)
     items : array_like (p, k)
-        Any factors of the model. The result is float64.
+        Factors of the model in any parametrisation. The result is float64.
 
     Returns
     -------
     CanonicalFactors
-        users, items and singular_values. Columns beyond the rank are zero, with a UserWarning.
+        users, items and singular_values. If the product has a rank below k, the columns beyond the
+        rank are zero, and a UserWarning is issued.
 
     Raises
     ------
@@ -101,8 +104,8 @@ def canonicalize(users: Any, items: Any) -> CanonicalFactors:
     >>> from fastcos import canonicalize
     >>> P, Q = np.array([[1.0, 2.0], [0.0, 1.0], [2.0, 0.0]]), np.array([[1.0, 1.0], [0.0, 3.0]])
     >>> D = np.diag([5.0, 0.2])
-    >>> one, other = canonicalize(P, Q), canonicalize(P @ D, Q @ np.linalg.inv(D))
-    >>> bool(np.allclose(one.items, other.items)), one.singular_values.round(3)
+    >>> factors, rescaled = canonicalize(P, Q), canonicalize(P @ D, Q @ np.linalg.inv(D))
+    >>> bool(np.allclose(factors.items, rescaled.items)), factors.singular_values.round(3)
     (True, array([7.457, 1.844]))
     """
     users, items = validation.as_array("users", users), validation.as_array("items", items)
@@ -110,14 +113,15 @@ def canonicalize(users: Any, items: Any) -> CanonicalFactors:
     Q: Floats = validation.as_rows("items", items, dtype=np.float64).astype(np.float64, copy=False)
     validation.check_same_width("items", Q, "users", P)
     k = P.shape[1]
-    # Columns are first balanced by powers of two, which is exact, so that no product overflows or
-    # underflows.
+    # The columns of users and items are first scaled to similar norms, so that no product overflows
+    # or underflows. The factors are powers of two, so that the scaling does not round.
     balance = np.exp2(np.round(0.5 * np.log2(_column_norms(P)) - 0.5 * np.log2(_column_norms(Q))))
     with parallel.blas_lock():
-        left, R_left = np.linalg.qr(P / balance)
-        right, R_right = np.linalg.qr(Q * balance)
-        U, s, Vt = np.linalg.svd(R_left @ R_right.T)
-    # Singular values that the rounding of the input entries can produce do not count for the rank.
+        Q_users, R_users = np.linalg.qr(P / balance)
+        Q_items, R_items = np.linalg.qr(Q * balance)
+        U, s, Vt = np.linalg.svd(R_users @ R_items.T)
+    # Singular values that may be the effect of rounding the entries of the inputs do not count for
+    # the rank.
     scale = np.linalg.norm(P / balance, axis=0) @ np.linalg.norm(Q * balance, axis=0)
     input_dtypes = [side.dtype for side in (users, items) if side.dtype.kind == "f"]
     eps = max(np.finfo(dtype).eps for dtype in (np.dtype(np.float64), *input_dtypes))
@@ -129,9 +133,10 @@ def canonicalize(users: Any, items: Any) -> CanonicalFactors:
         )
     canonical_users, canonical_items = np.zeros(P.shape), np.zeros(Q.shape)
     with parallel.blas_lock():
-        canonical_users[:, :rank] = left @ (U[:, :rank] * np.sqrt(s[:rank]))
-        canonical_items[:, :rank] = right @ (Vt[:rank].T * np.sqrt(s[:rank]))
-    # The decompositions round equal rows differently. Equal rows get one result, so that they tie.
+        canonical_users[:, :rank] = Q_users @ (U[:, :rank] * np.sqrt(s[:rank]))
+        canonical_items[:, :rank] = Q_items @ (Vt[:rank].T * np.sqrt(s[:rank]))
+    # The decompositions may round equal rows differently. Each row gets the result of the first row
+    # that equals it, so that the scores of equal rows are equal.
     for input_rows, canonical_rows in ((P, canonical_users), (Q, canonical_items)):
         first = first_copies(input_rows)
         if first is not None:
@@ -148,12 +153,13 @@ def query_metric(
     sample: int | None = None,
     random_state: int | np.random.Generator = 0,
 ) -> QueryMetric:
-    """Return the inner product of items that users, or queries, define.
+    """Return the inner product of items that is derived from users, or from queries.
 
-    The cosine of two transformed items is the correlation, over users, of their predicted scores
-    or, uncentred, the cosine of their columns of predictions. Neither an invertible map of the
-    factors nor the norms of the items change it. It exists for every model of dot products between
-    two sides, such as a dual encoder. Only the k x k matrix C is stored.
+    The cosine of two items after ``transform`` is the correlation, over the users, of their
+    predicted scores; if ``centered`` is False, it is the cosine of their columns of predictions.
+    Neither an invertible map of the factors nor the norms of the items change this cosine. The
+    query metric exists for every model whose scores are dot products of users and items, or of
+    queries and items, such as a dual encoder. Only the k x k matrix C is stored.
 
     Parameters
     ----------
@@ -161,7 +167,7 @@ def query_metric(
         User embeddings, or embeddings of queries.
     centered : bool
         Whether C is the covariance of the users (the default) or their second moments. The mean of
-        the users is mostly the direction of popularity.
+        the users mostly points in the direction of popularity.
     sample : int, optional
         Number of users that are drawn without replacement to estimate C. Default: all users.
     random_state : int or Generator
@@ -179,9 +185,10 @@ def query_metric(
 
     Notes
     -----
-    The factor comes from a QR decomposition of the users in blocks of rows, which costs O(n k²) and
-    keeps more digits than the Gram matrix, whose condition number is the square. If the estimate Ĉ
-    of C has the relative error ε = ||C^-½ Ĉ C^-½ - I|| < 1, Fisher's z of any pair moves by at most
+    The factor is computed by a QR decomposition of the users in blocks of rows, which takes O(n k²)
+    time. It is more precise than a factor of the Gram matrix, because the condition number of the
+    Gram matrix is the square of that of the users. If the estimate Ĉ of C has the relative error
+    ε = ||C^-½ Ĉ C^-½ - I|| < 1, Fisher's z of any pair of items changes by at most
     ½ ln((1 + ε) / (1 - ε)).
 
     Examples
@@ -210,9 +217,10 @@ def query_metric(
 
 
 def metric_factor(users: Rows, *, centered: bool = True) -> Floats:
-    """Return L (k, r), where LL' is the covariance of the rows or, uncentred, their second moments.
+    """Return L (k, r), where LL' is the covariance of the users, or their second moments.
 
-    r is the rank to the accuracy of float64. Rows on disk are read in blocks.
+    LL' is the covariance if centered is true. The number r is the rank of LL', to the accuracy of
+    float64. Rows on disk are read in blocks.
     """
     n, k = users.shape
     R = triangle(users, mean_of(users) if centered else None)
@@ -223,7 +231,7 @@ def metric_factor(users: Rows, *, centered: bool = True) -> Floats:
 
 
 def _column_norms(rows: Floats) -> Floats:
-    """Return the norm of each column, 1 for a zero column."""
+    """Return the norm of each column, or 1 for a zero column."""
     largest = np.abs(rows).max(axis=0)
     largest = np.where(largest > 0, largest, 1.0)
     norms: Floats = largest * np.linalg.norm(rows / largest, axis=0)

@@ -1,9 +1,10 @@
 """Ranges of a cosine over the rescalings that leave a model's predictions unchanged.
 
-Predictions do not change if a rescaling D (or any invertible G) acts on the users and its inverse
-acts on the items, but cosines change. Without a bound on D, nearly every cosine can take nearly
-every value. The ranges are therefore over all D with max |d| / min |d| <= condition. Such a D moves
-Fisher's z = artanh(cosine) by at most ln condition. docs/explanation/proofs.md has the proofs.
+If a diagonal matrix D (or any invertible matrix G) is applied to the users of a model and its
+inverse to the items, the predictions do not change, but the cosines do. If D may be any diagonal
+matrix, nearly every cosine can take nearly every value. The functions of this module therefore
+compute ranges over all D whose condition, max |d| / min |d|, is at most a number. Such a D changes
+Fisher's z = artanh(cosine) by at most ln condition. The proofs are in docs/explanation/proofs.md.
 """
 
 from typing import Any, NamedTuple
@@ -17,14 +18,14 @@ from fastcos.validation import Floats
 
 Values = Any  # a float for one pair, an array (n,) of float64 for n pairs
 
-# The default condition of a rescaling. Two converged trainings of one model that differ only in
-# their random seed differ by about this condition (docs/explanation/scale_of_dimensions.md). The
-# condition of a rescaling is its largest entry divided by its smallest. At this condition, the
-# certified shares of the nine embeddings in docs/howto/audit.md differ most, from 4 % for isotropic
-# noise to 76 % for Eq. 2; at a condition of 2, only one of them is above 20 %.
+# The default condition of a rescaling, which is its largest entry divided by its smallest. Two
+# converged trainings of one model that differ only in their random seed differ by about this
+# condition (docs/explanation/scale_of_dimensions.md). At this condition, the certified shares of
+# the nine embeddings in docs/howto/audit.md differ most, from 4 % for isotropic noise to 76 % for
+# Eq. 2; at a condition of 2, the certified share of only one embedding is above 20 %.
 CONDITION = 1.2
-# The weights are squares of the condition. Those of a larger condition, and their products, would
-# exceed the precision of float64.
+# The weights of dimensions are squares of the condition. The weights of a larger condition, and
+# products of them, would exceed the precision of float64.
 LARGEST_CONDITION = 1e15
 
 
@@ -48,8 +49,9 @@ class CosineInterval(NamedTuple):
     low, high : float, or ndarray (n,), float64
         The ends of the range. NaN for a pair with a zero row, which has no direction.
     low_rescaling, high_rescaling : ndarray (d,), or (n, d), float64
-        Diagonals of the D that attain the ends: the cosine of x / D and y / D is ``low`` or
-        ``high``. The entries lie between 1 / condition and 1.
+        The diagonals of two rescalings: the cosine of x / D and y / D is ``low`` for
+        D = ``low_rescaling`` and ``high`` for D = ``high_rescaling``. Their entries lie between
+        1 / condition and 1.
     """
 
     low: Values
@@ -59,12 +61,12 @@ class CosineInterval(NamedTuple):
 
 
 class Sensitivity(NamedTuple):
-    """How fast rescalings move a cosine, in total and by latent dimension.
+    """The sensitivity of a cosine to rescalings, in total and by latent dimension.
 
     Attributes
     ----------
     index : float, or ndarray (n,), float64
-        The sensitivity index, from 0 to 1. No rescaling moves a cosine with an index of 0.
+        The sensitivity index, from 0 to 1. No rescaling changes a cosine with an index of 0.
     contributions : ndarray (d,), or (n, d), float64
         Signed contributions of the dimensions. They sum to 0; their absolute values sum to the
         index.
@@ -77,9 +79,10 @@ class Sensitivity(NamedTuple):
 def fisher_z_interval(cosine: Any, condition: float) -> Interval:
     """Return the range of a cosine over all linear maps of at most this condition number.
 
-    The range is exact: some invertible G with condition(G) <= condition attains each end. In terms
-    of Fisher's z = artanh(cosine), it extends from z - ln condition to z + ln condition, for every
-    pair of vectors with this cosine.
+    The range is exact: for each of its ends, there is an invertible G with condition(G) <=
+    condition under which the cosine has this value. In terms of Fisher's z = artanh(cosine), the
+    range extends from z - ln condition to z + ln condition, for every pair of vectors with this
+    cosine.
 
     Source: Wielandt's angle bound, and Bauer and Householder 1960, in the form of Fisher's z.
 
@@ -118,11 +121,13 @@ def fisher_z_interval(cosine: Any, condition: float) -> Interval:
 def unbounded_range(x: Any, y: Any) -> Interval:
     """Return the range of a cosine over all rescalings, of any condition.
 
-    If some of the products x_l y_l are positive and some negative, the range is -1 to 1. If none is
-    negative and some are positive, the upper end is 1. The lower end is then 0 if a dimension is
-    zero in exactly one of x and y; otherwise it is 2 sqrt(r s) / (r + s), where r and s are the
-    smallest and the largest ratio y_l / x_l. If none is positive and some are negative, the range
-    is mirrored. If all products are zero, the cosine is always 0. The ends need not be attained.
+    If some of the products x_l y_l are positive and some are negative, the range is -1 to 1. If
+    some products are positive and none is negative, the upper end is 1. The lower end is then 0 if
+    a dimension is zero in exactly one of x and y; otherwise the lower end is
+    2 sqrt(r s) / (r + s), where r and s are the smallest and the largest ratio y_l / x_l. If some
+    products are negative and none is positive, the range is the same with the opposite sign. If all
+    products are zero, the cosine is always 0. Cosines come arbitrarily close to an end of the
+    range, but need not reach it.
 
     Source: the lower end is the constant in the inequality of Cassels (also of Pólya and Szegő, and
     of Greub and Rheinboldt 1959).
@@ -152,7 +157,7 @@ def unbounded_range(x: Any, y: Any) -> Interval:
     with np.errstate(divide="ignore", invalid="ignore"):
         log_ratios = np.where(signs != 0, np.log(np.abs(b)) - np.log(np.abs(a)), np.nan)
     span = np.fmax.reduce(log_ratios, axis=1) - np.fmin.reduce(log_ratios, axis=1)
-    # This is 2 sqrt(r s) / (r + s) for the smallest ratio r and the largest ratio s.
+    # 1 / cosh(span / 2) equals 2 sqrt(r s) / (r + s) for the smallest ratio r and the largest s.
     inner_end = np.where(has_one_sided_zero, 0.0, 1.0 / np.cosh(0.5 * np.nan_to_num(span)))
     low = np.where(has_negative, -1.0, np.where(has_positive, inner_end, 0.0))
     high = np.where(has_positive, 1.0, np.where(has_negative, 0.0 - inner_end, 0.0))
@@ -166,8 +171,8 @@ def cosine_interval(
 ) -> CosineInterval:
     """Return the exact range of a cosine over all rescalings D with condition(D) <= condition.
 
-    This range is narrower than that of :func:`fisher_z_interval`, which allows all linear maps. It
-    takes O(d²) time per pair.
+    This range is narrower than the range of :func:`fisher_z_interval`, which allows all linear maps
+    of this condition. Computing it takes O(d²) time per pair.
 
     Parameters
     ----------
@@ -185,11 +190,12 @@ def cosine_interval(
 
     Notes
     -----
-    The weights of the dimensions are D^-2. If the largest cosine is positive, it is attained where
-    each weight is either smallest or largest; the largest weights are those of a run of the
-    dimensions with x_l y_l > 0 in the order of y_l / x_l. If the smallest cosine is not negative,
-    it is the maximum over one real number of the values of linear-fractional programmes (Sion
-    1958, Dinkelbach 1967).
+    The weights of the dimensions are w = D^-2. If the largest cosine is positive, it is reached
+    with weights that have only two values, the smallest and the largest that are allowed. The
+    dimensions with the largest weight have x_l y_l > 0, and they are adjacent if all such
+    dimensions are sorted by y_l / x_l. If the smallest cosine is not negative, it equals the
+    maximum over a real number of the minimum of a linear-fractional programme (Sion 1958,
+    Dinkelbach 1967).
 
     Examples
     --------
@@ -207,7 +213,7 @@ def cosine_interval(
     (a, b), is_single = _as_pairs(x, y)
     n, d = a.shape
     ends, weights = parallel.unfilled((n, 2), np.float64), parallel.unfilled((n, 2, d), np.float64)
-    # Blocks of 20 million operations take milliseconds each, so that scheduling costs little.
+    # A block of 20 million operations takes milliseconds, so that scheduling blocks costs little.
     blocks = parallel.row_blocks(n, max(1, 20_000_000 // (d * d + 50 * d)))
     norms = row_norms(a, n_threads), row_norms(b, n_threads)
     parallel.run(
@@ -224,10 +230,11 @@ def cosine_interval(
 def tv_index(x: Any, y: Any, *, n_threads: int | None = None) -> Sensitivity:
     """Measure how strongly a cosine depends on the scales of the latent dimensions.
 
-    With x̂ and ŷ the rows scaled to unit norm, the index is the total-variation distance between the
-    distributions of (x̂ + ŷ)² and (x̂ - ŷ)² over the dimensions. To first order, a rescaling of
-    condition κ moves Fisher's z by at most the index times ln κ. Contribution l is the derivative
-    of z by ln w_l, where w = D^-2. The index and the contributions depend on the basis.
+    Let x̂ and ŷ be x and y scaled to unit norm. The index is the total-variation distance between
+    the distributions of (x̂ + ŷ)² and (x̂ - ŷ)² over the dimensions. To first order, a rescaling of
+    condition κ changes Fisher's z by at most the index times ln κ. The contribution of dimension l
+    is the derivative of z by ln w_l, where w = D^-2. The index and the contributions depend on the
+    basis.
 
     Parameters
     ----------
@@ -237,8 +244,8 @@ def tv_index(x: Any, y: Any, *, n_threads: int | None = None) -> Sensitivity:
     Returns
     -------
     Sensitivity
-        index and contributions. They are 0 for collinear pairs, whose cosine no rescaling moves,
-        and NaN for pairs with a zero row.
+        index and contributions. Both are 0 for collinear pairs, because no rescaling changes their
+        cosine, and NaN for pairs with a zero row.
 
     Examples
     --------
@@ -268,22 +275,25 @@ def tv_index(x: Any, y: Any, *, n_threads: int | None = None) -> Sensitivity:
 def rescaling_distance(first: Any, second: Any) -> float:
     """Return Hilbert's projective distance between two metrics.
 
-    For every pair of vectors, Fisher's z of its cosine in one metric and in the other differ by at
-    most half of this distance. The distance between I and GG' is 2 ln κ for a map G of condition κ.
+    For every pair of vectors, Fisher's z of its cosine in the first metric and Fisher's z of its
+    cosine in the second metric differ by at most half of this distance. For a map G of condition κ,
+    the distance between I and GG' is 2 ln κ.
 
     Source: Bushell 1973.
 
     Parameters
     ----------
     first, second : array_like (d, d), or (d,)
-        Symmetric positive definite metrics, or the diagonals of diagonal ones. A map of the items
-        from B to BG induces the metric GG'; a rescaling D, from B to B D^-1, induces D^-2.
+        Symmetric positive definite metrics, or the diagonals of diagonal metrics. A map of the
+        items from B to BG induces the metric GG'; a rescaling D from B to B D^-1 induces the metric
+        D^-2.
 
     Returns
     -------
     float
-        Logarithm of the largest eigenvalue of first^-1 second divided by the smallest. It does not
-        change under a common linear change of coordinates, or with the scale of either metric.
+        Logarithm of the quotient of the largest and the smallest eigenvalue of first^-1 second. It
+        does not change if both metrics undergo the same linear change of coordinates, or if one of
+        them is multiplied by a number.
 
     Examples
     --------

@@ -1,10 +1,11 @@
-"""Rescalings D of the latent dimensions, which objective (1) of the paper leaves free, by name.
+"""Rescalings D of the latent dimensions, which objective (1) of the paper does not determine.
 
-Objective (1) depends on A and B only through AB', so that (A D, B D^-1) is also a solution for
-every invertible diagonal D, with other cosines. The rescalings of this module have the form
-D = S^shrinkage Σ^spectrum with S = diag(σ²/(σ²+λ)) and Σ = diag(σ). They act on the symmetric
-solution A = B = V_k S^½ (Eq. 5 of the paper). Under D = S^a Σ^b, the items are V_k S^(½-a) Σ^-b
-and the users are U_k S^(½+a) Σ^(1+b). To choose D is therefore to choose what a cosine compares.
+Objective (1) depends on A and B only through AB', so for every invertible diagonal matrix D,
+(A D, B D^-1) is also a solution, whose cosines are different. The rescalings of this module have
+the form D = S^shrinkage Σ^spectrum with S = diag(σ²/(σ²+λ)) and Σ = diag(σ). They are applied to
+the symmetric solution A = B = V_k S^½ (Eq. 5 of the paper). Under D = S^a Σ^b, the items are
+V_k S^(½-a) Σ^-b and the users are U_k S^(½+a) Σ^(1+b). The choice of D therefore decides which
+properties of two items or of two users a cosine compares.
 """
 
 from collections.abc import Iterable
@@ -19,14 +20,14 @@ from fastcos.validation import Floats
 
 @dataclass(frozen=True)
 class Rescaling:
-    """The diagonal matrix D = S^shrinkage Σ^spectrum, which acts as (A D, B D^-1).
+    """The diagonal matrix D = S^shrinkage Σ^spectrum, which changes (A, B) to (A D, B D^-1).
 
     Source: Steck, Ekanadham, Kallus, arXiv:2403.05440, Eq. 3 and sections 2.2 and 2.3.
 
     Parameters
     ----------
     shrinkage : float, default 0
-        Exponent of S = diag(σ²/(σ²+λ)), the shares to which objective (1) shrinks the directions.
+        Exponent of S = diag(σ²/(σ²+λ)), the factors by which objective (1) shrinks the directions.
     spectrum : float, default 0
         Exponent of Σ = diag(σ), the singular values of the data.
 
@@ -55,12 +56,12 @@ class Rescaling:
 
     @property
     def item_exponents(self) -> tuple[float, float]:
-        """Exponents of S and Σ in the item embeddings, for V_k S^½ under D = I."""
+        """Exponents of S and Σ in the item embeddings, which are V_k S^½ for D = I."""
         return 0.5 - self.shrinkage, 0.0 - self.spectrum
 
     @property
     def user_exponents(self) -> tuple[float, float]:
-        """Exponents of S and Σ in the user embeddings, for U_k S^½ Σ under D = I."""
+        """Exponents of S and Σ in the user embeddings, which are U_k S^½ Σ for D = I."""
         return 0.5 + self.shrinkage, 1.0 + self.spectrum
 
     @property
@@ -70,7 +71,7 @@ class Rescaling:
 
     @property
     def name(self) -> str:
-        """The name in :func:`rescalings`; the formula if the rescaling has no name."""
+        """The name in :func:`rescalings`, or the formula if the rescaling has no name."""
         names = (named.name for named in _NAMED if named.rescaling == self)
         return next(names, self.formula)
 
@@ -85,7 +86,8 @@ class NamedRescaling(NamedTuple):
     items, users : str
         Formulas of the item and of the user embeddings.
     item_cosine, user_cosine : str
-        The objects that the cosine of two items, and the cosine of two users, compare.
+        The quantities that the cosine of two items compares, and those that the cosine of two users
+        compares.
     """
 
     name: str
@@ -99,12 +101,13 @@ class NamedRescaling(NamedTuple):
 def rescalings() -> tuple[NamedRescaling, ...]:
     """Return the rescalings that have a name, with the meaning of the cosines under each of them.
 
-    W = AB' (p, p) is the model and M = XW (n, p) its predictions; neither depends on D.
+    The meanings refer to the weights W = AB' (p, p) and the predictions M = XW (n, p) of the model;
+    neither depends on D.
 
     Source: arXiv:2403.05440. ``identity`` is Eq. 5, ``orthonormal`` and ``weights`` are the two
-    cases of section 2.2, and ``balanced`` is at the end of section 2.3. ``smoothed`` does for items
-    what the paper's remedy of section 3, the rows of M, does for users. Recommenders by a truncated
-    SVD use ``data``.
+    cases of section 2.2, and ``balanced`` is at the end of section 2.3. Under ``smoothed``, cosines
+    of items compare columns of M; this corresponds to the paper's remedy of section 3, which
+    compares users by rows of M. ``data`` is the form that recommenders with a truncated SVD use.
 
     Returns
     -------
@@ -129,12 +132,12 @@ def rescaling_grid(
     shrinkage: Iterable[float] = (-0.5, 0.0, 0.5),
     spectrum: Iterable[float] = (-1.0, -0.5, 0.0, 0.5, 1.0),
 ) -> tuple[Rescaling, ...]:
-    """Return the rescalings D = S^a Σ^b of a grid, by a and then by b.
+    """Return the rescalings D = S^a Σ^b of a grid, ordered by a and then by b.
 
     Parameters
     ----------
     shrinkage, spectrum : iterable of float
-        The values of a, and those of b. The default grid contains all named rescalings.
+        The values of a, and the values of b. The default grid contains all named rescalings.
 
     Examples
     --------
@@ -150,8 +153,8 @@ def rescaling_grid(
 def as_diagonal(rescaling: Any, shrinkage: Floats, singular_values: Floats) -> Floats:
     """Return the diagonal of D (k,), float64 and positive, for any ``rescaling=`` argument.
 
-    rescaling is None (D = I), a name, a Rescaling, or the diagonal itself. D_l is 1 where the
-    shrinkage is 0, because the column of the solution is zero there for every D.
+    rescaling is None (D = I), a name, a Rescaling, or the diagonal itself. If the shrinkage of a
+    dimension is 0, its entry of D is 1, because the column of the solution is zero for every D.
     """
     k = len(singular_values)
     if rescaling is None:
@@ -164,7 +167,7 @@ def as_diagonal(rescaling: Any, shrinkage: Floats, singular_values: Floats) -> F
     D = np.ones(k)
     is_nonzero = shrinkage > 0
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        # Add logarithms, because one power may overflow although the product does not.
+        # Sum the logarithms, because one of the powers may overflow even if the product does not.
         D[is_nonzero] = np.exp(
             rescaling.shrinkage * np.log(shrinkage[is_nonzero])
             + rescaling.spectrum * np.log(singular_values[is_nonzero])
@@ -185,7 +188,7 @@ def _power(base: str, exponent: float) -> str:
     return base + suffixes.get(exponent, f"^{exponent:g}")
 
 
-# For each name, the rescaling, and the meaning of the cosines of items and of users under it.
+# For each name: the rescaling, the meaning of cosines of items, and that of cosines of users.
 _NAMED = tuple(
     NamedRescaling(
         name, D, _product("V_k", *D.item_exponents), _product("U_k", *D.user_exponents), *meanings

@@ -1,4 +1,4 @@
-"""Rows in the form that searches take: encoded by a measure, validated, with norms and biases."""
+"""Encoded rows, as searches take them: validated rows of a measure with their norms and biases."""
 
 from typing import Any, NamedTuple, cast
 
@@ -16,17 +16,17 @@ METRIC_TYPES = {
     "cosine": pair_scores.COSINE,
     "euclidean": pair_scores.EUCLIDEAN,
 }
-# The bias of items whose bias is 0.
+# An empty array stands for a bias of 0 for every item.
 NO_BIAS = validation.read_only(np.zeros(0))
 
 
 class EncodedRows(NamedTuple):
-    """Encoded rows of one side, with the norms and biases that exact scores need.
+    """Encoded queries or encoded items, with the norms and biases that exact scores need.
 
-    rows (n, d): in C order and read-only. Rows of a narrow type, such as float16, are stored as the
-        integers with the same bits (``parallel.memmap``).
-    norms (n,): Euclidean norms.
-    bias (n,): a number that is added to the inner product of each item; (0,) if all are 0.
+    rows (n, d): the rows, in C order and read-only. Rows of float16, bfloat16 and other types of
+        one or two bytes are stored as integers with the same bits (``parallel.memmap``).
+    norms (n,): Euclidean norms of the rows.
+    bias (n,): a number that is added to the inner product of each item; (0,) if all biases are 0.
     """
 
     rows: Rows
@@ -51,13 +51,13 @@ def encode_rows(
 ) -> EncodedRows:
     """Validate the rows that a measure has encoded, and compute their norms, in O(n d).
 
-    are_input_items says that the measure has returned the items of the caller unchanged, which
-    decides the wording of an error. NaN and infinity show in the norms, so no other function needs
-    to look for them. For the cosine, float64 rows whose squares would underflow are scaled up,
-    which changes no cosine.
+    are_input_items says whether the measure has returned the items of the caller unchanged, which
+    decides the wording of an error. A row with NaN or infinity has a norm of NaN or infinity, so
+    the norms suffice to check that all rows are finite. For the cosine, float64 rows whose squares
+    would underflow are scaled up, which changes no cosine.
     """
     name, hint, rows = "items", "counted from 0", cast(Any, memmap.as_bits(encoded))
-    if rows is encoded:  # The type is not narrow.
+    if rows is encoded:  # The entries have four or eight bytes.
         if not are_input_items:
             name, hint = "rows of a measure", "a zero row has no direction to divide by"
         _check_encoded(rows, bias)
@@ -97,7 +97,7 @@ def _check_encoded(rows: Any, bias: Any) -> None:
 
 
 def row_norms(rows: Rows, n_threads: int | None = None) -> Floats:
-    """Return the Euclidean norms (n,) of read-only rows, also of the bits of narrow types."""
+    """Return the Euclidean norms (n,) of read-only rows, which may be stored as bits."""
     kernel = pair_scores.row_norms
     if not parallel.has_run(kernel) and readiness.use_numpy(memmap.from_bits(rows).dtype):
         with readiness.seconds_in_numpy():

@@ -1,10 +1,11 @@
-"""Gradient noise: the scale of the dimensions at which stochastic gradient descent comes to rest.
+"""Gradient noise: the scale of the dimensions to which stochastic gradient descent converges.
 
-One step of gradient descent on a loss f(PQ') changes P'P - Q'Q by exactly the squared step times
-the difference of the two squared gradients (Theorem 9 in docs/explanation/proofs.md). Over many
-steps, this drift and the decay of each side change the factors P and Q, but not their product PQ',
-until the drifts of both sides balance. Two d x d matrices determine where they balance, and how
-long training takes to get there.
+One step of gradient descent on a loss f(PQ') changes the difference P'P - Q'Q of the Gram matrices
+of the users P and the items Q by exactly the squared step times the difference of the two squared
+gradients (Theorem 9 in docs/explanation/proofs.md). Over many steps, this drift and the weight
+decay change the factors P and Q, but not the predictions PQ', until the changes that come from the
+users and from the items cancel. Two d x d matrices determine the factors at which they cancel, and
+the number of epochs that training takes to reach these factors.
 """
 
 from typing import Any, NamedTuple
@@ -15,32 +16,35 @@ from fastcos import parallel, validation
 from fastcos.reports import as_table
 from fastcos.validation import Floats
 
-# Factors count as at rest if the logarithm of their condition to rest, divided by e, is below this.
+# Factors count as converged if the logarithm of the condition of the balancing map, divided by e,
+# is below this value.
 _AT_REST = 1e-3
-# Largest step and decay. Their products with squared slopes stay finite.
+# Largest step and decay: with larger values, products with squared slopes could overflow.
 _LARGEST = 1e60
 
 
 @as_table
 class GradientNoise(NamedTuple):
-    """The scale at which the gradient noise of both sides balances, and the time to get there.
+    """The factors at which the gradient noise of users and items balances, and the time to reach.
 
     Attributes
     ----------
     item_weights : ndarray (p,), float64
     user_weights : ndarray (n,), float64
-        The step times the sum of the squared slopes of a row, plus twice its decay times its number
-        of observations. Per epoch, the row adds step x weight x (its outer square) to the
-        difference of the two Gram matrices.
+        For every item and every user: the step times the sum of the squared slopes of its
+        observations, plus twice its decay times the number of its observations. In one epoch, the
+        row x of an item or user with weight w changes the difference of the two Gram matrices by
+        step times w times xx'.
     balancing_map : ndarray (d, d), float64
-        A symmetric, positive definite matrix. ``items @ balancing_map`` are the items at which
-        training comes to rest, up to a rotation, which changes no cosine.
+        A symmetric, positive definite matrix. ``items @ balancing_map`` are the items to which
+        training converges, up to a rotation, which changes no cosine.
     condition : float
-        Condition of ``balancing_map``; 1 if training has already come to rest.
+        Condition number of ``balancing_map``; 1 if training has already converged.
     epochs_to_forget : float
         Number of epochs in which the logarithm of the condition falls to 1/e of its current value.
-        For factors at rest, the number of epochs in which every small rescaling has faded to 1/e.
-        Infinite if it exceeds a hundred times the latter.
+        For factors that have converged, it is the number of epochs in which every small rescaling
+        of them fades to 1/e. It is infinite if it exceeds the number for converged factors a
+        hundredfold.
     """
 
     item_weights: Floats
@@ -58,18 +62,18 @@ def gradient_noise(
     step: float,
     weight_decay: float | tuple[float, float] = 0.0,
 ) -> GradientNoise:
-    """Compute the scale at which stochastic gradient descent rests, and the time to get there.
+    """Compute the scale to which stochastic gradient descent converges, and the time that it takes.
 
     A loss that depends only on dot products does not determine the scale of the latent dimensions,
-    but in the long run its gradient noise does. At rest, the sum over items of weight times outer
-    square equals the same sum over users. For given predictions, this equation holds for exactly
-    one metric GG' of the items,
-    the geometric mean of the inverse of the first sum and the second sum. If the squared slopes of
-    all observations have the same mean, this is the ``balanced_by_counts`` form of an audit.
+    but in the long run, the noise of its gradients does. At convergence, the sum of w xx' over all
+    items x, with w the weight of the item, equals the same sum over all users. For fixed
+    predictions, this equation holds for exactly one metric GG' of the items: the geometric mean of
+    the inverse of the sum over items and the sum over users. If the squared slopes of all
+    observations have the same mean, the result is the ``balanced_by_counts`` form of an audit.
 
     The statement applies to plain stochastic gradient descent near a minimum, with batches that are
-    a small part of the data. Adam and other adaptive methods scale each gradient and need not come
-    to rest there.
+    a small part of the data. Adam and other adaptive methods scale each gradient, so they need not
+    converge to these factors.
 
     Source: Ziyin, Wang, Li, Wu 2024, arXiv:2402.07193, for the fixed point; Ziyin, Li, Ueda 2023,
     arXiv:2308.06671, for the balance of noise.
@@ -78,18 +82,20 @@ def gradient_noise(
     ----------
     items : array_like (p, d)
     users : array_like (n, d)
-        Factors of the model. Its prediction for a pair is the dot product, apart from biases.
+        Factors of the model. The prediction of the model for a user and an item is the dot product
+        of their rows, apart from biases.
     slopes : sparse matrix or array_like (n, p)
         Derivative of the loss of each observation by its prediction, at these factors. If the loss
-        is half of the squared error, this is the residual: prediction minus value. Every stored
-        entry of a sparse matrix is one observation, including stored zeros. Every entry of an array
-        is one observation.
+        is half of the squared error, the derivative is the residual: prediction minus value. Every
+        stored entry of a sparse matrix is one observation, including stored zeros. Every entry of
+        an array is one observation.
     step : float
         Learning rate of one observation. If the loss is the mean over a batch, pass the learning
         rate divided by the batch size.
     weight_decay : float or (float, float)
-        The decay λ: an observation adds λ times the row to the gradients of its item and of its
-        user. A pair specifies the decay of items and that of users.
+        The decay λ: every observation adds λ times the row of its item to the gradient of the item,
+        and λ times the row of its user to the gradient of the user. A pair of numbers specifies the
+        decay of items and the decay of users.
 
     Returns
     -------
@@ -100,20 +106,23 @@ def gradient_noise(
     ------
     ValueError
         Widths or shapes do not match; an array contains NaN or infinity; step is not positive or a
-        decay is negative; a side has fewer than d independent columns; or the slopes of so many
-        rows are 0 that, without decay, nothing moves the scale of some dimension.
+        decay is negative; items or users have fewer than d linearly independent columns; or the
+        slopes of so many rows are 0 that, without decay, nothing changes the scale of some
+        dimension.
 
     Notes
     -----
-    The balance costs O((n + p) d² + observations); the time costs the integration of a differential
-    equation of d x d matrices. Near rest, the rates per epoch at which rescalings fade lie between
-    the step times the extreme eigenvalues of the weighted Gram matrices of both sides relative to
-    the plain ones (Theorem 9c).
+    Computing the balancing map takes O((n + p) d² + observations) time. Computing the number of
+    epochs takes the integration of a differential equation of d x d matrices. Near convergence, a
+    rescaling fades at a rate per epoch between the smallest and the largest eigenvalue of the
+    weighted Gram matrices of users and items relative to the unweighted ones, times the step
+    (Theorem 9c).
 
-    Predicted and measured times agreed within a factor of 1.4 in 36 trainings, and the condition
-    after four times that time was at most 1.07 (``examples/scale_of_dimensions.py``). The function
-    assumes that the predictions of the model no longer change. If the decay is as strong as the
-    curvature of the loss, forgetting takes longer than this.
+    Predicted and measured numbers of epochs agreed within a factor of 1.4 in 36 trainings, and the
+    condition after four times the predicted number was at most 1.07
+    (``examples/scale_of_dimensions.py``). The function assumes that the predictions of the model no
+    longer change. If the decay is as strong as the curvature of the loss, a rescaling fades more
+    slowly than predicted.
 
     Examples
     --------
@@ -149,7 +158,8 @@ def gradient_noise(
         rank = np.linalg.matrix_rank(gram, hermitian=True)
         if rank < d:
             raise ValueError(f"{name} must have {d} linearly independent columns, got {rank}")
-    # A common factor of all weights changes only the time. It may be far from 1, so divide it out.
+    # A common factor of all weights changes only the number of epochs. The factor may be far from
+    # 1, so the weights are divided by it before the computation.
     unit = float(max(item_weights.max(), user_weights.max())) or 1.0
     noise_of_items = _weighted_gram(Q, item_weights / unit)
     noise_of_users = _weighted_gram(P, user_weights / unit)
@@ -166,7 +176,8 @@ def gradient_noise(
     G: Floats = (vectors * np.sqrt(values)) @ vectors.T
     inverse: Floats = (vectors / np.sqrt(values)) @ vectors.T
     condition = float(np.sqrt(values[-1] / values[0]))
-    # The Gram matrices of both sides at rest, and the weighted one, which both sides share there.
+    # The Gram matrices of the converged items and users, and the weighted Gram matrix, which is the
+    # same for converged items and converged users.
     items_at_rest, users_at_rest = G @ grams[0] @ G, inverse @ grams[1] @ inverse
     weighted = G @ noise_of_items @ G
     epochs = _epochs_to_forget(inverse, items_at_rest, users_at_rest, weighted) / step / unit
@@ -174,10 +185,11 @@ def gradient_noise(
 
 
 def _epochs_to_forget(start: Floats, items: Floats, users: Floats, weighted: Floats) -> float:
-    """Return the time in which the log condition of a map falls to 1/e of its value, at step 1.
+    """Return the number of epochs in which the log condition of a map falls to 1/e, at step 1.
 
-    start (d, d) maps the factors at rest to the current ones. items, users and weighted (d, d) are
-    the Gram matrices at rest of the items, of the users, and of either side with weighted rows.
+    start (d, d) maps the converged factors to the current factors. items and users (d, d) are the
+    Gram matrices of the converged items and users, and weighted (d, d) is the Gram matrix of their
+    weighted rows, which is the same for items and users.
     """
     import scipy.integrate
     import scipy.linalg
@@ -208,7 +220,7 @@ def _epochs_to_forget(start: Floats, items: Floats, users: Floats, weighted: Flo
 
 
 def geometric_mean(A: Floats, B: Floats) -> Floats:
-    """Return the geometric mean of A⁻¹ and B: the only positive definite M with M A M = B.
+    """Return the geometric mean of A⁻¹ and B, which is the positive definite M with M A M = B.
 
     A and B (d, d) are positive definite.
     """
@@ -221,7 +233,7 @@ def geometric_mean(A: Floats, B: Floats) -> Floats:
 
 
 def _as_decays(weight_decay: Any) -> tuple[float, float]:
-    """Return the decay of the items and that of the users."""
+    """Return the decay of the items and the decay of the users."""
     if np.ndim(weight_decay) == 0:
         weight_decay = (weight_decay, weight_decay)
     if len(weight_decay) != 2:
@@ -236,7 +248,7 @@ def _as_decays(weight_decay: Any) -> tuple[float, float]:
 def _squares_and_counts(
     slopes: Any, shape: tuple[int, int]
 ) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
-    """Return sums of squared slopes and numbers of observations, each of items and of users."""
+    """Return (items, users) of the sums of squared slopes, and of the numbers of observations."""
     import scipy.sparse as sp
 
     if sp.issparse(slopes):
@@ -262,7 +274,7 @@ def _squares_and_counts(
 
 
 def _weighted_gram(rows: Floats, weights: Floats | None) -> Floats:
-    """Return the sum over rows of weight times outer square; None stands for weights of 1."""
+    """Return the sum over the rows x of weight times xx'; None stands for weights of 1."""
     weighted = rows if weights is None else rows * weights[:, None]
     with parallel.blas_lock():
         return weighted.T @ rows

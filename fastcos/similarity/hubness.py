@@ -1,9 +1,9 @@
 """Similarities that reduce hubness: query normalisation, CSLS, local scaling and DisSim Local.
 
-Hubs are items that are near to very many others. Each measure corrects a score by statistics of the
-query and of the item. All measures except query normalisation search the nearest neighbours of the
-items in ``fit``. With them, a search therefore costs two passes over all pairs, or three if the
-queries are not items.
+Hubs are items that are near to very many other items. Each measure corrects a score by statistics
+of the query and of the item. All measures of this module except query normalisation search the
+nearest neighbours of the items in ``fit``. A search by one of these measures therefore makes two
+passes over all pairs, or three if the queries are not items.
 """
 
 from typing import Any, ClassVar
@@ -20,10 +20,10 @@ from fastcos.validation import Floats, Integers, Rows
 
 # Number of rows from which DisSimLocal computes its origin.
 _SAMPLE = 256
-# Number of steps of Weiszfeld's algorithm towards the geometric median of these rows.
+# Number of steps of Weiszfeld's algorithm towards the geometric median of the sampled rows.
 _WEISZFELD_STEPS = 16
-# Rows are far from 0 if the norm of their median exceeds this multiple of their median distance to
-# it.
+# Rows count as far from 0 if the norm of their geometric median exceeds this multiple of the median
+# distance of a row to the geometric median.
 _NEAR_ORIGIN = 2.0
 # Number of neighbours that DisSimLocal averages in one task of a thread.
 _PAIRS_PER_BLOCK = 20_000
@@ -31,13 +31,13 @@ _PAIRS_PER_BLOCK = 20_000
 
 @register
 class QueryNormalized(BaseMeasure):
-    """(cosine - μ_q) / σ_q, with the mean and deviation of the query's cosines with all items.
+    """(cosine - μ_q) / σ_q, with mean and standard deviation of the query's cosines with all items.
 
-    The moments leave out zero rows and, if the query is an item, the query itself; the score is 0
-    if σ_q = 0. The moments are computed from d x d sums, without a pass over pairs. Pitfall: the
-    correction is the same for all items of a query, so it never changes the ranking of one query.
-    It changes thresholds and scores that are pooled over queries, and it is not symmetric.
-    Source: You arXiv:2504.16318.
+    The mean and the deviation leave out zero rows and, if the query is an item, the query itself;
+    the score is 0 if σ_q = 0. Both are computed from d x d sums, without a pass over pairs.
+    Pitfall: the correction is the same for all items of a query, so it never changes the ranking of
+    one query. It only changes which scores of different queries exceed a common threshold. The
+    measure is not symmetric. Source: You arXiv:2504.16318.
     """
 
     name = "query_normalized"
@@ -87,7 +87,7 @@ class _Local(BaseMeasure):
         self._statistics = self._statistic(self._rows, *lists, self._population)
 
     def _statistics_of(self, rows: Rows, *, are_items: bool) -> Floats:
-        """Return the statistics of items or of queries; those of fitted rows are looked up."""
+        """Return the statistics of items or of queries; rows seen by fit have stored statistics."""
         lookup = validation.check_fitted(self.name, getattr(self, "_lookup", None))
         is_looked_up = are_items or not self._two_sides
         item_numbers = lookup.find(rows) if is_looked_up else np.full(len(rows), -1)
@@ -112,13 +112,14 @@ class _Local(BaseMeasure):
 
 @register
 class CSLS(_Local):
-    """2 cosine - r(x) - r(y), with r the mean cosine to the K nearest.
+    """2 cosine - r(x) - r(y), where r is the mean cosine of a row and its K nearest rows.
 
-    The scores of hubs decrease. In the source, which compares two sides, r of an item is its mean
-    over the nearest queries: pass ``other=queries``. Without ``other``, r of an item is over other
-    items whatever the queries are, so that a result does not depend on which queries are searched
-    together. Pitfall: a search makes two passes over all pairs, or three for new queries.
-    Source: Conneau et al. arXiv:1710.04087.
+    The measure lowers the scores of hubs. In the source, which compares the words of two languages,
+    r of an item is the mean cosine over the nearest queries; to compute r in this way, pass
+    ``other=queries``. Without ``other``, r of an item is the mean over other items, so that a
+    result does not depend on which queries are searched together. Pitfall: a search makes two
+    passes over all pairs, or three for queries that are not items. Source: Conneau et al.
+    arXiv:1710.04087.
 
     Parameters
     ----------
@@ -149,11 +150,11 @@ class CSLS(_Local):
 
 @register
 class LocalScaling(_Local):
-    """exp(-d² / (s_x s_y)), d on the unit sphere and s the distance to the K-th neighbour.
+    """exp(-d² / (s_x s_y)), with d the distance of unit rows and s that to the K-th neighbour.
 
-    If s = 0, because a row has K duplicates, the smallest positive s stands for it, or 1 if there
-    is none. Pitfall: a search makes two passes over all pairs, or three for new queries.
-    Source: Zelnik-Manor and Perona, NIPS 2004.
+    If s = 0, because a row has K duplicates, s is replaced by the smallest positive s of an item,
+    or by 1 if no s is positive. Pitfall: a search makes two passes over all pairs, or three for
+    queries that are not items. Source: Zelnik-Manor and Perona, NIPS 2004.
 
     Parameters
     ----------
@@ -194,11 +195,11 @@ class LocalScaling(_Local):
 
 @register
 class DisSimLocal(_Local):
-    """-(|x - y|² - |x - c_x|² - |y - c_y|²), c the centroid of the K nearest: nearer is larger.
+    """-(|x - y|² - |x - c_x|² - |y - c_y|²), where c is the centroid of a row's K nearest rows.
 
-    Pitfall: a search makes two passes over all pairs, or three for new queries. Rows that lie far
-    from 0 are first moved towards 0, which changes only the rounding. Source: Hara et al., AAAI
-    2016.
+    Pitfall: a search makes two passes over all pairs, or three for queries that are not items. If
+    the rows lie far from 0, the same vector is subtracted from all of them, which makes rounding
+    errors smaller. Source: Hara et al., AAAI 2016.
 
     Parameters
     ----------
@@ -218,7 +219,7 @@ class DisSimLocal(_Local):
         super()._fit(items, users)
 
     def encode_items(self, B: Rows) -> Rows:
-        """Return the rows, minus their median if they lie far from 0."""
+        """Return the rows, minus the geometric median of the items if they lie far from 0."""
         return self._moved_rows(B)
 
     def item_bias(self, B: Rows) -> Floats:
@@ -248,8 +249,8 @@ def _origin_of(rows: Rows) -> Floats:
     """Return 0 or, if the rows lie far from 0, the geometric median of a sample of them.
 
     Products of rows that share a large component lose the digits in which the rows differ. The mean
-    would not do: if few rows are large and most are nearly 0, most rows lie far from the mean. The
-    median is found by Weiszfeld's algorithm.
+    of the rows would not be a good origin: if a few rows are large and most are nearly 0, most rows
+    lie far from the mean. The geometric median is computed by Weiszfeld's algorithm.
     """
     sample = rows[:: -(-len(rows) // _SAMPLE)].astype(np.float64)
     centre: Floats = np.median(sample, axis=0)

@@ -1,9 +1,8 @@
-"""The records that kernels take, built and validated in one place.
+"""Functions that build and validate the records that are passed to kernels.
 
-``kernels.records`` defines them.
-
-A kernel trusts its arguments: with a wrong type or shape it would read other memory. The arguments
-of callers are therefore validated here, once per call of a kernel and never per row.
+The module ``kernels.records`` defines these records. A kernel trusts its arguments: an array of a
+wrong type or shape would make it read memory outside of the array. The functions of this module
+therefore validate the arguments, once per call of a kernel and never per row.
 """
 
 from typing import Any
@@ -17,10 +16,10 @@ from fastcos.similarity.encoded_rows import METRIC_TYPES, NO_BIAS, EncodedRows
 from fastcos.validation import Floats, Integers, Rows
 
 _NO_ROWS = validation.read_only(np.empty(0, np.int64))
-# No mask: every item is allowed. It is writable, as other masks are, because a kernel is compiled
-# once for each kind of array.
+# An empty mask stands for no mask: every item is allowed. The array is writable like all other
+# masks, because a kernel is compiled separately for writable and for read-only arrays.
 ALL_ALLOWED = np.empty(0, np.uint8)
-# Nothing is excluded, and everything is allowed.
+# Filters that exclude no item and allow every item.
 NO_FILTERS = records.QueryFilters(_NO_ROWS, _NO_ROWS, _NO_ROWS, ALL_ALLOWED)
 
 
@@ -30,14 +29,17 @@ def pair_scoring(metric_type: str, queries: EncodedRows, items: EncodedRows) -> 
 
 
 def listed_scoring(metric_type: str, queries: EncodedRows, items: Rows) -> Any:
-    """Return that record without item norms and biases, for kernels that compute the norms."""
+    """Return a record for exact scores without the norms and biases of the items.
+
+    It is for kernels that compute the norms of the items themselves.
+    """
     return _scoring(metric_type, queries, items, NO_BIAS, NO_BIAS)
 
 
 def _scoring(
     metric_type: str, queries: EncodedRows, items: Rows, norms: Floats, offsets: Floats
 ) -> Any:
-    _require(queries.rows.shape[1:] == items.shape[1:], "queries and items of one width")
+    _require(queries.rows.shape[1:] == items.shape[1:], "queries and items of the same width")
     _require(len(queries.norms) == len(queries.rows), "a norm for each query")
     _require(len(norms) in (0, len(items)), "a norm for each item")
     _require(len(offsets) in (0, len(items)), "an offset for each item")
@@ -57,7 +59,12 @@ def query_filters(
     excluded_rows: Integers,
     allowed: npt.NDArray[np.uint8] = ALL_ALLOWED,
 ) -> Any:
-    """Return the filters of n queries; allowed is a mask of the items that they may return."""
+    """Return the filters of n queries.
+
+    self_rows (n,): the number of the item that equals each query, or -1. The items
+    excluded_rows[excluded_indptr[i] : excluded_indptr[i + 1]] are excluded from the result of query
+    i. allowed (m,): a mask of the items that a query may return; an empty mask allows all items.
+    """
     _require(len(excluded_indptr) == len(self_rows) + 1, "a list of exclusions for each query")
     _require(allowed.dtype == np.uint8, "a mask of uint8")
     return records.QueryFilters(
@@ -80,7 +87,7 @@ def candidate_ranges(numbers: Integers, firsts: Integers, lasts: Integers) -> An
 
 
 def masked(allowed: npt.NDArray[np.uint8]) -> Any:
-    """Return filters that exclude nothing except the items outside of a mask."""
+    """Return filters that exclude only the items outside of a mask."""
     _require(allowed.dtype == np.uint8, "a mask of uint8")
     return NO_FILTERS._replace(allowed=allowed)
 

@@ -1,4 +1,4 @@
-"""Lookup of rows among the items, nearest items of rows, and moments of their cosines."""
+"""Statistics of rows for measures that reduce hubness: nearest items, and moments of cosines."""
 
 from typing import NamedTuple
 
@@ -12,18 +12,19 @@ from fastcos.similarity.moments import blocks_of, mean_of
 from fastcos.similarity.row_maps import fingerprints, first_copies
 from fastcos.validation import Floats, Integers, Rows
 
-# Number of rows whose moments are computed at once. Their block of products fits into the cache.
+# Number of rows whose moments are computed at once. The block of their products fits into the
+# cache.
 _ROWS_PER_BLOCK = 2048
 
 
 class RowLookup:
-    """A hash index that finds the row that equals a query."""
+    """A hash index of rows, which finds the row that equals a query."""
 
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
 
     def find(self, rows: Rows) -> Integers:
-        """Return for each query (n,) the number of a row that equals it, or -1."""
+        """Return the number (n,) of a row that equals each query, or -1 if there is none."""
         if _memory_layout(rows) == _memory_layout(self._rows):
             return np.arange(len(rows))
         sorted_hashes, numbers = self._sorted_hashes
@@ -51,22 +52,24 @@ def nearest_rows(
 
     If items is None, the items of a query are the other queries.
     """
-    # The search is built on measures, so a measure that uses the search imports it here.
+    # The search imports the measures, so importing the search at the top would be a cycle.
     from fastcos.search.options import ExecutionOptions
     from fastcos.search.scan import nearest
     from fastcos.search.segments import Segment
 
     options = ExecutionOptions(config.n_threads(), config.working_memory() * 2**20)
     encoded = encode_rows(queries, None, None, metric_type)
-    others = encoded if items is None else encode_rows(items, None, None, metric_type)
-    segment = Segment(metric_type, others, np.arange(len(others.rows), dtype=np.int64))
+    population = encoded if items is None else encode_rows(items, None, None, metric_type)
+    segment = Segment(metric_type, population, np.arange(len(population.rows), dtype=np.int64))
     return nearest(encoded, segment, k, options, exclude_self=items is None)
 
 
 class CosineMoments(NamedTuple):
-    """First two moments of the cosines with unit rows.
+    """The mean and the mean outer product of a population of unit rows.
 
-    mean (d,): mean of the n rows that are not zero. gram (d, d): their mean outer product.
+    They determine the mean and the variance of the cosines of any row with this population.
+
+    mean (d,): mean of the n rows that are not zero. gram (d, d): the mean of xx' over these rows x.
     """
 
     mean: Floats
@@ -74,11 +77,11 @@ class CosineMoments(NamedTuple):
     n: int
 
     def of(self, units: Floats, is_inside: npt.NDArray[np.bool_]) -> tuple[Floats, Floats]:
-        """Return the mean and the standard deviation (n,) of the cosines of each unit row.
+        """Return mean and standard deviation (n,) of the cosines of unit rows with the population.
 
-        A row is left out of its own moments where is_inside (n,) says that it is one of the rows of
-        the population. Both are 0 if there is no other row. They are computed from d x d sums,
-        without a pass over pairs.
+        is_inside (n,) says for each row whether it belongs to the population; the moments of such a
+        row leave out the cosine of the row with itself. Mean and deviation are 0 if the population
+        has no other row. They are computed from d x d sums, without a pass over pairs.
         """
         mean, square = np.empty(len(units)), np.empty(len(units))
         for lo in range(0, len(units), _ROWS_PER_BLOCK):
@@ -87,22 +90,22 @@ class CosineMoments(NamedTuple):
                 mean[lo : lo + len(block)] = block @ self.mean
                 weighted = block @ self.gram
             square[lo : lo + len(block)] = np.einsum("ij,ij->i", weighted, block)
-        has_itself = is_inside & units.any(axis=1)
+        counts_itself = is_inside & units.any(axis=1)
         n_others = np.maximum(self.n - 1, 1)
-        mean = np.where(has_itself, (self.n * mean - 1) / n_others, mean)
-        square = np.where(has_itself, (self.n * square - 1) / n_others, square)
+        mean = np.where(counts_itself, (self.n * mean - 1) / n_others, mean)
+        square = np.where(counts_itself, (self.n * square - 1) / n_others, square)
         if self.n < 2:
-            mean, square = np.where(has_itself, 0.0, mean), np.where(has_itself, 0.0, square)
+            mean, square = np.where(counts_itself, 0.0, mean), np.where(counts_itself, 0.0, square)
         variance = square - mean * mean
         first = first_copies(units)
-        if first is not None:  # The products round equal rows differently.
+        if first is not None:  # The matrix products may have rounded equal rows differently.
             mean, variance = mean[first], variance[first]
-        # A smaller variance is the rounding error of equal cosines.
+        # If all cosines are equal, the computed variance is a rounding error, which is below 1e-14.
         return mean, np.sqrt(np.where(variance > 1e-14, variance, 0))
 
 
 def cosine_moments(units: Floats) -> CosineMoments:
-    """Return the moments over the rows of unit norm, without the zero rows."""
+    """Return the moments of a population of unit rows, without its zero rows."""
     is_nonzero = units.any(axis=1)
     nonzero = units if is_nonzero.all() else units[is_nonzero]
     if not len(nonzero):

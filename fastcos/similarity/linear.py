@@ -1,4 +1,4 @@
-"""Measures that are the cosine of (row - mean) root, where the root is given or learned."""
+"""Measures that are the cosine of (row - mean) root, for a fixed or a learned matrix root."""
 
 from typing import Any
 
@@ -12,12 +12,15 @@ from fastcos.similarity.row_maps import map_rows
 from fastcos.similarity.row_transforms import scaled_up_rows, unit_rows
 from fastcos.validation import Floats, Integers, Rows
 
-# Eigenvalues below this share of the largest are rounding errors.
+# Eigenvalues below this share of the largest eigenvalue are rounding errors.
 _RANK_TOLERANCE = 1e-12
 
 
 class Mapped(BaseMeasure):
-    """Cosine of (row - mean_) root_. _fit sets mean_ (d,) and root_ (d, r), or (d,) if diagonal."""
+    """Cosine of (row - mean_) root_.
+
+    ``_fit`` sets mean_ (d,) and root_ (d, r); root_ has the shape (d,) if it is diagonal.
+    """
 
     fits_in_blocks = True
     mean_: Floats
@@ -120,7 +123,10 @@ class SoftCosine(Mapped):
 
 
 class _OtherSide(Mapped):
-    """Soft cosine whose S is the covariance or the second moments of the other side of a model."""
+    """Soft cosine of one side of a model, where S contains moments of the other side.
+
+    The two sides are the users and the items; S is a covariance or a matrix of second moments.
+    """
 
     needs = "other"
     invariances = Invariances(s="y", r="y", R="y", D="y", G="y", t="-")
@@ -140,18 +146,19 @@ class _OtherSide(Mapped):
 
 @register
 class QueryMetricCosine(_OtherSide):
-    """Correlation over the users of the items' predicted scores: S = Cov(u), as ``query_metric``.
+    """Correlation, over the users, of the predicted scores of two items: soft cosine, S = Cov(u).
 
-    It is the correlation of two columns of M = XAB', so neither a reparametrisation of the model
-    nor a scale per item changes it. Pitfall: it needs many users; directions in which none of them
-    varies are lost. Source: theorem 8 of this project.
+    The value is the correlation of two columns of the predictions M = XAB', so neither a
+    reparametrisation of the model nor a scale per item changes it. ``fastcos.query_metric``
+    computes the same S. Pitfall: the measure needs many users; a direction in which no user differs
+    from another is lost. Source: theorem 8 of this project.
 
     Parameters
     ----------
     other : array_like (n, d), optional
-        User embeddings; or give them to ``fit``.
+        User embeddings. You can also pass them to ``fit``.
     centered : bool, default True
-        With False, S is E[uu'] instead of Cov(u), which is ``project_back_items``.
+        With False, S is E[uu'] instead of Cov(u), and the measure equals ``project_back_items``.
     """
 
     name = "query_metric_cosine"
@@ -165,13 +172,13 @@ class QueryMetricCosine(_OtherSide):
 class ProjectBackItems(_OtherSide):
     """Cosine of columns of M = XAB', in k dimensions: soft cosine with S = P'P, P = XA.
 
-    This is the paper's remedy (arXiv:2403.05440, section 3), applied to items: items are compared
-    by the predictions of the model for them.
+    The paper proposes this remedy for users (arXiv:2403.05440, section 3); this measure applies it
+    to items: two items are compared by the predictions of the model for all users.
 
     Parameters
     ----------
     other : array_like (n, d), optional
-        User embeddings P; or give them to ``fit``.
+        User embeddings P. You can also pass them to ``fit``.
     """
 
     name = "project_back_items"
@@ -181,13 +188,13 @@ class ProjectBackItems(_OtherSide):
 class ProjectBackUsers(_OtherSide):
     """Cosine of rows of M = XAB', in k dimensions: soft cosine of users with S = B'B.
 
-    The paper's remedy (arXiv:2403.05440, section 3). The rows that are searched are users, and the
-    other side are the items. The matrix M (n, p) is never formed.
+    This measure is the remedy that the paper proposes (arXiv:2403.05440, section 3). The rows that
+    are searched are users, and ``other`` contains the items. The matrix M (n, p) is never formed.
 
     Parameters
     ----------
     other : array_like (p, d), optional
-        Item embeddings B; or give them to ``fit``.
+        Item embeddings B. You can also pass them to ``fit``.
     """
 
     name = "project_back_users"
@@ -198,9 +205,9 @@ class ProjectBackUsers(_OtherSide):
 class AllButTheTop(Mapped):
     """Cosine of centred rows without their leading principal directions.
 
-    Pitfall: removing about d/100 directions suits text. In collaborative filtering, the first
-    direction often is popularity, and removing it may help or hurt. Source: Mu and Viswanath
-    arXiv:1702.01417.
+    Pitfall: the default, removing about d/100 directions, was proposed for embeddings of text. In
+    collaborative filtering, the first direction is often popularity, and removing it may help or
+    hurt. Source: Mu and Viswanath arXiv:1702.01417.
 
     Parameters
     ----------
@@ -239,7 +246,7 @@ class _Whitened(Mapped):
         self.ridge = validation.as_real("ridge", ridge, low=0)
 
     def _whiten(self, moment: Floats) -> None:
-        """Set root_ to L (d, r), with L L' the inverse of moment + ridge times its mean eigenvalue.
+        """Set root_ to L (d, r), where LL' is the inverse of moment + ridge x mean eigenvalue x I.
 
         Constant columns of the items are dropped. The moments of the other columns must have full
         rank, unless ridge is positive or only the leading n_components directions are used.
@@ -266,13 +273,13 @@ class _Whitened(Mapped):
 
 @register
 class WhitenedCosine(_Whitened):
-    """Cosine after (x - mean) Cov^-1/2, or x (B'B)^-1/2 uncentred.
+    """Cosine of (x - mean) Cov^-1/2 or, if not centred, of x (B'B)^-1/2.
 
-    Pitfalls: uncentred and at k = p, all different items have the cosine 0 (case 1 of the paper).
-    Directions with small singular values get large weights: use only the n_components leading
-    directions, or add a ridge, which gives up the invariance to D. There must be more rows than
-    dimensions. Constant columns are dropped.
-    Source: Su et al. arXiv:2103.15316; Huang et al. arXiv:2104.01767.
+    Pitfalls: if the rows are not centred and k = p, all pairs of different items have the cosine 0
+    (case 1 of the paper). Directions with small singular values get large weights. To avoid this,
+    use only the n_components leading directions, or add a ridge; with a ridge, the measure is no
+    longer invariant to D. There must be more rows than dimensions. Constant columns are dropped.
+    Sources: Su et al. arXiv:2103.15316; Huang et al. arXiv:2104.01767.
 
     Parameters
     ----------
@@ -296,16 +303,18 @@ class WhitenedCosine(_Whitened):
         self._whiten(gram_of(items, self.mean_))
 
 
-# ICA is a rotation after whitening, and a rotation changes no cosine. (Yamagiwa et al.,
-# arXiv:2406.10984, also split the value over the axes, which this measure does not do.)
+# ICA rotates whitened rows, and a rotation changes no cosine, so the name stands for the same
+# measure. (Yamagiwa et al., arXiv:2406.10984, also split the cosine into one part per axis; this
+# measure does not.)
 REGISTRY["ica_cosine"] = WhitenedCosine
 
 
 @register
 class PopularityWhitenedCosine(_Whitened):
-    """Whitening with popularity-weighted mean and covariance (Zipfian whitening).
+    """Cosine after whitening with popularity-weighted mean and covariance (Zipfian whitening).
 
-    Pitfalls as for ``whitened_cosine``. Source: Yokoi et al. arXiv:2411.00680.
+    The pitfalls are the same as those of ``whitened_cosine``. Source: Yokoi et al.
+    arXiv:2411.00680.
 
     Parameters
     ----------
@@ -333,10 +342,10 @@ class PopularityWhitenedCosine(_Whitened):
 
 @register
 class CausalInnerProduct(_Whitened):
-    """x'Cov^-1 y over the norms, vectors not centred.
+    """x'Cov^-1 y / sqrt(x'Cov^-1 x y'Cov^-1 y), where x and y are not centred.
 
-    Pitfall: Cov must be of full rank (more rows than dimensions); constant columns are dropped.
-    Source: Park et al. arXiv:2311.03658.
+    Pitfall: the covariance must have full rank, so there must be more rows than dimensions;
+    constant columns are dropped. Source: Park et al. arXiv:2311.03658.
 
     Parameters
     ----------
@@ -352,11 +361,12 @@ class CausalInnerProduct(_Whitened):
         self._whiten(gram_of(items, mean_of(items)))
 
 
-def as_pairs(name: str, pairs: Any, n_items: int | None = None, least: int = 2) -> Integers:
-    """Return pairs of item numbers (m, 2), int64; raise if m < least or a number is invalid."""
+def as_pairs(name: str, pairs: Any, n_items: int | None = None, min_pairs: int = 2) -> Integers:
+    """Return pairs of item numbers (m, 2), int64; raise if m < min_pairs or a number is invalid."""
     array = np.asarray(pairs)
-    if array.ndim != 2 or array.shape[1] != 2 or len(array) < least or array.dtype.kind not in "iu":
-        rule = f"be whole numbers of shape (m, 2), m >= {least}"
+    is_integer = array.dtype.kind in "iu"
+    if array.ndim != 2 or array.shape[1] != 2 or len(array) < min_pairs or not is_integer:
+        rule = f"be whole numbers of shape (m, 2), m >= {min_pairs}"
         raise ValueError(f"{name} must {rule}, got {array.dtype} of shape {array.shape}")
     if array.min(initial=0) < 0:
         raise ValueError(f"{name} must be at least 0, got {array.min()}")
@@ -375,12 +385,12 @@ def check_varied(name: str, values: Floats) -> None:
 class LearnedDiagonal(Mapped):
     """Σ w x y / sqrt(Σ w x² Σ w y²), with weights w of the columns fitted to labelled pairs.
 
-    w maximises the correlation of these cosines with the targets, over all w whose entries differ
-    by a factor of at most κ², that is over the rescalings D of condition at most κ. The search
-    starts from the plain cosine and ends in a local maximum, which is never worse than the start.
-    Pitfalls: it fits d numbers, so pass many more pairs than columns, and evaluate it on other
-    pairs. It depends on the basis. Source: this project, after learned similarity (Herbold
-    arXiv:2309.12697).
+    The weights maximise the correlation of these cosines and the targets. Their largest entry is at
+    most κ² times the smallest, because they stand for rescalings D = w^-½ of condition at most κ.
+    The optimisation starts from equal weights, the plain cosine, and ends in a local maximum, whose
+    correlation is never lower. Pitfalls: the measure fits d numbers, so pass many more pairs than
+    columns, and evaluate the measure on other pairs. It depends on the basis. Source: this project,
+    after learned similarity (Herbold arXiv:2309.12697).
 
     Parameters
     ----------
@@ -425,9 +435,10 @@ class LearnedDiagonal(Mapped):
 def _loss(
     logs: Floats, xy: Floats, xx: Floats, yy: Floats, targets: Floats
 ) -> tuple[float, Floats]:
-    """Return minus the correlation of weighted cosines with centred targets, and its gradient.
+    """Return minus the correlation of weighted cosines and centred targets, and its gradient.
 
-    logs (d,): logarithms of the weights. xy, xx, yy (m, d): products of the entries of the pairs.
+    logs (d,): logarithms of the weights. xy, xx, yy (m, d): the products of the entries of the rows
+    x and y of each pair.
     """
     w = np.exp(logs)
     with parallel.blas_lock():

@@ -1,4 +1,4 @@
-"""Moments of rows, which are in memory or memory-mapped; sums are over blocks of rows."""
+"""Means and covariances of rows in memory or on disk, summed over blocks of rows."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -9,16 +9,18 @@ from fastcos import parallel
 from fastcos.parallel import memmap
 from fastcos.validation import Floats, Rows
 
-# Number of entries in a block, 16 MiB in float64. The last bits of the sums depend on it.
+# Number of entries in a block, which takes 16 MiB in float64. The last bits of the sums depend on
+# this number.
 _ENTRIES_PER_BLOCK = 2**21
-# Number of rows in one QR decomposition. It is fixed, so that the order of the sums is fixed.
+# Number of rows in one QR decomposition. The number is fixed, so that the order of the sums is
+# fixed.
 _ROWS_PER_QR = 4096
 
 
 def mean_of(rows: Rows, shares: Floats | None = None) -> Floats:
-    """Return the mean row (d,) in float64, exact for a constant column.
+    """Return the mean row (d,) in float64; the mean of a constant column is exact.
 
-    shares (n,): weights of the rows, which sum to 1; equal weights by default.
+    shares (n,): weights of the rows, which sum to 1. By default, all weights are 1/n.
     """
     mean = np.zeros(rows.shape[1])
     first, is_constant = rows[0], np.full(rows.shape[1], True)
@@ -36,7 +38,7 @@ def mean_of(rows: Rows, shares: Floats | None = None) -> Floats:
 
 
 def gram_of(rows: Rows, mean: Floats, shares: Floats | None = None) -> Floats:
-    """Return the sum over rows of share (default: 1/n) times the outer square of row - mean."""
+    """Return the weighted mean of xx' over x = row - mean; shares are the weights (default 1/n)."""
     d = rows.shape[1]
     total = np.zeros((d, d))
     for lo, block in blocks_of(rows):
@@ -57,18 +59,18 @@ class Moments(NamedTuple):
 
     @property
     def second(self) -> Floats:
-        """Mean outer product of the rows."""
+        """The mean of xx' over the rows x."""
         return self.covariance + np.outer(self.mean, self.mean)
 
 
 def moments_of(rows: Rows) -> Moments:
-    """Return the moments of rows. Two passes over the rows keep the digits of the covariance."""
+    """Return the moments of rows, in two passes over the rows to keep the covariance precise."""
     mean = mean_of(rows)
     return Moments(mean, gram_of(rows, mean))
 
 
 def mean_squares_of(rows: Rows, mean: Floats) -> Floats:
-    """Return the mean over rows of the squared entries of row - mean, (d,)."""
+    """Return for each column (d,) the mean of the squared entries of row - mean."""
     total = np.zeros(rows.shape[1])
     for _, block in blocks_of(rows):
         total += np.square(block - mean).sum(axis=0)
@@ -83,11 +85,12 @@ def blocks_of(rows: Rows) -> Iterator[tuple[int, Rows]]:
 def triangle(rows: Rows, centre: Floats | None = None) -> Floats:
     """Return the triangular factor R of the QR decomposition of rows - centre, by chunks of rows.
 
-    R has the shape (k, k), or fewer rows if there are fewer than k rows.
+    R has the shape (min(n, k), k) for n rows of width k.
     """
     R: Floats = np.zeros((0, rows.shape[1]))
-    # OpenBLAS would start its threads for each of the small products of a QR decomposition. On two
-    # busy cores this takes 10 to 100 times as long (39,774 x 50: 2.3 s instead of 0.1 s).
+    # With several threads, OpenBLAS would start them for each of the small products of a QR
+    # decomposition. On two busy cores, the decomposition then takes 10 to 100 times as long (for
+    # 39,774 x 50 rows, 2.3 s instead of 0.1 s).
     with parallel.one_blas_thread():
         for first in range(0, len(rows), _ROWS_PER_QR):
             chunk = rows[first : first + _ROWS_PER_QR].astype(np.float64)

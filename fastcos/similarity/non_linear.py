@@ -1,4 +1,4 @@
-"""Similarities that are not inner products; filter and refine with an upper bound is exact."""
+"""Similarities that are not inner products, searched exactly by means of an upper bound."""
 
 from typing import Any
 
@@ -24,27 +24,29 @@ from fastcos.validation import Floats, Integers, Rows
 
 # Rounding errors of upper bounds are smaller than this.
 _SLACK = 1e-9
-# Mutual proximity: smaller standard deviations of cosines count as this one.
+# MutualProximity replaces standard deviations of cosines below this value by this value.
 _MIN_DEVIATION = 1e-12
-# Recos: limit of the rounding error of an angle between float32 rows of 1,024 columns.
+# Recos: the rounding error of an angle between float32 rows of 1,024 columns is below this limit.
 _ANGLE_SLACK = 1e-3
-# Recos: limit of the rounding error of a raw score in float32.
+# Recos: the rounding error of a raw score in float32 is below this limit.
 _RAW_SLACK = 1e-5
-# Recos: smaller cosines to the axis count as this one, so that no weight exceeds 10.
+# Recos replaces cosines of a sorted row and the axis below this value by this value, so that no
+# factor 1 / cosine exceeds 10.
 _MIN_WEIGHT = 0.1
-# Recos: number of items whose sorted rows determine the axis.
+# Recos: the number of items whose sorted rows determine the axis.
 _AXIS_SAMPLE = 4096
-# Mutual proximity: cosines at which the largest standardised cosine of any item is stored. The
-# maximum of increasing linear functions is convex, so that a chord is never below it.
+# MutualProximity stores the largest standardised cosine of any item for these cosines. The largest
+# standardised cosine is a maximum of increasing linear functions and therefore convex, so that
+# linear interpolation between two grid points is an upper bound.
 _GRID = np.linspace(-1, 1, 65)
-# Norm-angle distance: the weight w of the encoded norm. With 2/π, both ends of the curve meet at
-# s = 2.
+# NormAngleDistance: the weight w of the encoded norm. With 2/π, the distances at both ends of the
+# curve of its docstring are equal for s = 2.
 _NORM_SHARE = 2 / np.pi
-# Norm-angle distance: relative rounding error of a squared distance, per coordinate.
+# NormAngleDistance: relative rounding error of a squared distance, per coordinate.
 _ROUNDING = 4 * 2.0**-52
-# Recos: number of pairs that a thread scores in one task.
+# Recos: the number of pairs that a thread scores in one task.
 _RECOS_PER_BLOCK = 4_000
-# Recos: number of rows that a thread sorts in one task.
+# Recos: the number of rows that a thread sorts in one task.
 _SORTED_ROWS = 1024
 
 
@@ -56,7 +58,7 @@ def sorted_rows(rows: Rows) -> Rows:
 
 
 def _sort(lo: int, hi: int, rows: Rows, result: Rows) -> None:
-    """Sort the entries of the rows lo .. hi into the result."""
+    """Write the rows in [lo, hi) to the result, with the entries of each row in ascending order."""
     result[lo:hi] = rows[lo:hi]
     result[lo:hi].sort(axis=1)
 
@@ -65,12 +67,13 @@ def _sort(lo: int, hi: int, rows: Rows, result: Rows) -> None:
 class Recos(BaseMeasure):
     """x·y divided by its largest possible magnitude if the entries of x and y are reordered.
 
-    This is x·y / |sort(x)·sort(y)|, where the entries of the second row are sorted in descending
-    order if x·y < 0. It is 1 if the entries of both rows have the same order. Its magnitude is
-    never below that of the cosine, and it is 0 where it is undefined. Candidates are found by
-    x·y / (x↑·a y↑·a), where a is the mean direction of the sorted items and x↑ a sorted row: sorted
-    rows lie within an angle of a, which bounds how far they differ. Pitfalls: it depends on the
-    basis, and a query needs many exact scores. Source: Ai arXiv:2602.05266.
+    The value is x·y / |sort(x)·sort(y)|, where the entries of the second row are sorted in
+    descending order if x·y < 0. The value is 1 if the entries of both rows have the same order. Its
+    magnitude is never below the magnitude of the cosine. If the denominator is 0, the value is 0.
+    A search selects candidates by x·y / (x↑·a y↑·a), where a is the mean direction of the sorted
+    items and x↑ is a sorted row. All sorted items lie within some angle of a, and this angle limits
+    the difference between the value and the candidate score. Pitfalls: the value depends on the
+    basis, and a search computes many exact scores per query. Source: Ai arXiv:2602.05266.
     """
 
     name = "recos"
@@ -92,7 +95,10 @@ class Recos(BaseMeasure):
         return float(np.arccos(np.clip(smallest, -1, 1))) + _ANGLE_SLACK
 
     def encode_items(self, B: Rows) -> Rows:
-        """Return unit rows divided by the cosine of the sorted row and the axis, for candidates."""
+        """Return unit rows divided by the cosine of the sorted row and the axis.
+
+        The inner products of these rows select the candidates.
+        """
         B = scaled_up_rows(B)
         ordered, norms = sorted_rows(B), norms_of(B)
         weights = np.maximum(self._cosines(ordered, norms), _MIN_WEIGHT)
@@ -105,7 +111,7 @@ class Recos(BaseMeasure):
         return B, sorted_rows(B)
 
     def rescore(self, Q: Rows, precomputed: tuple[Rows, Rows], columns: Integers) -> Floats:
-        """Return the scores of the measure."""
+        """Return the exact scores of the measure."""
         Q = scaled_up_rows(Q)
         sides = same_type(Q, sorted_rows(Q), *precomputed)
         return over_lists(
@@ -115,7 +121,8 @@ class Recos(BaseMeasure):
     def upper_bound(self, Q: Rows, raw: Floats) -> Floats:
         """Return the largest score that the raw score and the angles to the axis allow.
 
-        A positive raw score is divided by the smallest possible cosine of two sorted rows.
+        A positive raw score is divided by the smallest possible cosine of the sorted query and a
+        sorted item.
         """
         ordered = sorted_rows(scaled_up_rows(Q))
         weights = np.maximum(self._cosines(ordered, norms_of(ordered)), _MIN_WEIGHT)
@@ -130,7 +137,7 @@ class Recos(BaseMeasure):
         return np.where(raw < 0, negative, np.minimum(largest, 1)) + _SLACK
 
     def _cosines(self, ordered: Rows, norms: Floats) -> Floats:
-        """Cosines of sorted rows with the axis; 0 for zero rows."""
+        """Return the cosines of sorted rows and the axis; 0 for zero rows."""
         cosines: Floats = np.zeros(len(ordered))
         with parallel.blas_lock():
             products = ordered @ self._axis
@@ -140,12 +147,13 @@ class Recos(BaseMeasure):
 
 @register
 class MutualProximity(BaseMeasure):
-    """P(N(μ_x, s_x²) > d) P(N(μ_y, s_y²) > d), d = 1 - cosine: how near the pair is for both rows.
+    """P(N(μ_x, s_x²) > d) P(N(μ_y, s_y²) > d) for the cosine distance d = 1 - cosine of x and y.
 
     μ and s are the mean and the standard deviation of the distances of a row to all other items;
-    they are computed from d x d sums. Pairs are ranked by the logarithm, which keeps values near 1
-    distinct. s = 0 counts as 1e-12. Candidates are found by the cosine. Pitfall: the measure
-    assumes normally distributed distances. Source: Schnitzer et al., JMLR 13 (2012).
+    both are computed from d x d sums. Pairs are ranked by the logarithm of the product, which keeps
+    values near 1 distinct. A standard deviation of 0 is replaced by 1e-12. Candidates are selected
+    by the cosine. Pitfall: the measure assumes normally distributed distances. Source: Schnitzer et
+    al., JMLR 13 (2012).
     """
 
     name = "mutual_proximity"
@@ -177,17 +185,17 @@ class MutualProximity(BaseMeasure):
         )  # fmt: skip
 
     def upper_bound(self, Q: Rows, raw: Floats) -> Floats:
-        """Return the logarithm for the item whose standardised cosine is largest."""
+        """Return the logarithm of the product for an item with the largest standardised cosine."""
         from scipy.special import log_ndtr
 
         mean, deviation = self._row_moments(Q)
         query_term = log_ndtr((raw - mean) / deviation)
         best = np.interp(raw, _GRID, self._largest)
-        # The rounding error of a chord is that of its ends, which are large if all cosines are
-        # nearly equal.
+        # An interpolated value has the rounding error of the two grid values next to it, which are
+        # large if all cosines are nearly equal.
         right = np.clip(np.searchsorted(_GRID, raw), 1, len(_GRID) - 1)
-        ends = np.maximum(*np.abs(self._largest[[right - 1, right]]))
-        best += _SLACK * (1 + np.abs(best)) + _ROUNDING * ends
+        largest_magnitude = np.maximum(*np.abs(self._largest[[right - 1, right]]))
+        best += _SLACK * (1 + np.abs(best)) + _ROUNDING * largest_magnitude
         return (query_term + log_ndtr(best)) * (1 - _SLACK)
 
     def to_score(self, raw: Floats, Q: Rows) -> Floats:
@@ -195,7 +203,7 @@ class MutualProximity(BaseMeasure):
         return np.exp(raw)
 
     def _row_moments(self, rows: Rows) -> tuple[Floats, Floats]:
-        """Mean and deviation of the cosines of every row; those of items are looked up."""
+        """Return mean and deviation of the cosines of every row; items have stored values."""
         item_numbers = self._lookup.find(rows)
         mean, deviation = (moments[item_numbers] for moments in self._item_moments)
         new = np.flatnonzero(item_numbers < 0)
@@ -205,22 +213,23 @@ class MutualProximity(BaseMeasure):
         return mean, deviation
 
     def _moments_of(self, units: Floats, is_inside: npt.NDArray[np.bool_]) -> tuple[Floats, Floats]:
-        """Mean and deviation of the cosines of unit rows; deviations are not 0."""
+        """Return mean and deviation of the cosines of unit rows; the deviations are positive."""
         mean, deviation = self._moments.of(units, is_inside)
         return mean, np.maximum(deviation, _MIN_DEVIATION)
 
 
 @register
 class NormAngleDistance(BaseMeasure):
-    """-(||x| - |y|| + λ arccos(cosine)): nearer is larger.
+    """-(||x| - |y|| + λ arccos(cosine)), minus a distance in norm and angle.
 
-    Some slides print it as "WRD" and without the bars; it is not Word Rotator's Distance.
-    Candidates are found by the squared distance s² of the rows [unit x, w |x| / λ] with w = 2/π. A
-    difference g of the norms and an angle θ have s² = (2 sin(θ/2))² + w² g² / λ². For s <= 2, the
-    minimum of g / λ + θ on this curve is at one of its ends, 2 arcsin(s/2) and s / w, of which the
-    first is not larger. For s > 2 the sum is at least π, and at least the g / λ that belongs to a
-    chord of 2. Pitfall: norms have the units of the rows, so a suitable λ depends on them. Source:
-    corrected from You arXiv:2504.16318.
+    Some slides call this distance "WRD" and omit the absolute value of the difference of the norms;
+    it is not Word Rotator's Distance. Candidates are selected by the squared Euclidean distance s²
+    of the rows [unit x, w |x| / λ] with w = 2/π. If the norms of two rows differ by g and their
+    angle is θ, then s² = (2 sin(θ/2))² + w² g² / λ². For a fixed s <= 2, all pairs (g, θ) with this
+    s form a curve, and g / λ + θ is smallest at one of its two ends, where it is 2 arcsin(s/2) or
+    s / w; the first value is not larger. For s > 2, g / λ + θ is at least π, and at least the value
+    of g / λ for an angle of π. Pitfall: a suitable λ depends on the units of the rows. Source: You
+    arXiv:2504.16318, corrected.
 
     Parameters
     ----------
@@ -241,10 +250,10 @@ class NormAngleDistance(BaseMeasure):
         self._median_norm = float(np.median(norms))
 
     def encode_items(self, B: Rows) -> Rows:
-        """Return [unit b, w (|b| - m) / λ], (p, d + 1) float64, m the median norm of the items.
+        """Return [unit b, w (|b| - m) / λ], (p, d + 1) float64, with m the median norm of items.
 
-        Subtracting m makes the rows short, which makes the error of the filter small: the search of
-        Gaussian rows is 17 times as fast.
+        Subtracting m makes the encoded rows short, which makes the rounding errors of their
+        distances small. A search of Gaussian rows is 17 times as fast as without the subtraction.
         """
         norms = norms_of(B) - self._median_norm
         return np.column_stack([unit_rows(B), _NORM_SHARE / self.weight * norms])
@@ -262,9 +271,9 @@ class NormAngleDistance(BaseMeasure):
         return -(gaps + self.weight * np.arccos(cosines))
 
     def upper_bound(self, Q: Rows, raw: Floats) -> Floats:
-        """Return minus the smallest distance that has this s²."""
-        # The rounding errors of encoded rows and of their squared distance are relative to the size
-        # of the terms that are subtracted.
+        """Return minus the smallest distance of two rows whose encoded rows have this s²."""
+        # The rounding errors of encoded rows and of their squared distance are proportional to the
+        # magnitude of the terms that are subtracted.
         norms = np.hypot(norms_of(Q), self._median_norm)
         size = 1 + np.square(_NORM_SHARE / self.weight * norms) - raw
         squares = np.maximum(0, -raw - _ROUNDING * (Q.shape[1] + 16) * size)

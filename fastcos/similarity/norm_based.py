@@ -13,8 +13,9 @@ from fastcos.validation import Floats, Rows
 class RadialCosine(BaseMeasure):
     """cosine |x|^γ |y|^γ: from the cosine (γ = 0) to the inner product (γ = 1).
 
-    Pitfall: where norms follow popularity, a larger γ favours popular items. The value has no fixed
-    range. The name is from You arXiv:2504.16318, which gives no formula; the formula is ours.
+    Pitfall: if popular items have large norms, a larger γ favours popular items. The value has no
+    fixed range. The name is from You arXiv:2504.16318, which gives no formula; the formula comes
+    from this project.
 
     Parameters
     ----------
@@ -55,9 +56,10 @@ class ScaledSimilarity(_MeanNorm):
     """α cosine + (1 - α) (|x| + |y|) / m, with m the mean norm of the items that are not zero.
 
     Pitfall: the value is unbounded, and the items of a query are ranked by
-    α cosine + (1 - α) |y| / m, that is by popularity where norms follow it. The source uses norms
-    that are not divided by m, and therefore depends on their units; its α corresponds to
-    α / (α + (1 - α) m) here, with the same order of items. Source: You arXiv:2504.16318.
+    α cosine + (1 - α) |y| / m, which favours popular items if they have large norms. The source
+    does not divide the norms by m, so its measure depends on the units of the norms. For a value α
+    of the source, pass α / (α + (1 - α) m) here to get the same order of items. Source: You
+    arXiv:2504.16318.
 
     Parameters
     ----------
@@ -89,11 +91,11 @@ class ScaledSimilarity(_MeanNorm):
 
 @register
 class FeatureAugmented(_MeanNorm):
-    """Inner product of [unit x, β |x| / m], m the mean norm of items not zero, or their cosine.
+    """Inner product or cosine of rows [unit x, β |x| / m], with m the mean norm of nonzero items.
 
     Pitfall: two rows are similar if both are long. The value is the cosine plus β² |x||y| / m² or,
-    if normalized, this sum divided by the norms of the augmented rows. Source: You
-    arXiv:2504.16318, up to the concatenation.
+    if ``normalized`` is true, this sum divided by the norms of both augmented rows. The
+    concatenation of a row and its norm is from You arXiv:2504.16318.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Inner products of rows in NumPy, with the bits of the kernels in ``kernels.pair_scores``."""
+"""Inner products of rows in NumPy, bit-for-bit identical to those of ``kernels.pair_scores``."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -8,14 +8,14 @@ import numpy.typing as npt
 
 from fastcos.validation import Floats
 
-# Number of partial sums of a row in kernels.pair_scores.
+# Number of partial sums by which kernels.pair_scores adds the products of two rows.
 _LANES = 16
-# Entries of the rows of pairs that are scored exactly at once; their products stay in the cache.
+# Number of entries of the rows that are multiplied at once. Their products stay in the cache.
 _ENTRIES_PER_SCORING = 1 << 17
 
 
 def row_products(x: npt.NDArray[Any], y: npt.NDArray[Any]) -> Floats:
-    """Return inner products (n,) of rows with rows, summed in the order of pair_scores."""
+    """Return the inner product (n,) of row i of x and row i of y, summed as in pair_scores."""
     depth = x.shape[1]
     whole = depth - depth % _LANES
     lanes = np.zeros((len(x), _LANES))
@@ -39,7 +39,7 @@ def row_norms_in_numpy(rows: npt.NDArray[Any]) -> Floats:
 
 
 def slices(n: int, depth: int, entries: int = _ENTRIES_PER_SCORING) -> Iterator[slice]:
-    """Yield slices of n rows or pairs of rows."""
+    """Yield slices that cover n rows of this depth, each with about this number of entries."""
     size = max(1, entries // depth)
     for lo in range(0, n, size):
         yield slice(lo, lo + size)

@@ -21,7 +21,7 @@ class ModelSpectrum(NamedTuple):
 
 
 def _spectrum_of(model: Any) -> ModelSpectrum | None:
-    """Return the spectrum of a fitted LinearMF of objective (1), or None for None."""
+    """Return the spectrum of a fitted LinearMF of objective (1); return None if model is None."""
     if model is None:
         return None
     is_fitted = hasattr(model, "shrinkage_") and hasattr(model, "singular_values_")
@@ -36,11 +36,12 @@ def _spectrum_of(model: Any) -> ModelSpectrum | None:
 
 @register
 class RescaledCosine(Mapped):
-    """Cosine of items V_k S^a Σ^b, from the symmetric form V_k S^½: rows divided by D.
+    """Cosine of the items V_k S^½ D^-1 after a rescaling D of the symmetric solution V_k S^½.
 
-    Pitfall: every D solves the same objective, and the cosine under each D compares something else;
-    ``fastcos.rescalings()`` lists what. Source: arXiv:2403.05440, Eq. 3; Levy et al. 2015 for the
-    family of exponents.
+    A named rescaling has the form D = S^c Σ^e with exponents c and e. Pitfall: the solutions for
+    all D have the same loss, but their cosines compare different things; ``fastcos.rescalings()``
+    lists the meaning of the cosine under each named D. Sources: arXiv:2403.05440, Eq. 3; Levy et
+    al. 2015 for the family of exponents.
 
     Parameters
     ----------
@@ -84,15 +85,16 @@ for _named in rescalings():
 class Eq2Cosine(Mapped):
     """Cosine of V_k sqrt((σ - λ)_+), the solution of objective (2), Eq. 6.
 
-    Columns with σ <= λ are zero and do not count; an item whose other entries are zero is a zero
-    row. The objective determines D and G, so that for rows of the solution this is the plain
-    cosine. Source: arXiv:2403.05440, Eq. 6; Zheng et al. arXiv:1804.05090.
+    Columns with σ <= λ are zero and do not count; an item whose entries in all other columns are
+    zero becomes a zero row. Objective (2) determines its solution up to a rotation, so for rows
+    that already are its solution, the measure equals the plain cosine. Sources: arXiv:2403.05440,
+    Eq. 6; Zheng et al. arXiv:1804.05090.
 
     Parameters
     ----------
     model : LinearMF, optional
         The fitted model of the objective "dropout" whose ``item_embeddings()``, V_k S^½, are the
-        rows. Without a model, the rows must already be those of Eq. 6, such as the
+        rows. Without a model, the rows must already be the items of Eq. 6, such as the
         ``item_embeddings()`` of a model of the objective "weight_decay".
     regularization : float, default 100
         λ of objective (2). Used only with a model.
@@ -120,10 +122,10 @@ class Eq2Cosine(Mapped):
 class WeightCosine(BaseMeasure):
     """W_ij / sqrt(W_ii W_jj) of the weights W = AB'; a row is [a_i, b_i], of 2k columns.
 
-    For A = B, this is the cosine under Eq. 5; no reparametrisation changes it. Pass the two factors
-    side by side, ``np.hstack([A, B])``. Pitfalls: W_ii must be at least 0; an item with W_ii = 0 is
-    a zero row. Unless W is symmetric and positive semidefinite, the value is not a cosine and may
-    lie outside of [-1, 1].
+    For A = B, the value is the cosine under Eq. 5. No reparametrisation of the model changes the
+    value. Pass the two factors side by side, as ``np.hstack([A, B])``. Pitfalls: W_ii must be at
+    least 0; an item with W_ii = 0 becomes a zero row. Unless W is symmetric and positive
+    semidefinite, the value is not a cosine and may lie outside of [-1, 1].
     """
 
     name = "weight_cosine"

@@ -1,4 +1,4 @@
-"""Transforms of rows, and scores of lists and pairs, for several measures."""
+"""Transforms of rows, and scores of lists and of pairs, which several measures share."""
 
 from typing import Any, cast
 
@@ -22,18 +22,18 @@ _HASHED_AT_ONCE = 8192
 
 
 def norms_of(rows: Rows) -> Floats:
-    """Return the Euclidean norms (n,), which are exact even if squares underflow."""
+    """Return the Euclidean norms (n,), also of rows whose squares would underflow."""
     _, norms, exponents = _scale_up(rows)
     return norms if exponents is None else np.ldexp(norms, -exponents)
 
 
 def scaled_up_rows(rows: Rows) -> Rows:
-    """Return the rows; float64 rows whose squares would underflow are scaled by powers of two."""
+    """Return the rows; float64 rows whose squares would underflow are multiplied by powers of 2."""
     return _scale_up(rows)[0]
 
 
 def _scale_up(rows: Rows) -> tuple[Rows, Floats, npt.NDArray[np.intc] | None]:
-    """Return the scaled rows, their norms, and the exponents of two; None if none is scaled."""
+    """Return the scaled rows, their norms, and the exponents of 2, or None if no row is scaled."""
     norms = row_norms(as_contiguous(rows))
     scaled = None if rows.dtype == np.float32 else scale_up(cast(Floats, rows), norms)
     if scaled is None:
@@ -44,7 +44,7 @@ def _scale_up(rows: Rows) -> tuple[Rows, Floats, npt.NDArray[np.intc] | None]:
 def unit_rows(rows: Rows, factors: Floats | None = None) -> Floats:
     """Return the rows scaled to unit norm, float64; zero rows stay zero.
 
-    factors (n,), if given, then multiply the rows.
+    If factors (n,) is not None, each scaled row is multiplied by its factor.
     """
     rows, norms, _ = _scale_up(rows)
     factors = np.ones(len(rows)) if factors is None else factors
@@ -56,7 +56,7 @@ def unit_rows(rows: Rows, factors: Floats | None = None) -> Floats:
 
 
 def count_duplicates(rows: Rows) -> int:
-    """Return the number of nonzero rows that have the hash of an earlier row."""
+    """Return the number of nonzero rows whose 64-bit hash equals the hash of an earlier row."""
     hashes = np.concatenate(
         [
             fingerprints(block[block.any(axis=1)])
@@ -71,7 +71,8 @@ def list_scores(
 ) -> Floats:
     """Return the raw scores (n, k) of every query and the items of its list, without a bias.
 
-    norms (p,): norms of the items, if they have been computed before.
+    queries (n, d), items (p, d); columns (n, k) contains the numbers of the items in each list.
+    norms (p,): norms of the items, or None to compute the norms.
     """
     norms = norms_of(items) if norms is None else norms
     queries, items = same_type(queries, items)
@@ -119,7 +120,8 @@ def over_lists(
 ) -> Floats:
     """Run a kernel that scores the list of every query; return the scores (n, k).
 
-    pairs_per_task: number of pairs that a thread scores in one task.
+    columns (n, k): the numbers of the items in each list. pairs_per_task: the number of pairs that
+    a thread scores in one task.
     """
     scores = parallel.unfilled(columns.shape, np.float64)
     blocks = parallel.row_blocks(len(columns), max(1, pairs_per_task // columns.shape[1]))

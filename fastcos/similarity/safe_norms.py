@@ -1,4 +1,4 @@
-"""Scaling of float64 rows whose squares would underflow; it changes no cosine."""
+"""Scaling of float64 rows whose squares would underflow; scaling a row changes no cosine."""
 
 import numpy as np
 import numpy.typing as npt
@@ -6,23 +6,26 @@ import numpy.typing as npt
 from fastcos.validation import Floats
 
 # The squares of rows with a smaller norm lose digits in float64, or underflow to 0.
-LEAST_NORM = 2.0**-480
+MIN_NORM = 2.0**-480
 
 
 def find_small(norms: Floats) -> npt.NDArray[np.intp]:
     """Return the numbers of the rows whose squares may underflow, including zero rows."""
-    return np.flatnonzero(norms < LEAST_NORM)
+    return np.flatnonzero(norms < MIN_NORM)
 
 
 def exponents_for(largest: Floats) -> npt.NDArray[np.intc]:
-    """Return the exponents of two that bring the largest magnitude of each row near 1; 0 for 0."""
+    """Return the exponents of 2 that bring the largest magnitude of each row near 1.
+
+    The exponent is 0 for a magnitude of 0.
+    """
     return -np.frexp(largest)[1]
 
 
 def scale_up(rows: Floats, norms: Floats) -> tuple[Floats, npt.NDArray[np.intc]] | None:
-    """Return rows that are scaled up where necessary, and the exponents of two (n,).
+    """Return the rows after scaling up small ones, and the exponents of 2 of all rows (n,).
 
-    Return None if no row has to be scaled. Scaling by a power of two does not round.
+    Return None if no row has to be scaled. Multiplying by a power of 2 does not round.
     """
     small = find_small(norms)
     largest = np.abs(rows[small]).max(axis=1, initial=0)

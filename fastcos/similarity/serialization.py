@@ -34,9 +34,10 @@ def parameters_of(measure: Measure) -> dict[str, Any]:
 def to_parts(measure: str | Measure) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
     """Return the fields (name and parameters, for JSON) and the arrays of a measure.
 
-    ``from_parts`` restores the measure from them. Only the class and the parameters are stored, so
-    a loaded measure has to be fitted again. Raises TypeError for a class that is not registered,
-    and for a parameter that is neither a number nor a text nor an array.
+    ``from_parts`` restores the measure from these fields and arrays. They contain only the class
+    and the parameters, so a restored measure has to be fitted again. The function raises TypeError
+    if the class of the measure is not registered, or if a parameter is neither a number nor a text
+    nor an array.
     """
     if isinstance(measure, str):
         return {"name": measure, "parameters": {}}, {}
@@ -60,7 +61,7 @@ def to_parts(measure: str | Measure) -> tuple[dict[str, Any], dict[str, npt.NDAr
 
 
 def from_parts(fields: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> str | Measure:
-    """Return the measure with these fields and arrays; only its name if it has no parameters."""
+    """Return the measure with these fields and arrays, or its name if it has no parameters."""
     of_model = {name: array for name, array in arrays.items() if name.startswith(_OF_MODEL)}
     name_of_measure = storage.field(fields, "name", str)
     parameters = dict(storage.field(fields, "parameters", dict))

@@ -2,10 +2,10 @@
 
 A search compares a transformed query with transformed items by their cosine, their inner product
 or their distance. Most measures of the literature differ only in the transform. A row of the table
-names a function that transforms rows (``transform``), or a function that learns a centre and a
-scale from the items, which are then subtracted from and multiplied with each row
-(``centre_and_scale``). Measures that have parameters, that treat queries and items differently or
-that are not inner products are classes in the other files of this package.
+names a function that transforms rows (``transform``), or a function that computes a centre and a
+scale from the items (``centre_and_scale``); the centre is then subtracted from each row, and the
+result is multiplied by the scale. Measures that have parameters, that treat queries and items
+differently or that are not inner products are classes in the other files of this package.
 """
 
 from collections.abc import Callable
@@ -41,7 +41,7 @@ class MeasureRow(NamedTuple):
     centre_and_scale : callable, optional
         Takes the items (p, d) and returns a centre (d,) and a scale (d,).
     to_score : callable, optional
-        Takes raw scores and returns scores; a higher raw score must not give a lower score.
+        Takes raw scores and returns scores. A higher raw score must not give a lower score.
     takes_sparse_rows : bool
         Whether rows may be sparse.
     """
@@ -62,12 +62,15 @@ def share_of_half_turn(cosines: Floats) -> Floats:
 
 
 def negative_distances(negative_squares: Floats) -> Floats:
-    """Return minus the root of squared distances."""
+    """Return minus the distances, from minus the squared distances."""
     return -np.sqrt(-negative_squares)
 
 
 def without_row_means(rows: Rows) -> Rows:
-    """Return rows minus their own means, float64, scaled up where squares would underflow."""
+    """Return each row minus the mean of its entries, float64; rows that would underflow are scaled.
+
+    Rows whose squares would underflow are multiplied by a power of two, which changes no cosine.
+    """
     rows = scaled_up_rows(rows)
     centred: Floats = rows.astype(np.float64)
     centred -= centred.mean(axis=1, keepdims=True)
@@ -76,14 +79,17 @@ def without_row_means(rows: Rows) -> Rows:
 
 
 def centred_ranks(rows: Rows) -> Rows:
-    """Return the average ranks of the entries of each row minus their mean, float32 and exact."""
+    """Return the ranks of the entries of each row minus the mean rank, as exact float32 numbers.
+
+    Equal entries of a row share the average of their ranks.
+    """
     ranks = parallel.unfilled(rows.shape, np.float32)
     parallel.run(row_transforms.rank_rows, row_cuts(rows, 64), as_contiguous(rows), ranks)
     return ranks
 
 
 def mean_and_one(items: Rows) -> tuple[Floats, Floats]:
-    """Return the mean row, and a scale of 1."""
+    """Return the mean row, and a scale of 1 for each column."""
     return mean_of(items), np.ones(items.shape[1])
 
 
@@ -102,28 +108,29 @@ def mean_and_inverse_deviations(items: Rows) -> tuple[Floats, Floats]:
 MEASURES = (
     MeasureRow(
         "cosine",
-        """<x, y> / (|x| |y|); a zero row has no direction and scores 0 with everything.
+        """<x, y> / (|x| |y|); a zero row has no direction and scores 0 with every row.
 
-        Pitfall: the value depends on the rescaling D of the columns, which the model may leave
-        free. Source: arXiv:2403.05440.
+        Pitfall: the value depends on the rescaling D of the columns, which the loss of a model may
+        not determine. Source: arXiv:2403.05440.
         """,
         Invariances(s="y", r="y", R="y", D="-", G="-", t="-"),
         takes_sparse_rows=True,
     ),
     MeasureRow(
         "user_item_cosine",
-        """Cosine of a user's row and an item's.
+        """Cosine of a user's row and an item's row.
 
-        Pitfall: unlike the inner product it depends on D, on both sides. Source: arXiv:2403.05440,
-        section 2.1.
+        Pitfall: unlike the inner product of a user and an item, the value depends on the rescaling
+        D. Source: arXiv:2403.05440, section 2.1.
         """,
         Invariances(s="y", r="y", R="y", D="-", G="-", t="-"),
     ),
     MeasureRow(
         "dot",
-        """<x, y>, between items.
+        """<x, y>, the inner product of two items.
 
-        Pitfall: not invariant under D; popular items have large norms and come first.
+        Pitfalls: the value depends on the rescaling D. Popular items have large norms and come
+        first.
         """,
         Invariances(s="rank", r="-", R="y", D="-", G="-", t="-"),
         "dot",
@@ -131,26 +138,26 @@ MEASURES = (
     ),
     MeasureRow(
         "user_item_dot",
-        """<user, item>: what a factorisation was trained to predict.
+        """<user, item>, the score that a factorisation is trained to predict.
 
-        The only elementary score that no reparametrisation (P G'^-1, B G) can change.
-        Source: arXiv:2403.05440, section 2.
+        No reparametrisation (P G'^-1, B G) of the model changes this score, unlike the other
+        elementary scores. Source: arXiv:2403.05440, section 2.
         """,
         Invariances(s="rank", r="-", R="y", D="y", G="y", t="rank"),
         "dot",
     ),
     MeasureRow(
         "angular",
-        "1 - angle / π: the cosine's ranking on a scale where equal steps are equal angles.",
+        "1 - angle / π, which ranks like the cosine and is linear in the angle.",
         Invariances(s="y", r="y", R="y", D="-", G="-", t="-"),
         to_score=share_of_half_turn,
     ),
     MeasureRow(
         "neg_euclidean",
-        """-|x - y|, so that nearer is larger.
+        """-|x - y|, minus the Euclidean distance, so that nearer rows score higher.
 
-        On unit rows the cosine's ranking. Distances are summed from differences, so that near
-        duplicates do not cancel.
+        For unit rows, the ranking equals that of the cosine. Distances are summed from differences
+        of the entries, so that the distance of near duplicates is precise.
         """,
         Invariances(s="rank", r="-", R="y", D="-", G="-", t="y"),
         "euclidean",
@@ -160,8 +167,8 @@ MEASURES = (
         "centered_cosine",
         """Cosine after the mean row is subtracted.
 
-        A row that equals the mean becomes a zero row; so does a single row.
-        Source: Mu and Viswanath arXiv:1702.01417.
+        A row that equals the mean becomes a zero row; if there is only one row, it becomes a zero
+        row, too. Source: Mu and Viswanath arXiv:1702.01417.
         """,
         Invariances(s="y", r="-", R="y", D="-", G="-", t="y"),
         centre_and_scale=mean_and_one,
@@ -170,9 +177,9 @@ MEASURES = (
         "unit_column_cosine",
         """Cosine after every column is divided by its norm; zero columns are dropped.
 
-        Undoes any rescaling D by construction: for the SVD form it is the rescaling "orthonormal".
-        Pitfall: depends on the basis (not invariant under rotation). Source: theorem 7 of this
-        project.
+        Dividing by the norms of the columns undoes any rescaling D. For the items of ``LinearMF``,
+        the result is the cosine under the rescaling "orthonormal". Pitfall: the value depends on
+        the basis, so it is not invariant under rotation. Source: theorem 7 of this project.
         """,
         Invariances(s="y", r="-", R="-", D="y", G="-", t="-"),
         centre_and_scale=zero_and_inverse_norms,
@@ -181,8 +188,8 @@ MEASURES = (
         "zscore_cosine",
         """Cosine after every column is centred and divided by its standard deviation.
 
-        Constant columns are dropped; a single row becomes a zero row. Pitfall: depends on the
-        basis. Source: theorem 7 of this project.
+        Constant columns are dropped; if there is only one row, it becomes a zero row. Pitfall: the
+        value depends on the basis. Source: theorem 7 of this project.
         """,
         Invariances(s="y", r="-", R="-", D="y", G="-", t="y"),
         centre_and_scale=mean_and_inverse_deviations,
@@ -191,8 +198,9 @@ MEASURES = (
         "layer_norm_cosine",
         """Cosine after each row's mean is subtracted: Pearson's correlation over the dimensions.
 
-        Constant rows become zero rows. Pitfall: depends on the arbitrary basis of the factors; as a
-        device of training it is another matter. Source: Ba et al. arXiv:1607.06450.
+        Constant rows become zero rows. Pitfall: the value depends on the basis of the factors,
+        which is arbitrary unless the model was trained with layer normalisation. Source: Ba et al.
+        arXiv:1607.06450.
         """,
         Invariances(s="y", r="y", R="-", D="-", G="-", t="-"),
         transform=without_row_means,
@@ -201,8 +209,8 @@ MEASURES = (
         "spearman_dims",
         """Pearson's correlation of the ranks of the entries over the dimensions.
 
-        Equal entries share their mean rank; constant rows become zero rows. Pitfall: depends on the
-        basis. Standard.
+        Equal entries share their mean rank; constant rows become zero rows. Pitfall: the value
+        depends on the basis. The measure is Spearman's rank correlation.
         """,
         Invariances(s="y", r="y", R="-", D="-", G="-", t="-"),
         transform=centred_ranks,
@@ -237,4 +245,4 @@ def measure_class(row: MeasureRow) -> type[BaseMeasure]:
 
 for _row in MEASURES:
     _class = register(measure_class(_row))
-    globals()[_class.__name__] = _class  # an object is pickled by the name of its class
+    globals()[_class.__name__] = _class  # pickle finds the class of an object by its name

@@ -130,5 +130,5 @@ def score_pairs(items: Any, pairs: Any, *, measure: str | Measure = "cosine") ->
     [0.6, 0.0]
     """
     X = validation.as_rows("items", items)
-    numbers = as_pairs("pairs", pairs, len(X), least=0)
+    numbers = as_pairs("pairs", pairs, len(X), min_pairs=0)
     return pair_scores(get_measure(measure).fit(X), X, numbers)
