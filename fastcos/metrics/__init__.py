@@ -1,6 +1,6 @@
 """Scores of embeddings and of neighbour lists, computed without an items x items matrix.
 
-The functions form four groups by their input::
+The functions are grouped by their inputs::
 
     rows and labels    pair_auc, stratified_auc, map_at_r, silhouette, within_between,
                        clustering_scores
@@ -11,17 +11,17 @@ The functions form four groups by their input::
                        model_change
     one embedding      effective_rank, participation_ratio, isoscore, mean_cosine
 
-A call validates its arguments, leaves out zero rows and divides the other rows by their norms
-(``labelled``). It then either uses a closed form over sums of rows (O(p k k)) or runs a kernel over
-tiles of cosines (O(p p k) time, O(p k) memory)::
+A metric of rows validates its arguments, leaves out zero rows and divides the other rows by their
+norms (``labelled``). It then computes the score either from sums of rows, in O(p k k) time, or by a
+kernel that computes the cosines of all pairs in tiles, in O(p p k) time and O(p k) memory::
 
     items, labels -> labelled_rows -> packed -> kernels.pair_reductions -> a NamedTuple
 
-Functions compare rows by cosine. For another measure, pass the rows to which the measure maps the
-items. Results are bit-for-bit identical for any number of threads. A field ``n_left_out`` is the
-number of rows that the score does not use. ValueError is raised for numbers that are not finite,
-rows or labels of different lengths, lists with a repeated or unknown item, and data for which the
-score is undefined.
+These functions compare rows by cosine. For another measure, pass the rows to which the measure maps
+the items. Results are bit-for-bit identical for any number of threads. The field ``n_left_out`` of
+a result is the number of rows that the score does not use. The functions raise ValueError for
+numbers that are not finite, rows or labels of different lengths, lists with a repeated or unknown
+item, and data for which the score is undefined.
 """
 
 from fastcos.metrics.alignment import (

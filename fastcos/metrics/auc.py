@@ -271,7 +271,7 @@ def stratified_auc(
     order = np.argsort(weights_of_items, kind="stable")
     weights_of_items = weights_of_items[order]
     grouped = labelled_rows(rows[order], codes[order], weights_of_items > 0)
-    levels = np.log(weights_of_items[grouped.places])
+    levels = np.log(weights_of_items[grouped.row_numbers])
     quantiles = _pair_quantiles(np.sort(levels), n_strata)
     counts, near = _histograms(grouped, levels, quantiles, _N_STRATUM_BINS, n_threads)
     sizes = counts.sum(axis=2)

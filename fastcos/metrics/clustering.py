@@ -1,4 +1,4 @@
-"""Agreement of a clustering of the directions with the labels."""
+"""Agreement of labels with the clusters that spherical k-means finds."""
 
 from typing import Any, NamedTuple
 
@@ -9,7 +9,8 @@ from fastcos import validation
 from fastcos.metrics.labelled import labelled_rows, packed, products
 from fastcos.validation import Floats, Integers
 
-# Largest number of passes of one start. Well separated clusters take 5 to 15 passes.
+# Largest number of passes over the rows from one start. Well separated clusters take 5 to 15
+# passes.
 _MAX_ITERATIONS = 100
 
 
@@ -19,7 +20,8 @@ class ClusteringScores(NamedTuple):
     Attributes
     ----------
     ari, ami : float
-        Adjusted Rand index and adjusted mutual information: 0 on average for random clusters.
+        Adjusted Rand index and adjusted mutual information. Both are 0 on average for random
+        clusters.
     n_left_out : int
         Number of zero rows.
     """
@@ -37,16 +39,18 @@ def clustering_scores(
     random_state: int = 0,
     n_threads: int | None = None,
 ) -> ClusteringScores:
-    """ARI and AMI of a spherical k-means with as many clusters as labels.
+    """ARI and AMI of labels and the clusters of spherical k-means, with one cluster per label.
 
-    The scores are those of the start with the largest sum of cosines to the centres. They depend on
-    the clustering method and on the seed, so report them for several seeds. KMeans of scikit-learn
-    on unit rows maximises the sum of |S_c|^2 / n_c instead of the sum of |S_c|, and its rounding
-    depends on the number of threads; this function's does not. It takes
-    The function takes O(n_starts iterations p k C) time and O(p (k + C)) memory.
+    Spherical k-means runs from several random starts, and the scores are those of the clusters with
+    the largest sum of cosines of the rows and their centres. The scores depend on the clustering
+    method and on the seed, so report them for several seeds. KMeans of scikit-learn on unit rows
+    maximises the sum of |S_c|^2 / n_c instead of the sum of |S_c|, where S_c is the sum of the
+    n_c rows of a cluster; its rounding depends on the number of threads. The results of this
+    function are bit-for-bit identical for any number of threads. The function takes
+    O(n_starts iterations p k C) time and O(p (k + C)) memory.
 
     Sources: Dhillon and Modha, Machine Learning 42 (2001); Hubert and Arabie 1985; Vinh, Epps and
-    Bailey, JMLR 11 (2010). The scores are scikit-learn's.
+    Bailey, JMLR 11 (2010). scikit-learn computes the scores from the clusters.
 
     Parameters
     ----------
@@ -72,8 +76,9 @@ def clustering_scores(
     n_starts = validation.as_count("n_starts", n_starts)
     random = validation.as_generator("random_state", random_state)
     grouped = labelled_rows(items, labels)
-    # Use the input order, so that the starts do not depend on the names of the labels.
-    order = np.argsort(grouped.places)
+    # Use the rows in the order of the input, so that the random starts do not depend on the names
+    # of the labels.
+    order = np.argsort(grouped.row_numbers)
     rows, truth = np.ascontiguousarray(grouped.rows[order]), grouped.codes[order]
     clusters = spherical_kmeans(
         rows, len(grouped.starts) - 1, n_starts=n_starts, random=random, n_threads=n_threads
@@ -93,7 +98,11 @@ def spherical_kmeans(
     random: np.random.Generator,
     n_threads: int | None = None,
 ) -> Integers:
-    """Cluster of every unit row, from the start with the largest sum of cosines to the centres."""
+    """Return the cluster of every unit row.
+
+    Of the clusterings from n_starts random starts, the result is the one with the largest sum of
+    cosines of the rows and the centres of their clusters.
+    """
     best_total, best = -np.inf, np.zeros(len(rows), np.int64)
     for _ in range(n_starts):
         centres = _far_rows(rows, n_clusters, random, n_threads)
@@ -106,47 +115,54 @@ def spherical_kmeans(
 def _far_rows(
     rows: Floats, n_clusters: int, random: np.random.Generator, n_threads: int | None
 ) -> Floats:
-    """k-means++: draw each centre with a probability by its distance to the nearest centre."""
+    """Draw the initial centres by k-means++.
+
+    A row is drawn with a probability proportional to its cosine distance to the nearest centre.
+    """
     centres = [int(random.integers(len(rows)))]
     nearest = np.full(len(rows), np.inf)
     while len(centres) < n_clusters:
         cosines = products(rows, packed(rows[centres[-1:]]), 1, n_threads)[:, 0]
         np.minimum(nearest, np.maximum(1 - cosines, 0), out=nearest)
         cumulative = np.cumsum(nearest)
-        drawn = np.searchsorted(cumulative, random.random() * cumulative[-1], side="right")
-        centres.append(int(min(drawn, len(rows) - 1)))
+        number = np.searchsorted(cumulative, random.random() * cumulative[-1], side="right")
+        centres.append(int(min(number, len(rows) - 1)))
     return rows[centres]
 
 
 def _iterate(rows: Floats, centres: Floats, n_threads: int | None) -> tuple[float, Integers]:
-    """Assign rows and average clusters until no row changes; return sum of cosines and clusters."""
+    """Assign rows to centres and average clusters until no row changes its cluster.
+
+    Return the sum of the cosines of rows and their centres, and the cluster of every row.
+    """
     codes = np.full(len(rows), -1)
     total = 0.0
     for _ in range(_MAX_ITERATIONS):
         cosines = products(rows, packed(centres), len(centres), n_threads)
         new_codes = cosines.argmax(axis=1)
-        own_cosines = cosines[np.arange(len(rows)), new_codes]
-        total = float(own_cosines.sum())
+        centre_cosines = cosines[np.arange(len(rows)), new_codes]
+        total = float(centre_cosines.sum())
         if (new_codes == codes).all():
             break
         codes = new_codes
-        centres = _centres(rows, codes, own_cosines, centres)
+        centres = _centres(rows, codes, centre_cosines, centres)
     return total, codes.astype(np.int64)
 
 
-def _centres(rows: Floats, codes: Any, own_cosines: Floats, centres: Floats) -> Floats:
-    """Directions of the sums of the clusters; an empty cluster gets the row with lowest cosine.
+def _centres(rows: Floats, codes: Any, centre_cosines: Floats, centres: Floats) -> Floats:
+    """Return the new centres, which are the directions of the sums of the clusters.
 
-    own_cosines (n,) contains the cosine of each row with the centre of its cluster.
+    centre_cosines (n,) contains the cosine of each row and the centre of its cluster. The rows with
+    the lowest cosines become the centres of empty clusters.
     """
     n = len(rows)
     members = sp.csc_array((np.ones(n), codes, np.arange(n + 1)), shape=(len(centres), n))
     sums = members @ rows
     norms = np.sqrt((sums * sums).sum(axis=1))
     new_centres = centres.copy()
-    # A zero sum has no direction, so that centre does not change.
+    # If the sum of a cluster is zero, it has no direction, and the centre does not change.
     non_zero = norms > 0
     new_centres[non_zero] = sums[non_zero] / norms[non_zero, None]
     empty = np.flatnonzero(np.bincount(codes, minlength=len(centres)) == 0)
-    new_centres[empty] = rows[np.argsort(own_cosines, kind="stable")[: len(empty)]]
+    new_centres[empty] = rows[np.argsort(centre_cosines, kind="stable")[: len(empty)]]
     return new_centres

@@ -1,4 +1,7 @@
-"""Permutation tests of labels: over all pairs, among neighbours, and of single labels."""
+"""Permutation tests of whether a similarity recovers labels.
+
+There are three tests: over all pairs of items, among nearest neighbours, and for single labels.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,28 +17,28 @@ from fastcos.kernels import label_permutations as kernels
 from fastcos.reports import Record, Section, Table
 from fastcos.validation import Floats, Integers
 
-# Each of three tests of the labels is significant at this p-value, so that together they accept
-# 0.5 % of shuffled labels.
+# Each of the three tests is significant if its p-value is at most this number. For shuffled labels,
+# at least one of the tests is then significant with a probability of at most 0.5 %.
 SIGNIFICANT = 0.005 / 3
 # Number of permutations of the labels. The smallest possible p-value, 1 / 600, is significant.
 _PERMUTATIONS = 599
-# A lower AUC is called weak even if it is significant, because a few groups that are near each
-# other are enough for it.
+# A significant AUC below this value is called weak, because a few groups of similar items are
+# enough to make such an AUC significant.
 WEAK_AUC = 0.55
-# Number of labels in the permutations that are in memory at a time. They take 64 MiB.
+# Number of entries of the permutations that are in memory at a time. They take 64 MiB.
 _ENTRIES = 2**24
 
 
 def check_testable(sizes: Integers) -> None:
-    """Raise if labels have too few permutations for a p-value of SIGNIFICANT.
+    """Raise ValueError if labels have too few permutations for a p-value of SIGNIFICANT.
 
     sizes contains the number of items of each label.
     """
     n, n_required = int(sizes.sum()), round(1 / SIGNIFICANT)
-    # The logarithm of the number of permutations with different results. Exchanging two labels with
-    # the same number of items does not change any statistic.
-    equal = np.unique(sizes[sizes > 0], return_counts=True)[1]
-    log_distinct = gammaln(n + 1) - gammaln(sizes + 1).sum() - gammaln(equal + 1).sum()
+    # Compute the logarithm of the number of permutations with different results. Exchanging two
+    # labels that have the same number of items changes no statistic.
+    labels_per_size = np.unique(sizes[sizes > 0], return_counts=True)[1]
+    log_distinct = gammaln(n + 1) - gammaln(sizes + 1).sum() - gammaln(labels_per_size + 1).sum()
     if log_distinct < np.log(n_required):
         rule = f"have at least {n_required} permutations with different results for a test"
         got = f"{np.exp(log_distinct):.0f} of {n} items: label more items"
@@ -45,8 +48,9 @@ def check_testable(sizes: Integers) -> None:
 class Ranking(NamedTuple):
     """The neighbours of queries, and the ranks of a sample of units, under one similarity.
 
-    lists (n, k): nearest items of each query; -1 for an item without a label.
-    ranks (m, m): result of :func:`doubled_ranks` for the units.
+    lists (n, k): numbers of the nearest items of each query; -1 in place of an item without a
+        label.
+    ranks (m, m): the result of :func:`doubled_ranks` for the units.
     """
 
     lists: Integers
@@ -55,16 +59,17 @@ class Ranking(NamedTuple):
 
 @dataclass(frozen=True)
 class LabelTest(Record):
-    """Whether a similarity recovers labels, tested by permutations of the labels.
+    """Tests of whether a similarity recovers labels, by permutations of the labels.
 
     Attributes
     ----------
     auc, auc_p : float
-        AUC over pairs, with equal weights of all labels, and its p-value. They test recovery over
-        the whole space.
+        Result of the test over all pairs: the AUC, with equal weights of all labels, and its
+        p-value.
     precision, chance, precision_p : float
-        Share of the labelled neighbours with the label of the item, mean over labels; its mean over
-        permutations; and its p-value. They test recovery among neighbours.
+        Result of the test among neighbours: the share of an item's labelled neighbours that have
+        the label of the item, as a mean over labels; the mean of this share over permutations; and
+        its p-value.
     classes : tuple of ClassTest
         The labels whose recovery is significant, by descending lift.
     n_items, n_classes : int
@@ -85,12 +90,12 @@ class LabelTest(Record):
 
     @property
     def shown(self) -> bool:
-        """Whether a test shows recovery: of the whole space, of neighbours, or of a label."""
+        """Whether at least one of the three tests is significant."""
         return min(self.auc_p, self.precision_p) <= SIGNIFICANT or bool(self.classes)
 
     @property
     def verdict(self) -> str:
-        """The recovery that the tests show, in a sentence or two."""
+        """The result of the tests, in one or two sentences."""
         weakly = "weakly " if self.auc < WEAK_AUC else ""
         globally = f"{weakly}over all pairs (AUC {self.auc:.2f}, chance 0.50)"
         locally = f"among neighbours (precision {self.precision:.2f}, chance {self.chance:.2f})"
@@ -99,13 +104,13 @@ class LabelTest(Record):
         names = ", ".join(class_test.label for class_test in self.classes[:3])
         if shown:
             # A few labels may decide the means, so list the labels that are recovered individually.
-            single = (
+            sentence = (
                 f" Tested individually, {len(self.classes)} of {self.n_tested} labels are "
                 f"recovered: {names}"
             )
-            more = ", ..." if len(self.classes) > 3 else "."
-            partly = f"{single}{more}" if 0 < len(self.classes) < self.n_tested else ""
-            return f"The labels are recovered {' and '.join(shown)}.{partly}"
+            end = ", ..." if len(self.classes) > 3 else "."
+            single_labels = f"{sentence}{end}" if 0 < len(self.classes) < self.n_tested else ""
+            return f"The labels are recovered {' and '.join(shown)}.{single_labels}"
         if self.classes:
             return f"Only some labels are shown to be recovered among neighbours: {names}."
         return (
@@ -115,7 +120,7 @@ class LabelTest(Record):
         )
 
     def sections(self) -> tuple[Section]:
-        """The tests, and the recovered labels."""
+        """Return the results of the tests, and a table of the recovered labels."""
         rows = [
             (test.label, test.n_items, test.precision, test.chance, f"{test.p:.2g}")
             for test in self.classes
@@ -127,9 +132,9 @@ class LabelTest(Record):
                 (
                     f"The labels of {self.n_items:,} items in {self.n_classes:,} classes were "
                     "permuted among the items. A test shows recovery if its p-value is at most "
-                    f"{SIGNIFICANT:.2g}; the p-value of a class allows for the number of classes. "
-                    "If no test shows recovery, the labels may still be recovered: the test may "
-                    "have had too few items.",
+                    f"{SIGNIFICANT:.2g}; the p-value of a class is corrected for the number of "
+                    "classes. If no test shows recovery, the labels may still be recovered, "
+                    "because the test may have had too few items.",
                 ),
                 [Table("Classes recovered among neighbours", header, rows)] if rows else [],
                 {
@@ -155,10 +160,11 @@ class ClassTest(Record):
     n_items : int
         Number of items with the label.
     precision, chance : float
-        Share of the label among the labelled neighbours of its items, and its mean over
-        permutations.
+        Share of the items with this label among their labelled neighbours, and the mean of this
+        share over permutations.
     p : float
-        p-value, for the largest deviation of any label in a permutation.
+        Share of the permutations in which the largest deviation of any label is at least as large
+        as the deviation of this label.
     """
 
     label: str
@@ -169,10 +175,11 @@ class ClassTest(Record):
 
 
 class BestTest(NamedTuple):
-    """The test of several similarities: each value belongs to the similarity that deviates most.
+    """The test of several similarities, where each value is that of the best similarity.
 
-    of_pairs, of_neighbors, of_classes: numbers of the similarities to which ``auc``, ``precision``
-    and ``classes`` belong.
+    The best similarity for a test is the one whose value deviates most from its mean over the
+    permutations. of_pairs, of_neighbors and of_classes are the numbers of the similarities to which
+    ``auc``, ``precision`` and ``classes`` belong.
     """
 
     test: LabelTest
@@ -182,21 +189,21 @@ class BestTest(NamedTuple):
 
 
 def label_names(labels: Any) -> list[str]:
-    """The labels in sorted order, which is the order of the codes that validation assigns."""
+    """Return the names of the labels, in the order of the codes that validation assigns."""
     values = np.asarray(labels, object).tolist()
     distinct = {value for value in values if value is not None and value == value}
     return [str(label) for label in sorted(distinct)]
 
 
 def draw_per_label(codes: Integers, max_items: int, generator: np.random.Generator) -> Integers:
-    """Draw up to max_items items, evenly over the labels; return ascending positions."""
+    """Draw up to max_items items, evenly over the labels, and return their ascending positions."""
     order = generator.permutation(len(codes))
     first = np.argsort(number_within_label(codes[order]), kind="stable")
     return np.sort(order[first[:max_items]])
 
 
 def number_within_label(codes: Integers) -> Integers:
-    """For each item, the number of earlier items with the same label."""
+    """Return for each item the number of earlier items with the same label."""
     sizes, number = np.bincount(codes), np.empty(len(codes), np.int64)
     starts = np.repeat(np.cumsum(sizes) - sizes, sizes)
     number[np.argsort(codes, kind="stable")] = np.arange(len(codes)) - starts
@@ -204,10 +211,10 @@ def number_within_label(codes: Integers) -> Integers:
 
 
 def doubled_ranks(scores: Floats) -> npt.NDArray[np.signedinteger[Any]]:
-    """Twice the rank of each unit in the ascending scores (m, m) of the other units.
+    """Return twice the ranks (m, m) of the scores (m, m) in each row, in ascending order.
 
-    The rank of a unit for itself is 0, and its score with itself is overwritten. Equal scores share
-    the mean of their ranks; doubled ranks are therefore whole numbers.
+    The diagonal, the score of a unit with itself, is overwritten and gets the rank 0. Equal scores
+    share the mean of their ranks, so doubled ranks are whole numbers.
     """
     np.fill_diagonal(scores, -np.inf)
     doubled = 2 * (scipy.stats.rankdata(scores, axis=1) - 2)
@@ -227,15 +234,15 @@ def permute_labels(
     """Test labels by permutations, for the best of several similarities.
 
     rankings: the lists and ranks under each similarity.
-    queries (n,), units (m,): ascending item numbers to which lists and ranks belong. Both may
-        depend on the labels, because labels are permuted among the queries, among the other items,
-        and among the units.
+    queries (n,), units (m,): ascending numbers of the items to which the lists and the ranks
+        belong. The choice of queries and units may depend on the labels, because labels are
+        permuted among the queries, among the items that are not queries, and among the units.
     codes (p,): codes of the labels. An item without a label has code -1 in all permutations.
-    names: the labels by code.
+    names: the name of the label of each code.
 
     Similarities are compared by the deviation of a value from its mean over the permutations, in
-    standard deviations. The p-values refer to the largest deviation over all similarities, and for
-    single labels also over all labels.
+    standard deviations. The p-values refer to the largest deviation of any similarity, and for
+    single labels to the largest deviation of any similarity and label.
     """
     labelled = np.flatnonzero(codes >= 0)
     sizes = np.bincount(codes[labelled], minlength=len(names))
@@ -244,10 +251,10 @@ def permute_labels(
     aucs = np.stack([_aucs(ranking.ranks, permuted, n_threads) for ranking in rankings])
     shares = _shares(rankings, queries, codes, len(names), generator, n_threads)[..., tested]
     means = shares.mean(axis=2)
-    pairs, neighbors, single = map(_deviations, (aucs, means, shares))
-    largest = single.max(axis=0, initial=-np.inf)
+    pairs, neighbors, by_label = map(_deviations, (aucs, means, shares))
+    largest = by_label.max(axis=0, initial=-np.inf)
     largest_of_all = largest.max(axis=1, initial=-np.inf)
-    best_of_label = single[:, 0].argmax(axis=0)
+    best_of_label = by_label[:, 0].argmax(axis=0)
     classes = []
     for number, label in enumerate(tested.tolist()):
         p = _p_value(largest[0, number], largest_of_all)
@@ -273,7 +280,10 @@ def permute_labels(
 
 
 def _permutations(codes: Integers, n: int, generator: np.random.Generator) -> Iterator[Integers]:
-    """Yield the labels, then permutations within the first n items and within the other items."""
+    """Yield the codes and then _PERMUTATIONS permutations of them.
+
+    Codes are permuted among the first n items, and among the other items.
+    """
     codes = codes.astype(np.int32)
     yield codes
     for _ in range(_PERMUTATIONS):
@@ -288,19 +298,22 @@ def _shares(
     generator: np.random.Generator,
     n_threads: int | None,
 ) -> Floats:
-    """Share of each label among the neighbours of its queries, (rankings, permutations, C)."""
+    """Return the share of each label among the neighbours of its queries.
+
+    The shape is (rankings, permutations, C).
+    """
     listed = np.unique(np.concatenate([ranking.lists.ravel() for ranking in rankings]))
     other_items = np.setdiff1d(listed[listed >= 0], queries)
     items = np.concatenate([queries, other_items[codes[other_items] >= 0]])
-    positions = np.full(len(codes) + 1, -1)  # the last entry maps -1 to itself
+    positions = np.full(len(codes) + 1, -1)  # The last entry maps -1 to -1.
     positions[items] = np.arange(len(items))
     lists = [validation.read_only(positions[ranking.lists]) for ranking in rankings]
     shares = np.zeros((len(rankings), _PERMUTATIONS + 1, n_labels))
-    drawn = _permutations(codes[items], len(queries), generator)
+    permutations = _permutations(codes[items], len(queries), generator)
     step = max(1, _ENTRIES // len(items))
     for lo in range(0, _PERMUTATIONS + 1, step):
         n = min(step, _PERMUTATIONS + 1 - lo)
-        permuted = validation.read_only(np.stack([next(drawn) for _ in range(n)]))
+        permuted = validation.read_only(np.stack([next(permutations) for _ in range(n)]))
         for number, neighbors in enumerate(lists):
             n_same, n_labelled = (parallel.unfilled((n, n_labels), np.int64) for _ in range(2))
             parallel.run(
@@ -315,7 +328,10 @@ def _shares(
 def _aucs(
     ranks: npt.NDArray[np.signedinteger[Any]], permuted: Integers, n_threads: int | None
 ) -> Floats:
-    """AUC of each permutation: pairs with one label against pairs with two, mean over labels."""
+    """Return the AUC of each permutation: pairs with the same label against other pairs.
+
+    The AUC is the mean over the labels that have both kinds of pairs.
+    """
     n, sizes = len(ranks), np.bincount(permuted[0])
     n_same, n_other = sizes - 1.0, n - sizes.astype(float)
     has_both = (n_same > 0) & (n_other > 0)
@@ -332,11 +348,11 @@ def _aucs(
 
 
 def _deviations(values: Floats) -> Floats:
-    """Differences from the mean over permutations, axis 1, in standard deviations."""
+    """Return the differences from the mean over permutations (axis 1), in standard deviations."""
     spread = np.maximum(values.std(axis=1, keepdims=True), 1e-12)
     return (values - values.mean(axis=1, keepdims=True)) / spread
 
 
 def _p_value(value: float, permuted: Floats) -> float:
-    """Share of permutations with a value at least as large; the true labels are one of them."""
+    """Return the share of permutations, including the true labels, with at least this value."""
     return float((permuted >= value - 1e-9).sum() / len(permuted))

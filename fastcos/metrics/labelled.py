@@ -11,22 +11,25 @@ from fastcos.kernels import dot_tile
 from fastcos.kernels.simd.dot_tile import COLUMNS, ROWS
 from fastcos.validation import Floats, Integers
 
-# Number of rows in a partial sum. It is fixed, so that the order of summation never changes.
+# Number of rows in a partial sum. The number is fixed, so that the order of summation never
+# changes.
 CHUNK = 4096
 # Number of rows in a task of one thread, if there are more than _MANY_ROWS rows.
 _STRIP = 96
-# Number of rows in a task if there are fewer rows, so that several threads share a hundred rows.
+# Number of rows in a task if there are at most _MANY_ROWS rows. With this number, several threads
+# share even a hundred rows.
 _SHORT_STRIP = 2 * ROWS
 _MANY_ROWS = 16 * _STRIP
-# Smallest number of entries of panels times rows in a task, which then takes about 0.1 ms. Handing
-# a task to a thread takes 0.03 ms, which is more than products with a few centres take.
+# Smallest number of multiplications in a task, which then takes about 0.1 ms. Passing a task to a
+# thread takes 0.03 ms, which is longer than multiplying rows by a few centres.
 _MIN_WORK = 2**21
 
 
 def as_shared_labels(codes: Integers) -> Integers:
-    """Return the codes of non-zero rows, renumbered 0 .. C-1.
+    """Return the label codes of non-zero rows, renumbered 0 .. C-1.
 
-    Raise unless there are pairs with the same label and pairs with different labels.
+    Raise ValueError unless there are pairs of rows with the same label and pairs with different
+    labels.
     """
     values, renumbered = np.unique(codes, return_inverse=True)
     if not 2 <= len(values) < len(codes):
@@ -40,10 +43,10 @@ def as_neighbor_lists(
 ) -> Integers:
     """Return the first k columns of lists (n, K) as int64.
 
-    Raise if a list repeats an item, or contains -1 although padded is false.
+    Raise ValueError if a list repeats an item, or contains -1 although padded is false.
     """
     is_text = False
-    with contextlib.suppress(ValueError):  # for lists of different lengths, as_array raises below
+    with contextlib.suppress(ValueError):  # If lists have different lengths, as_array raises below.
         is_text = np.asarray(indices).dtype.kind in "UT"
     if is_text:
         got = "texts (pass positions, such as the .indices of a search, instead of ids)"
@@ -69,13 +72,13 @@ def as_neighbor_lists(
 
 
 def check_same_length(name: str, length: int, other_name: str, other_length: int) -> None:
-    """Raise if the lengths differ."""
+    """Raise ValueError if the lengths of two arguments differ."""
     if length != other_length:
         raise ValueError(f"{name} must be as long as {other_name} ({other_length}), got {length}")
 
 
 def check_varying(name: str, varies: bool, values: str) -> None:
-    """Raise if data have no variance, so that a correlation is undefined."""
+    """Raise ValueError if data have no variance, because a correlation is then undefined."""
     if not varies:
         raise ValueError(f"{name} must have {values} that differ, got only equal {values}")
 
@@ -84,7 +87,7 @@ def unit_rows(rows: validation.Rows) -> Floats:
     """Return float64 rows of norm 1, also for tiny and huge rows; a zero row stays zero."""
     largest = np.maximum(rows.max(axis=1), -rows.min(axis=1)).astype(np.float64)
     _, exponents = np.frexp(largest)
-    # Scaling by powers of two is exact and prevents overflow of the squares.
+    # Multiplying by powers of two does not round, and it keeps the squares from overflowing.
     scales = np.ldexp(1.0, -np.clip(exponents, -1021, 1021))
     unit: Floats = rows * scales[:, None]
     norms = np.sqrt(np.einsum("ij,ij->i", unit, unit))
@@ -95,7 +98,7 @@ def unit_rows(rows: validation.Rows) -> Floats:
 def same_rows(
     name: str, first: Any, other_name: str, second: Any
 ) -> tuple[validation.Rows, validation.Rows]:
-    """Validate two matrices whose rows are the same items."""
+    """Validate two matrices whose rows belong to the same items, and return them."""
     X, Y = validation.as_rows(name, first), validation.as_rows(other_name, second)
     check_same_length(other_name, len(Y), name, len(X))
     return X, Y
@@ -121,15 +124,15 @@ class LabelledRows(NamedTuple):
 
     rows (n, d): the unit rows.
     codes (n,): codes of the labels, 0 .. C-1, ascending; every code occurs.
-    starts (C + 1,): the rows of code c are starts[c] .. starts[c+1].
-    places (n,): row numbers in the input.
+    starts (C + 1,): the rows with code c are rows[starts[c] : starts[c + 1]].
+    row_numbers (n,): the numbers of these rows in the input.
     n_left_out: number of zero rows and of rows that the mask excludes.
     """
 
     rows: Floats
     codes: Integers
     starts: Integers
-    places: Integers
+    row_numbers: Integers
     n_left_out: int
 
 
@@ -138,24 +141,25 @@ def labelled_rows(
 ) -> LabelledRows:
     """Validate items and labels, and sort the non-zero rows by label.
 
-    Raise unless there are two labels, at least one of them on several rows. If a mask is given,
-    only its rows are used.
+    Raise ValueError unless there are at least two labels, of which one occurs on several rows. If
+    mask (p,) is not None, only the rows for which it is true are used.
     """
     rows = validation.as_rows("items", items)
     codes = validation.as_labels("labels", labels, len(rows))
     is_nonzero = rows.any(axis=1)
-    places = np.flatnonzero(is_nonzero if mask is None else is_nonzero & mask)
-    codes = as_shared_labels(codes[places])
+    row_numbers = np.flatnonzero(is_nonzero if mask is None else is_nonzero & mask)
+    codes = as_shared_labels(codes[row_numbers])
     order = np.argsort(codes, kind="stable")
-    places, codes = places[order], codes[order]
+    row_numbers, codes = row_numbers[order], codes[order]
     starts = np.searchsorted(codes, np.arange(codes[-1] + 2))
     return LabelledRows(
-        unit_rows(rows[places]), codes, starts.astype(np.int64), places, len(rows) - len(places)
-    )
+        unit_rows(rows[row_numbers]), codes, starts.astype(np.int64), row_numbers,
+        len(rows) - len(row_numbers),
+    )  # fmt: skip
 
 
 def packed(rows: Floats, n_threads: int | None = None) -> Floats:
-    """Return rows packed into the panels of 32 columns that the kernels read."""
+    """Return the rows in the packed form that the kernels read, in panels of 32 rows."""
     n, d = rows.shape
     panels = parallel.unfilled((-(-n // COLUMNS), d, COLUMNS), np.float64)
     cuts = parallel.row_blocks(len(panels), 16)
@@ -164,7 +168,10 @@ def packed(rows: Floats, n_threads: int | None = None) -> Floats:
 
 
 def products(rows: Floats, panels: Floats, n_columns: int, n_threads: int | None = None) -> Floats:
-    """Return the products (n, n_columns) of rows and packed rows, independent of the blocks."""
+    """Return the inner products (n, n_columns) of rows and packed rows.
+
+    The rounding of a product depends only on its two rows, not on the division into tasks.
+    """
     out = parallel.unfilled((len(rows), n_columns), np.float64)
     strip = _STRIP if len(rows) > _MANY_ROWS else _SHORT_STRIP
     cuts = parallel.row_blocks(len(rows), max(strip, _MIN_WORK // max(1, panels.size)))
@@ -174,10 +181,10 @@ def products(rows: Floats, panels: Floats, n_columns: int, n_threads: int | None
 
 
 def cross_products(X: Floats, Y: Floats) -> Floats:
-    """Return X'Y (k1, k2), as partial sums over chunks of rows that are added in row order."""
+    """Return X'Y (k1, k2), the sum of the products of chunks of rows, in the order of the rows."""
     total = np.zeros((X.shape[1], Y.shape[1]))
     for first in range(0, len(X), CHUNK):
         chunk = slice(first, first + CHUNK)
-        right = packed(np.ascontiguousarray(Y[chunk].T))
-        total += products(X[chunk].T, right, Y.shape[1])
+        panels = packed(np.ascontiguousarray(Y[chunk].T))
+        total += products(X[chunk].T, panels, Y.shape[1])
     return total

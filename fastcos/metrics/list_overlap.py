@@ -9,15 +9,15 @@ from fastcos import validation
 from fastcos.metrics.labelled import as_neighbor_lists
 from fastcos.validation import Floats, Integers
 
-# Number of item numbers in a block of lists. It limits the memory besides the lists to some MiB.
+# Number of entries in a block of lists. It limits the memory besides the lists to a few MiB.
 _BLOCK = 2**19
 
 
 def jaccard_at_k(first: Any, second: Any, *, k: int | None = None) -> float:
-    """Mean over queries of #(A and B) / #(A or B) for the sets of the k nearest.
+    """Mean over queries of #(A and B) / #(A or B) for two sets A and B of the k nearest items.
 
-    The index lies between 0 and 1. For a query it is o / (2 - o) with the overlap
-    o = #(A and B) / k.
+    The Jaccard index lies between 0 and 1. For a query whose lists have the overlap
+    o = #(A and B) / k, it is o / (2 - o).
 
     Source: Wendlandt, Kummerfeld and Mihalcea, NAACL 2018, arXiv:1804.09692, who measure the
     stability of embeddings by the overlap.
@@ -25,8 +25,9 @@ def jaccard_at_k(first: Any, second: Any, *, k: int | None = None) -> float:
     Parameters
     ----------
     first, second : array_like (n, K), int
-        Items by descending score, as ``top_k`` returns them. Row i of both belongs to the same
-        query. -1 pads lists with fewer than K items. For two lists without items, the index is 1.
+        Items by descending score, as ``top_k`` returns them. Row i of both arrays belongs to the
+        same query. -1 pads lists with fewer than K items. For two lists without items, the index is
+        1.
     k : int, optional
         Number of columns to use. Default: all.
 
@@ -47,10 +48,11 @@ def jaccard_per_query(first: Any, second: Any, k: int | None = None) -> Floats:
 
 
 def overlap_at_k(first: Any, second: Any, *, k: int | None = None) -> float:
-    """Mean over queries of #(A and B) / k for the sets of the k nearest, from 0 to 1.
+    """Mean over queries of #(A and B) / k for two sets A and B of the k nearest items.
 
-    If both lists of a query have fewer than k items, the length of the longer list replaces k. If
-    first contains exact lists, the overlap is the recall of an approximate index.
+    The overlap lies between 0 and 1. If both lists of a query have fewer than k items, the length
+    of the longer list replaces k. If ``first`` contains exact lists and ``second`` the lists of an
+    approximate index, the overlap is the recall of the index.
 
     Parameters
     ----------
@@ -86,11 +88,12 @@ class RankBiasedOverlap(NamedTuple):
 def rank_biased_overlap(
     first: Any, second: Any, *, persistence: float = 0.9, k: int | None = None
 ) -> RankBiasedOverlap:
-    """(X_k / k) q^k + ((1 - q) / q) sum over d <= k of (X_d / d) q^d, X_d the overlap at depth d.
+    """(X_k / k) q^k + ((1 - q) / q) Σ_{d <= k} (X_d / d) q^d, with X_d the overlap at depth d.
 
-    The first ranks have the largest weights: with q = 0.9 the first ten ranks have 86 %.
+    X_d is the number of items that the first d places of both lists share. The first ranks have the
+    largest weights: for q = 0.9, the first ten ranks have 86 % of the total weight.
 
-    Source: Webber, Moffat and Zobel, ACM TOIS 28 (2010), equations 23 and 30 for lists of one
+    Source: Webber, Moffat and Zobel, ACM TOIS 28 (2010), equations 23 and 30 for lists of equal
     length.
 
     Parameters
@@ -98,7 +101,7 @@ def rank_biased_overlap(
     first, second, k
         As in :func:`jaccard_at_k`.
     persistence : float
-        q, greater than 0 and less than 1.
+        The number q, greater than 0 and less than 1.
 
     Returns
     -------
@@ -118,9 +121,9 @@ def rank_biased_overlap(
     residuals = _residuals(q, k)
     values, open_parts = np.empty(len(a)), np.empty(len(a))
     for block, positions in _blocks_of_positions(a, b):
-        seen = np.where(positions >= 0, np.maximum(positions, depths - 1), k)
-        rows = np.arange(len(seen))[:, None]
-        counts = np.bincount((rows * (k + 1) + seen).ravel(), minlength=seen.shape[0] * (k + 1))
+        shared_at = np.where(positions >= 0, np.maximum(positions, depths - 1), k)
+        cells = np.arange(len(shared_at))[:, None] * (k + 1) + shared_at
+        counts = np.bincount(cells.ravel(), minlength=len(shared_at) * (k + 1))
         overlap = np.cumsum(counts.reshape(-1, k + 1)[:, :k], axis=1)
         values[block] = overlap[:, -1] / k * q**k + (overlap * weights).sum(axis=1)
         open_parts[block] = residuals[overlap[:, -1]]
@@ -128,46 +131,49 @@ def rank_biased_overlap(
 
 
 def _residuals(q: float, k: int) -> Floats:
-    """Largest minus smallest contribution of depths beyond k, by the overlap 0 .. k at depth k.
+    """Return for each overlap 0 .. k at depth k the uncertainty that depths beyond k contribute.
 
-    In the best case, both next items at every depth are shared until all items are shared, at depth
-    2k - overlap.
+    The uncertainty is the largest minus the smallest possible contribution. The contribution is
+    largest if at every depth beyond k, the next items of both lists are shared, until all items are
+    shared at depth 2k - overlap.
     """
     overlaps, depths = np.arange(k + 1), np.arange(1, 2 * k + 1)
-    full = 2 * k - overlaps
-    partial = np.concatenate([[0.0], np.cumsum(q**depths / depths)])
-    beyond = -np.log1p(-q) - partial[full]
-    gained = np.concatenate([[0.0], np.cumsum(np.maximum(depths - k, 0) / depths * q**depths)])
-    total: Floats = 2 * gained[full] + q ** (full + 1.0) / (1 - q) - overlaps * beyond
+    full_depths = 2 * k - overlaps
+    partial_sums = np.concatenate([[0.0], np.cumsum(q**depths / depths)])
+    remainders = -np.log1p(-q) - partial_sums[full_depths]
+    gains = np.concatenate([[0.0], np.cumsum(np.maximum(depths - k, 0) / depths * q**depths)])
+    total: Floats = 2 * gains[full_depths] + q ** (full_depths + 1.0) / (1 - q)
+    total -= overlaps * remainders
     return np.maximum((1 - q) / q * total, 0)
 
 
 def _blocks_of_positions(a: Integers, b: Integers) -> Iterator[tuple[slice, Integers]]:
-    """Blocks of queries, and the position in b of each item of a, (rows, k); -1 if absent."""
+    """Yield blocks of queries, and for each item of a its position in b (rows, k), or -1."""
     k = a.shape[1]
     step = max(1, _BLOCK // k)
     for start in range(0, len(a), step):
         block = slice(start, start + step)
-        both = np.concatenate([a[block], b[block]], axis=1)
-        # The sort is stable, so of two equal items the first is that of a.
-        order = np.argsort(both, axis=1, kind="stable")
-        both = np.take_along_axis(both, order, axis=1)
-        rows, columns = np.nonzero((both[:, 1:] == both[:, :-1]) & (both[:, 1:] >= 0))
-        positions = np.full((len(both), k), -1)
+        items = np.concatenate([a[block], b[block]], axis=1)
+        # The sort is stable, so that of two equal items, the item of a comes first.
+        order = np.argsort(items, axis=1, kind="stable")
+        items = np.take_along_axis(items, order, axis=1)
+        rows, columns = np.nonzero((items[:, 1:] == items[:, :-1]) & (items[:, 1:] >= 0))
+        positions = np.full((len(items), k), -1)
         positions[rows, order[rows, columns]] = order[rows, columns + 1] - k
         yield block, positions
 
 
 def _shared_at_k(first: Any, second: Any, k: int | None) -> tuple[Floats, Integers, Integers]:
-    """Number of shared items of each query, and lengths of its first and second list, (n,) each."""
+    """Return the numbers (n,) of shared items, and the lengths (n,) of first and second lists."""
     a, b = _two_lists(first, second, k)
     shared = np.empty(len(a))
     step = max(1, _BLOCK // a.shape[1])
     for start in range(0, len(a), step):
         block = slice(start, start + step)
-        # Positions are not needed here, so use the faster sort that is not stable.
-        both = np.sort(np.concatenate([a[block], b[block]], axis=1), axis=1)
-        shared[block] = ((both[:, 1:] == both[:, :-1]) & (both[:, 1:] >= 0)).sum(axis=1)
+        # The positions of the items are not needed here, so the sort need not be stable; an
+        # unstable sort is faster.
+        items = np.sort(np.concatenate([a[block], b[block]], axis=1), axis=1)
+        shared[block] = ((items[:, 1:] == items[:, :-1]) & (items[:, 1:] >= 0)).sum(axis=1)
     return shared, (a >= 0).sum(axis=1), (b >= 0).sum(axis=1)
 
 
