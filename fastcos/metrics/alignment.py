@@ -1,4 +1,8 @@
-"""Agreement of two embeddings of the same items, or of two models of the same data."""
+"""Similarity of two embeddings of the same items, and of the predictions of two models.
+
+The measures in this module compare whole embeddings (CKA, CCA, Procrustes, RSA) and the
+neighbourhoods of their items (trustworthiness).
+"""
 
 from typing import Any, NamedTuple
 
@@ -18,17 +22,18 @@ from fastcos.metrics.labelled import (
 from fastcos.similarity.moments import triangle
 from fastcos.validation import Floats, Integers
 
-# A variance below this share of the squares counts as 0, because it is a rounding error.
+# A variance below this share of the mean square counts as 0, because it is a rounding error.
 _ROUNDING = 1e-13
 # The two-sided 95 % quantile of the standard normal distribution.
 _NORMAL_95 = 1.959963984540054
 
 
 def cka(first: Any, second: Any) -> float:
-    """Linear centred kernel alignment: |Y'X|^2 / (|X'X| |Y'Y|) of the centred rows.
+    """Linear centred kernel alignment (CKA): |Y'X|^2 / (|X'X| |Y'Y|) of the centred rows.
 
-    CKA lies between 0 and 1. Rotations, translations and a common scale of either embedding do not
-    change it; a rescaling of the columns does. The function takes O(p k k) time.
+    CKA lies between 0 and 1. CKA does not change if either embedding is rotated, translated, or
+    multiplied by a number; it does change if the columns are rescaled. The function takes O(p k k)
+    time.
 
     Source: Kornblith et al., ICML 2019, arXiv:1905.00414, section 3.
 
@@ -50,11 +55,12 @@ def cka(first: Any, second: Any) -> float:
 
 
 def cca_similarity(first: Any, second: Any) -> float:
-    """Mean squared canonical correlation: |Qx'Qy|^2 / r, orthonormal bases of centred columns.
+    """Mean squared canonical correlation: |Q_x'Q_y|^2 / r.
 
-    The similarity lies between 0 and 1. r is the smaller of the two ranks, so the similarity is 1
-    if one embedding is a linear function of the other. No invertible linear map or translation of
-    either embedding changes it, and so no rescaling does: it compares the information in two
+    Q_x and Q_y are orthonormal bases of the centred columns of both embeddings, and r is the
+    smaller one of their ranks. The similarity lies between 0 and 1, and it is 1 if one embedding is
+    a linear function of the other. No invertible linear map or translation of either embedding
+    changes the similarity, so no rescaling changes it. It therefore compares the information in two
     embeddings, not their cosines. The function takes O(p k k) time.
 
     Source: Hotelling, Biometrika 28 (1936); Kornblith et al. 2019, arXiv:1905.00414, table 1.
@@ -62,7 +68,8 @@ def cca_similarity(first: Any, second: Any) -> float:
     Parameters
     ----------
     first, second
-        As in :func:`cka`; more rows than columns, or the value is trivially near 1.
+        As in :func:`cka`. There should be many more rows than columns, because otherwise the value
+        is near 1 for any two embeddings.
 
     Examples
     --------
@@ -78,11 +85,13 @@ def cca_similarity(first: Any, second: Any) -> float:
 
 
 def procrustes(first: Any, second: Any) -> float:
-    """Disparity after the best translation, scale and rotation: 1 - |X'Y|_*^2, centred, unit norm.
+    """Disparity of two embeddings after the best translation, scaling and rotation.
 
-    The disparity lies between 0 and 1. It is 0 if one embedding is a translated, rotated, reflected
-    and scaled copy of the other. The embeddings may have different numbers of columns. A rescaling
-    of the columns changes the disparity. The function takes O(p k k) time.
+    The disparity is 1 - |X'Y|_*^2, where X and Y are the embeddings, centred and scaled to
+    Frobenius norm 1, and |.|_* is the nuclear norm. It lies between 0 and 1, and it is 0 if one
+    embedding is a translated, rotated, reflected and scaled copy of the other. The embeddings may
+    have different numbers of columns. A rescaling of the columns changes the disparity. The
+    function takes O(p k k) time.
 
     Source: Schönemann, Psychometrika 31 (1966); scipy.spatial.procrustes.
 
@@ -125,12 +134,14 @@ class ModelChange(NamedTuple):
 def model_change(
     first_users: Any, first_items: Any, second_users: Any, second_items: Any
 ) -> ModelChange:
-    """|P1 Q1' - P2 Q2'|, the difference of the predictions of two models, without an n x p matrix.
+    """|P1 Q1' - P2 Q2'|, the norm of the difference of the predictions of two models.
 
-    No rescaling changes the result, and no other invertible map of the factors that preserves the
-    predictions. If it is about 0, the factors differ only by such a map. It is computed from the
-    triangular factors of (P1, -P2) and (Q1, Q2), so that rounding errors are relative to the
-    predictions, not to their squares. The function takes O((n + p) k k) time.
+    The result depends only on the predictions, so neither a rescaling nor another invertible map of
+    the factors that preserves the predictions changes the result. If the result is about 0, the
+    factors of both models differ only by such a map. The n x p matrix of predictions is never
+    formed: the result is computed from the triangular factors of (P1, -P2) and (Q1, Q2), whose
+    rounding errors are proportional to the predictions and not to their squares. The function takes
+    O((n + p) k k) time.
 
     Parameters
     ----------
@@ -163,13 +174,16 @@ def model_change(
 
 
 def _size_of(matrix: Floats) -> float:
-    """Frobenius norm, even if squares of the entries overflow or underflow."""
+    """Return the Frobenius norm, even if squares of the entries overflow or underflow."""
     largest = float(np.abs(matrix).max())
     return largest * float(np.linalg.norm(matrix / largest)) if largest else 0.0
 
 
 def _centred(first: Any, second: Any) -> tuple[Floats, Floats]:
-    """Both embeddings minus their means, divided by a power of two near their largest entry."""
+    """Return both embeddings minus their means, divided by a power of two.
+
+    The power of two is near the largest entry of the embedding.
+    """
     centred = []
     for name, rows in zip(
         ("first", "second"), same_rows("first", first, "second", second), strict=True
@@ -183,7 +197,7 @@ def _centred(first: Any, second: Any) -> tuple[Floats, Floats]:
 
 
 def _basis(rows: Floats) -> Floats:
-    """Orthonormal basis of the columns, without directions that are 0 within rounding."""
+    """Return an orthonormal basis of the columns, without directions that are rounding errors."""
     with parallel.blas_lock():
         Q, sigma, _ = np.linalg.svd(rows, full_matrices=False)
     return Q[:, sigma > sigma[0] * max(rows.shape) * np.finfo(np.float64).eps]
@@ -218,25 +232,27 @@ def rsa(
 ) -> RSA:
     """Representational similarity: correlation, over pairs of items, of cosines in two embeddings.
 
-    "pearson" is computed exactly from k x k Gram matrices in O(p k k): with unit rows A and B, the
-    sums of the cosines, of their squares and of their products are |sum A|^2, |A'A|^2 and |A'B|^2,
-    minus p. "spearman" ranks the cosines of n_pairs pairs that are drawn with replacement, or of
-    all pairs if there are no more; its interval is that of Fisher's z with the variance
-    (1 + r^2 / 2) / (n - 3). A rescaling of the columns changes both.
+    The correlation "pearson" is computed exactly from k x k Gram matrices in O(p k k) time. Let A
+    and B be the unit rows of the two embeddings. The sums, over ordered pairs of different items,
+    of the cosines, of their squares and of the products of two cosines are |sum A|^2 - p,
+    |A'A|^2 - p and |A'B|^2 - p. The correlation "spearman" is computed from the ranks of the
+    cosines of n_pairs pairs that are drawn with replacement, or of all pairs if there are at most
+    n_pairs; its confidence interval is that of Fisher's z with the variance
+    (1 + r^2 / 2) / (n_pairs - 3). A rescaling of the columns changes both correlations.
 
-    Sources: Kriegeskorte, Mur and Bandettini, Front. Syst. Neurosci. 2 (2008); the interval: Bonett
-    and Wright, Psychometrika 65 (2000).
+    Sources: Kriegeskorte, Mur and Bandettini, Front. Syst. Neurosci. 2 (2008); for the interval,
+    Bonett and Wright, Psychometrika 65 (2000).
 
     Parameters
     ----------
     first, second
-        As in :func:`cka`; at least three items whose rows are non-zero in both.
+        As in :func:`cka`, with at least three items whose rows are non-zero in both embeddings.
     method : {"pearson", "spearman"}
-        The correlation.
+        The correlation coefficient.
     n_pairs : int
-        Size of the sample, in pairs.
+        Number of pairs in the sample of "spearman".
     random_state : int or Generator
-        Draws the sample.
+        Seed of the sample.
 
     Returns
     -------
@@ -262,7 +278,10 @@ def rsa(
 
 
 def _directed(name: str, first: Any, other_name: str, second: Any) -> tuple[Floats, Floats, int]:
-    """Unit rows of items that are non-zero in both embeddings, and the number of other items."""
+    """Return the unit rows of items that are non-zero in both embeddings.
+
+    The third result is the number of items whose row is zero in at least one embedding.
+    """
     X, Y = same_rows(name, first, other_name, second)
     is_used = X.any(axis=1) & Y.any(axis=1)
     n_used = int(is_used.sum())
@@ -275,9 +294,9 @@ def _pearson(A: Floats, B: Floats) -> float:
     n_pairs = n * (n - 1) / 2
     mean_a, mean_b = ((np.square(rows.sum(axis=0)).sum() - n) / 2 / n_pairs for rows in (A, B))
 
-    def covariance(left: Floats, right: Floats, means: float) -> float:
-        products = (np.square(cross_products(left, right)).sum() - n) / 2 / n_pairs
-        return float(products - means)
+    def covariance(X: Floats, Y: Floats, product_of_means: float) -> float:
+        mean_product = (np.square(cross_products(X, Y)).sum() - n) / 2 / n_pairs
+        return float(mean_product - product_of_means)
 
     variances = covariance(A, A, mean_a * mean_a), covariance(B, B, mean_b * mean_b)
     check_varying("first", variances[0] > _ROUNDING, "cosines")
@@ -302,7 +321,7 @@ def _spearman(
 
 
 def _pairs(n: int, n_pairs: int, random: np.random.Generator) -> tuple[Integers, Integers]:
-    """All pairs of n rows; if there are more than n_pairs, so many drawn with replacement."""
+    """Return all pairs of n rows or, if there are more, n_pairs pairs drawn with replacement."""
     if n * (n - 1) // 2 <= n_pairs:
         return np.triu_indices(n, 1)
     i, j = random.integers(n, size=n_pairs), random.integers(n - 1, size=n_pairs)
@@ -318,14 +337,16 @@ def _cosines(rows: Floats, i: Integers, j: Integers) -> Floats:
 
 
 class Trustworthiness(NamedTuple):
-    """How well an embedding preserves neighbourhoods.
+    """The degree to which an embedding preserves the neighbourhoods of the original rows.
 
     Attributes
     ----------
     trustworthiness : float
-        Score from 0 to 1; it is 1 if no neighbour in the embedding is new.
+        Score from 0 to 1. It is 1 if all neighbours in the embedding are neighbours in the
+        original.
     continuity : float
-        Score from 0 to 1; it is 1 if no neighbour in the original is lost.
+        Score from 0 to 1. It is 1 if all neighbours in the original are neighbours in the
+        embedding.
     n_left_out : int
         Number of items with a zero row in either embedding.
     """
@@ -338,12 +359,12 @@ class Trustworthiness(NamedTuple):
 def trustworthiness(
     original: Any, embedding: Any, *, k: int = 5, n_threads: int | None = None
 ) -> Trustworthiness:
-    """1 - 2 / (n k (2n - 3k - 1)) sum over i and j in U_k(i) of (r(i, j) - k).
+    """1 - 2 / (n k (2n - 3k - 1)) Σ_i Σ_{j in U_k(i)} (r(i, j) - k), and the continuity.
 
-    U_k(i) contains the items among the k nearest of i in the embedding that are not among its k
-    nearest in the original. r(i, j) is the rank of j among the neighbours of i in the original.
-    Continuity is the same with the two swapped. In both, neighbours are ranked by cosine and, for
-    equal cosines, by ascending row number.
+    U_k(i) contains the items that are among the k nearest items of i in the embedding but not among
+    the k nearest items of i in the original. r(i, j) is the rank of j among the neighbours of i in
+    the original. The continuity is the same score with original and embedding exchanged. Neighbours
+    are ranked by cosine and, for equal cosines, by ascending row number.
 
     The function takes O(n n k) time, and O(n) memory per thread besides copies of the inputs.
     Results are bit-for-bit identical for any number of threads.
@@ -355,7 +376,7 @@ def trustworthiness(
     original, embedding : array_like (p, k1), (p, k2), float32 or float64
         One row per item, for the same items.
     k : int
-        Number of neighbours; less than half of the number of items with non-zero rows.
+        Number of neighbours, less than half of the number of items with non-zero rows.
     n_threads : int, optional
         Number of threads. Default: the setting ``n_threads``.
 

@@ -10,13 +10,13 @@ from fastcos.kernels import pair_reductions, records
 from fastcos.metrics.labelled import LabelledRows, labelled_rows, packed, products
 from fastcos.validation import Floats, Integers
 
-# Number of bins of pair_auc. The interval of the AUC is then at most 1e-3 wide.
+# Number of bins of pair_auc. With this number, the interval of the AUC is at most 1e-3 wide.
 _N_BINS = 2**16
-# Number of bins of one stratum. Ten strata then take 2.6 MB per thread.
+# Number of bins of one stratum. The bins of ten strata take 2.6 MB per thread.
 _N_STRATUM_BINS = 2**14
-# Number of pairs in a task, which takes about 50 ms. Ctrl-C is handled between tasks.
+# Number of pairs in a task. A task takes about 50 ms, and Ctrl-C is handled between tasks.
 _PAIRS_PER_TASK = 10_000_000
-# Up to this number of pairs (2,896 rows), the cosines are sorted by default.
+# Largest number of pairs (those of 2,896 rows) for which the cosines are sorted by default.
 _SORTED_PAIRS = 2**22
 # Number of rows whose cosines with all rows are computed at a time.
 _ROWS = 192
@@ -30,8 +30,8 @@ class PairAUC(NamedTuple):
     value : float
         The AUC, or the middle of the interval.
     low, high : float
-        Ends of an interval that certainly contains the AUC, rounding included; both equal value if
-        it is exact.
+        Ends of an interval that certainly contains the AUC, including rounding errors. If the AUC
+        was computed exactly, both ends equal value.
     n_left_out : int
         Number of zero rows, which have no direction and are in no pair.
     """
@@ -45,19 +45,20 @@ class PairAUC(NamedTuple):
 def pair_auc(
     items: Any, labels: Any, *, exact: bool | None = None, n_threads: int | None = None
 ) -> PairAUC:
-    """P(cosine of a same-label pair > that of a different-label pair) + half of P(equal).
+    """P(cosine of a same-label pair > cosine of a different-label pair) + P(both are equal) / 2.
 
     The pairs are unordered pairs of different rows. By default, every cosine is counted in one of
-    2^16 equal bins, which determine the order of two cosines in different bins. ``low`` and
-    ``high`` are the AUC if all undecided comparisons go one way or the other. A comparison is
-    undecided if both cosines lie in one bin, or if the rounding error of a cosine, which is at most
-    (k + 8) 2^-51, may cross the edge of a bin. Half of the width of the interval is half of the
-    sum, over bins, of the product of the shares of both kinds of pairs.
+    2^16 equal bins, which decide the comparison of two cosines in different bins. Some comparisons
+    are undecided, because both cosines lie in the same bin or because the rounding error of a
+    cosine, which is at most (k + 8) 2^-51, may cross the edge of a bin. ``low`` is the AUC if all
+    undecided comparisons are lost by the same-label pair, and ``high`` is the AUC if all of them
+    are won. Apart from rounding errors, the width of the interval is the sum, over the bins, of the
+    share of same-label pairs in the bin times the share of different-label pairs in it.
 
-    If exact is true, the cosines are sorted, and cosines that differ by less than their rounding
-    error count as equal. The function takes O(p p k) time and O(p k) memory; with exact, also
-    memory for the p (p - 1) / 2 cosines. Results are bit-for-bit identical for any number of
-    threads.
+    If ``exact`` is true, the cosines are sorted, and cosines that differ by less than their
+    rounding error count as equal. The function takes O(p p k) time and O(p k) memory; if ``exact``
+    is true, it also needs memory for the p (p - 1) / 2 cosines. Results are bit-for-bit identical
+    for any number of threads.
 
     Source: the Mann-Whitney statistic; Hanley and McNeil, Radiology 143 (1982).
 
@@ -69,8 +70,9 @@ def pair_auc(
         The cluster of every item. The non-zero rows must have at least two different labels, one of
         them on several rows.
     exact : bool, optional
-        Whether to sort the cosines instead of counting them in bins. They must fit in the setting
-        ``working_memory``. Default: True for at most 2^22 pairs, if they fit.
+        Whether to sort the cosines instead of counting them in bins. The sorted cosines must fit
+        into the setting ``working_memory``. Default: True if there are at most 2^22 pairs and their
+        cosines fit.
     n_threads : int, optional
         Number of threads. Default: the setting ``n_threads``.
 
@@ -87,7 +89,7 @@ def pair_auc(
     grouped = labelled_rows(items, labels)
     n = len(grouped.rows)
     n_pairs = n * (n - 1) // 2
-    # Sorting needs memory for the scores and for a copy.
+    # Sorting needs memory for the cosines and for a copy of them.
     n_bytes, memory = 16 * n_pairs, config.working_memory()
     fits = n_bytes <= memory * 2**20
     if exact is None:
@@ -106,9 +108,10 @@ def pair_auc(
 def _histograms(
     grouped: LabelledRows, levels: Floats, boundaries: Floats, n_bins: int, n_threads: int | None
 ) -> tuple[Integers, Integers]:
-    """Count the scores of all pairs, (strata, 2, bins), and the scores near the edge of a bin.
+    """Count the scores of all pairs in bins, (strata, 2, bins), and the scores near bin edges.
 
-    The boundaries between strata of pairs are ascending sums of the levels of two rows.
+    The level of a pair is the sum of the levels of its two rows. The boundaries (ascending) are the
+    levels that separate the strata of pairs.
     """
     parts, rows = _n_parts(n_threads), validation.read_only(grouped.rows)
     counts = np.zeros((parts, len(boundaries) + 1, 2, n_bins), np.int64)
@@ -127,17 +130,19 @@ def _histograms(
 
 
 def auc_of_counts(counts: Integers, near: Integers) -> tuple[float, float, float]:
-    """Middle, low and high AUC of two histograms (2, bins): pairs of two clusters, then of one.
+    """Return the middle, the low end and the high end of the AUC from two histograms (2, bins).
 
-    near (2, 1) contains the numbers of scores that may belong to the next bin. Each of them affects
-    1/n of the comparisons, where n is the number of scores in its histogram.
+    counts[0] is the histogram of pairs with different labels, and counts[1] that of pairs with the
+    same label. near (2, 1) contains the numbers of scores that may belong to a neighbouring bin.
+    Each of these scores affects 1/n of the comparisons, where n is the number of scores in its
+    histogram.
     """
     other, same = counts
     below = np.concatenate([[0], np.cumsum(other)[:-1]])
     n_same, n_other = int(same.sum()), int(other.sum())
     total = n_same * n_other
-    if total >= 2**63:  # use Python integers, which do not overflow
-        same, below, other = (counts_.astype(object) for counts_ in (same, below, other))
+    if total >= 2**63:  # Use Python integers, which do not overflow.
+        same, below, other = (array.astype(object) for array in (same, below, other))
     wins, tied = int(same @ below), int(same @ other)
     uncertain = int(near[1, 0]) * n_other + int(near[0, 0]) * n_same
     low, high = max(0, wins - uncertain) / total, min(total, wins + tied + uncertain) / total
@@ -145,22 +150,28 @@ def auc_of_counts(counts: Integers, near: Integers) -> tuple[float, float, float
 
 
 def _margin_in_bins(rows: Floats, n_bins: int) -> float:
-    """Bound, in bins, on the error of the position of a cosine: rounding of cosine and position."""
+    """Return a bound on the rounding error of the position of a cosine, in units of one bin.
+
+    The error is the sum of the rounding errors of the cosine and of its position.
+    """
     return _rounding(rows) * n_bins / 2 + n_bins * 2.0**-51
 
 
 def _rounding(rows: Floats) -> float:
-    """Bound on the error of a cosine: k roundings per norm and product, 1 per division."""
+    """Return a bound on the rounding error of a cosine.
+
+    The norms and the product have up to k roundings each, and a division has one.
+    """
     return float((rows.shape[1] + 8) * 2.0**-51)
 
 
 def _row_ends(grouped: LabelledRows) -> Integers:
-    """End of the cluster of every row."""
+    """Return for every row the position after the last row of its cluster."""
     return validation.read_only(grouped.starts[grouped.codes + 1])
 
 
 def _tasks(n: int, parts: int) -> Iterator[tuple[int, int]]:
-    """Strips of rows, begin to stop, that advance the histograms of all parts by one task each."""
+    """Yield ranges of strips of rows; in each range, every part counts the pairs of one task."""
     strips = -(-n // pair_reductions.STRIP)
     step = parts * max(1, _PAIRS_PER_TASK // (pair_reductions.STRIP * n))
     for begin in range(0, strips, step):
@@ -168,14 +179,17 @@ def _tasks(n: int, parts: int) -> Iterator[tuple[int, int]]:
 
 
 def _n_parts(n_threads: int | None) -> int:
-    """Number of histograms that are filled in parallel. It does not affect sums of integers."""
+    """Return the number of histograms that are filled in parallel.
+
+    The result does not depend on this number, because the histograms contain integers.
+    """
     if n_threads is None:
         return 2 * config.n_threads()
     return 2 * validation.as_thread_count("n_threads", n_threads)
 
 
 def _pair_scores(grouped: LabelledRows, n_threads: int | None) -> tuple[Floats, Floats]:
-    """The cosines of all pairs within clusters, and of all pairs of different clusters."""
+    """Return the cosines of all same-label pairs, and of all different-label pairs."""
     ends, n = _row_ends(grouped), len(grouped.rows)
     n_same, n_other = ends - np.arange(n) - 1, n - ends
     same = parallel.unfilled(int(n_same.sum()), np.float64)
@@ -208,14 +222,15 @@ class StratifiedAUC(NamedTuple):
     Attributes
     ----------
     value : float
-        Mean over strata, weighted by the number of comparisons #same x #different.
+        Mean of the AUC over strata. The weight of a stratum is its number of comparisons: the
+        number of same-label pairs times the number of different-label pairs.
     low, high : float
         Ends of an interval that certainly contains the mean.
     worst : float
         Smallest AUC of a stratum.
     strata : tuple of float
-        AUC of each stratum, starting with the rarest pairs. It is NaN for a stratum that only
-        contains pairs of one kind.
+        AUC of each stratum, starting with the rarest pairs. It is NaN for a stratum without
+        same-label pairs or without different-label pairs.
     n_left_out : int
         Number of zero rows, and of items with popularity 0.
     """
@@ -236,12 +251,13 @@ def stratified_auc(
     n_strata: int = 10,
     n_threads: int | None = None,
 ) -> StratifiedAUC:
-    """pair_auc within strata of pairs by popularity.
+    """AUC of :func:`pair_auc` within strata of pairs that have similar popularity.
 
-    Strata of pairs prevent that popular pairs alone decide the score. They are strata of the
-    geometric mean of the two popularities and contain equal numbers of pairs (deciles by default),
-    except that pairs with equal popularity share a stratum. Cosines are counted in 2^14 bins, as in
-    :func:`pair_auc`. The function takes O(p p k) time and O(p k) memory.
+    The strata keep a few popular items from deciding the score. The popularity of a pair is the
+    geometric mean of the popularities of its two items. All strata contain the same number of pairs
+    (by default, they are deciles), except that pairs of equal popularity are in the same stratum.
+    Cosines are counted in 2^14 bins, as in :func:`pair_auc`. The function takes O(p p k) time and
+    O(p k) memory.
 
     Parameters
     ----------
@@ -250,7 +266,7 @@ def stratified_auc(
     popularity : array_like (p,), numbers of at least 0
         Popularity of every item, for example its number of users.
     n_strata : int
-        Number of strata by popularity, at most the number of items.
+        Number of strata, at most the number of items.
 
     Returns
     -------
@@ -267,7 +283,8 @@ def stratified_auc(
     n_strata = validation.as_count("n_strata", n_strata, high=len(rows))
     codes = validation.as_labels("labels", labels, len(rows))
     weights_of_items = validation.as_weights("popularity", popularity, len(rows))
-    # Sort by popularity, so that consecutive pairs in the kernel are usually in the same stratum.
+    # Sort the items by popularity, so that consecutive pairs in the kernel are usually in the same
+    # stratum.
     order = np.argsort(weights_of_items, kind="stable")
     weights_of_items = weights_of_items[order]
     grouped = labelled_rows(rows[order], codes[order], weights_of_items > 0)
@@ -283,7 +300,7 @@ def stratified_auc(
 
 
 def _mean_auc(aucs: Floats, weights: Floats, n_left_out: int) -> StratifiedAUC:
-    """The weighted mean of AUCs and bounds (strata, 3), over strata with pairs of both kinds."""
+    """Return the weighted mean of AUCs and bounds (strata, 3), over strata with a defined AUC."""
     valid = np.flatnonzero(weights)
     validation.check_enough("labels", len(valid), 1, "strata with pairs of both kinds")
     value, low, high = (weights[valid, None] * aucs[valid]).sum(axis=0) / weights.sum()
@@ -292,13 +309,13 @@ def _mean_auc(aucs: Floats, weights: Floats, n_left_out: int) -> StratifiedAUC:
 
 
 def _pair_quantiles(levels: Floats, n_strata: int) -> Floats:
-    """Upper ends of all strata except the last, as sums of two of the ascending levels."""
+    """Return the upper ends of all strata except the last, as sums of two ascending levels."""
     n_pairs = len(levels) * (len(levels) - 1) // 2
     levels = validation.read_only(levels)
     cuts = []
     for stratum in range(1, n_strata):
         n_below = -(-stratum * n_pairs // n_strata)
-        # Find the smallest float that at least n_below sums do not exceed, by bisection.
+        # Find by bisection the smallest float x such that at least n_below sums are at most x.
         low, high = np.nextafter(2 * levels[0], -np.inf), 2 * levels[-1]
         while (middle := low + (high - low) / 2) not in (low, high):
             if pair_reductions.pairs_at_most(levels, middle) >= n_below:

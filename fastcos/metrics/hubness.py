@@ -1,4 +1,4 @@
-"""Hubness and popularity bias: whether few items, or popular items, fill the neighbour lists."""
+"""Hubness and popularity bias: measures of how few or how popular items fill neighbour lists."""
 
 from typing import Any, NamedTuple
 
@@ -10,7 +10,7 @@ from fastcos.parallel import memmap
 from fastcos.similarity.row_transforms import norms_of
 from fastcos.validation import Floats, Integers
 
-# Values count as equal if they differ by less than this share of the largest.
+# Values count as equal if they differ by less than this share of the largest value.
 _ROUNDING = 1e-13
 
 
@@ -70,9 +70,9 @@ def hubness(neighbors: Any, *, n_items: int | None = None, k: int | None = None)
 
 
 def occurrences(neighbors: Any, n_items: int | None, k: int | None = None) -> Integers:
-    """Number of lists with each item, (p,) int64."""
+    """Return the number of lists that contain each item, (p,) int64."""
     array = validation.as_array("neighbors", neighbors)
-    n_lists = array.shape[0] if array.ndim else 0  # for a scalar, as_neighbor_lists raises below
+    n_lists = array.shape[0] if array.ndim else 0  # For a scalar, as_neighbor_lists raises below.
     size = n_lists if n_items is None else validation.as_count("n_items", n_items)
     lists = as_neighbor_lists("neighbors", array, k, n_items=size, padded=True)
     items = lists[lists >= 0]
@@ -91,16 +91,16 @@ class PopularityBias(NamedTuple):
         Correlation of log popularity with the norm of the row.
     hubness_correlation : float
         Correlation of log popularity with the number of lists that contain the item. A correlation
-        is NaN if one side is constant, within 1e-13 of its largest value.
+        is NaN if one of the two quantities is constant, up to 1e-13 of its largest value.
     decile_cosines : tuple of 10 float
         Mean cosine to all other items by decile of popularity, starting with the rarest items.
     lift : float
         Mean popularity of the listed items divided by the mean popularity of all items.
     gini : float
-        Gini coefficient of the number of lists that contain an item: 0 if all numbers are equal,
-        near 1 if few items fill all lists.
+        Gini coefficient of the number of lists that contain an item. It is 0 if all items are in
+        equally many lists, and near 1 if few items fill all lists.
     n_left_out : int
-        Number of zero rows and of items with popularity 0. These items only affect lift and gini.
+        Number of items that have a zero row or the popularity 0. They affect only lift and gini.
     """
 
     cosine_correlation: float
@@ -117,10 +117,10 @@ def popularity_bias(
 ) -> PopularityBias:
     """Correlations of popularity with cosines, norms and hubness; lift and Gini of the lists.
 
-    The result is exact and takes O(p k), besides the lists: the mean cosine of a row follows from
-    its product with the sum of the unit rows.
+    The result is exact. It takes O(p k) time and a pass over the lists, because the mean cosine of
+    a row follows from its product with the sum of all unit rows.
 
-    Source: Zhou et al., ACL 2022, arXiv:2205.05092, for frequency and cosine.
+    Source: Zhou et al., ACL 2022, arXiv:2205.05092, who relate the frequency of words to cosines.
 
     Parameters
     ----------
@@ -168,7 +168,8 @@ def popularity_bias(
         _correlation(logs, listed[is_used]),
         tuple(float(decile.mean()) for decile in np.array_split(cosines[order], 10)),
         float((listed * counts).sum() / listed.sum() / counts.mean()),
-        # The Gini coefficient is the mean absolute difference of two items over twice the mean.
+        # The Gini coefficient is the mean absolute difference of two items divided by twice the
+        # mean.
         float((ranks * np.sort(listed)).sum() / (len(listed) * listed.sum())),
         len(rows) - n,
     )
@@ -177,7 +178,7 @@ def popularity_bias(
 def _correlation(x: Floats, y: Floats) -> float:
     if any(np.ptp(values) <= _ROUNDING * np.abs(values).max() for values in (x, y)):
         return float("nan")
-    # Scale by powers of two, so that squares neither overflow nor underflow.
+    # Scale both by powers of two, so that squares neither overflow nor underflow.
     x, y = (np.ldexp(values, -np.frexp(np.abs(values).max())[1]) for values in (x, y))
     x, y = x - x.mean(), y - y.mean()
     return float((x * y).sum() / np.sqrt((x * x).sum() * (y * y).sum()))

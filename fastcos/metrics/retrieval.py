@@ -1,4 +1,4 @@
-"""Retrieval: share of neighbours with the label of the query, and of held-out items in lists."""
+"""Retrieval metrics: how many neighbours share a label, and how many held-out items are listed."""
 
 from typing import Any, NamedTuple
 
@@ -21,13 +21,13 @@ from fastcos.validation import Floats, Integers
 
 
 def map_at_r(items: Any, labels: Any, *, n_threads: int | None = None) -> Score:
-    """Mean over items of (1/R) sum over ranks i <= R of rel(i) P(i), with R = n_c - 1.
+    """Mean over items of (1/R) Σ_{i <= R} rel(i) P(i), with R the other items of the same label.
 
     The list of every item ranks all other rows by descending cosine and, for equal cosines, by
     ascending row number; the cosine of a zero row is 0. rel(i) is 1 if the row at rank i has the
-    label of the item, and P(i) is the mean of rel up to rank i. The denominator is R, not the
-    number of hits. The function takes O(p p k) time and O(p k) memory. Results are bit-for-bit
-    identical for any number of threads.
+    label of the item, and otherwise 0; P(i) is the mean of rel over the first i ranks. The
+    denominator is R, not the number of hits. The function takes O(p p k) time and O(p k) memory.
+    Results are bit-for-bit identical for any number of threads.
 
     Source: Musgrave, Belongie and Lim, ECCV 2020, arXiv:2003.08505, section 3.2.
 
@@ -39,8 +39,8 @@ def map_at_r(items: Any, labels: Any, *, n_threads: int | None = None) -> Score:
     Returns
     -------
     Score
-        The value is in [0, 1]. Zero rows are left out, and rows that are the only one with their
-        label.
+        The value is from 0 to 1. Zero rows, and rows whose label no other row has, are left out as
+        queries.
 
     Examples
     --------
@@ -71,9 +71,10 @@ class NeighborPurity(NamedTuple):
     Attributes
     ----------
     value : float
-        Mean share of neighbours with the label of the query.
+        Mean over queries of the share of neighbours with the label of the query.
     baseline : float
-        Chance level: the share of ordered pairs with one label.
+        The value that random neighbours would have: the share of ordered pairs of items that have
+        the same label.
     """
 
     value: float
@@ -83,16 +84,16 @@ class NeighborPurity(NamedTuple):
 def neighbor_purity(
     neighbors: Any, labels: Any, *, query_labels: Any = None, k: int | None = None
 ) -> NeighborPurity:
-    """Share of items with the label of the query among the k nearest: precision at k.
+    """Precision at k: the share of the k nearest items that have the label of the query.
 
-    For most embeddings with clusters, it is near 1; :func:`map_at_r` then distinguishes them
-    better.
+    For most embeddings with clusters, the share is near 1; :func:`map_at_r` then distinguishes
+    embeddings better.
 
     Parameters
     ----------
     neighbors : array_like (n, K), int
-        Items by descending score, as ``top_k`` returns them. -1 pads short lists; it counts as a
-        neighbour without a label, so it lowers the precision.
+        Items by descending score, as ``top_k`` returns them. -1 pads short lists and counts as a
+        neighbour without a label, so that short lists lower the precision.
     labels : array_like (p,), int or str
         The label of every item.
     query_labels : array_like (n,), int or str, optional
@@ -124,7 +125,7 @@ def neighbor_purity(
 
 
 def _codes_of(query_labels: Any, item_labels: npt.NDArray[Any], length: int) -> Integers:
-    """Return the codes of query labels (length,), with the numbering of as_labels(item_labels)."""
+    """Return the codes of query labels (length,), numbered as as_labels numbers item_labels."""
     array = np.asarray(query_labels)
     validation.check_shape("query_labels", array.shape, (length,))
     if item_labels.dtype.kind == "O":
@@ -164,14 +165,15 @@ def precision_at_k(recommended: Any, held_out: Any, *, k: int | None = None) -> 
 def recall_at_k(recommended: Any, held_out: Any, *, k: int | None = None) -> float:
     """Mean over users of hits / min(k, number of held-out items), from 0 to 1.
 
-    A user with more than k held-out items can reach 1. Other libraries divide by the number of
-    held-out items, so that such a user cannot.
+    A hit is a held-out item among the k recommended items. Because of the minimum, the recall can
+    reach 1 for a user with more than k held-out items. Other libraries divide by the number of
+    held-out items, so that the recall of such a user is always below 1.
 
     Parameters
     ----------
     recommended : array_like (n, K), int
-        Items for every user, best first. -1 pads short lists; it is never a hit, but it occupies
-        its rank.
+        Items for every user, in descending order of relevance. -1 pads short lists; it is never a
+        hit, but it occupies a rank.
     held_out : sparse (n, p)
         The non-zeros of a row are the relevant items of a user. Users without relevant items are
         left out of the mean.
@@ -190,7 +192,7 @@ def recall_at_k(recommended: Any, held_out: Any, *, k: int | None = None) -> flo
 
 
 def hit_rate_at_k(recommended: Any, held_out: Any, *, k: int | None = None) -> float:
-    """Share of users with at least one held-out item among the k recommended.
+    """Share of users with at least one held-out item among the k recommended items.
 
     Parameters
     ----------
@@ -209,7 +211,9 @@ def hit_rate_at_k(recommended: Any, held_out: Any, *, k: int | None = None) -> f
 
 
 def mrr_at_k(recommended: Any, held_out: Any, *, k: int | None = None) -> float:
-    """Mean over users of 1 / rank of the first held-out item (MRR), 0 without one among the k.
+    """Mean reciprocal rank (MRR): mean over users of 1 / rank of the first held-out item.
+
+    The reciprocal rank of a user is 0 if none of the k recommended items was held out.
 
     Source: Voorhees, TREC-8 (1999).
 
@@ -231,10 +235,11 @@ def mrr_at_k(recommended: Any, held_out: Any, *, k: int | None = None) -> float:
 
 
 def map_at_k(recommended: Any, held_out: Any, *, k: int | None = None) -> float:
-    """Mean over users of (1/R) sum over hits at rank i <= k of P(i), R the held-out items (MAP).
+    """Mean average precision (MAP): mean over users of (1/R) Σ P(i) over hits at ranks i <= k.
 
-    P(i) is the share of hits among the first i items. R counts all held-out items of the user, as
-    in trec_eval and ranx; Kaggle's variant divides by min(k, R).
+    A hit is a held-out item of the user, and P(i) is the share of hits among the first i items. R
+    is the number of all held-out items of the user, as in trec_eval and ranx; Kaggle's variant
+    divides by min(k, R).
 
     Source: Buckley and Voorhees, SIGIR 2000.
 
@@ -259,11 +264,11 @@ def map_at_k(recommended: Any, held_out: Any, *, k: int | None = None) -> float:
 def ndcg_at_k(
     recommended: Any, held_out: Any, *, k: int | None = None, graded: bool = False
 ) -> float:
-    """Mean over users of sum over ranks i <= k of gain(i) / log2(i + 1), over the largest sum.
+    """NDCG: mean over users of Σ_{i <= k} gain(i) / log2(i + 1), divided by its largest value.
 
-    NDCG lies between 0 and 1. The gain of a held-out item is 1 or, if graded is true, its value in
-    held_out; the gain of every other item is 0. The largest sum is that of the k held-out items
-    with the largest gains.
+    NDCG lies between 0 and 1. gain(i) is the gain of the item at rank i. The gain of a held-out
+    item is 1 or, if graded is true, its value in held_out; the gain of every other item is 0. The
+    sum of a user is largest if the list starts with the held-out items in the order of their gains.
 
     Source: Järvelin and Kekäläinen, ACM TOIS 20 (2002). For the gains 2^value - 1 of Burges et al.
     (ICML 2005), pass these gains as the values.
@@ -294,13 +299,19 @@ def ndcg_at_k(
 
 
 def recalls_at_k(hits: Floats, held_out: sp.csr_array) -> Floats:
-    """Return the recall of every user, (n,), 0 without held-out items; hits (n, k) of 0 and 1."""
+    """Return the recall (n,) of every user, from hits (n, k) of 0 and 1.
+
+    The recall of a user without held-out items is 0.
+    """
     n_reachable = np.clip(np.diff(held_out.indptr), 1, hits.shape[1])
     return hits.sum(axis=1) / n_reachable
 
 
 def ndcgs_at_k(gains: Floats, held_out: sp.csr_array, *, graded: bool = False) -> Floats:
-    """Return the NDCG of every user, (n,), 0 without held-out items; gains (n, k)."""
+    """Return the NDCG (n,) of every user, from gains (n, k).
+
+    The NDCG of a user without held-out items is 0.
+    """
     n, k = gains.shape
     discounts = 1 / np.log2(np.arange(2, k + 2))
     users = np.repeat(np.arange(n), np.diff(held_out.indptr))
@@ -319,7 +330,7 @@ def ndcgs_at_k(gains: Floats, held_out: sp.csr_array, *, graded: bool = False) -
 
 
 def gains_of(recommended: Integers, held_out: sp.csr_array, *, graded: bool = False) -> Floats:
-    """Return the gain of each recommended item (n, k): 0 unless it was held out for the user.
+    """Return the gain of each recommended item (n, k), which is 0 unless the item was held out.
 
     The gain of a held-out item is 1, or its value in held_out if graded is true. -1 in
     `recommended` marks an empty place.
@@ -328,7 +339,8 @@ def gains_of(recommended: Integers, held_out: sp.csr_array, *, graded: bool = Fa
     users = np.repeat(np.arange(n), np.diff(held_out.indptr))
     keys = users * np.int64(p) + held_out.indices
     order = np.argsort(keys, kind="stable")
-    # Bisection is faster than np.isin. The last key is larger than every other key.
+    # searchsorted is faster than np.isin. The appended key is larger than every other key, so that
+    # every position is valid.
     keys = np.append(keys[order], np.iinfo(np.int64).max)
     gains = np.append(_gains_by_item(held_out, graded)[order], 0.0)
     list_keys = np.where(recommended >= 0, np.arange(n)[:, None] * np.int64(p) + recommended, -1)
@@ -347,7 +359,7 @@ def _mean_over_users(scores: Floats, held_out: sp.csr_array) -> float:
 
 
 def _hits(recommended: Any, held_out: Any, k: int | None) -> tuple[Floats, sp.csr_array]:
-    """Return 1 for each recommended item (n, k) that was held out, else 0; and held_out as CSR."""
+    """Return the hits (n, k), 1 for held-out items and 0 for other items, and held_out as CSR."""
     lists, held = _validated(recommended, held_out, k)
     return gains_of(lists, held), held
 

@@ -1,4 +1,4 @@
-"""Separation of clusters, computed from sums over clusters instead of pairs."""
+"""Separation of clusters, computed from sums over clusters instead of sums over pairs."""
 
 from typing import Any, NamedTuple
 
@@ -15,9 +15,10 @@ from fastcos.metrics.labelled import (
 )
 from fastcos.validation import Floats
 
-# Smaller distances and variances count as 0: the rounding error of products of unit rows is less.
+# Distances and variances below this value count as 0, because they may be rounding errors of
+# products of unit rows.
 _ROUNDING = 1e-13
-# Number of cosines in a block of rows with all clusters. They take 32 MiB.
+# Number of products of rows and clusters in a block. They take 32 MiB.
 _BLOCK = 2**22
 
 
@@ -32,8 +33,8 @@ class WithinBetween(NamedTuple):
         Mean cosine of pairs with different labels.
     contrast : float
         d' = (within - between) / sqrt((v_w + v_b) / 2), where v_w and v_b are the variances of the
-        cosines within and between labels. If both variances are 0, it is infinite if the means
-        differ, else 0.
+        cosines of both kinds of pairs. If both variances are 0, the contrast is infinite if the
+        means differ, and 0 if they are equal.
     n_left_out : int
         Number of zero rows.
     """
@@ -47,10 +48,10 @@ class WithinBetween(NamedTuple):
 def within_between(items: Any, labels: Any) -> WithinBetween:
     """Mean cosine within and between clusters, and their contrast d'.
 
-    The result is exact, without enumerating pairs. Let S_c be the sum and G_c = B_c'B_c the Gram
-    matrix of the unit rows of a cluster. The sum of the cosines within the cluster is
-    (|S_c|^2 - n_c) / 2, and the sum of their squares is (|G_c|^2 - n_c) / 2. The function takes
-    The function takes O(p k k) time and O(p k) memory.
+    The result is exact and does not enumerate pairs. For a cluster c with n_c unit rows B_c, let
+    S_c be the sum of the rows and G_c = B_c'B_c their Gram matrix. The sum of the cosines within
+    the cluster is (|S_c|^2 - n_c) / 2, and the sum of their squares is (|G_c|^2 - n_c) / 2. The
+    function takes O(p k k) time and O(p k) memory.
 
     Parameters
     ----------
@@ -90,11 +91,14 @@ def _cluster_sums(grouped: LabelledRows) -> Floats:
 
 
 def _cluster_squares(grouped: LabelledRows) -> Floats:
-    """Sum of squared cosines of all ordered pairs, including a row with itself, per cluster."""
+    """Return for each cluster the sum of the squared cosines of all ordered pairs of its rows.
+
+    The pairs include each row with itself.
+    """
     squares = np.empty(len(grouped.starts) - 1)
     for code, (first, last) in enumerate(zip(grouped.starts[:-1], grouped.starts[1:], strict=True)):
         rows = grouped.rows[first:last]
-        # Use the smaller of the two Gram matrices, rows by rows or dimensions by dimensions.
+        # Use the smaller one of the two Gram matrices: rows by rows or dimensions by dimensions.
         matrix = rows.T if len(rows) < rows.shape[1] else rows
         squares[code] = np.square(cross_products(matrix, matrix)).sum()
     return squares
@@ -112,14 +116,15 @@ def _ratio(difference: float, deviation: float) -> float:
 
 
 def silhouette(items: Any, labels: Any, *, n_threads: int | None = None) -> Score:
-    """Mean of (b - a) / max(a, b): mean cosine distance a to the own cluster, b to the next one.
+    """Mean over rows of (b - a) / max(a, b), the silhouette with cosine distances.
 
-    The result is exact, in O(p k C): the mean cosine distance of row i to another cluster is
-    1 - b_i . S_c / n_c, and to its own cluster (n_c - b_i . S_c) / (n_c - 1). The only row of a
-    cluster counts as 0, and so does a row whose distance to both clusters is 0 (within rounding,
-    1e-13).
+    For a row, a is its mean distance to the other rows of its cluster, and b is the smallest mean
+    distance to the rows of another cluster. The result is exact and takes O(p k C) time: for a unit
+    row x and a cluster c with n_c rows and the sum S_c, the mean distance is 1 - x . S_c / n_c or,
+    if x belongs to c, (n_c - x . S_c) / (n_c - 1). The value of a row is 0 if the row is the only
+    one in its cluster, or if a and b are both 0 (within rounding errors, 1e-13).
 
-    Source: Rousseeuw, J. Comput. Appl. Math. 20 (1987), with cosine distance.
+    Source: Rousseeuw, J. Comput. Appl. Math. 20 (1987).
 
     Parameters
     ----------
@@ -129,7 +134,7 @@ def silhouette(items: Any, labels: Any, *, n_threads: int | None = None) -> Scor
     Returns
     -------
     Score
-        The value is in [-1, 1]. Left out: zero rows.
+        The value is from -1 to 1. Zero rows are left out.
 
     Examples
     --------
@@ -150,13 +155,16 @@ def silhouette(items: Any, labels: Any, *, n_threads: int | None = None) -> Scor
 
 
 def _silhouettes(sums: Floats, codes: Any, sizes: Floats) -> Floats:
-    """Score of every row, from the sums (n, C) of its cosines by cluster, which are overwritten."""
-    rows, own_size = np.arange(len(sums)), sizes[codes]
-    own_sum = sums[rows, codes]
-    a = np.maximum(own_size - own_sum, 0) / np.maximum(own_size - 1, 1)
+    """Return the silhouette of every row, from the sums (n, C) of its cosines by cluster.
+
+    The array sums is overwritten.
+    """
+    rows, cluster_size = np.arange(len(sums)), sizes[codes]
+    cluster_sum = sums[rows, codes]
+    a = np.maximum(cluster_size - cluster_sum, 0) / np.maximum(cluster_size - 1, 1)
     distances = np.subtract(1, np.divide(sums, sizes, out=sums), out=sums)
     distances[rows, codes] = np.inf
     b = np.maximum(distances.min(axis=1), 0)
     larger = np.maximum(a, b)
-    is_defined = (own_size > 1) & (larger > _ROUNDING)
+    is_defined = (cluster_size > 1) & (larger > _ROUNDING)
     return np.where(is_defined, (b - a) / np.where(is_defined, larger, 1), 0.0)

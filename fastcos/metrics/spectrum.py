@@ -1,4 +1,4 @@
-"""Spectrum of one embedding: effective dimensions, isotropy, mean cosine."""
+"""Effective dimensions, isotropy and mean cosine of one embedding."""
 
 from typing import Any
 
@@ -12,15 +12,15 @@ from fastcos.validation import Floats
 
 
 def effective_rank(items: Any) -> float:
-    """exp(-sum q ln q) of the shares q = sigma / sum of sigma of the singular values.
+    """exp(-Σ q ln q), where q is each singular value divided by the sum of all singular values.
 
-    The effective rank lies between 1 (one direction) and k (equal singular values); it is 0 for a
-    matrix of zeros. The rows are not centred. A rescaling of the columns changes the effective
-    rank, although it does not change the model. The function takes O(p k k) time, and O(k k) memory
-    besides a chunk of rows. It uses orthogonal reductions, which preserve the full precision of
-    small singular values.
+    The effective rank lies between 1, if all rows are collinear, and k, if all singular values are
+    equal; it is 0 for a matrix of zeros. The rows are not centred. A rescaling of the columns
+    changes the effective rank, although it does not change the predictions of the model. The
+    function takes O(p k k) time, and O(k k) memory besides a chunk of rows. It uses QR
+    decompositions, which preserve the precision of small singular values.
 
-    Source: Roy and Vetterli, EUSIPCO 2007; as RankMe in Garrido et al. 2023, arXiv:2210.02885.
+    Source: Roy and Vetterli, EUSIPCO 2007. Garrido et al. 2023, arXiv:2210.02885, call it RankMe.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ def effective_rank(items: Any) -> float:
 
 
 def participation_ratio(items: Any) -> float:
-    """(sum of sigma^2)^2 / sum of sigma^4 of the singular values.
+    """(Σ σ²)² / Σ σ⁴ of the singular values σ.
 
     The ratio lies between 1 and k; it is 0 for a matrix of zeros. The rows are not centred. A
     rescaling of the columns changes the ratio. The function takes O(p k k) time.
@@ -59,18 +59,17 @@ def participation_ratio(items: Any) -> float:
 
 
 def isoscore(items: Any) -> float:
-    """(PR - 1) / (k - 1) with the participation ratio PR of the centred rows.
+    """(PR - 1) / (k - 1), where PR is the participation ratio of the centred rows.
 
-    IsoScore is 1 if the variances in all directions are equal, and 0 if there is variance in at
-    most one direction. A rescaling of the columns changes it. The function takes O(p k k) time.
+    IsoScore is 1 if the variances in all directions are equal, and 0 if the rows vary in at most
+    one direction. A rescaling of the columns changes IsoScore. The function takes O(p k k) time.
 
-    Source: Rudman et al. 2022, arXiv:2108.07344; their algorithm reduces to this ratio of the
-    principal variances.
+    Source: Rudman et al. 2022, arXiv:2108.07344; the result of their algorithm equals this formula.
 
     Parameters
     ----------
     items
-        As in :func:`effective_rank`; k at least 2.
+        As in :func:`effective_rank`, with at least two columns.
 
     Examples
     --------
@@ -88,19 +87,19 @@ def isoscore(items: Any) -> float:
 def mean_cosine(items: Any) -> Score:
     """Mean cosine of all pairs of rows, (|sum of unit rows|^2 - n) / (n (n - 1)).
 
-    The result is exact, in O(p k) time. A rescaling of the columns changes it.
+    The result is exact and takes O(p k) time. A rescaling of the columns changes the mean cosine.
 
-    Source: Ethayarajh, EMNLP 2019, arXiv:1909.00512, where it is called anisotropy.
+    Source: Ethayarajh, EMNLP 2019, arXiv:1909.00512, who calls the mean cosine anisotropy.
 
     Parameters
     ----------
     items
-        As in :func:`effective_rank`; at least two non-zero rows.
+        As in :func:`effective_rank`, with at least two non-zero rows.
 
     Returns
     -------
     Score
-        The value is in [-1, 1]. Left out: zero rows.
+        The value is from -1 to 1. Zero rows are left out.
 
     Examples
     --------
@@ -126,7 +125,10 @@ def _participation(sigma: Floats) -> float:
 
 
 def _scaled_up(rows: validation.Rows) -> validation.Rows:
-    """Return the rows, scaled up by a power of two if LAPACK would lose digits otherwise."""
+    """Return the rows; if they are so small that LAPACK would lose digits, scale them up.
+
+    The factor is a power of two.
+    """
     largest = float(np.abs(rows).max())
     if rows.dtype == np.float32 or largest > 1e-150 or largest == 0:
         return rows
@@ -134,7 +136,7 @@ def _scaled_up(rows: validation.Rows) -> validation.Rows:
 
 
 def singular_values(rows: validation.Rows, centre: Floats | None = None) -> Floats:
-    """Singular values of rows, or of rows minus centre, in descending order."""
+    """Return the singular values of rows, or of rows - centre, in descending order."""
     R = triangle(rows, centre)
     with parallel.blas_lock():
         return np.asarray(np.linalg.svd(R, compute_uv=False))
