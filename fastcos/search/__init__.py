@@ -6,41 +6,57 @@ memory, in a file or on a cluster::
 
     SimilarityIndex.search
         |  PreparedSearches.search (prepared): few queries, as they are given
-        |      a plan is kept  --->  scan.scan_few_queries  --->  few_queries, one_block
+        |      the kept Launch (launch) calls its kernel  --->  few_queries, one_block
         |  None: the search cannot be prepared
         v
-    top_k, SimilarityIndex, distributed.top_k
+    top_k, SimilarityIndex
         |  SearchRequest (request), ItemSource (sources)
         v
-    execute.run_search               batches of queries x segments of items; the best are merged
+    execute.execute                     one batch of queries after the other
+        |  query_batch.read_batch       reads, validates and encodes the queries
         |
-        v
-    scan.search_segment  ------> plan.plan_search: sizes in, SearchPlan out; reads no array
-        |                             ^
-        |  the method of the plan     '---- explain, estimate: the same plan in words and seconds
-        v
-    one kernel over tasks of query blocks x panel ranges
+        |---> groups.GroupSearch        each query finds items of its group
+        |---> lists.best_of_lists       each query has a list of items
+        '---> segment_search.search_segments: segments of items; the best are merged
+                  |
+                  v
+              scan.search_segment  ---> plan.plan_search: sizes in, SearchPlan out; reads no array
+                  |                           ^
+                  | the method of the plan    '---- explain, estimate: in words and seconds
+                  v
+              one kernel over tasks of query blocks x panel ranges
 
 An index keeps the plans of searches of few queries, with the arguments of their kernels
 (``prepared``): the second such search launches the kernel at once. A measure that is an inner
-product after encoding is scanned; one that only has an upper bound goes through ``filter_refine``,
-and queries with lists of allowed items through ``lists``. ``execute.finish`` turns raw scores into
-results.
+product after encoding is scanned; one that only has an upper bound is also refined
+(``filter_refine``). ``execute.finish`` turns raw scores into results.
 
 The modules of the search, from the bottom up:
 
 =================== ==============================================================================
 ``layout``          how an instruction set packs a row
 ``cost_model``      thresholds by which a search is planned, rates by which its time is estimated
+``task_grid``       how a scan is divided into tasks for threads
+``batches``         how many queries and rows fit the working memory
 ``plan``            ``plan_search``: from sizes to a ``SearchPlan``
-``packing``         packed rows; filters and options of a search
-``request``         what is asked of a search that is not prepared: checks its arguments
+``options``         threads, working memory and progress of a call
+``filters``         pairs that are excluded, and rows that are allowed
+``rankings``        the best items of each query, and how rankings are merged
+``packing``         packed rows, and queries in the form in which tiles compare them
 ``projection``      short codes along principal axes, and whether they pay
 ``duplicates``      groups of equal rows
 ``segments``        rows with what is packed of them; the facts that a plan needs
+``item_groups``     the group of each item, and the rows of a segment by group
+``request``         what is asked of a search that is not prepared: checks its arguments
+``launch``          the call of a kernel for few queries, ready but for the queries
 ``scan``            runs the plan of one segment
 ``numpy_search``    the same in NumPy, while the kernels are not compiled
 ``sources``         items in memory, or read in blocks: one protocol
+``query_batch``     queries that are searched together: read, validated and encoded
+``filter_refine``   searches a segment by a measure that only bounds an inner product
+``segment_search``  searches every segment for a batch of queries
+``lists``           searches a list of items for each query
+``groups``          searches the group of each query
 ``execute``         runs a request
 ``explain``         a plan in words; ``estimate``: its bytes and seconds
 =================== ==============================================================================
@@ -67,7 +83,6 @@ The other searches:
 ``blocks``          all scores, for some queries at a time
 ``sparse``          nearest neighbours among sparse rows, by inverted lists (``sparse_rows``)
 ``bits``            nearest neighbours among packed bits
-``lists``           scores and order of lists of items
 ``rescoring``       the best of given candidates, by the exact score of a measure
 ``rerank``          the order of given candidates, by a score that exists for pairs only
 ``transformer``     a step of scikit-learn's pipelines, with ``distances``

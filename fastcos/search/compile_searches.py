@@ -13,8 +13,8 @@ from fastcos.search import cost_model, packing, projection, scan, segments
 from fastcos.search.filters import no_exclusions
 from fastcos.search.launch import launch_of
 from fastcos.search.options import ExecutionOptions
-from fastcos.search.plan import ThresholdSample
 from fastcos.search.rankings import best_of_parts
+from fastcos.search.task_grid import ThresholdSample
 from fastcos.similarity import encoded_rows, kernel_records
 
 # Seconds to wait for another process that compiles the same, before this one compiles, too.

@@ -9,13 +9,8 @@ import numpy as np
 from fastcos.kernels.simd.panel import PANEL
 from fastcos.search.cost_model import CostModel, read_seconds
 from fastcos.search.layout import TileLayout
-from fastcos.search.plan import (
-    Machine,
-    RequestSizes,
-    SearchPlan,
-    SegmentSizes,
-    TaskGrid,
-)
+from fastcos.search.plan import RequestSizes, SearchPlan, SegmentSizes
+from fastcos.search.task_grid import Machine, TaskGrid
 
 
 @dataclass(frozen=True)

@@ -20,24 +20,16 @@ from fastcos import config, validation
 from fastcos.kernels.simd.instruction_sets import INSTRUCTION_SETS
 from fastcos.parallel import memmap, readiness
 from fastcos.search import cost_model, scan
+from fastcos.search.batches import plan_batch
 from fastcos.search.estimate import Estimate, estimate_plan
 from fastcos.search.filters import no_exclusions
 from fastcos.search.item_groups import ItemGroups
 from fastcos.search.options import ExecutionOptions, as_options
-from fastcos.search.plan import (
-    Machine,
-    RequestSizes,
-    SearchPlan,
-    SegmentSizes,
-    TaskGrid,
-    plan_batch,
-    plan_exhaustive,
-    plan_groups,
-    plan_search,
-)
+from fastcos.search.plan import RequestSizes, SearchPlan, SegmentSizes, plan_groups, plan_search
 from fastcos.search.prepared import compares_rows_as_given
 from fastcos.search.request import SearchRequest
 from fastcos.search.sources import ItemSource, block_sizes
+from fastcos.search.task_grid import Machine, TaskGrid, plan_exhaustive
 from fastcos.similarity.base import is_upper_bounded
 from fastcos.validation import Integers
 

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from fastcos import parallel
 from fastcos.kernels import exhaustive_top_k, records, tile_top_k, tiles
 from fastcos.kernels.simd.panel import PANEL
-from fastcos.search import cost_model, plan, scan
+from fastcos.search import cost_model, plan, scan, task_grid
 from fastcos.search.filters import ExcludedItems
 from fastcos.search.item_groups import QueryGroups, SegmentOrder
 from fastcos.search.options import ExecutionOptions
@@ -202,7 +202,7 @@ def _search_panels(
     scaled = pack_queries(first, queries, exclusions, kernel_records.ALL_ALLOWED)
     n_queries, k = results[0].shape
     n_panels = -(-int(n_items.max()) // PANEL)
-    grid, capacity, buffer_bytes = plan.plan_query_blocks(
+    grid, capacity, buffer_bytes = task_grid.plan_query_blocks(
         int(np.diff(tasks).max()), float(k), k, first.layout, queries.rows.shape[1], n_panels,
         scan.machine_of(options._replace(n_threads=1), first.layout.isa), cost_model.COSTS,
         may_share=False,
@@ -219,9 +219,7 @@ def _search_panels(
         for start, end in itertools.pairwise(tasks[lo : hi + 1].tolist()):
             packed = order.packed(int(group_of[start]))
             n_panels = len(packed.arrays.statistics)
-            # Half of the usual sample is enough, because it is a large part of so few panels.
-            min_sample = cost_model.COSTS.min_sampled_panels // 2
-            sample = plan.guess_in_range(k, k, n_panels, cost_model.COSTS, min_sample)
+            sample = task_grid.sample_of_group(k, n_panels)
             remaining = numbers[start:end]
             while len(remaining):
                 parallel.call(
@@ -235,7 +233,7 @@ def _search_panels(
                 )  # fmt: skip
                 # Queries whose estimated threshold was too high are searched without a threshold.
                 remaining = remaining[unproved[0, remaining] > _NO_THRESHOLD]
-                sample = plan.ThresholdSample()
+                sample = task_grid.NO_SAMPLE
 
     work = np.concatenate([[0], np.cumsum(np.diff(tasks) * n_items)])
     blocks = parallel.work_blocks(work, _TILED_PAIRS_PER_BLOCK)

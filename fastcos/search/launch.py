@@ -14,8 +14,9 @@ import numpy as np
 from fastcos import parallel
 from fastcos.kernels import few_queries, one_block, projected_queries, records
 from fastcos.search.packing import PackedItems, match_row_type
-from fastcos.search.plan import SearchPlan, TaskGrid
+from fastcos.search.plan import SearchPlan
 from fastcos.search.rankings import Ranking, best_of_parts
+from fastcos.search.task_grid import TaskGrid
 from fastcos.validation import Rows
 
 

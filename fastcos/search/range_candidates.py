@@ -8,7 +8,7 @@ from fastcos.search import cost_model
 from fastcos.search.filters import AllowedRows, ExcludedItems
 from fastcos.search.options import ExecutionOptions
 from fastcos.search.packing import PackedItems, pack_queries
-from fastcos.search.plan import are_few
+from fastcos.search.plan import ranges_one_by_one
 from fastcos.similarity.encoded_rows import EncodedRows
 from fastcos.validation import Floats, Integers
 
@@ -37,10 +37,8 @@ def find_candidates(
     counts = parallel.unfilled(n, np.int64)
     scaled = pack_queries(packed, queries, exclusions, mask)
     lists = records.CandidateLists(capacity, starts, counts, columns)
-    # With a projection, a block of queries skips most codes.
-    is_projected = packed.arrays.projection.words > 0
-    few = are_few(packed.layout, n, len(packed.arrays.statistics), cost_model.COSTS)
-    if few and not is_projected:
+    has_projection, n_panels = packed.arrays.projection.words > 0, len(packed.arrays.statistics)
+    if ranges_one_by_one(packed.layout, n, n_panels, has_projection=has_projection):
         parallel.run(
             range_search.pass_rows_of_few, parallel.row_blocks(n, n), packed.arrays, scaled,
             thresholds, lists, progress=options.progress,

@@ -39,18 +39,10 @@ from fastcos.search.packing import (
     pack_queries,
     unpacked_items,
 )
-from fastcos.search.plan import (
-    Machine,
-    RequestSizes,
-    SearchPlan,
-    SegmentSizes,
-    TaskGrid,
-    plan_exhaustive,
-    plan_pass,
-    plan_search,
-)
+from fastcos.search.plan import RequestSizes, SearchPlan, SegmentSizes, plan_pass, plan_search
 from fastcos.search.rankings import Ranking, best_of_parts
 from fastcos.search.segments import Segment
+from fastcos.search.task_grid import Machine, TaskGrid, plan_exhaustive
 from fastcos.similarity import kernel_records
 from fastcos.similarity.encoded_rows import EncodedRows
 

@@ -14,9 +14,7 @@ import numpy as np
 from fastcos import config, validation
 from fastcos.parallel import memmap
 from fastcos.search import cost_model
-from fastcos.search.filters import AllowedRows
-from fastcos.search.options import ExecutionOptions
-from fastcos.search.plan import (
+from fastcos.search.batches import (
     SEGMENT_MULTIPLE,
     BlockSizes,
     low_precision_memory,
@@ -24,6 +22,8 @@ from fastcos.search.plan import (
     plan_batch,
     plan_blocks,
 )
+from fastcos.search.filters import AllowedRows
+from fastcos.search.options import ExecutionOptions
 from fastcos.search.request import SearchRequest
 from fastcos.search.segments import Segment, encode_segment
 from fastcos.similarity.base import BaseMeasure, Measure, require

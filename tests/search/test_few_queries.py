@@ -7,7 +7,7 @@ import pytest
 
 import fastcos
 from fastcos.kernels import tiles
-from fastcos.search import packing, plan, projection
+from fastcos.search import packing, plan, projection, task_grid
 from fastcos.search.launch import launch_of
 from fastcos.similarity import encoded_rows, kernel_records
 from tests.oracles import dense
@@ -62,7 +62,7 @@ def test_the_rank_of_the_first_threshold_does_not_change_the_result(rank, n_pane
     encoded = encoded_rows.encode_rows(rows, None, 1, "cosine")
     packed = packing.pack_items("cosine", encoded, np.arange(len(rows)), 1)
     sizes = plan.SegmentSizes(4000, 24, 4000, packed_for=packed.layout.isa, n_packed=4000)
-    machine = plan.Machine(packed.layout.isa, 1, 2.0**30)
+    machine = task_grid.Machine(packed.layout.isa, 1, 2.0**30)
     made = plan.plan_search(
         dataclasses.replace(sizes, n_distinct=4000), plan.RequestSizes(1, 9), machine
     )
@@ -87,12 +87,12 @@ def test_an_estimate_that_is_too_high_drops_no_neighbor(sample_rank):
         4096, 192, 4096, packed_for=packed.layout.isa, n_packed=4096, n_distinct=4096,
         projected_words=packed.arrays.projection.words, projection_max_k=(100.0, 100.0),
     )  # fmt: skip
-    machine = plan.Machine(packed.layout.isa, 1, 2.0**30)
+    machine = task_grid.Machine(packed.layout.isa, 1, 2.0**30)
     made = plan.plan_search(sizes, plan.RequestSizes(1, 10), machine)
     if not made.compares_one_by_one:
         pytest.skip("this instruction set compares queries in blocks")
     assert made.use_projection
-    made = dataclasses.replace(made, sample=plan.ThresholdSample(8, sample_rank))
+    made = dataclasses.replace(made, sample=task_grid.ThresholdSample(8, sample_rank))
     search = searching(made, packed, 10)
     slots = packed.arrays.order.reshape(-1, 32)
     for query in (*slots[4], *slots[20], *slots[1]):
@@ -112,9 +112,9 @@ def test_a_block_whose_guesses_are_too_high_is_searched_again(measure, sample, n
     queries = np.concatenate([rows[100:133], random_rows(27, 24, 1)])
     encoded = encoded_rows.encode_rows(rows, None, 1, FORMS[measure])
     packed = packing.pack_items(FORMS[measure], encoded, np.arange(len(rows)), 1)
-    grid = plan.TaskGrid(len(queries), 1, n_panels, -(-125 // n_panels), 2)
+    grid = task_grid.TaskGrid(len(queries), 1, n_panels, -(-125 // n_panels), 2)
     made = plan.SearchPlan(
-        "tiles", grid=grid, capacity=1024, sample=plan.ThresholdSample(*sample),
+        "tiles", grid=grid, capacity=1024, sample=task_grid.ThresholdSample(*sample),
         can_be_prepared=True,
     )  # fmt: skip
     found, _ = searching(made, packed, 9).run(queries)

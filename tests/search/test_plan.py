@@ -8,7 +8,7 @@ import pytest
 
 from fastcos.kernels.simd.instruction_sets import INSTRUCTION_SETS
 from fastcos.kernels.simd.panel import PANEL
-from fastcos.search import cost_model, plan
+from fastcos.search import cost_model, plan, task_grid
 from fastcos.search.layout import tile_layout
 
 GIB = 2.0**30
@@ -98,7 +98,7 @@ TABLE = [
 
 @pytest.mark.parametrize(("isa", "n_threads", "n", "d", "n_queries", "k", "expected"), TABLE)
 def test_a_table_of_sizes_and_machines(isa, n_threads, n, d, n_queries, k, expected):
-    machine = plan.Machine(isa, n_threads, GIB)
+    machine = task_grid.Machine(isa, n_threads, GIB)
     made = plan.plan_search(packed(n, d, isa), plan.RequestSizes(n_queries, k), machine)
     assert made.method == "tiles"
     grid, sample = made.grid, made.sample
@@ -115,7 +115,7 @@ def test_a_table_of_sizes_and_machines(isa, n_threads, n, d, n_queries, k, expec
 def test_plans_of_every_machine_are_complete(isa, n_threads):
     sizes = itertools.product(ROWS, (1, 64, 384, 3072), QUERIES, (1, 10, 1000), (2.0**19, GIB))
     for n, d, n_queries, k, memory in sizes:
-        machine = plan.Machine(isa, n_threads, memory)
+        machine = task_grid.Machine(isa, n_threads, memory)
         request = plan.RequestSizes(n_queries, k)
         are_few = plan.are_few(tile_layout(isa, d), n_queries, -(-n // PANEL), cost_model.COSTS)
         if n >= max(128, 8 * k) and needed_bytes(d, k) > memory:
@@ -154,7 +154,11 @@ def test_plans_of_every_machine_are_complete(isa, n_threads):
 
 
 def test_equal_sizes_have_equal_plans_and_new_costs_have_new_ones():
-    arguments = packed(60_000, 768, "vnni"), plan.RequestSizes(1, 10), plan.Machine("vnni", 2, GIB)
+    arguments = (
+        packed(60_000, 768, "vnni"),
+        plan.RequestSizes(1, 10),
+        task_grid.Machine("vnni", 2, GIB),
+    )
     made = plan.plan_search(*arguments)
     assert made is plan.plan_search(*arguments)
     with cost_model.costs_replaced(min_bytes_per_thread=2**40):
@@ -166,7 +170,7 @@ def unpacked(n, d, **changes):
     return plan.SegmentSizes(n, d, n, **changes)
 
 
-MACHINE = plan.Machine("vnni", 2, GIB)
+MACHINE = task_grid.Machine("vnni", 2, GIB)
 
 
 @pytest.mark.parametrize(
@@ -229,7 +233,7 @@ def test_a_fixed_plan_is_that_of_every_number_of_threads_and_memory(isa):
     for n, d, n_queries, k in itertools.product(ROWS, (1, 64, 384), (1, 4, 64), (1, 10, 100)):
         request, sizes = plan.RequestSizes(n_queries, k), packed(n, d, isa)
         plans = {
-            plan.plan_search(sizes, request, plan.Machine(isa, n_threads, memory))
+            plan.plan_search(sizes, request, task_grid.Machine(isa, n_threads, memory))
             for n_threads in THREADS
             for memory in (cost_model.COSTS.max_unchecked_bytes, GIB)
         }
@@ -311,7 +315,7 @@ def test_blocks_have_queries_however_little_memory_suffices(isa):
     """From the memory of three small queries on, which a search of few queries needs, too."""
     for n_queries, d, k in itertools.product((1, 2, 5, 31, 33, 200), (24, 384, 1536), (10, 100)):
         for memory in needed_bytes(d, k) * np.geomspace(1, 100, 60):
-            machine = plan.Machine(isa, 2, float(memory))
+            machine = task_grid.Machine(isa, 2, float(memory))
             made = plan.plan_search(packed(800, d, isa), plan.RequestSizes(n_queries, k), machine)
             assert made.grid.queries_per_block >= 1
             assert made.buffer_bytes <= memory
@@ -320,9 +324,9 @@ def test_blocks_have_queries_however_little_memory_suffices(isa):
 def test_few_queries_for_many_neighbors_keep_to_the_working_memory():
     sizes, request = packed(1_000_000, 16, "vnni"), plan.RequestSizes(64, 100_000)
     with pytest.raises(ValueError, match=r"working_memory must be at least 6\d\.\d\d MiB here"):
-        plan.plan_search(sizes, request, plan.Machine("vnni", 2, 2.0**24))
+        plan.plan_search(sizes, request, task_grid.Machine("vnni", 2, 2.0**24))
     for memory in (2.0**26, 2.0**28, GIB):
-        made = plan.plan_search(sizes, request, plan.Machine("vnni", 2, memory))
+        made = plan.plan_search(sizes, request, task_grid.Machine("vnni", 2, memory))
         assert made.buffer_bytes <= memory
 
 
@@ -339,7 +343,7 @@ def test_the_projection_serves_the_queries_that_gain():
 @pytest.mark.parametrize("k", [10, 100])
 def test_many_threads_divide_the_rows_so_that_codes_are_read_seldom(isa, k):
     sizes, request = packed(1_000_000, 384, isa), plan.RequestSizes(1000, k)
-    grid = plan.plan_search(sizes, request, plan.Machine(isa, 16, GIB)).grid
+    grid = plan.plan_search(sizes, request, task_grid.Machine(isa, 16, GIB)).grid
     assert grid.n_query_blocks * grid.n_ranges >= 16
     # codes of 384 MB were read once for each of 16 blocks: 6.1 GB
     assert 1_000_000 * 384 * grid.n_query_blocks <= 1.6e9
@@ -348,7 +352,7 @@ def test_many_threads_divide_the_rows_so_that_codes_are_read_seldom(isa, k):
 @pytest.mark.parametrize("isa", INSTRUCTION_SETS)
 def test_few_threads_do_not_divide_the_rows_for_many_queries(isa):
     for n, d, n_queries, n_threads in itertools.product(ROWS, (64, 768), (65, 1000, 10**5), (1, 2)):
-        request, machine = plan.RequestSizes(n_queries, 10), plan.Machine(isa, n_threads, GIB)
+        request, machine = plan.RequestSizes(n_queries, 10), task_grid.Machine(isa, n_threads, GIB)
         made = plan.plan_search(packed(n, d, isa), request, machine)
         assert made.method == "score_all" or made.grid.n_ranges == 1
 
@@ -356,7 +360,7 @@ def test_few_threads_do_not_divide_the_rows_for_many_queries(isa):
 def test_rows_are_not_divided_where_the_results_of_ranges_exceed_the_memory():
     sizes, request = packed(1_000_000, 384, "vnni"), plan.RequestSizes(1000, 100)
     wide, narrow = (
-        plan.plan_search(sizes, request, plan.Machine("vnni", 16, memory))
+        plan.plan_search(sizes, request, task_grid.Machine("vnni", 16, memory))
         for memory in (2.0**28, 2.0**26)
     )
     assert wide.grid.n_ranges > 1

@@ -21,6 +21,7 @@ from fastcos.search import (
     projection,
     scan,
     segments,
+    task_grid,
 )
 from fastcos.search.filters import no_exclusions
 from fastcos.search.options import ExecutionOptions
@@ -304,7 +305,7 @@ def test_larger_k_gain_less():
             6000, 384, 6000, packed_for=isa, n_packed=6000, n_distinct=6000,
             projected_words=packed.arrays.projection.words, projection_max_k=(few, many),
         )  # fmt: skip
-        machine = plan.Machine(isa, 1, 2.0**30)
+        machine = task_grid.Machine(isa, 1, 2.0**30)
         for k, gains in ((int(few), True), (int(few) + 1, False)):
             made = plan.plan_search(sizes, plan.RequestSizes(1, k), machine)
             assert made.use_projection == gains or made.method != "tiles"

@@ -12,7 +12,7 @@ from fastcos.io import ingest
 from fastcos.linalg import operators, shards
 from fastcos.models import cosine_training, simulation
 from fastcos.models.simulation import simulate_interactions
-from fastcos.search import cost_model, plan, sparse, sparse_rows
+from fastcos.search import cost_model, plan, sparse, sparse_rows, task_grid
 from tests.oracles.compare import assert_same_bits
 
 
@@ -35,7 +35,7 @@ def test_top_k_scores_all_pairs_beyond_the_filter(monkeypatch):
     costs = dataclasses.replace(cost_model.COSTS, max_rows_for_tiles=699)
     monkeypatch.setattr(cost_model, "COSTS", costs)
     sizes = plan.SegmentSizes(700, 9, 700, n_distinct=700)
-    machine = plan.Machine("avx2", 1, 2.0**30)
+    machine = task_grid.Machine("avx2", 1, 2.0**30)
     assert plan.plan_search(sizes, plan.RequestSizes(700, 5), machine).method == "score_all"
     same(fastcos.top_k(rows, k=5), expected)
 

@@ -1,0 +1,63 @@
+"""Divide a search into batches of queries and blocks of items that fit the working memory.
+
+The functions of this module are pure, like those of ``plan``.
+"""
+
+from typing import NamedTuple
+
+from fastcos.parallel import memmap
+from fastcos.search import cost_model
+from fastcos.search.layout import tile_layout
+
+# Segments of memory-mapped items begin at multiples of this many rows. A transform that multiplies
+# this many rows at a time then gives the same bits for a segment as for all rows together.
+SEGMENT_MULTIPLE = 4096
+
+
+def plan_batch(k: int, n_columns: int, working_memory: float) -> int:
+    """Return how many queries a batch has, so that rows and results fit their share of memory."""
+    bytes_per_query = 24 * k + 24 * n_columns + cost_model.COSTS.batch_bytes_per_query
+    fits = int(cost_model.COSTS.batch_share * working_memory / bytes_per_query)
+    return max(cost_model.COSTS.min_batch_queries, fits)
+
+
+class BlockSizes(NamedTuple):
+    """The queries of a batch, the items of a segment, and the memory for searching it, in bytes."""
+
+    queries: int
+    items: int
+    memory: float
+
+
+def plan_blocks(
+    n_queries: int, n_items: int, k: int, query_bytes: int, item_bytes: int, memory: float
+) -> BlockSizes:
+    """Return how many queries and items are read at once, if items are read in blocks.
+
+    query_bytes and item_bytes are the memory of a query and of an item with its encoded copy.
+    """
+    costs = cost_model.COSTS
+    query_bytes += costs.read_bytes_per_neighbor * k
+    queries = memmap.rows_that_fit(memory, costs.read_queries_share, query_bytes, n_queries)
+    share = 1 - costs.segment_search_share - queries * query_bytes / memory
+    items = memmap.rows_that_fit(memory, share, item_bytes, n_items)
+    items -= items % SEGMENT_MULTIPLE if items > SEGMENT_MULTIPLE else 0
+    return BlockSizes(queries, items, costs.segment_search_share * memory)
+
+
+def low_precision_memory(n_columns: int, n_bytes: int) -> float:
+    """Return the memory for blocks of low-precision rows, which become float32.
+
+    n_bytes is the memory of the original rows. Their blocks need not take more memory.
+    """
+    costs = cost_model.COSTS
+    smallest = costs.low_precision_bytes_per_column * n_columns
+    return max(costs.low_precision_memory, smallest, n_bytes)
+
+
+def packs_low_precision(n_rows: int, n_columns: int, isa: str, memory: float) -> bool:
+    """Return whether low-precision rows are packed as a whole, and not converted in blocks."""
+    costs, layout = cost_model.COSTS, tile_layout(isa, n_columns)
+    size = n_rows * (4 * layout.words + costs.read_bytes_per_row)
+    is_large = 4 * n_rows * n_columns > costs.low_precision_memory
+    return is_large and layout.quantised and size <= memory

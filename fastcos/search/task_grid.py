@@ -1,0 +1,312 @@
+"""Divide a scan into tasks: which queries and which rows a task compares, and on how many threads.
+
+The functions of this module are pure: they compute with the sizes of a search and with the numbers
+of ``cost_model``, and read no array. ``plan`` calls them for the methods that it considers. Here a
+panel is 32 packed rows, or 32 queries.
+"""
+
+import math
+from dataclasses import dataclass
+
+from fastcos import validation
+from fastcos.kernels.simd.instruction_sets import INSTRUCTION_SETS
+from fastcos.kernels.simd.panel import PANEL
+from fastcos.search import cost_model
+from fastcos.search.cost_model import CostModel, read_seconds
+from fastcos.search.layout import TileLayout
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The facts about the machine, and how a call may use it, that a plan depends on.
+
+    Attributes
+    ----------
+    isa : str
+        Name of the instruction set.
+    n_threads : int
+    working_memory : float
+        The number of bytes for buffers besides inputs and outputs.
+    is_compiled : bool
+        Whether the kernels are compiled.
+    has_tiles : bool
+        Whether there are tiles, which need Numba's compiler.
+    """
+
+    isa: str
+    n_threads: int
+    working_memory: float
+    is_compiled: bool = True
+    has_tiles: bool = True
+
+
+@dataclass(frozen=True)
+class ThresholdSample:
+    """The panels from which the first threshold of a query is estimated.
+
+    Every ``stride``-th panel is sampled, and the ``rank``-th largest of the best scores of these
+    panels is the threshold. A stride of 0 means that there is no sample, and the threshold rises
+    from the first candidates on.
+    """
+
+    stride: int = 0
+    rank: int = 0
+
+
+@dataclass(frozen=True)
+class TaskGrid:
+    """How a scan is divided into tasks, one for each query block and each range of panels or rows.
+
+    Attributes
+    ----------
+    queries_per_block : int
+    n_query_blocks : int
+    panels_per_range : int
+    n_ranges : int
+    n_threads : int
+        The number of threads that run the tasks.
+    """
+
+    queries_per_block: int
+    n_query_blocks: int
+    panels_per_range: int
+    n_ranges: int
+    n_threads: int
+
+    @property
+    def is_one_task(self) -> bool:
+        """Whether there is one task, which runs in the calling thread."""
+        return self.n_query_blocks == self.n_ranges == 1
+
+
+# One task, in the calling thread.
+ONE_TASK = TaskGrid(1, 1, 0, 1, 1)
+# The first threshold is not estimated.
+NO_SAMPLE = ThresholdSample()
+
+
+def plan_exhaustive(
+    n: int, m: int, n_columns: int, k: int, n_threads: int, costs: CostModel
+) -> TaskGrid:
+    """Divide the float64 scores of n queries and m rows into tasks of about 2 ms.
+
+    A task is a block of queries; with few queries, it is a part of the rows for one query.
+    """
+    per_task = max(1, costs.pairs_per_task // (1 + n_columns // 64))
+    n_ranges = min(max(1, m // max(per_task, 4 * k)), max(1, costs.max_tasks_per_search // n))
+    per_block = max(1, per_task * n_ranges // max(1, m))
+    return TaskGrid(per_block, -(-n * n_ranges // per_block), 0, n_ranges, n_threads)
+
+
+def are_few(layout: TileLayout, n_queries: int, n_panels: int, costs: CostModel) -> bool:
+    """Return whether comparing the queries with the codes one by one is faster than as a block."""
+    if not layout.quantised or n_queries > PANEL:
+        return False
+    work = n_panels * PANEL * 4 * layout.words
+    # A tile of up to 16 queries takes as long as a tile of 16 queries.
+    lanes = PANEL // 2 if n_queries <= PANEL // 2 else PANEL
+    of_block = lanes * work / dict(costs.multiply_adds_per_second)[layout.isa]
+    one_by_one = n_queries * work / dict(costs.single_multiply_adds_per_second)[layout.isa]
+    one_by_one += n_queries * costs.seconds_per_single_query
+    return one_by_one <= costs.seconds_per_query_block + of_block
+
+
+def useful_threads(layout: TileLayout, n_queries: int, n_panels: int, costs: CostModel) -> int:
+    """Return how many threads few queries can use, because each must read enough codes."""
+    has_registers = INSTRUCTION_SETS[layout.isa].has_tile_registers
+    per_reading = costs.queries_per_reading_amx if has_registers else costs.queries_per_reading
+    # the bytes of the codes, multiplied by the number of readings that the queries take
+    work = n_panels * PANEL * 4 * layout.words * (1 + n_queries // per_reading)
+    return max(1, work // costs.min_bytes_per_thread)
+
+
+def plan_query_blocks(
+    n: int,
+    needed_rows: float,
+    k: int,
+    layout: TileLayout,
+    n_columns: int,
+    n_panels: int,
+    machine: Machine,
+    costs: CostModel,
+    *,
+    may_share: bool = True,
+) -> tuple[TaskGrid, int, float]:
+    """Divide the queries among threads; return the grid, the capacity and the buffers' bytes.
+
+    Every thread sweeps all rows for one block of queries after the other. A machine with many cores
+    and little memory uses only some of its cores, and smaller buffers. All threads get the same
+    number of blocks: of 192 queries, two threads search 96 each, and not 64 and 128. If many
+    threads would read large codes once for each of many small blocks, the rows are also divided
+    into ranges, so that blocks are larger (``_divide_rows``). may_share says whether this is
+    allowed. ValueError is raised if the buffers of a single query exceed the working memory.
+    """
+    # The bytes that ``tile_top_k.search_block`` allocates for a query, and for a panel of 32
+    # queries, which may be partly filled. Its other buffers take less than those of two queries.
+    per_panel = PANEL * (4 * n_columns + 64)
+    min_capacity = _min_capacity(needed_rows, costs)
+    capacity = full_capacity(needed_rows, costs)
+    small, large = (36 * size + 24 * k for size in (min_capacity, capacity))
+    validation.check_memory("working_memory", machine.working_memory, 3 * small + per_panel)
+    factor = 2 if n_columns >= costs.wide_columns else 1
+    per_block = min(n, factor * costs.max_queries_per_block) * (large + per_panel / PANEL)
+    # A block of one query takes the large buffers of three queries besides those of a panel.
+    least = max(machine.n_threads * per_block, 3 * large + per_panel)
+    is_short = machine.working_memory < least
+    per_query = large
+    if is_short:
+        capacity, per_query = min_capacity, small
+    fitting = machine.working_memory / (PANEL * per_query + per_panel)
+    n_threads = max(1, min(machine.n_threads, int(fitting)))
+    if fitting < 1:
+        block = int((machine.working_memory - per_panel) / per_query) - 2
+    else:
+        buffered = factor * costs.block_buffer_bytes // (8 * capacity * PANEL)
+        largest = factor * costs.max_queries_per_block // PANEL
+        largest = max(1, min(largest, int(fitting / n_threads), buffered))
+
+        def duration(panels: int) -> float:
+            rounds = -(-n // (panels * n_threads * PANEL))
+            return rounds * (panels + costs.block_overhead_panels)
+
+        block = min(range(largest, 0, -1), key=duration) * PANEL
+    grid = TaskGrid(block, -(-n // block), n_panels, 1, n_threads)
+    if may_share and fitting >= 1:
+        outputs = 16.0 * n * k
+        spare = machine.working_memory - n_threads * largest * (PANEL * per_query + per_panel)
+        max_ranges = min(n_threads, int(spare / outputs) - 1)
+        shared = share_rows(layout, n, n_panels, n_panels, machine, costs)
+        max_shared = min(costs.max_queries_sharing_rows, largest * PANEL)
+        if n <= max_shared and shared.n_ranges <= max(1, max_ranges):
+            grid = shared
+        else:
+            grid = _divide_rows(grid, n, k, layout, n_columns, largest, max_ranges, costs)
+    running = min(grid.n_threads, grid.n_query_blocks * grid.n_ranges)
+    block = min(grid.queries_per_block, n)
+    buffers = running * (block * per_query + -(-block // PANEL) * per_panel)
+    if grid.n_ranges > 1:
+        buffers += 16.0 * n * k * (grid.n_ranges + 1)
+    return grid, capacity, buffers
+
+
+def share_rows(
+    layout: TileLayout,
+    n: int,
+    n_panels: int,
+    max_panels: int,
+    machine: Machine,
+    costs: CostModel,
+) -> TaskGrid:
+    """Divide the panels for one block of n queries into the same number of ranges per thread."""
+    n_threads = min(machine.n_threads, useful_threads(layout, n, n_panels, costs))
+    rounds = max(1, -(-n_panels // (n_threads * max_panels)))
+    per_range = max(1, -(-n_panels // (n_threads * rounds)))
+    n_ranges = 1 if n_panels <= per_range else -(-n_panels // per_range)
+    return TaskGrid(n, 1, per_range, n_ranges, n_threads)
+
+
+def _divide_rows(
+    grid: TaskGrid,
+    n: int,
+    k: int,
+    layout: TileLayout,
+    n_columns: int,
+    largest: int,
+    max_ranges: int,
+    costs: CostModel,
+) -> TaskGrid:
+    """Return a grid that also divides the rows, if that saves enough of the time.
+
+    largest is the largest number of panels of queries in a block. The estimated time is the time of
+    reading the codes once for each query block, or of the products of the busiest thread, whichever
+    is longer, plus the time of scoring the candidates of every range. Two threads gain nothing if
+    the rows are divided.
+    """
+    n_panels, n_threads = grid.panels_per_range, grid.n_threads
+    if n_threads <= costs.max_threads_without_ranges or n_panels < n_threads:
+        return grid
+    codes = n_panels * PANEL * 4.0 * layout.words
+    rate = dict(costs.multiply_adds_per_second)[layout.isa]
+    tile = PANEL * PANEL * layout.words * (4 if layout.quantised else 1) / rate
+    per_score = costs.seconds_per_candidate + costs.seconds_per_candidate_column * n_columns
+    scored = n * (costs.scored_pairs_per_neighbor * k + costs.scored_pairs_besides)
+
+    def duration(panels: int, n_ranges: int) -> float:
+        n_blocks = -(-n // (panels * PANEL))
+        rounds = -(-n_blocks * n_ranges // n_threads)
+        compute = rounds * (panels + costs.block_overhead_panels) * -(-n_panels // n_ranges) * tile
+        read = read_seconds(codes * n_blocks, codes, n_threads, costs)
+        return max(compute, read) + n_ranges * scored * per_score / n_threads
+
+    now = duration(grid.queries_per_block // PANEL, 1)
+    choices = [
+        (duration(panels, n_ranges), n_ranges, panels)
+        for n_ranges in range(2, max_ranges + 1)
+        for panels in range(1, largest + 1)
+    ]
+    if not choices:
+        return grid
+    seconds, n_ranges, panels = min(choices)
+    if seconds > costs.max_share_of_time_in_ranges * now:
+        return grid
+    per_range = -(-n_panels // n_ranges)
+    block = panels * PANEL
+    return TaskGrid(block, -(-n // block), per_range, -(-n_panels // per_range), n_threads)
+
+
+def guess_in_range(
+    k: float, needed_rows: float, n_panels: int, costs: CostModel, min_sample: int | None = None
+) -> ThresholdSample:
+    """Return the sample for a range of panels, which may hold fewer rows than are needed."""
+    needed_rows = min(needed_rows, n_panels * 4)
+    min_sample = costs.min_sampled_panels if min_sample is None else min_sample
+    return _guess_threshold(min(k, needed_rows), needed_rows, n_panels, min_sample, costs)
+
+
+def _guess_threshold(
+    k: float, needed_rows: float, n_panels: int, min_sample: int, costs: CostModel
+) -> ThresholdSample:
+    """Return which panels to sample and which rank among their maxima is the first threshold.
+
+    k of the ``needed_rows`` best rows may be found. For about one query in a hundred, the threshold
+    is too high, and the query is searched twice.
+    """
+    # Half of the sampled panels must be able to hold the rank.
+    max_stride = int(math.sqrt(n_panels / (2 * needed_rows)) * 4)
+    stride = max(1, min(costs.max_sample_stride, (n_panels + 1) // min_sample, max_stride))
+    panels = max(1, n_panels // stride)
+    expected = needed_rows / stride
+    # This is a binomial variance, because each of the best rows is in the sample and may be found,
+    # or is not.
+    deviation = math.sqrt(expected * (1 - k / needed_rows / stride))
+    # If all panels are read, the deviation is 0, but codes have rounding errors. Among 1,000 rows
+    # of 64 columns, the threshold is too high for 11 % of the queries with a margin of 1.5, and for
+    # 1 % with a margin of 2.5.
+    margin = costs.rank_margin_of_sample if stride > 1 else costs.rank_margin_of_all
+    rank = expected + costs.threshold_deviations * deviation + margin
+    return ThresholdSample(stride, min(panels, int(panels * -math.expm1(-rank / panels)) + 1))
+
+
+def _min_capacity(needed_rows: float, costs: CostModel) -> int:
+    """Return the smallest number of candidates that the buffer of a query may hold."""
+    entries = costs.min_candidates_per_neighbor * needed_rows + costs.candidates_besides
+    return 1 << math.ceil(entries).bit_length()
+
+
+def full_capacity(needed_rows: float, costs: CostModel) -> int:
+    """Return how many candidates the buffer of a query holds, so that few are full before the end.
+
+    For an out-of-distribution query among 30,000 rows of 1,536 columns, 650 candidates pass the
+    tiles with k = 10, and 1,100 candidates with k = 100.
+    """
+    entries = costs.candidates_per_neighbor * needed_rows + costs.candidates_besides
+    return max(costs.min_capacity, 1 << math.ceil(entries).bit_length())
+
+
+def sample_of_group(k: int, n_panels: int) -> ThresholdSample:
+    """Return the sample for the panels of a group of items.
+
+    Half of the usual sample is enough, because it is a large part of so few panels.
+    """
+    costs = cost_model.COSTS
+    return guess_in_range(k, k, n_panels, costs, costs.min_sampled_panels // 2)
