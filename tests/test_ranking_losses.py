@@ -1,0 +1,249 @@
+"""Losses that compare the items of a user only with each other leave a vector free (Theorem 10).
+
+The losses and the steps of gradient descent are written out here, in plain NumPy.
+"""
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from scipy.special import log_expit, log_softmax
+
+import fastcos
+
+N_USERS, N_ITEMS, K = 12, 9, 3
+
+
+def model(seed=0):
+    rng = np.random.default_rng(seed)
+    chosen = rng.integers(0, N_ITEMS, N_USERS)
+    return rng.normal(size=(N_USERS, K)), rng.normal(size=(N_ITEMS, K)), chosen
+
+
+def bpr(S, chosen):
+    """Rendle et al. 2009, with every other item as a negative."""
+    differences = S[np.arange(len(S)), chosen][:, None] - S
+    return -log_expit(differences).sum()
+
+
+def hinge(S, chosen):
+    differences = S[np.arange(len(S)), chosen][:, None] - S
+    return np.maximum(0, 1 - differences).sum()
+
+
+def softmax(S, chosen):
+    return -log_softmax(S, axis=1)[np.arange(len(S)), chosen].sum()
+
+
+def sampled_softmax(S, chosen):
+    """Four sampled negatives, corrected by the logarithms of their sampling probabilities."""
+    rng = np.random.default_rng(7)
+    log_shares = np.log(rng.dirichlet(np.ones(S.shape[1])))
+    total = 0.0
+    for scores, item in zip(S, chosen, strict=True):
+        candidates = [item, *rng.choice(S.shape[1], 4, replace=False)]
+        total -= log_softmax(scores[candidates] - log_shares[candidates])[0]
+    return total
+
+
+def in_batch_softmax(S, chosen):
+    """InfoNCE from users to items: the other items of the batch are the negatives."""
+    return -np.trace(log_softmax(S[:, chosen] / 0.3, axis=1))
+
+
+def softmax_with_item_biases(S, chosen):
+    return softmax(S + np.linspace(-1, 1, S.shape[1]), chosen)
+
+
+def in_batch_softmax_of_both_directions(S, chosen):
+    first = np.unique(chosen, return_index=True)[1]
+    square = S[np.ix_(first, chosen[first])]
+    return -np.trace(log_softmax(square, axis=1)) - np.trace(log_softmax(square, axis=0))
+
+
+def logistic(S, chosen):
+    """Word2vec with negative sampling, with every other item as a negative."""
+    signs = np.full(S.shape, -1.0)
+    signs[np.arange(len(S)), chosen] = 1
+    return -log_expit(signs * S).sum()
+
+
+def squared_error(S, chosen):
+    return np.square(S - np.eye(S.shape[1])[chosen]).sum()
+
+
+COMPARISONS = (
+    bpr, hinge, softmax, sampled_softmax, in_batch_softmax, softmax_with_item_biases
+)  # fmt: skip
+OTHERS = (in_batch_softmax_of_both_directions, logistic, squared_error)
+
+
+def cosines(Q):
+    units = Q / np.linalg.norm(Q, axis=1, keepdims=True)
+    return units @ units.T
+
+
+# ----- 10a: what is free
+
+
+@pytest.mark.parametrize("loss", COMPARISONS)
+def test_comparisons_of_items_ignore_a_vector_that_all_items_gain(loss):
+    P, Q, chosen = model()
+    c = np.array([3.0, -2.0, 1.0])
+    assert loss(P @ (Q + c).T, chosen) == pytest.approx(loss(P @ Q.T, chosen), rel=1e-12)
+
+
+@pytest.mark.parametrize("loss", OTHERS)
+def test_losses_of_single_scores_and_of_both_directions_do_not_ignore_it(loss):
+    P, Q, chosen = model()
+    c = np.array([3.0, -2.0, 1.0])
+    assert abs(loss(P @ (Q + c).T, chosen) / loss(P @ Q.T, chosen) - 1) > 0.01
+
+
+def test_both_directions_ignore_it_if_it_gives_all_users_one_score():
+    P, Q, chosen = model()
+    P[:, 0] = 1
+    c = np.array([5.0, 0.0, 0.0])
+    loss = in_batch_softmax_of_both_directions
+    assert loss(P @ (Q + c).T, chosen) == pytest.approx(loss(P @ Q.T, chosen), rel=1e-12)
+
+
+def test_theorem_10_models_with_equal_differences_differ_by_one_affine_map():
+    P, Q, _ = model()
+    # another model with the same differences, from the singular value decomposition of these
+    scores = P @ Q.T
+    shifted = scores + np.random.default_rng(1).normal(size=(N_USERS, 1)) - scores[:, [4]]
+    U, s, Vt = np.linalg.svd(shifted - shifted.mean(axis=1, keepdims=True))
+    P2, Q2 = U[:, :K] * s[:K], Vt[:K].T + np.array([0.3, 0.1, -2.0])
+    design = np.column_stack([Q, np.ones(N_ITEMS)])
+    affine, _, rank, _ = np.linalg.lstsq(design, Q2, rcond=None)
+    assert rank == K + 1  # one solution only
+    G, c = affine[:K], affine[K]
+    np.testing.assert_allclose(Q @ G + c, Q2, atol=1e-10)
+    np.testing.assert_allclose(P @ np.linalg.inv(G).T, P2, atol=1e-10)
+
+
+# ----- 10b: what it does to cosines, and what stays
+
+
+def test_theorem_10_a_vector_gives_two_items_every_cosine():
+    _, Q, _ = model(2)
+    half = (Q[0] - Q[1]) / 2
+    middle = (Q[0] + Q[1]) / 2
+    across = np.cross(half, [1.0, 2.0, 0.5])
+    across *= np.linalg.norm(half) / np.linalg.norm(across)
+    for cosine in (-0.99, -0.3, 0.0, 0.5, 0.99):
+        c = across * np.sqrt((1 + cosine) / (1 - cosine)) - middle
+        assert cosines(Q[:2] + c)[0, 1] == pytest.approx(cosine, abs=1e-12)
+    for position, end in ((0, -1), (0.9, -1), (1.1, 1), (5, 1)):
+        assert cosines(Q[:2] + position * half - middle)[0, 1] == pytest.approx(end, abs=1e-12)
+
+
+def test_theorem_10_a_long_vector_brings_all_cosines_to_one():
+    _, Q, _ = model(3)
+    lowest = [cosines(Q + t * np.array([1.0, 0.0, 0.0])).min() for t in (0, 10, 1e3, 1e6)]
+    assert lowest[0] < -0.5
+    assert lowest[1] < lowest[2] < lowest[3]
+    assert lowest[3] > 1 - 1e-10
+
+
+def test_centred_query_metric_ignores_affine_maps_and_the_plain_one_does_not():
+    P, Q, _ = model(4)
+    rng = np.random.default_rng(5)
+    G, c = rng.normal(size=(K, K)), 2 * rng.normal(size=K)
+    models = [(P, Q), (P @ np.linalg.inv(G).T, Q @ G + c)]
+    rows = [fastcos.query_metric(users).transform(items) for users, items in models]
+    given, plain, centred = (
+        [np.sort(fastcos.top_k(X, k=N_ITEMS - 1, measure=measure).scores) for X in both]
+        for both, measure in (
+            ([Q for _, Q in models], "cosine"), (rows, "cosine"), (rows, "centered_cosine")
+        )
+    )  # fmt: skip
+    assert abs(given[0] - given[1]).max() > 0.1
+    assert abs(plain[0] - plain[1]).max() > 0.1
+    np.testing.assert_allclose(*centred, atol=1e-9)
+    # the correlation over users of scores from which each user's mean score is subtracted
+    scores = P @ Q.T
+    expected = np.corrcoef((scores - scores.mean(axis=1, keepdims=True)).T)
+    expected = np.sort(expected[~np.eye(N_ITEMS, dtype=bool)].reshape(N_ITEMS, -1))
+    np.testing.assert_allclose(centred[0], np.sort(expected), atol=1e-9)
+    # distances need no mean: they are the deviations over users of score differences
+    deviations = (scores[:, :, None] - scores[:, None, :]).std(axis=0)
+    for X in rows:
+        distances = np.linalg.norm(X[:, None] - X[None], axis=2)
+        np.testing.assert_allclose(distances, deviations, atol=1e-9)
+
+
+def test_canonical_factors_of_centred_items_ignore_affine_maps():
+    P, Q, _ = model(6)
+    rng = np.random.default_rng(7)
+    G, c = rng.normal(size=(K, K)), rng.normal(size=K)
+    P2, Q2 = P @ np.linalg.inv(G).T, Q @ G + c
+    one, other = (fastcos.canonicalize(U, V - V.mean(axis=0)).items for U, V in ((P, Q), (P2, Q2)))
+    np.testing.assert_allclose(one, other, atol=1e-9)
+    plain, moved = (fastcos.canonicalize(U, V).items for U, V in ((P, Q), (P2, Q2)))
+    assert abs(cosines(plain) - cosines(moved)).max() > 0.1
+
+
+# ----- 10c: what training does to it
+
+
+def train_by_pairs(seed, *, pointwise=False, adam=False):
+    """Stochastic gradient descent, one pair of items per step; return both sums and the items."""
+    P, Q, chosen = model(seed)
+    rng = np.random.default_rng(seed)
+    start, moments, squares = Q.copy(), np.zeros_like(Q), np.zeros_like(Q)
+    for step in range(1, 3001):
+        u, j = rng.integers(N_USERS), rng.integers(N_ITEMS)
+        i = chosen[u]
+        slope_i = -1 / (1 + np.exp(P[u] @ (Q[i] if pointwise else Q[i] - Q[j])))
+        slope_j = 1 / (1 + np.exp(-P[u] @ Q[j])) if pointwise else -slope_i
+        gradient = np.zeros_like(Q)
+        gradient[i] += slope_i * P[u]
+        gradient[j] += slope_j * P[u]
+        user_step = slope_i * Q[i] + slope_j * Q[j]
+        if adam:
+            moments += 0.1 * (gradient - moments)
+            squares += 0.001 * (gradient**2 - squares)
+            gradient = moments / (1 - 0.9**step) / (np.sqrt(squares / (1 - 0.999**step)) + 1e-8)
+        Q = Q - 0.02 * gradient
+        P[u] -= 0.02 * user_step
+    assert abs(Q - start).max() > 0.3
+    return start.sum(axis=0), Q.sum(axis=0)
+
+
+def test_gradient_descent_on_comparisons_keeps_the_sum_of_the_items():
+    for seed in range(3):
+        np.testing.assert_allclose(*train_by_pairs(seed), atol=1e-11)
+        for other in ({"pointwise": True}, {"adam": True}):
+            before, after = train_by_pairs(seed, **other)
+            assert abs(before - after).max() > 0.1
+
+
+@pytest.mark.parametrize("loss", [bpr, softmax])
+@pytest.mark.parametrize("decay", [np.full(N_ITEMS, 0.3), np.geomspace(0.05, 1, N_ITEMS)])
+def test_decay_on_items_centres_their_weighted_mean(loss, decay):
+    P, Q, chosen = model(8)
+    P /= 2
+
+    def objective(parameters):
+        U, V = np.split(parameters, [P.size])
+        U, V = U.reshape(P.shape), V.reshape(Q.shape)
+        penalty = 0.1 * np.square(U).sum() + (decay[:, None] * np.square(V)).sum()
+        return loss(U @ V.T, chosen) + penalty
+
+    result = minimize(objective, np.concatenate([P.ravel(), Q.ravel() + 1]))
+    items = result.x[P.size :].reshape(Q.shape)
+    size = np.linalg.norm(items)
+    assert size > 0.5
+    assert np.linalg.norm(decay @ items) < 1e-3 * size
+    if np.ptp(decay) > 0:
+        assert np.linalg.norm(items.mean(axis=0)) > 0.02 * size
+
+
+def test_decay_on_users_alone_leaves_the_vector_free():
+    P, Q, chosen = model(9)
+
+    def objective(items):
+        return bpr(P @ items.T, chosen) + 0.3 * np.square(P).sum()
+
+    assert objective(Q + 4.0) == pytest.approx(objective(Q), rel=1e-12)
