@@ -12,6 +12,7 @@ from fastcos.auditing.records import (
     BALANCED_BY_COUNTS,
     DECAY,
     NOISE_BALANCED,
+    RANKING,
     TRAINED_ON,
     VariantScores,
 )
@@ -119,9 +120,12 @@ def audit(
         to 30 (``docs/explanation/scale_of_dimensions.md``). On the paper's simulation, the usual
         factors differ by a condition of 2.2 from either special case of section 2.2, and the two
         special cases differ from each other by a condition of 5.
-    trained_on : {"dot", "cosine", "unknown"}
+    trained_on : {"dot", "ranking", "cosine", "unknown"}
         Whether the loss of the model used dot products or cosines. The vectors alone do not show
-        it.
+        it. Choose "ranking" for dot products of which the loss only used the differences between
+        the items of one user, as in BPR or a softmax over items. One vector may then be added to
+        all items without changing the loss, so the audit also compares the items minus their mean,
+        and subtracts this mean for the query metric.
     weight_decay_on : {"both", "not both", "unknown"}
         Whether the loss had weight decay on users and on items, weighted or not. If it had and
         training has converged, weight decay has chosen the scale of each dimension, as in Eq. 2 of
@@ -190,7 +194,9 @@ def audit(
         sensitivity_index(certified, lists[certified.rows], generator)[0]
         for _ in range(_RANDOM_BASES)
     ]
-    about_variants = _study_variants(listed, lists, other_side, labelled)
+    about_variants = _study_variants(
+        listed, lists, other_side, labelled, is_ranking=trained_on == RANKING
+    )
     return Audit(
         n_items=p,
         n_dimensions=d,
@@ -258,8 +264,9 @@ def _as_other_side(
 
 @parallel.one_blas_thread()
 def _study_variants(
-    listed: ItemRows, lists: Integers, other_side: _OtherSide, labelled: variants.Labelled | None
-) -> dict[str, Any]:
+    listed: ItemRows, lists: Integers, other_side: _OtherSide, labelled: variants.Labelled | None,
+    *, is_ranking: bool,
+) -> dict[str, Any]:  # fmt: skip
     """The fields of Audit about other parametrisations, invariant baselines and the spectrum."""
     users, noise = other_side.users, other_side.noise
     item_moments = moments_of(listed.items)
@@ -275,6 +282,9 @@ def _study_variants(
     forms = tuple(
         map(score, variants.parametrizations(item_moments.second, user_moments, weighted))
     )
+    if is_ranking:
+        forms += (score(variants.centered_form(item_moments.mean)),)
+    baselines = variants.invariant_baselines(item_moments, users, is_ranking=is_ranking)
     d = listed.items.shape[1]
     axis_lengths = variants.singular_values(item_moments.covariance)
     centred, total = np.diag(axis_lengths), np.square(axis_lengths).sum()
@@ -283,7 +293,7 @@ def _study_variants(
         "parametrization": variants.recognize_parametrization(forms) if d > 1 else None,
         "given": score(variants.AS_GIVEN),
         "parametrizations": forms,
-        "invariant_baselines": tuple(map(score, variants.invariant_baselines(item_moments, users))),
+        "invariant_baselines": tuple(map(score, baselines)),
         "effective_rank": metrics.effective_rank(
             np.diag(variants.singular_values(item_moments.second))
         ),

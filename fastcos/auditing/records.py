@@ -9,6 +9,8 @@ from fastcos.validation import Floats
 # Names of the forms in which users and items balance: with equal weights of all rows, with each row
 # weighted by its count, and with each row weighted by its gradient noise.
 BALANCED, BALANCED_BY_COUNTS, NOISE_BALANCED = "balanced", "balanced_by_counts", "noise_balanced"
+# Name of the form of a ranking model in which the mean of the items is 0.
+CENTERED = "centered"
 # Factors count as having a form if the map to the form has a condition below this, which moves
 # Fisher's z by at most 0.05. Gradient training and a randomized SVD stay below this limit; a D of
 # condition 1.1 does not.
@@ -17,8 +19,10 @@ SAME_CONDITION = 1.05
 # the factors fluctuate around that form, by up to 1.08 in the 232 trainings of
 # examples/scale_of_dimensions.py.
 SAME_NOISE_CONDITION = 1.1
-# The accepted values of the argument trained_on.
-TRAINED_ON = ("dot", "cosine", "unknown")
+# The accepted values of the argument trained_on. A ranking loss depends only on the differences of
+# the dot products of one user with several items (Theorem 10).
+RANKING = "ranking"
+TRAINED_ON = ("dot", RANKING, "cosine", "unknown")
 # The accepted values of the argument weight_decay_on.
 DECAY = ("both", "not both", "unknown")
 

@@ -9,7 +9,9 @@ from fastcos import metrics
 from fastcos.auditing.records import (
     BALANCED,
     BALANCED_BY_COUNTS,
+    CENTERED,
     NOISE_BALANCED,
+    RANKING,
     LabelRecovery,
     RobustnessPoint,
     VariantScores,
@@ -59,7 +61,7 @@ class Audit(Record):
     n_sampled, n_listed : int
         Number of items whose edges were certified and attacked under rescalings, and number of
         items whose lists of neighbours were compared.
-    trained_on : {"dot", "cosine", "unknown"}
+    trained_on : {"dot", "ranking", "cosine", "unknown"}
         The argument of :func:`fastcos.audit`.
     weight_decay_on : {"both", "not both", "unknown"}
         The argument of :func:`fastcos.audit`.
@@ -153,6 +155,12 @@ class Audit(Record):
         return min(by_condition, key=lambda pair: pair[0])[1] if by_condition else None
 
     @property
+    def centered(self) -> VariantScores | None:
+        """The items minus their mean, compared with the given embeddings; None unless ranking."""
+        forms = [form for form in self.parametrizations if form.name == CENTERED]
+        return forms[0] if forms else None
+
+    @property
     def headline(self) -> str:
         """The answer in one sentence."""
         replaced = 1 - self.at_condition.worst_rescaling
@@ -235,6 +243,11 @@ class Audit(Record):
             f"{1 - point.worst_linear:.0%}.",
         ]
         near, far = self.nearest_parametrization, self.worst_parametrization
+        if self.centered is not None:
+            sentences.append(
+                "After the mean of the items is subtracted, "
+                f"{self.centered.neighbors_kept:.0%} of the neighbours remain."
+            )
         if self.trained_on != "cosine" and near is not None:
             sentences.append(
                 "Of the other ways to parametrise the same model, the nearest is "
@@ -277,6 +290,11 @@ class Audit(Record):
             premise = (
                 "The model was trained on dot products, which no rescaling and no linear map of "
                 "both sides changes."
+            )
+        elif self.trained_on == RANKING:
+            premise = (
+                "The model was trained on differences of dot products, which no rescaling, no "
+                "linear map of both sides and no vector that is added to all items changes."
             )
         else:
             premise = (
@@ -359,7 +377,7 @@ class Audit(Record):
             (self.equal_norms and self.trained_on == "unknown",
              "Find out whether the model was trained on the cosine (--trained-on): all items have "
              "the same norm, as after training on the cosine or after normalising other vectors."),
-            (self.equal_norms and self.trained_on == "dot",
+            (self.equal_norms and self.trained_on in ("dot", RANKING),
              "Audit the items before they were normalised: their norms are part of a model that "
              "was trained on dot products."),
             (self.trained_on == "cosine",
@@ -381,6 +399,10 @@ class Audit(Record):
              "(--weight-decay-on): "
              + ("if it had decay on both, training has chosen D." if self.is_balanced else
                 "with decay on both, training that converges chooses D.")),
+            (free and self.trained_on == RANKING,
+             "Subtract the mean of the items before you compare them, for example with the measure "
+             "centered_cosine: one vector added to all items does not change the loss, but it "
+             "changes every cosine and the query metric."),
             (free and has_query_metric,
              "Compare items with the query metric (fastcos index export): no rescaling, and no "
              "linear map that preserves the dot products, changes its cosines."),

@@ -17,6 +17,7 @@ from fastcos.auditing import edges
 from fastcos.auditing.records import (
     BALANCED,
     BALANCED_BY_COUNTS,
+    CENTERED,
     NOISE_BALANCED,
     VariantScores,
 )
@@ -113,16 +114,28 @@ def parametrizations(
         yield Variant(name, _WEIGHTED_FORMS[name], balanced.condition, balanced.transform)
 
 
-def invariant_baselines(items: Moments, users: validation.Rows | None) -> Iterator[Variant]:
+def centered_form(mean: Floats) -> Variant:
+    """The items minus their mean: the same model if its loss only compares items (Theorem 10)."""
+    meaning = "the items minus their mean, as after equal weight decay on all items"
+    return Variant(CENTERED, meaning, None, _center_and_map(np.eye(len(mean)), mean))
+
+
+def invariant_baselines(
+    items: Moments, users: validation.Rows | None, *, is_ranking: bool = False
+) -> Iterator[Variant]:
     """Embeddings that no rescaling of the model changes, to the accuracy of a report.
 
-    Whitening needs only the moments of the items; the query metric also needs the users.
+    Whitening needs only the moments of the items; the query metric also needs the users. If
+    is_ranking, a vector that all items gain does not change them either (Theorem 10).
     """
     if users is not None:
         metric = metric_factor(users)
         if metric.shape[1]:
             meaning = "correlation over users of predicted scores"
-            yield Variant("query_metric", meaning, None, _center_and_map(metric))
+            if is_ranking:
+                meaning += ", after each user's mean score is subtracted"
+            transform = _center_and_map(metric, items.mean if is_ranking else None)
+            yield Variant("query_metric", meaning, None, transform)
     values, vectors = _eigen(items.covariance)
     if len(values):
         whitening = _center_and_map(vectors * values**-0.5, items.mean)

@@ -60,7 +60,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "(default 1.2)"
     )
     add("--condition", type=float, metavar="C", help=help_)
-    help_ = "whether the model was trained on dot or cosine (default unknown)"
+    help_ = (
+        "what the loss of the model used: dot products, ranking (only the differences of the dot "
+        "products of one user, as in BPR or a softmax over items), cosine, or unknown (the default)"
+    )
     add("--trained-on", default="unknown", metavar="LOSS", help=help_)
     help_ = "whether the loss had weight decay on users and items: both, not both or unknown"
     add("--weight-decay-on", default="unknown", metavar="SIDES", help=help_)
@@ -273,6 +276,8 @@ def _next_commands(report: "Audit", args: argparse.Namespace) -> list[tuple[list
         reason += f"; AUC of the labels {row.auc:.2f} instead of {report.given.auc:.2f}"
     export = ["fastcos", "index", "export", args.items, *columns, *users, "--out", "served"]
     neighbors = ["fastcos", "neighbors", "served", *k]
+    if report.centered is not None:
+        neighbors += ["--measure", "centered_cosine"]
     return [*commands, (export, reason), (neighbors, "exact neighbours of the exported items")]
 
 

@@ -219,7 +219,7 @@ def test_working_memory_does_not_change_the_report(tmp_path):
         ({"users": np.ones((5, 4))}, "users must have as many columns as items"),
         ({"labels": [0, 1]}, "labels must be of shape"),
         ({"popularity": [1.0]}, "popularity must be of shape"),
-        ({"trained_on": "dots"}, "trained_on must be one of dot, cosine, unknown, got 'dots'"),
+        ({"trained_on": "dots"}, "trained_on must be one of dot, ranking, cosine, unknown, got 'dots'"),
         ({"condition": 0}, "condition must be a finite number >= 1"),
     ],
 )
@@ -318,6 +318,39 @@ def test_verdict_names_its_premise():
     best, best_after = (cosines[:200, 200:].argmax(axis=1) for cosines in (before, after))
     assert (best != best_after).mean() > 0.01
     np.testing.assert_allclose((users * D) @ (items / D).T, users @ items.T, rtol=1e-10, atol=1e-9)
+
+
+def test_of_a_ranking_loss_the_mean_of_the_items_is_subtracted():
+    """Theorem 10: a loss that compares items leaves a vector free that all items gain."""
+    rng = np.random.default_rng(19)
+    users, items = rng.standard_normal((300, 5)), rng.standard_normal((90, 5))
+    shifted = items + np.array([2.0, -1.0, 0.0, 1.0, 3.0])
+
+    def kept(rows):
+        """The share of the neighbours of the shifted items that are neighbours in these rows."""
+        lists = []
+        for vectors in (shifted, rows):
+            cosines = cosine_matrix(vectors)
+            np.fill_diagonal(cosines, -2)
+            lists.append(np.argsort(-cosines)[:, :5])
+        return np.mean([len({*a} & {*b}) / 5 for a, b in zip(*lists, strict=True)])
+
+    root = np.linalg.cholesky(np.cov(users.T))
+    centred = items - items.mean(axis=0)
+    report = audit(shifted, users, k=5, trained_on="ranking")
+    assert report.centered.neighbors_kept == pytest.approx(kept(centred), abs=1e-12)
+    query = by_name(report.invariant_baselines)["query_metric"]
+    assert query.neighbors_kept == pytest.approx(kept(centred @ root), abs=1e-12)
+    assert f"{kept(centred):.0%} of the neighbours remain" in report.verdict
+    assert "no vector that is added to all items changes" in report.verdict
+    assert any("measure centered_cosine" in line for line in report.advice)
+
+    report = audit(shifted, users, k=5, trained_on="dot")
+    assert report.centered is None
+    query = by_name(report.invariant_baselines)["query_metric"]
+    assert query.neighbors_kept == pytest.approx(kept(shifted @ root), abs=1e-12)
+    assert kept(shifted @ root) > kept(centred @ root) + 0.1
+    assert not any("mean of the items" in line for line in report.advice)
 
 
 @pytest.mark.slow

@@ -125,6 +125,15 @@ def test_audit_prints_commands_that_keep_the_items(source, kind, capsys):
         assert document["k"] == 7
         assert document["condition"] == 1.5
         assert document["weight_decay_on"] == "both"
+    # trained by a ranking loss: the query metric of the centred items
+    if source != "model":
+        words_of_ranking = [*words, *users, "--k", 7, "--trained-on", "ranking"]
+        export, serve = printed_commands(capsys, "audit", *words_of_ranking)
+        assert main(export) == 0
+        assert main(serve) == 0
+        scores = ITEMS @ USERS.T
+        centred = scores - scores.mean(axis=0)
+        assert lists() == best(np.corrcoef(centred), ids, 7)
     # trained on the cosine: the cosine itself
     (serve,) = printed_commands(capsys, "audit", *words, "--trained-on", "cosine")
     assert main(serve) == 0
