@@ -66,8 +66,10 @@ The modules of the index, from the bottom up:
 =================== ==============================================================================
 ``ids``             arrays of ids, and the lookup of an id among the rows of a segment
 ``index_parts``     a segment with ids, in memory or in a memory map; when parts are merged
-``index_files``     the directory of a saved index
+``index_files``     the files of one part of a saved index
 ``index_state``     the items of an index at one moment: positions, ids and rows of each other
+``index_changes``   the state of an index after items are added, replaced or removed
+``index_directory`` the directory of a saved index: what is written and read
 ``prepared``        searches of few queries that an index keeps ready
 ``id_filters``      ``allowed_ids`` and ``exclude_ids`` as positions
 ``model_check``     the name of the model that made the rows, and canaries

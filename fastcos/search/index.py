@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,18 +12,17 @@ import numpy.typing as npt
 from fastcos import parallel, storage, validation
 from fastcos.parallel import memmap
 from fastcos.reports import printable
-from fastcos.search import index_files, model_check
+from fastcos.search import index_changes, index_directory, index_files, model_check
 from fastcos.search.attribute_hints import with_attribute_hints
 from fastcos.search.execute import execute, finish
 from fastcos.search.explain import SearchExplanation, explain_groups, explain_source
 from fastcos.search.filters import no_exclusions
 from fastcos.search.id_filters import as_filters, drop_positions
-from fastcos.search.ids import Ids, as_ids, format_id
-from fastcos.search.index_parts import Contents, IndexMemory, IndexPart
+from fastcos.search.ids import Ids, as_ids
+from fastcos.search.index_directory import KIND, SavedIndex
+from fastcos.search.index_parts import Contents, IndexMemory
 from fastcos.search.index_state import (
     IndexState,
-    changed_state,
-    read_state,
     state_of_contents,
     state_of_mapped_rows,
 )
@@ -47,7 +44,6 @@ from fastcos.search.request import (
 )
 from fastcos.search.rescoring import Rescored, as_candidates, best_of_candidates, n_missing
 from fastcos.search.results import IndexNeighbors, Neighbors, padded
-from fastcos.similarity import serialization
 from fastcos.similarity.base import Measure, get_measure
 from fastcos.validation import Floats, Integers, Rows
 
@@ -55,7 +51,6 @@ if TYPE_CHECKING:
     import scipy.sparse as sp
 
 
-_KIND = "SimilarityIndex"
 # The largest k for which results are padded in any index. A larger number is probably a mistake,
 # and would fill the memory with padding.
 _MAX_PADDED_K = 65_536
@@ -85,16 +80,6 @@ _ATTRIBUTE_HINTS = {
     "size": "n_items_",
     "dim": "n_features_in_",
 }
-
-
-@dataclasses.dataclass(frozen=True)
-class _SavedIndex:
-    """What a directory held when this process read or wrote it last."""
-
-    path: Path
-    checksum: str
-    part_fields: dict[str, index_files.Fields]  # by the key of the part
-    array_names: frozenset[str]
 
 
 @with_attribute_hints(_ATTRIBUTE_HINTS)
@@ -173,9 +158,9 @@ class SimilarityIndex:
         self.model = model_check.as_model(model)
         self._canaries: Rows | None = None
         self._state: IndexState | None = None
-        self._saved: _SavedIndex | None = None
+        self._saved: SavedIndex | None = None
         # What a save is writing, or was writing when it was interrupted.
-        self._unfinished_save: tuple[_SavedIndex, dict[str, Any]] | None = None
+        self._unfinished_save: tuple[SavedIndex, dict[str, Any]] | None = None
 
     def __repr__(self) -> str:
         """Describe the index: the number of items and columns, the measure and the model."""
@@ -302,17 +287,10 @@ class SimilarityIndex:
         ValueError
             An id occurs twice or is not in the index. The index is unchanged.
         """
-        removed_ids = as_ids("ids", ids)
+        removed_ids, measure = as_ids("ids", ids), get_measure(self.measure)
         with parallel.writer_lock():
             state = self._fitted_state()
-            parts = state.parts_in_memory()
-            positions = state.positions_of(removed_ids)
-            if len(positions):
-                changed = changed_state(
-                    state, get_measure(self.measure), _without(parts, positions),
-                    state.n_positions, None, self.n_threads,
-                )  # fmt: skip
-                self._state = dataclasses.replace(changed, groups=state.groups)
+            self._state = index_changes.remove(state, measure, removed_ids, self.n_threads)
 
     def _add_or_replace(self, items: Any, ids: Any, groups: Any, *, may_replace: bool) -> Ids:
         """Add items, or replace items with the same ids if that is allowed; return the ids."""
@@ -320,36 +298,10 @@ class SimilarityIndex:
         rows = memmap.as_kept("items", as_index_rows("items", items, measure, in_memory=True))
         item_ids = None if ids is None else as_ids("ids", ids, len(rows))
         with parallel.writer_lock():
-            state = self._fitted_state()
-            parts, n_positions = state.parts_in_memory(), state.n_positions
-            model_check.check_width("items", rows, state.width)
-            row_groups = _as_groups(state, groups, len(rows))
-            if item_ids is None:
-                _check_ids_are_positions(state, parts)
-                item_ids = np.arange(n_positions, n_positions + len(rows), dtype=np.int64)
-            positions = state.find_positions(item_ids)
-            is_new = positions < 0
-            if not may_replace and not is_new.all():
-                known_id = format_id(item_ids[~is_new][0])
-                raise ValueError(f"ids must be new to the index (use upsert), got {known_id}")
-            if not len(rows):
-                return item_ids
-            replaced = positions[~is_new]
-            n_new = int(np.count_nonzero(is_new))
-            positions[is_new] = np.arange(n_positions, n_positions + n_new)
-            # Indexing by the order copies the rows, so that the caller may change them afterwards.
-            order = np.argsort(positions)
-            new_items = Contents(
-                validation.read_only(rows[order]), item_ids[order], positions[order]
-            )
-            changed = changed_state(
-                state, measure, _without(parts, replaced), n_positions + n_new, new_items,
-                self.n_threads,
+            self._state, item_ids = index_changes.add_or_replace(
+                self._fitted_state(), measure, rows, item_ids, groups, self.n_threads,
+                may_replace=may_replace,
             )  # fmt: skip
-            if state.groups is not None and row_groups is not None:
-                new_groups = state.groups.replaced(positions, row_groups, n_positions + n_new)
-                changed = dataclasses.replace(changed, groups=new_groups)
-            self._state = changed
         return item_ids
 
     # Searches
@@ -419,7 +371,7 @@ class SimilarityIndex:
         options = as_options(n_threads, working_memory, progress)
         query_groups = None
         if groups is not None:
-            item_groups = _groups_of(state, groups)
+            item_groups = index_changes.groups_of(state, groups)
             query_groups = QueryGroups(item_groups, item_groups.find(groups, len(Q)))
         filters = as_filters(
             state, len(Q), allowed=allowed, exclude=exclude, allowed_ids=allowed_ids,
@@ -539,7 +491,7 @@ class SimilarityIndex:
         if allowed is not None:
             allowed = validation.as_item_numbers("allowed", allowed, state.n_positions)
         if groups is not None:
-            item_groups = _groups_of(state, groups)
+            item_groups = index_changes.groups_of(state, groups)
             codes = item_groups.find(groups, n_queries)
             return explain_groups(state.items, k, options, item_groups, codes, allowed)
         return explain_source(state.items, n_queries, k, options, allowed)
@@ -727,59 +679,34 @@ class SimilarityIndex:
         with parallel.writer_lock():
             self._finish_interrupted_save()
             state = self._fitted_state()
-            parts = state.parts_in_memory()
+            state.parts_in_memory()  # refuses a memory map before the canaries are replaced
             if canaries is not None:
                 self._canaries = model_check.as_canaries(canaries, state.width)
             target = validation.as_path("path", path).absolute()
             saved = self._saved
             if saved is not None and (saved.path != target or not target.exists()):
                 saved = None
-            measure, measure_arrays = serialization.to_parts(self.measure)
-            to_save = index_files.parts_to_save(
-                parts,
-                {} if saved is None else saved.part_fields,
-                frozenset() if saved is None else saved.array_names,
+            files = index_directory.files_of(
+                state, self.measure, self.model, self._canaries, target, saved
             )
-            fields = {
-                "measure": measure,
-                "width": state.width,
-                "has_names": state.has_string_ids,
-                "positions": state.n_positions,
-                "parts": to_save.fields,
-                "model": model_check.as_model(self.model),
-            }
-            arrays = to_save.arrays | measure_arrays
-            if self._canaries is not None:
-                arrays["canaries"] = self._canaries
-            if state.groups is not None:
-                arrays |= state.groups.to_arrays()
-            written = _SavedIndex(
-                target, "", {part["key"]: part for part in to_save.fields},
-                frozenset([*arrays, *to_save.kept_arrays]),
-            )  # fmt: skip
-            self._unfinished_save = written, fields
+            self._unfinished_save = files.saved, files.fields
 
             def check_replaced(old_fields: dict[str, Any]) -> None:
                 old_model = model_check.ModelFacts.of_header(old_fields)
                 model_check.check_predecessor(target, old_model, self._model_facts(state))
 
             checksum = storage.save_arrays(
-                target, _KIND, arrays, fields, kept_arrays=to_save.kept_arrays,
+                target, KIND, files.arrays, files.fields, kept_arrays=files.kept_arrays,
                 expected=None if saved is None else saved.checksum,
                 check_replaced=None if may_replace else check_replaced,
             )  # fmt: skip
-            self._saved = dataclasses.replace(written, checksum=checksum)
+            self._saved = dataclasses.replace(files.saved, checksum=checksum)
             self._unfinished_save = None
 
     def _finish_interrupted_save(self) -> None:
         """Record a save that was interrupted after it had replaced the header of the directory."""
         if self._unfinished_save is not None:
-            written, fields = self._unfinished_save
-            with contextlib.suppress(storage.FastcosFormatError, OSError):
-                saved_fields, checksum = storage.read_fields(written.path, _KIND)
-                # The keys of the parts are random, so equal fields were written by this index.
-                if saved_fields == json.loads(json.dumps(fields)):
-                    self._saved = dataclasses.replace(written, checksum=checksum)
+            self._saved = index_directory.find_finished_save(*self._unfinished_save) or self._saved
             self._unfinished_save = None
 
     @classmethod
@@ -818,7 +745,7 @@ class SimilarityIndex:
         """
         verify = validation.as_flag("verify", verify)
         target = validation.as_path("path", path).absolute()
-        stored = storage.load_arrays(target, _KIND, verify=verify)
+        stored = storage.load_arrays(target, KIND, verify=verify)
         index = cls()
         index._load(target, stored, {})
         model_check.check_opened_for(index.model, model_check.as_model(model))
@@ -848,9 +775,9 @@ class SimilarityIndex:
             saved = self._saved
             if saved is None:
                 raise ValueError("SimilarityIndex must be opened or saved before refresh")
-            if storage.read_fields(saved.path, _KIND)[1] == saved.checksum:
+            if storage.read_fields(saved.path, KIND)[1] == saved.checksum:
                 return False
-            stored = storage.load_arrays(saved.path, _KIND, verify=False)
+            stored = storage.load_arrays(saved.path, KIND, verify=False)
             model_check.check_successor(
                 saved.path,
                 self._model_facts(self._fitted_state()),
@@ -863,22 +790,10 @@ class SimilarityIndex:
         self, path: Path, stored: storage.Stored, saved_fields: dict[str, index_files.Fields]
     ) -> None:
         """Replace the items by what a directory holds; see ``read_state`` for ``saved_fields``."""
-        with storage.refuse_damage(path):
-            measure_fields = storage.field(stored.fields, "measure", dict)
-            measure = serialization.from_parts(measure_fields, stored.arrays)
-            old_parts = () if self._state is None else self._state.parts_in_memory()
-            parts_by_key = {part.key: part for part in old_parts}
-            state = read_state(stored, get_measure(measure), parts_by_key, saved_fields)
-            item_groups = ItemGroups.from_arrays(stored.arrays, state.n_positions)
-            state = dataclasses.replace(state, groups=item_groups)
-            fields_by_key = {fields["key"]: fields for fields in stored.fields["parts"]}
-            model = None
-            if stored.fields.get("model") is not None:  # an older index has no field for its model
-                model = storage.field(stored.fields, "model", str)
-        self.measure, self._state, self._unfinished_save = measure, state, None
-        self.model, self._canaries = model, stored.arrays.get("canaries")
-        array_names = frozenset(stored.arrays)
-        self._saved = _SavedIndex(path, stored.checksum, fields_by_key, array_names)
+        old_parts = () if self._state is None else self._state.parts_in_memory()
+        loaded = index_directory.read_directory(path, stored, old_parts, saved_fields)
+        self.measure, self.model, self._state = loaded.measure, loaded.model, loaded.state
+        self._canaries, self._saved, self._unfinished_save = loaded.canaries, loaded.saved, None
 
     # Ids, positions and rows
 
@@ -1026,7 +941,7 @@ class SimilarityIndex:
 
     def _fitted_state(self) -> IndexState:
         """Return the state, or refuse an index that was not fitted."""
-        return validation.check_fitted(_KIND, self._state)
+        return validation.check_fitted(KIND, self._state)
 
     # Pickling
 
@@ -1054,41 +969,3 @@ class SimilarityIndex:
             state = state_of_contents(measure, items, n_positions, self.n_threads)
             item_groups = None if groups is None else ItemGroups(*groups)
             self._state = dataclasses.replace(state, groups=item_groups)
-
-
-def _groups_of(state: IndexState, groups: Any) -> ItemGroups:
-    """Return the groups of the items; refuse groups of queries or rows if there are none."""
-    if state.groups is None:
-        rule, got = "None for an index without groups", validation.format_value(groups)
-        raise ValueError(f"groups must be {rule}, got {got}")
-    return state.groups
-
-
-def _as_groups(state: IndexState, groups: Any, n_rows: int) -> Ids | None:
-    """Return the checked groups of new rows; None for an index without groups."""
-    if state.groups is not None and groups is None:
-        raise ValueError("groups must be given for an index with groups, got None")
-    if groups is None:
-        return None
-    _groups_of(state, groups).find(groups, n_rows)
-    return as_ids("groups", groups, n_rows, distinct=False)
-
-
-def _without(parts: tuple[IndexPart, ...], positions: Integers) -> list[IndexPart]:
-    """Return the parts in which the items at these positions cannot be found."""
-    remaining = []
-    for part in parts:
-        row_numbers, is_live = part.find_rows(positions)
-        remaining.append(part.without(row_numbers[is_live]) if is_live.any() else part)
-    return remaining
-
-
-def _check_ids_are_positions(state: IndexState, parts: tuple[IndexPart, ...]) -> None:
-    """Refuse new items without ids if the ids of the index are not its positions."""
-    if state.has_string_ids:
-        raise TypeError("ids must be strings as those of the index, got None")
-    for part in parts:
-        last_id = part.ids.values[-1].item()
-        if last_id != part.segment.positions_of(np.array([len(part.rows) - 1]))[0]:
-            rule = f"given as for the items of the index ({validation.format_value(last_id)})"
-            raise TypeError(f"ids must be {rule}, got None")

@@ -149,7 +149,7 @@ def warn_of_slow_changes(measure: Any) -> None:
         f"{' and '.join(overridden)}; an index with a measure that does not override these methods "
         "processes only the new items"
     )
-    warnings.warn(text, stacklevel=5)
+    warnings.warn(text, stacklevel=6)
 
 
 def is_upper_bounded(measure: Any) -> TypeGuard[UpperBounded]:

@@ -1,0 +1,144 @@
+"""The directory of a saved index: what a save writes to it, and what is read from it.
+
+``index_files`` knows the files of one part. This module knows the whole directory: the parts, the
+measure, the model, the canaries and the groups. ``storage`` writes and reads the files.
+"""
+
+import contextlib
+import dataclasses
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fastcos import storage
+from fastcos.search import index_files, model_check
+from fastcos.search.index_parts import IndexPart
+from fastcos.search.index_state import IndexState, read_state
+from fastcos.search.item_groups import ItemGroups
+from fastcos.similarity import serialization
+from fastcos.similarity.base import Measure, get_measure
+from fastcos.validation import Rows
+
+# The kind of directory, which its header names.
+KIND = "SimilarityIndex"
+
+
+@dataclasses.dataclass(frozen=True)
+class SavedIndex:
+    """What a directory held when this process read or wrote it last.
+
+    Attributes
+    ----------
+    path : Path
+    checksum : str
+        The checksum of the header; empty while the directory is being written.
+    part_fields : dict of Fields
+        The fields of each part in the header, by the key of the part.
+    array_names : frozenset of str
+        The names of all arrays.
+    """
+
+    path: Path
+    checksum: str
+    part_fields: dict[str, index_files.Fields]
+    array_names: frozenset[str]
+
+
+class IndexFiles(NamedTuple):
+    """What a save writes.
+
+    Attributes
+    ----------
+    saved : SavedIndex
+        What the directory will hold, except for the checksum of the header.
+    fields : dict
+        The fields of the header.
+    arrays, kept_arrays
+        The new arrays by name, and the names of arrays that are in the directory already.
+    """
+
+    saved: SavedIndex
+    fields: dict[str, Any]
+    arrays: dict[str, Any]
+    kept_arrays: Any
+
+
+class LoadedIndex(NamedTuple):
+    """What a directory holds, in the form in which an index holds it."""
+
+    measure: str | Measure
+    state: IndexState
+    model: str | None
+    canaries: Rows | None
+    saved: SavedIndex
+
+
+def files_of(
+    state: IndexState,
+    measure: str | Measure,
+    model: str | None,
+    canaries: Rows | None,
+    path: Path,
+    saved: SavedIndex | None,
+) -> IndexFiles:
+    """Return what a save writes to a directory that holds ``saved``; None is a new directory."""
+    measure_fields, measure_arrays = serialization.to_parts(measure)
+    to_save = index_files.parts_to_save(
+        state.parts_in_memory(),
+        {} if saved is None else saved.part_fields,
+        frozenset() if saved is None else saved.array_names,
+    )
+    fields = {
+        "measure": measure_fields,
+        "width": state.width,
+        "has_names": state.has_string_ids,
+        "positions": state.n_positions,
+        "parts": to_save.fields,
+        "model": model_check.as_model(model),
+    }
+    arrays = to_save.arrays | measure_arrays
+    if canaries is not None:
+        arrays["canaries"] = canaries
+    if state.groups is not None:
+        arrays |= state.groups.to_arrays()
+    written = SavedIndex(
+        path, "", {part["key"]: part for part in to_save.fields},
+        frozenset([*arrays, *to_save.kept_arrays]),
+    )  # fmt: skip
+    return IndexFiles(written, fields, arrays, to_save.kept_arrays)
+
+
+def find_finished_save(written: SavedIndex, fields: dict[str, Any]) -> SavedIndex | None:
+    """Return what an interrupted save has written, or None if it had not replaced the header."""
+    with contextlib.suppress(storage.FastcosFormatError, OSError):
+        saved_fields, checksum = storage.read_fields(written.path, KIND)
+        # The keys of the parts are random, so equal fields were written by this index.
+        if saved_fields == json.loads(json.dumps(fields)):
+            return dataclasses.replace(written, checksum=checksum)
+    return None
+
+
+def read_directory(
+    path: Path,
+    stored: storage.Stored,
+    old_parts: Sequence[IndexPart],
+    saved_fields: dict[str, index_files.Fields],
+) -> LoadedIndex:
+    """Return the index that a directory holds, after checks; see ``index_state.read_state``.
+
+    Unchanged parts of ``old_parts`` are used again.
+    """
+    with storage.refuse_damage(path):
+        measure_fields = storage.field(stored.fields, "measure", dict)
+        measure = serialization.from_parts(measure_fields, stored.arrays)
+        parts_by_key = {part.key: part for part in old_parts}
+        state = read_state(stored, get_measure(measure), parts_by_key, saved_fields)
+        item_groups = ItemGroups.from_arrays(stored.arrays, state.n_positions)
+        state = dataclasses.replace(state, groups=item_groups)
+        fields_by_key = {fields["key"]: fields for fields in stored.fields["parts"]}
+        model = None
+        if stored.fields.get("model") is not None:  # an older index has no field for its model
+            model = storage.field(stored.fields, "model", str)
+    saved = SavedIndex(path, stored.checksum, fields_by_key, frozenset(stored.arrays))
+    return LoadedIndex(measure, state, model, stored.arrays.get("canaries"), saved)
