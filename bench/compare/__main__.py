@@ -54,15 +54,23 @@ def parser():
     )
     add("--library", nargs="+", choices=libraries, default=libraries, help="default: all installed")
     add(
-        "--processes", type=int, metavar="N", help="of every library (default 5; 1 of --task large)"
+        "--processes",
+        type=int,
+        metavar="N",
+        help="processes per library (default 5; 1 for --task large)",
     )
-    add("--seconds", type=float, default=1.0, help="calls of a library in a process (default 1)")
-    add("--k", type=int, default=10, help="neighbours in DATA (default 10)")
+    add(
+        "--seconds",
+        type=float,
+        default=1.0,
+        help="seconds of calls per library and process (default 1)",
+    )
+    add("--k", type=int, default=10, help="neighbours per query in DATA (default 10)")
     add(
         "--nnz", type=float, default=1e7, help="non-zeros of --task large, 1e7 to 1e9 (default 1e7)"
     )
     add("--save", action="store_true", help="write bench/results/DATE/MACHINE.json after every row")
-    add("--out", type=Path, metavar="FILE", help="write the results here instead")
+    add("--out", type=Path, metavar="FILE", help="write the results to this file instead")
     return found  # fmt: skip
 
 
@@ -92,13 +100,13 @@ def print_row(result, descriptions):
     libraries = result["libraries"]
     ours = libraries[turns.FASTCOS].get("seconds")
     if not ours:
-        print(f"  fastcos has no time: {libraries[turns.FASTCOS].get('absent')}")
+        print(f"  no time is reported for fastcos: {libraries[turns.FASTCOS].get('absent')}")
         return
     print(f"  fastcos takes {ratios.duration(ratios.time_of(ours))}")
     for name, one in libraries.items():
         label = descriptions[name]["name"]
         if "absent" in one:
-            print(f"  {label} has no time: {one['absent']}")
+            print(f"  no time is reported for {label}: {one['absent']}")
         elif name != turns.FASTCOS:
             text = ratios.sentence(label, one["seconds"], ours, result["busy"])
             setting = f" ({one['setting']})" if "setting" in one else ""
@@ -131,7 +139,8 @@ def run(arguments, document, save):
         for name in set(arguments.library).intersection(descriptions) - set(result["libraries"]):
             if arguments.library != worker.names_of_libraries():  # the user asked for it by name
                 label = descriptions[name]["name"]
-                print(f"  {label} has no time: {name}.py defines no function {row.operation}")
+                reason = f"{name}.py defines no function {row.operation}"
+                print(f"  no time is reported for {label}: {reason}")
         save(document)
     if "hard" in chosen and not arguments.data:
         print("\nwrong neighbours of the hard set, of a million", flush=True)

@@ -87,5 +87,5 @@ def line_of(name, facts):
     """Return a line about one call."""
     return (
         f"{name:16} {facts['seconds']:10.2f} s, prepared in {facts['preparation_seconds']:.2f} s, "
-        f"{facts['added_mib']:,.0f} MiB beside the matrix, certificate {facts['certificate']:.2g}"
+        f"{facts['added_mib']:,.0f} MiB in addition to the matrix, error {facts['certificate']:.2g}"
     )

@@ -93,12 +93,12 @@ def cpu_name(document):
 def machine_line(document):
     """Return the machine of a document in one sentence."""
     commit = (document["commit"] or "an unknown commit")[:10]
-    tags = f" {', '.join(document['tags'])}." if document["tags"] else ""
+    tags = f" The settings were {', '.join(document['tags'])}." if document["tags"] else ""
     changed = " with uncommitted changes" if document["dirty"] else ""
     return (
-        f"Measured on {document['date']} with fastcos at {commit}{changed}, on "
-        f"{document['threads']} threads of {document['cores']} cores of {cpu_name(document)}, with "
-        f"the instruction set {document['isa']}.{tags}"
+        f"We measured these times on {document['date']} with commit {commit} of fastcos{changed}. "
+        f"The machine has {document['cores']} cores of {cpu_name(document)}; fastcos used "
+        f"{document['threads']} threads and the instruction set {document['isa'].upper()}.{tags}"
     )
 
 
@@ -128,7 +128,9 @@ def library_of(one):
     return ", ".join(filter(None, parts))
 
 
-COLUMNS = ("task", "fastcos", "other library", "its time", "fastcos is ... times as fast")
+COLUMNS = (
+    "task", "fastcos", "other library", "time of that library", "fastcos is ... times as fast",
+)  # fmt: skip
 
 
 def cells(one):
@@ -142,16 +144,23 @@ def summary(best):
     counts = dict.fromkeys(("faster", "slower", "undecided", "busy"), 0)
     for one in best:
         counts[one["verdict"]] += 1
-    tasks = "task" if len(best) == 1 else "tasks"
     text = (
-        f"Of all {len(best)} {tasks} that were measured, fastcos is faster than the fastest other "
-        f"exact library in {counts['faster']} and slower in {counts['slower']}."
+        f"We measured {_tasks(len(best))} on this machine. fastcos is faster than the fastest "
+        f"other exact library in {counts['faster']} of them, and slower in {counts['slower']}."
     )
     if counts["undecided"]:
-        text += f" In {counts['undecided']}, neither is shown to be faster."
+        text += f" In {_tasks(counts['undecided'])}, neither library is shown to be faster."
     if counts["busy"]:
-        text += f" For {counts['busy']} there is no verdict, because the machine was busy."
+        text += (
+            f" For {_tasks(counts['busy'])} there is no verdict, because other programs used the "
+            "machine."
+        )
     return text
+
+
+def _tasks(number):
+    """Return a number of tasks in words."""
+    return f"{number} {'task' if number == 1 else 'tasks'}"
 
 
 def summary_table(documents):
@@ -186,9 +195,10 @@ def hard_table(document):
         for one in sorted(known, key=lambda one: one["wrong"])
     ]
     text = (
-        f"Wrong neighbours of {known[0]['of']:,} in the hard set, whose rows "
-        "[bench/compare/hard.py](../compare/hard.py) makes so that rounding decides. A neighbour "
-        "is wrong if its cosine in float64 is below the k-th best one."
+        f"The table shows how many of {known[0]['of']:,} neighbours are wrong for each library on "
+        "the hard set, on whose rows rounding decides the order "
+        "([bench/compare/hard.py](../compare/hard.py)). A neighbour is wrong if its cosine in "
+        "float64 is below the k-th best cosine."
     )
     return [text, "", *table(header, rows)]
 
@@ -206,8 +216,8 @@ def large_tables(document):
                 times = (ratios.duration(call[name]) for name in ("seconds", "preparation_seconds"))
                 memory, certificate = f"{call['added_mib']:,.0f}", f"{call['certificate']:.1e}"
                 rows.append((one["name"], *times, memory, certificate))
-        header = "library", "time", "preparation", "MiB beside the matrix", "error"
-        lines += [f"**{result['title']}** (error: {result['certificate']})", ""]
+        header = "library", "time", "preparation", "MiB in addition to the matrix", "error"
+        lines += [f"**{result['title']}.** The error is the {result['certificate']}.", ""]
         lines += table(header, rows)
     return lines
 
@@ -228,15 +238,16 @@ def versions_line(document):
     for reported in document["versions"].values():
         versions |= reported
     known = ", ".join(f"{name} {version}" for name, version in sorted(versions.items()))
-    return f"Versions: {known}."
+    return f"The versions of all libraries are: {known}."
 
 
 INTRODUCTION = """\
-How many times as fast as other libraries fastcos is, on every machine that was measured. The
-interval in brackets says where a repetition of the run is expected with a probability of 95 %. In
-rows in bold, fastcos is slower. Each time is the geometric mean of the medians of all processes. A
-library whose answer is wrong has no time. `python -m bench.compare render` writes this page from
-the newest file of each machine; [how it is measured](../compare/README.md).
+This page shows how many times as fast as other libraries fastcos is, on every machine that was
+measured. If a run is repeated, the new ratio lies in the interval in brackets with a probability of
+95 %. In rows in bold, fastcos is slower. Each time is the geometric mean of the medians of all
+processes. If the answer of a library is wrong, no time is reported for it. The page
+[Compare fastcos with other libraries](../compare/README.md) explains the method.
+`python -m bench.compare render` writes this page from the newest file of each machine.
 """
 
 
@@ -258,18 +269,18 @@ def markdown(documents):
         lines += [f"## {bar_label(document)}", "", summary(best), ""]
         lines += [f"{machine_line(document)} The seconds of every turn are in {file}.", ""]
         if lost:
-            lines += ["Every exact library that is faster than fastcos, or about as fast:", ""]
+            lines += ["These exact libraries are faster than fastcos, or about as fast:", ""]
             lines += table(COLUMNS, map(cells, sorted(lost, key=lambda one: one["ratio"])))
         lines += [
-            "<details><summary>Every task beside the fastest other exact library</summary>",
+            "<details><summary>All tasks, compared with the fastest other exact library</summary>",
             "",
         ]
         lines += [*table(COLUMNS, map(cells, best)), "</details>", ""]
-        lines += ["<details><summary>Every task beside the other libraries</summary>", ""]
+        lines += ["<details><summary>All tasks, compared with the other libraries</summary>", ""]
         lines += [*table(COLUMNS, map(cells, others)), "</details>", ""]
         lines += hard_table(document) + large_tables(document)
         if absent := absent_lines(document):
-            lines += ["These have no time:", "", *absent, ""]
+            lines += ["No time is reported for the following libraries:", "", *absent, ""]
         lines += [versions_line(document), ""]
     return "\n".join(lines)
 
@@ -352,9 +363,10 @@ PAGE = """<!doctype html>
 <meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>fastcos:
 results</title> <style> body {{ font: 15px system-ui, sans-serif; margin: 2em; }} table {{
 border-collapse: collapse; }} td, th {{ padding: .3em .7em; text-align: left; }} tr:nth-child(even)
-{{ background: #8882; }} .slower {{ font-weight: bold; }} </style> <h1>Results</h1> <p>How many
-times as fast as the other library fastcos is, with the interval in which a repetition of the run is
-expected with a probability of 95 %. Bold: fastcos is slower.</p> <p>Show: {filters}</p>
+{{ background: #8882; }} .slower {{ font-weight: bold; }} </style> <h1>Results</h1> <p>This
+page shows how many times as fast as the other library fastcos is. If a run is repeated, the new
+ratio lies in the interval in brackets with a probability of 95 %. In rows in bold, fastcos is
+slower.</p> <p>Show: {filters}</p>
 <table><thead><tr>{header}</tr></thead><tbody>{rows}</tbody></table> <script> const filters =
 [...document.querySelectorAll("select")]; const show = () => document.querySelectorAll("tbody
 tr").forEach(row => {{
@@ -396,7 +408,7 @@ def readme_rows(documents):
         one = best[key]
         ratio = f"{rounded(one['ratio'])} times as fast"
         if one["verdict"] == "slower":
-            ratio = f"**slower: {rounded(1 / one['ratio'])} times the time**"
+            ratio = f"**slower: it takes {rounded(1 / one['ratio'])} times as long**"
         elif one["verdict"] == "undecided":
             ratio = f"about the same ({rounded(one['ratio'])})"
         elif one["verdict"] == "busy":

@@ -288,8 +288,9 @@ def test_results_are_never_overwritten(tmp_path, monkeypatch, capsys):
 
 def test_table_has_losses_first_and_names_the_machine():
     text = render.markdown({"some-cpu-2-threads": document()})
-    assert "Measured on 2026-11-28 with fastcos at 0123456789, on 2 threads of 2 cores of" in text
-    assert "Some CPU (zen9), with the instruction set avx2. FASTCOS_ISA=avx2." in text
+    assert "on 2026-11-28 with commit 0123456789 of fastcos. The machine has 2 cores of" in text
+    assert "(zen9); fastcos used 2 threads and the instruction set AVX2." in text
+    assert "AVX2. The settings were FASTCOS_ISA=avx2." in text
     assert "and slower in 1." in text
     assert text.index("**0.5") < text.index("| 2.00 [")
     assert "recall 0.900" in text
@@ -302,7 +303,7 @@ def test_busy_rows_have_no_verdict():
     busy = document()
     busy["results"]["batch small"]["busy"] = 0.5
     text = render.markdown({"some-cpu-2-threads": busy})
-    assert "For 1 there is no verdict, because the machine was busy." in text
+    assert "For 1 task there is no verdict, because other programs used the machine." in text
     assert "(no verdict: the machine was busy) |" in text
 
 
@@ -341,13 +342,12 @@ def test_one_command_writes_table_picture_page_and_readme(tmp_path, monkeypatch)
     assert (tmp_path / "speed.png").read_bytes().startswith(b"\x89PNG")
     assert 'data-library="NumPy"' in (tmp_path / "index.html").read_text()
     assert readme.read_text().startswith("before\n")
-    row = (
-        "| 256 queries, 50,000 x 384 | 10.7 ms | SciPy: 5.48 ms | **slower: 2.0 times the time** |"
-    )
+    ratio = "**slower: it takes 2.0 times as long**"
+    row = f"| 256 queries, 50,000 x 384 | 10.7 ms | SciPy: 5.48 ms | {ratio} |"
     assert row in readme.read_text()
     assert "old" not in readme.read_text()
     assert "| X'(X A) | 2 s |  |" in howto.read_text()
-    assert "Some CPU (zen9), with the instruction set avx2" in howto.read_text()
+    assert "Some CPU (zen9); fastcos used 2 threads" in howto.read_text()
 
 
 @pytest.mark.parametrize(
