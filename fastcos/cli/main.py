@@ -158,12 +158,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     program = args.parser.prog
     try:
         from fastcos import config
+        from fastcos.parallel import sole_program
         from fastcos.validation import as_thread_count
 
         config.get_config()  # raises if an environment variable is wrong, before any work
         if getattr(args, "threads", None) is not None:
             config.set_config(n_threads=as_thread_count("--threads", args.threads))
-        with report_compilation(), _show_warnings_as_messages():
+        with report_compilation(), _show_warnings_as_messages(), sole_program():
             return int(args.run(args))
     except BrokenPipeError:
         raise  # for entry_point

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from fastcos.parallel.forks import at_fork
+from fastcos.parallel.pool import HelpingThread
 
 
 class _State:
@@ -18,6 +19,8 @@ class _State:
 
 
 _state = _State()
+# The number of blocks of sole_program that are open.
+_sole_programs = 0
 
 # OpenBLAS stops its threads at a fork and starts them again at the next product, under a lock that
 # a child process inherits. If a process forks while another thread starts the threads of OpenBLAS
@@ -65,12 +68,23 @@ at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_
 
 @contextlib.contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Limit BLAS to one thread in the whole process until the last with block of this kind ends.
+    """Limit BLAS to one thread within the with block, if no other code can notice the limit.
 
     This is for small matrices between kernels. The threads of OpenBLAS wait for each other at every
     column of a factorisation, and spin for 50 ms after each product; kernels that run meanwhile
     have fewer cores.
+
+    OpenBLAS knows one number of threads for the whole process, also where it is asked for that of
+    the calling thread (``openblas_set_num_threads_local``, in builds without OpenMP). If another
+    thread of the program set or read that number during the block, for example by
+    ``threadpoolctl.threadpool_limits``, one of the two would undo the limit of the other, or would
+    restore a limit that had ended. Therefore a process in which other threads run Python code keeps
+    its number of BLAS threads, and the block is only slower. Threads of the pool do not count, and
+    none counts under :func:`sole_program`.
     """
+    if not _is_unnoticed():
+        yield
+        return
     state, libraries = _state, _libraries()
     with _locks[0], state.lock:
         if state.calls == 0:
@@ -83,6 +97,33 @@ def one_blas_thread() -> Iterator[None]:
             state.calls -= 1
             if state.calls == 0:
                 state.limit.restore_original_limits()
+
+
+@contextlib.contextmanager
+def sole_program() -> Iterator[None]:
+    """Declare that within the with block no code but fastcos sets the number of BLAS threads.
+
+    A command of fastcos declares it, because the other threads of a command only draw progress
+    bars.
+    """
+    global _sole_programs
+    with _state.lock:
+        _sole_programs += 1
+    try:
+        yield
+    finally:
+        with _state.lock:
+            _sole_programs -= 1
+
+
+def _is_unnoticed() -> bool:
+    """Return whether no code but the caller's can set or read the number of BLAS threads."""
+    if _sole_programs:
+        return True
+    current = threading.current_thread()
+    return all(
+        thread is current or isinstance(thread, HelpingThread) for thread in threading.enumerate()
+    )
 
 
 @functools.cache

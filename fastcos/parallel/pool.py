@@ -338,6 +338,14 @@ class _Job:
             raise interrupt
 
 
+class HelpingThread(threading.Thread):
+    """A thread of the pool. It runs blocks of calls of fastcos, and no code of the program."""
+
+    def __init__(self, state: _State) -> None:
+        name = f"fastcos-{state.n_threads}"
+        super().__init__(target=_work, args=[state], name=name, daemon=True)
+
+
 def _submit(task: Callable[[], None], copies: int, size: int) -> None:
     """Queue copies of task for the helping threads; first start threads up to size - 1."""
     state = _state
@@ -345,8 +353,7 @@ def _submit(task: Callable[[], None], copies: int, size: int) -> None:
         with state.lock:
             try:
                 while state.n_threads < size - 1:
-                    name = f"fastcos-{state.n_threads}"
-                    threading.Thread(target=_work, args=[state], name=name, daemon=True).start()
+                    HelpingThread(state).start()
                     state.n_threads += 1
             except RuntimeError:  # no thread can be started, for example while the interpreter ends
                 pass
