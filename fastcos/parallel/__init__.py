@@ -33,7 +33,6 @@ from fastcos.parallel.pool import (
     Progress as Progress,
     attribute_lock as attribute_lock,
     call as call,
-    has_run as has_run,
     lazy_attribute as lazy_attribute,
     reset as reset,
     row_blocks as row_blocks,

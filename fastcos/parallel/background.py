@@ -78,16 +78,35 @@ def start(dtype: str) -> None:
     )
 
 
-def is_running() -> bool:
-    """Return whether a process is compiling; a process that has failed is reported once."""
-    for dtype, child in list(_children.items()):
+def is_running(dtype: str) -> bool:
+    """Return whether a process that this one has started compiles a type.
+
+    Compiling processes that have failed, for any type, are reported once.
+    """
+    for name, child in list(_children.items()):
         reason = _reason_of_end(child)
         if reason is not None:
-            del _children[dtype]
+            del _children[name]
             child.errors.close()
             if reason:
-                _fail(dtype, reason)
-    return bool(_children)
+                _fail(name, reason)
+    return dtype in _children
+
+
+def is_running_elsewhere(dtype: str) -> bool:
+    """Return whether a process that another program has started compiles a type."""
+    directory = code_cache.cache_directory()
+    if directory is None or not code_cache.is_writable():
+        return False
+    if not code_cache.exists(directory / f"{lock_name(dtype)}.lock"):  # no process has compiled it
+        return False
+    with code_cache.sole_process(lock_name(dtype)) as is_sole:
+        return not is_sole
+
+
+def lock_name(dtype: str) -> str:
+    """Return the name under which the only process that compiles a type holds a lock."""
+    return f"background-{dtype}"
 
 
 def why_not(dtype: str) -> str:

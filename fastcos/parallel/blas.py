@@ -11,11 +11,12 @@ from fastcos.parallel.pool import HelpingThread
 
 
 class _State:
-    """The number of calls that limit BLAS to one thread, and the object that lifts the limit."""
+    """The limit of BLAS that is in force, or None, and the thread that has set it."""
 
     def __init__(self) -> None:
-        self.lock, self.calls = threading.Lock(), 0
+        self.lock = threading.Lock()
         self.limit: Any = None
+        self.owner: threading.Thread | None = None
 
 
 _state = _State()
@@ -38,7 +39,7 @@ def blas_lock() -> threading.RLock:
     the lock before it waits for compilation, so code that compiles a kernel under the lock could
     wait forever.
     """
-    if not _state.calls:
+    if _state.limit is None:
         return _locks[0]
     return _locks[1 + threading.get_native_id() % (len(_locks) - 1)]
 
@@ -58,7 +59,9 @@ def _after_fork_in_child() -> None:
     # would never release the lock or lift the limit.
     global _state
     previous, _state = _state, _State()
-    if previous.calls:
+    if previous.owner is threading.current_thread():
+        _state.limit, _state.owner = previous.limit, previous.owner
+    elif previous.limit is not None:
         previous.limit.restore_original_limits()
     _after_fork()
 
@@ -74,29 +77,30 @@ def one_blas_thread() -> Iterator[None]:
     column of a factorisation, and spin for 50 ms after each product; kernels that run meanwhile
     have fewer cores.
 
-    OpenBLAS knows one number of threads for the whole process, also where it is asked for that of
-    the calling thread (``openblas_set_num_threads_local``, in builds without OpenMP). If another
-    thread of the program set or read that number during the block, for example by
-    ``threadpoolctl.threadpool_limits``, one of the two would undo the limit of the other, or would
-    restore a limit that had ended. Therefore a process in which other threads run Python code keeps
-    its number of BLAS threads, and the block is only slower. Threads of the pool do not count, and
-    none counts under :func:`sole_program`.
+    OpenBLAS has one number of threads for the whole process, which also its function for the
+    calling thread sets (``openblas_set_num_threads_local``, in builds without OpenMP). If another
+    thread of the program changed that number during the block, for example by
+    ``threadpoolctl.threadpool_limits``, the end of the block would undo the change, or the other
+    thread would later restore our limit. Therefore a process in which other threads run Python code
+    keeps its number of BLAS threads, and the block only takes longer. Threads of the pool do not
+    count, and no thread counts within :func:`sole_program`.
     """
-    if not _is_unnoticed():
-        yield
-        return
-    state, libraries = _state, _libraries()
-    with _locks[0], state.lock:
-        if state.calls == 0:
-            state.limit = libraries.limit(limits=1, user_api="blas")
-        state.calls += 1
+    is_limited_here = False
+    if _is_unnoticed():
+        with _locks[0], _state.lock:
+            if _state.limit is None:
+                is_limited_here = True
+                _state.limit = _libraries().limit(limits=1, user_api="blas")
+                _state.owner = threading.current_thread()
+                # Until this thread leaves the limit, threadpoolctl ignores limits of other threads.
+                _state.limit.__enter__()
     try:
         yield
     finally:
-        with _locks[0], state.lock:
-            state.calls -= 1
-            if state.calls == 0:
-                state.limit.restore_original_limits()
+        if is_limited_here:
+            with _locks[0], _state.lock:
+                _state.limit.__exit__(None, None, None)
+                _state.limit = _state.owner = None
 
 
 @contextlib.contextmanager

@@ -39,7 +39,7 @@ _inside = threading.local()
 
 
 class _State:
-    """The locks and threads of one process, and its knowledge of kernels and of prange."""
+    """The locks and threads of one process, and whether prange is safe in it."""
 
     def __init__(self, *, is_forked: bool = False) -> None:
         self.lock, self.writer_lock = threading.Lock(), threading.RLock()
@@ -49,8 +49,6 @@ class _State:
         self.is_forked = is_forked
         # None before the trial of prange, "" if prange is safe, else the reason why it is not safe
         self.prange_fault: str | None = None
-        # the kernels that this process has run, which are therefore compiled
-        self.compiled: set[Callable[..., None]] = set()
         # for every attribute that is being computed, by object and name: its lock, and the number
         # of threads that hold the lock or wait for it
         self.attributes: dict[tuple[int, str], tuple[threading.RLock, int]] = {}
@@ -60,7 +58,7 @@ _state = _State()
 
 
 def reset() -> None:
-    """End the threads of the pool, and forget which kernels have run and whether prange is safe."""
+    """End the threads of the pool, and forget whether prange is safe."""
     global _state
     previous, _state = _state, _State(is_forked=_state.is_forked)
     for _ in range(previous.n_threads):
@@ -198,7 +196,6 @@ def run(
         size = config.n_threads()
     function, arguments = rows_kernel, arrays
     if isinstance(rows_kernel, Kernel):
-        _state.compiled.add(rows_kernel)
         if not is_alone and config.backend() == "prange" and _prange_is_safe():
             _run_prange(rows_kernel, blocks, arrays, size, progress)
             return
@@ -220,13 +217,7 @@ def call(rows_kernel: Kernel, kinds: Hashable, lo: int, hi: int, *arrays: Any) -
 
     kinds: a key for the types of the arrays; two calls with equal kinds must pass equal types.
     """
-    _state.compiled.add(rows_kernel)
     rows_kernel.call(kinds, lo, hi, *arrays)
-
-
-def has_run(rows_kernel: Callable[..., None]) -> bool:
-    """Return whether this process has run a kernel; if so, the kernel is compiled."""
-    return rows_kernel in _state.compiled
 
 
 class _Job:

@@ -120,16 +120,27 @@ def _mark(dtype: str, target: str) -> str:
     return f"searches_{dtype}_{isa}_{target}"
 
 
+def runs_kernels(dtype: npt.DTypeLike) -> bool:
+    """Whether kernels for rows of a type are compiled, or this process compiles what it calls."""
+    return state.compile_at_once or is_ready(dtype)
+
+
 def use_numpy(dtype: npt.DTypeLike) -> bool:
-    """Whether searches of rows of a type must run in NumPy, because no kernels are compiled yet."""
-    if state.compile_at_once or is_ready(dtype):
+    """Whether a search of rows of a type must run in NumPy, because no kernels are compiled yet.
+
+    A process that has searched in NumPy for some time hereby starts to compile the kernels.
+    """
+    if runs_kernels(dtype):
         return False
     if state.seconds_in_numpy < _SECONDS_BEFORE_COMPILING:
         return True
     request(dtype)
-    if background.is_running() or state.seconds_in_numpy < _SECONDS_IN_NUMPY:
+    name = np.dtype(dtype).name
+    if background.is_running(name) or state.seconds_in_numpy < _SECONDS_IN_NUMPY:
         return True
-    state.add_ready(np.dtype(dtype).name)
+    if not code_cache.has_compiler():
+        return True
+    state.add_ready(name)
     return False
 
 
@@ -160,10 +171,12 @@ def explain(dtype: npt.DTypeLike) -> str:
     if is_ready(name) and _is_marked(name):
         return "code that Numba has compiled and the cache keeps"
     reason = background.why_not(name)
-    if is_ready(name) or state.compile_at_once:
+    if runs_kernels(name):
         return f"code that this process compiles{f' ({reason})' if reason else ''}"
-    if background.is_running():
+    if background.is_running(name) or background.is_running_elsewhere(name):
         return "NumPy, while another process compiles the kernels"
+    if not code_cache.has_compiler():
+        return f"NumPy, because no kernels can be compiled ({reason})"
     if reason:
         return f"NumPy at first, then code that this process compiles ({reason})"
     return "NumPy, until another process, which a longer search starts, has compiled the kernels"

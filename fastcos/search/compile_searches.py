@@ -8,7 +8,7 @@ import time
 import numpy as np
 
 from fastcos.kernels import code_cache
-from fastcos.parallel import readiness
+from fastcos.parallel import background, readiness
 from fastcos.search import cost_model, packing, projection, scan, segments
 from fastcos.search.filters import no_exclusions
 from fastcos.search.launch import launch_of
@@ -64,7 +64,7 @@ def main(dtype: str) -> None:
         os.nice(_NICENESS)
     end = time.monotonic() + _SECONDS_OF_WAITING
     while not readiness.is_ready(dtype):
-        with code_cache.sole_process(f"background-{dtype}") as is_sole:
+        with code_cache.sole_process(background.lock_name(dtype)) as is_sole:
             if is_sole or time.monotonic() > end:  # the other process may have been stopped
                 compile_searches(dtype)
                 return

@@ -98,11 +98,12 @@ def _check_encoded(rows: Any, bias: Any) -> None:
 
 def row_norms(rows: Rows, n_threads: int | None = None) -> Floats:
     """Return the Euclidean norms (n,) of read-only rows, which may be stored as bits."""
-    kernel = pair_scores.row_norms
-    if not parallel.has_run(kernel) and readiness.use_numpy(memmap.from_bits(rows).dtype):
+    # Queries have norms, too, and their type is often not that of the items. Therefore norms do not
+    # request compiled code: only a search requests it, for the type of its items.
+    if not readiness.runs_kernels(memmap.from_bits(rows).dtype):
         with readiness.seconds_in_numpy():
             return validation.read_only(row_norms_in_numpy(memmap.from_bits(rows)))
     norms = parallel.unfilled(len(rows), np.float64)
     blocks = parallel.row_blocks(len(rows), max(1, 1_000_000 // rows.shape[1]))
-    parallel.run(kernel, blocks, rows, norms, n_threads=n_threads)
+    parallel.run(pair_scores.row_norms, blocks, rows, norms, n_threads=n_threads)
     return validation.read_only(norms)

@@ -2,44 +2,35 @@
 
 import contextlib
 import os
+import signal  # noqa: F401  this module's names are those of the programs below
 import subprocess
 import sys
 import threading
-import time
+import time  # noqa: F401
 from pathlib import Path
 
 import pytest
 import scipy.linalg  # noqa: F401  its BLAS must be limited, too
-from threadpoolctl import ThreadpoolController, threadpool_limits
+from threadpoolctl import ThreadpoolController, threadpool_limits  # noqa: F401
 
-from fastcos import parallel
+from fastcos import config, parallel  # noqa: F401
 
 ROOT = Path(__file__).parents[2]
 
 
-def libraries():
-    """The BLAS of NumPy and of SciPy, without that of FAISS, which another test may import."""
-    result = ThreadpoolController().select(user_api="blas")
-    paths = [one["filepath"] for one in result.info() if "faiss" not in one["filepath"]]
-    return result.select(filepath=paths)
-
-
 def blas_threads():
-    return {one["num_threads"] for one in libraries().info()}
-
-
-@pytest.fixture(autouse=True)
-def two_threads():
-    with libraries().limit(limits=2):
-        yield
+    return {one["num_threads"] for one in ThreadpoolController().select(user_api="blas").info()}
 
 
 def run_alone(code):
-    """Run a program of one thread, in which BLAS has two threads; the test worker has more."""
-    prelude = "from tests.parallel.test_blas import *\nlibraries().limit(limits=2)\n"
+    """Run a program that starts with one thread, which a test worker does not, and two of BLAS."""
+    if config.count_cpus() < 2:
+        pytest.skip("BLAS has one thread on one core")
+    variables = {"OPENBLAS_NUM_THREADS": "2", "PYTHONPATH": str(ROOT)}
+    prelude = "from tests.parallel.test_blas import *\nassert blas_threads() == {2}\n"
     done = subprocess.run(
-        [sys.executable, "-c", prelude + code], env={**os.environ, "PYTHONPATH": str(ROOT)},
-        cwd=ROOT, capture_output=True, text=True, check=False, timeout=120,
+        [sys.executable, "-c", prelude + code + "assert blas_threads() == {2}"], cwd=ROOT,
+        env={**os.environ, **variables}, capture_output=True, text=True, check=False, timeout=120,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
 
@@ -73,7 +64,6 @@ def another_thread(*steps):
 
 def test_one_blas_thread_until_the_last_of_nested_calls_ends():
     run_alone("""
-assert blas_threads() == {2}
 with parallel.one_blas_thread():
     with parallel.one_blas_thread():
         assert blas_threads() == {1}
@@ -81,7 +71,6 @@ with parallel.one_blas_thread():
 assert blas_threads() == {2}
 with contextlib.suppress(KeyError), parallel.one_blas_thread():
     raise KeyError
-assert blas_threads() == {2}
 """)
 
 
@@ -93,87 +82,109 @@ parallel.run(sleep, parallel.row_blocks(8, 1), n_threads=3)
 assert threading.active_count() > 1
 with parallel.one_blas_thread():
     assert blas_threads() == {1}
-assert blas_threads() == {2}
 """)
 
 
-@pytest.mark.parametrize("starts_first", [True, False])
-def test_a_limit_that_another_thread_sets_is_not_undone(starts_first):
-    user = contextlib.ExitStack()
+# A program limits BLAS in one of its threads while another one computes an SVD.
+USER = """
+user = contextlib.ExitStack()
+def limit():
+    user.enter_context(threadpool_limits(1, user_api="blas"))
+"""
 
-    def limit():
-        user.enter_context(threadpool_limits(1, user_api="blas"))
 
-    with another_thread(limit, user.close) as do_next:
-        if starts_first:
-            do_next()
-        with parallel.one_blas_thread():
-            if not starts_first:
-                do_next()
-        assert blas_threads() == {1}
+def test_a_limit_that_another_thread_sets_is_not_undone():
+    run_alone(f"""{USER}
+with another_thread(limit, user.close) as do_next:
+    with parallel.one_blas_thread():
         do_next()
-        assert blas_threads() == {2}
+    assert blas_threads() == {{1}}
+    do_next()
+""")
 
 
 def test_a_limit_that_another_thread_lifts_stays_lifted():
-    user = contextlib.ExitStack()
-    user.enter_context(threadpool_limits(1, user_api="blas"))
-    with another_thread(user.close) as do_next:
-        with parallel.one_blas_thread():
-            do_next()
-            assert blas_threads() == {2}
-        assert blas_threads() == {2}
+    run_alone(f"""{USER}
+with another_thread(limit, user.close) as do_next:
+    do_next()
+    with parallel.one_blas_thread():
+        assert blas_threads() == {{1}}
+        do_next()
+        assert blas_threads() == {{2}}
+""")
 
 
-def test_a_number_that_another_thread_sets_for_good_stays():
-    with another_thread(lambda: libraries().limit(limits=1)) as do_next:
-        with parallel.one_blas_thread():
-            do_next()
-        assert blas_threads() == {1}
+def test_threads_may_limit_blas_after_it_was_limited_here():
+    run_alone(f"""{USER}
+with parallel.one_blas_thread():
+    pass
+with another_thread(limit, user.close) as do_next:
+    do_next()
+    assert blas_threads() == {{1}}
+""")
 
 
 def test_a_sole_program_limits_beside_other_threads():
-    with another_thread(lambda: None) as do_next:
-        with parallel.sole_program():
-            with parallel.one_blas_thread():
-                do_next()
-                assert blas_threads() == {1}
-            assert blas_threads() == {2}
+    run_alone("""
+with another_thread(lambda: None, lambda: None) as do_next:
+    with parallel.sole_program():
         with parallel.one_blas_thread():
-            assert blas_threads() == {2}
+            do_next()
+            assert blas_threads() == {1}
+        assert blas_threads() == {2}
+    with parallel.one_blas_thread():
+        assert blas_threads() == {2}
+""")
 
 
 def test_overlapping_calls_of_two_threads_lift_the_limit_once():
-    first, second = contextlib.ExitStack(), contextlib.ExitStack()
-    with parallel.sole_program():
-        first.enter_context(parallel.one_blas_thread())
-        thread = threading.Thread(target=second.enter_context, args=[parallel.one_blas_thread()])
-        thread.start()
-        thread.join()
-        first.close()
+    run_alone("""
+other = contextlib.ExitStack()
+steps = lambda: other.enter_context(parallel.one_blas_thread()), other.close
+with parallel.sole_program(), another_thread(*steps) as do_next:
+    with parallel.one_blas_thread():
+        do_next()
         assert blas_threads() == {1}
-        second.close()
     assert blas_threads() == {2}
+    do_next()
+""")
+
+
+FORK = """
+with {around}:
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        with parallel.sole_program(), parallel.one_blas_thread():
+            assert blas_threads() == {{1}}
+        {check}
+        os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+"""
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
-@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 def test_a_forked_child_does_not_wait_for_the_lock():
-    with parallel.blas._state.lock:
-        child = os.fork()
-        if child == 0:
-            with parallel.sole_program(), parallel.one_blas_thread():
-                os._exit(0)
-    until = time.monotonic() + 20
-    while time.monotonic() < until:
-        done, status = os.waitpid(child, os.WNOHANG)
-        if done:
-            assert status == 0
-            return
-        time.sleep(0.01)
-    os.kill(child, 9)
-    os.waitpid(child, 0)
-    pytest.fail("the child hangs")
+    run_alone(FORK.format(around="parallel.blas._state.lock", check="assert blas_threads() == {2}"))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_child_keeps_the_limit_of_the_thread_that_forks():
+    run_alone(FORK.format(around="parallel.one_blas_thread()", check=""))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_child_lifts_the_limit_of_a_thread_that_it_lacks():
+    fork = FORK.format(around="contextlib.nullcontext()", check="assert blas_threads() == {2}")
+    lines = "".join(f"        {line}\n" for line in fork.strip().splitlines())
+    run_alone(f"""
+other = contextlib.ExitStack()
+steps = lambda: other.enter_context(parallel.one_blas_thread()), other.close
+with parallel.sole_program():
+    with another_thread(*steps) as do_next:
+        do_next()
+{lines}        do_next()
+""")
 
 
 def test_no_thread_of_blas_spins_after_an_svd():

@@ -190,11 +190,11 @@ def test_the_background_process_runs_no_code_of_the_working_directory(tmp_path):
 import time
 from fastcos.parallel import background
 time.sleep(0.7)
-assert background.is_running()
+assert background.is_running("float32")
 for child in background._children.values():
     child.process.kill()
     child.process.wait()
-assert not background.is_running()
+assert not background.is_running("float32")
 """
     code = LONG_SEARCH.format(before="", after=after)
     done = run(code, tmp_path / "cache", cwd=tmp_path, arguments=["-P"])
@@ -211,13 +211,13 @@ def test_the_background_process_has_the_path_of_its_parent(tmp_path):
 import time
 from pathlib import Path
 from fastcos.parallel import background
-assert background.is_running()
+assert background.is_running("float32")
 # a process that does not find Numba ends within a second; one that has loaded LLVM has found it
 (child,) = background._children.values()
 maps, until = Path(f"/proc/{child.process.pid}/maps"), time.monotonic() + 5
 while time.monotonic() < until and not (maps.exists() and "llvmlite" in maps.read_text()):
     time.sleep(0.05)
-running = background.is_running()
+running = background.is_running("float32")
 for child in background._children.values():
     child.process.kill()
     child.process.wait()
@@ -261,8 +261,9 @@ def test_explanations_say_which_code_runs_and_why(tmp_path, monkeypatch):
 
     assert code().startswith("NumPy, until another process, which a longer search starts")
     with monkeypatch.context() as patch:
-        patch.setattr(background, "is_running", lambda: True)
+        patch.setattr(background, "is_running", lambda dtype: dtype == "float32")
         assert code() == "NumPy, while another process compiles the kernels"
+        assert readiness.explain("float16").startswith("NumPy, until another process")
     monkeypatch.setenv("FASTCOS_BACKGROUND", "0")
     itself = "code that this process compiles (FASTCOS_BACKGROUND is 0)"
     assert code() == f"NumPy at first, then {itself}"
@@ -274,3 +275,56 @@ def test_explanations_say_which_code_runs_and_why(tmp_path, monkeypatch):
     monkeypatch.setattr(readiness.native, "holds", lambda kernel: True)
     monkeypatch.setattr(readiness.native, "tier", lambda: "x86-64-v4")
     assert code() == "native code of the wheel, for x86-64-v4"
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="no process can be stopped")
+def test_explanations_name_a_compiling_process_of_another_program(tmp_path, monkeypatch):
+    monkeypatch.setenv("FASTCOS_CACHE_DIR", str(tmp_path))
+    monkeypatch.delenv("FASTCOS_BACKGROUND", raising=False)
+    monkeypatch.setattr(readiness, "state", readiness.State())
+    monkeypatch.setattr(readiness.native, "holds", lambda kernel: False)
+    variables = {"FASTCOS_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", HOLD_THE_LOCK.replace("float32", "float16")]
+    until = "NumPy, until another process"
+    with subprocess.Popen(command, env={**os.environ, **variables}, stdout=subprocess.PIPE) as held:
+        try:
+            assert held.stdout.readline() == b"True\n"
+            in_use = readiness.explain("float16")
+            assert readiness.explain("uint8").startswith(until)
+        finally:
+            held.kill()
+    assert in_use == "NumPy, while another process compiles the kernels"
+    assert readiness.explain("float16").startswith(until)
+    assert not (tmp_path / "background-uint8.lock").exists()  # to ask leaves nothing behind
+
+
+WITHOUT_NUMBA = """
+import numpy as np, fastcos
+from fastcos.parallel import readiness
+readiness.state.seconds_in_numpy = 60.0
+X = np.random.default_rng(0).standard_normal((600, 16))
+index = fastcos.SimilarityIndex().fit(X)
+assert (index.search(X, 1).indices[:, 0] == np.arange(600)).all()
+assert readiness.use_numpy("float64")
+print(index.explain(1, 1).code)
+"""
+
+
+def test_without_numba_numpy_answers_however_long(tmp_path, without_numba):
+    path = os.pathsep.join([str(ROOT), str(without_numba)])
+    done = run(WITHOUT_NUMBA, tmp_path, arguments=["-S"], PYTHONPATH=path)
+    assert done.returncode == 0, done.stderr
+    assert "NumPy, because no kernels can be compiled (Numba is not installed)" in done.stdout
+
+
+def test_queries_request_no_compiled_code_for_their_own_type(monkeypatch, tmp_path):
+    started = []
+    monkeypatch.setenv("FASTCOS_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(readiness, "state", readiness.State())
+    monkeypatch.setattr(readiness.native, "holds", lambda kernel: False)
+    monkeypatch.setattr(background, "start", started.append)
+    readiness.state.seconds_in_numpy = 1.0
+    items = np.random.default_rng(0).integers(-99, 99, (4000, 16)).astype(np.int8)
+    found = SimilarityIndex().fit(items).search(items[:3].astype(np.float32), 1)
+    assert found.indices[:, 0].tolist() == [0, 1, 2]
+    assert set(started) == {"int8"}
