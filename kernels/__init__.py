@@ -1,33 +1,34 @@
 """Compiled kernels on plain arrays, installed as ``fastcos.kernels``.
 
 A kernel ``name(lo, hi, inputs..., outputs...)`` computes rows [lo, hi) of one operation, or the
-tasks [lo, hi) into which it is divided. It is serial, releases the GIL, writes only its own part of
-the outputs, returns None and never raises, because callers validate arguments. Results are
-therefore bit-for-bit identical for every division into blocks, every order of blocks and every
-number of threads. Inputs are read-only views, so one compiled signature serves all arrays, and a
-kernel cannot write to an input. Outputs come last::
-
+tasks [lo, hi) into which the operation is divided. A kernel is serial, releases the GIL, writes
+only its part of the outputs, returns None and never raises, because its callers validate the
+arguments. Results are therefore bit-for-bit identical for every division into blocks, every order
+of blocks and every number of threads. Inputs are passed as read-only views. One compiled signature
+therefore serves writeable and read-only arrays, and a kernel cannot write to an input. Outputs are
+the last arguments::
     fastcos.parallel.run(kernel, boundaries, inputs..., outputs...)
         pool of threads (default), or one prange loop (compiler.prange_driver)
             kernel(lo, hi, ...)      public, one call per block of rows
-                leaf(row, ...)       one row or item; operations of ``simd`` below
+                leaf(row, ...)       one row or item; calls the operations of ``simd``
 
 ``jit.kernel`` compiles without fastmath, so operations are executed in the order in which they are
-written. ``jit.relaxed_kernel`` allows contraction and reassociation; it is used for candidates,
-which a plain kernel scores again, and for training. ``code_cache`` stores compiled code under a
-digest of everything that a kernel uses. Only ``compiler`` and ``numba_internals`` import Numba, and
-a process that finds native code (``native``) never imports Numba.
+written. ``jit.relaxed_kernel`` allows contraction and reassociation. Relaxed kernels are used for
+training, and to choose candidates, which a kernel without fastmath scores again. ``code_cache``
+stores compiled code under a digest of everything that a kernel uses. Only ``compiler`` and
+``numba_internals`` import Numba, and a process that finds native code (``native``) never imports
+Numba.
 
 ================ =================================================================================
-dense search     few_queries: the whole way of one query, or of a few, which are compared with
-                 the codes of all items one by one; projected_queries: the same by a projection;
-                 query_blocks -> tile_top_k: many queries, in tiles of 32 x 32 pairs, of which
-                 one_block searches one block in a single launch, and
+dense search     few_queries: one query or a few, each of which is compared with the codes of all
+                 items; projected_queries: the same search for items that have a projection;
+                 query_blocks -> tile_top_k: many queries, in tiles of 32 x 32 pairs;
+                 one_block: many queries that form a single block, in one launch;
                  query_blocks -> range_search: all items above a score;
-                 what these share: query_scaling, candidate_filter (which pairs may be dropped, with
-                 the proof), projection_filter, pair_scores (exact scores) and select;
+                 used by all of these: query_scaling, candidate_filter (which pairs may be dropped,
+                 with the proof), projection_filter, pair_scores (exact scores) and select;
                  rotation -> packing -> projection: codes of items and queries;
-                 exhaustive_top_k: every pair is scored; listed_items: given pairs are scored;
+                 exhaustive_top_k: every pair is scored; listed_items: listed pairs are scored;
                  bits: rows of packed bits
 sparse search    inverted_lists -> sparse_top_k
 sparse products  sparse, sparse_blocks; csr: validation, transpose; tall_skinny: SVD
@@ -37,7 +38,7 @@ metrics          dot_tile -> pair_reductions; row_argsort -> label_ranks; knn_vo
 audit            intervals -> certificates -> attacks; worst_rescaling
 models, data     training; philox -> sampling
 machine          probes: bandwidth and peak, the limits that benchmarks are compared with
-arguments        records: what Python passes to the kernels of searches, by name
+arguments        records: named tuples of the arguments that Python passes to search kernels
 infrastructure   jit -> native (build) or compiler -> numba_internals, code_cache,
                  fingerprint; cpu;
                  simd: the operations that need vector registers, one file for each

@@ -1,7 +1,8 @@
 """Attacks: a search for rescalings that drop a neighbour from the top k.
 
 Attacks bound the robustness of a neighbour from above, and certificates bound it from below. A
-successful attack returns its counterexample, the weights. A failed attack proves nothing.
+successful attack returns weights that drop the neighbour, the counterexample. A failed attack
+proves nothing.
 """
 
 import math
@@ -12,7 +13,7 @@ from .certificates import beats
 from .intervals import copy_row, unit_row, weighted_cosine, weighted_sums
 from .jit import kernel
 
-# If two cosines differ by more than this, rounding does not explain their order.
+# If two cosines differ by more than MARGIN, rounding errors cannot explain their order.
 MARGIN = 1e-12
 # The number of vertices that are tried for each target: the first by the gradient at w = 1, the
 # second by the gradient at the first vertex.
@@ -37,7 +38,7 @@ def add_sensitivity(x, y, w, sign, slopes):
 
 @kernel
 def to_vertex(slopes, K, w):
-    """Set w to K where slopes are positive, else to 1."""
+    """Set w[j] to K where slopes[j] is positive, and to 1 elsewhere."""
     for j in range(w.shape[0]):
         w[j] = K if slopes[j] > 0.0 else 1.0
 
@@ -99,12 +100,13 @@ def find_counterexample(x, units, edge, k, n_targets, K, depth, w):
 
 @kernel
 def attacked_radii(lo, hi, sample, neighbors, attacks, radii, weights):
-    """Write the lowest level at which an attack drops each edge of rows[lo:hi]; inf if none does.
+    """Write the lowest level at which an attack drops each edge of rows[lo:hi], or inf.
 
     sample is a SampledRows, and attacks an Attacks. neighbors (n, m) is ordered by descending
     cosine, and the first k neighbours of a row are its edges. The levels are written to radii (n,
-    k) float64, NaN for an edge of a zero row. The counterexamples are written to weights (n, k, d)
-    float64, with entries from 1 to radius², or ones if there is no counterexample.
+    k) float64, with inf for an edge that no attack drops, and NaN for an edge of a zero row. The
+    counterexamples are written to weights (n, k, d) float64, with entries from 1 to radius², or
+    ones if there is no counterexample.
     """
     items, norms, rows = sample.items, sample.norms, sample.rows
     n_targets, levels, depth = attacks.n_targets, attacks.levels, attacks.depth

@@ -1,7 +1,8 @@
 """Exact top-k of packed bits: Hamming distances and cosines by counting bits, 8 items at a time.
 
-Items of a block are laid out word by word, so word j of eight items is one vector. A word of a
-query is therefore compared with eight items in three instructions, and no sum crosses lanes.
+The items of a block are laid out word by word, so word j of eight items is one vector. Three
+instructions therefore compare a word of a query with eight items, and the bits of each item are
+counted in a lane of their own.
 """
 
 import numpy as np
@@ -10,30 +11,30 @@ from .jit import kernel
 from .select import keep_best, write_best
 from .simd.hamming import LANES, count_bits
 
-# The number of items that are laid out together. Items of 1,024 bits then take 32 KiB, which fit in
+# The number of items that are laid out together. 256 items of 1,024 bits take 32 KiB, which fit in
 # the first-level or second-level cache.
 _ITEMS = 256
-# A threshold is multiplied by this factor, which lowers it by more than the rounding error of a
-# cosine.
-_BELOW = 1.0 - 1e-12
+# A threshold is multiplied by this factor, which lowers the threshold by more than the rounding
+# error of a cosine.
+_ROUNDING_MARGIN = 1.0 - 1e-12
 
 
 @kernel
-def nearest_bits(lo, hi, is_cosine, query_rows, item_rows, own, scores, columns):
+def nearest_bits(lo, hi, is_cosine, query_rows, item_rows, self_rows, scores, columns):
     """Find the best k items of queries lo to hi; equal scores are ordered by lower item number.
 
-    is_cosine is 0 or 1, query_rows and item_rows are BitRows, and own (n,) holds the number of the
-    item that is the query itself, or -1. The results are written to scores (n, k) float64 and
-    columns (n, k) int64. A score is minus the number of bits that differ, or the cosine of rows of
-    0 and 1, which is 0 if a norm is 0. The kernel takes O((hi - lo) m w) time for rows of w words,
-    and allocates O((hi - lo) k) memory.
+    is_cosine is 0 or 1, query_rows and item_rows are BitRows, and self_rows (n,) holds the number
+    of the item that is the query itself, or -1. The results are written to scores (n, k) float64
+    and columns (n, k) int64. If is_cosine is 0, a score is minus the number of bits that differ. If
+    is_cosine is 1, a score is the cosine of rows of zeros and ones, which is 0 if a norm is 0. The
+    kernel takes O((hi - lo) m w) time for rows of w words, and allocates O((hi - lo) k) memory.
     """
     queries, query_norms = query_rows.words, query_rows.norms
     items, norms = item_rows.words, item_rows.norms
     k, w, m = columns.shape[1], items.shape[1], items.shape[0]
     capacity = 4 * k + 64
     run_scores, run_columns = np.empty((hi - lo, capacity)), np.empty((hi - lo, capacity), np.int64)
-    held, bounds = np.zeros(hi - lo, np.int64), np.full(hi - lo, -np.inf)
+    n_candidates, bounds = np.zeros(hi - lo, np.int64), np.full(hi - lo, -np.inf)
     scratch, counts = np.empty(capacity), np.empty(LANES, np.int64)
     words, flat = np.zeros(_ITEMS * w, np.uint64), queries.reshape(-1)
     for first in range(0, m, _ITEMS):
@@ -47,7 +48,7 @@ def nearest_bits(lo, hi, is_cosine, query_rows, item_rows, own, scores, columns)
             for group in range(first, last, LANES):
                 slope, base = 0.0, bounds[at]
                 if is_cosine and base >= 0.0:
-                    slope, base = base * query_norms[i] * _BELOW, 0.0
+                    slope, base = base * query_norms[i] * _ROUNDING_MARGIN, 0.0
                 passing = count_bits(
                     words, (group - first) * w, flat, i * w, w, is_cosine, norms, group, slope,
                     base, counts,
@@ -60,16 +61,21 @@ def nearest_bits(lo, hi, is_cosine, query_rows, item_rows, own, scores, columns)
                     if is_cosine:
                         size = query_norms[i] * norms[item]
                         score = min(1.0, counts[lane] / size) if size > 0.0 else 0.0
-                    # Items come in ascending order, so a later item with the k-th best score is not
-                    # better.
-                    if score <= bounds[at] or item == own[i]:
+                    # Items are visited in ascending order, so an item whose score only equals the
+                    # k-th best score comes after the k best.
+                    if score <= bounds[at] or item == self_rows[i]:
                         continue
-                    run_scores[at, held[at]], run_columns[at, held[at]] = score, item
-                    held[at] += 1
-                    if held[at] == capacity:
-                        held[at] = keep_best(run_scores[at], run_columns[at], capacity, k, scratch)
+                    run_scores[at, n_candidates[at]], run_columns[at, n_candidates[at]] = (
+                        score,
+                        item,
+                    )
+                    n_candidates[at] += 1
+                    if n_candidates[at] == capacity:
+                        n_candidates[at] = keep_best(
+                            run_scores[at], run_columns[at], capacity, k, scratch
+                        )
                         bounds[at] = run_scores[at, k - 1]
     for i in range(lo, hi):
         at = i - lo
-        count = keep_best(run_scores[at], run_columns[at], held[at], k, scratch)
+        count = keep_best(run_scores[at], run_columns[at], n_candidates[at], k, scratch)
         write_best(run_scores[at], run_columns[at], count, scores[i], columns[i])

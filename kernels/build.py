@@ -3,10 +3,10 @@
 Each job of the public operations runs in a process of its own, and as many processes run at once as
 there are cores. The process makes Numba compile for the CPU of a tier, and records which kernels
 the job calls with which types. Each of these signatures gets an entry (lo, hi, place) that reads
-its arguments from 8-byte slots at place. The entries are emitted as objects, and the objects of a
-tier are linked with native.c. The processes share Numba's code in a temporary cache. The build
-needs a C compiler, and a CPU that can run the tier; a tier that the CPU cannot run is left out,
-with a message.
+the arguments of the kernel from 8-byte slots at the address `place`. The entries are emitted as
+object files, and the object files of a tier are linked with native.c. The processes share Numba's
+code in a temporary cache. The build needs a C compiler and a CPU that can run the tier. The build
+leaves out a tier that the CPU cannot run, and prints a message.
 """
 
 import argparse
@@ -29,15 +29,15 @@ COMPILER = shlex.split(os.environ.get("CC", "cc"))
 
 
 def main(folder, *tiers):
-    """Build the tiers, by default all, into a folder."""
+    """Build the libraries of the tiers, by default of all tiers that this CPU runs, in a folder."""
     from . import cpu, native
 
     Path(folder).mkdir(parents=True, exist_ok=True)
     possible = cpu.supported_tiers()
     if not set(possible).intersection(tiers or native.TIERS):
         raise SystemExit(f"tiers must be among {', '.join(possible)} on this CPU, got {tiers}")
-    left_out = [tier for tier in tiers or native.TIERS if tier not in possible]
-    for tier in left_out:
+    skipped_tiers = [tier for tier in tiers or native.TIERS if tier not in possible]
+    for tier in skipped_tiers:
         print(f"{tier}: not built, this CPU cannot run it", flush=True)
     jobs = importlib.import_module(OPERATIONS).native_jobs()
     started = time.perf_counter()
@@ -50,11 +50,11 @@ def main(folder, *tiers):
             for tier in possible:
                 if tier in (tiers or native.TIERS):
                     work[pool.submit(_start, tier, job, scratch)] = tier, job
-        for done, one in enumerate(as_completed(work), 1):
-            one.result()  # raises the error of the job, if any
+        for n_done, future in enumerate(as_completed(work), 1):
+            future.result()  # raises the error of the job, if any
             seconds = time.perf_counter() - started
-            name = ": ".join(work[one])
-            print(f"{done} of {len(work)}, {seconds:.0f} s: {name}", flush=True)
+            name = ": ".join(work[future])
+            print(f"{n_done} of {len(work)}, {seconds:.0f} s: {name}", flush=True)
         for tier in dict.fromkeys(tier for tier, _ in work.values()):
             _link_tier(tier, Path(scratch, tier), Path(folder, f"{tier}.so"))
 
@@ -79,12 +79,12 @@ def _start(tier, job, scratch):
 
 
 def emit(job, folder):
-    """Write an object and its entry of the table for every signature that a job calls."""
+    """Write an object file and a table entry for every kernel signature that a job calls."""
     import numba
 
     from . import compiler, native
 
-    compiler.stopwatch.is_announced = True  # the lines of progress announce it
+    compiler.stopwatch.is_announced = True  # the progress output replaces the announcement
     recorded = {}
 
     def record(kernel, arrays):
@@ -105,7 +105,7 @@ def emit(job, folder):
 
 
 def _link_tier(tier, objects, path):
-    """Link the objects of a tier to its library."""
+    """Link the object files of a tier to the shared library of the tier."""
     from . import code_cache, native
 
     table = {}
@@ -119,7 +119,7 @@ def _link_tier(tier, objects, path):
 
 
 def _object(kernel, kinds, symbol):
-    """Return the object file of a kernel for these types, whose entry has this name."""
+    """Return the bytes of an object file with a kernel for these types, and its entry's symbol."""
     from llvmlite import binding
 
     from .compiler import slots_entry
@@ -128,7 +128,8 @@ def _object(kernel, kinds, symbol):
     compiled, machine = slots_entry(kernel, kinds), _target_machine()
     module = binding.parse_bitcode(bitcode_of(compiled))
     module.get_function(compiled.fndesc.llvm_func_name).name = symbol
-    # Numba's entry from Python is not called here, and no library defines what it calls
+    # Numba's wrapper for calls from Python is removed, because nothing calls the wrapper here and
+    # no linked library defines the functions that the wrapper calls.
     passes = binding.create_new_module_pass_manager()
     passes.add_global_dead_code_eliminate_pass()
     options = binding.create_pipeline_tuning_options()
@@ -137,7 +138,7 @@ def _object(kernel, kinds, symbol):
 
 
 def _target_machine():
-    """Return LLVM's machine for the CPU of the tier, for code of a shared library."""
+    """Return LLVM's target machine for the CPU of the tier, for position-independent code."""
     from llvmlite import binding
 
     target = binding.Target.from_triple(binding.get_process_triple())
@@ -175,5 +176,5 @@ if __name__ == "__main__":
     parser.add_argument(
         "tiers", nargs="*", default=(), metavar="tier", help="default: all of this CPU"
     )
-    given = parser.parse_args()
-    main(given.folder, *given.tiers)
+    arguments = parser.parse_args()
+    main(arguments.folder, *arguments.tiers)

@@ -20,16 +20,17 @@ distance may be larger by a factor |a| / |b|; score_rounding bounds it. tau and 
 proportion to |tau| <= |a'| |b'| + |w o|, and W is enlarged by SLACK |w o|. Therefore a pair that is
 dropped has a float64 score strictly below every threshold that is kept.
 
-Shift. Rows of embeddings have a common direction c. It is subtracted before packing, which makes a'
-and b' shorter, and with them all terms of the bound. For unit rows, a = alpha c + a' and b = beta c
-+ b' with alpha = <a, c> and beta = <b, c> in float64, and
+Shift. Rows of embeddings have a common direction c. Subtracting c before packing makes a' and b'
+shorter, and therefore every term of the bound smaller. For unit rows, a = alpha c + a' and b = beta
+c + b' with alpha = <a, c> and beta = <b, c> in float64, and
 
     <a, b> = <a', b'> + alpha (beta - 1) + alpha,
 
 which is an inner product, an offset beta - 1 with the weight alpha, and a constant of the query.
-The offset and its weight may be positive or negative. <a', c> and <b', c> vanish up to rounding,
-and so do the terms that contain them and are left out here; `rounding` (search.packing) bounds
-their rounding errors. Distances do not change if c is subtracted from both rows.
+The offset and its weight may be positive or negative. The equation leaves out the terms that
+contain <a', c> or <b', c>, because these products vanish up to rounding; the bound `rounding` of
+search.packing covers their rounding errors. Distances do not change if c is subtracted from both
+rows.
 """
 
 import numpy as np
@@ -50,7 +51,7 @@ def set_bound_terms(terms, i, scale, norm, residual, weight):
 
     terms (4, 32) is described in simd.panel. scale, norm and residual belong to the quantised query
     and come from ``packing.encode_query``; weight is the weight of the items' offsets. The
-    threshold becomes one that every product reaches.
+    threshold of the query is set to a number that every product reaches.
     """
     unit = np.float32(1.0) / scale
     terms[THRESHOLD, i] = -NEVER
@@ -64,9 +65,10 @@ def reaching_score(threshold, residual, coded, weight, statistics, panel):
     """Return the least product of an item of a panel that may reach a query's threshold, minus 1.
 
     threshold, residual, coded and weight are the terms that set_bound_terms sets for the query. If
-    residual and coded are 0, the product itself must reach the threshold, and not its upper bound.
-    statistics (panels, 5) belongs to ItemPanels. float32 represents the products of up to 1,024
-    columns exactly; the rounding errors of larger products are within packing.SLACK.
+    residual and coded are 0, the product itself is compared with the threshold, and not an upper
+    bound of the product. statistics (panels, 5) belongs to ItemPanels. float32 represents the
+    products of up to 1,024 columns exactly; the rounding errors of larger products are within
+    packing.SLACK.
     """
     bound = threshold - residual * statistics[panel, 1]
     bound -= coded * statistics[panel, 2]
@@ -98,7 +100,7 @@ def threshold_of(query, queries, score, unit):
 
 @borrowing_kernel
 def score_rounding(query, queries):
-    """Return a bound on the difference, by rounding, between K and the K of the float64 score."""
+    """Return a bound on the error of K if K is computed from a rounded float64 score."""
     return (
         1e-12 * abs(queries.scaling.intercepts[query])
         + queries.scaling.slopes[query] * _UNDERFLOW
@@ -108,7 +110,7 @@ def score_rounding(query, queries):
 
 @borrowing_kernel
 def is_excluded(row, excluded_rows, first, last):
-    """Return whether row is in the sorted excluded_rows[first:last]."""
+    """Return whether `row` is an entry of the sorted array excluded_rows[first:last]."""
     while first < last:
         middle = (first + last) >> 1
         if excluded_rows[middle] < row:
@@ -122,7 +124,7 @@ def is_excluded(row, excluded_rows, first, last):
 
 @borrowing_kernel
 def may_find(row, query, self_rows, allowed, excluded_indptr, excluded_rows):
-    """Return whether the item is allowed, not the query itself and not excluded."""
+    """Return whether an item is allowed, is not the query itself, and is not excluded."""
     if row == self_rows[query] or (allowed.shape[0] > 0 and allowed[row] == 0):
         return False
     first, last = excluded_indptr[query], excluded_indptr[query + 1]

@@ -21,9 +21,9 @@ SLACK = 32 * 2.0**-52
 
 @kernel
 def ratio_range(a, b, K):
-    """Return the least and the largest sum w a / sum w b over the box, by Dinkelbach's method.
+    """Return the smallest and the largest ratio (sum w a) / (sum w b) for w in [1, K]^d.
 
-    a and b are at least 0, and b is not all 0.
+    The ratios are found by Dinkelbach's method. a and b are at least 0, and b is not all 0.
     """
     ends = (np.inf, -np.inf)
     for sign in (1.0, -1.0):
@@ -42,7 +42,7 @@ def ratio_range(a, b, K):
 
 @kernel
 def stays_positive(x, y, m, y_scale, m_scale, multiplier, K):
-    """Return whether sum w h > 0 on the whole box, by more than rounding errors.
+    """Return whether sum w h > 0 for every w in [1, K]^d, by more than the rounding errors.
 
     The entries of h are x (y_scale y - m_scale m) + multiplier ((m_scale m)² - (y_scale y)²).
     """
@@ -60,17 +60,19 @@ def stays_positive(x, y, m, y_scale, m_scale, multiplier, K):
 
 @kernel
 def norm_ratios(y, m, K):
-    """Return the least and largest sqrt(sum w m² / sum w y²) over the box, rounded outwards."""
+    """Return the smallest and largest sqrt(sum w m² / sum w y²) on the box, rounded outwards."""
     least, largest = ratio_range(m * m, y * y, K)
     return math.sqrt(least) * (1.0 - 1e-14), math.sqrt(largest) * (1.0 + 1e-14)
 
 
 @kernel
 def joint_certificate(x, y, m, K, ratios):
-    """Return whether y beats m on the whole box, from the ends of the range of the norm ratio ρ.
+    """Return whether y is certified to beat m on the whole box, from the range of the norm ratio.
 
-    The sign of cosine(x, y) - cosine(x, m) at w is the sign of sum w x (ρ y - m) with ρ = ρ(w). The
-    minimum of this sum over w for a given ρ is concave in ρ, so the ends decide, in O(d) time.
+    The sign of cosine(x, y) - cosine(x, m) at w is the sign of sum w x (ρ y - m), where ρ = ρ(w) is
+    the norm ratio. The minimum of this sum over w for a fixed ρ is concave in ρ, so the sum is
+    positive in the whole range if it is positive at both ends. ratios holds these two ends, and the
+    test takes O(d) time.
     """
     sure = stays_positive(x, y, m, ratios[0], 1.0, 0.0, K)
     return sure and stays_positive(x, y, m, ratios[1], 1.0, 0.0, K)
@@ -78,11 +80,11 @@ def joint_certificate(x, y, m, K, ratios):
 
 @kernel
 def best_multiplier(a, g, K, w):
-    """Return the μ that maximises sum min(h, K h), where h = a + μ g, and the maximum.
+    """Return the multiplier μ that maximises sum min(h, K h), where h = a + μ g, and the maximum.
 
     g takes both signs or is 0, so the sum is a concave broken line in μ. The maximum equals the
-    smallest sum w a among the points of the box with sum w g = 0, and the point at which it is
-    taken is written to w. The function takes O(d log d) time.
+    smallest sum w a among the points w of the box with sum w g = 0. The kernel writes the point
+    with this smallest sum to w, and takes O(d log d) time.
     """
     d = a.shape[0]
     keys, positions, m, slope = np.empty(d), np.empty(d, np.int64), 0, 0.0
@@ -115,7 +117,8 @@ def piece_certificate(x, y, m, K, first, last, w):
     """Return 1 if y beats m where first <= ρ(w) <= last, -1 if w is a counterexample, else 0.
 
     A multiple of sum w (m² - ρ² y²), which is 0 for ρ = ρ(w), is added to sum w x (ρ y - m). The
-    total remains concave in ρ (in 1/ρ for a negative multiplier), so the ends of the range decide.
+    total remains concave in ρ (in 1/ρ for a negative multiplier), so it is positive in the whole
+    range if it is positive at first and at last.
     """
     a, g = np.empty_like(x), np.empty_like(x)
     middle = math.sqrt(first * last)
@@ -165,8 +168,8 @@ def refined_certificate(x, y, m, K, ratios, depth, w):
 def beats(x, y, m, K, depth, w):
     """Return 1 if y is certified to beat m on the box, -1 if w is a counterexample, else 0.
 
-    The joint certificate, which takes O(d) time, is tried first. m may be a zero row, whose cosine
-    is 0 everywhere.
+    The joint certificate, which takes O(d) time, is tried before the refined one. m may be a zero
+    row, whose cosine is 0 for every w.
     """
     if not m.any():
         return 1 if stays_positive(x, y, m, 1.0, 0.0, 0.0, K) else 0
@@ -202,8 +205,8 @@ def certified_level(x, y, m, bound, radius, levels, depth, w):
 def competitor_threshold(x, y, condition, w):
     """Return the Fisher z below which no competitor can beat y under rescalings of this condition.
 
-    It is the least z of y on the box minus ln(condition), because a rescaling of this condition
-    increases no z by more than ln(condition).
+    The threshold is the smallest Fisher z of y on the box minus ln(condition), because a rescaling
+    of this condition increases no Fisher z by more than ln(condition).
     """
     highest_cosine(x, -y, condition * condition, w)
     cosine = weighted_cosine(x, y, w) - SLACK
@@ -246,11 +249,12 @@ def rescaling_radii(lo, hi, sample, neighbors, search, partial, radii, truncated
     """Write the certified radius of every edge of rows[lo:hi] under rescalings: one of the levels.
 
     sample is a SampledRows, and search a CertificateSearch. neighbors (n, m) is ordered by
-    descending cosine, and the first k neighbours of a row are its edges. partial (n, k) float64,
-    which is changed in place, holds the radius that is certified against the competitors so far,
-    and an upper limit at first. The radius against all items is written to radii (n, k) float64,
-    NaN for an edge of a zero row. Items beyond the list have at most the Fisher z of the last item
-    of the list. truncated (n,) uint8 becomes 1 for the rows whose radii this bound decided.
+    descending cosine, and the first k neighbours of a row are its edges. partial (n, k) float64 is
+    changed in place. Before the first call, partial holds an upper limit of each radius; after a
+    call, it holds the radius that is certified against the competitors so far. The radius against
+    all items is written to radii (n, k) float64, NaN for an edge of a zero row. An item that is not
+    in the list has at most the Fisher z of the last item of the list. truncated (n,) uint8 becomes
+    1 for the rows of which this bound decided a radius.
     """
     items, norms, rows = sample.items, sample.norms, sample.rows
     first, levels, depth = search.first, search.levels, search.depth

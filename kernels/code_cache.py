@@ -1,13 +1,15 @@
-"""Compiled code on disk, keyed by all that it was compiled from.
+"""The cache of compiled code on disk. A file is found by everything its code was compiled from.
 
-Numba's own cache has three faults. It watches the file of the compiled function only, so after an
-upgrade it may run an old helper of another file (see ``fingerprint``). Two processes that save at
-once can corrupt its index. It fails at import if no directory is writable. Here every signature is
-one file, there is no index, and failures of the disk become warnings.
+Numba's own cache has three faults. First, Numba watches only the file of the compiled function, so
+after an upgrade it may run an old helper function of another file (see ``fingerprint``). Second,
+two processes that save at the same time can corrupt the index of Numba's cache. Third, the import
+of a cached function fails if no directory is writable. In this module, every signature is one file,
+there is no index, and failures of the disk become warnings.
 
-A file is a pickle, so whoever can write it can run code. Directories are created for the user
-alone, and a file of another user (root excepted), or one that every user may write, is not read.
-The digest in a file detects damage, not attacks. ``compiler`` makes Numba use these files.
+A file is a pickle, so whoever can write the file can run code. Directories are created with access
+for the user alone. A file that belongs to another user (except root), or that every user may write,
+is not read. The digest in a file detects damage, not attacks. ``compiler`` makes Numba use these
+files.
 """
 
 import contextlib
@@ -31,18 +33,19 @@ from .fingerprint import fingerprint, module_fingerprint
 # because the other process may have been stopped. The largest kernel takes 20 s on a busy machine.
 LONGEST_WAIT = 120.0
 
-# Code that no process has used for 60 days is removed; files that are used are dated once a day.
+# Code that no process has used for 60 days is removed. A file that a process uses gets a new date
+# at most once a day.
 _SECONDS_UNUSED = 60 * 86400
 _SECONDS_BETWEEN_DATES = 86400
 # The names of files with code that only kernels call begin with this character.
 INNER = "~"
 
-# The directory of set_cache_directory; None stands for that of the environment.
+# The directory that set_cache_directory has set, or None for the directory of the environment.
 _directory = None
 
 
 def set_cache_directory(path):
-    """Store compiled code under path, or if it is None in FASTCOS_CACHE_DIR or the user's cache."""
+    """Store compiled code under path, or, for None, in FASTCOS_CACHE_DIR or the user's cache."""
     global _directory
     _directory = None if path is None else _absolute(Path(path))
 
@@ -55,10 +58,10 @@ def cache_directory():
     """
     if _directory is not None:
         return _directory
-    given = os.environ.get("FASTCOS_CACHE_DIR")
+    variable = os.environ.get("FASTCOS_CACHE_DIR")
     try:
-        if given:
-            return _absolute(Path(given))
+        if variable:
+            return _absolute(Path(variable))
         home = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
         return _absolute(Path(home, "fastcos"))
     except (OSError, RuntimeError):  # there is no working directory or no home directory
@@ -76,7 +79,7 @@ def _absolute(directory):
 
 
 def exists(path):
-    """Return whether a path exists; a path in a forbidden directory does not, without an error."""
+    """Return whether a path exists; False, and no error, if its directory may not be read."""
     try:
         return path.exists()
     except OSError:
@@ -84,7 +87,7 @@ def exists(path):
 
 
 def is_writable():
-    """Return whether compiled code can be stored in the directory, or the directory be created."""
+    """Return whether the cache directory is writable, or can be created if it does not exist."""
     directory = cache_directory()
     if directory is None:
         return False
@@ -96,7 +99,7 @@ def is_writable():
 
 @contextlib.contextmanager
 def sole_process(name):
-    """Yield whether no other process with this cache is running the same block."""
+    """Yield True unless another process with the same cache is inside a block of this name."""
     with contextlib.ExitStack() as stack:
         try:
             import fcntl
@@ -118,7 +121,7 @@ def sole_process(name):
 
 @functools.cache
 def sources_digest():
-    """Return a digest of all kernel sources; only native libraries with this digest are used."""
+    """Return a digest of all kernel sources, which a native library must have to be used."""
     content = hashlib.sha256()
     folder = Path(__file__).parent
     for path in sorted(folder.rglob("*.[cp]*")):
@@ -128,7 +131,8 @@ def sources_digest():
     return content.hexdigest()[:16]
 
 
-# This is computed at import, because an upgrade may later replace the files of a running process.
+# The digest is computed at import, because an upgrade may later replace the files of a running
+# process.
 sources_digest()
 # The modules that decide how kernels are compiled and stored.
 _MACHINERY = [
@@ -146,7 +150,7 @@ def has_numba_file():
 
 
 def numba_setting(name):
-    """Return whether a setting of Numba is on; Numba is imported only where a file may say so."""
+    """Return whether a setting of Numba is on; import Numba only if its settings file exists."""
     if "numba" in sys.modules or has_numba_file():
         import numba
 
@@ -155,11 +159,12 @@ def numba_setting(name):
 
 
 def has_compiler():
-    """Return whether Numba is installed; a wheel with native code does not require it."""
+    """Return whether Numba is installed; wheels with native code work without Numba."""
     return importlib.util.find_spec("numba") is not None
 
 
-# Variables of Numba that do not change the code of a signature; the CPU's are part of its key.
+# The environment variables of Numba that do not change the compiled code of a signature. The name
+# and the features of the CPU do change the code, but they are part of the key of each file.
 HARMLESS_VARIABLES = {
     "NUMBA_CACHE_DIR",
     "NUMBA_CPU_FEATURES",
@@ -193,20 +198,20 @@ def _version(name):
     from importlib import metadata
 
     try:
-        return metadata.version(name)  # 20 ms; to import Numba takes 0.4 s
+        return metadata.version(name)  # takes 20 ms; importing Numba would take 0.4 s
     except metadata.PackageNotFoundError:  # a frozen program contains no metadata
         return importlib.import_module(name).__version__
 
 
 def leave_mark(name, kernels):
-    """Tell other processes that the cache contains everything that some kernels need."""
+    """Leave a mark that tells other processes that the cache has all code of some kernels."""
     path = _mark(name, kernels)
     _make_private(path.parent)
     path.touch()
 
 
 def is_marked(name, kernels):
-    """Return whether a process has left this mark for the code of these kernels."""
+    """Return whether a process has left the mark `name` for the present code of these kernels."""
     try:
         return _mark(name, kernels).exists()
     except OSError:  # there is no directory, or it may not be entered
@@ -220,7 +225,7 @@ def _mark(name, kernels):
 
 
 def signatures():
-    """Return the paths of the code that Python can call, one for each signature."""
+    """Return the paths of the files with code that Python can call, one for each signature."""
     directory = cache_directory()
     return [] if directory is None else list((directory / code_digest()).glob(f"*/[!{INNER}]*-*"))
 
@@ -228,7 +233,7 @@ def signatures():
 class Files:
     """The files of compiled code: one per signature of a function.
 
-    A file holds a sha256 of the path and the payload, and then the payload. The name of the file
+    A file holds a sha256 of its name and the payload, and then the payload. The name of the file
     begins with the mark, the name of the function and the fingerprint.
     """
 
@@ -249,7 +254,7 @@ class Files:
         return self._folder / name
 
     def exist(self):
-        """Return whether there is a file of any signature."""
+        """Return whether the cache has a file for any signature of the function."""
         try:
             return any(self._folder.glob(f"{self._name}-*"))
         except OSError:  # there is no directory, or it may not be read
@@ -257,11 +262,11 @@ class Files:
 
     @contextlib.contextmanager
     def turn(self, keys):
-        """Yield whether no key has a file; in that case, hold the turn to compile.
+        """Yield whether no key has a file; in that case, hold the turn to compile the signature.
 
         While another process holds the turn, this process waits. Without turns, eight test workers
-        that start together compile each kernel eight times. If files cannot be locked, no process
-        waits.
+        that start together would compile each kernel eight times. If files cannot be locked, no
+        process waits.
         """
         is_missing = True
         with contextlib.ExitStack() as stack:
@@ -288,7 +293,7 @@ class Files:
         return pickle.loads(payload)
 
     def save(self, key, payload):
-        """Save a pickle under key; a process that reads sees the whole file or none."""
+        """Save a pickle under key; another process sees either the whole file or no file."""
         path = self._path(key)
         _make_private(path.parent)
         descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".")
@@ -304,7 +309,7 @@ class Files:
 
 
 def _note_use(path):
-    """Date a file that is used, once a day at most."""
+    """Set the modification time of a used file to the present time, at most once a day."""
     with contextlib.suppress(OSError):  # the cache of an image may be read-only
         if time.time() - path.stat().st_mtime > _SECONDS_BETWEEN_DATES:
             os.utime(path)
@@ -324,7 +329,7 @@ def _remove_unused():
 
 
 def _required_directory():
-    """Return the directory of compiled code, or raise FileNotFoundError where there is none."""
+    """Return the directory of compiled code; raise FileNotFoundError if there is none."""
     directory = cache_directory()
     if directory is None:
         raise FileNotFoundError(
@@ -334,7 +339,7 @@ def _required_directory():
 
 
 def _wait_for_lock(stack, path):
-    """Lock the byte of a path in the file of locks, until the stack is closed."""
+    """Lock one byte of the lock file, which stands for a path, until the stack is closed."""
     import fcntl
 
     _make_private(path.parent.parent)
@@ -354,7 +359,7 @@ def _wait_for_lock(stack, path):
 
 
 def _refuse_foreign(path, status):
-    """Raise PermissionError for a file that another user made or may write."""
+    """Raise PermissionError for a file that another user owns or that every user may write."""
     if os.name != "posix":
         return
     if status.st_uid not in (0, os.geteuid()):
@@ -364,22 +369,22 @@ def _refuse_foreign(path, status):
 
 
 def _digest(path, payload):
-    """Return a digest of payload and file name, because files may have changed their names."""
+    """Return a digest of the payload and the file name, so a renamed file counts as damaged."""
     return hashlib.sha256(path.name.encode() + payload).digest()
 
 
 def _make_private(directory):
-    """Create directory and missing parents, accessible to the user alone."""
+    """Create a directory and its missing parents, accessible to the user alone."""
     for missing in reversed([p for p in (directory, *directory.parents) if not p.exists()]):
         missing.mkdir(mode=0o700, exist_ok=True)
 
 
-# The kinds of warnings that this process has issued; each is issued once.
+# The events of which this process has warned. Each kind of event is reported once.
 warned = set()
 
 
-def warn(what, why):
-    """Warn once per process, because a full disk fails in the same way for every kernel."""
-    if what not in warned:
-        warned.add(what)
-        warnings.warn(f"fastcos {what}: {why}", stacklevel=3)
+def warn(event, cause):
+    """Warn of an event once per process, because a full disk fails alike for every kernel."""
+    if event not in warned:
+        warned.add(event)
+        warnings.warn(f"fastcos {event}: {cause}", stacklevel=3)

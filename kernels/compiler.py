@@ -1,4 +1,4 @@
-"""All that needs Numba: compilation, intrinsics, and the parallel loop over blocks.
+"""The code of this package that needs Numba: compilation, intrinsics, and the loop over blocks.
 
 This module is imported when the first kernel is compiled or loaded from the cache, because Numba
 takes 0.3 s to import. ``numba_internals`` uses the undocumented parts of Numba, such as its cache.
@@ -34,31 +34,31 @@ from .numba_internals import (
     uncompiled,
 )
 
-# The memory that must be free for a compilation, because LLVM ends the process if it gets none. The
-# search of 64 columns takes 144 MiB.
+# The memory that must be free when a compilation starts, because LLVM ends the process if it cannot
+# allocate memory. The compilation of the search of 64 columns takes 144 MiB.
 _COMPILER_BYTES = 2**28
 # The number of new objects after which Python collects garbage during a compilation, which makes
 # many objects. A compilation then takes 8 % less time and 40 MiB more memory than with Python's
-# default; without any collection, it would take 12 % less time and 220 MiB more memory.
+# default; without any collection, a compilation would take 12 % less time and 220 MiB more memory.
 _OBJECTS_PER_COLLECTION = 50_000
-# Several threads may be the first to need a kernel.
+# The lock under which kernels are created, because several threads may need the same new kernel.
 lock = threading.RLock()
 
 
 def hold():
-    """Wait until no thread compiles, and let none start."""
+    """Wait until no thread compiles a kernel, and keep all threads from starting to compile."""
     compiler_lock.acquire()
     lock.acquire()
 
 
 def release():
-    """Let threads compile again."""
+    """Let threads compile kernels again, after hold()."""
     lock.release()
     compiler_lock.release()
 
 
 def compiled(function, flags):
-    """Return Numba's dispatcher of a function; it compiles or loads at its calls."""
+    """Return Numba's dispatcher of a function, which compiles or loads code when it is called."""
     return dispatcher_of(function, flags, _compile_in_turn)
 
 
@@ -68,11 +68,11 @@ def compiled_for_kernels(function, flags):
 
 
 def _compile_in_turn(dispatcher, compile_here, signature):
-    """Load the code of a signature, or compile it while no other process compiles the same.
+    """Load the code of a signature, or compile it while no other process compiles the same one.
 
-    A process waits for its turn without Numba's lock, which forks and the compilations of other
-    threads need. No kernel is compiled in a turn that lies within the turn of another kernel, so no
-    process waits for another process while it holds a turn.
+    A process waits for its turn without Numba's lock, because forks and the compilations of other
+    threads need this lock. No kernel is compiled in a turn that lies within the turn of another
+    kernel, so no process waits for another process while it holds a turn.
     """
     with (
         turn_to_compile(dispatcher, signature) as must_compile,
@@ -97,7 +97,7 @@ def _fewer_collections():
 
 
 def _check_address_space():
-    """Raise MemoryError if the limit of the address space is so near that LLVM would abort."""
+    """Raise MemoryError if too little of the address-space limit is left for LLVM to compile."""
     with contextlib.suppress(ImportError, OSError):  # Windows has no limits, macOS no /proc
         import resource
 
@@ -136,15 +136,15 @@ def _announce():
             print(text, file=sys.stderr, flush=True)
 
 
-# Used only under the lock of Numba.
+# The stopwatch is used only by the thread that holds Numba's lock.
 stopwatch = Stopwatch()
 
 
-# The parallel loop is compiled once. It calls a kernel by address and passes a pointer to the
-# arguments. For the five operations of tests/robustness/guard_calls.py, this takes 2 s in every
-# process, and runs the same machine code as the pool; compiling a loop around each kernel took 57
-# s. The loop is not cached, because Numba names the body of a parallel loop by an address in
-# memory, so two loops on disk could have one name.
+# The parallel loop is compiled once. The loop calls a kernel by its address and passes a pointer to
+# the arguments. For the five operations of tests/robustness/guard_calls.py, compiling the loop
+# takes 2 s in every process, and the blocks run the same machine code as in the pool. Compiling
+# another loop around each kernel took 57 s. The loop is not cached, because Numba names the body of
+# a parallel loop by an address in memory, so two loops on disk could have the same name.
 
 # The types of the arguments of an entry: lo, hi, and a pointer to the arguments of the kernel.
 _BLOCK = types.int64, types.int64, types.uintp
@@ -154,8 +154,8 @@ _BLOCK = types.int64, types.int64, types.uintp
 def prange_driver(rows_kernel):
     """Return driver(boundaries, done, *arguments), a parallel loop over blocks of rows_kernel.
 
-    done (blocks,) uint8 is set to 1 for every finished block. The caller must check it: in a forked
-    child the layers below prange can return without running the loop, and they drop exceptions.
+    done (blocks,) uint8 is set to 1 for every finished block. The caller must check `done`, because
+    in a forked child the layers below prange can return without running the loop and drop errors.
     """
 
     @intrinsic
@@ -180,7 +180,7 @@ def _loop(entry, place, boundaries, done):
 
 @functools.cache
 def _entry(rows_kernel, kinds):
-    """Compile entry(lo, hi, place): rows_kernel with the arguments stored at place."""
+    """Compile entry(lo, hi, place), which calls rows_kernel with the arguments stored at place."""
     signature = types.int64, types.int64, *kinds
     address = address_of(rows_kernel, signature)
 
@@ -205,7 +205,7 @@ def _entry(rows_kernel, kinds):
 
 @intrinsic
 def _run_block(typing_context, entry, lo, hi, place):
-    """Call entry(lo, hi, place), where entry is an address."""
+    """Call the code at the address `entry` with the arguments lo, hi and place."""
 
     def generate(context, builder, _, values):
         emit_call_at(context, builder, values[0], _BLOCK, values[1:])
@@ -226,9 +226,10 @@ def _place(typing_context, arguments):
 
 
 def slots_entry(kernel, kinds):
-    """Compile entry(lo, hi, place): the kernel with arguments in 8-byte slots at place.
+    """Compile entry(lo, hi, place), which calls the kernel with arguments from 8-byte slots.
 
-    An array takes one slot for each field of Numba's array structure except the owner (native.c).
+    The slots lie at the address `place`. An array takes one slot for each field of Numba's array
+    structure except for the owner of the memory (see native.c).
     """
     signature = types.int64, types.int64, *kinds
     kernel.compile(signature)
@@ -256,7 +257,7 @@ def slots_entry(kernel, kinds):
 
 
 def _from_slots(builder, kind, slot):
-    """Emit the value of an LLVM type from slots; return it and the next slot."""
+    """Emit code that reads a value of an LLVM type from slots; return the value and next slot."""
     if isinstance(kind, ir.Aggregate):
         value = ir.Constant(kind, ir.Undefined)
         for position in range(len(kind)):

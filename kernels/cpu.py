@@ -1,4 +1,4 @@
-"""CPU features and instruction sets, as the code generator sees them."""
+"""The features of the CPU and the instruction sets that compiled kernels may use."""
 
 import contextlib
 import ctypes
@@ -11,7 +11,8 @@ from pathlib import Path
 from . import native
 from .code_cache import has_compiler
 
-# CPU features that each instruction set requires, widest first; "generic" runs on any CPU
+# The CPU features that each instruction set requires, the widest set first. "generic" code runs on
+# every CPU.
 ISA_FEATURES = {
     "amx": ("avx512f", "avx512bw", "avx512vl", "amx-tile", "amx-int8"),
     "vnni": ("avx512f", "avx512bw", "avx512vl", "avx512vnni"),
@@ -24,11 +25,11 @@ ISA_FEATURES = {
 
 @functools.cache
 def cpu_features():
-    """Return the features that kernels may use; respects NUMBA_CPU_NAME and NUMBA_CPU_FEATURES.
+    """Return the CPU features that kernels may use, subject to NUMBA_CPU_NAME and _CPU_FEATURES.
 
     If there are native libraries, these are the features of the widest tier of CPUs that this CPU
     supports. An intrinsic that the CPU lacks aborts the process during code generation, so callers
-    check the features first.
+    check the features before they choose an intrinsic.
     """
     tier = native.tier()
     if tier is not None:
@@ -57,11 +58,11 @@ def has_instruction(feature):
 
 @functools.cache
 def fast_cache_bytes():
-    """Return the bytes of a table whose rows are read fast in any order.
+    """Return how large a table may be, in bytes, whose rows are read fast in any order.
 
     Eight cores of an AMD CPU share a third-level cache of 16 MiB or more that answers nearly as
-    fast as the second level does. That of Intel's servers is shared by all cores and slower, so
-    that there a table must stay in one half of a second-level cache of 2 MiB.
+    fast as the second-level cache. The third-level cache of Intel's servers is shared by all cores
+    and is slower, so on Intel's servers a table must fit in half of a second-level cache of 2 MiB.
     """
     try:
         is_amd = "AuthenticAMD" in Path("/proc/cpuinfo").read_text()
@@ -72,7 +73,7 @@ def fast_cache_bytes():
 
 @functools.cache
 def supported_isas():
-    """Return the instruction sets of ISA_FEATURES that CPU and system support, widest first."""
+    """Return the sets of ISA_FEATURES that the CPU and the system support, the widest first."""
     return tuple(
         isa
         for isa, needs in ISA_FEATURES.items()
@@ -91,16 +92,16 @@ def supported_tiers():
 
 
 def code_name(tier):
-    """Return CPU name and features of a tier in Numba's form for its variables NUMBA_CPU_*."""
+    """Return the CPU name and the features of a tier, as the variables NUMBA_CPU_* expect them."""
     cpu_name, features = native.TIERS[tier]
     return cpu_name, ",".join(f"+{feature}" for feature in features)
 
 
 def _tile_registers_granted():
-    """Request from Linux, once per process, the state of the AMX tile registers (8 KiB per thread).
+    """Ask Linux, once per process, to save the AMX tile registers (8 KiB per thread).
 
-    Threads and forked children inherit the permission. Without it the first tile instruction
-    raises SIGILL.
+    Threads and forked children inherit the permission. Without the permission, the first tile
+    instruction raises SIGILL.
     """
     if sys.platform != "linux" or platform.machine() != "x86_64":
         return False
@@ -120,7 +121,7 @@ def model():
 
 
 def name():
-    """Return the name of the CPU for the code generator, or of its tier without a generator."""
+    """Return the name of the CPU for the code generator, or of its tier if Numba is missing."""
     if not has_compiler():
         return native.tier() or platform.machine()
     import numba

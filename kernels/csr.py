@@ -4,9 +4,10 @@ import numpy as np
 
 from .jit import kernel
 
-# The results of check_rows: VALID, then the defects from the worst to the least.
+# The results of check_rows: VALID, and then the defects, from the worst to the least severe.
 VALID, OUT_OF_RANGE, NOT_FINITE, NOT_CANONICAL, EXPLICIT_ZERO = 0, 1, 2, 3, 4
-# The number of rows that are validated together. They are validated one by one only if that fails.
+# The number of rows that are validated together. Only if a block of rows has a defect are its rows
+# validated one by one.
 _ROWS_AT_ONCE = 256
 
 
@@ -15,7 +16,7 @@ def check_rows(lo, hi, X, views, n_columns, findings):
     """Write the worst defect of every row; errors are worse than defects that can be repaired.
 
     X is a Csr whose indptr is already validated, and views are its BitViews. The defects are
-    written to findings (n,) uint8, in O(nnz) time.
+    written to findings (n,) uint8. The kernel takes O(nnz) time.
     """
     for first in range(lo, hi, _ROWS_AT_ONCE):
         last = min(hi, first + _ROWS_AT_ONCE)
@@ -33,11 +34,10 @@ def _all_valid(lo, hi, X, views, n_columns):
     start, stop = indptr[lo], indptr[hi]
     if start == stop:
         return True
-    # The loops run over slices, because Numba would otherwise test every index for a negative
-    # value.
+    # The loops run over slices, because Numba would otherwise test whether each index is negative.
     bits, columns, indices = bits[start:stop], columns[start:stop], indices[start:stop]
-    # Without its sign, a number that is not finite has at least the bits of infinity. 0 - 1 wraps
-    # to the largest integer, so that an explicit zero fails, too.
+    # The bits of a number that is not finite, without its sign, are at least the bits of infinity.
+    # An explicit zero fails the test as well, because 0 - 1 wraps to the largest integer.
     one = bits.dtype.type(1)
     largest = bits.dtype.type(0)
     for t in range(stop - start):
@@ -50,11 +50,11 @@ def _all_valid(lo, hi, X, views, n_columns):
     for i in range(lo, hi):
         first, last = indptr[i] - start, indptr[i + 1] - start
         if first < last:
-            # The columns of an ascending row lie between the first and the last one. Read as an
-            # unsigned number, a negative column is too large.
+            # The columns of an ascending row lie between its first and its last column. A negative
+            # column, read as an unsigned number, is too large.
             if columns[first] >= n_columns or columns[last - 1] >= n_columns:
                 return False
-            # Columns may decrease from one row to the next.
+            # The columns may decrease where a new row begins.
             if first > 0:
                 descents -= indices[first] <= indices[first - 1]
     return descents == 0
@@ -107,27 +107,27 @@ def count_columns(lo, hi, boundaries, indptr, indices, counts):
     and indices (nnz,) is int. counts (parts, p) int64 is the output.
     """
     for part in range(lo, hi):
-        own = counts[part]
-        own[:] = 0
-        # The indices are unsigned, because Numba would otherwise test each for a negative value.
+        part_counts = counts[part]
+        part_counts[:] = 0
+        # The indices are unsigned, because Numba would otherwise test whether each is negative.
         for column in indices[indptr[boundaries[part]] : indptr[boundaries[part + 1]]]:
-            own[np.uint64(column)] += 1
+            part_counts[np.uint64(column)] += 1
 
 
 @kernel
 def transpose_parts(lo, hi, boundaries, X, positions, rows, values):
-    """Write the entries of parts lo .. hi to their positions in the transpose.
+    """Write the entries of parts lo to hi of a CSR matrix to their positions in its transpose.
 
     positions (parts, p) int64 holds the place at which the entries of each column from each part
-    start, and is overwritten. X is a Csr; its data and values are arrays (nnz,), or both are None.
-    The results are written to rows and values (nnz,); rows ascend in every column.
+    start, and is overwritten. X is a Csr; its data and the output `values` are arrays (nnz,), or
+    both are None. The results are written to rows and values (nnz,); rows ascend in every column.
     """
     _transpose_arrays(lo, hi, boundaries, X.indptr, X.indices, X.data, positions, rows, values)
 
 
 @kernel
 def _transpose_arrays(lo, hi, boundaries, indptr, indices, data, positions, rows, values):
-    """Do as transpose_parts, with arguments that may be None, unlike the members of a record."""
+    """Transpose as transpose_parts does; data may be None here, unlike a member of a record."""
     for part in range(lo, hi):
         next_of = positions[part]
         for i in range(boundaries[part], boundaries[part + 1]):

@@ -1,8 +1,8 @@
 """Float64 dot products of 6 rows with 32 columns at a time, as LLVM vector IR.
 
 Every product and every sum is rounded separately, in the order of the dimensions, so results are
-bit-for-bit identical to those of the plain loop, for every vector width. The IR names no
-instruction, so it compiles for every CPU.
+bit-for-bit identical to the results of a plain loop, for every vector width. The IR does not name
+any machine instruction, so it compiles for every CPU.
 """
 
 import numpy as np
@@ -16,8 +16,8 @@ def dot_tile(rows, first_row, panels, panel, tile):
     """Set tile[r, c] to rows[first_row + r] . column c of the panel, for 6 rows and 32 columns.
 
     rows (n, d) is float64 in C order, panels (P, d, 32) float64 is the output of pack_rows, and
-    tile (6, 32) float64 is the output. A row past the last row is read as the last row. A tile
-    takes 192 d multiply-adds.
+    tile (6, 32) float64 is the output. If first_row + r is past the last row, the last row is read
+    instead. The kernel performs 192 d multiply-adds.
     """
     for column in range(0, COLUMNS, WIDTH):
         dot_products(rows, first_row, panels, panel, column, tile)

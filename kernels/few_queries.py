@@ -1,28 +1,28 @@
 """Exact top-k of a few queries, each of which is compared with the codes of all items by itself.
 
-``search_few_queries`` is the whole way of a search of one query, from top to bottom:
+``search_few_queries`` is the complete search of one query, from top to bottom:
 
 1. The norm of the query is checked. The query is scaled, rotated and quantised to int8 codes, as
    the items were when they were packed (``encode_query``).
-2. The codes of the query are multiplied by the codes of every slot (``score_codes``). The products
-   are kept, 4 bytes for each slot, and so is the largest product of each panel.
+2. The codes of the query are multiplied by the codes of every slot (``score_codes``). The kernel
+   stores the products, 4 bytes for each slot, and the largest product of each panel.
 3. The slots with the largest products are scored in float64. These are the slots whose products
    reach the r-th largest of the panels' maxima, where r is a little more than k (``find_best``).
 4. The k-th best of these scores is a lower bound of the k-th best of all scores, so it serves as a
-   threshold: of the other slots, only those whose upper bound reaches the threshold are scored in
+   threshold. Of the other slots, only those whose upper bound reaches the threshold are scored in
    float64. ``candidate_filter`` proves that no other slot can be among the best.
 5. The k best slots are sorted, equal scores by lower row number.
 
 The number r only decides how many slots are scored before the threshold is known, so every r gives
-the same neighbours. If step 3 finds fewer than k slots, because a filter excludes the others, r is
-multiplied by 4 until k slots are found or every slot has been scored.
+the same neighbours. If step 3 finds fewer than k slots, because a filter excludes the other slots,
+r is multiplied by 4 until k slots are found or every slot has been scored.
 
 If the items have a projection, ``projected_queries`` takes the same steps, except that in step 2 it
 skips the codes of most slots.
 
 A *slot* is a place in the packed order of the items, a *row* is the number of an item in its
-segment, and a *panel* is 32 slots. A *task* searches a range of panels for all queries; ``places``
-within this range count from its first slot.
+segment, and a *panel* is 32 slots. A *task* searches a range of panels for all queries. A ``place``
+is the position of a slot in such a range, counted from the first slot of the range.
 """
 
 from typing import Any, NamedTuple
@@ -53,9 +53,9 @@ from .simd.tile_scores import score_run, score_run_by_item
 NOT_ORDINARY = -2
 # The number of slots that are scored in float64 at once.
 _CHUNK = 256
-# The queries read runs of panels, one query after the other, while the next panel is fetched. A run
-# has at least this many words, which is one panel of 128 columns. A search with four queries among
-# 1,000,000 items of 128 columns is then 1.3 times as fast as with runs of 4 panels.
+# The queries read runs of panels, one query after the other, while the next panel is prefetched. A
+# run has at least this many words, which is one panel of 128 columns. A search with four queries
+# among 1,000,000 items of 128 columns is then 1.3 times as fast as with runs of 4 panels.
 _WORDS_OF_RUN = 1 << 10
 
 
@@ -65,8 +65,7 @@ class Codes(NamedTuple):
     Attributes
     ----------
     words : int32 array (n * words,)
-        The codes of all queries, one query behind the other, 4 codes per word.
-    repeated : int32 array
+        The codes of all queries, one query after the other, 4 codes per word.
         The same codes in the form that ``score_run`` reads, ``stride`` words per query.
     starts : int32 array (n,)
         The numbers to which the products are added.
@@ -110,10 +109,10 @@ def search_few_queries(lo, hi, addresses, query_rows, filters, search, scores, r
 
     addresses is an ItemAddresses, query_rows (n, d) holds at most 32 queries, filters is a
     QueryFilters, and search a FewQuerySearch. The results are written to part
-    lo // panels_per_range of scores and rows (parts, n, k), padded by -inf and -1. If the queries
-    must be checked and one of them is not ordinary, rows[part, 0, 0] becomes NOT_ORDINARY and
-    nothing is searched. The kernel computes O(n m d) products of codes, and allocates 4 bytes per
-    slot and query.
+    lo // panels_per_range of scores and rows (parts, n, k), padded by -inf and -1. If
+    search.must_check is true and one of the queries is not ordinary, rows[part, 0, 0] becomes
+    NOT_ORDINARY and nothing is searched. The kernel computes O(n m d) products of codes, and
+    allocates 4 bytes per slot and query.
     """
     part, n, k = lo // search.panels_per_range, query_rows.shape[0], rows.shape[2]
     items = items_at(addresses)
@@ -136,7 +135,7 @@ def search_few_queries(lo, hi, addresses, query_rows, filters, search, scores, r
 
 @kernel
 def empty_candidates(n_panels, k):
-    """Return Candidates without any slot, for a range of panels."""
+    """Return Candidates without any slot, for a range of n_panels panels and k neighbours."""
     capacity = 2 * k + _CHUNK
     return Candidates(
         np.empty(_CHUNK, np.int64), np.empty(_CHUNK), np.empty(capacity, np.int64),
@@ -182,7 +181,7 @@ def encode(queries, items):
 
 @kernel
 def repeated_words(words):
-    """Return every word 8 times, once for each item of a group, whose words lie together."""
+    """Return every word 8 times in succession, once for each item of a group of items."""
     repeated = np.empty(words.shape[0] * GROUP, np.int32)
     for at in range(words.shape[0]):
         for copy in range(GROUP):
@@ -195,7 +194,7 @@ def score_codes(first, last, lo, first_query, last_query, items, codes, products
     """Multiply the codes of every slot of panels first to last by the codes of some queries.
 
     lo is the panel to which the first products belong. All queries read a few panels before the
-    next panels are read, so memory is read only once.
+    next panels are read, so each panel is read from memory only once.
     """
     run = last - first
     if last_query - first_query > 1:
@@ -226,9 +225,10 @@ def _score_panels(first, count, lo, i, items, codes, products, largest):
 def find_best(
     i, lo, hi, rank, dropped_below, queries, items, codes, products, largest, candidates, k
 ):
-    """Find the best rows of query i, unsorted, in candidates.best_*; return how many there are.
+    """Find the best rows of query i, unsorted, and return their number.
 
-    dropped_below is the threshold below which products may be missing. -1 is returned if the best
+    The rows and their scores are written to candidates.best_rows and candidates.best_scores.
+    Products below the threshold dropped_below may be missing. The function returns -1 if the best
     rows may be among the slots whose products are missing.
     """
     n_panels, maxima = hi - lo, candidates.maxima
@@ -271,10 +271,10 @@ def _score_reaching(
 ):  # fmt: skip
     """Score the slots whose products reach a threshold in float64, and keep the best of them.
 
-    residual and coded are the terms of the bound by which an upper bound of the product is compared
-    with the threshold; they are 0 if the product itself is compared. Slots that reach the threshold
-    scored_from without these terms have been scored before. The kernel returns the number of the
-    best rows so far, at most k, and the k-th best score.
+    An upper bound of the product is compared with the threshold; residual and coded are terms of
+    this bound. If they are 0, the product itself is compared. Slots whose products reach the
+    threshold scored_from have been scored before. The kernel returns the number of the best rows so
+    far, at most k, and the k-th best score.
     """
     statistics, order, n_slots = items.statistics, items.order, items.order.shape[0]
     filters, hits, n_taken = queries.filters, candidates.hits, 0
@@ -307,7 +307,7 @@ def _score_reaching(
 
 @borrowing_kernel
 def _score_rows(i, n_rows, queries, items, candidates, k, count, kth_score):
-    """Score the first rows of candidates in float64; return count and k-th score of the best.
+    """Score the first rows of candidates in float64; return the count and k-th score of the best.
 
     The best rows are reduced to k when their buffer is full, and after the last rows.
     """

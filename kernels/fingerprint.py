@@ -1,8 +1,9 @@
-"""The fingerprint of a kernel: a digest of its own code and of everything of this package it uses.
+"""The fingerprint of a kernel: a digest of its code and of all code of this package that it uses.
 
-It is taken from the bytecode of the functions in memory, not from files. So it does not change with
-comments or line numbers, it is right for packages in a zip file, without sources or within a frozen
-program, and a process keeps its fingerprints when an upgrade replaces the files under it.
+The fingerprint is taken from the bytecode of the functions in memory, not from files. Comments and
+line numbers therefore do not change a fingerprint, packages in a zip file, without sources or in a
+frozen program have correct fingerprints, and a process keeps its fingerprints when an upgrade
+replaces the files of the package.
 """
 
 import functools
@@ -19,63 +20,63 @@ _PACKAGE = __package__
 @functools.cache
 def fingerprint(function):
     """Return the digest of a function and of the functions and constants that it reaches."""
-    parts, seen, stack = set(), set(), [function]
+    parts, visited, stack = set(), set(), [function]
     while stack:
-        thing = stack.pop()
-        if thing not in seen:
-            seen.add(thing)
-            part, used = _describe(thing)
+        definition = stack.pop()
+        if definition not in visited:
+            visited.add(definition)
+            part, dependencies = _describe(definition)
             parts.add(part)
-            stack.extend(used)
+            stack.extend(dependencies)
     return hashlib.sha256("\n".join(sorted(parts)).encode()).hexdigest()
 
 
 def module_fingerprint(name):
-    """Return the digest of a module's code, as its loader has it; nothing of it is run."""
+    """Return the digest of a module's code, which its loader reads; the module is not run."""
     code = importlib.util.find_spec(name).loader.get_code(name)
     return hashlib.sha256(repr(_code(code)).encode()).hexdigest()
 
 
 @functools.cache
-def _describe(thing):
-    """Return a text that changes with a function or class, and what else it uses.
+def _describe(definition):
+    """Return a text that changes with a function or class, and the definitions that it uses.
 
-    Kernels and intrinsics are described by the function that they decorate and by their flags.
+    A kernel or an intrinsic is described by the function that it decorates and by its flags.
     """
-    if inspect.isclass(thing):
-        members = [value for value in vars(thing).values() if inspect.isfunction(value)]
-        fields = getattr(thing, "_fields", ())
-        return f"class {thing.__module__}.{thing.__qualname__} {fields}", tuple(members)
-    function = inspect.unwrap(thing)
+    if inspect.isclass(definition):
+        members = [value for value in vars(definition).values() if inspect.isfunction(value)]
+        fields = getattr(definition, "_fields", ())
+        return f"class {definition.__module__}.{definition.__qualname__} {fields}", tuple(members)
+    function = inspect.unwrap(definition)
     cells = function.__closure__ or ()
     values = {
         **_globals(function, function.__code__),
         **{f"cell {i}": cell.cell_contents for i, cell in enumerate(cells)},
         **{f"default {i}": value for i, value in enumerate(function.__defaults__ or ())},
         **{f"keyword {name}": value for name, value in (function.__kwdefaults__ or {}).items()},
-        **{f"flag {name}": value for name, value in getattr(thing, "flags", {}).items()},
+        **{f"flag {name}": value for name, value in getattr(definition, "flags", {}).items()},
     }
-    used, texts = [], []
+    dependencies, texts = [], []
     for name, value in sorted(values.items()):
         if _is_own(value):
-            used.append(value)
+            dependencies.append(value)
             texts.append((name, f"{value.__module__}.{value.__qualname__}"))
         else:
             texts.append((name, _text(value)))
     code = _code(function.__code__)
-    return f"{function.__module__}.{function.__qualname__} {code} {texts}", tuple(used)
+    return f"{function.__module__}.{function.__qualname__} {code} {texts}", tuple(dependencies)
 
 
 def _globals(function, code):
-    """Return the globals that code names, and what it names in other modules of this package."""
+    """Return the globals that the code names, also those of other modules of this package."""
     names = _names(code)
-    found = {name: function.__globals__[name] for name in names if name in function.__globals__}
-    modules = [value for value in found.values() if _is_own_module(value)]
+    values = {name: function.__globals__[name] for name in names if name in function.__globals__}
+    modules = [value for value in values.values() if _is_own_module(value)]
     for module in modules:
         for name in names:
             if name in vars(module):
-                found[f"{module.__name__}.{name}"] = vars(module)[name]
-    return found
+                values[f"{module.__name__}.{name}"] = vars(module)[name]
+    return values
 
 
 def _names(code):
@@ -84,7 +85,7 @@ def _names(code):
     while stack:
         part = stack.pop()
         names.update(part.co_names)
-        stack += [one for one in part.co_consts if isinstance(one, types.CodeType)]
+        stack += [constant for constant in part.co_consts if isinstance(constant, types.CodeType)]
     return names
 
 
@@ -100,7 +101,7 @@ def _is_own(value):
 
 
 def _text(value):
-    """Return a text for a constant that is the same in every process."""
+    """Return a text for a constant; the text is the same in every process."""
     if isinstance(value, dict):
         return str(sorted((_text(key), _text(item)) for key, item in value.items()))
     if isinstance(value, (set, frozenset)):
@@ -113,7 +114,7 @@ def _text(value):
         return f"{value.dtype} {value.shape} {value.tobytes().hex()}"
     if isinstance(value, (types.ModuleType, types.FunctionType, type)):
         return f"{getattr(value, '__module__', '')}.{value.__name__}"
-    if type(value).__module__.startswith(_PACKAGE):  # of Numba, not imported yet
+    if type(value).__module__.startswith(_PACKAGE):  # stands for a Numba module, not yet imported
         return type(value).__name__
     text = repr(value)
     return type(value).__name__ if " at 0x" in text else text

@@ -13,14 +13,14 @@ import numpy as np
 from .jit import kernel
 from .select import sort_best_first
 
-# If the squared distance of two unit vectors in d dimensions is below d * COLLINEAR, it consists of
-# rounding errors: 4 epsilon in every entry.
+# If the squared distance of two unit vectors in d dimensions is below d * COLLINEAR, the vectors
+# differ only by rounding errors, which are up to 4 epsilon in every entry.
 COLLINEAR = (4 * 2.0**-52) ** 2
 
 
 @kernel
 def unit_row(row, norm, unit):
-    """Write row / norm to unit, or zeros for a zero row. row (d,) float, unit (d,) float64 out."""
+    """Write row (d,) divided by norm to unit (d,) float64, or zeros if the norm is 0."""
     scale = 1.0 / norm if norm > 0.0 else 0.0
     for j in range(row.shape[0]):
         unit[j] = row[j] * scale
@@ -35,7 +35,7 @@ def copy_row(row, out):
 
 @kernel
 def sum_and_difference(x, y):
-    """Return |x + y|² and |x - y|² of two unit vectors; 0 if they are collinear up to rounding."""
+    """Return |x + y|² and |x - y|² of two unit vectors, or 0 where only rounding errors differ."""
     plus, minus = 0.0, 0.0
     for j in range(x.shape[0]):
         plus += (x[j] + y[j]) * (x[j] + y[j])
@@ -57,7 +57,7 @@ def fisher_z(x, y):
 
 @kernel
 def weighted_sums(x, y, w):
-    """Return (sum w x y, sum w x², sum w y²)."""
+    """Return the three weighted sums (sum w x y, sum w x², sum w y²)."""
     xy, xx, yy = 0.0, 0.0, 0.0
     for j in range(x.shape[0]):
         xy += w[j] * x[j] * y[j]
@@ -68,7 +68,7 @@ def weighted_sums(x, y, w):
 
 @kernel
 def weighted_cosine(x, y, w):
-    """Return the cosine in the metric diag(w), within [-1, 1]; 0 if a vector is zero."""
+    """Return the cosine of x and y in the metric diag(w), in [-1, 1]; 0 if a vector is zero."""
     xy, xx, yy = weighted_sums(x, y, w)
     if xx == 0.0 or yy == 0.0:
         return 0.0
@@ -79,8 +79,8 @@ def weighted_cosine(x, y, w):
 def best_positive(x, y, K, w):
     """Write to w the vertex of the box [1, K]^d with the largest cosine, which is positive.
 
-    Sorted by y / x, the positions with x y > 0 whose weight is K are neighbours. The function takes
-    O(d²) time.
+    If the positions with x y > 0 are sorted by y / x, the positions whose weight is K form one
+    contiguous range. The function tries all ranges, in O(d²) time.
     """
     d = x.shape[0]
     positions, ratios, m = np.empty(d, np.int64), np.empty(d), 0
@@ -109,7 +109,10 @@ def best_positive(x, y, K, w):
 
 @kernel
 def tangent_vertex(x, y, K, t, w):
-    """Write to w the minimiser of 2 sum w x y / sum w (t x² + y²/t) on the box, by Dinkelbach."""
+    """Write to w the minimiser of 2 sum w x y / sum w (t x² + y²/t), found by Dinkelbach's method.
+
+    w is restricted to the box [1, K]^d.
+    """
     value = math.inf
     w[:] = 1.0
     while True:
@@ -125,16 +128,16 @@ def tangent_vertex(x, y, K, t, w):
 
 @kernel
 def tangent(sums, t):
-    """Return 2 xy / (t xx + yy / t), an upper bound of the cosine, exact at t = sqrt(yy / xx)."""
+    """Return 2 xy / (t xx + yy / t), an upper bound of the cosine, exact if t = sqrt(yy / xx)."""
     return 2.0 * sums[0] / (t * sums[1] + sums[2] / t)
 
 
 @kernel
 def highest_envelope(left, right, low, high):
-    """Return the t of [low, high] where the lower of two tangents is highest.
+    """Return the t in [low, high] at which the lower of two tangents is highest.
 
-    Each tangent has one peak. The peak of left is at or after low, and the peak of right is at or
-    before high. If rounding errors hide the highest t, 0.0 is returned.
+    Each tangent has one peak. The peak of `left` is at or after low, and the peak of `right` is at
+    or before high. If rounding errors hide the highest t, 0.0 is returned.
     """
     first = math.sqrt(left[2] / left[1])
     second = math.sqrt(right[2] / right[1])
@@ -156,8 +159,8 @@ def lowest_between(start, end, w_start, w_end, w):
     """Write to w the point between w_start and w_end with the smallest cosine.
 
     w_start and w_end are points of the box, no cosine between them is negative, and start and end
-    are their weighted sums. The derivative along the segment changes sign at most once, because its
-    numerator is linear.
+    are their weighted sums. The derivative of the cosine along the segment changes its sign at most
+    once, because the numerator of the derivative is linear.
     """
     n, p, q = start
     dn, dp, dq = end[0] - n, end[1] - p, end[2] - q
@@ -175,11 +178,11 @@ def lowest_between(start, end, w_start, w_end, w):
 
 @kernel
 def worst_nonnegative(x, y, K, w):
-    """Write to w the point of the box with the smallest cosine, if no cosine in it is negative.
+    """Write to w the point of the box with the smallest cosine, if no cosine there is negative.
 
-    The smallest cosine is max over t of min over w of 2 sum wxy / sum w (t x² + y²/t). Two
-    vertices, each of which is optimal at its own t, bound the maximum from above; the next t is the
-    one at which this bound is highest.
+    The smallest cosine is the maximum over t of the minimum over w of 2 sum w x y / sum w (t x² +
+    y²/t). Two vertices, each of which is optimal at its own t, bound the maximum from above. The
+    next t is the t at which this bound is highest.
     """
     low, high = 1.0 / math.sqrt(K), math.sqrt(K)
     w_left, w_right = np.empty_like(w), np.empty_like(w)
@@ -209,7 +212,7 @@ def worst_nonnegative(x, y, K, w):
 
 @kernel
 def highest_cosine(x, y, K, w):
-    """Write to w the point of the box [1, K]^d with the largest cosine of unit x and y."""
+    """Write to w the point of the box [1, K]^d with the largest cosine of unit vectors x and y."""
     largest = 0.0
     for j in range(x.shape[0]):
         term = x[j] * y[j]
@@ -222,11 +225,11 @@ def highest_cosine(x, y, K, w):
 
 @kernel
 def box_intervals(lo, hi, pairs, K, ends, weights):
-    """Write the exact ranges of the cosines of pairs lo to hi over the box.
+    """Write the exact ranges of the cosines of pairs lo to hi over the box [1, K]^d of weights.
 
     pairs is a RowPairs. The lowest and the highest cosine are written to ends (n, 2) float64, NaN
-    for a zero row. The weights that attain these cosines are written to weights (n, 2, d) float64,
-    ones for a zero row. A pair takes O(d²) time.
+    for a zero row. The weights at which a pair has these cosines are written to weights (n, 2, d)
+    float64, ones for a zero row. The kernel takes O(d²) time per pair.
     """
     x, y, x_norms, y_norms = pairs.x, pairs.y, pairs.x_norms, pairs.y_norms
     d = x.shape[1]
@@ -248,9 +251,9 @@ def box_intervals(lo, hi, pairs, K, ends, weights):
 def total_variation_index(x, y, contributions):
     """Return the total-variation index of two unit vectors; write the signed contributions.
 
-    contributions (d,) float64 becomes ½ (e₊² - e₋²), where e± are the unit vectors along x ± y. A
-    contribution is the derivative of Fisher z with respect to the logarithm of the weight of the
-    dimension. The absolute values of the contributions sum to the index.
+    contributions (d,) float64 becomes ½ (e₊² - e₋²), where e₊ and e₋ are the unit vectors along
+    x + y and x - y. A contribution is the derivative of Fisher z with respect to the logarithm of
+    the weight of its dimension. The index is the sum of the absolute contributions.
     """
     plus, minus = sum_and_difference(x, y)
     contributions[:] = 0.0
@@ -281,12 +284,13 @@ def pair_indices(lo, hi, pairs, z, indices, contributions):
 
 @kernel
 def edge_indices(lo, hi, sample, neighbors, first_of, indices, totals):
-    """Write the total-variation indices of the edges of parts lo to hi, and totals by dimension.
+    """Write the total-variation indices of the edges of parts lo to hi, and sums by dimension.
 
     An edge is a pair of a row and one of its nearest neighbours. sample is a SampledRows, neighbors
-    (n, k) holds the neighbours of its rows, and part q holds the rows from first_of[q] to
+    (n, k) holds the neighbours of its rows, and part q consists of the rows from first_of[q] to
     first_of[q + 1]. The outputs are indices (n, k) float64, NaN for an edge of a zero row, and
-    totals (parts, d) float64, the sums of the absolute contributions. An edge takes O(d) time.
+    totals (parts, d) float64, the sums of the absolute contributions of each dimension. The kernel
+    takes O(d) time per edge.
     """
     items, norms, rows = sample.items, sample.norms, sample.rows
     d = items.shape[1]

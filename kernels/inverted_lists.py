@@ -1,11 +1,11 @@
 """Inverted lists of sparse items, and the accumulation of inner products along them.
 
 The list of a column holds the items that have a non-zero in the column. With int32 sums, a list is
-read 64 bits at a time. These 64 bits hold four items of value 1, or two items with their values:
-the item is then in the lower half of 32 bits, and its value in the upper half. Short lists are
-ordered by length, because the length decides how often the CPU mispredicts the end of a list. A
-search of the deck data, with 31 entries per list, is 1.3 times as fast as with items and values in
-separate arrays and lists in the original order.
+read 64 bits at a time. These 64 bits hold either four items, if all values are 1, or two items with
+their values: the item is in the lower half of 32 bits, and its value in the upper half. Short lists
+are ordered by length, because the CPU mispredicts the end of a list less often if lists of the same
+length follow each other. A search of the deck data, with 31 entries per list, is 1.3 times as fast
+as with items and values in separate arrays and with lists in the original order.
 """
 
 import numpy as np
@@ -13,11 +13,11 @@ import numpy as np
 from .jit import kernel
 from .simd.memory import load_64_bits, prefetch
 
-# The number of rows or lists that are prefetched ahead.
+# The number of rows or lists ahead of the current one that are prefetched.
 _AHEAD = 12
-# The bytes of a cache line.
+# The number of bytes in a cache line.
 _LINE = 64
-# Masks and shifts that split 64 bits.
+# Masks and shifts that extract the parts of 64 bits.
 _LOW_16 = np.uint64(0xFFFF)
 _BITS_16 = np.uint64(16)
 _BITS_32 = np.uint64(32)
@@ -28,30 +28,31 @@ _BITS_48 = np.uint64(48)
 def find_whole_rows(lo, hi, indptr, data, are_int16):
     """Set are_int16[i] to whether all values of row i of a CSR matrix are int16 integers.
 
-    This is done for rows lo to hi. data (nnz,) is a float array, and are_int16 (n,) bool the
-    output.
+    The rows lo to hi are examined together: if one of their values is no int16 integer, all of them
+    become false. data (nnz,) is a float array, and are_int16 (n,) bool the output.
     """
-    others = 0
+    n_violations = 0
     for value in data[indptr[lo] : indptr[hi]]:
-        others += (abs(value) >= 32768) | (np.rint(value) != value)
-    are_int16[lo:hi] = others == 0
+        n_violations += (abs(value) >= 32768) | (np.rint(value) != value)
+    are_int16[lo:hi] = n_violations == 0
 
 
 @kernel
-def take_rows(lo, hi, order, X, taken):
+def take_rows(lo, hi, order, X, reordered):
     """Write rows lo to hi of the matrix whose row i is row order[i] of X.
 
-    X is a Csr. taken is a Csr whose indptr is complete; its indices, and its data, which are int16
-    or None, are written.
+    X is a Csr. reordered is a Csr whose indptr is complete; its indices are written, and so is its
+    data, which is int16 or None.
     """
     _take_arrays(
-        lo, hi, order, X.indptr, X.indices, X.data, taken.indptr, taken.indices, taken.data
-    )
+        lo, hi, order, X.indptr, X.indices, X.data, reordered.indptr, reordered.indices,
+        reordered.data,
+    )  # fmt: skip
 
 
 @kernel
 def _take_arrays(lo, hi, order, indptr, indices, data, new_indptr, new_indices, values):
-    """Do as take_rows, with arguments that may be None, unlike the members of a record."""
+    """Reorder rows as take_rows does; data may be None here, unlike a member of a record."""
     for i in range(lo, hi):
         if i + _AHEAD < hi:  # rows are short and lie at random addresses
             start = indptr[order[i + _AHEAD]]
@@ -76,8 +77,8 @@ def add_lists(first, last, indices, values, list_indptr, list_items, list_values
     values are None, every value is 1. If only list_values is None, an entry of list_items (nnz,)
     int32 holds an item in its lower half and the value of the item in its upper half. The lists are
     short and lie at random addresses, so the first cache lines of each list are prefetched:
-    searches of the deck data are twice as fast as without the prefetch. There is no call per list,
-    because a call between kernels counts references.
+    searches of the deck data are twice as fast as without the prefetch. The loop over the lists
+    calls no other kernel, because a call between kernels counts references to arrays.
     """
     if list_values is None:
         if values is None:
@@ -100,17 +101,17 @@ def _add_ones(first, last, indices, list_indptr, items, sums):
             prefetch(items, start + line)
         start, stop = list_indptr[indices[t]], list_indptr[indices[t] + 1]
         if items.itemsize == 2:
-            fours = stop - (stop - start) % 4
+            quads_end = stop - (stop - start) % 4
             to_next = list_indptr[indices[min(t + 1, last - 1)]] - start
-            for s in range(start, fours, 4):
+            for s in range(start, quads_end, 4):
                 if (s - start) % line == 0:
                     prefetch(items, s + to_next)
-                four = load_64_bits(items, s)
-                sums[four & _LOW_16] += 1
-                sums[(four >> _BITS_16) & _LOW_16] += 1
-                sums[(four >> _BITS_32) & _LOW_16] += 1
-                sums[four >> _BITS_48] += 1
-            start = fours
+                four_items = load_64_bits(items, s)
+                sums[four_items & _LOW_16] += 1
+                sums[(four_items >> _BITS_16) & _LOW_16] += 1
+                sums[(four_items >> _BITS_32) & _LOW_16] += 1
+                sums[four_items >> _BITS_48] += 1
+            start = quads_end
         for s in range(start, stop):
             sums[items[s]] += 1
 
@@ -128,17 +129,17 @@ def _add_packed(first, last, indices, values, list_indptr, packed, sums):
             prefetch(packed, start + 2 * line)
         value = np.int32(values[t])
         start, stop = list_indptr[indices[t]], list_indptr[indices[t] + 1]
-        fours = stop - (stop - start) % 4
+        quads_end = stop - (stop - start) % 4
         to_next = list_indptr[indices[min(t + 1, last - 1)]] - start
-        for s in range(start, fours, 4):
+        for s in range(start, quads_end, 4):
             if (s - start) % line == 0:
                 prefetch(packed, s + to_next)
-            one, two = load_64_bits(packed, s), load_64_bits(packed, s + 2)
-            sums[one & _LOW_16] += value * np.int32(np.int16(one >> _BITS_16))
-            sums[(one >> _BITS_32) & _LOW_16] += value * np.int32(np.int64(one) >> 48)
-            sums[two & _LOW_16] += value * np.int32(np.int16(two >> _BITS_16))
-            sums[(two >> _BITS_32) & _LOW_16] += value * np.int32(np.int64(two) >> 48)
-        for s in range(fours, stop):
+            pair, next_pair = load_64_bits(packed, s), load_64_bits(packed, s + 2)
+            sums[pair & _LOW_16] += value * np.int32(np.int16(pair >> _BITS_16))
+            sums[(pair >> _BITS_32) & _LOW_16] += value * np.int32(np.int64(pair) >> 48)
+            sums[next_pair & _LOW_16] += value * np.int32(np.int16(next_pair >> _BITS_16))
+            sums[(next_pair >> _BITS_32) & _LOW_16] += value * np.int32(np.int64(next_pair) >> 48)
+        for s in range(quads_end, stop):
             sums[packed[s] & 0xFFFF] += value * np.int32(packed[s] >> 16)
 
 

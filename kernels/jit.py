@@ -1,4 +1,4 @@
-"""The decorators of the kernels. Numba is imported when the first kernel must be compiled.
+"""The decorators of the kernels, which import Numba only when a kernel must be compiled.
 
 A wheel with native code needs neither Numba nor llvmlite: see ``native``.
 """
@@ -15,11 +15,12 @@ import time
 from . import native
 from .code_cache import Files, has_compiler, numba_setting
 
-# The fastmath flags of relaxed kernels, with which NaN and infinity keep their meaning.
+# The fastmath flags of relaxed kernels. With these flags, NaN and infinity keep their meaning.
 RELAXED_FLAGS = {"contract", "reassoc", "nsz"}
-# The seconds between two looks for compiled code of another process. A look takes 60 us.
+# The seconds between two checks whether another process has saved compiled code. A check takes 60
+# us.
 _SECONDS_BETWEEN_LOOKS = 1.0
-# Whether kernels run as plain Python.
+# True if kernels run as plain Python functions.
 DISABLE_JIT = numba_setting("DISABLE_JIT")
 
 
@@ -49,7 +50,7 @@ class _Absent:
 ir = importlib.import_module("llvmlite.ir") if has_compiler() else _Absent()
 
 
-# The module that needs Numba, and the lock under which it is imported.
+# The module `compiler` once it is imported, and the lock under which it is imported.
 _imported, _importing = None, threading.RLock()
 
 
@@ -115,7 +116,7 @@ class Intrinsic:
         return _compiler().type_of_intrinsic(self._made)
 
     def __call__(self, *_):
-        """Raise: there is no plain version."""
+        """Raise NotImplementedError, because an intrinsic has no plain Python version."""
         raise NotImplementedError(f"{self.__name__} is called by kernels only")
 
 
@@ -123,7 +124,7 @@ intrinsic = Intrinsic
 
 
 def intrinsic_of(plain):
-    """Decorate the intrinsic of a plain function, which replaces it if nothing is compiled."""
+    """Return a decorator that makes an intrinsic, or returns `plain` if nothing is compiled."""
     return (lambda _: plain) if DISABLE_JIT else Intrinsic
 
 
@@ -139,7 +140,7 @@ class Kernel:
 
     @property
     def dispatcher(self):
-        """Numba's dispatcher; it compiles, or loads from the cache, at its first call."""
+        """Return Numba's dispatcher, which compiles code or loads it from the cache when called."""
         if self._dispatcher is None:
             native.check_allowed(self, ())
             with _compiler().lock:
@@ -149,7 +150,7 @@ class Kernel:
 
     @property
     def for_kernels(self):
-        """Numba's dispatcher for calls by other kernels, which have the code within theirs."""
+        """Return Numba's dispatcher for calls by other kernels, into which the code is linked."""
         if self._for_kernels is None:
             with _compiler().lock:
                 if self._for_kernels is None:
@@ -162,24 +163,24 @@ class Kernel:
         return _compiler().type_of_dispatcher(self.for_kernels)
 
     def bind(self, *arrays):
-        """Return the code for arrays of these types, and its arguments after lo and hi.
+        """Return the code for arrays of these types, and the arguments to pass after lo and hi.
 
-        The first call chooses native code if a library has some of this kernel, and otherwise
-        Numba's code.
+        The first call decides between native code, if a library contains any signature of this
+        kernel, and Numba's code.
         """
         is_native = native.holds(self)
         self.bind = functools.partial(native.bind, self) if is_native else self.bind_compiled
         return self.bind(*arrays)
 
     def bind_for_blocks(self, *arrays):
-        """Return what bind returns, for many calls, which no longer check the argument types."""
+        """Return code and arguments as bind does; the code does not check the argument types."""
         function, arguments = self.bind(*arrays)
         if function is self._dispatcher:
             function = _compiler().entry_of(function, arguments)
         return function, arguments
 
     def bind_compiled(self, *arrays):
-        """Return Numba's code, which its first call compiles or loads, and its arguments."""
+        """Return Numba's code and its arguments; the first call compiles or loads the code."""
         if native.recorder is not None:
             native.recorder(self, arrays)
         if self._dispatcher is None:
@@ -187,7 +188,7 @@ class Kernel:
         return self.dispatcher, arrays
 
     def call(self, kinds, lo, hi, *arguments):
-        """Run rows lo to hi without the time that __call__ takes to check the argument types.
+        """Run rows lo to hi, and save the time in which __call__ checks the argument types.
 
         kinds is hashable. A caller that passes equal kinds promises arguments of equal types.
         """
@@ -207,9 +208,10 @@ class Kernel:
         function(lo, hi, *bound)
 
     def is_ready(self):
-        """Return whether some code is in the wheel, in this process or in the cache.
+        """Return whether compiled code is in the wheel, in this process or in the cache.
 
-        The method reads the disk at most once per second, and no longer after it returned True.
+        The method reads the disk at most once per second, and never again after it has returned
+        True.
         """
         if self._is_ready:
             return True
@@ -231,30 +233,30 @@ class Kernel:
         return getattr(self.dispatcher, name)  # compile, overloads, inspect_asm, ...
 
     def __reduce__(self):
-        return self.__qualname__  # it is pickled by name, as functions are
+        return self.__qualname__  # a kernel is pickled by its name, as functions are
 
 
 def is_ready(function):
-    """Whether the code of some signature is in the wheel, in this process or in the cache."""
+    """Return whether code of any signature is in the wheel, in this process or in the cache."""
     return not isinstance(function, Kernel) or function.is_ready()
 
 
 def seconds_compiling():
-    """Seconds that this process has spent compiling kernels."""
+    """Return the seconds that this process has spent compiling kernels."""
     compiler = sys.modules.get(f"{__package__}.compiler")
     return compiler.stopwatch.seconds if compiler else 0.0
 
 
 def kernel(function):
-    """Compile with the written order of operations, so results are the same on every CPU."""
+    """Compile a kernel that keeps the written order of operations, for equal bits on all CPUs."""
     return function if DISABLE_JIT else Kernel(function, _nrt=True)
 
 
 def borrowing_kernel(function):
     """Compile a kernel that creates no array, without counting references to arrays.
 
-    Otherwise every access to a member of a tuple counts a reference by atomic instructions, which
-    take 38 % of the time of a self-join of 2,000 rows with 64 columns.
+    If references were counted, every access to a member of a tuple would execute atomic
+    instructions, which take 38 % of the time of a self-join of 2,000 rows with 64 columns.
     """
     return function if DISABLE_JIT else Kernel(function, _nrt=False)
 
@@ -262,12 +264,12 @@ def borrowing_kernel(function):
 def inlined_kernel(function):
     """Compile a borrowing kernel into its callers, because calling it takes longer than its work.
 
-    Every member of a tuple is passed as an argument of its own, so a call with queries, items and
-    buffers pushes 150 words on the stack.
+    A call passes every member of a tuple as an argument of its own, so a call with queries, items
+    and buffers pushes 150 words on the stack.
     """
     return function if DISABLE_JIT else Kernel(function, _nrt=False, forceinline=True)
 
 
 def relaxed_kernel(function):
-    """Compile with contraction and reassociation, for candidates and training."""
+    """Compile a kernel with contraction and reassociation, for candidates and for training."""
     return function if DISABLE_JIT else Kernel(function, _nrt=True, fastmath=RELAXED_FLAGS)

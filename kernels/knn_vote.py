@@ -27,7 +27,7 @@ def recommend_by_items(lo, hi, seen, neighbors, weights, best):
     seen is the Csr of the items that users have seen. neighbors (p, K) int64 holds the nearest
     items of every item, padded by -1, and weights (K,) float64 the votes for the first, second, ...
     neighbour. The items are written to best (n, k) int64 by descending votes, equal votes by lower
-    item number, padded by -1. A user who has seen h items takes O(h K + p) time, and the kernel
+    item number, padded by -1. The kernel takes O(h K + p) time for a user who has seen h items, and
     allocates p numbers.
     """
     indptr, indices = seen.indptr, seen.indices
@@ -46,10 +46,10 @@ def recommend_by_users(lo, hi, users, neighbors, weights, seen, n_items, best):
     """Recommend to each of `users` the k unseen items that the nearest users have seen most often.
 
     users (m,) is int64. neighbors (m, K) int64 holds the nearest users of each user, padded by -1;
-    these vote for all items that they have seen. weights (K,) float64 holds the votes of the first,
-    second, ... neighbour, and seen is the Csr of the items that users have seen. The items are
-    written to best (m, k) int64 in the order of recommend_by_items. A user takes O(interactions of
-    the neighbours + p) time, and the kernel allocates p numbers.
+    these neighbours vote for all items that they have seen. weights (K,) float64 holds the votes of
+    the first, second, ... neighbour, and seen is the Csr of the items that users have seen. The
+    items are written to best (m, k) int64 in the order of recommend_by_items. The kernel takes
+    O(number of interactions of the neighbours + p) time per user, and allocates p numbers.
     """
     indptr, indices = seen.indptr, seen.indices
     votes = np.empty(n_items)

@@ -1,4 +1,4 @@
-"""Statistics of labels that are permuted among items: of neighbour lists, and of ranks of pairs."""
+"""Statistics of permuted labels: matches in neighbour lists, and rank sums of equal-label pairs."""
 
 import numpy as np
 
@@ -6,31 +6,32 @@ from .jit import kernel
 
 
 @kernel
-def count_same(lo, hi, permuted, lists, same, known):
-    """Count the neighbours with the label of their query, by label, in permutations lo to hi.
+def count_same(lo, hi, permuted, lists, n_same, n_neighbors):
+    """Count the neighbours that have the label of their query, in permutations lo to hi.
 
     permuted (r, m) int32 holds labels, of which the first n belong to the queries. lists (n, k)
-    int64 holds the neighbours of the queries, padded by -1. The outputs same and known (r, C) int64
-    count the neighbours of the queries of each label: those with the same label, and all.
+    int64 holds the neighbours of the queries, padded by -1. Each output is (r, C) int64 and counts
+    neighbours of the queries of each label: n_same those with the label of the query, and
+    n_neighbors all of them.
     """
     for number in range(lo, hi):
         codes = permuted[number]
-        same[number] = 0
-        known[number] = 0
+        n_same[number] = 0
+        n_neighbors[number] = 0
         for i in range(lists.shape[0]):
-            own = codes[i]
+            label = codes[i]
             for item in lists[i]:
                 if item >= 0:
-                    known[number, own] += 1
-                    same[number, own] += codes[item] == own
+                    n_neighbors[number, label] += 1
+                    n_same[number, label] += codes[item] == label
 
 
 @kernel
 def sum_ranks(lo, hi, permuted, ranks, sums):
-    """Sum the ranks of the pairs of each label, in permutations lo to hi.
+    """Sum the ranks of the pairs of items that have the same label, for each label.
 
-    permuted (r, n) int32 holds the labels, and ranks (n, n) is int16 or int32. The output is sums
-    (r, C) int64.
+    The kernel does this for the permutations lo to hi. permuted (r, n) int32 holds the labels, and
+    ranks (n, n) is int16 or int32. The output is sums (r, C) int64.
     """
     n, n_labels = permuted.shape[1], sums.shape[1]
     starts, members = np.empty(n_labels + 1, np.int64), np.empty(n, np.int64)

@@ -1,12 +1,14 @@
-"""Kernels compiled when the wheel was built: one shared library for each tier of CPUs.
+"""Kernels that were compiled when the wheel was built: one shared library for each tier of CPUs.
 
-A library holds the code of some signatures of some kernels, a table of them, and the digest of the
-sources that it was compiled from. It is used if this digest is that of the sources at hand and if
-the CPU has the tier's instructions. Otherwise, and for other signatures, Numba compiles the kernel.
+A library holds the code of some signatures of some kernels, a table of these signatures, and the
+digest of the sources from which it was compiled. A library is used if its digest equals the digest
+of the installed sources and if the CPU has the instructions of the tier. If no library is used, and
+for signatures that no library contains, Numba compiles the kernel.
 
-``FASTCOS_NATIVE`` is 0 to use none, or a folder of libraries. Libraries are also left alone where a
-variable or a file changes the code that Numba generates. With ``FASTCOS_REQUIRE_NATIVE=1`` a call
-that would compile raises: the tests use it.
+The variable ``FASTCOS_NATIVE`` is 0 to use no library, or a folder of libraries. No library is used
+where an environment variable or a file changes the code that Numba generates. With
+``FASTCOS_REQUIRE_NATIVE=1``, a call that would compile a kernel raises an error; the tests of the
+libraries set this variable.
 """
 
 import ctypes
@@ -21,7 +23,7 @@ import numpy as np
 
 from .code_cache import HARMLESS_VARIABLES, exists, has_numba_file, sources_digest
 
-# The tiers of CPUs, the widest first, each with a name of a CPU and features for LLVM.
+# The tiers of CPUs, the widest first, each with the name of a CPU and the CPU features for LLVM.
 _V3 = ("avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "popcnt", "sse4.2")
 _V4 = (*_V3, "avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl")
 TIERS = {
@@ -30,27 +32,29 @@ TIERS = {
     "x86-64-v4": ("x86-64-v4", _V4),
     "x86-64-v3": ("x86-64-v3", _V3),
 }
-# Flags of a NumPy array: C order, Fortran order, aligned, writeable.
+# The flags of a NumPy array: C order, Fortran order, aligned, writeable.
 _C, _F, _ALIGNED, _WRITEABLE = 0x1, 0x2, 0x100, 0x400
 # The types that count as arrays. Other subclasses of ndarray may behave differently.
 _ARRAYS = frozenset((np.ndarray, np.memmap))
-# The types of Python that kernels accept beside those of NumPy, with their formats in struct.
+# The Python types that kernels accept in addition to arrays and NumPy numbers, each with its format
+# character in the module struct.
 _PYTHON = {
     "bool": (bool, "q"),
     "int": (int, "q"),
     "float": (float, "d"),
     "NoneType": (type(None), "q"),
 }
-# Formats of struct, by the kind and the size of a number.
+# The format characters of the module struct, by the kind and the size of a NumPy number.
 _FORMATS = {"i1": "b", "i2": "h", "i4": "i", "i8": "q", "u1": "B", "u2": "H", "u4": "I", "u8": "Q"}
 _FORMATS |= {"f4": "f", "f8": "d", "b1": "?"}
 
-# The build sets this function; recorder(kernel, arrays) then sees every call of compiled code.
+# The build assigns a function to `recorder`. recorder(kernel, arrays) then sees every call of
+# compiled code.
 recorder = None
 
 
 def describe(argument):
-    """Return a description of the type of an argument, as Numba distinguishes types."""
+    """Return a description of the type of an argument, as detailed as Numba's own types."""
     if isinstance(argument, np.ndarray):
         flags = argument.flags
         order = "C" if flags.c_contiguous else "F" if flags.f_contiguous else "A"
@@ -62,12 +66,12 @@ def describe(argument):
 
 
 def tier():
-    """Return the widest tier that this CPU supports and a library has, or None."""
+    """Return the widest tier that this CPU supports and for which there is a library, or None."""
     return _libraries()[0].tier if _libraries() else None
 
 
 def bind(kernel, *arrays):
-    """Return a kernel's code for arrays of these types, and its arguments after lo and hi."""
+    """Return a kernel's code for arrays of these types, and the arguments to pass after lo, hi."""
     kinds, values = [], []
     _flatten(arrays, kinds, values)
     for entry in _entries(kernel).get(tuple(kinds), ()):
@@ -85,12 +89,12 @@ def check_allowed(kernel, arrays):
 
 
 def holds(kernel):
-    """Return whether a library has some signature of a kernel."""
+    """Return whether a library contains any signature of a kernel."""
     return bool(_entries(kernel))
 
 
 class _Library:
-    """One library: its tier, its table and its functions."""
+    """One shared library: its tier, its table of signatures and its functions."""
 
     def __init__(self, path):
         library = ctypes.CDLL(str(path))
@@ -110,7 +114,7 @@ class _Library:
 
 
 class _Entry:
-    """The code of one signature."""
+    """The native code of one signature of a kernel."""
 
     def __init__(self, library, arguments, symbol):
         self._library = library
@@ -166,13 +170,13 @@ class _Entry:
 
 
 def _of_numpy(name):
-    """Return the NumPy type of this name, and its format in 8 bytes."""
+    """Return the NumPy type of this name, and its format character padded to 8 bytes."""
     dtype = np.dtype(name)
     return dtype.type, f"{_FORMATS[dtype.str[1:]]}{8 - dtype.itemsize}x"
 
 
 def _flatten(arguments, kinds, values):
-    """Append the types of arguments, and their values or addresses; tuples member by member."""
+    """Append the types of arguments, and their values or addresses, for tuples member by member."""
     for argument in arguments:
         kind = type(argument)
         if kind in _ARRAYS:
@@ -199,7 +203,7 @@ def _entries(kernel):
 
 
 def kernel_name(kernel):
-    """Return the name of a kernel in the tables."""
+    """Return the name under which the tables of the libraries list a kernel."""
     return f"{kernel.__module__.rpartition('.')[2]}.{kernel.__name__}"
 
 
@@ -210,12 +214,12 @@ def _libraries():
     if folder == "0" or _numba_differs():
         return ()
     paths = [Path(folder, f"{tier}.so") for tier in TIERS]
-    made = [_Library(path.resolve()) for path in paths if exists(path)]
-    return tuple(library for library in made if library.is_usable)
+    libraries = [_Library(path.resolve()) for path in paths if exists(path)]
+    return tuple(library for library in libraries if library.is_usable)
 
 
 def _numba_differs():
-    """Return whether a setting changes the code that Numba generates."""
+    """Return whether a setting changes the code that Numba would generate."""
     variables = {name for name, value in os.environ.items() if name.startswith("NUMBA_") and value}
     harmless = HARMLESS_VARIABLES - {"NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES"}
     if variables - harmless or has_numba_file():

@@ -6,7 +6,7 @@ from .jit import kernel
 
 _ROOT_HALF = math.sqrt(0.5)
 _HALF_LOG_2_PI = 0.5 * math.log(2 * math.pi)
-# Below this z, erfc underflows in float64.
+# For z below this number, erfc underflows in float64.
 _LEAST_ERFC = -37.0
 
 
@@ -26,14 +26,15 @@ def log_cdf(z):
 def mutual_proximity_rows(lo, hi, cosines, columns, queries, items, scores):
     """Write the log mutual proximity of query i and items columns[i] to scores[i], for lo to hi.
 
-    The log mutual proximity is ln(cdf of the cosine for the query * cdf for the item). cosines and
-    columns have the shape (n, k), queries and items are the ScoreMoments of the cosines of n
-    queries and p items, and scores (n, k) is the output. The kernel takes O((hi - lo) k) time.
+    The log mutual proximity is the logarithm of the product of two normal CDFs of the cosine: the
+    CDF with the moments of the query and the CDF with the moments of the item. cosines and columns
+    have the shape (n, k), queries and items are the ScoreMoments of the cosines of n queries and p
+    items, and scores (n, k) is the output. The kernel takes O((hi - lo) k) time.
     """
     means, deviations = items.means, items.deviations
     for i in range(lo, hi):
         mean, deviation = queries.means[i], queries.deviations[i]
         for entry in range(cosines.shape[1]):
             cosine, item = cosines[i, entry], columns[i, entry]
-            own, other = (cosine - mean) / deviation, (cosine - means[item]) / deviations[item]
-            scores[i, entry] = log_cdf(own) + log_cdf(other)
+            query_z, item_z = (cosine - mean) / deviation, (cosine - means[item]) / deviations[item]
+            scores[i, entry] = log_cdf(query_z) + log_cdf(item_z)

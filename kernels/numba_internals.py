@@ -1,9 +1,9 @@
-"""The private names of Numba and llvmlite that this package uses, and what happens without them.
+"""The private names of Numba and llvmlite that this package uses, and the fall-backs without them.
 
-Numba documents no way to keep compiled code elsewhere than in its own cache, and none to compile a
-function for its callers alone. This file is the only one that names what Numba may change without
-notice. Where a release of Numba lacks a name of the first table, the fall-back of its group is
-taken, and results are the same: ``tests/kernels/test_numba_internals.py`` renames every one of them
+Numba documents no way to store compiled code outside of its own cache, and no way to compile a
+function only for its callers. No other file uses names that Numba may change without notice. If a
+release of Numba lacks a name of the first table, the fall-back of the group of the name is used,
+and results are the same: ``tests/kernels/test_numba_internals.py`` renames every one of these names
 within Numba.
 
 =================== ========================================= =====================================
@@ -26,9 +26,9 @@ entries             CompileResult.entry_point                 calls look at the 
                                                               arguments every time: 3 us each
 =================== ========================================= =====================================
 
-The names of the second table have no fall-back: what they do cannot be done in another way. For
-their sake pyproject.toml bounds Numba to the releases that ``.ci/numba_versions`` tests, and a
-weekly job tries the newest one.
+The names of the second table have no fall-back, because their work cannot be done in another way.
+pyproject.toml therefore restricts Numba to the releases that ``.ci/numba_versions`` tests, and a
+weekly job tries the newest release.
 
 =================== ========================================= =====================================
 group               names                                     reason
@@ -64,7 +64,7 @@ from .cpu import code_name, supported_tiers
 
 
 def _optional(module, *names):
-    """Return objects of a module of Numba, each None where this release does not have it."""
+    """Return objects of a module of Numba, with None for each that this release does not have."""
     try:
         content = importlib.import_module(module)
     except ImportError:
@@ -96,15 +96,16 @@ def _has_place_for_cache():
 
 
 def _has_steps_of_libraries():
-    """Whether libraries of compiled code are made in the steps that ``_InnerLibrary`` leaves out.
+    """Return whether libraries of compiled code are built in the steps that _InnerLibrary skips.
 
-    The third name is set when a library is made, so that only the code that does so knows it.
+    The name _final_module is set when a library is created, so only code that creates or reads a
+    library mentions it.
     """
     steps = ("_optimize_final_module", "_finalize_final_module", "_finalized", "get_function")
     return _have(_Library, *steps) and "_final_module" in _Library.get_function.__code__.co_names
 
 
-# Whether this release of Numba has the names of a group.
+# Each constant says whether this release of Numba has all names of a group.
 HAS_CACHE = (
     _dumps is not None
     and _have(_runtime, "initialize")
@@ -123,18 +124,18 @@ HAS_INTERMEDIATE_CODE = (
     and _have(_Context, "insert_user_function")
 )
 
-# Numba's lock: whoever holds it is the only thread that compiles, in the whole process.
+# Numba's lock. Only the thread that holds this lock compiles, in the whole process.
 compiler_lock = threading.RLock() if _global_lock is None else _global_lock
 
 
 def dispatcher_of(function, flags, turn):
-    """Return Numba's dispatcher of a function whose code is kept in our files.
+    """Return Numba's dispatcher of a function whose compiled code is stored in our files.
 
     turn(dispatcher, compile_here, signature) is called where Numba would compile a signature;
-    compile_here(signature) loads its code or compiles it.
+    compile_here(signature) loads the code of the signature or compiles it.
     """
-    # No kernel is called from C, so Numba's C wrapper is left out, which makes the first audit 5 %
-    # faster.
+    # No kernel is called from C, so Numba's C wrapper is left out. The first audit is 5 % faster
+    # without the wrapper.
     dispatcher = numba.njit(nogil=True, no_cfunc_wrapper=True, **flags)(function)
     if HAS_CACHE:
         dispatcher._cache = _Cache(Files(function))
@@ -146,7 +147,7 @@ def dispatcher_of(function, flags, turn):
 
 @contextlib.contextmanager
 def turn_to_compile(dispatcher, signature):
-    """Hold this process's turn to compile a signature; yield whether it must be compiled."""
+    """Hold the turn of this process to compile a signature; yield whether to compile it."""
     if not HAS_CACHE:
         yield True
         return
@@ -155,10 +156,10 @@ def turn_to_compile(dispatcher, signature):
 
 
 def entry_of(dispatcher, arguments):
-    """Return the compiled function for arguments of these types; it does not look at their types.
+    """Return the compiled function for the types of these arguments, which does not check types.
 
-    Numba's dispatcher does, at every call, which takes 3 us for each named tuple. Arguments of
-    other types would be read wrongly.
+    Numba's dispatcher checks the types at every call, which takes 3 us for each named tuple. The
+    compiled function would read arguments of other types wrongly.
     """
     signature = tuple(map(numba.typeof, (0, 0, *arguments)))
     if signature not in dispatcher.overloads:
@@ -176,10 +177,11 @@ class _Cache:
         self._files = files
 
     def load_overload(self, signature, target_context):
-        """Return compiled code for a signature, or None with a warning if it is not usable."""
+        """Return the compiled code of a signature, or None, with a warning if it is unusable."""
         try:
-            # Loaded code calls the runtime. Numba refreshes the whole context here, which imports
-            # its typing of NumPy, and SciPy: 0.85 s of every process. A compilation does so itself.
+            # Loaded code calls Numba's runtime, so the runtime is initialised. Numba would refresh
+            # the whole context here, which imports Numba's types for NumPy, and SciPy, and takes
+            # 0.85 s in every process. A compilation refreshes the context itself.
             _runtime.initialize(target_context)
             for key in _keys(signature, target_context):
                 content = self._files.load(key)
@@ -190,9 +192,9 @@ class _Cache:
         return None
 
     def save_overload(self, signature, compiled):
-        """Save compiled code under the first of its keys, or warn."""
+        """Save compiled code under the first of the keys of a signature, or warn."""
         try:
-            if compiled.library.has_dynamic_globals:  # its addresses are valid in this process only
+            if compiled.library.has_dynamic_globals:  # contains addresses of this process
                 return
             key = next(_keys(signature, compiled.target_context))
             self._files.save(key, _dumps(self._reduce(compiled)))
@@ -200,16 +202,16 @@ class _Cache:
             warn("cannot keep compiled code", error)
 
     def flush(self):
-        """Do nothing: stale files have another digest."""
+        """Do nothing, because outdated files have another digest."""
 
     def turn(self, signature, target_context):
         """Hold the turn to compile a signature; see Files.turn."""
         return self._files.turn(_keys(signature, target_context))
 
     def _reduce(self, compiled):
-        """Return what ``_rebuild`` makes the compiled code from, as tuples that can be pickled."""
-        # Numba's helpers raise errors by their environments, which no kernel lets happen; loading
-        # them imports SciPy: 0.35 s of every process
+        """Return tuples that can be pickled and from which ``_rebuild`` makes the compiled code."""
+        # Environments of Numba's helpers are left out. They serve to raise errors, which no kernel
+        # allows, and loading them imports SciPy, which takes 0.35 s in every process.
         *parts, environments = compiled._reduce()
         own = (e for e in environments if e.globals["__name__"].startswith(__package__))
         return (*parts, tuple(own))
@@ -219,10 +221,11 @@ class _Cache:
 
 
 def _keys(signature, target_context):
-    """Yield the key of code for this CPU, then of the tiers it belongs to, widest first.
+    """Yield the key of code for this CPU, then of the tiers to which the CPU belongs, widest first.
 
-    Code for another CPU gives the same bits: every tier has fused multiply-add, and what else
-    differs is an argument, or within the code of one kernel and all that it calls.
+    Code for another CPU gives the same bits, because every tier has fused multiply-add, and every
+    other difference between CPUs is an argument of a kernel or lies within the code of one kernel
+    and the kernels that it calls.
     """
     triple, *cpu = target_context.codegen().magic_tuple()
     for name in (cpu, *map(code_name, supported_tiers())):
@@ -232,8 +235,8 @@ def _keys(signature, target_context):
 def _record_fields(kinds):
     """Return the names of the fields of all records among types.
 
-    Compiled code reads the fields of a record by their order, which the name of the type does not
-    tell: two fields of one type that change places are another record.
+    Compiled code reads the fields of a record by their order, but the name of the type does not
+    contain the order. A record in which two fields of one type change places is another record.
     """
     names = []
     for kind in kinds:
@@ -243,13 +246,14 @@ def _record_fields(kinds):
     return tuple(names)
 
 
-# A kernel that another one calls is kept as LLVM's intermediate code, which is optimised as part of
-# its callers only. Numba would optimise it by itself, too, give it machine code and an entry from
-# Python, and link the optimised code into its callers: the first search took twice the time.
+# A kernel that another kernel calls is stored as LLVM's intermediate code, which is optimised only
+# as part of its callers. Numba would also optimise the called kernel by itself, give it machine
+# code and an entry for Python, and link the optimised code into the callers. With Numba's way, the
+# first search took twice as long.
 
 
 def inner_dispatcher_of(function, flags):
-    """Return the dispatcher of a function that other kernels call, or None: see the fall-back."""
+    """Return the dispatcher of a function that other kernels call, or None without its names."""
     if not HAS_INTERMEDIATE_CODE:
         return None
     dispatcher = uncompiled(function, **flags)
@@ -259,7 +263,7 @@ def inner_dispatcher_of(function, flags):
 
 
 def uncompiled(function, **flags):
-    """Return a dispatcher that ends with intermediate code, without an entry from Python or C."""
+    """Return a dispatcher that stops at intermediate code, without an entry for Python or C."""
     no_entry = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
     dispatcher = numba.njit(pipeline_class=_Inner, nogil=True, **no_entry, **flags)(function)
     dispatcher.add_overload = functools.partial(_add_overload, dispatcher)
@@ -267,14 +271,14 @@ def uncompiled(function, **flags):
 
 
 def _add_overload(dispatcher, result):
-    """Let kernels call a result; Numba would let Python call it, too."""
+    """Register a result so that kernels can call it; Numba would let Python call it as well."""
     dispatcher.overloads[result.signature.args] = result
 
 
 def _call_template(template_of, arguments, keywords):
-    """Type a call of a kernel by another one, with constants as numbers of their type.
+    """Type a call between kernels, in which a constant counts as a number of its type.
 
-    Numba would compile a called kernel again for every constant that it is given.
+    Numba would compile the called kernel again for every constant that is passed to it.
     """
     keywords = {name: types.unliteral(kind) for name, kind in keywords.items()}
     return template_of(tuple(map(types.unliteral, arguments)), keywords)
@@ -284,7 +288,7 @@ class _InnerLibrary(_Library or object):
     """Intermediate code of a kernel and of those that it calls; no machine code."""
 
     def _optimize_final_module(self):
-        """Do nothing: its callers' libraries do it."""
+        """Do nothing, because the libraries of the callers optimise this code."""
 
     def _finalize_final_module(self):
         self._finalized = True
@@ -299,7 +303,7 @@ class _Inner(_Compiler or object):
         state.library = _InnerLibrary(state.targetctx.codegen(), func.__qualname__)
         # Calls find the code by its entry, which must be hashable and belong to one signature.
         result = super().compile_extra(func)._replace(entry_point=state.library)
-        state.library.finalize()  # this links the code of the kernels that it calls
+        state.library.finalize()  # links the code of the kernels that this kernel calls
         state.targetctx.insert_user_function(state.library, result.fndesc, [state.library])
         return result
 
@@ -308,7 +312,7 @@ class _InnerCache(_Cache):
     """The intermediate code of one function in our files, for the next caller."""
 
     def _reduce(self, compiled):
-        compiled.fndesc.typemap = compiled.fndesc.calltypes = None  # large, and not needed again
+        compiled.fndesc.typemap = compiled.fndesc.calltypes = None  # these are large and not needed
         return compiled.library.name, bitcode_of(compiled), compiled.fndesc, compiled.signature
 
     def _rebuild(self, target_context, content):

@@ -1,10 +1,10 @@
 """Packing of rows for the tiles: scaled, rotated, quantised to int8, in panels of 32.
 
-Every quantised row is x = s q + e with integers |q| <= 127. s, |s q| and |e| are measured on the
-rotated float32 row. For up to 65,000 columns, rotation and rounding to float32 change an inner
-product by at most 2^-17.8 |x||y|. This bound adds, for both rows, the errors of 2 passes of at most
-15 butterflies and 2 roundings, and of the rounding when a row is loaded. SLACK is more than three
-times the bound.
+Every quantised row is x = s q + e with integers |q| <= 127. The step s and the norms |s q| and |e|
+are measured on the rotated float32 row. For up to 65,000 columns, rotation and rounding to float32
+change an inner product by at most 2^-17.8 |x||y|. This bound adds up the errors of both rows: two
+passes of at most 15 butterflies, two roundings, and the rounding when a row is loaded. SLACK is
+more than three times the bound.
 """
 
 import numpy as np
@@ -23,20 +23,20 @@ from .simd.quantise import largest_group_sum, measure_row, quantise_row
 # A bound on rounding errors relative to |x||y|. It covers the rotation of both rows, their rounding
 # to float32, and the rounding of thresholds.
 SLACK = np.float32(2.0**-16)
-# A factor that exceeds the relative rounding error of a float32 norm of up to 65,000 columns, which
-# is computed in 16 sums.
+# A float32 norm of up to 65,000 columns, computed in 16 sums, is multiplied by this factor, which
+# exceeds the relative rounding error of the norm.
 _ROUND_UP = np.float32(1.0 + 2.0**-12)
-# A bound on the norm of the entries whose squares underflow in float32, for norms of at most 1.
+# A bound on the norm of the entries whose squares underflow in float32, in rows of norm at most 1.
 _UNDERFLOW = np.float32(1e-18)
 # The largest magnitude of a code.
 LARGEST_CODE = np.float32(127.0)
-# If products are added in int16, the sum of the codes of one sign of a query has at most this
-# magnitude.
+# The largest magnitude of the sum of the codes of one sign of a query whose products are added in
+# int16.
 _LARGEST_INT16_SUM = 128
 # The number of rows whose panels are formed together. The offsets of these rows differ little, and
 # their buffer of 1 kB per column stays in the second-level cache.
 CHUNK = 8 * PANEL
-# This constant changes the codes of a word to unsigned codes + 128.
+# An exclusive or with this constant adds 128 to the four signed codes of a word.
 _TO_UNSIGNED = np.int32(-0x7F7F7F80)
 
 
@@ -51,7 +51,7 @@ def load_row(rows, row, factor, coefficient, shift, out):
     """Set out[j] to factor rows[row, j] - coefficient shift[j], rounded once, and zeros from d on.
 
     rows (n, d) of one- or two-byte numbers are passed as bits (see pair_scores). shift (d,) is
-    float64, or empty if there is none, and is subtracted in float64. out (>= d,) is float32.
+    float64 and is subtracted in float64; shift is empty if there is none. out (>= d,) is float32.
     """
     flat, depth = rows.reshape(-1), rows.shape[1]
     if shift.shape[0] > 0:
@@ -72,7 +72,7 @@ def shift_products(lo, hi, rows, factors, shift, products):
 
 @kernel
 def step_of(largest, largest_code):
-    """Return the quantisation step for numbers up to this magnitude, or 1 if all are zero."""
+    """Return the quantisation step for numbers of magnitude up to `largest`, or 1 if it is 0."""
     return largest / largest_code if largest > np.float32(1e-30) else np.float32(1.0)
 
 
@@ -80,25 +80,25 @@ def step_of(largest, largest_code):
 def query_scale(isa, x, largest):
     """Return the quantisation step of a query x (16 m,), whose largest magnitude is `largest`.
 
-    Codes are at most 127. AVX2 adds the products of the codes of the query with the codes + 128 of
-    an item, which lie in 1 .. 255, in int16. The products of a group of 2 int16_words codes are
-    added. Every partial sum lies between -255 N and 255 P, where P and -N are the sums of the
-    positive and of the negative codes of the query in the group. The sums fit in int16 if N and P
-    are at most 128, because 255 * 128 < 2^15. Rounding changes N or P by at most one half for every
-    code, so before rounding they may be 128 - int16_words. This step is finer than a step with
+    Codes are at most 127. AVX2 multiplies the codes of the query by the codes + 128 of an item,
+    which lie in 1 .. 255, and adds the products of a group of 2 int16_words codes in int16. Every
+    partial sum lies between -255 N and 255 P, where P and -N are the sums of the positive and of
+    the negative codes of the query in the group. The sums fit in int16 if N and P are at most 128,
+    because 255 * 128 < 2^15. Rounding changes N or P by at most one half for every code, so before
+    rounding N and P may be 128 - int16_words. The step that is returned is finer than a step with
     which every code is at most 128 / int16_words / 2, because the codes of a group are seldom large
     together.
     """
     scale = step_of(largest, LARGEST_CODE)
     if int16_words(isa) > 0:
-        most = np.float32(_LARGEST_INT16_SUM - int16_words(isa))
-        scale = max(scale, step_of(largest_group_sum(isa, x), most))
+        largest_sum = np.float32(_LARGEST_INT16_SUM - int16_words(isa))
+        scale = max(scale, step_of(largest_group_sum(isa, x), largest_sum))
     return scale
 
 
 @kernel
 def above(squares):
-    """Return the square root of a sum of squares, rounded up."""
+    """Return an upper bound of the square root of a float32 sum of squares."""
     return np.sqrt(squares) * _ROUND_UP + _UNDERFLOW
 
 
@@ -137,15 +137,15 @@ def _pack_chunk(
     first, last = chunk * CHUNK, min((chunk + 1) * CHUNK, order.shape[0])
     flat, depth, third = rows.reshape(-1), rows.shape[1], rows.shape[1] // 3 + 1
     for i in range(last - first):
-        row, soon = order[first + i], order[min(first + i + 1, order.shape[0] - 1)] * depth
+        row, next_start = order[first + i], order[min(first + i + 1, order.shape[0] - 1)] * depth
         # The next row is prefetched in thirds, between the steps, because a prefetch of more cache
         # lines at once would make some of them wait for the others.
-        prefetch_row(flat, soon, third)
+        prefetch_row(flat, next_start, third)
         load_row(rows, row, factors[row], coefficients[row], shift, buffer[i])
-        prefetch_row(flat, soon + third, third)
+        prefetch_row(flat, next_start + third, third)
         if has_codes(isa):
             rotate_row(buffer[i], width, signs)
-        prefetch_row(flat, soon + 2 * third, third)
+        prefetch_row(flat, next_start + 2 * third, third)
         measure_row(buffer[i], measured)
         largest[i], squares[i] = measured[0], measured[1]
         places[i], numbers[i] = i, order[first + i]
@@ -174,17 +174,20 @@ def _pack_chunk(
                 for k in range(words):
                     target[i * words + k] = row[k]
         has_offsets = small_offsets.shape[0] > 0
-        most = least = small_offsets[p * PANEL] if has_offsets else np.float32(0.0)
+        max_offset = min_offset = small_offsets[p * PANEL] if has_offsets else np.float32(0.0)
         for position in range(p * PANEL, p * PANEL + (count if has_offsets else 0)):
-            most, least = max(most, small_offsets[position]), min(least, small_offsets[position])
+            max_offset, min_offset = (
+                max(max_offset, small_offsets[position]),
+                min(min_offset, small_offsets[position]),
+            )
         statistics[p, 0], statistics[p, 1], statistics[p, 2] = inverse, norm, residual
-        statistics[p, 3] = most + abs(most) * SLACK
-        statistics[p, 4] = least - abs(least) * SLACK
+        statistics[p, 3] = max_offset + abs(max_offset) * SLACK
+        statistics[p, 4] = min_offset - abs(min_offset) * SLACK
 
 
 @borrowing_kernel
 def load_item(scaled, order, slot, out):
-    """Load the row in a slot of ScaledRows as load_row does, and prefetch the next slot's row."""
+    """Load the row in a slot as load_row does, and prefetch the row in the next slot."""
     rows, depth = scaled.rows, scaled.rows.shape[1]
     ahead = order[min(slot + 1, order.shape[0] - 1)]
     prefetch_row(rows.reshape(-1), ahead * depth, depth)
@@ -194,7 +197,7 @@ def load_item(scaled, order, slot, out):
 
 @kernel
 def zero_word(isa):
-    """Return the word of an item's codes of zero, also used for padding, whose scores are 0."""
+    """Return the word of an item's codes of zero, which also pads rows and gives a score of 0."""
     return _TO_UNSIGNED if has_codes(isa) and not has_tile_registers(isa) else np.int32(0)
 
 
@@ -226,9 +229,9 @@ def encode_query(isa, rows, row, factor, coefficient, shift, signs, buffer, code
 
     The kernel returns the quantisation step, bounds on the norms of the encoded row and of its
     residual, and -128 times the sum of its codes. The codes are written to codes
-    (padded_width(max(d, 16)),) int8. buffer, of the same length, and measured (2,) are overwritten;
-    buffer then holds the row before quantisation. If the instruction set has no codes, the row is
-    not quantised, so the step is 1 and the residual 0.
+    (padded_width(max(d, 16)),) int8. buffer, which has the same length, holds the row before
+    quantisation afterwards; measured (2,) is overwritten. If the instruction set has no codes, the
+    row is not quantised, so the step is 1 and the residual 0.
     """
     width = max(rows.shape[1], LANES)
     load_row(rows, row, factor, coefficient, shift, buffer)
@@ -247,7 +250,7 @@ def encode_query(isa, rows, row, factor, coefficient, shift, signs, buffer, code
 def pack_query(
     isa, rows, row, factor, coefficient, shift, signs, words, query, target, buffer, codes, measured
 ):
-    """Encode one row as query 0 .. 31 of a panel; return what encode_query returns."""
+    """Encode one row as query 0 .. 31 of a panel; return the results of encode_query."""
     scale, norm, residual, start = encode_query(
         isa, rows, row, factor, coefficient, shift, signs, buffer, codes, measured
     )

@@ -1,7 +1,8 @@
 """Reductions over all pairs of rows: histograms of scores, average precision, rank differences.
 
-Scores are float64 dot products in the order of the dimensions (``dot_tile``), so a score has the
-same bits wherever it is computed. No kernel stores more than the scores of one strip of rows.
+Scores are float64 dot products in the order of the dimensions (``dot_tile``), so every kernel
+computes the same bits for the same pair. No kernel stores more scores than those of one strip of
+rows.
 """
 
 import numpy as np
@@ -13,14 +14,14 @@ from .row_argsort import DIGITS, argsort_row, top_k_of_row
 
 # The number of rows that are multiplied by a panel while it is in the cache.
 STRIP = 16 * ROWS
-# The position of the score -1 within the first bin. With it, 0 and other simple fractions lie
-# inside a bin and not on an edge.
+# The position of the score -1 within the first bin. With this offset, 0 and other simple fractions
+# lie inside a bin and not on an edge.
 OFFSET = 0.3719
 
 
 @borrowing_kernel
 def count_score(score, margin, histogram, near):
-    """Count a score in its bin, and in near[0] if it is within margin (in bins) of an edge."""
+    """Count a score in its bin, and also in near[0] if an edge is within `margin` bins of it."""
     n_bins = histogram.shape[0]
     # Bins have the width 2 / (n_bins - 2).
     place = (score + 1.0) * (0.5 * n_bins - 1.0) + OFFSET
@@ -43,12 +44,13 @@ def _stratum_of(level, boundaries, stratum):
 def pair_histograms(lo, hi, begin, stop, clustered, margin, counts, near):
     """Count the pairs i < j by stratum, by same or different cluster, and by the bin of the score.
 
-    Row i is in one of the strips of 96 rows from begin to stop; with Q parts, part q takes every
-    Q-th strip. Parts lo to hi are counted. clustered is a ClusteredRows, and margin bounds the
-    rounding error of a score, in bins. The pairs are added to counts (parts, strata, 2, bins)
-    int64, whose third index is 0 for different clusters and 1 for the same cluster. The scores that
-    may belong to the next bin are added to near (parts, strata, 2, 1) int64. A strip takes O(96 n
-    d) time; with strata, it takes least time if the levels of neighbouring rows are similar.
+    The kernel counts parts lo to hi of the strips of 96 rows from begin to stop. With Q parts, part
+    q consists of every Q-th strip. Row i of a pair lies in the strip. clustered is a ClusteredRows,
+    and margin bounds the rounding error of a score, in bins. The pairs are added to counts (parts,
+    strata, 2, bins) int64, whose third index is 0 for different clusters and 1 for the same
+    cluster. The scores that may belong to the next bin are added to near (parts, strata, 2, 1)
+    int64. The kernel takes O(96 n d) time per strip. If there are strata, it is fastest if
+    neighbouring rows have similar levels.
     """
     rows, panels, ends = clustered.rows, clustered.panels, clustered.ends
     levels, boundaries = clustered.levels, clustered.boundaries
@@ -125,7 +127,7 @@ def average_precisions_at_r(lo, hi, queries, rows, panels, codes, sizes, values)
 
 
 @borrowing_kernel
-def rank_excess(scores, own, neighbors):
+def rank_excess(scores, self_row, neighbors):
     """Return the sum over k neighbours of max(0, rank in the scores - k), for trustworthiness."""
     total, k = 0, neighbors.shape[0]
     for j in neighbors:
@@ -134,8 +136,8 @@ def rank_excess(scores, own, neighbors):
             ahead += scores[other] >= score
         for other in range(j + 1, scores.shape[0]):
             ahead += scores[other] > score
-        # A row is not its own neighbour.
-        ahead -= scores[own] > score or (scores[own] == score and own < j)
+        # A row is not its own neighbour, so the row itself is not counted.
+        ahead -= scores[self_row] > score or (scores[self_row] == score and self_row < j)
         total += max(ahead + 1 - k, 0)
     return total
 

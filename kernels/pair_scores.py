@@ -1,11 +1,11 @@
 """The float64 score of a pair of rows, which defines "exact" in every dense search.
 
-Sums have 16 lanes: element j is added to lane j mod 16. The lanes are then added by halves, and the
-last d mod 16 elements one by one. No operation is reassociated, or fused where that would round
-differently, so the bits are the same on every CPU.
+Each sum has 16 lanes: element j is added to lane j mod 16. The lanes are then added by halves, and
+the last d mod 16 elements are added one by one. No operation is reassociated, and none is fused
+where fusing would change the rounding, so the bits are the same on every CPU.
 
-Rows of one or two bytes are widened in registers. Numba has neither of the two types of two bytes:
-arrays of uint16 hold the bits of float16, those of int16 the bits of bfloat16.
+Numbers of one or two bytes are widened in registers. Numba has neither float16 nor bfloat16, so an
+array of uint16 holds the bits of float16, and an array of int16 the bits of bfloat16.
 """
 
 import math
@@ -20,15 +20,14 @@ from .simd.pair_products import (
     two_squared_distances,
 )
 
-# The number of buckets by which pairs are brought into the order of the items. The counts of the
+# The number of buckets by which pairs are sorted into the order of the items. The counters of all
 # buckets fit in the first-level cache.
 _BUCKETS = 2048
 # Up to this many pairs are scored in their original order, because sorting them would take longer
 # than it saves.
 _FEW_PAIRS = 256
-# Below this number of columns, pairs are scored one by one, because their rows need no prefetch. A
-# self-join of 2,000 rows with 64 columns takes 1.08 times as long if two pairs are scored at a
-# time.
+# Rows with fewer columns than this need no prefetch, so their pairs are scored one by one. If two
+# pairs are scored at a time, a self-join of 2,000 rows with 64 columns takes 1.08 times as long.
 _NARROW = 128
 # metric types
 DOT = 0
@@ -73,7 +72,7 @@ def score_pairs(
 
 @inlined_kernel
 def score_items(scoring, query, columns, count, scores):
-    """Write scores of a query and the first `count` columns, by PairScoring; see score_pairs."""
+    """Write the scores of a query and the first `count` columns, as score_pairs does."""
     score_pairs(
         scoring.metric_type, scoring.queries, query, scoring.query_norms[query], scoring.items,
         scoring.item_norms, scoring.item_offsets, columns, count, scores,
@@ -82,10 +81,10 @@ def score_items(scoring, query, columns, count, scores):
 
 @borrowing_kernel
 def _two_scores(metric_type, queries, query_starts, items, item_starts, depth):
-    """Return products, or negative squared distances, of two pairs of rows of flat arrays."""
+    """Return the inner products, or negative squared distances, of two pairs of rows."""
     if metric_type == EUCLIDEAN:
-        one, other = two_squared_distances(queries, query_starts, items, item_starts, depth)
-        return -one, -other
+        first, second = two_squared_distances(queries, query_starts, items, item_starts, depth)
+        return -first, -second
     return two_products(queries, query_starts, items, item_starts, depth)
 
 
@@ -100,7 +99,7 @@ def cosine(product, norm):
 
 @kernel
 def order_by_item(columns, n_items):
-    """Return the numbers of the pairs, (m,) int32, ordered so that pairs of near items are near."""
+    """Return an order (m,) int32 in which pairs with neighbouring items follow each other."""
     order = np.empty(columns.shape[0], np.int32)
     if columns.shape[0] <= _FEW_PAIRS:
         for entry in range(columns.shape[0]):
@@ -123,10 +122,10 @@ def order_by_item(columns, n_items):
 
 @borrowing_kernel
 def _score_by_twos(metric_type, numbers, columns, order, queries, items, depth, scores):
-    """Write products, or negative squared distances, of pairs of rows of flat arrays."""
+    """Write the inner products, or negative squared distances, of pairs of rows, two at a time."""
     if columns.shape[0] == 0:
         return
-    # The items that are prefetched in one step are multiplied in the next, so indices are read
+    # The items that one step prefetches are multiplied in the next step, so each index is read only
     # once.
     last = columns.shape[0] - 1
     one, other = order[0], order[min(1, last)]
@@ -148,8 +147,8 @@ def score_pairs_by_item(
     """Write the score of query numbers[e] and item columns[e] to scores[e], in the order of items.
 
     numbers and columns (m,) are int64, order (m,) is the result of order_by_item, and scores (m,)
-    float64 is the output. The other arguments, and the scores, are those of score_pairs. Rows that
-    lie together are read together.
+    float64 is the output. The other arguments, and the scores, are those of score_pairs. In this
+    order, items that are close together in memory are read one after the other.
     """
     depth, count = items.shape[1], columns.shape[0]
     flat_queries, flat_items = queries.reshape(-1), items.reshape(-1)
@@ -177,7 +176,7 @@ def score_pairs_by_item(
 
 @kernel
 def row_norms(lo, hi, rows, norms):
-    """Write |rows[i]| to norms[i] for rows lo to hi; rows (n, d) is float, norms (n,) float64."""
+    """Write |rows[i]| to norms (n,) float64 for rows lo to hi, where rows (n, d) is float."""
     depth = rows.shape[1]
     flat = rows.reshape(-1)
     for i in range(lo, hi):

@@ -1,7 +1,8 @@
 """Counter-based random numbers by Philox4x32-10, in which no state passes from row to row.
 
 Source: Salmon, Moraes, Dror, Shaw, Parallel random numbers: as easy as 1, 2, 3, SC 2011. Words of
-32 bits are held in int64. A product may overflow, but the bits of it that are used stay correct.
+32 bits are held in int64. A product may overflow, but its lower 64 bits, which are used, stay
+correct.
 """
 
 from .jit import borrowing_kernel
@@ -12,7 +13,7 @@ _WORD = 0xFFFFFFFF
 
 @borrowing_kernel
 def philox(word_0, word_1, word_2, word_3, key_0, key_1):
-    """Return four random words for a counter of four words and a key of two."""
+    """Return four random words for a counter of four words and a key of two words."""
     for _ in range(10):
         product, other_product = word_0 * 0xD2511F53, word_2 * 0xCD9E8D57
         word_0, word_1, word_2, word_3 = (
@@ -30,7 +31,7 @@ def philox(word_0, word_1, word_2, word_3, key_0, key_1):
 def uniform_pair(step, stream, row, key_0, key_1):
     """Return two independent uniform numbers of 52 bits, strictly between 0 and 1.
 
-    The numbers depend on (step, stream, row, key) only. step and stream must be below 2^32, and row
+    The numbers depend only on (step, stream, row, key). step and stream must be below 2^32, and row
     below 2^63.
     """
     a, b, c, d = philox(step, stream, row & _WORD, row >> 32, key_0, key_1)

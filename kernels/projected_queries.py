@@ -1,11 +1,11 @@
 """Exact top-k of a few queries among items that have a projection.
 
-The steps are those of ``few_queries`` except for one. All codes are multiplied only for a sample of
-the panels. In the other panels, the projected codes are multiplied first (``projection_filter``),
-and all codes are multiplied only for the slots whose bound reaches a threshold. This threshold is
-estimated: it is a rank among the largest scores of the sample, and rises with the panels that have
-been read. If the k-th best score shows in the end that the estimate was too high, the query is
-compared with all codes of all slots, so no neighbour is lost.
+The steps are those of ``few_queries``, with one exception. All codes are multiplied only for a
+sample of the panels. In the other panels, the projected codes are multiplied first
+(``projection_filter``), and all codes are multiplied only for the slots whose bound reaches a
+threshold. This threshold is an estimate: a rank among the largest scores of the panels that have
+been read so far. If the k-th best score shows in the end that the estimate was too high, the query
+is compared with all codes of all slots, so no neighbour is lost.
 
 For queries that are unlike the items, almost every slot reaches the threshold. Such queries gain
 nothing by the projection, and stop using it after a few panels.
@@ -33,7 +33,7 @@ from .simd.instruction_sets import has_tile_registers
 from .simd.panel import OFFSET_WEIGHT, PANEL, THRESHOLD
 from .simd.tile_scores import score_item
 
-# This replaces the product of a slot whose projected codes show that it cannot reach the threshold.
+# The product that stands for a slot whose projected codes show that it cannot reach the threshold.
 _DROPPED = np.int32(-(2**31))
 # Multiplying a slot by itself takes _COST_OF_SLOT + _COST_OF_QUERY * (number of queries) times as
 # long as multiplying it as part of a panel (measured on Zen 4).
@@ -42,7 +42,7 @@ _COST_OF_SLOT, _COST_OF_QUERY = 1.3, 0.16
 
 @kernel
 def search_few_by_projection(lo, hi, addresses, query_rows, filters, search, scores, rows):
-    """Do as ``search_few_queries`` for items with a projection.
+    """Search as ``search_few_queries`` does, among items that have a projection.
 
     search.sample_stride must be at least 2.
     """
@@ -55,7 +55,7 @@ def search_few_by_projection(lo, hi, addresses, query_rows, filters, search, sco
     codes = encode(queries, items)
     products = np.empty((n, (hi - lo) * PANEL), np.int32)
     largest = np.empty((n, hi - lo), np.int32)
-    # The products below this threshold of each query may be missing.
+    # A product below the threshold of its query in this array may be missing.
     dropped_below = np.full(n, -NEVER)
     candidates = empty_candidates(hi - lo, k)
     _score_by_projection(
@@ -107,7 +107,7 @@ def _score_by_projection(
 
 @borrowing_kernel
 def _raise_threshold(i, lo, hi, rank, items, codes, largest, candidates):
-    """Raise the threshold of query i to a rank among the largest scores of the panels so far."""
+    """Raise the threshold of query i to a rank among the largest scores of panels read so far."""
     largest_scores_of_panels(
         lo, hi - lo, largest[i], items.statistics, codes.terms[OFFSET_WEIGHT, i], candidates.maxima
     )
@@ -151,7 +151,7 @@ def _score_reaching_slots(
 ):
     """Multiply the codes of the slots of a panel whose projected codes reach the threshold.
 
-    Return how many slots there are.
+    The function returns the number of these slots.
     """
     isa, words, hits, projection = items.isa, items.words, candidates.hits, items.projection
     n_hits = find_by_projection(

@@ -1,8 +1,9 @@
 """Projected codes: codes of the coordinates of rows along p axes, and lengths of the remainders.
 
 The remainder of a row is the row minus its projection on the axes. ``projection_filter`` derives
-the bound that projected codes give. Rows are multiplied by the axes in float32, in tiles of 32 rows
-and 32 axes, before the rows are rotated. The axes are rotated once instead.
+the bound on scores that follows from projected codes. Rows are multiplied by the axes in float32,
+in tiles of 32 rows and 32 axes, before the rows are rotated. To make up for this order, the axes
+are rotated once.
 """
 
 from typing import Any, NamedTuple
@@ -39,10 +40,8 @@ class ProjectedQueries(NamedTuple):
         The arrays of Block, for the projected codes.
     lanes : float32 array (panels, 5, 32)
         The terms of the queries that passing_by_projection reads.
-    codes : int32 array (32 panels words,)
-        All codes of every query, one query behind the other.
-    counts : int64 array (panels, 2)
-        The number of tiles that were compared by projected codes, and the number of their hits.
+        All codes of every query, one query after the other.
+        The number of tiles that were compared by projected codes, and the number of hits in them.
     is_dense : uint8 array (panels,)
         Whether all codes of a panel are multiplied.
     least : float32 array (32,)
@@ -58,18 +57,17 @@ class ProjectedQueries(NamedTuple):
     least: Any
 
 
-# Items have some share of their squared length along the axes. A query is projected if its own
-# share is at least this multiple of the share of the items. Estimates from 32 axes are wrong by up
-# to a quarter.
+# A query is projected if the share of its squared length along the axes is at least this multiple
+# of the same share of the items. Estimates of the share from 32 axes are wrong by up to a quarter.
 _LEAST_SHARE = np.float32(0.5)
-# The number of columns that are summed in one run. Rounding errors grow with the length of a run,
-# and with the number of runs.
+# The number of columns that are summed in one run. The rounding error grows with the length of a
+# run and with the number of runs.
 RUN = 128
 
 
 @borrowing_kernel
 def _project(isa, rows, count, axes, tile, out):
-    """Write the coordinates of rows[i] along the axes to out[i], for i below count.
+    """Write the coordinates of rows[i] along the axes to out[i], for each i below count.
 
     rows (32, >= d) and out (32, >= p) are float32. tile (1024,) float32 is overwritten.
     """
@@ -88,7 +86,7 @@ def _project(isa, rows, count, axes, tile, out):
 
 @borrowing_kernel
 def _rest_norm(squares, squares_along_axes, eta):
-    """Return a bound on the length of the remainder of a row, from two sums of squares."""
+    """Return a bound on the length of a row's remainder, from its squares and those of its axes."""
     return above(max(squares - squares_along_axes + eta * squares, np.float32(0.0)))
 
 
@@ -118,19 +116,19 @@ def prepare_projected_panels(lo, hi, layout, rows, panels, axes, eta, projected)
 def _project_panel(
     panel, layout, rows, order, axes, eta, projected, buffer, out, codes, tile, measured
 ):
-    isa, words, rests = layout.isa, layout.words, projected.rest_norms
+    isa, words, rest_norms = layout.isa, layout.words, projected.rest_norms
     first, count = panel * PANEL, min(PANEL, order.shape[0] - panel * PANEL)
     for i in range(count):
         load_item(rows, order, first + i, buffer[i])
     _project(isa, buffer, count, axes, tile, out)
     largest, residual = np.float32(0.0), np.float32(0.0)
-    rests[first : first + PANEL] = np.float32(0.0)
+    rest_norms[first : first + PANEL] = np.float32(0.0)
     for i in range(count):
         measure_row(buffer[i], measured)
         squares = measured[1]
         measure_row(out[i], measured)
         largest = max(largest, measured[0])
-        rests[first + i] = _rest_norm(squares, measured[1], eta)
+        rest_norms[first + i] = _rest_norm(squares, measured[1], eta)
     scale = step_of(largest, LARGEST_CODE)
     inverse = np.float32(1.0) / scale
     target = projected.packed[panel * PANEL * words : (panel + 1) * PANEL * words]
@@ -144,7 +142,7 @@ def _project_panel(
 
 @kernel
 def order_by_item(lo, hi, words, grouped, packed):
-    """Copy panels lo to hi from grouped to packed such that the words of each item lie together."""
+    """Copy panels lo to hi from grouped to packed, so that the words of each item lie together."""
     for group in range(lo * (PANEL // GROUP), hi * (PANEL // GROUP)):
         first = group * GROUP * words
         for word in range(words):
@@ -154,7 +152,7 @@ def order_by_item(lo, hi, words, grouped, packed):
 
 @kernel
 def empty_projected_queries(n_panels, items):
-    """Return empty ProjectedQueries of panels of queries, all of which are dense."""
+    """Return ProjectedQueries without queries, in which every panel is marked as dense."""
     words = items.projection.words
     packed = aligned_empty(n_panels * PANEL * words, items.projection.packed)
     packed[:] = 0
@@ -170,7 +168,7 @@ def empty_projected_queries(n_panels, items):
 
 @kernel
 def pack_projected_queries(lo, hi, batch, queries, items, k, all_codes, lanes, scales):
-    """Project the queries batch[lo:hi]; if k > 0, project only the queries of the first panel.
+    """Project the queries batch[lo:hi], or only the first panel of them if k > 0.
 
     k is the number of neighbours of a query, or 0 in a search for all items above a score.
     all_codes, lanes and scales belong to a Block. Nothing is projected if the items have no
@@ -190,7 +188,7 @@ def pack_projected_queries(lo, hi, batch, queries, items, k, all_codes, lanes, s
 def project_queries(
     first, last, lo, hi, batch, queries, items, all_codes, lanes, scales, projected
 ):
-    """Project panels first to last of queries batch[lo:hi], which are not dense from then on."""
+    """Project panels first to last of the queries batch[lo:hi], and mark them as not dense."""
     for panel in range(first, last):
         start = panel * PANEL
         count = min(PANEL, hi - lo - start)
@@ -206,13 +204,13 @@ def project_queries(
 
 @kernel
 def project_panel(panel, first, count, batch, queries, items, lanes, scales, projected):
-    """Project queries batch[first : first + count], a panel, which is not dense from then on.
+    """Project the panel of queries batch[first : first + count], and mark it as not dense.
 
     lanes (4, 32) and scales (32,) belong to these queries. Queries that are unlike the items have
-    little of their length along the axes, and stay dense. For such a query, reading all axes of 768
-    columns, which are 0.8 MB, would take a tenth of the time of its search. The axes are rotated at
-    random, so 32 of them are enough to estimate the length along all axes. The kernel allocates 128
-    bytes per column.
+    little of their length along the axes, and their panel stays dense. To find this out, the kernel
+    reads 32 axes and estimates the length along all axes, which works because the axes are rotated
+    at random. Reading all axes of 768 columns, which take 0.8 MB, would take a tenth of the time of
+    a search. The kernel allocates 128 bytes per column.
     """
     isa, projection, scaling = items.isa, items.projection, queries.scaling
     width, p = padded_width(queries.rows.shape[1]), projection.axes.shape[0] * PANEL
@@ -229,15 +227,15 @@ def project_panel(panel, first, count, batch, queries, items, lanes, scales, pro
     if _share_of_first(buffer, out, count, p) < _LEAST_SHARE * _share_along_axes(items):
         return
     _project(isa, buffer, count, projection.axes, tile, out)
-    own = projected.lanes[panel]
+    panel_lanes = projected.lanes[panel]
     for i in range(count):
         _pack_projected_query(
-            isa, i, buffer[i], out[i], projection.eta[0], projection.words, own, projected.starts,
-            panel * PANEL + i, projected.packed[panel * PANEL * projection.words :], small,
-            measured,
+            isa, i, buffer[i], out[i], projection.eta[0], projection.words, panel_lanes,
+            projected.starts, panel * PANEL + i,
+            projected.packed[panel * PANEL * projection.words :], small, measured,
         )  # fmt: skip
-        own[THRESHOLD, i] *= scales[i]
-        own[OFFSET_WEIGHT, i] = lanes[OFFSET_WEIGHT, i] * own[THRESHOLD, i]
+        panel_lanes[THRESHOLD, i] *= scales[i]
+        panel_lanes[OFFSET_WEIGHT, i] = lanes[OFFSET_WEIGHT, i] * panel_lanes[THRESHOLD, i]
     projected.is_dense[panel] = 0
 
 
@@ -246,15 +244,15 @@ def projection_pays(isa, k, largest_k):
     """Return whether searches with many queries for k neighbours are faster by a projection.
 
     With AMX they are not, because multiplying a tile takes less time than the other steps of a
-    search. Searches with many queries then ran at 0.84 to 1.03 of the speed without a projection
-    (20,000 to 60,000 rows of 384 to 1,536 columns, Sapphire Rapids).
+    search. With a projection, searches with many queries then ran at 0.84 to 1.03 times the speed
+    of searches without one (20,000 to 60,000 rows of 384 to 1,536 columns, Sapphire Rapids).
     """
     return not has_tile_registers(isa) and k <= largest_k[1]
 
 
 @borrowing_kernel
 def _pack_projected_query(isa, i, row, out, eta, words, lanes, starts, at, packed, codes, measured):
-    """Pack query i of a panel; lanes[THRESHOLD, i] becomes 1 / scale."""
+    """Pack query i of a panel; lanes[THRESHOLD, i] becomes 1 / (quantisation step)."""
     measure_row(row, measured)
     squares = measured[1]
     measure_row(out, measured)
@@ -271,18 +269,18 @@ def _pack_projected_query(isa, i, row, out, eta, words, lanes, starts, at, packe
 
 @borrowing_kernel
 def _share_along_axes(items):
-    """Return the share of items' squared lengths along the axes, by the panel in the middle."""
+    """Estimate the share of the items' squared lengths along the axes, by the middle panel."""
     panel = items.statistics.shape[0] // 2
-    rests = items.projection.rest_norms[panel * PANEL : (panel + 1) * PANEL]
+    rest_norms = items.projection.rest_norms[panel * PANEL : (panel + 1) * PANEL]
     norm, squares = items.statistics[panel, 1], np.float32(0.0)
-    for rest in rests:
+    for rest in rest_norms:
         squares += rest * rest
     return np.float32(1.0) - squares / max(np.float32(PANEL) * norm * norm, np.float32(1e-30))
 
 
 @borrowing_kernel
 def _share_of_first(rows, out, count, p):
-    """Estimate the same share for rows, from their coordinates along the first 32 of p axes."""
+    """Estimate the share of the rows' squared lengths along p axes, by the first 32 of them."""
     whole, part = np.float32(0.0), np.float32(0.0)
     for i in range(count):
         for value in rows[i]:
@@ -294,7 +292,7 @@ def _share_of_first(rows, out, count, p):
 
 @borrowing_kernel
 def copy_codes(isa, panels, start, i, words, codes, row):
-    """Copy the words of query i of the panel from start on to row `row` of codes."""
+    """Copy the words of query i of the panel at panels[start] to row `row` of codes."""
     for k in range(words):
         at = (k >> 4) * 16 * PANEL + (i >> 4) * 256 + (k & 15) * 16 + (i & 15)
         if not has_tile_registers(isa):

@@ -1,8 +1,8 @@
 """First level of the candidate filter, which drops most pairs by their projected codes.
 
 Rows of embeddings have most of their length in few directions. The codes of the coordinates along p
-axes (kernels.projection) are multiplied first, and most pairs are dropped by these projected codes.
-All codes are multiplied only for the remaining pairs (kernels.candidate_filter).
+axes (kernels.projection) are multiplied first, and these projected codes suffice to drop most
+pairs. All codes are multiplied only for the remaining pairs (kernels.candidate_filter).
 
 Bound, in the notation of kernels.candidate_filter. V (d, p) has nearly orthonormal columns, with
 |V'V - I| <= eps. The coordinates u = V'b' and w = V'a' have rounding errors of at most rho |b'| and
@@ -25,7 +25,7 @@ the item and the largest value R of |f| in its panel,
 The bound holds for any V. It drops many pairs if rows have most of their length along the columns
 of V (search.projection).
 
-If most pairs pass, as for queries that are unlike the items, projected codes are no longer used.
+Most pairs pass if the queries are unlike the items. Projected codes are then no longer used.
 """
 
 import numpy as np
@@ -45,14 +45,13 @@ _TILE, _TILE_BESIDES = 64, 350
 # further cycle for every _PAIR_WORDS words. We measured 85 to 110 cycles per pair on Zen 4, in
 # searches with k = 10 and 100 of rows of 384 to 1,536 columns.
 _PAIR, _PAIR_WORDS = 80, 8
-# After this many panels, a query may stop using the short codes. A query that is unlike the items
-# scores all items of these panels one by one, at the cost of _PAIR for each item.
-PANELS_TRIED = 8
+# After this many panels, a query may stop using projected codes. A query that is unlike the items
+# has scored all items of these panels one by one by then, at the cost of _PAIR for each item.
 
 
 @borrowing_kernel
 def _durations(used, words):
-    """Return the cycles that a word of a tile takes, and the cycles of a pair by itself."""
+    """Return the cycles of a tile per word, and the cycles of scoring one pair by itself."""
     return _TILE if used > PANEL // 2 else _TILE // 2, _PAIR + words // _PAIR_WORDS
 
 
@@ -87,9 +86,9 @@ def fetch_item(isa, packed, start, item, words):
 def find_hits_by_projection(isa, p, q, items, block):
     """Write the pairs of a tile that may reach their query's threshold to block.hits.
 
-    Return how many there are, or -1 if there are no projected codes, or if multiplying all codes of
-    the tile takes less time. The hits have the form that `passing` writes, and block.scores holds
-    the scores of the hits by all codes.
+    The function returns the number of these pairs, or -1 if there are no projected codes, or if
+    multiplying all codes of the tile takes less time. The hits have the form that `passing` writes,
+    and block.scores holds the scores of the hits by all codes.
     """
     if items.projection.words == 0 or block.projected.is_dense[q]:
         return -1
@@ -101,7 +100,7 @@ def find_hits_by_projection(isa, p, q, items, block):
 
 @borrowing_kernel
 def _find_hits(isa, p, q, n_items, packed, words, statistics, projection, block):
-    """Find hits by projected codes, and keep those that are also hits by all codes."""
+    """Find hits by projected codes, and keep those hits that are also hits by all codes."""
     projected, size = block.projected, PANEL * projection.words
     used = min(block.used - q * PANEL, PANEL)
     score_panel(
@@ -119,7 +118,7 @@ def _find_hits(isa, p, q, n_items, packed, words, statistics, projection, block)
         return -1
     if n_hits == 0:
         return 0
-    least, kept, lanes = projected.least, 0, block.lanes[q]
+    least, n_passing, lanes = projected.least, 0, block.lanes[q]
     for i in range(PANEL):
         least[i] = reaching_score(
             lanes[THRESHOLD, i], lanes[RESIDUAL_NORM, i], lanes[CODE_NORM, i],
@@ -127,12 +126,12 @@ def _find_hits(isa, p, q, n_items, packed, words, statistics, projection, block)
         )  # fmt: skip
     n_panels = block.lanes.shape[0]
     if projected.counts[q, 1] * n_panels >= PANEL * projected.counts[q, 0]:
-        # Nearly every item is a hit of at least one query. Each tile fetches a share of the next
-        # panel, because codes of this one would come too late. A search of 60,000 x 768 rows with
-        # k = 10 is then 1.07 times as fast.
+        # Nearly every item is a hit of at least one query. Each tile prefetches a part of the next
+        # panel, because prefetched codes of the current panel would come too late. A search of
+        # 60,000 rows of 768 columns with k = 10 is 1.07 times as fast with this prefetch.
         share = block.size // n_panels
         prefetch_row(packed, (p + 1) * block.size + q * share, share)
-    elif q == 0:  # later panels of queries have hits with the same items
+    elif q == 0:  # the other panels of queries have hits with the same items
         for at in range(n_hits):
             fetch_item(isa, packed, p * block.size, block.hits[at] >> 5, words)
     for at in range(n_hits):
@@ -144,6 +143,6 @@ def _find_hits(isa, p, q, n_items, packed, words, statistics, projection, block)
             block.starts[query],
         )  # fmt: skip
         block.scores[hit] = score
-        block.hits[kept] = hit
-        kept += np.float32(score) >= least[lane]
-    return kept
+        block.hits[n_passing] = hit
+        n_passing += np.float32(score) >= least[lane]
+    return n_passing

@@ -50,9 +50,10 @@ class Block(NamedTuple):
 
 @kernel
 def pack_block(lo, hi, batch, queries, items, k):
-    """Pack the queries batch[lo:hi] in panels, with thresholds that all scores reach, and buffers.
+    """Pack the queries batch[lo:hi] in panels, with thresholds that all scores reach.
 
-    Scores have the type of packed rows. The scores of padding never pass a threshold.
+    The result also contains buffers for the scores of a tile, which have the type of packed rows.
+    The scores of padding never reach a threshold.
     """
     isa, scaling = items.isa, queries.scaling
     n_panels = (hi - lo + PANEL - 1) // PANEL
@@ -104,8 +105,8 @@ def score_tile(isa, p, q, items, block):
 def find_hits(isa, p, q, items, block):
     """Write the pairs of a tile that may reach their query's threshold to block.hits.
 
-    Return how many there are. The hits have the form that `passing` writes, and block.scores holds
-    the scores of the hits by all codes.
+    The function returns the number of these pairs. The hits have the form that `passing` writes,
+    and block.scores holds the scores of the hits by all codes.
     """
     n_hits = find_hits_by_projection(isa, p, q, items, block)
     if n_hits < 0:
@@ -116,7 +117,7 @@ def find_hits(isa, p, q, items, block):
 
 @inlined_kernel
 def list_hits(p, q, items, block):
-    """Write the scores of a tile that reach their query's threshold to block.hits."""
+    """Write the positions of a tile's scores that reach their query's threshold to block.hits."""
     return passing(
         block.scores, block.lanes, q * 4 * PANEL, items.statistics, p,
         items.order.shape[0] - p * PANEL, block.hits,
@@ -125,7 +126,7 @@ def list_hits(p, q, items, block):
 
 @borrowing_kernel
 def _scale_tile(p, weights, scaling, scores):
-    """Multiply scores by the items' factors, and add upper bounds of the rounded offsets."""
+    """Multiply scores by the items' factors, and add upper bounds of the items' rounded offsets."""
     for i in range(PANEL):
         factor, offset = scaling[p * PANEL + i, 0], scaling[p * PANEL + i, 1]
         for lane in range(PANEL):
@@ -136,33 +137,33 @@ def _scale_tile(p, weights, scaling, scores):
 
 @relaxed_kernel
 def _offer(top, best):
-    """Insert one score per query into best (rank, 32), descending; top (32,) is overwritten."""
+    """Insert one score per query into best (rank, 32), which descends; top (32,) is overwritten."""
     last = best.shape[0] - 1
-    some = False
+    has_larger = False
     for i in range(PANEL):
-        some |= top[i] > best[last, i]
-    if some:
+        has_larger |= top[i] > best[last, i]
+    if has_larger:
         for r in range(last + 1):
             for i in range(PANEL):
-                held = best[r, i]
-                larger = top[i] > held
-                best[r, i] = top[i] if larger else held
-                top[i] = held if larger else top[i]
+                entry = best[r, i]
+                larger = top[i] > entry
+                best[r, i] = top[i] if larger else entry
+                top[i] = entry if larger else top[i]
 
 
 @borrowing_kernel
 def rank_maxima(p, q, items, block, best, top):
-    """Insert each query's largest score in the tile into best (rank, 32), and raise tau.
+    """Insert each query's largest score in the tile into best (rank, 32), and raise its threshold.
 
-    tau becomes the last entry of best, the rank-th largest of these scores. top (32,) float32 is
-    overwritten.
+    The threshold of a query becomes the last entry of best, which is the rank-th largest of these
+    scores. top (32,) float32 is overwritten.
     """
     lanes, scale = block.lanes[q], np.float32(1.0) / items.statistics[p, 0]
-    most, least = items.statistics[p, 3], items.statistics[p, 4]
+    max_offset, min_offset = items.statistics[p, 3], items.statistics[p, 4]
     largest_scores(block.scores, top)
     for i in range(PANEL):
         weight = lanes[OFFSET_WEIGHT, i]
-        top[i] = top[i] * scale + max(weight * most, weight * least)
+        top[i] = top[i] * scale + max(weight * max_offset, weight * min_offset)
     _offer(top, best)
     for i in range(PANEL):
         lanes[THRESHOLD, i] = max(lanes[THRESHOLD, i], best[-1, i])
@@ -170,14 +171,16 @@ def rank_maxima(p, q, items, block, best, top):
 
 @borrowing_kernel
 def rank_hits(p, q, n_hits, items, block, best, top):
-    """Do as rank_maxima with the scores of a tile's hits; all other scores are below tau."""
+    """Raise thresholds as rank_maxima does, by the hits of a tile, which has no better scores."""
     lanes, scale = block.lanes[q], np.float32(1.0) / items.statistics[p, 0]
-    most, least = items.statistics[p, 3], items.statistics[p, 4]
+    max_offset, min_offset = items.statistics[p, 3], items.statistics[p, 4]
     top[:] = -NEVER
     for at in range(n_hits):
         hit = block.hits[at]
         weight = lanes[OFFSET_WEIGHT, hit & 31]
-        score = np.float32(block.scores[hit]) * scale + max(weight * most, weight * least)
+        score = np.float32(block.scores[hit]) * scale + max(
+            weight * max_offset, weight * min_offset
+        )
         top[hit & 31] = max(top[hit & 31], score)
     _offer(top, best)
     for i in range(PANEL):

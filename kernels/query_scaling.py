@@ -1,11 +1,12 @@
 """Queries of the tiled kernels: their norms, scales, offsets and bounds on rounding errors.
 
-A query a becomes a' = factor a - coefficient shift, of norm about 1. Its raw scores become K =
-slope score + intercept (see ``candidate_filter``), so that a bias counts at most 2^20.
+A query a becomes a' = factor a - coefficient shift, which has a norm of about 1. The raw score of a
+pair becomes K = slope score + intercept (see ``candidate_filter``), with a scale at which a bias
+counts at most 2^20.
 
-``items_at`` turns the addresses of packed items into arrays again. At every call, Numba takes 2
-us to read a tuple of 12 arrays, but only 0.1 us to read one array of their addresses. The addresses
-are taken once, when the items are packed (``fastcos.search.packing``).
+``items_at`` turns the addresses of packed items back into arrays. At every call, Numba takes 2 us
+to read a tuple of 12 arrays, but only 0.1 us to read one array that holds their addresses. The
+addresses are taken once, when the items are packed (``fastcos.search.packing``).
 """
 
 import math
@@ -21,16 +22,17 @@ from .simd.panel import PANEL
 
 # A bias has at most this weight relative to inner products, so that float32 can hold both.
 _LARGEST_BIAS_WEIGHT = 2.0**20
-# The norms of ordinary queries, whose products with scorable items neither overflow nor vanish.
+# The norms of ordinary queries lie between these limits. Their products with items that can be
+# scored neither overflow nor vanish.
 _SMALLEST_NORM, _LARGEST_NORM = 1e-100, 1e100
-# The arrays of Items whose addresses are taken, in this order, each with its number of elements.
+# The arrays of Items whose addresses are stored, in this order, each with its number of elements.
 ARRAYS_OF_ITEMS = (
     "rows", "norms", "offsets", "order", "packed", "small_offsets", "statistics", "shift", "signs",
     "tile_configuration", "scaling",
 )  # fmt: skip
-# The arrays of their Projection, which follow.
+# The arrays of the Projection of the items, whose addresses follow.
 ARRAYS_OF_PROJECTION = ("axes", "packed", "statistics", "rest_norms", "eta", "largest_k")
-# The place of the address of each array; the number of its elements follows it.
+# The place of the address of each array. The next place holds the number of elements of the array.
 (
     _ROWS, _NORMS, _OFFSETS, _ORDER, _PACKED, _SMALL_OFFSETS, _STATISTICS, _SHIFT, _SIGNS,
     _TILE_CONFIGURATION, _SCALING,
@@ -69,7 +71,7 @@ def scale_queries(lo, hi, metric_type, rows, norms, units, shift, scaling):
                 intercept = 0.5 * norms[i] * norms[i] * slope
                 slope *= 0.5
         coefficient = 0.0
-        # A zero row has no part along the shift.
+        # A zero row has no component along the shift.
         if shift.shape[0] > 0 and norms[i] > 0.0:
             along = product(flat, i * depth, shift, 0, depth) / norm
             coefficient = along - square + 1.0
@@ -81,7 +83,7 @@ def scale_queries(lo, hi, metric_type, rows, norms, units, shift, scaling):
 
 @kernel
 def scaled_queries(rows, filters, items, shift):
-    """Return the record of queries (n, d) that the filter reads, with their norms.
+    """Return the record of queries (n, d) that the candidate filter reads, with their norms.
 
     filters is a QueryFilters, and items an ItemAddresses that was made with this shift. The
     function allocates 52 bytes per query.
@@ -107,7 +109,7 @@ def scaled_queries(rows, filters, items, shift):
 def are_ordinary(norms):
     """Return whether all norms are far enough from zero and infinity for ordinary scoring.
 
-    NaN is not: it fails every comparison.
+    A norm that is NaN is not ordinary, because NaN fails every comparison.
     """
     ordinary = True
     for i in range(norms.shape[0]):

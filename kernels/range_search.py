@@ -16,8 +16,9 @@ from .simd.tile_scores import end_tiles, start_tiles
 def pass_rows(lo, hi, items, queries, batch, bounds, lists):
     """List the items whose scores may reach bounds[i], for the queries batch[lo:hi].
 
-    items is an Items, queries a Queries, and bounds (n,) float64. The candidates are written, in no
-    particular order, to lists, a CandidateLists in which the list of query i starts at starts[i].
+    items is an Items, queries a Queries, and bounds (n,) float64. The candidates are written to
+    lists, a CandidateLists in which the list of query i starts at starts[i]. The order of the
+    candidates of a query is arbitrary.
     """
     block = pack_block(lo, hi, batch, queries, items, 0)
     for i in range(hi - lo):
@@ -45,7 +46,7 @@ def _pass_panels(lo, items, queries, batch, block, lists):
 
 @kernel
 def pass_rows_of_few(lo, hi, items, queries, bounds, lists):
-    """Do as pass_rows for few queries lo to hi, which are compared with the codes one by one."""
+    """List candidates as pass_rows does, for few queries that are compared one at a time."""
     codes = encode(queries, items)
     for query in range(lo, hi):
         unit = np.float32(1.0) / codes.scales[query]
@@ -81,7 +82,7 @@ def _pass_run(query, first, last, items, queries, codes, products, largest, hits
 
 @inlined_kernel
 def _list_row(query, row, filters, lists):
-    """Append a row to the list of a query, unless the query may not find it."""
+    """Append a row to the list of a query, unless a filter excludes the row for this query."""
     if not may_find(
         row, query, filters.self_rows, filters.allowed, filters.excluded_indptr,
         filters.excluded_rows,

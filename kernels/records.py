@@ -1,9 +1,9 @@
-"""Records: the named arguments of kernels, as Python builds them and kernels read them.
+"""Records: named tuples of kernel arguments, which Python builds and kernels read.
 
 A kernel that Python calls takes at most eight arguments: lo and hi, then records of inputs, then
 outputs. ``fastcos.similarity.kernel_records`` and ``fastcos.search.packing`` build most records,
-and a kernel reads their fields by name. A new field is added here and where the record is built; no
-other argument moves.
+and a kernel reads their fields by name. To pass a new number to a kernel, one adds a field here and
+in the function that builds the record; the other arguments stay the same.
 
 A row is numbered within its segment of an index. A slot is a place in the packed order. Arrays are
 C-contiguous, and inputs are read-only. An empty array stands for numbers that are all 0, or for a
@@ -57,7 +57,7 @@ class QueryFilters(NamedTuple):
 
 
 class ScaledRows(NamedTuple):
-    """Rows and their scaling for the tiles: factors[i] rows[i] - coefficients[i] shift.
+    """Rows and their scaling for the tiles, which read factors[i] rows[i] - coefficients[i] shift.
 
     rows has the shape (n, d). factors and coefficients (n,) are float64. shift (d,) is float64, or
     empty; without a shift, coefficients is not used.
@@ -70,7 +70,7 @@ class ScaledRows(NamedTuple):
 
 
 class PanelLayout(NamedTuple):
-    """How rows are packed: the instruction set, the number of words, and the signs of the rotation.
+    """The format of packed rows: instruction set, number of words, and signs of the rotation.
 
     isa is described in ``simd.instruction_sets``. words is the number of words of 4 bytes of a
     packed row. signs (2, max(d, 16)) float32 holds +1 and -1.
@@ -91,10 +91,10 @@ class ItemPanels(NamedTuple):
     packed : int32 or float32 array (panels * 32 * words,)
         The codes of the rows, or the rows; see ``simd.panel``.
     small_offsets : float32 array (m,)
-        Offsets by slot, or empty.
+        The offset of the item in each slot, or empty.
     statistics : float32 array (panels, 5)
-        The statistics of each panel: 1 / scale, largest norm, largest norm of a residual, largest
-        and least offset.
+        The statistics of each panel: 1 / scale, the largest norm, the largest norm of a residual,
+        and the largest and the smallest offset.
     """
 
     order: Any
@@ -123,21 +123,21 @@ class Items(NamedTuple):
     isa, metric_type
         Instruction set, and DOT, COSINE or EUCLIDEAN of ``pair_scores``.
     rows, norms, offsets
-        As items, item_norms and item_offsets of PairScoring.
+        The fields items, item_norms and item_offsets of PairScoring.
     order, packed, small_offsets, statistics
-        The arrays of ItemPanels. Rows that are searched without packing are their own packed form.
-        If there is a projection, the words of an item lie together, except with AMX.
+        The arrays of ItemPanels. If rows are searched without packing, packed holds the rows
+        themselves. If there is a projection, the words of an item lie together, except with AMX.
     words : int
         The number of words of a packed row.
     shift : float64 array (d,)
-        As in ScaledRows.
+        The shift of ScaledRows.
     signs : float32 array (2, max(d, 16))
-        As in PanelLayout.
+        The signs of PanelLayout.
     tile_configuration : uint8 array (64,)
         Configuration of the tile registers.
     scaling : float32 array (slots, 2)
-        The factor and the offset of each row that is searched without packing, otherwise empty. A
-        tile's score v of an item stands for v factor + weight offset.
+        The factor and the offset of each row that is searched without packing, otherwise empty. The
+        score of an item with the tile score v is v factor + weight offset.
     projection : Projection
     """
 
@@ -165,13 +165,13 @@ class Projection(NamedTuple):
     ----------
     axes : float32 array (axes / 32, d, 32)
     packed, statistics, rest_norms
-        As in ProjectedPanels.
+        The fields of ProjectedPanels.
     words : int
         The number of words of a packed projection.
     eta : float32 array (1,)
         The bound ETA of ``projection_filter``.
     largest_k : float32 array (2,)
-        The largest k for which few queries, and many queries, are searched by their projection.
+        The largest k for which a search uses the projection: for few queries, and for many queries.
     """
 
     axes: Any
@@ -189,14 +189,14 @@ class ItemAddresses(NamedTuple):
     Attributes
     ----------
     isa, metric_type
-        As in Items.
+        The fields of Items.
     places : int64 array (N_PLACES,)
-        Addresses and sizes of the arrays, see ``query_scaling.items_at``.
+        The addresses and the sizes of the arrays; see ``query_scaling.items_at``.
     row_type, packed_type : arrays (0,)
-        Their types are those of the rows and of the packed rows.
+        Empty arrays with the types of the rows and of the packed rows.
     units : tuple of 4 float
-        Units of the scaled rows and of the scaled offsets, and bounds on the rounding of a float32
-        tile and of a shift.
+        Units of the scaled rows and of the scaled offsets, and bounds on the rounding errors of a
+        float32 tile and of a shift.
     """
 
     isa: Any
@@ -208,10 +208,11 @@ class ItemAddresses(NamedTuple):
 
 
 class QueryScaling(NamedTuple):
-    """How the tiles scale each query; the arrays (n,) are float64, except weights, float32.
+    """The scaling of each query for the tiles.
 
-    A query a becomes a' = factor a - coefficient shift, the offsets of items are multiplied by its
-    weight, and its raw scores become slope score + intercept.
+    The arrays have the shape (n,); weights is float32, and the other arrays are float64. A query a
+    becomes a' = factor a - coefficient shift, the offsets of items are multiplied by the weight of
+    the query, and the raw score of a pair becomes slope score + intercept.
     """
 
     factors: Any
@@ -227,14 +228,14 @@ class Queries(NamedTuple):
     Attributes
     ----------
     rows, norms
-        As queries and query_norms of PairScoring.
+        The fields queries and query_norms of PairScoring.
     scaling : QueryScaling
     error : float
         A bound on the rounding error of a float32 tile, relative to the norms; 0 for integers.
     rounding : float
         A bound on the rounding error that a shift adds.
     filters : QueryFilters
-        The filters, whose self_rows and excluded_indptr are not empty.
+        The filters of the queries; here, self_rows and excluded_indptr are not empty.
     """
 
     rows: Any
@@ -246,7 +247,7 @@ class Queries(NamedTuple):
 
 
 class PanelSearch(NamedTuple):
-    """How a task searches a range of panels.
+    """The range of panels that a task searches, and the settings of the task.
 
     Attributes
     ----------
@@ -255,8 +256,8 @@ class PanelSearch(NamedTuple):
     capacity : int
         The number of candidates that the buffer of a query holds, at least 4 k.
     sample_stride, sample_rank : int
-        The first threshold is estimated by the sample_rank-th of the largest scores of every
-        sample_stride-th panel; 0 for no estimate.
+        The first threshold of a query is the sample_rank-th of the largest scores of every
+        sample_stride-th panel. If sample_stride is 0, no threshold is estimated.
     is_shared : bool
         Whether other tasks search the same queries in other panels, and share their thresholds.
     """
@@ -270,24 +271,26 @@ class PanelSearch(NamedTuple):
 
 
 class FewQuerySearch(NamedTuple):
-    """How few queries are searched in one launch: by the kernels of three modules.
+    """The settings of a search with few queries in one launch, by one of three kernels.
 
-    ``few_queries`` and ``projected_queries`` compare them one by one, and ``one_block`` as a block.
+    ``few_queries`` and ``projected_queries`` compare the queries one by one, and ``one_block``
+    compares them as a block.
 
     Attributes
     ----------
     rank : int
-        Not read by ``one_block``: the slots that reach the rank-th largest of the panels' largest
-        scores are scored first.
+        The slots that reach the rank-th largest of the panels' largest scores are scored first.
+        ``one_block`` does not read rank.
     capacity : int
-        Read by ``one_block`` alone: as of PanelSearch.
+        The capacity of PanelSearch, which only ``one_block`` reads.
     sample_stride, sample_rank : int
-        Not read by ``few_queries``: every sample_stride-th panel is part of a sample, and the first
-        threshold is the sample_rank-th largest of its panels' largest scores.
+        Every sample_stride-th panel is part of a sample, and the first threshold is the
+        sample_rank-th largest of the largest scores of these panels. ``few_queries`` does not read
+        these fields.
     panels_per_range : int
-        Panels of a task.
+        The number of panels that a task searches.
     must_check : bool
-        Whether the kernel checks that the queries are ordinary, because nothing else has.
+        Whether the kernel must check that the queries are ordinary, because no caller has checked.
     """
 
     rank: Any
@@ -299,7 +302,7 @@ class FewQuerySearch(NamedTuple):
 
 
 class SearchResults(NamedTuple):
-    """Outputs of a search of n queries.
+    """The outputs of a search with n queries.
 
     Attributes
     ----------
@@ -307,7 +310,7 @@ class SearchResults(NamedTuple):
         A lower bound of the k-th best score of each query, in the terms of the filter. The array is
         an input and an output.
     scores, rows : float64 and int64 array (n, k)
-        The best items, equal scores by lower row, padded by -inf and -1.
+        The best items of each query, equal scores by lower row, padded by -inf and -1.
     unproved : float32 array (n,)
         The largest threshold, in the same terms, by which a row that belongs to the best k may have
         been dropped; -3e38 if there is no such threshold. The query must be searched again unless
@@ -321,7 +324,7 @@ class SearchResults(NamedTuple):
 
 
 class TaskGrid(NamedTuple):
-    """How a search of many queries is divided into tasks of a query block and a range of panels.
+    """The division of a search with many queries into tasks: a query block in a range of panels.
 
     Task t searches block t // n_ranges in range t % n_ranges.
 
@@ -341,7 +344,7 @@ class TaskGrid(NamedTuple):
 
 
 class CandidateLists(NamedTuple):
-    """Outputs of a range search: the candidates of each query.
+    """The outputs of a range search: the candidates of each query.
 
     starts (n,) int64 holds the place in rows at which the list of each query begins. A list holds
     at most `capacity` candidates. counts (n,) int64 holds the number of candidates, which may be
@@ -355,7 +358,7 @@ class CandidateLists(NamedTuple):
 
 
 class CandidateRanges(NamedTuple):
-    """Candidates of each query: a part of rows (c,), which holds item numbers.
+    """The candidates of each query, as ranges of one array rows (c,) of item numbers.
 
     The candidates of query i are rows[firsts[i] : lasts[i]], ascending; firsts and lasts (n,) are
     int64.
@@ -367,7 +370,11 @@ class CandidateRanges(NamedTuple):
 
 
 class CopyGroups(NamedTuple):
-    """Groups of equal items: group_of (m,), and members, ascending from starts[g] for group g."""
+    """Groups of equal items: the group of each item, and the members of each group.
+
+    group_of (m,) holds the number of each item's group. The members of group g are the entries of
+    members from starts[g] to starts[g + 1], in ascending order.
+    """
 
     group_of: Any
     starts: Any
@@ -375,9 +382,9 @@ class CopyGroups(NamedTuple):
 
 
 class DistinctResults(NamedTuple):
-    """Neighbours of distinct queries: rows, scores (u, w) best first, padded by -1.
+    """The neighbours of distinct queries: rows and scores (u, w), best first, padded by -1.
 
-    distinct_query (n,) holds the number of the distinct query that equals each query.
+    distinct_query (n,) holds, for each query, the number of the distinct query that equals it.
     """
 
     distinct_query: Any
@@ -418,7 +425,7 @@ class SampledRows(NamedTuple):
 
 
 class RowPairs(NamedTuple):
-    """Pairs of rows x[i] and y[i], (n, d) float64, with the norms (n,) of both sides."""
+    """Pairs of rows x[i] and y[i], (n, d) float64, and the norms (n,) of all x[i] and y[i]."""
 
     x: Any
     y: Any
@@ -427,17 +434,18 @@ class RowPairs(NamedTuple):
 
 
 class CertificateSearch(NamedTuple):
-    """How neighbours are certified: ``certificates.rescaling_radii``.
+    """The settings of ``certificates.rescaling_radii``, which certifies neighbours.
 
     Attributes
     ----------
     first : int
-        The competitors are the listed items from here on.
+        The competitors are the listed items from this position on.
     complete : bool
-        Whether there are no items but the listed ones.
+        Whether the lists contain all items.
     levels : float64 array
-        The ascending conditions that a radius may have.
+        The conditions that a radius may have, in ascending order.
     depth : int
+        The largest number of times that the range of a norm ratio is bisected.
         The largest number of times that the range of a norm ratio is bisected.
     """
 
@@ -448,7 +456,7 @@ class CertificateSearch(NamedTuple):
 
 
 class Attacks(NamedTuple):
-    """How neighbours are attacked: ``attacks.attacked_radii``.
+    """The settings of ``attacks.attacked_radii``, which attacks neighbours.
 
     n_targets is the number of competitors that are attacked one by one. certified (n, k) holds the
     conditions up to which no attack is needed. levels and depth are described in CertificateSearch.
@@ -461,9 +469,10 @@ class Attacks(NamedTuple):
 
 
 class BitRows(NamedTuple):
-    """Packed bits (n, w) uint64, and the square roots of the numbers of bits that are 1.
+    """Rows of packed bits, words (n, w) uint64, and their norms.
 
-    The norms of items have 8 more entries than there are items.
+    The norm of a row is the square root of the number of its bits that are 1. For items, norms has
+    8 more entries than there are items.
     """
 
     words: Any
@@ -471,14 +480,14 @@ class BitRows(NamedTuple):
 
 
 class LabelCodes(NamedTuple):
-    """Labels of columns: codes (m,) int64, and how many columns have each code, (C,) int64."""
+    """The codes (m,) int64 of the labels of columns, and the number of columns per code, (C,)."""
 
     codes: Any
     sizes: Any
 
 
 class LabelRanks(NamedTuple):
-    """Outputs for n queries: auc and precision (n,) float64, voted (n,) int64 codes."""
+    """The outputs for n queries: auc and precision (n,) float64, voted label codes (n,) int64."""
 
     auc: Any
     precision: Any
@@ -486,7 +495,10 @@ class LabelRanks(NamedTuple):
 
 
 class ScoreMoments(NamedTuple):
-    """Means and standard deviations (n,) of the scores of each row; the latter are positive."""
+    """The means and the standard deviations (n,) of the scores of each row.
+
+    The standard deviations are positive.
+    """
 
     means: Any
     deviations: Any
@@ -499,11 +511,12 @@ class ClusteredRows(NamedTuple):
     ----------
     rows, panels : float64 array (n, d), and the same packed by ``dot_tile.pack_rows``
     ends : int64 array (n,)
-        End of the cluster of each row.
+        The end of the cluster of each row.
     levels : float64 array (n,)
         The level of a pair is the sum of the levels of its rows.
     boundaries : float64 array (strata - 1,)
-        Ascending: the stratum of a pair is the number of boundaries below its level.
+        The boundaries of the strata, ascending. The stratum of a pair is the number of boundaries
+        below its level.
     """
 
     rows: Any
@@ -514,7 +527,7 @@ class ClusteredRows(NamedTuple):
 
 
 class Drawing(NamedTuple):
-    """How items are drawn: ``sampling.sample_rows``.
+    """The settings of ``sampling.sample_rows``, which draws items.
 
     key_0 and key_1 are the words of the random key. A row that draws race_from items or more uses
     the race at once. Every other row makes up to max_draws repeated draws first.

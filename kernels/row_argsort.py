@@ -7,15 +7,15 @@ from .select import GAPS
 
 # Scores are quantised to this many levels for a radix sort.
 LEVELS = 2**32
-# The bits of a digit of the radix sort; three digits hold a level.
+# The number of bits of a digit of the radix sort. Three digits hold a level.
 DIGIT_BITS = 11
-# The number of values of a digit.
+# The number of values that a digit can have.
 DIGITS = 2**DIGIT_BITS
-# If the range of the scores is not between these limits, quantisation would overflow or underflow.
-# All levels are then 0.
+# The quantisation of scores neither overflows nor underflows if the range of the scores is between
+# these limits. If the range is not between them, all levels are 0.
 LEAST_RANGE = 2.0**-900
 MOST_RANGE = 2.0**900
-# A sort key is the level, followed by the column in this many lower bits.
+# A sort key is the level, followed by the column number in this many lower bits.
 COLUMN_BITS = 31
 
 
@@ -38,7 +38,7 @@ def sort_by_score(scores, columns):
 
 @borrowing_kernel
 def level_scale(scores):
-    """Return the highest score, and the number of levels per unit of score, 0 if out of range."""
+    """Return the highest score and the number of levels per unit of score, 0 if out of range."""
     lowest = highest = scores[0]
     for score in scores:
         if score < lowest:
@@ -58,7 +58,7 @@ def level_of(score, highest, scale):
 
 @borrowing_kernel
 def _counting_sort(keys, shift, starts, sorted_keys):
-    """Write keys to sorted_keys by the digit at shift, stably; starts holds counts at first."""
+    """Sort keys stably by the digit at `shift` into sorted_keys; starts holds the digit counts."""
     total = 0
     for digit in range(starts.shape[0]):
         size, starts[digit] = starts[digit], total
@@ -70,8 +70,8 @@ def _counting_sort(keys, shift, starts, sorted_keys):
 
 
 @borrowing_kernel
-def radix_sort_best(scores, own, k, keys, starts):
-    """Sort at least the k columns of best level into keys[1]; return how many there are.
+def radix_sort_best(scores, self_column, k, keys, starts):
+    """Sort at least the k columns with the best levels into keys[1]; return the number of columns.
 
     Columns of one level are in ascending order. No branch depends on the scores.
     """
@@ -79,40 +79,41 @@ def radix_sort_best(scores, own, k, keys, starts):
     starts[:] = 0
     for j in range(scores.shape[0]):
         starts[2, level_of(scores[j], highest, scale) >> 2 * DIGIT_BITS] += 1
-    starts[2, level_of(scores[own], highest, scale) >> 2 * DIGIT_BITS] -= 1
+    starts[2, level_of(scores[self_column], highest, scale) >> 2 * DIGIT_BITS] -= 1
     digits, reached = 0, 0
     while reached < k:
         reached += starts[2, digits]
         digits += 1
-    found = 0
+    n_sorted = 0
     for j in range(scores.shape[0]):
         level = level_of(scores[j], highest, scale)
-        keys[0, found] = (level << COLUMN_BITS) | j
-        inside = level >> 2 * DIGIT_BITS < digits and j != own
-        found += inside
+        keys[0, n_sorted] = (level << COLUMN_BITS) | j
+        inside = level >> 2 * DIGIT_BITS < digits and j != self_column
+        n_sorted += inside
         starts[0, level & (DIGITS - 1)] += inside
         starts[1, (level >> DIGIT_BITS) & (DIGITS - 1)] += inside
-    _counting_sort(keys[0, :found], COLUMN_BITS, starts[0], keys[1, :found])
-    _counting_sort(keys[1, :found], COLUMN_BITS + DIGIT_BITS, starts[1], keys[0, :found])
-    _counting_sort(keys[0, :found], COLUMN_BITS + 2 * DIGIT_BITS, starts[2], keys[1, :found])
-    return found
+    _counting_sort(keys[0, :n_sorted], COLUMN_BITS, starts[0], keys[1, :n_sorted])
+    _counting_sort(keys[1, :n_sorted], COLUMN_BITS + DIGIT_BITS, starts[1], keys[0, :n_sorted])
+    _counting_sort(keys[0, :n_sorted], COLUMN_BITS + 2 * DIGIT_BITS, starts[2], keys[1, :n_sorted])
+    return n_sorted
 
 
 @borrowing_kernel
-def argsort_row(scores, own, k, keys, starts, ranked):
-    """Write the k best columns other than own, by descending score, then lower column, to ranked.
+def argsort_row(scores, self_column, k, keys, starts, ranked):
+    """Write the k best columns other than self_column to ranked, by descending score.
 
-    scores (n,) is float64, with k < n < 2^31. keys (2, n) int64 and starts (3, DIGITS) int64 are
-    overwritten, and the columns are written to ranked[:k], where ranked (n,) is int64. A radix sort
-    by level is followed by a sort by score of those columns of one level that are out of order. The
-    function takes O(n) time if there are few such columns.
+    Equal scores are ordered by lower column. scores (n,) is float64, with k < n < 2^31. keys (2, n)
+    int64 and starts (3, DIGITS) int64 are overwritten, and the columns are written to ranked[:k],
+    where ranked (n,) is int64. A radix sort orders the columns by level. Columns of one level whose
+    scores are out of order are then sorted by score. The function takes O(n) time if there are few
+    such columns.
     """
-    found = radix_sort_best(scores, own, k, keys, starts)
-    sorted_keys = keys[1, :found]
-    for place in range(found):
+    n_sorted = radix_sort_best(scores, self_column, k, keys, starts)
+    sorted_keys = keys[1, :n_sorted]
+    for place in range(n_sorted):
         ranked[place] = sorted_keys[place] & ((1 << COLUMN_BITS) - 1)
     place, before = 0, np.inf
-    while place < found:
+    while place < n_sorted:
         score = scores[ranked[place]]
         if not score > before:
             place, before = place + 1, score
@@ -120,22 +121,22 @@ def argsort_row(scores, own, k, keys, starts, ranked):
         level, first = sorted_keys[place] >> COLUMN_BITS, place
         while first > 0 and sorted_keys[first - 1] >> COLUMN_BITS == level:
             first -= 1
-        while place < found and sorted_keys[place] >> COLUMN_BITS == level:
+        while place < n_sorted and sorted_keys[place] >> COLUMN_BITS == level:
             place += 1
         sort_by_score(scores, ranked[first:place])
         before = scores[ranked[place - 1]]
 
 
 @borrowing_kernel
-def top_k_of_row(scores, own, k, best):
-    """Write the k best columns other than own to best, as in argsort_row, by insertion."""
-    found = 0
+def top_k_of_row(scores, self_column, k, best):
+    """Write the k best columns other than self_column to best, in argsort_row's order."""
+    count = 0
     for j in range(scores.shape[0]):
-        if j == own or (found == k and not scores[j] > scores[best[k - 1]]):
+        if j == self_column or (count == k and not scores[j] > scores[best[k - 1]]):
             continue
-        at = found if found < k else k - 1
+        at = count if count < k else k - 1
         while at > 0 and scores[j] > scores[best[at - 1]]:
             best[at] = best[at - 1]
             at -= 1
         best[at] = j
-        found = min(found + 1, k)
+        count = min(count + 1, k)

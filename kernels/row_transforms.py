@@ -1,7 +1,7 @@
 """Row transforms of the measures, and scores of candidate lists.
 
-A transformed row depends on the original row alone, not on the other rows of the call. Duplicates
-therefore remain duplicates, and ties are broken by item number. A matrix product by BLAS does not
+A transformed row depends only on the original row, not on the other rows of the call. Duplicates
+therefore remain duplicates, and ties are broken by item number. A matrix product by BLAS would not
 guarantee that duplicates remain duplicates.
 """
 
@@ -12,10 +12,10 @@ from .pair_scores import score_items
 from .simd.memory import prefetch_row
 from .simd.pair_products import product
 
-# The number of rows that are prefetched ahead. For 30,000 rows of 384 columns, scoring a pair takes
-# 100 ns if 16 or 32 rows are prefetched ahead, and 160 ns if 4 rows are.
+# The number of rows ahead of the current one that are prefetched. For 30,000 rows of 384 columns,
+# scoring a pair takes 100 ns if 16 or 32 rows are prefetched ahead, and 160 ns if 4 rows are.
 _AHEAD = 16
-# The number of rows that are multiplied together, so that each row of the map is loaded once.
+# The number of rows that are multiplied together, so that each row of the map is loaded only once.
 _ROWS = 4
 # The number of rows that are hashed together, because the steps of one hash depend on each other.
 _HASHED = 8
@@ -23,13 +23,13 @@ _HASHED = 8
 
 @kernel
 def map_rows(lo, hi, rows, mean, root, largest, out):
-    """Set out[i] to (rows[i] - mean) root for rows lo to hi, and to zero if only rounding is left.
+    """Set out[i] to (rows[i] - mean) root for rows lo to hi, or to zero if only rounding is left.
 
     rows (n, d) is a float array, mean (d,) and root (d, r) are float64, and largest is at least the
     largest singular value of root. The result is written to out (n, r) float64. A row of out is
-    zero
-    if |out[i]| <= 1e-12 largest |rows[i] - mean|, or if rows[i] equals the mean to 1e-14 of their
-    entries. The kernel takes O((hi - lo) d r) time, and adds each sum in the order of the columns.
+    zero if |out[i]| <= 1e-12 largest |rows[i] - mean|, or if every entry of rows[i] equals the mean
+    up to a relative difference of 1e-14. The kernel takes O((hi - lo) d r) time, and adds each sum
+    in the order of the columns.
     """
     depth, width = root.shape
     centred = np.empty((_ROWS, depth))
@@ -57,13 +57,13 @@ def map_rows(lo, hi, rows, mean, root, largest, out):
                     d[m] += v * line[m]
         else:
             for i in range(count):
-                one = out[first + i]
+                out_row = out[first + i]
                 for m in range(width):
-                    one[m] = 0.0
+                    out_row[m] = 0.0
                 for j in range(depth):
                     s = centred[i, j]
                     for m in range(width):
-                        one[m] += s * root[j, m]
+                        out_row[m] += s * root[j, m]
         for i in range(count):
             before, after, size = 0.0, 0.0, 0.0
             for j in range(depth):
@@ -91,7 +91,7 @@ def rank_rows(lo, hi, rows, out):
     for i in range(lo, hi):
         for j in range(depth):
             row[j] = rows[i, j]
-        order = np.argsort(row)  # always float64, because sorting takes long to compile
+        order = np.argsort(row)  # row is always float64, because compiling a sort takes long
         first = 0
         while first < depth:
             last = first
@@ -104,7 +104,7 @@ def rank_rows(lo, hi, rows, out):
 
 @kernel
 def unit_rows(lo, hi, rows, norms, powers, out):
-    """Set out[i] to powers[i] rows[i] / norms[i] for rows lo to hi; zero if the norm is zero.
+    """Set out[i] to powers[i] rows[i] / norms[i] for rows lo to hi, or to zero if the norm is 0.
 
     rows (n, d) is a float array, norms and powers (n,) are float64, and out (n, d) float64 is the
     output.
@@ -129,7 +129,7 @@ def list_scores(lo, hi, scoring, columns, scores):
 
 @kernel
 def recos_rows(lo, hi, queries, sorted_queries, items, sorted_items, columns, scores):
-    """Write recos of query i and the items columns[i] to scores[i], for queries lo to hi.
+    """Write the recos similarity of query i and the items columns[i] to scores[i], for lo to hi.
 
     recos is the inner product of two rows, divided by the inner product of their sorted entries; an
     undefined value counts as 0. queries (n, d) and items (p, d) have one dtype, and sorted_queries
@@ -138,7 +138,7 @@ def recos_rows(lo, hi, queries, sorted_queries, items, sorted_items, columns, sc
     """
     depth = items.shape[1]
     flat_queries, flat_items = queries.reshape(-1), items.reshape(-1)
-    flat_own, flat_sorted = sorted_queries.reshape(-1), sorted_items.reshape(-1)
+    flat_sorted_queries, flat_sorted_items = sorted_queries.reshape(-1), sorted_items.reshape(-1)
     descending = np.empty(depth, queries.dtype)
     for i in range(lo, hi):
         for j in range(depth):
@@ -147,7 +147,7 @@ def recos_rows(lo, hi, queries, sorted_queries, items, sorted_items, columns, sc
             ahead = columns[i, min(entry + _AHEAD, columns.shape[1] - 1)]
             if ahead >= 0:
                 prefetch_row(flat_items, ahead * depth, depth)
-                prefetch_row(flat_sorted, ahead * depth, depth)
+                prefetch_row(flat_sorted_items, ahead * depth, depth)
             if entry < 0:
                 continue
             column = columns[i, entry]
@@ -157,9 +157,11 @@ def recos_rows(lo, hi, queries, sorted_queries, items, sorted_items, columns, sc
             start = column * depth
             top = product(flat_queries, i * depth, flat_items, start, depth)
             if top < 0.0:
-                bottom = abs(product(descending, 0, flat_sorted, start, depth))
+                bottom = abs(product(descending, 0, flat_sorted_items, start, depth))
             else:
-                bottom = abs(product(flat_own, i * depth, flat_sorted, start, depth))
+                bottom = abs(
+                    product(flat_sorted_queries, i * depth, flat_sorted_items, start, depth)
+                )
             scores[i, entry] = min(max(top / bottom, -1.0), 1.0) if bottom > 0.0 else 0.0
 
 
@@ -189,8 +191,8 @@ def centroid_distances(lo, hi, rows, items, columns, out):
 def fingerprint_rows(lo, hi, rows, out):
     """Set out[i] to a 64-bit hash of rows[i], which is the same for float32 and float64.
 
-    rows is a float array (n, d), and the hashes are written to out (n,) uint64, in O((hi - lo) d)
-    time. -0 counts as 0.
+    rows is a float array (n, d), and the hashes are written to out (n,) uint64. The kernel takes
+    O((hi - lo) d) time. -0 counts as 0.
     """
     depth = rows.shape[1]
     values = np.empty((depth, _HASHED))

@@ -1,13 +1,13 @@
-"""Successive sampling without replacement: each draw in proportion to the weights that are left.
+"""Successive sampling without replacement: a draw selects each remaining item by its weight.
 
-For row i, an item of cluster c has the weight preference[i, c] * weight, so that no row needs the
-weights of all items. Two algorithms sample from this distribution:
+For row i, an item of cluster c has the weight preference[i, c] * weight, so no row needs a list of
+the weights of all items. Two algorithms sample from this distribution:
 
 - Repeated draws select items with replacement, and skip items that were drawn before. A draw takes
   O(log p) time.
-- The exponential race selects the k largest values of log weight + Gumbel noise (Yellott 1977;
-  Efraimidis and Spirakis 2006; arXiv:1903.06059). The race takes O(p) time. It works on logarithms,
-  so no weight is too small for it.
+- The exponential race selects the k items with the largest log weight + Gumbel noise (Yellott 1977;
+  Efraimidis and Spirakis 2006; arXiv:1903.06059). The race takes O(p) time. It adds logarithms, so
+  no weight is too small for it.
 
 Given the items that have been drawn, the items that repeated draws would add next are a sample
 without replacement from the remaining items. A race among the remaining items may therefore replace
@@ -56,8 +56,8 @@ def _first_above(cumulative, first, last, target):
 
 
 @borrowing_kernel
-def _draw_repeatedly(i, preference, clusters, key_0, key_1, max_draws, mass, taken, drawn):
-    """Write distinct items to drawn, in at most max_draws draws; return how many."""
+def _draw_repeatedly(i, preference, clusters, key_0, key_1, max_draws, mass, is_taken, drawn):
+    """Write distinct items to drawn, in at most max_draws draws; return the number of items."""
     starts, item_at, cumulative, _ = clusters
     n_clusters, count = len(starts) - 1, 0
     total = 0.0
@@ -72,16 +72,16 @@ def _draw_repeatedly(i, preference, clusters, key_0, key_1, max_draws, mass, tak
         c = _first_above(mass, 0, n_clusters, u * total)
         first, last = starts[c], starts[c + 1]
         item = item_at[_first_above(cumulative, first, last, v * cumulative[last - 1])]
-        if not taken[item]:
-            taken[item] = True
+        if not is_taken[item]:
+            is_taken[item] = True
             drawn[count] = item
             count += 1
     return count
 
 
 @borrowing_kernel
-def _draw_by_race(i, preference, clusters, key_0, key_1, taken, drawn, racers, keys, order):
-    """Fill drawn with items that are not taken."""
+def _draw_by_race(i, preference, clusters, key_0, key_1, is_taken, drawn, racers, keys, order):
+    """Fill drawn with items that are not yet taken, by an exponential race."""
     starts, item_at, _, log_weight = clusters
     count, v = 0, 0.0
     for c in range(len(starts) - 1):
@@ -89,7 +89,7 @@ def _draw_by_race(i, preference, clusters, key_0, key_1, taken, drawn, racers, k
             continue
         log_preference = math.log(preference[i, c])
         for t in range(starts[c], starts[c + 1]):
-            if taken[item_at[t]] or log_weight[t] == -np.inf:
+            if is_taken[item_at[t]] or log_weight[t] == -np.inf:
                 continue
             if count & 1:
                 u = v
@@ -110,21 +110,21 @@ def _draw_by_race(i, preference, clusters, key_0, key_1, taken, drawn, racers, k
             drawn[n_drawn] = racers[t]
             n_drawn += 1
     for t in range(len(drawn)):
-        taken[drawn[t]] = True
+        is_taken[drawn[t]] = True
 
 
 @borrowing_kernel
-def _sort_and_clear(drawn, taken):
-    """Sort drawn and clear its marks in taken."""
-    if 16 * len(drawn) < len(taken):
+def _sort_and_clear(drawn, is_taken):
+    """Sort the drawn items, and clear their marks in is_taken."""
+    if 16 * len(drawn) < len(is_taken):
         sort_ascending(drawn)
         for t in range(len(drawn)):
-            taken[drawn[t]] = False
+            is_taken[drawn[t]] = False
         return
     count = 0
-    for item in range(len(taken)):
-        if taken[item]:
-            taken[item] = False
+    for item in range(len(is_taken)):
+        if is_taken[item]:
+            is_taken[item] = False
             drawn[count] = item
             count += 1
 
@@ -135,18 +135,20 @@ def sample_rows(lo, hi, preference, clusters, drawing, indptr, indices):
 
     preference (n, C) is float64, clusters a Clusters, drawing a Drawing, and indptr (n + 1,) int64.
     The items are written to indices (nnz,) int. At least as many items as a row draws must have a
-    positive weight for that row. The items of row i depend only on the words of the key and on i.
+    The items are written to indices (nnz,) int. For every row, at least as many items as the row
+    draws must have a positive weight. The items of row i depend only on the words of the key and on
+    i.
 
-    A repeated draw rounds a probability by at most p 2^-52; the race has no such bound. A row takes
-    O(k log p) time if its k items have a small part of the total weight, and otherwise
-    O(max_draws log p + p) time. A call allocates O(p + C) memory.
+    A repeated draw rounds a probability by at most p 2^-52; the race works on logarithms and needs
+    no such bound. A row takes O(k log p) time if its k items have a small part of the total weight,
+    and otherwise O(max_draws log p + p) time. A call allocates O(p + C) memory.
     """
     key_0, key_1, max_draws = drawing.key_0, drawing.key_1, drawing.max_draws
     n_items = len(clusters.item_at)
     mass = np.empty(len(clusters.starts) - 1)
-    taken = np.empty(n_items, np.bool_)
+    is_taken = np.empty(n_items, np.bool_)
     for item in range(n_items):
-        taken[item] = False
+        is_taken[item] = False
     racers = np.empty(n_items, np.int64)
     keys, order = np.empty(n_items), np.empty(n_items)
     for i in range(lo, hi):
@@ -154,10 +156,10 @@ def sample_rows(lo, hi, preference, clusters, drawing, indptr, indices):
         count = 0
         if len(drawn) < drawing.race_from:
             count = _draw_repeatedly(
-                i, preference, clusters, key_0, key_1, max_draws, mass, taken, drawn
+                i, preference, clusters, key_0, key_1, max_draws, mass, is_taken, drawn
             )
         if count < len(drawn):
             _draw_by_race(
-                i, preference, clusters, key_0, key_1, taken, drawn[count:], racers, keys, order
+                i, preference, clusters, key_0, key_1, is_taken, drawn[count:], racers, keys, order
             )
-        _sort_and_clear(drawn, taken)
+        _sort_and_clear(drawn, is_taken)

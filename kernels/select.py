@@ -1,15 +1,16 @@
-"""Selection and sorting of the best of a list: descending keys, equal keys by lower row."""
+"""Selection and sorting of the best entries of a list: descending keys, equal keys by lower row."""
 
 import numpy as np
 
 from .jit import borrowing_kernel, kernel
 
-# The gaps of Shell's sort: Ciura, Best increments for the average case of Shellsort, FCT 2001. Each
-# larger gap is 2.25 times the one before it.
+# The gaps of Shell's sort. Source: Ciura, Best increments for the average case of Shellsort, FCT
+# 2001. Each gap of _LARGER is 2.25 times the next smaller gap.
 _CIURA = (701, 301, 132, 57, 23, 10, 4, 1)
 _LARGER = (1035711, 460316, 204585, 90927, 40412, 17961, 7983, 3548, 1577)
 GAPS = np.array([*_LARGER, *_CIURA])
-# Lists of these lengths are sorted by counting, which is 3 times as fast for 100 candidates.
+# Lists of these lengths are sorted by counting, which is 3 times as fast as Shell's sort on 100
+# candidates.
 _FEWEST_COUNTED = 17
 _MOST_COUNTED = 256
 
@@ -18,13 +19,14 @@ _MOST_COUNTED = 256
 def kth_largest(values, count, k):
     """Return the k-th largest of values[:count], where 1 <= k <= count, and reorder the values.
 
-    This is quickselect, which takes O(count) time on average. The partition always swaps, and moves
-    its end by the 0 or 1 of a comparison. So there is no branch to mispredict, which makes it 2.5
-    times as fast as a partition with a branch on the 100 to 500 candidates of a query.
+    The algorithm is quickselect, which takes O(count) time on average. The partition always swaps
+    two values, and moves its end by the result of a comparison, 0 or 1. There is therefore no
+    branch that a CPU could mispredict. On the 100 to 500 candidates of a query, this partition is
+    2.5 times as fast as a partition with a branch.
     """
     low, high, target = 0, count, k - 1
     while high - low > 1:
-        # The median of three, so that sorted lists take linear time.
+        # The pivot is the median of three values, so that sorted lists take linear time.
         first, middle, last = values[low], values[(low + high) >> 1], values[high - 1]
         pivot = max(min(first, middle), min(max(first, middle), last))
         above = low
@@ -60,7 +62,7 @@ def kth_largest(values, count, k):
 
 @borrowing_kernel
 def sort_ascending(values):
-    """Sort in place by Shell's sort, because Numba takes 3 s to compile NumPy's sort."""
+    """Sort values in place by Shell's sort, because Numba takes 3 s to compile NumPy's sort."""
     for gap in GAPS:
         for i in range(gap, values.shape[0]):
             value, j = values[i], i
@@ -77,10 +79,10 @@ def _comes_after(key, row, other_key, other_row):
 
 @borrowing_kernel
 def sort_best_first(keys, rows, count):
-    """Sort the first count pairs in place, by descending key, equal keys by lower row.
+    """Sort the first count pairs in place by descending key, and pairs of equal keys by lower row.
 
     The rows must differ. Lists of medium length are sorted by counting, for each pair, the pairs
-    that precede it. This has no branch, and is 3 times as fast as Shell's sort on 100 pairs.
+    that precede it. Counting has no branch, and is 3 times as fast as Shell's sort on 100 pairs.
     Shorter and longer lists are sorted by Shell's sort.
     """
     if _FEWEST_COUNTED <= count <= _MOST_COUNTED:
@@ -100,7 +102,7 @@ def sort_best_first(keys, rows, count):
 def _sort_by_counting(keys, rows, count):
     ranks, total = np.empty(count, np.int64), 0
     for i in range(count):
-        if keys[i] != keys[i]:  # NaN, of damaged rows: the ranks must differ
+        if keys[i] != keys[i]:  # NaN, from a damaged row, would give several pairs the same rank
             keys[i] = -np.inf
     for i in range(count):
         key, rank = keys[i], 0
@@ -108,8 +110,8 @@ def _sort_by_counting(keys, rows, count):
             rank += keys[j] > key
         ranks[i] = rank
         total += rank
-    # The ranks of different keys have this sum. Rows cost as much as keys and rarely decide, so
-    # they are compared only if the sum is not reached.
+    # The ranks have this sum if all keys differ. Comparing rows takes as long as comparing keys and
+    # rarely changes the order, so rows are compared only if two keys are equal.
     if total < count * (count - 1) // 2:
         for i in range(count):
             key, row = keys[i], rows[i]
@@ -118,17 +120,18 @@ def _sort_by_counting(keys, rows, count):
                 ranks[i] += (keys[j] == key) & is_before
     for i in range(count):
         while ranks[i] != i:
-            to = ranks[i]
-            keys[i], keys[to] = keys[to], keys[i]
-            rows[i], rows[to] = rows[to], rows[i]
-            ranks[i], ranks[to] = ranks[to], to
+            rank = ranks[i]
+            keys[i], keys[rank] = keys[rank], keys[i]
+            rows[i], rows[rank] = rows[rank], rows[i]
+            ranks[i], ranks[rank] = ranks[rank], rank
 
 
 @borrowing_kernel
 def select_best(keys, rows, count, k, scratch):
-    """Move the best k of the first count >= k pairs to the front, in any order; return k-th key.
+    """Move the best k of the first count >= k pairs to the front, in any order.
 
-    scratch (>= count,) has the type of the keys and is overwritten.
+    The function returns the k-th best key. scratch (>= count,) has the type of the keys and is
+    overwritten.
     """
     for i in range(count):
         scratch[i] = keys[i]
@@ -144,7 +147,7 @@ def select_best(keys, rows, count, k, scratch):
 
 @borrowing_kernel
 def keep_best(keys, rows, count, k, scratch):
-    """Move the best k of the first count pairs to the front, sorted; return how many there are.
+    """Move the best k of the first count pairs to the front, sorted; return the number of pairs.
 
     scratch (>= count,) has the type of the keys and is overwritten.
     """
@@ -165,16 +168,19 @@ def _move_best(keys, rows, count, bound, ties):
     last = rows[0] * 0 - 1
     if equal > ties:
         last = _nth_lowest_row(keys, rows, count, bound, ties, equal)
-    kept = 0
+    position = 0
     for i in range(count):
         if keys[i] > bound or (keys[i] == bound and (last < 0 or rows[i] <= last)):
-            keys[kept], rows[kept] = keys[i], rows[i]
-            kept += 1
+            keys[position], rows[position] = keys[i], rows[i]
+            position += 1
 
 
 @borrowing_kernel
 def _nth_lowest_row(keys, rows, count, bound, n, equal):
-    """Return the n-th lowest row of the keys that equal the bound, by bisection; rows differ."""
+    """Return the n-th lowest row among the pairs whose key equals the bound, by bisection.
+
+    The rows must differ.
+    """
     low, high = rows[0] * 0, rows[0]
     for i in range(count):
         high = max(high, rows[i])

@@ -1,15 +1,15 @@
 """X A and X'(X Q) in blocks of rows, for factors that are larger than the cache.
 
-A block of rows Y_b = X_b Q stays in the second-level cache. If the rows are long, Y_b is summed one
-range of items at a time, so that the rows of Q stay in this cache, too. X_b'Y_b is then summed
-column by column with the transpose of the block. Z is therefore read and written sequentially, once
-per block, whereas the row-wise form (``sparse``) updates random rows of Z, one per non-zero. For 18
-million non-zeros in 27,000 columns with Zipfian frequencies, X'(X Q) is twice as fast as in the
-row-wise form.
+A block of rows Y_b = X_b Q stays in the second-level cache. If the rows of X are long, Y_b is
+summed one range of items at a time, so that the rows of Q in the range stay in this cache as well.
+X_b'Y_b is then summed column by column with the transpose of the block. Z = X'(X Q) is therefore
+read and written sequentially, once per block, whereas the row-wise form (``sparse``) updates random
+rows of Z, one per non-zero. For 18 million non-zeros in 27,000 columns with Zipfian frequencies,
+X'(X Q) is twice as fast as in the row-wise form.
 
 Sums are added in the order of the row-wise form, so results are bit-for-bit identical to those of
-the row-wise form. Factors come in padded panels of exactly 64, 32 or 16 columns. data is None if
-all values are 1.
+the row-wise form. Dense factors are passed in padded panels of exactly 64, 32 or 16 columns. If all
+values of X are 1, data is None.
 """
 
 from typing import Any, NamedTuple
@@ -22,8 +22,8 @@ from .tiles import aligned_empty
 
 # The possible numbers of columns of a panel.
 WIDTHS = (64, 32, 16)
-# The number of rows of a block. A panel of 64 float32 or 32 float64 columns then takes 512 KiB,
-# which fits a second-level cache.
+# The number of rows of a block. A panel of 64 float32 columns or of 32 float64 columns then takes
+# 512 KiB, which fit in a second-level cache.
 ROWS = 2048
 
 _add_64, _add_32, _add_16 = map(bounded_row_sum, WIDTHS)
@@ -58,7 +58,7 @@ def transpose_blocks(lo, hi, X, transposes):
 
 @kernel
 def _transpose_arrays(lo, hi, indptr, indices, data, boundaries, starts, rows, values):
-    """Do as transpose_blocks, with arguments that may be None, unlike the members of a record."""
+    """Transpose as transpose_blocks does; data may be None here, unlike a member of a record."""
     places = np.empty(starts.shape[1], np.int32)
     for block in range(lo, hi):
         start, base = starts[block], indptr[boundaries[block]]
@@ -80,7 +80,7 @@ def _transpose_arrays(lo, hi, indptr, indices, data, boundaries, starts, rows, v
 
 @kernel
 def _add_row(data, indices, first, last, A, Y, row, bound):
-    """Do the same as bounded_row_sum, for any width of A."""
+    """Add a sum as bounded_row_sum does, for each of the possible numbers of columns of A."""
     width = A.shape[1]
     if width == 64:
         return _add_64(data, indices, first, last, A, Y, row, bound)
@@ -91,7 +91,10 @@ def _add_row(data, indices, first, last, A, Y, row, bound):
 
 @kernel
 def _multiply_block(first, last, X, panel, item_rows, places, Y):
-    """Y[i - first] = X[i] panel for rows first .. last, item_rows rows of the panel at a time."""
+    """Set Y[i - first] to X[i] panel, by passes over item_rows rows of the panel.
+
+    The rows i run from first to last.
+    """
     indptr, indices, data = X.indptr, X.indices, X.data
     if item_rows >= panel.shape[0]:
         for i in range(first, last):
@@ -127,7 +130,7 @@ def matmul_blocks(lo, hi, X, panel, item_rows, column, width, Y):
 
 @kernel
 def gram_blocks(lo, hi, first_blocks, transposes, X, panel, item_rows, Z):
-    """Z[part] = X[rows]'(X[rows] panel) for the blocks of parts lo .. hi.
+    """Set Z[part] to X[rows]'(X[rows] panel) for the rows of the blocks of parts lo to hi.
 
     first_blocks (parts + 1,) int64 holds the block at which each part begins, and transposes is a
     Transposes. X, panel and item_rows are described in matmul_blocks. The output is Z (parts, p,

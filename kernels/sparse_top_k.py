@@ -1,11 +1,12 @@
 """Top-k inner products or cosines between sparse rows, without the matrix of all scores.
 
-The inner products of one query with all items are accumulated in one row of sums, along the
-inverted list of each of the query's columns, in order. Integers are summed in int32, other values
-in float64. The row of sums is then read once, 64 sums at a time, to find the sums that reach the
-k-th best score so far. Only the items with such sums are scored in float64 and kept.
+The inner products of one query with all items are accumulated in one row of sums. The kernel goes
+through the query's columns in order, and along the inverted list of each of these columns. Integers
+are summed in int32, other values in float64. The row of sums is then read once, 64 sums at a time,
+to find the sums that reach the k-th best score so far. Only the items with such sums are scored in
+float64 and kept.
 
-Equal scores are ordered by lower item number, so results depend on the rows only.
+Equal scores are ordered by lower item number, so results depend only on the rows.
 """
 
 import math
@@ -23,36 +24,36 @@ from .simd.sums_above import CHUNK, GROUP, largest_of_groups, sums_reaching
 # The number of sums is padded to a multiple of 16 lanes of float32 times GROUP.
 STRIP = 256
 # A threshold times this factor is smaller by more than the 4 roundings of a float32 comparison.
-_BELOW = 1.0 - 2.0**-20
+_ROUNDING_MARGIN = 1.0 - 2.0**-20
 
 
 class Queries(NamedTuple):
     """Queries in CSR, with norms and exclusions.
 
     indptr (n + 1,) is int64. indices and values have the shape (nnz,); values have the type of the
-    items' values, or are None if all values of queries and items are 1. norms (n,) is float64. own
-    (n,) int64 holds the number of the item that is the query itself, or -1. excluded_indptr and
-    excluded_indices are the CSR arrays of the excluded items, with sorted rows.
+    items' values, or are None if all values of queries and items are 1. norms (n,) is float64.
+    self_rows (n,) int64 holds the number of the item that is the query itself, or -1.
+    excluded_indptr and excluded_indices are the CSR arrays of the excluded items, with sorted rows.
     """
 
     indptr: Any
     indices: Any
     values: Any
     norms: Any
-    own: Any
+    self_rows: Any
     excluded_indptr: Any
     excluded_indices: Any
 
 
 class Items(NamedTuple):
-    """Inverted lists of the items: the transpose of their rows, as CSR.
+    """Inverted lists of the items: the transpose of the items' rows, as CSR.
 
     list_indptr (d + 1,) is int64. list_items (nnz,) ascends within a list. list_values (nnz,) is
-    None if all values are 1 or if list_items holds the values, too (see ``inverted_lists``). norms
-    (m,) is float64. factors (m rounded up to a multiple of STRIP,) holds 1 / norm for cosines and 1
-    for inner products, and 0 for zero rows and beyond m; the factors are float32 with int32 sums,
-    and otherwise float64. is_cosine is a bool. sum_type is an empty array of the type of the sums,
-    int32 or float64.
+    None if all values are 1 or if list_items also contains the values (see ``inverted_lists``).
+    norms (m,) is float64. factors has m entries, rounded up to a multiple of STRIP: 1 / norm for
+    cosines and 1 for inner products, and 0 for zero rows and beyond m. The factors are float32 with
+    int32 sums, and otherwise float64. is_cosine is a bool. sum_type is an empty array of the type
+    of the sums, int32 or float64.
     """
 
     list_indptr: Any
@@ -66,7 +67,7 @@ class Items(NamedTuple):
 
 @kernel
 def row_norms(lo, hi, indptr, data, norms):
-    """Write |row i| to norms (n,) float64 for rows lo to hi; data (nnz,) is None if all are 1."""
+    """Write |row i| to norms (n,) float64 for rows lo to hi; data is None if all values are 1."""
     for i in range(lo, hi):
         if data is None:
             norms[i] = math.sqrt(indptr[i + 1] - indptr[i])
@@ -87,17 +88,17 @@ def _score(is_cosine, total, query_norm, item_norm):
 
 
 @kernel
-def _may_find(own, excluded, j):
-    return j != own and not is_excluded(j, excluded, 0, excluded.shape[0])
+def _may_find(self_row, excluded, j):
+    return j != self_row and not is_excluded(j, excluded, 0, excluded.shape[0])
 
 
 @kernel
 def _first_threshold(n_excluded, k, sums, factors, maxima):
-    """Return a score that k + n_excluded items reach: the best items of that many groups."""
+    """Return a score that k + n_excluded items reach, because so many groups have such an item."""
     lanes = 64 // factors.itemsize
     groups = sums.shape[0] // GROUP
-    # The smallest positive number of float64. Scores in float32 come from whole numbers and are
-    # never so small.
+    # The smallest positive number of float64. Scores in float32 are scaled sums of integers, and
+    # are therefore never this small.
     tiny = factors.dtype.type(5e-324)
     if tiny == 0:
         tiny = np.finfo(factors.dtype).tiny
@@ -113,57 +114,62 @@ def _first_threshold(n_excluded, k, sums, factors, maxima):
         count += largest >= tiny
     if k + n_excluded > count:
         return tiny
-    return max(tiny, maxima.dtype.type(kth_largest(maxima, count, k + n_excluded) * _BELOW))
+    return max(
+        tiny, maxima.dtype.type(kth_largest(maxima, count, k + n_excluded) * _ROUNDING_MARGIN)
+    )
 
 
 @kernel
 def _keep_positive(
-    is_cosine, norm, own, excluded, norms, factors, minimum, k, sums, bound, scores, columns,
+    is_cosine, norm, self_row, excluded, norms, factors, minimum, k, sums, bound, scores, columns,
     scratch,
 ):  # fmt: skip
-    """Write the best k items of positive score to scores and columns; return how many there are."""
+    """Write the best k items of positive score to scores and columns; return their number."""
     scale = norm if is_cosine else 1.0
-    count, reached = 0, 0.0
+    count, threshold = 0, 0.0
     for start in range(0, sums.shape[0], CHUNK):
         word = sums_reaching(sums, start, factors, bound)
         while word != 0:
             j = start + lowest_bit(word)
             word &= word - np.uint64(1)
             score = _score(is_cosine, sums[j], norm, norms[j])
-            # Items come in ascending order, so a later item with the k-th best score is not better.
-            if score < minimum or score <= reached or not _may_find(own, excluded, j):
+            # Items are visited in ascending order, so an item whose score only equals the k-th best
+            # score comes after the k best.
+            if score < minimum or score <= threshold or not _may_find(self_row, excluded, j):
                 continue
             scores[count], columns[count] = score, j
             count += 1
             if count == scores.shape[0]:
                 count = keep_best(scores, columns, count, k, scratch)
-                reached = scores[k - 1]
-                bound = max(bound, factors.dtype.type(reached * scale * _BELOW))
+                threshold = scores[k - 1]
+                bound = max(bound, factors.dtype.type(threshold * scale * _ROUNDING_MARGIN))
     return keep_best(scores, columns, count, k, scratch)
 
 
 @kernel
 def _append_nonpositive(
-    is_cosine, norm, own, excluded, norms, minimum, k, sums, count, scores, columns, scratch
+    is_cosine, norm, self_row, excluded, norms, minimum, k, sums, count, scores, columns, scratch
 ):
-    """Append items of score 0, then of negative score, up to k; return how many there are."""
+    """Append items of score 0, then of negative score, up to k; return the number of items."""
     n_items = norms.shape[0]
     for j in range(n_items):
         if count == k or minimum > 0.0:
             return count
         score = _score(is_cosine, sums[j], norm, norms[j])
-        if score == 0.0 and _may_find(own, excluded, j):
+        if score == 0.0 and _may_find(self_row, excluded, j):
             scores[count], columns[count] = score, j
             count += 1
-    rest_scores, rest_columns, rest = scores[count:], columns[count:], 0
+    negative_scores, negative_columns, n_negative = scores[count:], columns[count:], 0
     for j in range(n_items):
         score = _score(is_cosine, sums[j], norm, norms[j])
-        if score < 0.0 and score >= minimum and _may_find(own, excluded, j):
-            rest_scores[rest], rest_columns[rest] = score, j
-            rest += 1
-            if rest == rest_scores.shape[0]:
-                rest = keep_best(rest_scores, rest_columns, rest, k - count, scratch)
-    return count + keep_best(rest_scores, rest_columns, rest, k - count, scratch)
+        if score < 0.0 and score >= minimum and _may_find(self_row, excluded, j):
+            negative_scores[n_negative], negative_columns[n_negative] = score, j
+            n_negative += 1
+            if n_negative == negative_scores.shape[0]:
+                n_negative = keep_best(
+                    negative_scores, negative_columns, n_negative, k - count, scratch
+                )
+    return count + keep_best(negative_scores, negative_columns, n_negative, k - count, scratch)
 
 
 @kernel
@@ -171,9 +177,9 @@ def best_rows(lo, hi, queries, items, minimum, scores, columns):
     """Find the best k items of queries lo to hi by exact scores.
 
     queries is a Queries, items an Items, and minimum (float64) the lowest score to keep. The
-    results are written to scores (n, k) float64 and columns (n, k) int64, padded by -inf and -1. A
-    query takes O(lengths of the lists of its columns + m) time. The kernel allocates O(m + k)
-    memory.
+    results are written to scores (n, k) float64 and columns (n, k) int64, padded by -inf and -1.
+    The kernel takes O(total length of the lists of the query's columns + m) time per query, and
+    allocates O(m + k) memory.
     """
     k, is_cosine = columns.shape[1], items.is_cosine
     capacity = 2 * k + 64
@@ -186,20 +192,20 @@ def best_rows(lo, hi, queries, items, minimum, scores, columns):
             queries.indptr[query], queries.indptr[query + 1], queries.indices, queries.values,
             items.list_indptr, items.list_items, items.list_values, sums,
         )  # fmt: skip
-        # Arrays are passed instead of the tuples, so that the functions below are compiled once for
+        # The kernels below receive arrays instead of the tuples, so they are compiled only once for
         # all types of values.
-        norm, own = queries.norms[query], queries.own[query]
+        norm, self_row = queries.norms[query], queries.self_rows[query]
         first, last = queries.excluded_indptr[query], queries.excluded_indptr[query + 1]
         excluded = queries.excluded_indices[first:last]
         bound = _first_threshold(last - first + 1, k, sums, items.factors, maxima)
         count = _keep_positive(
-            is_cosine, norm, own, excluded, items.norms, items.factors, minimum, k, sums, bound,
-            run_scores, run_columns, scratch,
+            is_cosine, norm, self_row, excluded, items.norms, items.factors, minimum, k, sums,
+            bound, run_scores, run_columns, scratch,
         )  # fmt: skip
         if count < k:
             count = _append_nonpositive(
-                is_cosine, norm, own, excluded, items.norms, minimum, k, sums, count, run_scores,
-                run_columns, scratch,
+                is_cosine, norm, self_row, excluded, items.norms, minimum, k, sums, count,
+                run_scores, run_columns, scratch,
             )  # fmt: skip
         write_best(run_scores, run_columns, count, scores[query], columns[query])
         sums[:] = 0

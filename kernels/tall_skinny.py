@@ -1,10 +1,10 @@
 """Tall-skinny products of a basis with a block of few columns: B'Z and Z + B C.
 
-BLAS is as fast as these kernels, but its threads busy-wait for milliseconds after a call, on cores
-that the next sparse product needs, and its results depend on the number of threads. These kernels
-are LLVM vector IR that keeps tiles of 8 x 16 sums in registers. Every product and every sum is
-rounded separately, so results are bit-for-bit identical to those of the plain loops, ``*_plain``,
-on every CPU.
+BLAS is as fast as these kernels. However, after a call, the threads of BLAS keep cores busy for
+milliseconds that the next sparse product needs, and the results of BLAS depend on the number of
+threads. These kernels are LLVM vector IR that keeps tiles of 8 x 16 sums in registers. Every
+product and every sum is rounded separately, so results are bit-for-bit identical to those of the
+plain loops, ``*_plain``, on every CPU.
 """
 
 from .jit import kernel
@@ -19,8 +19,8 @@ from .simd.tall_skinny import (
     cross_16,
 )
 
-# The number of rows of the basis per pass, which stay in the first-level cache. With 256 rows, the
-# product takes twice as long, because hardware prefetching fails.
+# The number of rows of the basis per pass. 64 rows stay in the first-level cache. With 256 rows,
+# the product takes twice as long, because hardware prefetching fails.
 _ROWS = 64
 
 

@@ -2,35 +2,36 @@
 
 Threshold. The first threshold tau of a query is an estimate: a rank among the largest scores of a
 sample of panels. One half of the sample is scored twice; from the other half, candidates are
-collected while the estimate rises. Candidates that pass tau are collected in a buffer. When the
+collected while the estimate rises. Candidates that reach tau are collected in a buffer. When the
 buffer is full, and at the end, the k candidates with the best tile scores are scored in float64.
 The k-th best of these float64 scores is a lower bound of the k-th best of all scores, and becomes
 the next tau. The bound is close, because these candidates are nearly the best k. The other
-candidates are scored in float64 only if their upper bound reaches the new tau. If this frees too
-little of a full buffer, because there are many near-duplicates, or if a block ends with few
-candidates, all candidates are scored. In the end, the k-th best score shows whether the estimate
-was low enough. If it was too high, the query is marked and searched again without an estimate.
+candidates are scored in float64 only if their upper bound reaches the new tau. All candidates are
+scored in two cases: if the new tau frees too little of a full buffer, because there are many
+near-duplicates, and if a block ends with few candidates. In the end, the k-th best score shows
+whether the estimate was low enough. If the estimate was too high, the query is marked and searched
+again without an estimate.
 
 Shared thresholds. A grid of tasks (``search_grid``) searches every query in several ranges of
 panels at once. Each task writes the k-th best score that it has proved to one float32 array, and
-reads what the others wrote, without a lock. Results do not depend on what is read there, by two
-arguments:
+reads the scores that the other tasks wrote, without a lock. Results do not depend on the numbers
+that a task reads in this array, by two arguments:
 
 - Every value that is written is a lower bound of the k-th best score among all panels, because k
   rows that reach it have been scored. An update that comes late, or is lost when two tasks write at
   once, leaves an older and therefore lower bound, by which fewer pairs are dropped.
 - Nothing relies on the first argument. Each task reports the largest threshold that it used and
-  that its own k-th best score does not reach (``unproved``), wherever that threshold came from: an
-  estimate, another task, or a torn or damaged value. A pair that the task dropped has a float64
-  score strictly below the threshold. When the results of all ranges have been merged and the k-th
-  best score of a query does not reach one of these thresholds, the query is searched again without
-  estimates, and the last time without sharing. NaN never becomes a threshold.
+  that its own k-th best score does not reach (``unproved``). This includes every threshold: an
+  estimate, the threshold of another task, and a torn or damaged value. A pair that the task dropped
+  has a float64 score strictly below the threshold. When the results of all ranges have been merged
+  and the k-th best score of a query does not reach one of these thresholds, the query is searched
+  again without estimates, and the last time without sharing. NaN never becomes a threshold.
 
 At the end, all queries of a block are treated together, and their pairs are scored in the order of
-the items. This is 1.7 times as fast as reading the rows query by query (60,000 rows of 768
-columns).
+the items. Scoring in this order is 1.7 times as fast as reading the rows query by query (60,000
+rows of 768 columns).
 
-Equal scores are ordered by lower item number. Results consist of float64 scores (pair_scores) only,
+Equal scores are ordered by lower item number. Results consist only of float64 scores (pair_scores),
 so they do not depend on tiles, blocks and estimates.
 """
 
@@ -50,8 +51,8 @@ from .select import kth_largest, select_best, sort_best_first, write_best
 from .simd.panel import CODE_NORM, OFFSET_WEIGHT, PANEL, RESIDUAL_NORM, THRESHOLD
 from .simd.tile_scores import end_tiles, start_tiles
 
-# A tile of the sample has about this many times the hits of a tile of the sweep, because its
-# thresholds come from only one half of the sample.
+# A tile of the first stage of the sweep has about this many times the hits of a later tile, because
+# its thresholds come from only one half of the sample.
 _HITS_OF_STAGE_1 = 2.0
 # An unproved threshold is rounded up by this share of SLACK. _lowered rounds a threshold down by
 # all of SLACK, so the k-th best score still reaches a threshold that another task has proved.
@@ -59,21 +60,21 @@ _ROUNDED_UP = np.float32(0.25)
 # A task reads the thresholds of the other tasks after every 16th (2^_SHARING_SHIFT) of its panels.
 _SHARING_SHIFT = 4
 # If a block has at most this many candidates, all of them are scored. Choosing the best candidates
-# takes 2 us, and scoring one candidate takes 0.02 to 0.1 us.
+# takes 2 us, whereas scoring one candidate takes 0.02 to 0.1 us.
 _SCORED_AT_ONCE = 64
 
 
 class _Candidates(NamedTuple):
-    """What a block has found for each of its queries.
+    """The candidates of a block, and the best scored rows of each of its queries.
 
     Attributes
     ----------
     entries, counts : int64 array (n, capacity) and (n,)
-        tile score << 32 | slot, of `counts` candidates that have no float64 score yet.
+        tile score << 32 | slot, for each of `counts` candidates that have no float64 score yet.
     scores, rows, lengths : arrays (n, k), (n, k) and (n,)
-        The best `lengths` of those that were scored in float64, in any order.
+        The best `lengths` of the rows that were scored in float64, in any order.
     least : float64 array (n,)
-        Their k-th best score, or -inf.
+        The k-th best of these scores, or -inf.
     """
 
     entries: Any
@@ -89,8 +90,7 @@ class _Sample(NamedTuple):
 
     Attributes
     ----------
-    best, top : float32 array (panels of queries, rank, 32) and (32,)
-        Largest scores of panels, descending, and a buffer.
+        Largest scores of panels, in descending order, and a buffer.
     swept : uint8 array (panels,)
         1 for panels that need not be swept again.
     """
@@ -103,8 +103,8 @@ class _Sample(NamedTuple):
 class _Scratch(NamedTuple):
     """Buffers for one query at a time.
 
-    values holds tile scores in their own type, estimates holds estimates of K, and scores and
-    rows belong to the pairs that are merged.
+    values holds tile scores in their own type, and estimates holds estimates of K (see
+    ``candidate_filter``). scores and rows belong to the pairs that are merged.
     """
 
     values: Any
@@ -130,13 +130,13 @@ def _buffers(n, k, capacity, packed):
 
 @inlined_kernel
 def _estimate(i, query, queries, items, block, candidates, scratch):
-    """Drop excluded entries of query i of the block; write estimates of K of the others."""
+    """Drop excluded entries of query i of the block; write estimates of K of the other entries."""
     entries, estimates, values = candidates.entries[i], scratch.estimates, scratch.values
     bits = values.view(np.int32)
     order, offsets, statistics = items.order, items.small_offsets, items.statistics
     weight, filters = block.lanes[i >> 5, OFFSET_WEIGHT, i & 31], queries.filters
-    # The code of may_find is repeated here, because calling it for every candidate takes a fifth of
-    # the time of a search with k = 100.
+    # The code of may_find is repeated here, because calling it for every candidate would take a
+    # fifth of the time of a search with k = 100.
     first, last = filters.excluded_indptr[query], filters.excluded_indptr[query + 1]
     own, permitted = filters.self_rows[query], filters.allowed
     excluded = filters.excluded_rows
@@ -161,7 +161,7 @@ def _estimate(i, query, queries, items, block, candidates, scratch):
 
 @borrowing_kernel
 def _best_to_front(i, query, queries, items, block, candidates, scratch, most=0):
-    """Move the candidates for the k best, by their estimates, to the front; return how many.
+    """Move the candidates with the k best estimates to the front, and return their number.
 
     If there are at most `most` candidates, all of them are moved.
     """
@@ -187,7 +187,7 @@ def _best_to_front(i, query, queries, items, block, candidates, scratch, most=0)
 
 @borrowing_kernel
 def _keep_reaching(front, i, items, block, candidates, scratch):
-    """Drop the entries from `front` on whose upper bound does not reach tau."""
+    """Drop the entries from position `front` on whose upper bound does not reach tau."""
     entries, values = candidates.entries[i], scratch.values
     bits = values.view(np.int32)
     offsets, statistics = items.small_offsets, items.statistics
@@ -210,7 +210,7 @@ def _keep_reaching(front, i, items, block, candidates, scratch):
 
 @borrowing_kernel
 def _raise_by_codes(batch, lo, queries, items, block, candidates, scratch):
-    """Raise every tau to the k-th best lower bound that the codes of its candidates give.
+    """Raise every query's tau to the k-th best lower bound that the codes of its candidates give.
 
     The codes bound K, and the K of a float64 score may be lower by score_rounding.
     """
@@ -255,7 +255,7 @@ def _merge_scores(i, count, scratch, candidates):
 
 @inlined_kernel
 def _raise_threshold(i, query, queries, block, candidates):
-    """Raise tau to the k-th best score, once there are k."""
+    """Raise a query's tau to its k-th best score, once k of its candidates have been scored."""
     if candidates.lengths[i] == candidates.scores.shape[1]:
         q, lane = i >> 5, i & 31
         unit = np.float32(1.0) / block.scales[q, lane]
@@ -280,8 +280,7 @@ def _score_front(metric_type, i, query, front, queries, items, block, candidates
 def _tighten(metric_type, i, query, queries, items, block, candidates, scratch):
     """Free entries of the full buffer of query i of the block."""
     front = _best_to_front(i, query, queries, items, block, candidates, scratch)
-    # The loop contains the only call, because LLVM would inline a second call into this function as
-    # well.
+    # The only call stands in a loop, because LLVM would inline a second call into this function.
     while True:
         _score_front(metric_type, i, query, front, queries, items, block, candidates, scratch)
         _keep_reaching(front, i, items, block, candidates, scratch)
@@ -292,7 +291,10 @@ def _tighten(metric_type, i, query, queries, items, block, candidates, scratch):
 
 @kernel
 def _list_pairs(fronts, lo, batch, items, candidates):
-    """Return the queries and the items of the first fronts[i] entries of each query i, in order."""
+    """Return the queries, the items and an order of the first fronts[i] entries of each query i.
+
+    The pairs are to be scored in this order, in which neighbouring items follow each other.
+    """
     total = fronts.sum()
     numbers, rows = np.empty(total, np.int64), np.empty(total, np.int64)
     _write_pairs(fronts, lo, batch, items, candidates, numbers, rows)
@@ -311,7 +313,7 @@ def _write_pairs(fronts, lo, batch, items, candidates, numbers, rows):
 
 @kernel
 def _score_together(metric_type, fronts, lo, batch, queries, items, block, candidates, scratch):
-    """Score the first fronts[i] entries of every query i, and merge them."""
+    """Score the first fronts[i] entries of every query i, and merge the scores into the best k."""
     numbers, rows, order = _list_pairs(fronts, lo, batch, items, candidates)
     scores = np.empty(rows.shape[0])
     score_pairs_by_item(
@@ -336,9 +338,10 @@ def _merge_fronts(fronts, lo, batch, rows, scores, queries, block, candidates, s
 
 @kernel
 def _finish_block(metric_type, lo, batch, queries, items, block, candidates, scratch):
-    """Score the candidates in the buffers.
+    """Score the candidates that are left in the buffers.
 
-    The best candidates by their estimates are scored first, then those that may reach their scores.
+    The candidates with the best estimates are scored first, and then the candidates whose upper
+    bounds reach the scores of the first ones.
     """
     fronts = np.empty(candidates.counts.shape[0], np.int64)
     most = _SCORED_AT_ONCE // fronts.shape[0]
@@ -361,9 +364,9 @@ def _finish_block(metric_type, lo, batch, queries, items, block, candidates, scr
 
 @inlined_kernel
 def _find_hits(stage, p, q, items, block, sample):
-    """Write the hits of a tile to block.hits, and return how many there are.
+    """Write the hits of a tile to block.hits, and return the number of hits.
 
-    In a tile of the sample, the largest scores are ranked, too. The first half of the sample, which
+    In a tile of the sample, the largest scores are also ranked. The first half of the sample, which
     is stage 0, is not searched for hits.
     """
     isa, n_hits = items.isa, -1
@@ -384,10 +387,10 @@ def _sweep(lo, items, queries, batch, search, block, sample, candidates, scratch
     """Collect the candidates that pass the thresholds in a range of panels, the sample first.
 
     Stage 0 ranks one half of the sample. Stage 1 ranks the other half and collects its candidates.
-    Stage 2 collects the candidates of all panels except those of stage 1: thresholds only rise, so
+    Stage 2 collects the candidates of all panels except those of stage 1. Thresholds only rise, so
     every candidate of stage 1 that passes the last threshold has been collected. Stage 1 tries
-    projected codes with the first 32 queries, and stage 2 uses projected codes if these queries
-    still do.
+    projected codes with the first 32 queries, and stage 2 uses projected codes for all queries
+    unless the first 32 have stopped using them.
     """
     metric_type, sample_stride = items.metric_type, search.sample_stride
     first_panel, last_panel = search.first_panel, search.last_panel
@@ -411,8 +414,9 @@ def _sweep(lo, items, queries, batch, search, block, sample, candidates, scratch
                 continue
             sample.swept[p - first_panel] = stage == 1
             if stage == 2 and p >= raise_at and items.projection.words > 0:
-                # A higher threshold lets projected codes drop far more pairs, and the k-th best
-                # score among twice as many items is higher.
+                # A higher threshold lets projected codes drop far more pairs. The threshold is
+                # raised whenever the number of items doubles, because the k-th best score rises
+                # with it.
                 _raise_by_codes(batch, lo, queries, items, block, candidates, scratch)
                 raise_at = first_panel + max((last_panel - first_panel) >> 3, 2 * (p - first_panel))
             if stage == 2 and p >= share_at and search.is_shared:
@@ -431,10 +435,10 @@ def _sweep(lo, items, queries, batch, search, block, sample, candidates, scratch
 
 @borrowing_kernel
 def _share_thresholds(lo, queries, batch, block, candidates, thresholds):
-    """Write the proved k-th best scores of a block, and raise its thresholds to those of others.
+    """Write the proved k-th best scores of a block, and raise its thresholds to shared ones.
 
-    The thresholds are written without a lock, for the reason given at the top of this file. The
-    comparisons ignore a threshold that is NaN.
+    The thresholds are written without a lock, for the reason given at the top of this file. A
+    shared threshold that is NaN is ignored, because it fails the comparison.
     """
     k = candidates.scores.shape[1]
     for i in range(candidates.counts.shape[0]):
@@ -496,8 +500,8 @@ def _write_results(lo, queries, batch, search, block, candidates, given_threshol
             candidates.scores[i], candidates.rows[i], candidates.lengths[i], results.scores[query],
             results.rows[query],
         )  # fmt: skip
-        # A row below the given threshold need not be found, and a row below the k-th best score is
-        # not a result.
+        # The results need not contain a row below the given threshold, and a row below the k-th
+        # best score is not a result.
         used, proved = block.lanes[i >> 5, THRESHOLD, i & 31], given_thresholds[i]
         if candidates.lengths[i] == k:
             bound = threshold_of(query, queries, candidates.least[i], np.float32(1.0) / scale)

@@ -1,4 +1,4 @@
-"""Tiles of 32 items and 32 queries: the limits of their scores, and the memory that they need.
+"""Tiles of 32 items and 32 queries: the limits of the tile scores, and their memory.
 
 ``simd.tile_scores`` computes the scores of a tile, ``simd.hits`` lists the scores that reach the
 threshold of their query, and ``simd.panel`` describes the layout of packed items and queries.
@@ -8,14 +8,15 @@ import numpy as np
 
 from .jit import DISABLE_JIT, kernel
 
-# The tiled kernels are vector IR, which needs the compiler. Without it, callers score every pair.
+# Tiled kernels consist of vector IR, which must be compiled. If compilation is disabled, callers
+# score every pair instead.
 AVAILABLE = not DISABLE_JIT
-# Up to this many columns, a sum of products of -127 .. 127 and 1 .. 255 fits in int32.
+# Up to this many columns, a sum of products of numbers in -127 .. 127 and 1 .. 255 fits in int32.
 MOST_CODES = 65_000
 
 
 def configuration():
-    """Return the configuration (64,) uint8, palette 1, of 8 tile registers of 16 x 64 bytes."""
+    """Return the configuration (64,) uint8, in palette 1, of 8 tile registers of 16 x 64 bytes."""
     shape = np.zeros(64, np.uint8)
     shape[0] = 1
     # From byte 16 on, uint16 numbers hold the bytes per row; from byte 48 on, bytes hold the rows.
@@ -27,8 +28,8 @@ def configuration():
 def aligned_empty(size, like):
     """Return an uninitialised array (size,) of the dtype of `like`, aligned to a cache line.
 
-    A 64-byte load that crosses a cache line takes as long as two loads. With unaligned arrays, a
-    scan by AMX tiles takes 1.5 times as long as with aligned ones.
+    A 64-byte load that crosses a cache line takes as long as two loads. A scan by AMX tiles takes
+    1.5 times as long with unaligned arrays as with aligned arrays.
     """
     memory = np.empty(size + 64, like.dtype)
     skip = -memory.ctypes.data % 64 // memory.itemsize

@@ -1,12 +1,13 @@
 """One step of training of the cosine model: gradients by user, then updates by item.
 
-The vector of user u is s = sum of x a over the user's items. An interaction is scored without
-itself: logit = (s - x a) . b / temperature + bias, where the inner product is divided by both norms
-if unit is true. The first kernel reads the vectors of the items and writes the gradients of each
+The vector of user u is s = sum of x a over the user's items. An interaction is scored without its
+own item: logit = (s - x a) . b / temperature + bias. If unit is true, the inner product is divided
+by both norms. The first kernel reads the vectors of the items and writes the gradients of each
 user. The second kernel reads the gradients of an item's users, in order, and updates the vectors of
-the item, as alternating least squares does. No two threads write the same vector, so results are
-bit-for-bit identical for any number of threads. Results may differ between CPUs, because the order
-in which float32 terms are added depends on the vector width of the CPU.
+the item, so users and items take turns, as in alternating least squares. No two threads write the
+same vector, so results are bit-for-bit identical for any number of threads. Results may differ
+between CPUs, because the order in which float32 terms are added depends on the vector width of the
+CPU.
 
 The sampled negatives, called the *pool*, are shared by all users of a step. Items with which a user
 has interacted, including held-out items, are masked for that user.
@@ -19,11 +20,12 @@ import numpy as np
 
 from .jit import relaxed_kernel
 
-# Constants in float32, because literals would be float64.
+# These constants are float32, because literals would be float64.
 ZERO = np.float32(0)
 ONE = np.float32(1)
 TWO = np.float32(2)
-# A remainder below this share of |s|^2 is a rounding error of a sum whose only term was subtracted.
+# If only one term of the sum s is left out and nothing else is in it, the remainder is a rounding
+# error. A remainder below this share of |s|^2 counts as such a rounding error.
 ROUNDING = np.float32(1e-10)
 # The logit of an item of the pool with which the user has interacted.
 MASKED = np.float32(-np.inf)
@@ -130,7 +132,7 @@ def add(factor, x, y):
 
 @relaxed_kernel
 def normalise(unit, x, out):
-    """Write x / |x| to out, or x unless unit; return the factor. A zero row stays zero."""
+    """Write x / |x| to out, or x if unit is false; return the factor. A zero row stays zero."""
     factor = ONE
     if unit:
         squared = dot(x, x)
@@ -142,18 +144,18 @@ def normalise(unit, x, out):
 
 @relaxed_kernel
 def subtract(s, x, a, b):
-    """Return |s - x a|^2 and (s - x a) . b."""
+    """Return |s - x a|^2 and the inner product (s - x a) . b."""
     squared, product = ZERO, ZERO
     for k in range(len(s)):
-        rest = s[k] - x * a[k]
-        squared += rest * rest
-        product += rest * b[k]
+        remainder = s[k] - x * a[k]
+        squared += remainder * remainder
+        product += remainder * b[k]
     return squared, product
 
 
 @relaxed_kernel
 def pool_logits(user, scale, columns, bias, logits):
-    """logits[j] = scale user . column j + bias[j]; columns (d, m). O(d m)."""
+    """Set logits[j] to scale user . column j + bias[j], where columns is (d, m), in O(d m) time."""
     d = len(user)
     for j in range(len(logits)):
         logits[j] = bias[j]
@@ -192,11 +194,11 @@ def prepare_pool(softmax, counts, logits):
 
 
 @relaxed_kernel
-def positive_loss(softmax, logit, largest, others, weight):
+def positive_loss(softmax, logit, largest, negatives_total, weight):
     """Return the loss of one interaction, its slope by the logit, and the negatives' factor.
 
-    The loss is -ln(e^logit / (e^logit + others e^largest)) if softmax is true, and otherwise
-    -ln sigmoid(logit).
+    The loss is -ln(e^logit / (e^logit + negatives_total e^largest)) if softmax is true, and
+    otherwise -ln sigmoid(logit).
     """
     if not softmax:
         small = math.exp(-abs(logit))
@@ -205,17 +207,18 @@ def positive_loss(softmax, logit, largest, others, weight):
     logit -= largest
     small = math.exp(-abs(logit))
     if logit > 0:
-        share, loss = small / (ONE + others * small), math.log1p(others * small)
+        share, loss = small / (ONE + negatives_total * small), math.log1p(negatives_total * small)
     else:
-        share, loss = ONE / (small + others), math.log(small + others) - logit
-    return weight * loss, -weight * share * others, weight * share
+        share, loss = ONE / (small + negatives_total), math.log(small + negatives_total) - logit
+    return weight * loss, -weight * share * negatives_total, weight * share
 
 
 @relaxed_kernel
 def negative_loss(softmax, counts, rate, logits):
     """Replace the output of prepare_pool by slopes of the loss by the logits; return the loss.
 
-    With softmax, the negatives have no loss of their own.
+    With softmax, the loss of the negatives is part of the loss of the interactions, so 0 is
+    returned.
     """
     loss = 0.0
     for j in range(len(logits)):
@@ -240,7 +243,7 @@ def add_profile(items, values, A, s):
 
 @relaxed_kernel
 def penalise_norm(penalty, x, gradient):
-    """Add the gradient of penalty (|x| - 1)^2; return that loss."""
+    """Add the gradient of penalty (|x| - 1)^2 to gradient, and return this penalty."""
     norm = np.sqrt(dot(x, x))
     if penalty > 0 and norm > 0:
         add(TWO * penalty * (ONE - ONE / norm), x, gradient)
@@ -248,10 +251,13 @@ def penalise_norm(penalty, x, gradient):
 
 
 @relaxed_kernel
-def score_profile(s, items, values, weights, model, objective, largest, others, slopes, gradient):
+def score_profile(
+    s, items, values, weights, model, objective, largest, negatives_total, slopes, gradient
+):
     """Score each item of a user without itself, and return the loss and the negatives' factor.
 
-    The slopes (len, 3) and the gradient (d,) with respect to s are written to the last arguments.
+    The slopes (len, 3) and the gradient (d,) with respect to s are written to the last two
+    arguments.
     """
     A, B, bias = model
     scale, _, unit, softmax = objective
@@ -266,7 +272,7 @@ def score_profile(s, items, values, weights, model, objective, largest, others, 
             inverse = ONE / np.sqrt(squared) if squared > tiny else ZERO
         cosine = product * inverse
         part, slope, share = positive_loss(
-            softmax, scale * cosine + bias[item], largest, others, weights[t]
+            softmax, scale * cosine + bias[item], largest, negatives_total, weights[t]
         )
         loss += part
         rate += share
@@ -303,7 +309,7 @@ def user_gradients(lo, hi, first, interactions, inputs, gradients, losses):
         inverse = normalise(unit, s, user)
         pool_logits(user, scale, pool.columns, pool.bias, logits)
         mask(seen_indices[seen_indptr[i] : seen_indptr[i + 1]], pool.position_of, logits)
-        largest, others = prepare_pool(softmax, pool.counts, logits)
+        largest, negatives_total = prepare_pool(softmax, pool.counts, logits)
         gradient[:] = 0
         losses[row] = 0
         if start == stop or largest == MASKED:
@@ -311,8 +317,8 @@ def user_gradients(lo, hi, first, interactions, inputs, gradients, losses):
             slopes[:] = 0
             continue
         loss, rate = score_profile(
-            s, items, values[start:stop], weights[start:stop], model, objective, largest, others,
-            slopes, gradient,
+            s, items, values[start:stop], weights[start:stop], model, objective, largest,
+            negatives_total, slopes, gradient,
         )  # fmt: skip
         loss += negative_loss(softmax, pool.counts, rate, logits)
         away = np.zeros_like(user)
@@ -326,7 +332,10 @@ def user_gradients(lo, hi, first, interactions, inputs, gradients, losses):
 
 @relaxed_kernel
 def adagrad_step(rate, gradient, accumulator, row):
-    """Adagrad with one accumulator a row: row -= rate gradient / sqrt(summed |gradient|^2)."""
+    """Subtract rate gradient / sqrt(summed |gradient|^2) from a row, by Adagrad.
+
+    Each row has one accumulator.
+    """
     squared = dot(gradient, gradient)
     if squared > 0:
         accumulator[0] += squared
@@ -354,7 +363,7 @@ def item_updates(lo, hi, step, gradients, position_of, objective, adagrad, model
         by_a[:] = 0
         by_b[:] = 0
         by_bias[0] = 0
-        own_b, own_a = ZERO, ZERO
+        self_b, self_a = ZERO, ZERO
         for t in range(starts[i], starts[i + 1]):
             x, s, gradient = values[entries[t]], sums[users[t]], by_sum[users[t]]
             slope, along_item, along_user = by_entry[entries[t]]
@@ -362,11 +371,11 @@ def item_updates(lo, hi, step, gradients, position_of, objective, adagrad, model
                 by_a[k] += x * gradient[k] + x * along_user * s[k]
                 by_b[k] += along_item * s[k]
             by_bias[0] += slope
-            own_b += x * along_item
-            own_a += x * x * along_user
-        add(-own_b, B[i], by_a)
-        add(-own_a, A[i], by_a)
-        add(-own_b, A[i], by_b)
+            self_b += x * along_item
+            self_a += x * x * along_user
+        add(-self_b, B[i], by_a)
+        add(-self_a, A[i], by_a)
+        add(-self_b, A[i], by_b)
         if position_of[i] >= 0:
             for user in range(len(units)):
                 slope = by_pool[user, position_of[i]]
@@ -405,21 +414,21 @@ def held_out_losses(lo, hi, interactions, held_out, inputs, losses):
     for i in range(lo, hi):
         losses[i] = 0
         items = indices[indptr[i] : indptr[i + 1]]
-        held = held_indices[held_indptr[i] : held_indptr[i + 1]]
-        if len(held) == 0:
+        held_items = held_indices[held_indptr[i] : held_indptr[i + 1]]
+        if len(held_items) == 0:
             continue
         add_profile(items, values[indptr[i] : indptr[i + 1]], A, s)
         normalise(unit, s, s)
         pool_logits(s, scale, pool.columns, pool.bias, logits)
         mask(seen_indices[seen_indptr[i] : seen_indptr[i + 1]], pool.position_of, logits)
-        largest, others = prepare_pool(softmax, pool.counts, logits)
+        largest, negatives_total = prepare_pool(softmax, pool.counts, logits)
         if largest == MASKED:
             continue
         loss, rate = 0.0, ZERO
-        for t in range(len(held)):
-            logit = scale * dot(s, B[held[t]]) + bias[held[t]]
+        for t in range(len(held_items)):
+            logit = scale * dot(s, B[held_items[t]]) + bias[held_items[t]]
             part, _, share = positive_loss(
-                softmax, logit, largest, others, weights[held_indptr[i] + t]
+                softmax, logit, largest, negatives_total, weights[held_indptr[i] + t]
             )
             loss += part
             rate += share

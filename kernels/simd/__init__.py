@@ -1,9 +1,9 @@
-"""Operations on vector registers that Numba cannot express, one file for each of them.
+"""Operations on vector registers that Numba cannot express, one file for each operation.
 
-An operation is an *intrinsic*: a function that kernels call, and that writes LLVM IR in its place.
-Its meaning stands beside it, as plain Python wherever that is short: this is what runs with
-``NUMBA_DISABLE_JIT``, and what the tests compare the IR with, on every instruction set that the CPU
-has.
+An operation is an *intrinsic*: a function that kernels call, and that writes LLVM IR in place of
+the call. Wherever it is short, the meaning of an operation is also written as plain Python beside
+the intrinsic. The plain function runs with ``NUMBA_DISABLE_JIT``, and the tests compare it with the
+IR on every instruction set of the CPU.
 
 ================== =============================================================================
 ``tile_scores``    approximate scores of 32 items with 32 queries, or with one (``panel``: layout)
@@ -18,6 +18,5 @@ has.
 ================== =============================================================================
 
 ``emit`` has the few helpers that write IR: loads, stores, broadcasts, loops. ``instruction_sets``
-enumerates the instruction sets of the tiles and says what each of them does. No other folder
-contains LLVM IR.
+lists the instruction sets of the tiles and their properties. No other folder contains LLVM IR.
 """

@@ -9,8 +9,8 @@ def emit_multiply_add(builder, a, b, c):
     """Emit a b + c with one rounding, for three scalars or three vectors of one type.
 
     ``llvm.fma`` gives the same bits with all flags and optimisations. On a CPU without the
-    instruction, it would call the C library, which makes X A thirteen times as slow. On such a CPU,
-    the product is therefore rounded separately.
+    instruction, ``llvm.fma`` would call the C library, which makes X A thirteen times as slow. On
+    such a CPU, the product is therefore rounded separately.
     """
     if not has_instruction("fma"):
         return builder.fadd(builder.fmul(a, b), c)
@@ -27,7 +27,7 @@ def _multiply_add_plain(a, b, c):
 
 @intrinsic_of(_multiply_add_plain)
 def multiply_add(typingctx, a, b, c):
-    """Return a b + c, in the type of c, by one rounding; the plain function has two."""
+    """Return a b + c, in the type of c, rounded once; the plain function rounds twice."""
     if not all(isinstance(kind, types.Float) for kind in (a, b, c)):
         return None
 

@@ -4,16 +4,16 @@ from ..cpu import ISA_FEATURES, cpu_features
 from ..jit import intrinsic, ir, types
 from .emit import F64, I64, broadcast, load, loop, store
 
-# The rows of a tile.
+# The number of rows of a tile.
 ROWS = 6
 
-# The columns of a tile and of a packed panel.
+# The number of columns of a tile and of a packed panel.
 COLUMNS = 32
 
-# The number of columns whose sums stay in registers: 6 x 32 sums fill 24 of the 32 registers of
-# AVX-512, and 6 x 8 sums fill 12 of the 16 registers of AVX2. The features of the CPU decide,
-# because cpu.supported_isas requests a permission from Linux for the whole process, which an import
-# must not do.
+# The number of columns whose sums stay in registers. 6 x 32 sums fill 24 of the 32 registers of
+# AVX-512, and 6 x 8 sums fill 12 of the 16 registers of AVX2. The width is chosen by cpu_features
+# instead of supported_isas, because supported_isas asks Linux for a permission for the whole
+# process, and an import must not do that.
 WIDTH = COLUMNS if cpu_features().issuperset(ISA_FEATURES["avx512"]) else 8
 # The numbers in one vector of the IR: one 512-bit register of float64.
 LANES = 8
@@ -23,7 +23,7 @@ LANES = 8
 def dot_products(typing, rows, first_row, panels, panel, column, out):
     """Set out[r, column:column+WIDTH] to rows[first_row+r] . panels[panel, :, column:column+WIDTH].
 
-    r runs over 0 .. 5. A row past the last row is read as the last row.
+    r runs from 0 to 5. If first_row + r is past the last row, the last row is read instead.
     """
 
     def codegen(context, builder, signature, arguments):

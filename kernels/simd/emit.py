@@ -1,14 +1,14 @@
 """Helpers that emit LLVM vector IR inside Numba intrinsics.
 
-Numba has no vector type, and its vectoriser uses 256-bit registers on many CPUs. The few loops
-that determine the speed are therefore written as vector IR. LLVM splits vectors that are wider than
-the CPU's registers, so portable operations (load, multiply, add, shuffle) give the same bits on
-every CPU. Only intrinsics named after a CPU require its features.
+Numba has no vector type, and its vectoriser uses 256-bit registers on many CPUs. The few loops that
+determine the speed are therefore written as vector IR. LLVM splits vectors that are wider than the
+registers of the CPU, so portable operations (load, multiply, add, shuffle) give the same bits on
+every CPU. Only intrinsics that are named after a CPU require features of this CPU.
 """
 
 from ..jit import cgutils, ir
 
-# LLVM types
+# The types of LLVM.
 I8, I16, I32, I64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
 F16, F32, F64 = ir.HalfType(), ir.FloatType(), ir.DoubleType()
 BYTES = I8.as_pointer()
@@ -22,7 +22,7 @@ def pointer(context, builder, array_type, array, offset):
 
 
 def pointers(context, builder, signature, arguments, *places):
-    """Return pointers to elements of arrays; a place is the number of an argument and an offset."""
+    """Return pointers to elements of arrays; a place is an argument number and an offset."""
     return [pointer(context, builder, signature.args[i], arguments[i], at) for i, at in places]
 
 
@@ -34,8 +34,8 @@ def byte_pointer(context, builder, array_type, array, offset):
 def element_type(start):
     """Return the type of the elements behind a pointer.
 
-    LLVM's own pointers no longer have a type of elements. llvmlite keeps this type in pointers that
-    it calls temporary, and Numba's arrays have such pointers. Only this function reads the type.
+    LLVM's own pointers no longer have an element type. llvmlite keeps this type in pointers that it
+    calls temporary, and Numba's arrays have such pointers. Only this function reads the type.
     """
     return start.type.pointee
 
@@ -67,17 +67,17 @@ def broadcast(builder, scalar, vector_type):
 
 def function(builder, name, result, arguments):
     """Declare an LLVM function or intrinsic once per module."""
-    kind = ir.FunctionType(result, arguments)
-    return cgutils.get_or_insert_function(builder.module, kind, name)
+    function_type = ir.FunctionType(result, arguments)
+    return cgutils.get_or_insert_function(builder.module, function_type, name)
 
 
 def loop(builder, count, carried, step):
-    """Emit `for k in range(count): carried = step(k, carried)`, carried values in registers."""
+    """Emit `for k in range(count): carried = step(k, carried)`, with carried in registers."""
     return while_loop(builder, count, carried, step)[1]
 
 
 def while_loop(builder, end, carried, step, condition=None, first=None, stride=1):
-    """Emit loop(...) over range(first or 0, end, stride); return k at its end, and the values.
+    """Emit the loop of `loop` over range(first or 0, end, stride); return the last k and values.
 
     With a condition, the loop ends at the first k for which condition(k) is false.
     """
@@ -110,7 +110,7 @@ def while_loop(builder, end, carried, step, condition=None, first=None, stride=1
 
 
 def fold(builder, vector, operation):
-    """Combine all lanes by halves: l and l + 8, then l and l + 4, ... in this fixed order."""
+    """Combine all lanes by halves: lanes l and l + 8, then lanes l and l + 4, and so on."""
     count = vector.type.count
     while count > 1:
         count //= 2

@@ -3,25 +3,25 @@
 from ..jit import intrinsic, ir, types
 from .emit import F32, I32, I64, broadcast, load, loop, pointer, store
 
-# The numbers of a vector.
+# The number of float32 numbers in a vector.
 LANES = 16
 
 FLOATS, INTEGERS = ir.VectorType(F32, LANES), ir.VectorType(I32, LANES)
 
-# Products and sums may be contracted, because the bound on the rounding holds either way.
+# Products and sums may be contracted, because the bound on rounding errors holds in either case.
 RELAXED = ("contract",)
 
 
 def vector_at(builder, start, vector):
-    """Return a pointer to the vector with this number."""
+    """Return a pointer to vector number `vector` after a pointer to float32 numbers."""
     return builder.gep(start, [builder.mul(vector, I64(LANES))])
 
 
 @intrinsic
 def mix_lanes(typingctx, x, first, signs, vectors, scale):
-    """Multiply vectors of x from element first on by signs and scale, and transform each by itself.
+    """Multiply vectors of x, from element first on, by signs and scale, and transform each vector.
 
-    x, signs flat float32; the signs of element first + j are signs[first + j].
+    x and signs are flat float32 arrays; the sign of element first + j is signs[first + j].
     """
 
     def codegen(context, builder, sig, a):
@@ -49,7 +49,7 @@ def mix_lanes(typingctx, x, first, signs, vectors, scale):
 
 @intrinsic
 def mix_vectors(typingctx, x, first, step, radix):
-    """Transform as many vectors as the tuple `radix` is long, 2 or 4, at distances of step."""
+    """Transform 2 or 4 vectors, as many as the tuple `radix` has entries, `step` elements apart."""
 
     def codegen(context, builder, sig, a):
         count = len(sig.args[3])

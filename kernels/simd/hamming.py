@@ -1,18 +1,20 @@
-"""Bits that a row of words has in common with eight others, or in which it differs from them."""
+"""Numbers of bits that a row of words shares with eight other rows, or by which it differs."""
 
 from ..jit import intrinsic_of, ir, types
 from .emit import F64, I8, I64, broadcast, function, load, loop, pointers, store
 
-# The items of a vector.
+# The number of items in a vector.
 LANES = 8
 
 
 def _count_bits_plain(words, start, query, first, length, both, norms, item, slope, base, counts):
-    """Count the bits that item l and the query both have, or in which they differ, in counts[l].
+    """Write the number of bits that item l and the query share, or differ in, to counts[l].
 
-    counts (8,) is int64. words is flat uint64, with word j of item l at start + 8 j + l. query is
-    flat, with the words of the query from `first` on. Return a word whose bit l is 1 if the count,
-    or minus the number of differing bits, exceeds slope norms[item + l] + base.
+    If `both` is true, the bits that are 1 in both rows are counted, and otherwise the bits that
+    differ. counts (8,) is int64. words is flat uint64, with word j of item l at start + 8 j + l.
+    query is flat, with the words of the query from `first` on. The function returns a word whose
+    bit l is 1 if the count, or minus the number of differing bits, exceeds
+    slope norms[item + l] + base.
     """
     mask = 0
     for lane in range(LANES):
@@ -29,7 +31,7 @@ def _count_bits_plain(words, start, query, first, length, both, norms, item, slo
 def count_bits(
     typingctx, words, start, query, first, length, both, norms, item, slope, base, counts
 ):
-    """Count bits of eight items and a query; see the plain function."""
+    """Count shared or differing bits of eight items and a query; see _count_bits_plain."""
 
     def codegen(context, builder, signature, arguments):
         places = (0, arguments[1]), (2, arguments[3]), (6, arguments[7]), (10, I64(0))
@@ -40,17 +42,21 @@ def count_bits(
 
         def step(k, sums):
             word = broadcast(builder, builder.load(builder.gep(row, [k])), kind)
-            eight = load(builder, builder.gep(items, [builder.mul(k, I64(LANES))]), kind)
-            bits = builder.select(is_both, builder.and_(word, eight), builder.xor(word, eight))
+            eight_words = load(builder, builder.gep(items, [builder.mul(k, I64(LANES))]), kind)
+            bits = builder.select(
+                is_both, builder.and_(word, eight_words), builder.xor(word, eight_words)
+            )
             return [builder.add(sums[0], builder.call(ones, [bits]))]
 
         (total,) = loop(builder, arguments[4], [broadcast(builder, I64(0), kind)], step)
         store(builder, total, out)
-        found = builder.sitofp(total, floats)
-        found = builder.select(is_both, found, builder.fsub(ir.Constant(floats, [0.0] * 8), found))
+        counted = builder.sitofp(total, floats)
+        counted = builder.select(
+            is_both, counted, builder.fsub(ir.Constant(floats, [0.0] * 8), counted)
+        )
         slopes, bases = (broadcast(builder, arguments[a], floats) for a in (8, 9))
         limit = builder.fadd(builder.fmul(load(builder, sizes, floats), slopes), bases)
-        passing = builder.fcmp_ordered(">", found, limit)
+        passing = builder.fcmp_ordered(">", counted, limit)
         return builder.zext(builder.bitcast(passing, I8), I64)
 
     arguments = (words, start, query, first, length, both, norms, item, slope, base, counts)

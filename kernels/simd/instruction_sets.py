@@ -1,4 +1,4 @@
-"""The instruction sets of the tiles, and what each of them does.
+"""The instruction sets of the tiles, and the properties of each instruction set.
 
 A kernel takes an instruction set as its first argument. Every instruction set is a type of its own,
 so Numba compiles a kernel once for every instruction set in use, and choices that depend on the
@@ -16,18 +16,20 @@ class InstructionSet:
     Attributes
     ----------
     name : str
-        Its name in settings and messages.
+        The name of the instruction set in settings and messages.
     has_codes : bool
-        Whether rows are packed as int8 codes; otherwise as float32.
+        Whether rows are packed as int8 codes; if not, they are packed as float32.
     has_tile_registers : bool
         Whether a tile is multiplied by the registers of AMX.
     int8_lanes, int8_sums : int
-        Lanes of a register, and registers of sums, where codes are multiplied without AMX.
+        The number of lanes of a register, and of registers of sums, when codes are multiplied
+        without AMX.
     float_rows, float_lanes : int
-        Items, and lanes of a register, of a block of float32 products.
+        The number of items, and of lanes of a register, in a block of float32 products.
     int16_words : int
-        Words of a row whose products are added in int16 before they are widened to int32, which
-        limits the codes of a query (``packing.query_scale``). 0 where products are widened at once.
+        The number of words of a row whose products are added in int16 before they are widened to
+        int32, which limits the codes of a query (``packing.query_scale``). It is 0 if products are
+        widened at once.
     """
 
     __slots__ = ()
@@ -39,7 +41,7 @@ class InstructionSet:
 
 
 class AMX(InstructionSet, namedtuple("AMX", ())):
-    """Tile registers: tdpbssd multiplies 16 x 64 by 64 x 16 signed bytes."""
+    """AMX multiplies by tile registers: tdpbssd multiplies 16 x 64 by 64 x 16 signed bytes."""
 
     __slots__ = ()
     name = "amx"
@@ -50,7 +52,7 @@ class AMX(InstructionSet, namedtuple("AMX", ())):
 
 
 class AVX512_VNNI(InstructionSet, namedtuple("AVX512_VNNI", ())):
-    """vpdpbusd: 16 lanes of 4 multiply-adds, of unsigned item codes and signed query codes."""
+    """vpdpbusd multiplies and adds 4 unsigned item codes and signed query codes in 16 lanes."""
 
     __slots__ = ()
     name = "vnni"
@@ -60,7 +62,7 @@ class AVX512_VNNI(InstructionSet, namedtuple("AVX512_VNNI", ())):
 
 
 class AVX_VNNI(InstructionSet, namedtuple("AVX_VNNI", ())):
-    """The same instruction in registers of 8 lanes."""
+    """The instruction vpdpbusd in registers of 8 lanes."""
 
     __slots__ = ()
     name = "avxvnni"
@@ -72,8 +74,8 @@ class AVX_VNNI(InstructionSet, namedtuple("AVX_VNNI", ())):
 class AVX2(InstructionSet, namedtuple("AVX2", ())):
     """vpmaddubsw, vpaddw and vpmaddwd: 5 instructions for 64 products in two words of 8 lanes.
 
-    vpmaddubsw adds the products of two neighbouring codes, and vpaddw those of two words, in int16.
-    To widen every result of vpmaddubsw takes 6 instructions.
+    vpmaddubsw adds the products of two neighbouring codes in int16, and vpaddw adds the results of
+    two words in int16. Widening every result of vpmaddubsw would take 6 instructions.
     """
 
     __slots__ = ()
@@ -99,9 +101,10 @@ class GENERIC(InstructionSet, namedtuple("GENERIC", ())):
     name = "generic"
 
 
-# the argument of kernels for each name, the widest instruction set first
+# The argument of kernels for the name of each instruction set, the widest instruction set first.
 INSTRUCTION_SETS = {
-    one.name: one() for one in (AMX, AVX512_VNNI, AVX_VNNI, AVX2, AVX512_FLOAT, GENERIC)
+    instruction_set.name: instruction_set()
+    for instruction_set in (AMX, AVX512_VNNI, AVX_VNNI, AVX2, AVX512_FLOAT, GENERIC)
 }
 
 
@@ -111,7 +114,7 @@ def of(signature):
 
 
 def _constant(attribute):
-    """Return a function of an instruction set, the value of an attribute, for kernels to call."""
+    """Return a function that kernels call to read an attribute of their instruction set."""
 
     def plain(isa):
         return getattr(isa, attribute)

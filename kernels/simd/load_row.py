@@ -1,16 +1,16 @@
-"""A row scaled and shifted, in float32."""
+"""Loading of a row in float32, with a scale and a shift."""
 
 from ..jit import intrinsic, ir, types
 from .emit import F32, F64, I64, broadcast, element_type, load, loop, pointer, pointers, store
 from .low_precision import emit_float
 
-# The numbers of a vector.
+# The number of float32 numbers in a vector.
 LANES = 16
 
 
 @intrinsic
 def load_elements(typingctx, row, start, factor, coefficient, shift, out, depth):
-    """Set out[j] to factor row[start + j] - coefficient shift[j], j < depth; shift may be ()."""
+    """Set out[j] to factor row[start + j] - coefficient shift[j] for j < depth; shift may be ()."""
 
     def codegen(context, builder, sig, a):
         dtype = sig.args[0].dtype

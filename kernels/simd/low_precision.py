@@ -1,4 +1,4 @@
-"""Numbers of one or two bytes as floats: int8, the bits of float16 and those of bfloat16."""
+"""Conversion of numbers of one or two bytes to floats: int8, float16 bits and bfloat16 bits."""
 
 import math
 
@@ -19,7 +19,7 @@ def numbers_of(row):
 
 
 def emit_float(builder, value, dtype, element):
-    """Emit numbers of rows of this dtype, a scalar or a vector, as floats of a type of elements."""
+    """Emit numbers of rows of a dtype, a scalar or a vector, as floats of the type `element`."""
 
     def like(kind):
         return ir.VectorType(kind, value.type.count) if is_vector else kind

@@ -5,19 +5,19 @@ from .emit import BYTES, I32, I64, byte_pointer, element_size, function, pointer
 
 
 def emit_prefetch(builder, at, level=1):
-    """Emit the prefetch of the cache line at a pointer to bytes, into the cache of this level."""
+    """Emit a prefetch of the cache line at a pointer to bytes, into the cache of a given level."""
     fetch = function(builder, "llvm.prefetch.p0", ir.VoidType(), [BYTES, I32, I32, I32])
     # The arguments: for reading, the number of caches to keep the data in, and data, not code.
     builder.call(fetch, [at, I32(0), I32(4 - level), I32(1)])
 
 
 def _prefetch_plain(array, i):
-    """Do nothing."""
+    """Do nothing, because plain Python cannot prefetch."""
 
 
 @intrinsic_of(_prefetch_plain)
 def prefetch(typingctx, array, i):
-    """Load the cache line of array[i] in the background; an unmapped address is ignored."""
+    """Load the cache line of array[i] in the background; an unmapped address has no effect."""
 
     def codegen(context, builder, sig, arguments):
         at = byte_pointer(context, builder, sig.args[0], arguments[0], arguments[1])
@@ -28,17 +28,18 @@ def prefetch(typingctx, array, i):
 
 
 def _prefetch_row_plain(rows, start, size):
-    """Do nothing."""
+    """Do nothing, because plain Python cannot prefetch."""
 
 
 @intrinsic_of(_prefetch_row_plain)
 def prefetch_row(typingctx, rows, start, size):
     """Prefetch the cache lines of rows[start : start + size], where rows is flat.
 
-    The rows are prefetched into the second-level cache, because a few wide rows fill the first. We
-    scored pairs in the order of their items. Prefetching into the first level took 160 ns per pair
-    for 30,000 rows of 384 columns and 680 ns for 1,536 columns; prefetching into the second level
-    took 100 ns and 440 ns. For 40,000 rows of 128 columns, both levels took the same time.
+    The rows are prefetched into the second-level cache, because a few wide rows fill the
+    first-level cache. Pairs that were scored in the order of their items took 160 ns with
+    prefetches into the first level and 100 ns with prefetches into the second level, for 30,000
+    rows of 384 columns. For 1,536 columns, they took 680 ns and 440 ns, and for 40,000 rows of 128
+    columns, both levels took the same time.
     """
 
     def codegen(context, builder, sig, a):
@@ -58,7 +59,7 @@ def _load_64_bits_plain(array, start):
 
 @intrinsic_of(_load_64_bits_plain)
 def load_64_bits(typingctx, array, start):
-    """Return the 64 bits of array from element start on."""
+    """Return the 64 bits of an array that begin at element `start`."""
 
     def codegen(context, builder, sig, arguments):
         at = pointer(context, builder, sig.args[0], *arguments)

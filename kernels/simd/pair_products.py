@@ -23,7 +23,7 @@ LANES = 16
 
 
 def _sum_plain(terms):
-    """Sum in the order of the emitted code."""
+    """Sum terms in the order of the emitted code."""
     whole = len(terms) - len(terms) % LANES
     lanes = [0.0] * LANES
     for j in range(whole):
@@ -39,15 +39,15 @@ def _sum_plain(terms):
 
 def _product_plain(x, x0, y, y0, depth):
     pairs = zip(numbers_of(x[x0 : x0 + depth]), numbers_of(y[y0 : y0 + depth]), strict=True)
-    return _sum_plain([one * other for one, other in pairs])
+    return _sum_plain([x_value * y_value for x_value, y_value in pairs])
 
 
 def _squared_distance_plain(x, x0, y, y0, depth):
     # The difference is multiplied by itself, because the power of the C library may round
     # differently.
     pairs = zip(numbers_of(x[x0 : x0 + depth]), numbers_of(y[y0 : y0 + depth]), strict=True)
-    differences = [one - other for one, other in pairs]
-    return _sum_plain([one * one for one in differences])
+    differences = [x_value - y_value for x_value, y_value in pairs]
+    return _sum_plain([difference * difference for difference in differences])
 
 
 def _two_products_plain(x, x_starts, y, y_starts, depth):
@@ -63,9 +63,10 @@ def _square_and_product_plain(x, x0, later, y, depth):
 
 
 def _emit_sums(builder, rows, dtypes, depth, count, add, later=()):
-    """Emit sums of terms over rows, which are pointers; add adds one term of each row to the sums.
+    """Emit sums of terms over rows, where `add` adds one term of each row to the sums.
 
-    later holds pairs of a pointer to a row that is prefetched and the level of its cache.
+    rows holds pointers. later holds pairs of a pointer to a row that is prefetched and the level of
+    the cache into which it is prefetched.
     """
 
     def block(k, sums):
@@ -91,7 +92,7 @@ def _emit_sums(builder, rows, dtypes, depth, count, add, later=()):
     blocks = builder.lshr(depth, I64(4))
     lanes = loop(builder, blocks, [broadcast(builder, F64(0.0), kind)] * count, block)
     rest = builder.and_(depth, I64(LANES - 1))
-    sums = [fold(builder, one, builder.fadd) for one in lanes]
+    sums = [fold(builder, lane_sums, builder.fadd) for lane_sums in lanes]
     return loop(builder, rest, sums, single)
 
 
@@ -106,7 +107,7 @@ def _multiply_add(builder, x, y, total, is_exact):
 
 
 def _emit(difference):
-    """Emit sum x*y or sum (x - y)^2 over two rows of flat arrays, in float64."""
+    """Return a generator of sum x y, or sum (x - y)^2, over two rows of flat arrays in float64."""
 
     def codegen(context, builder, signature, arguments):
         places = (0, arguments[1]), (2, arguments[3])
@@ -118,10 +119,11 @@ def _emit(difference):
 
 
 def _emit_two(difference):
-    """Emit the sums of two pairs of rows, and prefetch the rows of y of the next two.
+    """Return a generator of the sums of two pairs of rows, which prefetches two rows of y.
 
-    A sum waits for its last term, so two sums at a time are faster than one. For 30,000 rows of 384
-    columns, two pairs at a time take 75 ns per pair, and one pair at a time takes 100 ns (Xeon).
+    The prefetched rows belong to the next two pairs. Each addition to a sum waits for the addition
+    before it, so two sums at a time are faster than one. For 30,000 rows of 384 columns, two pairs
+    at a time take 75 ns per pair, and one pair at a time takes 100 ns (Xeon).
     """
 
     def codegen(context, builder, signature, arguments):
@@ -130,10 +132,13 @@ def _emit_two(difference):
         starts = [*((0, at) for at in x_starts), *((2, at) for at in y_starts)]
         x0, x1, y0, y1, *later = pointers(context, builder, signature, arguments, *starts)
         dtypes = [signature.args[a].dtype for a in (0, 2)]
-        one = _term(dtypes, difference)
+        add_pair = _term(dtypes, difference)
 
         def add(builder, sums, elements):
-            return [*one(builder, sums[:1], elements[:2]), *one(builder, sums[1:], elements[2:])]
+            return [
+                *add_pair(builder, sums[:1], elements[:2]),
+                *add_pair(builder, sums[1:], elements[2:]),
+            ]
 
         rows, soon = (x0, y0, x1, y1), [(row, 1) for row in later]
         sums = _emit_sums(builder, rows, dtypes * 2, arguments[4], 2, add, soon)
@@ -160,19 +165,19 @@ def _term(dtypes, difference):
 
 @intrinsic_of(_product_plain)
 def product(typingctx, x, x0, y, y0, depth):
-    """Return the inner product of two rows of flat arrays, float64."""
+    """Return the float64 inner product of two rows of flat arrays."""
     return types.float64(x, x0, y, y0, depth), _emit(difference=False)
 
 
 @intrinsic_of(_squared_distance_plain)
 def squared_distance(typingctx, x, x0, y, y0, depth):
-    """Return the squared distance of two rows of flat arrays, float64."""
+    """Return the float64 squared distance of two rows of flat arrays."""
     return types.float64(x, x0, y, y0, depth), _emit(difference=True)
 
 
 @intrinsic_of(_two_products_plain)
 def two_products(typingctx, x, x_starts, y, y_starts, depth):
-    """Return the inner products of two pairs of rows of flat arrays, float64.
+    """Return the float64 inner products of two pairs of rows of flat arrays.
 
     x_starts (2,) and y_starts (4,) hold the starts of the rows. The last two entries of y_starts
     are the starts of the rows of the next two pairs, which are prefetched.
@@ -190,24 +195,23 @@ def two_squared_distances(typingctx, x, x_starts, y, y_starts, depth):
 
 @intrinsic_of(_square_and_product_plain)
 def square_and_product(typingctx, x, x0, later, y, depth):
-    """Return <x, x> and <x, y>, and prefetch the row of x that is ``later``.
+    """Return <x, x> and <x, y>, and prefetch the row of x that starts at ``later``.
 
-    y (d,) is float64. If x is float32, y holds float32 numbers that were widened once by the
-    caller.
+    y (d,) is float64. If x is float32, y must hold float32 numbers, which the caller has widened.
     """
 
     def codegen(context, builder, signature, arguments):
         places = (0, arguments[1]), (0, arguments[2]), (3, I64(0))
-        row, soon, other = pointers(context, builder, signature, arguments, *places)
+        row, next_row, other = pointers(context, builder, signature, arguments, *places)
         dtypes = signature.args[0].dtype, signature.args[3].dtype
         is_exact = element_type(row) == F32
 
         def add(builder, sums, elements):
             x, y = elements
             pairs = zip((x, y), sums, strict=True)
-            return [_multiply_add(builder, x, one, total, is_exact) for one, total in pairs]
+            return [_multiply_add(builder, x, factor, total, is_exact) for factor, total in pairs]
 
-        sums = _emit_sums(builder, (row, other), dtypes, arguments[4], 2, add, [(soon, 2)])
+        sums = _emit_sums(builder, (row, other), dtypes, arguments[4], 2, add, [(next_row, 2)])
         return context.make_tuple(builder, signature.return_type, sums)
 
     two = types.UniTuple(types.float64, 2)

@@ -1,8 +1,8 @@
 """The layout of a panel: 32 packed rows, which one operation reads.
 
 A row has ``words`` words of 4 bytes, each of which holds 4 int8 codes or one float32. A panel is
-read from its beginning to its end, so the CPU prefetches it. The words are ordered as follows:
-
+read from its beginning to its end, so the CPU prefetches it. The words of a panel are ordered as
+follows:
 ============= ================ ============================================= =====================
 set           words of a row   items                                         queries
 ============= ================ ============================================= =====================
@@ -12,11 +12,11 @@ float32       d                item, word                                    wor
 ============= ================ ============================================= =====================
 """
 
-# The number of items, or of queries, of a panel.
+# The number of items, or of queries, in a panel.
 PANEL = 32
-# The number of items of a group, whose words lie together.
+# The number of items in a group. The words of a group lie together.
 GROUP = 8
-# The rows of the lanes of a panel of queries: the threshold, the residual, the norm of the codes,
-# and the weight of the offset; with projected codes also the length of the query's remainder, which
-# is the query minus its projection.
+# The numbers of the rows of a panel's lanes: the threshold, the residual, the norm of the codes,
+# and the weight of the offset. With projected codes, there is also the length of the query's
+# remainder, which is the query minus its projection.
 THRESHOLD, RESIDUAL_NORM, CODE_NORM, OFFSET_WEIGHT, REST_NORM = range(5)

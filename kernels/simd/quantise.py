@@ -1,4 +1,4 @@
-"""The size of a row of float32, and its int8 codes, in vectors of 16."""
+"""The largest magnitude and the squares of a row of float32, and its int8 codes."""
 
 from ..jit import intrinsic, ir, types
 from . import instruction_sets
@@ -42,9 +42,9 @@ def measure_row(typingctx, x, out):
 def largest_group_sum(typingctx, isa, x):
     """Return the largest magnitude of a sum of one sign in a group of x (16 m,) float32.
 
-    A group consists of the numbers whose products with another row are added in int16. These are
-    the numbers 2 h and 2 h + 1 of int16_words neighbouring words of 4 numbers, where h is 0 or 1.
-    The result is 0 if int16_words is 0.
+    A group consists of the numbers whose products with another row are added in int16. Such a group
+    contains the numbers 2 h and 2 h + 1 of int16_words neighbouring words of 4 numbers, where h is
+    0 or 1. The result is 0 if int16_words is 0.
     """
 
     def codegen(context, builder, sig, a):
@@ -54,7 +54,7 @@ def largest_group_sum(typingctx, isa, x):
         row = pointer(context, builder, sig.args[1], a[1], I64(0))
         count = context.make_array(sig.args[1])(context, builder, a[1]).nitems
         zero = broadcast(builder, F32(0.0), FLOATS)
-        # the distances between the lanes of a group
+        # The distances between the lanes of a group.
         distances = [1, *(4 << bit for bit in range(words.bit_length() - 1))]
 
         def larger(x, y):
@@ -66,8 +66,8 @@ def largest_group_sum(typingctx, isa, x):
                 sums = larger(signed, zero)
                 for distance in distances:
                     lanes = [lane ^ distance for lane in range(LANES)]
-                    others = ir.Constant(ir.VectorType(I32, LANES), lanes)
-                    sums = builder.fadd(sums, builder.shuffle_vector(sums, sums, others))
+                    exchanged_lanes = ir.Constant(ir.VectorType(I32, LANES), lanes)
+                    sums = builder.fadd(sums, builder.shuffle_vector(sums, sums, exchanged_lanes))
                 largest = larger(sums, largest)
             return [largest]
 
@@ -96,8 +96,8 @@ def quantise_row(typingctx, x, scale, inverse, codes, out):
             value = load(builder, vector_at(builder, row, k), FLOATS)
             code = builder.call(round_to_even, [builder.fmul(value, wide_inverse)])
             back = builder.fmul(code, wide_scale, flags=RELAXED)
-            left = builder.fsub(value, back, flags=RELAXED)
-            square = builder.fmul(left, left, flags=RELAXED)
+            residual = builder.fsub(value, back, flags=RELAXED)
+            square = builder.fmul(residual, residual, flags=RELAXED)
             integer = builder.fptosi(code, INTEGERS)
             store(builder, builder.trunc(integer, _CODES), vector_at(builder, target, k))
             return [

@@ -1,13 +1,13 @@
 """Sums over the non-zeros of one CSR row, accumulated in vector registers, as LLVM vector IR.
 
 The product of a sparse row with a dense matrix is a weighted sum of rows of the matrix. Numba's
-vectoriser loads and stores that sum once per non-zero. Here a panel of its columns stays in
-registers across the non-zeros of the row and is stored once. Each product is added with one
-rounding (``multiply_add``), in the order of the non-zeros, so results are bit-for-bit identical to
-those of the plain loop, for every vector width.
+vectoriser loads and stores that sum once per non-zero. The IR in this module keeps a panel of the
+columns of the sum in registers across the non-zeros of the row, and stores the panel once. Each
+product is added with one rounding (``multiply_add``), in the order of the non-zeros, so results are
+bit-for-bit identical to those of the plain loop, for every vector width.
 
-The IR names no instruction, so it compiles for every CPU. Values are an array, or None if every
-value is 1. A float32 value is widened if the matrix is float64.
+The IR does not name any machine instruction, so it compiles for every CPU. The values of the row
+are an array, or None if every value is 1. A float32 value is widened if the matrix is float64.
 """
 
 import functools
@@ -18,14 +18,14 @@ from .emit import I32, I64, broadcast, load, pointer, store, while_loop
 
 # The possible numbers of columns of a panel, the widest first.
 WIDTHS = (64, 32, 16, 4, 1)
-# The numbers in one vector of the IR: one 512-bit register of float32.
+# The number of float32 numbers in one vector of the IR, which is a 512-bit register.
 LANES = 16
-# The bytes of a cache line; streamed stores must start at a cache line.
+# The number of bytes of a cache line. Streamed stores must start at a cache line.
 CACHE_LINE = 64
 
 
 class _RowCode:
-    """Emits the loops over the non-zeros from first to last of one CSR row."""
+    """A generator of loops over the non-zeros from first to last of one CSR row."""
 
     def __init__(self, context, builder, signature, arguments, element, width):
         self._context, self._builder = context, builder
@@ -62,7 +62,7 @@ class _RowCode:
             store(self._builder, value, start, at)
 
     def stream(self, values, start):
-        """Store past the caches; the pointer is aligned to a cache line."""
+        """Store values past the caches, at a pointer that is aligned to a cache line."""
         builder, hint = self._builder, self._builder.module.add_metadata([I32(1)])
         for at, value in zip(self._places, values, strict=True):
             place = builder.bitcast(builder.gep(start, [I64(at)]), self._vector.as_pointer())
@@ -70,7 +70,7 @@ class _RowCode:
             stored.set_metadata("nontemporal", hint)
 
     def plus_products(self, sums, entry, vectors):
-        """Return sums + (value of the row's entry) * vectors."""
+        """Return sums + (value of entry number `entry` of the row) * vectors."""
         builder, element = self._builder, self._vector.element
         if self._values is None:
             return [builder.fadd(a, b) for a, b in zip(sums, vectors, strict=True)]
@@ -84,9 +84,10 @@ class _RowCode:
         ]
 
     def for_each_entry(self, carried, step, bound=None):
-        """Run carried = step(entry, index, carried) for every non-zero; return its end and result.
+        """Emit carried = step(entry, index, carried) for every non-zero of the row.
 
-        With a bound, the loop ends at the first index that is not below it.
+        The method returns the position at which the loop ends, and the final carried values. With a
+        bound, the loop ends at the first index that is not below the bound.
         """
 
         def is_below(entry):
@@ -106,7 +107,7 @@ class _RowCode:
         return extend(index, I64)
 
     def weighted_sum(self, panel, start=None, bound=None):
-        """Return start + sum of value times panel row over the non-zeros, and where it ended."""
+        """Return start + sum of value times panel row over the non-zeros, and the end position."""
 
         def step(entry, index, sums):
             return self.plus_products(sums, entry, self.read(self.row(panel, index)))
@@ -116,7 +117,7 @@ class _RowCode:
         return sums, entry
 
     def scatter(self, vectors, panel):
-        """Add value times vectors to the panel row of every non-zero."""
+        """Add the value of every non-zero times vectors to the panel row of the non-zero."""
 
         def step(entry, index, _):
             target = self.row(panel, index)
@@ -129,7 +130,7 @@ class _RowCode:
 def _for_each_panel(context, builder, signature, arguments, matrix, carried, emit):
     """Emit carried = emit(code, column, carried) for panels of WIDTHS from column 0 on.
 
-    They cover the columns of the matrix that is argument number `matrix`.
+    The panels cover the columns of the matrix that is argument number `matrix`.
     """
     n_columns = builder.extract_value(
         context.make_array(signature.args[matrix])(context, builder, arguments[matrix]).shape, 1
@@ -145,7 +146,7 @@ def _for_each_panel(context, builder, signature, arguments, matrix, carried, emi
 
 @intrinsic
 def sum_row(typing, data, indices, first, last, A, Y, row, is_streamed):
-    """Set Y[row] to sum x_t A[j_t]; return one of its entries, or 0 if it has none.
+    """Set Y[row] to sum x_t A[j_t]; return one entry of Y[row], or 0 if there is none.
 
     If is_streamed is true, panels of 64 columns are stored past the caches. The panels must then be
     aligned to a cache line, and `fence` must follow the last row.
@@ -165,8 +166,8 @@ def sum_row(typing, data, indices, first, last, A, Y, row, is_streamed):
                 code.write(sums, target)
             return [builder.extract_element(sums[0], I32(0))]
 
-        nothing = [ir.Constant(context.get_value_type(Y.dtype), 0.0)]
-        return _for_each_panel(context, builder, signature, arguments, 4, nothing, emit)[0]
+        zero_entry = [ir.Constant(context.get_value_type(Y.dtype), 0.0)]
+        return _for_each_panel(context, builder, signature, arguments, 4, zero_entry, emit)[0]
 
     arrays = data, indices, first, last, A, Y, row
     return Y.dtype(*arrays, types.boolean), codegen
@@ -226,7 +227,7 @@ def scatter_row(typing, data, indices, first, last, Y, row, y_column, Z):
 
 @intrinsic
 def gram_row(typing, data, indices, first, last, Q, q_column, Z):
-    """Do as scatter_row with the row's sum over Q[:, q_column : q_column + w] as its values."""
+    """Add x_t s to Z[j_t], where s is the row's sum of x_t Q[j_t, q_column : q_column + w]."""
 
     def codegen(context, builder, signature, arguments):
         def emit(code, column, _):

@@ -1,18 +1,19 @@
-"""Scaled sums of a sparse search: the largest of groups, and those that reach a bound."""
+"""Scaled sums of a sparse search: the largest of each group, and the sums that reach a bound."""
 
 import numpy as np
 
 from ..jit import intrinsic_of, ir, types
 from .emit import F64, I32, I64, broadcast, element_type, load, pointers, store
 
-# The number of sums that are compared at once. Their bits fill a uint64.
+# The number of sums that are compared at once, whose results fill the bits of a uint64.
 CHUNK = 64
-# The largest of each group of this many sums enters the estimate of the first threshold.
+# The number of sums in a group. The largest sum of each group enters the estimate of the first
+# threshold.
 GROUP = 16
 
 
 def _scores(builder, sums_at, factors_at, kind, offset):
-    """Emit sums times factors from an offset on, as one vector."""
+    """Emit a vector of scaled sums, which are sums times factors, from an offset on."""
     values = load(builder, sums_at, ir.VectorType(element_type(sums_at), kind.count), offset)
     if element_type(sums_at) == I32:
         values = builder.sitofp(values, kind)
@@ -20,13 +21,13 @@ def _scores(builder, sums_at, factors_at, kind, offset):
 
 
 def _kind(factors_at):
-    """Return the type of a 512-bit vector: 16 float32 or 8 float64."""
+    """Return the type of a 512-bit vector of factors: 16 float32 or 8 float64."""
     element = element_type(factors_at)
     return ir.VectorType(element, 8 if element == F64 else 16)
 
 
 def _largest_of_groups_plain(sums, factors, start, maxima, at):
-    """Write the largest sums[j] * factors[j] of each of 16 (float64: 8) groups of 16."""
+    """Write the largest sums[j] * factors[j] of 16 groups (8 with float64) of 16 sums to maxima."""
     lanes = 64 // factors.itemsize
     scores = sums[start : start + GROUP * lanes] * factors[start : start + GROUP * lanes]
     largest = scores.reshape(GROUP, lanes).max(axis=0)
@@ -36,7 +37,7 @@ def _largest_of_groups_plain(sums, factors, start, maxima, at):
 
 @intrinsic_of(_largest_of_groups_plain)
 def largest_of_groups(typingctx, sums, factors, start, maxima, at):
-    """Write the largest scaled sums of groups; see the plain function."""
+    """Write the largest scaled sum of each group to maxima; see _largest_of_groups_plain."""
 
     def codegen(context, builder, sig, arguments):
         places = (0, arguments[2]), (1, arguments[2]), (3, arguments[4])
@@ -53,7 +54,7 @@ def largest_of_groups(typingctx, sums, factors, start, maxima, at):
 
 
 def _sums_reaching_plain(sums, start, factors, bound):
-    """Return bits: bit j is sums[start + j] * factors[start + j] >= bound, for CHUNK sums."""
+    """Return a word whose bit j is 1 if sums[start + j] * factors[start + j] >= bound."""
     word = 0
     for j in range(CHUNK):
         if factors.dtype.type(sums[start + j]) * factors[start + j] >= bound:
@@ -63,7 +64,7 @@ def _sums_reaching_plain(sums, start, factors, bound):
 
 @intrinsic_of(_sums_reaching_plain)
 def sums_reaching(typingctx, sums, start, factors, bound):
-    """Return which scaled sums reach a bound; see the plain function."""
+    """Return a word that tells which scaled sums reach a bound; see _sums_reaching_plain."""
 
     def codegen(context, builder, sig, arguments):
         places = (0, arguments[1]), (2, arguments[1])

@@ -3,15 +3,15 @@
 from ..jit import intrinsic, ir, types
 from .emit import I64, broadcast, load, loop, store
 
-# The basis columns, or the rows of Z, in a tile.
+# The number of basis columns, or of rows of Z, in a tile.
 TILE = 8
 
-# The columns of Z in a tile: one 512-bit register of float32.
+# The number of columns of Z in a tile, which fill one 512-bit register of float32.
 LANES = 16
 
 
 def _entry_of(context, builder, kinds, arguments):
-    """Return at(a, row, column): pointer to an entry of the C-order matrix that is argument a."""
+    """Return at(a, row, column), a pointer to an entry of the C-order matrix in argument a."""
 
     def at(a, row, column):
         matrix = context.make_array(kinds[a])(context, builder, arguments[a])
@@ -22,21 +22,24 @@ def _entry_of(context, builder, kinds, arguments):
 
 
 def _plus_products(builder, totals, places, vector):
-    """Return totals + (scalars at the places) * vector."""
+    """Emit totals + (scalars at the places) * vector, and return the new totals."""
     scalars = [broadcast(builder, builder.load(place), vector.type) for place in places]
     products = [builder.fmul(scalar, vector) for scalar in scalars]
     return [builder.fadd(*pair) for pair in zip(totals, products, strict=True)]
 
 
 def _accumulate(builder, count, targets, vector, step):
-    """Add to the vectors at the targets: totals = step(k, totals) for each k below count."""
+    """Add to the vectors at the targets, by totals = step(k, totals) for each k below count."""
     totals = [load(builder, target, vector) for target in targets]
     for total, target in zip(loop(builder, count, totals, step), targets, strict=True):
         store(builder, total, target)
 
 
 def _cross(lanes):
-    """Intrinsic (B, first, last, j, Z, c, C): C[j:j+8, c:c+lanes] += B[rows, j:j+8]'Z[rows, c:]."""
+    """Return the intrinsic (B, first, last, j, Z, c, C): C[j:j+8, c:c+lanes] += B'Z.
+
+    B stands for B[first:last, j:j+8], and Z for Z[first:last, c:c+lanes].
+    """
 
     @intrinsic
     def cross(typing, B, first, last, j, Z, c, C):
@@ -63,7 +66,10 @@ def _cross(lanes):
 
 
 def _add(rows, lanes):
-    """Intrinsic (B, m, C, i, Z, c): Z[i:i+rows, c:c+lanes] += B[i:i+rows, :m] C[:m, c:]."""
+    """Return the intrinsic (B, m, C, i, Z, c): Z[i:i+rows, c:c+lanes] += B C.
+
+    B stands for B[i:i+rows, :m], and C for C[:m, c:c+lanes].
+    """
 
     @intrinsic
     def add(typing, B, m, C, i, Z, c):

@@ -1,7 +1,8 @@
 """Approximate scores of a panel of items with a panel of queries, or with one query.
 
-The scores of one panel, (32 items, 32 queries), stay in the first-level cache: int32 from int8
-codes, or float32. The instruction depends on the instruction set:
+The scores of one panel, (32 items, 32 queries), stay in the first-level cache. They are int32 if
+rows are packed as int8 codes, and otherwise float32. The machine instruction depends on the
+instruction set:
 
 ============= ================================================================= ================
 set           instruction                                                       scores
@@ -40,7 +41,7 @@ from .instruction_sets import AVX512_VNNI
 from .memory import emit_prefetch
 from .panel import GROUP, PANEL
 
-# bytes of 64 dimensions of 32 packed rows
+# The number of bytes of 64 dimensions of 32 packed rows.
 _STEP_BYTES = 2048
 
 _VOID = ir.VoidType()
@@ -48,7 +49,7 @@ _VOID = ir.VoidType()
 
 @intrinsic
 def start_tiles(typingctx, isa, configuration):
-    """Configure the tile registers, with isa amx. configuration (64,) uint8."""
+    """Configure the tile registers by configuration (64,) uint8, if isa has tile registers."""
 
     def codegen(context, builder, signature, arguments):
         if instruction_sets.of(signature).has_tile_registers:
@@ -72,7 +73,7 @@ def end_tiles(typingctx, isa):
 
 
 def _panel_scorer(by_item):
-    """Intrinsic of the scores (32, 32) of one panel of items with one panel of queries.
+    """Return the intrinsic of the scores (32, 32) of a panel of items with a panel of queries.
 
     items, queries, starts and scores are flat arrays; item0, query0 and start0 count elements.
     starts holds -128 times the sum of each query's codes; it is read for int8 codes without AMX.
@@ -93,8 +94,8 @@ def _panel_scorer(by_item):
                 return context.get_dummy_value()
             half = PANEL // 2
             is_full = builder.icmp_signed(">", a[8], I64(half))
-            with builder.if_else(is_full) as (all_queries, some):
-                for branch, halves in ((all_queries, (0, 1)), (some, (0,))):
+            with builder.if_else(is_full) as (all_queries, half_of_queries):
+                for branch, halves in ((all_queries, (0, 1)), (half_of_queries, (0,))):
                     with branch:
                         if isa.has_tile_registers:
                             steps = builder.lshr(a[5], I64(4))
@@ -118,13 +119,13 @@ def score_item(typingctx, isa, items, item0, item, words, codes, code0, start):
     """Return the score of one item of a panel with one query, the same int32 as in score_panel.
 
     items is the array that score_panel_by_item reads. items and codes are flat; item0 and code0
-    count words. The words of the query lie in codes, one behind the other, from code0 on. start is
+    count words. The words of the query lie in codes, one after the other, from code0 on. start is
     the entry of starts of the query (see score_panel).
     """
 
     def codegen(context, builder, sig, a):
         isa = instruction_sets.of(sig)
-        if not isa.has_codes:  # nor prefixes
+        if not isa.has_codes:  # rows of float32 have no projected codes, so this is never called
             return I32(0)
         panel, query = pointers(context, builder, sig, a, (1, a[2]), (5, a[6]))
         if isa.has_tile_registers:
@@ -140,13 +141,13 @@ def score_item(typingctx, isa, items, item0, item, words, codes, code0, start):
 def score_run(
     typingctx, isa, items, item0, step, count, words, codes, code0, start, scores, largest
 ):
-    """Scores of one query with the items of `count` panels, and the largest of each panel.
+    """Write the scores of one query with the items of `count` panels, and each panel's largest.
 
     items, codes, scores and largest are flat; the panels begin at item0, `step` words apart. The
-    words of the query lie in codes, one behind the other, from code0 on; each of them is repeated 8
+    words of the query lie in codes, one after the other, from code0 on; each word is repeated 8
     times, except with AMX. start is -128 times the sum of the query's codes. The results are
-    written to scores (32 count,) and largest (count,), both int32. The intrinsic exists for the
-    instruction sets for which the planner may compare queries one by one (``plan.are_few`` of
+    written to scores (32 count,) and largest (count,), both int32. The intrinsic works only for
+    the instruction sets for which the planner may compare queries one by one (``plan.are_few`` of
     ``fastcos.search``).
     """
     signature = types.void(
@@ -164,9 +165,9 @@ def score_run(
 def score_run_by_item(
     typingctx, isa, items, item0, step, count, words, codes, code0, start, scores, largest
 ):
-    """Do as score_run, for panels in which the words of each item lie together (by_item).
+    """Write scores as score_run does, for panels in which the words of each item lie together.
 
-    The words of the query lie in codes, one behind the other, from code0 on.
+    The words of the query lie in codes, one after the other, from code0 on.
     """
     signature = types.void(
         isa, items, item0, step, count, words, codes, code0, start, scores, largest
@@ -210,7 +211,7 @@ def score_run_by_item(
 
 
 def _emit_run(context, builder, kinds, a, score_panel):
-    """Emit score_run, where score_panel writes the scores of a panel and returns the largest."""
+    """Emit a loop over panels; score_panel emits the scores of a panel and returns the largest."""
     isa = kinds[0].instance_class
     if not isa.has_codes:
         return
@@ -226,7 +227,7 @@ def _emit_run(context, builder, kinds, a, score_panel):
 
 
 def _score_panel_for_one(builder, isa, panel, codes, words, start, out):
-    """Emit the scores of a panel with one query, and return the largest."""
+    """Emit the scores of a panel with one query, and return the largest score."""
     totals = emit_scores_for_one(builder, isa, panel, codes, words, start)
     largest = totals[0]
     for group, value in enumerate(totals):
@@ -236,24 +237,24 @@ def _score_panel_for_one(builder, isa, panel, codes, words, start, out):
 
 
 @intrinsic
-def multiply_floats(typingctx, isa, rows, row0, stride, n_rows, others, other0, depth, out):
+def multiply_floats(typingctx, isa, rows, row0, stride, n_rows, columns, column0, depth, out):
     """Compute the float32 products (32, 32) of up to 32 float32 rows with a panel of 32 columns.
 
-    rows, others and out are flat. The rows start at row0, `stride` elements apart. From other0 on,
-    others holds 32 columns for each of `depth` elements. Up to 7 rows behind the last row are read,
-    too. isa is the instruction set of the tiles that read int8 codes.
+    rows, columns and out are flat. The rows start at row0, `stride` elements apart. From column0
+    on, columns holds the 32 columns, for each of `depth` elements. Up to 7 rows after the last row
+    are read as well. isa is the instruction set of the tiles that read int8 codes.
     """
 
     def codegen(context, builder, sig, a):
         places = (1, a[2]), (5, a[6]), (8, I64(0))
         left, right, out = pointers(context, builder, sig, a, *places)
-        # Beside codes; without them the products are those of any CPU.
+        # If isa has no codes, the instructions of any CPU are used.
         isa = instruction_sets.of(sig)
         shape = isa if isa.has_codes else instruction_sets.GENERIC
         _emit_float(builder, shape, left, a[3], right, a[7], out, n_items=a[4])
         return context.get_dummy_value()
 
-    return types.void(isa, rows, row0, stride, n_rows, others, other0, depth, out), codegen
+    return types.void(isa, rows, row0, stride, n_rows, columns, column0, depth, out), codegen
 
 
 @intrinsic
@@ -261,7 +262,7 @@ def multiply_registers(typingctx, isa, count, factors, sums):
     """Multiply and add in registers `count` times, as score_panel does, at the CPU's peak rate.
 
     factors (1024,) and sums (1024,) are flat, of the types of packed rows and of scores. The sums
-    are those of a tile. In each product one of the factors changes, so that the compiler cannot
+    are those of a tile. One factor changes from product to product, so that the compiler cannot
     leave out any product.
     """
 
@@ -301,7 +302,7 @@ def multiply_registers(typingctx, isa, count, factors, sums):
 
 
 def _emit_amx_peak(builder, source, count, out):
-    """Emit products for four tiles of sums, as _emit_amx does, to hide an instruction's latency."""
+    """Emit products for four tiles of sums, as _emit_amx does, which hides the latency."""
     read = function(builder, "llvm.x86.tileloadd64", _VOID, [I8, BYTES, I64])
     write = function(builder, "llvm.x86.tilestored64", _VOID, [I8, BYTES, I64])
     clear = function(builder, "llvm.x86.tilezero", _VOID, [I8])
@@ -353,8 +354,8 @@ def _emit_amx(builder, items, queries, steps, halves, out):
 def _emit_int8(builder, isa, items, queries, words, starts, n_queries, out, by_item):
     """Emit the int8 scores of blocks of items with all queries, two words per step.
 
-    A block has as many items as there are registers for. If by_item is true, the words of each item
-    lie together; otherwise the words of each group of items lie together.
+    A block has as many items as there are registers for the sums. If by_item is true, the words of
+    each item lie together; otherwise the words of each group of items lie together.
     """
     lanes = isa.int8_lanes
     kind, columns = ir.VectorType(I32, lanes), range(0, n_queries, lanes)
@@ -381,9 +382,9 @@ def _emit_int8(builder, isa, items, queries, words, starts, n_queries, out, by_i
                     at = builder.gep(item_rows[row], [builder.add(word_at, I64(word))])
                 return broadcast(builder, builder.load(at), kind)
 
-            together = max(1, isa.int16_words)
-            for first_word in range(0, 2, together):
-                group = range(first_word, first_word + together)
+            words_per_step = max(1, isa.int16_words)
+            for first_word in range(0, 2, words_per_step):
+                group = range(first_word, first_word + words_per_step)
                 codes = [
                     [load(builder, query_at, kind, word * PANEL + at) for word in group]
                     for at in columns
@@ -409,11 +410,11 @@ def _emit_int8(builder, isa, items, queries, words, starts, n_queries, out, by_i
 
 
 def _emit_item_starts(builder, items, words):
-    """Emit a table of pointers to the items of a panel whose words lie together; return it.
+    """Emit a table of pointers to the items of a panel in which the words of an item lie together.
 
-    Without the table, the compiled code computes each pointer from the one before at every step, on
-    the execution ports that the products need. With the table, searches by all codes of items that
-    have a projection are 1.02 times as fast.
+    Without the table, the compiled code computes each pointer from the pointer before it at every
+    step, on the execution ports that the products need. With the table, searches by all codes of
+    items that have a projection are 1.02 times as fast.
     """
     table = cgutils.alloca_once(builder, items.type, PANEL)
     with cgutils.for_range(builder, I64(PANEL)) as item:
@@ -433,7 +434,7 @@ def _reduced(builder, operation, vector):
 
 
 def emit_scores_for_one(builder, isa, items, codes, words, start):
-    """Emit the scores of all items of a panel with one query, 8 items per vector; see score_run."""
+    """Emit the scores of all items of a panel with one query, in vectors of 8; see score_run."""
     emit = _emit_steps if isa.has_tile_registers else _emit_groups
     start = broadcast(builder, start, ir.VectorType(I32, GROUP))
     return [builder.add(sums, start) for sums in emit(builder, isa, items, codes, words)]
@@ -446,19 +447,20 @@ def _emit_steps(builder, isa, items, codes, words):
     """
     kind, count = ir.VectorType(I32, 16), PANEL // 2
     flip, totals = broadcast(builder, I32(-0x7F7F7F80), kind), []
-    for first in range(0, PANEL, count):  # half of the items have one register each
+    for first in range(0, PANEL, count):  # each item of one half of the items has a register
 
         def step(k, sums, first=first):
             at = builder.add(builder.mul(k, I64(16 * PANEL)), I64(16 * first))
             place = builder.gep(items, [at])
             query = load(builder, builder.gep(codes, [builder.mul(k, I64(16))]), kind)
-            added = []
-            # item by item: LLVM moves no load across a prefetch, and would keep all in memory
+            new_sums = []
+            # Items are loaded one by one, because LLVM moves no load across a prefetch, and would
+            # otherwise hold all items in memory.
             for item, total in enumerate(sums):
                 row = builder.xor(load(builder, place, kind, 16 * item), flip)
-                added.append(_add_products(builder, AVX512_VNNI, total, [(row, query)]))
+                new_sums.append(_add_products(builder, AVX512_VNNI, total, [(row, query)]))
                 _prefetch_next_panel(builder, builder.gep(place, [I64(16 * item)]), words)
-            return added
+            return new_sums
 
         zero = ir.Constant(kind, [0] * 16)
         sums = loop(builder, builder.lshr(words, I64(4)), [zero] * count, step)
@@ -467,7 +469,7 @@ def _emit_steps(builder, isa, items, codes, words):
 
 
 def _emit_groups(builder, isa, items, codes, words):
-    """Emit the sums of products of all items, of which the words of a group lie together."""
+    """Emit the sums of products of all items, for panels in which a group's words lie together."""
     lanes = isa.int8_lanes
     kind, wide = ir.VectorType(I32, lanes), lanes // GROUP
     groups = [builder.gep(items, [builder.mul(words, I64(i))]) for i in range(0, PANEL, GROUP)]
@@ -476,11 +478,11 @@ def _emit_groups(builder, isa, items, codes, words):
         for first in range(0, lanes, GROUP)
     ]
 
-    together = max(1, isa.int16_words)
-    offsets = range(0, lanes * together, lanes)
+    words_per_step = max(1, isa.int16_words)
+    offsets = range(0, lanes * words_per_step, lanes)
 
     def step(k, sums):
-        place = builder.mul(k, I64(lanes * together))
+        place = builder.mul(k, I64(lanes * words_per_step))
 
         def vectors(start):
             return [load(builder, builder.gep(start, [place]), kind, at) for at in offsets]
@@ -494,7 +496,7 @@ def _emit_groups(builder, isa, items, codes, words):
         ]
 
     zero = broadcast(builder, I32(0), kind)
-    steps = builder.udiv(words, I64(wide * together))
+    steps = builder.udiv(words, I64(wide * words_per_step))
     sums = loop(builder, steps, [zero] * len(groups), step)
     totals = []
     for value in sums:
@@ -504,19 +506,20 @@ def _emit_groups(builder, isa, items, codes, words):
 
 
 def _emit_items(builder, isa, rows, words, query):
-    """Emit one vector of products per item: those of its codes with the codes of a query.
+    """Emit one vector of products per item, of the item's codes with the codes of a query.
 
     The words of an item lie together.
     """
     lanes = isa.int8_lanes
     kind = ir.VectorType(I32, lanes)
-    nothing, bits = ir.Constant(kind, [0] * lanes), ir.VectorType(ir.IntType(1), lanes)
+    zero, bits = ir.Constant(kind, [0] * lanes), ir.VectorType(ir.IntType(1), lanes)
     read_masked = function(
         builder, f"llvm.masked.load.v{lanes}i32.p0", kind, [kind.as_pointer(), I32, bits, kind]
     )
 
     def products(sums, at, read):
-        # item by item: LLVM moves no load across a prefetch, and would keep all in memory
+        # Items are loaded one by one, because LLVM moves no load across a prefetch, and would
+        # otherwise hold all items in memory.
         codes, totals = read(builder.gep(query, [at])), []
         for total, row in zip(sums, rows, strict=True):
             place = builder.gep(row, [at])
@@ -529,41 +532,41 @@ def _emit_items(builder, isa, rows, words, query):
         return load(builder, place, kind)
 
     def step(k, sums):
-        # two chains hide the latency of an instruction
+        # Two chains of sums hide the latency of an instruction.
         first = builder.mul(k, I64(2 * lanes))
         second, half = builder.add(first, I64(lanes)), len(rows)
         return products(sums[:half], first, whole_register) + products(
             sums[half:], second, whole_register
         )
 
-    def rest(k, sums):
-        # nothing is read behind the last word, where the memory may end
+    def last_step(k, sums):
+        # Nothing is read after the last word, because the memory may end there.
         at = builder.add(whole, builder.mul(k, I64(lanes)))
-        left = broadcast(builder, builder.trunc(builder.sub(words, at), I32), kind)
+        n_remaining = broadcast(builder, builder.trunc(builder.sub(words, at), I32), kind)
         places = ir.Constant(kind, list(range(lanes)))
-        mask = builder.icmp_signed("<", places, left)
+        mask = builder.icmp_signed("<", places, n_remaining)
 
         def masked(place):
             return builder.call(
-                read_masked, [builder.bitcast(place, kind.as_pointer()), I32(4), mask, nothing]
+                read_masked, [builder.bitcast(place, kind.as_pointer()), I32(4), mask, zero]
             )
 
         return products(sums, at, masked)
 
     blocks = builder.udiv(words, I64(2 * lanes))
     whole = builder.mul(blocks, I64(2 * lanes))
-    sums = loop(builder, blocks, [nothing] * (2 * len(rows)), step)
+    sums = loop(builder, blocks, [zero] * (2 * len(rows)), step)
     totals = [builder.add(*pair) for pair in zip(sums[: len(rows)], sums[len(rows) :], strict=True)]
-    left = builder.udiv(builder.add(builder.sub(words, whole), I64(lanes - 1)), I64(lanes))
-    return loop(builder, left, totals, rest)
+    n_steps = builder.udiv(builder.add(builder.sub(words, whole), I64(lanes - 1)), I64(lanes))
+    return loop(builder, n_steps, totals, last_step)
 
 
 def _emit_item_of_steps(builder, panel, item, words, query):
     """Emit the sum of products of an item's signed codes, which lie in steps of 16 words.
 
-    A CPU with tile registers also has vpdpbusd, whose first operand must hold unsigned codes. So
-    128 is added to the codes of the query, and 128 times the sum of the item's codes is subtracted
-    from the result.
+    A CPU with tile registers also has vpdpbusd, whose first operand must hold unsigned codes.
+    Therefore, 128 is added to the codes of the query, and 128 times the sum of the item's codes is
+    subtracted from the result.
     """
     kind = ir.VectorType(I32, 16)
     flip = broadcast(builder, I32(-0x7F7F7F80), kind)
@@ -586,14 +589,14 @@ def _emit_item_of_steps(builder, panel, item, words, query):
 def _sum_of_each(builder, vectors):
     """Emit one vector that holds the sum of the lanes of each of 8 vectors.
 
-    The lanes are added within quarters of 128 bits, because CPUs interleave two vectors within such
-    quarters in one instruction.
+    The lanes are added within quarters of 128 bits, because one instruction of a CPU interleaves
+    two vectors only within such quarters.
     """
     lanes = vectors[0].type.count
     kind = ir.VectorType(I32, lanes)
 
-    def added(pairs, low, high):
-        """Emit the sums of two interleavings of each pair; low and high: of its first quarters."""
+    def sums_of_pairs(pairs, low, high):
+        """Emit the sum of two interleavings of each pair, whose first quarters are low and high."""
 
         def interleaved(pair, lane):
             places = [
@@ -607,7 +610,7 @@ def _sum_of_each(builder, vectors):
 
     for low, high in (((0, 4, 1, 5), (2, 6, 3, 7)), ((0, 1, 4, 5), (2, 3, 6, 7))):
         pairs = zip(vectors[::2], vectors[1::2], strict=True)
-        vectors = added(pairs, low, high)
+        vectors = sums_of_pairs(pairs, low, high)
     total = None
     for quarter in range(0, lanes, 4):
         places = [*range(quarter, quarter + 4), *range(lanes + quarter, lanes + quarter + 4)]
@@ -622,22 +625,22 @@ def _prefetch_next_panel(builder, at, words):
 
     The hardware does not predict these reads, because few queries read the groups of a panel side
     by side. With the prefetch, a search with one query among 1,000,000 rows of 128 columns is 1.25
-    times as fast as without it, and a search with 256 queries among 100,000 rows of 768 columns 1.1
-    times (Zen 4).
+    times as fast as without it, and a search with 256 queries among 100,000 rows of 768 columns is
+    1.1 times as fast (Zen 4).
     """
     line = builder.gep(at, [builder.mul(words, I64(PANEL))])
     emit_prefetch(builder, builder.bitcast(line, BYTES), level=2)
 
 
 def _add_products(builder, isa, total, pairs):
-    """Emit total + products of 4 unsigned and 4 signed bytes of each lane, of all pairs of words.
+    """Emit total + products of 4 unsigned and 4 signed bytes in each lane, of all pairs of words.
 
-    AVX2: of up to int16_words neighbouring words, whose products are added in int16, where they fit
-    (``packing.query_scale``).
+    With AVX2, `pairs` has up to int16_words neighbouring words, whose products are added in int16.
+    The sums fit in int16 (``packing.query_scale``).
     """
     kind = total.type
     if isa is not instruction_sets.AVX2:
-        # the i32 spelling is accepted by LLVM before and after 22
+        # LLVM accepts the name with i32, in versions before and after 22.
         name = f"llvm.x86.avx512.vpdpbusd.{32 * kind.count}"
         for item, query in pairs:
             total = builder.call(function(builder, name, kind, [kind] * 3), (total, item, query))
@@ -653,7 +656,10 @@ def _add_products(builder, isa, total, pairs):
 
 
 def _emit_float(builder, isa, items, stride, queries, depth, out, n_items=None):
-    """Blocks of items x two registers of queries; mul and add may be contracted."""
+    """Emit float32 products of blocks of items and two registers of queries.
+
+    Multiplications and additions may be contracted.
+    """
     rows, lanes = isa.float_rows, isa.float_lanes
     kind = ir.VectorType(F32, lanes)
     width = 2 * lanes
