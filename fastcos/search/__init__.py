@@ -1,12 +1,12 @@
 """Nearest neighbours: ``top_k``, ``SimilarityIndex``, range search, blocks of scores, re-ranking.
 
-Every search of dense rows is planned first and executed afterwards; an index may keep the plan.
-``top_k(Q, X)`` gives the bits of ``SimilarityIndex().fit(X).search(Q)``, and rows may lie in
-memory, in a file or on a cluster::
+Every search of dense rows is planned first and executed afterwards; an index may store the plan.
+``top_k(Q, X)`` returns the same bits as ``SimilarityIndex().fit(X).search(Q)``, and the rows may be
+in memory, in a file or on a cluster::
 
     SimilarityIndex.search
-        |  PreparedSearches.search (prepared): few queries, as they are given
-        |      the kept Launch (launch) calls its kernel  --->  few_queries, one_block
+        |  PreparedSearches.search (prepared): few queries, without conversion
+        |      the stored Launch (launch) calls its kernel  --->  few_queries, one_block
         |  None: the search cannot be prepared
         v
     top_k, SimilarityIndex
@@ -26,38 +26,38 @@ memory, in a file or on a cluster::
                   v
               one kernel over tasks of query blocks x panel ranges
 
-An index keeps the plans of searches of few queries, with the arguments of their kernels
-(``prepared``): the second such search launches the kernel at once. A measure that is an inner
-product after encoding is scanned; one that only has an upper bound is also refined
-(``filter_refine``). ``execute.finish`` turns raw scores into results.
+An index stores the plans of searches with few queries, together with the arguments of their kernels
+(``prepared``), so the second such search launches the kernel at once. A measure that is an inner
+product after encoding is searched by a scan of the codes. A measure that only has an upper bound of
+this form is searched by ``filter_refine``. ``execute.finish`` converts raw scores to results.
 
 The modules of the search, from the bottom up:
 
 =================== ==============================================================================
-``layout``          how an instruction set packs a row
+``layout``          the format in which an instruction set packs a row
 ``cost_model``      thresholds by which a search is planned, rates by which its time is estimated
-``task_grid``       how a scan is divided into tasks for threads
-``batches``         how many queries and rows fit the working memory
+``task_grid``       the division of a scan into tasks for threads
+``batches``         the numbers of queries and rows that fit the working memory
 ``plan``            ``plan_search``: from sizes to a ``SearchPlan``
 ``options``         threads, working memory and progress of a call
-``filters``         pairs that are excluded, and rows that are allowed
-``rankings``        the best items of each query, and how rankings are merged
-``packing``         packed rows, and queries in the form in which tiles compare them
-``projection``      short codes along principal axes, and whether they pay
+``filters``         excluded pairs of a query and an item, and allowed items
+``rankings``        the best items of each query, and the merging of such rankings
+``packing``         packed rows of items, and queries in the form that the tile kernels read
+``projection``      short codes along principal axes, and the decision whether to use them
 ``duplicates``      groups of equal rows
-``segments``        rows with what is packed of them; the facts that a plan needs
+``segments``        rows with their packed forms; the facts that a plan needs
 ``item_groups``     the group of each item, and the rows of a segment by group
-``request``         what is asked of a search that is not prepared: checks its arguments
-``launch``          the call of a kernel for few queries, ready but for the queries
-``scan``            runs the plan of one segment
-``numpy_search``    the same in NumPy, while the kernels are not compiled
-``sources``         items in memory, or read in blocks: one protocol
-``query_batch``     queries that are searched together: read, validated and encoded
-``filter_refine``   searches a segment by a measure that only bounds an inner product
-``segment_search``  searches every segment for a batch of queries
-``lists``           searches a list of items for each query
-``groups``          searches the group of each query
-``execute``         runs a request
+``request``         the checked arguments of a search that is not prepared
+``launch``          the call of a kernel for few queries, where only the queries are missing
+``scan``            the execution of the plan of one segment
+``numpy_search``    the same search in NumPy, while the kernels are not compiled
+``sources``         one protocol for items in memory and items that are read in blocks
+``query_batch``     a batch of queries: reading, validation and encoding
+``filter_refine``   the search of a segment by a measure that has only an upper bound
+``segment_search``  the search of all segments for a batch of queries
+``lists``           the search of a separate list of items for each query
+``groups``          the search of the items in the group of each query
+``execute``         the execution of a request
 ``explain``         a plan in words; ``estimate``: its bytes and seconds
 =================== ==============================================================================
 
@@ -65,12 +65,12 @@ The modules of the index, from the bottom up:
 
 =================== ==============================================================================
 ``ids``             arrays of ids, and the lookup of an id among the rows of a segment
-``index_parts``     a segment with ids, in memory or in a memory map; when parts are merged
+``index_parts``     a segment with ids, in memory or in a memory map; the merging of parts
 ``index_files``     the files of one part of a saved index
-``index_state``     the items of an index at one moment: positions, ids and rows of each other
+``index_state``     the items of an index at one moment; converts positions, ids and rows
 ``index_changes``   the state of an index after items are added, replaced or removed
-``index_directory`` the directory of a saved index: what is written and read
-``prepared``        searches of few queries that an index keeps ready
+``index_directory`` the directory of a saved index: its reading and writing
+``prepared``        searches with few queries that an index stores ready to run
 ``id_filters``      ``allowed_ids`` and ``exclude_ids`` as positions
 ``model_check``     the name of the model that made the rows, and canaries
 ``index``           ``SimilarityIndex``, which replaces its state as a whole
@@ -85,8 +85,8 @@ The other searches:
 ``blocks``          all scores, for some queries at a time
 ``sparse``          nearest neighbours among sparse rows, by inverted lists (``sparse_rows``)
 ``bits``            nearest neighbours among packed bits
-``rescoring``       the best of given candidates, by the exact score of a measure
-``rerank``          the order of given candidates, by a score that exists for pairs only
+``rescoring``       the best of a list of candidates, by the exact score of a measure
+``rerank``          a new order of candidates, by a score that exists only for pairs
 ``transformer``     a step of scikit-learn's pipelines, with ``distances``
 =================== ==============================================================================
 """

@@ -7,7 +7,7 @@ Class = TypeVar("Class", bound=type)
 
 
 class _MissingAttribute:
-    """An attribute that does not exist, and the attribute to use instead."""
+    """A descriptor for an attribute that does not exist, with a hint which attribute to use."""
 
     def __init__(self, name: str, replacement: str) -> None:
         self._name, self._replacement = name, replacement

@@ -12,15 +12,15 @@ from fastcos.search.options import ExecutionOptions
 from fastcos.search.request import as_exclude_self, rounded_scores
 from fastcos.search.results import Neighbors
 
-# The measures of packed bits, and whether they are cosines.
+# The measures of packed bits. The number tells the kernel whether the measure is a cosine.
 BIT_MEASURES = {"hamming": 0, "bit_cosine": 1}
 
-# The number of queries in one block. All of them use the items that were laid out for the first.
+# The number of queries in one block. The items are laid out once for all queries of a block.
 _QUERIES_PER_BLOCK = 64
 # The number of rows whose bits are counted at once.
 _ROWS_PER_COUNT = 1 << 14
-# The memory of a neighbour until its score is converted to float32, in bytes: item and raw score.
-# The kernel keeps up to 4 k + 64 of them for each query of a block.
+# The bytes of a neighbour until its score is converted to float32: an item number and a raw score.
+# The kernel stores up to 4 k + 64 neighbours for each query of a block.
 _BYTES_PER_NEIGHBOR = 16
 
 Words = npt.NDArray[np.uint64]
@@ -36,10 +36,11 @@ def bit_top_k(
     min_score: float | None,
     options: ExecutionOptions,
 ) -> Neighbors:
-    """Do what ``top_k`` says for rows of packed bits, (n, b) uint8 with eight bits in each byte.
+    """Find the nearest neighbours among rows of packed bits, (n, b) uint8 with eight bits per byte.
 
-    The bits are packed in the order of np.packbits and FAISS. The search takes O(n m b / 8) time.
-    Rows are copied only if their number of bytes is not a multiple of eight.
+    The arguments and the result are those of ``top_k``. The bits are packed in the order of
+    np.packbits and FAISS. The search takes O(n m b / 8) time. Rows are copied only if their number
+    of bytes is not a multiple of eight.
     """
     query_bytes = _as_bytes("queries", queries, or_vector=items is not None)
     item_bytes = query_bytes if items is None else _as_bytes("items", items)
@@ -71,11 +72,11 @@ def bit_top_k(
 
 
 def _sizes(n: int, k: int, options: ExecutionOptions) -> tuple[int, int, int]:
-    """Return how many threads run, and how many queries a block and a batch have."""
+    """Return the number of threads, the queries per block, and the queries per batch."""
     bytes_in_block = float(_BYTES_PER_NEIGHBOR * (4 * k + 64) * 1.5)
     bytes_in_batch = float(_BYTES_PER_NEIGHBOR * k)
-    needed = 2 * max(bytes_in_block, bytes_in_batch)
-    validation.check_memory("working_memory", options.working_memory, needed)
+    required_bytes = 2 * max(bytes_in_block, bytes_in_batch)
+    validation.check_memory("working_memory", options.working_memory, required_bytes)
     memory = options.working_memory / 2
     n_threads = min(options.n_threads, int(memory / bytes_in_block))
     block = min(_QUERIES_PER_BLOCK, int(memory / (bytes_in_block * n_threads)), -(-n // n_threads))
@@ -86,7 +87,7 @@ def _sizes(n: int, k: int, options: ExecutionOptions) -> tuple[int, int, int]:
 def _progress_from(
     progress: parallel.Progress | None, first: int, total: int
 ) -> parallel.Progress | None:
-    """Return a callback for a batch of queries that reports numbers of all queries."""
+    """Return a callback that converts progress within a batch to progress among all queries."""
     if progress is None:
         return None
     return lambda done, _: progress(first + done, total)
@@ -110,14 +111,14 @@ def _as_bytes(name: str, rows: Any, *, or_vector: bool = False) -> npt.NDArray[n
 
 
 def _as_words(rows: npt.NDArray[np.uint8]) -> Words:
-    """Return rows of bytes as words of 64 bits; the last word of a row is filled with zeros."""
+    """Return rows of bytes as words of 64 bits; the last word of a row is padded with zeros."""
     padding = -rows.shape[1] % 8
     rows = np.pad(rows, ((0, 0), (0, padding))) if padding else np.ascontiguousarray(rows)
     return validation.read_only(rows.view(np.uint64))
 
 
 def _norms(rows: Words) -> npt.NDArray[np.float64]:
-    """Return the Euclidean norm of every row of bits, and zeros that a vector load may overrun."""
+    """Return the Euclidean norm of every row of bits, followed by zeros up to a whole vector."""
     norms = np.zeros(len(rows) + LANES)
     for lo in range(0, len(rows), _ROWS_PER_COUNT):
         block = rows[lo : lo + _ROWS_PER_COUNT]

@@ -1,4 +1,4 @@
-"""All scores of queries with all items, some rows at a time."""
+"""All scores of queries with all items, computed for some queries at a time."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -22,8 +22,8 @@ from fastcos.similarity.base import (
 from fastcos.similarity.encoded_rows import EncodedRows, encode_rows
 from fastcos.validation import Floats
 
-# The memory of a score while its block is computed, in bytes. It holds the product in float64, the
-# score, and the result of to_score; for a distance, it holds the item, its raw score and the score.
+# The bytes that one score takes while its block is computed: the product in float64, the score, and
+# the result of to_score. For a distance, these are the item, its raw score and the score.
 _BYTES_PER_SCORE = 64
 
 
@@ -37,24 +37,25 @@ def similarity_blocks(
 ) -> Iterator[tuple[slice, npt.NDArray[np.float32]]]:
     """Yield the scores of every query with every item, for some queries at a time.
 
-    The scores are a float32 matrix product of the transformed rows (float64 for float64 rows). They
-    agree with the scores of :func:`top_k` within rounding, but they do not have the same bits.
-    Distances (neg_euclidean) are computed from differences of rows, which takes several times as
-    long as a product, and are bit-for-bit identical to those of :func:`top_k`. All blocks together
-    take O(n m d) time. The memory is that of one block and of one copy of the items.
+    The scores are a matrix product of the transformed rows, in float32, or in float64 for float64
+    rows. They agree with the scores of :func:`top_k` within rounding errors, but they do not have
+    the same bits. Distances (neg_euclidean) are computed from differences of rows. This takes
+    several times as long as a product, and the distances are bit-for-bit identical to those of
+    :func:`top_k`. All blocks together take O(n m d) time. The function needs memory for one block
+    and for one copy of the items.
 
     Parameters
     ----------
     queries : array_like (n, d), or (d,) where items are given, as for :func:`fastcos.top_k`
         One row per query.
     items : array_like (m, d), optional
-        The items. None: the queries themselves.
+        The items. By default, the queries are compared with each other.
     measure : str or Measure
-        As in :func:`top_k`.
+        The measure, as in :func:`top_k`.
     block : int, optional
-        The number of queries in a block. Default: as many as fit working_memory.
+        The number of queries in a block. By default, as many as fit into working_memory.
     working_memory : float, optional
-        The memory for a block in MiB. Default: the setting ``working_memory``.
+        The memory for a block in MiB. By default, the setting ``working_memory``.
 
     Returns
     -------
@@ -65,7 +66,7 @@ def similarity_blocks(
     ------
     ValueError
         The rows contain NaN or infinity or have different numbers of columns, block is below 1, or
-        the scores of one query do not fit working_memory.
+        the scores of one query do not fit into working_memory.
 
     Examples
     --------
@@ -94,7 +95,7 @@ def similarity_blocks(
 def score_blocks(
     measure: Measure, queries: validation.Rows, items: validation.Rows, block: int
 ) -> Iterator[tuple[slice, Floats]]:
-    """Yield the float64 scores of checked rows, by a measure that is fitted to the items."""
+    """Yield the float64 scores of validated rows, by a measure that is fitted to the items."""
     if is_upper_bounded(measure):
         return _rescored_blocks(measure, queries, items, block)
     if measure.metric_type == "euclidean":
@@ -118,9 +119,9 @@ def _difference_blocks(
 ) -> Iterator[tuple[slice, Floats]]:
     """Yield scores from differences of rows.
 
-    Scores from products are wrong for rows that are near each other and far from the origin: a
-    float32 product of rows of size r has an error of about 1e-7 r^2, and so has a squared distance
-    that is computed from it.
+    Scores that are computed from products are wrong for rows that are near each other and far from
+    the origin: for rows of norm r, the error of a float32 product, and of a squared distance that
+    is computed from it, is about 1e-7 r^2.
     """
     options = as_options(None, None)
     segment = encode_segment(measure, items, options.n_threads)

@@ -1,4 +1,4 @@
-"""The communities of sentence-transformers, exact and without torch: same arguments and results."""
+"""The community detection of sentence-transformers with exact cosines, without torch."""
 
 from typing import Any
 
@@ -17,13 +17,13 @@ def community_detection(
     batch_size: int = 1024,
     show_progress_bar: bool = False,
 ) -> list[list[int]]:
-    """Disjoint groups of similar rows, as ``sentence_transformers.util.community_detection``.
+    """Find disjoint groups of similar rows, as ``sentence_transformers.util.community_detection``.
 
-    The candidates are the neighbourhoods of all rows: a central row and every row whose cosine with
-    it is at least threshold. The largest candidates come first. A candidate is left out if an
-    earlier community contains its central row. Otherwise it keeps the members that no earlier
-    community contains, and is left out if these are fewer than min_community_size. Unlike the
-    groups of
+    The candidates are the neighbourhoods of all rows. The neighbourhood of a row, which is its
+    central row, consists of every row whose cosine with the central row is at least threshold. The
+    largest candidates come first. A candidate is dropped if an earlier community contains its
+    central row. Otherwise its members are the rows that no earlier community contains, and the
+    candidate is dropped if these are fewer than min_community_size. Unlike the groups of
     :func:`fastcos.search.near_duplicates`, communities are not chains: every member is similar to
     the central row.
 
@@ -35,25 +35,26 @@ def community_detection(
     Parameters
     ----------
     embeddings : array_like (m, d)
-        One row per item; also a tensor in main memory, or a list of vectors.
+        One row per item. Tensors in main memory and lists of vectors are accepted as well.
     threshold : float or Calibration, default 0.75
-        As min_score of :func:`fastcos.neighbors_above`.
+        The smallest cosine of similar rows, as min_score of :func:`fastcos.neighbors_above`.
     min_community_size : int, default 10
-        Members that a community must have.
+        The smallest number of members of a community.
     batch_size, show_progress_bar
-        For calls written for sentence-transformers; the setting ``working_memory`` decides here.
+        Accepted for calls that were written for sentence-transformers, and not used: the setting
+        ``working_memory`` decides how much is computed at once.
 
     Returns
     -------
     list of list of int
-        The communities by descending size, equal sizes in the order in which they were chosen.
-        Each has its central row first, and then its members by descending cosine with that row,
-        equal cosines by lower row.
+        The communities by descending size, and communities of equal size in the order in which they
+        were chosen. The first member of a community is its central row. The other members follow by
+        descending cosine with the central row, and members with equal cosines by lower row.
 
     Raises
     ------
     ValueError
-        More pairs than working_memory holds, NaN or infinity.
+        There are more pairs than fit into working_memory, or the rows contain NaN or infinity.
 
     Examples
     --------
@@ -69,7 +70,7 @@ def community_detection(
     min_cosine = as_threshold("threshold", threshold, get_measure("cosine"))
     pairs = neighbors_above(X, min_score=min_cosine)
     rows = np.repeat(np.arange(len(X)), np.diff(pairs.indptr))
-    # a row is its own best neighbour, unless it is zero and its cosine with itself is 0
+    # A row is its own nearest neighbour, except for a zero row, whose cosine with itself is 0.
     with_itself = np.flatnonzero(X.any(axis=1) | (min_cosine <= 0))
     rows = np.concatenate([with_itself, rows])
     members = np.concatenate([with_itself, pairs.indices])

@@ -1,4 +1,4 @@
-"""Compile all that searches of rows of one type need: for ``background`` and for warmup."""
+"""Compile all code that searches of rows of one type need, for ``background`` and for warmup."""
 
 import contextlib
 import dataclasses
@@ -17,32 +17,34 @@ from fastcos.search.rankings import best_of_parts
 from fastcos.search.task_grid import ThresholdSample
 from fastcos.similarity import encoded_rows, kernel_records
 
-# Seconds to wait for another process that compiles the same, before this one compiles, too.
+# The seconds that this process waits for another process that compiles the same code. After this
+# time, both processes compile.
 _SECONDS_OF_WAITING = 120.0
-# Added to the niceness: the searches of a busy machine come first.
+# The number that is added to the niceness of the process, so that searches on a busy machine take
+# precedence over compilation.
 _NICENESS = 5
-# The rows and columns of the searches that are compiled: just enough that tiles search them.
+# The rows and columns of the searches that are compiled, just enough for a search by tiles.
 _ROWS, _COLUMNS = 512, 16
 
 
 def compile_searches(dtype: str) -> None:
-    """Compile searches of rows of a type, of few queries first, then of many; leave the mark."""
+    """Compile searches of rows of a type, first with few, then with many queries; leave a mark."""
     readiness.compile_at_once()
     if dtype == "bfloat16":
         import ml_dtypes  # noqa: F401  registers the type with NumPy
     options = ExecutionOptions(1, 2.0**30)
-    # The rows have a common direction, so that the code that removes it is compiled, too.
+    # The rows have a common direction, so that the code that removes this direction is compiled.
     rows = 10 * (1.0 + np.random.default_rng(0).standard_normal((_ROWS, _COLUMNS)))
     items = encoded_rows.encode_rows(rows.astype(dtype), None, 1, "cosine")
-    # Queries for rows that are not float32 are searched in float64 (packing.match_type).
+    # If rows are not float32, their queries are searched in float64 (packing.match_type).
     query_rows = rows.astype("float32" if dtype == "float32" else "float64")
     encoded_queries = encoded_rows.encode_rows(query_rows, None, 1, "cosine")
     segment = segments.Segment("cosine", items, np.arange(_ROWS, dtype=np.int64), 1)
-    most = cost_model.COSTS.max_queries_sharing_rows
-    for n in (1, most, 2 * most):
-        queries, nothing = encoded_queries.take(slice(n)), no_exclusions(n)
+    max_shared = cost_model.COSTS.max_queries_sharing_rows
+    for n in (1, max_shared, 2 * max_shared):
+        queries, exclusions = encoded_queries.take(slice(n)), no_exclusions(n)
         segment.pack()
-        request = scan.SegmentRequest(10, nothing)
+        request = scan.SegmentRequest(10, exclusions)
         columns, scores = scan.search_segment(segment, queries, request, options)
         best_of_parts(np.stack([columns] * 2, axis=1), np.stack([scores] * 2, axis=1))
     if segment.packed.layout.quantised:
@@ -52,14 +54,14 @@ def compile_searches(dtype: str) -> None:
         request = scan.SegmentRequest(10, no_exclusions(1))
         plan = scan.plan_segment(segment, 1, request, options)
         plan = dataclasses.replace(plan, use_projection=True, sample=ThresholdSample(2, 1))
-        few = encoded_queries.take(slice(1)).rows
+        query_rows = encoded_queries.take(slice(1)).rows
         filters = kernel_records.NO_FILTERS
-        launch_of(plan, projected, filters, 10, must_check=False).run(few)
+        launch_of(plan, projected, filters, 10, must_check=False).run(query_rows)
     readiness.leave_mark(dtype)
 
 
 def main(dtype: str) -> None:
-    """Compile at low priority, unless another process on this machine does so in time."""
+    """Compile at low priority, unless another process on this machine compiles the same in time."""
     with contextlib.suppress(AttributeError, OSError):  # Windows has no niceness
         os.nice(_NICENESS)
     end = time.monotonic() + _SECONDS_OF_WAITING

@@ -1,8 +1,9 @@
-"""What a search costs: every threshold of the planner, and the rates of its estimates.
+"""The costs of a search: the thresholds of the planner, and the rates of the time estimates.
 
 ``fastcos.search.plan`` decides by these numbers how a search runs, and ``fastcos.search.estimate``
-computes from them how long it takes. They were measured by ``python -m bench.lab.search_plan`` and
-``python -m bench.lab.explain``; ``docs/dev/costs.md`` holds the measurements.
+computes from them how long a search takes. The numbers were measured by
+``python -m bench.lab.search_plan`` and ``python -m bench.lab.explain``; ``docs/dev/costs.md``
+contains the measurements.
 """
 
 import dataclasses
@@ -17,10 +18,11 @@ from fastcos.kernels.simd.panel import PANEL
 class CostModel:
     """Every threshold by which a search is planned, and the rates by which its time is estimated.
 
-    The numbers were measured by ``python -m bench.lab.search_plan``; ``docs/dev/costs.md`` holds
+    The numbers were measured by ``python -m bench.lab.search_plan``; ``docs/dev/costs.md`` contains
     the measurements. Thresholds that compare methods are in multiply-adds, in bytes, or in units of
-    the time in which the tiles read one row for the first query. They are not in seconds, so they
-    hold on many CPUs. A tile is the scores of a panel of 32 packed rows with a panel of 32 queries.
+    the time in which the tiles read one row for the first query. These units are not seconds, so
+    the thresholds hold on many CPUs. A tile consists of the scores of a panel of 32 packed rows
+    with a panel of 32 queries.
     """
 
     # --- Which method searches a segment ---------------------------------------------------------
@@ -30,7 +32,7 @@ class CostModel:
     # The filter stores a candidate in 64 bits: a 32-bit score and a 32-bit slot, which is the place
     # of the row in the packed order.
     max_rows_for_tiles: int = 2**31
-    # If a query asks for more than this share of the rows, a filter drops too few of them.
+    # If a query asks for more than this share of the rows, a filter drops too few rows to pay.
     max_neighbor_share: float = 1 / 8
     # Packing a row takes as long as computing this many float64 scores of the row.
     scores_per_packed_row: int = 7
@@ -48,7 +50,7 @@ class CostModel:
     # If a search is restricted to some of the rows, the tiles compare this many queries in the time
     # in which they read the rows for the first query.
     queries_per_filtered_sweep: int = 4
-    # The number of bytes of a packed row besides its codes: norm, slot, bias and factors.
+    # The number of bytes that a packed row takes besides its codes: norm, slot, bias and factors.
     bytes_beside_codes: int = 160
     # Duplicate rows are grouped only if a row has on average at least this many copies, itself
     # included. If rows have fewer copies, most groups are single rows, and grouping costs more than
@@ -61,8 +63,8 @@ class CostModel:
     # addition to its multiplications.
     min_entries_of_segment: int = 2**23
     # The panels of a group are searched if its queries and items need at least this many
-    # multiply-adds. Such a search takes about 0.1 ms in addition to its multiplications. With this
-    # much work, the kernel that scores every pair would take twice as long.
+    # multiply-adds. Such a search takes about 0.1 ms in addition to its multiplications. If there
+    # is this much work, the kernel that scores every pair would take twice as long.
     min_work_of_panels: int = 2**20
     # The panels of a group are searched only if the group has at least this many items, because a
     # tile compares 32 items at once.
@@ -71,15 +73,15 @@ class CostModel:
     # --- How a scan is divided among threads -----------------------------------------------------
     # With at most this many queries, threads share the rows; with more, they share the queries.
     max_queries_sharing_rows: int = 64
-    # A thread is woken only if it has at least this many bytes of codes to read. With less, waking
-    # it and merging its results would take longer than it saves.
+    # A thread is woken only if it has at least this many bytes of codes to read. If it had fewer,
+    # waking the thread and merging its results would take longer than the thread saves.
     min_bytes_per_thread: int = 1 << 23
-    # The number of queries that are compared in the time of one more reading of the codes. Tiles of
-    # AMX compare a whole panel of queries at a time.
+    # The number of queries that are compared in the time in which the codes are read once more. The
+    # tiles of AMX compare a whole panel of queries at a time.
     queries_per_reading: int = 4
     queries_per_reading_amx: int = PANEL
     # Every range of panels has thresholds and candidates of its own, so there should be few ranges.
-    # But a range must not be too long, so that other threads can take ranges of a slow thread.
+    # However, ranges must be short enough that other threads can take over ranges of a slow thread.
     max_panels_per_range: int = 8192
     # The largest number of queries of a block, and of bytes of its buffers, which must fit in the
     # second-level cache.
@@ -88,23 +90,23 @@ class CostModel:
     # With at least this many columns, blocks are twice as large, because a row is read only once
     # for all queries of a block that score it.
     wide_columns: int = 768
-    # The seconds that a block of queries takes in addition to its products, whatever the number of
-    # its queries, and the seconds that each query takes in addition if it is compared by itself.
+    # The seconds that a block of queries takes in addition to its products, for any number of
+    # queries, and the seconds that each query takes in addition if it is compared by itself.
     seconds_per_query_block: float = 1.3e-5
     seconds_per_single_query: float = 0.9e-6
-    # Overhead of a query block, in panels of queries. It is measured as 0.1; 0.5 makes the planner
-    # prefer larger blocks when two plans take about the same time.
+    # The overhead of a query block, in units of one panel of queries. It was measured as 0.1; the
+    # value 0.5 makes the planner prefer larger blocks when two plans take about the same time.
     block_overhead_panels: float = 0.5
     # With at most this many threads, the rows are not divided for many queries. With more threads,
     # the rows are divided if the search then takes less than this share of the time that it takes
     # without division, because every range has candidates of its own.
     max_threads_without_ranges: int = 2
     max_share_of_time_in_ranges: float = 0.85
-    # The number of passes over the rows in which tasks share thresholds. A damaged threshold causes
-    # another pass.
+    # The number of passes over the rows in which tasks share thresholds. Another pass follows only
+    # if a threshold was damaged.
     max_sharing_passes: int = 2
     # The number of pairs that one task of an exhaustive search scores, for rows of up to 64
-    # columns. This takes about 2 ms.
+    # columns. A task of this size takes about 2 ms.
     pairs_per_task: int = 100_000
     # The largest number of tasks into which the rows are divided for few queries of an exhaustive
     # search.
@@ -116,29 +118,30 @@ class CostModel:
     max_unchecked_bytes: int = 1 << 22
 
     # --- Candidates and the first threshold ------------------------------------------------------
-    # The number of candidates per neighbour that the buffer of a query holds: a number with which
-    # few buffers are full before the end, and the smallest number with which a search works. Then
-    # the number of further candidates, and the smallest buffer.
+    # The number of candidates per neighbour that the buffer of a query holds. The first number is
+    # so large that few buffers are full before the end, and the second is the smallest number with
+    # which a search works. The third number is the number of further candidates, and the last one
+    # the size of the smallest buffer.
     candidates_per_neighbor: int = 16
     min_candidates_per_neighbor: int = 4
     candidates_besides: int = 64
     min_capacity: int = 1024
-    # The first threshold of a query is estimated from a sample of the panels. A margin of 2.33
-    # standard deviations makes the estimate too high for one query in a hundred, which is then
+    # The first threshold of a query is estimated from a sample of the panels. With a margin of 2.33
+    # standard deviations, the estimate is too high for one query in a hundred. Such a query is
     # searched again.
     threshold_deviations: float = 2.33
     max_sample_stride: int = 16
     # At least this many panels are sampled, so that the estimate is reliable. Very few queries
     # score the sample twice, so half as many panels are sampled for them.
     min_sampled_panels: int = 32
-    # These numbers are added to the rank, because the codes have rounding errors: the first if the
-    # panels are sampled, the second if all panels are read.
+    # These numbers are added to the rank, because the codes have rounding errors: the first number
+    # if the panels are sampled, the second number if all panels are read.
     rank_margin_of_sample: float = 1.5
     rank_margin_of_all: float = 2.5
 
     # --- The projection: short codes along the leading principal axes ----------------------------
-    # The number of axes. None chooses as many axes as a sample of the rows suggests, and 0 makes no
-    # projection. Any other number is used for all rows, in tests and benchmarks.
+    # The number of axes. None stands for the number of axes that a sample of the rows suggests, and
+    # 0 for no projection. Tests and benchmarks set other numbers, which are used for all rows.
     projected_columns: int | None = None
     # With fewer rows or columns than this, drawing the sample takes longer than the projection
     # saves.
@@ -146,8 +149,8 @@ class CostModel:
     min_columns_to_project: int = 192
     # If ``fit`` added no projection, one is added after this number of multiply-adds in all calls.
     min_work_to_project: int = 2**40
-    # With AVX2, a projection is added after this share of that number, because tiles of AVX2 take
-    # three times as long as tiles of VNNI (docs/dev/costs.md, "AVX2").
+    # With AVX2, the projection is added after this share of min_work_to_project, because tiles of
+    # AVX2 take three times as long as tiles of VNNI (docs/dev/costs.md, "AVX2").
     share_of_work_to_project_avx2: float = 1 / 4
     # The numbers of axes that are compared, and the largest share of the columns that the axes may
     # have. More axes save too little time.
@@ -157,14 +160,14 @@ class CostModel:
     # serve as queries.
     projection_sample_rows: int = 2048
     projection_sample_queries: int = 64
-    # The number of rows that show whether rows have the same length along most axes, and the
-    # largest effective number of columns with which a projection is considered, as a share of the
-    # columns. The share is 0.15 for a text model whose rows are long along few axes, and 1 for
-    # independent columns.
+    # The number of rows in a sample that shows whether rows have the same length along most axes,
+    # and the largest effective number of columns with which a projection is considered, as a share
+    # of the columns. The share is 0.15 for a text model whose rows are long along few axes, and 1
+    # for independent columns.
     spread_sample_rows: int = 512
     max_spread: float = 0.4
-    # Pairs of k and the average rank of the threshold during a sweep, and the values of k for whose
-    # mean the number of axes is chosen.
+    # Pairs of k and the average rank of the threshold during a sweep. The number of axes is chosen
+    # for the mean of the values of k in usual_k.
     threshold_ranks: tuple[tuple[int, int], ...] = ((10, 40), (20, 65), (50, 123), (100, 200))
     usual_k: tuple[int, ...] = (10, 100)
     # The length of the rounding errors of the int8 codes of a unit row and a unit query.
@@ -175,21 +178,21 @@ class CostModel:
     tile_overhead_columns: float = 22
     pair_overhead_columns: float = 2200.0
     pair_cost_per_column: float = 2.0
-    # A projection is added if it is estimated to make the tiles at least this many times as fast,
-    # for few queries and for many queries. The gain must be large, because a projection does not
-    # save the float64 scores, and the queries must be projected.
+    # A projection is added if the tiles are estimated to be at least this many times as fast with
+    # it, for few queries and for many queries. The gain must be large, because a projection does
+    # not save the float64 scores, and because the queries must be projected.
     min_projection_gains: tuple[float, float] = (1.5, 2.0)
 
     # --- Batches and blocks that fit the working memory ------------------------------------------
-    # The smallest number of queries of a batch in memory, so that every thread has some queries;
-    # the share of the working memory for their encoded rows and results; and the bytes of a query
-    # besides its columns and its k results.
+    # The smallest number of queries in a batch in memory, so that every thread has some queries;
+    # the share of the working memory for the encoded rows and results of a batch; and the bytes
+    # that a query takes besides its columns and its k results.
     min_batch_queries: int = 1024
     batch_share: float = 0.25
     batch_bytes_per_query: int = 128
     # If rows are read in blocks, the first number is the share of the working memory for searching
-    # a segment, and the second the largest share for the queries. Every batch packs all rows, and
-    # every segment packs all queries.
+    # a segment, and the second number the largest share for the queries. Every batch packs all
+    # rows, and every segment packs all queries.
     segment_search_share: float = 0.25
     read_queries_share: float = 0.4
     # The bytes of the norms, bias and search state of a row; of the code of an entry, while it is
@@ -206,9 +209,9 @@ class CostModel:
     # The smallest memory in bytes for blocks of low-precision rows: in total, and per column.
     low_precision_memory: float = float(1 << 25)
     low_precision_bytes_per_column: float = 5120.0
-    # The number of queries that NumPy searches at once, because more queries make its matrix
-    # product no faster; and the bytes of one candidate, including the copies for selecting the
-    # best.
+    # The number of queries that NumPy searches at once, because a matrix product is no faster with
+    # more queries; and the bytes that one candidate takes, including the copies from which the best
+    # are selected.
     numpy_batch_queries: int = 1024
     numpy_bytes_per_candidate: int = 96
 
@@ -241,10 +244,10 @@ class CostModel:
     )  # fmt: skip
     # The seconds per query that a tile takes in addition to its products.
     seconds_per_tile_lane: float = 2.0e-9
-    # The share of the rows whose full codes are multiplied although there is a projection.
+    # The share of the rows whose full codes are multiplied in spite of a projection.
     share_after_projection: float = 0.15
-    # The number of candidates of a query that are scored in float64, per neighbour and in addition;
-    # and the seconds for one candidate, in total and per column.
+    # The number of candidates of a query that are scored in float64: the number per neighbour, and
+    # a number in addition; then the seconds for one candidate, and for each of its columns.
     scored_pairs_per_neighbor: float = 4.0
     scored_pairs_besides: float = 30.0
     seconds_per_candidate: float = 2.5e-8
@@ -262,8 +265,8 @@ class CostModel:
     # kernels are not compiled.
     numpy_multiply_adds_per_second: float = 5.0e10
     seconds_per_numpy_pair: float = 3.0e-9
-    # The further seconds of a call: of a prepared search of an index; of any other search; for
-    # fitting a measure; for waking threads and merging their results; and for a row of a mask.
+    # The seconds that a call takes in addition to its work: a prepared search of an index; any
+    # other search; fitting a measure; waking threads and merging their results; one row of a mask.
     seconds_per_prepared_call: float = 9.0e-6
     seconds_per_call: float = 1.2e-4
     seconds_per_fit: float = 2.0e-4
@@ -277,7 +280,7 @@ COSTS = CostModel()
 
 @contextmanager
 def costs_replaced(**changes: object) -> Iterator[None]:
-    """Plan by other costs within the block: for tests and benchmarks, in one thread."""
+    """Plan by other costs within the block, in tests and benchmarks with a single thread."""
     global COSTS
     before = COSTS
     COSTS = dataclasses.replace(before, **changes)  # type: ignore[arg-type]
@@ -288,7 +291,7 @@ def costs_replaced(**changes: object) -> Iterator[None]:
 
 
 def read_seconds(read: float, size: float, n_threads: int, costs: CostModel) -> float:
-    """Return the seconds in which threads read so many bytes, of rows or codes of this size."""
+    """Return the seconds in which threads read `read` bytes of rows or codes of `size` bytes."""
     if size <= costs.cached_bytes:
         return read / (n_threads * costs.cached_bytes_per_second_of_thread)
     return read / min(n_threads * costs.bytes_per_second_of_thread, costs.bytes_per_second)

@@ -1,8 +1,8 @@
 """Distances of neighbours that a search returned, computed from differences of their rows.
 
 The formulas 1 - cosine and |x|^2 + |y|^2 - 2 <x, y> lose all digits for rows that are near each
-other. Two rows at a cosine distance of 5e-9 have a float32 cosine of 1, which would make their
-distance 0.
+other. For example, two rows at a cosine distance of 5e-9 have a float32 cosine of 1, from which the
+distance would be computed as 0.
 """
 
 import numpy as np
@@ -14,16 +14,16 @@ from fastcos.validation import Floats, Integers
 
 # The measures whose scores are distances, up to a sign and a constant.
 MEASURES = ("cosine", "neg_euclidean")
-# The number of entries of neighbours' rows that are compared at once: 4 MiB in float64.
+# The number of entries of neighbours' rows that are compared at once, which take 4 MiB in float64.
 _ENTRIES_AT_ONCE = 1 << 19
 
 
 def distances_of(index: SimilarityIndex, rows: validation.Rows, positions: Integers) -> Floats:
-    """Return the distances (n, k), float64, of rows (n, d) to the items at positions (n, k).
+    """Return the float64 distances (n, k) of rows (n, d) to the items at positions (n, k).
 
-    For cosine, a distance is half the squared distance of the unit rows, which is 1 - cosine, and
-    it is 1 if a row is zero. For neg_euclidean it is the Euclidean distance. The ids of the index
-    must be its positions.
+    If the measure is cosine, a distance is half the squared distance of the unit rows, which is
+    1 - cosine, or 1 if a row is zero. If the measure is neg_euclidean, it is the Euclidean
+    distance. The ids of the index must be its positions.
     """
     n, k = positions.shape
     distances = np.empty((n, k))

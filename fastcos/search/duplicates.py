@@ -1,7 +1,8 @@
-"""Search rows that occur many times only once, because copies of a row have equal scores.
+"""Groups of equal rows. Rows that occur many times are searched only once.
 
-Without this, every row of a group of g copies has the g - 1 other copies as neighbours with one
-score, which no bound can separate, and all g^2 pairs are scored in float64.
+Copies of a row have equal scores. Without groups, every row of a group of g copies would have the
+g - 1 other copies as neighbours with the same score, which no bound can separate, so all g^2 pairs
+would be scored in float64.
 """
 
 from typing import NamedTuple
@@ -70,7 +71,7 @@ def find_duplicates(encoded: EncodedRows) -> DuplicateGroups | None:
 
 
 def find_duplicates_among(encoded: EncodedRows, numbers: Integers) -> DuplicateGroups | None:
-    """Return the groups of duplicates among the rows of these ascending numbers."""
+    """Return the groups of duplicates among the rows with these ascending row numbers."""
     if len(numbers) == len(encoded.rows):
         return find_duplicates(encoded)
     subset_groups = find_duplicates(encoded.take(numbers))
@@ -84,7 +85,7 @@ def find_duplicates_among(encoded: EncodedRows, numbers: Integers) -> DuplicateG
 
 
 def _hashes(encoded: EncodedRows) -> npt.NDArray[np.uint64]:
-    """Return a random linear map of the bits of every row and its bias, modulo 2^64."""
+    """Return a hash of every row and its bias: a random linear map of their bits, modulo 2^64."""
     words = encoded.rows.view(f"u{min(4, encoded.rows.itemsize)}")
     weights = np.random.default_rng(0).integers(2**64, size=words.shape[1] + 1, dtype=np.uint64)
     bias = encoded.bias if len(encoded.bias) else np.zeros(len(words))
@@ -107,10 +108,10 @@ def expand(
 
     group_of_query (n,) holds the number of the distinct query of each query. groups holds, for each
     distinct query, the row numbers of the first members of its k + 1 best groups, and their raw
-    scores. Of the exclusions only ``self_rows`` is used. It is enough to know k + 1 groups: every
-    group that ranks above the group of an item contains a row that ranks above the item, so the
-    group of one of the best k items is among the best k groups, or among the best k + 1 if one of
-    the rows above the item is the query itself.
+    scores. Of the exclusions, only ``self_rows`` is used. The best k + 1 groups suffice, for the
+    following reason. Every group that ranks above the group of an item contains a row that ranks
+    above the item. The group of one of the best k items is therefore among the best k groups, or
+    among the best k + 1 groups if one of the rows above the item is the query itself.
     """
     n = len(group_of_query)
     best_groups, best_scores = groups

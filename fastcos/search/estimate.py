@@ -1,4 +1,4 @@
-"""Estimate what a plan reads and computes, and about how long that takes."""
+"""An estimate of the bytes that a plan reads, of its computations, and of its time."""
 
 import dataclasses
 from dataclasses import dataclass
@@ -15,19 +15,19 @@ from fastcos.search.task_grid import Machine, TaskGrid
 
 @dataclass(frozen=True)
 class Estimate:
-    """The work of a search, and about how long each part of it takes.
+    """The estimated work of a search, and the estimated time of each part of the work.
 
     Attributes
     ----------
     bytes_read : float
-        Bytes of codes or rows that threads read, as many times as they read them.
+        The bytes of codes or rows that threads read; bytes that are read twice count twice.
     multiply_adds : float
-        Products of the tiles, or of a matrix product.
+        The number of multiply-adds of the tiles, or of a matrix product.
     scored_pairs : float
-        Pairs that are scored in float64.
+        The number of pairs that are scored in float64.
     memory, multiply, scores, packing, overhead : float
-        Seconds for reading, for multiplying, for float64 scores, for encoding and packing rows, and
-        for what does not depend on the rows. Reading and multiplying overlap.
+        The seconds for reading, for multiplying, for float64 scores, for encoding and packing rows,
+        and for the work that does not depend on the rows. Reading and multiplying overlap.
     """
 
     bytes_read: float = 0.0
@@ -41,11 +41,11 @@ class Estimate:
 
     @property
     def seconds(self) -> float:
-        """About how long the search takes."""
+        """The estimated seconds of the whole search."""
         return max(self.memory, self.multiply) + self.scores + self.packing + self.overhead
 
     def plus(self, other: "Estimate", times: float = 1.0) -> "Estimate":
-        """Return the sum with another estimate, taken a number of times."""
+        """Return the sum of this estimate and `times` times another estimate."""
         pairs = zip(dataclasses.astuple(self), dataclasses.astuple(other), strict=True)
         return Estimate(*(value + times * addend for value, addend in pairs))
 
@@ -57,16 +57,16 @@ def estimate_plan(
     machine: Machine,
     costs: CostModel,
 ) -> Estimate:
-    """Estimate a search of one segment by its plan; the result depends on the arguments alone."""
+    """Estimate a search of one segment by its plan; the result depends only on the arguments."""
     if plan.method == "distinct" and plan.inner is not None:
         m = segment.n_distinct or 0
         distinct = dataclasses.replace(segment, n_live=m, n_packed=m)
         return estimate_plan(plan.inner, distinct, request, machine, costs)
     if plan.method == "repack" and plan.inner is not None:
         m = request.n_allowed or 0
-        rows = dataclasses.replace(segment, n_live=m, n_packed=0, packed_for="")
-        asked = dataclasses.replace(request, n_allowed=None)
-        return estimate_plan(plan.inner, rows, asked, machine, costs)
+        allowed_rows = dataclasses.replace(segment, n_live=m, n_packed=0, packed_for="")
+        distinct_request = dataclasses.replace(request, n_allowed=None)
+        return estimate_plan(plan.inner, allowed_rows, distinct_request, machine, costs)
     m = segment.n_live if request.n_allowed is None else request.n_allowed
     if plan.method in ("score_all", "numpy"):
         return _of_all_pairs(plan, m, segment, request, machine, costs)
@@ -81,26 +81,26 @@ def _of_all_pairs(
     machine: Machine,
     costs: CostModel,
 ) -> Estimate:
-    """Estimate a search that looks at every pair, in float64 or by products of NumPy."""
+    """Estimate a search that computes the score of every pair, in float64 or by NumPy products."""
     n, d = request.n_queries, segment.n_columns
     row_bytes = _row_bytes(segment)
     threads = _threads(plan.grid)
     if plan.method == "numpy":
-        read = row_bytes * m * plan.grid.n_query_blocks
+        bytes_read = row_bytes * m * plan.grid.n_query_blocks
         return Estimate(
-            bytes_read=read, multiply_adds=float(n) * m * d,
-            memory=read_seconds(read, row_bytes * m, machine.n_threads, costs),
+            bytes_read=bytes_read, multiply_adds=float(n) * m * d,
+            memory=read_seconds(bytes_read, row_bytes * m, machine.n_threads, costs),
             multiply=n * m * d / (costs.numpy_multiply_adds_per_second * machine.n_threads),
             scores=n * m * costs.seconds_per_numpy_pair,
         )  # fmt: skip
     pairs = float(n) * m
     # A block of queries reads every row once.
     per_block = max(1, plan.grid.queries_per_block // plan.grid.n_ranges)
-    read = row_bytes * m * -(-n // per_block)
+    bytes_read = row_bytes * m * -(-n // per_block)
     per_score = costs.seconds_per_score + costs.seconds_per_scored_column * d
-    memory = read_seconds(read, row_bytes * m, threads, costs)
+    memory = read_seconds(bytes_read, row_bytes * m, threads, costs)
     return Estimate(
-        bytes_read=read, scored_pairs=pairs, memory=memory,
+        bytes_read=bytes_read, scored_pairs=pairs, memory=memory,
         multiply=pairs * per_score / threads, scores=_selecting(request, threads, costs),
         packing=_encoding(segment, machine, costs),
     )  # fmt: skip
@@ -113,17 +113,17 @@ def _of_tiles(
     machine: Machine,
     costs: CostModel,
 ) -> Estimate:
-    """Estimate a scan by tiles: codes are read once for each query block, and few are scored."""
+    """Estimate a scan by tiles, which reads the codes once for each block and scores few pairs."""
     layout, grid = cast(TileLayout, plan.layout), plan.grid
     n, k, d = request.n_queries, request.k, segment.n_columns
     n_packed = segment.n_packed if segment.packed_for else segment.n_live
     n_panels, threads = -(-n_packed // PANEL), _threads(grid)
     words = float(layout.words)
     if plan.use_projection:
-        # A share of the rows passes the projection, and the full codes of these are multiplied.
+        # All codes are multiplied for the share of the rows that passes the projection.
         words = segment.projected_words + costs.share_after_projection * layout.words
     codes = n_panels * PANEL * 4 * words
-    read = codes * grid.n_query_blocks
+    bytes_read = codes * grid.n_query_blocks
     # A partly filled panel of queries takes as long as a full panel. Very few queries are compared
     # one by one.
     lanes = n if plan.compares_one_by_one else -(-n // PANEL) * PANEL
@@ -145,20 +145,20 @@ def _of_tiles(
         per_row = costs.seconds_per_packed_row + d * costs.seconds_per_packed_entry
         packing += n_packed * per_row / machine.n_threads
     return Estimate(
-        bytes_read=read, multiply_adds=multiply_adds, scored_pairs=scored,
-        memory=read_seconds(read, codes, threads, costs), multiply=multiply, scores=scores,
+        bytes_read=bytes_read, multiply_adds=multiply_adds, scored_pairs=scored,
+        memory=read_seconds(bytes_read, codes, threads, costs), multiply=multiply, scores=scores,
         packing=packing, overhead=costs.seconds_per_handover if threads > 1 else 0.0,
     )  # fmt: skip
 
 
 def _row_bytes(segment: SegmentSizes) -> float:
-    """Return the bytes of an original row."""
+    """Return the number of bytes of an original row."""
     name = "float16" if segment.row_type == "bfloat16" else segment.row_type
     return float(segment.n_columns * np.dtype(name).itemsize)
 
 
 def _threads(grid: TaskGrid) -> int:
-    """Return how many threads have at least one task."""
+    """Return the number of threads that have at least one task."""
     return max(1, min(grid.n_threads, grid.n_query_blocks * grid.n_ranges))
 
 

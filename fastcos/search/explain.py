@@ -1,8 +1,8 @@
-"""Explain a search before it runs: its plan in words, what it reads, and about how long it takes.
+"""Explain a search before it runs: its plan in words, the bytes that it reads, and its time.
 
 ``SimilarityIndex.explain`` and ``explain_top_k`` call the same planner as searches do, so they
 describe the search that would really run. Times are estimated from the rates of
-``cost_model.CostModel``; the section "estimates" of ``docs/dev/costs.md`` compares them with
+``cost_model.CostModel``; the section "estimates" of ``docs/dev/costs.md`` compares estimated with
 measured times.
 """
 
@@ -33,7 +33,7 @@ from fastcos.search.task_grid import Machine, TaskGrid, plan_exhaustive
 from fastcos.similarity.base import is_upper_bounded
 from fastcos.validation import Integers
 
-# A segment, the request, the machine, and the plan for them.
+# A segment, the request, the machine, and the plan of the search for these three.
 _Planned = tuple[SegmentSizes, RequestSizes, Machine, SearchPlan]
 
 _METHODS = {
@@ -47,11 +47,12 @@ _METHODS = {
 
 @dataclass(frozen=True)
 class SearchExplanation:
-    """How a search would run. ``print`` shows it as text.
+    """The plan and the estimated time of a search. ``print`` shows the explanation as text.
 
     Attributes
     ----------
     n_queries, n_items, n_columns, k, n_threads : int
+        The sizes of the search.
     plans : tuple of SearchPlan
         The different plans of the segments, for a whole batch of queries.
     batch_queries, n_batches : int
@@ -61,9 +62,9 @@ class SearchExplanation:
     estimate : Estimate
         The estimate of the whole search.
     buffer_bytes : float
-        Memory of the buffers, at most ``working_memory``.
+        The memory of the buffers in bytes, at most ``working_memory``.
     working_memory : float
-        Bytes that the search may use besides its inputs and outputs.
+        The number of bytes that the search may use besides its inputs and outputs.
     code : str
         The code that runs: native, compiled, or NumPy.
     reasons : tuple of str
@@ -94,17 +95,17 @@ class SearchExplanation:
 
     @property
     def seconds(self) -> float:
-        """About how long the search takes."""
+        """The estimated seconds of the search."""
         return self.estimate.seconds
 
     @property
     def method(self) -> str:
-        """The method of the first segment, as in SearchPlan."""
+        """The method of the plan of the first segment; see SearchPlan."""
         return self.plans[0].method if self.plans else "nothing"
 
     def as_dict(self) -> dict[str, Any]:
         """Return the explanation as numbers and texts, for JSON."""
-        took = self.estimate
+        estimate = self.estimate
         grid = self.plans[0].grid if self.plans else TaskGrid(0, 0, 0, 0, 0)
         return {
             "n_queries": self.n_queries,
@@ -117,9 +118,9 @@ class SearchExplanation:
             "n_segments": self.n_segments,
             "n_query_blocks": grid.n_query_blocks,
             "n_ranges": grid.n_ranges,
-            "bytes_read": took.bytes_read,
-            "multiply_adds": took.multiply_adds,
-            "seconds": took.seconds,
+            "bytes_read": estimate.bytes_read,
+            "multiply_adds": estimate.multiply_adds,
+            "seconds": estimate.seconds,
             "buffer_bytes": self.buffer_bytes,
             "working_memory": self.working_memory,
             "code": self.code,
@@ -138,16 +139,17 @@ class SearchExplanation:
             return f"{lines[0]}\n  nothing can be found, and nothing is searched"
         lines.append(f"  method      {describe_method(self.plans[0])}")
         lines += [f"  schedule    {line}" for line in self._schedule()]
-        took = self.estimate
+        estimate = self.estimate
         parts = [
             f"{name} {_seconds(value)}"
             for name, value in (
-                ("memory", took.memory), ("compute", took.multiply), ("exact scores", took.scores),
-                ("encoding and packing", took.packing), ("overhead", took.overhead),
+                ("memory", estimate.memory), ("compute", estimate.multiply),
+                ("exact scores", estimate.scores), ("encoding and packing", estimate.packing),
+                ("overhead", estimate.overhead),
             )
-            if value >= 0.05 * took.seconds
+            if value >= 0.05 * estimate.seconds
         ]  # fmt: skip
-        lines.append(f"  estimated   {_seconds(took.seconds)}: {', '.join(parts)}")
+        lines.append(f"  estimated   {_seconds(estimate.seconds)}: {', '.join(parts)}")
         lines.append(
             f"  memory      {self.buffer_bytes / 2**20:,.1f} MiB of buffers (working_memory "
             f"{self.working_memory / 2**20:,.0f} MiB)"
@@ -183,19 +185,19 @@ def describe_grid(plan: SearchPlan, estimate: Estimate) -> str:
     """Return in words how threads divide a search, and how many bytes they read."""
     grid = plan.grid
     threads = "1 thread" if grid.n_threads == 1 else f"{grid.n_threads} threads"
-    read = f"{_bytes(estimate.bytes_read)} are read"
+    bytes_text = f"{_bytes(estimate.bytes_read)} are read"
     if plan.method == "numpy":
-        return f"batches of {grid.queries_per_block:,} queries; {read}"
+        return f"batches of {grid.queries_per_block:,} queries; {bytes_text}"
     if plan.method == "score_all":
-        return f"{grid.n_query_blocks:,} tasks on {threads}; {read}"
+        return f"{grid.n_query_blocks:,} tasks on {threads}; {bytes_text}"
     if grid.is_one_task:
-        return f"one task, in the calling thread; {read}"
+        return f"one task, in the calling thread; {bytes_text}"
     blocks, ranges = grid.n_query_blocks, grid.n_ranges
     text = f"{blocks:,} blocks of {grid.queries_per_block:,} queries"
     if blocks == 1:
         text = "all queries"
     text += " x all rows" if ranges == 1 else f" x {ranges:,} ranges of rows"
-    return f"{text}, on {threads}; {read}"
+    return f"{text}, on {threads}; {bytes_text}"
 
 
 def explain_source(
@@ -205,10 +207,10 @@ def explain_source(
     options: ExecutionOptions,
     allowed_positions: Integers | None = None,
 ) -> SearchExplanation:
-    """Explain a search of fitted items at allowed_positions, or of all items if these are None."""
+    """Explain a search of the fitted items at allowed_positions, or of all items if it is None."""
     n_columns = items.rows.shape[1] if items.n_live else 0
-    shape = items.n_live if allowed_positions is None else len(allowed_positions)
-    k = min(k, shape)
+    n_allowed = items.n_live if allowed_positions is None else len(allowed_positions)
+    k = min(k, n_allowed)
     if not k or not n_queries:
         return SearchExplanation(
             n_queries, items.n_live, n_columns, k, options.n_threads, (), n_queries, 1, 0,
@@ -235,17 +237,19 @@ def explain_source(
                 width, no_exclusions(1), allowed, None, items.n_live
             )
             plan = scan.plan_segment(segment, batch, segment_request, limited)
-            sizes_asked = scan.request_sizes(segment, batch, segment_request)
+            request_sizes = scan.request_sizes(segment, batch, segment_request)
             machine = scan.machine_of(limited, config.isa())
-            planned.append((segment.sizes(items.n_live), sizes_asked, machine, plan))
+            planned.append((segment.sizes(items.n_live), request_sizes, machine, plan))
     else:
         blocks = block_sizes(items.rows, request, items.measure, options)
         machine = scan.machine_of(options._replace(working_memory=blocks.memory), config.isa())
-        sizes_asked = RequestSizes(batch, width)
+        request_sizes = RequestSizes(batch, width)
         for first in range(0, items.n_items, blocks.items):
             n = min(blocks.items, items.n_items - first)
             sizes = SegmentSizes(n, n_columns, n, n_distinct=n, has_moderate_norms=True)
-            planned.append((sizes, sizes_asked, machine, plan_search(sizes, sizes_asked, machine)))
+            planned.append(
+                (sizes, request_sizes, machine, plan_search(sizes, request_sizes, machine))
+            )
         reasons += ("the rows are on disk or of a low precision: every batch reads all of them",)
     is_prepared = bool(items.segments) and compares_rows_as_given(items.measure)
     is_prepared = is_prepared and all(plan.can_be_prepared for *_, plan in planned)
@@ -266,7 +270,7 @@ def explain_groups(
 ) -> SearchExplanation:
     """Explain a search in which each query finds only items of its group.
 
-    codes (n,) holds the groups of the queries, from ``groups.find``.
+    codes (n,) holds the number of each query's group, which ``groups.find`` returns.
     """
     k, costs, isa = min(k, items.n_live), cost_model.COSTS, config.isa()
     n_columns = items.rows.shape[1] if items.n_live else 0
@@ -278,8 +282,8 @@ def explain_groups(
     group_plan = plan_groups(
         n_queries, n_items, n_columns, k, needs_segments=is_upper_bounded(items.measure)
     )
-    whole, plans = Estimate(overhead=costs.seconds_per_call), list[SearchPlan]()
-    # The groups, the threads that search a group, and the number of groups searched at a time.
+    total, plans = Estimate(overhead=costs.seconds_per_call), list[SearchPlan]()
+    # Two ways to search groups: the groups, the threads per group, and the groups at a time.
     ways = (
         (group_plan.is_segment, options.n_threads, 1),
         (group_plan.is_tiled, 1, options.n_threads),
@@ -294,7 +298,7 @@ def explain_groups(
             request = RequestSizes(int(n_queries[group]), min(k, sizes.n_live))
             plans.append(plan_search(sizes, request, machine))
             estimate = estimate_plan(plans[-1], sizes, request, machine, costs)
-            whole = whole.plus(estimate, 1 / n_at_once)
+            total = total.plus(estimate, 1 / n_at_once)
     n_small = int(n_queries[group_plan.is_small].sum())
     if n_small:
         n_pairs = int((n_queries * n_items)[group_plan.is_small].sum())
@@ -305,7 +309,7 @@ def explain_groups(
         sizes = dataclasses.replace(items.segments[0].sizes(), n_live=m)
         request = RequestSizes(n_small, min(k, m))
         machine = scan.machine_of(options, isa)
-        whole = whole.plus(estimate_plan(plans[-1], sizes, request, machine, costs))
+        total = total.plus(estimate_plan(plans[-1], sizes, request, machine, costs))
     reasons = tuple(
         f"{count:,} {'group is' if count == 1 else 'groups are'} {text}"
         for count, text in (
@@ -319,7 +323,7 @@ def explain_groups(
     reasons += tuple(dict.fromkeys(text for plan in distinct for text in plan.reasons))
     return SearchExplanation(
         len(codes), items.n_live, n_columns, k, options.n_threads, distinct, len(codes), 1,
-        len(orders), whole,
+        len(orders), total,
         max((plan.buffer_bytes for plan in plans), default=0.0), options.working_memory,
         readiness.explain(memmap.from_bits(items.rows).dtype.name) if plans else "", reasons,
     )  # fmt: skip
@@ -337,35 +341,36 @@ def explain_top_k(
     working_memory: float | None = None,
     isa: str | None = None,
 ) -> SearchExplanation:
-    """Explain a search by sizes alone: for data that you do not have yet, or for another machine.
+    """Explain a search by its sizes, for data that you do not have yet or for another machine.
 
     Parameters
     ----------
     n_queries, n_items, n_columns : int
         Sizes of the queries and of the items. The items are assumed to have no duplicates.
     k : int
-        Neighbours per query.
+        Number of neighbours per query.
     dtype : str
         Type of the items.
     is_packed : bool
-        Whether an index has packed the items before; otherwise the call packs them, as
+        Whether an index has packed the items before. If not, the call packs them, as
         :func:`fastcos.top_k` does.
     n_threads : int, optional
-        Default: the setting ``n_threads``.
+        Number of threads. Default: the setting ``n_threads``.
     working_memory : float, optional
         MiB for buffers. Default: the setting ``working_memory``.
     isa : {"amx", "vnni", "avxvnni", "avx2", "avx512", "generic"}, optional
-        Instruction set of the machine. Default: that of this one.
+        Instruction set of the machine. Default: the instruction set of this machine.
 
     Returns
     -------
     SearchExplanation
-        The plan, what it reads, and about how long it takes. ``print`` shows it as text.
+        The plan, the bytes that the search reads, and its estimated time. ``print`` shows the
+        explanation as text.
 
     Raises
     ------
     ValueError
-        A size below 1, k above the number of items, or an unknown instruction set.
+        A size is below 1, k is above the number of items, or the instruction set is unknown.
 
     Examples
     --------
@@ -400,7 +405,7 @@ def explain_top_k(
 
 
 def _row_type(dtype: Any) -> str:
-    """Return the name of a type of numbers; refuse None, which NumPy would read as float64."""
+    """Return the name of a numeric type; refuse None, which NumPy would read as float64."""
     if isinstance(dtype, str) and dtype == "bfloat16":
         return dtype
     if isinstance(dtype, str | type | np.dtype):
@@ -421,14 +426,14 @@ def _explain(
     row_type: str,
     reasons: tuple[str, ...] = (),
 ) -> SearchExplanation:
-    """Combine the plans of all segments for one batch; overhead is the further time of a batch."""
-    costs, whole = cost_model.COSTS, Estimate()
+    """Combine the plans of all segments for one batch; overhead is added to each batch's time."""
+    costs, total = cost_model.COSTS, Estimate()
     sizes, request, *_ = planned[0]
     for segment, segment_request, machine, plan in planned:
-        whole = whole.plus(estimate_plan(plan, segment, segment_request, machine, costs))
+        total = total.plus(estimate_plan(plan, segment, segment_request, machine, costs))
     batch = request.n_queries
     n_batches = -(-n_queries // batch)
-    estimate = Estimate(overhead=overhead * n_batches).plus(whole, n_queries / batch)
+    estimate = Estimate(overhead=overhead * n_batches).plus(total, n_queries / batch)
     distinct = _distinct_plans(plan for *_, plan in planned)
     reasons += tuple(dict.fromkeys(text for plan in distinct for text in plan.reasons))
     reasons += _alternative(*planned[0])
@@ -441,7 +446,7 @@ def _explain(
 
 
 def _distinct_plans(plans: Iterable[SearchPlan]) -> tuple[SearchPlan, ...]:
-    """Return the plans that differ in their method or in how the work is divided."""
+    """Return the plans that differ in their method or in their division of the work."""
     by_shape: dict[tuple[str, TaskGrid], SearchPlan] = {}
     for plan in plans:
         by_shape.setdefault((plan.method, plan.grid), plan)
@@ -451,21 +456,21 @@ def _distinct_plans(plans: Iterable[SearchPlan]) -> tuple[SearchPlan, ...]:
 def _alternative(
     segment: SegmentSizes, request: RequestSizes, machine: Machine, plan: SearchPlan
 ) -> tuple[str, ...]:
-    """Return how long float64 scores of all pairs would take, if the plan uses another method."""
+    """Return the time that float64 scores of all pairs would take, if the plan avoids them."""
     if plan.method in ("score_all", "numpy"):
         return ()
     m = segment.n_live if request.n_allowed is None else request.n_allowed
     grid = plan_exhaustive(
         request.n_queries, m, segment.n_columns, request.k, machine.n_threads, cost_model.COSTS
     )
-    every = estimate_plan(
+    exhaustive = estimate_plan(
         SearchPlan("score_all", grid=grid), segment, request, machine, cost_model.COSTS
     )
-    return (f"the float64 score of every pair would take about {_seconds(every.seconds)}",)
+    return (f"the float64 score of every pair would take about {_seconds(exhaustive.seconds)}",)
 
 
 def _seconds(value: float) -> str:
-    """Return seconds in the unit in which they are at least 1, with two digits."""
+    """Return a duration as text with two digits, in the largest unit in which it is at least 1."""
     for unit, size in (("s", 1.0), ("ms", 1e-3)):
         if value >= size:
             return f"{_rounded(value / size)} {unit}"
@@ -473,7 +478,7 @@ def _seconds(value: float) -> str:
 
 
 def _bytes(value: float) -> str:
-    """Return bytes in decimal units, with two digits."""
+    """Return a number of bytes as text with two digits, in decimal units."""
     for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if value >= size:
             return f"{_rounded(value / size)} {unit}"

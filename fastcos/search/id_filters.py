@@ -1,4 +1,4 @@
-"""Filters of an index search: what each query may find, by position and by id."""
+"""Filters of an index search: the items that each query may find, by position and by id."""
 
 import itertools
 from dataclasses import dataclass
@@ -14,20 +14,22 @@ from fastcos.search.results import Neighbors
 from fastcos.validation import Integers
 
 # Up to this many excluded ids, a search finds as many additional neighbours and drops the excluded
-# ones afterwards. More of them are masked before the search, which takes O(items).
+# ids afterwards. More excluded ids are masked before the search, which takes O(number of items).
 _MAX_DROPPED = 64
 
 
 @dataclass(frozen=True)
 class SearchFilters:
-    """What the queries of a search may find. None, or an empty ``dropped``, does not restrict it.
+    """The items that the queries of a search may find.
+
+    A field that is None, or an empty ``dropped``, does not restrict the search.
 
     Attributes
     ----------
     allowed : mask, positions or None
         The items that every query may find.
     lists : tuple of (indptr, positions), or None
-        The items that each query may find: those of query i are positions[indptr[i]:indptr[i + 1]].
+        The items that each query may find: query i may find positions[indptr[i]:indptr[i + 1]].
     exclude : sparse matrix or None
         The items that each query must not find, as non-zeros.
     dropped : ndarray (m,)
@@ -57,8 +59,8 @@ def as_filters(
 ) -> SearchFilters:
     """Combine the filters of a search by position and by id.
 
-    A matrix with fewer columns than there are positions was made before items were added, and says
-    nothing about the new items. Ids that are not in the index have no effect.
+    A matrix with fewer columns than there are positions was made before items were added, and does
+    not exclude any new item. Ids that are not in the index have no effect.
     """
     n_positions = state.n_positions
     _refuse_ids("allowed", allowed, "positions", is_refused_as_list=False)
@@ -97,14 +99,14 @@ def as_filters(
 def _lists_without(
     lists: tuple[Integers, Integers], positions: Integers
 ) -> tuple[Integers, Integers]:
-    """Return lists of positions from which these positions are removed."""
+    """Return the lists without these positions."""
     indptr, listed = lists
     is_kept = ~np.isin(listed, positions)
     return np.concatenate([[0], np.cumsum(is_kept)])[indptr], listed[is_kept]
 
 
 def drop_positions(neighbors: Neighbors, positions: Integers, k: int) -> Neighbors:
-    """Return the k best neighbours of each query that are not at these positions, padded."""
+    """Return the k best neighbours of each query except those at these positions, padded."""
     if not len(positions):
         return neighbors
     is_dropped = np.isin(neighbors.indices, positions)
@@ -116,7 +118,7 @@ def drop_positions(neighbors: Neighbors, positions: Integers, k: int) -> Neighbo
 
 
 def _refuse_ids(name: str, value: Any, rule: str, *, is_refused_as_list: bool) -> None:
-    """Refuse a list of ids where positions are expected."""
+    """Raise an error for a list of ids if positions are expected."""
     if not isinstance(value, list) or validation.is_empty_list(value):
         return
     array = np.asarray(value)
@@ -147,7 +149,7 @@ def _positions_of_ids(
 def _positions_of_lists(name: str, values: Any, state: IndexState) -> tuple[Integers, Integers]:
     """Return indptr (n + 1,) and the ascending positions of the ids in each of n lists.
 
-    A list that several queries share is looked up once, and so is an id that occurs in several
+    A list that several queries share is looked up only once, and so is an id that occurs in several
     lists.
     """
     number_of_list: dict[int, int] = {}
@@ -159,7 +161,7 @@ def _positions_of_lists(name: str, values: Any, state: IndexState) -> tuple[Inte
     ids = list(itertools.chain.from_iterable(distinct_lists))
     n_lists, n_positions = len(distinct_lists), max(1, state.n_positions)
     positions = _find_repeated_positions(name, ids, state)
-    # Each pair of a list and a position is one number. Sorting the numbers sorts every list.
+    # Each pair of a list and a position becomes one number. Sorting these numbers sorts every list.
     list_of_id = np.repeat(np.arange(n_lists), [len(one_list) for one_list in distinct_lists])
     pairs = np.sort((list_of_id * n_positions + positions)[positions >= 0])
     pairs = pairs[np.append(True, pairs[1:] != pairs[:-1])[: len(pairs)]]
@@ -192,7 +194,7 @@ def _find_positions(name: str, ids: Any, state: IndexState) -> Integers:
 
 
 def _with_pairs(exclude: Any, pairs: tuple[Integers, Integers], n_positions: int) -> Any:
-    """Return a sparse matrix, or none, with further pairs of queries and positions as non-zeros."""
+    """Return a sparse matrix, which may be None, with further (query, position) pairs."""
     import scipy.sparse as sp
 
     indptr, positions = pairs
@@ -204,7 +206,7 @@ def _with_pairs(exclude: Any, pairs: tuple[Integers, Integers], n_positions: int
 
 
 def _with_columns(matrix: Any, n_columns: int) -> Any:
-    """Return a sparse matrix with at least so many columns; anything else as it is."""
+    """Return a sparse matrix widened to at least n_columns columns, and other values unchanged."""
     if not validation.is_sparse(matrix) or matrix.shape[1] >= n_columns:
         return matrix
     import scipy.sparse as sp

@@ -1,9 +1,9 @@
 """Ids of items: whole numbers or strings, each of which names one item.
 
 Strings are stored as an array of fixed width, which can be memory-mapped and compared fast. In such
-an array every string takes the memory of the longest one, so one id of 20,000 letters among 8,000
-short ones would cost 640 MB. Where the padding would waste too much memory, the strings are stored
-as an array of Python strings instead (dtype object).
+an array, every string takes the memory of the longest string, so one id of 20,000 letters among
+8,000 short ids would take 640 MB. If the padding would waste too much memory, the strings are
+stored as an array of Python strings instead (dtype object).
 """
 
 from collections.abc import Sequence
@@ -17,8 +17,8 @@ from fastcos.validation import Integers
 
 Ids = npt.NDArray[Any]
 
-# The id that results show where there is no item, in an index whose ids are whole numbers. In an
-# index of strings it is "".
+# The id that results contain where there is no item, in an index whose ids are whole numbers. In an
+# index of strings, this id is "".
 NO_ID = -1
 # The largest width of a fixed-width array, in letters. A row of ten results then takes 20 kB.
 _MAX_WIDTH = 500
@@ -34,7 +34,7 @@ class ItemIds:
     """The ids of the rows of one segment, sorted so that an id is found in O(log p).
 
     ``values`` (p,) holds the ids of all rows, including those of removed items. ``order`` (p,)
-    lists the rows by ascending id; it is None where the ids are in ascending order already.
+    lists the rows by ascending id, or is None if the ids are already in ascending order.
     """
 
     def __init__(self, values: Ids, order: Integers | None = None) -> None:
@@ -42,20 +42,20 @@ class ItemIds:
 
     @classmethod
     def sort(cls, values: Ids) -> "ItemIds":
-        """Return ids together with their order."""
+        """Return the ids with the order of their rows by ascending id."""
         if (values[1:] > values[:-1]).all():
             return cls(values)
         return cls(values, np.argsort(values, kind="stable"))
 
     def find(self, ids: Ids) -> tuple[Integers, npt.NDArray[np.bool_]]:
-        """Return the rows that have these ids, and a mask of the ids that any row has.
+        """Return the row of each id, and a mask of the ids that a row has.
 
-        Where the mask is False, the row is an arbitrary one.
+        If the mask is False for an id, the row of this id is arbitrary.
         """
         can_match = np.ones(len(ids), np.bool_)
         if ids.dtype != self.values.dtype:
             # Both arrays need the same width, or NumPy would widen a copy of all ids of the index.
-            # An id that is longer than the width of the index cannot be in it.
+            # An id that is longer than this width is not in the index.
             if self.values.dtype != object:
                 can_match = _lengths(ids) <= self.values.dtype.itemsize // 4
             ids = ids.astype(self.values.dtype)
@@ -66,18 +66,18 @@ class ItemIds:
 
 
 def are_strings(ids: Ids) -> bool:
-    """Whether ids are strings, either in an array of fixed width or as Python strings."""
+    """Return whether ids are strings, either in an array of fixed width or as Python strings."""
     return ids.dtype.kind in "UO"
 
 
 def format_id(value: Any) -> str:
-    """Return an id as an error message shows it: without NumPy's type, and cut where it is long."""
+    """Return an id as text for an error message, without NumPy's type, and shortened if long."""
     text = repr(value.item() if isinstance(value, np.generic) else value)
     return text if len(text) <= _LETTERS_SHOWN else f"{text[:_LETTERS_SHOWN]}..."
 
 
 def concatenated_ids(arrays: Sequence[Ids]) -> Ids:
-    """Return several arrays of ids as one; all of them hold whole numbers, or all hold strings."""
+    """Concatenate arrays of ids; all of them contain whole numbers, or all contain strings."""
     if len({ids.dtype for ids in arrays}) > 1:
         width = max((ids.dtype.itemsize for ids in arrays if ids.dtype != object), default=0)
         size = sum(ids.nbytes for ids in arrays)
@@ -94,7 +94,7 @@ def as_ids(name: str, ids: Any, length: int | None = None, *, distinct: bool = T
     if array.ndim != 1 or (length is not None and len(array) != length):
         shape = "1-dimensional" if length is None else f"of shape ({length},)"
         raise ValueError(f"{name} must be {shape}, got shape {array.shape}")
-    if not len(array):  # NumPy reads [] as float64
+    if not len(array):  # NumPy reads an empty list as float64
         return np.empty(0, array.dtype if array.dtype.kind == "U" else np.int64)
     array = _as_numbers_or_strings(name, array)
     if distinct:
@@ -113,7 +113,7 @@ def as_ids(name: str, ids: Any, length: int | None = None, *, distinct: bool = T
 
 
 def _as_numbers_or_strings(name: str, array: npt.NDArray[Any]) -> Ids:
-    """Return a one-dimensional array of any type as int64 or strings, or refuse it."""
+    """Return a one-dimensional array of any type as int64 or strings, or raise an error."""
     if array.dtype.kind in "OT":
         objects = array.tolist()
         types = set(map(type, objects))
@@ -132,7 +132,7 @@ def _as_numbers_or_strings(name: str, array: npt.NDArray[Any]) -> Ids:
 
 
 def _converted_objects(name: str, array: npt.NDArray[Any], objects: list[Any]) -> Ids:
-    """Check objects one by one, as the fast tests of their types did not accept all of them."""
+    """Check objects one by one, after the fast tests of their types did not accept all of them."""
     kind: Any = str if objects and isinstance(objects[0], str) else (int, np.integer)
     for value in objects:
         if not isinstance(value, kind) or isinstance(value, bool):

@@ -1,6 +1,6 @@
-"""An index as a directory: the arrays of every part, named after its key, and one header.
+"""An index as a directory: the arrays of every part, whose names contain its key, and a header.
 
-A part never changes. A later save therefore writes the new parts, and of an old part at most the
+A part never changes. A later save therefore writes the new parts, and for an old part at most the
 list of its removed rows. The header is replaced last, in a single step
 (:mod:`fastcos.storage.directory`)::
 
@@ -41,24 +41,24 @@ from fastcos.validation import Integers
 Arrays = dict[str, npt.NDArray[Any]]
 Fields = dict[str, Any]
 
-# The NumPy type codes of whole numbers, and of rows with low-precision rows as bits.
+# The NumPy type codes of whole numbers, and of rows, including low-precision rows stored as bits.
 _INTEGER_TYPES, _ROW_TYPES = "ilq", "fdbhH"
-# The smallest scale of a panel, in codes per unit; the norms of its rows are at most 1, so float32
-# panels have a scale of 1. With a far smaller scale, the padding of a tile would pass a threshold
-# and be written behind the end of a buffer.
+# The smallest scale of a panel that is accepted, in codes per unit. The norms of the rows of a
+# panel are at most 1, so float32 panels have a scale of 1. If the scale were far smaller, the
+# padding of a tile would pass a threshold and be written past the end of a buffer.
 _MIN_SCALE = 0.5
-# This mark in the layout says that the words of an item lie together, which other layouts would
-# misread.
+# A mark in the saved layout which says that the words of an item lie together. Code that expects
+# another layout would misread these words.
 _BY_ITEM = "by item"
-# The bounds on k of a projection, for directories that do not store them.
+# The bounds on k of a projection, for directories that do not store these bounds.
 _DEFAULT_LARGEST_K = validation.read_only(np.full(2, 10, np.float32))
-# Positions below this can be added without overflow.
+# Positions below this number can be added without overflow.
 MAX_POSITIONS = 2**62
 
 
 @dataclass(frozen=True)
 class PartsToSave:
-    """What a save writes: new arrays, fields of every part, and names of arrays that stay."""
+    """The data of a save: new arrays, the fields of every part, and the names of kept arrays."""
 
     arrays: Arrays
     fields: list[Fields]
@@ -66,7 +66,7 @@ class PartsToSave:
 
 
 def check_fields(fields: Any) -> None:
-    """Refuse fields of a part that no save would have written."""
+    """Raise an error for fields of a part that no save would have written."""
     if not isinstance(fields, dict):
         raise ValueError(f"a part must be an object, got {fields!r}")
     storage.field(fields, "key", str)
@@ -81,11 +81,11 @@ def check_fields(fields: Any) -> None:
 def parts_to_save(
     parts: Sequence[IndexPart], saved_fields: Mapping[str, Fields], saved_arrays: Collection[str]
 ) -> PartsToSave:
-    """Return what must be written so that a directory holds these parts.
+    """Return the arrays and fields to write so that a directory holds these parts.
 
     ``saved_fields`` are the fields of the parts that the directory holds, by key, and
-    ``saved_arrays`` the names of its arrays. Those may differ from the arrays of the same part in
-    memory: another CPU packs the rows anew, and searches add projections.
+    ``saved_arrays`` the names of its arrays. The saved arrays may differ from the arrays of the
+    same part in memory, because another CPU packs the rows anew, and searches add projections.
     """
     arrays: Arrays = {}
     fields: list[Fields] = []
@@ -138,7 +138,7 @@ def _arrays_and_fields(part: IndexPart) -> tuple[Arrays, Fields]:
 
 
 def _layout_fields(layout: TileLayout, *, has_projection: bool) -> list[Any]:
-    """Return what the header says about a layout of packed rows."""
+    """Return the fields of the header that describe a layout of packed rows."""
     is_by_item = has_projection and layout.isa != "amx"
     fields = [layout.isa, layout.quantised, layout.words, layout.error]
     return [*fields, _BY_ITEM] if is_by_item else fields
@@ -154,7 +154,7 @@ def _arrays_of_ids(ids: Ids) -> Arrays:
 
 
 def _ids_from_bytes(id_bytes: npt.NDArray[Any], ends: npt.NDArray[Any]) -> Ids:
-    """Return the ids of checked bytes and ends; raise ValueError where they are not UTF-8."""
+    """Return the ids for validated bytes and ends; raise ValueError if the bytes are not UTF-8."""
     text, starts = id_bytes.tobytes(), [0, *ends[:-1].tolist()]
     ids = [
         text[start:end].decode("utf8", "surrogatepass")
@@ -164,17 +164,17 @@ def _ids_from_bytes(id_bytes: npt.NDArray[Any], ends: npt.NDArray[Any]) -> Ids:
 
 
 class _PartArrays:
-    """The arrays that a directory holds for one part, each checked when it is taken.
+    """The arrays that a directory holds for one part, each of which is checked when it is read.
 
     Kernels trust their input, so every array by which a kernel indexes is checked completely. The
-    memory pages that were read for a check are released again.
+    memory pages that a check has read are released again.
     """
 
     def __init__(self, stored: Stored, key: str) -> None:
         self._stored, self._key = stored, key
 
     def get(self, name: str) -> Any:
-        """Return an array without a check, None if there is none."""
+        """Return an array without a check, or None if the directory does not have it."""
         return self._stored.arrays.get(f"{name}_{self._key}")
 
     def damage(self, name: str, rule: str) -> FastcosFormatError:
@@ -183,7 +183,7 @@ class _PartArrays:
         return FastcosFormatError(f"{file} is damaged: it {rule}")
 
     def of_shape(self, name: str, shape: tuple[int, ...], types: str) -> Any:
-        """Return an array of this shape and one of these types."""
+        """Return an array, which must have this shape and one of these types."""
         array = self.get(name)
         if array is None or array.shape != shape or array.dtype.char not in types:
             got = "none" if array is None else f"{array.dtype} {array.shape}"
@@ -191,7 +191,7 @@ class _PartArrays:
         return array
 
     def distinct(self, name: str, size: int, count: int, *, ascending: bool) -> Any:
-        """Return an array (count,) of distinct whole numbers from 0 to size - 1."""
+        """Return an array (count,), which must hold distinct whole numbers from 0 to size - 1."""
         array = self.of_shape(name, (count,), _INTEGER_TYPES)
         low, high = array.min(initial=0), array.max(initial=0)
         if low < 0 or high >= max(size, 1):
@@ -209,7 +209,7 @@ class _PartArrays:
         return array
 
     def finite(self, name: str, shape: tuple[int, ...], types: str, low: float = -np.inf) -> Any:
-        """Return an array of this shape and type whose values are finite and at least low."""
+        """Return an array of this shape and type, which must be finite and at least low."""
         array = self.of_shape(name, shape, types)
         smallest, largest = array.min(initial=np.inf), array.max(initial=-np.inf)
         if array.size and not (low <= smallest and largest < np.inf and smallest > -np.inf):
@@ -227,10 +227,10 @@ class _PartArrays:
 
 
 def read_part(fields: Mapping[str, Any], stored: Stored, measure: Measure) -> IndexPart:
-    """Return the part that a directory holds; ``fields`` were checked and the measure is fitted.
+    """Return the part that a directory holds; ``fields`` are validated, and the measure is fitted.
 
-    Norms and codes are those that were saved. Rows that a CPU with another layout packed are packed
-    anew. Damage is reported as a FastcosFormatError with the name of the file.
+    Norms and codes are read from the directory. If a CPU with another layout packed the rows, they
+    are packed anew. Damage is reported as a FastcosFormatError with the name of the file.
     """
     arrays = _PartArrays(stored, fields["key"])
     bits = arrays.get("rows")
@@ -277,7 +277,7 @@ def _read_ids(arrays: _PartArrays, n: int) -> ItemIds:
 def _read_segment(
     fields: Mapping[str, Any], arrays: _PartArrays, bits: Any, measure: Measure
 ) -> Segment:
-    """Return the rows with their norms and positions, without what is packed."""
+    """Return the rows with their norms and positions, without their packed forms."""
     n = len(bits)
     positions, norms = arrays.get("positions"), arrays.get("norms")
     if positions is not None:
@@ -300,7 +300,7 @@ def _read_segment(
 
 
 def _read_groups(arrays: _PartArrays, segment: Segment) -> DuplicateGroups | None:
-    """Return the groups of equal rows, None where rows are not grouped."""
+    """Return the groups of equal rows, or None if the rows are not grouped."""
     first = arrays.get("groups_first")
     if first is None:
         return None
@@ -323,7 +323,7 @@ def _read_packed(
     segment: Segment,
     groups: DuplicateGroups | None,
 ) -> PackedItems | None:
-    """Return the packed rows, None where this CPU needs another layout."""
+    """Return the packed rows, or None if this CPU needs another layout."""
     encoded, n = segment.encoded, len(segment.rows)
     depth = encoded.rows.shape[1]
     layout = tile_layout(config.isa(), depth)

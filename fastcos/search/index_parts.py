@@ -1,10 +1,10 @@
-"""The parts of an index that grows: segments with ids, and when parts are merged.
+"""The parts of an index that grows: segments with ids, and the merging of parts.
 
-Adding items makes a new part of the new rows alone. Removing items hides them in the parts that
-hold them. A search should meet few parts, and hidden items should not pile up. Therefore every
-change also merges small parts, and rewrites the parts of which less than half the rows are live. A
-row is copied O(log p) times on average. The number of parts is bounded for each size of part::
-
+Adding items makes a new part that holds only the new rows. Removing items hides them in the parts
+that hold them. A search should read few parts, and hidden items should not accumulate. Therefore
+every change also merges small parts, and rewrites the parts in which less than half of the rows are
+live. A row is copied O(log p) times on average. The number of parts is bounded for each size of
+part::
     rows of a part    below 4,096    to 16,384    to 65,536    to 262,144    ...
     parts at most               1            3            3             3
 
@@ -28,17 +28,18 @@ from fastcos.search.segments import Segment, encode_segment
 from fastcos.similarity.base import Measure
 from fastcos.validation import Integers
 
-# Parts with fewer rows than this are merged at once. Adding a single row then costs at most the
-# packing of this many rows (docs/dev/costs.md, "small parts of an index").
+# Parts with fewer rows than this are merged at once. Adding a single row then takes at most the
+# time of packing this many rows (docs/dev/costs.md, "small parts of an index").
 _SMALL_PART = 4096
 # The arrays of packed items, by their names in the kernels' record of items.
 PACKED_ARRAYS = ("order", "packed", "small_offsets", "statistics", "shift")
-# The names of a projection's arrays in a directory, where they are not prefix_NAME.
+# The names of those arrays of a projection that are not called prefix_NAME in a directory.
 _STORED_PROJECTION = {"rest_norms": "prefix_rests"}
 # The number of parts of one size that are merged into a part of the next size, and the ratio of
 # the two sizes.
 _MERGE_FACTOR = 4
-# A part is rewritten without its removed rows once the live share of its rows falls below this.
+# If the share of a part's rows that are live falls below this, the part is rewritten without its
+# removed rows.
 _MIN_LIVE_SHARE = 0.5
 
 
@@ -48,14 +49,15 @@ class IndexMemory(NamedTuple):
     Attributes
     ----------
     codes : int
-        What a search reads of all items: codes, norms and biases. About 1.1 bytes per column and 30
-        bytes per item; 4 bytes per column on CPUs without int8 instructions.
+        The arrays that a search reads for all items: codes, norms and biases. They take about 1.1
+        bytes per column and 30 bytes per item, or 4 bytes per column on CPUs without int8
+        instructions.
     rows : int
-        The rows that were given. A search reads only the rows of the few items that the codes do
-        not exclude.
+        The original rows. A search reads only the rows of the few items that the codes do not
+        exclude.
     mapped : int
-        The share of both that lies in memory-mapped files, which the operating system reads when
-        they are needed and may drop from memory.
+        The part of codes and rows that lies in memory-mapped files, which the operating system
+        reads when they are needed and may drop from memory.
     """
 
     codes: int
@@ -68,7 +70,7 @@ class Part(Protocol):
 
     @property
     def rows(self) -> Any:
-        """The matrix of all rows that were given, including those of removed items."""
+        """The matrix of all original rows, including the rows of removed items."""
 
     @property
     def id_type(self) -> np.dtype[Any]:
@@ -79,12 +81,12 @@ class Part(Protocol):
         """The memory of the part."""
 
     def find_positions(self, ids: Ids) -> Integers:
-        """Return the position of the live item with each id, -1 where there is none."""
+        """Return the position of the live item with each id, or -1 if there is no such item."""
 
     def find_rows(self, positions: Integers) -> tuple[Integers, npt.NDArray[np.bool_]]:
         """Return the row of the item at each position, and a mask of the positions that are live.
 
-        Where the mask is False, the row must not be used.
+        If the mask is False for a position, its row must not be used.
         """
 
     def ids_of(self, row_numbers: Integers) -> Ids:
@@ -96,9 +98,9 @@ class Part(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class IndexPart:
-    """A segment in memory, the ids of its rows, and the key that its files have in their names.
+    """A segment in memory, the ids of its rows, and the key that the names of its files contain.
 
-    ``is_mapped`` says that the arrays are memory maps of the files of a saved index.
+    ``is_mapped`` says whether the arrays are memory maps of the files of a saved index.
     """
 
     segment: Segment
@@ -108,7 +110,7 @@ class IndexPart:
 
     @property
     def rows(self) -> Any:
-        """The matrix of all rows that were given, including those of removed items."""
+        """The matrix of all original rows, including the rows of removed items."""
         return self.segment.rows
 
     @property
@@ -140,7 +142,7 @@ class IndexPart:
         return IndexMemory(codes + encoded.bias.nbytes, rows, mapped)
 
     def find_positions(self, ids: Ids) -> Integers:
-        """Return the position of the live item with each id, -1 where there is none."""
+        """Return the position of the live item with each id, or -1 if there is no such item."""
         row_numbers, is_known = self.ids.find(ids)
         is_live = is_known & self._are_live(row_numbers)
         return np.where(is_live, self.segment.positions_of(row_numbers), -1)
@@ -161,7 +163,7 @@ class IndexPart:
         return self.segment.positions_of(self.segment.numbers)
 
     def without(self, row_numbers: Integers) -> "IndexPart":
-        """Return the part in which the items of these rows cannot be found."""
+        """Return the part without the items of these rows, which can then not be found."""
         segment = self.segment.without(row_numbers)
         if len(segment.numbers):
             segment.pack()
@@ -180,10 +182,9 @@ class IndexPart:
 
 @dataclass(frozen=True, eq=False)
 class MappedPart:
-    """Rows that stay in a memory map, and their ids; all of them can be found.
+    """Rows that stay in a memory map, and their ids; searches can find all of these rows.
 
-    The position of an item is the number of its row. ``ids`` is None where the ids are the
-    positions.
+    The position of an item is the number of its row. ``ids`` is None if the ids are the positions.
     """
 
     rows: Any
@@ -196,18 +197,18 @@ class MappedPart:
 
     @property
     def memory(self) -> IndexMemory:
-        """The memory of the part: the rows of the file, of which nothing is encoded."""
+        """The memory of the part, which consists of the rows of the file; nothing is encoded."""
         return IndexMemory(0, self.rows.nbytes, self.rows.nbytes)
 
     def find_positions(self, ids: Ids) -> Integers:
-        """Return the position of the item with each id, -1 where there is none."""
+        """Return the position of the item with each id, or -1 if there is no such item."""
         if self.ids is None:
             return np.where((ids >= 0) & (ids < len(self.rows)), ids, -1)
         row_numbers, is_known = self.ids.find(ids)
         return np.where(is_known, row_numbers, -1)
 
     def find_rows(self, positions: Integers) -> tuple[Integers, npt.NDArray[np.bool_]]:
-        """Return the positions themselves, and a mask of those at which there is an item."""
+        """Return the positions themselves, and a mask of the positions that have an item."""
         return positions, (positions >= 0) & (positions < len(self.rows))
 
     def ids_of(self, row_numbers: Integers) -> Ids:
@@ -229,9 +230,9 @@ class Contents:
 
 
 def ids_at(parts: Sequence[Part], positions: Integers) -> Ids:
-    """Return the ids at positions; -1 or "" where there is no item. There is at least one part."""
+    """Return the ids at positions, or -1 or "" if there is no item; parts must not be empty."""
     if len(parts) == 1:
-        # Nearly every index has one part. Without masks its ids take a third of the time.
+        # Nearly every index has one part. Reading its ids without masks is three times as fast.
         row_numbers, is_live = parts[0].find_rows(positions)
         if is_live.all():
             return parts[0].ids_of(row_numbers)
@@ -245,7 +246,7 @@ def ids_at(parts: Sequence[Part], positions: Integers) -> Ids:
 
 
 def packed_arrays(packed: PackedItems) -> dict[str, npt.NDArray[Any]]:
-    """Return the arrays of packed items that they do not share with the encoded rows, by name."""
+    """Return the arrays of packed items, by name, except those shared with the encoded rows."""
     arrays = {name: getattr(packed.arrays, name) for name in PACKED_ARRAYS}
     projection = packed.arrays.projection
     if projection.words:
@@ -255,7 +256,7 @@ def packed_arrays(packed: PackedItems) -> dict[str, npt.NDArray[Any]]:
 
 
 def new_part(contents: Contents, measure: Measure, n_threads: int | None) -> IndexPart:
-    """Encode and pack contents as one part, by a measure that is fitted."""
+    """Encode and pack contents as one part, by a measure that is already fitted."""
     positions = contents.positions
     first = int(positions[0])
     are_consecutive = int(positions[-1]) - first + 1 == len(positions)
@@ -268,7 +269,7 @@ def new_part(contents: Contents, measure: Measure, n_threads: int | None) -> Ind
 
 
 def contents_of(parts: Sequence[IndexPart]) -> Contents:
-    """Return the live items of parts as one matrix; several parts are copied."""
+    """Return the live items of parts as one matrix, which is a copy if there are several parts."""
     rows, ids, positions = [], [], []
     for part in parts:
         live_rows: Any = part.segment.numbers if part.n_removed else slice(None)
@@ -283,7 +284,7 @@ def contents_of(parts: Sequence[IndexPart]) -> Contents:
 def concatenated(
     rows: Sequence[Any], ids: Sequence[Ids], positions: Sequence[Integers]
 ) -> Contents:
-    """Return rows of several parts, with their ids and positions, ordered by position."""
+    """Concatenate the rows of several parts, with their ids and positions, ordered by position."""
     all_positions = np.concatenate(positions)
     all_rows, all_ids = _concatenated_rows(rows), concatenated_ids(ids)
     order: Any = np.argsort(all_positions, kind="stable")
@@ -294,7 +295,7 @@ def concatenated(
 
 
 def _concatenated_rows(matrices: Sequence[Any]) -> Any:
-    """Return matrices of rows as one; low-precision rows of different types become float32."""
+    """Concatenate matrices of rows; low-precision rows of different types become float32."""
     if len({rows.dtype for rows in matrices}) > 1:  # float16 and bfloat16 share no NumPy type
         matrices = [memmap.read_rows("items", rows, 0, len(rows)) for rows in matrices]
     return validation.read_only(np.concatenate(matrices))
@@ -303,7 +304,7 @@ def _concatenated_rows(matrices: Sequence[Any]) -> Any:
 def merged(
     parts: Sequence[IndexPart], measure: Measure, n_threads: int | None
 ) -> tuple[IndexPart, ...]:
-    """Merge and rewrite parts as the docstring of this module says, the largest first."""
+    """Merge and rewrite parts by the rules in the docstring of this module, the largest first."""
     live_parts: list[IndexPart] = []
     for part in parts:
         if part.n_live < _MIN_LIVE_SHARE * len(part.rows) and part.n_live:
@@ -318,9 +319,9 @@ def merged(
 
 
 def _mergeable(parts: Sequence[IndexPart]) -> list[IndexPart]:
-    """Return parts of one size and type of which there are too many, or an empty list.
+    """Return the parts of a size and type of which there are too many, or an empty list.
 
-    Parts of different types are not merged, so that float32 rows are never widened to float64.
+    Parts of different types are not merged, so float32 rows are never widened to float64.
     """
     tiers: dict[tuple[Any, int], list[IndexPart]] = {}
     for part in parts:

@@ -1,4 +1,4 @@
-"""What an index holds at one moment.
+"""The content of an index at one moment.
 
 A state never changes. A change of the index makes a new state, which replaces the old one in a
 single assignment. A search that is running therefore finishes on the state with which it started.
@@ -42,7 +42,7 @@ class IndexState:
     Attributes
     ----------
     items : ItemSource
-        The items that searches read. Its positions include those of removed items.
+        The items that searches read. Their positions include the positions of removed items.
     parts : tuple of Part
         The parts of an index in memory, or the single part of an index of a memory map.
     width : int
@@ -50,7 +50,7 @@ class IndexState:
     has_string_ids : bool
         Whether the ids are strings.
     prepared : PreparedSearches or None
-        Searches of few queries with no filter or a mask; None where the measure transforms rows.
+        Searches with few queries, with no filter or a mask; None if the measure transforms rows.
     groups : ItemGroups or None
         The group of the item at each position, for an index with groups.
     """
@@ -64,7 +64,7 @@ class IndexState:
 
     @property
     def n_positions(self) -> int:
-        """The number of positions that were assigned, including those of removed items."""
+        """The number of positions that were assigned, including positions of removed items."""
         return self.items.n_items
 
     @property
@@ -83,7 +83,7 @@ class IndexState:
         )
 
     def parts_in_memory(self, purpose: str = "to be changed or saved") -> tuple[IndexPart, ...]:
-        """Return the parts, or refuse an index of a memory map."""
+        """Return the parts of an index in memory; raise TypeError for an index of a memory map."""
         parts = tuple(part for part in self.parts if isinstance(part, IndexPart))
         if len(parts) < len(self.parts):
             raise TypeError(
@@ -98,19 +98,19 @@ class IndexState:
         return np.sort(np.concatenate([np.zeros(0, np.int64), *positions]))
 
     def find_positions(self, ids: Ids) -> Integers:
-        """Return the position of the item with each id (m,), -1 for unknown ids."""
+        """Return the position of the item with each id (m,), or -1 for an unknown id."""
         positions = np.full(len(ids), -1, np.int64)
         if not self.parts or not len(ids):
             return positions
         if are_strings(ids) != self.has_string_ids:
             rule = "strings" if self.has_string_ids else "whole numbers"
             raise TypeError(f"ids must be {rule} as those of the index, got {format_id(ids[0])}")
-        for part in self.parts:  # an id is live in one part at most
+        for part in self.parts:  # an id is live in at most one part
             positions = np.maximum(positions, part.find_positions(ids))
         return positions
 
     def positions_of(self, ids: Ids) -> Integers:
-        """Return the position of the item with each id (m,); refuse unknown ids."""
+        """Return the position of the item with each id (m,); raise ValueError for unknown ids."""
         positions = self.find_positions(ids)
         unknown = ids[positions < 0]
         if len(unknown):
@@ -118,14 +118,14 @@ class IndexState:
         return positions
 
     def ids_at(self, positions: Integers) -> Ids:
-        """Return the ids at positions; -1 or "" where there is no item."""
+        """Return the ids at positions, or -1 or "" if there is no item at a position."""
         if not self.parts:
             no_id, id_type = ("", np.str_) if self.has_string_ids else (NO_ID, np.int64)
             return np.full(positions.shape, no_id, id_type)
         return ids_at(self.parts, positions)
 
     def rows_at(self, positions: Integers) -> npt.NDArray[Any]:
-        """Return the rows (m, d), float32 or float64, of the live items at positions (m,)."""
+        """Return the float32 or float64 rows (m, d) of the live items at positions (m,)."""
         masks, matrices = [], []
         for part in self.parts:
             row_numbers, is_live = part.find_rows(positions)
@@ -144,8 +144,8 @@ class IndexState:
     def contents(self) -> Contents:
         """Return the live items as one matrix of rows, with ids and positions."""
         if not self.parts:
-            nothing = np.zeros(0, np.int64)
-            return Contents(np.empty((0, self.width), np.float32), nothing, nothing)
+            no_numbers = np.zeros(0, np.int64)
+            return Contents(np.empty((0, self.width), np.float32), no_numbers, no_numbers)
         if isinstance(self.parts[0], MappedPart):
             positions = self.live_positions()
             return Contents(np.asarray(self.parts[0].rows), self.ids_at(positions), positions)
@@ -153,7 +153,7 @@ class IndexState:
 
 
 def state_of_mapped_rows(measure: Measure, rows: Any, ids: Ids | None) -> IndexState:
-    """Fit the measure to rows that stay in a memory map; without ids, positions are the ids."""
+    """Fit the measure to rows that stay in a memory map; if ids is None, positions are the ids."""
     items = MappedItems(measure.fit(rows), rows)
     part = MappedPart(rows, None if ids is None else ItemIds.sort(ids))
     return IndexState(items, (part,), rows.shape[1], ids is not None and are_strings(ids))
@@ -162,7 +162,7 @@ def state_of_mapped_rows(measure: Measure, rows: Any, ids: Ids | None) -> IndexS
 def state_of_contents(
     measure: Measure, contents: Contents, n_positions: int, n_threads: int | None
 ) -> IndexState:
-    """Fit the measure to these items, encode and pack them."""
+    """Fit the measure to the items in contents, and encode and pack the items."""
     width = contents.rows.shape[1]
     if not len(contents.rows):
         return IndexState(FittedItems(measure, n_positions, ()), (), width)
@@ -175,7 +175,7 @@ def changed_state(
     state: IndexState, measure: Measure, parts: Sequence[IndexPart], n_positions: int,
     new_items: Contents | None, n_threads: int | None,
 ) -> IndexState:  # fmt: skip
-    """Return the state after a change: these parts and new items. ``measure`` is not fitted."""
+    """Return the state after a change to these parts and new items; `measure` is not fitted."""
     if capabilities(measure).append:
         fitted = state.items.measure
         has_string_ids = state.has_string_ids
@@ -205,15 +205,15 @@ def read_state(
     old_parts: Mapping[str, IndexPart],
     saved_fields: Mapping[str, index_files.Fields],
 ) -> IndexState:
-    """Return what a directory holds, after checking it.
+    """Read, check and return the state that a directory holds.
 
-    Parts that this process has open already are kept. They are ``old_parts``, by key, and
+    Parts that this process has already opened are used again. They are ``old_parts``, by key, and
     ``saved_fields`` are the fields that the directory had for them when they were read or written.
     """
     stored_parts = storage.field(stored.fields, "parts", list)
     for fields in stored_parts:
         index_files.check_fields(fields)
-    if len(stored_parts) == 1:  # an index by a measure that learns from the items has one part
+    if len(stored_parts) == 1:  # if a measure learns from the items, its index has one part
         measure = measure.fit(stored.arrays[f"rows_{stored_parts[0]['key']}"])
     width = storage.field(stored.fields, "width", int)
     n_positions = storage.field(stored.fields, "positions", int)
@@ -225,7 +225,7 @@ def read_state(
         key = fields["key"]
         part = old_parts.get(key)
         n_saved = saved_fields.get(key, {}).get("removed")
-        # The removed items of a part only grow in number, so equal numbers mean the same items.
+        # The number of removed items of a part only grows, so equal numbers mean equal items.
         if part is None or not part.n_removed == fields["removed"] == n_saved:
             part = index_files.read_part(fields, stored, measure)
         segment = part.segment

@@ -1,4 +1,4 @@
-"""How rows are packed for the tiles of an instruction set: as int8 codes or as float32 numbers."""
+"""The format in which rows are packed for an instruction set: int8 codes or float32 numbers."""
 
 from typing import Any, NamedTuple
 
@@ -13,18 +13,18 @@ _MIN_ROTATED_COLUMNS = 16
 
 
 class TileLayout(NamedTuple):
-    """What the tiles of an instruction set need for rows of some number of columns.
+    """The format of packed rows for an instruction set and a number of columns.
 
     Attributes
     ----------
     isa : str
         Name of the instruction set.
     quantised : bool
-        Whether rows are int8 codes; otherwise they are float32 numbers.
+        Whether rows are int8 codes; if not, they are float32 numbers.
     words : int
-        Words of 4 bytes in a packed row.
+        Number of words of 4 bytes in a packed row.
     error : float
-        Bound on the rounding of a float32 inner product of unit rows; 0 for int8 codes.
+        Bound on the rounding error of a float32 inner product of unit rows; 0 for int8 codes.
     """
 
     isa: str
@@ -40,13 +40,13 @@ class TileLayout(NamedTuple):
 def tile_layout(isa: str, n_columns: int) -> TileLayout:
     """Return the layout in which an instruction set searches rows of this many columns.
 
-    Rows are int8 codes where the instruction set multiplies them and an int32 sum holds all
-    products of a row, and float32 numbers otherwise.
+    Rows are packed as int8 codes if the instruction set can multiply codes and if an int32 sum
+    holds all products of a row. Otherwise they are packed as float32 numbers.
     """
     if n_columns > tiles.MOST_CODES or not INSTRUCTION_SETS[isa].has_codes:
         return float_layout(isa, n_columns)
     rotated = max(n_columns, _MIN_ROTATED_COLUMNS)
-    # A tile of AMX multiplies 64 codes of a row at a time, other instruction sets multiply 8.
+    # A tile of AMX multiplies 64 codes of a row at a time; other instruction sets multiply 8 codes.
     codes = 64 if INSTRUCTION_SETS[isa].has_tile_registers else 8
     words = codes // 4 * -(-rotated // codes)
     return TileLayout(isa, True, words, 0)

@@ -1,10 +1,10 @@
 """Checks that rows, queries and calibrations come from the model that made the rows of an index.
 
-A score between rows of two different models means nothing, and no error would reveal it. An index
-that has the name of a model is therefore combined only with what has the same name: ``open`` for a
-model, ``refresh``, and ``save`` over an index that was written before. A different number of
-columns always means a different model. Canaries, the rows of a few fixed inputs, reveal a model
-that changed without changing its name.
+A score between rows of two different models means nothing, and no error would reveal the mistake.
+An index that has the name of a model is therefore combined only with objects of the same model. The
+name is checked when an index is opened for a model, when it is refreshed, and when it is saved over
+an older index. A different number of columns always means a different model. Canaries, which are
+the rows of a few fixed inputs, reveal a model that changed without changing its name.
 """
 
 from collections.abc import Mapping
@@ -21,20 +21,20 @@ from fastcos.validation import Floats, Rows
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """What an index tells about its model: the name, if it has one, and the number of columns."""
+    """The facts that an index stores about its model: a name or None, and the number of columns."""
 
     name: str | None
     width: int
 
     @classmethod
     def of_header(cls, fields: Mapping[str, Any]) -> "ModelFacts":
-        """Return the facts that a saved index has in its header."""
+        """Return the facts that the header of a saved index contains."""
         return cls(fields.get("model"), fields.get("width"))  # type: ignore[arg-type]  # damaged
 
     def difference(self, other: "ModelFacts") -> str:
-        """Return how another index differs from this one, for an error message; "" if it does not.
+        """Describe the difference of another index for an error message; "" if there is none.
 
-        An index without a name has promised nothing, so an index with a name may take its place.
+        An index without a name has promised nothing, so an index with a name may replace it.
         """
         if self.name is not None and other.name != self.name:
             got = "no name" if other.name is None else validation.format_value(other.name)
@@ -55,7 +55,7 @@ def as_model(model: object) -> str | None:
 
 
 def check_opened_for(model: str | None, requested_model: str | None) -> None:
-    """Refuse to open an index of another model, or one that does not name its model."""
+    """Raise an error if an index belongs to another model or does not name its model."""
     if requested_model is None or model == requested_model:
         return
     if model is not None:
@@ -67,7 +67,7 @@ def check_opened_for(model: str | None, requested_model: str | None) -> None:
 
 
 def check_successor(path: Path, current: ModelFacts, saved: ModelFacts) -> None:
-    """Refuse to load an index that another process saved, if another model made its rows."""
+    """Raise an error if another model made the rows of an index that another process saved."""
     if difference := current.difference(saved):
         raise ValueError(
             f"{path} must hold the model that this index was opened with, {difference}: nothing "
@@ -76,7 +76,7 @@ def check_successor(path: Path, current: ModelFacts, saved: ModelFacts) -> None:
 
 
 def check_predecessor(path: Path, saved: ModelFacts, current: ModelFacts) -> None:
-    """Refuse to replace a saved index, if another model made its rows."""
+    """Raise an error instead of replacing a saved index whose rows another model made."""
     if difference := saved.difference(current):
         raise OccupiedError(
             f"path must be new, or hold an index of the same model as this one, {difference}: "
@@ -85,14 +85,14 @@ def check_predecessor(path: Path, saved: ModelFacts, current: ModelFacts) -> Non
 
 
 def check_same_model(name: str, index_model: str | None, other_model: str | None) -> None:
-    """Refuse to combine an index with something of another model, if both name their model."""
+    """Raise an error if an index and another object both name their model, and the names differ."""
     if index_model is not None and other_model is not None and index_model != other_model:
         expected, got = map(validation.format_value, (index_model, other_model))
         raise ValueError(f"{name} must be of the model {expected} as the index, got {got}")
 
 
 def check_width(name: str, rows: Any, width: int) -> None:
-    """Raise if the number of columns differs from that of the index."""
+    """Raise an error if the number of columns of rows differs from that of the index."""
     validation.check_same_width(name, rows, "the items of the index", np.empty((0, width)))
 
 

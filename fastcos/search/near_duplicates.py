@@ -21,8 +21,8 @@ from fastcos.similarity.base import Measure, get_measure
 if TYPE_CHECKING:
     import scipy.sparse as sp
 
-# The memory that a pair takes while items are connected, in bytes: SciPy converts the matrix of
-# pairs to float64 and transposes it.
+# The bytes that a pair takes while items are connected, because SciPy converts the matrix of pairs
+# to float64 and transposes it.
 _BYTES_PER_CONNECTION = 48
 
 
@@ -59,7 +59,7 @@ class NearDuplicates(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """How many items are near-duplicates, and what would be kept, in two sentences."""
+        """Two sentences: how many items are near-duplicates, and how many would remain."""
         n_items, n_groups = int((self.labels >= 0).sum()), len(self.representatives)
         n_shared = len(np.unique(self.labels[self.pairs[:, 0]]))
         return (
@@ -80,17 +80,17 @@ class NearDuplicates(NamedTuple):
         return Table("pairs by descending score", header, rows, more, lead=self.verdict)
 
     def rows(self, ids: Any = None, texts: Any = None) -> list[tuple[Any, ...]]:
-        """The pairs to review: score, both items, their group, which item of it is kept; texts.
+        """The pairs to review: score, both items, their group, its representative, and texts.
 
         Parameters
         ----------
         ids, texts : array_like (p,), optional
-            Ids in place of the numbers of the items, and a text for each item.
+            Ids that replace the numbers of the items, and a text for each item.
 
         Returns
         -------
         list of tuple
-            By descending score.
+            The rows of the table, by descending score.
         """
         names = np.arange(len(self.labels)) if ids is None else np.asarray(ids)
         item_texts = None if texts is None else np.asarray(texts)
@@ -113,8 +113,8 @@ def near_duplicates(
 ) -> NearDuplicates:
     """Group the items that are connected by pairs with a score of at least min_score.
 
-    Time 2 O(m^2 d). Two members of a group need not be similar themselves, because a chain of
-    similar items connects them. For an index that exists already, use
+    The search takes 2 O(m^2 d) time. Two members of a group need not be similar to each other,
+    because a chain of similar items may connect them. For an index that exists already, use
     :meth:`fastcos.SimilarityIndex.near_duplicates`.
 
     Parameters
@@ -122,9 +122,9 @@ def near_duplicates(
     items : array_like (m, d)
         One row per item.
     min_score : float or Calibration
-        The score from which two items are connected, as in :func:`fastcos.neighbors_above`.
+        The smallest score that connects two items, as in :func:`fastcos.neighbors_above`.
     measure, n_threads, working_memory
-        As in :func:`fastcos.neighbors_above`.
+        The same as in :func:`fastcos.neighbors_above`.
 
     Returns
     -------
@@ -134,7 +134,7 @@ def near_duplicates(
     Raises
     ------
     ValueError
-        There are more pairs than working_memory holds, or the rows contain NaN or infinity.
+        There are more pairs than fit into working_memory, or the rows contain NaN or infinity.
 
     Examples
     --------
@@ -160,13 +160,13 @@ def connected_contents(
 ) -> NearDuplicates:
     """Return the near-duplicates among the live items of an index, by their positions.
 
-    contents: the live items. The label of every position without a live item is -1.
+    contents holds the live items. The label of every position without a live item is -1.
     """
     rows = memmap.read_rows("items", contents.rows, 0, len(contents.rows))
-    nothing = no_exclusions(len(rows))
-    itself = nothing._replace(self_rows=contents.positions)
+    exclusions = no_exclusions(len(rows))
+    self_excluded = exclusions._replace(self_rows=contents.positions)
     pairs = pairs_above(
-        items, rows, threshold, itself, options, bytes_per_pair=_BYTES_PER_CONNECTION
+        items, rows, threshold, self_excluded, options, bytes_per_pair=_BYTES_PER_CONNECTION
     )
     if len(rows) < items.n_items:
         pairs = pairs[:, contents.positions]
@@ -190,7 +190,7 @@ def connected_items(pairs: sp.csr_array) -> NearDuplicates:
     ends = np.stack([upper.row[is_first], upper.col[is_first]], axis=1).astype(np.int64)
     scores = upper.data[is_first]
     best_first = np.argsort(-scores, kind="stable")
-    # SciPy would take a pair with a score of 0 for no pair at all.
+    # SciPy would ignore a pair whose score is 0.
     pairs.data[:] = 1.0
     components = connected_components(pairs, directed=False)[1]
     _, first_items, labels = np.unique(components, return_index=True, return_inverse=True)

@@ -1,31 +1,33 @@
 """Exact search in NumPy, used until the kernels are compiled, with bit-for-bit identical results.
 
 Items are read once, in blocks, for all queries of a batch. A matrix product of every block gives
-approximate scores with a proved margin of error. A pair stays a candidate as long as the upper end
-of its margin reaches the k-th best lower end of its query. The remaining candidates are scored
-exactly, in the order of summation of :mod:`fastcos.kernels.pair_scores`.
+approximate scores with a proved margin of error. A pair is a candidate as long as the upper end of
+its margin reaches the k-th best lower end among the pairs of its query. The remaining candidates
+are scored exactly, in the order of summation of :mod:`fastcos.kernels.pair_scores`.
 
-The margin. Let u be the unit roundoff of the product's type, x and y rows of d entries, and
+The margin. Let u be the unit roundoff of the type of the product, x and y rows of d entries, and
 g(n) = n u / (1 - n u). In any order of summation, with or without fused operations, an inner
 product has an error of at most g(d) sum |x_j y_j| <= g(d) |x| |y| (Higham, Accuracy and Stability
-of Numerical Algorithms, 2nd ed., section 3.1, and the Cauchy-Schwarz inequality). Rounding the
-entries of both rows to that type first adds at most g(2) |x| |y|. The exact score is itself a
-float64 sum with an error of at most g(d) |x| |y| for u = 2^-53. Together the approximate and the
-exact score differ at most by
+of Numerical Algorithms, 2nd ed., section 3.1, and the Cauchy-Schwarz inequality). If the entries of
+both rows are first rounded to this type, the rounding adds at most g(2) |x| |y|. The exact score is
+itself a float64 sum with an error of at most g(d) |x| |y| for u = 2^-53. Taken together, the
+approximate and the exact score differ at most by
 
     dot         2 g(d + 2) |x| |y|, and 3 u (|x| |y| + |bias|) for rounding and adding the bias;
     cosine      2 g(d + 4) for a unit query, a product, and a reciprocal norm of the item. The real
-                cosine lies in [-1, 1], so that clipping brings the score no farther from it;
+                cosine lies in [-1, 1], so clipping does not move the score away from it;
     euclidean   (|x|^2 + |y|^2) times 2 g(d + 3) for the exact sum of squared differences, g(d + 2)
                 for the product, and g(d + 8) for both squared norms and their sum.
 
-All are below c S, where c = 1.1 (4 d + 24) u and S is |x| max |y| + max |bias|, 1, or |x|^2 +
-max |y|^2, with the maxima of the items of one block; the tenth is for the rounding of the norms and
-of S. Products of rows whose norms lie in the range of ``_SAFE_NORMS`` neither overflow nor lose
-more than c S to underflow. In a block with other rows every pair is a candidate.
+All of these differences are below c S with c = 1.1 (4 d + 24) u. S is |x| max |y| + max |bias| for
+dot, 1 for cosine, and |x|^2 + max |y|^2 for euclidean, with the maxima over the items of one block.
+The factor 1.1 covers the rounding of the norms and of S. Products of rows whose norms lie in the
+range of ``_SAFE_NORMS`` neither overflow nor lose more than c S to underflow. In a block with other
+rows, every pair is a candidate.
 
-A query's k-th best lower end is at most the exact score of its k-th best item. An item among the k
-best, or one that ties with the k-th, therefore has an upper end of at least that, and stays.
+The k-th best lower end of a query is at most the exact score of its k-th best item. An item among
+the k best, or an item that ties with the k-th, therefore has an upper end of at least this lower
+end, and remains a candidate.
 """
 
 from typing import Any, NamedTuple
@@ -37,14 +39,14 @@ from fastcos import parallel
 from fastcos.similarity.numpy_products import row_products, slices
 from fastcos.validation import Floats, Integers
 
-# Smallest and largest norm of rows that are multiplied in each type.
+# The smallest and the largest norm of rows that may be multiplied in each type.
 _SAFE_NORMS = {"float32": (2.0**-40, 2.0**40), "float64": (2.0**-400, 2.0**400)}
 # The number of entries of rows that are converted to another type at once (8 MiB of float32).
 _ENTRIES_PER_CONVERSION = 1 << 21
 
 
 class _Candidates(NamedTuple):
-    """Pairs that may be among the best; lower and upper bounds enclose their exact scores."""
+    """Pairs that may be among the best; the bounds lower and upper enclose their exact scores."""
 
     queries: Integers
     numbers: Integers
@@ -65,7 +67,7 @@ def search(
     *,
     pairs_per_block: int = 1 << 22,
 ) -> tuple[Integers, Floats]:
-    """Return what ``scan.score_all`` returns: row numbers and raw scores (n, k), best first.
+    """Return the results of ``scan.score_all``: row numbers and raw scores (n, k), best first.
 
     Parameters
     ----------
@@ -77,9 +79,9 @@ def search(
     exclusions : ExcludedItems
         Pairs of these queries that may not be found.
     k : int
-        Neighbours of each query; lists are padded by -1 and -inf.
+        Number of neighbours per query; lists are padded by -1 and -inf.
     pairs_per_block : int
-        Approximate scores that are computed at once: by default 16 MiB of float32.
+        Number of approximate scores that are computed at once: by default 16 MiB of float32.
     """
     n, m = len(queries.rows), len(numbers)
     width = max(1, min(m, pairs_per_block // n))
@@ -96,12 +98,12 @@ def search(
             arguments = metric_type, items, block, queries, forbidden, k, kth_lower
             pairs = _block_candidates(*arguments, "float32" if use_float32 else "float64")
             if use_float32 and (pairs is None or len(pairs.queries) > n * (4 * k + width // 16)):
-                # Rows far from the origin, or nearly parallel ones: the margins of float64 tell
-                # them apart, those of float32 do not.
+                # The rows are far from the origin, or nearly parallel. The margins of float64 are
+                # small enough to tell them apart, but those of float32 are not.
                 use_float32 = False
                 pairs = _block_candidates(*arguments, "float64")
-            both: Any = candidates, pairs
-            candidates = _Candidates(*map(np.concatenate, zip(*both, strict=True)))
+            halves: Any = candidates, pairs
+            candidates = _Candidates(*map(np.concatenate, zip(*halves, strict=True)))
             if len(candidates.queries) > limit:
                 candidates = _prune(candidates, k, kth_lower)
                 limit = 2 * len(candidates.queries)
@@ -120,7 +122,7 @@ def _block_candidates(
 ) -> _Candidates | None:
     """Return the pairs of a block of items that may be among the best; raise ``kth_lower``.
 
-    Returns None if the norms are not safe in float32. In float64 no block is refused.
+    The function returns None if the norms are not safe in float32. In float64, no block is refused.
     """
     near, margins = _approximate_scores(metric_type, items, block, queries, dtype)
     if near is None:
@@ -130,7 +132,7 @@ def _block_candidates(
     if k <= width and np.isneginf(kth_lower).any():
         kth = np.partition(near, width - k, axis=1)[:, width - k]
         np.maximum(kth_lower, kth - margins, out=kth_lower)
-    # Rounded down, so that no candidate is lost; -inf marks forbidden pairs.
+    # The thresholds are rounded down, so that no candidate is lost; -inf marks forbidden pairs.
     thresholds = np.nextafter((kth_lower - margins).astype(near.dtype), -np.inf)
     query, column = np.divmod(np.flatnonzero(near > thresholds[:, None]), width)
     scores = near[query, column].astype(np.float64)
@@ -140,10 +142,10 @@ def _block_candidates(
 def _approximate_scores(
     metric_type: str, items: Any, block: Integers, queries: Any, dtype: str
 ) -> tuple[Any, Floats]:
-    """Return approximate scores (n, m) of a block of items, and c S of every query (n,).
+    """Return approximate scores (n, m) of a block of items, and the margin c S of every query (n,).
 
-    The scores are None if some norm is not safe in float32. Where it is not safe in float64,
-    either, they are 0 with infinite margins.
+    The scores are None if a norm is not safe in float32. If a norm is not even safe in float64, the
+    scores are 0 with infinite margins.
     """
     depth = queries.rows.shape[1]
     query_norms, norms = queries.norms, items.norms[block]
@@ -189,14 +191,14 @@ def _approximate_scores(
 
 
 def _rows_of(rows: npt.NDArray[Any], numbers: Integers) -> npt.NDArray[Any]:
-    """Return rows of ascending numbers, without a copy where the numbers are consecutive."""
+    """Return the rows with ascending numbers, without a copy if the numbers are consecutive."""
     if numbers[-1] - numbers[0] == len(numbers) - 1:
         return rows[numbers[0] : numbers[-1] + 1]
     return rows[numbers]
 
 
 def _are_safe(rows: npt.NDArray[Any], norms: Floats, dtype: str) -> npt.NDArray[np.bool_]:
-    """Whether products with each row neither overflow nor underflow; rows of zeros are safe."""
+    """Return whether products with each row neither overflow nor underflow; zero rows are safe."""
     smallest, largest = _SAFE_NORMS[dtype]
     are_safe = (norms > smallest) & (norms < largest)
     zero_norms = np.flatnonzero(norms == 0)
@@ -205,10 +207,10 @@ def _are_safe(rows: npt.NDArray[Any], norms: Floats, dtype: str) -> npt.NDArray[
 
 
 def _are_safe_numbers(rows: Any, numbers: Integers, norms: Floats, dtype: str) -> bool:
-    """Whether all rows of these numbers are safe."""
+    """Return whether products with all rows of these numbers are safe."""
     smallest, largest = _SAFE_NORMS[dtype]
-    odd = np.flatnonzero(~((norms > smallest) & (norms < largest)))
-    return bool(_are_safe(rows[numbers[odd]], norms[odd], dtype).all())
+    unusual_rows = np.flatnonzero(~((norms > smallest) & (norms < largest)))
+    return bool(_are_safe(rows[numbers[unusual_rows]], norms[unusual_rows], dtype).all())
 
 
 def _forbidden_pairs(exclusions: Any, numbers: Integers) -> tuple[Integers, Integers]:
@@ -252,7 +254,7 @@ def _exact_best(
 
 
 def _score(metric_type: str, queries: Any, items: Any, query: Integers, number: Integers) -> Floats:
-    """Return the exact scores of pairs, as kernels.pair_scores.score_pairs does."""
+    """Return the exact scores of pairs, bit for bit as kernels.pair_scores.score_pairs does."""
     scores = np.empty(len(query))
     for part in slices(len(query), queries.rows.shape[1]):
         x, y = queries.rows[query[part]], items.rows[number[part]]

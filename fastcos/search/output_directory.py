@@ -1,4 +1,4 @@
-"""Results on disk: the directory of ``out=``, which an interrupted search resumes."""
+"""Results on disk: the directory that ``out=`` names, in which an interrupted search resumes."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ from fastcos.storage.checkpoint import Checkpoint, rows_per_block
 def results_in_directory(
     request: SearchRequest, X: Any, measure: Measure, options: ExecutionOptions, out: Any
 ) -> Checkpoint:
-    """Open the directory where batches of neighbours go; the same request resumes there."""
+    """Open the directory for batches of neighbours, in which the same request would resume."""
     n, k = request.queries.shape[0], request.k
     mapped = memmap.is_on_disk(X) or memmap.is_on_disk(request.queries)
     costs = cost_model.COSTS
@@ -30,8 +30,9 @@ def results_in_directory(
 
 
 def fingerprint(request: SearchRequest, X: Any, measure: Measure) -> dict[str, Any]:
-    """Return all that the result depends on."""
-    # The hash of joblib depends on every bit of the arrays of a measure. Importing it takes 0.2 s.
+    """Return a fingerprint of everything on which the result of a search depends."""
+    # The hash of joblib depends on every bit of the arrays of a measure. joblib is imported here,
+    # because its import takes 0.2 s.
     import joblib
 
     same = request.queries is X

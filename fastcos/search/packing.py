@@ -29,33 +29,33 @@ from fastcos.validation import Floats as Floats, Integers as Integers, Rows as R
 _ROTATION_SEED = 20240308
 # The configuration of the tile registers of AMX.
 _TILE_REGISTERS = validation.read_only(tiles.configuration())
-# Without a shift, rows are quantised as they are.
+# Without a shift, nothing is subtracted from the rows before they are quantised.
 _NO_SHIFT = validation.read_only(np.zeros(0))
-# Packed rows are already scaled.
+# Packed rows are already scaled, so their tile scores need no scaling.
 _NO_SCALING = validation.read_only(np.zeros((0, 2), np.float32))
-# For norms between these limits, no float32 product overflows, and the error of underflow is below
-# a tenth of the bound.
+# Float32 products of rows with norms between these limits do not overflow, and the error of
+# underflow is below a tenth of the bound on rounding errors.
 _SMALLEST_NORM, _LARGEST_NORM = 1e-10, 1e15
 # The sizes of the two samples that decide about a shift. The directions of the first sample are
 # compared with each other by 128^2 products, which take less time than packing 1,000 items. The
-# second sample gives a mean.
+# second sample provides a mean.
 _COMPARED_ITEMS, _AVERAGED_ITEMS = 128, 2048
 # At least this many directions are compared. From 1,024 items on, one direction per 32 items is
-# compared, up to 128: comparing 128 of 1,000 items would take 0.4 ms, as long as packing all of
-# them.
-_LEAST_COMPARED = 32
+# compared, up to 128 directions: comparing 128 of 1,000 items would take 0.4 ms, as long as packing
+# all of these items.
+_MIN_COMPARED = 32
 # A shift is tried only for at least this many items, because sampling fewer items takes longer than
 # searching them.
-_LEAST_ITEMS = 256
+_MIN_ITEMS = 256
 # Two directions with at least this cosine count as close. The error of the filter is about 0.02.
 _CLOSE_COSINE = 0.98
 # If at least this share of the directions is close, their centre becomes the shift.
-_LEAST_CLOSE_SHARE = 0.15
+_MIN_CLOSE_SHARE = 0.15
 # If the mean of the unit rows has at least this length, it becomes the shift. Subtracting a mean of
-# this length shortens the rows by 2 %. The mean of 2,048 random directions is shorter.
-_LEAST_MEAN = 0.2
+# this length shortens the rows by 2 %. The mean of 2,048 random directions is shorter than this.
+_MIN_MEAN_LENGTH = 0.2
 # Dot products are shifted if the shortest row has at least this share of the longest norm.
-_ALIKE = 0.5
+_MIN_NORM_RATIO = 0.5
 
 
 class RowScaling(NamedTuple):
@@ -71,7 +71,7 @@ class RowScaling(NamedTuple):
 
 
 class ItemScaling(NamedTuple):
-    """How the items of a segment are scaled for the tiles, whichever of them are packed.
+    """The scaling of the items of a segment for the tiles, for packed and unpacked items.
 
     Attributes
     ----------
@@ -97,7 +97,7 @@ class PackedItems(NamedTuple):
     layout: TileLayout
     arrays: Any
     addresses: Any
-    # For packed items of one kind, the arguments of kernels have the same types.
+    # If two PackedItems have the same kind, the arguments of kernels have the same types.
     kind: tuple[str, str]
 
     @property
@@ -107,7 +107,7 @@ class PackedItems(NamedTuple):
 
     @property
     def projection_sizes(self) -> tuple[int, tuple[float, float]]:
-        """The words of a projected row, and up to which k few and many queries gain by them."""
+        """The words of a projected row, and the largest k for which few and many queries use it."""
         projection = self.arrays.projection
         if not projection.words:
             return 0, (0.0, 0.0)
@@ -115,7 +115,7 @@ class PackedItems(NamedTuple):
 
     @property
     def units(self) -> tuple[float, float, float, float]:
-        """Units and bounds on rounding, as in ItemAddresses."""
+        """The units and the bounds on rounding errors of ItemAddresses."""
         units: tuple[float, float, float, float] = self.addresses.units
         return units
 
@@ -129,16 +129,18 @@ def norms_repeat(norms: Floats) -> bool:
 def scale_items(
     metric_type: str, items: EncodedRows, numbers: Integers, n_threads: int | None
 ) -> ItemScaling:
-    """Return how the items of these ascending numbers are scaled and shifted.
+    """Return the scaling and the shift of the items with these ascending numbers.
 
-    This takes O(p) time, or O(p d) time with a shift.
+    The function takes O(p) time, or O(p d) time with a shift.
     """
     norms = items.norms
     factors, bias, unit, bias_unit = _scaling(metric_type, items)
     shift, coefficients = _NO_SHIFT, factors
     row_norms = norms[numbers]
-    alike = row_norms.min(initial=np.inf) >= _ALIKE * row_norms.max(initial=0.0)
-    if (metric_type == "cosine" or alike) and not len(bias):
+    have_similar_norms = row_norms.min(initial=np.inf) >= _MIN_NORM_RATIO * row_norms.max(
+        initial=0.0
+    )
+    if (metric_type == "cosine" or have_similar_norms) and not len(bias):
         shift = _common_direction(items.rows, factors, numbers)
     if len(shift):
         bias = _shift_products(items.rows, factors, shift, n_threads)
@@ -154,9 +156,9 @@ def pack_items(
     n_threads: int | None,
     scaling: ItemScaling | None = None,
 ) -> PackedItems:
-    """Scale, shift, rotate, quantise and pack the items of these ascending numbers.
+    """Scale, shift, rotate, quantise and pack the items with these ascending numbers.
 
-    For m numbers this takes O(m d) time, and the time of scale_items if no scaling is given.
+    For m numbers, the function takes O(m d) time, and the time of scale_items if scaling is None.
     """
     depth = items.rows.shape[1]
     layout = tile_layout(config.isa(), depth)
@@ -164,19 +166,21 @@ def pack_items(
         scaling = scale_items(metric_type, items, numbers, n_threads)
     order, bias, shift = numbers, scaling.bias, scaling.rows.shift
     if metric_type != "cosine" or len(shift):
-        # The bound of a panel is that of its largest item, so similar items are packed together.
+        # The bound of a panel is the bound of its largest item, so similar items are packed
+        # together.
         order = numbers[np.argsort(-(bias if len(bias) else items.norms)[numbers])]
-    # This is a copy, because each chunk of it is sorted in place.
+    # The order is copied, because each chunk of it is sorted in place.
     order = order.astype(np.int32)
     n_panels = -(-len(order) // PANEL)
     packed = aligned(n_panels * PANEL * layout.words, layout.empty_array().dtype)
     statistics = np.empty((n_panels, 5), np.float32)
     small_bias = np.empty(len(order) if len(bias) else 0, np.float32)
-    # Every thread gets a block, even of few chunks, because a chunk of 64 columns takes 0.1 ms.
+    # Every thread gets a block, even if it has few chunks, because a chunk of 64 columns takes
+    # 0.1 ms.
     n_chunks = -(-len(order) // packing.CHUNK)
     share = -(-n_chunks // (n_threads or config.n_threads()))
     chunks_of_block = max(1, min(share, 2_000 // depth))
-    if tiles.AVAILABLE:  # else every pair is scored
+    if tiles.AVAILABLE:  # otherwise every pair is scored, and nothing is packed
         parallel.run(
             packing.prepare_item_panels,
             parallel.row_blocks(n_chunks, chunks_of_block),
@@ -222,7 +226,7 @@ def panel_layout(layout: TileLayout, depth: int) -> Any:
 
 
 def scale_and_shift(packed: PackedItems, items: EncodedRows, n_threads: int | None) -> RowScaling:
-    """Return factors and coefficients of all items, and the shift, by which they were packed."""
+    """Return the factors and coefficients of all items, and the shift, that packing has used."""
     factors, shift = _scaling(packed.metric_type, items)[0], packed.arrays.shift
     coefficients = factors
     if len(shift):
@@ -277,8 +281,9 @@ def packed_items(
         scaling=validation.read_only(scaling),
         projection=projection,
     )
-    # float64 may round the score, two coefficients and the rows less their parts: sums of depth
-    # terms whose sizes sum to at most 2 each; the shift's square is 1 only within such a rounding
+    # The rounding errors of float64 in the score, in two coefficients, and in the rows minus their
+    # components along the shift. These are sums of `depth` terms whose magnitudes sum to at most 2
+    # each. The square of the shift is 1 only up to such an error.
     rounding = 16.0 * (len(shift) + 16) * 2.0**-53 if len(shift) else 0.0
     places = np.empty(query_scaling.N_PLACES, np.int64)
     arrays = [getattr(kernel_items, name) for name in query_scaling.ARRAYS_OF_ITEMS]
@@ -361,31 +366,33 @@ def match_row_type(rows: Rows, item_type: np.dtype[Any]) -> Rows:
 
 
 def _power_of_two(size: float) -> float:
-    """Return 1 / the power of two above size, at most 2^1000; 1 for 0."""
+    """Return 1 / (the power of two above size), at most 2^1000, or 1 if size is 0."""
     return 2.0 ** min(1000, -math.frexp(size)[1]) if size > 0 else 1.0
 
 
 @functools.lru_cache(8)
 def _no_projection(depth: int, quantised: bool) -> Any:
     shapes: Any = ((0, depth, PANEL), (0, 5), 0)
-    axes, statistics, none = (validation.read_only(np.zeros(shape, np.float32)) for shape in shapes)
-    codes = validation.read_only(np.zeros(0, np.int32)) if quantised else none
+    axes, statistics, empty = (
+        validation.read_only(np.zeros(shape, np.float32)) for shape in shapes
+    )
+    codes = validation.read_only(np.zeros(0, np.int32)) if quantised else empty
     return records.Projection(
         axes=axes,
         packed=codes,
         words=0,
         statistics=statistics,
-        rest_norms=none,
-        eta=none,
-        largest_k=none,
+        rest_norms=empty,
+        eta=empty,
+        largest_k=empty,
     )
 
 
 def aligned(count: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     """Return an uninitialised array (count,) whose data starts at a cache line.
 
-    NumPy allocates the array and requests huge pages from Linux for it, because the memory limits
-    the speed of a scan.
+    NumPy allocates the array and requests huge pages from Linux for it, because the speed of memory
+    limits the speed of a scan.
     """
     kind = np.dtype(dtype)
     size = count * kind.itemsize
@@ -394,7 +401,7 @@ def aligned(count: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     return memory[skip : skip + size].view(kind)
 
 
-@functools.lru_cache(8)  # a generator takes 0.25 ms to make, twice in a search of 15 ms
+@functools.lru_cache(8)  # making a generator takes 0.25 ms, twice in a search of 15 ms
 def _signs(depth: int) -> npt.NDArray[np.float32]:
     bits = np.random.default_rng(_ROTATION_SEED).integers(0, 2, (2, max(depth, 16)))
     return validation.read_only((2 * bits - 1).astype(np.float32))
@@ -402,37 +409,38 @@ def _signs(depth: int) -> npt.NDArray[np.float32]:
 
 # The shift of rows (kernels.candidate_filter). Text embeddings have a mean of length 0.5 to 0.9.
 # Subtracting the mean reduces the error of the filter to 0.2 to 0.75 of the error without a shift.
-# The mean is not always the best shift. Rows from which a mean was subtracted, for example those of
-# users, are often short, and all short rows point in the direction against that mean. Their cosines
-# differ by less than the error of the filter, so nearly all pairs would be scored in float64, which
-# takes 60 times as long as searching the original rows (bench.lab.measure_costs). A direction to
-# which many rows are close is therefore preferred to the mean.
+# The mean is not always the best shift. If the mean of other rows, for example of users, was
+# subtracted, rows are often short, and all short rows point in the direction opposite to this mean.
+# Their cosines differ by less than the error of the filter, so nearly all pairs would be scored in
+# float64, which takes 60 times as long as searching the original rows (bench.lab.measure_costs). A
+# direction to which many rows are close is therefore preferred to the mean.
 
 
 def _common_direction(rows: Rows, factors: Floats, numbers: Integers) -> Floats:
     """Return the direction (d,) that many of the scaled rows share; empty if there is none.
 
-    A sample of at most 2,048 items decides, in O(128^2 d + 2048 d) time.
+    The decision is made by a sample of at most 2,048 items, in O(128^2 d + 2048 d) time.
     """
     n = len(numbers)
-    if n < _LEAST_ITEMS:
+    if n < _MIN_ITEMS:
         return _NO_SHIFT
     rows = memmap.from_bits(rows)
-    # Steps of the golden ratio have no period in common with the rows.
+    # Multiples of the golden ratio have no period in common with the rows.
     places = np.arange(min(_AVERAGED_ITEMS, n // 8)) * 0.6180339887498949 % 1.0
     sampled = numbers[(places * n).astype(np.int64)]
     sample, weights = rows[sampled], factors[sampled]
-    few = slice(min(_COMPARED_ITEMS, max(_LEAST_COMPARED, n // _LEAST_COMPARED)))
-    compared = sample[few] * weights[few, None]
-    # BLAS is not used, because its idle threads spin for 30 ms on the cores of the search.
-    squares, small = np.square(compared).sum(axis=1), compared.astype(np.float32)
-    close = np.einsum("ij,kj->ik", small, small) > _CLOSE_COSINE * squares
+    first_places = slice(min(_COMPARED_ITEMS, max(_MIN_COMPARED, n // _MIN_COMPARED)))
+    compared = sample[first_places] * weights[first_places, None]
+    # BLAS is not used, because its idle threads keep the cores of the search busy for 30 ms.
+    squares, compared_float32 = np.square(compared).sum(axis=1), compared.astype(np.float32)
+    close = np.einsum("ij,kj->ik", compared_float32, compared_float32) > _CLOSE_COSINE * squares
     sizes = close.sum(axis=1)
-    if sizes.max() < _LEAST_CLOSE_SHARE * len(compared):
+    if sizes.max() < _MIN_CLOSE_SHARE * len(compared):
         mean = np.einsum("i,ij->j", weights, sample) / len(sample)
         length = float(np.sqrt(np.square(mean).sum()))
-        return validation.read_only(mean / length) if length >= _LEAST_MEAN else _NO_SHIFT
-    # To approach the densest place, the half of the rows nearest to their mean is kept repeatedly.
+        return validation.read_only(mean / length) if length >= _MIN_MEAN_LENGTH else _NO_SHIFT
+    # To approach the densest place, the half of the rows nearest to their mean is selected
+    # repeatedly.
     near = compared[close[np.argmax(sizes)]]
     while len(near) > 8:
         distances = np.square(near - near.mean(axis=0)).sum(axis=1)

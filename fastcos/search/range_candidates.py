@@ -1,4 +1,4 @@
-"""All items whose raw score may reach a threshold of each query, by the bounds of the tiles."""
+"""The items whose raw scores may reach a threshold of each query, found by the tiles' bounds."""
 
 import numpy as np
 
@@ -26,9 +26,10 @@ def find_candidates(
 ) -> Integers:
     """Return how many items of each query may have a raw score of at least thresholds (n,).
 
-    The first ``capacity`` of these items are written to columns, unordered, from starts (n,) on. No
-    item that qualifies is left out, but some items may not qualify. The tiles perform O(n m d)
-    operations. allowed_rows holds the items that may be found; None means all packed items.
+    The first ``capacity`` of these items are written to columns, unordered, from starts (n,) on.
+    The list of a query contains every item that reaches the threshold, and may contain others. The
+    tiles perform O(n m d) operations. allowed_rows holds the items that may be found; None means
+    all packed items.
     """
     n = len(thresholds)
     if not tiles.AVAILABLE:
@@ -60,7 +61,7 @@ def _everything(
     columns: Integers,
     allowed_rows: AllowedRows | None,
 ) -> Integers:
-    """List every item that a query may find, because there are no compiled tiles."""
+    """List every item that a query may find, which is needed if there are no compiled tiles."""
     row_numbers = packed.numbers if allowed_rows is None else allowed_rows.numbers
     counts = np.empty(len(starts), np.int64)
     for i, start in enumerate(starts):

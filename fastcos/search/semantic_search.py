@@ -1,4 +1,4 @@
-"""The search of sentence-transformers with the same arguments and results, exact, without torch."""
+"""The semantic search of sentence-transformers with exact scores, without torch."""
 
 from typing import Any
 
@@ -18,16 +18,17 @@ def semantic_search(
     top_k: int = 10,
     score_function: Any = "cos_sim",
 ) -> list[list[dict[str, int | float]]]:
-    """The best corpus entries of every query, as ``sentence_transformers.util.semantic_search``.
+    """Find the best corpus entries of every query, as ``util.semantic_search`` does.
 
-    The results are exact: entries are ordered by float64 scores of the original embeddings, and
-    equal scores by corpus_id.
+    The arguments and results are those of ``sentence_transformers.util.semantic_search``. The
+    results are exact: entries are ordered by float64 scores of the original embeddings, and entries
+    with equal scores by corpus_id.
 
     Parameters
     ----------
     query_embeddings : array_like (n, d) or (d,)
-        The embeddings of the queries. Tensors in main memory and lists of vectors are accepted,
-        too.
+        The embeddings of the queries. Tensors in main memory and lists of vectors are accepted as
+        well.
     corpus_embeddings : array_like (m, d)
         The embeddings of the corpus. They may be memory-mapped.
     query_chunk_size, corpus_chunk_size : int
@@ -36,7 +37,8 @@ def semantic_search(
     top_k : int
         The number of entries per query. If the corpus has fewer, all of them are returned.
     score_function : str or callable
-        "cos_sim", "dot_score" or "euclidean_sim", or that function of sentence-transformers.
+        "cos_sim", "dot_score" or "euclidean_sim", or the function of sentence-transformers with one
+        of these names.
 
     Returns
     -------
