@@ -47,6 +47,7 @@ _TILE, _TILE_BESIDES = 64, 350
 _PAIR, _PAIR_WORDS = 80, 8
 # After this many panels, a query may stop using projected codes. A query that is unlike the items
 # has scored all items of these panels one by one by then, at the cost of _PAIR for each item.
+PANELS_TRIED = 8
 
 
 @borrowing_kernel

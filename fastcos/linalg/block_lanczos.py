@@ -18,24 +18,24 @@ from fastcos.linalg.operators import Matrix, kernel_body
 from fastcos.parallel import Progress
 from fastcos.validation import Floats
 
-# The number of steps between widening a block and the next check; in these steps the new
-# directions converge.
+# The number of steps between the widening of a block and the next check; the new directions
+# converge in these steps.
 _STEPS_AFTER_WIDENING = 4
 # Columns whose norm is below 100 roundings of the largest eigenvalue are orthogonalised again
 # before they are scaled; columns below 8 roundings count as 0.
 _SHORT = 100
 _NEGLIGIBLE = 8
-# The number of rows whose products are added one by one in the working precision.
+# The number of rows in a part. The products of a part are added in the working precision.
 _ROWS_PER_PART = 512
-# The largest number of such partial sums, which are added in float64.
+# The largest number of parts. Their sums are added in float64.
 _MAX_PARTS = 64
 
 
 class Ritz(NamedTuple):
     """Approximate eigenpairs of X'X: orthonormal vectors (p, k), descending values (k,).
 
-    residuals (k,): estimates of ||X'Xv - value v|| / value. is_limited: whether rounding in the
-    working precision keeps the residuals above tol.
+    residuals (k,) holds estimates of ||X'Xv - value v|| / value. is_limited says whether rounding
+    in the working precision keeps the residuals above tol.
     """
 
     vectors: Matrix
@@ -53,12 +53,12 @@ def block_width(k: int) -> int:
 
 
 def largest_basis(k: int) -> int:
-    """Return the largest number of basis vectors; then the iteration restarts."""
+    """Return the largest number of basis vectors, at which the iteration restarts."""
     return 3 * k + 12 * block_width(k)
 
 
 class SVDProgress:
-    """Reports how many columns X'X was multiplied with, in iterations and then for certificates."""
+    """A report of the columns multiplied by X'X, for the iterations and then the certificates."""
 
     def __init__(self, progress: Progress | None, k: int) -> None:
         self._progress, self._k = progress, k
@@ -75,21 +75,21 @@ class SVDProgress:
         self.add(0)
 
     def add(self, columns: int) -> None:
-        """Count more columns; the total is at least the columns done."""
+        """Count more columns; the reported total is never below the number of finished columns."""
         self._done += columns
         self._report(max(self._done, min(self._total, self._max_columns)) + self._k)
 
     def check(self, residual: float) -> None:
         """Extrapolate the total from the decrease of the residual since the first check."""
-        first, now = self._first, _Check(self._done, max(residual, self._tol))
+        first, current = self._first, _Check(self._done, max(residual, self._tol))
         if first is None:
-            self._first = now
-        elif now.residual < first.residual:
-            rate = math.log(first.residual / now.residual) / (now.size - first.size)
-            self._total = self._done + math.ceil(math.log(now.residual / self._tol) / rate)
+            self._first = current
+        elif current.residual < first.residual:
+            rate = math.log(first.residual / current.residual) / (current.size - first.size)
+            self._total = self._done + math.ceil(math.log(current.residual / self._tol) / rate)
 
     def certified(self) -> None:
-        """Report that the k certificates are computed, which is the end."""
+        """Report that the k certificates are computed, after which nothing follows."""
         self._done += self._k
         self._report(self._done)
 
@@ -118,15 +118,18 @@ def leading_eigenpairs(
     """
     basis = _Basis(gram_matmul, p, k, np.dtype(dtype), generator, n_threads)
     report.start(tol, max_iter)
-    next_check, before = 3 * k // 2, None
+    next_check, previous = 3 * k // 2, None
     for step in range(1, max_iter + 1):
         report.add(basis.extend())
         if step < max_iter and not basis.is_full and basis.size < next_check:
             continue
         values, weights, residuals = basis.ritz(k)
-        now = _Check(basis.size, float(residuals.max()))
-        report.check(now.residual)
-        next_check, before = basis.size + _columns_left(before, now, tol, basis.width), now
+        current = _Check(basis.size, float(residuals.max()))
+        report.check(current.residual)
+        next_check, previous = (
+            basis.size + _columns_left(previous, current, tol, basis.width),
+            current,
+        )
         is_limited = basis.rounding(values) > tol
         if is_limited or step == max_iter:
             break
@@ -136,7 +139,7 @@ def leading_eigenpairs(
             next_check = basis.size + _STEPS_AFTER_WIDENING * basis.width
         if basis.is_full:
             basis.restart(values, weights)
-            next_check, before = basis.size + 2 * basis.width, None
+            next_check, previous = basis.size + 2 * basis.width, None
     return Ritz(basis.vectors(weights), values, residuals, is_limited)
 
 
@@ -147,16 +150,16 @@ class _Check(NamedTuple):
     residual: float
 
 
-def _columns_left(before: _Check | None, now: _Check, tol: float, width: int) -> int:
+def _columns_left(previous: _Check | None, current: _Check, tol: float, width: int) -> int:
     """Return how many columns to add before the next check, which costs one or two products.
 
-    The number is half of the columns that would be needed at the rate of decrease between the last
-    two checks, because the rate increases.
+    The number is half of the columns that the rate of decrease between the last two checks would
+    require, because the rate increases.
     """
-    if before is None or now.residual >= before.residual or now.residual <= tol:
+    if previous is None or current.residual >= previous.residual or current.residual <= tol:
         return 2 * width
-    rate = math.log(before.residual / now.residual) / (now.size - before.size)
-    return max(1, int(math.log(now.residual / tol) / rate / 2 / width)) * width
+    rate = math.log(previous.residual / current.residual) / (current.size - previous.size)
+    return max(1, int(math.log(current.residual / tol) / rate / 2 / width)) * width
 
 
 def zero_level(dtype: np.dtype[Any]) -> float:
@@ -165,10 +168,11 @@ def zero_level(dtype: np.dtype[Any]) -> float:
 
 
 def _is_tied(values: Floats, width: int, tol: float) -> bool:
-    """Return whether width values above the last value are equal.
+    """Return whether `width` values above the last value are equal.
 
-    A Krylov space with width start vectors holds at most width eigenvectors of one eigenvalue. The
-    value may therefore have more eigenvectors, and the values after it are then ranked too high.
+    A Krylov space with `width` start vectors contains at most `width` eigenvectors of one
+    eigenvalue. An eigenvalue that occurs this often may therefore have more eigenvectors, and the
+    values after it are then ranked too high.
     """
     return bool((values[:-width] * (1 - tol) <= values[width - 1 : -1]).any())
 
@@ -176,7 +180,8 @@ def _is_tied(values: Floats, width: int, tol: float) -> bool:
 class _Basis:
     """An orthonormal basis B, the matrix H = B'X'X B, and the next block Q.
 
-    They satisfy X'X B = B H + Q R, in which R is non-zero only in the columns of the last block.
+    B, H and Q satisfy X'X B = B H + Q R, in which R is non-zero only in the columns of the last
+    block.
     """
 
     def __init__(
@@ -192,10 +197,10 @@ class _Basis:
         self._n_threads = n_threads
         self.dtype, self.width, self.size = dtype, block_width(k), 0
         self._capacity = largest_basis(k)
-        # kernels read whole tiles of columns, so that the array is one tile wider
+        # The array is one tile wider than the basis, because kernels read whole tiles of columns.
         self._columns = np.zeros((p, self._capacity + TILE), dtype)
         self._H = np.zeros((self._capacity, self._capacity))
-        self._Q = self._fresh(self.width)
+        self._Q = self._random_columns(self.width)
         self._R: Matrix = np.zeros((self.width, 0))
 
     @property
@@ -204,18 +209,18 @@ class _Basis:
         return bool(self.size + self._Q.shape[1] > self._capacity)
 
     def extend(self) -> int:
-        """Append the next block, compute the one after it; return the columns appended."""
+        """Append the next block and compute the block after it; return the appended columns."""
         first, last = self.size, self.size + self._Q.shape[1]
         self._columns[:, first:last] = self._Q
         self.size = last
         Z = np.require(self._gram_matmul(self._Q), self.dtype, ["C", "W"])
         C = self._remove_basis(Z)
-        # _orthonormal uses the new diagonal of H as the scale of a column
+        # _orthonormal uses the new diagonal of H as the scale of a column.
         self._H[first:last, first:last] = C[first:]
-        # with several threads of OpenBLAS, an SVD takes 1.1 to 1.2 times as long (bench.lab.curves)
+        # With several OpenBLAS threads, an SVD takes 1.1 to 1.2 times as long (bench.lab.curves).
         with parallel.one_blas_thread():
-            self._Q, self._R, rest = self._orthonormal(Z)
-        C += rest
+            self._Q, self._R, basis_part = self._orthonormal(Z)
+        C += basis_part
         self._H[:last, first:last] = C
         self._H[first:last, :last] = C.T
         return int(last - first)
@@ -224,7 +229,8 @@ class _Basis:
         """Return the k largest Ritz values, their weights on B, and relative residuals."""
         m = self.size
         with parallel.one_blas_thread(), parallel.blas_lock():
-            # all eigenpairs by divide and conquer take less time than a subset by scipy.linalg.eigh
+            # Computing all eigenpairs by divide and conquer takes less time than computing a subset
+            # by scipy.linalg.eigh.
             values, weights = np.linalg.eigh(self._H[:m, :m])
             values, weights = np.maximum(values[: -k - 1 : -1], 0), weights[:, : -k - 1 : -1]
             r = np.linalg.norm(self._R @ weights[m - self._R.shape[1] :], axis=0)
@@ -232,7 +238,7 @@ class _Basis:
         return values, weights, np.divide(r, reference, out=np.zeros(k), where=reference > 0)
 
     def rounding(self, values: Floats) -> float:
-        """Return the relative residual of the smallest non-zero value that rounding causes."""
+        """Return the relative residual that rounding causes in the smallest non-zero value."""
         positive = values[values > zero_level(np.dtype(np.float64)) * values[0]]
         return float(np.finfo(self.dtype).eps * values[0] / positive[-1]) if len(positive) else 0.0
 
@@ -251,7 +257,7 @@ class _Basis:
         """Double the next block by random columns; return False if the capacity is too small."""
         if self._k + 6 * self.width > self._capacity:
             return False
-        self._Q = np.hstack([self._Q, self._fresh(self.width, self._Q)])
+        self._Q = np.hstack([self._Q, self._random_columns(self.width, self._Q)])
         self._R = np.vstack([self._R, np.zeros((self.width, self._R.shape[1]))])
         self.width = self._Q.shape[1]
         return True
@@ -267,31 +273,31 @@ class _Basis:
 
         Z must be orthogonal to B up to rounding, and is changed. If Z does not have full rank, the
         missing columns of Q are random. Scaling a short column of Z enlarges its rounding errors:
-        an error of 1e-11 relative to a large eigenvalue is 1e-3 relative to one that is 1e8 times
-        smaller.
+        an error of 1e-11 relative to a large eigenvalue is 1e-3 relative to an eigenvalue that is
+        1e8 times smaller.
         """
         level = np.finfo(self.dtype).eps * self._H.diagonal().max()
-        rest = np.zeros((self.size, Z.shape[1]))
+        basis_part = np.zeros((self.size, Z.shape[1]))
         squares = self._gram(Z)
         with parallel.blas_lock():
             is_short = np.linalg.eigvalsh(squares)[0] <= (_SHORT * level) ** 2
         if is_short:
-            rest += self._remove_basis(Z)
+            basis_part += self._remove_basis(Z)
         Q, R = self._factors(Z, _NEGLIGIBLE * level)
         C = self._remove_basis(Q)
-        # this drops directions that are only rounding errors of longer columns or of the basis
+        # This step drops directions that are only rounding errors of longer columns or of B.
         Q, S = self._factors(Q, 0.5)
         with parallel.blas_lock():
-            rest += C @ R
+            basis_part += C @ R
             R = S @ R
         missing = Z.shape[1] - Q.shape[1]
         if missing:
-            Q = np.hstack([Q, self._fresh(missing, Q)])
+            Q = np.hstack([Q, self._random_columns(missing, Q)])
             R = np.vstack([R, np.zeros((missing, R.shape[1]))])
-        return Q, R, rest
+        return Q, R, basis_part
 
     def _factors(self, Z: Matrix, shortest: float) -> tuple[Matrix, Matrix]:
-        """Return Q and R with Z = Q R and Q'Q = 1; omit directions in which Z is below shortest."""
+        """Return Q and R with Z = Q R and Q'Q = 1, without directions in which Z is too short."""
         gram = self._gram(Z)
         with parallel.blas_lock():
             squares, E = np.linalg.eigh(gram)
@@ -299,23 +305,23 @@ class _Basis:
         lengths, E = np.sqrt(squares[is_long]), E[:, is_long]
         return self._product(Z, E / lengths), lengths[:, None] * E.T
 
-    def _fresh(self, count: int, beside: Matrix | None = None) -> Matrix:
-        """Return orthonormal random columns, orthogonal to B and to the columns beside."""
+    def _random_columns(self, count: int, other_columns: Matrix | None = None) -> Matrix:
+        """Return orthonormal random columns, orthogonal to B and to other_columns."""
         Z = self._generator.standard_normal((len(self._columns), count)).astype(self.dtype)
         for _ in range(2):
             self._remove_basis(Z)
-            if beside is not None:
-                self._add_product(beside, -self._cross(beside, Z), Z)
+            if other_columns is not None:
+                self._add_product(other_columns, -self._cross(other_columns, Z), Z)
             Z = self._factors(Z, 0)[0]
         return Z
 
     def _gram(self, Z: Matrix) -> Matrix:
-        """Return Z'Z in float64, which resolves short columns."""
+        """Return Z'Z in float64, whose precision resolves short columns."""
         Z = Z.astype(np.float64, copy=False)
         return self._cross(Z, Z)
 
     def _cross(self, B: Matrix, Z: Matrix, columns: int | None = None) -> Floats:
-        """Return B'Z, or with columns the product of only the first columns of B with Z.
+        """Return B'Z; if columns is given, use only this number of columns of B.
 
         B (p, m) and Z (p, w) have the same type. Parts of the rows are summed in this type, and the
         sums of the parts are added in float64.

@@ -11,14 +11,14 @@ from fastcos.validation import is_sparse
 
 
 def values(X: Any) -> npt.NDArray[Any]:
-    """Return an array whose minimum and maximum are those of the stored values of X."""
+    """Return an array with the same minimum and maximum as the stored values of X."""
     if isinstance(X, InteractionShards):
         return np.concatenate([X.column_lows, X.column_highs])
     return X.data if is_sparse(X) else X
 
 
 def are_empty(X: Any, center: bool) -> npt.NDArray[np.bool_]:
-    """Return whether each column holds only zeros, or with center only equal values; (p,)."""
+    """Return whether each column (p,) holds only zeros, or, if center, only equal values."""
     if isinstance(X, InteractionShards):
         low, high = X.column_lows, X.column_highs
         return np.equal(low, high) if center else np.equal(low, 0) & np.equal(high, 0)
@@ -33,7 +33,7 @@ def are_empty(X: Any, center: bool) -> npt.NDArray[np.bool_]:
 
 
 def means(X: Any) -> npt.NDArray[np.float64]:
-    """Return the means of the columns in float64, (p,)."""
+    """Return the means (p,) of the columns in float64."""
     if isinstance(X, InteractionShards):
         return np.asarray(X.column_sums / X.shape[0])
     return np.asarray(rmatmul(X, np.ones((X.shape[0], 1)))[:, 0] / X.shape[0], np.float64)

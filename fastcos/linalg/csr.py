@@ -1,8 +1,9 @@
 """Validation of sparse matrices: any sparse input becomes one canonical CSR array.
 
 SciPy's own checks do not suffice: constructors and check_format(False) accept indices out of range
-and a descending indptr, which crash compiled code. has_canonical_format is a cached flag that an
-edit in place leaves wrong. So the arrays themselves are read, once.
+and a descending indptr, which crash compiled code. SciPy's flag has_canonical_format is cached, and
+is wrong after the arrays have been edited in place. Therefore this module reads the arrays
+themselves, once.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _EXACT_FLOAT32 = 2**24
 
 
 class CSRArrays(NamedTuple):
-    """The arrays of a CSR matrix as kernels take them: read-only, with int32 or int64 indices."""
+    """The arrays of a CSR matrix for kernels, which are read-only, with int32 or int64 indices."""
 
     indptr: npt.NDArray[np.int64]
     indices: npt.NDArray[np.integer[Any]]
@@ -44,11 +45,11 @@ def transposed_interactions(name: str, X: Any) -> sp.csr_array:
 def as_interactions(name: str, X: Any, *, keep_zeros: bool = False) -> sp.csr_array:
     """Return X as a canonical CSR array of float32 or float64: sorted, unique, finite, no zeros.
 
-    X is any SciPy sparse matrix or array, or a dense array_like (n, p), and is never changed.
-    If duplicates must be summed, indices sorted or explicit zeros dropped, that happens on a
-    private copy. With keep_zeros, explicit zeros stay, so that they alone cause no copy. Sparse
-    integers and booleans are summed in float64 and become float32 if that is exact. The check
-    reads the non-zeros once.
+    X is any SciPy sparse matrix or array, or a dense array_like (n, p), and is never changed. If
+    duplicates must be summed, indices sorted or explicit zeros dropped, the function works on a
+    private copy. With keep_zeros, explicit zeros stay, so explicit zeros alone cause no copy.
+    Sparse integers and booleans are summed in float64, and become float32 if the conversion is
+    exact. The check reads the non-zeros once.
     """
     import scipy.sparse as sp
 
@@ -64,8 +65,8 @@ def as_interactions(name: str, X: Any, *, keep_zeros: bool = False) -> sp.csr_ar
     defect = _worst_defect(name, indptr, indices, data, X.shape[1])
     if defect == csr.EXPLICIT_ZERO and keep_zeros:
         defect = csr.VALID
-    # The new array computes its own flags; X.has_canonical_format may be stale after an edit in
-    # place.
+    # The new array computes its own flags, because X.has_canonical_format may be outdated after an
+    # edit in place.
     clean = sp.csr_array((data, indices, indptr), shape=X.shape, copy=defect > csr.VALID)
     if defect == csr.NOT_CANONICAL:
         with np.errstate(over="ignore"):
@@ -81,7 +82,7 @@ def as_interactions(name: str, X: Any, *, keep_zeros: bool = False) -> sp.csr_ar
 
 
 def one_per_row(columns: Any, n_columns: int) -> sp.csr_array:
-    """Return the matrix with a one in row i at columns[i], to exclude an item for each query."""
+    """Return the matrix with a 1 in row i at columns[i], which excludes one item per query."""
     import scipy.sparse as sp
 
     n = len(columns)
@@ -89,7 +90,7 @@ def one_per_row(columns: Any, n_columns: int) -> sp.csr_array:
 
 
 def csr_arrays(X: sp.csr_array) -> CSRArrays:
-    """Return the three arrays of a matrix that as_interactions returned, as kernels take them."""
+    """Return the three arrays of a matrix from as_interactions in the form that kernels read."""
     return _read_only_arrays(X.indptr, X.indices, X.data)
 
 
@@ -99,7 +100,7 @@ def _read_only_arrays(indptr: Any, indices: Any, data: Any) -> CSRArrays:
 
 
 def unchecked_arrays(name: str, X: Any) -> CSRArrays | None:
-    """Return the arrays of a CSR matrix of floats without checking its entries; else None."""
+    """Return the unchecked arrays of a CSR matrix of floats, or None for other matrices."""
     is_plain = is_sparse(X) and X.format == "csr" and X.dtype in (np.float32, np.float64)
     if not is_plain or X.ndim != 2 or 0 in X.shape:
         return None
@@ -107,9 +108,9 @@ def unchecked_arrays(name: str, X: Any) -> CSRArrays | None:
 
 
 def _as_csr(name: str, X: Any) -> tuple[Any, Any, Any]:
-    """Return indptr, indices and float data whose lengths fit; the indices are not checked yet.
+    """Return indptr, indices and float data of consistent lengths; indices are not yet checked.
 
-    Other formats are converted by SciPy, after a check for values that would crash its code.
+    SciPy converts other formats, after a check for values that would crash its code.
     """
     import scipy.sparse as sp
 
@@ -162,7 +163,7 @@ def _compressed(name: str, X: Any, n: int) -> tuple[Any, Any, Any]:
 
 
 def _coordinates(name: str, X: Any) -> sp.coo_array:
-    """Return X in coordinates that lie within its shape."""
+    """Return X in coordinate form, after checking that the coordinates lie within its shape."""
     import scipy.sparse as sp
 
     try:
@@ -210,7 +211,7 @@ def _as_values(data: Any) -> Any:
 
 
 def _worst_defect(name: str, indptr: Any, indices: Any, data: Any, n_columns: int) -> int:
-    """Return the worst repairable defect of all rows; raise if one cannot be repaired."""
+    """Return the worst repairable defect of all rows; raise ValueError for other defects."""
     indptr = read_only(indptr.astype(np.int64, copy=False))
     defects = parallel.unfilled(len(indptr) - 1, np.uint8)
     unsigned = np.dtype(f"u{data.dtype.itemsize}").type

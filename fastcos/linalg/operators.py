@@ -30,38 +30,40 @@ if TYPE_CHECKING:
 
 Matrix = npt.NDArray[np.floating[Any]]
 
-# All constants below that depend on time were measured by bench/lab/curves.py.
+# All of the following constants that depend on time were measured by bench/lab/curves.py.
 
-# The work of one block of rows, as its non-zeros times the columns of the factor: a few ms.
+# The work of one block of rows, as its non-zeros times the columns of the factor. A block of this
+# size takes a few ms.
 WORK_PER_BLOCK = 1 << 24
 # The bytes of one row of a panel, which is a group of columns of a factor: 64 columns of float32.
 _PANEL_BYTES = 256
-# Column numbers, and offsets within a block, are int32 if none is larger than this number.
+# Column numbers, and offsets within a block, are int32 if none of them is larger than this number.
 LARGEST_INT32 = 2**31 - 1
 # A product of at least this many bytes leaves the caches before the caller reads it. Kernels
 # therefore write it past the caches, which saves about 7% of the time.
 STREAMED_BYTES = 1 << 26
 # X A is computed for one cached piece of the factor A after the other if an average row of X has at
-# least this many non-zeros per piece: on an Intel CPU with pieces of 1 MiB this was 1.7 times as
-# fast with 20 non-zeros, and only 0.7 times with 7. On an AMD CPU (Zen 5), with 60 non-zeros in a
-# row of 20,000, five such pieces took twice the time of a factor that was not cut.
+# least this many non-zeros per piece. On an Intel CPU with pieces of 1 MiB, this was 1.7 times as
+# fast as without pieces with 20 non-zeros per piece, and 0.7 times as fast with 7 non-zeros. On an
+# AMD CPU (Zen 5), with 60 non-zeros in a row of 20,000, five such pieces took twice as long as a
+# factor that was not cut.
 NNZ_PER_PIECE = 8
 # If the sums of a panel have at least this many bytes, X'(X Q) is computed from transposed blocks
-# even if the rows of X are short: with 64 columns this took 35% less time for 84,432 items and 20%
+# even if the rows of X are short. With 64 columns, this took 35% less time for 84,432 items and 20%
 # less for 40,000 items, but 90% more for 17,192 items.
 UNCACHED_BYTES = 1 << 23
 # Blocks of rows are transposed only if a column of a block has on average at least this many
 # non-zeros.
 NNZ_PER_BLOCK_COLUMN = 2
-# Blocks are transposed only after this many columns have been multiplied, because only further
-# products save the time that transposing takes.
+# Blocks are transposed only after this many columns have been multiplied, because the time of
+# transposing is saved only by further products.
 _COLUMNS_TO_PAY = 32
 # X'X is summed from dense blocks if at least one cell of X in 30 is non-zero.
 _DENSE_GRAM_SHARE = 30
 
 
 class Operator:
-    """The products of a matrix X (n, p), in the wider of the floating types of X and the factor."""
+    """The products of a matrix X (n, p), in the wider of the float types of X and the factor."""
 
     shape: tuple[int, int]
     dtype: np.dtype[Any]
@@ -79,7 +81,7 @@ class Operator:
         return self.rmatmul(self.matmul(Q))
 
     def gram(self) -> Floats:
-        """Return X'X in float64, (p, p); by default from products with columns of the identity."""
+        """Return X'X (p, p) in float64; by default, from products with columns of the identity."""
         p = self.shape[1]
         total = np.empty((p, p))
         for column in range(0, p, 256):
@@ -203,7 +205,7 @@ class _ShiftedOperator(Operator):
 class Workspace:
     """An array that is reused between calls.
 
-    The page faults of a new array cost as much as a product with few columns.
+    Reuse pays because the page faults of a new array take as long as a product with few columns.
     """
 
     def __init__(self) -> None:
@@ -220,8 +222,8 @@ class SparseOperator(Operator):
     """The products of a CSR array that :func:`fastcos.linalg.csr.as_interactions` has returned.
 
     X A is summed in the order of the non-zeros of each row. The other products are sums over parts
-    of the rows (:mod:`fastcos.linalg.partial_sums`). If the rows form a single part, X' is computed
-    and its rows are summed.
+    of the rows (:mod:`fastcos.linalg.partial_sums`). If there is only one part, the operator
+    computes the transpose X' and sums over its rows.
     """
 
     def __init__(self, X: sp.csr_array, n_threads: int | None = None) -> None:
@@ -283,7 +285,7 @@ class SparseOperator(Operator):
         indptr, rows, values = transposed(X.indptr, X.indices, X.data, p, indices, self._n_threads)
         if values is None:
             values = np.broadcast_to(self.dtype.type(1), rows.shape)
-        # SciPy would convert the row numbers to the type of indptr, so indptr must be as small.
+        # SciPy would convert the row numbers to the type of indptr, so indptr gets a small type.
         indptr = indptr.astype(np.result_type(indices, np.min_scalar_type(-len(rows))), copy=False)
         return SparseOperator(sp.csr_array((values, rows, indptr), shape=(p, n)), self._n_threads)
 
@@ -312,7 +314,7 @@ class SparseOperator(Operator):
         return out
 
     def _sums_at_once(self, width: int, dtype: np.dtype[Any]) -> Iterator[tuple[int, Matrix]]:
-        """Yield the number of a part, and an array (m, p, width) for sums of m parts from it."""
+        """Yield the number of a part, and an array (m, p, width) for m parts from it on."""
         p, parts = self.shape[1], len(self._part_rows) - 1
         step = partial_sums.at_once(parts, p * width * dtype.itemsize, self._n_threads)
         sums = self._memory.array((step, p, width), dtype)
@@ -332,7 +334,7 @@ class SparseOperator(Operator):
         return rows_at_a_time(self.shape, self._X.nnz, factor)
 
     def _transposes_pay(self, Q: Matrix) -> bool:
-        """Whether transposed blocks save more time than transposing takes, and fit the memory."""
+        """Return whether transposed blocks fit, and save more time than transposing takes."""
         n, p = self.shape
         indptr, _, data = self._arrays
         is_uncached = self._item_rows(Q) < p or p * _panel_row_bytes(Q) >= UNCACHED_BYTES
@@ -377,7 +379,7 @@ def as_operator(
     """Return (X - row_center 1' - 1 center') diag(1 / scale) as an Operator.
 
     X is a sparse or dense matrix, a LinearOperator, an Operator or InteractionShards. This function
-    checks all arguments.
+    validates all arguments.
     """
     if n_threads is not None:
         n_threads = validation.as_thread_count("n_threads", n_threads)
@@ -429,7 +431,7 @@ def _unshifted(X: Any, divisors: Floats | None, n_threads: int | None) -> Operat
 
 def _is_implicit(X: Any) -> bool:
     """Return whether X is a LinearOperator of SciPy."""
-    # a caller that has a LinearOperator has imported its module
+    # A caller that has a LinearOperator has imported the module of this class.
     if "scipy.sparse.linalg" not in sys.modules:
         return False
     from scipy.sparse.linalg import LinearOperator
@@ -438,7 +440,7 @@ def _is_implicit(X: Any) -> bool:
 
 
 def as_factor(operator: Operator, A: Matrix) -> Matrix:
-    """Return A in the wider of the types of operator and A, in C order and read-only."""
+    """Return A in the wider of the types of the operator and A, in C order and read-only."""
     dtype = np.result_type(operator.dtype, A.dtype)
     return validation.read_only(np.ascontiguousarray(A, dtype=dtype))
 
@@ -468,7 +470,7 @@ def rows_at_a_time(shape: tuple[int, int], nnz: int, factor: Matrix) -> int:
 
 
 def _cached_rows(factor: Matrix) -> int:
-    """Return how many rows of a panel of the factor are read fast in any order."""
+    """Return how many rows of a panel of the factor fit in a cache that is fast in any order."""
     return cpu.fast_cache_bytes() // _panel_row_bytes(factor)
 
 
@@ -492,7 +494,7 @@ def product_memory(n_rows: int, A: Matrix) -> tuple[Matrix, bool]:
 
 
 def kernel_arrays(X: sp.csr_array) -> Any:
-    """Return indptr, indices and data of an array of as_interactions; data is None if all are 1."""
+    """Return the Csr record of an array from as_interactions; data is None if all are 1."""
     indptr, indices, data = csr_arrays(X)
     if indices.dtype == np.int64 and X.shape[1] <= LARGEST_INT32:
         indices = validation.read_only(indices.astype(np.int32))
@@ -527,7 +529,7 @@ def _panels(factor: Matrix) -> Any:
 
 
 def on_cache_lines(A: Matrix) -> Matrix:
-    """Return A, or a copy whose rows start at cache lines if A's rows could but do not."""
+    """Return A, or a copy in which rows start at cache lines, if the width of A allows this."""
     if A.ctypes.data % buffer_pool.CACHE_LINE == 0 or A.strides[0] % buffer_pool.CACHE_LINE:
         return A
     copy = buffer_pool.empty(A.shape, A.dtype)
@@ -536,7 +538,7 @@ def on_cache_lines(A: Matrix) -> Matrix:
 
 
 def is_plain() -> bool:
-    """Whether kernels run without vector instructions in LLVM's language, in their plain form."""
+    """Return whether kernels run in their plain form, without vector instructions in LLVM's IR."""
     return config.isa() == "generic" or DISABLE_JIT
 
 

@@ -1,4 +1,4 @@
-"""Deterministic blocked reduction: sums over parts of the rows, which are then added in order.
+"""Sums over parts of the rows, which are added in order, so that results are deterministic.
 
 The boundaries of the parts depend only on the data, not on threads, memory or shards. Therefore a
 matrix in memory and the same matrix in shards give bit-identical results.
@@ -15,19 +15,20 @@ from fastcos.kernels import sparse
 # The smallest number of non-zeros of a part per column. The sum (p, w) of a part is cleared and
 # added once, which takes little time compared with this many non-zeros (bench/lab/curves.py).
 NNZ_PER_COLUMN = 48
-# The largest number of parts, unless a part would have more non-zeros than the next constant.
+# The largest number of parts, unless the parts would have more than _LARGEST_PART non-zeros.
 _MAX_PARTS = 64
-# The largest number of non-zeros of a part: 64 MB of column numbers.
+# The largest number of non-zeros of a part. Their column numbers take 64 MB.
 _LARGEST_PART = 1 << 24
-# The number of parts is a multiple of 4, so that 2 or 4 threads have equal shares: X'(XQ) of 3 M
-# non-zeros takes 5% less time with 4 parts than with 3 (bench/lab/curves.py).
+# The number of parts is a multiple of 4, so that 2 or 4 threads have equal shares. X'(X Q) of 3
+# million non-zeros takes 5% less time with 4 parts than with 3 (bench/lab/curves.py).
 _EVEN = 4
-# The number of sums per thread that are in memory at once; after them, threads wait for each other.
+# The number of sums per thread that are in memory at once. After these sums, threads wait for each
+# other.
 _SUMS_PER_THREAD = 8
 
 
 def count(n_columns: int, nnz: int) -> int:
-    """Return the number of parts; 1 if there are too few non-zeros per column for several parts."""
+    """Return the number of parts, which is 1 if there are too few non-zeros per column for more."""
     limit = max(_MAX_PARTS, nnz // _LARGEST_PART)
     parts = min(nnz // (NNZ_PER_COLUMN * n_columns), limit)
     return max(1, parts) if parts < 3 else max(_EVEN, parts - parts % _EVEN)
@@ -40,7 +41,7 @@ def starts(n_rows: int, n_columns: int, nnz: int) -> npt.NDArray[np.int64]:
 
 
 def at_once(parts: int, bytes_per_sum: int, n_threads: int | None) -> int:
-    """Return how many sums are in memory at once: as many as threads need and memory allows."""
+    """Return how many sums to hold in memory at once: what threads need and memory allows."""
     size = config.n_threads() if n_threads is None else n_threads
     affordable = int(config.working_memory() * 2**20) // bytes_per_sum
     limit = max(1, min(parts, affordable, _SUMS_PER_THREAD * size))

@@ -23,19 +23,19 @@ def matmul(
 ) -> Matrix:
     """Return X A for sparse X and dense A.
 
-    With the optional vectors, the result is (X - row_center 1' - 1 center') diag(1 / scale) A,
-    while X itself stays sparse. The call takes O(nnz l + (n + p) l) time and no memory beside the
-    result.
+    If the optional vectors are passed, the result is (X - row_center 1' - 1 center') diag(1 /
+    scale) A, while X itself stays sparse. The call takes O(nnz l + (n + p) l) time and no memory
+    besides the result.
 
     Parameters
     ----------
     X : sparse matrix or array (n, p), or array_like
-        A matrix of any SciPy format; CSR is not copied. Duplicate entries count as their sum. X
-        may also be a LinearOperator or :class:`fastcos.linalg.InteractionShards`; ``scale`` must
-        then be left out.
+        A matrix in any SciPy format; CSR is not copied. Duplicate entries count as their sum. X may
+        also be a LinearOperator or :class:`fastcos.linalg.InteractionShards`; ``scale`` must then
+        be omitted.
     A : array_like (p, l), float32 or float64
         The product is computed in the wider type of X and A; integers and booleans in X count as
-        float32 where that is exact.
+        float32 if the conversion is exact.
     center : array_like (p,), optional
         This vector is subtracted from every row; it may hold the column means.
     scale : array_like (p,), optional
@@ -43,16 +43,16 @@ def matmul(
     row_center : array_like (n,), optional
         This vector is subtracted from every column; it may hold the biases of users.
     n_threads : int, optional
-        Number of threads; by default the one of the configuration.
+        Number of threads. Default: the setting ``n_threads``.
 
     Returns
     -------
     ndarray (n, l), float32 or float64
-        The result is bit-identical for any number of threads. Without the optional vectors, the
-        products of a row are added in the order of its columns, each with one rounding (fused
-        multiply-add). So the error of a row of m non-zeros x is at most m u / (1 - m u) sum |x||a|
-        with u = 2^-24 for float32 and u = 2^-53 for float64. Large results reuse the memory of
-        results that were freed; the process holds up to ``working_memory`` for that.
+        The result is bit-identical for any number of threads. If no optional vectors are passed,
+        the products of a row are added in the order of its columns, each with one rounding (fused
+        multiply-add). The error of a row of m non-zeros x is therefore at most m u / (1 - m u) sum
+        |x||a| with u = 2^-24 for float32 and u = 2^-53 for float64. Large results reuse the memory
+        of results that were freed; the process reserves up to ``working_memory`` for this purpose.
 
     Raises
     ------
@@ -90,26 +90,26 @@ def rmatmul(
     row_center: npt.ArrayLike | None = None,
     n_threads: int | None = None,
 ) -> Matrix:
-    """Return X'Y for sparse X and dense Y, without X' as a matrix unless X is wide.
+    """Return X'Y for sparse X and dense Y, without forming the matrix X' unless X is wide.
 
-    The call takes O(nnz l + (n + p) l) time, and at most ``working_memory`` beside the result.
+    The call takes O(nnz l + (n + p) l) time, and at most ``working_memory`` besides the result.
 
     Parameters
     ----------
     X, center, scale, row_center, n_threads
-        As in :func:`matmul`: the function multiplies by the centred and scaled X.
+        The arguments of :func:`matmul`; the function multiplies by the centred and scaled X.
     Y : array_like (n, l), float32 or float64
 
     Returns
     -------
     ndarray (p, l), float32 or float64
-        Sums are taken over fixed parts of the rows, so that the result is bit-identical for any
-        number of threads.
+        Sums are taken over fixed parts of the rows, so the result is bit-identical for any number
+        of threads.
 
     Raises
     ------
     ValueError, TypeError
-        As in :func:`matmul`.
+        The same errors as :func:`matmul`.
 
     Examples
     --------
@@ -135,26 +135,26 @@ def gram_matmul(
 ) -> Matrix:
     """Return X'(X Q) for sparse X and dense Q in one pass over X; X Q is never stored.
 
-    The call takes O(nnz l + (n + p) l) time. Beside the result, the sums of the parts of the rows
-    take at most ``working_memory``. So does a transposed copy of X in blocks, which is made only
-    if it saves more time in this call than it costs.
+    The call takes O(nnz l + (n + p) l) time. Besides the result, the sums of the parts of the rows
+    take at most ``working_memory``. A transposed copy of X in blocks also takes at most
+    ``working_memory``; it is made only if it saves more time in this call than it costs.
 
     Parameters
     ----------
     X, center, scale, row_center, n_threads
-        As in :func:`matmul`: the function multiplies by the centred and scaled X.
+        The arguments of :func:`matmul`; the function multiplies by the centred and scaled X.
     Q : array_like (p, l), float32 or float64
 
     Returns
     -------
     ndarray (p, l), float32 or float64
-        Sums are taken over fixed parts of the rows, so that the result is bit-identical for any
-        number of threads.
+        Sums are taken over fixed parts of the rows, so the result is bit-identical for any number
+        of threads.
 
     Raises
     ------
     ValueError, TypeError
-        As in :func:`matmul`.
+        The same errors as :func:`matmul`.
 
     Examples
     --------
@@ -170,13 +170,13 @@ def gram_matmul(
 
 
 def _fused_matmul(X: Any, A: npt.ArrayLike, n_threads: int | None) -> Matrix | None:
-    """Return X A of a CSR array and check the entries of X on the way, or return None.
+    """Return X A of a CSR array and check the entries of X at the same time, or return None.
 
     Checking X beforehand would read X once more. With 64 columns and 38,000 to 900,000 non-zeros,
     this function is 1.1 to 1.5 times as fast (bench/lab/curves.py). It returns None if X must be
-    checked first, because X has an invalid entry, another kernel is faster, or the kernel would
-    have to be compiled for a rare type. The result has the same bits as if X had been checked
-    first; duplicate and unsorted entries are added in the order in which they are stored.
+    checked first: because X has an invalid entry, because another kernel is faster, or because the
+    kernel would have to be compiled for a rare type. The result has the same bits as if X had been
+    checked first; duplicate and unsorted entries are added in the order in which they are stored.
     """
     arrays = unchecked_arrays("X", X)
     if arrays is None or arrays.indices.dtype != np.int32:

@@ -1,4 +1,4 @@
-"""Interactions on disk, split into shards of rows, and products of them without loading them all.
+"""Interactions on disk, split into shards of rows, and products that read one shard at a time.
 
 ::
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 Ids = npt.NDArray[Any]
 
-# Up to this many non-zeros, all shards are read into memory. They take 0.3 GB.
+# Interactions with up to this many non-zeros, which take 0.3 GB, are read into memory.
 ENTRIES_HELD = 1 << 25
 # The default number of non-zeros of a shard. A non-zero takes 4 bytes for its column and 4 bytes
 # for its value, and a product works on a shard for several milliseconds.
@@ -50,20 +50,20 @@ _DTYPES = ("float32", "float64")
 class InteractionShards:
     """Interactions X (n, p) on disk, split into shards of whole rows.
 
-    An object of this class takes the place of X in :func:`fastcos.matmul`,
-    :func:`fastcos.rmatmul`, :func:`fastcos.gram_matmul`, :func:`fastcos.randomized_svd` and
-    ``LinearMF.fit``. Every product reads the rows once, in blocks, while the system reads the next
-    block ahead. For any shard boundaries, products are bit-identical to those of one CSR matrix of
-    the same type in memory, and so is the SVD if p <= n. Up to 2^25 (33.5 million) non-zeros are
-    read into memory.
+    An object of this class can replace X in :func:`fastcos.matmul`, :func:`fastcos.rmatmul`,
+    :func:`fastcos.gram_matmul`, :func:`fastcos.randomized_svd` and ``LinearMF.fit``. Every product
+    reads the rows once, in blocks, while the system reads the next block ahead. For any shard
+    boundaries, products are bit-identical to the products of one CSR matrix of the same type in
+    memory, and the SVD is as well if p <= n. Interactions with up to 2^25 (33.5 million) non-zeros
+    are read into memory.
 
     Parameters
     ----------
     path : path-like
         The folder that :meth:`write` or ``fastcos fit --shards`` wrote.
     verify : bool
-        Whether every byte is compared with its checksum, which reads all shards once. Otherwise,
-        only the column numbers of a shard are checked, when the shard is first read.
+        Whether every byte is compared with its checksum, which reads all shards once. If verify is
+        False, only the column numbers of a shard are checked, when the shard is first read.
 
     Attributes
     ----------
@@ -83,7 +83,7 @@ class InteractionShards:
     FileNotFoundError
         The directory does not exist.
     FastcosFormatError
-        The directory is damaged, or holds something else.
+        The directory is damaged, or contains something else.
 
     Examples
     --------
@@ -108,7 +108,7 @@ class InteractionShards:
                 raise ValueError(f"shards must hold {self.nnz} non-zeros")
 
     def _read_manifest(self, stored: storage.Stored) -> None:
-        """Set the attributes from the manifest, after checks."""
+        """Validate the manifest, and set the attributes from it."""
         n, p = shape = storage.field(stored.fields, "shape", list)
         if not all(type(size) is int for size in shape):
             raise ValueError(f"shape must hold whole numbers, got {shape}")
@@ -141,12 +141,12 @@ class InteractionShards:
         item_ids: npt.ArrayLike | None = None,
         entries_per_shard: int = ENTRIES_PER_SHARD,
     ) -> InteractionShards:
-        """Write interactions that fit memory as shards.
+        """Write interactions that fit into memory as shards.
 
         Parameters
         ----------
         path : path-like
-            A new directory, which appears when it is complete or not at all.
+            A new directory. It appears only when it is complete.
         X : sparse matrix or array (n, p), or array_like
         user_ids, item_ids : array_like, optional
             By default the row numbers 0 .. n-1 and the column numbers 0 .. p-1.
@@ -156,7 +156,7 @@ class InteractionShards:
         Returns
         -------
         InteractionShards
-            The new shards, open.
+            The new shards, opened for reading.
 
         Raises
         ------
@@ -195,7 +195,7 @@ class InteractionShards:
         return _rows_of(self._read(number), 0, rows, self.shape[1])
 
     def whole(self) -> sp.csr_array:
-        """Return all rows, in memory.
+        """Return all rows in memory.
 
         Returns
         -------
@@ -228,7 +228,7 @@ class InteractionShards:
         Parameters
         ----------
         lo, hi : int
-            The first row number, and the one after the last; by default all rows.
+            The first row number, and the row number after the last row; by default, all rows.
 
         Yields
         ------
@@ -244,7 +244,7 @@ class InteractionShards:
                 memmap.release(array)
 
     def _read(self, number: int) -> Sequence[npt.NDArray[Any]]:
-        """Return the arrays of a shard; refuse column numbers that kernels cannot index by."""
+        """Return the arrays of a shard; raise an error for column numbers out of range."""
         indptr, indices, data = self._shards[number]
         if number in self._unread and len(indices):
             low, high = int(indices.min()), int(indices.max())
@@ -257,16 +257,16 @@ class InteractionShards:
         return indptr, indices, data
 
     def _read_ahead(self, lo: int, hi: int) -> None:
-        """Let the system read rows [lo, hi) in the background."""
+        """Ask the system to read rows [lo, hi) in the background."""
         for number, first, last in self._within(lo, hi):
             indptr, *arrays = self._shards[number]
             for array in arrays:
                 memmap.read_ahead(array[indptr[first] : indptr[last]])
 
     def _rows_at_work(self, targets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """:func:`fastcos.parallel.rows_at_work` over the indptr of all shards; targets ascend."""
+        """Return :func:`fastcos.parallel.rows_at_work` for all shards; the targets must ascend."""
         rows: list[int] = []
-        work_before = 0  # the work of the shards before this one
+        work_before = 0  # the work of the shards before the current shard
         for first, (indptr, indices, _) in zip(self.first_rows, self._shards, strict=False):
             work = len(indices) + len(indptr) - 1
             remaining = targets[len(rows) :]
@@ -276,7 +276,7 @@ class InteractionShards:
         return np.array(rows, np.int64)
 
     def _within(self, lo: int, hi: int) -> Iterator[tuple[int, int, int]]:
-        """Yield the number of every shard with rows in [lo, hi), and which rows of it these are."""
+        """Yield the number of every shard with rows in [lo, hi), and the range of these rows."""
         for number in range(bisect.bisect_right(self.first_rows, lo) - 1, len(self)):
             begin, end = self.first_rows[number : number + 2]
             if begin >= hi:
@@ -290,7 +290,7 @@ class InteractionShards:
         return ShardedOperator(self, n_threads)
 
     def _open(self, number: int, verify: bool) -> Sequence[npt.NDArray[Any]]:
-        """Return the checked indptr, indices and data of a shard; ones take no memory as data."""
+        """Return the checked indptr, indices and data of a shard; data of ones takes no memory."""
         path = self.path / f"{number:05d}"
         arrays = storage.load_arrays(path, _SHARD_KIND, verify=verify).arrays
         rows = self.first_rows[number + 1] - self.first_rows[number]
@@ -319,7 +319,7 @@ class InteractionShards:
 
 
 def _rows_of(shard: Sequence[npt.NDArray[Any]], lo: int, hi: int, p: int) -> sp.csr_array:
-    """Return rows [lo, hi) of a shard, without a copy of their entries."""
+    """Return rows [lo, hi) of a shard without copying their entries."""
     import scipy.sparse as sp
 
     indptr, indices, data = shard
@@ -334,7 +334,7 @@ def _rows_of(shard: Sequence[npt.NDArray[Any]], lo: int, hi: int, p: int) -> sp.
 
 @contextlib.contextmanager
 def shard_writer(path: storage.PathLike, item_ids: Ids) -> Iterator[_ShardWriter]:
-    """Yield a writer that adds shards; the directory appears at the end, if there was no error."""
+    """Yield a writer that adds shards; the directory appears at the end unless an error occurs."""
     target = validation.as_path("path", path).absolute()
     storage.check_new_directory("path", target)
     with storage.temporary_directory(target) as folder:
@@ -347,7 +347,7 @@ def shard_writer(path: storage.PathLike, item_ids: Ids) -> Iterator[_ShardWriter
 
 
 class _ShardWriter:
-    """Writes shards to a folder, and at the end the manifest that describes all of them."""
+    """A writer that saves shards in a folder, and at the end a manifest that describes them."""
 
     def __init__(self, folder: Path, item_ids: Ids) -> None:
         self._folder, self._item_ids, self._dtype = folder, item_ids, np.dtype(np.float32)
@@ -358,8 +358,8 @@ class _ShardWriter:
         self._user_ids: list[Ids] = []
 
     def add(self, X: sp.csr_array, user_ids: Ids) -> None:
-        """Write the next rows, a canonical CSR with a column for every item."""
-        # indptr and indices get one type, because SciPy would copy the narrower one otherwise.
+        """Write the next rows, a canonical CSR matrix with a column for every item."""
+        # indptr and indices get the same type, because SciPy would otherwise copy the narrower one.
         kind = np.int32 if max(X.shape[1], X.nnz) <= LARGEST_INT32 else np.int64
         indices = X.indices.astype(kind, copy=False)
         arrays = {"indptr": X.indptr.astype(kind), "indices": indices}
@@ -376,7 +376,7 @@ class _ShardWriter:
         self._user_ids.append(user_ids)
 
     def finish(self) -> None:
-        """Write the manifest."""
+        """Write the manifest, which lists the shards."""
         with_zeros = self._counts < self._first_rows[-1]
         self._lows[with_zeros] = np.minimum(self._lows[with_zeros], 0)
         self._highs[with_zeros] = np.maximum(self._highs[with_zeros], 0)
@@ -397,7 +397,7 @@ class _ShardWriter:
 
 
 def shard_rows(indptr: npt.NDArray[np.integer[Any]], entries: int) -> list[int]:
-    """Return the first rows of shards of about this many entries, and last the number of rows."""
+    """Return the first rows of shards with about this many entries, and the number of rows."""
     n = len(indptr) - 1
     boundaries = np.arange(entries, int(indptr[-1]), entries)
     inner = np.minimum(np.searchsorted(indptr, boundaries), n)
@@ -405,10 +405,10 @@ def shard_rows(indptr: npt.NDArray[np.integer[Any]], entries: int) -> list[int]:
 
 
 class ShardedOperator(Operator):
-    """The products of InteractionShards; every product reads the rows once.
+    """The products of InteractionShards, each of which reads the rows once.
 
-    Sums over rows are added in the parts and in the order of :class:`SparseOperator`. Threads take
-    whole parts, so that they do not wait for each other at the end of a shard.
+    Sums over rows are added in the same parts and in the same order as in :class:`SparseOperator`.
+    A thread takes whole parts, so threads do not wait for each other at the end of a shard.
     """
 
     def __init__(self, X: InteractionShards, n_threads: int | None = None) -> None:
@@ -444,7 +444,7 @@ class ShardedOperator(Operator):
         return operators.sparse_gram(self, self._X.nnz, dense_rows)
 
     def _sum_parts(self, kernel: str, factor: Matrix) -> Matrix:
-        """Sum over rows by a kernel of fastcos.kernels.sparse."""
+        """Sum over rows by a kernel of fastcos.kernels.sparse with this name."""
         if len(self._part_rows) == 2:
             return self._sum_in_order(kernel, factor)
         p, width, parts = self.shape[1], factor.shape[1], len(self._part_rows) - 1
@@ -478,7 +478,7 @@ class ShardedOperator(Operator):
         return out
 
     def _sum_in_order(self, kernel: str, factor: Matrix) -> Matrix:
-        """Sum all rows in order, where every thread sums other columns of the factor."""
+        """Sum all rows in order; every thread sums other columns of the factor."""
         p, width = self.shape[1], factor.shape[1]
         columns = parallel.row_blocks(width, max(4, -(-width // self._size)))
         sums = [np.zeros((1, p, hi - lo), factor.dtype) for lo, hi in pairwise(columns)]
@@ -501,9 +501,10 @@ class ShardedOperator(Operator):
 def _add_rows(
     kernel: str, X: sp.csr_array, row: int, factor: Matrix, column: int, begun: bool, sums: Matrix
 ) -> None:
-    """Add the products of X, whose first row has the number row in the matrix, to sums (1, p, w).
+    """Add the products of the rows X to sums (1, p, w).
 
-    begun says whether sums already holds the products of earlier rows of the part.
+    The first row of X has the number `row` in the whole matrix. begun says whether sums already
+    contains the products of earlier rows of the part.
     """
     n = X.shape[0]
     rows_of_factor = factor[row : row + n] if kernel == "rmatmul_parts" else factor

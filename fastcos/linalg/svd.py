@@ -19,7 +19,7 @@ from fastcos.validation import Floats
 # columns.
 DENSE_SIDE = 2048
 # Both solvers compute a dense eigendecomposition if at least one triplet per this many columns is
-# asked for, because Lanczos would then cost more (the task "svd" of bench/compare/tasks.py).
+# requested, because Lanczos would then take longer (the task "svd" of bench/compare/tasks.py).
 _DENSE_SHARE = 5
 # The largest magnitude of entries whose squares, summed over 10^6 rows, do not overflow in float32.
 _LARGEST_FLOAT32 = 1e15
@@ -30,10 +30,11 @@ _RANK_TOLERANCE = 1e-7
 # cache.
 _ROWS_AT_ONCE = 1024
 # A unit vector counts as independent of other vectors if its distance from their span is at least
-# the first number. It counts as a repetition of them if the square of that distance is at most the
-# second number, which is about a thousand roundings.
+# the first number. It counts as a repetition of the other vectors if the square of this distance is
+# at most the second number, which is about a thousand roundings.
 _INDEPENDENT, _REPEATED = 0.9, 1e-12
-# The relative residual at which the Lanczos iteration of direct_svd stops: float64 reaches no less.
+# The relative residual at which the Lanczos iteration of direct_svd stops. A smaller residual
+# cannot be reached in float64.
 _WORKING_PRECISION = 1e-11
 
 
@@ -44,16 +45,16 @@ class SVD(NamedTuple):
     Attributes
     ----------
     U : ndarray (n, k) or None
-        Left singular vectors as columns; None with ``compute_u=False``. The vectors of the longer
-        side of X (U if n > p, else V) are orthogonal to within a few eps (s[0] / s)².
+        Left singular vectors as columns, or None with ``compute_u=False``. The vectors of the
+        longer side of X (U if n > p, otherwise V) are orthogonal to within a few eps (s[0] / s)².
     s : ndarray (k,), float64
         Singular values in descending order; values of at most 1e-7 s[0] are returned as 0.
     Vt : ndarray (k, p)
         Right singular vectors as rows. The entry of the largest magnitude of each row is positive;
-        if several entries have that magnitude, the first one is.
+        if several entries have this magnitude, the first of them is positive.
     residuals : ndarray (k,), float64
-        The certificate: X has a singular value within ``residuals[i] * s[i]`` of ``s[i]``. If
-        s[i] is 0, X has one within ``residuals[i] * s[0]`` of 0.
+        The certificate: X has a singular value within ``residuals[i] * s[i]`` of ``s[i]``. If s[i]
+        is 0, X has a singular value within ``residuals[i] * s[0]`` of 0.
 
     Examples
     --------
@@ -89,12 +90,12 @@ def randomized_svd(
     """Compute a truncated SVD to a given residual, with the residuals as a certificate.
 
     The method is block Lanczos from a random block on the shorter side of X. Each step reads X
-    once, and the iteration ends when the residual of every triplet that was asked for is at most
-    tol. The residuals that are returned are then computed in float64. The iteration runs in the
-    precision of X, and once more in float64 if float32 cannot reach tol. A problem is solved
-    directly if it is small or if nearly all triplets are asked for. A pass over l = 16 to 64
-    columns takes O(nnz l) time, and b = 3 k + 12 l basis vectors take O(min(n, p) b^2) time and
-    O(min(n, p) b) memory beside X and the result.
+    once, and the iteration ends when the residual of every requested triplet is at most tol. The
+    residuals that are returned are then computed in float64. The iteration runs in the precision of
+    X, and once more in float64 if float32 cannot reach tol. A problem is solved directly if it is
+    small or if nearly all triplets are requested. A pass over l = 16 to 64 columns takes O(nnz l)
+    time, and b = 3 k + 12 l basis vectors take O(min(n, p) b^2) time and O(min(n, p) b) memory
+    besides X and the result.
 
     Parameters
     ----------
@@ -107,13 +108,13 @@ def randomized_svd(
     max_iter : int
         The largest number of passes over X.
     compute_u : bool
-        Whether U is computed. Without U, the result needs n k numbers less.
+        Whether U is computed. Without U, the result contains n k fewer numbers.
     center, scale, row_center : array_like, optional
-        As in :func:`fastcos.matmul`: the function decomposes the centred and scaled X.
+        The same as in :func:`fastcos.matmul`; the centred and scaled X is decomposed.
     random_state : int or numpy.random.Generator
-        The same seed gives the same bits.
+        The seed; the same seed gives the same bits.
     n_threads : int, optional
-        Number of threads; by default the one of the configuration.
+        Number of threads. Default: the setting ``n_threads``.
     progress : callable, optional
         Called once per pass as progress(done, total), where ``done`` counts the columns by which
         X'X has been multiplied. The total is extrapolated from the decrease of the residual, and
@@ -134,16 +135,16 @@ def randomized_svd(
     Warns
     -----
     ConvergenceWarning
-        A residual is above tol; the message says how large it is.
+        A residual is above tol; the warning tells its size.
 
     Notes
     -----
     A certificate bounds the distance to *a* singular value of X. From a random start, the iteration
-    misses none of the k largest with probability 1. If more singular values are equal than a block
-    has columns, the iteration finds them from further random directions.
+    finds all of the k largest singular values with probability 1. If more singular values are equal
+    than a block has columns, the iteration finds them from further random directions.
 
     Source: Musco & Musco, NIPS 2015, with the three-term recurrence of Lanczos and thick restarts.
-    The paper fixes the number of passes; here the residual decides.
+    The paper fixes the number of passes, whereas this function stops when the residual is reached.
 
     Examples
     --------
@@ -203,8 +204,8 @@ def direct_svd(
     """Compute a truncated SVD to working precision in float64; X is an argument of as_operator.
 
     The singular vectors of the shorter side are the eigenvectors of its Gram matrix. A dense solver
-    computes them for up to DENSE_SIDE columns, and Lanczos for more. The relative error of a
-    singular value is about eps (s[0] / s[i])^2. progress is called as by randomized_svd.
+    computes them for up to DENSE_SIDE columns, and Lanczos for more columns. The relative error of
+    a singular value is about eps (s[0] / s[i])^2. progress is called as in randomized_svd.
     """
     operator = as_operator(X)
     k = validation.as_count("n_components", n_components, high=min(operator.shape))
@@ -228,7 +229,7 @@ def svd_residuals(
     row_center: npt.ArrayLike | None = None,
     n_threads: int | None = None,
 ) -> Floats:
-    """Return the certificate of singular triplets of X that any solver has computed.
+    """Return the certificate of singular triplets of X, which any solver may have computed.
 
     Let v have unit length and r = ||X'Xv - s²v||. Then X has a singular value within
     min(r / s, sqrt(r)) of s. The function returns this bound divided by s, computed in float64.
@@ -240,7 +241,7 @@ def svd_residuals(
         s has shape (k,) and Vt has shape (k, p). U has shape (n, k) or is None; it is used only if
         X has more columns than rows.
     center, scale, row_center, n_threads
-        As in :func:`fastcos.matmul`: the function judges triplets of the centred and scaled X.
+        The same as in :func:`fastcos.matmul`; the triplets belong to the centred and scaled X.
 
     Returns
     -------
@@ -291,14 +292,14 @@ def svd_residuals(
 
 
 def _values_of(X: Any) -> npt.NDArray[Any]:
-    """Return the values of an array or a sparse matrix; for an operator, a single 1."""
+    """Return the values of an array or a sparse matrix, or a single 1 for an operator."""
     values = getattr(X, "data", None) if validation.is_sparse(X) else X
     is_plain = isinstance(values, np.ndarray) and values.dtype.kind == "f"
     return cast("npt.NDArray[Any]", values) if is_plain else np.ones(1)
 
 
 def _check_magnitude(name: str, values: npt.NDArray[Any]) -> None:
-    """Refuse values whose Gram matrix would overflow or underflow in float64."""
+    """Raise ValueError for values whose Gram matrix would overflow or underflow in float64."""
     largest = validation.largest_magnitude(values)
     if 0 < largest < 1e-140 or largest > 1e140:
         raise ValueError(
@@ -334,23 +335,23 @@ def _certified(
 
 
 def _residuals(Z: Matrix, vectors: Matrix, s: Floats) -> Floats:
-    """Return svd_residuals from vectors as columns and their products Z with the Gram matrix."""
+    """Return the relative residuals of svd_residuals, from vectors and their Gram products Z."""
     squares, r_squares = np.zeros(len(s)), np.zeros(len(s))
-    # Without the scale, the squares of small remainders would underflow. Dividing by a power of two
-    # rounds nothing.
+    # Without a scale, the squares of small remainders would underflow. Dividing by a power of two
+    # causes no rounding error.
     scale = 2.0 ** (2 * np.frexp(s.max())[1])
     for first in range(0, len(Z), _ROWS_AT_ONCE):
         rows = vectors[first : first + _ROWS_AT_ONCE]
-        rest = (Z[first : first + _ROWS_AT_ONCE] - rows * s**2) / scale
+        remainders = (Z[first : first + _ROWS_AT_ONCE] - rows * s**2) / scale
         squares += np.einsum("ij,ij->j", rows, rows)
-        r_squares += np.einsum("ij,ij->j", rest, rest)
+        r_squares += np.einsum("ij,ij->j", remainders, remainders)
     lengths = np.sqrt(squares)
     with np.errstate(divide="ignore", invalid="ignore"):
         r = scale * (np.sqrt(r_squares) / lengths)
         bound = np.fmin(r / s, np.sqrt(r))
     bound[~(lengths > 0)] = np.inf
     reference = np.where(s > _RANK_TOLERANCE * s.max(), s, s.max())
-    # A triplet with s = 0 and largest s = 0 is certified for a zero matrix only.
+    # A triplet with s = 0 whose largest s is also 0 is certified only for a zero matrix.
     relative: Floats = np.where(bound > 0, np.inf, 0.0)
     np.divide(bound, reference, out=relative, where=reference > 0)
     return relative
@@ -360,8 +361,8 @@ def _without_repeats(residuals: Floats, vectors: Matrix) -> Floats:
     """Divide the residuals by the distance of each vector from the span of the vectors before it.
 
     Cholesky's elimination in the Gram matrix of the vectors gives these distances. The vectors of a
-    solver are orthogonal except for rounding errors. Their distances are about 1, and the residuals
-    are not divided by distances of about 1.
+    solver are orthogonal except for rounding errors, so their distances are about 1. Residuals are
+    not divided by distances of about 1.
     """
     with parallel.blas_lock():
         gram = vectors.T @ vectors
@@ -379,7 +380,7 @@ def _without_repeats(residuals: Floats, vectors: Matrix) -> Floats:
 
 
 def _shorter_side(operator: Operator) -> Operator:
-    """Return X or X', whichever has fewer columns."""
+    """Return the one of X and X' that has fewer columns."""
     n, p = operator.shape
     return operator if p <= n else operator.transposed()
 
@@ -394,8 +395,8 @@ def _dense_eigenvectors(side: Operator, k: int) -> Matrix:
     from scipy.linalg import eigh
 
     p, gram = side.shape[1], side.gram()
-    # For p = 1,000, one thread of OpenBLAS takes 0.2 s. Two threads take 1.0 to 1.5 s, and 80 s
-    # beside other work (bench/asv/start.py).
+    # For p = 1,000, one thread of OpenBLAS takes 0.2 s. Two threads take 1.0 to 1.5 s, and 80 s if
+    # other work runs on the machine (bench/asv/start.py).
     with parallel.one_blas_thread(), parallel.blas_lock():
         return eigh(gram, subset_by_index=[p - k, p - 1])[1]
 
@@ -410,8 +411,8 @@ def _images(product: Callable[[Matrix], Matrix], vectors: Matrix, s: Floats) -> 
     """Return product(vectors) / s, with orthonormal columns of the null space where s is 0.
 
     All non-zero singular values come first, so directions orthogonal to their images lie in the
-    null space. The vectors are divided by s, and not their images, which are longer: a pass over
-    the images would cost as much as computing them.
+    null space. The vectors, and not their images, are divided by s, because the images are longer:
+    a pass over the images would take as long as computing them.
     """
     rank = int(np.count_nonzero(s))
     Y = product(vectors * np.divide(1, s, out=np.zeros_like(s), where=s > 0).astype(vectors.dtype))

@@ -8,10 +8,10 @@ import numpy.typing as npt
 from fastcos import config, parallel, validation
 from fastcos.kernels import csr, records
 
-# The smallest number of non-zeros of a part per column: each part clears one count per column,
+# The smallest number of non-zeros of a part per column. Each part clears one counter per column,
 # which takes little time compared with this many non-zeros.
 _NNZ_PER_COLUMN = 8
-# The smallest number of non-zeros of a part: with half as many, a second thread saves no time
+# The smallest number of non-zeros of a part. With half as many, a second thread saves no time
 # (bench/lab/curves.py).
 _NNZ_PER_PART = 2**18
 
@@ -24,15 +24,15 @@ def transposed(
     index_dtype: npt.DTypeLike,
     n_threads: int | None = None,
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any], npt.NDArray[Any] | None]:
-    """Return indptr, indices and data of the transpose with sorted rows; data=None stays None.
+    """Return indptr, indices and data of the transpose with sorted rows; data may be None.
 
-    index_dtype must be able to hold the number of rows. The time is O(nnz + parts p), and the
-    memory is that of the result and 8 parts p bytes.
+    index_dtype must be able to hold the number of rows. The function takes O(nnz + parts p) time,
+    and memory for the result and 8 parts p bytes.
     """
     n, nnz = len(indptr) - 1, int(indptr[-1])
     read_only = validation.read_only
     indptr, indices, data = read_only(indptr), read_only(indices), read_only(data)
-    # the number of threads may determine the parts, because the result does not depend on them
+    # The number of threads may determine the parts, because the result does not depend on them.
     threads = config.n_threads() if n_threads is None else n_threads
     parts = max(1, min(threads, nnz // max(_NNZ_PER_PART, _NNZ_PER_COLUMN * n_columns)))
     rows = parallel.work_blocks(indptr, -(-(nnz + n) // parts))

@@ -1,7 +1,7 @@
 """The thread pool under every kernel: blocks of rows, progress, cancellation.
 
-A kernel is serial, releases the GIL, and works on rows [lo, hi). Only this
-package starts threads that run kernels::
+A kernel is serial, releases the GIL, and works on rows [lo, hi). Only this package starts threads
+that run kernels::
 
     row_blocks(n, size) or work_blocks(indptr, work)    block boundaries, from the data alone
             |
@@ -14,8 +14,8 @@ Outputs come from :func:`unfilled`, so that a row that no block has written is v
 writes its own rows, so results are bit-identical on any number of threads. Objects that several
 threads share are changed under :func:`writer_lock`, and their attributes are made once, at first
 use, by :class:`lazy_attribute`. A forked child inherits no held lock of fastcos. Small matrices
-between kernels are multiplied and factorised under :func:`one_blas_thread`. Products and
-factorisations that searches, models and linear algebra make are calls under :func:`blas_lock`.
+that are needed between kernels are multiplied and factorised under :func:`one_blas_thread`. Other
+products and factorisations of searches, models and linear algebra run under :func:`blas_lock`.
 
 :mod:`fastcos.parallel.memmap` reads blocks of rows of a memory-mapped file, which is never held in
 memory as a whole, and tells apart the kinds of rows that kernels read.

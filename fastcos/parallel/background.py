@@ -1,4 +1,4 @@
-"""The process that compiles the search kernels while NumPy answers.
+"""The process that compiles the search kernels while searches run in NumPy.
 
 A process that searches for more than a moment in NumPy starts one compiling process for each type
 of rows. The compiling process writes compiled code to the code cache, which all processes read. It
@@ -30,7 +30,7 @@ _FLAGS = {
 
 
 class _Child(NamedTuple):
-    """A compiling process, the file of its errors, its deadline, and the id of its parent."""
+    """A compiling process, the file of its error messages, its deadline, and its parent's id."""
 
     process: subprocess.Popen[bytes]
     errors: IO[bytes]
@@ -43,7 +43,7 @@ _failures: dict[str, str] = {}
 
 
 def start(dtype: str) -> None:
-    """Start a process that compiles searches of rows of a type, once; report it on stderr."""
+    """Start a process that compiles searches of rows of a type, only once; report it on stderr."""
     if dtype in _children or dtype in _failures:
         return
     reason = _obstacle()
@@ -59,7 +59,7 @@ def start(dtype: str) -> None:
     )
     flags = [flag for name, flag in _FLAGS.items() if getattr(sys.flags, name)]
     optimize = ["-" + "O" * sys.flags.optimize] if sys.flags.optimize else []
-    # -P keeps the working directory off the path while the interpreter starts
+    # The option -P keeps the working directory off the path while the interpreter starts.
     command = [sys.executable, "-P", *flags, *optimize, "-c", program]
     try:
         errors = tempfile.TemporaryFile()  # noqa: SIM115  it is read after the process has ended
@@ -115,7 +115,7 @@ def why_not(dtype: str) -> str:
 
 
 def _reason_of_end(child: _Child) -> str | None:
-    """Return None while a process runs, "" if it has compiled, else the reason of its failure."""
+    """Return None while a process runs, "" if it has compiled, or the reason of its failure."""
     if os.getpid() != child.parent:  # a forked process cannot wait for a child of its parent
         return None if time.monotonic() < child.deadline else "another process has not finished"
     status = child.process.poll()
@@ -173,6 +173,6 @@ def _fail(dtype: str, reason: str) -> None:
 
 def _say(text: str) -> None:
     if sys.stderr is not None:
-        # the text is lost if stderr is full or closed
+        # The text is lost if stderr is full or closed.
         with contextlib.suppress(OSError, ValueError):
             print(text, file=sys.stderr, flush=True)

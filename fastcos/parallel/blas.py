@@ -26,18 +26,19 @@ _sole_programs = 0
 # OpenBLAS stops its threads at a fork and starts them again at the next product, under a lock that
 # a child process inherits. If a process forks while another thread starts the threads of OpenBLAS
 # or computes a product, the child hangs, and the parent may hang. Therefore a fork waits for all
-# calls of BLAS. A call with several threads holds the first lock: OpenBLAS runs such calls one
-# after the other anyway, and two calls that start its threads at once after a fork hang, too. A
-# call with one thread holds one of the other locks, so that such calls rarely wait for each other.
+# calls of BLAS. A call with several threads holds the first lock. OpenBLAS runs such calls one
+# after the other in any case, and after a fork, two calls that start its threads at the same time
+# would also hang. A call with one thread holds one of the other locks, so that calls with one
+# thread rarely wait for each other.
 _locks = [threading.RLock() for _ in range(64)]
 
 
 def blas_lock() -> threading.RLock:
     """Return the lock that this thread must hold while it calls BLAS or LAPACK.
 
-    A fork waits for the lock. Only NumPy and SciPy may run while a thread holds it. A fork takes
-    the lock before it waits for compilation, so code that compiles a kernel under the lock could
-    wait forever.
+    A fork waits for the lock. Only NumPy and SciPy may run while a thread holds the lock. A fork
+    takes the lock before it waits for compilations to end, so code that compiles a kernel under the
+    lock could wait forever.
     """
     if _state.limit is None:
         return _locks[0]
@@ -55,8 +56,8 @@ def _after_fork() -> None:
 
 
 def _after_fork_in_child() -> None:
-    # Threads of the parent that hold its lock, or have set a limit, do not exist in the child: they
-    # would never release the lock or lift the limit.
+    # Threads of the parent that hold its lock, or have set a limit, do not exist in the child. They
+    # would therefore never release the lock or lift the limit.
     global _state
     previous, _state = _state, _State()
     if previous.owner is threading.current_thread():
@@ -73,13 +74,13 @@ at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_
 def one_blas_thread() -> Iterator[None]:
     """Limit BLAS to one thread within the with block, if no other code can notice the limit.
 
-    This is for small matrices between kernels. The threads of OpenBLAS wait for each other at every
-    column of a factorisation, and spin for 50 ms after each product; kernels that run meanwhile
-    have fewer cores.
+    The limit is meant for small matrices between kernels. The threads of OpenBLAS wait for each
+    other at every column of a factorisation, and keep their cores busy for 50 ms after each
+    product, so kernels that run in this time have fewer cores.
 
-    OpenBLAS has one number of threads for the whole process, which also its function for the
-    calling thread sets (``openblas_set_num_threads_local``, in builds without OpenMP). If another
-    thread of the program changed that number during the block, for example by
+    OpenBLAS has one number of threads for the whole process. Even its function for the calling
+    thread sets this number (``openblas_set_num_threads_local``, in builds without OpenMP). If
+    another thread of the program changed the number during the block, for example by
     ``threadpoolctl.threadpool_limits``, the end of the block would undo the change, or the other
     thread would later restore our limit. Therefore a process in which other threads run Python code
     keeps its number of BLAS threads, and the block only takes longer. Threads of the pool do not
@@ -107,8 +108,8 @@ def one_blas_thread() -> Iterator[None]:
 def sole_program() -> Iterator[None]:
     """Declare that within the with block no code but fastcos sets the number of BLAS threads.
 
-    A command of fastcos declares it, because the other threads of a command only draw progress
-    bars.
+    The commands of fastcos use this declaration, because the other threads of a command only draw
+    progress bars.
     """
     global _sole_programs
     with _state.lock:

@@ -1,10 +1,10 @@
 """The three kinds of rows, which only this module distinguishes: in memory, mapped, and narrow.
 
 Mapped rows lie in a memory-mapped file, which is read block by block. Narrow rows have one or two
-bytes per number; they are converted to float32 block by block, except where kernels read them
-directly. Kernels read int8, float16 and bfloat16 directly. Numba supports neither float16 nor
-bfloat16: kernels take float16 as uint16 and bfloat16 as int16, and convert the numbers in registers
-(:mod:`fastcos.kernels.pair_scores`).
+bytes per number. They are converted to float32 block by block, unless kernels can read them
+directly: kernels read int8, float16 and bfloat16. Numba supports neither float16 nor bfloat16, so
+float16 is passed to kernels as uint16 and bfloat16 as int16, and the kernels convert the numbers in
+registers (:mod:`fastcos.kernels.pair_scores`).
 """
 
 import contextlib
@@ -19,20 +19,20 @@ import numpy.typing as npt
 
 from fastcos import parallel, validation
 
-# The smallest number of rows of a block: with fewer rows, the work per block costs more time than
-# the search.
+# The smallest number of rows of a block. With fewer rows, the overhead of a block would take longer
+# than the search.
 _MIN_ROWS = 64
-# The number of scattered rows that are copied before their pages are released: for each row, the
-# system maps up to 16 pages.
+# The number of scattered rows that are copied before their pages are released, because the system
+# maps up to 16 pages for each row.
 _ROWS_PER_RELEASE = 256
 # The number of bytes of a map that one thread copies before it releases their pages.
 _BYTES_PER_RELEASE = 1 << 22
-# The type as which a kernel takes narrow rows, by the name of their type.
+# The type in which narrow rows are passed to a kernel, by the name of their own type.
 _BITS = {"int8": np.int8, "float16": np.uint16, "bfloat16": np.int16}
 
 
 def is_narrow(X: Any) -> bool:
-    """Return whether X is an array in memory of one or two bytes per number, exact in float32."""
+    """Return whether X is in memory, with at most two bytes per number, and exact in float32."""
     if type(X) is not np.ndarray:  # X is a map or a masked array
         return False
     return X.ndim == 2 and X.dtype.itemsize <= 2 and np.can_cast(X.dtype, np.float32)
@@ -41,8 +41,8 @@ def is_narrow(X: Any) -> bool:
 def is_on_disk(X: Any) -> TypeGuard[np.memmap[Any, Any]]:
     """Return whether X is a memory-mapped file or a view of one.
 
-    The type alone does not tell: ``copy`` and ``astype`` of a memmap return an array in memory
-    that is also of type memmap.
+    The type of X alone does not decide, because ``copy`` and ``astype`` of a memmap return an
+    array in memory that is also of type memmap.
     """
     return isinstance(X, np.memmap) and _map_of(X) is not None
 
@@ -64,9 +64,9 @@ def as_mapped_rows(
 ) -> Any:
     """Return X as valid rows; for rows that are read in blocks, check only shape and type.
 
-    on_disk: whether mapped rows are returned unchanged, for the caller to read in blocks. narrow:
-    whether narrow rows are returned unchanged; with widen, they become float32 at once. or_vector,
-    is_measured: as in validation.as_rows.
+    on_disk says whether mapped rows are returned unchanged, for the caller to read in blocks.
+    narrow says whether narrow rows are returned unchanged, and with widen, narrow rows become
+    float32 at once. or_vector and is_measured are arguments of validation.as_rows.
     """
     dtype, first_rows = None, X
     if is_on_disk(X):
@@ -79,7 +79,7 @@ def as_mapped_rows(
         if is_unchanged and widen:
             is_unchanged, dtype = False, np.float32
         elif is_unchanged and X.size:
-            # One row is enough: as_row_shape would convert a whole array of ml_dtypes to float32.
+            # One row suffices here: as_row_shape would convert all ml_dtypes rows to float32.
             first_rows = X[:1]
     if not is_unchanged:
         return validation.as_rows(
@@ -107,15 +107,15 @@ def as_kept(name: str, X: Any) -> Any:
 
 
 def may_be_shared(rows: npt.NDArray[Any], source: Any) -> bool:
-    """Whether rows may share memory with source, from which they were made, and change with it."""
+    """Return whether rows may share memory with their source, and would change with it."""
     if isinstance(source, (list, tuple)):
         return False
-    # for a table or a tensor, NumPy cannot tell whether its arrays share memory with the rows
+    # For a table or a tensor, NumPy cannot tell whether its arrays share memory with the rows.
     return not isinstance(source, np.ndarray) or np.may_share_memory(rows, source)
 
 
 def as_bits(X: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return narrow rows that kernels read as the type that kernels take; other rows unchanged."""
+    """Return narrow rows in the type in which kernels read them, and other rows unchanged."""
     if not has_kernels(X):
         return X
     native = np.ascontiguousarray(X, X.dtype.newbyteorder("="))
@@ -123,11 +123,11 @@ def as_bits(X: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def from_bits(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return rows that kernels take, viewed as the numbers that they represent."""
+    """Return rows in the form of as_bits, viewed as the numbers that they represent."""
     if rows.dtype == np.uint16:
         return rows.view(np.float16)
     if rows.dtype == np.int16:
-        from ml_dtypes import bfloat16  # rows of bfloat16 cannot be made without ml_dtypes
+        from ml_dtypes import bfloat16  # this is installed, because it has made the rows
 
         return rows.view(bfloat16)
     return rows
@@ -136,8 +136,8 @@ def from_bits(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
 def read_rows(name: str, X: Any, lo: int, hi: int, n_threads: int | None = 1) -> validation.Rows:
     """Return rows [lo, hi) of X as valid rows in memory.
 
-    Mapped rows are copied and their pages released, while the system reads the next hi - lo rows
-    ahead. Narrow rows become float32. Other rows in memory are valid already.
+    Mapped rows are copied and their pages are released, while the system reads the next hi - lo
+    rows ahead. Narrow rows are converted to float32. Other rows in memory are already valid.
     """
     if not is_read_in_blocks(X):
         return X[lo:hi]
@@ -211,7 +211,7 @@ def read_ahead(X: npt.NDArray[Any]) -> None:
 
 
 def rows_at_once(X: Any, memory: float, bytes_per_row: float) -> int:
-    """Return how many rows of X to process at once: all, or of a map as many as fit memory."""
+    """Return how many rows of X to process at once: all rows, or those of a map that fit memory."""
     if not is_on_disk(X):
         return len(X)
     return max(1, min(len(X), int(memory / bytes_per_row)))
@@ -226,8 +226,8 @@ def rows_that_fit(memory: float, share: float, bytes_per_row: float, n: int) -> 
 def fingerprint(X: npt.NDArray[Any]) -> dict[str, Any]:
     """Return values by which a later run recognises that its rows are the same as X.
 
-    The values are shape and type, and for a memory map the file's path, size and time of change,
-    otherwise a checksum of the numbers.
+    The values are the shape and the type. For a memory map, the path, the size and the modification
+    time of the file are added; for other arrays, a checksum of the numbers is added.
     """
     layout = {"shape": list(X.shape), "dtype": X.dtype.str}
     if is_on_disk(X) and X.filename is not None:
@@ -251,8 +251,8 @@ def _map_of(X: npt.NDArray[Any]) -> mmap.mmap | None:
 def _advise(X: npt.NDArray[Any], name: str) -> None:
     """Give the system the madvise advice of this name on the pages of X, if X is a map.
 
-    Advice changes no result. Therefore this raises no error if the system (Windows) or the file
-    system does not support the advice.
+    Advice changes no result, so this function raises no error if the system (for example Windows)
+    or the file system does not support the advice.
     """
     mapped, advice = _map_of(X), getattr(mmap, name, None)
     if mapped is None or advice is None or not X.size or not X.flags.c_contiguous:

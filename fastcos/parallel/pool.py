@@ -1,10 +1,11 @@
 """The thread pool, which runs serial kernels over blocks of rows.
 
-Kernels run in no other threads than those of this module. The calling thread runs blocks itself,
-and the threads of the pool help it. They are started on first use, wait on a queue, and belong to
-one process, so that a forked child starts new threads. A call has many small blocks, so that rows
-of unequal work are balanced, progress is reported, and Ctrl-C takes effect when the running blocks
-end. After a call has raised an error, none of its blocks runs or writes into the caller's arrays.
+Kernels run only in threads of this module: the calling thread runs blocks itself, and the threads
+of the pool help it. The threads of the pool are started on first use, wait on a queue, and belong
+to one process, so that a forked child starts new threads. A call has many small blocks, so that
+rows of unequal work are balanced, progress is reported, and Ctrl-C takes effect when the running
+blocks end. After a call has raised an error, none of its blocks runs or writes into the caller's
+arrays.
 """
 
 import contextlib
@@ -31,8 +32,9 @@ Value = TypeVar("Value")
 # The time in seconds between two reports of progress.
 _REPORT_INTERVAL = 0.1
 
-# Blocks from which a kernel's entry is looked up once for all of them. Numba looks at the types of
-# arguments at every call, which takes 3 us for each record, and the look-up about 10 such calls.
+# If a call has more blocks than this, the entry of its kernel is looked up once for all blocks.
+# Numba checks the types of the arguments at every call, which takes 3 us for each record; looking
+# up the entry takes as long as about 10 such calls.
 _MANY_BLOCKS = 10
 
 _inside = threading.local()
@@ -47,10 +49,10 @@ class _State:
         self.tasks: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self.n_threads = 0
         self.is_forked = is_forked
-        # None before the trial of prange, "" if prange is safe, else the reason why it is not safe
+        # None before prange is tried, "" if prange is safe, otherwise the reason why it is not.
         self.prange_fault: str | None = None
-        # for every attribute that is being computed, by object and name: its lock, and the number
-        # of threads that hold the lock or wait for it
+        # For every attribute that is being computed, by object and name: its lock, and the number
+        # of threads that hold the lock or wait for it.
         self.attributes: dict[tuple[int, str], tuple[threading.RLock, int]] = {}
 
 
@@ -66,7 +68,7 @@ def reset() -> None:
 
 
 def _after_fork() -> None:
-    # the parent's threads do not exist in the child, and locks that they hold are never released
+    # The parent's threads do not exist in the child, so locks that they hold are never released.
     global _state
     _state = _State(is_forked=True)
     _inside.busy = False
@@ -76,7 +78,7 @@ at_fork(after_in_child=_after_fork)
 
 
 def writer_lock() -> threading.RLock:
-    """Return the lock that a thread holds while it changes a shared object; one per process."""
+    """Return the process-wide lock that a thread holds while it changes a shared object."""
     return _state.writer_lock
 
 
@@ -85,7 +87,7 @@ def attribute_lock(owner: object, name: str) -> Iterator[None]:
     """Hold the lock of one attribute of one object; the lock exists only while threads use it.
 
     The lock belongs to the state of this process. A child process that is forked while a thread of
-    the parent holds the lock starts without the lock; otherwise the child would wait for ever.
+    the parent holds the lock starts without the lock, because it would otherwise wait for ever.
     """
     state, key = _state, (id(owner), name)
     with state.lock:
@@ -123,7 +125,7 @@ class lazy_attribute(Generic[Owner, Value]):
     def __get__(self, instance: Owner | None, owner: type) -> Any:
         if instance is None:
             return self
-        # a stored value hides this descriptor, which has no __set__
+        # A stored value hides this descriptor, which has no __set__.
         with attribute_lock(instance, self._name):
             fields = vars(instance)
             if self._name not in fields:
@@ -132,7 +134,10 @@ class lazy_attribute(Generic[Owner, Value]):
 
 
 def unfilled(shape: int | tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """Return an output array of NaN, -7 (integers) or 249 (bytes), which no kernel writes."""
+    """Return an output array filled with values that no kernel writes: NaN, -7 or 249.
+
+    Floats are NaN, integers -7, and bytes 249.
+    """
     kind = np.dtype(dtype)
     return np.full(shape, np.nan if kind.kind == "f" else (-7 if kind.kind == "i" else 249), kind)
 
@@ -148,9 +153,9 @@ def row_blocks(n_rows: int, rows_per_block: int) -> Blocks:
 def work_blocks(cumulative: npt.NDArray[np.integer[Any]], work_per_block: int) -> Blocks:
     """Return the boundaries of blocks of rows with about equal work.
 
-    cumulative: the work of all rows before each row, (n + 1,), such as the indptr of a CSR matrix.
-    Each row counts as one more unit of work, so that empty rows are divided among blocks, too. The
-    boundaries depend only on the data, never on the number of threads.
+    cumulative (n + 1,) holds the work of all rows before each row, such as the indptr of a CSR
+    matrix. Each row counts as one more unit of work, so that empty rows are also divided among
+    blocks. The boundaries depend only on the data, never on the number of threads.
     """
     n = len(cumulative) - 1
     total = int(cumulative[-1]) + n
@@ -164,8 +169,8 @@ def rows_at_work(
     cumulative: npt.NDArray[np.integer[Any]], targets: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
     """Return for every target the first row i with cumulative[i] + i at least the target."""
-    # Bisection for all targets at once reads few rows; an array of cumulative + i would take 2 ms
-    # per 400,000 rows.
+    # All targets are bisected at once, which reads few rows. An array of cumulative + i would take
+    # 2 ms per 400,000 rows.
     low, high = np.zeros_like(targets), np.full_like(targets, len(cumulative) - 1)
     while (low < high).any():
         middle = (low + high) // 2
@@ -199,7 +204,7 @@ def run(
         if not is_alone and config.backend() == "prange" and _prange_is_safe():
             _run_prange(rows_kernel, blocks, arrays, size, progress)
             return
-        # bind looks up the code for these types once, instead of once per block
+        # bind looks up the code for these types once for the call, instead of once per block.
         has_many = len(blocks) > _MANY_BLOCKS
         bind = rows_kernel.bind_for_blocks if has_many else rows_kernel.bind
         function, arguments = bind(*arrays)
@@ -215,7 +220,7 @@ def run(
 def call(rows_kernel: Kernel, kinds: Hashable, lo: int, hi: int, *arrays: Any) -> None:
     """Run a kernel on one block of rows in the calling thread, with less overhead than run.
 
-    kinds: a key for the types of the arrays; two calls with equal kinds must pass equal types.
+    kinds is a key for the types of the arrays; two calls with equal kinds must pass equal types.
     """
     rows_kernel.call(kinds, lo, hi, *arrays)
 
@@ -225,7 +230,7 @@ class _Job:
 
     def __init__(self, function: Callable[..., None], arguments: Any, blocks: Blocks) -> None:
         self._function, self._arguments = function, arguments
-        self._left = list(itertools.pairwise(blocks.tolist()))[::-1]
+        self._waiting_blocks = list(itertools.pairwise(blocks.tolist()))[::-1]
         self._total = int(blocks[-1] - blocks[0])
         self._done = 0
         self._running = 0  # blocks that helping threads run
@@ -236,7 +241,7 @@ class _Job:
     def run(self, size: int, progress: Progress | None) -> None:
         was_inside = getattr(_inside, "busy", False)
         try:
-            _submit(self._help, min(size, len(self._left)) - 1, size)
+            _submit(self._help, min(size, len(self._waiting_blocks)) - 1, size)
             _inside.busy = True
             reported = time.monotonic()
             while (block := self._take()) is not None:
@@ -250,7 +255,7 @@ class _Job:
             while not self._has_ended(_REPORT_INTERVAL if progress is not None else -1):
                 self._report(progress)
             self._report(progress)
-        finally:  # after KeyboardInterrupt, too, no block may run on
+        finally:  # no block may run on, not even after KeyboardInterrupt
             _inside.busy = was_inside
             self._stop()
         error, self._error = self._error, None
@@ -267,7 +272,7 @@ class _Job:
     def _help(self) -> None:
         """Run blocks in a helping thread until all blocks are taken."""
         with self._lock:
-            if not self._left:
+            if not self._waiting_blocks:
                 return
             if self._running == 0:
                 self._busy.acquire()
@@ -283,7 +288,7 @@ class _Job:
 
     def _take(self) -> tuple[int, int] | None:
         with self._lock:
-            return self._left.pop() if self._left else None
+            return self._waiting_blocks.pop() if self._waiting_blocks else None
 
     def _run_block(self, lo: int, hi: int) -> None:
         """Run one block; after an error, discard the blocks that no thread has taken."""
@@ -292,7 +297,7 @@ class _Job:
         except BaseException as raised:
             with self._lock:
                 self._error = self._error or raised
-                self._left.clear()
+                self._waiting_blocks.clear()
             return
         with self._lock:
             self._done += hi - lo
@@ -300,11 +305,11 @@ class _Job:
     def _has_ended(self, seconds: float) -> bool:
         """Wait at most `seconds` (no limit if -1) until no helping thread is running a block.
 
-        Return whether no helping thread is running a block.
+        The method returns whether no helping thread is running a block.
         """
-        # This is tested before acquire: an interrupt between acquire and release leaves _busy held
-        # although no block runs. Every interrupt comes there if signals restart system calls, as
-        # they do after an import of polars.
+        # This condition is tested before `acquire`, because an interrupt between acquire and
+        # release leaves _busy held although no block runs. If signals restart system calls, as they
+        # do after an import of polars, every interrupt arrives between the two.
         with self._lock:
             if self._running == 0:
                 return True
@@ -314,13 +319,13 @@ class _Job:
         return True
 
     def _stop(self) -> None:
-        """Discard blocks that no thread has taken; wait for running ones, even after Ctrl-C."""
+        """Discard blocks that no thread has taken; wait for running blocks, even after Ctrl-C."""
         interrupt = None
         ended = False
         while not ended:
             try:
                 with self._lock:
-                    self._left.clear()
+                    self._waiting_blocks.clear()
                 ended = self._has_ended(-1)
             except KeyboardInterrupt as raised:
                 interrupt = raised
@@ -330,7 +335,7 @@ class _Job:
 
 
 class HelpingThread(threading.Thread):
-    """A thread of the pool. It runs blocks of calls of fastcos, and no code of the program."""
+    """A thread of the pool, which runs blocks of calls of fastcos and no code of the program."""
 
     def __init__(self, state: _State) -> None:
         name = f"fastcos-{state.n_threads}"
@@ -338,7 +343,7 @@ class HelpingThread(threading.Thread):
 
 
 def _submit(task: Callable[[], None], copies: int, size: int) -> None:
-    """Queue copies of task for the helping threads; first start threads up to size - 1."""
+    """Queue copies of a task for the helping threads, after starting threads up to size - 1."""
     state = _state
     if state.n_threads < size - 1:
         with state.lock:
@@ -360,9 +365,9 @@ def _work(state: _State) -> None:
 
 
 def _prange_is_safe() -> bool:
-    """Whether a trial in this process has run prange on a layer that allows several callers."""
+    """Return whether prange has run in this process on a layer that allows several callers."""
     state = _state
-    # on the workqueue layer, two callers that start the trial at once would abort the process
+    # On the workqueue layer, two callers that try prange at the same time would abort the process.
     with state.lock:
         if state.prange_fault is None:
             state.prange_fault = _find_prange_fault()
@@ -374,7 +379,7 @@ def _prange_is_safe() -> bool:
 
 
 def _find_prange_fault() -> str:
-    # if the layer has run in the parent process, a trial could hang the forked child
+    # If the layer has run in the parent process, trying prange could hang the forked child.
     if _state.is_forked:
         return "in a forked process"
     from numba import threading_layer

@@ -3,10 +3,10 @@
 Compiling the kernels of a search takes about half a minute of processor time, once per machine.
 Until the kernels are compiled, :mod:`fastcos.search.numpy_search` computes searches, while
 :mod:`fastcos.parallel.background` compiles in another process. If no other process can compile,
-this process searches in NumPy for about as long as compiling takes, and then compiles. This is the
-ski-rental strategy: it takes at most twice as long as the better of the two choices.
+this process searches in NumPy for about as long as compiling takes, and then compiles. This rule is
+the ski-rental strategy: it takes at most twice as long as the better of the two choices.
 
-Rows of different types are searched by different code, so that each type is ready at its own time.
+Rows of different types are searched by different code, so each type becomes ready at its own time.
 A process that has compiled all kernels for a type marks the type as ready in the code cache.
 """
 
@@ -43,7 +43,7 @@ _SECONDS_IN_NUMPY = 20.0
 # The time in seconds between two checks whether another process has compiled code for the cache.
 _SECONDS_BETWEEN_CHECKS = 0.5
 
-# If these kernels are compiled, so are all kernels that searches of packed and unpacked rows call.
+# If these kernels are compiled, all kernels that searches of packed and unpacked rows call are too.
 _SEARCH_KERNELS = (
     few_queries.search_few_queries, projected_queries.search_few_by_projection,
     one_block.search_one_block, tile_top_k.search_grid, exhaustive_top_k.score_all_rows,
@@ -55,17 +55,17 @@ class State:
     """The row types whose kernels are compiled, and the time that searches in NumPy have taken."""
 
     def __init__(self) -> None:
-        # This counts from the time at which the last type of rows became ready, so that every type
-        # may spend the whole time in NumPy.
+        # The count starts again when a type of rows becomes ready, so that every type may spend the
+        # whole time in NumPy.
         self.seconds_in_numpy = 0.0
         self.compile_at_once = False
-        # the types of rows whose kernels are compiled
+        # The types of rows whose kernels are compiled.
         self.ready: set[str] = set()
-        # for each type of rows, the time at which the cache is checked next
+        # For each type of rows, the time at which the cache is checked next.
         self.next_check: dict[str, float] = {}
 
     def add_ready(self, name: str) -> None:
-        """Note that searches of rows of a type run compiled kernels from now on."""
+        """Record that searches of rows of a type run compiled kernels from now on."""
         self.ready.add(name)
         self.seconds_in_numpy = 0.0
 
@@ -79,7 +79,7 @@ def compile_at_once() -> None:
 
 
 def is_ready(dtype: npt.DTypeLike) -> bool:
-    """Whether compiled code for searches of rows of a type is in the wheel or in the cache."""
+    """Return whether compiled searches of rows of a type are in the wheel or in the cache."""
     name = np.dtype(dtype).name
     if name in state.ready:
         return True
@@ -107,13 +107,13 @@ def _is_marked(dtype: str) -> bool:
         return True
     names = {name for name, _ in native.TIERS.values()}
     marked = {name for name in names if code_cache.is_marked(_mark(dtype, name), _SEARCH_KERNELS)}
-    # Only LLVM can tell to which tiers this CPU belongs. Its import takes 0.4 s, so that it is
-    # imported only if the cache holds code for some tier.
+    # Only LLVM can tell to which tiers this CPU belongs. LLVM is imported only if the cache holds
+    # code for a tier, because its import takes 0.4 s.
     return bool(marked) and any(native.TIERS[tier][0] in marked for tier in cpu.supported_tiers())
 
 
 def _mark(dtype: str, target: str) -> str:
-    # config.isa() imports LLVM, which takes 0.4 s, to find the default; therefore it is called only
+    # To find the default, config.isa() imports LLVM, which takes 0.4 s. Therefore it is called only
     # if the instruction set is configured.
     is_set = "isa" in config.overrides or os.environ.get("FASTCOS_ISA")
     isa = config.isa() if is_set else "any"
@@ -121,14 +121,14 @@ def _mark(dtype: str, target: str) -> str:
 
 
 def runs_kernels(dtype: npt.DTypeLike) -> bool:
-    """Whether kernels for rows of a type are compiled, or this process compiles what it calls."""
+    """Return whether a call for rows of a type may run kernels: compiled ones, or after compiling."""
     return state.compile_at_once or is_ready(dtype)
 
 
 def use_numpy(dtype: npt.DTypeLike) -> bool:
-    """Whether a search of rows of a type must run in NumPy, because no kernels are compiled yet.
+    """Return whether a search of rows of a type must run in NumPy, until kernels are compiled.
 
-    A process that has searched in NumPy for some time hereby starts to compile the kernels.
+    If this process has searched in NumPy for some time, the call starts to compile the kernels.
     """
     if runs_kernels(dtype):
         return False

@@ -94,9 +94,9 @@ def test_empty_does_not_reuse_much_larger_memory():
 def test_pool_holds_a_few_blocks():
     arrays = [buffer_pool.empty(LARGE, np.float32) for _ in range(9)]
     del arrays
-    assert len(buffer_pool._held) == buffer_pool.MAX_HELD
+    assert len(buffer_pool._free_blocks) == buffer_pool.MAX_FREE_BLOCKS
     buffer_pool.release()
-    assert not buffer_pool._held
+    assert not buffer_pool._free_blocks
 
 
 @needs_reuse
@@ -105,7 +105,7 @@ def test_pool_fits_the_working_memory(mebibytes, blocks):
     fastcos.set_config(working_memory=mebibytes)  # a fourth of 24 is 5 MiB in whole huge pages
     array = buffer_pool.empty(LARGE, np.float32)
     del array
-    assert len(buffer_pool._held) == blocks
+    assert len(buffer_pool._free_blocks) == blocks
 
 
 def test_arrays_of_many_threads_never_share_memory():
