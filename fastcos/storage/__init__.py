@@ -7,10 +7,10 @@
     atomic_path -> one file, which replaces an older one at once
     provenance  -> parameters, versions and machine beside every written result
 
-`save_arrays` writes a new directory under a temporary name and renames it, so that a reader never
-sees an incomplete directory, even if the writer is killed. A checkpoint marks each block as done
-once the rows of the block have reached the disk, so that the same call resumes after a crash.
-Nothing is pickled.
+`save_arrays` writes a new directory under a temporary name and renames it, so a reader never sees
+an incomplete directory, even if the writer is killed. A checkpoint marks each block as done once
+the rows of the block have reached the disk, so the same call resumes after a crash. Nothing is
+pickled.
 """
 
 from fastcos.storage.directory import (

@@ -35,13 +35,13 @@ from fastcos.storage.directory import (
 )
 from fastcos.storage.locks import LOCK_FILE, lock_directory
 
-# The number of products of two entries that each thread computes for one block: about 17 s on a
-# core of 130 GFLOP/s. A run that is killed loses at most this work.
+# The number of products of two entries that each thread computes for one block, which takes about
+# 17 s on a core of 130 GFLOP/s. A run that is killed loses at most this work.
 WORK_PER_THREAD = 1 << 41
-# Files beside the arrays: the request, and the flags of blocks.
+# The files beside the arrays: the request, and the flags of blocks.
 _RUN = "run.json"
 _DONE = "done"
-# Errors of file systems that cannot reserve space. On such a file system a full disk raises an
+# The errors of file systems that cannot reserve space. On such a file system, a full disk raises an
 # error only when a block is written.
 _NO_RESERVATION = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
 Array = npt.NDArray[Any]
@@ -58,16 +58,18 @@ class CheckpointError(OSError):
 
 
 class Checkpoint:
-    """Arrays of n rows in a directory, written block by block, each block once.
+    """Arrays of n rows in a directory, which are written block by block, each block once.
 
-    request: everything that the result depends on, as JSON values. OccupiedError is raised if the
-    directory holds a run with another request, or an incomplete run of another version of fastcos.
-    arrays: the shape and dtype of each array; space for all arrays is reserved first. block: rows
-    per block; a resumed run uses the block size that the run was started with.
+    request holds everything on which the result depends, as JSON values. OccupiedError is raised if
+    the directory holds a run with another request, or an incomplete run of another version of
+    fastcos. arrays holds the shape and dtype of each array; space for all arrays is reserved first.
+    block is the number of rows per block; a resumed run uses the block size with which the run was
+    started.
 
-    One process or thread writes a directory at a time. A second writer with the same path waits,
-    warns whom it waits for, and then finds the complete result or resumes the run. A checkpoint is
-    a context manager: at the end of the with block, also after an error, the next writer continues.
+    Only one process or thread writes a directory at a time. A second writer with the same path
+    waits, issues a warning that names the first writer, and then finds the complete result or
+    resumes the run. A checkpoint is a context manager: at the end of the with block, also after an
+    error, the next writer continues.
     """
 
     def __init__(
@@ -80,7 +82,7 @@ class Checkpoint:
         self._n, self.block = next(iter(arrays.values()))[0][0], block
         self._lock = contextlib.ExitStack()
         # The lock is also released when this object is garbage-collected, so that a caller need not
-        # use it as a context manager.
+        # use the object as a context manager.
         self.close = weakref.finalize(self, self._lock.close)
         self.is_complete = False
         try:
@@ -109,7 +111,7 @@ class Checkpoint:
             except OSError as error:
                 raise CheckpointError(error.errno, error.strerror, str(self._partial)) from error
             # The request is checked before this call waits for another writer. FileNotFoundError
-            # means that there is no run yet, or that it has just been completed.
+            # means that there is no run yet, or that the run has just been completed.
             with contextlib.suppress(FileNotFoundError):
                 self._check_request(self._partial, request)
             try:
@@ -135,15 +137,15 @@ class Checkpoint:
             yield number * self.block, min(self._n, (number + 1) * self.block)
 
     def write(self, lo: int, **rows: Array) -> None:
-        """Write the rows of the block that starts at lo, then its flag."""
+        """Write the rows of the block that starts at lo, and then the flag of the block."""
         for name in self._names:
             _write_rows(self._partial / f"{name}.npy", lo, rows[name])
         _write_rows(self._partial / f"{_DONE}.npy", lo // self.block, np.ones(1, np.uint8))
 
     def finish(self) -> dict[str, Array]:
-        """Rename the directory to its final name; return its arrays, memory-mapped."""
+        """Rename the directory to its final name; return the arrays as memory maps."""
         if not self.is_complete:
-            # check_replaceable has found that an existing directory is empty but for a lock file
+            # check_replaceable has found that an existing directory has at most a lock file.
             if self.path.is_dir():
                 (self.path / LOCK_FILE).unlink(missing_ok=True)
                 self.path.rmdir()
@@ -191,9 +193,9 @@ class Checkpoint:
         return run
 
     def _create(self, request: Mapping[str, Any], arrays: Shapes) -> None:
-        """Reserve space for all files, then write run.json; after an error remove all files."""
+        """Reserve space for all files, then write run.json; after an error, remove all files."""
         try:
-            # files of a run that was killed before it wrote run.json
+            # These files belong to a run that was killed before it wrote run.json.
             for file in self._partial.iterdir():
                 if file.name != LOCK_FILE:
                     file.unlink()
@@ -212,18 +214,18 @@ class Checkpoint:
             raise CheckpointError(error.errno, error.strerror, str(self._partial)) from error
 
     def _files(self, arrays: Shapes) -> Shapes:
-        """Return arrays, and for an incomplete run also the flags of blocks."""
+        """Return the arrays, and for an incomplete run also the flags of the blocks."""
         flags = (-(-self._n // self.block),), np.uint8
         return arrays if self.is_complete else {**arrays, _DONE: flags}
 
 
 def _announce(path: Path, holder: str) -> None:
-    """Warn that this call waits for the holder of the lock."""
+    """Warn that this call waits until the holder of the lock has finished."""
     warnings.warn(f"{holder} writes out={str(path)!r}: this call waits for its end", stacklevel=2)
 
 
 def _reserve(file: Path, shape: tuple[int, ...], dtype: npt.DTypeLike) -> None:
-    """Create an .npy file of zeros whose space on the disk is reserved."""
+    """Create an .npy file of zeros, and reserve its space on the disk."""
     np.lib.format.open_memmap(file, "w+", dtype, shape)
     with file.open("r+b") as opened:
         if hasattr(os, "posix_fallocate"):
@@ -236,10 +238,10 @@ def _reserve(file: Path, shape: tuple[int, ...], dtype: npt.DTypeLike) -> None:
 
 
 def _write_rows(file: Path, lo: int, rows: Array) -> None:
-    """Write rows, of which the first has number lo, to an .npy file, and flush it to the disk.
+    """Write rows to an .npy file, from row number lo on, and flush the file to the disk.
 
-    The rows are not written through a memory map: if the disk is full, a write to a memory map
-    ends the process.
+    The rows are not written through a memory map, because a write to a memory map ends the process
+    if the disk is full.
     """
     try:
         with file.open("r+b") as opened:
@@ -258,6 +260,6 @@ def _open_map(file: Path) -> Any:
     try:
         return np.lib.format.open_memmap(file, "r")
     except (ValueError, OSError, EOFError, SyntaxError, TypeError, TokenError) as error:
-        # NumPy parses the text of the header as Python, so that the error may have several lines
+        # NumPy parses the text of the header as Python, so the error may have several lines.
         reason = str(error).partition("\n")[0]
         raise FastcosFormatError(f"{file} is damaged or missing: {reason}") from None

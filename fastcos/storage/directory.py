@@ -1,10 +1,10 @@
 """Atomic directories of arrays and JSON fields.
 
-A directory holds ``header.json`` and one ``.npy`` file per array, named after its content. The
-header is written last and replaced in one step, and it names every file with its size and sha256.
-Therefore a reader sees either all of the previous content or all of the new content, even if the
-writer is killed. Nothing is pickled. Arrays are read through memory maps, and no file is changed in
-place, so that maps stay valid while the directory is written again.
+A directory holds ``header.json`` and one ``.npy`` file per array, which is named after its content.
+The header is written last and replaced in one step, and it names every file with its size and
+sha256. Therefore a reader sees either all of the previous content or all of the new content, even
+if the writer is killed. Nothing is pickled. Arrays are read through memory maps, and no file is
+changed in place, so maps stay valid while the directory is written again.
 """
 
 import contextlib
@@ -74,8 +74,8 @@ class OccupiedError(StorageError):
 class Stored(NamedTuple):
     """The content of a directory.
 
-    arrays: read-only memory maps by name. checksum: the sha256 of the header, which holds the
-    sha256 of every array. files: the path of each array's file.
+    arrays holds read-only memory maps by name. checksum is the sha256 of the header, which contains
+    the sha256 of every array. files holds the path of each array's file.
     """
 
     arrays: dict[str, npt.NDArray[Any]]
@@ -97,15 +97,15 @@ def save_arrays(
     """Write arrays and fields to the directory path, and replace its previous content.
 
     Writing is atomic: path appears, or changes, in one step. Writers wait for each other if
-    directories can be locked (``locks``); any number of processes may read at the same time.
-    Returns the checksum of the new content.
+    directories can be locked (``locks``); any number of processes may read at the same time. The
+    function returns the checksum of the new content.
 
-    kind: the type of the stored object, for example "LinearMF". arrays: arrays by name; each name
-    is a Python identifier. kept_arrays: names of arrays that path already holds and that are not
-    written again. expected: the checksum that path must have, so that no writer overwrites content
-    that it has not read. check_replaced: called with the fields that path holds, while this writer
-    holds the lock; it raises an error if the fields must not be replaced. With check_replaced, path
-    must hold an object of the same kind, or nothing.
+    kind is the type of the stored object, for example "LinearMF". arrays holds arrays by name; each
+    name is a Python identifier. kept_arrays holds the names of arrays that path already holds and
+    that are not written again. expected is the checksum that path must have, so that no writer
+    overwrites content that it has not read. check_replaced is called with the fields that path
+    holds, while this writer holds the lock, and raises an error if the fields must not be replaced.
+    If check_replaced is passed, path must hold an object of the same kind, or nothing.
     """
     target = validation.as_path("path", path)
     while True:
@@ -124,7 +124,7 @@ def save_arrays(
             try:
                 temporary.rename(target)
             except OSError as error:
-                # another process has created path in the meantime: wait for its lock
+                # Another process has created path in the meantime, so this call waits for its lock.
                 if error.errno in (errno.ENOTEMPTY, errno.EEXIST) and target.is_dir():
                     continue
                 raise
@@ -155,10 +155,10 @@ def refuse_damage(path: PathLike) -> Iterator[None]:
     """Convert an error about a value read from path to a FastcosFormatError that names path.
 
     A header may hold any values even if its checksum is correct, because a checksum is no
-    signature. Errors of the system and of memory are not converted. Errors by which Python reports
-    a mistake in the code, such as AttributeError, are not converted either: reported as damage,
-    they would make a user look for a fault in an intact file. Therefore ``field`` checks the type
-    of every value of a header before the value is used.
+    signature. Errors of the system and of memory are not converted. Errors that indicate a mistake
+    in the code, such as AttributeError, are not converted either: if such an error were reported as
+    damage, a user would look for a fault in an intact file. Therefore ``field`` checks the type of
+    every value of a header before the value is used.
     """
     try:
         yield
@@ -180,9 +180,9 @@ def field(fields: Mapping[str, Any], name: str, kind: type[Value]) -> Value:
 def load_arrays(path: PathLike, kind: str, *, verify: bool = True) -> Stored:
     """Return the fields and arrays that save_arrays wrote; arrays are read-only memory maps.
 
-    With verify=True every byte is read and compared with its checksum; with verify=False only
-    sizes and types are checked, and only headers are read. Raises FileNotFoundError if the
-    directory path does not exist. Raises FastcosFormatError if a file is missing, truncated or
+    If verify is True, every byte is read and compared with its checksum; if verify is False, only
+    sizes and types are checked, and only headers are read. FileNotFoundError is raised if the
+    directory path does not exist. FastcosFormatError is raised if a file is missing, truncated or
     changed, or if path holds an object of another kind or of a newer format.
     """
     directory = validation.as_path("path", path)
@@ -197,7 +197,7 @@ def load_arrays(path: PathLike, kind: str, *, verify: bool = True) -> Stored:
             files = {name: directory / entry["file"] for name, entry in entries}
             return Stored(arrays, header["fields"], header["sha256"], files)
         except FileNotFoundError as error:
-            # a writer may have replaced the header and removed the files that the old header named
+            # A writer may have replaced the header and removed the files of the old header.
             newer, header = _read_header(directory, kind)
             if newer == content:
                 raise FastcosFormatError(f"{error.filename} is missing") from None
@@ -205,7 +205,7 @@ def load_arrays(path: PathLike, kind: str, *, verify: bool = True) -> Stored:
 
 
 def check_replaceable(name: str, path: Path, mark: str) -> None:
-    """Raise if path exists, unless it is a directory that is empty or holds the file mark."""
+    """Raise if path exists, unless it is a directory that is empty or contains the file mark."""
     if not next(parent for parent in path.absolute().parents if parent.exists()).is_dir():
         raise OccupiedError(f"{name} must be in a directory, got {str(path)!r} within a file")
     if path.exists() and not _is_empty(path) and not (path / mark).is_file():
@@ -229,13 +229,13 @@ def _is_empty(path: Path) -> bool:
 def temporary_directory(target: Path) -> Iterator[Path]:
     """Yield a new directory beside target, which is removed at the end unless it was renamed.
 
-    This first removes temporary directories of writers that were killed. The temporary directory
-    of a running writer is locked, and is therefore not removed.
+    The function first removes temporary directories of writers that were killed. The temporary
+    directory of a running writer is locked, and is therefore not removed.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     for leftover in target.parent.glob(f".{glob.escape(target.name)}.*"):
         if _UNIQUE.fullmatch(leftover.name.removeprefix(f".{target.name}")) and leftover.is_dir():
-            # an OSError means that another writer holds this directory or has just removed it
+            # An OSError means that another writer holds this directory or has just removed it.
             with contextlib.suppress(OSError), lock_directory(leftover, wait=False) as is_locked:
                 if is_locked:
                     shutil.rmtree(leftover, ignore_errors=True)
@@ -265,19 +265,19 @@ def _write(
 ) -> str:
     """Write arrays, and a header that names the new and the kept arrays; return its checksum.
 
-    kept_entries: the header entries of the arrays that are not written again. expected: the
-    checksum that the directory must still have when its header is replaced. is_locked: whether this
-    writer holds the directory's lock; without the lock no file is removed, because the next header
-    of another writer may name the file.
+    kept_entries holds the header entries of the arrays that are not written again. expected is the
+    checksum that the directory must still have when its header is replaced. is_locked says whether
+    this writer holds the directory's lock; without the lock, no file is removed, because the next
+    header of another writer may name the file.
     """
-    # importing this at the top would add 20 ms to the import of every search
+    # This is not imported at the top, because the import would add 20 ms to every search.
     from importlib.metadata import version
 
     entries, old_files = dict(kept_entries), set(directory.iterdir())
     try:
         for name, array in arrays.items():
             entries[name] = _write_array(directory, name, array)
-    # If the disk is full, for example, the new files take space and no header names them.
+    # After an error, for example of a full disk, no header names the new files, which take space.
     except BaseException:
         if is_locked:
             for file in directory.iterdir():
@@ -310,18 +310,18 @@ def _write(
 
 
 def _remove_unnamed(directory: Path, current: Collection[str]) -> None:
-    """Remove files of earlier saves that are not in current, the files that the header names."""
+    """Remove files of earlier saves that are not in current, which lists the header's files."""
     for file in directory.iterdir():
         is_of_fastcos = _ARRAY_FILE.fullmatch(file.name) or _UNIQUE.fullmatch(file.name)
         if is_of_fastcos and file.name not in current:
             # The save is complete. If a file cannot be removed, for example because Windows has
-            # mapped it, the next save removes it.
+            # mapped the file, the next save removes it.
             with contextlib.suppress(OSError):
                 file.unlink(missing_ok=True)
 
 
 def _write_array(directory: Path, name: str, array: npt.NDArray[Any]) -> dict[str, Any]:
-    """Write one array to a file named after the array's content; return its header entry."""
+    """Write an array to a file whose name contains a hash of its content; return its entry."""
     array = np.ascontiguousarray(array).reshape(np.shape(array))
     head = io.BytesIO()
     fields = {"descr": array.dtype.str, "fortran_order": False, "shape": array.shape}
@@ -341,7 +341,7 @@ def _write_array(directory: Path, name: str, array: npt.NDArray[Any]) -> dict[st
 
 
 def replace_file(path: Path, parts: Sequence[bytes | memoryview]) -> None:
-    """Write a file under a temporary name, flush it to the disk, then rename it."""
+    """Write a file under a temporary name, flush it to the disk, and then rename it."""
     temporary = path.with_name(f".{uuid.uuid4().hex}")
     try:
         with temporary.open("wb") as file:
@@ -352,7 +352,7 @@ def replace_file(path: Path, parts: Sequence[bytes | memoryview]) -> None:
         temporary.replace(path)
     except BaseException as error:
         temporary.unlink(missing_ok=True)
-        # errors of write and fsync do not name the file
+        # Errors of write and fsync do not name the file.
         if isinstance(error, OSError) and error.filename is None:
             raise OSError(error.errno, error.strerror, str(path)) from error
         raise

@@ -1,17 +1,17 @@
 """Locks of directories: one writer at a time, among the threads and processes of all machines.
 
 The lock of a directory is held on a regular file in it, ``.lock``, by POSIX record locks
-(``lockf``), which network file systems pass on to the server. ``flock`` on the directory itself,
-by contrast, succeeds on NFS without excluding other machines. The holder removes the file when it
-ends, so that a directory at rest holds nothing but its content; a killed holder leaves the file,
-but not the lock, and the next holder takes the file over.
+(``lockf``), which network file systems pass on to the server. By contrast, ``flock`` on the
+directory itself succeeds on NFS without excluding other machines. The holder of a lock removes the
+file when it ends, so a directory at rest contains nothing but its content. A killed holder leaves
+the file, but not the lock, and the next holder takes over the file.
 
-Record locks belong to a process: they do not exclude the threads of the process, and a process
-loses them as soon as it closes any descriptor of the file. Therefore each directory also has a lock
-among the threads of this process, and only the thread that holds this lock opens the file.
+Record locks belong to a process. They do not exclude the threads of this process, and the process
+loses a lock as soon as it closes any descriptor of the file. Therefore each directory also has a
+lock among the threads of this process, and only the thread that holds this lock opens the file.
 
-If a directory cannot be locked (on Windows, or on a file system without locks), a warning reports
-this once. Writers then remove no file that another writer may need. They check and replace a header
+If a directory cannot be locked (on Windows, or on a file system without locks), one warning is
+issued. Writers then remove no file that another writer may need. They check and replace a header
 while they hold a file that only one of them can create (``brief_lock``).
 """
 
@@ -81,10 +81,10 @@ def lock_directory(
 ) -> Iterator[bool]:
     """Hold the lock of a directory during the with block; yield whether it could be locked.
 
-    wait: whether to wait for another holder instead of raising LockedError. moved_to: the path to
-    which the with block may move the directory. on_wait: called once before waiting for another
-    process or thread, with a text that names it. Raises FileNotFoundError if the directory does not
-    exist.
+    wait says whether to wait for another holder instead of raising LockedError. moved_to is the
+    path to which the with block may move the directory. on_wait is called once before this call
+    waits for another process or thread, with a text that names the other one. FileNotFoundError is
+    raised if the directory does not exist.
     """
     state, name = _state, os.path.realpath(directory)
     with state.guard:
@@ -103,7 +103,7 @@ def lock_directory(
         try:
             yield descriptor is not None
         finally:
-            # a process that was forked within the with block holds no lock
+            # A process that was forked within the with block holds no lock.
             if descriptor is not None and process == os.getpid():
                 for folder in (directory, moved_to):
                     if folder is not None and _is_same(folder / LOCK_FILE, descriptor):
@@ -120,9 +120,9 @@ def lock_directory(
 def brief_lock(directory: Path) -> Iterator[None]:
     """Exclude other writers of a directory that cannot be locked, for some milliseconds.
 
-    The lock is a file that this creates and removes. A process that is killed within the with block
-    leaves the file. Therefore the file counts for a short time only, and brief_lock is no
-    substitute for lock_directory.
+    The lock is a file that this function creates and removes. A process that is killed within the
+    with block leaves the file behind. Therefore the file counts only for a short time, and
+    brief_lock cannot replace lock_directory.
     """
     path = directory / BRIEF_LOCK_FILE
     while True:
@@ -141,7 +141,7 @@ def brief_lock(directory: Path) -> Iterator[None]:
 
 
 def _lock_file(directory: Path, wait: bool, on_wait: Callable[[str], None] | None) -> int | None:
-    """Return a descriptor of the locked file of a directory, None if it cannot be locked."""
+    """Return a descriptor of the locked file of a directory, or None if it cannot be locked."""
     path = directory / LOCK_FILE
     try:
         import fcntl
@@ -179,9 +179,9 @@ def _lock_file(directory: Path, wait: bool, on_wait: Callable[[str], None] | Non
             os.close(descriptor)
             raise
         # The previous holder removes the file when it ends. A lock on a removed file excludes no
-        # other process, so that this one must open the new file.
+        # other process, so this process must open the new file.
         if _is_same(path, descriptor):
-            # if the disk is full, the file does not name its holder
+            # If the disk is full, the file does not name its holder.
             with contextlib.suppress(OSError):
                 os.ftruncate(descriptor, 0)
                 holder = f"process {os.getpid()} on {socket.gethostname()}"
@@ -193,10 +193,10 @@ def _lock_file(directory: Path, wait: bool, on_wait: Callable[[str], None] | Non
 def _is_same(path: Path, descriptor: int) -> bool:
     """Return whether a path names the file of a descriptor."""
     try:
-        named, opened = path.stat(), os.fstat(descriptor)
+        path_status, file_status = path.stat(), os.fstat(descriptor)
     except OSError:
         return False
-    return os.path.samestat(named, opened)
+    return os.path.samestat(path_status, file_status)
 
 
 def _holder(descriptor: int) -> str:

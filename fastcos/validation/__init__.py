@@ -1,8 +1,7 @@
-"""Argument checks: convert valid arguments, raise an error of one line for the others.
+"""Argument checks, which convert valid arguments and raise a one-line error for invalid ones.
 
-A public function converts its arguments once, on entry. A converted argument has the one form that
-kernels take, so that no other function scans or converts the argument again::
-
+A public function converts its arguments once, on entry. A converted argument has the only form that
+kernels accept, so no other function scans or converts the argument again::
     argument -> containers.as_array -> as_rows, as_vector -> C order, float32 or float64, finite
                     |                      |
                     +----------------------+-> ValueError or TypeError:
@@ -56,7 +55,7 @@ Kind = TypeVar("Kind")
 
 
 class _Shortener(reprlib.Repr):
-    """Represents values of any size as a short text, without visiting all of a long list."""
+    """Represents a value of any size as a short text, without reading all of a long list."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -81,11 +80,11 @@ def _safe_repr(value: Any) -> str:
 
 
 def format_value(value: Any) -> str:
-    """Return value as a short text of one line for a message; arrays and tables by their shape."""
+    """Return value as a short text of one line for a message; describe arrays by their shape."""
     try:
         text = _Shortener().repr(value)
-    # the __repr__ of another library's class may raise any error, and Python refuses to print an
-    # integer of very many digits
+    # The __repr__ of another library's class may raise any error, and Python refuses to print an
+    # integer with very many digits.
     except Exception:
         text = f"a {type(value).__name__}"
     if isinstance(value, (list, tuple, set, frozenset, dict)) and len(value) > _MAX_SHOWN_VALUES:
@@ -180,7 +179,7 @@ def as_real(
         ("<", below, operator.lt),
     )  # fmt: skip
     number, rules, fits = math.nan, [], True
-    # float() would convert a text such as "0.5"
+    # A text such as "0.5" is refused here, because float() would convert it.
     if not isinstance(value, (bool, np.bool_, str, bytes)):
         with contextlib.suppress(TypeError, ValueError, OverflowError):
             number = float(value)
@@ -219,7 +218,7 @@ def did_you_mean(value: Any, choices: Collection[str]) -> str:
 
 
 def is_float_array(X: Any) -> bool:
-    """Return whether X is an array in memory of float32 or float64, as as_rows returns it."""
+    """Return whether X is a float32 or float64 array in memory, the type that as_rows returns."""
     return type(X) is np.ndarray and X.dtype.char in "fd"
 
 
@@ -245,8 +244,8 @@ def as_rows(
     float16, bfloat16 and float8 become float32; integers and booleans become float64; the argument
     dtype forces float32 or float64. X is copied only if its order or type differs. uint8 raises
     TypeError, because sentence-transformers and FAISS pack eight bits into one uint8 number.
-    or_vector: whether a vector (d,) is accepted as one row. is_measured: whether the caller
-    computes the norms of the rows next; NaN in float32 rows is then found there, not here.
+    or_vector says whether a vector (d,) is accepted as one row. is_measured says whether the caller
+    computes the norms of the rows next; the caller then finds NaN in float32 rows by the norms.
     """
     array = as_row_shape(name, X, or_vector=or_vector)
     if dtype is None:
@@ -263,8 +262,8 @@ def as_rows(
 def _are_finite(rows: Rows) -> bool:
     with np.errstate(all="ignore"):
         total = rows.sum()
-    # The sum takes one pass over the rows. The sum of finite rows may overflow; only then are their
-    # minimum and maximum computed.
+    # The sum takes one pass over the rows. Because the sum of finite rows may overflow, the minimum
+    # and the maximum of the rows are computed if the sum is not finite.
     return bool(np.isfinite(total) or (np.isfinite(rows.min()) and np.isfinite(rows.max())))
 
 
@@ -293,13 +292,13 @@ def estimator_rows(estimator: Any, X: Any, *, reset: bool) -> Rows:
     array = containers.from_container("X", X)
     if len(getattr(array, "shape", (0, 0))) == 1:  # this may be a table column of vectors
         array = containers.as_array("X", array)
-    elif hasattr(array, "columns"):  # scikit-learn's message would not name the invalid column
+    elif hasattr(array, "columns"):  # a message of scikit-learn would not name the invalid column
         containers.as_array("X", array)
-    # as_rows checks the values: scikit-learn's message about NaN has five lines
+    # as_rows checks the values, because scikit-learn's message about NaN has five lines.
     dense = validate_data(
         estimator, array, reset=reset, dtype=(np.float64, np.float32), ensure_all_finite=False
     )
-    as_row_shape("X", array)  # scikit-learn converts text, dates and packed bits to numbers
+    as_row_shape("X", array)  # because scikit-learn would convert text, dates and packed bits
     return as_rows("X", dense)
 
 
@@ -310,14 +309,14 @@ def _convert(array: npt.NDArray[Any], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
 
 
 def check_same_width(name: str, rows: Any, other_name: str, other: Any) -> None:
-    """Raise if rows and other, which both have a shape, differ in their number of columns."""
+    """Raise if rows and other, which both have a shape, differ in their numbers of columns."""
     if rows.shape[1] != other.shape[1]:
         rule = f"have as many columns as {other_name} ({other.shape[1]})"
         raise ValueError(f"{name} must {rule}, got {rows.shape[1]}")
 
 
 def check_length(name: str, rows: Rows, length: int, of: str) -> None:
-    """Raise if the number of rows is not length, which is the number of rows of `of`."""
+    """Raise if the number of rows differs from length; `of` names the object with length rows."""
     if len(rows) != length:
         raise ValueError(f"{name} must have as many rows as {of} ({length}), got {len(rows)}")
 
@@ -353,7 +352,7 @@ def as_positive_diagonal(name: str, values: Any, length: int) -> npt.NDArray[np.
 
 
 def as_weights(name: str, values: Any, length: int) -> npt.NDArray[np.float64]:
-    """Return values that are not negative, and not all 0, as a vector (length,) float64."""
+    """Return weights (length,) as float64, which must be at least 0 and not all 0."""
     weights = as_vector(name, values, length)
     if weights.min() < 0 or not weights.max() > 0:
         got = f"values from {weights.min():g} to {weights.max():g}"
@@ -422,7 +421,7 @@ def as_partial_labels(name: str, labels: Any, length: int) -> npt.NDArray[np.int
 
 
 def as_generator(name: str, seed: Any) -> np.random.Generator:
-    """Return seed if it is a generator, else a new generator seeded with this whole number."""
+    """Return seed if it is a generator, or a new generator that is seeded with a whole number."""
     if isinstance(seed, np.random.Generator):
         return seed
     return np.random.default_rng(as_count(name, seed, low=0))
@@ -438,7 +437,7 @@ def as_flag(name: str, value: Any) -> bool:
 def check_none(name: str, value: Any, reason: str) -> None:
     """Raise if value is not None; reason completes the message."""
     if value is not None:
-        # the message reads "left out" for an option of a command, "None" for an argument in Python
+        # An option of a command can be left out, and an argument in Python can be None.
         absent = "left out" if name.startswith("--") else "None"
         raise ValueError(f"{name} must be {absent} {reason}, got {format_value(value)}")
 
@@ -459,17 +458,17 @@ def as_instance(name: str, value: Any, kind: type[Kind], rule: str) -> Kind:
 
 
 def largest_magnitude(values: npt.NDArray[Any]) -> float:
-    """Return the largest absolute value, 0 of an empty array, without a copy of the values."""
+    """Return the largest absolute value, or 0 for an empty array, without copying the values."""
     return float(max(values.max(), -values.min())) if values.size else 0.0
 
 
 def check_scorable(name: str, rows: Rows, other: Rows, width: int | None = None) -> None:
     """Raise if inner products of rows and other, or their norms, would overflow float64.
 
-    width: the number of columns, if rows holds only the stored values of a sparse matrix.
+    width is the number of columns, if rows holds only the stored values of a sparse matrix.
     """
     for side in (rows, other):
-        # products of float32 numbers cannot overflow a sum in float64
+        # Sums of products of float32 numbers cannot overflow in float64.
         largest = largest_magnitude(side) if side.dtype == np.float64 else 0.0
         if largest > 1e150 / (width or side.shape[1]):
             rule = "have entries whose squares can be summed"
@@ -486,7 +485,7 @@ def check_squarable(name: str, values: npt.NDArray[Any]) -> None:
 
 
 def as_item_numbers(name: str, items: Any, n_items: int) -> npt.NDArray[np.int64]:
-    """Return a mask (n_items,) or a list of item numbers as ascending item numbers, int64."""
+    """Return the ascending int64 item numbers for a mask (n_items,) or a list of item numbers."""
     array = _as_mask_or_numbers(name, items, n_items)
     if array.dtype.kind == "b":
         return np.flatnonzero(array).astype(np.int64, copy=False)
@@ -506,7 +505,7 @@ def as_item_mask(name: str, items: Any, n_items: int) -> npt.NDArray[np.bool_]:
 def _as_mask_or_numbers(name: str, items: Any, n_items: int) -> npt.NDArray[Any]:
     """Return a mask of booleans (n_items,), or item numbers in any order."""
     array = np.asarray(containers.from_container(name, items))
-    if is_empty_list(array) and array.dtype.kind != "b":  # NumPy converts [] to float64
+    if is_empty_list(array) and array.dtype.kind != "b":  # NumPy converts an empty list to float64
         return np.empty(0, np.int64)
     if array.ndim != 1 or array.dtype.kind not in "iub":
         got = f"dtype {array.dtype} of shape {array.shape}"
@@ -536,7 +535,7 @@ def is_empty_list(values: Any) -> bool:
 
 
 def distinct_numbers(numbers: npt.NDArray[Any], n_items: int) -> npt.NDArray[np.int64]:
-    """Return numbers, all from 0 to n_items - 1, in ascending order without duplicates, int64."""
+    """Return the distinct numbers, which lie in 0 .. n_items - 1, in ascending order as int64."""
     if len(numbers) * _ITEMS_PER_SORTED_NUMBER < n_items:
         return np.unique(numbers).astype(np.int64)
     is_listed = np.zeros(n_items, np.bool_)
@@ -545,7 +544,7 @@ def distinct_numbers(numbers: npt.NDArray[Any], n_items: int) -> npt.NDArray[np.
 
 
 def check_memory(name: str, limit: float, needed: float) -> None:
-    """Raise if the limit of memory is lower than the memory needed; both are in bytes."""
+    """Raise if the memory limit is below the needed memory; both are in bytes."""
     if limit < needed:
         rule = f"at least {needed / 2**20:.2f} MiB here"
         raise ValueError(f"{name} must be {rule}, got {limit / 2**20:.2f}")
@@ -567,7 +566,7 @@ def check_fitted(name: str, state: Kind | None) -> Kind:
 def read_only(array: Array) -> Array:
     """Return a read-only view of array, or None for None.
 
-    Kernels are compiled for read-only arrays alone, and the view protects the caller's array.
+    Kernels are compiled only for read-only arrays, and the view protects the caller's array.
     """
     if array is None:
         return array

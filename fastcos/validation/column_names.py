@@ -1,4 +1,4 @@
-"""Recognise from a column's name whether the column of a table holds users, items or values."""
+"""Tell from the name of a table's column whether the column holds users, items or values."""
 
 import re
 from collections.abc import Collection

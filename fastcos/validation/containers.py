@@ -1,10 +1,11 @@
 """Exact conversion of arrays, tensors, Arrow columns and table columns to a NumPy array.
 
-Other libraries may export by Arrow's C data interface or by DLPack.
+Other libraries may export their data by Arrow's C data interface or by DLPack.
 
-Every public function that takes rows converts them here. A value that cannot be converted exactly,
-or that could be read in two ways, raises an error that names the call to use. The type of a library
-is recognised only if the caller has imported the library; this module imports none of them.
+Every public function that takes rows converts them by this module. A value that cannot be converted
+exactly, or that could be read in two ways, raises an error that names the call to use instead. The
+type of a library is recognised only if the caller has imported the library; this module imports
+none of these libraries.
 """
 
 import contextlib
@@ -21,7 +22,7 @@ Array = npt.NDArray[Any]
 
 
 def as_array(name: str, values: Any) -> Array:
-    """Return values as an array of real numbers of a type of NumPy, of any shape."""
+    """Return values as an array of any shape, whose type is one of NumPy's real numbers."""
     array = _as_numpy(name, from_container(name, values))
     kind = array.dtype.kind
     if kind == "O":
@@ -35,7 +36,7 @@ def as_array(name: str, values: Any) -> Array:
 def is_sparse(values: Any) -> bool:
     """Return whether values are a sparse matrix of SciPy.
 
-    scipy.sparse is not imported for this test: a caller with a sparse matrix has imported it.
+    The test does not import scipy.sparse, because a caller with a sparse matrix has imported it.
     """
     if "scipy.sparse" not in sys.modules:
         return False
@@ -45,14 +46,14 @@ def is_sparse(values: Any) -> bool:
 
 
 def from_container(name: str, values: Any) -> Any:
-    """Return values as an array if NumPy alone cannot read them exactly, else unchanged.
+    """Return values as an array if NumPy alone cannot read them exactly; otherwise unchanged.
 
-    Masked arrays raise TypeError because NumPy drops the mask, and tables with a column of ids
-    because NumPy takes ids for numbers.
+    Masked arrays raise TypeError, because NumPy would drop the mask. Tables with a column of ids
+    raise TypeError, because NumPy would take the ids for numbers.
     """
     if is_sparse(values):
         raise TypeError(f"{name} must be a dense array, got a sparse matrix")
-    # NumPy would convert a LazyFrame of polars to an array of one object
+    # NumPy would convert a LazyFrame of polars to an array that holds one object.
     if type(values).__name__ == "LazyFrame":
         raise TypeError(f"{name} must be read, got a LazyFrame (use .collect())")
     # A caller with a masked array has imported numpy.ma; importing it here would take 15 ms.
@@ -60,7 +61,7 @@ def from_container(name: str, values: Any) -> Any:
         got = "a masked array (use .filled(value))"
         raise TypeError(f"{name} must be an array without a mask, got {got}")
     if isinstance(values, np.ndarray):
-        # float32 represents bfloat16, float8 and int4 of ml_dtypes exactly
+        # float32 represents the types bfloat16, float8 and int4 of ml_dtypes exactly.
         is_extension = values.dtype.isbuiltin == 2 and np.can_cast(values.dtype, np.float32)
         return values.astype(np.float32) if is_extension else values
     torch, arrow = sys.modules.get("torch"), sys.modules.get("pyarrow")
@@ -112,7 +113,7 @@ def from_arrow(name: str, column: Any) -> Array:
 
     if isinstance(column, arrow.ChunkedArray):
         column = column.combine_chunks()
-    # older versions of pyarrow return a ChunkedArray here if the column has no rows
+    # Older versions of pyarrow return a ChunkedArray here if the column has no rows.
     if isinstance(column, arrow.ChunkedArray):
         return np.empty(0)
     if isinstance(column, arrow.ExtensionArray):
@@ -181,7 +182,7 @@ def _as_numpy(name: str, values: Any) -> Array:
         shapes: list[tuple[int, ...]] = []
         with contextlib.suppress(TypeError, ValueError, RuntimeError, AttributeError):
             shapes = [np.shape(value) for value in values]
-    # an array in the memory of a GPU, for example, raises one of these errors
+    # One of these errors is raised, for example, for an array in the memory of a GPU.
     except (TypeError, RuntimeError, AttributeError) as error:
         got = f"{type(values).__module__}.{type(values).__qualname__}"
         raise TypeError(f"{name} must be an array of numbers, got {got}: {error}") from None
@@ -190,7 +191,7 @@ def _as_numpy(name: str, values: Any) -> Array:
 
 
 def _check_shapes(name: str, shapes: list[tuple[int, ...]]) -> None:
-    """Raise for the first row whose shape differs from that of row 0."""
+    """Raise for the first row whose shape differs from the shape of row 0."""
     if all(len(shape) == 1 for shape in shapes):
         _common_length(name, np.array(shapes).ravel())
     for row, shape in enumerate(shapes):
@@ -200,7 +201,7 @@ def _check_shapes(name: str, shapes: list[tuple[int, ...]]) -> None:
 
 
 def _common_length(name: str, lengths: Array) -> int:
-    """Return the length that all rows have, 0 if there are no rows; raise if lengths differ."""
+    """Return the length of all rows, or 0 if there are no rows; raise if the lengths differ."""
     different = np.flatnonzero(lengths != lengths[:1])
     if len(different):
         row = different[0]
@@ -210,7 +211,7 @@ def _common_length(name: str, lengths: Array) -> int:
 
 
 def _from_objects(name: str, array: Array) -> Array:
-    """Return Python objects as numbers: a column of vectors, or an array of objects."""
+    """Return Python objects as numbers, from a column of vectors or an array of objects."""
     if array.ndim == 2 and array.shape[1] == 1 and len(array) and hasattr(array[0, 0], "__len__"):
         array = array[:, 0]  # a table whose single column holds vectors
     if array.ndim == 1 and len(array) and not isinstance(array[0], Real):
@@ -255,7 +256,7 @@ def _check_columns(name: str, columns: list[str]) -> None:
 
 
 def format_rows(rows: npt.NDArray[Any]) -> str:
-    """Return the first five row numbers as text, and how many more there are."""
+    """Return the first five row numbers as text, with the number of the remaining rows."""
     listed = ", ".join(str(row) for row in rows[:5])
     more = f" and {len(rows) - 5} more" if len(rows) > 5 else ""
     return f"{'row' if len(rows) == 1 else 'rows'} {listed}{more}"
