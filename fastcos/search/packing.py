@@ -2,7 +2,7 @@
 
 ``pack_items`` scales, rotates and quantises items once, in the layout of the instruction set.
 ``match_type`` returns queries in the number type in which the items are searched, and
-``pack_queries`` computes the scale, the offset and the bound with which the tiles compare them.
+``pack_queries`` computes the scale, the offset and the bound with which the tiles compare queries.
 """
 
 import functools

@@ -71,20 +71,19 @@ class SegmentSizes:
         The instruction set for which the rows are packed; empty if they are not packed.
     n_packed : int
         The number of slots of the packed rows, including rows that were deleted later.
-    projected_words : int
-        Words of 4 bytes of a projected row; 0 where there is no projection. Where duplicate rows
-        are grouped, the projection is that of the distinct rows.
+        The number of words of 4 bytes in a projected row; 0 if there is no projection. If duplicate
+        rows are grouped, the projection is the projection of the distinct rows.
     projection_max_k : tuple of float
-        Up to which k few queries, and many queries, gain by the projection.
+        The largest k for which few queries, and many queries, gain by the projection.
     n_distinct : int or None
-        Distinct rows where duplicate rows are grouped, ``n_live`` where they are not worth it, and
-        None where nobody has counted them.
+        The number of distinct rows if duplicate rows are grouped; ``n_live`` if grouping does not
+        pay; and None if the distinct rows have not been counted.
     has_moderate_norms : bool or None
-        Whether float32 products of the rows neither overflow nor underflow; None where nobody has
-        looked.
+        Whether float32 products of the rows neither overflow nor underflow; None if the norms have
+        not been checked.
     n_live_of_index : int or None
-        Live rows of all segments that are searched together, this one included; None where it is
-        searched by itself, such as the rows of one group.
+        The number of live rows in all segments that are searched together, including this segment;
+        None if this segment is searched by itself, such as the rows of one group.
     """
 
     n_rows: int
@@ -108,9 +107,9 @@ class RequestSizes:
     ----------
     n_queries, k : int
     n_allowed : int or None
-        Rows of the segment that may be found; None where all live rows may.
+        The number of rows of the segment that may be found; None if all live rows may be found.
     excludes_pairs : bool
-        Whether some pairs of a query and a row are excluded, other than a query and itself.
+        Whether some pairs of a query and a row are excluded, besides pairs of a query and itself.
     """
 
     n_queries: int
@@ -121,7 +120,7 @@ class RequestSizes:
 
 @dataclass(frozen=True)
 class SearchPlan:
-    """How one segment is searched for one batch of queries.
+    """The plan of the search of one segment for one batch of queries.
 
     Attributes
     ----------
@@ -130,7 +129,7 @@ class SearchPlan:
         computes the float64 scores of every pair. "rows_as_given" multiplies unpacked rows by
         float32 tiles. "tiles" drops most pairs by tiles of packed rows, and scores the other pairs
         in float64. "distinct" does the same for one row of each group of duplicates. "repack" packs
-        the allowed rows for this search alone, and ``inner`` searches them.
+        the allowed rows only for this search, and ``inner`` searches them.
     needs : str or None
         A fact that must be looked up before the search can be planned. ``plan_search`` is then
         called again with sizes that contain the fact.
@@ -141,20 +140,20 @@ class SearchPlan:
         The number of candidates that the buffer of a query holds.
     sample : ThresholdSample
     compares_one_by_one : bool
-        Whether there are so few queries that each is compared with the items by itself, while
-        threads share the rows (``kernels.few_queries``). Other queries are compared in blocks
-        (``kernels.tile_top_k``).
+        Whether there are so few queries that each of them is compared with the items by itself,
+        while threads share the rows (``kernels.few_queries``). If not, queries are compared in
+        blocks (``kernels.tile_top_k``).
     rank : int
         For few queries, the rank among the panels' largest scores up to which slots are scored
         before the threshold is known.
     can_be_prepared : bool
-        Whether all queries are one block, which takes them as they are and finds k rows for
-        each. An index prepares such a search.
+        Whether all queries form one block, which reads them without conversion and finds k rows for
+        each of them. An index prepares such a search.
     fits_all_options : bool
         Whether the plan is the same for every number of threads and every usual working memory.
     use_projection : bool
-        Whether the projected codes are expected to drop most pairs. A kernel that finds that they
-        do not stops using them (``kernels.projection_filter``).
+        Whether the projected codes are expected to drop most pairs. A kernel stops using projected
+        codes that do not drop most pairs (``kernels.projection_filter``).
     needed_rows : float
         The average number of packed rows that a query needs, so that k of them may be found.
     buffer_bytes : float
@@ -183,7 +182,7 @@ class SearchPlan:
 
 @dataclass(frozen=True)
 class GroupPlan:
-    """How groups of items are searched, each for the queries that belong to the group.
+    """The ways in which groups of items are searched, each group for the queries that belong to it.
 
     Attributes
     ----------
@@ -236,8 +235,8 @@ def plan_groups(
 def plan_search(segment: SegmentSizes, request: RequestSizes, machine: Machine) -> SearchPlan:
     """Return how a segment is searched; equal arguments and costs give equal plans.
 
-    If the plan depends on a fact that takes time to find out, such as the number of distinct rows,
-    and the sizes do not contain the fact, the plan names it in ``needs``.
+    Some facts on which a plan may depend, such as the number of distinct rows, take time to find
+    out. If the sizes do not contain such a fact, the plan names the fact in ``needs``.
     """
     return _plan_search(segment, request, machine, cost_model.COSTS)
 
@@ -271,7 +270,7 @@ def _plan_search(
         if segment.n_distinct < segment.n_live:
             return _plan_distinct(segment, request, machine, costs)
     if segment.n_distinct is not None and segment.n_distinct < segment.n_live:
-        segment = dataclasses.replace(segment, projected_words=0)  # that of the distinct rows
+        segment = dataclasses.replace(segment, projected_words=0)  # only distinct rows have it
     if request.n_allowed is not None:
         plan = _plan_allowed(segment, request, machine, costs, reasons)
         if plan is not None:
@@ -299,7 +298,7 @@ def _plan_rows_as_given(
     costs: CostModel,
     reasons: list[str],
 ) -> SearchPlan | None:
-    """Plan float32 tiles of rows that are not packed, or return None and add the reason."""
+    """Plan float32 tiles of rows that are not packed, or return None and append the reason."""
     n, work = request.n_queries, request.n_queries * segment.n_rows * segment.n_columns
     is_large = work >= costs.min_work_as_given
     if not (costs.min_queries_as_given <= n <= costs.max_queries_as_given and is_large):
@@ -309,7 +308,7 @@ def _plan_rows_as_given(
             f"2^{round(math.log2(max(1, costs.min_work_as_given)))} multiply-adds on"
         )
         return None
-    # The int8 tiles of AVX2 are wider than its float32 tiles, so that packing is faster there.
+    # The int8 tiles of AVX2 are wider than its float32 tiles, so packing is faster with AVX2.
     is_slow = machine.isa in ("avx2", "avxvnni")
     if not machine.has_tiles or segment.row_type != "float32" or is_slow:
         reasons.append(
@@ -367,11 +366,11 @@ def _plan_score_all(
 def _plan_distinct(
     segment: SegmentSizes, request: RequestSizes, machine: Machine, costs: CostModel
 ) -> SearchPlan:
-    """Plan a search of one row of each group of duplicates, whose copies are added afterwards."""
+    """Plan a search of one row per group of duplicates, whose copies are added afterwards."""
     n_distinct = segment.n_distinct or 0
     rows = dataclasses.replace(segment, n_live=n_distinct, n_packed=n_distinct)
-    # Search k + 1 groups, because one of them may be the query's own group, whose only member may
-    # be the query itself, which must not be returned.
+    # k + 1 groups are searched, because one of them may be the query's own group, whose only member
+    # may be the query itself, which must not be returned.
     request_groups = dataclasses.replace(request, k=min(request.k + 1, n_distinct))
     inner = _plan_tiles(rows, request_groups, machine, costs, ())
     reason = (
@@ -385,10 +384,9 @@ def _plan_distinct(
 
 
 def pays_grouping(ends: Integers, n: int) -> bool:
-    """Return whether groups of n rows with these ends are so large that one of each is searched."""
+    """Return whether groups of n rows with these ends are so large that grouping saves time."""
     sizes = np.diff(np.concatenate([[0], ends, [n]])).astype(np.float64)
-    # BLAS is not used, because its threads stay awake for milliseconds on cores that a search
-    # needs.
+    # BLAS is not used, because its threads keep cores busy for milliseconds that a search needs.
     return bool(np.square(sizes).sum() >= cost_model.COSTS.min_average_copies * n)
 
 
@@ -426,7 +424,7 @@ def _plan_allowed(
     if codes > machine.working_memory:
         reasons.append("codes of the allowed rows alone would exceed the working memory")
         return None
-    # The search of the packed rows is planned again, and their duplicates are then counted.
+    # The search of the packed rows is planned again, after their duplicates have been counted.
     rows = SegmentSizes(
         segment.n_rows, segment.n_columns, m, segment.row_type, n_distinct=m,
         has_moderate_norms=segment.has_moderate_norms,
@@ -455,9 +453,9 @@ def _plan_tiles(
     n_packed = segment.n_packed if segment.packed_for else segment.n_live
     # Packed rows that cannot be found take up places among the best rows.
     needed_rows = float(k) if m >= n_packed else k * n_packed / max(1, m)
-    # Few queries for few neighbours of all segments are scanned in every segment, however small it
-    # is: such a search can be prepared, which saves more time than scores of all pairs would. That
-    # does not hold under a mask, which may allow fewer than k rows.
+    # A search of few queries for few neighbours of all segments scans every segment, even a small
+    # one. Such a search can be prepared, which saves more time than scores of all pairs would. This
+    # does not hold for a search with a mask, which may allow fewer than k rows.
     is_scanned = (
         n <= costs.max_queries_sharing_rows
         and request.n_allowed is None
@@ -478,18 +476,18 @@ def _plan_tiles(
             segment, request, machine, costs, (*reasons, f"every pair is scored: {fault}")
         )
     layout = tile_layout(segment.packed_for or machine.isa, segment.n_columns)
-    few = are_few(layout, n, -(-n_packed // PANEL), costs)
-    # A block of more queries than these shares the codes that its projection has not dropped.
-    few = few and (n <= costs.queries_per_reading or not segment.projected_words)
-    gains = k <= segment.projection_max_k[0 if few else 1]
+    is_few = are_few(layout, n, -(-n_packed // PANEL), costs)
+    # If there are more queries than this, they share the codes that the projection has not dropped.
+    is_few = is_few and (n <= costs.queries_per_reading or not segment.projected_words)
+    gains = k <= segment.projection_max_k[0 if is_few else 1]
     has_registers = INSTRUCTION_SETS[layout.isa].has_tile_registers
-    use_projection = bool(segment.projected_words) and gains and (few or not has_registers)
+    use_projection = bool(segment.projected_words) and gains and (is_few or not has_registers)
     if not segment.projected_words:
         reasons += ("no projection: the rows have none",)
     elif not use_projection:
         reasons += (f"no projection: {_queries(n)} with k = {k} gain nothing by it",)
     n_panels = -(-n_packed // PANEL)
-    if few:
+    if is_few:
         plan = _plan_few(layout, n_panels, needed_rows, request, machine, costs)
         if plan.buffer_bytes <= machine.working_memory:
             if use_projection and plan.sample.stride <= 1:
@@ -561,7 +559,7 @@ def plan_pass(
     n_panels: int,
     machine: Machine,
 ) -> tuple[TaskGrid, int, ThresholdSample]:
-    """Return grid, capacity and sample for the queries that n_passes over the rows have left over.
+    """Return grid, capacity and sample for the queries that are left after n_passes over the rows.
 
     Only the first pass, which follows the plan, estimates thresholds. In the last passes, tasks
     share no thresholds, because these passes are needed only if a shared threshold was damaged.
@@ -597,13 +595,13 @@ def may_project(
 
 
 def work_to_project(layout: TileLayout, costs: CostModel) -> float:
-    """Return the multiply-adds of all calls so far from which a projection is added."""
+    """Return after how many multiply-adds in all calls a projection is added."""
     share = costs.share_of_work_to_project_avx2 if layout.isa == "avx2" else 1.0
     return share * costs.min_work_to_project
 
 
 def uses_projection_of(n_queries: int, layout: TileLayout) -> bool:
-    """Return whether a search of this many queries could use a projection, so its work counts."""
+    """Return whether a search of so many queries could use a projection, so its work counts."""
     return n_queries == 1 or not INSTRUCTION_SETS[layout.isa].has_tile_registers
 
 

@@ -1,4 +1,4 @@
-"""Projections of packed items: whether to add one, onto which axes, and onto how many.
+"""Projections of packed items: whether to add one, onto which axes, and onto how many axes.
 
 After a rotation onto their principal axes, rows of embeddings have most of their length along a
 third of their columns. The tiles then multiply only these columns, and a bound drops nearly all
@@ -38,14 +38,14 @@ from fastcos.similarity.encoded_rows import EncodedRows
 
 Floats32 = npt.NDArray[np.float32]
 
-# The largest k of a projection that serves all searches.
+# The value of largest_k of a projection that is used by all searches.
 ANY_K = 2**24
 # The seed of the first axes and of their rotation.
 _SEED = 20261124
 
 
 class Axes(NamedTuple):
-    """Axes (p / 32, d, 32), ETA (1,) and largest k (2,), as in kernels.records.Projection."""
+    """Axes (p / 32, d, 32), ETA (1,) and largest_k (2,), which kernels.records describes."""
 
     panels: Floats32
     eta: Floats32
@@ -53,16 +53,16 @@ class Axes(NamedTuple):
 
 
 # The largest number of indexes whose projections are computed at the same time, because each
-# computation keeps the rows of its index in memory. A further index computes its projection in the
-# calling thread.
-_MOST_THREADS = 4
+# computation keeps the rows of its index in memory. If there are more, the calling thread computes
+# the projection of a further index.
+_MAX_THREADS = 4
 
 
 class Pending(NamedTuple):
     """A projection that a thread of this process is adding, and whether the thread has ended.
 
-    The thread itself is not asked, because on Python 3.11 a thread whose join was interrupted
-    counts as ended.
+    The event is used instead of the thread's own state, because on Python 3.11 a thread whose join
+    was interrupted counts as ended.
     """
 
     process: int
@@ -87,13 +87,13 @@ def add_later(
     packed: PackedItems,
     items: EncodedRows,
     n_threads: int | None,
-    keep: Callable[[PackedItems], None],
+    store: Callable[[PackedItems], None],
 ) -> Pending | None:
-    """Compute a projection in a thread, and call keep with the result.
+    """Compute a projection in a thread, and call store with the result.
 
-    Return None if no thread works on it. Searches need not wait for the projection: packing 60,000
-    rows of 768 columns takes 75 ms, and projecting them takes a further 250 ms (Zen 4, two
-    threads).
+    The function returns None if no thread computes a projection. Searches need not wait for the
+    projection: packing 60,000 rows of 768 columns takes 75 ms, and projecting them takes a further
+    250 ms (Zen 4, two threads).
     """
     if not _may_pay(packed, items):
         return None
@@ -108,7 +108,7 @@ def add_later(
         try:
             projected = add_or_warn(packed, items, n_threads, progress=_stop_at_end)
             if projected is not packed:
-                keep(projected)
+                store(projected)
         except _Ended:
             pass
         finally:
@@ -116,7 +116,7 @@ def add_later(
 
     thread = threading.Thread(target=add, name="fastcos-projection", daemon=True)
     _threads[:] = [other for other in _threads if other.is_alive()]
-    if len(_threads) >= _MOST_THREADS:
+    if len(_threads) >= _MAX_THREADS:
         add()
         return None
     try:
@@ -146,10 +146,10 @@ def add_or_warn(
     n_threads: int | None,
     progress: parallel.Progress | None = None,
 ) -> PackedItems:
-    """Do as add_projection, but after an error, such as a lack of memory, warn and add nothing.
+    """Add a projection as add_projection does, but warn after an error, such as a lack of memory.
 
-    Searches give the same results without a projection. In a helping thread, nobody would see the
-    error; in the calling thread, a search or fit must not fail because of it.
+    Searches give the same results without a projection. An error in a helping thread would not be
+    noticed, and in the calling thread, a search or fit must not fail because of such an error.
     """
     try:
         return add_projection(packed, items, n_threads, progress)
@@ -180,7 +180,7 @@ def add_projection(
 ) -> PackedItems:
     """Return packed items with the fastest projection, or without one if that is faster.
 
-    The function takes O(m d p) time, so it serves items that many queries will search.
+    The function takes O(m d p) time, so it is meant for items that many queries will search.
     """
     if not _may_pay(packed, items):
         return packed
@@ -205,7 +205,7 @@ def with_axes(
     words = tile_layout(layout.isa, len(axes.panels) * PANEL).words
     codes = aligned(n_panels * PANEL * words, np.int32)
     statistics = np.empty((n_panels, 5), np.float32)
-    rests = np.empty(n_panels * PANEL, np.float32)
+    rest_norms = np.empty(n_panels * PANEL, np.float32)
     blocks = parallel.row_blocks(n_panels, max(1, 8_000 // items.rows.shape[1]))
     parallel.run(
         projection.prepare_projected_panels, blocks,
@@ -214,7 +214,7 @@ def with_axes(
         records.ItemPanels(
             arrays.order, arrays.packed, arrays.small_offsets, arrays.statistics
         ),
-        axes.panels, axes.eta, records.ProjectedPanels(codes, statistics, rests),
+        axes.panels, axes.eta, records.ProjectedPanels(codes, statistics, rest_norms),
         n_threads=n_threads, progress=progress,
     )  # fmt: skip
     packed_codes = arrays.packed
@@ -226,12 +226,12 @@ def with_axes(
         )  # fmt: skip
     read_only = validation.read_only
     projected = records.Projection(
-        axes.panels, read_only(codes), words, read_only(statistics), read_only(rests), axes.eta,
-        axes.largest_k,
+        axes.panels, read_only(codes), words, read_only(statistics), read_only(rest_norms),
+        axes.eta, axes.largest_k,
     )  # fmt: skip
-    same = (arrays.order, packed_codes, arrays.small_offsets, arrays.statistics, arrays.shift)
+    unchanged = (arrays.order, packed_codes, arrays.small_offsets, arrays.statistics, arrays.shift)
     return packed_items(
-        packed.metric_type, layout, items, same, *packed.units[:2], projection=projected
+        packed.metric_type, layout, items, unchanged, *packed.units[:2], projection=projected
     )
 
 
@@ -246,11 +246,11 @@ def as_axes(V: npt.NDArray[Any], largest_k: npt.ArrayLike = (ANY_K, ANY_K)) -> A
     panels[:, :p] = V
     exact = panels[:, :p].astype(np.float64)
     with blas_lock():
-        # the Frobenius norm, which is at least the spectral norm
+        # The Frobenius norm is at least the spectral norm.
         eps = float(np.linalg.norm(exact.T @ exact - np.eye(p))) + 1e-12
     run = min(depth, projection.RUN) + depth // projection.RUN + 9
     rho = 1.1 * math.sqrt(p) * run * 2.0**-24
-    # This bounds the relative rounding error of a sum of squares in float32, in 16 lanes.
+    # A bound on the relative rounding error of a sum of squares in float32, in 16 lanes.
     squares = (depth / 16 + 16) * 2.0**-22
     panels = panels.reshape(depth, n_panels, PANEL).swapaxes(0, 1)
     bound = 1.1 * (1 + eps) ** 2 * (3 * eps + 2 * rho) + squares
@@ -279,33 +279,35 @@ def rotated(axes: Floats32) -> Floats32:
 def _choose_axes(packed: PackedItems, items: EncodedRows, scaling: RowScaling) -> Axes | None:
     """Return the axes with which searches are fastest, or None if all codes are fastest."""
     arrays, n = packed.arrays, len(packed.arrays.order)
-    # Steps of the golden ratio have no period in common with the items.
+    # Multiples of the golden ratio have no period in common with the items.
     steps = np.arange(min(cost_model.COSTS.projection_sample_rows, n))
     places = (steps * 0.6180339887498949 % 1.0 * n).astype(np.int64)
     numbers = arrays.order[places].astype(np.int64)
-    taken, factors = items.take(numbers), scaling.factors[numbers]
-    rows = taken.rows
+    sampled_items, factors = items.take(numbers), scaling.factors[numbers]
+    rows = sampled_items.rows
     sample = (memmap.from_bits(rows) * factors[:, np.newaxis]).astype(np.float32)
     if len(scaling.shift):
         sample -= (scaling.coefficients[numbers, np.newaxis] * scaling.shift).astype(np.float32)
-    few = slice(0, cost_model.COSTS.projection_sample_queries)
-    encoded = taken.take(few)
-    if memmap.from_bits(rows) is not rows or rows.dtype == np.int8:  # as queries are
+    query_places = slice(0, cost_model.COSTS.projection_sample_queries)
+    encoded = sampled_items.take(query_places)
+    if memmap.from_bits(rows) is not rows or rows.dtype == np.int8:  # queries are widened as well
         wide = memmap.from_bits(encoded.rows).astype(np.float64)
         encoded = encoded._replace(rows=validation.read_only(wide))
-    none = no_exclusions(len(encoded.rows))
-    scaled = pack_queries(packed, encoded, none, np.zeros(0, np.uint8))
-    ratios = scaled.scaling.factors / np.where(factors[few] > 0, factors[few], 1.0)
+    exclusions = no_exclusions(len(encoded.rows))
+    scaled = pack_queries(packed, encoded, exclusions, np.zeros(0, np.uint8))
+    ratios = scaled.scaling.factors / np.where(
+        factors[query_places] > 0, factors[query_places], 1.0
+    )
     offsets = np.zeros(len(places), np.float32)
     if len(arrays.small_offsets):
         offsets = arrays.small_offsets[places]
     biases = scaled.scaling.weights[:, np.newaxis] * offsets
     # The product is computed in float64, because for dot products with a query of small norm the
     # ratio may exceed the range of float32.
-    queries = (sample[few] * ratios[:, np.newaxis]).astype(np.float32)
-    # Forks wait for this lock, so nothing that takes another lock may run under it. The number of
-    # threads of BLAS belongs to the whole process and is not changed, because this code may run
-    # beside the user's code.
+    queries = (sample[query_places] * ratios[:, np.newaxis]).astype(np.float32)
+    # Forks wait for this lock, so no code that takes another lock may run under it. The number of
+    # threads of BLAS belongs to the whole process and is not changed, because this code may run at
+    # the same time as the user's code.
     with blas_lock():
         directions = _directions(sample, queries, biases, n)
     return None if directions is None else as_axes(*directions)
@@ -317,7 +319,7 @@ def _directions(
     """Return the axes (d, p) with which searches are fastest, and the largest k; or None.
 
     None is returned if searches are fastest with all codes. The arguments are described in
-    _shares_left.
+    _remaining_shares.
     """
     costs, depth = cost_model.COSTS, sample.shape[1]
     if costs.projected_columns:
@@ -331,14 +333,14 @@ def _directions(
     axes = principal_axes(sample, widths[-1])
     ks, ranks = zip(*costs.threshold_ranks, strict=True)
     counts = [max(1, round(rank * len(sample) / n_items)) for rank in ranks]
-    shares = _shares_left(sample, queries, biases, axes, widths, counts)
-    # Costs are counted in columns of a tile that multiplies all columns.
+    shares = _remaining_shares(sample, queries, biases, axes, widths, counts)
+    # A cost is the number of columns that a tile multiplies in the same time.
     pairs = (costs.pair_overhead_columns + costs.pair_cost_per_column * depth) * shares
     durations = np.array(widths)[:, np.newaxis] + costs.tile_overhead_columns + pairs
     usual = [ks.index(k) for k in costs.usual_k]
     best = int(np.argmin(durations[:, usual].mean(axis=1)))
     gains = (depth + costs.tile_overhead_columns) / durations[best]
-    # With more neighbours, more pairs remain, so the gain is smaller.
+    # If there are more neighbours, more pairs remain, so the gain is smaller.
     min_gains = costs.min_projection_gains
     max_k = [max([0, *itertools.compress(ks, gains >= gain)]) for gain in min_gains]
     if not any(max_k):
@@ -349,9 +351,9 @@ def _directions(
 def _effective_columns(rows: Floats32) -> float:
     """Return the effective number of columns of rows (m, d).
 
-    This is the square of the sum of the eigenvalues of the mean of row'row, divided by the sum of
-    the squares of the eigenvalues. Products of different rows estimate the sum of squares without
-    bias.
+    The effective number is the square of the sum of the eigenvalues of the mean of row'row, divided
+    by the sum of the squares of these eigenvalues. Products of different rows estimate the sum of
+    squares without bias.
     """
     m = len(rows)
     products = rows @ rows.T
@@ -360,7 +362,7 @@ def _effective_columns(rows: Floats32) -> float:
     return float(squared_norms.mean() ** 2 / max(squares, 1e-30))
 
 
-def _shares_left(
+def _remaining_shares(
     sample: Floats32,
     queries: Floats32,
     biases: Floats32,
@@ -368,28 +370,28 @@ def _shares_left(
     widths: list[int],
     counts: list[int],
 ) -> npt.NDArray[np.float64]:
-    """Return the share of pairs (widths, thresholds) that the projection leaves.
+    """Return the share of pairs (widths, thresholds) that a projection onto the axes leaves.
 
     The queries (q, d) are the first rows of sample (m, d), scaled as queries. biases has the shape
     (q, m). counts holds the number of items of the sample that reach each threshold.
     """
     m = len(sample)
     scores = queries @ sample.T + biases
-    itself = np.arange(len(queries))
-    scores[itself, itself] = -np.inf
+    query_numbers = np.arange(len(queries))
+    scores[query_numbers, query_numbers] = -np.inf
     ordered = np.sort(scores, axis=1)
     thresholds = [ordered[:, m - count, None] for count in counts]
     u, w = sample @ axes, queries @ axes
     norms, query_norms = (np.sqrt(np.square(rows).sum(axis=1)) for rows in (sample, queries))
     bound = biases + cost_model.COSTS.code_error * query_norms[:, None] * norms
-    shares, before = np.empty((len(widths), len(thresholds))), 0
+    shares, n_added = np.empty((len(widths), len(thresholds))), 0
     for row, p in enumerate(widths):
-        bound += w[:, before:p] @ u[:, before:p].T
+        bound += w[:, n_added:p] @ u[:, n_added:p].T
         rest, query_rest = (
             np.sqrt(np.maximum(0.0, np.square(size) - np.square(part[:, :p]).sum(axis=1)))
             for size, part in ((norms, u), (query_norms, w))
         )
         upper = bound + query_rest[:, None] * rest
         shares[row] = [(upper >= tau).mean() for tau in thresholds]
-        before = p
+        n_added = p
     return shares

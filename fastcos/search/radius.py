@@ -27,9 +27,9 @@ from fastcos.validation import Floats, Integers
 if TYPE_CHECKING:
     import scipy.sparse as sp
 
-# The memory of a pair in the result, in bytes: its score and its position.
+# The bytes that a pair takes in the result: a score and a position.
 _BYTES_PER_PAIR = 4 + 8
-# The memory of a candidate while it is scored and ordered, in bytes.
+# The bytes that a candidate takes while it is scored and ordered.
 _BYTES_PER_CANDIDATE = 128
 # The number of candidates that a thread scores at once.
 _PAIRS_PER_BLOCK = 100_000
@@ -47,22 +47,23 @@ def neighbors_above(
 ) -> sp.csr_array:
     """Return all pairs with a score of at least min_score, as a sparse matrix.
 
-    The result is exact: a pair counts if its returned score is at least min_score, both in float32.
-    The pairs are counted before anything is allocated. Counting and scoring take O(n m d) time
-    each.
+    The result is exact: a pair is returned if its score, rounded to float32, is at least min_score,
+    also rounded to float32. The pairs are counted before memory is allocated. Counting and scoring
+    take O(n m d) time each.
 
     Parameters
     ----------
-    queries : array_like (n, d), or (d,) where items are given; or sparse
+    queries : array_like (n, d), or (d,) if items are given; or sparse
         One row per query, as for :func:`fastcos.top_k`. Sparse rows can be compared by cosine or
         dot, and min_score must then be above 0.
     items : array_like (m, d), optional
-        The items. None: the queries themselves; a row is then not paired with itself.
+        The items. By default, the queries are compared with each other, and a row is not paired
+        with itself.
     min_score : float or Calibration
         The smallest score of a pair. A :class:`fastcos.auditing.Calibration` of this measure stands
         for its threshold at its false-positive rate ``fpr``.
     measure : str or Measure
-        As in :func:`fastcos.top_k`.
+        The measure, as in :func:`fastcos.top_k`.
     n_threads : int, optional
         The number of threads. Default: the setting ``n_threads``.
     working_memory : float, optional
@@ -80,7 +81,7 @@ def neighbors_above(
     Raises
     ------
     ValueError
-        There are more pairs than working_memory holds; the rows contain NaN or infinity, or have
+        There are more pairs than fit into working_memory; the rows contain NaN or infinity, or have
         different numbers of columns; or the calibration belongs to another measure.
 
     Examples
@@ -91,7 +92,7 @@ def neighbors_above(
     >>> neighbors_above(X, min_score=0.9).toarray().astype(float).round(2).tolist()
     [[0.0, 0.96, 0.0], [0.96, 0.0, 0.0], [0.0, 0.0, 0.0]]
 
-    At most one random pair in a hundred:
+    Return at most one random pair in a hundred:
 
     >>> items = np.random.default_rng(0).standard_normal((200, 8))
     >>> neighbors_above(items, min_score=calibrate(items, fpr=0.01)).nnz / (200 * 199) <= 0.01
@@ -128,9 +129,9 @@ def pairs_above(
 ) -> sp.csr_array:
     """Return all pairs of a query and a position whose score is at least ``min_score``.
 
-    All pairs that may qualify, the candidates, are counted first. If the result might not fit the
-    working memory, an error says so before anything is scored. Then as many queries are scored at
-    once as fit.
+    The candidates, which are all pairs that may reach min_score, are counted first. If the result
+    might not fit into the working memory, an error is raised before any pair is scored. The pairs
+    are then scored for as many queries at once as the memory allows.
 
     Parameters
     ----------
@@ -146,7 +147,7 @@ def pairs_above(
         ``progress`` is called with numbers of queries while the candidates are counted, and again
         while they are scored.
     allowed_positions : ndarray, optional
-        The ascending positions of the items that may be found. None: all.
+        The ascending positions of the items that may be found. None means all items.
     bytes_per_pair : int
         The memory that the caller will need for each pair in addition to the result.
     """
@@ -167,10 +168,10 @@ def pairs_above(
     n_candidates = np.sum([np.zeros(n, np.int64), *counts], axis=0)
     capacity, largest = int(n_candidates.sum()), int(n_candidates.max(initial=0))
     result_bytes = float((_BYTES_PER_PAIR + bytes_per_pair) * capacity)
-    needed = result_bytes + _BYTES_PER_CANDIDATE * largest
-    validation.check_memory("working_memory", options.working_memory, needed)
+    required = result_bytes + _BYTES_PER_CANDIDATE * largest
+    validation.check_memory("working_memory", options.working_memory, required)
     max_candidates = int((options.working_memory - result_bytes) / _BYTES_PER_CANDIDATE)
-    # np.empty takes no memory for candidates that turn out not to qualify.
+    # np.empty takes no memory for candidates that do not reach min_score in the end.
     scores, positions = np.empty(capacity, np.float32), np.empty(capacity, np.int64)
     indptr = np.zeros(n + 1, np.int64)
     for lo, hi in row_ranges(n_candidates, max_candidates):
@@ -184,7 +185,7 @@ def pairs_above(
         entries = slice(indptr[lo], indptr[hi])
         positions[entries] = pairs.positions
         scores[entries] = _finished_scores(measure, Q[of_block], pairs)
-    # The arrays shrink in place, which needs no copy of the result.
+    # The arrays shrink in place, so the result is not copied.
     scores.resize(int(indptr[-1]), refcheck=False)
     positions.resize(int(indptr[-1]), refcheck=False)
     return sp.csr_array((scores, positions, indptr), shape=(n, items.n_items))
@@ -192,10 +193,10 @@ def pairs_above(
 
 @dataclass(frozen=True)
 class _RawScoreBounds:
-    """The smallest raw scores (n,) of each query that qualify.
+    """The smallest raw score (n,) of each query that belongs to a pair of the result.
 
     ``exact`` bounds exact raw scores. ``candidates`` bounds the raw scores by which candidates are
-    found: for a measure that is not an inner product, these are upper bounds of the exact ones.
+    found: for a measure that is not an inner product, these are upper bounds of the exact scores.
     """
 
     exact: Floats
@@ -229,18 +230,18 @@ class _SegmentSearch:
     def count_candidates(
         self, queries: EncodedRows, bounds: Floats, options: ExecutionOptions
     ) -> Integers:
-        """Return how many rows may have a raw score that reaches each query's bound."""
-        starts, nothing = np.zeros(len(bounds), np.int64), np.zeros(0, np.int64)
+        """Return the number of rows whose raw scores may reach the bound of each query."""
+        starts, no_rows = np.zeros(len(bounds), np.int64), np.zeros(0, np.int64)
         return find_candidates(
             self.segment.packed, match_type(queries, self._encoded.rows), self._excluded_rows,
-            bounds, 0, starts, nothing, options, self._allowed_rows,
+            bounds, 0, starts, no_rows, options, self._allowed_rows,
         )  # fmt: skip
 
     def find_candidates(
         self, queries: EncodedRows, bounds: Floats, starts: Integers, first_query: int,
         options: ExecutionOptions,
     ) -> Integers:  # fmt: skip
-        """Return the candidate rows of queries, those of query i from ``starts[i]`` on."""
+        """Return the candidate rows of queries; the rows of query i begin at ``starts[i]``."""
         rows = parallel.unfilled(int(starts[-1]), np.int64)
         excluded_rows = self._excluded_rows.of_range(first_query, first_query + len(bounds))
         find_candidates(
@@ -253,7 +254,7 @@ class _SegmentSearch:
         self, queries: EncodedRows, Q: validation.Rows, starts: Integers, rows: Integers,
         bounds: Floats, options: ExecutionOptions,
     ) -> tuple[Integers, Integers, Floats]:  # fmt: skip
-        """Score candidate rows; return query, row and raw score of those that reach the bounds.
+        """Score candidate rows; return query, row and raw score of pairs that reach the bounds.
 
         ``rows`` is overwritten.
         """
@@ -266,7 +267,7 @@ class _SegmentSearch:
         raw_scores = parallel.unfilled(len(rows), np.float64)
         wide_queries = match_type(queries, self._encoded.rows)
         # The kernel moves the pairs that reach the bound to the front of each query's list, and
-        # writes to counts how many there are.
+        # writes the number of these pairs to counts.
         parallel.run(
             exhaustive_top_k.keep_above, parallel.work_blocks(starts, _PAIRS_PER_BLOCK),
             kernel_records.pair_scoring(self._measure.metric_type, wide_queries, self._encoded),
@@ -283,10 +284,10 @@ def _qualifying_pairs(
     searches: Sequence[_SegmentSearch], counts: Sequence[Integers], queries: EncodedRows,
     Q: validation.Rows, bounds: _RawScoreBounds, first_query: int, options: ExecutionOptions,
 ) -> _Pairs:  # fmt: skip
-    """Return the pairs of some queries that qualify, from all segments.
+    """Return the pairs of some queries that reach the bounds, from all segments.
 
-    ``counts`` are the numbers of candidates of these queries in each segment, and ``first_query``
-    is the number of the first of them.
+    ``counts`` holds the numbers of candidates of these queries in each segment, and ``first_query``
+    is the number of the first query.
     """
     if options.progress is not None:
         report, total = options.progress, first_query + len(Q)
@@ -336,10 +337,10 @@ def _raw_score_bounds(measure: Measure, Q: validation.Rows, min_score: float) ->
     n, metric_type = len(Q), measure.metric_type
     threshold = rounded_scores(min_score)
 
-    def qualifies(raw_scores: Floats) -> npt.NDArray[np.bool_]:
+    def reach(raw_scores: Floats) -> npt.NDArray[np.bool_]:
         return rounded_scores(measure.to_score(raw_scores[:, None], Q)[:, 0]) >= threshold
 
-    exact = _smallest_qualifying(qualifies, n, metric_type)
+    exact = _smallest_qualifying(reach, n, metric_type)
     if not is_upper_bounded(measure):
         return _RawScoreBounds(exact, exact)
     candidates = _smallest_qualifying(
@@ -349,22 +350,22 @@ def _raw_score_bounds(measure: Measure, Q: validation.Rows, min_score: float) ->
 
 
 def _smallest_qualifying(
-    qualifies: Callable[[Floats], npt.NDArray[np.bool_]], n: int, metric_type: str
+    reach: Callable[[Floats], npt.NDArray[np.bool_]], n: int, metric_type: str
 ) -> Floats:
-    """Return the smallest raw score (n,) of each query that qualifies, inf if none does.
+    """Return the smallest raw score (n,) for which reach is true, or inf if there is none.
 
-    ``qualifies(raw_scores)`` (n,) must never turn from True to False where raw scores increase.
+    ``reach(raw_scores)`` (n,) must never turn from True to False if raw scores increase.
     """
     largest = np.finfo(np.float64).max
     low, high = np.full(n, -largest), np.full(n, 0.0 if metric_type == "euclidean" else largest)
     with np.errstate(all="ignore"):
-        high_qualifies, low_qualifies = qualifies(high.copy()), qualifies(low.copy())
-        # Bisection of the whole numbers that represent the floats: after 64 steps, low and high are
+        high_qualifies, low_qualifies = reach(high.copy()), reach(low.copy())
+        # The whole numbers that represent the floats are bisected. After 64 steps, low and high are
         # neighbouring floats.
         low_code, high_code = _as_codes(low), _as_codes(high)
         for _ in range(64):
             middle = (low_code >> 1) + (high_code >> 1) + (low_code & high_code & 1)
-            middle_qualifies = qualifies(_as_floats(middle))
+            middle_qualifies = reach(_as_floats(middle))
             high_code = np.where(middle_qualifies, middle, high_code)
             low_code = np.where(middle_qualifies, low_code, middle)
     smallest = np.where(low_qualifies, low, _as_floats(high_code))
@@ -372,12 +373,12 @@ def _smallest_qualifying(
 
 
 def _as_codes(values: Floats) -> npt.NDArray[np.int64]:
-    """Return whole numbers that have the order of the floats."""
+    """Return whole numbers with the same order as the floats."""
     bits = values.view(np.int64)
     return np.where(bits < 0, np.int64(-(2**63)) - bits, bits)
 
 
 def _as_floats(codes: npt.NDArray[np.int64]) -> Floats:
-    """Return the floats that these whole numbers represent."""
+    """Return the floats that the whole numbers of _as_codes represent."""
     bits = np.where(codes < 0, np.int64(-(2**63)) - codes, codes)
     return np.ascontiguousarray(bits).view(np.float64)

@@ -1,4 +1,4 @@
-"""Re-ranking: candidates of a search are ordered by a score that no inner product can express."""
+"""Re-ranking of the candidates of a search by a score that no inner product can express."""
 
 from __future__ import annotations
 
@@ -16,25 +16,26 @@ from fastcos.similarity.row_transforms import norms_of, unit_rows
 if TYPE_CHECKING:
     import scipy.sparse as sp
 
-# The vectors in a bag, and the share of each.
+# The vectors in a bag, and the share of each vector.
 _Bag = tuple[npt.NDArray[np.integer[Any]], npt.NDArray[np.float64]]
 Scorer = Callable[[int, npt.NDArray[np.int64]], Any]
 Progress = Callable[[int, int], object]
 
 
 def rerank(neighbors: Neighbors, scorer: Scorer, *, progress: Progress | None = None) -> Neighbors:
-    """Order the neighbours of every query by a score that exists for pairs only.
+    """Order the neighbours of every query by a score that exists only for pairs.
 
-    The scorer is called once per query. Only the candidates are ordered, so an item that is not
-    among them cannot be found: search for more candidates than you need.
+    The scorer is called once per query. Only the candidates are ordered, so an item that is not a
+    candidate cannot be found: search for more candidates than you need.
 
     Parameters
     ----------
     neighbors : Neighbors
-        The candidates of n queries, as ``top_k`` returns them; -1 is no candidate.
+        The candidates of n queries, as ``top_k`` returns them; -1 stands for no candidate.
     scorer : callable
-        ``scorer(query, items)`` returns one score for each of items (m,); a larger score is better,
-        and query is the number of the query. It may be a model of texts or a distance between sets
+        ``scorer(query, items)`` returns one score for each of items (m,), where query is the number
+        of the query. A larger score is better. The scorer may be a model of texts or a distance
+        between sets of vectors, for example.
         of vectors, for example.
     progress : callable, optional
         Called as progress(done, total) with numbers of queries.
@@ -43,12 +44,12 @@ def rerank(neighbors: Neighbors, scorer: Scorer, *, progress: Progress | None = 
     -------
     Neighbors
         indices (n, k) int64 by descending score, with equal scores ordered by item number; scores
-        (n, k) float32. The order is that of the scores in float64.
+        (n, k) float32. The scores are compared in float64.
 
     Raises
     ------
     ValueError
-        The number of scores that the scorer returned is not that of the items, or a score is NaN or
+        The scorer returned another number of scores than there are items, or a score that is NaN or
         infinite.
     TypeError
         neighbors is not a Neighbors, or scorer cannot be called.
@@ -87,14 +88,14 @@ class STSScorer:
     """Similarity of texts by a cross-encoder, for ``rerank``.
 
     Source: STSScore, a model fine-tuned on the STS benchmark (arXiv:2309.12697). The model reads
-    both texts of a pair at once, so its score cannot be computed from embeddings or searched by an
-    index.
+    both texts of a pair at once, so its score can neither be computed from embeddings nor be
+    searched by an index.
 
     Parameters
     ----------
     model : str or path-like or object
-        The folder of a sentence-transformers CrossEncoder on this machine, or any object with
-        ``predict(pairs)``. Nothing is downloaded.
+        The folder of a sentence-transformers CrossEncoder on this machine, or an object with a
+        method ``predict(pairs)``. No model is downloaded.
     query_texts : sequence of str
         The text of every query.
     item_texts : sequence of str, optional
@@ -124,7 +125,7 @@ class STSScorer:
         self.item_texts = self.query_texts if item_texts is None else list(item_texts)
 
     def __call__(self, query: int, items: Any) -> npt.NDArray[np.float64]:
-        """Return the score of a query with each of some items.
+        """Return the score of a query with each of the items.
 
         Parameters
         ----------
@@ -147,10 +148,11 @@ class WordRotatorsScorer:
 
     The mass of a vector w in a bag is |w| times its weight, divided by the sum of these products.
     The distance of two bags is their optimal transport cost, where moving mass from one vector to
-    another costs 1 - cosine. For bags of a single vector, it is 1 - cosine. An empty bag is at
-    distance 1 from all bags. Each pair of bags of m vectors takes a linear programme, O(m^3 log m),
-    which takes milliseconds. Search the rows that ``directions`` returns for candidates: half their
-    squared distance is at most the distance of the bags, by Jensen's inequality.
+    another costs 1 - cosine. For bags of a single vector, the distance is 1 - cosine. An empty bag
+    is at distance 1 from all bags. Each pair of bags of m vectors is solved by a linear programme
+    in O(m^3 log m) time, which takes milliseconds. To find candidates, search the rows that
+    ``directions`` returns: half of their squared distance is at most the distance of the bags, by
+    Jensen's inequality.
 
     Source: Yokoi et al. arXiv:2004.15003.
 
@@ -183,7 +185,7 @@ class WordRotatorsScorer:
         self._items = self._queries if item_bags is None else self._masses("item_bags", item_bags)
 
     def __call__(self, query: int, items: Any) -> npt.NDArray[np.float64]:
-        """Return the score of a query's bag with the bags of some items.
+        """Return the score of a query's bag with the bag of each of the items.
 
         Parameters
         ----------
@@ -217,7 +219,7 @@ class WordRotatorsScorer:
         return np.asarray(masses @ self._units)
 
     def _masses(self, name: str, bags: Any) -> sp.csr_array:
-        """Return the share of each vector in every bag, without zeros."""
+        """Return the share of each vector in every bag, without explicit zeros."""
         import scipy.sparse as sp
 
         weights = sp.csr_array(bags, dtype=np.float64, copy=True)
@@ -235,7 +237,7 @@ class WordRotatorsScorer:
             return 1.0
         if np.array_equal(rows, columns) and np.array_equal(a, b):
             return 0.0
-        # Computed from differences, 1 - cosine keeps its digits where vectors are nearly equal.
+        # 1 - cosine is computed from differences, which keep its digits for nearly equal vectors.
         differences = self._units[rows][:, None] - self._units[columns]
         costs = 0.5 * np.square(differences).sum(axis=2)
         if len(rows) == 1 or len(columns) == 1:
@@ -263,7 +265,7 @@ def _bag(masses: sp.csr_array, row: int) -> _Bag:
 
 
 def _cross_encoder(folder: Any) -> Any:
-    """Return the CrossEncoder in a folder of this machine."""
+    """Return the CrossEncoder that is stored in a folder of this machine."""
     path = validation.as_path("model", folder)
     if not path.is_dir():
         raise FileNotFoundError(f"model must be a folder on this machine, got {str(path)!r}")

@@ -1,4 +1,4 @@
-"""Exact scores and order of candidates that another system found, and what they may miss."""
+"""Exact scores and order of candidates that another system found, and bounds on missing items."""
 
 from typing import Any, NamedTuple
 
@@ -20,12 +20,12 @@ from fastcos.similarity.base import Measure, capabilities, encode_queries, get_m
 from fastcos.similarity.encoded_rows import EncodedRows, encode_rows, row_norms
 from fastcos.validation import Floats, Integers
 
-# The size in bytes of the rows that a thread copies and scores at once. They stay in its
-# second-level cache.
+# The number of bytes of the rows that a thread copies and scores at once. The rows stay in the
+# second-level cache of the thread.
 _BLOCK_BYTES = 1 << 20
 # The number of pairs that a thread scores at once (docs/dev/costs.md, "rescoring").
 _PAIRS_PER_BLOCK = 2000
-# The memory of a candidate while it is scored and ordered, in bytes.
+# The bytes that a candidate takes while it is scored and ordered.
 _BYTES_PER_CANDIDATE = 64
 # The number of neighbours that are compared with candidates at once.
 _COMPARED_ENTRIES = 1 << 16
@@ -37,13 +37,13 @@ class Rescored(NamedTuple):
     Attributes
     ----------
     indices : ndarray (n, k), int64
-        Item numbers by descending score; equal scores are ordered by item number. -1 where there
-        are fewer than k candidates.
+        Item numbers by descending score; equal scores are ordered by item number. Missing
+        candidates are -1.
     scores : ndarray (n, k), float32
-        Their scores; -inf where there are fewer than k candidates.
+        The scores of these items; -inf for missing candidates.
     missing : ndarray (n,), int64, or None
         An upper bound on the number of true k nearest items that are not in the row, so 0 means
-        that the row is certainly right. None if no upper bounds were given.
+        that the row is certainly right. The attribute is None if no upper bounds were passed.
     """
 
     indices: npt.NDArray[np.int64]
@@ -62,17 +62,17 @@ def rescore(
     n_threads: int | None = None,
     working_memory: float | None = None,
 ) -> Rescored:
-    """Return the k best of each query's candidates by exact score, whatever found the candidates.
+    """Return the k best of each query's candidates by their exact scores.
 
     The candidates may come from an approximate index, a vector database or binary codes. For
-    measures with the capability ``append`` (cosine, dot, neg_euclidean, angular), only the
-    candidates' rows are read. Other measures are fitted to all items. The function takes O(n c d)
+    measures with the capability ``append`` (cosine, dot, neg_euclidean, angular), only the rows of
+    the candidates are read. Other measures are fitted to all items. The function takes O(n c d)
     time. The scores are bit-for-bit identical to those of :func:`fastcos.top_k`.
 
     A row of the result is certainly right if its k-th score exceeds the score that any other item
-    could have. Pass that score as ``upper_bounds``: for example, the last approximate score of the
-    list plus the largest error of the approximation. :meth:`fastcos.SimilarityIndex.rescore` needs
-    no bounds.
+    could have. Pass this largest possible score as ``upper_bounds``: for example, the last
+    approximate score of the list plus the largest error of the approximation. In contrast,
+    :meth:`fastcos.SimilarityIndex.rescore` needs no bounds.
 
     Parameters
     ----------
@@ -81,18 +81,18 @@ def rescore(
     items : array_like (m, d)
         All items. They may be memory-mapped.
     candidates : array_like (n, c), int
-        The item numbers of each query's candidates; -1 stands for none. Repeated numbers count
-        once.
+        The item numbers of each query's candidates; -1 stands for no candidate. Repeated numbers
+        count once.
     k : int
         The number of neighbours per query, at most c.
     measure : str or Measure
-        As in :func:`fastcos.top_k`.
+        The measure, as in :func:`fastcos.top_k`.
     upper_bounds : array_like (n,), optional
-        No item that is missing from a query's candidates has a higher score than this. inf if
-        nothing is known, -inf if no item is missing. Default: nothing is known, and ``missing`` is
-        None.
+        The largest score that an item outside of a query's candidates may have: inf if nothing is
+        known, and -inf if all items are candidates. By default, nothing is known, and ``missing``
+        is None.
     n_threads, working_memory
-        As in :func:`fastcos.top_k`.
+        The same as in :func:`fastcos.top_k`.
 
     Returns
     -------
@@ -132,14 +132,14 @@ def rescore(
     if bounds is None:
         return Rescored(indices, scores, None)
     exact_scores = np.where(columns < 0, -np.inf, fitted.to_score(raw_scores, Q))
-    # An item that is missing and ties with a candidate may have a lower number than the candidate.
+    # A missing item that ties with a candidate may have a lower item number than the candidate.
     missing = (exact_scores <= bounds[:, None]).sum(axis=1)
     n_not_listed = X.shape[0] - (lists >= 0).sum(axis=1)
     return Rescored(indices, scores, np.minimum(missing, n_not_listed))
 
 
 def _as_upper_bounds(upper_bounds: Any, n: int) -> Floats:
-    """Return upper bounds (n,) as float64; infinity is allowed, NaN is not."""
+    """Return upper bounds (n,) as float64, which may be infinite but not NaN."""
     bounds = validation.as_array("upper_bounds", upper_bounds).astype(np.float64)
     validation.check_shape("upper_bounds", bounds.shape, (n,))
     if np.isnan(bounds).any():
@@ -149,7 +149,7 @@ def _as_upper_bounds(upper_bounds: Any, n: int) -> Floats:
 
 
 def as_candidates(candidates: Any, n: int, n_items: int) -> Integers:
-    """Return item numbers (n, c), ascending in each row; repeated ones become -1."""
+    """Return item numbers (n, c), ascending in each row; repeated numbers become -1."""
     array = validation.as_array("candidates", candidates)
     if array.ndim != 2 or array.shape[0] != n or not array.shape[1]:
         raise ValueError(
@@ -169,15 +169,15 @@ def as_candidates(candidates: Any, n: int, n_items: int) -> Integers:
 
 
 def n_missing(nearest: Integers, indices: Integers, n_items: int) -> Integers:
-    """Return how many of the nearest items (n, k) of each query are not among indices (n, c)."""
+    """Return how many of the nearest items (n, k) of each query are not in indices (n, c)."""
     missing = np.empty(len(nearest), np.int64)
     size = max(1, _COMPARED_ENTRIES // indices.shape[1])
     for lo in range(0, len(nearest), size):
         block = slice(lo, lo + size)
         # A pair of a query and an item is one number, so no array of n k c entries is needed.
         first_pair = np.arange(len(nearest[block]))[:, None] * n_items
-        found_pairs = (first_pair + indices[block])[indices[block] >= 0]
-        is_missing = ~np.isin(first_pair + nearest[block], found_pairs) & (nearest[block] >= 0)
+        candidate_pairs = (first_pair + indices[block])[indices[block] >= 0]
+        is_missing = ~np.isin(first_pair + nearest[block], candidate_pairs) & (nearest[block] >= 0)
         missing[block] = is_missing.sum(axis=1)
     return missing
 
@@ -200,7 +200,7 @@ def best_of_candidates(
 
 
 def _as_listed_items(items: Any, measure: Measure) -> Any:
-    """Return items whose values are not read yet, unless the measure needs all of them."""
+    """Return items without reading their values, unless the measure needs all of the values."""
     if capabilities(measure).append:
         array = validation.as_shared_array(items)
         return array if memmap.is_narrow(array) else validation.as_row_shape("items", items)
@@ -210,7 +210,7 @@ def _as_listed_items(items: Any, measure: Measure) -> Any:
 def _best_of_rows(
     X: Any, measure: Measure, Q: validation.Rows, lists: Integers, k: int, options: ExecutionOptions
 ) -> tuple[Integers, Floats]:
-    """Return positions and raw scores (n, k) of the best of each list; reads listed rows only."""
+    """Return positions and raw scores (n, k) of the best of each list; read only listed rows."""
     n, width = lists.shape
     bytes_per_query = float(_BYTES_PER_CANDIDATE * width)
     validation.check_memory("working_memory", options.working_memory, bytes_per_query)
@@ -239,7 +239,7 @@ def _score_pairs(
     """Return the raw scores (m,) of queries ``query_of_pair`` (m,) and items ``columns`` (m,)."""
     queries, raw_scores = match_type(queries, X), np.full(len(columns), np.nan)
     if not memmap.is_read_in_blocks(X) and X.flags.c_contiguous and X.dtype == queries.rows.dtype:
-        # The kernel leaves the score NaN where the squares of a row underflow or are not finite.
+        # The kernel sets a score to NaN if the squares of the row underflow or are not finite.
         smallest_norm = safe_norms.MIN_NORM if X.dtype == np.float64 else 0.0
         parallel.run(
             listed_items.score_listed_items,
@@ -262,9 +262,10 @@ def _score_copies(
     lo: int, hi: int, X: Any, metric_type: str, queries: EncodedRows, unscored: Integers,
     query_of_pair: Integers, columns: Integers, raw_scores: Floats,
 ) -> None:  # fmt: skip
-    """Score pairs ``unscored[lo:hi]`` by copies of the rows, which stay in a cache.
+    """Score pairs ``unscored[lo:hi]`` with copies of their rows, which stay in a cache.
 
-    This serves rows of memory maps and of other types, and rows that are not finite or very small.
+    Copies are needed for rows of memory maps and of other types, and for rows that are not finite
+    or very small.
     """
     if lo == hi:
         return
@@ -273,7 +274,7 @@ def _score_copies(
     rows = memmap.take_rows("items", X, item_numbers)
     if rows.dtype.char not in "fd":
         rows = validation.as_rows("items", rows)
-    if rows.dtype != queries.rows.dtype:  # the kernel is compiled for rows of one type
+    if rows.dtype != queries.rows.dtype:  # the kernel is compiled for rows of the same type
         rows = validation.read_only(rows.astype(np.float64))
         queries = match_type(queries, rows)
     norms = row_norms(rows, 1)

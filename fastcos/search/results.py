@@ -1,4 +1,4 @@
-"""What searches return: neighbours padded to one length, and their conversion to tables."""
+"""The results of searches: neighbours padded to one length, and their conversion to tables."""
 
 import importlib
 from typing import Any, NamedTuple
@@ -9,7 +9,7 @@ import numpy.typing as npt
 from fastcos.reports import MAX_ROWS, Table, as_table
 
 # The number of neighbours of a query that repr shows.
-_LISTED = 5
+_MAX_LISTED = 5
 
 
 class NeighborTables:
@@ -23,7 +23,7 @@ class NeighborTables:
         Parameters
         ----------
         ids : array_like (p,), optional
-            The ids of the items. Default: those of the index, or the numbers of the items.
+            The ids of the items. Default: the ids of the index, or the numbers of the items.
         query_ids : array_like (n,), optional
             The ids of the queries. Default: the numbers of the queries.
 
@@ -54,7 +54,7 @@ class NeighborTables:
         Parameters
         ----------
         ids, query_ids : array_like, optional
-            As in :meth:`to_pandas`. The columns and the errors are the same, too.
+            The ids, as in :meth:`to_pandas`, which has the same columns and errors.
 
         Returns
         -------
@@ -75,7 +75,7 @@ class NeighborTables:
         Parameters
         ----------
         ids, query_ids : array_like, optional
-            As in :meth:`to_pandas`. The columns and the errors are the same, too.
+            The ids, as in :meth:`to_pandas`, which has the same columns and errors.
 
         Returns
         -------
@@ -119,11 +119,11 @@ class Neighbors(_Neighbors, NeighborTables):
     Attributes
     ----------
     indices : ndarray (n, k), int64
-        Item numbers by descending score; equal scores are ordered by item number. -1 where fewer
-        than k items qualify.
+        Item numbers by descending score; equal scores are ordered by item number. If fewer than k
+        items qualify, the remaining entries are -1.
     scores : ndarray (n, k), float32
-        Their scores; -inf where fewer than k items qualify. A score beyond the range of float32 is
-        infinite.
+        The scores of these items, with -inf for the remaining entries. A score beyond the range of
+        float32 is infinite.
 
     Examples
     --------
@@ -153,12 +153,12 @@ class IndexNeighbors(_IndexNeighbors, NeighborTables):
     Attributes
     ----------
     indices : ndarray (n, k), int64
-        Positions of items by descending score; equal scores are ordered by position. -1 where fewer
-        than k items qualify.
+        Positions of items by descending score; equal scores are ordered by position. If fewer than
+        k items qualify, the remaining entries are -1.
     scores : ndarray (n, k), float32
-        Their scores; -inf where fewer than k items qualify.
+        The scores of these items, with -inf for the remaining entries.
     ids : ndarray (n, k), int64 or str
-        Their ids; -1 or "" where fewer than k items qualify.
+        The ids of these items, with -1 or "" for the remaining entries.
     """
 
     __slots__ = ()
@@ -169,7 +169,7 @@ class IndexNeighbors(_IndexNeighbors, NeighborTables):
 
 
 def padded(neighbors: Neighbors, k: int) -> Neighbors:
-    """Return neighbours with k columns, the last of which may hold no item."""
+    """Return neighbours padded to k columns, the last of which may hold no item."""
     padding = (0, 0), (0, int(k) - neighbors.indices.shape[1])
     if not padding[1][1]:
         return neighbors
@@ -197,16 +197,16 @@ def _table_of(names: npt.NDArray[Any], scores: npt.NDArray[np.float32]) -> Table
     n, k = scores.shape
     is_neighbor = scores > -np.inf
     n_neighbors = int(is_neighbor.sum(axis=1).max(initial=0))
-    first_names = names[:MAX_ROWS, :_LISTED].tolist()
-    first_scores = scores[:MAX_ROWS, :_LISTED].tolist()
+    first_names = names[:MAX_ROWS, :_MAX_LISTED].tolist()
+    first_scores = scores[:MAX_ROWS, :_MAX_LISTED].tolist()
     rows: list[tuple[Any, ...]] = []
     for query in range(len(first_names)):
         pairs = zip(first_names[query], first_scores[query], strict=True)
         cells = [f"{name} ({score:.3f})" if score > -np.inf else "" for name, score in pairs]
         rows.append((query, *cells))
-    counts = (n - MAX_ROWS, "queries"), (n_neighbors - _LISTED, "neighbours of each")
+    counts = (n - MAX_ROWS, "queries"), (n_neighbors - _MAX_LISTED, "neighbours of each")
     more = ", ".join(f"{count:,} more {unit}" for count, unit in counts if count > 0)
-    ranks = (str(rank) for rank in range(1, min(k, _LISTED) + 1))
+    ranks = (str(rank) for rank in range(1, min(k, _MAX_LISTED) + 1))
     queries = "1 query" if n == 1 else f"{n:,} queries"
     title = f"Neighbors of {queries}, k = {k}: items (scores) by rank"
     return Table(title, ("query", *ranks), rows, more)
@@ -215,7 +215,7 @@ def _table_of(names: npt.NDArray[Any], scores: npt.NDArray[np.float32]) -> Table
 def _ids_of(
     name: str, ids: Any, numbers: npt.NDArray[np.int64], min_length: int
 ) -> npt.NDArray[Any]:
-    """Return the ids of these numbers, or the numbers themselves if there are no ids."""
+    """Return the ids of items with these numbers, or the numbers themselves if ids is None."""
     if ids is None:
         return numbers
     array = np.asarray(ids)

@@ -6,9 +6,9 @@ pairs are scored in float64. Every method returns bit-for-bit the same row numbe
 best first, equal scores by lower row number, padded by -1 and -inf.
 
 A self-join computes both halves of its symmetric score matrix. We built and measured a self-join
-that computes only half of the tiles. The candidates of all rows must then wait until the last
-block, and the thresholds rise more slowly, so it took 1.1 to 1.3 times as much processor time as
-computing both halves (``docs/dev/costs.md``, "half a self-join").
+that computes only half of the tiles. In such a self-join, the candidates of all rows must wait
+until the last block, and the thresholds rise more slowly, so it took 1.1 to 1.3 times as much
+processor time as computing both halves (``docs/dev/costs.md``, "half a self-join").
 """
 
 from collections.abc import Callable
@@ -46,7 +46,7 @@ from fastcos.search.task_grid import Machine, TaskGrid, plan_exhaustive
 from fastcos.similarity import kernel_records
 from fastcos.similarity.encoded_rows import EncodedRows
 
-# The threshold of a query for which no bound is known.
+# The threshold of a query for which no bound on its k-th best score is known.
 _NO_THRESHOLD = np.float32(-3e38)
 
 
@@ -57,13 +57,13 @@ class SegmentRequest(NamedTuple):
     ----------
     k : int
     exclusions : ExcludedItems
-        Row numbers that each query may not find.
+        The row numbers that each query may not find.
     allowed : AllowedRows or None
         The rows that may be found; None if all live rows may be found.
     thresholds : ndarray (n,) or None
-        Raw scores below which no row needs to be found, because earlier segments have better ones.
+        Raw scores below which no row needs to be found, because earlier segments have better rows.
     n_live_of_index : int or None
-        As of plan.SegmentSizes.
+        The field of plan.SegmentSizes with this name.
     """
 
     k: int
@@ -86,7 +86,8 @@ def plan_segment(
 ) -> SearchPlan:
     """Plan a search of a segment, and look up the facts that the plan depends on."""
     sizes = request_sizes(segment, n_queries, request)
-    # LLVM knows the instruction sets, but importing it takes 0.4 s, and NumPy does not need them.
+    # LLVM knows the instruction sets. Importing LLVM takes 0.4 s, and NumPy does not need to know
+    # them.
     is_compiled = bool(segment.packed_forms) or not segment.uses_numpy()
     isa = config.isa() if is_compiled else "generic"
     machine = machine_of(options, isa, is_compiled=is_compiled)
@@ -96,7 +97,7 @@ def plan_segment(
             segment.look_up(plan.needs)
         elif is_compiled or plan.method == "numpy":
             return plan
-        else:  # the kernels run nevertheless
+        else:  # the kernels run although they must be compiled first
             is_compiled, machine = True, machine_of(options, config.isa(), is_compiled=False)
 
 
@@ -121,7 +122,7 @@ def nearest(
     *,
     exclude_self: bool = False,
 ) -> Ranking:
-    """Return row numbers and raw scores (n, k) of the nearest rows, for measures that need them."""
+    """Return row numbers and raw scores (n, k) of the nearest rows, for measures to use."""
     exclusions = no_exclusions(len(queries.rows), exclude_self=exclude_self)
     return search_segment(items, queries, SegmentRequest(k, exclusions), options)
 
@@ -133,7 +134,7 @@ def _numpy(
     request: SegmentRequest,
     options: ExecutionOptions,
 ) -> Ranking:
-    """Search in NumPy, batch by batch; once the kernels are compiled, further batches run them."""
+    """Search in NumPy, batch by batch, until the kernels are compiled; then run the kernels."""
     allowed, k = request.allowed, request.k
     findable = segment.numbers if allowed is None else allowed.numbers
     items = segment.encoded._replace(rows=memmap.from_bits(segment.encoded.rows))
@@ -141,13 +142,13 @@ def _numpy(
     row_numbers, scores = np.empty((n, k), np.int64), np.empty((n, k))
     for lo in range(0, n, size):
         if lo and not segment.uses_numpy():
-            rest = slice(lo, n)
-            bounds = None if request.thresholds is None else request.thresholds[rest]
-            rest_request = request._replace(
+            remaining = slice(lo, n)
+            bounds = None if request.thresholds is None else request.thresholds[remaining]
+            remaining_request = request._replace(
                 exclusions=request.exclusions.of_range(lo, n), thresholds=bounds
             )
-            row_numbers[rest], scores[rest] = search_segment(
-                segment, queries.take(rest), rest_request, options
+            row_numbers[remaining], scores[remaining] = search_segment(
+                segment, queries.take(remaining), remaining_request, options
             )
             break
         hi = min(n, lo + size)
@@ -182,17 +183,23 @@ def _rows_as_given(
     request: SegmentRequest,
     options: ExecutionOptions,
 ) -> Ranking:
-    """Multiply complete panels of unpacked rows, and score the few rows behind them."""
+    """Multiply the complete panels of unpacked rows, and score the few rows after them."""
     unpacked = unpacked_items(segment.metric_type, segment.encoded)
     mask = np.empty(0, np.uint8)
     row_numbers, scores = _scan_query_blocks(plan, unpacked, queries, request, mask, options)
-    rest = np.arange(len(unpacked.arrays.order), len(segment.encoded.rows))
-    if not len(rest):
+    remaining_rows = np.arange(len(unpacked.arrays.order), len(segment.encoded.rows))
+    if not len(remaining_rows):
         return row_numbers, scores
-    best_of_rest = score_all(
-        segment.metric_type, segment.encoded, rest, queries, request.exclusions, request.k, options
+    best_of_remaining = score_all(
+        segment.metric_type,
+        segment.encoded,
+        remaining_rows,
+        queries,
+        request.exclusions,
+        request.k,
+        options,
     )
-    parts = zip((row_numbers, scores), best_of_rest, strict=True)
+    parts = zip((row_numbers, scores), best_of_remaining, strict=True)
     return best_of_parts(*(np.stack(pair, axis=1) for pair in parts))
 
 
@@ -215,7 +222,7 @@ def _distinct(
     request: SegmentRequest,
     options: ExecutionOptions,
 ) -> Ranking:
-    """Search one row of every group of duplicates, and add its copies; do so for queries, too."""
+    """Search one row per group of duplicates for one query per group, and add the copies."""
     groups = cast(duplicates.DuplicateGroups, segment.duplicates)
     n, progress = len(queries.rows), options.progress
     packed = segment.packed_for(n, "packed_distinct")
@@ -239,7 +246,7 @@ def _repack(
     request: SegmentRequest,
     options: ExecutionOptions,
 ) -> Ranking:
-    """Pack the allowed rows for this search alone, and search the packed rows."""
+    """Pack the allowed rows only for this search, and search the packed rows."""
     allowed = segment.restricted_to(cast(AllowedRows, request.allowed).numbers)
     return search_segment(allowed, queries, request._replace(allowed=None), options)
 
@@ -265,8 +272,10 @@ def scan_packed(
         n_packed=n_slots, projected_words=projected_words, projection_max_k=max_k,
         n_distinct=n_slots,
     )  # fmt: skip
-    sizes_asked = RequestSizes(len(queries.rows), k, excludes_pairs=len(exclusions.indices) > 0)
-    plan = plan_search(sizes, sizes_asked, machine_of(options, config.isa()))
+    sizes_of_request = RequestSizes(
+        len(queries.rows), k, excludes_pairs=len(exclusions.indices) > 0
+    )
+    plan = plan_search(sizes, sizes_of_request, machine_of(options, config.isa()))
     return scan(plan, packed, queries, SegmentRequest(k, exclusions), options)
 
 
@@ -301,7 +310,7 @@ def _scan_query_blocks(
     mask: npt.NDArray[np.uint8],
     options: ExecutionOptions,
 ) -> Ranking:
-    """Scan packed rows for blocks of queries; every thread takes one block after the other."""
+    """Scan packed rows for blocks of queries, of which every thread takes one after the other."""
     items, k, exclusions = packed.arrays, request.k, request.exclusions
     scaled = pack_queries(packed, queries, exclusions, mask)
     n, n_panels = len(scaled.norms), len(items.statistics)
@@ -317,10 +326,10 @@ def _scan_query_blocks(
             findable = packed.numbers if request.allowed is None else request.allowed.numbers
             for query in zero:
                 row_numbers[query], scores[query] = _lowest(findable, exclusions, int(query), k)
-    given_thresholds, machine = np.full(n, _NO_THRESHOLD), machine_of(options, packed.layout.isa)
+    initial_thresholds, machine = np.full(n, _NO_THRESHOLD), machine_of(options, packed.layout.isa)
     if request.thresholds is not None and np.isfinite(request.thresholds).all():
-        given_thresholds = _filter_thresholds(scaled, request.thresholds)
-    thresholds, n_passes = given_thresholds.copy(), 0
+        initial_thresholds = _filter_thresholds(scaled, request.thresholds)
+    thresholds, n_passes = initial_thresholds.copy(), 0
     while len(unfinished):
         grid, capacity, sample = plan_pass(
             plan, n_passes, len(unfinished), k, packed.layout, scaled.rows.shape[1], n_panels,
@@ -346,37 +355,37 @@ def _scan_query_blocks(
                 tile_top_k.search_grid, parallel.row_blocks(n_tasks, 1), *arguments,
                 n_threads=grid.n_threads, progress=options.progress,
             )  # fmt: skip
-        used = unproved[:, unfinished].max(axis=0)
+        unproved_thresholds = unproved[:, unfinished].max(axis=0)
         if grid.n_ranges > 1:
             row_numbers[unfinished], scores[unfinished] = best_of_parts(
                 parts[0][:, unfinished].swapaxes(0, 1), parts[1][:, unfinished].swapaxes(0, 1)
             )
             proved = _proved_thresholds(
-                scaled, unfinished, scores[unfinished, -1], given_thresholds
+                scaled, unfinished, scores[unfinished, -1], initial_thresholds
             )
-            used[used <= proved] = _NO_THRESHOLD
-        unfinished = unfinished[used > _NO_THRESHOLD]
+            unproved_thresholds[unproved_thresholds <= proved] = _NO_THRESHOLD
+        unfinished = unfinished[unproved_thresholds > _NO_THRESHOLD]
         if grid.n_ranges > 1:
             # Thresholds that tasks shared are not trusted (kernels.tile_top_k), but scores are.
             of_scores = _filter_thresholds(scaled, scores[unfinished, -1], unfinished)
-            thresholds[unfinished] = np.maximum(given_thresholds[unfinished], of_scores)
+            thresholds[unfinished] = np.maximum(initial_thresholds[unfinished], of_scores)
         n_passes += 1
     return row_numbers, scores
 
 
 def _proved_thresholds(
-    scaled: Any, queries: Integers, kth_scores: Floats, given_thresholds: Any
+    scaled: Any, queries: Integers, kth_scores: Floats, initial_thresholds: Any
 ) -> Floats:
     """Return the largest threshold, in the terms of the filter, that drops none of the best k rows.
 
-    kth_scores are the k-th best scores, in all panels, of the queries with these numbers. Below
-    given_thresholds (n,), no row needs to be found. An unproved threshold is rounded up by a
+    kth_scores holds the k-th best scores, among all panels, of the queries with these numbers. No
+    row below initial_thresholds (n,) needs to be found. An unproved threshold is rounded up by a
     quarter of SLACK.
     """
     slopes, intercepts = scaled.scaling.slopes[queries], scaled.scaling.intercepts[queries]
     bounds: Floats = slopes * kth_scores + intercepts
     bounds -= 1e-12 * np.abs(intercepts) + slopes * 1e-300 + scaled.rounding
-    floor = given_thresholds[queries].astype(np.float64)
+    floor = initial_thresholds[queries].astype(np.float64)
     return np.maximum(bounds, floor + 0.5 * (np.abs(floor) * packing.SLACK + 1e-30))
 
 
@@ -416,7 +425,7 @@ def score_all(
 def filters_of(
     exclusions: ExcludedItems, allowed: npt.NDArray[np.uint8] = kernel_records.ALL_ALLOWED
 ) -> Any:
-    """Return exclusions, and a mask of the items that all queries may find, for the kernels."""
+    """Return the exclusions, and a mask of the items that all queries may find, for the kernels."""
     return kernel_records.query_filters(
         exclusions.self_rows, exclusions.indptr, exclusions.indices, allowed
     )
@@ -425,7 +434,7 @@ def filters_of(
 def _filter_thresholds(
     scaled: Any, thresholds: Floats, queries: Integers | slice = slice(None)
 ) -> npt.NDArray[np.float32]:
-    """Return raw scores of these queries as thresholds of the filter, never rounded up."""
+    """Return raw scores of these queries as thresholds of the filter, which are rounded down."""
     slopes, intercepts = scaled.scaling.slopes[queries], scaled.scaling.intercepts[queries]
     bounds: Floats = slopes * thresholds + intercepts
     rounding = packing.SLACK * (np.abs(bounds) + np.abs(intercepts))
@@ -434,7 +443,7 @@ def _filter_thresholds(
 
 
 def _lowest(numbers: Integers, exclusions: ExcludedItems, query: int, k: int) -> Ranking:
-    """Return the k lowest numbers that the query may find, with score 0, padded."""
+    """Return the k lowest numbers that a zero query may find, with score 0, padded."""
     excluded = exclusions.indices[exclusions.indptr[query] : exclusions.indptr[query + 1]]
     candidates = numbers[: k + len(excluded) + 1]
     candidates = candidates[

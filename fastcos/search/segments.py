@@ -2,9 +2,9 @@
 
 A segment never changes. It packs its rows once, when a search first needs packed rows, so a call
 with few queries packs nothing. Rows in memory are one segment; an index to which rows have been
-added may have several, and memory-mapped rows are read as several. Row numbers count the rows of a
-segment, and positions count the rows of all segments. ``plan`` decides how a segment is searched,
-and ``scan`` searches it.
+added may have several segments, and memory-mapped rows are read as several segments. Row numbers
+count the rows of a segment, and positions count the rows of all segments. ``plan`` decides how a
+segment is searched, and ``scan`` searches it.
 """
 
 import functools
@@ -29,7 +29,7 @@ from fastcos.validation import Integers, Rows
 
 
 class Segment:
-    """Encoded rows, and the packed forms of them that searches create at first use.
+    """Encoded rows, and their packed forms, which searches create at first use.
 
     Attributes
     ----------
@@ -70,12 +70,12 @@ class Segment:
         self.scaling: ItemScaling | None = None
         self._n_threads = n_threads
         self._pending: projection.Pending | None = None
-        # The multiply-adds of searches before a projection was considered, and -1 afterwards.
+        # The multiply-adds of searches before a projection was considered, or -1 afterwards.
         self._work = 0
 
     @parallel.lazy_attribute
     def packed(self) -> PackedItems:
-        """All items that can be found, packed."""
+        """The packed form of all items that can be found."""
         return pack_items(
             self.metric_type, self.encoded, self.numbers, self._n_threads, self.scaling
         )
@@ -89,20 +89,20 @@ class Segment:
 
     @parallel.lazy_attribute
     def packed_distinct(self) -> PackedItems:
-        """One item of every group of duplicates, packed."""
+        """The packed form of one item of every group of duplicates."""
         groups = self.duplicates
         first = self.numbers if groups is None else groups.first
         return pack_items(self.metric_type, self.encoded, first, self._n_threads, self.scaling)
 
     def restricted_to(self, numbers: Integers) -> "Segment":
-        """Return a segment in which only the items of these ascending numbers can be found."""
+        """Return a segment in which only the items with these ascending numbers can be found."""
         return Segment(
             self.metric_type, self.encoded, numbers, self._n_threads, rows=self.rows,
             first=self.first, positions=self.positions,
         )  # fmt: skip
 
-    def without(self, gone: Integers) -> "Segment":
-        """Return a segment in which the items of these numbers cannot be found.
+    def without(self, removed: Integers) -> "Segment":
+        """Return a segment in which the items with these numbers cannot be found.
 
         The new segment shares the packed rows, and searches skip the removed items, so it takes
         O(p) bytes. If only one item of every group of duplicates is packed, the new segment packs
@@ -111,15 +111,15 @@ class Segment:
         self.wait_for_projection()
         mask = np.zeros(len(self.encoded.rows), np.uint8)
         mask[self.numbers] = 1
-        mask[gone] = 0
-        fewer = self.restricted_to(np.flatnonzero(mask))
+        mask[removed] = 0
+        reduced = self.restricted_to(np.flatnonzero(mask))
         if "packed" in vars(self):
-            fewer.packed, fewer.duplicates = self.packed, None
-            fewer.live = AllowedRows(mask, fewer.numbers)
-        return fewer
+            reduced.packed, reduced.duplicates = self.packed, None
+            reduced.live = AllowedRows(mask, reduced.numbers)
+        return reduced
 
     def locate(self, positions: Integers) -> tuple[Integers, npt.NDArray[np.bool_]]:
-        """Return the numbers of positions, and whether each position is in this segment."""
+        """Return the row numbers of positions, and whether each position is in this segment."""
         n = len(self.encoded.rows)
         if self.positions is None:
             numbers = positions - self.first if self.first else positions
@@ -128,13 +128,13 @@ class Segment:
         return numbers, self.positions[numbers] == positions
 
     def positions_of(self, numbers: Integers) -> Integers:
-        """Return the positions of numbers; -1 stands for no item."""
+        """Return the positions of row numbers, where -1 stands for no item."""
         if self.positions is None:
             return numbers + self.first * (numbers >= 0) if self.first else numbers
         return np.where(numbers < 0, -1, self.positions[numbers])
 
     def allow(self, positions: Integers | None) -> AllowedRows | None:
-        """Return which of the items at ascending positions may be found; None for all packed."""
+        """Return which items at ascending positions may be found, or None for all packed items."""
         if positions is None:
             return self.live
         if self.positions is None:
@@ -150,7 +150,7 @@ class Segment:
         return allow_rows(numbers, len(self.encoded.rows))
 
     def allow_mask(self, mask: npt.NDArray[np.bool_]) -> AllowedRows:
-        """Return which of the items that a mask of all positions allows may be found."""
+        """Return which items of this segment a mask of all positions allows."""
         n = len(self.encoded.rows)
         is_allowed = mask[self.first : self.first + n]
         if self.positions is not None:
@@ -161,13 +161,13 @@ class Segment:
             is_live = np.zeros(n, np.bool_)
             is_live[self.numbers] = True
             is_allowed = is_allowed & is_live
-        # The copy is writeable, like all masks, because kernels are compiled for each kind of
-        # array.
+        # The mask is copied to a writeable array, because all masks are writeable and kernels are
+        # compiled for each kind of array.
         return AllowedRows(np.array(is_allowed, np.bool_).view(np.uint8))
 
     @property
     def packed_forms(self) -> list[PackedItems]:
-        """The packed forms so far: of all items, of one item per group of duplicates, or both."""
+        """The packed forms that exist: of all items, of one item per duplicate group, or both."""
         return [vars(self)[name] for name in ("packed", "packed_distinct") if name in vars(self)]
 
     @property
@@ -178,8 +178,8 @@ class Segment:
     def pack(self) -> None:
         """Pack the rows that an unrestricted search will need, if its kernels are compiled.
 
-        Otherwise another process starts to compile the kernels, because a program that packs
-        beforehand is going to search.
+        If they are not compiled, another process starts to compile them, because a program that
+        packs beforehand is going to search.
         """
         if self.uses_numpy():
             if len(self.numbers) >= cost_model.COSTS.min_rows_for_tiles:  # else all are scored
@@ -201,11 +201,11 @@ class Segment:
             self._pending = None
 
     def uses_numpy(self) -> bool:
-        """Whether searches of rows of this type run in NumPy for now."""
+        """Return whether searches of rows of this type still run in NumPy."""
         return readiness.use_numpy(memmap.from_bits(self.encoded.rows).dtype)
 
     def sizes(self, n_live_of_index: int | None = None) -> plan.SegmentSizes:
-        """Return the facts that are known of the segment, for ``plan.plan_search``."""
+        """Return the facts that are known about the segment, for ``plan.plan_search``."""
         fields = vars(self)
         n_live, n_distinct, packed = len(self.numbers), None, None
         if "duplicates" in fields:
@@ -234,7 +234,7 @@ class Segment:
         )  # fmt: skip
 
     def look_up(self, fact: plan.Fact) -> None:
-        """Find out a fact that a plan needs; ``sizes`` then holds it."""
+        """Compute a fact that a plan needs, so that ``sizes`` contains it afterwards."""
         getattr(self, "duplicates" if fact == "distinct_rows" else "has_moderate_norms")
 
     @parallel.lazy_attribute
@@ -243,7 +243,7 @@ class Segment:
         return have_moderate_norms(self.encoded.norms)
 
     def packed_for(self, n_queries: int, name: str = "packed") -> PackedItems:
-        """Return packed rows, with a projection once enough work of searches would gain by it."""
+        """Return packed rows, with a projection once searches have done enough work to gain."""
         packed: PackedItems = getattr(self, name)
         if self._work >= 0 and plan.uses_projection_of(n_queries, packed.layout):
             with parallel.attribute_lock(self, "work"):
@@ -259,13 +259,13 @@ class Segment:
 
 
 def exclusions_within(exclusions: ExcludedItems, segment: Segment) -> ExcludedItems:
-    """Return the exclusions that lie in a segment, as numbers within it."""
-    self_rows, is_own = segment.locate(exclusions.self_rows)
+    """Return the exclusions that lie in a segment, as row numbers of the segment."""
+    self_rows, has_self_row = segment.locate(exclusions.self_rows)
     start, end = exclusions.indptr[0], exclusions.indptr[-1]
     indices, is_in_segment = segment.locate(exclusions.indices[start:end])
     counts = np.concatenate([[0], np.cumsum(is_in_segment)])
     indptr = counts[exclusions.indptr - start].astype(np.int64)
-    return ExcludedItems(np.where(is_own, self_rows, -1), indptr, indices[is_in_segment])
+    return ExcludedItems(np.where(has_self_row, self_rows, -1), indptr, indices[is_in_segment])
 
 
 def encode_segment(

@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 MEASURES = ("cosine", "dot")
 
-# The work of one block of queries, in non-zeros; reading _SUMS_PER_NNZ sums counts as one of them.
+# The work of one block of queries, in non-zeros. Reading _SUMS_PER_NNZ sums counts as one non-zero.
 _NNZ_PER_BLOCK = 1 << 14
 _SUMS_PER_NNZ = 256
-# The memory that a pair takes while the scores of a block of queries are made, in bytes.
+# The bytes that a pair takes while the scores of a block of queries are computed.
 _BYTES_PER_PAIR = 40
-# The memory of a neighbour in the buffers of one thread, in bytes; they hold 2 k + 64 neighbours.
+# The bytes that a neighbour takes in the buffers of one thread, which hold 2 k + 64 neighbours.
 _BYTES_PER_NEIGHBOR = 24
 # The number of results that are post-processed in one block.
 _RESULTS_PER_BLOCK = 1 << 16
@@ -52,19 +52,19 @@ def sparse_top_k(
     min_score: float | None,
     options: ExecutionOptions,
 ) -> Neighbors:
-    """Do what ``top_k`` says for sparse rows.
+    """Find the nearest neighbours of sparse rows, with the arguments and results of ``top_k``.
 
     Inner products of whole numbers are exact. Other inner products are summed in float64 in the
     order of the columns. A query takes time in proportion to the number of the items' non-zeros in
-    its columns. The memory is one or two copies of the non-zeros, whatever the number of columns,
-    and O(m) for each thread; as many threads run as fit ``working_memory``. A CSC matrix, such as
-    the transpose of a CSR matrix, is searched as fast as a CSR matrix.
+    its columns. The function takes memory for one or two copies of the non-zeros, for any number of
+    columns, and O(m) memory for each thread; as many threads run as fit ``working_memory``. A CSC
+    matrix, such as the transpose of a CSR matrix, is searched as fast as a CSR matrix.
     """
     name = validation.as_choice("measure", get_measure(measure).name, MEASURES)
     query_rows, item_rows = _as_both_rows(queries, items, name, options.n_threads)
     (n, _), n_items = query_rows.shape, item_rows.shape[0]
     exclude_self = as_exclude_self(exclude_self, n, n_items, has_items=items is not None)
-    if allowed is None:  # raise here, before the rows are transposed
+    if allowed is None:  # an error is raised here, before the rows are transposed
         _threads_that_fit(n_items, 1, np.int32, options)
     if exclude is None or validation.is_empty_list(exclude):
         import scipy.sparse as sp
@@ -86,7 +86,7 @@ def sparse_top_k(
         place_of_item[allowed] = np.arange(len(allowed))
         self_items = np.where(self_items < 0, -1, place_of_item[self_items])
         item_rows, exclude = item_rows.only(allowed), exclude[:, allowed]
-    if query_rows.are_whole and item_rows.are_whole:  # sums are exact in every order of the columns
+    if query_rows.are_whole and item_rows.are_whole:  # sums are exact in any order of the columns
         order = item_rows.columns_by_length()
         are_same = item_rows is query_rows
         query_rows = query_rows.with_columns(order)
@@ -131,10 +131,10 @@ def sparse_neighbors_above(
     measure: str | Measure,
     options: ExecutionOptions,
 ) -> sp.csr_array:
-    """Do what ``neighbors_above`` says for sparse rows, by SciPy's product of blocks of queries.
+    """Find all pairs of sparse rows with a score of at least min_score, for ``neighbors_above``.
 
-    A product is summed in float64 in the order of the columns. Pairs without a common column have
-    no score, so min_score must be above 0.
+    SciPy multiplies blocks of queries by the items. A product is summed in float64 in the order of
+    the columns. Pairs without a common column have no score, so min_score must be above 0.
     """
     import scipy.sparse as sp
 
@@ -176,7 +176,7 @@ def sparse_neighbors_above(
 def _as_both_rows(
     queries: Any, items: Any, measure: str, n_threads: int | None
 ) -> tuple[SparseRows, SparseRows]:
-    """Return checked queries and items, the same object twice if items is None."""
+    """Return validated queries and items, or the same object twice if items is None."""
     query_rows = as_sparse_rows("queries", queries, measure, n_threads)
     if items is None:
         (rows,) = without_unused_columns(query_rows)
@@ -188,7 +188,7 @@ def _as_both_rows(
 
 
 def _as_matrix(rows: SparseRows) -> sp.csr_array:
-    """Return the rows as a matrix of float64."""
+    """Return the rows as a float64 matrix."""
     import scipy.sparse as sp
 
     indptr, columns, values = rows.by_row
@@ -209,11 +209,10 @@ def _summation(query_rows: SparseRows, item_rows: SparseRows) -> tuple[npt.DType
     if item_values is None:
         item_values = np.ones(len(item_rows.by_column[1]), np.int16)
     are_whole = query_rows.are_whole and item_rows.are_whole
-    # By the inequality of Cauchy and Schwarz, the product of the norms bounds every partial sum,
-    # too.
+    # By the Cauchy-Schwarz inequality, the product of the norms also bounds every partial sum.
     if are_whole and query_rows.norms.max() * item_rows.norms.max() < LARGEST_SUM:
         sum_type: npt.DTypeLike = np.int32
-    else:  # converted, so that few combinations of types are compiled
+    else:  # values are converted, so that few combinations of types are compiled
         sum_type = np.float64
         query_values, item_values = _as_floats(query_values), _as_floats(item_values)
     return sum_type, validation.read_only(query_values), validation.read_only(item_values)
@@ -226,7 +225,7 @@ def _as_floats(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
 def _threads_that_fit(
     n_items: int, k: int, sum_type: npt.DTypeLike, options: ExecutionOptions
 ) -> int:
-    """Return how many threads may run, each of which has a sum for every item."""
+    """Return how many threads may run, each of which stores a sum for every item."""
     bytes_per_thread = 1.1 * n_items * np.dtype(sum_type).itemsize
     bytes_per_thread += (2 * k + 64) * _BYTES_PER_NEIGHBOR
     validation.check_memory("working_memory", options.working_memory, bytes_per_thread)
@@ -236,7 +235,7 @@ def _threads_that_fit(
 def _kernel_items(
     item_rows: SparseRows, values: Any, is_cosine: bool, sum_type: npt.DTypeLike
 ) -> kernels.Items:
-    """Return the inverted lists of the items as the kernel takes them."""
+    """Return the inverted lists of the items in the form that the kernel reads."""
     m, norms = item_rows.shape[0], item_rows.norms
     factors = np.zeros(-(-m // kernels.STRIP) * kernels.STRIP)
     factors[:m] = np.divide(1.0, norms, out=np.zeros(m), where=norms > 0) if is_cosine else 1.0

@@ -1,4 +1,4 @@
-"""Sparse rows as their search needs them: by row and by column, with whole numbers in few bits."""
+"""Sparse rows in the form that searches need: by row and by column, with small whole numbers."""
 
 import sys
 from typing import Any
@@ -14,26 +14,26 @@ from fastcos.similarity import safe_norms
 
 Arrays = tuple[npt.NDArray[np.int64], npt.NDArray[Any], npt.NDArray[Any] | None]
 
-# Item and column numbers up to this one are stored as int32.
+# Item and column numbers up to this number are stored as int32.
 LARGEST_INT32 = 2**31 - 1
-# The number of non-zeros in one block of a pass over them.
+# The number of non-zeros in one block of a pass over the non-zeros.
 _NNZ_PER_PASS = 1 << 20
-# The number of values that are looked at before all of them.
+# The number of values that are examined before all values are.
 _FIRST_VALUES = 4096
-# Longer inverted lists than this are ordered as if they had this length.
+# Inverted lists that are longer than this are ordered as if they had this length.
 _MAX_SORTED_LENGTH = 2**16 - 1
-# If the inverted lists are longer than this on average, it does not pay to order them.
+# If the inverted lists are longer than this on average, ordering them does not pay.
 _MAX_MEAN_LENGTH = 128
 
 
 class SparseRows:
-    """Sparse rows by row and by column, each made when it is first used, with their norms.
+    """Sparse rows by row and by column, with their norms; each form is created at first use.
 
     Both forms are a tuple (indptr int64, indices, data) as in CSR, with data None if all values are
-    1. Indices of ``by_row`` are int32 (int64 for wider rows), and those of ``by_column`` are uint16
-    if that holds the number of rows. ``are_whole`` says whether all values are whole numbers that
-    int16 holds. ``packed`` (nnz,) int32, or None, are the entries of ``by_column`` in one array,
-    the item in the lower half of each entry and its value in the upper half.
+    1. Indices of ``by_row`` are int32 (int64 for wider rows), and indices of ``by_column`` are
+    uint16 if uint16 holds the number of rows. ``are_whole`` says whether all values are whole
+    numbers that int16 holds. ``packed`` (nnz,) int32, or None, holds the entries of ``by_column``
+    in one array, with the item in the lower half of each entry and its value in the upper half.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class SparseRows:
 
     @parallel.lazy_attribute
     def by_row(self) -> Arrays:
-        """CSR of the rows."""
+        """The rows as CSR arrays."""
         n, d = self.shape
         if self._by_row is None:
             indptr, indices, data = self._by_column or self._by_row  # type: ignore[misc]
@@ -54,14 +54,14 @@ class SparseRows:
 
     @parallel.lazy_attribute
     def by_column(self) -> Arrays:
-        """CSR of the transpose."""
+        """The transpose of the rows as CSR arrays."""
         if self._by_column is None:
             return transposed(*self.by_row, self.shape[1], self._narrow_type, self._n_threads)
         return _narrowed(self._by_column, self._narrow_type)
 
     @parallel.lazy_attribute
     def norms(self) -> npt.NDArray[np.float64]:
-        """Euclidean norms of the rows, (n,)."""
+        """The Euclidean norms (n,) of the rows."""
         indptr, _, data = self.by_row
         norms = parallel.unfilled(self.shape[0], np.float64)
         blocks = parallel.work_blocks(indptr, _NNZ_PER_PASS)
@@ -75,14 +75,14 @@ class SparseRows:
         return int(indptr[-1])
 
     def used_columns(self) -> npt.NDArray[np.int64]:
-        """Return the ascending columns that have a non-zero."""
+        """Return the ascending numbers of the columns that have a non-zero."""
         if self._by_row is not None:
             return np.unique(self._by_row[1]).astype(np.int64)
         indptr = self.by_column[0]
         return np.flatnonzero(indptr[1:] > indptr[:-1])
 
     def with_columns_only(self, columns: npt.NDArray[np.int64]) -> "SparseRows":
-        """Return the rows with these ascending columns alone, all others of which are empty."""
+        """Return the rows restricted to these ascending columns; other columns must be empty."""
         by_row, by_column = None, None
         if self._by_row is not None:
             indptr, indices, data = self._by_row
@@ -106,7 +106,7 @@ class SparseRows:
         return np.argsort(capped, kind="stable")
 
     def with_columns(self, order: npt.NDArray[np.int64]) -> "SparseRows":
-        """Return rows of whole numbers with their columns in another order, and values in int16."""
+        """Return rows of whole numbers with reordered columns, and with values in int16."""
         indptr, indices, data = self._by_column or self.by_column
         new_indptr = np.zeros_like(indptr)
         np.cumsum(np.diff(indptr)[order], out=new_indptr[1:])
@@ -126,11 +126,11 @@ class SparseRows:
         )
 
     def only(self, row_numbers: npt.NDArray[np.int64]) -> "SparseRows":
-        """Return some of the rows."""
+        """Return the rows with these numbers."""
         import scipy.sparse as sp
 
         indptr, indices, data = self.by_row
-        # SciPy takes the rows of a matrix whose values are the places of its entries.
+        # SciPy selects rows of a matrix whose values are the places of the entries.
         entries = sp.csr_array((np.arange(len(indices)), indices, indptr), shape=self.shape)
         entries = entries[row_numbers]
         values = None if data is None else data[entries.data]
@@ -145,11 +145,11 @@ class SparseRows:
 
 
 def without_unused_columns(*matrices: SparseRows) -> tuple[SparseRows, ...]:
-    """Return rows of one width without columns that are empty in all of them, if that saves memory.
+    """Return rows of one width without columns that are empty in all of them, if this saves memory.
 
-    Inverted lists and transposes need memory for every column. In rows with many more columns than
-    non-zeros, that would be nearly all of the memory. Scores are the same, because the order of the
-    other columns is.
+    Inverted lists and transposes need memory for every column. For rows with many more columns than
+    non-zeros, this would be nearly all of the memory. Scores do not change, because the order of
+    the remaining columns does not change.
     """
     n_columns = matrices[0].shape[1]
     if n_columns <= sum(rows.nnz for rows in matrices):
@@ -161,10 +161,9 @@ def without_unused_columns(*matrices: SparseRows) -> tuple[SparseRows, ...]:
 
 
 def as_sparse_rows(name: str, X: Any, measure: str, n_threads: int | None) -> SparseRows:
-    """Return checked sparse rows; a CSC matrix, the CSR form of its transpose, is not converted.
+    """Return validated sparse rows; a CSC matrix, the CSR form of its transpose, is not converted.
 
-    Rows that are compared by cosine are scaled up where the squares of their values would
-    underflow.
+    If rows are compared by cosine, rows whose squares would underflow are scaled up.
     """
     is_csc = validation.is_sparse(X) and X.ndim == 2 and X.format == "csc"
     clean = transposed_interactions(name, X) if is_csc else as_interactions(name, X)
@@ -184,7 +183,7 @@ def as_sparse_rows(name: str, X: Any, measure: str, n_threads: int | None) -> Sp
 def _are_whole(
     indptr: npt.NDArray[np.int64], data: npt.NDArray[Any], n_threads: int | None
 ) -> bool:
-    """Whether all values are whole numbers that int16 holds."""
+    """Return whether all values are whole numbers that int16 holds."""
     first_values = data[:_FIRST_VALUES]
     if (first_values != np.rint(first_values)).any():
         return False
@@ -198,7 +197,7 @@ def _are_whole(
 
 
 def _scaled_up(rows: SparseRows, n_threads: int | None) -> SparseRows:
-    """Return rows in which those whose squares would underflow are scaled up."""
+    """Return the rows, after scaling up those rows whose squares would underflow."""
     indptr, indices, data = rows.by_row
     small_rows = safe_norms.find_small(rows.norms)
     if data is None or data.dtype != np.float64 or not len(small_rows):
@@ -219,7 +218,8 @@ def _empty_entries(
 ) -> tuple[npt.NDArray[np.int32] | None, npt.NDArray[Any], npt.NDArray[np.int16] | None]:
     """Return memory for the items and values of inverted lists.
 
-    If both have 16 bits, they are the halves of one array, which is returned first; else None is.
+    If items and values have 16 bits, they are the halves of one array, which is returned first. If
+    not, None is returned first.
     """
     if with_values and index_type == np.uint16:
         packed = np.empty(nnz, np.int32)

@@ -1,4 +1,4 @@
-"""``top_k``: what it is given is checked here, and the search is done by ``execute``."""
+"""``top_k``, which validates its arguments; the module ``execute`` runs the search."""
 
 from typing import Any
 
@@ -38,59 +38,59 @@ def top_k(
     progress: parallel.Progress | None = None,
     out: storage.PathLike | None = None,
 ) -> Neighbors:
-    """The k items most similar to every query.
+    """Find the k items that are most similar to every query.
 
-    Exact: the order is that of the float64 scores of the given rows, the same bits for any number
-    of threads, block size, instruction set and driver. Time O(n m d); no n x m matrix is held.
-    Memory-mapped rows (``np.load(path, mmap_mode="r")``) are read in blocks that fit working_memory
-    and never held as a whole, by measures with the capability ``blocks``.
+    The result is exact: items are ordered by float64 scores of the original rows. The results have
+    the same bits for any number of threads, block size, instruction set and driver. A search takes
+    O(n m d) time and stores no n x m matrix. Memory-mapped rows (``np.load(path, mmap_mode="r")``)
+    are read in blocks that fit working_memory, by measures with the capability ``blocks``.
 
     Parameters
     ----------
-    queries : array_like (n, d), or (d,) where items are given; or sparse
-        One row per query. A zero row has no direction: its cosine with everything is 0. Any real
-        type, exactly; also tensors in main memory, Arrow columns, and columns of vectors of a
-        table. float32 and float64 are used as they are. float16, bfloat16, int8 and int16 are
-        widened block by block, by measures with the capability ``append``.
+    queries : array_like (n, d), or (d,) if items are given; or sparse
+        One row per query. A zero row has no direction, so its cosine with every row is 0. Every
+        real type is read exactly; tensors in main memory, Arrow columns, and table columns of
+        vectors are accepted as well. float32 and float64 are not converted. float16, bfloat16, int8
+        and int16 are widened block by block, by measures with the capability ``append``.
     items : array_like (m, d), optional
-        What is searched. None: the queries themselves.
+        The rows that are searched. By default, the queries are compared with each other.
     k : int
-        Neighbours per query, from 1 to the number of items that a query may find.
+        Number of neighbours per query, from 1 to the number of items that a query may find.
     measure : str or Measure
-        A name of ``fastcos.list_measures()``, or an object like them. For packed bits, uint8 rows
-        of ``np.packbits(rows, axis=1)``: "hamming", minus the number of bits that differ, or
-        "bit_cosine", the cosine of the rows of 0 and 1.
+        A name of ``fastcos.list_measures()``, or a Measure. Packed bits, which are uint8 rows of
+        ``np.packbits(rows, axis=1)``, have two measures of their own: "hamming" is minus the number
+        of bits that differ, and "bit_cosine" is the cosine of the rows of zeros and ones.
     exclude_self : bool, optional
         Whether query i must not find item i. Default: True if items is None, otherwise False. If
         items are given, use True only if they are the same rows as the queries, as in
         ``top_k(X, X, exclude_self=True)``; there must be as many items as queries.
     allowed : array_like or sparse (n, m), optional
-        A mask (m,) or item numbers: only these can be found. The non-zeros of a sparse matrix, for
-        dense rows: the items that each query may find, all of which are scored. Fewer than k of
-        them: padded.
+        A mask (m,) or item numbers; no other items can be found. For dense rows, allowed may also
+        be a sparse matrix whose non-zeros are the items that each query may find; all of these
+        pairs are scored. If a query may find fewer than k items, its neighbours are padded.
     exclude : sparse (n, m), optional
-        Its non-zeros are pairs that must not be found, such as what a user has seen already. A
-        query with fewer than k other items is padded.
+        A matrix whose non-zeros are pairs that must not be found, such as items that a user has
+        already seen. If a query has fewer than k other items, its neighbours are padded.
     min_score : float or Calibration, optional
-        Neighbours with a lower score are left out and padded. The returned scores decide, so the
-        threshold is rounded to float32 like them.
+        Neighbours with a lower score are replaced by padding. The threshold is rounded to float32
+        and compared with the returned scores, which are float32.
     groups : array_like (m,), int or str, optional
-        The group of each item, such as a tenant, a language or a blocking key: a query finds only
-        items of its own group, and the search costs as much as that group. Fewer than k of them:
-        padded. For dense rows, which are read into memory, and with allowed as a mask or item
-        numbers.
+        The group of each item, such as a tenant, a language or a blocking key. A query finds only
+        items of its own group, and the search costs as much as a search of this group. If the group
+        has fewer than k items, the neighbours are padded. Groups can be used with dense rows, which
+        are read into memory, and with allowed as a mask or item numbers.
     query_groups : array_like (n,), int or str, or one group for all queries, optional
         The group of each query. Required with groups and items.
     n_threads : int, optional
-        Default: the setting ``n_threads``.
+        Number of threads. Default: the setting ``n_threads``.
     working_memory : float, optional
         MiB for buffers besides inputs and outputs. Default: the setting ``working_memory``.
     progress : callable, optional
         Called as progress(done, total) with numbers of queries.
     out : path-like, optional
-        A new directory, written batch by batch: indices.npy, scores.npy and run.json. The same call
-        after an interrupt or a crash resumes there; what is returned are memory maps. For measures
-        with the capability ``blocks``.
+        A new directory to which the results are written batch by batch: indices.npy, scores.npy and
+        run.json. After an interrupt or a crash, the same call resumes in this directory. The call
+        returns memory maps. Results can be written for measures with the capability ``blocks``.
 
     Returns
     -------
@@ -100,10 +100,10 @@ def top_k(
     Raises
     ------
     ValueError
-        NaN or infinity, k out of range, rows of different width, item numbers out of range, an out
-        that holds something else.
+        The rows contain NaN or infinity or have different widths, k or an item number is out of
+        range, or out contains something else than results of the same call.
     TypeError
-        Rows that are not numbers.
+        The rows are not numbers.
 
     Examples
     --------
@@ -113,7 +113,7 @@ def top_k(
     >>> found.indices.ravel().tolist()
     [1, 0, 1]
     """
-    if isinstance(items, int | np.integer):  # other libraries take k in this place
+    if isinstance(items, int | np.integer):  # other libraries have k as their second argument
         raise TypeError(f"items must be rows, got {items}; for {items} neighbours give k={items}")
     if validation.any_sparse(queries, items):
         from fastcos.search.sparse import sparse_top_k
@@ -142,7 +142,7 @@ def top_k(
         validation.check_none("groups", groups, "with out")
     if groups is None:
         validation.check_none("query_groups", query_groups, "without groups")
-    # A later call identifies the run that it resumes by the NumPy types of its rows.
+    # A later call recognises the run that it resumes by the NumPy types of its rows, among others.
     in_blocks, in_memory = out is None and groups is None, groups is not None
     Q = as_items(
         "queries", queries, unfitted, or_vector=items is not None, in_memory=in_memory,
@@ -194,10 +194,10 @@ def _as_groups(groups: Any, query_groups: Any, X: Any, items: Any, n_queries: in
 def _fit_and_search(
     X: Any, request: SearchRequest, measure: Measure, options: ExecutionOptions, results: Any
 ) -> Neighbors:
-    """Fit the measure to the items and answer a request; results: as of ``execute``."""
-    fitted = fit_items(X, measure, options)  # raises for NaN, also if nothing is searched
+    """Fit the measure to the items and answer a request; results is an argument of ``execute``."""
+    fitted = fit_items(X, measure, options)  # raises for NaN, even if nothing is searched
     if request.k and request.allowed_positions is not None:
-        # Pack only rows that may be found.
+        # Only rows that may be found are packed.
         allowed_items = fitted.restricted_to(request.allowed_positions)
         if allowed_items is not None:
             fitted, request = allowed_items, request._replace(allowed_positions=None)

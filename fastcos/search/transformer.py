@@ -25,17 +25,17 @@ class NeighborsTransformer(
 
     Like ``sklearn.neighbors.KNeighborsTransformer``, the graph holds distances (1 - cosine, or
     Euclidean) with n_neighbors + 1 entries per row, because a row that was fitted is at distance 0
-    from itself. Distances are computed in float64 from differences of the rows, so that the
-    distances of rows near each other keep their digits.
+    from itself. Distances are computed in float64 from differences of the rows, so that distances
+    between rows that are near each other keep their digits.
 
     Parameters
     ----------
     n_neighbors : int
         The number of neighbours of each row.
     mode : {"distance", "connectivity"}
-        Whether the entries are distances, or ones; a row then has n_neighbors entries.
+        Whether the entries are distances or ones. With ones, a row has n_neighbors entries.
     measure : {"cosine", "neg_euclidean"}
-        As in :func:`top_k`.
+        The measure, as in :func:`top_k`.
 
     Attributes
     ----------
@@ -89,13 +89,13 @@ class NeighborsTransformer(
         Parameters
         ----------
         X : array_like (n, d)
-            The rows. If row i equals item i, it finds that item first, at distance 0. So every row
-            of ``fit_transform`` finds itself before other rows that equal it.
+            The rows. If row i equals item i, it finds item i first, at distance 0. Every row of
+            ``fit_transform`` therefore finds itself before other rows that equal it.
 
         Returns
         -------
         csr_matrix (n, p), float64
-            Each row has n_neighbors entries, or one more for distances, by ascending distance.
+            Each row has n_neighbors entries by ascending distance, or one more with distances.
         """
         check_is_fitted(self)
         rows = validation.estimator_rows(self, X, reset=False)
