@@ -1,14 +1,14 @@
-"""References in float64, written without any code of fastcos.
+"""Float64 references for the benchmarks, written without any code of fastcos.
 
-A benchmark calls one of these functions before it is timed. Each raises AssertionError if the
-answer is wrong, with a message that says how wrong it is.
+A benchmark calls one of these functions before it is timed. If the answer is wrong, the function
+raises AssertionError with a message that tells the size of the error.
 """
 
 import numpy as np
 
-# Rows of an answer that are compared with the reference; they are spread over all rows.
+# The number of rows of an answer that are compared with the reference, spread over all rows.
 SAMPLE = 25
-# Items that are converted to float64 at once: 50 MB at 1,536 columns.
+# The number of items that are converted to float64 at once: 50 MB for 1,536 columns.
 BLOCK = 4096
 
 
@@ -20,14 +20,14 @@ def sample_of(n, size=SAMPLE):
 def scores(queries, items, measure="cosine"):
     """Return the float64 scores (n, m) of queries (n, d) among items (m, d).
 
-    measure is "cosine", "dot" or "euclidean", which is the negative distance.
+    measure is "cosine", "dot" or "euclidean"; "euclidean" gives the negative distance.
     """
     queries, result = queries.astype(np.float64), np.empty((len(queries), len(items)))
     query_norms = np.linalg.norm(queries, axis=1)
     for first in range(0, len(items), BLOCK):
         block = items[first : first + BLOCK].astype(np.float64)
         norms = np.linalg.norm(block, axis=1)
-        # One product at a time, so that equal items get equal scores.
+        # One query is multiplied at a time, so that equal items get equal scores.
         for row, query, norm in zip(result, queries, query_norms, strict=True):
             part = row[first : first + BLOCK]
             if measure == "euclidean":
@@ -39,22 +39,22 @@ def scores(queries, items, measure="cosine"):
     return result
 
 
-def wrong_neighbors(indices, queries, items, *, measure="cosine", tolerance=0.0, own=None):
-    """Return how many of the given neighbours are wrong, as an array of counts per query.
+def wrong_neighbors(indices, queries, items, *, measure="cosine", tolerance=0.0, self_items=None):
+    """Return how many of the neighbours of each query are wrong, as an array of counts.
 
     A neighbour is wrong if its float64 score is below the k-th best score by more than tolerance,
     if it is repeated, or if it is missing (a negative index). Ties may therefore come in any order.
-    indices has the shape (n, k). own are the numbers of the queries among the items in a self-join,
-    where a row is not its own neighbour.
+    indices has the shape (n, k). In a self-join, where a row is not its own neighbour, self_items
+    holds the item number of each query.
     """
     all_scores = scores(queries, items, measure)
-    if own is not None:
-        all_scores[np.arange(len(queries)), own] = -np.inf
+    if self_items is not None:
+        all_scores[np.arange(len(queries)), self_items] = -np.inf
     k = indices.shape[1]
     kth = -np.partition(-all_scores, k - 1, axis=1)[:, k - 1 : k]
     valid = np.clip(indices, 0, len(items) - 1)
-    found = np.take_along_axis(all_scores, valid, axis=1)
-    wrong = (found < kth - tolerance) | (indices < 0)
+    neighbor_scores = np.take_along_axis(all_scores, valid, axis=1)
+    wrong = (neighbor_scores < kth - tolerance) | (indices < 0)
     order = np.argsort(indices, axis=1, kind="stable")
     repeated = np.zeros_like(wrong)
     repeated[:, 1:] = np.diff(np.take_along_axis(indices, order, axis=1), axis=1) == 0
@@ -62,10 +62,11 @@ def wrong_neighbors(indices, queries, items, *, measure="cosine", tolerance=0.0,
     return wrong.sum(axis=1)
 
 
-def neighbors(found, queries, items=None, *, measure="cosine", excluded=None):
+def neighbors(answer, queries, items=None, *, measure="cosine", excluded=None):
     """Check that a sample of queries has its exact neighbours, in order, with their exact scores.
 
-    items=None is a self-join. excluded is a Boolean mask (n, m) of pairs that must not be answered.
+    If items is None, the answer is a self-join. excluded is a Boolean mask (n, m) of pairs that
+    must not be returned.
     """
     at = sample_of(len(queries))
     reference = scores(queries[at], queries if items is None else items, measure)
@@ -73,26 +74,26 @@ def neighbors(found, queries, items=None, *, measure="cosine", excluded=None):
         reference[np.arange(len(at)), at] = -np.inf
     if excluded is not None:
         reference[excluded[at]] = -np.inf
-    best = np.argsort(-reference, axis=1, kind="stable")[:, : found.indices.shape[1]]
-    np.testing.assert_array_equal(found.indices[at], best, "the neighbours of a sample of rows")
+    best = np.argsort(-reference, axis=1, kind="stable")[:, : answer.indices.shape[1]]
+    np.testing.assert_array_equal(answer.indices[at], best, "the neighbours of a sample of rows")
     np.testing.assert_allclose(
-        found.scores[at], np.take_along_axis(reference, best, axis=1), rtol=1e-6, atol=1e-9
+        answer.scores[at], np.take_along_axis(reference, best, axis=1), rtol=1e-6, atol=1e-9
     )
 
 
-def pairs_above(found, X, min_score):
-    """Check the other rows whose cosine is at least min_score, of a sample of rows."""
+def pairs_above(answer, X, min_score):
+    """Check, for a sample of rows, the other rows whose cosine is at least min_score."""
     at = sample_of(len(X))
     reference = scores(X[at], X)
     reference[np.arange(len(at)), at] = -np.inf
     for row, cosines in zip(at, reference, strict=True):
-        indices = found.indices[found.indptr[row] : found.indptr[row + 1]]
+        indices = answer.indices[answer.indptr[row] : answer.indptr[row + 1]]
         expected = np.flatnonzero(cosines.astype(np.float32) >= np.float32(min_score))
         np.testing.assert_array_equal(np.sort(indices), expected, f"the pairs of row {row}")
 
 
 def product(result, expected, tolerance=1e-5):
-    """Check a product to a share of the largest expected entry."""
+    """Check that a product is exact up to a tolerance relative to the largest expected entry."""
     expected = np.asarray(expected, np.float64)
     error = np.abs(np.asarray(result) - expected).max() / max(np.abs(expected).max(), 1e-300)
     assert error <= tolerance, f"the error is {error:.3g} of the largest entry, above {tolerance:g}"
@@ -101,23 +102,23 @@ def product(result, expected, tolerance=1e-5):
 def residuals(X, s, Vt):
     """Return min(r / s, sqrt(r)) / s for every singular triplet, with r = |X'X v - s^2 v|.
 
-    This bounds the relative error of the singular value s.
+    This number bounds the relative error of the singular value s.
     """
     V, s = np.asarray(Vt, np.float64).T, np.asarray(s, np.float64)
     V = V / np.linalg.norm(V, axis=0)
-    # X has float32 entries; SciPy computes the products in float64 because V is float64.
+    # X has float32 entries, but SciPy computes the products in float64 because V is float64.
     r = np.linalg.norm(X.T @ (X @ V) - V * s**2, axis=0)
     return np.minimum(r / s, np.sqrt(r)) / s
 
 
 def svd(result, X, tolerance):
-    """Check that every singular triplet reaches the residual."""
+    """Check that the residual of every singular triplet is at most tolerance."""
     largest = residuals(X, result.s, result.Vt).max()
     assert largest <= tolerance, f"the largest residual is {largest:.3g}, above {tolerance:g}"
 
 
 def item_neighbors(X, at, k):
-    """Return the k best cosines of the items (columns of X) at some positions, best first."""
+    """Return the k best cosines of some items, which are columns of X, best first."""
     wide = X.astype(np.float64)
     norms = np.sqrt(np.asarray(wide.multiply(wide).sum(axis=0)).ravel())
     products = (wide.T @ wide[:, at].toarray()).T

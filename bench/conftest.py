@@ -1,25 +1,25 @@
-"""What pytest-benchmark writes beside the times: the CPU, its instruction set, and the threads."""
+"""The facts that pytest-benchmark stores with the times: CPU, instruction set and threads."""
 
 from bench import machine
 
 
 def pytest_report_header():
-    """Say why the first run is slow."""
+    """Return a line which says that the first run on a machine is slow."""
     return f"fastcos: {machine.description()}; the first run on a machine compiles for minutes"
 
 
 def pytest_configure():
-    """Time the compiled kernels, not the slower code that stands in until they are compiled."""
+    """Compile kernels at once, so that the benchmarks do not time the slower NumPy code."""
     from fastcos.parallel import readiness
 
     readiness.compile_at_once()
 
 
 def pytest_benchmark_update_machine_info(machine_info):
-    """Add to the JSON document what decides the speed of fastcos.
+    """Add the facts that decide the speed of fastcos to the JSON document.
 
-    pytest-benchmark writes the commit itself. Within the facts about the machine it would make
-    every comparison of two commits warn that the machines differ.
+    The commit is not added, because pytest-benchmark writes it elsewhere. If the commit were a fact
+    about the machine, every comparison of two commits would warn that the machines differ.
     """
     facts = machine.facts()
     names = {"cpu": "cpu_name", "isa": "isa", "threads": "threads", "cores": "cores", "os": "os"}

@@ -1,7 +1,7 @@
 """Seeded inputs of the benchmarks.
 
-Add functions here, but do not change what an existing one returns: times of two commits can only be
-compared if both commits worked on the same numbers.
+Add functions here, but do not change the result of an existing function: the times of two commits
+can be compared only if both commits worked on the same numbers.
 """
 
 import functools
@@ -14,7 +14,7 @@ import scipy.sparse as sp
 def gaussian(n, d, seed=0):
     """Return n independent standard normal rows of d columns, float32.
 
-    These rows are the hardest for bounds and filters: no column matters more than another.
+    These rows are the hardest input for bounds and filters, because all columns matter equally.
     """
     return np.random.default_rng(seed).standard_normal((n, d), dtype=np.float32)
 
@@ -23,7 +23,7 @@ def gaussian(n, d, seed=0):
 def embeddings(n, d, seed=0):
     """Return n rows that resemble text embeddings, float32.
 
-    They have 64 clusters, a common mean and a spectrum that decays as 1 / sqrt(column).
+    The rows have 64 clusters, a common mean and a spectrum that decays as 1 / sqrt(column).
     """
     rng = np.random.default_rng(seed)
     spectrum = 1.0 / np.sqrt(np.arange(1.0, d + 1))
@@ -52,14 +52,14 @@ def narrow(rows, dtype):
 def interactions(n_users, n_items, nnz):
     """Return a binary float32 CSR matrix (n_users, n_items) with about nnz non-zeros.
 
-    The activity of users is log-normal, the popularity of items follows Zipf's law. Half of a
-    user's draws follow the common order of popularity; the other half follow one of 64 shifted
-    orders, so that the matrix has structure beyond popularity. 18 million non-zeros take half a
-    minute.
+    The activity of users is log-normal, and the popularity of items follows Zipf's law. Half of a
+    user's draws follow the common order of popularity. The other half follow one of 64 shifted
+    orders, so that the matrix has structure beyond popularity. Drawing 18 million non-zeros takes
+    half a minute.
     """
     rng = np.random.default_rng(0)
     activity = rng.lognormal(0.0, 1.1, n_users)
-    # About 9 % of the draws repeat an earlier one.
+    # About 9 % of the draws repeat an earlier draw.
     draws = np.maximum(1, activity * (1.094 * nnz / activity.sum())).astype(np.int64)
     draws = np.minimum(draws, n_items // 4)
     popularity = 1.0 / (np.arange(n_items) + 20.0)
@@ -72,7 +72,8 @@ def interactions(n_users, n_items, nnz):
     ranks[shifted] = (ranks[shifted] * 7 + shifts[taste[users[shifted]]]) % n_items
     pairs = np.unique(users * n_items + rng.permutation(n_items)[ranks])
     counts = np.bincount(pairs // n_items, minlength=n_users)
-    # int32, as in matrices that SciPy makes: an indptr of int64 would make SciPy widen the indices.
+    # indptr is int32, as in matrices that SciPy creates. If it were int64, SciPy would widen the
+    # indices.
     indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
     values, indices = np.ones(len(pairs), np.float32), (pairs % n_items).astype(np.int32)
     return sp.csr_array((values, indices, indptr), shape=(n_users, n_items))
@@ -81,8 +82,8 @@ def interactions(n_users, n_items, nnz):
 def many_interactions(nnz, n_items=50_000, per_user=50, seed=0):
     """Return a binary float32 CSR matrix of up to 1e9 non-zeros, drawn block by block.
 
-    Every user draws per_user items, whose popularity falls as 1 / rank^0.8; repeated draws count
-    once, so that about 97 % of nnz remain. 1e8 non-zeros take half a minute and 1.6 GB.
+    Every user draws per_user items, whose popularity falls as 1 / rank^0.8. Repeated draws count
+    once, so about 97 % of nnz remain. Drawing 1e8 non-zeros takes half a minute and 1.6 GB.
     """
     n_users = max(1, round(nnz / per_user))
     chances = 1 / np.arange(1, n_items + 1) ** 0.8

@@ -1,4 +1,4 @@
-"""Moved: `python -m tests.robustness.dense_exactness [CASES [SEED]]`."""
+"""A link to the new place: `python -m tests.robustness.dense_exactness [CASES [SEED]]`."""
 
 import runpy
 

@@ -1,4 +1,4 @@
-"""What a published time must be read with: CPU, instruction set, threads, system, commit, load."""
+"""The facts about a run that are published with its times: CPU, threads, system and commit."""
 
 import os
 import platform
@@ -10,9 +10,10 @@ ROOT = Path(__file__).parents[1]
 
 
 def cpu():
-    """Return the CPU as its vendor names it, and the microarchitecture by which LLVM knows it.
+    """Return the vendor's name of the CPU, and LLVM's name of its microarchitecture.
 
-    Clouds hide the model: "AMD EPYC" alone would not tell Zen 3 from Zen 5.
+    LLVM's name is needed because clouds hide the model: the name "AMD EPYC" could stand for Zen 3
+    or Zen 5.
     """
     from llvmlite import binding
 
@@ -25,14 +26,14 @@ def cpu():
 
 
 def features():
-    """Return the names of the CPU's instruction sets, as LLVM spells them."""
+    """Return LLVM's names of the instruction sets of the CPU."""
     from llvmlite import binding
 
     return {name for name, present in binding.get_host_cpu_features().items() if present}
 
 
 def commit():
-    """Return the commit of this clone, and whether files differ from it; None without Git."""
+    """Return the commit of this clone, and whether files differ from it; None, None without Git."""
     try:
         words = ("rev-parse", "HEAD"), ("status", "--porcelain", "--untracked-files=no")
         head, changes = (
@@ -45,7 +46,7 @@ def commit():
 
 
 def facts():
-    """Return a dictionary of everything that does not change during a run."""
+    """Return a dictionary of all facts that do not change during a run."""
     import fastcos
 
     config = fastcos.get_config()
@@ -58,13 +59,13 @@ def facts():
 
 
 def description():
-    """Return the CPU, the instruction set and the number of threads in one line."""
-    known = facts()
-    return f"{known['cpu']}, {known['isa']}, {known['threads']} threads"
+    """Return the CPU, the instruction set and the number of threads as one line."""
+    facts_of_run = facts()
+    return f"{facts_of_run['cpu']}, {facts_of_run['isa']}, {facts_of_run['threads']} threads"
 
 
 def cpu_seconds():
-    """Return the CPU seconds that all programs of this machine have used, or None if unknown."""
+    """Return the CPU seconds that all programs on this machine have used, or None if unknown."""
     try:
         ticks = [int(word) for word in Path("/proc/stat").read_text().split()[1:9]]
     except OSError:

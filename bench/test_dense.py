@@ -1,8 +1,8 @@
 """Exact neighbours among dense rows, by cosine unless a test says otherwise; k = 10.
 
-pytest bench/test_dense.py                          # all of this file
-pytest bench/test_dense.py -k "index and 768"       # some
-pytest bench/test_dense.py --benchmark-autosave     # later: --benchmark-compare
+pytest bench/test_dense.py                          # runs all benchmarks of this file
+pytest bench/test_dense.py -k "index and 768"       # runs some of them
+pytest bench/test_dense.py --benchmark-autosave     # saves; later, --benchmark-compare compares
 """
 
 import time
@@ -55,7 +55,7 @@ def test_index_search(benchmark, queries, n, d):
 @pytest.mark.parametrize("queries", [1, 256])
 @pytest.mark.benchmark(group="queries of a fitted index")
 def test_index_search_of_embeddings(benchmark, queries):
-    """Most pairs of such rows are excluded after their leading principal columns."""
+    """Search rows of which most pairs are excluded by their leading principal columns."""
     Q, X = data.embeddings(queries, 384, seed=1), data.embeddings(20_000, 384)
     index = fastcos.SimilarityIndex().fit(X)
     check.neighbors(index.search(Q, K), Q, X)
@@ -64,7 +64,7 @@ def test_index_search_of_embeddings(benchmark, queries):
 
 @pytest.mark.benchmark(group="queries of a fitted index")
 def test_index_search_after_a_pause(benchmark):
-    """Threads sleep after a pause of 0.1 s, and the caches hold other data."""
+    """Search after a pause of 0.1 s, when threads sleep and the caches hold other data."""
     Q, X = data.gaussian(1, 64, seed=1), data.gaussian(10_000, 64)
     index = fastcos.SimilarityIndex().fit(X)
     check.neighbors(index.search(Q, K), Q, X)
@@ -77,7 +77,7 @@ def test_filtered_queries(benchmark, option):
     Q, X = data.gaussian(500, 64, seed=1), data.gaussian(10_000, 64)
     rng = np.random.default_rng(0)
     allowed, is_seen = rng.random(len(X)) < 0.5, rng.random((len(Q), len(X))) < 0.001
-    # The value of the option, and the pairs that it excludes.
+    # The value of each option, and the pairs that it excludes.
     value, excluded = {
         "allowed": (allowed, np.broadcast_to(~allowed, is_seen.shape)),
         "exclude": (sp.csr_array(is_seen), is_seen),
@@ -94,7 +94,7 @@ def test_narrow_rows(benchmark, dtype):
     Q, X = (data.narrow(data.gaussian(n, 768, seed=n), dtype) for n in (1_000, 4_000))
     measure = "hamming" if dtype == "bits" else "cosine"
     answer = fastcos.top_k(Q, X, k=K, measure=measure)
-    if dtype == "bits":  # Products of signs order items as Hamming distances do.
+    if dtype == "bits":  # the products of signs order items in the same way as Hamming distances
         signs = [np.unpackbits(rows, axis=1) * np.float32(2) - 1 for rows in (Q, X)]
         at = check.sample_of(len(Q))
         assert not check.wrong_neighbors(answer.indices[at], signs[0][at], signs[1]).any()
@@ -106,7 +106,7 @@ def test_narrow_rows(benchmark, dtype):
 @pytest.mark.benchmark(group="exact scores of candidates")
 def test_rescore(benchmark):
     Q, X = data.gaussian(1_000, 768, seed=1), data.gaussian(10_000, 768)
-    # 100 different candidates of every query, from a random first item on.
+    # Every query has 100 different candidates, from a random first item on.
     first = np.random.default_rng(0).integers(len(X), size=(len(Q), 1))
     candidates = (first + len(X) // 100 * np.arange(100)) % len(X)
     answer = fastcos.search.rescore(Q, X, candidates, K)
@@ -119,13 +119,13 @@ def test_rescore(benchmark):
 @pytest.mark.parametrize("measure", ["dot", "csls", "angular", "whitened_cosine"])
 @pytest.mark.benchmark(group="neighbours of all rows by other measures")
 def test_other_measures(benchmark, measure):
-    """tests/similarity checks their answers; bench/lab/measure_costs.py times every measure."""
+    """Time other measures; bench/lab/measure_costs.py times every measure."""
     X = data.gaussian(3_000, 32)
     if measure in ("dot", "angular"):
         reference = "cosine" if measure == "angular" else "dot"
         expected = np.argsort(-check.scores(X[1:2], X[2:], reference)[0])[:K]
-        found = fastcos.top_k(X[1:2], X[2:], k=K, measure=measure).indices[0]
-        np.testing.assert_array_equal(found, expected)
+        indices = fastcos.top_k(X[1:2], X[2:], k=K, measure=measure).indices[0]
+        np.testing.assert_array_equal(indices, expected)
     benchmark(fastcos.top_k, X, k=K, measure=measure)
 
 
@@ -182,7 +182,7 @@ def test_index_open(benchmark, verify, tmp_path):
 
 
 def test_self_join_is_at_least_as_fast_as_numpy():
-    """A loose ratio that holds on any machine: one sgemm of all pairs, then argpartition."""
+    """Compare with one sgemm of all pairs and argpartition, a ratio that holds on any machine."""
     X = data.gaussian(4_000, 128)
 
     def by_numpy():

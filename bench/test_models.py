@@ -28,7 +28,7 @@ def test_linear_mf_fit(benchmark):
 
 
 def fit_quietly(model, X):
-    """Fit without the warning that the solution is ambiguous, which this benchmark is not about."""
+    """Fit a model, and ignore the warning that its solution is ambiguous."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", fastcos.models.AmbiguousSolutionWarning)
         return model.fit(X)
@@ -127,7 +127,7 @@ def test_hubness(benchmark):
 def test_certified_neighbors(benchmark):
     X = data.gaussian(200, 16)
     found = fastcos.certified_neighbors(X, 10, 2.0)
-    assert not check.wrong_neighbors(found.indices, X, X, own=np.arange(len(X))).any()
+    assert not check.wrong_neighbors(found.indices, X, X, self_items=np.arange(len(X))).any()
     benchmark(fastcos.certified_neighbors, X, 10, 2.0)
 
 
@@ -142,7 +142,7 @@ def test_audit(benchmark):
 
 @pytest.mark.benchmark(group="audits")
 def test_compare(benchmark):
-    """fastcos.compare of rescalings and measures on simulated interactions."""
+    """Compare rescalings and measures on simulated interactions."""
     simulated = fastcos.simulate_interactions(2_000, 200, random_state=0)
     compare = partial(fastcos.compare, simulated.X, simulated.item_cluster, n_components=8)
     assert max(row.pair_auc for row in compare().named) > 0.8
@@ -160,7 +160,7 @@ def test_simulate_interactions(benchmark):
 
 @pytest.mark.benchmark(group="interactions")
 def test_read_interactions(benchmark, tmp_path):
-    """A CSV file of 40,000 lines."""
+    """Read a CSV file of 40,000 lines."""
     X, path = data.interactions(*SMALL), tmp_path / "interactions.csv"
     lines = np.stack([*X.nonzero(), X.data], axis=1).astype(int)
     np.savetxt(path, lines, "%d", ",", header="user,item,value", comments="")

@@ -16,7 +16,7 @@ columns = pytest.mark.parametrize("columns", [16, 64])
 @columns
 @pytest.mark.benchmark(group="sparse products")
 def test_matmul(benchmark, columns):
-    """X A."""
+    """Multiply X A."""
     X = data.interactions(*SHAPE)
     A = data.gaussian(X.shape[1], columns)
     at = check.sample_of(X.shape[0], 1_000)
@@ -27,7 +27,7 @@ def test_matmul(benchmark, columns):
 @columns
 @pytest.mark.benchmark(group="sparse products")
 def test_rmatmul(benchmark, columns):
-    """X'Y."""
+    """Multiply X'Y."""
     X = data.interactions(*SHAPE)
     Y = data.gaussian(X.shape[0], columns)
     check.product(fastcos.rmatmul(X, Y), X.T @ Y.astype(np.float64))
@@ -37,7 +37,7 @@ def test_rmatmul(benchmark, columns):
 @columns
 @pytest.mark.benchmark(group="sparse products")
 def test_gram_matmul(benchmark, columns):
-    """X'(X A) in one pass over X."""
+    """Multiply X'(X A) in one pass over X."""
     X = data.interactions(*SHAPE)
     A = data.gaussian(X.shape[1], columns)
     check.product(fastcos.gram_matmul(X, A), X.T @ (X @ A.astype(np.float64)))
@@ -55,7 +55,7 @@ def test_randomized_svd(benchmark, tolerance):
 @pytest.mark.parametrize("k", [10, 100])
 @pytest.mark.benchmark(group="nearest items of every item")
 def test_item_neighbors(benchmark, k):
-    """Items are compared by the users who interacted with them."""
+    """Compare items by the users who interacted with them."""
     X = data.interactions(10_000, 3_000, 400_000)
     items, at = X.T.tocsr(), check.sample_of(X.shape[1], 200)
     expected = check.item_neighbors(X, at, k)

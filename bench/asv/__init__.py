@@ -1,10 +1,11 @@
-"""The history of fastcos by airspeed velocity: `asv run` reads the classes in this folder.
+"""The benchmarks by which airspeed velocity (`asv run`) follows the speed of fastcos over commits.
 
 A class is written out in full: parameters, setup, the method that is timed, and a version. Raise
-the version of a class when its workload changes; asv then discards its earlier results.
+the version of a class when its workload changes; asv then discards the earlier results of the
+class.
 
-Every setup makes one call, which loads or compiles the kernels and starts the threads, so that the
-times are of warm calls.
+Every setup makes one call, which loads or compiles the kernels and starts the threads, so asv times
+warm calls.
 """
 
 import os
@@ -12,14 +13,15 @@ import sys
 from pathlib import Path
 
 # asv imports this folder from the clone, but fastcos from the environment of the commit that it
-# measures. The root of the clone comes last, so that `bench` is found and fastcos is not.
+# measures. The root of the clone is appended to the path, so that Python finds `bench` in the clone
+# and fastcos in the environment.
 sys.path.append(str(Path(__file__).parents[2]))
 
 # asv.conf.json compiles the kernels of a commit into a cache of its own.
 if "ASV_ENV_DIR" in os.environ:
     os.environ["FASTCOS_CACHE_DIR"] = str(Path(os.environ["ASV_ENV_DIR"], "fastcos-cache"))
 
-try:  # Time the compiled kernels, not the slower code that stands in until they are compiled.
+try:  # The compiled kernels are timed, and not the NumPy code that runs until they are compiled.
     from fastcos.parallel import readiness
 
     readiness.compile_at_once()

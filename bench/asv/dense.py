@@ -10,7 +10,7 @@ SIZES = [(1_000, 64), (10_000, 64), (4_000, 768)]
 
 
 class IndexSearch:
-    """Queries of a fitted index."""
+    """Searches of a fitted index."""
 
     params = [[1, 16, 256], SIZES]
     param_names = ["queries", "rows x columns"]
@@ -26,7 +26,7 @@ class IndexSearch:
 
 
 class EmbeddingSearch:
-    """Queries of an index whose rows resemble text embeddings."""
+    """Searches of an index whose rows resemble text embeddings."""
 
     params = [[1, 256]]
     param_names = ["queries"]
@@ -42,7 +42,7 @@ class EmbeddingSearch:
 
 
 class SelfJoin:
-    """Neighbours of all rows, in one call."""
+    """The neighbours of all rows, in one call."""
 
     params = [SIZES]
     param_names = ["rows x columns"]
@@ -57,7 +57,7 @@ class SelfJoin:
 
 
 class OneShot:
-    """Queries among rows that have no index."""
+    """Searches among rows that have no index."""
 
     params = [[1, 1_000], SIZES]
     param_names = ["queries", "rows x columns"]
@@ -72,7 +72,7 @@ class OneShot:
 
 
 class IndexFit:
-    """Fit an index."""
+    """The fit of an index."""
 
     params = [SIZES]
     param_names = ["rows x columns"]
@@ -87,7 +87,7 @@ class IndexFit:
 
 
 class Rescore:
-    """Exact scores of 100 candidates of each of 1,000 queries."""
+    """The exact scores of 100 candidates for each of 1,000 queries."""
 
     version = "1"
 
@@ -102,7 +102,7 @@ class Rescore:
 
 
 class NeighborsAbove:
-    """All pairs above a score."""
+    """The search for all pairs above a score."""
 
     version = "1"
 

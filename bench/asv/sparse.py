@@ -7,7 +7,7 @@ SHAPE = (40_000, 20_000, 800_000)
 
 
 class Products:
-    """X A, X'Y and X'(X A)."""
+    """The products X A, X'Y and X'(X A)."""
 
     params = [[16, 64]]
     param_names = ["columns"]
@@ -31,7 +31,7 @@ class Products:
 
 
 class TruncatedSVD:
-    """Sixteen singular triplets to a certified residual."""
+    """Sixteen singular triplets, computed to a certified residual."""
 
     params = [[1e-2, 1e-4]]
     param_names = ["residual"]
@@ -46,7 +46,7 @@ class TruncatedSVD:
 
 
 class ItemNeighbors:
-    """Nearest items of every item, compared by their users."""
+    """The nearest items of every item, compared by the users who interacted with them."""
 
     params = [[10, 100]]
     param_names = ["k"]

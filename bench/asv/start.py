@@ -1,7 +1,7 @@
-"""Start-up in a new process: asv times the returned code, and runs the second string before."""
+"""Start-up in a new process: asv times the first string, and runs the second string before it."""
 
 SEARCH = "import numpy as np, fastcos; fastcos.top_k(np.eye(64, dtype=np.float32), k=3)"
-# A short search alone compiles nothing; this one does, so that the timed process finds kernels.
+# A short search compiles no kernel, so this code compiles the kernels before a process is timed.
 COMPILE = f"from fastcos.parallel import readiness; readiness.compile_at_once(); {SEARCH}"
 COMPILE_BEFORE = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {COMPILE!r}])"
 
@@ -15,5 +15,5 @@ def timeraw_import_of_top_k():
 
 
 def timeraw_first_search():
-    """The import and the first search, with compiled kernels on disk."""
+    """Time the import and the first search, with compiled kernels on disk."""
     return SEARCH, COMPILE_BEFORE

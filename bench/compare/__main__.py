@@ -1,4 +1,4 @@
-"""The command line: `python -m bench.compare` measures, and with `render` it publishes."""
+"""The command line: `python -m bench.compare` measures, and `render` publishes the results."""
 
 import argparse
 import datetime
@@ -31,12 +31,12 @@ examples:
 
 def parser():
     """Return the parser of the command."""
-    found = argparse.ArgumentParser(
+    command = argparse.ArgumentParser(
         prog="python -m bench.compare", description=DESCRIPTION, epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
     libraries = worker.names_of_libraries()
-    add = found.add_argument
+    add = command.add_argument
     add("data", nargs="?", type=Path, metavar="DATA", help="vectors or interactions")
     add(
         "--task",
@@ -71,17 +71,17 @@ def parser():
     )
     add("--save", action="store_true", help="write bench/results/DATE/MACHINE.json after every row")
     add("--out", type=Path, metavar="FILE", help="write the results to this file instead")
-    return found  # fmt: skip
+    return command  # fmt: skip
 
 
 def name_of_machine(facts):
-    """Return a name for the results file: "amd-epyc-znver5-avx512-2-threads"."""
+    """Return the name of the results file, such as "amd-epyc-znver5-avx512-2-threads"."""
     words = f"{facts['cpu']} {facts['isa']} {facts['threads']} threads".lower()
     return re.sub(r"[^a-z0-9]+", "-", re.sub(r"\(r\)|\(tm\)|processor", "", words)).strip("-")
 
 
 def new_document(arguments):
-    """Return a results file without results."""
+    """Return an empty results document with the facts about this run."""
     now, facts = datetime.datetime.now(datetime.UTC), machine.facts()
     tags = [
         f"{name}={os.environ[name]}" for name in ("FASTCOS_ISA", "FASTCOS_N_THREADS")
@@ -96,35 +96,38 @@ def new_document(arguments):
 
 
 def print_row(result, descriptions):
-    """Print the time of fastcos, and a sentence about every other library."""
+    """Print the time of fastcos, and one sentence about each of the other libraries."""
     libraries = result["libraries"]
     ours = libraries[turns.FASTCOS].get("seconds")
     if not ours:
         print(f"  no time is reported for fastcos: {libraries[turns.FASTCOS].get('absent')}")
         return
     print(f"  fastcos takes {ratios.duration(ratios.time_of(ours))}")
-    for name, one in libraries.items():
+    for name, library in libraries.items():
         label = descriptions[name]["name"]
-        if "absent" in one:
-            print(f"  no time is reported for {label}: {one['absent']}")
+        if "absent" in library:
+            print(f"  no time is reported for {label}: {library['absent']}")
         elif name != turns.FASTCOS:
-            text = ratios.sentence(label, one["seconds"], ours, result["busy"])
-            setting = f" ({one['setting']})" if "setting" in one else ""
-            recall = f"; its recall is {one['recall']:.3f}" if "recall" in one else ""
+            text = ratios.sentence(label, library["seconds"], ours, result["busy"])
+            setting = f" ({library['setting']})" if "setting" in library else ""
+            recall = f"; its recall is {library['recall']:.3f}" if "recall" in library else ""
             print(f"  {text}{recall}{setting}", flush=True)
 
 
 def run(arguments, document, save):
-    """Measure what was asked for; save(document) is called after every row."""
+    """Measure the chosen tasks; save(document) is called after every row."""
     threads = document["threads"]
-    libraries = [turns.FASTCOS, *(one for one in arguments.library if one != turns.FASTCOS)]
+    libraries = [
+        turns.FASTCOS,
+        *(library_name for library_name in arguments.library if library_name != turns.FASTCOS),
+    ]
     descriptions, absent = turns.describe(libraries, threads)
     if turns.FASTCOS in absent:
         raise SystemExit(f"fastcos cannot be measured: {absent[turns.FASTCOS]}")
     for name, reason in absent.items():
         print(f"{name}: {reason}")
-    for one in descriptions.values():
-        document["versions"][one["name"]] = one["versions"]
+    for facts in descriptions.values():
+        document["versions"][facts["name"]] = facts["versions"]
     document["absent"] |= absent
     chosen = [*tasks.TASKS, "hard", "large"] if "all" in arguments.task else arguments.task
     rows = tasks.rows_of([name for name in chosen if name in tasks.TASKS], arguments.size)
@@ -137,19 +140,20 @@ def run(arguments, document, save):
         document["results"][row.key] = result
         print_row(result, descriptions)
         for name in set(arguments.library).intersection(descriptions) - set(result["libraries"]):
-            if arguments.library != worker.names_of_libraries():  # the user asked for it by name
+            if arguments.library != worker.names_of_libraries():  # the user has named libraries
                 label = descriptions[name]["name"]
                 reason = f"{name}.py defines no function {row.operation}"
                 print(f"  no time is reported for {label}: {reason}")
         save(document)
     if "hard" in chosen and not arguments.data:
         print("\nwrong neighbours of the hard set, of a million", flush=True)
-        for name, one in descriptions.items():
-            if "search" in one["operations"]:
-                found = hard.wrong_neighbors(name, threads)
-                document["hard_set"][name] = {"name": one["name"]} | found
+        for name, facts in descriptions.items():
+            if "search" in facts["operations"]:
+                wrong = hard.wrong_neighbors(name, threads)
+                document["hard_set"][name] = {"name": facts["name"]} | wrong
                 print(
-                    f"  {one['name']:18} {found.get('wrong', found.get('absent')):>10,}", flush=True
+                    f"  {facts['name']:18} {wrong.get('wrong', wrong.get('absent')):>10,}",
+                    flush=True,
                 )
         save(document)
     if "large" in chosen:
@@ -164,10 +168,10 @@ def run(arguments, document, save):
         source += f", {X.nnz:,} non-zeros"
         for operation in large.TITLES:
             print(f"\n{large.TITLES[operation]}, {source}", flush=True)
-            one = large.measure(
+            result = large.measure(
                 operation, X, source, descriptions, arguments.processes or 1, threads
             )
-            document["large"][f"{operation} {X.nnz}"] = one
+            document["large"][f"{operation} {X.nnz}"] = result
             save(document)
 
 
@@ -181,14 +185,14 @@ def main(words=None):
     if arguments.data and not arguments.data.exists():
         command.error(f"DATA must be an existing file, got {arguments.data}")
     processes = 1 if arguments.processes is None else arguments.processes
-    for name, value, least in (
+    for name, value, minimum in (
         ("--processes", processes, 1),
         ("--seconds", arguments.seconds, 1e-3),
         ("--k", arguments.k, 1),
         ("--nnz", arguments.nnz, 1e4),
     ):
-        if not value >= least:
-            command.error(f"{name} must be at least {least:g}, got {value:g}")
+        if not value >= minimum:
+            command.error(f"{name} must be at least {minimum:g}, got {value:g}")
     document = new_document(arguments)
     path = arguments.out
     if arguments.save and not path:

@@ -1,8 +1,9 @@
-"""Wrong neighbours of a hard set, per library: what "exact" means in float32.
+"""Wrong neighbours of a hard set, per library, which show how exact a search in float32 is.
 
-Five kinds of rows on which rounding decides; for each 2,000 queries among 3,000 items, k = 100: a
-million neighbours. A neighbour is wrong if its float64 cosine is below the k-th best one by more
-than the rounding error of float64, so that ties may come in any order. Nothing is timed here.
+The set has five families of rows in which rounding decides the order. Each family has 2,000 queries
+among 3,000 items with k = 100, so there are a million neighbours in total. A neighbour is wrong if
+its float64 cosine is below the k-th best cosine by more than the rounding error of float64, so ties
+may come in any order. These searches are not timed.
 """
 
 import tempfile
@@ -16,28 +17,28 @@ QUERIES, ITEMS, COLUMNS, K = 2_000, 3_000, 48, 100
 
 
 def near_ties(rng, n):
-    """All cosines are within 1e-7 of each other, the resolution of float32."""
+    """Return rows whose cosines differ by less than 1e-7, the resolution of float32."""
     return 1 + 1e-4 * rng.standard_normal((n, COLUMNS))
 
 
 def large_and_small(rng, n):
-    """Norms from 1e-18 to 1e18: the square of a norm overflows or vanishes in float32."""
+    """Return rows of norms from 1e-18 to 1e18, whose squares overflow or vanish in float32."""
     return rng.standard_normal((n, COLUMNS)) * 10.0 ** rng.integers(-18, 19, (n, 1))
 
 
 def common_mean(rng, n):
-    """One direction that all rows share is a hundred times as large as what distinguishes them."""
+    """Return rows with a common direction that is a hundred times as large as their differences."""
     return 100 * np.ones(COLUMNS) + rng.standard_normal((n, COLUMNS))
 
 
 def near_duplicates(rng, n):
-    """Fifty rows, copied with differences of 1e-6."""
+    """Return copies of fifty rows that differ by 1e-6."""
     centres = np.random.default_rng(0).standard_normal((50, COLUMNS))
     return centres[rng.integers(0, 50, n)] + 1e-6 * rng.standard_normal((n, COLUMNS))
 
 
 def one_large_column(rng, n):
-    """One column is ten thousand times as large as the others, with both signs."""
+    """Return rows with one column, of both signs, that is 10,000 times as large as the others."""
     rows = rng.standard_normal((n, COLUMNS))
     rows[:, 0] *= 1e4
     return rows
@@ -47,7 +48,7 @@ FAMILIES = (near_ties, large_and_small, common_mean, near_duplicates, one_large_
 
 
 def wrong_neighbors(name, threads):
-    """Return how many of a million neighbours a library gets wrong, by family."""
+    """Return how many of a million neighbours a library returns wrongly, by family."""
     wrong = {}
     worker = Worker(name, threads)
     try:

@@ -1,9 +1,9 @@
 """Large interaction matrices, up to 1e9 non-zeros: time, memory and certificate of each library.
 
-A call takes seconds to hours here, so that every process makes one call, after a short one on the
-first 5,000 rows that loads kernels and starts threads. Preparation (a transposed copy, say) and its
-memory are reported, too. The certificate is the error of sampled results in float64, as in the
-other tasks.
+One call takes seconds to hours, so every process makes only one call. Before it, a short call on
+the first 5,000 rows loads kernels and starts threads. The time and the memory of the preparation,
+for example of a transposed copy, are reported as well. The certificate is the float64 error of
+sampled results, as in the other tasks.
 """
 
 import random
@@ -17,7 +17,7 @@ from bench.compare import tasks
 from bench.compare.worker import Failed, NotInstalledError, Worker, save_arguments
 
 RANK = 16
-# The matrix is written here, because /tmp may lie in memory. Git ignores this folder.
+# The matrix is written to this folder, which Git ignores, because /tmp may lie in memory.
 SCRATCH = machine.ROOT / ".bench"
 TITLES = {
     "gram": f"X'(X A), {tasks.COLUMNS} columns",
@@ -41,20 +41,20 @@ def arguments_of(operation, X):
 
 
 def certifier(operation, X, A=None, k=None, tolerance=None):
-    """Return a function from an answer to its certificate, the error in float64."""
+    """Return a function that computes the certificate of an answer, which is its float64 error."""
     if operation == "gram":
         expected = X.T @ (X @ A[:, :5].astype(np.float64))
         return lambda Y: float(abs(Y[:, :5] - expected).max() / abs(expected).max())
     if operation == "svd":
-        return lambda found: float(check.residuals(X, found[:, 0], found[:, 1:]).max())
+        return lambda triplets: float(check.residuals(X, triplets[:, 0], triplets[:, 1:]).max())
     at = np.argsort(-np.bincount(X.indices, minlength=X.shape[1]))[:2_000:100]
     expected = np.maximum(check.item_neighbors(X, at, k), 0)
     return lambda scores: float(abs(scores[at] - expected).max())
 
 
 def measure(operation, X, source, descriptions, processes, threads):
-    """Return the result of one operation: for every library its calls and their certificates."""
-    names = [name for name, one in descriptions.items() if operation in one["operations"]]
+    """Return the result of one operation: the calls of every library with their certificates."""
+    names = [name for name, facts in descriptions.items() if operation in facts["operations"]]
     arguments = arguments_of(operation, X)
     labels = {name: {"name": descriptions[name]["name"]} for name in names}
     results = {name: label | {"calls": []} for name, label in labels.items()}
@@ -84,7 +84,7 @@ def measure(operation, X, source, descriptions, processes, threads):
 
 
 def line_of(name, facts):
-    """Return a line about one call."""
+    """Return one line of text about one call."""
     return (
         f"{name:16} {facts['seconds']:10.2f} s, prepared in {facts['preparation_seconds']:.2f} s, "
         f"{facts['added_mib']:,.0f} MiB in addition to the matrix, error {facts['certificate']:.2g}"

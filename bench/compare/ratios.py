@@ -7,7 +7,7 @@ import numpy as np
 from scipy import stats
 
 CONFIDENCE = 0.95
-# Cores that other programs may use before the comparison withholds its verdicts.
+# If other programs use more cores than this, the comparison gives no verdicts.
 BUSY_CORES = 0.15
 
 
@@ -22,14 +22,14 @@ def ratio_of(theirs, ours):
     Parameters
     ----------
     theirs, ours : list of list of float
-        Seconds by process and turn. Turn i of process j of both was taken at the same moment; a
-        slow library has fewer turns.
+        Seconds by process and turn. Turn i of process j was measured at the same moment for both
+        libraries; a slow library has fewer turns.
 
     Returns
     -------
     ratio, low, high : float
-        How many times as fast as the other library fastcos is. The interval is infinite for one
-        process.
+        How many times as fast as the other library fastcos is, and the ends of the interval, which
+        is infinite if there is only one process.
     """
     logs = np.array([
         statistics.median(math.log(a / b) for a, b in zip(their_turns, our_turns, strict=False))
@@ -37,20 +37,20 @@ def ratio_of(theirs, ours):
     ])  # fmt: skip
     n, mean, half = len(logs), logs.mean(), np.inf
     if n > 1:
-        # The mean of n other processes scatters around the mean of these as sqrt(1/n + 1/n).
+        # The mean of n other processes varies around the mean of these as sqrt(1/n + 1/n).
         half = stats.t.ppf((1 + CONFIDENCE) / 2, n - 1) * logs.std(ddof=1) * math.sqrt(2 / n)
     return tuple(float(value) for value in np.exp([mean, mean - half, mean + half]))
 
 
 def verdict(low, high, busy):
-    """Return "faster", "slower" or "undecided", or "busy" where no verdict may be given."""
+    """Return "faster", "slower", "undecided", or "busy" if other programs used the machine."""
     if busy is None or busy > BUSY_CORES:
         return "busy"
     return "faster" if low > 1 else "slower" if high < 1 else "undecided"
 
 
 def sentence(name, theirs, ours, busy):
-    """Say how fast fastcos is beside another library."""
+    """Return a sentence which says how fast fastcos is compared with another library."""
     ratio, low, high = ratio_of(theirs, ours)
     # A single process does not show how much processes differ.
     interval = f" [{low:.2f}, {high:.2f}]" if math.isfinite(high) else ""
@@ -67,7 +67,7 @@ def sentence(name, theirs, ours, busy):
 
 
 def duration(seconds):
-    """Return a time in words: "15.1 us"."""
+    """Return a time with its unit, such as "15.1 us"."""
     for scale, unit in ((1, "s"), (1e3, "ms"), (1e6, "us")):
         if seconds * scale >= 1 or unit == "us":
             return f"{float(f'{seconds * scale:.3g}'):,g} {unit}"

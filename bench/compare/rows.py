@@ -1,4 +1,4 @@
-"""What several libraries need around a search: unit rows, neighbours without the row itself."""
+"""Helpers of several libraries: unit rows, and neighbours without the row itself."""
 
 import os
 
@@ -11,24 +11,24 @@ def n_threads():
 
 
 def unit(rows):
-    """Return rows of norm 1; zero rows stay zero."""
+    """Return the rows divided by their norms; zero rows stay zero."""
     return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-30)
 
 
 def without_itself(indices):
     """Return the neighbours (n, k) of a self-join that found (n, k + 1), without the row itself.
 
-    If a row with many duplicates is not among its own neighbours, the last one is left out.
+    If a row with many duplicates is not among its own neighbours, the last neighbour is dropped.
     """
-    kept = indices != np.arange(len(indices))[:, None]
-    kept[kept.all(axis=1), -1] = False
-    return indices[kept].reshape(len(indices), -1)
+    is_other = indices != np.arange(len(indices))[:, None]
+    is_other[is_other.all(axis=1), -1] = False
+    return indices[is_other].reshape(len(indices), -1)
 
 
 def best_of_products(multiply, queries, k, block=1024):
     """Return the k items with the largest products of every query, best first.
 
-    multiply takes a block of queries and returns its products with all items.
+    multiply is a function that returns the products of a block of queries with all items.
     """
     indices = np.empty((len(queries), k), np.int64)
     for first in range(0, len(queries), block):
@@ -40,6 +40,6 @@ def best_of_products(multiply, queries, k, block=1024):
 
 
 def joined(search, rows, k, read):
-    """Return the call and the reader of a self-join, by a search of k + 1 neighbours."""
+    """Return the call and the reader of a self-join that searches for k + 1 neighbours."""
     call, _ = search(rows, rows, k + 1)
     return call, lambda result: without_itself(read(result))

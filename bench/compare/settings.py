@@ -1,7 +1,7 @@
-"""Settings of a library that depend on the CPU or on what is installed: the fastest one counts.
+"""Settings of a library that depend on the CPU or on installed packages.
 
-A library's file says `SETTINGS = settings.openblas()`, say. Each setting is tried for two turns,
-and the fastest is used in all processes.
+The file of a library chooses a list, for example by `SETTINGS = settings.openblas()`. Each setting
+of the list is tried for two turns, and the fastest setting is used in all processes.
 """
 
 import sys
@@ -12,34 +12,34 @@ from bench import machine
 
 
 class Setting(NamedTuple):
-    """Environment variables of a library's process, and their name in tables."""
+    """Environment variables of a library's process, and the name of the setting in tables."""
 
     name: str = ""
     variables: dict = {}
 
 
 DEFAULT = [Setting()]
-# Kernels of OpenBLAS: name, value of OPENBLAS_CORETYPE, instruction set that they need.
+# The kernels of OpenBLAS: name, value of OPENBLAS_CORETYPE, and the instruction set they need.
 OPENBLAS_KERNELS = (("AVX-512", "SkylakeX", "avx512f"), ("AVX2", "Haswell", "avx2"))
 
 
 def openblas():
     """Return a setting for each family of OpenBLAS kernels that this CPU can run.
 
-    OpenBLAS chooses kernels by the model of the CPU; on new and on virtual CPUs this choice is
-    often not the fastest one.
+    OpenBLAS chooses kernels by the model of the CPU. On new and on virtual CPUs, this choice is
+    often not the fastest.
     """
-    known = machine.features()
-    found = [
+    cpu_features = machine.features()
+    settings = [
         Setting(f"{name} kernels", {"OPENBLAS_CORETYPE": core})
         for name, core, needed in OPENBLAS_KERNELS
-        if needed in known
+        if needed in cpu_features
     ]
-    return found or DEFAULT
+    return settings or DEFAULT
 
 
 def mkl_library():
-    """Return the path of MKL as pip installs it; raise ImportError if it is missing."""
+    """Return the path of the MKL that pip has installed; raise ImportError if it is missing."""
     packages = [Path(place) for place in sys.path if place.endswith("site-packages")]
     for prefix in (Path(sys.prefix), *(place.parents[2] for place in packages)):
         for library in Path(prefix, "lib").glob("libmkl_rt.so*"):

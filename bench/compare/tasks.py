@@ -1,9 +1,9 @@
 """The eight tasks of the comparison, each in three sizes.
 
-A task names the function of a library that does it (`operation`), makes the seeded arguments of
-this function, and checks the answer in float64 before anything is timed. A library whose answer is
-wrong has no time. Neighbours may come in any order among ties, and a library that computes in
-float32 may confuse items whose scores it cannot distinguish.
+A task names the function of a library that performs it (`operation`), creates the seeded arguments
+of this function, and checks the answer in float64 before anything is timed. A library whose answer
+is wrong has no time. Neighbours with equal scores may come in any order, and a library that
+computes in float32 may confuse items whose scores float32 cannot distinguish.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ PRODUCT_TOLERANCE = 1e-4
 
 
 class Task(NamedTuple):
-    """One task."""
+    """One task of the comparison."""
 
     title: str  # the task in words; the numbers of its size are formatted into it
     operation: str  # the name of the function in bench/compare/libraries/*.py
@@ -31,49 +31,49 @@ class Task(NamedTuple):
 
 
 def search_of_embeddings(queries, n, d):
-    """Queries among rows that resemble text embeddings; both are of one distribution."""
+    """Return rows that resemble text embeddings, and queries from the same distribution."""
     items = data.embeddings(n, d)
     return {"items": items, "queries": data.embeddings(queries, d, seed=1), "k": K}
 
 
 def search_by_other_queries(queries, n, d):
-    """Queries that are not distributed like the items, as those of another kind of text are not."""
+    """Return embeddings, and queries with another distribution, like texts of another kind."""
     items = data.embeddings(n, d)
     return {"items": items, "queries": data.gaussian(queries, d, seed=1), "k": K}
 
 
 def join(n, d):
-    """All rows against all; independent normal rows are the hardest for bounds."""
+    """Return independent normal rows, the hardest input for bounds, to compare with each other."""
     return {"rows": data.gaussian(n, d), "k": K}
 
 
 def product(n_users, n_items, nnz):
-    """A matrix of interactions, and a dense factor."""
+    """Return a matrix of interactions, and a dense factor."""
     X = data.interactions(n_users, n_items, nnz)
     return {"X": X, "A": data.gaussian(X.shape[1], COLUMNS)}
 
 
 def factorisation(n_users, n_items, nnz, k):
-    """A matrix of interactions, the number of singular triplets, and their largest residual."""
+    """Return a matrix of interactions, the number of singular triplets, and the tolerance."""
     return {"X": data.interactions(n_users, n_items, nnz), "k": k, "tolerance": SVD_TOLERANCE}
 
 
 def item_join(n_users, n_items, nnz):
-    """A matrix of interactions, whose columns are compared with each other."""
+    """Return a matrix of interactions, whose columns are compared with each other."""
     return {"X": data.interactions(n_users, n_items, nnz), "k": K}
 
 
 def cosine_rounding(d):
-    """Return how far two cosines of d columns may be apart and still be confused in float32.
+    """Return the largest difference of two cosines of d columns that float32 may confuse.
 
-    A product of d columns has d roundings of 2^-24, whatever the order of summation, and each of
-    the two norms has d / 2 + 3; a confused pair has this error twice.
+    A product of d columns has d roundings of 2^-24 in any order of summation, and each of the two
+    norms has d / 2 + 3 roundings. The difference of a confused pair contains this error twice.
     """
     return 2 * (2 * d + 6) * 2.0**-24
 
 
 def search_checker(items, queries, k, sample=check.SAMPLE):
-    """Compare a sample of queries with the float64 cosines of all items."""
+    """Return a checker that compares a sample of queries with the float64 cosines of all items."""
     at = check.sample_of(len(queries), sample)
 
     def checker(indices):
@@ -87,34 +87,36 @@ def search_checker(items, queries, k, sample=check.SAMPLE):
 
 
 def join_checker(rows, k):
-    """Compare a sample of rows with the float64 cosines of all others."""
+    """Return a checker that compares a sample of rows with the float64 cosines of other rows."""
     at = check.sample_of(len(rows))
 
     def checker(indices):
         assert np.shape(indices) == (len(rows), k), "the answer must have the shape (n, k)"
         tolerance = cosine_rounding(rows.shape[1])
-        found = np.asarray(indices)[at]
-        wrong = check.wrong_neighbors(found, rows[at], rows, tolerance=tolerance, own=at).sum()
+        sample_indices = np.asarray(indices)[at]
+        wrong = check.wrong_neighbors(
+            sample_indices, rows[at], rows, tolerance=tolerance, self_items=at
+        ).sum()
         assert wrong == 0, f"{wrong} of {k * len(at)} neighbours are wrong"
 
     return checker
 
 
 def product_checker(X, A):
-    """Compare sampled rows with SciPy's product in float64."""
+    """Return a checker that compares sampled rows with SciPy's product in float64."""
     at = check.sample_of(X.shape[0], 1_000)
     expected = X[at] @ A.astype(np.float64)
     return lambda Y: check.product(Y[at], expected, PRODUCT_TOLERANCE)
 
 
 def gram_checker(X, A):
-    """Compare five columns with SciPy's product in float64."""
+    """Return a checker that compares five columns with SciPy's product in float64."""
     expected = X.T @ (X @ A[:, :5].astype(np.float64))
     return lambda Y: check.product(Y[:, :5], expected, PRODUCT_TOLERANCE)
 
 
 def svd_checker(X, k, tolerance):
-    """Compute the residuals of all triplets in float64."""
+    """Return a checker that computes the residuals of all triplets in float64."""
 
     def checker(triplets):
         s, Vt = triplets[:, 0], triplets[:, 1:]
@@ -126,10 +128,10 @@ def svd_checker(X, k, tolerance):
 
 
 def item_join_checker(X, k, sample=200):
-    """Compare the k best cosines of sampled items with float64.
+    """Return a checker that compares the k best cosines of sampled items with float64.
 
-    The cosine of an item with n entries is a sum of at most n products of two rounded factors; its
-    error is at most (n + 2) u / (1 - (n + 2) u) of the cosine, with u = 2^-24 (Higham, Accuracy and
+    The cosine of an item with n entries is a sum of at most n products of two rounded factors. Its
+    relative error is at most (n + 2) u / (1 - (n + 2) u) with u = 2^-24 (Higham, Accuracy and
     Stability of Numerical Algorithms, 2002, section 3.1).
     """
     at = check.sample_of(X.shape[1], sample)
@@ -226,7 +228,7 @@ TASKS = {
 
 
 class Row(NamedTuple):
-    """A task in one size: one row of the published table."""
+    """A task in one size, which is one row of the published table."""
 
     key: str
     title: str
@@ -236,7 +238,7 @@ class Row(NamedTuple):
 
 
 def rows_of(names, sizes):
-    """Return the rows of the built-in tasks."""
+    """Return the rows of built-in tasks with these names, in these sizes."""
     return [
         Row(
             f"{name} {size}", TASKS[name].title.format(**parameters), TASKS[name].operation,
@@ -250,19 +252,19 @@ def rows_of(names, sizes):
 
 
 def rows_of_file(path, k=K):
-    """Return the rows for a file: vectors are searched and joined, interactions are multiplied."""
+    """Return the rows of a file: vectors are searched and joined, interactions are multiplied."""
     from fastcos import io
 
     if io.holds_vectors(str(path)):
         X = np.ascontiguousarray(io.read_vectors(str(path)).vectors, np.float32)
-        few = max(1, min(256, len(X) // 2))
+        n_queries = max(1, min(256, len(X) // 2))
         arguments = {
-            "search": {"items": X[few:], "queries": X[:few], "k": k},
+            "search": {"items": X[n_queries:], "queries": X[:n_queries], "k": k},
             "self_join": {"rows": X, "k": k},
         }
         size = f"{X.shape[0]:,} x {X.shape[1]} rows of {path.name}"
         titles = {
-            "search": f"{few:,} queries among {size}, k = {k}",
+            "search": f"{n_queries:,} queries among {size}, k = {k}",
             "self_join": f"neighbours of all {size}, k = {k}, without an index",
         }
         checkers = {"search": search_checker, "self_join": join_checker}

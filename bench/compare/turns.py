@@ -1,4 +1,4 @@
-"""Measure one row: all libraries in interleaved turns, over several fresh processes."""
+"""The measurement of one row: interleaved turns of all libraries, over several fresh processes."""
 
 import contextlib
 import random
@@ -15,30 +15,31 @@ from bench.compare.settings import Setting
 from bench.compare.worker import Failed, NotInstalledError, Worker, save_arguments
 
 FASTCOS = "fastcos"
-# Turns in the trial of a library's settings, and the most turns of a process.
-TRIAL_TURNS, MOST_TURNS = 2, 7
+# The number of turns in which a library's settings are tried, and the largest number of turns of a
+# process.
+TRIAL_TURNS, MAX_TURNS = 2, 7
 
 
 def describe(names, threads):
     """Return the descriptions of the libraries by name, and the reasons why others are absent."""
-    found, absent = {}, {}
+    descriptions, absent = {}, {}
     with contextlib.ExitStack() as closing:
         for name in names:
             worker = Worker(name, threads)
             closing.callback(worker.close)
             try:
-                found[name] = worker.request(do="describe")
+                descriptions[name] = worker.request(do="describe")
             except NotInstalledError as error:
                 absent[name] = f"not installed ({error})"
             except Failed as error:
                 absent[name] = str(error)
-    for description in found.values():
-        description["settings"] = [Setting(*one) for one in description["settings"]]
-    return found, absent
+    for description in descriptions.values():
+        description["settings"] = [Setting(*setting) for setting in description["settings"]]
+    return descriptions, absent
 
 
 def start(row, folder, candidates, checker, descriptions):
-    """Prepare workers; return those whose answers are right, and the reasons against the others."""
+    """Prepare workers; return those with right answers, and the reasons why others are absent."""
     workers, absent, recalls = [], {}, {}
 
     def prepare(worker):
@@ -48,7 +49,7 @@ def start(row, folder, candidates, checker, descriptions):
             return None
         return answer
 
-    # All at once, because importing takes long; nothing is timed yet.
+    # All workers prepare at once, because importing takes long and nothing is timed yet.
     with ThreadPoolExecutor(len(candidates)) as pool:
         answers = [pool.submit(prepare, worker) for worker in candidates]
     for worker, answer in zip(candidates, answers, strict=True):
@@ -66,7 +67,7 @@ def start(row, folder, candidates, checker, descriptions):
 
 
 def take_turn(workers):
-    """Return the seconds of every worker; the order is random."""
+    """Return the seconds of one turn of every worker, in a random order."""
     return {
         worker: worker.request(do="call")["seconds"]
         for worker in random.sample(workers, len(workers))
@@ -74,24 +75,31 @@ def take_turn(workers):
 
 
 def fastest_settings(workers):
-    """Return one worker of every library: the one whose setting is fastest in a short trial."""
+    """Return the worker of every library whose setting is fastest in a short trial."""
     by_library = {}
     for worker in workers:
         by_library.setdefault(worker.library, []).append(worker)
-    alternatives = [worker for same in by_library.values() if len(same) > 1 for worker in same]
+    alternatives = [
+        worker
+        for workers_of_library in by_library.values()
+        if len(workers_of_library) > 1
+        for worker in workers_of_library
+    ]
     trial = [take_turn(alternatives) for _ in range(TRIAL_TURNS)]
     return [
-        min(same, key=lambda worker: statistics.median(turn[worker] for turn in trial))
-        if len(same) > 1
-        else same[0]
-        for same in by_library.values()
+        min(
+            workers_of_library, key=lambda worker: statistics.median(turn[worker] for turn in trial)
+        )
+        if len(workers_of_library) > 1
+        else workers_of_library[0]
+        for workers_of_library in by_library.values()
     ]
 
 
 def take_turns(workers, budget):
     """Return the seconds of the turns by library, and the cores that other programs used meanwhile.
 
-    fastcos takes part in every turn; another library stops when its calls have used the budget.
+    fastcos takes part in every turn. Another library stops when its calls have used the budget.
     """
 
     def used_by_others():
@@ -100,10 +108,10 @@ def take_turns(workers, budget):
             return None
         return total - time.process_time() - sum(worker.cpu_seconds for worker in workers)
 
-    take_turn(workers)  # Its end is the start of the measurement; it fills the caches.
+    take_turn(workers)  # fills the caches; the measurement starts after this turn
     before, started = used_by_others(), time.perf_counter()
     seconds = {worker: [] for worker in workers}
-    for _ in range(MOST_TURNS):
+    for _ in range(MAX_TURNS):
         active = [
             worker
             for worker, turns in seconds.items()
@@ -121,7 +129,7 @@ def take_turns(workers, budget):
 
 
 def recall_of(indices, arguments):
-    """Return the share of true neighbours that a search found, over up to 100 queries."""
+    """Return the share of true neighbours in the answer of a search, over up to 100 queries."""
     queries, items, k = arguments["queries"], arguments["items"], arguments["k"]
     at = check.sample_of(len(queries), 100)
     wrong = check.wrong_neighbors(indices[at].astype(np.int64), queries[at], items)
@@ -129,27 +137,27 @@ def recall_of(indices, arguments):
 
 
 def measure(row, descriptions, processes, budget, threads):
-    """Return the result of a row as the results file holds it.
+    """Return the result of a row in the form of the results file.
 
     Parameters
     ----------
     row : Row
     descriptions : dict
-        Library to its description; see describe.
+        The description of each library, as describe returns it.
     processes : int
-        Fresh processes of every library, one after the other.
+        Number of fresh processes of every library, which run one after the other.
     budget : float
-        Seconds of calls of a library in a process; one call at least is made.
+        Seconds for the calls of a library in a process; at least one call is made.
     threads : int
-        Threads of every library.
+        Number of threads of every library.
     """
     arguments = row.make()
     checker = row.checker(**arguments)
     chosen = [
         (name, setting)
-        for name, one in descriptions.items()
-        if row.operation in one["operations"]
-        for setting in one["settings"]
+        for name, description in descriptions.items()
+        if row.operation in description["operations"]
+        for setting in description["settings"]
     ]
     labels, loads = {name: {"name": descriptions[name]["name"]} for name, _ in chosen}, []
     results = {name: label | {"seconds": []} for name, label in labels.items()}
@@ -164,7 +172,7 @@ def measure(row, descriptions, processes, budget, threads):
                 for name, reason in absent.items():
                     results[name] = labels[name] | {"absent": reason}
                 if FASTCOS in absent or FASTCOS not in results:
-                    break  # Nothing can be compared; the reason is in the results.
+                    break  # nothing can be compared; the results contain the reason
                 for name, indices in approximate.items():
                     results[name]["recall"] = recall_of(indices, arguments)
                 workers = fastest_settings(workers)
@@ -177,6 +185,6 @@ def measure(row, descriptions, processes, budget, threads):
                         results[worker.library]["setting"] = worker.setting.name
                 for file in Path(folder).glob("*.answer.npy"):
                     file.unlink()
-    # A library that failed in a later process has no time at all.
+    # If a library failed in a later process, it has no time at all.
     busy = None if not loads or None in loads else max(loads)
     return {"title": row.title, "busy": busy, "libraries": results}

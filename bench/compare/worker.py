@@ -1,7 +1,7 @@
-"""A library in a process of its own: it prepares tasks and times calls on request.
+"""The process of one library, which prepares tasks and times calls on request.
 
-`Worker` runs in the process of the comparison and starts `python -m bench.compare.worker LIBRARY`,
-which answers every line of its input, a JSON request, with one line of JSON.
+`Worker` runs in the process of the comparison and starts `python -m bench.compare.worker LIBRARY`.
+The started process reads one JSON request per line, and answers each with one line of JSON.
 """
 
 import contextlib
@@ -22,13 +22,13 @@ from packaging.requirements import Requirement
 from bench.compare import libraries, settings
 
 ROOT = Path(__file__).parents[2]
-# Seconds of the calls of one turn: a shorter call is repeated.
+# The seconds of calls in one turn. A shorter call is repeated.
 TURN_SECONDS = 0.02
 # Before the next library is called, all threads of a library must have used less than a tenth of a
-# core for 5 ms: threads that wait actively would slow it down.
+# core for 5 ms, because threads that wait actively would slow the next library down.
 QUIET_SECONDS, QUIET_SHARE = 5e-3, 0.1
-# Threads of OpenBLAS wait actively for 2^28 cycles, which is 0.1 s, by default. 2^22 cycles are 2
-# ms, still longer than the pause between two calls of one turn.
+# By default, threads of OpenBLAS wait actively for 2^28 cycles, which is 0.1 s. Here they wait for
+# 2^22 cycles, which is 2 ms and still longer than the pause between two calls of one turn.
 OPENBLAS_WAIT = {"OPENBLAS_THREAD_TIMEOUT": "22"}
 # The functions that a library's file may define.
 OPERATIONS = ("search", "self_join", "sparse_join", "product", "gram", "svd")
@@ -59,8 +59,8 @@ class Worker:
         )  # fmt: skip
 
     def request(self, **words):
-        """Return the answer to a request, a dictionary."""
-        with contextlib.suppress(BrokenPipeError):  # The empty line below shows that it ended.
+        """Send a request to the process, and return its answer, a dictionary."""
+        with contextlib.suppress(BrokenPipeError):  # the empty line below shows that it has ended
             print(json.dumps(words), file=self.process.stdin, flush=True)
         line = self.process.stdout.readline()
         if not line:
@@ -79,15 +79,15 @@ class Worker:
         return np.load(Path(folder, f"{self.process.pid}.answer.npy"))
 
     def close(self):
-        """Close its standard input, and wait until it ends."""
+        """Close the standard input of the process, and wait until the process ends."""
         with contextlib.suppress(BrokenPipeError):
             self.process.communicate()
 
 
 def names_of_libraries():
     """Return the names of all files in bench/compare/libraries, fastcos first."""
-    found = sorted(module.name for module in pkgutil.iter_modules(libraries.__path__))
-    return sorted(found, key=lambda name: name != "fastcos")
+    names = sorted(module.name for module in pkgutil.iter_modules(libraries.__path__))
+    return sorted(names, key=lambda name: name != "fastcos")
 
 
 def library(name):
@@ -96,7 +96,7 @@ def library(name):
 
 
 def save_arguments(folder, arguments):
-    """Write the arguments of an operation: arrays as .npy files, numbers as JSON."""
+    """Write the arguments of an operation to a folder: arrays as .npy files, numbers as JSON."""
     numbers = {}
     for name, value in arguments.items():
         if hasattr(value, "indptr"):
@@ -129,7 +129,7 @@ def load_arguments(folder):
 
 
 def blas_libraries():
-    """Return the BLAS libraries of this process: path to name and version."""
+    """Return the BLAS libraries of this process, as a dictionary of path to name and version."""
     from threadpoolctl import threadpool_info
 
     pools = [pool for pool in threadpool_info() if pool["user_api"] == "blas" and pool["version"]]
@@ -137,17 +137,17 @@ def blas_libraries():
 
 
 def versions_of(module, blas):
-    """Return the versions of a library, and of the BLAS that it brought along."""
+    """Return the version of a library, and of the BLAS that the library contains."""
     requirement = Requirement(module.REQUIRES)
     package, version = requirement.name, metadata.version(requirement.name)
     if not requirement.specifier.contains(version, prereleases=True):
         raise ImportError(f"needs {module.REQUIRES}, found {version}")
-    found = {package: version} | getattr(module, "versions", dict)()
-    return found | {f"{name} of {package}": version for name, version in blas}
+    versions = {package: version} | getattr(module, "versions", dict)()
+    return versions | {f"{name} of {package}": version for name, version in blas}
 
 
 def description(name):
-    """Return what the comparison must know of a library before it starts its processes."""
+    """Return the facts about a library that the comparison needs before it starts processes."""
     before = {} if name == "numpy" else blas_libraries()  # this process has imported NumPy
     module = library(name)
     blas = [version for path, version in blas_libraries().items() if path not in before]
@@ -161,7 +161,7 @@ def description(name):
 
 
 def resident_mib(field, process="self"):
-    """Return VmRSS, the resident memory, or VmHWM, its peak, in MiB; 0 where there is no /proc."""
+    """Return VmRSS, the resident memory, or VmHWM, its peak, in MiB; 0 if there is no /proc."""
     try:
         text = Path(f"/proc/{process}/status").read_text()
     except OSError:
@@ -170,32 +170,32 @@ def resident_mib(field, process="self"):
 
 
 def time_turn(call):
-    """Return the seconds of a call: the median of calls for 20 ms, or one call if it is longer."""
+    """Return the seconds of a call: the median over 20 ms of calls, or one call if it is longer."""
     seconds = []
     while sum(seconds) < TURN_SECONDS:
         started = time.perf_counter()
         call()
         seconds.append(time.perf_counter() - started)
-    # The first of several calls finds the caches filled by another library.
+    # The first of several calls is left out, because another library has filled the caches.
     return statistics.median(seconds[1:] or seconds)
 
 
 def wait_for_threads():
-    """Wait until the other threads of this process sleep, so that they do not slow down others."""
-    used, since = -np.inf, 0.0
+    """Wait until the other threads of this process sleep, so that they do not slow others down."""
+    previous_seconds, since = -np.inf, 0.0
     while (now := time.perf_counter()) - since < QUIET_SECONDS:
-        others = time.process_time() - time.thread_time()
-        if others - used > QUIET_SHARE * QUIET_SECONDS:
-            used, since = others, now
+        helping_seconds = time.process_time() - time.thread_time()
+        if helping_seconds - previous_seconds > QUIET_SHARE * QUIET_SECONDS:
+            previous_seconds, since = helping_seconds, now
 
 
 def call_once(prepare, arguments):
-    """Return the answer of one call, its seconds, those of the preparation, and the memory of both.
+    """Return the answer of one call, its seconds, and the seconds and the memory of preparation.
 
     A call on the first rows comes before, so that kernels are compiled and threads have started.
     """
-    few = arguments | {"X": arguments["X"][:5_000]}
-    call, read = prepare(**few)
+    short_arguments = arguments | {"X": arguments["X"][:5_000]}
+    call, read = prepare(**short_arguments)
     call()
     before = resident_mib("VmRSS")
     with contextlib.suppress(OSError):
@@ -211,7 +211,7 @@ def call_once(prepare, arguments):
 
 
 def answer_to(request, name, state):
-    """Carry out one request; state holds the prepared call."""
+    """Carry out one request; state stores the prepared call between requests."""
     if request["do"] == "describe":
         return description(name)
     if request["do"] == "call":
@@ -230,15 +230,15 @@ def answer_to(request, name, state):
 
 
 def serve(name):
-    """Answer the requests on standard input."""
+    """Answer the requests on standard input until it is closed."""
     state, output = {}, sys.stdout
-    with contextlib.redirect_stdout(sys.stderr):  # Libraries may print.
+    with contextlib.redirect_stdout(sys.stderr):  # because libraries may print
         for line in sys.stdin:
             try:
                 answer = answer_to(json.loads(line), name, state)
             except ImportError as error:
                 answer = {"missing": str(error)}
-            except Exception as error:  # Whatever a library raises is its result.
+            except Exception as error:  # any error of a library becomes the result of the library
                 answer = {"error": f"{type(error).__name__}: {error}"[:300]}
             answer["cpu_seconds"] = time.process_time()
             print(json.dumps(answer), file=output, flush=True)

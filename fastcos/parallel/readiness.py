@@ -121,7 +121,7 @@ def _mark(dtype: str, target: str) -> str:
 
 
 def runs_kernels(dtype: npt.DTypeLike) -> bool:
-    """Return whether a call for rows of a type may run kernels: compiled ones, or after compiling."""
+    """Return whether searches of rows of a type run kernels, if necessary after compiling."""
     return state.compile_at_once or is_ready(dtype)
 
 

@@ -1,9 +1,10 @@
-"""One file per library. A new file here is found by being here; nothing else must be edited.
+"""One file per library. The comparison finds every file in this folder, so no list must be edited.
 
-A file defines NAME, as the tables print it; REQUIRES, a requirement as pip writes it, which must be
-met and from whose package the version is read; and a function for each operation that the library
-has. The function prepares, which is not timed, what a user of the library would prepare once. It
-returns the call to be timed, and a function that turns the result of this call into the answer:
+A file defines NAME, the name of the library in tables; REQUIRES, a requirement in pip's format,
+which must be met and names the package whose version is read; and a function for each operation
+that the library has. The function prepares everything that a user of the library would prepare
+once; preparing is not timed. It returns the call to be timed, and a function that turns the result
+of this call into the answer:
 
 ========================= =================================================================
 search(items, queries, k) the k nearest items of every query by cosine: indices (n, k)
@@ -17,7 +18,7 @@ gram(X, A)                X'(X A)
 svd(X, k, tolerance)      k singular values and right singular vectors: (k, 1 + m), side by side
 ========================= =================================================================
 
-Optional: SETTINGS, a list whose fastest member counts (bench/compare/settings.py); EXACT = False
-for a library that approximates, which is then reported with its recall; versions(), further
-versions.
+A file may also define SETTINGS, a list of which the fastest setting counts
+(bench/compare/settings.py); EXACT = False for an approximate library, which is then reported with
+its recall; and versions(), which returns further versions.
 """

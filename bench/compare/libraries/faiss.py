@@ -9,10 +9,10 @@ from bench.compare.settings import Setting, openblas
 
 NAME = "FAISS"
 REQUIRES = "faiss-cpu>=1.15"
-# From how many numbers on FAISS multiplies by BLAS: its default, and always.
+# FAISS multiplies by BLAS from some number of vectors on: by its default number, or always.
 SETTINGS = [
-    Setting(f"{one.name}{words}", one.variables | more)
-    for one in openblas()
+    Setting(f"{openblas_setting.name}{words}", openblas_setting.variables | more)
+    for openblas_setting in openblas()
     for words, more in (("", {}), (", always by BLAS", {"COMPARE_FAISS_BLAS": "1"}))
 ]
 
@@ -28,7 +28,7 @@ def index_of(items):
 
 def search(items, queries, k):
     index, queries = index_of(unit(items)), unit(queries)
-    return (lambda: index.search(queries, k)), lambda found: found[1]
+    return (lambda: index.search(queries, k)), lambda results: results[1]
 
 
 def self_join(rows, k):
@@ -36,4 +36,4 @@ def self_join(rows, k):
         units = unit(rows)
         return index_of(units).search(units, k + 1)
 
-    return call, lambda found: without_itself(found[1])
+    return call, lambda results: without_itself(results[1])

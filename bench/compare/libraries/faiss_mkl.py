@@ -1,7 +1,7 @@
-"""FAISS with Intel's MKL in the place of its OpenBLAS.
+"""FAISS with Intel's MKL instead of its OpenBLAS.
 
-The wheel of faiss-cpu has OpenBLAS; conda's faiss-cpu has MKL. Here the MKL of pip is loaded before
-the wheel's OpenBLAS, so that the dynamic linker takes sgemm from MKL.
+The wheel of faiss-cpu contains OpenBLAS, and conda's faiss-cpu uses MKL. This file loads the MKL
+that pip has installed before the wheel's OpenBLAS, so that the dynamic linker takes sgemm from MKL.
 """
 
 from bench.compare.libraries.faiss import search, self_join  # noqa: F401
@@ -17,7 +17,7 @@ SETTINGS = [
 
 
 def versions():
-    """Return MKL's own version."""
+    """Return the version of MKL."""
     from bench.compare.libraries.mkl import mkl_version
 
     return {"MKL": mkl_version()}

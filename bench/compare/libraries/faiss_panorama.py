@@ -1,4 +1,4 @@
-"""FAISS Panorama: an exact scan that leaves an item after any eighth of its columns."""
+"""FAISS Panorama: an exact scan that may stop reading an item after each eighth of its columns."""
 
 import faiss
 

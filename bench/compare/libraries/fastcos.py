@@ -1,4 +1,4 @@
-"""fastcos itself, by the same rules as every other library."""
+"""fastcos, measured by the same rules as every other library."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from fastcos.parallel import readiness
 NAME = "fastcos"
 REQUIRES = "fastcos"
 
-# Time the compiled kernels, not the slower code that stands in until they are compiled.
+# The compiled kernels are timed, and not the slower NumPy code that runs until they are compiled.
 readiness.compile_at_once()
 
 

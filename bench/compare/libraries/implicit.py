@@ -1,4 +1,4 @@
-"""implicit: its exact top k of dense factors, and its cosine recommender."""
+"""implicit: its exact top k among dense factors, and its cosine recommender."""
 
 import warnings
 

@@ -1,4 +1,4 @@
-"""Intel's MKL, by sparse_dot_mkl: sparse products."""
+"""Intel's MKL, called by sparse_dot_mkl: sparse products."""
 
 import ctypes
 import os
@@ -15,7 +15,7 @@ REQUIRES = "sparse_dot_mkl>=0.9"
 
 
 def mkl_version():
-    """Return MKL's own version: "2026.2-Product"."""
+    """Return the version of MKL, such as "2026.2-Product"."""
     text = ctypes.create_string_buffer(198)
     ctypes.CDLL(mkl_library()).mkl_get_version_string(text, 198)
     return text.value.decode().partition("Version ")[2].partition(" ")[0]
@@ -30,6 +30,6 @@ def product(X, A):
 
 
 def gram(X, A):
-    """MKL multiplies by a transposed CSR copy four times as fast as by a CSC view."""
+    """Use a transposed CSR copy, by which MKL multiplies four times as fast as by a CSC view."""
     transposed = X.T.tocsr()
     return (lambda: dot_product_mkl(transposed, dot_product_mkl(X, A))), np.asarray

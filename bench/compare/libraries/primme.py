@@ -1,4 +1,4 @@
-"""PRIMME: truncated SVD. It has no wheel; its source needs the LAPACK of the system."""
+"""PRIMME: truncated SVD. PRIMME has no wheel, and its source needs the LAPACK of the system."""
 
 import numpy as np
 import primme

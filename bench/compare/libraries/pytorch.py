@@ -1,4 +1,4 @@
-"""PyTorch on the CPU: matmul, then topk, which is what sentence-transformers runs."""
+"""PyTorch on the CPU: matmul and then topk, which sentence-transformers runs as well."""
 
 import re
 

@@ -14,7 +14,7 @@ SETTINGS = openblas()
 
 
 def versions():
-    """Name the ARPACK that SciPy contains; it reports no version of its own."""
+    """Return the name of the ARPACK code that SciPy contains, which has no version of its own."""
     is_in_c = importlib.util.find_spec("scipy.sparse.linalg._eigen.arpack._arpacklib")
     language = "C" if is_in_c else "Fortran"
     return {"ARPACK": f"the {language} code in SciPy {metadata.version('scipy')}"}
@@ -25,12 +25,12 @@ def product(X, A):
 
 
 def gram(X, A):
-    """By a CSC view of X', SciPy multiplies twice as fast as by a transposed CSR copy."""
+    """Use a CSC view of X', by which SciPy multiplies twice as fast as by a transposed CSR copy."""
     return (lambda: X.T @ (X @ A)), np.asarray
 
 
 def svd(X, k, tolerance):
-    """ARPACK stops by its own tolerance, of which 0.001 reaches a residual of 0.01."""
+    """Use ARPACK's tolerance of 0.001, with which the residual reaches 0.01."""
 
     def call():
         return linalg.svds(

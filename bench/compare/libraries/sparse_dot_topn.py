@@ -23,7 +23,7 @@ def sparse_join(X, k):
 
 
 def best_of_rows(found, k):
-    """Return the k best entries of every row after its best one, which is the item itself."""
+    """Return the k best entries of every row after its best entry, which is the item itself."""
     best = np.zeros((found.shape[0], k + 1))
     for row, first, last in zip(best, found.indptr, found.indptr[1:], strict=False):
         entries = np.sort(found.data[first:last])[::-1][: k + 1]

@@ -1,4 +1,4 @@
-"""turbovec: codes of 4 bits a number, which approximate; it is reported with its recall."""
+"""turbovec: codes of 4 bits per number, an approximation that is reported with its recall."""
 
 import numpy as np
 from turbovec import TurboQuantIndex
