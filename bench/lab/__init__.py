@@ -1,6 +1,6 @@
-"""Laboratory: measurements behind constants and figures, run by hand; nothing else imports them."""
+"""Scripts, run by a person, whose measurements are behind constants and figures."""
 
 from fastcos.parallel import readiness
 
-# Time the compiled kernels, not the slower code that stands in until they are compiled.
+# Measured times are those of compiled kernels, not those of the NumPy code that runs before.
 readiness.compile_at_once()

@@ -3,9 +3,9 @@
     python -m bench.lab.curves self_join gram_matmul     # the curves of some operations
     python -m bench.lab.curves --threads 1
 
-Every point runs in a process of its own: the median seconds of five calls after one that compiles,
-and the peak memory that a call adds. CSV on standard output; on standard error, for every curve,
-the exponent of seconds ~ x^exponent beside that of the plain method (docs/scale.md).
+Every point is measured in a new process: the median seconds of five calls after a call that
+compiles, and the peak memory that a call adds. Standard output is CSV; standard error has, for
+every curve, the fitted exponent of seconds ~ x^exponent and the exponent of the plain method.
 """
 
 import argparse
@@ -55,7 +55,8 @@ def non_zeros(n):
 
 
 DECKS, NON_ZEROS = (100_000, 17_000, 6_000_000), (1_000_000, 4_000_000, 16_000_000)
-# Operation, what varies, exponent of the plain method, arguments by the value that varies, values.
+# Each curve: the operation, the name of the varied size, the exponent of the plain method, a
+# function from the varied size to the arguments of the operation, and the values of this size.
 CURVES = (
     (self_join, "rows", 2, lambda n: (n, 64, 10), (10_000, 20_000, 40_000, 80_000, 160_000)),
     (self_join, "rows of 768", 2, lambda n: (n, 768, 10), (5_000, 10_000, 20_000, 80_000)),
@@ -73,7 +74,7 @@ CURVES = (
 
 
 def measure(operation, arguments, threads):
-    """Return the median seconds of an operation, and the MiB that it adds."""
+    """Return the median seconds of an operation, and the peak memory in MiB that a call adds."""
     fastcos.set_config(n_threads=threads)
     call = operation(*arguments)
     return float(np.median(timing.in_turns(call))), timing.added_mib(call)

@@ -1,8 +1,8 @@
 """Estimates of `explain` beside measured times: `python -m bench.lab.explain` prints a table.
 
-Twenty searches, from one query of 1,000 rows to a self-join, of random rows and of rows like those
-of a text model. The table goes to docs/dev/costs.md. Rates are fields of
-``fastcos.search.cost_model.CostModel``. One minute on two cores.
+The table has twenty searches, from one query of 1,000 rows to a self-join, in random rows and in
+rows like those of a text model, and is copied to docs/dev/costs.md. The estimates use the rates
+in the fields of ``fastcos.search.cost_model.CostModel``. The script takes a minute on two cores.
 """
 
 import sys
@@ -16,18 +16,18 @@ from bench.lab.markdown import print_table
 from bench.lab.search_plan import clustered
 from bench.lab.timing import in_turns
 
-# The number of turns of long searches, and that of short ones.
+# The number of timed calls of a long search, and of a short search.
 TURNS, SHORT_TURNS = 7, 200
 
 
 def searches_of(index, rows, n, k, allowed=None):
-    """Return the explanation of a search of an index, and the search."""
+    """Return the explanation of a search of an index, and a function that runs the search."""
     explained = index.explain(n, k, allowed=allowed)
     return explained, partial(index.search, rows[:n].copy(), k, allowed=allowed)
 
 
 def cases():
-    """Yield the name of each case, its explanation and the call that it explains."""
+    """Yield for each case its name, the explanation, and a function that runs the search."""
     for make, shapes in ((gaussian, ((1_000, 64), (10_000, 384), (200_000, 128))),):
         for n, d in shapes:
             rows = make(n, d)

@@ -1,14 +1,15 @@
 """The first minute on a machine without compiled code: `python -m bench.lab.first_minute`.
 
-Prints a Markdown table. Each line is one process with an empty cache, which searches an index by 1,
-16 and 256 queries in turns, until compiled code answers or the time is over. Every call is compared
-with plain NumPy on the same rows: a matrix product (after a conversion to float32, where the rows
-are float16 or int8), scaled to cosines, argpartition, and a sort of the k best. NumPy is timed
-before, and once more beside every tenth call; medians count.
+The script prints a Markdown table. Each line of the table is measured by one process with an empty
+cache, which searches an index by 1, 16 and 256 queries in turns, until the kernels are compiled or
+the time limit is reached. The times are compared with the median time of plain NumPy on the same
+rows, measured before the searches and at every tenth search: rows of float16 or int8 are converted
+to float32, then follow a matrix product, the division by norms, argpartition and a sort.
 
     python -m bench.lab.first_minute --sizes 20000x128 --types float16 int8 --background off
 
-With --background off the process compiles itself after some searching; that call is listed apart.
+With --background off the searching process compiles the kernels itself after some searches; the
+time of the call that compiles is a column of the table.
 """
 
 import argparse
@@ -29,12 +30,12 @@ K = 10
 QUERIES = (1, 16, 256)
 SIZES = ("20000x128", "300000x384", "1000000x384")
 TYPES = ("float32", "float64", "float16", "int8")
-# rows that are generated or converted at once
+# The number of rows that are generated or converted at once.
 ROWS_PER_BLOCK = 100_000
 
 
 def rows_of(n, d, dtype, seed):
-    """Return Gaussian rows of a type, which is made block by block."""
+    """Return Gaussian rows of a type; the rows are generated block by block."""
     random = np.random.default_rng(seed)
     rows = np.empty((n, d), dtype)
     for lo in range(0, n, ROWS_PER_BLOCK):
@@ -62,12 +63,13 @@ def search_in_numpy(rows, inverse_norms, queries):
 
 
 def measure(size, dtype, limit):
-    """Search until compiled code answers, or for some seconds; return what a line prints."""
+    """Search until the kernels are compiled or the seconds are over; return a line of the table."""
     import fastcos
     from fastcos.kernels import jit
     from fastcos.parallel import readiness
 
-    readiness.state.compile_at_once = False  # as in a program; the other scripts compile first
+    # A user's program does not compile at once, but importing bench.lab has set this option.
+    readiness.state.compile_at_once = False
     n, d = map(int, size.split("x"))
     rows = rows_of(n, d, dtype, 0)
     squares = np.concatenate(
@@ -89,20 +91,20 @@ def measure(size, dtype, limit):
     started = time.monotonic()
     is_over = False
     while not is_over:
-        # one round more after the switch: the first calls of compiled code count, too
+        # One round follows the switch, because the first calls of compiled code count as well.
         is_over = readiness.is_ready(dtype) or time.monotonic() > started + limit
         for count in QUERIES:
             before, spent = jit.seconds_compiling(), time.perf_counter()
-            found = index.search(queries[count], K)
+            neighbors = index.search(queries[count], K)
             spent = time.perf_counter() - spent
-            if jit.seconds_compiling() - before > 1:  # this process compiled
+            if jit.seconds_compiling() - before > 1:  # true if this process compiled the kernels
                 compiling += spent
             else:
                 calls[count].append(spent)
             if len(calls[count]) % 10 == 1:
                 in_numpy[count].append(seconds(plain[count]))
                 _, cosines = plain[count]()
-                is_right &= bool(np.abs(cosines - found.scores).max() < 1e-4)
+                is_right &= bool(np.abs(cosines - neighbors.scores).max() < 1e-4)
     until_compiled = time.monotonic() - started if readiness.is_ready(dtype) else None
     warm = {
         count: [seconds(partial(index.search, queries[count], K)) for _ in range(5)]
@@ -131,31 +133,32 @@ def lines(sizes, types, background, limit):
                         "FASTCOS_BACKGROUND": "0" if setting == "off" else "1",
                     }  # fmt: skip
                     words = ["--one", size, dtype, str(limit)]
-                    done = subprocess.run(
+                    process = subprocess.run(
                         [sys.executable, "-m", "bench.lab.first_minute", *words], check=True,
                         env={**os.environ, **variables}, stdout=subprocess.PIPE, text=True,
                     )  # fmt: skip
-                found = json.loads(done.stdout)
+                line = json.loads(process.stdout)
                 for count in QUERIES:
-                    one = found[str(count)]
+                    numbers = line[str(count)]
                     yield (
-                        size, dtype, setting, count, one["numpy_ms"], one["calls"], one["median"],
-                        one["p95"], one["max"], one["longest_s"], one["warm_ms"],
-                        found["until_compiled"], found["compiling"], str(found["is_right"]),
+                        size, dtype, setting, count, numbers["numpy_ms"], numbers["calls"],
+                        numbers["median"], numbers["p95"], numbers["max"], numbers["longest_s"],
+                        numbers["warm_ms"],
+                        line["until_compiled"], line["compiling"], str(line["is_right"]),
                     )  # fmt: skip
 
 
 def main():
-    """Print the table, or what one process measures."""
+    """Print the table; with --one, print the measurement of one process as JSON."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--sizes", nargs="+", default=SIZES)
     parser.add_argument("--types", nargs="+", default=TYPES, choices=TYPES)
     parser.add_argument("--background", nargs="+", default=("on", "off"), choices=("on", "off"))
     parser.add_argument("--seconds", type=float, default=120.0, help="the longest search of a line")
     parser.add_argument("--one", nargs=3, metavar=("SIZE", "TYPE", "SECONDS"))
-    given = parser.parse_args()
-    if given.one:
-        size, dtype, limit = given.one
+    options = parser.parse_args()
+    if options.one:
+        size, dtype, limit = options.one
         print(json.dumps(measure(size, dtype, float(limit))))
         return
     header = (
@@ -164,7 +167,9 @@ def main():
         "s until compiled", "s of the call that compiled", "right",
     )  # fmt: skip
     print_table(
-        "lll" + "r" * 11, header, lines(given.sizes, given.types, given.background, given.seconds)
+        "lll" + "r" * 11,
+        header,
+        lines(options.sizes, options.types, options.background, options.seconds),
     )
 
 

@@ -4,8 +4,9 @@
     python -m bench.lab.groups tenants        # 2,000 queries, 30,000 x 384, 200 groups
     python -m bench.lab.groups join --rows 1000000 --groups 5000 --sigma 2
 
-Every list is compared: those of the tenants with float64 scores by NumPy, those of the join with
-FAISS, where differing lists are decided by float64 scores. Run it on a quiet machine.
+Every list of neighbours is checked: the lists of the tenants are compared with float64 scores by
+NumPy, and the lists of the join with FAISS; float64 scores decide which of two differing lists is
+right. Run the script on a quiet machine.
 """
 
 import argparse
@@ -35,29 +36,31 @@ def cosines(rows: np.ndarray, query: np.ndarray) -> np.ndarray:
 
 
 def compare_tenants() -> None:
-    """Time 2,000 queries at once, and one query, each within its group."""
+    """Time 2,000 queries at once, and a single query, where each query searches its own group."""
     random = np.random.default_rng(0)
     rows = random.standard_normal((30_000, 384)).astype(np.float32)
     queries = random.standard_normal((2_000, 384)).astype(np.float32)
-    tenants, asked = (
+    tenants, query_tenants = (
         np.array([f"tenant {number}" for number in random.integers(0, 200, size)])
         for size in (len(rows), len(queries))
     )
     index = fastcos.SimilarityIndex().fit(rows, groups=tenants)
-    nearest = index.search(queries, 10, groups=asked).indices
+    nearest = index.search(queries, 10, groups=query_tenants).indices
     n_wrong = 0
-    for query, tenant, neighbors in zip(queries, asked, nearest, strict=True):
+    for query, tenant, neighbors in zip(queries, query_tenants, nearest, strict=True):
         members = np.flatnonzero(tenants == tenant)
         best = members[np.argsort(-cosines(rows[members], query), kind="stable")[:10]]
         n_wrong += not np.array_equal(best, neighbors)
-    queries_of = {tenant: np.flatnonzero(asked == tenant) for tenant in np.unique(asked)}
+    queries_of = {
+        tenant: np.flatnonzero(query_tenants == tenant) for tenant in np.unique(query_tenants)
+    }
     unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
     indexes = {}
     for tenant in queries_of:
         indexes[tenant] = faiss.IndexFlatIP(384)
         indexes[tenant].add(np.ascontiguousarray(unit[tenants == tenant]))
-    all_queries = shortest(lambda: index.search(queries, 10, groups=asked), 7)
-    one_query = shortest(lambda: index.search(queries[7], 10, groups=asked[7]), 200)
+    all_queries = shortest(lambda: index.search(queries, 10, groups=query_tenants), 7)
+    one_query = shortest(lambda: index.search(queries[7], 10, groups=query_tenants[7]), 200)
     by_faiss = shortest(
         lambda: [indexes[tenant].search(queries[rows], 10) for tenant, rows in queries_of.items()],
         7,
@@ -68,14 +71,14 @@ def compare_tenants() -> None:
 
 
 def compare_join(n: int, n_groups: int, sigma: float) -> None:
-    """Time the neighbours of all rows within their groups, of log-normal sizes."""
+    """Time a self-join within groups, whose sizes are log-normal."""
     random = np.random.default_rng(1)
     weights = np.exp(sigma * random.standard_normal(n_groups))
     groups = random.choice(n_groups, n, p=weights / weights.sum())
     rows = random.standard_normal((n, 128), dtype=np.float32)
     sizes = np.bincount(groups, minlength=n_groups)
     print(f"sizes of groups: {sizes.min()} to {sizes.max():,}, median {np.median(sizes):.0f}")
-    # compiled beforehand: the kernels of small groups, and those of larger ones
+    # The kernels of small groups and the kernels of larger groups are compiled before the timing.
     for first_groups in (groups[:20_000], groups[:20_000] % 20):
         fastcos.top_k(rows[:20_000], k=10, groups=first_groups)
     started = time.perf_counter()
@@ -92,19 +95,19 @@ def compare_join(n: int, n_groups: int, sigma: float) -> None:
             nearest = index.search(unit[members], min(11, len(members)))[1]
             theirs[members, : nearest.shape[1]] = members[nearest]
     faiss_seconds = time.perf_counter() - started
-    theirs[theirs == np.arange(n)[:, None]] = -1  # FAISS finds each row itself, too
-    differ = np.flatnonzero((np.sort(theirs)[:, 1:] != np.sort(ours)).any(axis=1))
+    theirs[theirs == np.arange(n)[:, None]] = -1  # FAISS also finds the query row itself
+    differing = np.flatnonzero((np.sort(theirs)[:, 1:] != np.sort(ours)).any(axis=1))
     n_wrong = 0
-    for row in differ:
-        either = np.setdiff1d(np.union1d(theirs[row], ours[row]), [-1])
-        best = either[np.argsort(-cosines(rows[either], rows[row]), kind="stable")[:10]]
+    for row in differing:
+        candidates = np.setdiff1d(np.union1d(theirs[row], ours[row]), [-1])
+        best = candidates[np.argsort(-cosines(rows[candidates], rows[row]), kind="stable")[:10]]
         n_wrong += set(best) != set(ours[row]) - {-1}
     print(f"fastcos {seconds:.2f} s, FAISS {faiss_seconds:.2f} s: {faiss_seconds / seconds:.2f}")
-    print(f"lists that differ from FAISS: {len(differ)}, of which wrong by float64: {n_wrong}")
+    print(f"lists that differ from FAISS: {len(differing)}, of which wrong by float64: {n_wrong}")
 
 
 def main() -> None:
-    """Run the cases that are named, or both."""
+    """Run the case that the command line names, or both cases."""
     parser = argparse.ArgumentParser(description=__doc__.partition(":")[0])
     parser.add_argument("case", nargs="?", choices=("tenants", "join"))
     parser.add_argument("--rows", type=int, default=1_000_000)

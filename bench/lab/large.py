@@ -6,15 +6,15 @@
     python -m bench.lab.large --operations search --where disk 1-worker 2-workers --turns 2
     python -m bench.lab.large --data ratings.csv --folder large      # your own interactions
 
-After it has said how much disk, memory and time that takes, it writes seeded data into the current
-folder, for as long as it runs, or into --folder, where they stay: the same command then resumes
-after the last result. The data are a binary matrix of Zipf-distributed items in shards (gram:
-X'(X Q), svd, items: the nearest items of every item), or dense rows (search: neighbours of other
-rows, audit). Each operation runs in a process of its own: from disk, from memory, a search also
-on a local Dask cluster whose workers have one thread. Its answer is checked: sampled columns in
-float64, the SVD's certificate, sampled items and queries in float64. Prints one JSON object a line:
-seconds, non-zeros or pairs per second, peak resident MiB of the process, certificate and a digest
-of the bits; then one table on stderr.
+The script prints how much disk, memory and time the run takes. Seeded data are then written into
+the current folder and removed at the end; with --folder, the data stay in that folder, and the same
+command resumes after the last result. The data are a binary matrix of Zipf-distributed items in
+shards (gram: X'(X Q), svd, items: the nearest items of every item), or dense rows (search:
+neighbours of other rows, audit). Each operation runs in a new process: from disk, from memory, and
+a search also on a local Dask cluster whose workers have one thread. The answer is checked by
+sampled columns in float64, the certificate of the SVD, or sampled items and queries in float64.
+Standard output has one JSON object per line: seconds, non-zeros or pairs per second, peak resident
+MiB of the process, certificate and a digest of the bits; standard error ends with a table.
 """
 
 import argparse
@@ -49,11 +49,12 @@ ERRORS = Console(stderr=True)
 DRAWS_PER_BLOCK = 1 << 24
 # The popularity of items falls as 1 / rank^EXPONENT.
 EXPONENT = 0.8
-# Bytes of a non-zero: on disk its column; in memory its column and its float32 value. The
-# neighbours of items need the rows and their transpose in memory.
+# The bytes of a non-zero: on disk, its column; in memory, its column and its float32 value. The
+# operation items needs the rows and their transpose in memory.
 DISK_BYTES, MEMORY_BYTES, ITEMS_BYTES = 4, 8, 18
-# Seconds per non-zero of a run with 1e9 non-zeros and 64 columns, or per pair of rows of 256
-# columns, and of writing (docs/dev/benchmarks.md, "A billion non-zeros").
+# The seconds per non-zero of a run with 1e9 non-zeros and 64 columns, or per pair of rows with 256
+# columns; WRITING is the seconds per non-zero of writing shards (docs/dev/benchmarks.md, "A billion
+# non-zeros").
 SECONDS = {"gram": 1.1e-7, "svd": 5.3e-7, "items": 2.9e-7, "search": 5e-10, "audit": 1e-9}
 WRITING = 3e-7
 # The number of items or columns whose answers are computed again in float64.
@@ -63,9 +64,9 @@ ROWS_PER_BLOCK = 100_000
 
 
 def write_shards(path, n, p, nnz):
-    """Write n users with about nnz non-zeros, equally many draws a user; repeats count once.
+    """Write n users with equally many drawn items, about nnz in total; repeated items count once.
 
-    The draws of every block have a seed of their own: a shard does not depend on those before it.
+    The draws of every block have a separate seed, so that a shard does not depend on earlier ones.
     """
     per_user = max(1, round(nnz / n))
     chances = 1 / np.arange(1, p + 1) ** EXPONENT
@@ -88,55 +89,56 @@ def write_rows(path, n, d, seed):
     rng, rows = np.random.default_rng(seed), np.lib.format.open_memmap(path, "w+", "f4", (n, d))
     scales = np.arange(1, d + 1, dtype=np.float32) ** -0.25
     for lo in track(range(0, n, ROWS_PER_BLOCK), f"writing {path.name}", console=ERRORS):
-        some = rows[lo : lo + ROWS_PER_BLOCK]
-        some[:] = rng.standard_normal(some.shape, dtype=np.float32) * scales
+        block = rows[lo : lo + ROWS_PER_BLOCK]
+        block[:] = rng.standard_normal(block.shape, dtype=np.float32) * scales
     rows.flush()
 
 
-# Certificates of answers, and the bytes that the digest is of.
+# The checks return a certificate of an answer, and the bytes whose digest is printed.
 
 
-def check_gram(shards, Q, found):
-    """The largest relative error of some columns."""
+def check_gram(shards, Q, product):
+    """Return the largest relative error of some columns of the product, and its bytes."""
     truth = np.zeros((len(Q), CHECKED))
     for _, rows in shards.blocks():
-        wide = rows.astype(np.float64)
-        truth += wide.T @ (wide @ Q[:, :CHECKED])
-    return float(abs(found[:, :CHECKED] - truth).max() / abs(truth).max()), found.tobytes()
+        rows64 = rows.astype(np.float64)
+        truth += rows64.T @ (rows64 @ Q[:, :CHECKED])
+    return float(abs(product[:, :CHECKED] - truth).max() / abs(truth).max()), product.tobytes()
 
 
-def check_svd(shards, Q, found):
-    """The largest residual."""
-    return float(found.residuals.max()), found.s.tobytes() + found.Vt.tobytes()
+def check_svd(shards, Q, svd):
+    """Return the largest residual of the SVD, and the bytes of the factors."""
+    return float(svd.residuals.max()), svd.s.tobytes() + svd.Vt.tobytes()
 
 
-def check_items(shards, Q, found):
-    """The error of some cosines."""
+def check_items(shards, Q, neighbors):
+    """Return the largest error of the cosines of some items, and the bytes of the indices."""
     counts = shards.column_sums
-    chosen = np.argsort(-counts)[: CHECKED * 100 : 100]
-    sums = np.zeros((len(counts), len(chosen)))
+    sample = np.argsort(-counts)[: CHECKED * 100 : 100]
+    sums = np.zeros((len(counts), len(sample)))
     for _, rows in shards.blocks():
-        sums += (rows.T @ rows[:, chosen]).toarray()
+        sums += (rows.T @ rows[:, sample]).toarray()
     lengths = np.sqrt(np.where(counts > 0, counts, 1))
-    cosines = sums / lengths[:, None] / lengths[chosen]
-    cosines[chosen, np.arange(len(chosen))] = -np.inf
+    cosines = sums / lengths[:, None] / lengths[sample]
+    cosines[sample, np.arange(len(sample))] = -np.inf
     best = -np.sort(-cosines, axis=0)[:K].T
-    return float(abs(found.scores[chosen] - best).max()), found.indices.tobytes()
+    return float(abs(neighbors.scores[sample] - best).max()), neighbors.indices.tobytes()
 
 
-def check_search(queries, items, found):
-    """How many sampled queries lack their neighbours."""
-    indices, scores = np.array(found.indices), np.array(found.scores)
+def check_search(queries, items, neighbors):
+    """Return the number of sampled queries with wrong neighbours, and the bytes of the answer."""
+    indices, scores = np.array(neighbors.indices), np.array(neighbors.scores)
     at = check.sample_of(len(queries))
     wrong = check.wrong_neighbors(indices[at], queries[at], items)
     return int((wrong > 0).sum()), indices.tobytes() + scores.tobytes()
 
 
-def check_audit(queries, items, found):
-    return None, json.dumps(found.to_dict()).encode()
+def check_audit(queries, items, report):
+    return None, json.dumps(report.to_dict()).encode()
 
 
-# By name: the function that is timed and its check. SPARSE has those of a matrix and Q.
+# By name: the timed function and its check. The functions in SPARSE take a matrix and Q; the
+# functions in DENSE take queries and items.
 SPARSE = {
     "gram": (fastcos.gram_matmul, check_gram),
     "svd": (lambda X, Q: fastcos.randomized_svd(X, Q.shape[1], compute_u=False), check_svd),
@@ -148,68 +150,69 @@ DENSE = {
 }
 
 
-# Each prepares an operation, and returns its call, the check, sizes, what it counts and how many.
+# on_interactions and on_rows return the call, its check, the sizes of the data, and the name and
+# the number of the units of work.
 
 
-def on_interactions(given, name, where, stack):
+def on_interactions(options, name, where, stack):
     """Prepare an operation on interactions in shards, or on a CSR in memory."""
     call, check = SPARSE[name]
-    shards = InteractionShards(given.folder / "shards", verify=False)
+    shards = InteractionShards(options.folder / "shards", verify=False)
     (n, p), X = shards.shape, shards
-    Q = np.random.default_rng(0).standard_normal((p, given.rank)).astype(np.float32)
+    Q = np.random.default_rng(0).standard_normal((p, options.rank)).astype(np.float32)
     call(next(shards.blocks(0, min(n, 5_000)))[1], Q)  # compiles the kernels
     if where == "memory" or name == "items":
         X = sp.vstack([rows for _, rows in shards.blocks()]).tocsr()
-    size = {"users": n, "items": p, "nnz": shards.nnz, "rank": given.rank}
+    size = {"users": n, "items": p, "nnz": shards.nnz, "rank": options.rank}
     return partial(call, X, Q), partial(check, shards, Q), size, "non_zeros", shards.nnz
 
 
-def on_rows(given, name, where, stack):
+def on_rows(options, name, where, stack):
     """Prepare an operation on dense rows, by this process or by workers on this machine."""
     call, check = DENSE[name]
-    files = [given.folder / name for name in ("queries.npy", "items.npy")]
+    files = [options.folder / name for name in ("queries.npy", "items.npy")]
     queries = np.load(files[0])
     items = np.load(files[1], mmap_mode=None if where == "memory" else "r")
-    few = data.gaussian(3_000, 16)
-    call(few, few)  # compiles the kernels
+    rows = data.gaussian(3_000, 16)
+    call(rows, rows)  # compiles the kernels
     call = partial(call, queries, items)
     if "worker" in where:
         from dask.distributed import Client, LocalCluster
 
-        own = {"threads_per_worker": 1, "dashboard_address": ":0", "memory_limit": "4GiB"}
-        client = Client(LocalCluster(n_workers=int(where[0]), **own))
+        settings = {"threads_per_worker": 1, "dashboard_address": ":0", "memory_limit": "4GiB"}
+        client = Client(LocalCluster(n_workers=int(where[0]), **settings))
         stack.callback(client.shutdown)
         client.run(
             importlib.import_module, "bench.lab"
         )  # importing bench.lab lets the worker compile its kernels
-        client.run(fastcos.top_k, few, few, K)
-        out = Path(tempfile.mkdtemp(dir=given.folder), "found")
+        client.run(fastcos.top_k, rows, rows, K)
+        out = Path(tempfile.mkdtemp(dir=options.folder), "found")
         call = partial(fastcos.distributed.top_k, *files, K, out=out, client=client)
     (n, d), m = queries.shape, len(items)
     size = {"queries": n, "rows": m, "columns": d}
     return call, partial(check, queries, items), size, "pairs", n * m
 
 
-# Workers of a local cluster run searches only.
+# Where an operation runs; the workers of a local cluster run searches only.
 PLACES = ("disk", "memory", "1-worker", "2-workers")
-# Numbers that options can change. There is one user per 50 non-zeros by default. The rank is that
-# of the SVD, and the number of columns of Q.
+# Numbers that options can change. There is one user per 50 non-zeros by default. The rank is the
+# rank of the SVD, and the number of columns of Q.
 NUMBERS = {
     "users": None, "items": 50_000, "rank": 64, "rows": 3_000_000, "columns": 256,
     "queries": 50_000, "turns": 1,
 }  # fmt: skip
 
 
-def run(given, name, where):
-    """Run an operation once in this process."""
-    fastcos.set_config(working_memory=given.memory)
+def run(options, name, where):
+    """Run and check an operation once in this process, and return the result to print."""
+    fastcos.set_config(working_memory=options.memory)
     with contextlib.ExitStack() as stack:
         prepare = on_interactions if name in SPARSE else on_rows
-        call, check, size, unit, work = prepare(given, name, where, stack)
+        call, check, size, unit, work = prepare(options, name, where, stack)
         start = time.perf_counter()
-        found = call()
+        answer = call()
         seconds, peak = time.perf_counter() - start, resident_mib("VmHWM")
-        certificate, content = check(found)
+        certificate, content = check(answer)
     return {"operation": name, "where": where, **size} | {
         "threads": fastcos.get_config().n_threads, "seconds": seconds,
         f"{unit}_per_second": work / seconds, "peak_mib": peak, "certificate": certificate,
@@ -217,57 +220,59 @@ def run(given, name, where):
     }  # fmt: skip
 
 
-def needs(given):
-    """Return the bytes of disk and of memory that this takes."""
-    disk, memory, in_memory = 0, 0, "memory" in given.where
-    if SPARSE.keys() & given.operations:
-        disk += given.nnz * DISK_BYTES
-        bytes_kept = ITEMS_BYTES if "items" in given.operations else in_memory * MEMORY_BYTES
-        memory = max(given.nnz * bytes_kept, ENTRIES_PER_SHARD * 18 + 12 * given.items * given.rank)
-    if DENSE.keys() & given.operations:
-        rows, queries = 4 * given.columns * given.rows, 4 * given.columns * given.queries
+def needs(options):
+    """Return the bytes of disk and the bytes of memory that the operations need."""
+    disk, memory, in_memory = 0, 0, "memory" in options.where
+    if SPARSE.keys() & options.operations:
+        disk += options.nnz * DISK_BYTES
+        bytes_kept = ITEMS_BYTES if "items" in options.operations else in_memory * MEMORY_BYTES
+        memory = max(
+            options.nnz * bytes_kept, ENTRIES_PER_SHARD * 18 + 12 * options.items * options.rank
+        )
+    if DENSE.keys() & options.operations:
+        rows, queries = 4 * options.columns * options.rows, 4 * options.columns * options.queries
         disk += rows + queries
-        memory = max(memory, in_memory * rows + queries + 2**20 * given.memory)
+        memory = max(memory, in_memory * rows + queries + 2**20 * options.memory)
     return disk, memory
 
 
-def minutes(given):
-    """Return about how long this takes, by the times of a run with 1e9 non-zeros on two cores."""
-    per_unit = SECONDS | {"svd": SECONDS["svd"] * given.rank / 64}
-    units = {"search": given.queries * given.rows, "audit": given.rows**2}
-    found = sum(per_unit[name] * units.get(name, given.nnz) for name in given.operations)
-    writing = WRITING * given.nnz * bool(SPARSE.keys() & given.operations)
-    return (found * len(given.where) * given.turns + writing) / 60
+def minutes(options):
+    """Return the estimated minutes of the operations, by a run with 1e9 non-zeros on two cores."""
+    per_unit = SECONDS | {"svd": SECONDS["svd"] * options.rank / 64}
+    units = {"search": options.queries * options.rows, "audit": options.rows**2}
+    seconds = sum(per_unit[name] * units.get(name, options.nnz) for name in options.operations)
+    writing = WRITING * options.nnz * bool(SPARSE.keys() & options.operations)
+    return (seconds * len(options.where) * options.turns + writing) / 60
 
 
 def table_of(results):
     """Return the table of all results."""
     columns = "operation", "where", "seconds", "per second", "peak MiB", "certificate"
     rows = []
-    for one in results:
-        (rate,) = (value for name, value in one.items() if name.endswith("_per_second"))
-        seconds = one["operation"], one["where"], one["seconds"]
-        rows.append((*seconds, rate, one["peak_mib"], one["certificate"]))
+    for result in results:
+        (rate,) = (value for name, value in result.items() if name.endswith("_per_second"))
+        seconds = result["operation"], result["where"], result["seconds"]
+        rows.append((*seconds, rate, result["peak_mib"], result["certificate"]))
     return "\n".join(table("llrrrr", columns, rows))
 
 
-def write_inputs(given):
-    """Write what is not in the folder yet; a file of shards is complete if it opens."""
-    if SPARSE.keys() & given.operations:
-        path = given.folder / "shards"
+def write_inputs(options):
+    """Write the inputs that are missing in the folder; shards are complete if they open."""
+    if SPARSE.keys() & options.operations:
+        path = options.folder / "shards"
         try:
             InteractionShards(path, verify=False)
         except (OSError, ValueError):
             shutil.rmtree(path, ignore_errors=True)
-            if given.data:
-                fastcos.io.ingest_interactions(given.data, path)
+            if options.data:
+                fastcos.io.ingest_interactions(options.data, path)
             else:
-                write_shards(path, given.users, given.items, given.nnz)
-    if DENSE.keys() & given.operations:
-        for seed, (name, n) in enumerate((("items", given.rows), ("queries", given.queries))):
-            if not (given.folder / f"{name}.npy").exists():
-                write_rows(given.folder / f"{name}.part", n, given.columns, seed)
-                (given.folder / f"{name}.part").rename(given.folder / f"{name}.npy")
+                write_shards(path, options.users, options.items, options.nnz)
+    if DENSE.keys() & options.operations:
+        for seed, (name, n) in enumerate((("items", options.rows), ("queries", options.queries))):
+            if not (options.folder / f"{name}.npy").exists():
+                write_rows(options.folder / f"{name}.part", n, options.columns, seed)
+                (options.folder / f"{name}.part").rename(options.folder / f"{name}.npy")
 
 
 def main():
@@ -280,33 +285,33 @@ def main():
     parser.add_argument("--memory", type=float, help="working_memory in MiB (default: as set)")
     for name, number in NUMBERS.items():
         parser.add_argument(f"--{name}", type=int, default=number, help="default: %(default)s")
-    given = parser.parse_args()
-    if any("worker" in where for where in given.where) and given.operations != ["search"]:
+    options = parser.parse_args()
+    if any("worker" in where for where in options.where) and options.operations != ["search"]:
         parser.error("--where with workers takes --operations search")
-    given.memory = given.memory or fastcos.get_config().working_memory
-    if given.data:  # a line has about 16 bytes
-        given.nnz = given.data.stat().st_size / 16
-    given.nnz, given.users = int(given.nnz), given.users or max(1, int(given.nnz) // 50)
-    disk, memory = needs(given)
+    options.memory = options.memory or fastcos.get_config().working_memory
+    if options.data:  # a line has about 16 bytes
+        options.nnz = options.data.stat().st_size / 16
+    options.nnz, options.users = int(options.nnz), options.users or max(1, int(options.nnz) // 50)
+    disk, memory = needs(options)
     free = shutil.disk_usage(Path.cwd()).free
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     ERRORS.print(
         f"{disk / 1e9:.1f} GB of disk ({free / 1e9:.0f} free), {memory / 1e9:.1f} GB of memory "
-        f"({total / 1e9:.0f} here), about {minutes(given):.0f} minutes"
+        f"({total / 1e9:.0f} here), about {minutes(options):.0f} minutes"
     )
     if memory > total or disk > free:
         parser.exit(1, "bench.lab.large: too large for this machine\n")
     with contextlib.ExitStack() as stack:
-        if given.folder is None:
-            given.folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=Path.cwd())))
-        given.folder.mkdir(exist_ok=True)
-        write_inputs(given)
-        record, results = given.folder / "results.jsonl", []
+        if options.folder is None:
+            options.folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=Path.cwd())))
+        options.folder.mkdir(exist_ok=True)
+        write_inputs(options)
+        record, results = options.folder / "results.jsonl", []
         if record.exists():
             results = [json.loads(line) for line in record.read_text().splitlines()]
-        runs = list(itertools.product(range(given.turns), given.operations, given.where))
+        runs = list(itertools.product(range(options.turns), options.operations, options.where))
         for _, name, where in runs[len(results) :]:
-            results.append(in_new_process(run, given, name, where))
+            results.append(in_new_process(run, options, name, where))
             with record.open("a") as file:
                 file.write(json.dumps(results[-1]) + "\n")
             print(json.dumps(results[-1]), flush=True)

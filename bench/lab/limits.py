@@ -1,8 +1,9 @@
 """Limits of this machine: how fast it multiplies, reads, copies and gathers, for a given work.
 
-A :class:`Work` says what a call must do. A :class:`Limit` measures how long this machine takes for
-that at least, by one small probe per resource, as in a roofline. Measure the limit and the call in
-turns: the clock of a shared machine drifts by more than the two differ.
+A :class:`Work` says how many operations and bytes a call needs. A :class:`Limit` measures the time
+that this machine needs at least for such a work, by one short probe per resource, as in the
+roofline model. Measure the limit and the call in turns: the clock of a shared machine drifts by
+more than the difference of the two times.
 """
 
 import functools
@@ -19,29 +20,29 @@ from fastcos.linalg import operators
 from fastcos.parallel import buffer_pool
 from fastcos.search.layout import tile_layout
 
-# The seconds of one probe: a hundred times as long as starting a thread, but short beside a turn.
+# The seconds of a probe: a hundred times as long as the start of a thread, but short beside a turn.
 _PROBE_SECONDS = 2e-3
-# A probe of the bandwidth reads from as many bytes as fit a first-level cache, up to twice the
-# largest last-level cache.
-_LEAST_BYTES, _MOST_BYTES = 2**16, 2**28
-# The number of probes of a roof.
+# A probe of the bandwidth reads at least as many bytes as fit a first-level cache, and at most
+# twice the bytes of the largest last-level cache.
+_MIN_PROBE_BYTES, _MAX_PROBE_BYTES = 2**16, 2**28
+# The number of probes whose best rate is the peak rate of the machine.
 _ROOF_PROBES = 20
 # The number of values that one call of a bandwidth probe reads. They take 0.2 ms at 80 GB/s.
 _PASS_VALUES = 2**22
-# The number of rows that a gather adds. It is large, so that ending a sum hardly counts.
+# The number of rows that a gather adds. With so many rows, the end of a sum hardly costs time.
 _GATHERED_ROWS = 2**10
-# The rows and columns of the matrices of the gemm probes, which reach nearly the best rate. One
-# product takes 10 ms at 100 GFLOP/s.
+# The number of rows and columns of the matrices of the gemm probes, with which the rate is close to
+# the best. One product takes 10 ms at 100 GFLOP/s.
 _GEMM_SIZE = 768
-# The columns of the tile probe. Packed as int8, a panel of items and one of queries take 16 kB.
+# The columns of the tile probe. Packed as int8, a panel of items and a panel of queries take 16 kB.
 _TILE_DEPTH = 256
-# The blocks of products of the tile probe. They take 2 ms with AMX, at a rate within 2 % of that of
-# 512 blocks.
+# The number of blocks of products of the tile probe. They take 2 ms with AMX, at a rate within 2 %
+# of the rate of 512 blocks.
 _TILE_BLOCKS = 16
 
 
 class Work(NamedTuple):
-    """What one call must do, by the plain method."""
+    """The operations and bytes that one call needs by the plain method."""
 
     # The units that the throughput counts, such as pairs, rows or non-zeros.
     units: float
@@ -54,106 +55,113 @@ class Work(NamedTuple):
     reads: float = 0.0
     writes: float = 0.0
     # The number of rows that are read one by one from a float32 table, the shape of the table, and
-    # the int32 row numbers in the order of the reads, or the first of them; by default random ones.
+    # the first int32 row numbers in the order of the reads; without order, random row numbers.
     gathers: float = 0.0
     table: tuple[int, int] = (0, 0)
     order: Any = None
 
     @property
     def bytes(self):
-        """Bytes that must move."""
+        """The number of bytes that are read or written."""
         return self.reads + self.writes
 
 
 def search_work(n, m, d, k):
-    """Return the work of n queries among m items: float32 rows in, indices and scores out."""
+    """Return the work of a search: n queries, m items and d columns of float32, k results each."""
     pairs = float(n) * m
     return Work(pairs, pairs * d, "tile", 4.0 * d * (n + m), 12.0 * n * k)
 
 
 def bytes_of(X):
-    """Return the bytes of a CSR matrix."""
+    """Return the bytes of the three arrays of a CSR matrix."""
     return float(X.data.nbytes + X.indices.nbytes + X.indptr.nbytes)
 
 
 def product_work(X, columns):
-    """Return the work of X A for a CSR matrix X and so many columns of float32."""
+    """Return the work of X A for a CSR matrix X and a float32 matrix A with that many columns."""
     (n, p), nnz = X.shape, float(X.nnz)
     reads, writes = bytes_of(X) + 4.0 * p * columns, 4.0 * n * columns
     return Work(nnz, nnz * columns, "float32", reads, writes, nnz, (p, columns), X.indices)
 
 
 def gram_work(X, columns):
-    """Return the work of X'(X A): one pass over X, and two multiply-adds a non-zero and column."""
-    one = product_work(X, columns)
-    adds, gathers, writes = 2 * one.multiply_adds, 2 * one.gathers, 4.0 * X.shape[1] * columns
-    return one._replace(multiply_adds=adds, gathers=gathers, writes=writes)
+    """Return the work of X'(X A): one pass over X, two multiply-adds per non-zero and column."""
+    product = product_work(X, columns)
+    adds, gathers, writes = (
+        2 * product.multiply_adds,
+        2 * product.gathers,
+        4.0 * X.shape[1] * columns,
+    )
+    return product._replace(multiply_adds=adds, gathers=gathers, writes=writes)
 
 
 def svd_work(X, k):
     """Return the work of two blocks of k columns: no truncated SVD needs fewer passes over X."""
-    one = gram_work(X, k)
-    adds, gathers, reads = 2 * one.multiply_adds, 2 * one.gathers, 2.0 * bytes_of(X)
-    return one._replace(multiply_adds=adds, gathers=gathers, reads=reads, writes=0.0)
+    gram = gram_work(X, k)
+    adds, gathers, reads = 2 * gram.multiply_adds, 2 * gram.gathers, 2.0 * bytes_of(X)
+    return gram._replace(multiply_adds=adds, gathers=gathers, reads=reads, writes=0.0)
 
 
 def roofs():
-    """Measure the peaks in operations per second, and the bytes per second read from memory."""
+    """Return the peak operations per second by arithmetic, and the bytes per second of reading."""
     layout = tile_layout(config.isa(), _TILE_DEPTH)
     tile = f"{'int8' if layout.quantised else 'float32'} tile, {layout.isa}"
-    rates = _tile_rate, _gemm_rate("float32"), _memory_rate(probes.read_values, 4, _MOST_BYTES // 4)
-    # The best of several probes counts: the first one compiles, and other work lowers a rate.
+    read_rate = _memory_rate(probes.read_values, 4, _MAX_PROBE_BYTES // 4)
+    rates = _tile_rate, _gemm_rate("float32"), read_rate
+    # The best of several probes counts, because the first probe compiles its kernel and because
+    # other work on the machine lowers a rate.
     best = [max(rate() for _ in range(_ROOF_PROBES)) for rate in rates]
     return {tile: 2 * best[0], "float32 gemm": 2 * best[1]}, best[2]
 
 
 class Limit:
-    """The least seconds of a work on this machine.
+    """The minimal seconds of a work on this machine.
 
-    bound is the resource that took longest in the last measurement; "none" for a work without any.
+    bound is the resource that took the longest time in the latest measurement, or "none" for a work
+    without any.
     """
 
     def __init__(self, work):
         self.bound = "none"
-        # By resource: the amount that is needed, and a function that measures the rate per second.
-        self.probes = probed = {}
+        # By resource: the amount that the work needs, and a function that measures the rate.
+        self.probes = probes_by_resource = {}
         if work.multiply_adds:
             rate = _tile_rate if work.arithmetic == "tile" else _gemm_rate(work.arithmetic)
-            probed[work.arithmetic] = work.multiply_adds, rate
-        size = int(min(max(work.reads, work.writes, _LEAST_BYTES), _MOST_BYTES)) // 4
+            probes_by_resource[work.arithmetic] = work.multiply_adds, rate
+        size = int(min(max(work.reads, work.writes, _MIN_PROBE_BYTES), _MAX_PROBE_BYTES)) // 4
         if work.reads > work.writes:
             rate = _memory_rate(probes.read_values, 4, size)
-            probed["read"] = work.reads - work.writes, rate
-        if work.writes:  # the probe reads as many bytes as it writes
-            probed["copy"] = 2 * work.writes, _memory_rate(probes.copy_values, 8, size)
+            probes_by_resource["read"] = work.reads - work.writes, rate
+        if work.writes:  # the probe of copying reads as many bytes as it writes
+            probes_by_resource["copy"] = 2 * work.writes, _memory_rate(probes.copy_values, 8, size)
         if work.gathers:
-            probed["gather"] = work.gathers, _gather_rate(work.table, work.order)
+            probes_by_resource["gather"] = work.gathers, _gather_rate(work.table, work.order)
         self.seconds()  # compiles the probes and touches their memory
 
     def seconds(self):
-        """Measure once: the longest of the work's resources, each at its rate of this moment."""
-        found = {name: amount / rate() for name, (amount, rate) in self.probes.items()}
-        if not found:
+        """Measure all rates again; return the longest of the times of the work's resources."""
+        seconds = {name: amount / rate() for name, (amount, rate) in self.probes.items()}
+        if not seconds:
             return 0.0
-        self.bound = max(found, key=found.get)
-        return found[self.bound]
+        self.bound = max(seconds, key=seconds.get)
+        return seconds[self.bound]
 
 
 def _rate(amount, call):
-    """Return how much per second, of an amount per call: by the fastest of some calls.
+    """Return the rate of a call that handles an amount: the amount by the shortest time of a call.
 
-    A call that is not timed fills the caches: whether data of an earlier probe are still in them
-    changes the rate of gathers by a factor of 2.
+    The first call is not timed and fills the caches: the rate of gathers differs by a factor of 2
+    depending on whether data of an earlier probe are still in the caches.
     """
     call()
-    least, started = np.inf, time.perf_counter()
+    shortest, started = np.inf, time.perf_counter()
     while True:
         before = time.perf_counter()
         call()
         ended = time.perf_counter()
-        least = min(least, ended - before)
+        shortest = min(shortest, ended - before)
         if ended - started >= _PROBE_SECONDS:
-            return amount / least
+            return amount / shortest
 
 
 def _parts(n):
@@ -163,27 +171,30 @@ def _parts(n):
 
 @functools.lru_cache(4)
 def _ones(*shape):
-    """Return ones on whole huge pages: how many NumPy's array gets differs between processes."""
+    """Return ones on huge pages; the number of huge pages of a NumPy array differs by process."""
     values = buffer_pool.empty(shape, np.float32)
     values[:] = 1
     return values
 
 
-# Each returns a function that measures how much is done per second.
+# Each of the next functions returns a function that measures a rate per second.
 
 
 def _memory_rate(kernel, bytes_per_value, size):
-    """Bytes of reading or copying that many float32 values, on all threads."""
-    # With few values, the call would cost more than its work.
+    """Return a function that measures the bytes per second of a kernel that reads or copies.
+
+    The kernel works on arrays of that many float32 values, on all threads.
+    """
+    # One pass over few values would take less time than the call of the kernel.
     passes = max(1, _PASS_VALUES // size)
     call = functools.partial(parallel.run, kernel, _parts(size), passes, *_ones(2, size))
     return functools.partial(_rate, float(bytes_per_value * passes * size), call)
 
 
 def _gather_rate(shape, order):
-    """Rows of sums over rows of a table, in this order.
+    """Return a function that measures how many rows of a table are added per second, in an order.
 
-    By the kernel of X A, of a few long rows of ones: without the values, ends and results of rows.
+    The rows are added by the kernel of X A, where X has a few long rows without stored values.
     """
     table = _ones(*shape)
     if order is None:
@@ -198,17 +209,17 @@ def _gather_rate(shape, order):
 
 
 def _gemm_rate(dtype):
-    """Multiply-adds of NumPy's matrix product.
+    """Return a function that measures multiply-adds per second of NumPy's matrix product.
 
-    Each thread of the pool has a product of its own: those of OpenBLAS spin for 50 to 105 ms after
-    theirs and would slow down what is measured next (X A with 64 columns: 9.2 instead of 5.5 ms).
+    Each thread of the pool computes a separate product with OpenBLAS limited to one thread. Threads
+    of OpenBLAS spin for 50 to 105 ms after a product and would slow down the next measurement.
     """
-    n, left = config.n_threads(), np.ones((_GEMM_SIZE, _GEMM_SIZE), dtype)
-    out = np.empty((n, *left.shape), dtype)
+    n, matrix = config.n_threads(), np.ones((_GEMM_SIZE, _GEMM_SIZE), dtype)
+    out = np.empty((n, *matrix.shape), dtype)
 
     def multiply(lo, hi):
         for product in out[lo:hi]:
-            np.matmul(left, left, out=product)
+            np.matmul(matrix, matrix, out=product)
 
     def rate():
         with _blas().limit(limits=1, user_api="blas"):
@@ -221,10 +232,17 @@ _blas = functools.cache(ThreadpoolController)
 
 
 def _tile_rate():
-    """Return multiply-adds per second in the registers of this instruction set."""
+    """Return the multiply-adds per second on data in registers, by the present instruction set."""
     layout = tile_layout(config.isa(), _TILE_DEPTH)
-    done = np.zeros(_TILE_BLOCKS)
-    arrays = INSTRUCTION_SETS[layout.isa], tiles.configuration(), layout.empty_array(), done
-    run = functools.partial(parallel.run, probes.multiply_registers, _parts(len(done)), *arrays)
+    multiply_adds = np.zeros(_TILE_BLOCKS)
+    arrays = (
+        INSTRUCTION_SETS[layout.isa],
+        tiles.configuration(),
+        layout.empty_array(),
+        multiply_adds,
+    )
+    run = functools.partial(
+        parallel.run, probes.multiply_registers, _parts(len(multiply_adds)), *arrays
+    )
     run()
-    return _rate(float(done.sum()), run)
+    return _rate(float(multiply_adds.sum()), run)

@@ -1,4 +1,4 @@
-"""Markdown tables whose rows appear as soon as they are measured."""
+"""Markdown tables, printed row by row."""
 
 RULES = {"l": "---", "r": "---:"}
 
@@ -12,7 +12,7 @@ def table(columns, header, rows):
 
 
 def text_of(cell):
-    """Return a cell as text: a float has three digits, None is empty."""
+    """Return a cell as text: a float has three significant digits, and None is empty."""
     if isinstance(cell, float):
         return f"{float(f'{cell:.3g}'):,g}"
     return "" if cell is None else f"{cell:,}" if isinstance(cell, int) else str(cell)

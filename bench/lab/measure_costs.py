@@ -1,9 +1,10 @@
 """Cost of measures in top_k beside the cosine: `python -m bench.lab.measure_costs [NAME ...]`.
 
-Prints a Markdown table for rows of each kind. gaussian: independent entries, the hardest to filter;
-spiky: few large entries, and norms that differ a thousandfold; clustered: 64 clusters and a common
-mean; a NAME that is a file: its rows. After a warm-up every measure is timed alternately with the
-cosine; medians count. All measures take half an hour on two cores.
+The script prints a Markdown table for each kind of rows. Rows of kind gaussian have independent
+entries, which are the hardest to filter; spiky rows have few large entries, and norms that differ
+a thousandfold; clustered rows have 64 clusters and a common mean. A NAME that is the path of a file
+adds a table for its rows. After a warm-up every measure is timed alternately with the cosine, and
+the table shows medians. All measures take half an hour on two cores.
 """
 
 import sys
@@ -18,8 +19,8 @@ from bench.lab.timing import in_turns
 from fastcos import get_measure, io, list_measures, top_k
 
 K, ROWS, COLUMNS = 10, 40_000, 128
-# These measures take rows of another form: bags of words, or two halves.
-LEFT_OUT = {"word_rotators_distance", "weight_cosine"}
+# These measures take rows of another form: bags of words, or rows made of two halves.
+EXCLUDED = {"word_rotators_distance", "weight_cosine"}
 
 
 def spiky(n, d):
@@ -42,7 +43,7 @@ def rows_of(path):
 
 
 def measure_of(name, rows):
-    """Return a measure with what it requires for these rows."""
+    """Return a measure, created with the arguments that its class requires for these rows."""
     random = np.random.default_rng(1)
     n, d = rows.shape
 
@@ -64,18 +65,18 @@ def measure_of(name, rows):
 
 
 def rows_of_table(names, rows):
-    """Yield measure, its seconds, those of the cosine, and their ratio."""
+    """Yield for each measure its name, its seconds, the seconds of the cosine, and the ratio."""
     for name in names:
         measures = measure_of(name, rows), get_measure("cosine")
         turns = in_turns(*(partial(top_k, rows, k=K, measure=measure) for measure in measures))
-        own, base = np.median(turns, axis=0)
-        yield name, own, base, own / base
+        spent, base = np.median(turns, axis=0)
+        yield name, spent, base, spent / base
 
 
 def main():
     files = {name: partial(rows_of, name) for name in sys.argv[1:] if Path(name).exists()}
     names = [name for name in sys.argv[1:] if name not in files]
-    names = names or [name for name in list_measures() if name not in LEFT_OUT]
+    names = names or [name for name in list_measures() if name not in EXCLUDED]
     for kind, make in (KINDS | files).items():
         rows = make()
         print("\n{}, {:,} x {}, k = {}\n".format(kind, *rows.shape, K))

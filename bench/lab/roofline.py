@@ -1,7 +1,8 @@
 """Kernels beside the limits of this machine: `python -m bench.lab.roofline` draws a figure.
 
-Each of ten kernels that take more than a millisecond is called in turns with small probes of what
-bounds it (bench/lab/limits.py). The figure is docs/figures/roofline.png; run it on a quiet machine.
+Ten kernels that take more than a millisecond are called in turns with short probes of the resources
+that bound them (bench/lab/limits.py). The figure is docs/figures/roofline.png; run the script on a
+quiet machine.
 """
 
 from functools import partial
@@ -18,7 +19,7 @@ from fastcos.plots.style import COLOURS, figure_style
 
 FIGURE = Path(__file__).parents[2] / "docs" / "figures" / "roofline.png"
 TURNS = 7
-# What bench/lab/limits.py calls a resource, in words.
+# The words of the figure for the resources of bench/lab/limits.py.
 RESOURCES = {
     "tile": "integer multiplication", "float32": "float32 multiplication",
     "float64": "float64 multiplication", "read": "reading memory",
@@ -27,35 +28,37 @@ RESOURCES = {
 
 
 def draw(points):
-    """Return a bar for every kernel: the percent of the limit that it reaches.
+    """Return a figure with a bar for every kernel: the percentage of its limit.
 
-    The limit is that of the roofline model (Williams, Waterman and Patterson, 2009): the resource
-    that takes longest for the work of the plain method. A point is a dict of a kernel's name, the
-    percent of the limit, the quartiles of its turns, and the resource limited_by.
+    The limit follows the roofline model (Williams, Waterman and Patterson, 2009): the time of the
+    resource that takes longest for the work of the plain method. A point is a dict with the name of
+    a kernel, the percentage of the limit, the quartiles of the turns, and the resource limited_by.
     """
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(8.4, 1.7 + 0.36 * len(points)), layout="constrained")
-    colours = dict(zip(dict.fromkeys(one["limited_by"] for one in points), COLOURS, strict=False))
+    colours = dict(
+        zip(dict.fromkeys(point["limited_by"] for point in points), COLOURS, strict=False)
+    )
     with figure_style(font_size=11, axes_titlesize=12, axes_labelsize=10):
         ax = figure.subplots()
-        for place, one in enumerate(points):
-            percent, resource = one["percent_of_limit"], one["limited_by"]
-            ends = one["lower_percent"], one["upper_percent"]
-            ax.barh(place, percent, color=colours[resource], height=0.62)
-            ax.plot(ends, (place, place), color=COLOURS[-1], linewidth=1.2)
-            ax.annotate(f"{percent:.0f} %", (max(*ends, percent), place), xytext=(6, -4),
+        for position, point in enumerate(points):
+            percent, resource = point["percent_of_limit"], point["limited_by"]
+            ends = point["lower_percent"], point["upper_percent"]
+            ax.barh(position, percent, color=colours[resource], height=0.62)
+            ax.plot(ends, (position, position), color=COLOURS[-1], linewidth=1.2)
+            ax.annotate(f"{percent:.0f} %", (max(*ends, percent), position), xytext=(6, -4),
                         textcoords="offset points",
                         bbox={"facecolor": "white", "edgecolor": "none", "pad": 1})  # fmt: skip
         for resource, colour in colours.items():
             ax.barh(0, 0, color=colour, label=RESOURCES[resource])
         ax.axvline(100, color=COLOURS[-1], linewidth=1)
-        ax.set_yticks(range(len(points)), [one["name"] for one in points])
+        ax.set_yticks(range(len(points)), [point["name"] for point in points])
         ax.tick_params(axis="y", length=0)
         ax.invert_yaxis()
-        most = max(one["upper_percent"] for one in points)
+        max_percent = max(point["upper_percent"] for point in points)
         ax.set(
-            xlim=(0, 1.12 * max(100, most)),
+            xlim=(0, 1.12 * max(100, max_percent)),
             xlabel="percent of the limit (line: 100 %); thin lines: the middle half of the turns",
             title="How near each kernel comes to the limit of the machine",
         )  # fmt: skip
@@ -81,7 +84,7 @@ def product(function, work, shape, columns):
 
 
 MIDDLE, LARGE = (40_000, 20_000, 800_000), (100_000, 20_000, 6_000_000)
-# Name, and a function that prepares the call and says what it must do.
+# Each kernel: the name, and a function that returns the call and its work.
 KERNELS = (
     ("self-join 20,000 x 128", partial(self_join, 20_000, 128)),
     ("self-join 10,000 x 384", partial(self_join, 10_000, 384)),
@@ -102,17 +105,17 @@ KERNELS = (
 
 
 def measure(name, prepare):
-    """Return a kernel's point: its work, its seconds, and its share of the limit."""
+    """Return the point of a kernel, which draw describes."""
     call, work = prepare()
     call()
     limit = limits.Limit(work)
     turns = [(limit.seconds(), seconds(call)) for _ in range(TURNS)]
-    percents = [100 * least / spent for least, spent in turns]
-    # The quarter of the turns that other work on the machine left alone.
-    least, spent = np.quantile(turns, 0.25, axis=0)
+    percents = [100 * limit_seconds / call_seconds for limit_seconds, call_seconds in turns]
+    # The quantile 0.25 of the turns is hardly slowed by other work on the machine.
+    limit_seconds, call_seconds = np.quantile(turns, 0.25, axis=0)
     return {
         "name": name, "seconds": float(np.median(turns, axis=0)[1]),
-        "percent_of_limit": float(100 * least / spent), "limited_by": limit.bound,
+        "percent_of_limit": float(100 * limit_seconds / call_seconds), "limited_by": limit.bound,
         "lower_percent": float(np.quantile(percents, 0.25)),
         "upper_percent": float(np.quantile(percents, 0.75)),
     }  # fmt: skip

@@ -1,9 +1,10 @@
 """Crossovers of the search plan: `python -m bench.lab.search_plan [ROWS.npy ...]` prints tables.
 
-Every threshold of ``fastcos.search.cost_model.CostModel`` that chooses between two methods is shown
-with the times of both around it. Random rows, two threads unless set otherwise; medians of five
-calls, after one that compiles. The table of prefixes has the rows of the files, too, whose first
-1,000 are its queries. Two minutes on two cores.
+Every threshold of ``fastcos.search.cost_model.CostModel`` that chooses between two methods has a
+table of the times of both methods around the threshold. The rows are random; searches run on two
+threads unless a table says otherwise; times are medians of five calls after a call that compiles.
+The table of the projection also has the rows of the files, whose first 1,000 rows are the queries.
+The script takes two minutes on two cores.
 """
 
 import sys
@@ -24,24 +25,24 @@ from fastcos.search.segments import Segment
 from fastcos.similarity import encoded_rows, get_measure
 
 K = 10
-# The numbers of queries and of neighbours of the searches with short codes.
-PREFIX_CASES = ((1, 10), (64, 10), (1000, 10), (1000, 100))
+# The numbers of queries and of neighbours of the searches with a projection.
+PROJECTION_CASES = ((1, 10), (64, 10), (1000, 10), (1000, 100))
 OPTIONS = ExecutionOptions(config.n_threads(), config.working_memory() * 2**20)
 
 
 def encoded(n, d):
-    """Return random rows as items, and packed."""
+    """Return random rows as encoded items, and the same rows packed."""
     items = encoded_rows.encode_rows(gaussian(n, d), None, None, "cosine")
     return items, Segment("cosine", items, np.arange(n)).packed
 
 
 def searching(packed, items, n, options=OPTIONS, **costs):
-    """Return the search of packed items for the first of them, planned by other costs."""
-    few = items.take(slice(0, n)), no_exclusions(n)
+    """Return a search of packed items, planned by other costs, for the first n items as queries."""
+    queries = items.take(slice(0, n)), no_exclusions(n)
 
     def search():
         with cost_model.costs_replaced(**costs):
-            scan.scan_packed(packed, *few, K, options)
+            scan.scan_packed(packed, *queries, K, options)
 
     return search
 
@@ -52,52 +53,55 @@ def show(title, header, rows):
 
 
 def packing_against_scoring(d):
-    """Score all pairs, multiply rows as given, or pack the items and let the tiles filter."""
+    """Print the times of three methods: score all pairs, multiply unpacked rows, pack the items."""
     n_items = 12_800_000 // d
     items, _ = encoded(n_items, d)
     numbers = np.arange(n_items)
     # Settings of the cost model by which each method is the cheapest for any number of queries.
     never = {"min_queries_as_given": 1, "max_queries_as_given": 0}
     always = {"min_queries_as_given": 1, "max_queries_as_given": 10**6, "min_work_as_given": 0}
-    ways = (
+    costs_by_method = (
         never | {"scores_per_packed_row": 10**6},
         always | {"scores_per_packed_row": 0},
         never | {"scores_per_packed_row": 0},
     )
     table = []
     for n in (2, 4, 10, 20, 40, 80, 150, 300):
-        few = items.take(slice(0, n))
+        queries = items.take(slice(0, n))
         request = scan.SegmentRequest(K, no_exclusions(n))
 
-        def search(costs, few=few, request=request):
+        def search(costs, queries=queries, request=request):
             with cost_model.costs_replaced(**costs):
-                scan.search_segment(Segment("cosine", items, numbers), few, request, OPTIONS)
+                scan.search_segment(Segment("cosine", items, numbers), queries, request, OPTIONS)
 
-        table.append((n, *(milliseconds(partial(search, costs)) for costs in ways)))
+        table.append((n, *(milliseconds(partial(search, costs)) for costs in costs_by_method)))
     title = f"scores_per_packed_row, queries_as_given: {n_items:,} x {d}, ms"
     show(title, ("queries", "score all pairs", "rows as given", "pack and search"), table)
 
 
 def few_queries(n_items):
-    """Packed items: up to 64 queries threads share the items, above it the queries."""
+    """Print the times of packed items: up to 64 queries, each thread takes a part of the items.
+
+    With more queries, each thread takes a part of the queries.
+    """
     items, packed = encoded(n_items, 128)
     counts = 1, 16, 48, 64, 65, 96, 128
-    spent = {n: milliseconds(searching(packed, items, n)) for n in counts}
-    table = ((n, ms, ms / n) for n, ms in spent.items())
+    times = {n: milliseconds(searching(packed, items, n)) for n in counts}
+    table = ((n, ms, ms / n) for n, ms in times.items())
     show(f"max_queries_sharing_rows: {n_items:,} x 128", ("queries", "ms", "ms a query"), table)
 
 
 def threads_of_few_queries():
-    """One thread, or two that share the items however few these are."""
+    """Print the times of one thread and of two threads that share even few items."""
     table = []
     for n_items, n in ((4_000, 1), (8_000, 1), (16_000, 1), (32_000, 1), (4_000, 16), (16_000, 16)):
         items, packed = encoded(n_items, 128)
-        both = (OPTIONS._replace(n_threads=m) for m in (1, 2))
-        spent = [
+        settings = (OPTIONS._replace(n_threads=m) for m in (1, 2))
+        times = [
             milliseconds(searching(packed, items, n, options, min_bytes_per_thread=1))
-            for options in both
+            for options in settings
         ]
-        table.append((f"{n_items:,}", n, *(1000 * ms for ms in spent)))
+        table.append((f"{n_items:,}", n, *(1000 * ms for ms in times)))
     show("min_bytes_per_thread: rows of 128 columns, us", ("rows", "queries", "one", "two"), table)
 
 
@@ -112,12 +116,12 @@ def panels_of_a_run():
 
 
 def duplicates():
-    """Self-join of rows with copies: one row of each group, or every row."""
+    """Print the times of self-joins of rows with copies: with and without grouping the copies."""
     table = []
     for copies in (1, 2, 3, 5, 20):
         rows = np.repeat(gaussian(20_000 // copies, 64), copies, axis=0)
         join = partial(fastcos.top_k, rows, k=K)
-        # With one excluded pair, copies are searched one by one.
+        # With an excluded pair of rows, every copy is searched separately.
         excluded = sp.csr_array(([1.0], ([0], [1])), shape=(len(rows), len(rows)))
         table.append((copies, milliseconds(join), milliseconds(partial(join, exclude=excluded))))
     header = ("copies of each row", "top_k, ms", "one by one, ms")
@@ -125,7 +129,7 @@ def duplicates():
 
 
 def extra_candidates():
-    """Share of queries that filter and refine ends after the first list."""
+    """Print the share of queries for which filter and refine ends after the first list."""
     X, extras, table = gaussian(20_000, 64), (0, 6, 14, 30, 62), []
     for name in ("mutual_proximity", "recos", "norm_angle_distance"):
         measure = get_measure(name).fit(X)
@@ -133,10 +137,10 @@ def extra_candidates():
         items = encoded_rows.encode_rows(measure.encode_items(X), measure.item_bias(X), None, kind)
         encoded_queries = encoded_rows.encode_rows(measure.encode_queries(Q), None, None, kind)
         packed = Segment(kind, items, np.arange(len(X))).packed
-        itself = no_exclusions(len(Q), exclude_self=True)
+        excluded = no_exclusions(len(Q), exclude_self=True)
         precomputed, shares = measure.precompute(X), []
         for extra in extras:
-            listed, raw = scan.scan_packed(packed, encoded_queries, itself, K + extra, OPTIONS)
+            listed, raw = scan.scan_packed(packed, encoded_queries, excluded, K + extra, OPTIONS)
             exact = -np.sort(-measure.rescore(Q, precomputed, listed), axis=1)[:, K - 1]
             shares.append(float((exact > measure.upper_bound(Q, raw[:, -1])).mean()))
         table.append((name, *shares))
@@ -154,8 +158,8 @@ def clustered(n, d, seed=1):
     return ((rows + 0.15 * rng.standard_normal(d)) @ rotation).astype(np.float32)
 
 
-def without_and_with_prefixes(files):
-    """Times of an index without and with prefixes, if it chooses any; the answers are equal."""
+def without_and_with_projection(files):
+    """Print the times of an index without and with the projection, and check for equal answers."""
     shapes = (60_000, 768), (30_000, 1536), (30_000, 384)
     sets = {f"clustered {n:,} x {d}": partial(clustered, n + 1000, d) for n, d in shapes} | {
         "clustered 60,000 x 768, queries of another kind":
@@ -176,14 +180,14 @@ def without_and_with_prefixes(files):
         fitted(None)  # compiles the kernels
         plain, index, cells = fitted(0), fitted(None), []
         fits = [seconds(partial(fitted, forced)) for forced in (0, None)]
-        for n, k in PREFIX_CASES:
-            ways = [partial(one.search, queries[:n], k) for one in (plain, index)]
-            assert np.array_equal(*(way().indices for way in ways))
-            times = 1e3 * np.median(in_turns(*ways, turns=9 if n > 1 else 180), axis=0)
+        for n, k in PROJECTION_CASES:
+            searches = [partial(index.search, queries[:n], k) for index in (plain, index)]
+            assert np.array_equal(*(search().indices for search in searches))
+            times = 1e3 * np.median(in_turns(*searches, turns=9 if n > 1 else 180), axis=0)
             cells.append("{:.2f}, {:.2f}".format(*times))
         axes = 4 * index._state.parts[0].segment.packed_forms[0].arrays.projection.words
         table.append((name, axes, f"{fits[0]:.2f} s, {fits[1]:.2f} s", *cells))
-    header = (f"{n:,} queries, k = {k}" for n, k in PREFIX_CASES)
+    header = (f"{n:,} queries, k = {k}" for n, k in PROJECTION_CASES)
     show("Without and with prefixes, ms", ("rows", "axes", "fit", *header), table)
 
 
@@ -196,4 +200,4 @@ if __name__ == "__main__":
     panels_of_a_run()
     duplicates()
     extra_candidates()
-    without_and_with_prefixes(sys.argv[1:])
+    without_and_with_projection(sys.argv[1:])

@@ -1,10 +1,10 @@
 """Time by the number of threads, beside FAISS: `python -m bench.lab.threads` prints a table.
 
-One row per kind of work, one column per number of threads: 1, 2, 4, ... up to the cores of this
-machine. FAISS has the faster of its two ways to multiply, and its neighbours are compared with
-those of fastcos before anything is timed. The table goes to docs/dev/benchmarks.md, from which
-docs/figures.py draws docs/figures/threads.png. Three minutes on two cores; run it on a quiet
-machine.
+The table has one row per kind of work and one column per number of threads: 1, 2, 4, ... up to the
+cores of this machine. FAISS is timed by the faster of its two methods of multiplication, and its
+neighbours are compared with the neighbours of fastcos before the timing. The table is copied to
+docs/dev/benchmarks.md, from which docs/figures.py draws docs/figures/threads.png. The script takes
+three minutes on two cores; run it on a quiet machine.
 """
 
 import itertools
@@ -20,9 +20,9 @@ from bench.lab.markdown import print_table
 from bench.lab.timing import in_turns
 
 K = 10
-# Queries, items and columns of each search.
+# The numbers of queries, items and columns of each search.
 SEARCHES = ((1, 100_000, 384), (1_000, 100_000, 384), (16, 1_000_000, 128))
-# The number of queries from which FAISS multiplies by BLAS: never, and always.
+# FAISS multiplies by BLAS from these numbers of queries on: never, and always.
 BLAS_THRESHOLDS = (2**30, 1)
 
 
@@ -33,12 +33,12 @@ def thread_counts():
 
 
 def milliseconds(call):
-    """Return the median milliseconds of a call, after one that warms it up."""
+    """Return the median milliseconds of a call, after a call that warms up the caches."""
     return 1e3 * float(np.median(in_turns(call)))
 
 
 def faiss_milliseconds(index, queries, n_threads):
-    """Return the milliseconds of FAISS at the faster of its two ways to multiply."""
+    """Return the milliseconds of a search by FAISS, by the faster of its two multiplications."""
     faiss.omp_set_num_threads(n_threads)
     times = []
     for threshold in BLAS_THRESHOLDS:
@@ -53,20 +53,23 @@ def search_rows(counts):
         rows = data.gaussian(n, d)
         rows /= np.linalg.norm(rows, axis=1, keepdims=True)
         queries = data.gaussian(n_queries, d, seed=1)
-        ours, theirs = fastcos.SimilarityIndex("dot").fit(rows), faiss.IndexFlatIP(d)
-        theirs.add(rows)
-        _, expected = theirs.search(queries, K)
-        differing = (ours.search(queries, K).indices != expected).mean()
-        if differing > 1e-3:  # float32 decides near ties of FAISS
+        index, faiss_index = fastcos.SimilarityIndex("dot").fit(rows), faiss.IndexFlatIP(d)
+        faiss_index.add(rows)
+        _, expected = faiss_index.search(queries, K)
+        differing = (index.search(queries, K).indices != expected).mean()
+        if differing > 1e-3:  # a few neighbours differ, because FAISS rounds scores to float32
             raise SystemExit(f"{differing:.1%} of the neighbours differ from those of FAISS")
         name = f"{n_queries:,} {'query' if n_queries == 1 else 'queries'}, {n:,} x {d}"
-        times = [milliseconds(partial(ours.search, queries, K, n_threads=c)) for c in counts]
+        times = [milliseconds(partial(index.search, queries, K, n_threads=c)) for c in counts]
         yield f"{name}: fastcos", *times
-        yield f"{name}: FAISS", *(faiss_milliseconds(theirs, queries, count) for count in counts)
+        yield (
+            f"{name}: FAISS",
+            *(faiss_milliseconds(faiss_index, queries, count) for count in counts),
+        )
 
 
 def other_rows(counts):
-    """Yield a row for each operation that FAISS does not have."""
+    """Yield a row of times for each operation that FAISS does not have."""
     rows = data.gaussian(30_000, 384)
     sparse_rows = data.interactions(20_000, 5_000, 400_000)
     X, A = data.interactions(100_000, 20_000, 3_200_000), data.gaussian(20_000, 64)
@@ -80,8 +83,8 @@ def other_rows(counts):
 
 def main():
     counts = thread_counts()
-    first, *others = counts
-    header = ("milliseconds", f"{first} thread", *map(str, others))
+    first_count, *other_counts = counts
+    header = ("milliseconds", f"{first_count} thread", *map(str, other_counts))
     rows = itertools.chain(search_rows(counts), other_rows(counts))
     print_table("l" + "r" * len(counts), header, rows)
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from bench.compare.worker import resident_mib
 
-# Turns of calls whose seconds are compared.
+# The number of times that each of several calls is timed.
 TURNS = 5
 
 
@@ -22,25 +22,25 @@ def seconds(call):
 
 
 def in_turns(*calls, turns=TURNS):
-    """Return the seconds (turns, calls) of calls made alternately, after one that compiles."""
+    """Return the seconds (turns, calls) of alternating calls, after one untimed turn."""
     for call in calls:
         call()
     return np.array([[seconds(call) for call in calls] for _ in range(turns)])
 
 
 def milliseconds(call):
-    """Return the median of some calls."""
+    """Return the median milliseconds of five calls."""
     return float(1e3 * np.median(in_turns(call)))
 
 
 def in_new_process(function, *arguments):
-    """Return function(*arguments) from a process of its own, with new placement and memory."""
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as fresh:
-        return fresh.submit(function, *arguments).result()
+    """Return function(*arguments), called in a new process with its own memory."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as executor:
+        return executor.submit(function, *arguments).result()
 
 
 def added_mib(call):
-    """Return the peak memory that a call adds, in MiB."""
+    """Return the peak memory in MiB that a call adds to the process."""
     before = resident_mib("VmRSS")
     with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")  # resets the peak of the resident memory

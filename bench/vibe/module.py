@@ -1,7 +1,7 @@
 """The exact index of fastcos, for VIBE (github.com/vector-index-bench/vibe).
 
-Copy this folder to vibe/algorithms/fastcos of its clone. The class has the methods that its runner
-calls.
+Copy this folder to vibe/algorithms/fastcos in a clone of VIBE. The class has the methods that the
+runner of VIBE calls.
 """
 
 import fastcos
@@ -11,14 +11,14 @@ try:
 except ImportError:  # VIBE is not installed, as in the repository of fastcos
     BaseANN = object
 
-# VIBE's names of distances, and the measures of fastcos that order items in the same way.
+# By the name of a distance in VIBE: the measure of fastcos that orders items in the same way.
 MEASURES = {
     "cosine": "cosine", "normalized": "cosine", "ip": "dot", "euclidean": "neg_euclidean",
 }  # fmt: skip
 
 
 class Fastcos(BaseANN):
-    """fastcos.SimilarityIndex."""
+    """The exact index fastcos.SimilarityIndex with the methods that VIBE calls."""
 
     def __init__(self, metric):
         if metric not in MEASURES:
@@ -36,11 +36,11 @@ class Fastcos(BaseANN):
         return self._index.search(v[None], n).indices[0]
 
     def batch_query(self, X, n):
-        """Search all vectors at once; get_batch_results returns the indices."""
+        """Search all vectors at once, and store the indices for get_batch_results."""
         self._indices = self._index.search(X, n).indices
 
     def get_batch_results(self):
-        """Return the indices (queries, n)."""
+        """Return the indices (queries, n) of the latest batch_query."""
         return self._indices
 
     def __str__(self):
