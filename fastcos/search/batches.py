@@ -1,6 +1,6 @@
 """Divide a search into batches of queries and blocks of items that fit the working memory.
 
-The functions of this module are pure, like those of ``plan``.
+The functions of this module are pure, like the functions of ``plan``: they read no array.
 """
 
 from typing import NamedTuple
@@ -15,14 +15,14 @@ SEGMENT_MULTIPLE = 4096
 
 
 def plan_batch(k: int, n_columns: int, working_memory: float) -> int:
-    """Return how many queries a batch has, so that rows and results fit their share of memory."""
+    """Return the number of queries in a batch whose rows and results fit their share of memory."""
     bytes_per_query = 24 * k + 24 * n_columns + cost_model.COSTS.batch_bytes_per_query
     fits = int(cost_model.COSTS.batch_share * working_memory / bytes_per_query)
     return max(cost_model.COSTS.min_batch_queries, fits)
 
 
 class BlockSizes(NamedTuple):
-    """The queries of a batch, the items of a segment, and the memory for searching it, in bytes."""
+    """The queries of a batch, the items of a segment, and the bytes for searching the segment."""
 
     queries: int
     items: int
@@ -34,7 +34,7 @@ def plan_blocks(
 ) -> BlockSizes:
     """Return how many queries and items are read at once, if items are read in blocks.
 
-    query_bytes and item_bytes are the memory of a query and of an item with its encoded copy.
+    query_bytes and item_bytes are the memory of a query and of an item, including its encoded copy.
     """
     costs = cost_model.COSTS
     query_bytes += costs.read_bytes_per_neighbor * k
@@ -46,9 +46,9 @@ def plan_blocks(
 
 
 def low_precision_memory(n_columns: int, n_bytes: int) -> float:
-    """Return the memory for blocks of low-precision rows, which become float32.
+    """Return the memory for blocks of low-precision rows, which are converted to float32.
 
-    n_bytes is the memory of the original rows. Their blocks need not take more memory.
+    n_bytes is the memory of the original rows. Their blocks may take as much memory.
     """
     costs = cost_model.COSTS
     smallest = costs.low_precision_bytes_per_column * n_columns

@@ -1,21 +1,20 @@
 """Plan a search: one pure function from sizes to a plan.
 
-``plan_search`` reads only the facts that it is given: the sizes of the rows and of the request, and
-the capabilities of the machine. It reads no array and starts no thread, so plans for machines that
-nobody here owns can be tested without data. It decides everything that changes how fast a search
-is. ``task_grid`` computes for it how a method divides its work among threads, ``batches`` how many
-queries and rows fit the working memory, and ``cost_model`` holds the numbers by which methods are
-compared. ``fastcos.search.execute`` runs a plan, and ``fastcos.search.explain`` describes it in
-words.
+``plan_search`` reads only sizes: the sizes of the rows, of the request and of the machine. It reads
+no array and starts no thread, so plans for any machine can be tested without data.
+``plan_search`` decides everything that changes the speed of a search. ``task_grid`` divides the
+work of a method among threads, ``batches`` computes how many queries and rows fit the working
+memory, and ``cost_model`` has the numbers by which methods are compared. ``fastcos.search.execute``
+runs a plan, and ``fastcos.search.explain`` describes it in words.
 
 Two kinds of facts are known only while a search runs, because they depend on values and not on
 sizes:
 
-* an index runs a prepared search only if its arguments need no conversion, and if the kernel finds
-  that the norms of the queries are ordinary (``prepared``);
-* a kernel stops using a projection for queries that gain nothing by it. It scores more slots, or
-  reads all rows once more, if the estimate of a first threshold was too high. A query of zeros is
-  not scanned, because all of its scores are equal.
+* an index runs a prepared search only if its arguments need no conversion, and if the kernel
+  measures ordinary norms of the queries (``prepared``);
+* a kernel stops using a projection for queries that gain nothing by it. If an estimated threshold
+  was too high, the kernel scores more slots, or reads all rows once more. A query of zeros is not
+  scanned, because all of its scores are equal.
 
 A plan never changes results: every method returns bit-for-bit the same results, ordered by float64
 scores. Here a panel is 32 packed rows, and a slot is the place of a row in the packed order.
@@ -71,6 +70,7 @@ class SegmentSizes:
         The instruction set for which the rows are packed; empty if they are not packed.
     n_packed : int
         The number of slots of the packed rows, including rows that were deleted later.
+    projected_words : int
         The number of words of 4 bytes in a projected row; 0 if there is no projection. If duplicate
         rows are grouped, the projection is the projection of the distinct rows.
     projection_max_k : tuple of float
@@ -270,7 +270,8 @@ def _plan_search(
         if segment.n_distinct < segment.n_live:
             return _plan_distinct(segment, request, machine, costs)
     if segment.n_distinct is not None and segment.n_distinct < segment.n_live:
-        segment = dataclasses.replace(segment, projected_words=0)  # only distinct rows have it
+        # Only distinct rows have a projection.
+        segment = dataclasses.replace(segment, projected_words=0)
     if request.n_allowed is not None:
         plan = _plan_allowed(segment, request, machine, costs, reasons)
         if plan is not None:
@@ -477,7 +478,7 @@ def _plan_tiles(
         )
     layout = tile_layout(segment.packed_for or machine.isa, segment.n_columns)
     is_few = are_few(layout, n, -(-n_packed // PANEL), costs)
-    # If there are more queries than this, they share the codes that the projection has not dropped.
+    # More than queries_per_reading queries share the codes that the projection has not dropped.
     is_few = is_few and (n <= costs.queries_per_reading or not segment.projected_words)
     gains = k <= segment.projection_max_k[0 if is_few else 1]
     has_registers = INSTRUCTION_SETS[layout.isa].has_tile_registers
@@ -495,14 +496,14 @@ def _plan_tiles(
                 reasons += ("no projection: its first threshold would need codes of all rows",)
             return dataclasses.replace(plan, use_projection=use_projection, reasons=reasons)
         reasons += ("the queries are compared as a block: their scores exceed the working memory",)
-    mayshare_rows = n <= costs.max_queries_sharing_rows
-    # Threads that could not be used need no buffers.
-    useful = useful_threads(layout, n, n_panels, costs) if mayshare_rows else machine.n_threads
+    may_share_rows = n <= costs.max_queries_sharing_rows
+    # Threads that the search could not use need no buffers.
+    useful = useful_threads(layout, n, n_panels, costs) if may_share_rows else machine.n_threads
     machine = dataclasses.replace(machine, n_threads=min(machine.n_threads, useful))
     grid, capacity, buffers = plan_query_blocks(
         n, needed_rows, k, layout, segment.n_columns, n_panels, machine, costs
     )
-    can_be_prepared = mayshare_rows and grid.n_query_blocks == 1
+    can_be_prepared = may_share_rows and grid.n_query_blocks == 1
     is_large = buffers > costs.max_unchecked_bytes or capacity < full_capacity(needed_rows, costs)
     sample = guess_in_range(k, needed_rows, grid.panels_per_range, costs)
     if grid.n_ranges > 1:

@@ -1,8 +1,8 @@
-"""Divide a scan into tasks: which queries and which rows a task compares, and on how many threads.
+"""Divide a scan into tasks: the queries and rows of each task, and the number of threads.
 
 The functions of this module are pure: they compute with the sizes of a search and with the numbers
-of ``cost_model``, and read no array. ``plan`` calls them for the methods that it considers. Here a
-panel is 32 packed rows, or 32 queries.
+of ``cost_model``, and read no array. ``plan`` calls the functions for the methods that it compares.
+Here a panel is 32 packed rows, or 32 queries.
 """
 
 import math
@@ -18,7 +18,7 @@ from fastcos.search.layout import TileLayout
 
 @dataclass(frozen=True)
 class Machine:
-    """The facts about the machine, and how a call may use it, that a plan depends on.
+    """The facts about the machine, and about its use by a call, that a plan depends on.
 
     Attributes
     ----------
@@ -26,7 +26,7 @@ class Machine:
         Name of the instruction set.
     n_threads : int
     working_memory : float
-        The number of bytes for buffers besides inputs and outputs.
+        The number of bytes for buffers, besides inputs and outputs.
     is_compiled : bool
         Whether the kernels are compiled.
     has_tiles : bool
@@ -45,7 +45,7 @@ class ThresholdSample:
     """The panels from which the first threshold of a query is estimated.
 
     Every ``stride``-th panel is sampled, and the ``rank``-th largest of the best scores of these
-    panels is the threshold. A stride of 0 means that there is no sample, and the threshold rises
+    panels is the threshold. A stride of 0 means that there is no sample; the threshold then rises
     from the first candidates on.
     """
 
@@ -55,7 +55,7 @@ class ThresholdSample:
 
 @dataclass(frozen=True)
 class TaskGrid:
-    """How a scan is divided into tasks, one for each query block and each range of panels or rows.
+    """The division of a scan into tasks, one per query block and range of panels or rows.
 
     Attributes
     ----------
@@ -75,13 +75,13 @@ class TaskGrid:
 
     @property
     def is_one_task(self) -> bool:
-        """Whether there is one task, which runs in the calling thread."""
+        """Whether there is only one task, which runs in the calling thread."""
         return self.n_query_blocks == self.n_ranges == 1
 
 
-# One task, in the calling thread.
+# A grid with a single task, which runs in the calling thread.
 ONE_TASK = TaskGrid(1, 1, 0, 1, 1)
-# The first threshold is not estimated.
+# The sample of a search that does not estimate the first threshold.
 NO_SAMPLE = ThresholdSample()
 
 
@@ -90,7 +90,7 @@ def plan_exhaustive(
 ) -> TaskGrid:
     """Divide the float64 scores of n queries and m rows into tasks of about 2 ms.
 
-    A task is a block of queries; with few queries, it is a part of the rows for one query.
+    A task is a block of queries; if there are few queries, it is a part of the rows for one query.
     """
     per_task = max(1, costs.pairs_per_task // (1 + n_columns // 64))
     n_ranges = min(max(1, m // max(per_task, 4 * k)), max(1, costs.max_tasks_per_search // n))
@@ -99,7 +99,7 @@ def plan_exhaustive(
 
 
 def are_few(layout: TileLayout, n_queries: int, n_panels: int, costs: CostModel) -> bool:
-    """Return whether comparing the queries with the codes one by one is faster than as a block."""
+    """Return whether comparing the queries one by one is faster than comparing them as a block."""
     if not layout.quantised or n_queries > PANEL:
         return False
     work = n_panels * PANEL * 4 * layout.words
@@ -112,10 +112,10 @@ def are_few(layout: TileLayout, n_queries: int, n_panels: int, costs: CostModel)
 
 
 def useful_threads(layout: TileLayout, n_queries: int, n_panels: int, costs: CostModel) -> int:
-    """Return how many threads few queries can use, because each must read enough codes."""
+    """Return how many threads few queries can use, because each thread must read enough codes."""
     has_registers = INSTRUCTION_SETS[layout.isa].has_tile_registers
     per_reading = costs.queries_per_reading_amx if has_registers else costs.queries_per_reading
-    # the bytes of the codes, multiplied by the number of readings that the queries take
+    # The bytes of the codes, multiplied by the number of times that the queries read them.
     work = n_panels * PANEL * 4 * layout.words * (1 + n_queries // per_reading)
     return max(1, work // costs.min_bytes_per_thread)
 
@@ -138,8 +138,8 @@ def plan_query_blocks(
     and little memory uses only some of its cores, and smaller buffers. All threads get the same
     number of blocks: of 192 queries, two threads search 96 each, and not 64 and 128. If many
     threads would read large codes once for each of many small blocks, the rows are also divided
-    into ranges, so that blocks are larger (``_divide_rows``). may_share says whether this is
-    allowed. ValueError is raised if the buffers of a single query exceed the working memory.
+    into ranges, so that blocks are larger (``_divide_rows``). may_share says whether the rows may
+    be divided. ValueError is raised if the buffers of one query exceed the working memory.
     """
     # The bytes that ``tile_top_k.search_block`` allocates for a query, and for a panel of 32
     # queries, which may be partly filled. Its other buffers take less than those of two queries.
@@ -151,8 +151,8 @@ def plan_query_blocks(
     factor = 2 if n_columns >= costs.wide_columns else 1
     per_block = min(n, factor * costs.max_queries_per_block) * (large + per_panel / PANEL)
     # A block of one query takes the large buffers of three queries besides those of a panel.
-    least = max(machine.n_threads * per_block, 3 * large + per_panel)
-    is_short = machine.working_memory < least
+    required = max(machine.n_threads * per_block, 3 * large + per_panel)
+    is_short = machine.working_memory < required
     per_query = large
     if is_short:
         capacity, per_query = min_capacity, small
@@ -215,12 +215,12 @@ def _divide_rows(
     max_ranges: int,
     costs: CostModel,
 ) -> TaskGrid:
-    """Return a grid that also divides the rows, if that saves enough of the time.
+    """Return a grid that also divides the rows, if this saves enough of the time.
 
-    largest is the largest number of panels of queries in a block. The estimated time is the time of
-    reading the codes once for each query block, or of the products of the busiest thread, whichever
-    is longer, plus the time of scoring the candidates of every range. Two threads gain nothing if
-    the rows are divided.
+    largest is the largest number of panels of queries in a block. The estimated time has two parts.
+    The first part is the longer of two times: the time of reading the codes once for each query
+    block, and the time of the products of the busiest thread. The second part is the time of
+    scoring the candidates of every range. Two threads gain nothing if the rows are divided.
     """
     n_panels, n_threads = grid.panels_per_range, grid.n_threads
     if n_threads <= costs.max_threads_without_ranges or n_panels < n_threads:
@@ -238,7 +238,7 @@ def _divide_rows(
         read = read_seconds(codes * n_blocks, codes, n_threads, costs)
         return max(compute, read) + n_ranges * scored * per_score / n_threads
 
-    now = duration(grid.queries_per_block // PANEL, 1)
+    current = duration(grid.queries_per_block // PANEL, 1)
     choices = [
         (duration(panels, n_ranges), n_ranges, panels)
         for n_ranges in range(2, max_ranges + 1)
@@ -247,7 +247,7 @@ def _divide_rows(
     if not choices:
         return grid
     seconds, n_ranges, panels = min(choices)
-    if seconds > costs.max_share_of_time_in_ranges * now:
+    if seconds > costs.max_share_of_time_in_ranges * current:
         return grid
     per_range = -(-n_panels // n_ranges)
     block = panels * PANEL
@@ -276,8 +276,8 @@ def _guess_threshold(
     stride = max(1, min(costs.max_sample_stride, (n_panels + 1) // min_sample, max_stride))
     panels = max(1, n_panels // stride)
     expected = needed_rows / stride
-    # This is a binomial variance, because each of the best rows is in the sample and may be found,
-    # or is not.
+    # The variance is binomial, because each of the best rows either is in the sample and may be
+    # found, or is not.
     deviation = math.sqrt(expected * (1 - k / needed_rows / stride))
     # If all panels are read, the deviation is 0, but codes have rounding errors. Among 1,000 rows
     # of 64 columns, the threshold is too high for 11 % of the queries with a margin of 1.5, and for
@@ -294,7 +294,7 @@ def _min_capacity(needed_rows: float, costs: CostModel) -> int:
 
 
 def full_capacity(needed_rows: float, costs: CostModel) -> int:
-    """Return how many candidates the buffer of a query holds, so that few are full before the end.
+    """Return how many candidates the buffer of a query holds, so that few buffers become full.
 
     For an out-of-distribution query among 30,000 rows of 1,536 columns, 650 candidates pass the
     tiles with k = 10, and 1,100 candidates with k = 100.
