@@ -209,8 +209,8 @@ def hard_table(document):
         for library in sorted(libraries, key=lambda library: library["wrong"])
     ]
     text = (
-        f"The table shows how many of {libraries[0]['of']:,} neighbours are wrong for each library on "
-        "the hard set, on whose rows rounding decides the order "
+        f"The table shows how many of {libraries[0]['of']:,} neighbours are wrong for each library "
+        "on the hard set, on whose rows rounding decides the order "
         "([bench/compare/hard.py](../compare/hard.py)). A neighbour is wrong if its cosine in "
         "float64 is below the k-th best cosine."
     )

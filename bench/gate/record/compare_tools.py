@@ -2,10 +2,10 @@
 
 Every round creates the toy project with a second commit that is equal, or 15 % or 30 % slower, and lets
 each tool compare the two commits. A line of results.jsonl holds the verdicts of one tool on four
-benchmarks. Without --minutes the command prints the table of all lines.
+benchmarks. Without --minutes the command prints a table of all lines in the file.
 
 Needs an environment with benchgate, pytest-benchmark, benchmatrix, pytest-codspeed, asv and virtualenv.
-All tools have 10 % as their limit. Settings that differ from a tool's defaults only shorten it:
+All tools have 10 % as the limit. Settings that differ from the defaults of a tool only shorten its run:
 
 - pytest-benchmark: ``--benchmark-compare-fail=median:10%``, one process per commit;
 - asv: ``asv continuous --factor 1.1``, 2 rounds, 5 to 10 samples per round;
@@ -13,8 +13,8 @@ All tools have 10 % as their limit. Settings that differ from a tool's defaults 
   ``compare --paired --threshold 10%``; a run with ``--fail-on-regression`` also fails if a benchmark is
   "inconclusive";
 - pytest-codspeed: the wall-time instrument alone, 1 s per benchmark after 0.2 s of warm-up, one process
-  per commit. The comparison of two such results is part of CodSpeed's service, which is not available
-  here: the medians are compared, with the default threshold of the service, 10 %.
+  per commit. Only CodSpeed's service compares two such results, and it is not available here; instead,
+  the medians are compared with the default threshold of the service, 10 %.
 """
 
 import argparse
@@ -38,10 +38,10 @@ ARMS = (0.0, 0.15, 0.0, 0.30)
 def run(folder, *words):
     """Run a program of this environment in a folder, and return what it prints."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    done = subprocess.run(
+    process = subprocess.run(
         words, cwd=folder, env=os.environ | {"PATH": path}, capture_output=True, text=True, check=False
     )
-    return done.stdout + done.stderr
+    return process.stdout + process.stderr
 
 
 def names_in(text):
@@ -53,7 +53,9 @@ def benchgate(base, head):
     """Return the benchmarks that benchgate reports as slower, and whether its exit status is 1."""
     run(head, "benchgate", "HEAD~1", "HEAD", "--install", "", "--json", "gate.json", "--", "benchmarks")
     result = json.loads((head / "gate.json").read_text())
-    slower = names_in(" ".join(one["name"] for one in result["benchmarks"] if one["status"] == "slower"))
+    slower = names_in(
+        " ".join(benchmark["name"] for benchmark in result["benchmarks"] if benchmark["status"] == "slower")
+    )
     return slower, result["exit_status"] == 1
 
 
@@ -86,7 +88,11 @@ def benchmatrix(base, head):
         head, "benchmatrix", "compare", "pairs", "--paired", "--threshold", "10%", "--format", "json"
     )
     result = json.loads(printed[printed.index("{") :])
-    slower = [one["case_name"] for one in result["comparisons"] if one["regression"] == "regressed"]
+    slower = [
+        comparison["case_name"]
+        for comparison in result["comparisons"]
+        if comparison["regression"] == "regressed"
+    ]
     return sorted(slower), not result["comparison_passed"]
 
 
@@ -98,9 +104,9 @@ def codspeed(base, head):
         run(folder, "python", "-m", "pytest", "-q", "--codspeed", *options, "benchmarks")
         (file,) = (folder / ".codspeed").glob("*.json")
         medians.append({
-            name: one["stats"]["median_ns"]
-            for one in json.loads(file.read_text())["benchmarks"]
-            for name in names_in(one["name"])
+            name: benchmark["stats"]["median_ns"]
+            for benchmark in json.loads(file.read_text())["benchmarks"]
+            for name in names_in(benchmark["name"])
         })  # fmt: skip
     slower = [name for name in sorted(medians[0]) if medians[1][name] > 1.1 * medians[0][name]]
     return slower, bool(slower)
@@ -116,7 +122,7 @@ TOOLS = {
 
 
 def measure(path, minutes):
-    """Compare with every tool, as long as the time lasts, and append a line after each comparison."""
+    """Compare with every tool while time remains, and append a line after each comparison."""
     stop = time.monotonic() + 60 * minutes
     lines = read(path)
     while True:
@@ -148,7 +154,7 @@ def measure(path, minutes):
         lines.append(line)
         with path.open("a") as file:
             file.write(json.dumps(line) + "\n")
-        if time.monotonic() + max(one["seconds"] for one in lines) > stop:
+        if time.monotonic() + max(earlier_line["seconds"] for earlier_line in lines) > stop:
             return
 
 
@@ -165,18 +171,18 @@ def table(lines):
         "|---|---:|---:|---:|---:|---:|",
     ]
     for tool in TOOLS:
-        mine = [line for line in lines if line["tool"] == tool and line["fails"] is not None]
+        tool_lines = [line for line in lines if line["tool"] == tool and line["fails"] is not None]
         cells = []
         for arm in sorted(set(ARMS)):
-            comparisons = [line for line in mine if line["slowdown"] == arm]
-            found, total = (sum(counts) for counts in zip(*(
+            comparisons = [line for line in tool_lines if line["slowdown"] == arm]
+            slower, total = (sum(counts) for counts in zip(*(
                 (len(line["slower"]), line["benchmarks"]) for line in comparisons
             ), strict=True)) if comparisons else (0, 0)  # fmt: skip
-            cells.append(f"{found} of {total}" if total else "not run")
+            cells.append(f"{slower} of {total}" if total else "not run")
             if arm == 0:
                 fails = sum(line["fails"] for line in comparisons)
                 cells.append(f"{fails} of {len(comparisons)}" if total else "not run")
-        seconds = sorted(line["seconds"] for line in mine)
+        seconds = sorted(line["seconds"] for line in tool_lines)
         cells.append(f"{seconds[len(seconds) // 2]:.0f}" if seconds else "")
         rows.append(f"| {' | '.join([tool, *cells])} |")
     return "\n".join(rows)
@@ -187,11 +193,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("results", type=Path)
     parser.add_argument("--minutes", type=float, default=0.0)
-    given = parser.parse_args()
-    if given.minutes:
+    options = parser.parse_args()
+    if options.minutes:
         with contextlib.suppress(KeyboardInterrupt):
-            measure(given.results, given.minutes)
-    print(table(read(given.results)))
+            measure(options.results, options.minutes)
+    print(table(read(options.results)))
 
 
 if __name__ == "__main__":

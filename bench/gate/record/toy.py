@@ -1,7 +1,7 @@
 """A toy project of twelve benchmarks, whose second commit is slower by a known share.
 
-``python toy.py FOLDER 0.15`` creates it. A benchmark repeats one operation 20 times, and 23 times in the
-second commit, so that 15 % more time arrives exactly.
+``python toy.py FOLDER 0.15`` creates the project. A benchmark repeats one operation 20 times, and 23
+times in the second commit, so that the second commit takes exactly 15 % more time.
 """
 
 import json

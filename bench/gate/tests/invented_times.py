@@ -6,18 +6,18 @@ from benchgate import Failure, Measurement
 
 
 def sides(base, head):
-    """Return a pair function from two functions, of names, that return seconds or failures by name."""
+    """Return a pair function from two functions that take names and return seconds or failures by name."""
 
-    def measurements(found):
+    def measurements(results):
         return {
-            name: one if isinstance(one, Failure | Measurement) else Measurement([one], [0.0])
-            for name, one in found.items()
+            name: result if isinstance(result, Failure | Measurement) else Measurement([result], [0.0])
+            for name, result in results.items()
         }
 
     def pair(names):
         results = base(names), head(names)
         return [
-            {name: one for name, one in measurements(side).items() if not names or name in names}
+            {name: result for name, result in measurements(side).items() if not names or name in names}
             for side in results
         ]
 
@@ -30,7 +30,7 @@ def constant(**results):
 
 
 def noisy(means, seed, scale=0.02):
-    """Return a side with log-normal times around means; ``requests`` records the names it is asked for."""
+    """Return a side with log-normal times around means; ``requests`` records the names of every call."""
     rng = np.random.default_rng(seed)
     requests = []
 

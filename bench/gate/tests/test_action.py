@@ -11,8 +11,8 @@ import pytest
 import toy_project
 
 GATE = Path(__file__).parents[1]
-# This script takes the place of `python` on the path. It makes a fake environment, whose fake
-# interpreter writes its arguments to a file and exits with STATUS.
+# This script replaces `python` on the path. The script makes a fake environment, whose interpreter
+# writes its arguments to a file and exits with STATUS.
 FAKE_PYTHON = """#!/bin/sh
 case "$1" in
   -c) echo /project/python;;
@@ -55,7 +55,7 @@ def run_action(folder, **variables):
         "PATH": f"{fakes}{os.pathsep}{os.environ['PATH']}",
         **variables,
     }
-    done = subprocess.run(
+    process = subprocess.run(
         ["bash", "-e", "-o", "pipefail", "-c", script()],
         cwd=folder,
         env=environment,
@@ -63,7 +63,7 @@ def run_action(folder, **variables):
         text=True,
         check=False,
     )
-    return done.returncode, done.stdout + done.stderr
+    return process.returncode, process.stdout + process.stderr
 
 
 needs_bash = pytest.mark.skipif(
@@ -84,8 +84,8 @@ needs_bash = pytest.mark.skipif(
 )
 def test_exit_status_of_the_step(tmp_path, status, variables, expected):
     toy_project.project(tmp_path, {})
-    found, printed = run_action(tmp_path, STATUS=status, **variables)
-    assert found == expected, printed
+    exit_status, printed = run_action(tmp_path, STATUS=status, **variables)
+    assert exit_status == expected, printed
     assert (tmp_path / "output").read_text() == f"status={status}\n"
     assert ("::warning" in printed) == (status == "3" and expected == 0)
 

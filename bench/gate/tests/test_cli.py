@@ -33,8 +33,8 @@ def test_invalid_arguments_are_refused(words, message, capsys):
 def test_words_after_the_dashes_are_those_of_pytest():
     words = ["--wall", "--", "benchmarks", "-k", "a b", "--option"]
     for is_selftest, revisions in ((True, []), (False, ["main", "HEAD"])):
-        given = cli.parse([*revisions, *words], is_selftest)
-        assert given.tests == ["benchmarks", "-k", "a b", "--option"]
+        options = cli.parse([*revisions, *words], is_selftest)
+        assert options.tests == ["benchmarks", "-k", "a b", "--option"]
     assert cli.parse(["--revision", "main", *words], True).revision == "main"
 
 
@@ -80,8 +80,8 @@ def test_tests_of_head_replace_those_of_base_and_are_put_back(tmp_path, monkeypa
     base, head = (
         checkouts.Checkout(name, role, root) for name, role in (("HEAD~1", "base"), ("HEAD", "head"))
     )
-    for place in (base, head):
-        place.restore([])
+    for checkout in (base, head):
+        checkout.restore([])
     paths = checkouts.test_paths(["benchmarks", "-k", "new", "benchmarks::x"], base, head)
     assert paths == ["benchmarks"]
     checkouts.copy_tests(paths, head, base)
@@ -120,7 +120,7 @@ def test_progress_names_what_is_measured_and_how_long_it_takes(capsys, monkeypat
 
 WORDS = (
     *("HEAD~1", "HEAD", "--install", "", "--python", sys.executable),
-    # Other plugins of this environment are not needed and would cost time.
+    # Without the other plugins of this environment, pytest starts faster.
     *("--env", "PYTEST_DISABLE_PLUGIN_AUTOLOAD=1"),
 )
 TESTS = ("--", "-p", "pytest_benchmark.plugin", "benchmarks")
@@ -199,10 +199,12 @@ def test_package_installs_from_its_folder_into_an_empty_environment(tmp_path):
     copy = tmp_path / "gate"  # a build writes files into the folder that it builds
     shutil.copytree(toy_project.SOURCE.parent, copy, ignore=shutil.ignore_patterns("build", "*.egg-info"))
     subprocess.run([python, "-m", "pip", "install", "-q", copy], check=True)
-    done = subprocess.run([python, "-m", "pip", "list"], capture_output=True, text=True, check=True)
-    assert not {"numba", "fastcos"} & set(done.stdout.split())
-    done = subprocess.run([home / "bin" / "benchgate", "--help"], capture_output=True, text=True, check=True)
-    assert "Is HEAD slower than BASE?" in done.stdout
+    process = subprocess.run([python, "-m", "pip", "list"], capture_output=True, text=True, check=True)
+    assert not {"numba", "fastcos"} & set(process.stdout.split())
+    process = subprocess.run(
+        [home / "bin" / "benchgate", "--help"], capture_output=True, text=True, check=True
+    )
+    assert "Is HEAD slower than BASE?" in process.stdout
 
 
 @pytest.mark.parametrize(
@@ -221,6 +223,6 @@ def test_package_installs_from_its_folder_into_an_empty_environment(tmp_path):
 )
 def test_head_that_cannot_run_its_tests_fails_and_both_do_not(tmp_path, change, status, words):
     toy_project.project(tmp_path, change)
-    found, out, err = toy_project.benchgate(tmp_path, *WORDS, "--minutes", "0", *TESTS)
-    assert found == status, out + err
+    exit_status, out, err = toy_project.benchgate(tmp_path, *WORDS, "--minutes", "0", *TESTS)
+    assert exit_status == status, out + err
     assert words in out

@@ -22,7 +22,7 @@ def test_equal_sides_pass():
     verdict = compare_pairs(sides(noisy(means, 1), noisy(means, 2)))
     assert verdict.exit_status == 0
     assert len(verdict.compared) == 20
-    assert all(one.ratio.low <= one.ratio.ratio <= one.ratio.high for one in verdict.outcomes)
+    assert all(outcome.ratio.low <= outcome.ratio.ratio <= outcome.ratio.high for outcome in verdict.outcomes)
 
 
 def test_only_the_slower_benchmark_is_measured_twice():
@@ -44,7 +44,7 @@ def test_each_benchmark_can_have_its_own_tolerance():
     base, head = noisy({"a": 1.0, "b": 1.0}, 1), noisy({"a": 1.4, "b": 1.4}, 2)
     verdict = compare_pairs(sides(base, head), tolerances={"a": 0.6})
     assert statuses(verdict) == {"b": compare.SLOWER, "a": compare.PASSED}
-    assert {one.name: round(one.tolerance, 3) for one in verdict.outcomes} == {"a": 0.6, "b": 0.1}
+    assert {outcome.name: round(outcome.tolerance, 3) for outcome in verdict.outcomes} == {"a": 0.6, "b": 0.1}
 
 
 def test_suspects_of_one_series_are_cleared_by_the_next():
@@ -62,7 +62,7 @@ def test_only_undecided_benchmarks_are_measured_further():
         return {"open": next(scattered), "equal": 1.0}
 
     verdict = compare_pairs(sides(constant(open=1.0, equal=1.0), head))
-    assert {one.name: one.ratio.pairs for one in verdict.outcomes} == {"open": 80, "equal": 10}
+    assert {outcome.name: outcome.ratio.pairs for outcome in verdict.outcomes} == {"open": 80, "equal": 10}
     assert requests == [()] * 10 + [("open",)] * 70
     assert statuses(verdict) == {"open": compare.UNDECIDED, "equal": compare.PASSED}
     assert verdict.exit_status == 0
@@ -143,7 +143,10 @@ def test_benchmark_that_fails_once_in_base_is_not_heads_fault():
 @pytest.mark.parametrize("side", ["base", "head"])
 def test_benchmark_that_waits_is_not_compared(side):
     times = {"base": 1.0, "head": 1.0} | {side: Measurement([1.0, 1.0, 1.0], [0.88, 0.0, 0.88])}
-    times = {name: one if name == side else Measurement([1.0] * 3, [0.0] * 3) for name, one in times.items()}
+    times = {
+        name: outcome if name == side else Measurement([1.0] * 3, [0.0] * 3)
+        for name, outcome in times.items()
+    }
     verdict = compare_pairs(sides(constant(s=times["base"], t=1.0), constant(s=times["head"], t=1.0)))
     assert statuses(verdict) == {"s": compare.WAITS, "t": compare.PASSED}
     assert reasons(verdict)["s"].startswith("waits 88% of the time")

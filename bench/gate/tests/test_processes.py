@@ -31,7 +31,7 @@ for line in sys.stdin:
 
 
 def served(folder, label, timeout=60, **seconds):
-    """Return a side that serves benchmarks of these seconds, and writes its requests into a diary."""
+    """Return a side that serves benchmarks of these seconds, and writes all requests into a diary."""
     import json
 
     environment = {"SECONDS": json.dumps(seconds), "LABEL": label}
@@ -44,9 +44,9 @@ def measured(seconds, turns):
 
 def test_turns_alternate_at_every_benchmark(tmp_path):
     base, head = served(tmp_path, "base", a=1.0, b=2.0), served(tmp_path, "head", a=1.0, b=2.0, new=3.0)
-    found = run_turns([base, head], 2)
+    results = run_turns([base, head], 2)
     equal = {"a": measured(1.0, 2), "b": measured(2.0, 2)}
-    assert found == [equal, equal | {"new": measured(3.0, 2)}]
+    assert results == [equal, equal | {"new": measured(3.0, 2)}]
     diary = (tmp_path / "diary").read_text().splitlines()
     # The first five requests warm up and do not count.
     assert diary[5:10] == ["base a", "head a", "head b", "base b", "head new"]
@@ -76,16 +76,16 @@ def test_benchmark_that_ends_the_process_is_named_and_left_out(tmp_path):
 
 def test_benchmark_that_hangs_is_named_and_left_out(tmp_path):
     side = served(tmp_path, "head", timeout=2, stuck="hang", z=3.0)
-    (found,) = run_turns([side], 1)
-    assert found == {
+    (results,) = run_turns([side], 1)
+    assert results == {
         "stuck": Failure("crashed", "the process did not answer within 2 s"),
         "z": measured(3.0, 1),
     }
 
 
 def test_time_of_zero_is_no_time(tmp_path):
-    (found,) = run_turns([served(tmp_path, "head", quick=0.0)], 1)
-    assert found["quick"] == Failure("failed", "its time is below the resolution of the clock")
+    (results,) = run_turns([served(tmp_path, "head", quick=0.0)], 1)
+    assert results["quick"] == Failure("failed", "its time is below the resolution of the clock")
 
 
 def test_process_that_serves_nothing_is_an_error_with_its_last_words():
@@ -106,26 +106,26 @@ def test_environments_differ_in_size_from_process_to_process(tmp_path):
 def test_threads_are_limited_and_options_of_a_surrounding_pytest_removed(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTEST_ADDOPTS", "--no-such-option")
     monkeypatch.setenv("PYTEST_XDIST_WORKER", "gw0")
-    found = serve_project(tmp_path, {"test_a.py": (
+    results = serve_project(tmp_path, {"test_a.py": (
         "import os\n"
         "def test_a(benchmark):\n"
         "    benchmark(sum, [1])\n"
         "    assert os.environ['OMP_NUM_THREADS'] == '1'\n"
         "    assert not {'PYTEST_ADDOPTS', 'PYTEST_XDIST_WORKER'} & set(os.environ)\n"
     )})  # fmt: skip
-    assert isinstance(found["test_a.py::test_a"], Measurement)
+    assert isinstance(results["test_a.py::test_a"], Measurement)
 
 
 def serve_project(folder, files, tests=(".",), turns=1, **settings):
-    """Return what one process measures of a project's tests."""
+    """Return the results of one process for the tests of a project."""
     for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
     command = processes.pytest_command(sys.executable, tests, {"PYTHONPATH": ""}, str(folder), **settings)
     side = Side(command, 120)
-    (found,) = run_turns([side], turns)
+    (results,) = run_turns([side], turns)
     serve_project.side = side
-    return found
+    return results
 
 
 FILES = {
@@ -203,16 +203,18 @@ def test_prints_and_reads(benchmark):
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory):
-    found = serve_project(tmp_path_factory.mktemp("many"), FILES)
-    return {name.removeprefix("test_many.py::test_"): one for name, one in found.items()}, serve_project.side
+    results = serve_project(tmp_path_factory.mktemp("many"), FILES)
+    return {
+        name.removeprefix("test_many.py::test_"): result for name, result in results.items()
+    }, serve_project.side
 
 
 @pytest.mark.parametrize("name", ["runs", "prints_and_reads", "setup_sleeps"])
 def test_benchmarks_have_seconds_whatever_addopts_say(project, name):
-    found = project[0][name]
-    assert isinstance(found, Measurement), found
-    assert len(found.seconds) == 1
-    assert 0 < found.seconds[0] < 1
+    result = project[0][name]
+    assert isinstance(result, Measurement), result
+    assert len(result.seconds) == 1
+    assert 0 < result.seconds[0] < 1
 
 
 @pytest.mark.parametrize(
@@ -229,17 +231,17 @@ def test_benchmarks_have_seconds_whatever_addopts_say(project, name):
     ],
 )
 def test_benchmarks_without_a_time_have_a_reason(project, name, kind, reason):
-    found = project[0][name]
-    assert isinstance(found, Failure), found
-    assert found.kind == kind
-    assert reason in found.reason
+    result = project[0][name]
+    assert isinstance(result, Failure), result
+    assert result.kind == kind
+    assert reason in result.reason
 
 
 @pytest.mark.parametrize("name", ["sleeps_a_little", "own_timer"])
 def test_share_of_waiting_is_measured(project, name):
-    found = project[0][name]
-    assert found.waits[0] > 0.3
-    assert found.seconds[0] < 0.003
+    result = project[0][name]
+    assert result.waits[0] > 0.3
+    assert result.seconds[0] < 0.003
 
 
 def test_mark_chooses_wall_time_and_tolerance(project):
@@ -267,12 +269,12 @@ def test_files_that_cannot_be_imported_have_a_reason(project):
 
 
 def test_wall_time_counts_waiting(tmp_path):
-    found = serve_project(tmp_path, {"test_a.py": (
+    results = serve_project(tmp_path, {"test_a.py": (
         "import time\n"
         "def test_a(benchmark):\n"
         "    benchmark(time.sleep, 0.003)\n"
     )}, wall=True)  # fmt: skip
-    assert found["test_a.py::test_a"].seconds[0] > 0.003
+    assert results["test_a.py::test_a"].seconds[0] > 0.003
 
 
 def test_usage_error_of_pytest_is_reported(tmp_path):

@@ -1,4 +1,4 @@
-"""The record: its files give the numbers of its README, and its toy project is what it says."""
+"""The files in the folder record give the numbers of its README, and its toy project works."""
 
 import json
 import re
@@ -18,12 +18,12 @@ sys.path.insert(0, str(RECORD))
 @pytest.mark.parametrize("file", sorted(RECORD.glob("*-zen*.json")), ids=lambda file: file.stem)
 def test_rows_of_the_table_follow_from_the_recorded_pairs(file):
     record = json.loads(file.read_text())["log_ratios"]
-    first, *others = README.partition(file.name)[2].splitlines()
-    rows = [first, *(row for row in others[: len(record) - 1] if row.startswith("| | |"))]
+    first_row, *other_rows = README.partition(file.name)[2].splitlines()
+    rows = [first_row, *(row for row in other_rows[: len(record) - 1] if row.startswith("| | |"))]
     for row in rows:
         injected, comparisons, slower = (cell.strip() for cell in row.split("|")[-4:-1])
         logs = record[injected.replace("+", "").replace(" ", "")]
-        verdicts = [one for ratios in logs.values() for one in selftest.comparisons(ratios)]
+        verdicts = [is_slower for ratios in logs.values() for is_slower in selftest.comparisons(ratios)]
         assert (len(verdicts), sum(verdicts)) == (int(comparisons), int(slower)), injected
 
 

@@ -13,8 +13,8 @@ def verdict():
     base = {"slow": 1.0, "equal": 1.0, "bad[a|b]": 1.0, "gone": 1.0, "cleared": 1.0}
     head = {"slow": 2.0, "equal": 1.0, "bad[a|b]": Failure("failed", "call: a | b\nwrong"), "new": 1.0}
     pair = sides(constant(**base), lambda names: head | {"cleared": 1.0 if names else 1.5})
-    found = compare_pairs(pair)
-    return found._replace(broken={"test_x.py": "ImportError: x"}, removed=["old"])
+    verdict = compare_pairs(pair)
+    return verdict._replace(broken={"test_x.py": "ImportError: x"}, removed=["old"])
 
 
 def test_headline_counts_each_kind(verdict):
@@ -44,9 +44,9 @@ def test_cleared_suspects_are_folded(verdict):
 
 
 def test_json_has_every_benchmark_and_the_exit_status(verdict):
-    found = json.loads(json.dumps(summary.as_json(verdict, {"date": "2026-01-02"})))
-    assert (found["exit_status"], found["date"], len(found["benchmarks"])) == (1, "2026-01-02", 6)
-    (slow,) = [one for one in found["benchmarks"] if one["name"] == "slow"]
+    result = json.loads(json.dumps(summary.as_json(verdict, {"date": "2026-01-02"})))
+    assert (result["exit_status"], result["date"], len(result["benchmarks"])) == (1, "2026-01-02", 6)
+    (slow,) = [benchmark for benchmark in result["benchmarks"] if benchmark["name"] == "slow"]
     assert (slow["status"], slow["ratio"], slow["pairs"]) == ("slower", 2.0, 10)
 
 

@@ -63,7 +63,7 @@ def git(folder, *words):
 
 
 def commit(folder, files):
-    """Write, or delete, files of a repository and commit that."""
+    """Write or delete files of a repository, and commit the change."""
     for name, text in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -73,7 +73,7 @@ def commit(folder, files):
 
 
 def project(folder, change):
-    """Create the toy in a folder, in two commits of which the second one makes a change."""
+    """Create the toy project in a folder, with two commits; the second commit makes the change."""
     folder.mkdir(parents=True, exist_ok=True)
     git(folder, "init")
     first = {"toy.py": MODULE.format(turns=TURNS), "benchmarks/test_toy.py": TESTS}
@@ -85,14 +85,14 @@ def project(folder, change):
 
 
 def clean_environment():
-    """Return the variables of this process without those that steer a surrounding pytest or Python."""
-    kept = {name: text for name, text in os.environ.items() if not name.startswith(("PYTEST_", "COV_"))}
-    return kept | {"PYTHONPATH": str(SOURCE)}
+    """Return the variables of this process, except those that configure a surrounding pytest."""
+    variables = {name: text for name, text in os.environ.items() if not name.startswith(("PYTEST_", "COV_"))}
+    return variables | {"PYTHONPATH": str(SOURCE)}
 
 
 def benchgate(folder, *words):
     """Run the command in a project; return its exit status, its standard output and its standard error."""
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "benchgate", *words],
         cwd=folder,
         env=clean_environment(),
@@ -100,4 +100,4 @@ def benchgate(folder, *words):
         text=True,
         check=False,
     )
-    return done.returncode, done.stdout, done.stderr
+    return process.returncode, process.stdout, process.stderr

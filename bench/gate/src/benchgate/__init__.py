@@ -4,7 +4,7 @@
 
 The modules, from the bottom up:
 
-- ``serve`` is a pytest plugin that runs in the project's own environment and times one benchmark at a
+- ``serve`` is a pytest plugin that runs in the environment of the project and times one benchmark at a
   time on request;
 - ``processes`` starts one such process per commit and lets them take turns at every benchmark;
 - ``intervals`` estimates the ratio of two times, with a confidence interval;

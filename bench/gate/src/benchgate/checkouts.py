@@ -7,28 +7,28 @@ import sys
 from pathlib import Path
 
 FOLDER = ".benchgate"
-# Commits that stay installed for the next run; older ones are deleted.
-MAX_KEPT = 4
+# The number of commits that stay installed for the next run; folders of older runs are deleted.
+MAX_FOLDERS = 4
 # Packages that the environment of a project needs in addition to its own requirements.
-NEEDED = ("pytest", "pytest-benchmark>=5")
+TEST_PACKAGES = ("pytest", "pytest-benchmark>=5")
 
 
 class UsageError(ValueError):
-    """The user named something that does not exist: status 2, unlike a comparison that failed."""
+    """Raised if the user named something that does not exist; the exit status is then 2."""
 
 
 def git(*arguments):
     """Return what a git command prints."""
-    done = subprocess.run(["git", *arguments], capture_output=True, text=True, check=True)
-    return done.stdout.strip()
+    process = subprocess.run(["git", *arguments], capture_output=True, text=True, check=True)
+    return process.stdout.strip()
 
 
 class Checkout:
-    """The files of one commit in a folder of their own, and the environment that runs them."""
+    """The files of one commit in a separate folder, and the environment that runs them."""
 
     def __init__(self, revision, role, root):
         if revision == "WORKTREE":
-            # If files have changed, this makes a commit of them without moving the branch or the index.
+            # git stash create makes a commit of changed files without moving the branch or the index.
             revision = git("-C", str(root), "stash", "create") or "HEAD"
         try:
             self.commit = git("-C", str(root), "rev-parse", "--verify", f"{revision}^{{commit}}")
@@ -37,42 +37,42 @@ class Checkout:
         self.folder = root / FOLDER / f"{role}-{self.commit[:12]}"
         self.sources = self.folder / "sources"
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.folder.touch()  # only the folders that were used last are kept
+        self.folder.touch()  # prune keeps the folders with the newest times
         (root / FOLDER / ".gitignore").write_text("*\n")
         self.archive = self.folder / "sources.tar"
         if not self.archive.exists():
             git("-C", str(root), "archive", "--output", str(self.archive), self.commit)
 
     def restore(self, paths):
-        """Extract the files of the commit; remove what an earlier run put in the place of its tests."""
+        """Extract the files of the commit, after removing files that an earlier run put at these paths."""
         for path in paths:
             remove(self.sources / path)
         self.sources.mkdir(exist_ok=True)
         subprocess.run(["tar", "-xf", str(self.archive), "-C", str(self.sources)], check=True)
 
     def install(self, python, requirements):
-        """Return an interpreter that has the requirements; ``python`` itself if there are none."""
+        """Return an interpreter that has the requirements; without requirements, return ``python``."""
         if not requirements:
             return Path(python)
         home = self.folder / "venv"
         interpreter = home / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
         mark = home / "installed"
-        wanted = "\n".join(requirements)
-        if not mark.exists() or mark.read_text() != wanted:
+        requirements_text = "\n".join(requirements)
+        if not mark.exists() or mark.read_text() != requirements_text:
             shutil.rmtree(home, ignore_errors=True)
             _run([str(python), "-m", "venv", str(home)], self.sources)
             _run(
-                [str(interpreter), "-m", "pip", "install", "--quiet", *requirements, *NEEDED],
+                [str(interpreter), "-m", "pip", "install", "--quiet", *requirements, *TEST_PACKAGES],
                 self.sources,
             )
-            mark.write_text(wanted)
+            mark.write_text(requirements_text)
         return interpreter
 
 
 def _run(command, folder):
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    if done.returncode:
-        lines = [line for line in (done.stderr + done.stdout).splitlines() if line.strip()]
+    process = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    if process.returncode:
+        lines = [line for line in (process.stderr + process.stdout).splitlines() if line.strip()]
         errors = [line for line in lines if re.search(r"\berror\b", line, re.IGNORECASE)]
         raise OSError(f"{' '.join(command[2:4])} failed: {(errors or lines or ['no output'])[-1].strip()}")
 
@@ -94,9 +94,13 @@ def remove(path):
 
 
 def test_paths(arguments, *checkouts):
-    """Return those of pytest's arguments that are files or folders of one of the commits."""
+    """Return the arguments of pytest that name files or folders of one of the commits."""
     words = [word.partition("::")[0] for word in arguments if not word.startswith("-")]
-    paths = [word for word in dict.fromkeys(words) if any((one.sources / word).exists() for one in checkouts)]
+    paths = [
+        word
+        for word in dict.fromkeys(words)
+        if any((checkout.sources / word).exists() for checkout in checkouts)
+    ]
     if words and not paths and words == list(arguments):  # without options, all words are paths
         raise UsageError(f"TESTS must be files or folders of one of the commits, got {' '.join(words)}")
     for path in paths:
@@ -107,18 +111,19 @@ def test_paths(arguments, *checkouts):
 
 
 def copy_tests(paths, source, target):
-    """Replace the tests of one commit by those of another, so that both run the same benchmarks.
+    """Replace the tests of one commit by the tests of another, so that both run the same benchmarks.
 
-    The conftest.py files of the folders above the tests are copied, too: the tests use their fixtures.
+    The conftest.py files of the folders above the tests are copied, too, because tests use their
+    fixtures.
     """
     for path in paths:
-        origin, place = source.sources / path, target.sources / path
-        remove(place)
-        if origin.is_dir():
-            shutil.copytree(origin, place, symlinks=True)
-        elif origin.exists():
-            place.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(origin, place)
+        tests_of_source, tests_of_target = source.sources / path, target.sources / path
+        remove(tests_of_target)
+        if tests_of_source.is_dir():
+            shutil.copytree(tests_of_source, tests_of_target, symlinks=True)
+        elif tests_of_source.exists():
+            tests_of_target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(tests_of_source, tests_of_target)
         for parent in Path(path).parents:
             conftest = source.sources / parent / "conftest.py"
             if conftest.exists():
@@ -127,8 +132,8 @@ def copy_tests(paths, source, target):
 
 
 def prune(root):
-    """Delete the folders of all commits but those that were used last."""
+    """Delete the folders of all commits except the folders with the newest times."""
     folders = [path for path in (root / FOLDER).iterdir() if path.is_dir()]
     folders.sort(key=lambda path: path.stat().st_mtime, reverse=True)
-    for folder in folders[MAX_KEPT:]:
+    for folder in folders[MAX_FOLDERS:]:
         shutil.rmtree(folder, ignore_errors=True)

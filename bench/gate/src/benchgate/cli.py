@@ -30,12 +30,12 @@ def main(arguments=None):
     """Run the command, and return its exit status."""
     words = sys.argv[1:] if arguments is None else list(arguments)
     is_selftest = words[:1] == ["selftest"]
-    given = parse(words[is_selftest:], is_selftest)
-    return run_selftest(given) if is_selftest else run_comparison(given)
+    options = parse(words[is_selftest:], is_selftest)
+    return run_selftest(options) if is_selftest else run_comparison(options)
 
 
 def parse(words, is_selftest):
-    """Return the options of one of the two commands."""
+    """Return the options of the comparison, or of the self-test."""
     parser = argparse.ArgumentParser(
         prog="benchgate selftest" if is_selftest else "benchgate",
         description="\n".join(__doc__.splitlines()),
@@ -107,22 +107,22 @@ def parse(words, is_selftest):
             metavar="PATTERN",
             help="accept that these benchmarks are slower or lost, such as '*[large]'; '*' for all",
         )
-    given = parser.parse_args(words)
-    if not is_selftest and given.pairs < MIN_PAIRS:
-        parser.error(f"--pairs must be at least {MIN_PAIRS}, got {given.pairs}")
-    given.wall = given.wall or given.threads > 1
-    return given
+    options = parser.parse_args(words)
+    if not is_selftest and options.pairs < MIN_PAIRS:
+        parser.error(f"--pairs must be at least {MIN_PAIRS}, got {options.pairs}")
+    options.wall = options.wall or options.threads > 1
+    return options
 
 
 def non_negative(text):
-    """Return a tolerance, or a time."""
+    """Return the number in the text of a tolerance or of a time."""
     if not 0 <= (value := float(text)) < float("inf"):
         raise argparse.ArgumentTypeError(f"must be a number of at least 0, got {text}")
     return value
 
 
 def positive(text):
-    """Return a number of threads."""
+    """Return the number in the text of --threads."""
     if (value := int(text)) < 1:
         raise argparse.ArgumentTypeError(f"must be at least 1, got {text}")
     return value
@@ -136,35 +136,35 @@ def variable(text):
     return name, value
 
 
-def run_comparison(given):
+def run_comparison(options):
     """Compare two commits, write the summary, and return the exit status."""
     started, is_misused = time.monotonic(), False
     try:
-        verdict = compared(given)
+        verdict = compared(options)
     except UsageError as error:
-        verdict, is_misused = Verdict([], given.tolerance, failure=str(error)), True
+        verdict, is_misused = Verdict([], options.tolerance, failure=str(error)), True
     except (subprocess.CalledProcessError, CannotServe, ValueError, OSError) as error:
-        verdict = Verdict([], given.tolerance, failure=reason_of(error))
-    about = about_run(given, started) | {"base": given.base, "head": given.head}
-    footer = f"`{given.base}` against `{given.head}`; {in_words(about)}"
-    write(given, summary.markdown(verdict, footer), summary.as_json(verdict, about))
+        verdict = Verdict([], options.tolerance, failure=reason_of(error))
+    about = about_run(options, started) | {"base": options.base, "head": options.head}
+    footer = f"`{options.base}` against `{options.head}`; {in_words(about)}"
+    write(options, summary.markdown(verdict, footer), summary.as_json(verdict, about))
     return 2 if is_misused else verdict.exit_status
 
 
-def compared(given):
+def compared(options):
     """Return the verdict on two commits."""
     root = root_of_repository()
-    places = base, head = Checkout(given.base, "base", root), Checkout(given.head, "head", root)
-    for place in places:
-        place.restore([])
-    paths = test_paths(given.tests, *places)
-    for place in places:
-        place.restore(paths)
-    sides = [serve(place, given) for place in places]
+    checkouts = base, head = Checkout(options.base, "base", root), Checkout(options.head, "head", root)
+    for checkout in checkouts:
+        checkout.restore([])
+    paths = test_paths(options.tests, *checkouts)
+    for checkout in checkouts:
+        checkout.restore(paths)
+    sides = [serve(checkout, options) for checkout in checkouts]
     prune(root)
-    own = listed(sides[0])
-    sides[0] = Side(sides[0].command, given.timeout)
-    copy_tests(paths, *((head, base) if given.tests_from == "head" else (base, head)))
+    base_listing = listed(sides[0])
+    sides[0] = Side(sides[0].command, options.timeout)
+    copy_tests(paths, *((head, base) if options.tests_from == "head" else (base, head)))
     unusable = {}
     for role, side in zip(("base", "head"), sides, strict=True):
         print(f"benchgate: runs every benchmark of {role} once", file=sys.stderr)
@@ -172,50 +172,55 @@ def compared(given):
             run_turns([side], 0)  # compiles code and fills the caches of the system
         except CannotServe as error:
             unusable[role] = str(error)
-    if "head" in unusable and own is not None:  # the tests of base run on base, so head broke them
-        return Verdict([], given.tolerance, broken={"all tests": unusable["head"]})
+    # The tests of base run on base, so the code of head broke them.
+    if "head" in unusable and base_listing is not None:
+        return Verdict([], options.tolerance, broken={"all tests": unusable["head"]})
     if unusable:
         raise CannotServe("; ".join(f"{role}: {reason}" for role, reason in unusable.items()))
     settings = sides[0].benchmarks | sides[1].benchmarks
     verdict = compare_pairs(
         interleaved(*sides),
-        given.pairs,
-        given.tolerance,
-        {name: one["tolerance"] for name, one in settings.items() if "tolerance" in one},
-        given.accept,
-        60 * given.minutes,
+        options.pairs,
+        options.tolerance,
+        {name: setting["tolerance"] for name, setting in settings.items() if "tolerance" in setting},
+        options.accept,
+        60 * options.minutes,
         Progress(),
     )
     errors_of_base, errors_of_head = (side.errors for side in sides)
-    own_names, own_errors = own or ([], {})
-    known = {outcome.name for outcome in verdict.outcomes}
+    base_names, base_errors = base_listing or ([], {})
+    outcome_names = {outcome.name for outcome in verdict.outcomes}
     return verdict._replace(
         outcomes=[explained(outcome, errors_of_base, errors_of_head) for outcome in verdict.outcomes],
         broken={
-            file: with_benchmarks(why, file, own_names)
+            file: with_benchmarks(why, file, base_names)
             for file, why in errors_of_head.items()
-            if file not in own_errors
+            if file not in base_errors
         },
-        uncollected={file: why for file, why in errors_of_head.items() if file in own_errors},
+        uncollected={file: why for file, why in errors_of_head.items() if file in base_errors},
         removed=[
-            name for name in own_names if name not in known and name.partition("::")[0] not in errors_of_head
+            name
+            for name in base_names
+            if name not in outcome_names and name.partition("::")[0] not in errors_of_head
         ],
     )
 
 
-def serve(place, given):
+def serve(checkout, options):
     """Install a commit and return the :class:`Side` that serves its benchmarks."""
-    requirements = [word for word in given.install or ["."] if word]
-    print(f"benchgate: installs {place.folder.name}", file=sys.stderr)
-    python = place.install(given.python, requirements)
-    environment = {"PYTHONPATH": "" if requirements else str(place.sources)}
-    environment |= {name: value.replace("{folder}", str(place.folder)) for name, value in given.env}
-    command = pytest_command(python, given.tests, environment, str(place.sources), given.threads, given.wall)
-    return Side(command, given.timeout)
+    requirements = [word for word in options.install or ["."] if word]
+    print(f"benchgate: installs {checkout.folder.name}", file=sys.stderr)
+    python = checkout.install(options.python, requirements)
+    environment = {"PYTHONPATH": "" if requirements else str(checkout.sources)}
+    environment |= {name: value.replace("{folder}", str(checkout.folder)) for name, value in options.env}
+    command = pytest_command(
+        python, options.tests, environment, str(checkout.sources), options.threads, options.wall
+    )
+    return Side(command, options.timeout)
 
 
 def listed(side):
-    """Return the benchmarks of a side and the files that it cannot import; None if it cannot start."""
+    """Return the benchmarks of a side and the errors of its test files; None if it cannot start."""
     try:
         side.start()
     except CannotServe:
@@ -225,23 +230,25 @@ def listed(side):
 
 
 def with_benchmarks(reason, file, names):
-    """Return why a file cannot be imported, and which benchmarks of base are lost with it."""
+    """Return why a test file cannot be imported, followed by the benchmarks of base that are lost."""
     lost = [name.partition("::")[2] for name in names if name.partition("::")[0] == file]
     return f"{reason} (lost: {', '.join(lost)})" if lost else reason
 
 
 def explained(outcome, errors_of_base, errors_of_head):
-    """Return an outcome with the reason why one commit does not have the benchmark."""
+    """Return an outcome; if one commit cannot import the file, add this as the reason."""
     file = outcome.name.partition("::")[0]
     errors = {LOST: ("head", errors_of_head), NEW: ("base", errors_of_base)}
-    role, found = errors.get(outcome.status, ("", {}))
+    role, file_errors = errors.get(outcome.status, ("", {}))
     return (
-        outcome._replace(reason=f"{role} cannot import the file: {found[file]}") if file in found else outcome
+        outcome._replace(reason=f"{role} cannot import the file: {file_errors[file]}")
+        if file in file_errors
+        else outcome
     )
 
 
 class Progress:
-    """Prints a line after every pair: what was measured, and how long the current analysis takes."""
+    """Prints a line after every pair: the measured benchmarks, and the seconds left of the analysis."""
 
     def __init__(self):
         self.started, self.key = time.monotonic(), None
@@ -252,27 +259,28 @@ class Progress:
         if self.key != (total, series):
             self.key, self.before = (total, series), (self.started, done - 1)
         seconds = (now - self.before[0]) / (done - self.before[1])
-        what = (
+        names_text = (
             "all benchmarks"
             if not names
             else ", ".join(names[:3]) + (f" and {len(names) - 3} more" if names[3:] else "")
         )
         label = "" if series == 1 else "second series, "
         print(
-            f"benchgate: {label}pair {done} of {total}, about {seconds * (total - done):.0f} s left: {what}",
+            f"benchgate: {label}pair {done} of {total}, about {seconds * (total - done):.0f} s left: "
+            f"{names_text}",
             file=sys.stderr,
         )
         self.started = now
 
 
-def about_run(given, started):
-    """Return what the summary says about the run."""
+def about_run(options, started):
+    """Return the description of a run that the summary contains."""
     load = os.getloadavg()[1] if hasattr(os, "getloadavg") else None
     return {
         "benchgate": __version__,
         "date": time.strftime("%Y-%m-%d"),
-        "clock": "wall time" if given.wall else "CPU time",
-        "threads": given.threads,
+        "clock": "wall time" if options.wall else "CPU time",
+        "threads": options.threads,
         "minutes": round((time.monotonic() - started) / 60, 1),
         "cpus": os.cpu_count(),
         "load": load and round(load, 1),
@@ -280,7 +288,7 @@ def about_run(given, started):
 
 
 def in_words(about):
-    """Return the description of a run in one line."""
+    """Return the description of a run in one line of text."""
     load = "" if about["load"] is None else f", load {about['load']}"
     return (
         f"{about['clock']}, {summary.plural(about['threads'], 'thread')}; {about['minutes']} minutes on "
@@ -289,45 +297,45 @@ def in_words(about):
 
 
 def reason_of(error):
-    """Return the message of an error, or what the command that failed wrote."""
+    """Return the standard error of a command that failed, or the message of another error."""
     return " ".join(str(getattr(error, "stderr", None) or error).split())
 
 
-def write(given, text, result):
-    """Print the Markdown, and write it and the JSON to files where that was asked for."""
+def write(options, text, result):
+    """Print the Markdown, and write the Markdown and the JSON to the files that the options name."""
     print(text)
-    if given.summary:
-        with Path(given.summary).open("a", encoding="utf8") as file:
+    if options.summary:
+        with Path(options.summary).open("a", encoding="utf8") as file:
             file.write(text)
-    if given.json:
-        Path(given.json).write_text(json.dumps(result, indent=1) + "\n", encoding="utf8")
+    if options.json:
+        Path(options.json).write_text(json.dumps(result, indent=1) + "\n", encoding="utf8")
 
 
-def run_selftest(given):
-    """Compare a commit with itself, and return 0 if that was possible, otherwise 3."""
+def run_selftest(options):
+    """Compare a commit with itself, and return 0 if the comparison was possible, otherwise 3."""
     started = time.monotonic()
     try:
         root = root_of_repository()
-        # Each side gets a folder of its own, as if there were two commits.
-        places = [Checkout(given.revision, role, root) for role in ("base", "head")]
-        for place in places:
-            place.restore([])
-            place.restore(test_paths(given.tests, place))
-        sides = [serve(place, given) for place in places]
+        # Each side gets a separate folder, as if there were two commits.
+        checkouts = [Checkout(options.revision, role, root) for role in ("base", "head")]
+        for checkout in checkouts:
+            checkout.restore([])
+            checkout.restore(test_paths(options.tests, checkout))
+        sides = [serve(checkout, options) for checkout in checkouts]
         prune(root)
         for side in sides:
             run_turns([side], 0)
-        record, reasons = selftest.record(interleaved(*sides), 60 * given.minutes, Progress())
-        report = selftest.report(record, given.tolerance, reasons)
+        record, reasons = selftest.record(interleaved(*sides), 60 * options.minutes, Progress())
+        report = selftest.report(record, options.tolerance, reasons)
     except UsageError as error:
         print(f"benchgate: error: {error}", file=sys.stderr)
         return 2
     except (subprocess.CalledProcessError, CannotServe, ValueError, OSError) as error:
         print(
-            f"benchgate: could not compare {given.revision} with itself: {reason_of(error)}",
+            f"benchgate: could not compare {options.revision} with itself: {reason_of(error)}",
             file=sys.stderr,
         )
         return 3
-    about = about_run(given, started) | {"revision": given.revision}
-    write(given, selftest.markdown(report, in_words(about)), about | {"log_ratios": record, **report})
+    about = about_run(options, started) | {"revision": options.revision}
+    write(options, selftest.markdown(report, in_words(about)), about | {"log_ratios": record, **report})
     return 0

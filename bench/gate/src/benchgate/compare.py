@@ -17,13 +17,13 @@ import numpy as np
 from .intervals import Ratio, estimate_ratio
 from .processes import Failure, Measurement
 
-# Pairs in the first analysis; fewer ratios have no useful interval.
+# The minimal number of pairs in the first analysis; an interval from fewer ratios is useless.
 MIN_PAIRS = 10
-# A benchmark whose interval contains the tolerance is measured further, each time with twice as many
-# pairs: 10, 20, 40 and 80.
+# The number of analyses. A benchmark whose interval contains the tolerance is measured further, each
+# time with twice as many pairs: 10, 20, 40 and 80.
 ANALYSES = 4
-# Share of the time that a benchmark may wait in either commit before CPU time misses too much of it.
-# A wait of this share that is entirely new makes the wall time 1 / (1 - 0.1) = 1.11 times as long.
+# The share of the time that a benchmark may wait in either commit; above this share, CPU time misses
+# too much. A new wait of this share makes the wall time 1 / (1 - 0.1) = 1.11 times as long.
 MAX_WAITING = 0.10
 
 PASSED, SLOWER, ACCEPTED, UNDECIDED = "not slower", "slower", "slower, accepted", "undecided"
@@ -50,10 +50,10 @@ class Outcome(NamedTuple):
 class Verdict(NamedTuple):
     """The outcome of a comparison.
 
-    ``broken`` and ``uncollected`` hold the reason for each test file that head cannot import:
-    ``uncollected`` has those that base cannot import either, by its own tests. ``removed`` names
-    benchmarks of base's own tests that head's tests do not have.
-    ``failure`` is the reason if nothing could be compared.
+    ``broken`` holds the reason for each test file that only head cannot import, and ``uncollected``
+    the reason for each test file that neither commit can import, by its own tests. ``removed`` names
+    benchmarks that the tests of base have and the tests of head do not have. ``failure`` is the
+    reason if nothing could be compared.
     """
 
     outcomes: list[Outcome]
@@ -83,7 +83,7 @@ class Verdict(NamedTuple):
 
 
 class Series:
-    """What was measured of each benchmark in one series of pairs."""
+    """The measurements of each benchmark in one series of pairs."""
 
     def __init__(self):
         self.done = 0
@@ -94,7 +94,7 @@ class Series:
         self.failures = [{}, {}]  # for base and for head: the first Failure, by name
 
     def add(self, names, base, head):
-        """Add what one pair of processes measured of these benchmarks, or of all."""
+        """Add the results of one pair of processes for the benchmarks with these names, or for all."""
         self.done += 1
         for name in names or [None]:
             self.requested[name] += 1
@@ -112,7 +112,7 @@ class Series:
 
     @property
     def names(self):
-        """All benchmarks that were run, or should have been."""
+        """The names of all benchmarks that were run or requested."""
         return set().union(*self.ran, *self.failures)
 
     def obstacle(self, name):
@@ -147,7 +147,7 @@ class Series:
 
 
 def waiting_reason(share):
-    """Return what to do about a benchmark that waits for this share of the time."""
+    """Return the advice for a benchmark that waits for this share of the time."""
     return (
         f"waits {share:.0%} of the time, which CPU time does not count: use `--wall`, or "
         '`@pytest.mark.benchgate(clock="wall")`'
@@ -168,22 +168,22 @@ def compare_pairs(
     Parameters
     ----------
     pair : callable(names)
-        Measures these benchmarks, or all (``[]``), in one pair of fresh processes. It returns a dict
-        for base and one for head, from the name to a :class:`Measurement` or a :class:`Failure`;
-        see :func:`benchgate.interleaved`.
+        Measures the benchmarks with these names, or all (``[]``), in one pair of fresh processes, and
+        returns a dict for base and a dict for head, from the name to a :class:`Measurement` or a
+        :class:`Failure`; see :func:`benchgate.interleaved`.
     pairs : int
-        Pairs in the first analysis, at least 10.
+        The number of pairs in the first analysis, at least 10.
     tolerance : float
         The share by which head may be slower: 0.1 is 10 %.
     tolerances : mapping, optional
-        The tolerance of single benchmarks by name, where it differs.
+        By name: the tolerance of benchmarks whose tolerance differs.
     accepted : sequence of str
         Patterns (as in a shell) of benchmarks whose slow-down or loss is accepted.
     seconds : float
-        Time for all pairs, of which the first series may use two thirds. Benchmarks that have no
-        verdict then are "undecided", or "not compared" if they were not measured often enough.
+        The time for all pairs, of which the first series may use two thirds. A benchmark without a
+        verdict at the end of the time is "undecided", or "not compared" after too few pairs.
     progress : callable(done, total, names, series), optional
-        Called after every pair, with the names (``[]``: all) that it measured.
+        Called after every pair, with the names of the measured benchmarks (``[]``: all).
 
     Returns
     -------
@@ -203,24 +203,24 @@ def compare_pairs(
 
     series, ratios = measure([], started + seconds * 2 / 3, 1)
     suspects = sorted(name for name, ratio in ratios.items() if ratio.exceeds(limits[name]))
-    again, ratios_again = measure(suspects, started + seconds, 2) if suspects else (None, {})
+    second_series, ratios_again = measure(suspects, started + seconds, 2) if suspects else (None, {})
     outcomes = []
     for name in series.names:
-        first, last = ratios.get(name), ratios_again.get(name)
+        first_ratio, second_ratio = ratios.get(name), ratios_again.get(name)
         status, reason = series.obstacle(name) or (None, "")
-        if status is None and name in suspects and last is None:
-            late = UNCOMPARABLE, "slower in the first series; there was no time for a second one"
-            status, reason = (again.done and again.obstacle(name)) or late
-        elif status is None and first is None:
+        if status is None and name in suspects and second_ratio is None:
+            no_time = UNCOMPARABLE, "slower in the first series; there was no time for a second one"
+            status, reason = (second_series.done and second_series.obstacle(name)) or no_time
+        elif status is None and first_ratio is None:
             status = UNCOMPARABLE
             reason = f"there was time for {series.done} pairs, but {MIN_PAIRS} are necessary"
-        ratio = last or first if status is None else None
+        ratio = second_ratio or first_ratio if status is None else None
         if status is None:
             status = {None: UNDECIDED, True: SLOWER, False: PASSED}[ratio.exceeds(limits[name])]
         if any(fnmatch.fnmatchcase(name, pattern) for pattern in accepted):
             status = {SLOWER: ACCEPTED, LOST: LOST_ACCEPTED}.get(status, status)
-        cleared = first if ratio is not None and ratio is last else None
-        outcomes.append(Outcome(name, status, limits[name] - 1, reason, ratio, cleared))
+        earlier_ratio = first_ratio if ratio is not None and ratio is second_ratio else None
+        outcomes.append(Outcome(name, status, limits[name] - 1, reason, ratio, earlier_ratio))
     outcomes.sort(key=_rank)
     return Verdict(outcomes, tolerance)
 
@@ -236,25 +236,25 @@ def _rank(outcome):
 def _measure(names, stop, pair, pairs, limits, progress, number):
     """Measure benchmarks until each is decided, or until the analyses or the time are used up.
 
-    Returns the :class:`Series`, and the ratio of each benchmark that has one.
+    The result is the :class:`Series`, and by name the ratio of each benchmark that has a ratio.
     """
-    series, ratios, chosen = Series(), {}, names
+    series, ratios, measured_names = Series(), {}, names
     for _ in range(ANALYSES):
         total = (series.done or pairs) + series.done
         while series.done < total and time.monotonic() <= stop:
-            series.add(chosen, *pair(chosen))
+            series.add(measured_names, *pair(measured_names))
             if progress:
-                progress(series.done, total, chosen, number)
+                progress(series.done, total, measured_names, number)
         if series.done < MIN_PAIRS:
             break
-        open_names = chosen or series.names
+        open_names = measured_names or series.names
         for name in open_names:
             ratios.pop(name, None)
             if series.obstacle(name) is None:
                 ratios[name] = estimate_ratio(name, series.pairs[name])
-        chosen = sorted(
+        measured_names = sorted(
             name for name in open_names if name in ratios and ratios[name].exceeds(limits[name]) is None
         )
-        if not chosen or time.monotonic() > stop:
+        if not measured_names or time.monotonic() > stop:
             break
     return series, ratios

@@ -1,4 +1,4 @@
-"""The ratio of the times of two commits, with a bootstrap confidence interval, from pairs of processes."""
+"""The ratio of the times of two commits, estimated from pairs of processes, with a bootstrap interval."""
 
 from functools import partial
 from typing import NamedTuple
@@ -7,18 +7,19 @@ import numpy as np
 from scipy import stats
 
 CONFIDENCE = 0.99
-# Number of bootstrap samples. Each end of a 99 % interval then rests on 100 of them.
+# The number of bootstrap samples. Each end of a 99 % interval then rests on 100 samples.
 RESAMPLES = 19_999
-# The mean without the lowest and the highest fifth, which removes pairs that other work on the
-# machine disturbed.
+# The mean without the lowest and the highest fifth of the values. Other work on the machine disturbs
+# some pairs, and the disturbed pairs are in these fifths.
 trimmed_mean = partial(stats.trim_mean, proportiontocut=0.2)
 
 
 class Ratio(NamedTuple):
-    """Time of one benchmark in head divided by its time in base.
+    """The time of one benchmark in head divided by its time in base.
 
     ``base`` and ``head`` are median seconds. ``ratio`` is the trimmed geometric mean of the ratios of
-    all pairs and is above 1 if head is slower. ``low`` and ``high`` are the ends of its interval.
+    all pairs and is above 1 if head is slower. ``low`` and ``high`` are the ends of the confidence
+    interval of the ratio.
     """
 
     name: str
@@ -57,8 +58,8 @@ def estimate_ratio(name, pairs):
 def bootstrap_interval(logs, confidence=CONFIDENCE):
     """Return the low end, the trimmed mean and the high end of ratios given by their logarithms.
 
-    The percentile bootstrap of few values is too narrow: for 10 normal values its 99 % interval
-    covers the mean in 95 % of the cases only. The interval is therefore widened to the coverage of
+    The percentile bootstrap of few values is too narrow: with 10 normal values, its 99 % interval
+    covers the mean in only 95 % of the cases. The interval is therefore widened to the coverage of
     Student's interval (the expanded percentile interval of Hesterberg, "What Teachers Should Know
     about the Bootstrap", 2014, arXiv 1411.5279).
     """

@@ -16,12 +16,12 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 SERVE = Path(__file__).with_name("serve.py")
-# Turns per side, benchmark and pair. With 4 turns the ratios scatter by a fifth more.
+# The number of turns per side, benchmark and pair. With 4 turns the ratios scatter by a fifth more.
 TURNS = 6
-# Seconds after which a single turn, or the import of all tests, counts as hanging.
+# The seconds after which a single turn, or the import of all tests, counts as hanging.
 TIMEOUT = 600.0
-# Largest size of the variable that is added to the environment of every process, in bytes: the size
-# of the environment moves the stack, and with it the time of some code by several percent.
+# The largest size in bytes of a variable that is added to the environment of every process. The size
+# of the environment moves the stack, and thereby changes the time of some code by several percent.
 MAX_PADDING = 4096
 # Variables by which common libraries choose their number of threads.
 THREAD_VARIABLES = (
@@ -37,7 +37,7 @@ THREAD_VARIABLES = (
 
 
 class Command(NamedTuple):
-    """A program that serves benchmarks by the protocol that ``serve`` describes.
+    """A program that serves benchmarks by the protocol that the module ``serve`` describes.
 
     ``environment`` is added to the variables of this process; ``folder`` is the working directory.
     """
@@ -55,19 +55,19 @@ class Measurement(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """Why a benchmark has no time: ``kind`` is "failed", "crashed", "waits" or "skipped"."""
+    """The reason why a benchmark has no time; ``kind`` is "failed", "crashed", "waits" or "skipped"."""
 
     kind: str
     reason: str
-    share: float = 0.0  # the share of the time spent waiting, if that is the reason
+    share: float = 0.0  # the share of the time spent waiting, if waiting is the reason
 
 
 class ProcessDied(Exception):
-    """A process ended, or was ended because it hung, before it answered a request."""
+    """Raised if a process ended, or was ended because it hung, before it answered a request."""
 
 
 class CannotServe(Exception):
-    """A commit's tests cannot be run at all; the message is the reason."""
+    """Raised if the tests of a commit cannot be run at all; the message is the reason."""
 
 
 def pytest_command(python, tests, environment, folder=None, threads=1, wall=False):
@@ -80,7 +80,7 @@ class Server:
     """A running process of a :class:`Command`."""
 
     def __init__(self, command, timeout=TIMEOUT):
-        # Options of a pytest that runs benchgate do not apply to the project.
+        # The PYTEST_ variables of a surrounding pytest must not change how the project's tests run.
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
         padding = {"BENCHGATE_PADDING": "x" * random.randrange(MAX_PADDING)}
         self.timeout = timeout
@@ -96,19 +96,19 @@ class Server:
         )
 
     def send(self, request):
-        """Send a request; a process that has ended shows when its answer is read."""
+        """Send a request; if the process has ended, :meth:`receive` will raise ProcessDied."""
         with contextlib.suppress(BrokenPipeError, OSError):
             print(json.dumps(request), file=self.process.stdin, flush=True)
 
     def receive(self):
-        """Return the next message of the process; raise ProcessDied if there is none."""
-        hangs = threading.Event()
+        """Return the next message of the process; raise ProcessDied if the process sends none."""
+        is_hanging = threading.Event()
 
-        def end():
-            hangs.set()
+        def end_process():
+            is_hanging.set()
             self.process.kill()
 
-        timer = threading.Timer(self.timeout, end)
+        timer = threading.Timer(self.timeout, end_process)
         timer.daemon = True
         timer.start()
         try:
@@ -119,12 +119,14 @@ class Server:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.process.wait(10)
             raise ProcessDied(
-                f"the process did not answer within {self.timeout:g} s" if hangs.is_set() else self.ending()
+                f"the process did not answer within {self.timeout:g} s"
+                if is_hanging.is_set()
+                else self.ending()
             )
         return json.loads(line)
 
     def ending(self):
-        """Return how the process ended, in words."""
+        """Return a description of the end of the process."""
         status = self.process.poll()
         if status is not None and status < 0:
             with contextlib.suppress(ValueError):
@@ -132,11 +134,11 @@ class Server:
         return f"the process ended with exit status {status}"
 
     def last_error(self):
-        """Return the last line about an error that the process wrote, or its last line."""
+        """Return the last line of standard error that contains "error", or the last line of all."""
         self.errors.seek(0)
         lines = [line.strip() for line in self.errors if line.strip()]
-        about_errors = [line for line in lines if re.search("error", line, re.IGNORECASE)]
-        return ([*lines, *about_errors] or ["it wrote nothing to standard error"])[-1][:200]
+        error_lines = [line for line in lines if re.search("error", line, re.IGNORECASE)]
+        return ([*lines, *error_lines] or ["it wrote nothing to standard error"])[-1][:200]
 
     def close(self):
         """Close the standard input of the process and wait until it exits."""
@@ -149,7 +151,7 @@ class Server:
 
 
 class Side:
-    """One of the two commits. It knows which benchmarks and files have ended a process before.
+    """One of the two commits, with the benchmarks and files that ended a process before.
 
     Attributes
     ----------
@@ -158,17 +160,17 @@ class Side:
     errors : dict
         The reason for each test file that could not be imported.
     crashed : dict
-        The reason for each benchmark, or test file, that ended a process. It is not run again.
+        The reason for each benchmark or test file that ended a process and is therefore not run again.
     """
 
     def __init__(self, command, timeout=TIMEOUT):
         self.command, self.timeout = command, timeout
         self.benchmarks, self.errors, self.crashed = {}, {}, {}
-        self.ignored = {}  # by test file: the path that is ignored
+        self.ignored = {}  # by test file: the path that pytest ignores
         self.server = None
 
     def start(self):
-        """Start a fresh process and list its benchmarks, without files that end it."""
+        """Start a fresh process and list its benchmarks, while ignoring files that end the process."""
         while True:
             self.server = Server(self.command, self.timeout)
             self.server.send(list(self.ignored.values()))
@@ -220,8 +222,8 @@ class Side:
 def interleaved(base, head, turns=TURNS):
     """Return a function that measures one pair of processes.
 
-    Called with a list of names (``[]``: all), it returns two dicts, for base and for head, from the
-    name of a benchmark to a :class:`Measurement` or a :class:`Failure`. The side whose process is
+    The function takes a list of names (``[]``: all) and returns two dicts, for base and for head, from
+    the name of a benchmark to a :class:`Measurement` or a :class:`Failure`. The side whose process is
     started first alternates from pair to pair.
     """
     directions = itertools.cycle([1, -1])
@@ -236,20 +238,20 @@ def interleaved(base, head, turns=TURNS):
 def run_turns(sides, turns, names=()):
     """Run one fresh process per side, in turns at every benchmark; return a dict per side.
 
-    Other work on the machine disturbs it for milliseconds to minutes. Both sides meet such a
-    disturbance within moments of each other, so it cancels in the ratio of a turn. One call per
-    benchmark and side comes before the turns and is not counted.
+    Other work on the machine disturbs the processes for milliseconds to minutes. Both sides meet such
+    a disturbance within moments of each other, so that its effect cancels in the ratio of a turn. One
+    call per benchmark and side precedes the turns and is not counted.
     """
     with contextlib.ExitStack() as stack:
         for side in sides:
             stack.callback(side.close)
             side.start()
-        listed = list(names) or list(dict.fromkeys(itertools.chain(*(side.benchmarks for side in sides))))
+        all_names = list(names) or list(dict.fromkeys(itertools.chain(*(side.benchmarks for side in sides))))
         results = [{} for _ in sides]
-        both = list(zip(sides, results, strict=True))
-        for turn, (position, name) in itertools.product(range(-1, turns), enumerate(listed)):
-            # Either side goes first in half of the turns.
-            for side, result in both if (turn + position) % 2 == 0 else both[::-1]:
+        sides_and_results = list(zip(sides, results, strict=True))
+        for turn, (position, name) in itertools.product(range(-1, turns), enumerate(all_names)):
+            # The first side takes the first call in half of the turns, the second side in the others.
+            for side, result in sides_and_results if (turn + position) % 2 == 0 else sides_and_results[::-1]:
                 if name not in side.benchmarks or isinstance(result.get(name), Failure):
                     continue
                 answer = side.turn(name)

@@ -1,8 +1,9 @@
 """Compare a commit with itself: how often is the verdict wrong, and what slow-down is caught?
 
 The pairs of processes are recorded once. The recorded ratios of each benchmark then pass through
-:func:`compare_pairs`, block after block, as if each block were a pull request: a "slower" is a false
-alarm. The same blocks with all times of head multiplied by a constant show which slow-down is caught.
+:func:`compare_pairs`, block after block, as if each block were a pull request. A verdict "slower" is
+then a false alarm. The same blocks, with all times of head multiplied by a constant, show which
+slow-down is caught.
 """
 
 import contextlib
@@ -16,7 +17,7 @@ from .intervals import log_ratios
 from .processes import Measurement
 from .summary import cell, plural
 
-# Slow-downs that are tried, in this order.
+# The slow-downs that are tried, from the smallest to the largest.
 SLOWDOWNS = (0.12, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.75, 1.0, 2.0, 4.0)
 # A slow-down counts as caught if at least this share of the comparisons report it.
 CAUGHT = 0.9
@@ -25,7 +26,8 @@ CAUGHT = 0.9
 def record(pair, seconds, progress=None):
     """Measure pairs for some seconds, at least 10 pairs, or until the user interrupts.
 
-    Returns two dicts by benchmark: the log-ratio of every pair, and the reason why there are none.
+    The result is two dicts by the name of a benchmark: the log-ratio of every pair, and the reason why
+    a benchmark has no log-ratios.
     """
     started, series = time.monotonic(), Series()
     with contextlib.suppress(KeyboardInterrupt):
@@ -34,16 +36,16 @@ def record(pair, seconds, progress=None):
             if progress:
                 expected = max(series.done, round(series.done * seconds / (time.monotonic() - started)))
                 progress(series.done, expected, [], 1)
-    reasons = {name: found[1] for name in series.names if (found := series.obstacle(name))}
+    reasons = {name: obstacle[1] for name in series.names if (obstacle := series.obstacle(name))}
     logs = {
-        name: [round(float(one), 5) for one in log_ratios(series.pairs[name])]
+        name: [round(float(log), 5) for log in log_ratios(series.pairs[name])]
         for name in sorted(series.names - reasons.keys())
     }
     return logs, reasons
 
 
 def comparisons(logs, slowdown=0.0, tolerance=0.10):
-    """Return, per comparison that the recorded log-ratios of one benchmark allow, whether it says slower."""
+    """Return for each comparison of the recorded log-ratios of a benchmark whether it says slower."""
     ratios = iter(np.exp(np.asarray(logs) + np.log1p(slowdown)))
     says_slower = []
 
@@ -58,13 +60,13 @@ def comparisons(logs, slowdown=0.0, tolerance=0.10):
 
 
 def caught_slowdown(logs, tolerance):
-    """Return the smallest of SLOWDOWNS that nearly all comparisons report; None if none is."""
+    """Return the smallest of SLOWDOWNS that nearly all comparisons report, or None."""
     for slowdown in SLOWDOWNS:
-        # No number of pairs can tell a slow-down of exactly the tolerance from a smaller one.
+        # No number of pairs separates a slow-down of exactly the tolerance from a smaller slow-down.
         if (
             slowdown > tolerance
-            and (found := comparisons(logs, slowdown, tolerance))
-            and np.mean(found) >= CAUGHT
+            and (verdicts := comparisons(logs, slowdown, tolerance))
+            and np.mean(verdicts) >= CAUGHT
         ):
             return slowdown
     return None
@@ -78,9 +80,9 @@ def upper_bound(alarms, total, confidence=0.95):
 
 
 def report(record, tolerance, reasons=MappingProxyType({})):
-    """Return the false alarms and the caught slow-downs of a record, in all and by benchmark.
+    """Return the false alarms and the caught slow-downs of a record, in total and by benchmark.
 
-    ``record`` has the log-ratios, and ``reasons`` the reasons why some benchmarks have none.
+    ``record`` has log-ratios by benchmark, and ``reasons`` the reasons of benchmarks without any.
     """
     rows = []
     for name, logs in record.items():
@@ -106,7 +108,7 @@ def report(record, tolerance, reasons=MappingProxyType({})):
 
 
 def markdown(report, footer=""):
-    """Return a report as Markdown, with the answer first."""
+    """Return a report as Markdown, whose title is the number of false alarms."""
     header = (
         "| benchmark | false alarms | comparisons | scatter of a pair | caught slow-down |\n"
         "|---|---:|---:|---:|---:|"
@@ -126,10 +128,13 @@ def markdown(report, footer=""):
         header,
         *rows,
         "",
-        *(f"- `{cell(name)}` was not measured: {cell(why)}" for name, why in report["not_measured"].items()),
+        *(
+            f"- `{cell(name)}` was not measured: {cell(reason)}"
+            for name, reason in report["not_measured"].items()
+        ),
         "",
         f"<sub>Tolerance {report['tolerance']:.0%}. Caught slow-down: the smallest of "
-        f"{', '.join(f'{one:.0%}' for one in SLOWDOWNS)} that at least {CAUGHT:.0%} of the comparisons "
+        f"{', '.join(f'{share:.0%}' for share in SLOWDOWNS)} that at least {CAUGHT:.0%} of the comparisons "
         f"report, by recorded pairs whose times of head were multiplied. {footer}</sub>",
         "",
     ])  # fmt: skip

@@ -1,19 +1,19 @@
 """Time single benchmarks of a project on request: ``python serve.py PYTEST_ARGUMENTS``.
 
-This file runs in the environment of the project that is tested. It imports nothing but pytest,
-pytest-benchmark and the standard library, and nothing of benchgate.
+This file runs in the environment of the tested project. It imports nothing but pytest,
+pytest-benchmark and the standard library, and no module of benchgate.
 
 Protocol, one line of JSON per message:
 
-1. The parent sends an array of paths of test files to leave out.
+1. The parent sends an array of the paths of test files that pytest must ignore.
 2. This process answers ``{"collecting": FILE, "path": PATH}`` before it imports a file, and at the end
    ``{"benchmarks": {NAME: {"tolerance": 0.2}, ...}, "errors": {FILE: REASON}}``.
 3. The parent sends the name of a benchmark (its pytest node id), as a JSON string.
 4. This process runs the benchmark for one turn and answers ``{"seconds": S, "waits": SHARE}``,
    ``{"failed": REASON}``, ``{"skipped": REASON}`` or ``{"waits": SHARE}``. Steps 3 and 4 repeat.
 
-The process exits when its standard input is closed. Fixtures of a function or a module are made again
-for every turn, so expensive inputs belong in fixtures of the session.
+The process exits when its standard input is closed. Fixtures of a function or a module are created
+anew for every turn, so expensive inputs belong in fixtures of the session.
 """
 
 import importlib.util
@@ -27,10 +27,10 @@ from pathlib import Path
 import pytest
 from _pytest.runner import runtestprotocol
 
-# Seconds of one turn at a benchmark; a turn has at least one call.
+# The seconds of one turn at a benchmark; a turn has at least one call.
 TURN_SECONDS = 0.02
-# A benchmark that has waited for most of this many seconds of wall time is stopped: its turn could
-# take minutes, because pytest-benchmark counts CPU time only.
+# A benchmark that has waited for more than half of this many seconds of wall time is stopped: its turn
+# could take minutes, because pytest-benchmark counts CPU time only.
 MAX_WAITING_SECONDS = 1.0
 MARK = "benchgate"
 # Options that a project may have set in `addopts`, but that would skip, prolong or disturb a turn.
@@ -60,14 +60,14 @@ PYTEST_OPTIONS = {
 
 
 class Waits(Exception):
-    """The benchmark sleeps, or waits for something other than the CPU."""
+    """Raised if the benchmark sleeps, or waits for something other than the CPU."""
 
 
 class Clock:
     """The timer that pytest-benchmark calls before and after every round.
 
-    It returns CPU seconds of this process, or wall seconds if ``wall`` is true. It keeps all readings,
-    so that the share of the time in which the process waited is known.
+    The timer returns CPU seconds of this process, or wall seconds if ``wall`` is true. The timer stores
+    all readings, from which :meth:`waiting` computes the share of the time that the process waited.
     """
 
     def __init__(self):
@@ -85,7 +85,7 @@ class Clock:
         self.readings.append((wall, cpu))
         if self.wall:
             return wall
-        # Asking the scheduler takes 3 us, so it is asked at most once per millisecond.
+        # A call of seconds_displaced takes 3 us, so there is at most one call per millisecond.
         if not self.displaced or wall - self.sampled > 1e-3:
             self.sampled = wall
             self.displaced.append((len(self.readings) - 1, self.seconds_displaced()))
@@ -94,17 +94,17 @@ class Clock:
         return cpu
 
     def seconds_displaced(self):
-        """Return how long this process was ready to run while other processes had the CPU."""
+        """Return the seconds in which this process was ready to run while others had the CPU."""
         return int(os.pread(self.scheduler, 100, 0).split()[1]) / 1e9 if self.scheduler else 0.0
 
     def waiting(self, rounds):
-        """Return the share of the wall time of the last rounds, or since the reset (0), spent waiting."""
-        chosen = self.readings[-2 * rounds :] if rounds else [self.readings[0], self.readings[-1]]
-        start = len(self.readings) - len(chosen) if rounds else 0
-        pairs = list(zip(chosen[::2], chosen[1::2], strict=True))
+        """Return the share of wall time spent waiting in the last rounds, or since the reset (0)."""
+        readings = self.readings[-2 * rounds :] if rounds else [self.readings[0], self.readings[-1]]
+        start = len(self.readings) - len(readings) if rounds else 0
+        pairs = list(zip(readings[::2], readings[1::2], strict=True))
         wall, cpu = (sum(end[i] - start[i] for start, end in pairs) for i in (0, 1))
-        before = max(number for number, _ in self.displaced if number <= start)
-        displaced = self.displaced[-1][1] - dict(self.displaced)[before]
+        last_number = max(number for number, _ in self.displaced if number <= start)
+        displaced = self.displaced[-1][1] - dict(self.displaced)[last_number]
         return min(1.0, max(0.0, (wall - cpu - displaced) / wall)) if wall else 0.0
 
 
@@ -143,7 +143,7 @@ class Plugin:
         if report.failed:
             lines = [line.strip() for line in report.longreprtext.splitlines() if line.strip()]
             errors = [line[1:].strip() for line in lines if line.startswith("E ")]
-            # The last error of a chain is the one that was raised.
+            # The last error of a chain is the error that was raised.
             self.errors[report.nodeid] = shorten((errors or lines or ["no reason"])[-1])
 
     def pytest_runtestloop(self, session):
@@ -162,7 +162,7 @@ class Plugin:
         return True
 
     def settings(self, item):
-        """Return the tolerance and the clock that a mark gives to a benchmark, or its error."""
+        """Return the tolerance and the clock that a mark sets for a benchmark, or the mark's error."""
         for mark in item.iter_markers("benchmark"):
             mark.kwargs.pop("timer", None)  # every benchmark is timed by the clock of benchgate
         mark = item.get_closest_marker(MARK)
@@ -184,7 +184,7 @@ class Plugin:
 
     def run(self, item, settings):
         """Run a benchmark for one turn, and return the answer for the parent."""
-        # This ends the fixtures of other modules and keeps those of this one.
+        # The teardown ends the fixtures of other modules, but not the fixtures of this module.
         item.session._setupstate.teardown_exact(item.parent)
         measured = item.config._benchmarksession.benchmarks
         measured.clear()
@@ -213,14 +213,14 @@ class Plugin:
         if outcome.excinfo and issubclass(outcome.excinfo[0], Waits):
             self.refused = outcome.excinfo[1].args[0]
         elif benchmarks and not self.clock.wall:
-            # The last readings belong to the rounds, the earlier ones to their calibration.
+            # The last readings belong to the rounds, the earlier readings to their calibration.
             self.share = self.clock.waiting(len(benchmarks[-1].stats.data))
         else:
             self.share = 0.0
 
 
 def shorten(message):
-    """Return a message in one line that fits into a summary, with paths as in the repository."""
+    """Return a message in one line for a summary, with paths relative to the repository."""
     return " ".join(message.split()).replace(f"{Path.cwd()}{os.sep}", "")[:200]
 
 
@@ -228,13 +228,13 @@ def main(arguments):
     """Serve until standard input is closed; return the exit status of pytest."""
     wall = "--wall" in arguments[:1]
     arguments = arguments[wall:]
-    # The protocol uses copies of the streams, so that tests may read from standard input and print.
+    # The protocol uses copies of the streams, so that tests may read standard input and print.
     requests, replies = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)
     sys.path[0] = str(Path.cwd())  # the current folder, as with `python -m pytest`
     ignored = [f"--ignore={file}" for file in json.loads(requests.readline())]
-    # pytest-cov starts before any plugin could switch it off.
+    # pytest-cov starts before a plugin could switch it off.
     extras = ["--no-cov"] if importlib.util.find_spec("pytest_cov") else []
     with tempfile.TemporaryDirectory() as cache:
         options = ["-qq", "-o", f"cache_dir={cache}", *extras, *ignored]

@@ -29,7 +29,7 @@ def headline(verdict):
         "that head cannot import": verdict.broken,
         "that neither commit can import": verdict.uncollected,
     }
-    parts += [f"{plural(len(found), 'file')} {label}" for label, found in files.items() if found]
+    parts += [f"{plural(len(errors), 'file')} {label}" for label, errors in files.items() if errors]
     if not compared:
         return ", ".join([f"{words}: no benchmark was compared", *parts])
     return f"{words}: {plural(compared, 'benchmark')} compared, {', '.join(parts) or 'none slower'}"
@@ -52,7 +52,7 @@ def markdown(verdict, footer=""):
         if files:
             blocks += [
                 title,
-                "\n".join(f"- `{file}`: {cell(why)}" for file, why in sorted(files.items())),
+                "\n".join(f"- `{file}`: {cell(reason)}" for file, reason in sorted(files.items())),
             ]
     if verdict.outcomes:
         blocks.append("\n".join([HEADER, *map(_row, verdict.outcomes)]))
@@ -66,9 +66,11 @@ def markdown(verdict, footer=""):
     if verdict.removed:
         names = "\n".join(f"- `{cell(name)}`" for name in verdict.removed)
         blocks += ["Head's tests no longer contain these benchmarks (removed or renamed):", names]
-    cleared = [one for one in verdict.outcomes if one.first and one.status == compare.PASSED]
-    if cleared:
-        rows = [_ratio_cells(one.name, one.status, one.first) for one in cleared]
+    cleared_outcomes = [
+        outcome for outcome in verdict.outcomes if outcome.first and outcome.status == compare.PASSED
+    ]
+    if cleared_outcomes:
+        rows = [_ratio_cells(outcome.name, outcome.status, outcome.first) for outcome in cleared_outcomes]
         blocks.append(
             "<details><summary>Suspected in the first series, cleared by the second</summary>\n\n"
             + "\n".join([HEADER, *rows])
@@ -101,12 +103,12 @@ def _bold(status):
 
 
 def cell(text):
-    """Return text that does not end a cell or a row of a Markdown table."""
+    """Return text for a cell of a Markdown table, in one line and with escaped bars."""
     return " ".join(str(text).split()).replace("|", "\\|")
 
 
 def duration(seconds):
-    """Return seconds with the unit in which they have one to three digits before the point."""
+    """Return seconds as text in s, ms, us or ns, with one to three digits before the point."""
     for unit, factor in (("s", 1), ("ms", 1e3), ("us", 1e6)):
         if seconds * factor >= 1:
             return f"{seconds * factor:.3g} {unit}"
@@ -114,7 +116,7 @@ def duration(seconds):
 
 
 def as_json(verdict, about):
-    """Return a verdict as a dict that JSON can hold; ``about`` describes the run."""
+    """Return a verdict as a dict that JSON can represent; ``about`` describes the run."""
     return {
         **about,
         "verdict": headline(verdict),
