@@ -1,11 +1,13 @@
 """Docs are up to date: their examples run, and the reference lists all public names."""
 
 import doctest
+import importlib.util
 import inspect
 import itertools
 import re
 import runpy
 import shlex
+import sys
 import zipfile
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,10 +22,12 @@ from fastcos.cli.main import COMMANDS as ALL_COMMANDS, build_parser, main
 from fastcos.similarity import base
 
 ROOT = Path(__file__).parents[1]
+# This page consists of pieces of files: test_the_example_of_a_new_kernel_runs.
+NEW_KERNEL = "docs/dev/change_a_kernel.md"
 PAGES = sorted(
     page
     for page in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md"))
-    if ">>> " in page.read_text("utf8") and "_build" not in page.parts
+    if ">>> " in page.read_text("utf8") and "_build" not in page.parts and page != ROOT / NEW_KERNEL
 )
 TEXTS = {
     str(page.relative_to(ROOT)): page.read_text("utf8")
@@ -128,7 +132,7 @@ NOT_RUN = {"bench/gate/README.md", "bench/README.md"}
     ("page", "code"), SCRIPTS, ids=[f"{page}: {code.splitlines()[0]}" for page, code in SCRIPTS]
 )
 def test_page_script_runs(page, code, tmp_path, monkeypatch):
-    if page in NOT_RUN or CLUSTER in code:
+    if page in NOT_RUN | {NEW_KERNEL} or CLUSTER in code:
         compile(code, page, "exec")
         return
     for name in re.findall(r"^(?:import|from) (\w+)", code, re.MULTILINE):
@@ -138,6 +142,56 @@ def test_page_script_runs(page, code, tmp_path, monkeypatch):
     script.write_text(code, "utf8")
     names = PREPARED[page](tmp_path) if page in PREPARED else {}
     runpy.run_path(str(script), names, run_name="script")
+
+
+NEW_FILES = dict(re.findall(r"^```python\n# (\S+)\n(.*?)^```$", TEXTS[NEW_KERNEL], re.M | re.S))
+
+
+def cases(function):
+    """Return the arguments of every case of a parametrized test."""
+    marks = [mark for mark in getattr(function, "pytestmark", ()) if mark.name == "parametrize"]
+    for values in itertools.product(*(mark.args[1] for mark in marks)):
+        arguments = {}
+        for mark, value in zip(marks, values, strict=True):
+            names = (mark.args[0],) if isinstance(mark.args[0], str) else mark.args[0]
+            arguments |= dict(zip(names, value if len(names) > 1 else (value,), strict=True))
+        yield arguments
+
+
+def test_the_example_of_a_new_kernel_runs(tmp_path, monkeypatch):
+    """The pieces of the page are modules of their packages; its tests and benchmark pass."""
+    modules = {}
+    for path in sorted(NEW_FILES, key=lambda path: path.startswith("tests/")):
+        if path.startswith("bench/"):
+            continue
+        package, _, name = path.removesuffix(".py").replace("/", ".").rpartition(".")
+        package = f"fastcos.{package}" if package == "kernels" else package
+        file = tmp_path / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(NEW_FILES[path], "utf8")
+        spec = importlib.util.spec_from_file_location(f"{package}.{name}", file)
+        modules[path] = importlib.util.module_from_spec(spec)
+        monkeypatch.setitem(sys.modules, spec.name, modules[path])
+        monkeypatch.setattr(importlib.import_module(package), name, modules[path], raising=False)
+        spec.loader.exec_module(modules[path])
+        if package == "fastcos.metrics":
+            counts_above = modules[path].counts_above
+            monkeypatch.setattr(metrics, "counts_above", counts_above, raising=False)
+            assert doctest.testmod(modules[path]) == (0, 2)
+    tests = [
+        function
+        for path, module in modules.items()
+        if path.startswith("tests/")
+        for name, function in vars(module).items()
+        if name.startswith("test_")
+    ]
+    assert len(tests) == 3
+    for function in tests:
+        for arguments in cases(function):
+            function(**arguments)
+    names = dict(vars(importlib.import_module("bench.test_models")))
+    exec(NEW_FILES["bench/test_models.py"], names)
+    names["test_counts_above"](lambda function, *arguments: function(*arguments))
 
 
 def test_calls_of_the_faiss_page_find_what_faiss_finds():
@@ -205,7 +259,8 @@ def test_page_names_existing_flags_and_files(page):
         known = set(parser._option_string_actions)
         assert {word for word in words if word.startswith("--")} <= known, command
     for path in re.findall(r"\b((?:tests|bench|examples|fastcos)/[\w./-]+\.\w+)", TEXTS[page]):
-        assert (ROOT / path).exists() or "DATE/MACHINE" in path or "FILE" in path, path
+        is_known = (ROOT / path).exists() or (page == NEW_KERNEL and path in NEW_FILES)
+        assert is_known or "DATE/MACHINE" in path or "FILE" in path, path
     for link in re.findall(r"\]\((?!https?:)([^)#\s]+)", TEXTS[page]):
         assert (ROOT / page).parent.joinpath(link).exists(), link
     for module in re.findall(r"python -m ((?:tests|bench)[\w.]+)", TEXTS[page]):
