@@ -1,15 +1,17 @@
 """The first minute on a machine without compiled code: `python -m bench.lab.first_minute`.
 
 The script prints a Markdown table. Each line of the table is measured by one process with an empty
-cache, which searches an index by 1, 16 and 256 queries in turns, until the kernels are compiled or
-the time limit is reached. The times are compared with the median time of plain NumPy on the same
-rows, measured before the searches and at every tenth search: rows of float16 or int8 are converted
-to float32, then follow a matrix product, the division by norms, argpartition and a sort.
+cache, which searches an index by 1, 16 and 256 queries in turns, until compiled code answers or the
+time limit is reached. Plain NumPy searches the same queries right before every search of the index:
+rows of float16 or int8 are converted to float32, then follow a matrix product, the division by
+norms, argpartition and a sort. The ratio of a search is its time divided by the median of the three
+times of NumPy nearest to it, because other processes, such as the one that compiles, delay both.
 
     python -m bench.lab.first_minute --sizes 20000x128 --types float16 int8 --background off
 
-With --background off the searching process compiles the kernels itself after some searches; the
-time of the call that compiles is a column of the table.
+Two kinds of searches are listed by themselves: the first one of the process, which imports what it
+needs, and the first ones of compiled code, which load the code and pack the rows. With --background
+off, the first search of compiled code also compiles the kernels.
 """
 
 import argparse
@@ -30,12 +32,12 @@ K = 10
 QUERIES = (1, 16, 256)
 SIZES = ("20000x128", "300000x384", "1000000x384")
 TYPES = ("float32", "float64", "float16", "int8")
-# The number of rows that are generated or converted at once.
+# rows that are generated or converted at once
 ROWS_PER_BLOCK = 100_000
 
 
 def rows_of(n, d, dtype, seed):
-    """Return Gaussian rows of a type; the rows are generated block by block."""
+    """Return Gaussian rows of a type, which is made block by block."""
     random = np.random.default_rng(seed)
     rows = np.empty((n, d), dtype)
     for lo in range(0, n, ROWS_PER_BLOCK):
@@ -62,10 +64,15 @@ def search_in_numpy(rows, inverse_norms, queries):
     return np.take_along_axis(best, order, axis=1), np.take_along_axis(values, order, axis=1)
 
 
+def ratios_to_numpy(calls, in_numpy):
+    """Return the times of calls divided by the median of the three nearest times of NumPy."""
+    near = [in_numpy[max(0, i - 1) : i + 2] for i in range(len(calls))]
+    return np.array(calls) / np.array([np.median(times) for times in near])
+
+
 def measure(size, dtype, limit):
-    """Search until the kernels are compiled or the seconds are over; return a line of the table."""
+    """Search until compiled code answers or the seconds are over; return a line of the table."""
     import fastcos
-    from fastcos.kernels import jit
     from fastcos.parallel import readiness
 
     # A user's program does not compile at once, but importing bench.lab has set this option.
@@ -83,43 +90,42 @@ def measure(size, dtype, limit):
         count: partial(search_in_numpy, rows, 1 / np.sqrt(squares), queries[count])
         for count in QUERIES
     }
-    in_numpy = {count: [seconds(plain[count]) for _ in range(3)] for count in QUERIES}
-    index = fastcos.SimilarityIndex()
-    fit_seconds = seconds(partial(index.fit, rows))
-    calls = {count: [] for count in QUERIES}
-    compiling, is_right = 0.0, True
-    started = time.monotonic()
-    is_over = False
-    while not is_over:
-        # One round follows the switch, because the first calls of compiled code count as well.
-        is_over = readiness.is_ready(dtype) or time.monotonic() > started + limit
+    for count in QUERIES:  # the system clears the pages of new memory before NumPy is timed
+        plain[count]()
+    index = fastcos.SimilarityIndex().fit(rows)
+    first = seconds(partial(index.search, queries[1], K))
+    calls, in_numpy = ({count: [] for count in QUERIES} for _ in range(2))
+    switch, started = {}, time.monotonic()
+    while len(switch) < len(QUERIES) and time.monotonic() < started + limit:
         for count in QUERIES:
-            before, spent = jit.seconds_compiling(), time.perf_counter()
+            in_numpy[count].append(seconds(plain[count]))
+            spent = time.perf_counter()
             neighbors = index.search(queries[count], K)
             spent = time.perf_counter() - spent
-            if jit.seconds_compiling() - before > 1:  # true if this process compiled the kernels
-                compiling += spent
+            if dtype in readiness.state.ready:  # true if compiled code has answered
+                switch.setdefault(count, spent)
             else:
                 calls[count].append(spent)
-            if len(calls[count]) % 10 == 1:
-                in_numpy[count].append(seconds(plain[count]))
-                _, cosines = plain[count]()
-                is_right &= bool(np.abs(cosines - neighbors.scores).max() < 1e-4)
-    until_compiled = time.monotonic() - started if readiness.is_ready(dtype) else None
+    until_compiled = time.monotonic() - started if switch else None
+    is_right = True
+    for count in QUERIES:
+        _, cosines = plain[count]()
+        neighbors = index.search(queries[count], K)
+        is_right &= bool(np.abs(cosines - neighbors.scores).max() < 1e-4)
     warm = {
         count: [seconds(partial(index.search, queries[count], K)) for _ in range(5)]
         for count in QUERIES
     }
-    line = {"fit": fit_seconds, "until_compiled": until_compiled, "compiling": compiling or None}
+    line = {"first_s": first, "until_compiled": until_compiled, "is_right": is_right}
     for count in QUERIES:
-        base = float(np.median(in_numpy[count]))
-        ratios = np.array(calls[count]) / base
+        ratios = ratios_to_numpy(calls[count], in_numpy[count])
         line[str(count)] = {
-            "numpy_ms": 1e3 * base, "calls": len(ratios), "median": float(np.median(ratios)),
-            "p95": float(np.quantile(ratios, 0.95)), "max": float(ratios.max()),
-            "longest_s": max(calls[count]), "warm_ms": 1e3 * float(np.median(warm[count])),
+            "numpy_ms": 1e3 * float(np.median(in_numpy[count])), "calls": len(ratios),
+            "median": float(np.median(ratios)), "p95": float(np.quantile(ratios, 0.95)),
+            "max": float(ratios.max()), "switch_s": switch.get(count),
+            "warm_ms": 1e3 * float(np.median(warm[count])),
         }  # fmt: skip
-    return {**line, "is_right": is_right}
+    return line
 
 
 def lines(sizes, types, background, limit):
@@ -142,9 +148,10 @@ def lines(sizes, types, background, limit):
                     numbers = line[str(count)]
                     yield (
                         size, dtype, setting, count, numbers["numpy_ms"], numbers["calls"],
-                        numbers["median"], numbers["p95"], numbers["max"], numbers["longest_s"],
-                        numbers["warm_ms"],
-                        line["until_compiled"], line["compiling"], str(line["is_right"]),
+                        numbers["median"], numbers["p95"], numbers["max"],
+                        line["first_s"] if count == 1 else None,
+                        numbers["switch_s"], line["until_compiled"], numbers["warm_ms"],
+                        str(line["is_right"]),
                     )  # fmt: skip
 
 
@@ -163,8 +170,8 @@ def main():
         return
     header = (
         "rows", "type", "background", "queries", "plain NumPy, ms", "calls", "median ratio",
-        "95 % ratio", "largest ratio", "longest call, s", "compiled, ms",
-        "s until compiled", "s of the call that compiled", "right",
+        "95 % ratio", "largest ratio", "first call of the process, s", "first compiled call, s",
+        "s until compiled", "compiled, ms", "right",
     )  # fmt: skip
     print_table(
         "lll" + "r" * 11,
