@@ -346,10 +346,13 @@ def service(folder: Path, refresh_seconds: float = 0.0, model: str | None = None
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         current.append(loaded(folder, model))
+        refreshing = threading.Thread(target=keep_fresh, daemon=True)
         if refresh_seconds:
-            threading.Thread(target=keep_fresh, daemon=True).start()
+            refreshing.start()
         yield
         stopped.set()
+        if refresh_seconds:  # a refresh that has begun still needs the index
+            refreshing.join()
         current.clear()
 
     app = FastAPI(title="retrieval", lifespan=lifespan)
