@@ -72,7 +72,8 @@ class Request:
 class Batches:
     """Requests that wait at the same time are answered by one search.
 
-    A search of 64 queries takes four times as long as one, not 64 times: it reads the items once.
+    Among 200,000 rows of 128 columns, a search for 64 queries takes about seven times as long as a
+    search for one query, because it reads the items once.
     One thread at a time searches, for all that wait; while it does, others gather for the next
     search. A lone request is served immediately. Requests that allow only some items are searched
     on their own, and those within groups together.

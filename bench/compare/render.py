@@ -7,11 +7,13 @@ import statistics
 from pathlib import Path
 
 from bench.compare import ratios, tasks, turns
+from bench.compare.large import CERTIFICATES
 
 ROOT = Path(__file__).parents[2]
 FIGURE = ROOT / "docs" / "figures" / "speed.png"
 README = ROOT / "README.md"
 HOWTO = ROOT / "docs" / "howto" / "benchmark.md"
+SPEED = ROOT / "docs" / "speed.md"
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7")  # of the machines; Okabe and Ito (2008)
 BEGIN, END = "<!-- begin bench/results -->\n", "<!-- end bench/results -->\n"
 # The rows of the README and of the picture: a task, its size, the size to show if the first size
@@ -24,7 +26,7 @@ README_ROWS = (
     ("sparse_join", "medium", "small", "nearest of {n_items:,} sparse columns"),
     ("product", "medium", "small", "X A, {nnz:,} non-zeros"),
     ("gram", "medium", "small", "X'(X A), {nnz:,} non-zeros"),
-    ("svd", "medium", "small", "{k} singular triplets, {nnz:,} non-zeros"),
+    ("svd", "medium", "small", "{k} singular triplets to a residual of 0.01, {nnz:,} non-zeros"),
 )
 # The names by which vendors and engineers call the microarchitectures that LLVM names.
 MICROARCHITECTURES = {
@@ -442,32 +444,53 @@ def readme_rows(documents):
 
 
 def howto_rows(documents):
-    """Return the table of large matrices for docs/howto/benchmark.md, fastest library first."""
+    """Return the table of large matrices for docs/howto/benchmark.md, fastest library first.
+
+    A singular value decomposition also shows its largest residual, because the settings of SciPy
+    and scikit-learn are fixed and may reach smaller residuals than the target.
+    """
     measured = {name: one for name, one in documents.items() if one["large"]}
     if not measured:
         return "No matrix of this size has been measured yet.\n"
     document, rows = shown_first(measured), []
     for result in document["large"].values():
         times = sorted(
-            (statistics.median(call["seconds"] for call in one["calls"]), one["name"])
+            (
+                statistics.median(call["seconds"] for call in one["calls"]), one["name"],
+                max(call["certificate"] for call in one["calls"]),
+            )
             for one in result["libraries"].values()
             if one.get("calls")
-        )
-        ours = "".join(ratios.duration(time) for time, name in times if name == "fastcos")
-        others = [f"{name} {ratios.duration(time)}" for time, name in times if name != "fastcos"]
-        rows.append((result["title"], ours, "; ".join(others)))
+        )  # fmt: skip
+        has_residuals = result["certificate"] == CERTIFICATES["svd"]
+        texts = {
+            name: ratios.duration(time) + f" (residual {error:.1e})" * has_residuals
+            for time, name, error in times
+        }
+        ours = texts.pop("fastcos", "")
+        rows.append((result["title"], ours, "; ".join(" ".join(one) for one in texts.items())))
     lines = table(("work", "fastcos", "other libraries"), rows)
     return "\n".join([*lines, machine_line(document), ""])
 
 
+def speed_lines(documents):
+    """Return a list for docs/speed.md: for each machine, in how many tasks fastcos is faster."""
+    lines = []
+    for document in sorted(documents.values(), key=lambda one: bool(one["tags"])):
+        best = best_of(comparisons(document)).values()
+        lines.append(f"- {bar_label(document)}, {document['date']}: {summary(best)}\n")
+    return "".join(lines)
+
+
 def publish(folder):
-    """Write the table, picture and page of all machines, and the rows of README and how-to."""
+    """Write table, picture and page of all machines, and what README, how-to and docs show."""
     documents = newest(folder)
     if not documents:
         raise SystemExit(f"{folder} has no results; run python -m bench.compare --save")
     (Path(folder) / "README.md").write_text(markdown(documents), "utf8")
     (Path(folder) / "index.html").write_text(page(documents), "utf8")
     draw(documents, FIGURE)
-    for path, rows in ((README, readme_rows(documents)), (HOWTO, howto_rows(documents))):
+    shown = (README, readme_rows), (HOWTO, howto_rows), (SPEED, speed_lines)
+    for path, rows in ((path, rows_of(documents)) for path, rows_of in shown):
         before, rest = path.read_text("utf8").split(BEGIN)
         path.write_text(f"{before}{BEGIN}{rows}{END}{rest.split(END)[1]}", "utf8")

@@ -219,7 +219,7 @@ def test_working_memory_does_not_change_the_report(tmp_path):
         ({"users": np.ones((5, 4))}, "users must have as many columns as items"),
         ({"labels": [0, 1]}, "labels must be of shape"),
         ({"popularity": [1.0]}, "popularity must be of shape"),
-        ({"trained_on": "dots"}, "trained_on must be one of dot, ranking, cosine, unknown, got 'dots'"),
+        ({"trained_on": "dots"}, "one of dot, ranking, cosine, unknown, got 'dots'"),
         ({"condition": 0}, "condition must be a finite number >= 1"),
     ],
 )

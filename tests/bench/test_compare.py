@@ -333,8 +333,8 @@ def test_one_command_writes_table_picture_page_and_readme(tmp_path, monkeypatch)
     one = document()
     one["results"]["batch medium"] = one["results"]["batch small"]
     path.write_text(json.dumps(one))
-    readme, howto = tmp_path / "front.md", tmp_path / "howto.md"
-    for page, name in ((readme, "README"), (howto, "HOWTO")):
+    readme, howto, speed = (tmp_path / f"{name}.md" for name in ("front", "howto", "speed"))
+    for page, name in ((readme, "README"), (howto, "HOWTO"), (speed, "SPEED")):
         page.write_text(f"before\n{render.BEGIN}old\n{render.END}after\n")
         monkeypatch.setattr(render, name, page)
     monkeypatch.setattr(render, "FIGURE", tmp_path / "speed.png")
@@ -348,6 +348,8 @@ def test_one_command_writes_table_picture_page_and_readme(tmp_path, monkeypatch)
     assert "old" not in readme.read_text()
     assert "| X'(X A) | 2 s |  |" in howto.read_text()
     assert "Some CPU (zen9); fastcos used 2 threads" in howto.read_text()
+    counts = "Of all 2 tasks that were measured, fastcos is faster than the fastest other exact "
+    assert counts in speed.read_text()
 
 
 @pytest.mark.parametrize(
