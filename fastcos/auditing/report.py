@@ -401,8 +401,8 @@ class Audit(Record):
                 "with decay on both, training that converges chooses D.")),
             (free and self.trained_on == RANKING,
              "Subtract the mean of the items before you compare them, for example with the measure "
-             "centered_cosine: one vector added to all items does not change the loss, but it "
-             "changes every cosine and the query metric."),
+             "centered_cosine: a vector that is added to all items does not change the loss, but "
+             "it changes the cosines and the query metric."),
             (free and has_query_metric,
              "Compare items with the query metric (fastcos index export): no rescaling, and no "
              "linear map that preserves the dot products, changes its cosines."),

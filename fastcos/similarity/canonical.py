@@ -161,6 +161,10 @@ def query_metric(
     query metric exists for every model whose scores are dot products of users and items, or of
     queries and items, such as a dual encoder. Only the k x k matrix C is stored.
 
+    A vector that is added to all items does change this cosine. Losses that only compare items with
+    each other, such as BPR or a softmax over items, leave such a vector free (theorem 10 of this
+    project); after such a loss, search the transformed items by the measure "centered_cosine".
+
     Parameters
     ----------
     users : array_like (n, k)
