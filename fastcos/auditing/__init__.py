@@ -1,8 +1,9 @@
-"""Audit: how far the cosines of embeddings depend on the parametrisation of their model.
+"""Audit: measures of how far the cosines of embeddings depend on the parametrisation of a model.
 
-Multiplying the users by a rescaling D and the items by its inverse changes no prediction, but it
-changes cosines and neighbours. This package bounds the change, searches for rescalings that remove
-neighbours, compares other parametrisations, and offers forms that do not depend on D::
+Multiplying the users of a model by a rescaling D and the items by the inverse of D changes no
+prediction, but it changes cosines and neighbours. This package bounds the change, searches for
+rescalings that remove neighbours, compares other parametrisations, and offers similarities that do
+not depend on D::
 
     items, users, labels
       |
@@ -10,21 +11,21 @@ neighbours, compares other parametrisations, and offers forms that do not depend
       +-- robustness                  share of neighbours that survive, by condition of D
       |     +-- edges                 items, sampled rows, their nearest items
       |     +-- certificates          lower bound: proofs for each edge
-      |     +-- attacks               upper bound: a rescaling that removes the edge
+      |     +-- attacks               upper bound: rescalings that remove an edge
       +-- variants                    other parametrisations, and invariant baselines
       +-- label_recovery              range of the AUC of labels over rescalings
       |
     Audit (report, records)           numbers, verdict, advice; sections() for all output formats
 
-    model_diff                        two versions: change of basis or real change
-    alignment                         a new version in the coordinates of the old one
-    similarity.gradient_noise         the scale at which SGD comes to rest; audit recognises it
-    calibration                       what a score means: thresholds by false-positive rate
+    model_diff                        how much of the change between two versions is real
+    alignment                         a new version in the coordinates of the old version
+    similarity.gradient_noise         the scale to which SGD converges; audit recognises it
+    calibration                       the meaning of a score: thresholds by false-positive rate
 
 An edge is a pair of an item and one of its k nearest neighbours. The condition of D is its largest
-entry divided by its smallest; the condition of a linear map G is the ratio of its largest singular
-value to its smallest. The sensitivity index is the mean of :func:`tv_index` over edges. The kernels
-are in ``fastcos.kernels.certificates``, ``attacks``, ``intervals`` and ``worst_rescaling``.
+entry divided by its smallest; the condition of a linear map G is its largest singular value divided
+by its smallest. The sensitivity index is the mean of :func:`tv_index` over edges. The kernels are
+in ``fastcos.kernels.certificates``, ``attacks``, ``intervals`` and ``worst_rescaling``.
 """
 
 from fastcos.auditing.alignment import Alignment, align

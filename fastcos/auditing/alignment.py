@@ -1,10 +1,10 @@
-"""Alignment: a retrained model in the coordinates of the old one, with the same predictions.
+"""Alignment: writing a retrained model in the coordinates of the old model.
 
 Two trainings of one model differ by an invertible map of the latent space, so a vector of the old
-training cannot be compared with vectors of the new one. Of all factors of one product, the balanced
-factors are unique up to a rotation (``canonicalize``). One more rotation, the solution of an
-orthogonal Procrustes problem, brings the new items nearest to the old ones. Both models then have
-the same coordinates.
+training cannot be compared with vectors of the new training. Alignment makes them comparable
+without changing a prediction. It first writes both models in balanced form (``canonicalize``),
+which is unique up to a rotation. It then applies to the new model the rotation that brings the new
+items nearest to the old items, which is the solution of an orthogonal Procrustes problem.
 
 Source: Zielnicki and Hsiao, arXiv:2508.07574; Schönemann, Psychometrika 31 (1966).
 """
@@ -24,45 +24,49 @@ from fastcos.similarity.row_maps import map_rows
 from fastcos.similarity.row_transforms import unit_rows
 from fastcos.validation import Floats, Integers, Rows
 
-# Number of shared items whose old vectors are searched among the new items.
+# Largest number of shared items whose old vectors are searched among the new items.
 _MAX_SEARCHED = 2000
-# Old factors count as balanced if their Gram matrices differ by at most this relative amount.
+# Old factors count as balanced if the Gram matrices of users and items differ by at most this
+# relative amount.
 _BALANCED = 1e-3
-# An item has moved if Fisher's z of its self-cosine deviates by more than this number of robust
-# standard deviations.
+# An item counts as moved if Fisher's z of the cosine of its old and its new vector is below the
+# median by more than this number of robust standard deviations.
 _MOVED = 4.0
 # The standard deviation of a normal distribution is this multiple of its median absolute deviation.
 _NORMAL_MAD = 1.4826
-# Cosines that differ from 1 by less than this differ by rounding only.
+# Cosines whose difference from 1 is below this value may differ from 1 only by rounding errors.
 _ROUNDING = 1e-12
 
 
 @as_table
 @dataclass(frozen=True)
 class Alignment(Record):
-    """A new model in the coordinates of an old one.
+    """A new model in the coordinates of an old model.
 
     Attributes
     ----------
     items : ndarray (p, w), float64
-        The new items in the coordinates of ``old_items``. w is the larger of the two widths.
+        The new items in the coordinates of ``old_items``. w is the larger one of the two widths.
     users : ndarray (n, w), float64, or None
-        The new users. ``users @ items.T`` equals the predictions of the new model, to rounding.
+        The new users. ``users @ items.T`` equals the predictions of the new model, up to rounding
+        errors.
     old_items, old_users : ndarray (p', w), (n', w), float64, or None
         The old model in the common coordinates. If ``old_vectors_valid`` is true, these are the
         input arrays, padded with zero columns to the width w; otherwise they are the balanced
         factors of the old model.
     map, user_map : ndarray (d, w), float64, or None
         Maps from the coordinates of the new model: ``items`` equals the input items @ map, and
-        ``users`` equals the input users @ user_map. Apply them to rows that the new model computes
-        later.
+        ``users`` equals the input users @ user_map. Apply these maps to rows that the new model
+        computes later.
     old_vectors_valid : bool
-        Whether stored vectors of the old model remain valid. If not, because the old factors were
-        not balanced, store ``old_items`` and ``old_users`` once, or replace all vectors.
+        Whether stored vectors of the old model remain valid. They are not valid if the old factors
+        were not balanced; in this case, store ``old_items`` and ``old_users`` once, or replace all
+        stored vectors.
     shared, old_shared : ndarray (m,), int64
         Row numbers of the items that both versions contain, in ``items`` and in ``old_items``.
     n_new, n_removed : int
-        Number of items that only the new version contains, and that only the old one contains.
+        Number of items that only the new version contains, and number of items that only the old
+        version contains.
     residual : float
         Frobenius norm of the difference between the new and the old vectors of the shared items,
         divided by the Frobenius norm of the old vectors.
@@ -72,14 +76,14 @@ class Alignment(Record):
     self_cosines : ndarray (m,), float64
         Cosine of each shared item with its old vector; 0 if either vector is zero.
     self_match_rate, self_match_rate_before : float, float or None
-        For at most 2,000 shared items, the share whose old vector is nearest, by cosine among all
-        new items, to the new vector of the same item; after and before the alignment. An item with
-        an equal vector counts as the same item. ``self_match_rate_before`` is None if the widths
-        differ.
+        The share of shared items for which the new vector of the same item is, among all new items,
+        nearest to the old vector by cosine; after and before the alignment. The share is computed
+        for at most 2,000 items. An item with an equal vector counts as the same item.
+        ``self_match_rate_before`` is None if the widths differ.
     moved : ndarray, int64
-        Row numbers in ``items`` of shared items that changed much more than the others: Fisher's z
-        of their cosine is more than four robust standard deviations below the median. The item
-        that changed most comes first.
+        Row numbers in ``items`` of shared items that changed much more than most items: Fisher's z
+        of the cosine with the old vector is more than four robust standard deviations below the
+        median. The item that changed most comes first.
     """
 
     items: Floats
@@ -112,7 +116,7 @@ class Alignment(Record):
         )
 
     def sections(self) -> tuple[Section]:
-        """The counts of items and the statistics of their change."""
+        """Return the numbers of items and the statistics of their change."""
         facts: dict[str, float | str | None] = {
             "items in both versions": len(self.shared),
             "items only in the new version": self.n_new,
@@ -129,7 +133,7 @@ class Alignment(Record):
         return (Section("Aligned to the old version", facts=facts, verdict=self.verdict),)
 
     def table(self) -> Table:
-        """The counts and shares, for ``repr``; the arrays are not printed."""
+        """Return the statistics as a table, for ``repr``; the arrays are not printed."""
         (section,) = self.sections()
         rows = [(name, value) for name, value in section.facts.items()]
         return Table(section.title, ("quantity", "value"), rows, lead=self.verdict)
@@ -145,16 +149,16 @@ def align(
     old_ids: Any = None,
     random_state: int | np.random.Generator = 0,
 ) -> Alignment:
-    """Write a retrained model in the coordinates of the old one, without changing a prediction.
+    """Write a retrained model in the coordinates of the old model, without changing a prediction.
 
     With users, both models are first written in balanced form (:func:`fastcos.canonicalize`). Then
-    one rotation brings the new items nearest to the old items with the same ids. The rotation acts
-    on both sides, so it changes neither predictions nor cosines. Old factors that are already
-    balanced, such as the result of an earlier call, are used unchanged, so that stored vectors
-    remain valid.
+    the new model is rotated, such that its items are nearest to the old items with the same ids.
+    The rotation is applied to users and items, so it changes neither predictions nor cosines. Old
+    factors that are already balanced, such as the result of an earlier call, are used unchanged, so
+    that stored vectors remain valid.
 
     Without users, only a rotation is applied, which preserves every inner product and every cosine
-    of the items. This is the right choice for vectors whose scale is fixed, such as those of
+    of the items. Align without users if the scale of the vectors is fixed, as for vectors of
     ``QueryMetric.transform`` or of a model that was trained on the cosine.
 
     Alignment makes the vectors of two versions comparable. Alignment does not make the neighbour
@@ -183,22 +187,21 @@ def align(
     Raises
     ------
     ValueError
-        The users or the ids of only one version are given; the versions share no item; an id
-        repeats; the two sides are swapped, as their lengths or ids show; or an array contains NaN
-        or infinity.
+        The users or the ids of only one version are passed; the versions share no item; an id
+        occurs twice; the lengths or ids show that users and items are swapped; or an array contains
+        NaN or infinity.
 
     See Also
     --------
-    fastcos.canonicalize : the balanced form of one model.
-    fastcos.auditing.diff_models : how much of a change is real.
-    fastcos.metrics.procrustes : the distance after the best rotation, as one number.
+    fastcos.canonicalize : returns the balanced form of one model.
+    fastcos.auditing.diff_models : measures how much of the change between two models is real.
+    fastcos.metrics.procrustes : returns the distance after the best rotation, as one number.
 
     Notes
     -----
-    The cost is O((n + p) d²), for QR decompositions of both sides and an SVD (d, d'). If singular
-    values of the product are equal, the balanced form is unique only up to a rotation, which the
-    alignment then determines. The balanced form depends on the catalogue: if a third of the items
-    are new, the residual between two versions of one and the same model is about 0.05.
+    The function takes O((n + p) d²) time for QR decompositions of users and items, and the time of
+    an SVD of a d x d' matrix. The balanced form depends on the set of items: if a third of the
+    items are new, the residual between two versions of the same model is about 0.05.
 
     Examples
     --------
@@ -265,7 +268,7 @@ def align(
 
 
 def _check_both_versions(name: str, value: Any, old_value: Any) -> None:
-    """Raise if an argument is given for only one of the two versions."""
+    """Raise ValueError if an argument is passed for only one of the two versions."""
     if (value is None) != (old_value is None):
         rule = "be given for both versions, or for neither"
         only = f"only old_{name}" if value is None else f"only {name}"
@@ -273,9 +276,10 @@ def _check_both_versions(name: str, value: Any, old_value: Any) -> None:
 
 
 class _Forms(NamedTuple):
-    """Both versions as float64, of one width and, if there are users, in balanced form.
+    """Both versions as float64, of the same width and, if there are users, in balanced form.
 
-    old_vectors_valid: whether the old factors are the input arrays, apart from zero columns.
+    old_vectors_valid: whether the old factors equal the input arrays, except for appended zero
+        columns.
     """
 
     items: Floats
@@ -288,7 +292,7 @@ class _Forms(NamedTuple):
 def _comparable_forms(
     items: Rows, old_items: Rows, users: Rows | None, old_users: Rows | None
 ) -> _Forms:
-    """Return both versions in forms that differ by a rotation if their predictions are equal."""
+    """Return forms of both versions that differ by a rotation if the predictions are equal."""
     width = max(items.shape[1], old_items.shape[1])
     if users is None or old_users is None:
         rows, old_rows = (_pad(side.astype(np.float64), width) for side in (items, old_items))
@@ -308,7 +312,10 @@ def _comparable_forms(
 def _match(
     items: Rows, old_items: Rows, users: Rows | None, old_users: Rows | None, ids: Any, old_ids: Any
 ) -> tuple[Integers, Integers]:
-    """Row numbers of the shared items in both versions; raise if the sides look swapped."""
+    """Return the row numbers of the shared items in the new and in the old version.
+
+    Raise ValueError, with a hint if users and items seem to be swapped, if the items do not match.
+    """
     if ids is None:
         if len(items) != len(old_items):
             swapped = (
@@ -336,7 +343,10 @@ def _match(
 
 
 def _balanced_factors(users: Rows, items: Rows) -> tuple[Floats, Floats]:
-    """Users and items in balanced form; a lower rank leads to zero columns, which do no harm."""
+    """Return users and items in balanced form.
+
+    If the product has a lower rank, the form has zero columns; the warning is not needed here.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         form = canonicalize(users, items)
@@ -344,20 +354,23 @@ def _balanced_factors(users: Rows, items: Rows) -> tuple[Floats, Floats]:
 
 
 def _is_balanced(users: Floats, items: Floats) -> bool:
-    """Whether both sides have the same Gram matrix, as in the balanced form and its rotations."""
+    """Return whether users and items have the same Gram matrix.
+
+    They have in the balanced form and in every rotation of the balanced form.
+    """
     with parallel.blas_lock():
-        first, second = users.T @ users, items.T @ items
-    size = float(np.linalg.norm(first))
-    return float(np.linalg.norm(first - second)) <= _BALANCED * size
+        user_gram, item_gram = users.T @ users, items.T @ items
+    size = float(np.linalg.norm(user_gram))
+    return float(np.linalg.norm(user_gram - item_gram)) <= _BALANCED * size
 
 
 def _pad(rows: Floats, width: int) -> Floats:
-    """Append zero columns up to this width."""
+    """Return the rows with appended zero columns, up to this width."""
     return np.pad(rows, ((0, 0), (0, width - rows.shape[1])))
 
 
 def _fit_rotation(new: Floats, old: Floats) -> Floats:
-    """The orthogonal matrix R that minimises the Frobenius norm of new R - old."""
+    """Return the orthogonal matrix R that minimises the Frobenius norm of new R - old."""
     with parallel.blas_lock():
         U, _, Vt = np.linalg.svd(new.T @ old)
         rotation: Floats = U @ Vt
@@ -365,13 +378,13 @@ def _fit_rotation(new: Floats, old: Floats) -> Floats:
 
 
 def _fit_map(source: Rows, image: Floats) -> Floats:
-    """The matrix M with source M = image, where image is a linear image of source."""
+    """Return the matrix M with source M = image, where image is a linear image of source."""
     with parallel.blas_lock():
         return np.asarray(np.linalg.lstsq(source.astype(np.float64), image, rcond=None)[0])
 
 
 def _match_rate(items: Rows, rows: Integers, queries: Rows) -> float:
-    """Share of queries i whose nearest item equals items[rows[i]]."""
+    """Return the share of queries whose nearest item equals items[rows[i]], for query i."""
     if not items.any():
         return 0.0
     nearest = SimilarityIndex().fit(items).search(queries, 1).indices[:, 0]
@@ -380,9 +393,10 @@ def _match_rate(items: Rows, rows: Integers, queries: Rows) -> float:
 
 
 def _outliers(cosines: Floats, is_directed: Any) -> Integers:
-    """Positions of cosines far below the median, in ascending order of the cosine.
+    """Return the positions of cosines far below the median, in ascending order of the cosine.
 
-    is_directed (m,) is true where both vectors are nonzero; only these cosines are compared.
+    is_directed (m,) is true for pairs of nonzero vectors; only the cosines of these pairs are
+    compared.
     """
     z = np.arctanh(np.clip(cosines, -1 + _ROUNDING, 1 - _ROUNDING))
     if not is_directed.any():

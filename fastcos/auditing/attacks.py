@@ -1,6 +1,7 @@
-"""Attacks: a search for rescalings that remove a neighbour from the k nearest.
+"""Attacks: searches for rescalings that remove a neighbour from the k nearest items.
 
-A successful attack is a counterexample: its result contains the rescaling, so anybody can check it.
+A successful attack is a counterexample that anybody can check, because the result contains the
+rescaling.
 """
 
 from typing import Any, NamedTuple
@@ -16,27 +17,28 @@ from fastcos.validation import Floats, Integers
 
 # Number of competing items that one attack tries to push past the neighbour.
 _COMPETITORS = 1
-# Number of items after the k nearest that decide whether an attack has removed a neighbour.
+# Number of items after the k nearest that may replace a neighbour in an attack.
 N_LISTED = 48
-# The logarithms of consecutive search levels differ by this factor's exponential, so that the
+# The logarithms of consecutive search levels differ by the factor exp(_LEVEL_STEP), so that the
 # logarithm of a radius is exact to 3 %.
 _LEVEL_STEP = 0.03
 
 
 @as_table
 class Attack(NamedTuple):
-    """For every edge, a rescaling under which the neighbour is not among the k nearest.
+    """For every edge, a rescaling under which the neighbour is not among the k nearest items.
 
     Attributes
     ----------
     indices : ndarray (n, k), int64
-        Neighbours by descending cosine; equal ones by lower index.
+        Neighbours by descending cosine and, for equal cosines, by ascending index.
     radius : ndarray (n, k), float64
-        The lowest condition at which the attack removed the neighbour; inf if it did not. NaN if
-        the item or the neighbour is a zero row.
+        The lowest condition at which the attack removed the neighbour; inf if no attack removed it.
+        NaN if the item or the neighbour is a zero row.
     rescaling : ndarray (n, k, d), float64
-        The diagonal of the D that removes the neighbour: among the rows of ``items / D`` it is not
-        one of the k nearest. All ones if the attack did not remove the neighbour.
+        The diagonal of a rescaling D that removes the neighbour: among the rows of ``items / D``,
+        the neighbour is not one of the k nearest. All entries are 1 if no attack removed the
+        neighbour.
     """
 
     indices: Integers
@@ -54,16 +56,16 @@ def vertex_attack(
     working_memory: float | None = None,
     progress: parallel.Progress | None = None,
 ) -> Attack:
-    """Search a rescaling of low condition that removes each neighbour from the k nearest.
+    """Search for each neighbour a rescaling of low condition that removes it from the k nearest.
 
-    This is the counterpart of ``certified_neighbors(..., family="rescaling")``: the lowest
+    The attack is the counterpart of ``certified_neighbors(..., family="rescaling")``: the lowest
     condition at which an edge can be lost lies between the radius of the certificate and the radius
     of the attack. An attack that fails proves nothing.
 
     Parameters
     ----------
     items, k, condition, rows, n_threads, working_memory, progress
-        As in :func:`fastcos.certified_neighbors`. The result holds k d numbers per row.
+        As in :func:`fastcos.certified_neighbors`. The result contains k d numbers per row.
 
     Returns
     -------
@@ -73,9 +75,10 @@ def vertex_attack(
 
     Notes
     -----
-    Random rescalings are weak attacks: almost all neighbours survive them. This attack gives each
-    dimension the largest or the smallest weight, by the sign of the derivative of z(item,
-    competitor) - z(item, neighbour). It also tries the point where the refined certificate fails.
+    Random rescalings are weak attacks, because almost all neighbours survive them. This attack
+    gives each dimension the largest or the smallest weight, depending on the sign of the derivative
+    of z(item, competitor) - z(item, neighbour) by the weight, where z is Fisher's z. It also tries
+    the weights at which the refined certificate fails.
 
     Examples
     --------
@@ -95,7 +98,7 @@ def vertex_attack(
 
 
 def nearest_and_competing(sample: edges.ItemRows, k: int) -> Integers:
-    """The k nearest items of each row, followed by the nearest items that could replace them."""
+    """Return the k nearest items of each row, followed by items that could replace them."""
     return edges.nearest_items(sample, min(len(sample.items) - 1, k + N_LISTED)).indices
 
 

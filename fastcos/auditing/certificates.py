@@ -2,9 +2,9 @@
 
 An edge is a pair of an item and one of its k nearest neighbours. The radius of an edge is a
 condition number: under every map of lower condition, the neighbour stays among the k nearest. The
-family "linear" contains every invertible map G; its radius follows from the cosines of the k + 1
-nearest items. The family "rescaling" contains every diagonal map D; its radius is larger and
-requires a search over competing items.
+family "linear" contains every invertible map G; the radius of an edge for this family follows from
+the cosines of the k + 1 nearest items. The family "rescaling" contains only the diagonal maps D, so
+the radius of an edge is larger; computing it requires a search over competing items.
 """
 
 from typing import Any, NamedTuple
@@ -19,15 +19,15 @@ from fastcos.reports import as_table
 from fastcos.similarity.cosine_bounds import CONDITION
 from fastcos.validation import Floats, Integers
 
-# A certificate halves the range of a ratio of norms up to this number of times. The resulting 2^6
-# pieces are needed only for conditions near the radius.
+# A certificate halves the range of a ratio of norms up to this number of times. All of the
+# resulting 2^6 pieces are needed only for conditions near the radius.
 DEPTH = 6
 # Undecided edges are examined again with a candidate list that is longer by this factor.
 _GROWTH = 8
-# The logarithms of consecutive search levels differ by this factor's exponential, so that the
+# The logarithms of consecutive search levels differ by the factor exp(_LEVEL_STEP), so that the
 # logarithm of a radius is exact to 1 %.
 _LEVEL_STEP = 0.01
-# Logarithm of the lowest search level. A map of a lower condition changes nothing in float32.
+# Logarithm of the lowest search level. A map of a lower condition does not change float32 rows.
 _MIN_LOG_LEVEL = 1e-7
 
 
@@ -38,12 +38,12 @@ class CertifiedNeighbors(NamedTuple):
     Attributes
     ----------
     indices : ndarray (n, k), int64
-        Neighbours by descending cosine; equal cosines by ascending index.
+        Neighbours by descending cosine and, for equal cosines, by ascending index.
     scores : ndarray (n, k), float32
         Cosines of the neighbours.
     radius : ndarray (n, k), float64
-        Condition, at least 1, below which no map removes the neighbour; inf if no map at all
-        removes it. NaN if the item or the neighbour is a zero row.
+        Condition, at least 1, below which no map removes the neighbour. It is inf if no map of any
+        condition removes the neighbour, and NaN if the item or the neighbour is a zero row.
     certified : ndarray (n, k), bool
         Whether the radius exceeds the requested condition.
     """
@@ -68,22 +68,23 @@ def certified_neighbors(
     """The k nearest neighbours by cosine, each with the condition that it is certified to survive.
 
     The certificates are proofs: no map of the family whose condition is below the radius removes
-    the neighbour. The radius of "linear" is a lower bound. The logarithm of the radius of
-    "rescaling" is within 1 % of the logarithm of the condition at which some item can pass the
-    neighbour.
+    the neighbour. For the family "linear", the radius is a lower bound of the smallest condition
+    that removes the neighbour. For "rescaling", the logarithm of the radius is within 1 % of the
+    logarithm of the condition at which another item can become nearer than the neighbour.
 
     Parameters
     ----------
     items : array_like (p, d), float32 or float64
-        Item embeddings. A zero row has no direction: its edges are not certified.
+        Item embeddings. A zero row has no direction, so its edges are not certified.
     k : int
-        Neighbours per item, from 1 to p - 1.
+        Number of neighbours per item, from 1 to p - 1.
     condition : float
-        Largest singular value of a map divided by its smallest; for D, the largest entry divided
-        by the smallest.
+        Largest singular value of a map divided by its smallest; for a rescaling D, the largest
+        entry divided by the smallest.
     family : {"linear", "rescaling"}
-        "linear" takes as long as ``top_k`` with k + 1. "rescaling" searches conditions up to
-        ``condition``; larger radii are those of "linear".
+        The maps against which neighbours are certified. "linear" takes as long as ``top_k`` with
+        k + 1. "rescaling" searches conditions up to ``condition``; a radius above ``condition`` is
+        the radius for "linear".
     rows : array_like, optional
         A mask (p,) or row numbers of the items whose neighbours are certified. Default: all items.
     n_threads, working_memory, progress
@@ -102,10 +103,10 @@ def certified_neighbors(
 
     Notes
     -----
-    With z = artanh(cosine), a linear map of condition κ moves z by at most ln κ. Neighbour j of
-    item i therefore stays if z_ij - z_i(k+1) > 2 ln κ. For rescalings, "j is nearer than m" is a
-    linear programme for each ratio of the norms of j and m. It is solved for the 4,096 nearest
-    items m; the bound by z covers all other items.
+    A linear map of condition κ changes z = artanh(cosine) by at most ln κ. Therefore neighbour j of
+    item i stays among the k nearest if z_ij - z_i(k+1) > 2 ln κ. For rescalings, the statement "j
+    is nearer to i than m" is a linear programme for each ratio of the norms of j and m. The
+    programme is solved for the 4,096 nearest items m; for all other items, the bound of z is used.
 
     Examples
     --------
@@ -122,7 +123,8 @@ def certified_neighbors(
     longer = edges.nearest_items(sample, min(k + 1, len(sample.items) - 1), progress=progress)
     radius = linear_radii(sample, longer.indices, k)
     if family == "rescaling":
-        # The levels are raised slightly, so that a radius at the last level exceeds the condition.
+        # The levels are raised slightly, so that a radius equal to the last level exceeds the
+        # condition.
         levels = validation.read_only(levels_up_to(condition, _LEVEL_STEP) * (1.0 + 1e-12))
         radius = np.maximum(radius, rescaling_radii(sample, k, levels, progress))
     indices, scores = longer.indices[:, :k].copy(), longer.scores[:, :k].copy()
@@ -130,12 +132,12 @@ def certified_neighbors(
 
 
 def linear_radii(sample: edges.ItemRows, neighbors: Integers, k: int) -> Floats:
-    """Radii of the first k neighbours of each list under all linear maps."""
+    """Return the radii (n, k) of the first k neighbours of each list under all linear maps."""
     n, m = neighbors.shape
     fisher_z = parallel.unfilled((n, m), np.float64)
     radius = parallel.unfilled((n, k), np.float64)
     for part, gathered, lists in edges.parts(sample, validation.read_only(neighbors)):
-        # Blocks of 4 million products take milliseconds each, so that scheduling costs little.
+        # A block of 4 million products takes milliseconds, so that scheduling blocks costs little.
         rows_per_block = max(1, 4_000_000 // (sample.items.shape[1] * m))
         parallel.run(
             certificates.linear_radii, parallel.row_blocks(len(lists), rows_per_block),
@@ -146,7 +148,7 @@ def linear_radii(sample: edges.ItemRows, neighbors: Integers, k: int) -> Floats:
 
 
 def levels_up_to(condition: float, step: float) -> Floats:
-    """Ascending conditions up to condition whose logarithms differ by the factor exp(step)."""
+    """Return ascending conditions up to this one, whose logarithms differ by a factor exp(step)."""
     width = np.log(condition)
     n = int(np.ceil(np.log(max(width / _MIN_LOG_LEVEL, 1.0)) / step))
     return np.append(np.exp(width * np.exp(-step * np.arange(n, 0, -1))), condition)
@@ -162,16 +164,16 @@ def rescaling_radii(
     longest_list: int = 4096,
     batch_rows: int = 4096,
 ) -> Floats:
-    """Radii of the k nearest neighbours of every row under rescalings.
+    """Return the radii (n, k) of the k nearest neighbours of every row under rescalings.
 
-    A radius is one of the ascending levels, or the radius from Fisher's z alone if that lies
-    between two levels. The first_list nearest competing items decide most edges. Undecided edges
-    are examined again with longer lists, up to longest_list items; Fisher's z bounds the items
-    beyond. The lists of batch_rows rows are in memory at the same time; the longest lists take
-    128 MiB.
+    A radius is one of the ascending levels, or the radius that follows from Fisher's z alone if it
+    lies between two levels. Most edges are decided by the first_list nearest competing items. Edges
+    that they do not decide are examined again with longer lists, of up to longest_list items; for
+    items that are not in the list, the bound of Fisher's z is used. The lists of batch_rows rows
+    are in memory at the same time; the longest lists take 128 MiB.
     """
-    n, n_others = len(sample.rows), len(sample.items) - 1
-    longest = min(n_others, max(longest_list, k + 1))
+    n, max_length = len(sample.rows), len(sample.items) - 1
+    longest = min(max_length, max(longest_list, k + 1))
     radius = parallel.unfilled((n, k), np.float64)
     for start in range(0, n, batch_rows):
         batch, first, length = np.arange(start, min(start + batch_rows, n)), k, first_list + k
@@ -187,7 +189,7 @@ def rescaling_radii(
                 parallel.run(
                     certificates.rescaling_radii, parallel.row_blocks(len(lists), 4),
                     gathered.arrays, lists,
-                    records.CertificateSearch(first, length == n_others, levels, DEPTH),
+                    records.CertificateSearch(first, length == max_length, levels, DEPTH),
                     bounds[span], radii[span], undecided[span],
                     n_threads=sample.n_threads,
                 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Edges of an audit: items, sampled rows, the nearest items of these rows, and standard errors."""
+"""The edges of an audit, which are pairs of an item and one of its nearest items."""
 
 import functools
 from collections.abc import Callable, Iterator
@@ -16,9 +16,10 @@ from fastcos.similarity.cosine_bounds import as_condition
 from fastcos.similarity.encoded_rows import encode_rows
 from fastcos.validation import Floats, Integers
 
-# Share of working_memory for rows that are read from disk. The rest is for their sorted numbers.
+# Share of working_memory for rows that are read from disk. The remaining share is for the sorted
+# numbers of these rows.
 _ROWS_SHARE = 0.8
-# Bytes per matrix entry that a row from disk takes in addition: its copy in float32.
+# Bytes per matrix entry of the float32 copy of a row that is read from disk.
 _COPY_BYTES = 4
 
 
@@ -28,9 +29,10 @@ class ItemRows(NamedTuple):
     items: the item embeddings.
     norms: norms of all items.
     rows: row numbers of the subset.
-    get_index: returns the index of all items, which is built at the first call.
+    get_index: a function that returns the index of all items, which it builds at the first call.
     working_memory: memory for a search, in MiB.
-    at_once: number of items that fit in working_memory; all items if they are in memory.
+    max_rows: number of items that fit in working_memory, or the number of all items if they are in
+        memory.
     n_threads: number of threads.
     """
 
@@ -39,16 +41,16 @@ class ItemRows(NamedTuple):
     rows: Integers
     get_index: Callable[[], SimilarityIndex]
     working_memory: float
-    at_once: int
+    max_rows: int
     n_threads: int | None
 
     @property
     def arrays(self) -> Any:
-        """The items, their norms and the rows, as kernels take them."""
+        """The items, their norms and the row numbers, as a record for kernels."""
         return records.SampledRows(self.items, self.norms, self.rows)
 
     def subset(self, rows: Integers) -> "ItemRows":
-        """The same items with another subset of rows."""
+        """Return the same items with another subset of rows."""
         return self._replace(rows=validation.read_only(rows))
 
 
@@ -69,47 +71,47 @@ def as_edges(
     memory = config.working_memory() if working_memory is None else working_memory
     memory = validation.as_real("working_memory", memory, above=0)
     row_bytes = (item_rows.itemsize + _COPY_BYTES) * item_rows.shape[1]
-    at_once = memmap.rows_at_once(item_rows, _ROWS_SHARE * memory * 2**20, row_bytes)
+    max_rows = memmap.rows_at_once(item_rows, _ROWS_SHARE * memory * 2**20, row_bytes)
     norms = parallel.unfilled(p, np.float64)
-    for lo, block in memmap.iter_blocks("items", item_rows, at_once):
+    for lo, block in memmap.iter_blocks("items", item_rows, max_rows):
         validation.check_scorable("items", block, block)
         encoded = encode_rows(block, None, None, "cosine")
         norms[lo : lo + len(block)] = encoded.norms
-    items = encoded.rows if at_once == p else item_rows
+    items = encoded.rows if max_rows == p else item_rows
 
     @functools.cache
     def get_index() -> SimilarityIndex:
         return SimilarityIndex(n_threads=n_threads).fit(items, copy=False)
 
     norms, subset = validation.read_only(norms), validation.read_only(subset)
-    return ItemRows(items, norms, subset, get_index, memory, at_once, n_threads), k, condition
+    return ItemRows(items, norms, subset, get_index, memory, max_rows, n_threads), k, condition
 
 
 def parts(sample: ItemRows, lists: Integers) -> Iterator[tuple[slice, ItemRows, Integers]]:
     """Split rows and their lists into parts whose items fit in memory.
 
-    Each part is a slice of the rows, the items that these rows and their lists refer to, and the
-    lists with row numbers within these items. If all items fit in memory, there is one part, and
-    the row numbers do not change.
+    Each part is a slice of the rows, the items to which these rows and their lists refer, and the
+    lists with row numbers within these items. If all items fit in memory, there is only one part,
+    and the row numbers do not change.
     """
-    if sample.at_once == len(sample.items):
+    if sample.max_rows == len(sample.items):
         yield slice(0, len(lists)), sample, lists
         return
-    step = max(1, sample.at_once // (lists.shape[1] + 1))
+    step = max(1, sample.max_rows // (lists.shape[1] + 1))
     for lo in range(0, len(lists), step):
         part = slice(lo, min(len(lists), lo + step))
         yield part, *gather_items(sample.subset(sample.rows[part]), lists[part])
 
 
 def gather_items(sample: ItemRows, lists: Integers) -> tuple[ItemRows, Integers]:
-    """Copy the items that the rows and their lists refer to into memory; renumber the lists."""
+    """Copy the items to which the rows and their lists refer into memory; renumber the lists."""
     edges = np.column_stack([sample.rows, lists])
     gathered_rows, numbers = np.unique(edges, return_inverse=True)
     numbers = numbers.reshape(edges.shape).astype(np.int64)
     rows = memmap.take_rows("items", sample.items, gathered_rows, sample.n_threads)
     encoded = encode_rows(rows, None, sample.n_threads, "cosine")
-    gathered = sample._replace(items=encoded.rows, norms=encoded.norms, at_once=len(gathered_rows))
-    # The columns of numbers are strided, but kernels require contiguous arrays.
+    gathered = sample._replace(items=encoded.rows, norms=encoded.norms, max_rows=len(gathered_rows))
+    # The columns of numbers are not contiguous, but kernels require contiguous arrays.
     row_numbers = np.ascontiguousarray(numbers[:, 0])
     list_numbers = np.ascontiguousarray(numbers[:, 1:])
     return gathered.subset(row_numbers), validation.read_only(list_numbers)
@@ -122,9 +124,10 @@ def nearest_items(
     index: SimilarityIndex | None = None,
     progress: parallel.Progress | None = None,
 ) -> Neighbors:
-    """Return the nearest items of the sampled rows, without the row itself.
+    """Return the nearest items of each sampled row, without the row itself.
 
-    index, if given, contains the items under another measure than the cosine.
+    By default, items are compared by the cosine. If index is not None, it contains the items under
+    another measure.
     """
     options: dict[str, Any] = {
         "n_threads": sample.n_threads,
@@ -137,7 +140,8 @@ def nearest_items(
     queries = memmap.take_rows("items", sample.items, sample.rows)
     longer = index.search(queries, length + 1, **options)
     is_removed = longer.indices == sample.rows[:, np.newaxis]
-    # If an item has many duplicates, its list may contain only those; then remove the last item.
+    # If an item has many duplicates, its list may consist of duplicates without the item itself.
+    # In this case, remove the last duplicate.
     is_removed[~is_removed.any(axis=1), -1] = True
     shape = len(sample.rows), length
     return Neighbors(
@@ -146,7 +150,10 @@ def nearest_items(
 
 
 def standard_error(values: Floats, population: int) -> float:
-    """Standard error of the mean of a sample without replacement; 0 if it is the population."""
+    """Return the standard error of the mean of a sample that was drawn without replacement.
+
+    The error is 0 if the sample is the whole population.
+    """
     n = len(values)
     if n < 2 or n >= population:
         return 0.0

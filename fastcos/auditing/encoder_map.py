@@ -1,8 +1,8 @@
-"""A map from a new text encoder to the vectors of an old one, and a prediction of its accuracy.
+"""A map from the vectors of a new text encoder to those of an old one, and its expected accuracy.
 
-A map that is fitted on texts which both encoders have embedded takes new queries to the vector
-space of the old encoder. They can then be searched in a corpus that the old encoder embedded.
-Cross-validation predicts the loss of accuracy before the corpus is embedded again. Source:
+The map is fitted on texts that both encoders have embedded. It maps queries of the new encoder to
+the vector space of the old encoder, so that they can be searched in a corpus that only the old
+encoder has embedded. Cross-validation predicts how many neighbours such a search preserves. Source:
 Drift-Adapter, arXiv:2509.23471.
 """
 
@@ -31,7 +31,7 @@ _NORMAL_95 = 1.959963984540054
 @as_table
 @dataclass(frozen=True)
 class EncoderMap(Record):
-    """A map from the vectors of a new encoder to those of an old one.
+    """A map from the vectors of a new encoder to those of an old encoder.
 
     Attributes
     ----------
@@ -43,11 +43,12 @@ class EncoderMap(Record):
         Number of texts on which the map was fitted, number of texts in the old corpus, and
         neighbours per list.
     overlap : float
-        Predicted overlap: the share of the k nearest texts of the old corpus that a mapped new
-        query and the old query of the same text have in common.
+        Predicted overlap: the share of the k nearest texts of the old corpus that the mapped vector
+        of the new encoder and the vector of the old encoder have in common, for a query that both
+        encoders embed.
     overlap_low, overlap_high : float
-        Ends of a 95 % interval for the overlap. The upper end allows for the fact that the final
-        map is fitted on more texts than the maps of the cross-validation.
+        Ends of a 95 % interval for the overlap. The upper end takes into account that the final map
+        is fitted on more texts than the maps of the cross-validation.
     """
 
     map: Floats
@@ -60,7 +61,7 @@ class EncoderMap(Record):
     overlap_high: float
 
     def transform(self, rows: Any) -> Floats:
-        """Return unit rows of the new encoder in the old coordinates, (n, d') float64, unit norm.
+        """Return unit rows (n, d') float64, in the space of the old encoder, of new vectors.
 
         Parameters
         ----------
@@ -81,7 +82,7 @@ class EncoderMap(Record):
         )
 
     def sections(self) -> tuple[Section]:
-        """The sample and the prediction."""
+        """Return the facts about the sample, and the prediction."""
         facts: dict[str, float | str | None] = {
             "kind of map": self.kind,
             "texts on which the map was fitted": self.n_sample,
@@ -93,7 +94,7 @@ class EncoderMap(Record):
         return (Section("New encoder mapped to the old one", facts=facts, verdict=self.verdict),)
 
     def table(self) -> Table:
-        """The prediction, for ``repr``; the map is not printed."""
+        """Return the prediction as a table, for ``repr``; the map is not printed."""
         (section,) = self.sections()
         rows = list(section.facts.items())
         return Table(section.title, ("quantity", "value"), rows, lead=self.verdict)
@@ -108,26 +109,26 @@ def map_encoder(
     k: int = 10,
     random_state: int | np.random.Generator = 0,
 ) -> EncoderMap:
-    """Fit a map from a new encoder to an old one, and predict the overlap of their neighbours.
+    """Fit a map from a new encoder to an old encoder, and predict the overlap of their neighbours.
 
     The prediction comes from ten-fold cross-validation over the sample. The texts of each fold are
-    searched in the whole old corpus, because neighbours within the small sample alone would agree
-    far more often.
+    searched in the whole old corpus, because neighbours within the small sample would agree far
+    more often.
 
     Parameters
     ----------
     new : array_like (m, d)
-        Vectors of the new encoder for a sample of the texts, m at least 100.
+        Vectors of the new encoder for a sample of the texts; m must be at least 100.
     old_corpus : array_like (p, d')
-        Vectors of the old encoder for all texts, p > k.
+        Vectors of the old encoder for all texts, with p > k.
     rows : array_like (m,), int
         Row number in old_corpus of each text of the sample. The numbers must all be different.
     kind : {"orthogonal", "linear"}
         The kind of the map. An orthogonal map has fewer degrees of freedom than a linear map. In
-        our measurements it was more accurate for samples of up to 2,000 texts and equally accurate
-        for 8,000 texts.
+        our measurements, orthogonal maps were more accurate for samples of up to 2,000 texts and
+        equally accurate for 8,000 texts.
     k : int
-        Neighbours per list.
+        Number of neighbours per list.
     random_state : int or Generator
         Seed of the folds.
 
@@ -150,7 +151,7 @@ def map_encoder(
     Notes
     -----
     The prediction holds for queries from the same distribution as the sample. It compares
-    neighbours, not relevance. The searches cost O(m p d').
+    neighbours, not relevance. The searches take O(m p d') time.
 
     Examples
     --------
@@ -193,9 +194,10 @@ def map_encoder(
         )
         for queries in (mapped, mapped_by_half)
     )
-    # The final map is fitted on one tenth more texts than the maps of the folds. The gain from
-    # twice as many texts bounds the advantage of the final map. If the error falls as 1 / m, the
-    # final map gains one tenth of that gain; if the error falls as log m, it gains 15 % of it.
+    # The final map is fitted on one tenth more texts than the maps of the folds. Its advantage is
+    # estimated from the gain in overlap that twice as many texts yield. If the error is
+    # proportional to 1 / m, the final map gains one tenth of this gain; if the error decreases with
+    # log m, the final map gains 15 % of it.
     gain = max(float(overlaps.mean() - half_overlaps.mean()), 0.0)
     mean, half_width = float(overlaps.mean()), _NORMAL_95 * _standard_error(overlaps, shuffled)
     return EncoderMap(
@@ -241,7 +243,7 @@ def _fit(kind: str, source: Floats, target: Floats) -> Floats:
 def _nearest(
     index: SimilarityIndex, queries: validation.Rows, positions: Integers, k: int
 ) -> Integers:
-    """The k nearest rows of each query, without the row of the same text."""
+    """Return the k nearest rows of each query, without the row of the same text."""
     longer = index.search(queries, k + 1).indices
     is_removed = longer == positions[:, np.newaxis]
     is_removed[~is_removed.any(axis=1), -1] = True
@@ -249,13 +251,16 @@ def _nearest(
 
 
 def _overlaps(first: Integers, second: Integers) -> Floats:
-    """Share of the entries of each list that both lists contain, from the Jaccard index."""
+    """Return the share of the entries of each pair of lists that both lists contain."""
     jaccard = jaccard_per_query(first, second)
     return 2 * jaccard / (1 + jaccard)
 
 
 def _standard_error(overlaps: Floats, shuffled: Integers) -> float:
-    """Return the standard error of the mean overlap, over texts or over folds if that is larger."""
+    """Return the standard error of the mean overlap.
+
+    It is the larger one of the standard error over texts and the standard error over folds.
+    """
     fold_means = [overlaps[fold].mean() for fold in np.array_split(shuffled, _FOLDS)]
     over_texts = overlaps.std(ddof=1) / np.sqrt(len(overlaps))
     return float(max(over_texts, np.std(fold_means, ddof=1) / np.sqrt(_FOLDS)))

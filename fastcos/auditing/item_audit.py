@@ -1,4 +1,4 @@
-"""The audit of item embeddings: draw samples, run each part of the package, build the report."""
+"""The audit of item embeddings: the function that draws samples and runs all parts of an audit."""
 
 from typing import Any, NamedTuple
 
@@ -29,8 +29,9 @@ from fastcos.similarity.row_maps import map_rows
 from fastcos.similarity.row_transforms import count_duplicates
 from fastcos.validation import Floats, Integers
 
-# The sample sizes trade the cost of an audit for its standard errors. The command
-# `python -m bench.lab.curves audit` compares that cost with the cost of one top_k of all items.
+# The larger the samples, the smaller the standard errors of an audit and the longer its time. The
+# command `python -m bench.lab.curves audit` compares this time with the time of one top_k of all
+# items.
 # Number of items whose edges are certified and attacked under rescalings.
 _CERTIFIED_ROWS = 48
 # Number of items whose lists of neighbours are compared between variants.
@@ -39,15 +40,16 @@ _LISTED_ROWS = 500
 _LABELLED_ROWS = 1000
 # Number of queries in the test of labels among neighbours.
 _QUERIES = 20_000
-# Number of items whose edges give the sensitivity index.
+# Number of items from whose edges the sensitivity index is computed.
 _INDEXED_ROWS = 2000
-# Number of random bases whose mean sensitivity index is reported for comparison.
+# Number of random bases. The mean of the sensitivity index over these bases is reported for
+# comparison.
 _RANDOM_BASES = 3
-# Number of rows in a partial sum of the index. It is fixed, so that the order of summation, and
-# therefore the rounding, does not depend on the number of threads.
+# Number of rows in a partial sum of the index. The number is fixed, so that the order of summation,
+# and therefore the rounding, does not depend on the number of threads.
 _ROWS_PER_PART = 128
-# All norms count as equal if the largest is at most this multiple of the smallest. Rows that were
-# normalised in float16 stay below it.
+# All norms count as equal if the largest norm is at most this multiple of the smallest. Rows that
+# were normalised in float16 satisfy this.
 _EQUAL_NORMS = 1.002
 
 
@@ -75,19 +77,21 @@ def audit(
     rescalings, compares other parametrisations, and recommends similarities that do not depend
     on D.
 
-    The premise is a model that uses the items only in dot products with another side, whose scale
-    is free. The premise does not hold for models that were trained on the cosine, such as most
-    sentence encoders, or for vectors that are sums of both sides, such as the released GloVe
-    vectors. The report then shows sensitivity, not arbitrariness.
+    The report assumes that the model uses the items only in dot products with users, queries or
+    contexts, and that the loss does not determine the scale of the latent dimensions. This
+    assumption does not hold for models that were trained on the cosine, such as most sentence
+    encoders, or for vectors that are sums of items and contexts, such as the released GloVe
+    vectors. For such vectors, the report shows how sensitive the neighbours are to a rescaling, but
+    not that they are arbitrary.
 
-    An audit runs one ``top_k`` of all items, and uses samples for the costlier parts: 48 items for
-    certificates and attacks under rescalings, 500 for comparisons of lists, 1,000 for labels and
-    2,000 for the sensitivity index. The worst rescaling is searched on 500 items and evaluated on
-    1,000 other items.
+    An audit runs one ``top_k`` of all items, and uses samples for the parts that take longer: 48
+    items for certificates and attacks under rescalings, 500 items for comparisons of lists, 1,000
+    items for labels and 2,000 items for the sensitivity index. The worst rescaling is searched on
+    500 items and evaluated on 1,000 other items.
 
     Memory-mapped items and users (``np.load(path, mmap_mode="r")``) are read in blocks that fit
-    ``working_memory``; the report is the same as for arrays in memory. Besides these blocks, an
-    audit takes about 30 (k + 1) bytes per item. It reads the file about 20 times.
+    into ``working_memory``; the report is the same as for arrays in memory. Besides these blocks,
+    an audit takes about 30 (k + 1) bytes per item. An audit reads the file about 20 times.
 
     Source: Steck, Ekanadham, Kallus, arXiv:2403.05440, for the rescalings. The certificates are
     those of :func:`fastcos.certified_neighbors`.
@@ -95,8 +99,8 @@ def audit(
     Parameters
     ----------
     items : array_like (p, d), float32 or float64
-        Item embeddings, p > k. Zero rows have no direction; the report counts them and leaves
-        them out.
+        Item embeddings, with p > k. A zero row has no direction; the report states the number of
+        zero rows and leaves them out.
     users : array_like (n, d), optional
         User or query embeddings of the same model, for the variants that depend on predictions.
     labels : array_like (p,), int or str, optional
@@ -106,31 +110,32 @@ def audit(
     activity : array_like (n,), optional
         Number of interactions of each user. With ``popularity`` and ``activity``, the audit
         recognises factors whose weight decay was weighted by these counts, as in ALS-WR, and
-        factors of a long stochastic gradient descent whose observations are equally noisy.
+        factors of a long stochastic gradient descent in which all observations had equal noise.
     gradient_noise : GradientNoise, optional
         Gradient noise of the same items and users, from :func:`fastcos.auditing.gradient_noise`.
-        The audit then recognises factors at which stochastic gradient descent has come to rest,
-        and reports the number of epochs that this takes.
+        The audit then recognises factors to which stochastic gradient descent has converged, and
+        reports the number of epochs that this convergence takes.
     k : int
-        Neighbours per item.
+        Number of neighbours per item.
     condition : float
         Largest entry of D divided by its smallest, for the verdict. Two converged trainings of one
-        model that differ only in their random seed differ by a condition of about the default.
-        Trainings that are short, start elsewhere or use another optimiser differ by conditions of 2
-        to 30 (``docs/explanation/scale_of_dimensions.md``). On the paper's simulation, the usual
-        factors differ by a condition of 2.2 from either special case of section 2.2, and the two
-        special cases differ from each other by a condition of 5.
+        model that differ only in their random seed differ by a condition of about the default. Two
+        trainings that are short, or that differ in their initial factors or their optimiser, differ
+        by conditions of 2 to 30 (``docs/explanation/scale_of_dimensions.md``). On the paper's
+        simulation, the usual factors differ by a condition of 2.2 from either special case of
+        section 2.2, and the two special cases differ from each other by a condition of 5.
     trained_on : {"dot", "ranking", "cosine", "unknown"}
-        Whether the loss of the model used dot products or cosines. The vectors alone do not show
-        it. Choose "ranking" for dot products of which the loss only used the differences between
-        the items of one user, as in BPR or a softmax over items. One vector may then be added to
-        all items without changing the loss, so the audit also compares the items minus their mean,
-        and subtracts this mean for the query metric.
+        Whether the loss of the model depends on dot products or on cosines. The vectors alone do
+        not show this. Choose "ranking" if the loss depends only on the differences between the dot
+        products of one user with several items, as in BPR or a softmax over items. In this case,
+        adding the same vector to all items does not change the loss, so the audit also compares the
+        items minus their mean, and subtracts this mean for the query metric.
     weight_decay_on : {"both", "not both", "unknown"}
-        Whether the loss had weight decay on users and on items, weighted or not. If it had and
-        training has converged, weight decay has chosen the scale of each dimension, as in Eq. 2 of
-        the paper, and D is not free. With ``users``, the audit checks that the two sides balance;
-        if they do not, the report says so and treats D as free.
+        Whether the loss had weight decay on users and on items, with equal or unequal weights of
+        the rows. If it had and training has converged, weight decay has determined the scale of
+        each dimension, as in Eq. 2 of the paper, and no rescaling D has the same loss. With
+        ``users``, the audit checks that the Gram matrices of users and items are equal, as weight
+        decay makes them; if they differ, the report says so and assumes that D is arbitrary.
     n_threads, working_memory
         As in :func:`fastcos.top_k`.
     progress : callable, optional
@@ -141,15 +146,15 @@ def audit(
     Returns
     -------
     Audit
-        The report. ``verdict`` summarises it in a few sentences, ``to_dict()`` returns plain
-        Python values.
+        The report. ``verdict`` summarises the report in a few sentences, and ``to_dict()`` returns
+        it as plain Python values.
 
     Raises
     ------
     ValueError
-        An array contains NaN or infinity; users have another width than items; labels, counts or
-        noise have another length than their side; k, condition, trained_on or random_state is out
-        of range; or fewer than k + 1 rows are not zero.
+        An array contains NaN or infinity; users and items have different widths; labels, counts or
+        noise have another length than the items or users to which they belong; k, condition,
+        trained_on or random_state is out of range; or fewer than k + 1 rows are not zero.
 
     Examples
     --------
@@ -169,7 +174,7 @@ def audit(
     )
     p, d = sample.items.shape
     codes = None if labels is None else validation.as_partial_labels("labels", labels, p)
-    other_side = _as_other_side(sample, users, popularity, activity, gradient_noise)
+    model = _as_model_context(sample, users, popularity, activity, gradient_noise)
     trained_on = validation.as_choice("trained_on", trained_on, TRAINED_ON)
     weight_decay_on = validation.as_choice("weight_decay_on", weight_decay_on, DECAY)
     generator = validation.as_generator("random_state", random_state)
@@ -185,17 +190,17 @@ def audit(
         sample.subset(_sample_rows(directed, max_rows, generator))
         for max_rows in (_INDEXED_ROWS, _CERTIFIED_ROWS, _LISTED_ROWS)
     )
-    labelled, about_labels = None, dict[str, Any](label_test=None, label_recovery=None)
+    labelled, label_fields = None, dict[str, Any](label_test=None, label_recovery=None)
     if codes is not None:
         names = label_permutation.label_names(labels)
-        labelled, about_labels = _study_labels(sample, lists, codes, names, condition, generator)
+        labelled, label_fields = _study_labels(sample, lists, codes, names, condition, generator)
     sensitivity, shares = sensitivity_index(indexed, lists[indexed.rows])
-    in_random_bases = [
+    random_basis_indices = [
         sensitivity_index(certified, lists[certified.rows], generator)[0]
         for _ in range(_RANDOM_BASES)
     ]
-    about_variants = _study_variants(
-        listed, lists, other_side, labelled, is_ranking=trained_on == RANKING
+    variant_fields = _study_variants(
+        listed, lists, model, labelled, is_ranking=trained_on == RANKING
     )
     return Audit(
         n_items=p,
@@ -210,23 +215,26 @@ def audit(
         weight_decay_on=weight_decay_on,
         equal_norms=bool(norms.max() <= _EQUAL_NORMS * norms.min()),
         sensitivity=sensitivity,
-        random_basis_sensitivity=float(np.mean(in_random_bases)),
+        random_basis_sensitivity=float(np.mean(random_basis_indices)),
         dimension_shares=shares,
         robustness=robustness_curve(certified, linear, k, condition, generator),
         hubness=metrics.hubness(lists),
         popularity=(
             None
-            if other_side.popularity is None
-            else metrics.popularity_bias(sample.items, other_side.popularity, lists)
+            if model.popularity is None
+            else metrics.popularity_bias(sample.items, model.popularity, lists)
         ),
         mean_cosine=metrics.mean_cosine(sample.items).value,
-        **about_variants,
-        **about_labels,
+        **variant_fields,
+        **label_fields,
     )
 
 
-class _OtherSide(NamedTuple):
-    """The users of a model, the numbers of interactions of both sides, and the gradient noise."""
+class _ModelContext(NamedTuple):
+    """The users of the audited model, numbers of interactions, and the gradient noise.
+
+    popularity (p,) and activity (n,) are the numbers of interactions of items and of users.
+    """
 
     users: validation.Rows | None
     popularity: Floats | None
@@ -234,7 +242,10 @@ class _OtherSide(NamedTuple):
     noise: GradientNoise | None
 
     def row_weights(self) -> dict[str, tuple[Floats, Floats]]:
-        """Weights of items and users, by the form in which the weighted Gram matrices are equal."""
+        """Return weights of items and users, by the name of a form.
+
+        In this form, the weighted Gram matrices of items and users are equal.
+        """
         weights = {}
         if self.popularity is not None and self.activity is not None:
             weights[BALANCED_BY_COUNTS] = self.popularity, self.activity
@@ -243,10 +254,10 @@ class _OtherSide(NamedTuple):
         return weights
 
 
-def _as_other_side(
+def _as_model_context(
     sample: ItemRows, users: Any, popularity: Any, activity: Any, noise: Any
-) -> _OtherSide:
-    """Validate the optional arguments of an audit about users and interactions."""
+) -> _ModelContext:
+    """Validate the optional arguments of an audit that describe users and interactions."""
     p = len(sample.items)
     if users is not None:
         users = memmap.as_mapped_rows("users", users)
@@ -259,21 +270,21 @@ def _as_other_side(
         activity = validation.as_vector("activity", activity, len(users))
     if noise is not None:
         _check_noise(noise, p, users)
-    return _OtherSide(users, popularity, activity, noise)
+    return _ModelContext(users, popularity, activity, noise)
 
 
 @parallel.one_blas_thread()
 def _study_variants(
-    listed: ItemRows, lists: Integers, other_side: _OtherSide, labelled: variants.Labelled | None,
+    listed: ItemRows, lists: Integers, model: _ModelContext, labelled: variants.Labelled | None,
     *, is_ranking: bool,
 ) -> dict[str, Any]:  # fmt: skip
-    """The fields of Audit about other parametrisations, invariant baselines and the spectrum."""
-    users, noise = other_side.users, other_side.noise
+    """Return the fields of Audit about parametrisations, invariant baselines and the spectrum."""
+    users, noise = model.users, model.noise
     item_moments = moments_of(listed.items)
     user_moments = None if users is None else moments_of(users).second
     weighted = {
         name: (_weighted_gram(listed.items, item_weights), _weighted_gram(users, user_weights))
-        for name, (item_weights, user_weights) in other_side.row_weights().items()
+        for name, (item_weights, user_weights) in model.row_weights().items()
     }
 
     def score(variant: variants.Variant) -> VariantScores:
@@ -303,7 +314,10 @@ def _study_variants(
 
 
 def _weighted_gram(rows: Any, weights: Floats) -> Floats:
-    """Weighted second moments of rows; the weight of a row is its count or its gradient noise."""
+    """Return the weighted second moments of rows.
+
+    The weight of a row is its number of interactions or its gradient noise.
+    """
     if weights.min() < 0 or weights.sum() == 0:
         rule = "be counts, at least 0 and not all 0, to recognise ALS-WR"
         problem = f"the lowest {weights.min():g}" if weights.min() < 0 else "only zeros"
@@ -312,7 +326,7 @@ def _weighted_gram(rows: Any, weights: Floats) -> Floats:
 
 
 def _check_noise(noise: Any, n_items: int, users: validation.Rows | None) -> None:
-    """Raise if the gradient noise was computed for factors of other shapes."""
+    """Raise ValueError if the gradient noise was computed for factors of other shapes."""
     validation.as_instance("gradient_noise", noise, GradientNoise, "from gradient_noise()")
     if users is None:
         validation.check_none("gradient_noise", noise, "without users")
@@ -322,7 +336,7 @@ def _check_noise(noise: Any, n_items: int, users: validation.Rows | None) -> Non
 
 
 def _sample_rows(rows: Integers, max_rows: int, generator: np.random.Generator) -> Integers:
-    """A random sample of at most max_rows of the rows, ascending."""
+    """Return a random sample of at most max_rows of the rows, in ascending order."""
     return np.sort(generator.choice(rows, min(max_rows, len(rows)), replace=False))
 
 
@@ -335,43 +349,45 @@ def _study_labels(
     condition: float,
     generator: np.random.Generator,
 ) -> tuple[variants.Labelled, dict[str, Any]]:
-    """Draw labelled items; test whether cosines recover the labels; search the range of the AUC.
+    """Test whether cosines recover the labels, and search the range of the AUC over rescalings.
 
-    Return the labelled items with their labels, and the fields of Audit about labels.
+    Both use a sample of labelled items. Return this sample with its labels, and the fields of Audit
+    about labels.
     """
-    codes = np.where(sample.norms > 0, codes, -1)  # zero rows have no neighbours
+    codes = np.where(sample.norms > 0, codes, -1)  # Zero rows have no neighbours.
     labelled = np.flatnonzero(codes >= 0)
-    drawn = _sample_rows(labelled, _LABELLED_ROWS, generator)
-    if len(np.unique(codes[drawn])) == len(drawn):
-        # The AUC needs pairs with the same label, so draw labels that have several rows instead.
+    sampled = _sample_rows(labelled, _LABELLED_ROWS, generator)
+    if len(np.unique(codes[sampled])) == len(sampled):
+        # The AUC needs pairs with the same label, so sample labels that have several rows instead.
         shared_labels = np.flatnonzero(np.bincount(codes[labelled]) > 1)
-        drawn_labels = _sample_rows(shared_labels, _LABELLED_ROWS // 2, generator)
-        has_drawn_label = np.isin(codes[labelled], drawn_labels)
-        drawn = _sample_rows(labelled[has_drawn_label], _LABELLED_ROWS, generator)
-    rows = memmap.take_rows("items", sample.items, drawn)
-    recovery = search_rescalings(rows, codes[drawn], condition, generator, sample.n_threads)
+        sampled_labels = _sample_rows(shared_labels, _LABELLED_ROWS // 2, generator)
+        has_sampled_label = np.isin(codes[labelled], sampled_labels)
+        sampled = _sample_rows(labelled[has_sampled_label], _LABELLED_ROWS, generator)
+    rows = memmap.take_rows("items", sample.items, sampled)
+    recovery = search_rescalings(rows, codes[sampled], condition, generator, sample.n_threads)
     queries = labelled[label_permutation.draw_per_label(codes[labelled], _QUERIES, generator)]
     units = unit_rows(rows)
     ranks = label_permutation.doubled_ranks(units @ units.T)
     ranking = label_permutation.Ranking(lists[queries], ranks)
     best = label_permutation.permute_labels(
-        [ranking], queries, drawn, codes, names, generator, sample.n_threads
+        [ranking], queries, sampled, codes, names, generator, sample.n_threads
     )
-    return (drawn, codes[drawn]), {"label_test": best.test, "label_recovery": recovery}
+    return (sampled, codes[sampled]), {"label_test": best.test, "label_recovery": recovery}
 
 
 @parallel.one_blas_thread()
 def sensitivity_index(
     sample: ItemRows, lists: Integers, generator: np.random.Generator | None = None
 ) -> tuple[float, Floats]:
-    """Mean total-variation index of the edges, and the share of each dimension in it.
+    """Return the mean total-variation index of the edges, and the share of each dimension in it.
 
     If a generator is passed, the items are first rotated to a random basis.
     """
     sample, lists = edges.gather_items(sample, lists)
     if generator is not None:
         Q, R = np.linalg.qr(generator.standard_normal((sample.items.shape[1],) * 2))
-        # With positive diagonal entries of R, Q is uniformly distributed (Mezzadri 2007).
+        # If the signs of the columns of Q are such that the diagonal of R is positive, Q is
+        # uniformly distributed (Mezzadri 2007).
         rotated = map_rows(sample.items, Q * np.sign(np.diag(R)))
         sample = sample._replace(items=validation.read_only(rotated))
     n, d = len(lists), sample.items.shape[1]

@@ -1,4 +1,4 @@
-"""Label recovery: the range of its AUC over rescalings of bounded condition, found by search."""
+"""A search for the range of the AUC of labels over rescalings of bounded condition."""
 
 from typing import Any
 
@@ -11,11 +11,12 @@ from fastcos.metrics.labelled import unit_rows
 from fastcos.similarity.cosine_bounds import CONDITION, as_condition
 from fastcos.validation import Floats
 
-# Number of items in the search. Each step takes O(m² d) for m items.
+# Number of items in the search. For m items, each step takes O(m² d) time.
 _SEARCHED_ITEMS = 300
 # Number of evaluations of the AUC in one search.
 _STEPS = 16
-# Number of bins for the cosines during the search. The result is evaluated with 2^16 bins.
+# Number of bins for the cosines during the search. For the result, the AUC is computed with 2^16
+# bins.
 _BINS = 256
 
 
@@ -29,9 +30,9 @@ def label_recovery_range(
 ) -> LabelRecovery:
     """Search the rescalings D with the lowest and the highest pairwise AUC of labels.
 
-    The result is found by a search and is not a bound: the true range is at least as wide. Both D
-    are searched on a random sample, half of the items but at most 300, and evaluated on the other
-    items.
+    The result comes from a search and is not a bound: the true range is at least as wide. Both
+    rescalings are searched on a random sample, which contains half of the items but at most 300,
+    and evaluated on the other items.
 
     Parameters
     ----------
@@ -52,9 +53,10 @@ def label_recovery_range(
 
     Notes
     -----
-    Each search is a gradient ascent of the AUC in ln w, w = D^-2, within the box that the condition
-    allows. A pair with the same label is weighted by the density of the pairs with different labels
-    at its cosine, and vice versa. A step takes O(m² d) for m = 300 items.
+    Each search is a gradient ascent of the AUC in ln w, where w = D^-2, within the bounds that the
+    condition allows. The gradient weights each same-label pair by the density of the
+    different-label pairs at its cosine, and each different-label pair by the density of the
+    same-label pairs. A step takes O(m² d) time for m = 300 items.
 
     Examples
     --------
@@ -85,14 +87,14 @@ def search_rescalings(
     generator: np.random.Generator,
     n_threads: int | None = None,
 ) -> LabelRecovery:
-    """Search the range of the AUC for nonzero rows that all have a label."""
+    """Search the range of the AUC; every row must be nonzero and have a label."""
     order = generator.permutation(len(rows))
     n_searched = min(_SEARCHED_ITEMS, len(rows) // 2)
     searched, held_out = np.sort(order[:n_searched]), np.sort(order[n_searched:])
     if not _has_both_kinds_of_pairs(codes[searched]) or not _has_both_kinds_of_pairs(
         codes[held_out]
     ):
-        # There are too few items per label to hold some out, so nothing is searched and the
+        # There are too few items per label to hold items out, so there is no search, and the
         # audited embeddings are evaluated on all items.
         searched, held_out = np.arange(0), np.arange(len(rows))
     X = unit_rows(rows[searched]) if len(searched) else rows[searched].astype(np.float64)
@@ -104,14 +106,14 @@ def search_rescalings(
         return metrics.pair_auc(rescaled, codes[held_out], exact=False, n_threads=n_threads).value
 
     identity = np.ones(rows.shape[1])
-    evaluated = [(auc(identity), identity)]
+    candidates = [(auc(identity), identity)]
     if len(searched):
         for sign in (1.0, -1.0):
             D = _ascend(X, pairs, is_same, sign, 2 * np.log(condition))
-            evaluated.append((auc(D), D))
-    low, low_D = min(evaluated, key=lambda pair: pair[0])
-    high, high_D = max(evaluated, key=lambda pair: pair[0])
-    return LabelRecovery(condition, len(held_out), evaluated[0][0], low, high, low_D, high_D)
+            candidates.append((auc(D), D))
+    low, low_D = min(candidates, key=lambda pair: pair[0])
+    high, high_D = max(candidates, key=lambda pair: pair[0])
+    return LabelRecovery(condition, len(held_out), candidates[0][0], low, high, low_D, high_D)
 
 
 def _has_both_kinds_of_pairs(codes: npt.NDArray[np.int64]) -> bool:
@@ -126,7 +128,10 @@ def _ascend(
     sign: float,
     width: float,
 ) -> Floats:
-    """Maximise sign * AUC by gradient ascent over ln w, each from 0 to width; return the best D."""
+    """Maximise sign * AUC by gradient ascent over ln w, and return the best D.
+
+    Each entry of ln w lies between 0 and width.
+    """
     log_w = np.full(X.shape[1], width / 2)
     best, best_value, step = log_w, -np.inf, width / 2
     for _ in range(_STEPS):
@@ -140,7 +145,7 @@ def _ascend(
             A[pairs] = slopes
             A += A.T
             # The derivative of the cosine c of u and v by ln w_l is u_l v_l - c (u_l² + v_l²) / 2.
-            # The gradient is its sum over all pairs with weights A.
+            # The gradient of the AUC is the sum of this derivative over all pairs, with weights A.
             gradient = sign * (np.einsum("il,il->l", U, A @ U) - (A * C).sum(axis=1) @ np.square(U))
         else:
             step /= 2
@@ -152,7 +157,7 @@ def _ascend(
 
 
 def _auc_and_slopes(scores: Floats, is_same: npt.NDArray[np.bool_]) -> tuple[float, Floats]:
-    """AUC of binned scores, and its derivative by each score."""
+    """Return the AUC of binned scores, and its derivative by each score."""
     bins = np.clip(((scores + 1) * (_BINS / 2)).astype(np.int64), 0, _BINS - 1)
     different, same = (
         np.bincount(bins[pairs], minlength=_BINS) / pairs.sum() for pairs in (~is_same, is_same)

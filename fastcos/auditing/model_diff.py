@@ -1,9 +1,9 @@
-"""Model diff: how much of the change between two versions of a model is parametrisation.
+"""Model diff: how much of the change between two versions of a model is only parametrisation.
 
-A model that is trained again may return the same predictions in other coordinates. Its cosines and
-neighbours then differ although the predictions have not changed. Therefore the old items are first
-mapped to the coordinates of the new items, by the best rescaling and by the best linear map. The
-differences that remain are a real change.
+A model that is trained again may make the same predictions in other coordinates. Its cosines and
+neighbours then differ although the predictions have not changed. Therefore ``diff_models`` first
+maps the old items to the coordinates of the new items, by the best rescaling and by the best linear
+map. The differences that remain are a real change of the model.
 """
 
 from dataclasses import dataclass
@@ -21,14 +21,15 @@ from fastcos.similarity.moments import triangle
 from fastcos.similarity.row_maps import map_rows
 from fastcos.validation import Floats, Integers
 
-# Number of items whose lists are compared. The standard error of an overlap is then at most 0.012.
+# Number of items whose lists are compared. With this number, the standard error of an overlap is at
+# most 0.012.
 _LISTED_ROWS = 2000
 # Two-sided 95 % quantile of the standard normal distribution.
 _NORMAL_95 = NormalDist().inv_cdf(0.975)
 # Largest number of items in most_changed.
 _MOST_CHANGED = 20
-# Singular values below this share of the largest count as 0: they are rounding errors of float32
-# factors.
+# Singular values below this share of the largest singular value count as 0, because they are
+# rounding errors of float32 factors.
 _ROUNDING = 1e-6
 
 
@@ -42,36 +43,37 @@ class ModelDiff(Record):
     n_items, n_listed, k : int
         Number of items, number of items whose lists were compared, and neighbours per list.
     overlap : float
-        Share of the k nearest neighbours in the new version that are also in the old list; mean
-        over the listed items.
+        Share of the k nearest neighbours in the new version that are also among the k nearest in
+        the old version; mean over the listed items.
     overlap_after_rescaling : float or None
         The overlap after each column of the old items has been scaled to fit the new column best.
         None if the widths differ.
     overlap_after_linear_map : float
-        The overlap after the old items have been mapped linearly to fit the new items best. It is 1
-        if the new items are a linear image of the old ones. The map fits vectors, not lists, so
-        this overlap may be lower than ``overlap``.
+        The overlap after the linear map that fits the old items to the new items best. It is 1 if
+        the new items are a linear image of the old items. The map fits vectors, not lists, so this
+        overlap may be lower than ``overlap``.
     unchanged : float
-        The largest of the three overlaps. 1 minus ``unchanged`` is the share of neighbours whose
-        change a change of basis does not explain.
+        The largest one of the three overlaps. 1 minus ``unchanged`` is the share of neighbours
+        whose change cannot be explained by a change of basis.
     overlap_error, linear_error : float
         Standard errors of ``overlap`` and ``overlap_after_linear_map``, over items.
     explained_new, explained_old : float
-        Share of the sum of squares of the new items that is a linear image of the old items, and
-        the share of the old items that is a linear image of the new items. If ``explained_old`` is
-        lower, the new version contains less information than the old one.
+        Share of the sum of squares of the new items that a linear map of the old items explains,
+        and share of the sum of squares of the old items that a linear map of the new items
+        explains. If ``explained_old`` is lower, the new version contains less information than the
+        old version.
     condition : float
-        Condition of the linear map on the directions that the old items span. The map alone moves
-        Fisher's z by at most the logarithm of its condition.
+        Condition of the linear map on the directions that the old items span. The map changes
+        Fisher's z by at most the logarithm of this condition.
     query_metric_overlap : float or None
-        Overlap under the query metric of the users of each version, which no linear map changes.
-        None unless the users of both versions are given.
+        Overlap of the neighbours by the query metric of each version, which no linear map changes.
+        None unless the users of both versions are passed.
     prediction_change : float or None
         Relative change of the predictions in Frobenius norm. None unless both versions have the
         same number of users.
     most_changed : ndarray (m,), int64
-        Row numbers of the listed items with the largest real change, in descending order of the
-        change. Items whose lists did not change are left out.
+        Row numbers of the listed items whose lists differ most after the linear map, in descending
+        order of the difference. Items whose lists are equal are left out.
     """
 
     n_items: int
@@ -92,7 +94,7 @@ class ModelDiff(Record):
 
     @property
     def verdict(self) -> str:
-        """The change in one sentence, with an interval if only some lists were compared."""
+        """The change in one sentence, with an interval if only a sample of lists was compared."""
         changed, real, half = 1 - self.overlap, 1 - self.unchanged, _NORMAL_95 * self.overlap_error
         interval = ""
         if half > 0:
@@ -104,7 +106,7 @@ class ModelDiff(Record):
         )
 
     def sections(self) -> tuple[Section]:
-        """The overlaps, and the statistics of the linear map."""
+        """Return the overlaps, and the statistics of the linear map."""
         rows = [
             ("unchanged", self.overlap, self.overlap_error),
             ("columns rescaled to fit", self.overlap_after_rescaling, 0.0),
@@ -128,7 +130,7 @@ class ModelDiff(Record):
         return (Section("Compared with the old version", (), [table], facts, verdict=self.verdict),)
 
     def to_dict(self) -> dict[str, Any]:
-        """Fields as plain Python values, with the verdict."""
+        """Return the fields as plain Python values, with the verdict."""
         return {"verdict": self.verdict, **super().to_dict()}
 
 
@@ -149,11 +151,11 @@ def diff_models(
     items, old_items : array_like (p, d), (p, d')
         Item embeddings of the new and the old version; row i of both is the same item.
     users, old_users : array_like (n, d), (n', d'), optional
-        User or query embeddings of the two versions. If both are given, neighbours by the query
-        metric are also compared; if they are also the same users (n = n'), predictions are
-        compared.
+        User or query embeddings of the two versions. If both are passed, neighbours by the query
+        metric are also compared; if in addition n = n', so that both arrays contain the same users,
+        predictions are compared.
     k : int
-        Neighbours per item.
+        Number of neighbours per item.
     n_threads : int, optional
         As in :func:`fastcos.top_k`.
     random_state : int or Generator
@@ -166,9 +168,9 @@ def diff_models(
 
     Notes
     -----
-    The maps are least squares fits over all items that are zero in neither version, and neighbours
+    The maps are least squares fits over all items that are nonzero in both versions, and neighbours
     are searched among these items. All rows are in memory. The linear map has d' d parameters, so
-    with few items it overfits.
+    it overfits if there are few items.
 
     Examples
     --------
@@ -196,7 +198,7 @@ def diff_models(
     listed = np.sort(generator.choice(len(new), min(_LISTED_ROWS, len(new)), replace=False))
 
     def lists(rows: Any) -> Integers:
-        """The k nearest neighbours of each listed item."""
+        """Return the k nearest neighbours of each listed item."""
         sample, _, _ = edges.as_edges(rows, k, 1.0, listed, n_threads=n_threads)
         return edges.nearest_items(sample, k).indices
 
@@ -236,7 +238,7 @@ def diff_models(
 
 
 def _overlaps(first: Integers, second: Integers) -> Floats:
-    """Share of the entries of each list that both lists contain, from the Jaccard index."""
+    """Return the share of the entries of each pair of lists that both lists contain."""
     jaccard = jaccard_per_query(first, second)
     return 2 * jaccard / (1 + jaccard)
 
@@ -244,7 +246,7 @@ def _overlaps(first: Integers, second: Integers) -> Floats:
 def _fit_linear_map(
     source: validation.Rows, target: validation.Rows
 ) -> tuple[Floats, float, float]:
-    """Fit a linear map from source to target; return the image, the map's condition, and R²."""
+    """Fit a linear map from source to target; return the image, its condition, and R²."""
     # The triangular factor of (source, target) determines the least squares solution.
     R = triangle(np.concatenate([source, target], axis=1, dtype=np.float64))
     d = source.shape[1]
@@ -254,7 +256,7 @@ def _fit_linear_map(
     U, s, Vt = U[:, is_nonzero], s[is_nonzero], Vt[is_nonzero]
     inner = U.T @ R_target
     G = Vt.T @ (inner / s[:, np.newaxis])
-    # The condition is that of the map on the span of source, without the null spaces.
+    # Compute the condition of the map on the span of the source rows, without the null spaces.
     values = np.linalg.svd(Vt @ G, compute_uv=False)
     smallest = values[min(Vt.shape[0], G.shape[1]) - 1]
     condition = float(values[0] / smallest) if smallest > 0 else float("inf")
@@ -263,7 +265,7 @@ def _fit_linear_map(
 
 
 def _fit_scales(old: validation.Rows, new: validation.Rows) -> Floats:
-    """The scale of each old column with the best fit to the new column; 1 for a zero column."""
+    """Return the scale of each old column that fits the new column best; 1 for a zero column."""
     products = np.einsum("ij,ij->j", old, new, dtype=np.float64)
     squares = np.einsum("ij,ij->j", old, old, dtype=np.float64)
     scales = np.divide(products, squares, out=np.ones(len(squares)), where=squares > 0)

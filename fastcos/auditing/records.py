@@ -1,4 +1,4 @@
-"""The parts of an audit: robustness by condition, variants, label recovery."""
+"""The records of which an audit consists: robustness by condition, variants, label recovery."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,18 +6,19 @@ from dataclasses import dataclass
 from fastcos.reports import Estimate, Figure, Record, Section, Table, as_table
 from fastcos.validation import Floats
 
-# Names of the forms in which users and items balance: with equal weights of all rows, with each row
-# weighted by its count, and with each row weighted by its gradient noise.
+# Names of the forms in which users and items have the same Gram matrix: with equal weights of all
+# rows, with each row weighted by its count, and with each row weighted by its gradient noise.
 BALANCED, BALANCED_BY_COUNTS, NOISE_BALANCED = "balanced", "balanced_by_counts", "noise_balanced"
 # Name of the form of a ranking model in which the mean of the items is 0.
 CENTERED = "centered"
-# Factors count as having a form if the map to the form has a condition below this, which moves
-# Fisher's z by at most 0.05. Gradient training and a randomized SVD stay below this limit; a D of
-# condition 1.1 does not.
+# Factors count as having a form if the map from the factors to the form has a condition below this
+# limit. Such a map changes Fisher's z by at most 0.05. The results of gradient training and of a
+# randomized SVD differ from their exact forms by less than this limit; a D of condition 1.1 exceeds
+# it.
 SAME_CONDITION = 1.05
-# The limit for the form at which stochastic gradient descent comes to rest. It is higher, because
-# the factors fluctuate around that form, by up to 1.08 in the 232 trainings of
-# examples/scale_of_dimensions.py.
+# The limit for the form to which stochastic gradient descent converges. This limit is higher,
+# because the factors fluctuate around the form, by a condition of up to 1.08 in the 232 trainings
+# of examples/scale_of_dimensions.py.
 SAME_NOISE_CONDITION = 1.1
 # The accepted values of the argument trained_on. A ranking loss depends only on the differences of
 # the dot products of one user with several items (Theorem 10).
@@ -29,24 +30,27 @@ DECAY = ("both", "not both", "unknown")
 
 @dataclass(frozen=True)
 class RobustnessPoint(Record):
-    """Bounds on the share of neighbours that survive every map of at most this condition.
+    """Bounds on the share of neighbours that survive every map of at most some condition.
 
     Attributes
     ----------
     condition : float
         The largest condition of the maps.
     certified_linear : float
-        Share of all edges that are certified to survive every invertible map: a lower bound.
+        Share of all edges that are certified to survive every invertible map. It is a lower bound
+        of the share that survives.
     certified : float
-        Share of the sampled edges that are certified to survive every rescaling: a lower bound.
+        Share of the sampled edges that are certified to survive every rescaling. It is a lower
+        bound.
     unbroken : float
-        Share of the sampled edges that the attack by rescalings did not remove: an upper bound.
+        Share of the sampled edges that the attack by rescalings did not remove. It is an upper
+        bound.
     certified_error, unbroken_error : float
         Standard errors of ``certified`` and ``unbroken``, over items.
     worst_rescaling, worst_linear : float
-        Share of neighbours that survive the worst single rescaling, or the worst single linear
-        map, that a search found: an upper bound, because the search may miss a worse map. See
-        :func:`fastcos.auditing.worst_rescaling`.
+        Share of neighbours that survive the worst single rescaling, and the worst single linear
+        map, that a search found. Each is an upper bound for the worst map, because the search may
+        miss a worse map. See :func:`fastcos.auditing.worst_rescaling`.
     random_rescaling : float
         Mean share of neighbours that survive a random rescaling, whose logarithms are uniformly
         distributed.
@@ -86,7 +90,7 @@ class VariantScores(Record):
         Correlation between the cosines of sampled items in the variant and in the audited
         embeddings; None if all cosines are equal.
     hubness : float
-        Skewness of how often an item occurs in the sampled lists.
+        Skewness of the number of sampled lists that contain an item.
     auc : float or None
         Probability that two items with the same label have a larger cosine than two items with
         different labels. None without labels.
@@ -105,16 +109,16 @@ class VariantScores(Record):
 
     @property
     def is_given(self) -> bool:
-        """Whether the audited embeddings have this form, to within a negligible change of cosines.
+        """Whether the audited embeddings have this form, up to a negligible change of cosines.
 
-        ``condition`` bounds the change (Theorem 3).
+        The condition of the map to this form bounds the change of the cosines (Theorem 3).
         """
         limit = SAME_NOISE_CONDITION if self.name == NOISE_BALANCED else SAME_CONDITION
         return self.condition is not None and self.condition < limit
 
 
 def variants_table(title: str, rows: Sequence[VariantScores]) -> Table:
-    """The table of the variants; it has a column for the AUC if there are labels."""
+    """Return the table of the variants, with a column for the AUC if there are labels."""
     auc = ("AUC",) if any(row.auc is not None for row in rows) else ()
     header = ("embeddings", "Jaccard", "overlap", "RSA", "hubness", *auc, "condition", "compares")
     lines = [
@@ -128,7 +132,7 @@ def variants_table(title: str, rows: Sequence[VariantScores]) -> Table:
 @as_table
 @dataclass(frozen=True)
 class LabelRecovery(Record):
-    """How well cosines recover labels under the worst and the best rescaling that a search found.
+    """The AUC with which cosines recover labels, under the worst and the best rescaling found.
 
     Attributes
     ----------
@@ -137,7 +141,7 @@ class LabelRecovery(Record):
     n_items : int
         Number of labelled items on which the AUC was evaluated. The search did not use them.
     given, low, high : float
-        Pairwise AUC of the audited embeddings, and the lowest and highest AUC that the search
+        Pairwise AUC of the audited embeddings, and the lowest and the highest AUC that the search
         found, all on items that the search did not use. The true range is at least as wide.
     low_rescaling, high_rescaling : ndarray (d,), float64
         Diagonals of the rescalings D with the lowest and the highest AUC, for ``items / D``.
@@ -152,7 +156,7 @@ class LabelRecovery(Record):
     high_rescaling: Floats
 
     def sections(self) -> tuple[Section]:
-        """The section that shows the range and the rescalings at its ends."""
+        """Return the section that shows the range and the rescalings at its ends."""
         label = (
             f"Scale of each dimension under the worst rescaling found, with an AUC of "
             f"{self.low:.3f}, and under the best, with an AUC of {self.high:.3f}; the audited "

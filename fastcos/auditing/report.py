@@ -1,4 +1,4 @@
-"""The report of an audit: its numbers as a record, a headline, a verdict, and advice."""
+"""The report of an audit: a record of its numbers, a headline, a verdict, and advice."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -23,10 +23,10 @@ from fastcos.validation import Floats
 
 # The figure of the dimensions draws at most this many bars, so that they fit a narrow screen.
 MAX_BARS = 64
-# The last clause of every premise under which training has chosen D.
+# The end of the premise of a verdict if training has determined D.
 _NOT_FREE = "these numbers are sensitivity, not arbitrariness."
-# The forms in which users and items balance: a description of each form, and the training without
-# weight decay that ends in it.
+# For each form in which the Gram matrices of users and items are equal: a description of the form,
+# and the kind of training without weight decay that ends in this form.
 _BALANCED_FORMS = {
     BALANCED: (
         "both sides have the same Gram matrix",
@@ -51,13 +51,14 @@ class Audit(Record):
     Attributes
     ----------
     n_items, n_dimensions, k : int
+        Number of items, number of latent dimensions, and number of neighbours per item.
     condition : float
-        The condition of the verdict.
+        The condition to which the verdict refers.
     n_zero : int
         Number of items whose row is zero. A zero row has no direction, so it is left out.
     n_duplicates : int
-        Number of items whose row equals the row of an earlier item. Duplicates are included, and
-        of equal neighbours the one with the lower index comes first.
+        Number of items whose row equals the row of an earlier item. Duplicates are not left out;
+        neighbours with equal cosines are in the order of their indices.
     n_sampled, n_listed : int
         Number of items whose edges were certified and attacked under rescalings, and number of
         items whose lists of neighbours were compared.
@@ -68,11 +69,12 @@ class Audit(Record):
     equal_norms : bool
         Whether all items have the same norm, as after training on the cosine.
     parametrization : str or None
-        Name of the entry of ``parametrizations`` that the audited factors already have; None if
-        they have none of these forms.
+        Name of the entry of ``parametrizations`` that equals the audited factors; None if none of
+        them does.
     epochs_to_forget : float or None
-        Number of epochs in which stochastic gradient descent with the ``gradient_noise`` argument
-        forgets the scale of these factors by a factor of e. None without that argument.
+        Number of epochs in which stochastic gradient descent, with the noise of the argument
+        ``gradient_noise``, reduces the logarithm of the condition between these factors and the
+        factors to which it converges by a factor of e. None without this argument.
     sensitivity : float
         Sensitivity index, from 0 to 1: the mean of :func:`fastcos.auditing.tv_index` over the
         edges of 2,000 items. To first order, a rescaling of condition κ moves Fisher's z of an
@@ -90,17 +92,18 @@ class Audit(Record):
     invariant_baselines : tuple of VariantScores
         Scores of similarities that no linear map of the model changes.
     label_test : LabelTest or None
-        Whether the audited cosines recover the labels. None without labels.
+        Tests of whether the audited cosines recover the labels. None without labels.
     label_recovery : LabelRecovery or None
-        The range of label recovery over rescalings. None without labels.
+        The range of the AUC of labels over rescalings. None without labels.
     hubness : metrics.Hubness
-        How unevenly items occur in the lists of neighbours.
+        The distribution of the number of lists that contain an item.
     popularity : metrics.PopularityBias or None
-        How popularity is related to norms and neighbours. None without popularity.
+        Correlations of popularity with norms, cosines and neighbour lists. None without popularity.
     mean_cosine, effective_rank : float
         Mean cosine of all pairs of items, and effective rank of the items.
     isoscore : float or None
-        IsoScore of the items, 1 if they are isotropic. None for one dimension.
+        IsoScore of the items, which is 1 if they are isotropic. None if there is only one
+        dimension.
     first_axis_share : float or None
         Share of the variance along the first principal axis. None if all items are equal.
     """
@@ -141,12 +144,12 @@ class Audit(Record):
 
     @property
     def worst_parametrization(self) -> VariantScores:
-        """The parametrisation that shares the fewest neighbours with the given embeddings."""
+        """The parametrisation that shares the fewest neighbours with the audited embeddings."""
         return min(self.parametrizations, key=lambda variant: variant.jaccard)
 
     @property
     def nearest_parametrization(self) -> VariantScores | None:
-        """The parametrisation nearest to the given one, by condition; None without any."""
+        """The other parametrisation with the lowest condition of the map; None if there is none."""
         by_condition = [
             (form.condition, form)
             for form in self.parametrizations
@@ -162,7 +165,7 @@ class Audit(Record):
 
     @property
     def headline(self) -> str:
-        """The answer in one sentence."""
+        """The result of the audit in one sentence."""
         replaced = 1 - self.at_condition.worst_rescaling
         rescaling = f"rescaling with factors between 1 and {self.condition:g}"
         if self.is_free:
@@ -189,9 +192,10 @@ class Audit(Record):
 
     @property
     def condition_to_balance(self) -> float | None:
-        """Condition of the map to the nearest form in which both sides balance; None without users.
+        """Condition of the map to the nearest form in which users and items balance.
 
-        The condition is infinite if no invertible map leads to such a form.
+        They balance if their Gram matrices are equal, with or without weights of the rows. The
+        condition is None without users, and infinite if no invertible map leads to such a form.
         """
         forms = [form for form in self.parametrizations if form.name in _BALANCED_FORMS]
         conditions = [form.condition for form in forms if form.condition is not None]
@@ -199,7 +203,7 @@ class Audit(Record):
 
     @property
     def is_balanced(self) -> bool:
-        """Whether both sides balance, as weight decay or long training leaves them."""
+        """Whether users and items balance, as after weight decay on both or after long training."""
         return any(form.is_given for form in self.parametrizations if form.name in _BALANCED_FORMS)
 
     @property
@@ -209,7 +213,7 @@ class Audit(Record):
 
     @property
     def is_free(self) -> bool:
-        """Whether D may be free, judged by the facts about the training and by the factors."""
+        """Whether D may be arbitrary, judged by the arguments about training and by the factors."""
         if self.trained_on == "cosine":
             return False
         contradicted = self.condition_to_balance is not None and not self.is_balanced
@@ -226,7 +230,7 @@ class Audit(Record):
     def verdict(self) -> str:
         """The premise, the share of neighbours that survive, and other forms of the same model.
 
-        The text is written for readers who know neither D nor condition numbers.
+        The text is for readers who do not know the meaning of D or of condition numbers.
         """
         point = self.at_condition
         low = f"{point.certified:.0%} ± {point.certified_error:.0%}"
@@ -258,11 +262,11 @@ class Audit(Record):
         return " ".join(sentences)
 
     def table(self) -> Table:
-        """The headline, the table of robustness, and the verdict, for ``repr``."""
+        """Return the headline, the table of robustness, and the verdict, for ``repr``."""
         return super().table()._replace(lead=self.headline, more=self.verdict)
 
     def _premise(self) -> str:
-        """Say whether rescalings are free, by the facts about the training and by the factors."""
+        """Return the sentences about whether training has determined D or D is arbitrary."""
         if self.trained_on == "cosine":
             return (
                 "The model was trained on the cosine, so its dimensions cannot be rescaled "
@@ -304,7 +308,7 @@ class Audit(Record):
         return f"{premise} {self._origin()}".rstrip()
 
     def _contradiction(self) -> str:
-        """Explain sides that do not balance although the loss had weight decay on both."""
+        """Return the explanation if weight decay on both sides has not made them balance."""
         condition = self.condition_to_balance
         distance = (
             "the sides do not even have the same rank"
@@ -320,7 +324,7 @@ class Audit(Record):
         )
 
     def _origin(self) -> str:
-        """Say where the scale of the dimensions may come from, as far as the factors show it."""
+        """Return the sentences about the possible origin of the scale of the dimensions."""
         decay_is_known = self.weight_decay_on != "unknown"
         sentences = []
         if self.parametrization in _BALANCED_FORMS:
@@ -431,7 +435,7 @@ class Audit(Record):
         return any(row.name == "query_metric" for row in self.invariant_baselines)
 
     def statistics(self) -> dict[str, float | None]:
-        """Statistics of the audited embeddings by description; None or NaN if undefined."""
+        """Return statistics of the audited embeddings by description; None or NaN if undefined."""
         statistics = {
             "mean cosine of all pairs": self.mean_cosine,
             f"effective rank, of {self.n_dimensions}": self.effective_rank,
@@ -450,7 +454,7 @@ class Audit(Record):
         return statistics
 
     def sections(self) -> tuple[Section, ...]:
-        """Robustness, dimensions, parametrisations, invariant baselines, labels, shape, method."""
+        """Return the sections of the report, from the robustness to the explanation of terms."""
         recovery = self.label_recovery
         return (
             self._robustness(),

@@ -1,4 +1,4 @@
-"""The robustness curve: bounds on the share of neighbours that survive rescalings, by condition."""
+"""The robustness curve: bounds, by condition, on the share of neighbours that survive."""
 
 import numpy as np
 
@@ -8,26 +8,27 @@ from fastcos.auditing.records import RobustnessPoint
 from fastcos.auditing.worst_rescaling import MapSearch
 from fastcos.validation import Floats
 
-# The conditions of the curve. They are dense near 1, where most neighbours are lost. The table in
-# docs/howto/audit.md lists the same conditions.
+# The conditions at which the curve is computed. They are dense near 1, because most neighbours are
+# lost there. The table in docs/howto/audit.md lists the same conditions.
 CONDITIONS = (1.02, 1.05, 1.1, 1.15, 1.2, 1.3, 1.5, 1.7, 2.0)
 
 
 def robustness_curve(
     sample: edges.ItemRows, linear: Floats, k: int, condition: float, generator: np.random.Generator
 ) -> tuple[RobustnessPoint, ...]:
-    """The points of the curve at CONDITIONS and at condition, for the sampled rows.
+    """Return the points of the curve at CONDITIONS and at the argument, for the sampled rows.
 
     linear (p, k) contains the radii of all edges under all linear maps. The generator draws the
     items on which the worst single maps are searched.
     """
     conditions = np.array(sorted({*CONDITIONS, condition}))
-    # An edge counts as certified only if its radius exceeds the condition, while an attack at
-    # exactly the condition removes its edge; so the certified levels are raised slightly.
+    # An edge counts as certified only if its radius exceeds the condition, but an edge counts as
+    # removed even if the attack has exactly the condition. Therefore the levels of the certificates
+    # are raised slightly.
     levels = validation.read_only(conditions * (1 + 1e-12))
     certain = np.maximum(certificates.rescaling_radii(sample, k, levels), linear[sample.rows])
     competing = attacks.nearest_and_competing(sample, k)
-    broken = attacks.attack(sample, competing, certain, conditions).radius
+    attack_radii = attacks.attack(sample, competing, certain, conditions).radius
     search = MapSearch(sample, k, generator)
     rescaling = search.worst(condition)
     linear_map = search.worst_linear(rescaling)
@@ -42,7 +43,8 @@ def robustness_curve(
     points = []
     worst = worst_linear = 0.0
     for kappa in conditions.tolist():
-        # A map of a lower condition also satisfies every higher limit, and a rescaling is linear.
+        # A map of a lower condition also respects every higher limit, and every rescaling is a
+        # linear map.
         worst = max(worst, replaced[kappa])
         worst_linear = max(worst, worst_linear, replaced_linear[kappa])
         points.append(
@@ -50,9 +52,9 @@ def robustness_curve(
                 condition=kappa,
                 certified_linear=_share(linear, kappa),
                 certified=_share(certain, kappa),
-                unbroken=_share(broken, kappa),
+                unbroken=_share(attack_radii, kappa),
                 certified_error=_error(certain, kappa, len(sample.items)),
-                unbroken_error=_error(broken, kappa, len(sample.items)),
+                unbroken_error=_error(attack_radii, kappa, len(sample.items)),
                 worst_rescaling=1 - worst,
                 worst_linear=1 - worst_linear,
                 random_rescaling=1 - search.random(kappa),
@@ -62,13 +64,13 @@ def robustness_curve(
 
 
 def _share(radius: Floats, condition: float) -> float:
-    """Return the share of edges whose radius exceeds the condition, without edges that are NaN."""
+    """Return the share of edges whose radius exceeds the condition; NaN edges are left out."""
     edge_radii = radius[~np.isnan(radius)]
     return float((edge_radii > condition).mean()) if len(edge_radii) else 0.0
 
 
 def _error(radius: Floats, condition: float, population: int) -> float:
-    """Standard error of the share of edges whose radius exceeds the condition, over rows."""
+    """Return the standard error, over rows, of the share of edges with a larger radius."""
     n_edges = (~np.isnan(radius)).sum(axis=1)
     rows = n_edges > 0
     return edges.standard_error((radius > condition)[rows].sum(axis=1) / n_edges[rows], population)

@@ -2,9 +2,9 @@
 
 Two pairs of factors with the same product differ by an invertible map of the latent space. A loss
 that depends only on dot products does not determine this map; the algorithm and the software
-determine it. For example, a
-truncated SVD, LSA, and training with weight decay on both sides write the factors of one product in
-three different forms. An invariant baseline is a similarity that no such map changes.
+determine it. For example, a truncated SVD, LSA, and training with weight decay on users and items
+return three different pairs of factors of the same product. An invariant baseline is a similarity
+that no such map changes.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -36,47 +36,51 @@ Labelled = tuple[Integers, Integers]  # rows with a label, and their labels
 # For each parametrisation, the power of s² in its items and a description.
 _FORMS = {
     BALANCED: (
-        0.25, "both sides have the same Gram matrix, as after weight decay on both or a small start"
+        0.25,
+        "users and items have the same Gram matrix, as after training with weight decay on both, "
+        "or with small initial factors",
     ),
     "items_orthonormal": (
-        0.0, "directions of the items, equally weighted: components of a truncated SVD"
+        0.0,
+        "directions of the items, equally weighted, as in the components of a truncated SVD",
     ),
     "users_orthonormal": (
-        0.5, "columns of predictions: LSA, PureSVD of RecTools, the paper's remedy for items"
+        0.5,
+        "columns of predictions, as in LSA, PureSVD of RecTools, and the paper's remedy for items",
     ),
-}  # fmt: skip
-# Descriptions of the forms whose two sides have equal weighted Gram matrices.
+}
+# Descriptions of the forms in which the weighted Gram matrices of users and items are equal.
 _WEIGHTED_FORMS = {
     BALANCED_BY_COUNTS: (
-        "both sides have the same Gram matrix when each row is weighted by its number of "
-        "interactions, as after decay in ALS-WR or after long SGD with equal noise"
+        "users and items have the same Gram matrix if each row is weighted by its number of "
+        "interactions, as after weight decay in ALS-WR or after long SGD with equal noise"
     ),
     NOISE_BALANCED: (
-        "both sides have the same Gram matrix when each row is weighted by its gradient noise and "
-        "decay, as where SGD comes to rest"
+        "users and items have the same Gram matrix if each row is weighted by its gradient noise "
+        "and decay, as after SGD has converged"
     ),
 }
 
 
 class Variant(BaseMeasure):
-    """A measure: the cosine of item embeddings that are derived from the audited items.
+    """The cosine of item embeddings that are derived from the audited items, as a measure.
 
-    name: name of the variant.
+    name: the name of the variant.
     meaning: a description of the rows whose cosines are compared.
-    condition: condition of the map from the audited items to the variant; None if the map is not
-        invertible, or if it is not a map of the model.
-    transform: maps rows of the items to rows of the variant, of the same type; None is the
-        identity.
+    condition: the condition of the map from the audited items to the variant; None if the map is
+        not invertible, or if the variant is not a parametrisation of the model.
+    transform: a function that maps rows of the items to rows of the variant, of the same type; None
+        stands for the identity.
     """
 
     def __init__(
         self, name: str, meaning: str, condition: float | None, transform: Map | None
     ) -> None:
-        self.name = name  # type: ignore[misc]  # other measures have a class attribute, name
+        self.name = name  # type: ignore[misc]  # name is a class attribute of other measures
         self.meaning, self.condition, self.transform = meaning, condition, transform
 
     def encode_items(self, B: validation.Rows) -> validation.Rows:
-        """Return the rows of the variant for rows of the items."""
+        """Return the rows of the variant that belong to rows of the items."""
         return B if self.transform is None else self.transform(B)
 
 
@@ -86,22 +90,22 @@ AS_GIVEN = Variant("given", "the audited embeddings", 1.0, None)
 def parametrizations(
     items: Floats, users: Floats | None, weighted: Mapping[str, tuple[Floats, Floats]] | None = None
 ) -> Iterator[Variant]:
-    """The items in the parametrisations of common software, from any factors of the same product.
+    """Yield the items in the parametrisations of common software.
 
-    With the singular value decomposition U s V' of the product, these are V s^½, V, and V s. The
-    full second moments determine them in every basis of the factors; the norms of the columns would
-    do so only in the basis of the SVD. Without users, the items alone determine V up to a rotation.
+    If U s V' is the singular value decomposition of the predictions, these items are V s^½, V and
+    V s. They are computed from the second moments of any users and items with these predictions.
+    Without users, the items determine only V, up to a rotation.
 
-    items, users (d, d): second moments of the two sides. weighted: second moments of the two sides
-    with weighted rows, by the name of the form in which they are equal (Lemma B for ALS-WR,
+    items, users (d, d): second moments of items and users. weighted: second moments of the weighted
+    rows of items and users, by the name of the form in which both are equal (Lemma B for ALS-WR,
     Theorem 9 for gradient noise).
     """
     values, vectors = _eigen(items)
     root, inverse = vectors * values**0.5, vectors * values**-0.5
     squares, basis = np.ones(len(values)), np.eye(len(values))
     if users is not None:
-        # Up to a common factor, these are s² of the product, and V in the basis of the columns of
-        # inverse.
+        # Up to a common factor, squares contains s² of the predictions, and basis contains V in the
+        # basis of the columns of inverse.
         squares, basis = np.linalg.eigh(root.T @ users @ root)
     for name, (power, meaning) in _FORMS.items():
         if users is None and power > 0:
@@ -115,7 +119,10 @@ def parametrizations(
 
 
 def centered_form(mean: Floats) -> Variant:
-    """The items minus their mean: the same model if its loss only compares items (Theorem 10)."""
+    """Return the items minus their mean as a variant.
+
+    The result is the same model if the loss depends only on differences between items (Theorem 10).
+    """
     meaning = "the items minus their mean, as after equal weight decay on all items"
     return Variant(CENTERED, meaning, None, _center_and_map(np.eye(len(mean)), mean))
 
@@ -123,10 +130,11 @@ def centered_form(mean: Floats) -> Variant:
 def invariant_baselines(
     items: Moments, users: validation.Rows | None, *, is_ranking: bool = False
 ) -> Iterator[Variant]:
-    """Embeddings that no rescaling of the model changes, to the accuracy of a report.
+    """Yield embeddings whose cosines no rescaling of the model changes, except by rounding errors.
 
     Whitening needs only the moments of the items; the query metric also needs the users. If
-    is_ranking, a vector that all items gain does not change them either (Theorem 10).
+    is_ranking is true, adding the same vector to all items does not change the cosines either
+    (Theorem 10).
     """
     if users is not None:
         metric = metric_factor(users)
@@ -143,10 +151,10 @@ def invariant_baselines(
 
 
 def recognize_parametrization(forms: Sequence[VariantScores]) -> str | None:
-    """Name of the form that the audited items already have; None if they have none of the forms.
+    """Return the name of the form that the audited items already have, or None.
 
-    If the items have several forms, return the form with the lowest condition of the map to the
-    form. The condition bounds the change of every cosine (Theorem 3).
+    If the items have several forms, the result is the form with the lowest condition of the map
+    from the items. This condition bounds the change of every cosine (Theorem 3).
     """
     matches = [(form.condition, form.name) for form in forms if form.is_given]
     return min(matches)[1] if matches else None
@@ -155,7 +163,7 @@ def recognize_parametrization(forms: Sequence[VariantScores]) -> str | None:
 def score_variant(
     variant: Variant, sample: edges.ItemRows, lists: Integers, labelled: Labelled | None
 ) -> VariantScores:
-    """Compare a variant with the audited embeddings.
+    """Compare the cosines and neighbours of a variant with those of the audited embeddings.
 
     lists (m, k) contains the k nearest neighbours of the sampled rows in the audited embeddings.
     """
@@ -170,7 +178,7 @@ def score_variant(
         auc = metrics.pair_auc(rows, labelled[1], exact=False).value
     try:
         rsa = metrics.rsa(variant.encode_items(audited_rows), audited_rows).value
-    except ValueError:  # all cosines are equal
+    except ValueError:  # All cosines are equal, so the correlation is undefined.
         rsa = None
     jaccard = jaccard_per_query(neighbors, lists)
     return VariantScores(
@@ -188,21 +196,24 @@ def score_variant(
 
 
 def singular_values(second: Floats) -> Floats:
-    """Singular values of rows with these second moments, descending, up to a common factor."""
+    """Return the singular values, up to a common factor, of rows with these second moments.
+
+    The singular values are in descending order.
+    """
     return np.sqrt(np.maximum(np.linalg.eigvalsh(second)[::-1], 0.0))
 
 
 def _condition(factor: Floats) -> float | None:
-    """Largest over smallest singular value; None if the map is not invertible."""
-    sizes = np.linalg.svd(factor, compute_uv=False)
-    invertible = sizes[-1] > np.finfo(np.float64).eps ** 0.5 * len(sizes) * sizes[0]
-    return float(sizes[0] / sizes[-1]) if invertible else None
+    """Return the largest singular value divided by the smallest; None if it is not invertible."""
+    values = np.linalg.svd(factor, compute_uv=False)
+    is_invertible = values[-1] > np.finfo(np.float64).eps ** 0.5 * len(values) * values[0]
+    return float(values[0] / values[-1]) if is_invertible else None
 
 
 def _center_and_map(factor: Floats, mean: Floats | None = None) -> Map:
     """Return a function that computes (rows - mean) factor in float64, in the type of the rows.
 
-    Equal rows have equal images, so that ties between them are in the same order in all variants.
+    Equal rows have equal images, so that equal rows are ranked in the same order in all variants.
     """
 
     def transform(rows: validation.Rows) -> validation.Rows:
@@ -213,7 +224,7 @@ def _center_and_map(factor: Floats, mean: Floats | None = None) -> Map:
 
 
 def _eigen(second: Floats) -> tuple[Floats, Any]:
-    """Eigenvalues that exceed the rounding error of the largest, and their eigenvectors."""
+    """Return eigenvalues that exceed the rounding error of the largest, and their eigenvectors."""
     values, vectors = np.linalg.eigh(second)
     is_nonzero = values > np.finfo(np.float64).eps * len(values) * max(values[-1], 0.0)
     return values[is_nonzero], vectors[:, is_nonzero]

@@ -1,7 +1,8 @@
 """A search for the single map of bounded condition that replaces most neighbours.
 
 Certificates and attacks treat each edge separately, so every edge may be removed by a different D.
-Here one map acts on all items, as another parametrisation of the model would.
+The search of this module applies one map to all items, as another parametrisation of the model
+would.
 """
 
 from collections.abc import Sequence
@@ -20,38 +21,43 @@ from fastcos.similarity.cosine_bounds import CONDITION
 from fastcos.validation import Floats, Integers
 
 FAMILIES = ("rescaling", "linear")
-# Up to _ALL_ROWS items, maps are searched and counted on all of them. Of more items, maps are
-# searched on a sample of _SEARCHED_ROWS and counted on up to _ALL_ROWS others.
+# If there are at most _ALL_ROWS items, the search uses all of them, and replaced neighbours are
+# counted for all of them. If there are more, the search uses a sample of _SEARCHED_ROWS items, and
+# replaced neighbours are counted for up to _ALL_ROWS items outside the sample.
 _ALL_ROWS, _SEARCHED_ROWS = 1000, 500
 # The rows of all lists may take this number of entries in memory. If the lists are too long for
-# that, the sample is smaller, but it contains at least _MIN_ROWS items.
+# this limit, the sample is smaller, but it contains at least _MIN_ROWS items.
 _MAX_ENTRIES, _MIN_ROWS = 2**24, 100
-# Number of starts of a search. The first starts follow gradients, the others are random.
+# Default and largest number of starting points of a search. The first starting points follow from
+# gradients, and the remaining ones are random.
 N_STARTS, _MAX_STARTS = 16, 1000
-# Number of starts in an audit. On a sample it is _MIN_STARTS, because more starts do not replace
-# more neighbours of the items outside the sample. On all items it is _START_BUDGET divided by rows
-# times dimensions. For 1,000 items with 50 dimensions that is 4 starts, which replace 0.2
-# percentage points more of the neighbours than 2 starts.
+# Number of starting points in an audit. If the search uses a sample, it is _MIN_STARTS, because
+# more starting points do not replace more neighbours of the items outside the sample. If the search
+# uses all items, it is _START_BUDGET divided by rows times dimensions. For 1,000 items with 50
+# dimensions, this yields 4 starting points, which replace 0.2 percentage points more of the
+# neighbours than 2 starting points.
 _MIN_STARTS, _START_BUDGET = 2, 200_000
-# Number of trial flips per dimension in one search. Half this number is used in two cases: on a
+# Number of trial flips per dimension in one search. Half of this number is used in two cases: on a
 # sample, because more flips replace no more neighbours of the items outside the sample, and for
 # linear maps, because the full number replaces only 0.3 percentage points more of the neighbours of
 # 1,000 items with 50 dimensions.
 _FLIPS_PER_DIMENSION = 12
 # Number of weights that are flipped together when no single flip replaces more neighbours.
 _FLIPPED_TOGETHER = 3
-# An item can pass an edge only if its z = artanh(cosine) is lower by at most _PROVEN_GAP times the
-# logarithm of the condition (Theorem 6). The search considers only items within _SEARCH_GAP times
-# the logarithm, which is faster. With a factor of 0.6, the search misses edges of small models.
+# An item can become nearer than a neighbour only if its z = artanh(cosine) is below that of the
+# neighbour by at most _PROVEN_GAP times the logarithm of the condition (Theorem 6). The search
+# considers only items within _SEARCH_GAP times the logarithm, because this is faster. With a factor
+# of 0.6, the search misses edges of small models.
 _PROVEN_GAP, _SEARCH_GAP = 2.0, 1.0
-# A gradient counts edges whose score differs from the threshold by about this multiple of the
-# largest change that a map can make. Each start uses another width.
+# A gradient takes into account edges whose score differs from the threshold by about this multiple
+# of the largest change that a map can make. Each starting point uses another multiple.
 _WIDTHS = (0.03, 0.1, 0.3, 1.0)
-# The widths for the linear family. Each search runs in the eigenvectors of the gradient at the map
-# that the search before it found.
+# The multiples for linear maps. Each search changes the eigenvalues of the gradient at the map that
+# the previous search found.
 _LINEAR_WIDTHS = (0.1, 0.3, 0.1)
-# Number of trial flips per dimension for the other conditions of a curve. Each search starts from
-# the map of another condition, so that 1, 2 and 4 flips give the same result to within 1 %.
+# Number of trial flips per dimension for the remaining conditions of a robustness curve. Each of
+# these searches starts from the map that was found for another condition, so that 1, 2 and 4 flips
+# give the same result to within 1 %.
 _CURVE_FLIPS_PER_DIMENSION = 2
 # Number of random rescalings that are evaluated for comparison.
 _RANDOM_MAPS = 5
@@ -66,13 +72,14 @@ class WorstRescaling(NamedTuple):
     condition : float
         Upper limit of the condition of the map.
     replaced : float
-        Share of the k nearest neighbours that leave the k nearest under this map. The worst map
-        replaces at least this share, because the search may miss it.
+        Share of the k nearest neighbours that are not among the k nearest under this map. The worst
+        map replaces at least this share, but the search may miss it.
     error : float
         Standard error of ``replaced``, over items; 0 if the neighbours of all items were counted.
     n_items : int
-        Number of items whose neighbours were counted. Of more than 1,000 items this is a sample
-        that the search did not use, except that it chose the best of the four linear maps.
+        Number of items whose neighbours were counted. If there are more than 1,000 items, these
+        items are a sample that the search did not use, except for the choice of the best of four
+        linear maps.
     map : ndarray (d,) or (d, d), float64
         The map of the items: the diagonal of 1 / D, for ``items * map``, or the matrix G, for
         ``items @ map``.
@@ -98,21 +105,22 @@ def worst_rescaling(
     """Search the single map of bounded condition that replaces most neighbours.
 
     :func:`certified_neighbors` counts neighbours that survive every map, and each neighbour that is
-    not certified may be lost to a different map. A model has one parametrisation at a time, so this
-    function searches the worst single map. The result is a lower bound, because more starts may
-    find a worse map.
+    not certified may be removed by a different map. But a model has only one parametrisation at a
+    time, so this function searches the worst single map. The share that it returns is a lower
+    bound, because a longer search may find a worse map.
 
     Parameters
     ----------
     items, k, condition, n_threads
         As in :func:`fastcos.certified_neighbors`.
     family : {"rescaling", "linear"}
-        Diagonal maps, or all invertible linear maps.
+        The maps to search: diagonal maps ("rescaling") or all invertible linear maps ("linear").
     n_starts : int
-        Number of starts of the search, from 1 to 1,000. Each start is a rescaling whose factors are
-        all either the lowest or the highest possible one.
+        Number of starting points of the search, from 1 to 1,000. Each starting point is a rescaling
+        in which every factor is either the smallest or the largest possible one.
     random_state : int or Generator
-        Seed of the samples and the starts. Results with the same seed are bit-for-bit identical.
+        Seed of the samples and of the starting points. Results with the same seed are bit-for-bit
+        identical.
 
     Returns
     -------
@@ -120,13 +128,14 @@ def worst_rescaling(
 
     Notes
     -----
-    This is an iterated local search. One weight of D at a time is flipped to the other end of its
-    range, if that removes more neighbours. When no single flip helps, three random weights of the
-    best D are flipped and the search continues. The starts are the signs of a gradient of the
-    number of lost neighbours, and random signs. For linear maps, the search runs in the
-    eigenvectors of the gradient with respect to the metric GG'. Up to 1,000 items, maps are
-    searched and counted on all items; of more, they are searched on 500 items and counted on 1,000
-    others.
+    The algorithm is an iterated local search. It flips one weight of D at a time to the other end
+    of its range, if the flip removes more neighbours. If no single flip helps, the search flips
+    three random weights of the best D found so far and continues. The starting points are the signs
+    of a gradient of the number of lost neighbours, and random signs. For linear maps, the search
+    runs in the basis of the eigenvectors of the gradient with respect to the metric GG'. If there
+    are at most 1,000 items, the search uses all items, and replaced neighbours are counted for all
+    items. If there are more, the search uses 500 items, and replaced neighbours are counted for
+    1,000 items that the search does not use.
 
     Examples
     --------
@@ -149,9 +158,10 @@ def worst_rescaling(
 
 
 class MapSearch:
-    """A search for maps on the edges of sampled items; the edges of other items are counted.
+    """A search for maps that remove edges of sampled items.
 
-    If n_starts is None, the number of starts follows from the number of items.
+    If there are more than _ALL_ROWS items, removed edges are counted for items outside the sample.
+    If n_starts is None, the number of starting points follows from the number of items.
     """
 
     def __init__(
@@ -189,18 +199,18 @@ class MapSearch:
     def worst_linear(self, rescaling: WorstRescaling) -> WorstRescaling:
         """Search the linear map that replaces most neighbours, starting from a rescaling.
 
-        The condition of the map is that of the rescaling.
+        The map and the rescaling have the same condition.
         """
         units, condition = self._searched.units, rescaling.condition
-        evaluated = [rescaling._replace(map=np.diag(rescaling.map))]
+        candidates = [rescaling._replace(map=np.diag(rescaling.map))]
         for width in _LINEAR_WIDTHS:
-            metric = evaluated[-1].map @ evaluated[-1].map.T
+            metric = candidates[-1].map @ candidates[-1].map.T
             values, basis = np.linalg.eigh(self._gradient(metric, condition, width))
             weights, _ = self._climb(
                 units @ basis, [condition], values[None] > 0, _FLIPS_PER_DIMENSION // 2
             )
-            evaluated.append(self.count(basis * np.sqrt(weights[0]), condition))
-        return max(evaluated, key=lambda worst: worst.replaced)
+            candidates.append(self.count(basis * np.sqrt(weights[0]), condition))
+        return max(candidates, key=lambda candidate: candidate.replaced)
 
     @parallel.one_blas_thread()
     def along(self, conditions: Sequence[float], start: WorstRescaling) -> list[WorstRescaling]:
@@ -218,13 +228,16 @@ class MapSearch:
         return list(map(self.count, maps, conditions))
 
     def random(self, condition: float) -> float:
-        """Mean share of neighbours that random rescalings with uniform logarithms replace."""
+        """Return the mean share of neighbours that random rescalings replace.
+
+        The logarithms of their factors are uniformly distributed.
+        """
         d = self._counted.units.shape[1]
         logs = self._generator.uniform(0, np.log(condition), (_RANDOM_MAPS, d))
         return float(np.mean([self.count(map_, condition).replaced for map_ in np.exp(logs)]))
 
     def count(self, map_: Floats, condition: float) -> WorstRescaling:
-        """Count the neighbours that one map of this condition, (d,) or (d, d), replaces."""
+        """Count the neighbours that a map (d,) or (d, d) of this condition replaces."""
         shares = self._counted.count_lost(map_, condition) / self._k
         error = standard_error(shares, self._population)
         return WorstRescaling(condition, float(shares.mean()), error, len(shares), map_)
@@ -236,9 +249,11 @@ class MapSearch:
         is_high: npt.NDArray[np.bool_],
         flips_per_dimension: int,
     ) -> tuple[Floats, Integers]:
-        """Run one local search per condition, from the weights that is_high (s, d) describes.
+        """Run one local search per condition.
 
-        Return the metric weights (s, d) at the end of each search, and the numbers of lost edges.
+        A search starts with the largest weight in the dimensions where is_high (s, d) is true, and
+        with the smallest weight elsewhere. Return the weights (s, d) of the metric at the end of
+        each search, and the numbers of lost edges.
         """
         edges, (n, d) = self._searched, is_high.shape
         high_weights = np.square(conditions)[:, None]
@@ -254,7 +269,7 @@ class MapSearch:
             validation.read_only(np.ascontiguousarray(units.T, dtype=np.float32)),
             kernels.EdgeLists(
                 validation.read_only(edges.rows[has_competitor]),
-                # int32 halves the memory traffic, because the search reads mostly these numbers.
+                # The search reads mostly these numbers, so int32 halves its memory traffic.
                 validation.read_only(edges.neighbors[has_competitor].astype(np.int32)),
                 validation.read_only(np.ascontiguousarray(lengths[:, has_competitor])), self._k,
             ),
@@ -269,11 +284,11 @@ class MapSearch:
         return np.where(weights > 1, high_weights, 1.0), counts
 
     def _gradient(self, metric: Floats, condition: float, width: float) -> Floats:
-        """Derivative (d, d) of a smoothed number of lost edges with respect to the metric.
+        """Return the derivative (d, d) of a smoothed number of lost edges by the metric.
 
-        An edge counts by a smooth bump around the threshold of its list, which lies between the
-        scores of neighbours k and k + 1. The bump is as wide as width times the largest change of a
-        score by a map of this condition.
+        The threshold of a list lies between the scores of neighbours k and k + 1. An item of the
+        list counts by a smooth function of the difference of its score and the threshold, whose
+        width is ``width`` times the largest change of a score by a map of this condition.
         """
         edges, k = self._searched, self._k
         units, x, y = edges.units, edges.rows, edges.neighbors
@@ -290,7 +305,8 @@ class MapSearch:
         scale = width * np.log(condition) * np.maximum(1 - middle**2, 1e-12) + 1e-300
         slopes = 1 / np.cosh(np.clip((scores - middle) / scale, -50, 50)) ** 2 / scale
         slopes[:, :k] *= -1
-        # The sum over pairs of slope times the derivative of x'My / sqrt(x'Mx y'My) by M.
+        # Compute the sum over pairs of the slope times the derivative of x'My / sqrt(x'Mx y'My)
+        # by M.
         pairs = slopes * inverse[x][:, None] * inverse[y]
         n, m = y.shape
         table = sp.csr_array((pairs.ravel(), y.ravel(), m * np.arange(n + 1)), (n, len(units)))
@@ -303,15 +319,15 @@ class MapSearch:
 
 
 def _inverse(squares: Floats) -> Floats:
-    """Inverse square roots of squared norms; 0 for a zero row."""
+    """Return the inverse square roots of squared norms, and 0 for a zero row."""
     lengths = np.sqrt(squares)
     return np.divide(1, lengths, out=np.zeros(len(lengths)), where=lengths > 0)
 
 
 class _Edges:
-    """Edges of sampled items: unit rows of these items and of the items in their lists.
+    """The edges of sampled items, with the unit rows of these items and of their listed items.
 
-    The lists are in the order of descending cosine.
+    Each list is in the order of descending cosine.
     """
 
     def __init__(self, sample: ItemRows, k: int) -> None:
@@ -324,18 +340,19 @@ class _Edges:
         self._fisher_z = np.arctanh(np.clip(cosines, -1 + 1e-12, 1 - 1e-12))
 
     def lengths(self, gap: float, condition: float) -> Integers:
-        """Number of items in each list whose z is near enough to that of the k-th neighbour.
+        """Return the number of items in each list that a map of this condition may move forward.
 
-        Near enough means at most gap times ln(condition) below it.
+        These items have a z that is at most gap times ln(condition) below the z of the k-th
+        neighbour.
         """
         gaps = self._fisher_z[:, self._k - 1 : self._k] - self._fisher_z
         return (gaps <= gap * np.log(condition)).sum(axis=1)
 
     def count_lost(self, map_: Floats, condition: float) -> Integers:
-        """Count the edges of each row that listed items pass under a map of this condition.
+        """Count for each row the edges that a map of this condition removes.
 
-        The products are computed from the mapped rows. Products by the metric GG' would have a
-        rounding error that grows with the square of the condition.
+        The inner products are computed from the mapped rows. If they were computed by the metric
+        GG', their rounding errors would grow with the square of the condition.
         """
         mapped = self.units * map_ if map_.ndim == 1 else self.units @ map_
         inverse = _inverse(np.einsum("ij,ij->i", mapped, mapped))

@@ -1,4 +1,4 @@
-"""calibrate: draw rows, count the scores of their pairs, fit the tail."""
+"""The function ``calibrate``, which computes the distribution of the scores of random pairs."""
 
 import hashlib
 from typing import Any
@@ -25,7 +25,7 @@ from fastcos.similarity.row_transforms import count_duplicates
 from fastcos.validation import Integers
 
 # Number of rows that are hashed at a time.
-_HASHED_AT_ONCE = 8192
+_ROWS_PER_HASH = 8192
 
 
 def calibrate(
@@ -40,34 +40,38 @@ def calibrate(
     progress: parallel.Progress | None = None,
     random_state: int | np.random.Generator = 0,
 ) -> Calibration:
-    """Compute the distribution of the scores of random pairs, which gives a score its meaning.
+    """Compute the distribution of the scores of random pairs, from which thresholds follow.
 
-    Every pair is scored in float64 and counted in one of 2^16 bins. This takes two passes of
-    O(n m d) time, or three passes for measures other than cosines. It takes O(bins + n + m) memory,
-    plus a block of scores. The products use the threads of NumPy's BLAS.
+    The function scores every pair in float64 and counts it in one of 2^16 bins. It makes two passes
+    over all pairs, or three for measures that are not cosines; a pass takes O(n m d) time. It needs
+    O(bins + n + m) memory, and memory for a block of scores. The products use the threads of
+    NumPy's BLAS.
 
-    All pairs count as random here, so pass queries that are related to no item or to few items.
+    Every pair counts as a random pair, so pass queries to which no items or only few items are
+    related.
 
     Parameters
     ----------
     items : array_like (m, d), float32 or float64; a memory map may be sampled
-        Item embeddings. Zero rows have no direction; they are counted and left out.
+        Item embeddings. Zero rows have no direction and are left out; ``n_zero`` is their number.
     queries : array_like (n, d), optional
         Query embeddings. Default: the items, of which no row is paired with itself.
     measure : str or Measure
-        As in :func:`fastcos.top_k`. It is fitted to the items that are scored.
+        As in :func:`fastcos.top_k`. The measure is fitted to the items that are scored.
     fpr : float
-        False-positive rate of the verdict, and default of ``threshold()``. A rate that is smaller
-        than ``smallest_fpr`` of the result is raised to it; the field ``fpr`` shows that.
+        False-positive rate of the verdict, and default of ``threshold()``. A rate below the
+        ``smallest_fpr`` of the result is replaced by ``smallest_fpr``, and the field ``fpr``
+        contains the rate that was used.
     sample : int, optional
-        Number of rows that are drawn without replacement from each side. Default: all rows.
-        ``rate_interval`` returns the sampling error.
+        Number of queries, and number of items, that are drawn without replacement. Default: all
+        rows. ``rate_interval`` returns the sampling error.
     condition : float, optional
-        If given, search how far rescalings D of this condition move the threshold for the rate
-        fpr, by :func:`fastcos.auditing.threshold_range`. This is possible for cosines of items.
+        If it is not None, the function also searches how far rescalings D of this condition move
+        the threshold for the rate fpr, by :func:`fastcos.auditing.threshold_range`. The search is
+        possible only for cosines of items.
     model : str, optional
-        Name and version of the model of the rows, such as ``"minilm@2"``. It is stored with the
-        result, and an index with the name of another model refuses the calibration.
+        Name and version of the model that computed the rows, such as ``"minilm@2"``. The name is
+        stored with the result, and an index with the name of another model refuses the calibration.
     progress : callable, optional
         Called as progress(done, total) with numbers of queries, over all passes.
     random_state : int or Generator
@@ -82,9 +86,9 @@ def calibrate(
     Raises
     ------
     ValueError
-        An array contains NaN or infinity; the rows of both sides have different widths; fpr,
-        sample, condition or random_state is out of range; or fewer than two items (one, with
-        queries) are not zero.
+        An array contains NaN or infinity; queries and items have different widths; fpr, sample,
+        condition or random_state is out of range; or fewer than two items (with queries, fewer than
+        one item) are not zero.
 
     Examples
     --------
@@ -121,9 +125,10 @@ def calibrate(
     validation.check_enough("items", len(item_sample), 1 + self_join, "rows that are not zero")
     validation.check_enough("queries", len(query_sample), 1, "rows that are not zero")
     validation.check_scorable("queries", query_sample, item_sample)
-    # Searches rank by float64 scores, so count float64 scores.
-    left, right = (np.asarray(side, np.float64) for side in (query_sample, item_sample))
-    pairs = Pairs(unfitted.fit(validation.read_only(right)), left, right, self_join, progress)
+    # Searches rank items by float64 scores, so the distribution is that of float64 scores.
+    query_rows, item_rows = (np.asarray(rows, np.float64) for rows in (query_sample, item_sample))
+    fitted = unfitted.fit(validation.read_only(item_rows))
+    pairs = Pairs(fitted, query_rows, item_rows, self_join, progress)
     bins = bins_of(pairs)
     counts = count_scores(pairs, bins)
     above = np.append(np.cumsum(counts[::-1])[::-1], 0)
@@ -132,7 +137,7 @@ def calibrate(
     query_counts, item_counts = count_rows(pairs, levels)
     rescaling = None
     if condition is not None:
-        n_pairs = min(len(right), SAMPLE) * (min(len(right), SAMPLE) - 1) // 2
+        n_pairs = min(len(item_rows), SAMPLE) * (min(len(item_rows), SAMPLE) - 1) // 2
         rescaling = threshold_range(
             item_sample, max(fpr, 1 / n_pairs), condition=condition, random_state=generator
         )
@@ -142,8 +147,8 @@ def calibrate(
         low=bins.low,
         width=bins.width,
         counts=counts,
-        n_queries=len(left),
-        n_items=len(right),
+        n_queries=len(query_rows),
+        n_items=len(item_rows),
         self_join=self_join,
         n_given=(len(Q), len(X)),
         n_zero=n_zero,
@@ -166,21 +171,21 @@ def calibrate(
 def _sample_rows(
     name: str, rows: Any, sample: int | None, generator: np.random.Generator
 ) -> tuple[validation.Rows, int]:
-    """Draw a sample of the rows, in their order; return its nonzero rows and its zero count."""
+    """Draw a sample of the rows; return its nonzero rows and the number of its zero rows."""
     numbers: Integers = np.arange(len(rows))
     if sample is not None and sample < len(rows):
         numbers = np.sort(generator.choice(len(rows), sample, replace=False))
-    drawn = memmap.take_rows(name, rows, numbers)
-    directed = drawn.any(axis=1)
-    return drawn[directed], int((~directed).sum())
+    sampled_rows = memmap.take_rows(name, rows, numbers)
+    is_nonzero = sampled_rows.any(axis=1)
+    return sampled_rows[is_nonzero], int((~is_nonzero).sum())
 
 
 def _digest(items: Any, queries: Any) -> str:
-    """SHA-256 of the shape, type and values of both sides."""
+    """Return the SHA-256 of the shapes, types and values of items and queries."""
     digest = hashlib.sha256()
-    for name, side in (("items", items), ("queries", queries)):
-        if side is not None:
-            digest.update(f"{name} {side.shape} {side.dtype.str}".encode())
-            for _, rows in memmap.iter_blocks(name, side, _HASHED_AT_ONCE):
-                digest.update(np.ascontiguousarray(rows).data)
+    for name, rows in (("items", items), ("queries", queries)):
+        if rows is not None:
+            digest.update(f"{name} {rows.shape} {rows.dtype.str}".encode())
+            for _, block in memmap.iter_blocks(name, rows, _ROWS_PER_HASH):
+                digest.update(np.ascontiguousarray(block).data)
     return digest.hexdigest()

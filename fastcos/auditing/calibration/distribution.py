@@ -13,16 +13,16 @@ from fastcos.validation import Floats, Integers
 
 # The rates for which a calibration stores the counts of each row.
 RATES = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
-# The observed share of pairs above a score is used if there are at least this number of them;
-# otherwise the tail model is used. The standard error of a share of 100 independent pairs is 10 %,
+# If at least this number of pairs is above a score, the observed share of pairs is used; otherwise
+# the tail model is used. The relative standard error of a share of 100 independent pairs is 10 %,
 # or 14 % in a self-join, which counts each pair twice.
 OBSERVED = 100
-# The tail model is used down to rates at which this number of pairs is expected.
+# The smallest rate of the tail model is the one at which this number of pairs is expected.
 EXTRAPOLATED = 0.01
 
 
 def as_scores(scores: Any) -> Floats:
-    """Return scores of any shape as float64; raise if a score is NaN."""
+    """Return scores of any shape as float64; raise ValueError if a score is NaN."""
     values: Floats = np.asarray(scores, np.float64)
     if np.isnan(values).any():
         raise ValueError("scores must not be NaN, got one")
@@ -31,7 +31,7 @@ def as_scores(scores: Any) -> Floats:
 
 @dataclass(frozen=True)
 class PairDistribution(Record):
-    """Counts of the scores of random pairs, continued by a model of their tail.
+    """Histogram of the scores of random pairs, with a model of the highest scores.
 
     The attributes are those of :class:`fastcos.auditing.Calibration`.
     """
@@ -63,12 +63,12 @@ class PairDistribution(Record):
 
     @property
     def smallest_fpr(self) -> float:
-        """The smallest rate for which there is a threshold: 0.01 over the number of pairs."""
+        """The smallest rate for which there is a threshold: 0.01 divided by the number of pairs."""
         return EXTRAPOLATED / self.n_pairs
 
     @property
     def rates(self) -> tuple[float, ...]:
-        """The rates of ``RATES`` for which there is a threshold."""
+        """Those of the rates 1e-1 to 1e-6 for which there is a threshold."""
         return tuple(rate for rate in RATES if rate >= self.smallest_fpr)
 
     def threshold(self, fpr: float | None = None) -> float:
@@ -82,24 +82,24 @@ class PairDistribution(Record):
         Returns
         -------
         float
-            If at least 100 pairs are above the threshold, it is the edge of a bin; otherwise it
-            comes from the tail model. If more pairs than the rate permits have the largest score,
-            it is the next larger float.
+            If at least 100 pairs are above the threshold, the threshold is the edge of a bin;
+            otherwise the tail model determines the threshold. If more pairs than the rate permits
+            have the largest score, the threshold is the next larger float.
         """
         fpr = self.fpr if fpr is None else fpr
         fpr = validation.as_real("fpr", fpr, low=self.smallest_fpr, high=1)
         above, edges = self.pairs_above, self.edges
-        # The factor allows for the rounding of fpr times the number of pairs.
-        allowed = fpr * self.n_pairs * (1 + 1e-9)
+        # The factor compensates for the rounding of fpr times the number of pairs.
+        max_pairs = fpr * self.n_pairs * (1 + 1e-9)
         # The last bin includes its upper edge. Thresholds are compared with float32 scores, so the
         # next larger float32 is the smallest threshold that no score reaches.
         with np.errstate(over="ignore"):
-            beyond = float(np.nextafter(np.float32(edges[-1]), np.float32(np.inf)))
-        edges[-1] = beyond if np.isfinite(beyond) else np.nextafter(edges[-1], np.inf)
+            next_float = float(np.nextafter(np.float32(edges[-1]), np.float32(np.inf)))
+        edges[-1] = next_float if np.isfinite(next_float) else np.nextafter(edges[-1], np.inf)
         if self.tail is None:
-            return float(edges[np.argmax(above <= allowed)])
-        first = int(np.argmax(above <= max(allowed, OBSERVED)))
-        if allowed >= OBSERVED <= above[first]:
+            return float(edges[np.argmax(above <= max_pairs)])
+        first = int(np.argmax(above <= max(max_pairs, OBSERVED)))
+        if max_pairs >= OBSERVED <= above[first]:
             return float(edges[first])
         score = max(self.tail.threshold(fpr), float(edges[first]))
         return min(score, float(edges[-1])) if self._is_bounded else score
@@ -110,19 +110,20 @@ class PairDistribution(Record):
         return Bins(self.low, self.width) == COSINE_BINS
 
     def p_value(self, scores: Any) -> Floats:
-        """The probability that a random pair has a score at least as high.
+        """Return the probability that a random pair has at least this score.
 
         Parameters
         ----------
         scores : float or array_like, any shape
-            Scores, such as ``top_k(...).scores``. The padding of a search, -inf, has probability 1.
+            Scores, such as ``top_k(...).scores``. The probability of -inf, which pads short lists,
+            is 1.
 
         Returns
         -------
         ndarray, float64
             Probabilities in the shape of scores, at least ``smallest_fpr``. If at least 100 pairs
-            are above the lower edge of the bin of a score, its probability is their share;
-            otherwise it comes from the tail model.
+            are above the lower edge of the bin of a score, the probability is the share of these
+            pairs; otherwise the tail model determines the probability.
         """
         values = as_scores(scores)
         above = self.pairs_above
@@ -135,7 +136,7 @@ class PairDistribution(Record):
         elif is_rare.any():
             upper_bounds = above[above >= OBSERVED].min(initial=self.n_pairs) / self.n_pairs
             start = np.maximum(values, self.tail.start)
-            # The probability that a further score exceeds the highest of N scores is 1 / (N + 1).
+            # The probability that one more score exceeds the highest of N scores is 1 / (N + 1).
             upper_bounds = np.where(
                 counts == 0, min(upper_bounds, 1 / (self.n_pairs + 1)), upper_bounds
             )
@@ -145,10 +146,11 @@ class PairDistribution(Record):
         return np.maximum(p, self.smallest_fpr)
 
     def expected_false(self, scores: Any, *, n_items: int, n_queries: int = 1) -> Floats:
-        """The expected number of random pairs at or above a score: the E-value of a search.
+        """Return the expected number of random pairs with at least this score (the E-value).
 
-        This is n_queries x n_items x p_value(scores), in the shape of scores, for a search of
-        n_items by n_queries. Source: the E-value of sequence search, Karlin and Altschul 1990.
+        For a search of n_items items by n_queries queries, the expected number is
+        n_queries x n_items x p_value(scores), in the shape of scores. Source: the E-value of
+        sequence search, Karlin and Altschul 1990.
         """
         n_items = validation.as_count("n_items", n_items)
         n_queries = validation.as_count("n_queries", n_queries)
@@ -157,13 +159,13 @@ class PairDistribution(Record):
     def false_discovery_rate(self, scores: Any, *, n_items: int) -> Floats:
         """Benjamini-Hochberg adjusted p-values of the neighbours of a set of queries.
 
-        If you accept all neighbours with a value of at most q, the share of random pairs among
-        them is at most q on average. The tests are all pairs of a query and an item, including
-        those with lower scores that the lists do not contain. Calibrate with unrelated pairs, such
-        as queries to which no item is relevant: a related pair in the calibration increases the
-        number of pairs that is expected by chance.
+        If you accept all neighbours with an adjusted p-value of at most q, the share of random
+        pairs among them is at most q on average. There is one test per pair of a query and an item,
+        including the pairs with lower scores that the lists do not contain. Calibrate with
+        unrelated pairs, such as queries to which no item is relevant: every related pair in the
+        calibration increases the number of pairs that is expected by chance.
 
-        Source: Benjamini and Hochberg 1995, by ``scipy.stats.false_discovery_control``.
+        Source: Benjamini and Hochberg 1995, computed by ``scipy.stats.false_discovery_control``.
 
         Parameters
         ----------
@@ -175,7 +177,7 @@ class PairDistribution(Record):
         Returns
         -------
         ndarray (n, k), float64
-            Adjusted p-values from 0 to 1; 1 for padding.
+            Adjusted p-values from 0 to 1. The value of padded entries is 1.
         """
         from scipy.stats import false_discovery_control
 
@@ -183,7 +185,8 @@ class PairDistribution(Record):
         if values.ndim != 2 or not values.size:
             raise ValueError(f"scores must be of shape (n, k), got {values.shape}")
         n_items = validation.as_count("n_items", n_items, low=values.shape[1])
-        # SciPy multiplies by the number of listed pairs over the rank. Multiplying by the number of
-        # tests over the number of listed pairs first makes that the number of tests over the rank.
+        # SciPy multiplies a p-value by the number of listed pairs / its rank, but the procedure
+        # needs the number of tests / its rank. Therefore the p-values are first multiplied by the
+        # number of tests / the number of listed pairs.
         p = np.minimum(self.p_value(values) * (n_items / values.shape[1]), 1.0)
         return false_discovery_control(p.ravel()).reshape(values.shape)

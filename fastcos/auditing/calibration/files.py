@@ -1,4 +1,4 @@
-"""Files of calibrations: JSON documents that explain how to read them."""
+"""Reading and writing of calibrations as JSON documents, which explain their own fields."""
 
 import json
 from dataclasses import fields
@@ -25,7 +25,7 @@ _READING = (
 
 
 def document(calibration: Any, values: dict[str, Any]) -> dict[str, Any]:
-    """Return the document of a calibration; values contains its fields as plain values."""
+    """Return the JSON document of a calibration; values contains its fields as plain values."""
     nonempty_bins = np.flatnonzero(calibration.counts)
     first, last = int(nonempty_bins[0]), int(nonempty_bins[-1]) + 1
     return {
@@ -50,9 +50,9 @@ def write(path: PathLike, values: dict[str, Any]) -> None:
 
 
 def read(path: PathLike, kind: type[PairDistribution]) -> Any:
-    """Read the calibration of a document, as an object of this class."""
+    """Read a document, and return the calibration as an object of this class."""
     file = Path(path)
-    if file.is_dir():  # the folder that fastcos calibrate writes
+    if file.is_dir():  # The command `fastcos calibrate` writes such a folder.
         file /= "calibration.json"
     try:
         loaded = json.loads(file.read_text("utf8"))
@@ -82,7 +82,7 @@ def read(path: PathLike, kind: type[PairDistribution]) -> Any:
 
 
 def _check(values: dict[str, Any]) -> None:
-    """Raise if a value is impossible; otherwise methods would fail later or return nonsense."""
+    """Raise an error if a value is impossible, because methods would return nonsense later."""
     for name in ("measure", "dataset"):
         validation.as_instance(name, values[name], str, "a text")
     validation.check_text("model", values["model"] or None)
@@ -111,9 +111,9 @@ def _check(values: dict[str, Any]) -> None:
             validation.as_real(f"tail.{name}", getattr(tail, name), above=0)
         validation.as_real("tail.distance", tail.distance, low=0, high=1)
         validation.as_count("tail.n_pairs", tail.n_pairs)
-    if (moved := values["rescaling"]) is not None:
-        validation.as_real("rescaling.fpr", moved.fpr, above=0, high=1)
-        validation.as_real("rescaling.condition", moved.condition, low=1)
-        validation.as_count("rescaling.n_rows", moved.n_rows)
+    if (rescaling := values["rescaling"]) is not None:
+        validation.as_real("rescaling.fpr", rescaling.fpr, above=0, high=1)
+        validation.as_real("rescaling.condition", rescaling.condition, low=1)
+        validation.as_count("rescaling.n_rows", rescaling.n_rows)
         for name in ("given", "low", "high", "bound_low", "bound_high"):
-            validation.as_real(f"rescaling.{name}", getattr(moved, name))
+            validation.as_real(f"rescaling.{name}", getattr(rescaling, name))

@@ -16,17 +16,17 @@ from fastcos.validation import Floats, Integers
 # Number of bins of a histogram. For cosines, a bin is 2^-15 = 3e-5 wide.
 N_BINS = 2**16
 # Largest number of queries in one block of scores. Larger blocks do not fit in the cache, and
-# smaller blocks need more calls. `tests.robustness.calibrated_rates null` measures the rate.
+# smaller blocks need more calls. `tests.robustness.calibrated_rates null` measures the speed.
 _BLOCK = 128
-# Bytes per score while scores are counted: the product, and up to five float64 arrays of its size.
+# Bytes per score while scores are counted: the score, and up to five float64 intermediate results.
 _BYTES_PER_SCORE = 48
 
 
 class Bins(NamedTuple):
-    """Equal bins whose edges are exact floats: low + b width, b from 0 to N_BINS.
+    """Bins of equal width, with the edges low + b width for b from 0 to N_BINS.
 
-    The width is a power of two and low is a multiple of it, so that no rounding moves a score
-    across an edge. The last bin includes its upper edge.
+    The width is a power of two and low is a multiple of the width, so that the edges are exact
+    floats and rounding moves no score across an edge. The last bin includes its upper edge.
     """
 
     low: float
@@ -38,7 +38,7 @@ class Bins(NamedTuple):
         return self.low + self.width * np.arange(N_BINS + 1.0)
 
     def of(self, scores: Floats) -> Integers:
-        """Return the bin of each score; scores outside are assigned to the first or last bin."""
+        """Return the bin of each score; scores outside of all bins are in the first or last bin."""
         first = round(self.low / self.width)
         with np.errstate(over="ignore", invalid="ignore"):
             numbers = np.floor(scores / self.width) - first
@@ -50,18 +50,18 @@ COSINE_BINS = Bins(-1.0, 2.0 / N_BINS)
 
 
 def queries_per_block(n_items: int) -> int:
-    """Return the number of queries in a block of scores that fits working_memory."""
+    """Return the number of queries in a block of scores that fits into working_memory."""
     n_queries = config.working_memory() * 2**20 / (_BYTES_PER_SCORE * n_items)
     return max(1, min(_BLOCK, int(n_queries)))
 
 
 @dataclass
 class Pairs:
-    """The pairs to score: every query with every item.
+    """The pairs to score, which are pairs of every query and every item.
 
-    self_join: whether the queries are the items, so that a row with itself is no pair.
-    n_scored: number of queries that have been scored so far, in all passes. The number of passes is
-        not known in advance.
+    self_join: whether the queries are the items; a row is then not paired with itself.
+    n_scored: number of queries that have been scored so far, in all passes over the pairs. The
+        number of passes is not known in advance.
     """
 
     measure: Measure
@@ -77,7 +77,7 @@ class Pairs:
         return len(self.queries) * (len(self.items) - self.self_join)
 
     def blocks(self) -> Iterator[tuple[slice, Floats]]:
-        """Iterate over slices of the queries and their scores with all items.
+        """Yield slices of the queries, and the scores of these queries with all items.
 
         The score of a row with itself is -inf.
         """
@@ -93,7 +93,7 @@ class Pairs:
 
 
 def bins_of(pairs: Pairs) -> Bins:
-    """Return bins that cover all scores; unless these are cosines, this takes a pass over them."""
+    """Return bins that cover all scores; if they are not cosines, make a pass over all pairs."""
     kind = type(pairs.measure)
     if (
         pairs.measure.metric_type == "cosine"
@@ -107,7 +107,8 @@ def bins_of(pairs: Pairs) -> Bins:
             low, high = min(low, float(finite.min())), max(high, float(finite.max()))
     if not low <= high:
         raise ValueError(f"measure must give finite scores, got none by {pairs.measure.name}")
-    # N_BINS - 1, because rounding low down to a multiple of the width may take one more bin.
+    # The width is computed for N_BINS - 1 bins, because rounding low down to a multiple of the
+    # width may take one more bin.
     span = max(high - low, abs(high) * 2.0**-20, np.finfo(np.float64).tiny * 2.0**60)
     width = 2.0 ** math.ceil(math.log2(span / (N_BINS - 1)))
     return Bins(math.floor(low / width) * width, width)
@@ -118,7 +119,7 @@ def count_scores(pairs: Pairs, bins: Bins) -> Integers:
     counts = np.zeros(N_BINS, np.int64)
     for _, scores in pairs.blocks():
         counts += np.bincount(bins.of(scores).ravel(), minlength=N_BINS)
-    # The score of a row with itself, -inf, was counted in the first bin.
+    # The score -inf of a row with itself was counted in the first bin.
     counts[0] -= len(pairs.queries) * pairs.self_join
     return counts
 
@@ -132,7 +133,7 @@ def count_rows(pairs: Pairs, thresholds: Floats) -> tuple[Integers, Integers]:
         query, item = np.nonzero(scores >= thresholds[0])
         high = scores[query, item]
         for level, threshold in enumerate(thresholds):
-            # The thresholds ascend, so each one selects among the scores above the previous one.
+            # The thresholds ascend, so only scores above one threshold can reach the next.
             is_above = high >= threshold
             query, item, high = query[is_above], item[is_above], high[is_above]
             query_counts[level, rows] = np.bincount(query, minlength=len(scores))
@@ -141,13 +142,13 @@ def count_rows(pairs: Pairs, thresholds: Floats) -> tuple[Integers, Integers]:
 
 
 def independent_pairs(query_counts: Integers, item_counts: Integers, *, self_join: bool) -> float:
-    """Number of independent pairs with as much information as the pairs above a threshold.
+    """Return the number of independent pairs with as much information as the pairs above a score.
 
-    query_counts (n,) and item_counts (m,) are the numbers of scores above the threshold by row. The
-    result is the square of their total over the variance of the total under a bootstrap of the
-    rows, to first order: a row that is drawn w times adds w - 1 times its count. The noise of a
-    single pair is counted twice, once for each of its rows, so that intervals are too wide rather
-    than too narrow.
+    query_counts (n,) and item_counts (m,) are the numbers of scores above the threshold for each
+    query and each item. The result is the square of their total divided by the variance of the
+    total if rows are drawn with replacement (a bootstrap), to first order: a row that is drawn w
+    times adds w - 1 times its count. The noise of a single pair is counted twice, once for each of
+    its rows, so that intervals are too wide rather than too narrow.
     """
     total = float(query_counts.sum())
     sides = (query_counts + item_counts,) if self_join else (query_counts, item_counts)

@@ -1,4 +1,4 @@
-"""Calibration by labelled pairs: both error rates, and the probability that a pair is relevant."""
+"""Calibration by labelled pairs: error rates, and the probability that a pair is relevant."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +11,7 @@ from fastcos.reports import Estimate, Figure, Record, Section, Table, as_table
 from fastcos.validation import Floats
 
 METHODS = ("isotonic", "platt")
-# The prevalences in the columns of the table of probabilities, and its number of rows.
+# The prevalences in the columns of the table of probabilities, and the number of its rows.
 _PREVALENCES = (0.5, 0.1, 0.01, 0.001)
 _ROWS = 9
 
@@ -19,24 +19,26 @@ _ROWS = 9
 @as_table
 @dataclass(frozen=True)
 class LabelledCalibration(Record):
-    """Error rates and probabilities from pairs that are known to be relevant or not.
+    """Error rates and probabilities from pairs that are labelled as relevant or irrelevant.
 
     Attributes
     ----------
     method : {"isotonic", "platt"}
-        The method for the probabilities.
+        The method that computed the probabilities.
     n_relevant, n_other : int
-        Number of pairs that are labelled relevant, and of the others.
+        Number of relevant pairs, and number of irrelevant pairs.
     auc : float
-        Probability that a relevant pair has a higher score than another pair.
+        Probability that a relevant pair has a higher score than an irrelevant pair.
     thresholds : ndarray (t,), float64
-        Ascending thresholds of the operating curve: pairs with at least this score are accepted.
+        Ascending thresholds of the operating curve. A threshold accepts the pairs with at least
+        this score.
     false_positive_rate, false_negative_rate : ndarray (t,), float64
-        Share of the other pairs that are accepted, and share of the relevant pairs that are not.
+        Share of the irrelevant pairs that a threshold accepts, and share of the relevant pairs that
+        it does not accept.
     knots, probabilities : ndarray (c,), float64
-        For isotonic regression, the probabilities at ascending scores; they are linear in between
-        and constant beyond. For Platt scaling, ``probabilities`` contains slope and intercept of
-        the log odds.
+        For isotonic regression, the probabilities at ascending scores, the knots. The probability
+        is linear between two knots, and constant beyond the first and the last knot. For Platt
+        scaling, ``probabilities`` contains slope and intercept of the log odds.
     """
 
     method: str
@@ -51,7 +53,7 @@ class LabelledCalibration(Record):
 
     @property
     def verdict(self) -> str:
-        """How well the scores separate relevant pairs from the others, in a sentence."""
+        """The AUC of the scores, in one sentence."""
         return (
             f"A relevant pair has a higher score than another pair with probability "
             f"{self.auc:.3f}, according to {self.n_relevant:,} relevant and {self.n_other:,} other "
@@ -59,7 +61,7 @@ class LabelledCalibration(Record):
         )
 
     def sections(self) -> tuple[Section]:
-        """Error rates and probabilities by threshold."""
+        """Return the table of error rates and probabilities by threshold."""
         low, high = self.thresholds[0], self.thresholds[-1]
         thresholds = (low + np.arange(_ROWS) * (high - low) / (_ROWS - 1)).tolist()
         header = ("threshold", "false positive", "false negative")
@@ -81,7 +83,7 @@ class LabelledCalibration(Record):
                 (
                     f"The probability that a pair is relevant ({self.method}) depends on the share "
                     "of relevant pairs among all pairs, which is usually far lower than among the "
-                    "labelled pairs. The columns show it for several shares.",
+                    "labelled pairs. Each of the last columns shows the probability for one share.",
                 ),
                 [Table(title, (*header, *(f"if {share:g}" for share in _PREVALENCES)), rows)],
                 figures=[Figure("operating_curve", self, 260, label)],
@@ -90,19 +92,22 @@ class LabelledCalibration(Record):
         )
 
     def error_rates(self, threshold: float) -> tuple[float, float]:
-        """False-positive and false-negative rate if pairs from this score on are accepted."""
+        """Return the false-positive and the false-negative rate of a threshold.
+
+        The threshold accepts pairs with at least this score.
+        """
         threshold = validation.as_real("threshold", threshold)
         number = int(np.searchsorted(self.thresholds, threshold))
-        if number == len(self.thresholds):  # higher than every score
+        if number == len(self.thresholds):  # The threshold is higher than every score.
             return 0.0, 1.0
         return float(self.false_positive_rate[number]), float(self.false_negative_rate[number])
 
     def probability(self, scores: Any, *, prevalence: float | None = None) -> Floats:
-        """The probability that pairs with these scores, of any shape, are relevant.
+        """Return the probability that pairs with these scores, an array of any shape, are relevant.
 
-        The probability of the padding, -inf, is 0. prevalence is the share of relevant pairs in the
-        population of the scores. The default is the share among the labelled pairs, which is
-        usually far higher than that among all pairs.
+        The probability of -inf, which pads short lists, is 0. prevalence is the share of relevant
+        pairs among all pairs to which the scores belong. By default, it is the share among the
+        labelled pairs, which is usually far higher than the share among all pairs.
         """
         values = as_scores(scores)
         if self.method == "isotonic":
@@ -114,7 +119,7 @@ class LabelledCalibration(Record):
             share = expit(slope * values + intercept)
         if prevalence is not None:
             prevalence = validation.as_real("prevalence", prevalence, above=0, below=1)
-            # Bayes' rule: the odds change by the ratio of the prior odds
+            # By Bayes' rule, the odds are multiplied by the ratio of the prior odds.
             ratio = prevalence / (1 - prevalence) * self.n_other / self.n_relevant
             share = share * ratio / (share * ratio + (1 - share))
         return np.where(values == -np.inf, 0.0, share)
@@ -128,10 +133,11 @@ def calibrate_pairs(scores: Any, relevant: Any, *, method: str = "isotonic") -> 
     scores : array_like (n,)
         Scores of the pairs.
     relevant : array_like (n,), bool or 0 and 1
-        Whether each pair is relevant. Both relevant and other pairs must occur.
+        Whether each pair is relevant. There must be relevant and irrelevant pairs.
     method : {"isotonic", "platt"}
-        Isotonic regression, or Platt's logistic curve, which is more accurate for fewer than about
-        a thousand labelled pairs (Niculescu-Mizil and Caruana 2005).
+        The method for the probabilities: isotonic regression, or Platt's logistic curve, which is
+        more accurate for fewer than about a thousand labelled pairs (Niculescu-Mizil and Caruana
+        2005).
 
     Returns
     -------
@@ -163,9 +169,8 @@ def calibrate_pairs(scores: Any, relevant: Any, *, method: str = "isotonic") -> 
     labels = validation.as_vector("relevant", relevant, len(values))
     method = validation.as_choice("method", method, METHODS)
     if not np.isin(labels, (0, 1)).all() or len(np.unique(labels)) < 2:
-        distinct = np.unique(labels)
-        listed = ", ".join(f"{value:g}" for value in distinct[:5])
-        raise ValueError(f"relevant must hold both 0 and 1 and nothing else, got {listed}")
+        examples = ", ".join(f"{value:g}" for value in np.unique(labels)[:5])
+        raise ValueError(f"relevant must hold both 0 and 1 and nothing else, got {examples}")
     false_positive, true_positive, thresholds = roc_curve(labels, values, drop_intermediate=False)
     n_relevant = int(labels.sum())
     n_other = len(labels) - n_relevant
@@ -173,9 +178,9 @@ def calibrate_pairs(scores: Any, relevant: Any, *, method: str = "isotonic") -> 
         fitted = IsotonicRegression(out_of_bounds="clip").fit(values, labels)
         knots, probabilities = fitted.X_thresholds_, fitted.y_thresholds_
     else:
-        # Platt's targets add one pair of each kind, so that the curve is finite even for separable
-        # labels. Each labelled pair is used twice, once as relevant and once as irrelevant, with
-        # weights that sum to 1.
+        # Platt's targets add one relevant and one irrelevant pair, so that the curve is finite even
+        # if a threshold separates the labels. Each labelled pair is used twice, once as relevant
+        # and once as irrelevant, with weights that sum to 1.
         positive = np.where(labels == 1, (n_relevant + 1) / (n_relevant + 2), 1 / (n_other + 2))
         regression = LogisticRegression(C=np.inf, max_iter=1000).fit(
             np.tile(values, 2)[:, None],

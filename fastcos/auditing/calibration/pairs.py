@@ -1,4 +1,4 @@
-"""Single pairs: examples with scores near a threshold, and the scores of chosen pairs."""
+"""Examples of pairs with scores near a threshold, and scores of pairs that the caller chooses."""
 
 from typing import Any, NamedTuple
 
@@ -12,17 +12,17 @@ from fastcos.similarity.linear import as_pairs
 from fastcos.similarity.row_transforms import pair_scores
 from fastcos.validation import Floats, Integers
 
-# Number of queries among whose pairs examples are chosen.
+# Number of queries from whose pairs examples are chosen.
 _QUERIES = 500
 
 
 class NearPairs(NamedTuple):
-    """Pairs with scores near a threshold, highest score first.
+    """Pairs with scores near a threshold, in descending order of the score.
 
     Attributes
     ----------
     queries, items : ndarray (n,), int64
-        Row numbers of both sides of each pair.
+        Row numbers of the query and of the item of each pair.
     scores : ndarray (n,), float64
         Scores of the pairs.
     """
@@ -50,10 +50,10 @@ def pairs_near(
     threshold : float
         The threshold.
     queries : array_like (n, d), optional
-        Query embeddings; 500 of them are drawn if there are more. Default: pairs of different
-        items.
+        Query embeddings. If there are more than 500 queries, 500 of them are drawn. By default, the
+        pairs are pairs of different items.
     n_each : int
-        Largest number of pairs on each side of the threshold.
+        Largest number of pairs above the threshold, and largest number of pairs below it.
     measure : str or Measure
         As in :func:`fastcos.top_k`.
     random_state : int or Generator
@@ -62,8 +62,8 @@ def pairs_near(
     Returns
     -------
     NearPairs
-        At most one pair per query on each side of the threshold. If there are not enough pairs, the
-        result has fewer.
+        At most one pair per query above the threshold, and at most one below it. If there are not
+        enough pairs, the result contains fewer.
 
     Examples
     --------
@@ -80,25 +80,25 @@ def pairs_near(
     Q = X if queries is None else validation.as_rows("queries", queries)
     validation.check_same_width("queries", Q, "items", X)
     validation.check_scorable("queries", Q, X)
-    drawn = np.sort(generator.choice(len(Q), min(_QUERIES, len(Q)), replace=False))
+    sampled = np.sort(generator.choice(len(Q), min(_QUERIES, len(Q)), replace=False))
     fitted = get_measure(measure).fit(X)
     above: list[Any] = []
     below: list[Any] = []
     block = queries_per_block(len(X))
-    for rows, scores in score_blocks(fitted, validation.read_only(Q[drawn]), X, block):
-        numbers = drawn[rows]
+    for rows, scores in score_blocks(fitted, validation.read_only(Q[sampled]), X, block):
+        numbers = sampled[rows]
         if queries is None:
-            # Consider each pair once, and no pair of a row with itself.
+            # Consider each pair only once, and no pair of a row with itself.
             scores[np.arange(len(X)) <= numbers[:, None]] = np.nan
-        for side, is_on_side in ((above, scores >= threshold), (below, scores < threshold)):
+        for found_pairs, is_on_side in ((above, scores >= threshold), (below, scores < threshold)):
             distances = np.where(is_on_side, np.abs(scores - threshold), np.inf)
             columns = distances.argmin(axis=1)
             nearest = distances[np.arange(len(numbers)), columns]
             exists = np.isfinite(nearest)
-            side.append((numbers[exists], columns[exists], nearest[exists]))
+            found_pairs.append((numbers[exists], columns[exists], nearest[exists]))
     examples = []
-    for side, sign in ((above, 1), (below, -1)):
-        query, item, distance = map(np.concatenate, zip(*side, strict=True))
+    for found_pairs, sign in ((above, 1), (below, -1)):
+        query, item, distance = map(np.concatenate, zip(*found_pairs, strict=True))
         best = np.argsort(distance, kind="stable")[:n_each]
         examples.append((query[best], item[best], threshold + distance[best] * sign))
     query, item, score = map(np.concatenate, zip(*examples, strict=True))

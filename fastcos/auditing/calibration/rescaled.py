@@ -1,4 +1,4 @@
-"""threshold_range: how far rescalings, which change no prediction, move a threshold."""
+"""The function ``threshold_range``, which searches how far rescalings move a threshold."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -13,15 +13,17 @@ from fastcos.validation import Floats
 
 # Number of rows whose pairs are searched. They form 500,000 pairs.
 SAMPLE = 1000
-# Number of pairs near the threshold whose derivatives show in which direction it moves.
+# Number of pairs near the threshold. The sum of their derivatives is the direction of a step.
 _NEAR = 200
-# Largest number of steps to a vertex of the box. Steps after the third rarely help, according to
-# `tests.robustness.calibrated_rates rescaling`.
+# Largest number of steps towards a vertex of the box of all allowed D. Steps after the third rarely
+# help, according to `tests.robustness.calibrated_rates rescaling`.
 _VERTEX_STEPS = 8
-# Largest number of values of D that Powell's method evaluates for each end, after the steps.
+# Largest number of values of D that Powell's method evaluates for each end of the range, after
+# these steps.
 _TRIALS = 400
-# Up to _FEW_COLUMNS columns, DIRECT first searches the whole box with _GLOBAL_TRIALS values of D
-# per column. `tests.robustness.calibrated_rates rescaling` compares choices.
+# If there are at most _FEW_COLUMNS columns, the algorithm DIRECT first searches the whole box with
+# _GLOBAL_TRIALS values of D per column. `tests.robustness.calibrated_rates rescaling` compares
+# other values.
 _FEW_COLUMNS = 3
 _GLOBAL_TRIALS = 1000
 
@@ -42,10 +44,11 @@ class ThresholdRange(Record):
     low, high : float
         The lowest and the highest threshold that the search over D found.
     bound_low, bound_high : float
-        Bounds of the threshold under every linear map of this condition, and so under every D.
+        Bounds of the threshold that hold for every linear map of this condition, and therefore for
+        every D.
     low_rescaling, high_rescaling : ndarray (d,), float64
-        Diagonals of the D with the thresholds low and high, for ``rows / D``; their entries are
-        from 1 / condition to 1.
+        Diagonals of the rescalings D under which the rows ``rows / D`` have the thresholds low and
+        high. Their entries are from 1 / condition to 1.
     """
 
     fpr: float
@@ -61,7 +64,7 @@ class ThresholdRange(Record):
 
     @property
     def verdict(self) -> str:
-        """The range in a sentence."""
+        """The range in one sentence."""
         return (
             f"Rescalings D of condition {self.condition:g} move the threshold for a rate of "
             f"{self.fpr:g} from {self.given:.3f} to between {self.low:.3f} and {self.high:.3f} "
@@ -69,7 +72,7 @@ class ThresholdRange(Record):
         )
 
     def sections(self) -> tuple[Section]:
-        """The range of the threshold."""
+        """Return the section that shows the range of the threshold."""
         return (
             Section(
                 "How far a rescaling moves the threshold",
@@ -93,7 +96,7 @@ class ThresholdRange(Record):
         )
 
     def spans(self, score: float) -> bool:
-        """Return whether this score is above or below the threshold depending on D."""
+        """Return whether D decides if this score is above or below the threshold."""
         return self.low <= validation.as_real("score", score) < self.high
 
     @classmethod
@@ -114,17 +117,18 @@ def threshold_range(
     """Search how far rescalings D of bounded condition move the cosine threshold of a rate.
 
     The threshold is the lowest cosine among the share fpr of pairs with the highest cosines. The
-    search looks for the D with the lowest and the highest threshold. It makes steps to the vertex
-    of the box of D to which the derivatives of the pairs near the threshold point, then it uses
-    Powell's method. For at most 3 columns, DIRECT first searches the whole box. The true range is
-    at least as wide as the result. The bounds hold for every linear map of this condition.
+    function searches the D with the lowest and the D with the highest threshold. All D of bounded
+    condition form a box, and the derivatives of the pairs near the threshold point to one of its
+    vertices. The search makes steps towards this vertex, and then uses Powell's method. For at most
+    3 columns, the algorithm DIRECT first searches the whole box. The true range is at least as wide
+    as the result. The bounds hold for every linear map of this condition.
 
     Parameters
     ----------
     items : array_like (p, d), float32 or float64
         Item embeddings, of which at least two rows are not zero.
     fpr : float
-        False-positive rate, from 1 over the number of pairs to 1.
+        False-positive rate, from 1 / (number of pairs) to 1.
     condition : float
         Largest entry of D divided by its smallest, from 1 to 1e15.
     sample : int, optional
@@ -142,8 +146,8 @@ def threshold_range(
     --------
     >>> import numpy as np
     >>> from fastcos.auditing import threshold_range
-    >>> moved = threshold_range(np.random.default_rng(0).standard_normal((80, 4)), 0.01)
-    >>> moved.bound_low <= moved.low < moved.given < moved.high <= moved.bound_high
+    >>> limits = threshold_range(np.random.default_rng(0).standard_normal((80, 4)), 0.01)
+    >>> limits.bound_low <= limits.low < limits.given < limits.high <= limits.bound_high
     True
     """
     from scipy.optimize import direct, minimize
@@ -176,13 +180,14 @@ def threshold_range(
             box = [(0.0, largest)] * len(point)
 
             def loss(logs: Floats, sign: float = sign) -> float:
-                # The clipped cosine makes Fisher's z finite.
+                # Clip the cosine, so that Fisher's z is finite.
                 cosine = np.clip(pairs.threshold(logs), -1 + 2.0**-52, 1 - 2.0**-52)
                 return -sign * float(np.arctanh(cosine))
 
             if len(point) <= _FEW_COLUMNS:
-                # The scale of D is irrelevant, so its smallest weight can be fixed. Search the face
-                # of the box on which the weight of this column is the smallest.
+                # A common factor of all entries of D changes no cosine, so the smallest weight can
+                # be fixed. For each column, search the face of the box on which the column has the
+                # smallest weight.
                 for column in range(len(point)):
 
                     def on_face(logs: Floats, column: int = column) -> float:
@@ -212,22 +217,22 @@ class _RankedPairs:
         self._pairs = np.triu_indices(len(unit), 1)
         n_pairs = len(self._pairs[0])
         fpr = validation.as_real("fpr", fpr, low=1 / n_pairs, high=1)
-        # The factor allows for the rounding of fpr times the number of pairs.
+        # The factor compensates for the rounding of fpr times the number of pairs.
         self._rank = n_pairs - int(fpr * n_pairs * (1 + 1e-9))
 
     def threshold(self, logs: Floats) -> float:
-        """Return the cosine at the rank of the threshold, under the weights exp(logs)."""
+        """Return the threshold, which is the cosine of a certain rank, under weights exp(logs)."""
         return float(np.partition(self._cosines(logs), self._rank)[self._rank])
 
     def derivatives(self, logs: Floats) -> Floats:
-        """Mean derivatives of Fisher's z by logs, over the pairs near the threshold."""
+        """Return the mean derivatives of Fisher's z by logs, over the pairs near the threshold."""
         cosines = self._cosines(logs)
         near = min(_NEAR, len(cosines))
         first = min(max(self._rank - near // 2, 0), len(cosines) - near)
         order = np.argpartition(cosines, (first, first + near - 1))[first : first + near]
-        left, right = (side[order] for side in self._pairs)
+        first_rows, second_rows = (numbers[order] for numbers in self._pairs)
         weights = np.exp(0.5 * logs)
-        sensitivity = tv_index(self._unit[left] * weights, self._unit[right] * weights)
+        sensitivity = tv_index(self._unit[first_rows] * weights, self._unit[second_rows] * weights)
         return sensitivity.contributions.mean(axis=0)
 
     def _cosines(self, logs: Floats) -> Floats:

@@ -15,22 +15,22 @@ from fastcos.storage import PathLike
 from fastcos.validation import Floats, Integers
 
 # A note warns if more than this number of pairs count as one independent pair. For independent
-# normal rows it is 2, because the bootstrap counts the noise of pairs twice.
+# normal rows, two pairs count as one, because the bootstrap counts the noise of pairs twice.
 _CLUSTERED = 4.0
 # A rate has an interval only if at least this number of pairs is expected above its threshold. For
 # lower rates of 12 to 100 normal rows, intervals of 99 % rarely contain the true rate.
 _MIN_EXPECTED_PAIRS = 2
-# A note calls the tail model unreliable from this Kolmogorov-Smirnov distance on. Its shares are
-# then wrong by about this fraction.
+# A note calls the tail model unreliable if its Kolmogorov-Smirnov distance is at least this number.
+# The shares of such a model are wrong by about this fraction.
 _POOR_FIT = 0.1
-# The ratio of pairs to independent pairs is read at this multiple of a rate, which is halfway to
-# the next level. Read at the rate itself, it yields intervals that are too narrow
-# (`tests.robustness.calibrated_rates held_out`).
+# For a rate, the ratio of pairs to independent pairs is taken at this multiple of the rate, which
+# is halfway to the next level. The ratio at the rate itself would yield intervals that are too
+# narrow (`tests.robustness.calibrated_rates held_out`).
 _RATE_FACTOR = 10**0.5
 
 
 def as_number(value: float) -> str:
-    """Format a count or an expected count: at least two digits, never 2e+03."""
+    """Format a count or an expected count with at least two digits and without an exponent."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.2g}"
 
 
@@ -40,7 +40,7 @@ class Calibration(PairDistribution):
     """The distribution of the scores of random pairs, and its consequences for single scores.
 
     A false positive is a random pair that reaches a threshold. A few random pairs are related, so
-    the false-positive rate among unrelated pairs is even lower.
+    the false-positive rate among unrelated pairs is even lower than the stated rate.
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ class Calibration(PairDistribution):
     low, width : float
         Bin b contains scores from low + b width up to the next edge; the last bin includes its
         upper edge. A score has a rounding error of about (d + 8) 2^-52 of its scale, so a score
-        that is this near to an edge may be in the next bin.
+        that is so near to an edge may be counted in the neighbouring bin.
     counts : ndarray (65536,), int64
         Number of pairs in each bin.
     n_queries, n_items : int
@@ -61,9 +61,9 @@ class Calibration(PairDistribution):
     n_given : tuple of int
         Number of queries and of items in the input, before sampling.
     n_zero : int
-        Number of zero rows in the sample. They have no direction and are in no pair.
+        Number of zero rows in the sample. Zero rows have no direction and are in no pair.
     n_duplicates : int
-        Number of items whose row equals that of another item.
+        Number of items whose row equals the row of an earlier item.
     levels : ndarray (6,), float64
         Thresholds for the rates 1e-1 to 1e-6.
     query_counts : ndarray (6, n_queries), int64
@@ -74,11 +74,11 @@ class Calibration(PairDistribution):
     tail : Tail or None
         Model of the tail; None if the tail has no spread.
     rescaling : ThresholdRange or None
-        How far rescalings move the threshold; None if no condition was given.
+        The range of the threshold over rescalings; None unless a condition was passed.
     dataset : str
         SHA-256 of the shape, type and values of the input.
     model : str or None
-        Name and version of the model of the rows.
+        Name and version of the model that computed the rows.
     """
 
     n_given: tuple[int, int]
@@ -93,7 +93,7 @@ class Calibration(PairDistribution):
 
     @property
     def carried_fpr(self) -> float:
-        """The smallest rate with an interval: at this rate, two pairs are expected."""
+        """The smallest rate that has an interval: at this rate, two pairs are expected."""
         return min(_MIN_EXPECTED_PAIRS * (1 + self.self_join) / self.n_pairs, 1.0)
 
     def rate_interval(
@@ -101,9 +101,10 @@ class Calibration(PairDistribution):
     ) -> tuple[float, float]:
         """Interval for the true false-positive rate of ``threshold(fpr)``, over resampled rows.
 
-        Pairs share rows, so they count as fewer independent pairs; the interval is that of a
-        Poisson count of independent pairs. It assumes that rows are drawn independently from one
-        population. It allows for hubs, but not for one tight cluster: see ``notes``.
+        Pairs share rows, so they count as a smaller number of independent pairs; the interval is
+        that of a Poisson count of independent pairs. The interval assumes that rows are drawn
+        independently from one population. It takes hubs into account, but not one tight cluster of
+        rows: see ``notes``.
 
         Parameters
         ----------
@@ -125,8 +126,8 @@ class Calibration(PairDistribution):
         fpr = validation.as_real("fpr", fpr, low=self.carried_fpr * (1 - 1e-9), high=1)
         confidence = validation.as_real("confidence", confidence, above=0, below=1)
         count = self.independent_pairs(fpr)
-        # The posterior distribution of a Poisson mean under Jeffreys' prior is a gamma
-        # distribution; the predictive distribution of a new count is negative binomial.
+        # With Jeffreys' prior, the posterior distribution of a Poisson mean is a gamma
+        # distribution, and the predictive distribution of a new count is negative binomial.
         distribution = nbinom(count + 0.5, 0.5) if held_out else gamma(count + 0.5)
         low, high = distribution.interval(confidence)
         return min(float(low) / count * fpr, 1.0), min(float(high) / count * fpr, 1.0)
@@ -134,18 +135,18 @@ class Calibration(PairDistribution):
     def threshold_interval(self, fpr: float, *, confidence: float = 0.95) -> tuple[float, float]:
         """Interval for the threshold of this rate, over resampled rows.
 
-        Its ends are the thresholds of the ends of :meth:`rate_interval` (Woodruff 1952).
+        Its ends are the thresholds for the ends of :meth:`rate_interval` (Woodruff 1952).
         """
         rates = self.rate_interval(fpr, confidence=confidence)
         low, high = (max(rate, self.smallest_fpr) for rate in rates)
         return self.threshold(high), self.threshold(low)
 
     def independent_pairs(self, fpr: float) -> float:
-        """Number of independent pairs that would determine this rate as precisely.
+        """Number of independent pairs that would determine this rate equally precisely.
 
-        This is the number of pairs above the threshold, divided by the number of pairs that count
-        as one independent pair. The divisor is that at about 3 times the rate, because at the rate
-        itself it is too small in samples that lack a hub by chance.
+        It is the number of pairs above the threshold, divided by the number of pairs that count as
+        one independent pair. The divisor is computed at about 3 times the rate, because at the rate
+        itself it would be too small in samples that lack a hub by chance.
         """
         pairs = fpr * self.n_pairs / (1 + self.self_join)
         levels = np.flatnonzero(self.independent > 0)[::-1]
@@ -159,22 +160,23 @@ class Calibration(PairDistribution):
     def rate_range(self, score: float, condition: float) -> tuple[float, float]:
         """Bounds on the false-positive rate of a cosine over all linear maps of this condition.
 
-        The condition of a linear map is the ratio of its largest singular value to its smallest.
-        Rescalings D are among these maps. Each map moves Fisher's z of a pair by at most
-        ln condition, so only pairs whose z is within that distance can cross the score.
+        The condition of a linear map is its largest singular value divided by its smallest.
+        Rescalings D are linear maps, so the bounds hold for them. A map changes Fisher's z of a
+        pair by at most ln condition, so only pairs whose z is within this distance of the z of the
+        score can change from one side of the score to the other.
         """
         score = validation.as_real("score", score, low=-1, high=1)
         low, high = self.p_value(fisher_z_interval(score, condition)[::-1])
         return float(low), float(high)
 
     def table(self) -> Table:
-        """The verdict and the thresholds by rate, for ``repr``."""
+        """Return the verdict and the thresholds by rate, for ``repr``."""
         return self.thresholds().tables[0]._replace(lead=self.verdict)
 
     def is_reachable(self, fpr: float) -> bool:
-        """Return whether some score is reached by random pairs with at most this probability.
+        """Return whether there is a score that random pairs reach with at most this probability.
 
-        It is false if more pairs than that have the largest score, which duplicates cause.
+        There is none if more pairs than the rate permits have the largest score, as duplicates do.
         """
         is_last = self._is_bounded or self.tail is None
         return not is_last or bool(self.threshold(fpr) <= self.edges[-1])
@@ -187,7 +189,7 @@ class Calibration(PairDistribution):
         return f"{self._of_one_rate()} {self.rescaling.verdict}"
 
     def _of_one_rate(self) -> str:
-        """The threshold for the rate fpr in a sentence."""
+        """Return the sentence about the threshold for the rate fpr."""
         if not self.is_reachable(self.fpr):
             top = float(self.p_value(self.edges[-1]))
             return (
@@ -250,8 +252,8 @@ class Calibration(PairDistribution):
                 f"Queries differ at a rate of {RATES[level]:g}: the busiest 1 % of the queries "
                 f"have {busiest:.0%} of the pairs, and for 90 % of them, the rate lies between "
                 f"{low:.2g} and {high:.2g}. {pairs_per_independent[level]:,.0f} pairs count as one "
-                "independent pair. The intervals allow for hubs but not for one tight cluster. The "
-                "measure query_normalized corrects the scores of each query."
+                "independent pair. The intervals take hubs into account, but not one tight "
+                "cluster. The measure query_normalized corrects the scores of each query."
             )
         if self.fpr < self.carried_fpr:
             notes.append(
@@ -261,9 +263,9 @@ class Calibration(PairDistribution):
             )
         if self.n_duplicates:
             notes.append(
-                f"{self.n_duplicates:,} of {self.n_items:,} items are duplicates of others. Their "
-                "pairs have the largest score, although they are no false positives. Remove the "
-                "duplicates first: items[near_duplicates(items, 0.9999).representatives]."
+                f"{self.n_duplicates:,} of {self.n_items:,} items are duplicates of other items. "
+                "Their pairs have the largest score, although they are no false positives. Remove "
+                "the duplicates first: items[near_duplicates(items, 0.9999).representatives]."
             )
         top = self.counts[-1] / self.n_pairs
         if top > self.smallest_fpr and self.counts[-1] >= OBSERVED:
@@ -279,7 +281,7 @@ class Calibration(PairDistribution):
         return tuple(notes)
 
     def sections(self) -> tuple[Section, ...]:
-        """The distribution, thresholds by rate, the range over rescalings, method."""
+        """Return the sections of the report, from the distribution to the method."""
         shares = "; ".join(f"{self.threshold(rate):.3f} or more: {rate:g}" for rate in self.rates)
         model = "The scores of the tail have no spread, so there is no model of it."
         if (tail := self.tail) is not None:
@@ -318,7 +320,7 @@ class Calibration(PairDistribution):
         return (distribution, self.thresholds(), *rescaling, method)
 
     def thresholds(self) -> Section:
-        """Thresholds by false-positive rate."""
+        """Return the table of thresholds by false-positive rate."""
         condition = None if self.rescaling is None else self.rescaling.condition
         n_items, rows = self.n_given[1], []
         for rate in self.rates:
@@ -343,8 +345,8 @@ class Calibration(PairDistribution):
             "Which threshold has which error rate?",
             (
                 "The rate is the share of random pairs that reach the threshold, which are false "
-                "positives. The interval covers the sampling of rows. By chance: number of items "
-                "that a query finds by chance.",
+                "positives. The interval takes into account that the rows are a sample. The column "
+                '"by chance" shows the number of items that a query finds by chance.',
             ),
             [Table(title, header, rows)],
             verdict=self._of_one_rate(),
@@ -369,5 +371,5 @@ class Calibration(PairDistribution):
 
 
 def _digits(score: float) -> str:
-    """Format a score: three decimals, or five just below 1, so that it does not look like 1."""
+    """Format a score with three decimals, or with five if three decimals would round it to 1."""
     return f"{min(score, 0.99999):.5f}" if 0.9995 <= score < 1 else f"{score:.3f}"

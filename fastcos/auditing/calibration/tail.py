@@ -1,4 +1,4 @@
-"""A model of the scores beyond those observed: the generalised Pareto distribution."""
+"""A model of the highest scores of random pairs: the generalised Pareto distribution."""
 
 from dataclasses import dataclass
 
@@ -7,15 +7,15 @@ import numpy as np
 from fastcos.reports import Record
 from fastcos.validation import Floats, Integers
 
-# The tail consists of this share of the pairs, but of at least MIN_PAIRS pairs: enough to fit two
-# parameters, and few enough that only the tail decides. `tests.robustness.calibrated_rates tail`
-# compares choices.
+# The tail consists of this share of the pairs with the highest scores, but of at least MIN_PAIRS
+# pairs. These are enough pairs to fit two parameters, and so few that only the highest scores
+# decide the fit. `tests.robustness.calibrated_rates tail` compares other values.
 SHARE = 1e-4
 MIN_PAIRS = 1000
 # The tail never exceeds this share of the pairs. A fit to all pairs would yield thresholds at which
-# the true rate is only half of the requested one.
+# the true rate is only half of the requested rate.
 MAX_SHARE = 0.2
-# Number of scores, at equal steps of the distribution of the tail, to which the model is fitted.
+# Number of quantiles of the tail to which the model is fitted.
 _FITTED = 5000
 
 
@@ -34,7 +34,8 @@ class Tail(Record):
     n_pairs : int
         Number of pairs in the tail.
     shape, scale : float
-        Parameters of the distribution. With a negative shape, it ends at start - scale / shape.
+        Parameters of the distribution. If the shape is negative, the largest possible score is
+        start - scale / shape.
     distance : float
         Largest difference between the fitted and the observed distribution of the tail
         (Kolmogorov-Smirnov), from 0 to 1.
@@ -48,13 +49,16 @@ class Tail(Record):
     distance: float
 
     def p_value(self, scores: Floats) -> Floats:
-        """Return the share of pairs at or above these scores by the model, for scores >= start."""
+        """Return the share of pairs that reach these scores, according to the model.
+
+        The scores must be at least start.
+        """
         from scipy.stats import genpareto
 
         return self.share * genpareto.sf((scores - self.start) / self.scale, self.shape)
 
     def threshold(self, share: float) -> float:
-        """Return the score that, by the model, this share of all pairs reaches."""
+        """Return the score that this share of all pairs reaches, according to the model."""
         from scipy.stats import genpareto
 
         excess = genpareto.isf(min(share / self.share, 1.0), self.shape)
@@ -62,7 +66,7 @@ class Tail(Record):
 
 
 def fit_tail(edges: Floats, counts: Integers) -> Tail | None:
-    """Fit the tail of a histogram by maximum likelihood; None if its scores have no spread."""
+    """Fit the tail of a histogram by maximum likelihood; return None if all scores are similar."""
     from scipy.stats import genpareto, kstest
 
     n_pairs = int(counts.sum())
@@ -70,12 +74,12 @@ def fit_tail(edges: Floats, counts: Integers) -> Tail | None:
     min_in_tail = max(1, min(MAX_SHARE * n_pairs, max(MIN_PAIRS, SHARE * n_pairs)))
     first = int(np.flatnonzero(above >= min_in_tail)[-1])
     in_tail = int(above[first])
-    # Scores at equal steps of the distribution of the tail, interpolated within each bin.
+    # Compute the quantiles of the tail at equal steps, by interpolation within each bin.
     steps = (np.arange(min(_FITTED, in_tail)) + 0.5) * in_tail / min(_FITTED, in_tail)
     cumulative = np.cumsum(counts[first:])
     bins = np.searchsorted(cumulative, steps, side="right")
     before = cumulative[bins] - counts[first + bins]
-    # The unit is one bin, because squares of very large or small scores would overflow.
+    # Scores are measured in bins, because squares of very large scores would overflow.
     excess = bins + (steps - before) / counts[first + bins]
     if not excess[-1] > 2:
         return None
