@@ -90,15 +90,15 @@ def pairs_near(
         if queries is None:
             # Consider each pair only once, and no pair of a row with itself.
             scores[np.arange(len(X)) <= numbers[:, None]] = np.nan
-        for found_pairs, is_on_side in ((above, scores >= threshold), (below, scores < threshold)):
+        for side_pairs, is_on_side in ((above, scores >= threshold), (below, scores < threshold)):
             distances = np.where(is_on_side, np.abs(scores - threshold), np.inf)
             columns = distances.argmin(axis=1)
             nearest = distances[np.arange(len(numbers)), columns]
             exists = np.isfinite(nearest)
-            found_pairs.append((numbers[exists], columns[exists], nearest[exists]))
+            side_pairs.append((numbers[exists], columns[exists], nearest[exists]))
     examples = []
-    for found_pairs, sign in ((above, 1), (below, -1)):
-        query, item, distance = map(np.concatenate, zip(*found_pairs, strict=True))
+    for side_pairs, sign in ((above, 1), (below, -1)):
+        query, item, distance = map(np.concatenate, zip(*side_pairs, strict=True))
         best = np.argsort(distance, kind="stable")[:n_each]
         examples.append((query[best], item[best], threshold + distance[best] * sign))
     query, item, score = map(np.concatenate, zip(*examples, strict=True))
