@@ -7,6 +7,15 @@ import subprocess
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
+# The names by which vendors and engineers call the microarchitectures that LLVM names.
+MICROARCHITECTURES = {
+    "znver2": "Zen 2", "znver3": "Zen 3", "znver4": "Zen 4", "znver5": "Zen 5",
+    "haswell": "Haswell", "broadwell": "Broadwell", "skylake-avx512": "Skylake-SP",
+    "cascadelake": "Cascade Lake", "icelake-server": "Ice Lake",
+    "sapphirerapids": "Sapphire Rapids", "emeraldrapids": "Emerald Rapids",
+    "graniterapids": "Granite Rapids", "neoverse-n1": "Neoverse N1", "neoverse-v1": "Neoverse V1",
+    "neoverse-v2": "Neoverse V2",
+}  # fmt: skip
 
 
 def cpu():
@@ -23,6 +32,20 @@ def cpu():
     except (OSError, ValueError):
         name = platform.processor() or platform.machine()
     return f"{name} ({binding.get_host_cpu_name()})"
+
+
+def vendor_name(known_cpu, isa):
+    """Return a CPU that cpu() names, as its vendor sells it, as far as a virtual machine shows it.
+
+    LLVM guesses the microarchitecture from CPUID. If the model of a virtual Xeon with AMX is
+    hidden, LLVM takes the CPU for a Rocket Lake, which has no AMX.
+    """
+    name, _, guess = known_cpu.removesuffix(")").partition(" (")
+    name = re.sub(r"\((R|TM)\)", "", name)
+    if isa == "amx" and "rapids" not in guess:
+        return f"{name} with AMX (Sapphire Rapids or later)"
+    guess = MICROARCHITECTURES.get(guess, guess)
+    return f"{name} ({guess})" if guess and guess not in name else name
 
 
 def features():
@@ -61,7 +84,8 @@ def facts():
 def description():
     """Return the CPU, the instruction set and the number of threads as one line."""
     facts_of_run = facts()
-    return f"{facts_of_run['cpu']}, {facts_of_run['isa']}, {facts_of_run['threads']} threads"
+    name = vendor_name(facts_of_run["cpu"], facts_of_run["isa"])
+    return f"{name}, {facts_of_run['isa']}, {facts_of_run['threads']} threads"
 
 
 def cpu_seconds():

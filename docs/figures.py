@@ -18,6 +18,8 @@ from fastcos.plots.style import COLOURS, GRID_COLOUR
 
 FOLDER = Path(__file__).parent / "figures"
 DOTS_PER_INCH = 130
+# The background of a label, which keeps grid lines out of its letters.
+CARD = {"facecolor": "white", "edgecolor": "none", "pad": 1}
 
 
 def kernel() -> Figure:
@@ -74,17 +76,25 @@ def projection() -> Figure:
                     color=colour, textcoords="offset points", fontsize=12)  # fmt: skip
     ax.set_yscale("log")
     ax.set_yticks([0.1, 1, 10, 100], ["0.1 %", "1 %", "10 %", "100 %"])
-    ax.set_xlabel(f"length of the short code: principal axes of {depth} columns")
-    ax.set_title("Pairs that need the full code, after the bound of the short one", loc="left")
+    ax.set_xlabel(f"number of principal axes in the short code, of {depth} columns")
+    ax.set_title(f"Share of the pairs that need the full code ({n:,} simulated rows)", loc="left")
     ax.spines[["top", "right"]].set_visible(False)
     ax.grid(visible=True, axis="y", color=GRID_COLOUR)
     return figure
 
 
+def state_of(page: str) -> str:
+    """Return the processor, the number of cores and the date that a page names for its numbers."""
+    ((machine, date),) = re.findall(
+        r"((?:AMD|Intel) [^,;\n]*, \d+ cores)[^\n]*?(\d{4}-\d\d-\d\d)", page
+    )
+    return f"{machine}, {date}"
+
+
 def threads() -> Figure:
     """Draw the times of docs/dev/benchmarks.md by the number of threads."""
-    text = (FOLDER.parent / "dev" / "benchmarks.md").read_text("utf8")
-    rows = dict(re.findall(r"^\| ([^|]+?: (?:fastcos|FAISS)) \|(.*)\|$", text, re.MULTILINE))
+    page = (FOLDER.parent / "dev" / "benchmarks.md").read_text("utf8")
+    rows = dict(re.findall(r"^\| ([^|]+?: (?:fastcos|FAISS)) \|(.*)\|$", page, re.MULTILINE))
     figure = Figure(figsize=(8.4, 3.6), layout="constrained")
     panels = figure.subplots(1, 2)
     for ax, work in zip(panels, ("1 query", "1,000 queries"), strict=True):
@@ -96,8 +106,8 @@ def threads() -> Figure:
             for thread, time in ((1, times[0]), (16, times[-1])):
                 text = f"{name}: {time:g} ms" if thread == 1 else f"{time:g} ms"
                 ax.annotate(text, (thread, time), xytext=(4, 8), textcoords="offset points",
-                            color=colour, fontsize=11)  # fmt: skip
-        ax.set(xscale="log", yscale="log", xlabel="threads", xlim=(0.85, 26))
+                            color=colour, fontsize=11, bbox=CARD)  # fmt: skip
+        ax.set(xscale="log", yscale="log", xlabel="threads", xlim=(0.85, 28))
         ax.set_xticks([1, 2, 4, 8, 16], ["1", "2", "4", "8", "16"])
         ax.set_yticks([1, 10, 100, 1000], ["1 ms", "10 ms", "100 ms", "1 s"])
         ax.set_ylim(min(ax.get_ylim()[0], 0.6), ax.get_ylim()[1] * 1.6)
@@ -105,30 +115,37 @@ def threads() -> Figure:
         ax.set_title(f"{work} among 100,000 x 384", loc="left", fontsize=12)
         ax.spines[["top", "right"]].set_visible(False)
         ax.grid(visible=True, axis="y", color=GRID_COLOUR)
+    figure.supxlabel(f"{state_of(page)}. Lower is faster.", fontsize=10, color="#555555")
     return figure
 
 
 def recall() -> Figure:
     """Draw requests per second by recall, from examples/service_benchmark.md."""
-    text = (FOLDER.parents[1] / "examples" / "service_benchmark.md").read_text("utf8")
+    page = (FOLDER.parents[1] / "examples" / "service_benchmark.md").read_text("utf8")
     row = r"^\| (\S+) \| 1 \|.*\| ([\d.]+) \| ([\d.]+) of \d+ \|[^|]*\|$"
-    points = re.findall(row, text, re.MULTILINE)
+    points = re.findall(row, page, re.MULTILINE)
     figure = Figure(figsize=(8.4, 3.8), layout="constrained")
     ax = figure.subplots()
     names = {"faiss": "FAISS", "hnswlib-95": "hnswlib", "hnswlib-99": "hnswlib"}
+    ax.axvline(1, color="black", linewidth=0.8, linestyle=":", zorder=0)
+    ax.annotate("exact", (1, 700), xytext=(6, 0), textcoords="offset points", fontsize=11)
+    # The settings of an approximate index lie on one curve.
+    graph = [(float(share), float(rate)) for name, rate, share in points if "hnswlib" in name]
+    ax.plot(*zip(*graph, strict=True), color="#777777", linewidth=1, zorder=0)
     for name, rate, share in points:
         colour = COLOURS[0] if name == "fastcos" else "#777777"
         place, is_exact = (float(share), float(rate)), float(share) == 1
         to_the_left = is_exact and name != "usearch"  # Two labels would touch.
         ax.plot(*place, "o" if is_exact else "^", color=colour, markersize=9)
         ax.annotate(f"{names.get(name, name)}: {float(rate):.3g}", place, fontsize=11,
-                    xytext=(-10 if to_the_left else 10, -4), textcoords="offset points",
-                    ha="right" if to_the_left else "left", color=colour)  # fmt: skip
+                    xytext=(-10, -4) if to_the_left else (10, -4 if is_exact else 6),
+                    textcoords="offset points", ha="right" if to_the_left else "left",
+                    color=colour, bbox=CARD)  # fmt: skip
     ax.set(yscale="log", xlim=(0.95, 1.012), ylim=(1, 1200))
-    ax.axvline(1, color="black", linewidth=0.8, linestyle=":")
     ax.set_xticks([0.95, 0.96, 0.97, 0.98, 0.99, 1])
     ax.set_yticks([1, 10, 100, 1000], ["1", "10", "100", "1,000"])
-    ax.set_xlabel("recall: share of the answers among the true ten nearest (1 is exact)")
+    ax.set_xlabel("recall: share of the answers among the true ten nearest")
+    figure.supxlabel(f"{state_of(page)}. Higher is faster.", fontsize=10, color="#555555")
     ax.set_title("Requests per second, one at a time, among 1,000,000 x 384", loc="left")
     ax.spines[["top", "right"]].set_visible(False)
     ax.grid(visible=True, axis="y", color=GRID_COLOUR)

@@ -20,7 +20,7 @@ import fastcos
 from fastcos import io
 from fastcos.plots import RobustnessDisplay
 from fastcos.plots.html import audit_page
-from fastcos.plots.style import figure_style
+from fastcos.plots.style import COLOURS, figure_style
 from fastcos.storage import provenance
 
 DOTS_PER_INCH = 130
@@ -183,11 +183,11 @@ def summary(reports: dict[str, fastcos.auditing.Audit]) -> str:
 
 
 def figure(reports: dict[str, fastcos.auditing.Audit]) -> Any:
-    """Draw the robustness curve of every case, three a row."""
+    """Draw the robustness curve of every case, three in a row."""
     from matplotlib.figure import Figure
 
     n_rows = -(-len(reports) // 3)
-    drawn = Figure(figsize=(10.5, 3.0 * n_rows), layout="constrained")
+    drawn = Figure(figsize=(8.4, 2.4 * n_rows + 0.7), layout="constrained")
     with figure_style():
         axes = drawn.subplots(n_rows, 3, squeeze=False, sharey=True)
     for (name, report), ax in zip(reports.items(), axes.flat, strict=False):
@@ -200,11 +200,15 @@ def figure(reports: dict[str, fastcos.auditing.Audit]) -> Any:
         ax.texts[0].remove()  # one label of the vertical line is enough
     for ax in axes.flat[len(reports) :]:
         ax.remove()
-    # The legend is outside the axes, because some curves leave no corner free.
-    handles, names = axes.flat[0].get_legend_handles_labels()
-    drawn.legend(handles, names, loc="outside upper center", ncols=4, frameon=False)
-    drawn.supxlabel("condition of the rescaling D", fontsize="medium")
-    drawn.supylabel("share of the 10 nearest neighbours", fontsize="medium")
+    with figure_style():
+        # The legend is outside the axes, because some curves leave no corner free. The two curves
+        # of a colour, which have one meaning, are one below the other.
+        lines = sorted(axes.flat[0].get_legend_handles_labels()[0],
+                       key=lambda line: COLOURS.index(line.get_color()))  # fmt: skip
+        drawn.legend(handles=lines, loc="outside upper center", ncols=3)
+        drawn.supxlabel("condition of the rescaling D: its largest entry / its smallest",
+                        fontsize="medium")  # fmt: skip
+        drawn.supylabel("share of the 10 nearest neighbours that survive", fontsize="medium")
     return drawn
 
 

@@ -28,7 +28,7 @@ from factor_training import descend, movielens, retail, simulated, slopes, train
 
 import fastcos
 from fastcos.auditing import gradient_noise
-from fastcos.plots.style import COLOURS
+from fastcos.plots.style import COLOURS, figure_style
 
 ROOT = Path(__file__).parents[1]
 RANK, SEEDS, CONDITION, NEIGHBORS = 8, 10, 4.0, 10
@@ -415,25 +415,38 @@ def forgetting_table(lines):
     return "\n".join(out)
 
 
+# The marker and the colour of each data set in the figure.
+STYLES = {
+    "simulation": ("o", COLOURS[0]), "simulation, two noise levels": ("^", COLOURS[3]),
+    "MovieLens": ("s", COLOURS[1]), "Online Retail": ("D", COLOURS[2]),
+}  # fmt: skip
+REFERENCE = {"color": "#555555", "linewidth": 1}  # The style of reference lines.
+
+
 def figure(found, lines):
-    """Conditions between two starts by way to train; times and ends, predicted and found."""
+    """Conditions between two starts by way to train; times and ends, predicted and measured."""
     from matplotlib.figure import Figure
 
-    drawn = Figure(figsize=(10.6, 7.6), layout="constrained")
-    left, right = drawn.subfigures(1, 2, width_ratios=(1.4, 1))
-    ax = left.subplots()
+    with figure_style():
+        drawn = Figure(figsize=(8.4, 8.6), layout="constrained")
+        above, below = drawn.subfigures(2, 1, height_ratios=(1.75, 1))
+        draw_starts(above.subplots(), found)
+        left, right = below.subplots(1, 2)
+        draw_times(left, lines)
+        draw_ends(right, lines)
+    return drawn
+
+
+def draw_starts(ax, found):
+    """Draw a row for each way to train, with the condition between its two starts."""
     sets = list(dict.fromkeys(data for data, _, _ in found))
-    styles = {
-        "simulation": ("o", COLOURS[0]), "simulation, two noise levels": ("^", COLOURS[3]),
-        "MovieLens": ("s", COLOURS[1]), "Online Retail": ("D", COLOURS[2]),
-    }  # fmt: skip
     # The data sets with the largest number of ways to train come last.
     names = dict.fromkeys(
         common_name(label) for data in reversed(sets) for label in labels_of(data)
     )
     places = {name: -place for place, name in enumerate(names)}
     for offset, data in enumerate(sets):
-        marker, colour = styles[data]
+        marker, colour = STYLES[data]
         for label, marks, _ in regimes(data):
             values = [
                 found[data, label, mark]["starts"][0]
@@ -441,52 +454,62 @@ def figure(found, lines):
                 if (data, label, mark) in found
             ]
             if values:
-                y = places[common_name(label)] + 0.22 * (1 - offset)
-                ax.plot(values, [y] * len(values), "-", color=colour, alpha=0.5, lw=1)
-                ax.plot(
-                    values[:-1], [y] * len(values[:-1]), marker, color=colour, mfc="white", ms=5
-                )
-                legend = data if label == labels_of(data)[0] else None
-                ax.plot(values[-1], y, marker, color=colour, ms=5, label=legend)
+                y = [places[common_name(label)] + 0.22 * (1 - offset)] * len(values)
+                ax.plot(values, y, "-", color=colour, alpha=0.5, linewidth=1)
+                ax.plot(values[:-1], y[:-1], marker, color=colour, markerfacecolor="white")
+                ax.plot(values[-1], y[-1], marker, color=colour)
+    for data in sets:
+        marker, colour = STYLES[data]
+        ax.plot([], [], marker, color=colour, label=f"{data}, at the end")
+    ax.plot([], [], "o", color="#555555", markerfacecolor="white", label="after fewer epochs")
+    conditions = {1.2: "1.2, the default\nof an audit", 4: "4, as far apart as\nthe starts"}
+    for condition, text in conditions.items():
+        ax.axvline(condition, zorder=0, linestyle=":", **REFERENCE)
+        ax.annotate(text, (condition, 1.1), xytext=(3, 0), textcoords="offset points", va="center")
     ax.set_xscale("log")
-    ax.set_yticks(list(places.values()), list(places))
-    ax.set_xlim(0.97, 40)
     ax.set_xticks([1, 2, 4, 10, 30], ["1", "2", "4", "10", "30"])
     ax.minorticks_off()
-    ax.axvline(4, color="grey", lw=0.8, ls=":")
-    ax.axvline(1.2, color="grey", lw=0.8, ls="--")
-    ax.set_xlabel(
-        "condition between two trainings (1: equal)\n"
-        "filled: after the most epochs of the table\n"
-        "dotted line: 4, the condition between the starts\n"
-        "dashed line: 1.2, the default of an audit",
-        fontsize=9,
-    )
-    ax.legend(loc="lower right", fontsize=9)
-    ax.set_title("Does training forget the scale of its start?", fontsize=10)
-    top, bottom = right.subplots(2)
-    cases = list(dict.fromkeys(line["data"] for line in lines))
-    for case in cases:
-        marker, colour = styles[case]
-        own = [line for line in lines if line["data"] == case]
-        of = {name: [float(line[name]) for line in own] for name in FORGETTING[3:]}
-        top.plot(of["predicted_epochs"], of["measured_epochs"], marker, color=colour, ms=4,
-                 label=case)  # fmt: skip
-        bottom.plot(of["rescaled_start_to_balanced"], of["rescaled_start_to_predicted"], marker,
-                    color=colour, ms=4)  # fmt: skip
+    ax.set_yticks(list(places.values()), list(places))
+    ax.tick_params(axis="y", length=0)
+    ax.set(xlim=(0.97, 40), ylim=(min(places.values()) - 0.6, 1.8))
+    ax.set_xlabel("condition of the rescaling between trainings from two starts (1: no difference)")
+    ax.set_title("Does training forget the scale of its start?")
+    ax.legend(loc="center right", bbox_to_anchor=(1, 0.75))
+
+
+def draw_times(ax, lines):
+    """Draw the measured against the predicted epochs until SGD forgets its start."""
     ends = np.array([1.5, 600])
-    top.plot(ends, ends, color="grey", lw=0.8)
-    for width in (1.5, 1 / 1.5):
-        top.plot(ends, ends * width, color="grey", lw=0.8, ls=":")
-    top.set(xscale="log", yscale="log", ylabel="measured",
-            xlabel="predicted (dotted: a factor of 1.5)")  # fmt: skip
-    top.set_title("Epochs until SGD forgets its start", fontsize=10)
-    top.legend(fontsize=9)
-    bottom.set(xlabel="condition to the balanced form", ylabel="condition to the prediction",
-               ylim=(0.99, 1.2))  # fmt: skip
-    bottom.axhline(1.1, color="grey", lw=0.8, ls=":")
-    bottom.set_title("Where SGD ends (dotted: 1.1)", fontsize=10)
-    return drawn
+    for width, dashes in ((1, "-"), (1.5, ":"), (1 / 1.5, ":")):
+        ax.plot(ends, ends * width, linestyle=dashes, zorder=0, **REFERENCE)
+    ax.annotate("solid: equal\ndotted: a factor of 1.5", (0.98, 0.03), xycoords="axes fraction",
+                ha="right", va="bottom")  # fmt: skip
+    draw_cases(ax, lines, "predicted_epochs", "measured_epochs")
+    ax.set(xscale="log", yscale="log", xlabel="predicted", ylabel="measured")
+    ax.set_xticks([1, 10, 100, 1000], ["1", "10", "100", "1,000"])
+    ax.set_yticks([1, 10, 100, 1000], ["1", "10", "100", "1,000"])
+    ax.minorticks_off()
+    ax.set_title("Epochs until SGD forgets its start")
+    ax.legend(loc="upper left")
+
+
+def draw_ends(ax, lines):
+    """Draw how far the end of SGD is from its prediction, and from the balanced form."""
+    draw_cases(ax, lines, "rescaled_start_to_balanced", "rescaled_start_to_predicted")
+    ax.axhline(1.1, zorder=0, linestyle=":", **REFERENCE)
+    ax.annotate("1.1", (1, 1.1), xytext=(0, 3), textcoords="offset points")
+    ax.set(ylim=(0.995, 1.12), xlabel="condition to the balanced form",
+           ylabel="condition to the prediction")  # fmt: skip
+    ax.set_title("Where SGD ends (1: there)")
+
+
+def draw_cases(ax, lines, x, y):
+    """Draw a marker for each training, by data set."""
+    for case in dict.fromkeys(line["data"] for line in lines):
+        marker, colour = STYLES[case]
+        cases = [line for line in lines if line["data"] == case]
+        ax.plot([float(line[x]) for line in cases], [float(line[y]) for line in cases], marker,
+                color=colour, label=case)  # fmt: skip
 
 
 def common_name(label):

@@ -2,10 +2,12 @@
 
     python examples/sensitivity.py        # ten presets of ten seeds; resumed
     python examples/sensitivity.py --users 300 --items 60 --preset zipf_pareto_focused --seeds 1
+    python examples/sensitivity.py --curves docs/sensitivity.csv      # draws the figure again
 
 One data set of a preset and a seed has one SVD, which gives the model of every rank and λ. Each is
 scored by how its cosines recover the clusters under several D, and by how it predicts held-out
-interactions, which no D changes. Writes sensitivity.csv, .png, .svg and .json.
+interactions, which no D changes. Writes sensitivity.csv, curves.csv (the means that the figure
+shows), sensitivity.png and sensitivity.json.
 """
 
 import argparse
@@ -268,98 +270,129 @@ class _DataSet:
         return best[0] == best[1]
 
 
-# A small panel shows at most six lines; "weights" and "smoothed" are only in the csv.
+# The curves of a panel: a form, its name, and the number of its style. The colour of a D is that of
+# the figure of the named rescalings (docs/figures/rescalings.png).
 _SHOWN = {
-    "orthonormal": "D = S^½, orthonormal",
-    "identity": "D = I",
-    "balanced": "D = Σ^-½, balanced",
-    "query_metric": "query metric",
-    "eq2": "Eq. 2",
+    "orthonormal": (r"Eq. 1, $D = S^{1/2}$ (orthonormal)", 0),
+    "identity": (r"Eq. 1, $D = I$", 1),
+    "balanced": (r"Eq. 1, $D = \Sigma^{-1/2}$ (balanced)", 3),
+    "query_metric": ("Eq. 1, query metric", 6),
+    "eq2": ("Eq. 2", 2),
 }
-_N_COLUMNS = 4
-# The number of entries of the legend: the lines, NDCG and its best rank.
-_N_ENTRIES = len(_SHOWN) + 2
-_INCHES_OF_ENTRY = 1.8
+
+
+class CurvePoint(NamedTuple):
+    """The mean of one score over the seeds of a preset, at one rank and the λ of the paper.
+
+    Attributes
+    ----------
+    preset : str
+    score : str
+        A form, which stands for the AUC of the clusters under it, or "ndcg".
+    rank : int
+    mean, low, high : float
+        The mean, and the ends of its 95 % t interval.
+    """
+
+    preset: str
+    score: str
+    rank: int
+    mean: float
+    low: float
+    high: float
+
+
+def curves(rows: Sequence[SensitivityRow]) -> list[CurvePoint]:
+    """Return the points of the figure, by preset, then by rank."""
+    grid = [row for row in rows if row.strength == 1 and not row.criterion]
+    scores: dict[tuple[str, str, int], list[float]] = {
+        (row.preset, score, row.rank): [] for row in grid for score in (*_SHOWN, "ndcg")
+    }
+    for row in grid:
+        if row.form in _SHOWN:
+            scores[row.preset, row.form, row.rank].append(row.auc)
+        if row.form == "identity":
+            scores[row.preset, "ndcg", row.rank].append(row.ndcg)
+    return [CurvePoint(*key, *mean_interval(values)) for key, values in scores.items()]
+
+
+_N_COLUMNS = 3
+_CHANCE = 0.5
+_RANK_TICKS = (2, 5, 12, 50)
 
 
 @dataclass
 class SensitivityDisplay:
-    """AUC of the clusters under several D, and held-out NDCG, by rank; one panel a preset.
+    """The AUC of the clusters under several D, by rank; one panel per preset.
 
-    Lines are means over seeds, bands their 95 % t intervals; λ is that of the paper.
-    A vertical line marks the rank of the best mean NDCG.
+    Lines are means over seeds, and bands are the 95 % t intervals of these means. A vertical line
+    marks the rank with the best mean NDCG of held-out interactions.
 
     Attributes
     ----------
-    rows : sequence of SensitivityRow
+    points : sequence of CurvePoint
 
     """
 
-    rows: Sequence[SensitivityRow]
+    points: Sequence[CurvePoint]
     figure_: Any = None
 
     def plot(self) -> Self:
         """Draw the figure."""
         from matplotlib.figure import Figure
 
-        presets = list(dict.fromkeys(row.preset for row in self.rows))
+        presets = list(dict.fromkeys(point.preset for point in self.points))
         n_columns = min(_N_COLUMNS, len(presets))
-        n_lines = -(-len(presets) // n_columns)
-        width = 2.5 * n_columns + 0.8
-        # A line of the legend has as many entries as fit, up to four.
-        n_entries = min(4, int(width / _INCHES_OF_ENTRY))
-        legend = 0.2 * -(-_N_ENTRIES // n_entries)
-        self.figure_ = Figure(figsize=(width, 2.3 * n_lines + 0.3 + legend))
-        self.figure_.set_layout_engine("constrained")
+        # The legend takes the place of a panel, after the last one.
+        n_lines = len(presets) // n_columns + 1
         with figure_style():
-            shared: Any = {"squeeze": False, "sharex": True, "sharey": True}
-            axes = self.figure_.subplots(n_lines, n_columns, **shared)
-            for preset, ax in zip(presets, axes.flat, strict=False):
-                self._draw(ax, preset)
-            for ax in axes.flat[len(presets) :]:
-                ax.remove()
-            handles, names = axes.flat[0].get_legend_handles_labels()
-            self.figure_.legend(
-                handles, names, loc="outside upper center", ncols=n_entries, frameon=False
+            self.figure_ = Figure(
+                figsize=(2.45 * n_columns + 0.6, 1.9 * n_lines + 0.3), layout="constrained"
             )
+            axes = self.figure_.subplots(
+                n_lines, n_columns, squeeze=False, sharex=True, sharey=True
+            ).ravel()
+            for preset, ax in zip(presets, axes, strict=False):
+                self._draw(ax, preset)
+            for ax in axes[len(presets) :]:
+                ax.set_axis_off()
+            for ax in axes[max(0, len(presets) - n_columns) : len(presets)]:
+                ax.tick_params(labelbottom=True)
+            handles, names = axes[0].get_legend_handles_labels()
+            axes[len(presets)].legend(handles, names, loc="upper left", borderaxespad=0)
             self.figure_.supxlabel("rank of the model", fontsize="medium")
-            self.figure_.supylabel("AUC of the clusters; NDCG", fontsize="medium")
+            self.figure_.supylabel(f"AUC of the clusters ({_CHANCE} is chance)", fontsize="medium")
         return self
 
     def _draw(self, ax: Any, preset: str) -> None:
-        rows = [
-            row
-            for row in self.rows
-            if row.preset == preset and row.strength == 1 and not row.criterion
-        ]
-        ranks = sorted({row.rank for row in rows})
-        for number, (form, label) in enumerate(_SHOWN.items()):
-            self._line(ax, rows, ranks, form, "auc", label, line_style(number) | {"markersize": 3})
-        style = {"color": COLOURS[-1], "linestyle": ":", "linewidth": 2}
-        best = self._line(ax, rows, ranks, "identity", "ndcg", "NDCG@20, held out", style)
-        rank = ranks[int(np.argmax(best))]
-        ax.axvline(rank, color=COLOURS[-1], linewidth=0.7, label="rank of the best NDCG")
+        of_preset = [point for point in self.points if point.preset == preset]
+        for form, (label, number) in _SHOWN.items():
+            line = [point for point in of_preset if point.score == form]
+            ranks, style = [point.rank for point in line], line_style(number) | {"markersize": 3}
+            low, high = [point.low for point in line], [point.high for point in line]
+            ax.fill_between(ranks, low, high, color=style["color"], alpha=0.15, linewidth=0)
+            ax.plot(ranks, [point.mean for point in line], label=label, **style)
+        best = max((point for point in of_preset if point.score == "ndcg"), key=lambda p: p.mean)
+        ax.axvline(
+            best.rank, color=COLOURS[-1], linewidth=1, linestyle=":", zorder=0,
+            label="rank of the best prediction",
+        )  # fmt: skip
         ax.set_xscale("log")
-        ticks = [rank for rank in (2, 5, 12, 50) if rank <= ranks[-1]]
+        ticks = [rank for rank in _RANK_TICKS if rank <= ranks[-1]]
         ax.set_xticks(ticks, [str(tick) for tick in ticks])
         ax.minorticks_off()
-        ax.set_ylim(0, 1.02)
-        ax.set_title(preset, fontsize="small")
-        ax.grid(visible=True)
+        ax.set_ylim(_CHANCE, 1.01)
+        ax.set_title(preset)
+        ax.grid(visible=True, axis="y")
 
-    def _line(
-        self, ax: Any, rows: Any, ranks: Any, form: str, score: str, label: str, style: Any
-    ) -> Any:
-        """Draw one line and its band; return the means."""
-        of_form = [row for row in rows if row.form == form]
-        points = [
-            mean_interval([getattr(row, score) for row in of_form if row.rank == rank])
-            for rank in ranks
-        ]
-        means, low, high = np.array(points).T
-        ax.fill_between(ranks, low, high, color=style["color"], alpha=0.15, linewidth=0)
-        ax.plot(ranks, means, label=label, **style)
-        return means
+
+def read_records(path: Path, kind: Any, types: Sequence[Any]) -> list[Any]:
+    """Read the lines of a csv as records of that kind, whose fields have these types."""
+    with path.open(newline="") as file:
+        lines = list(csv.reader(file))[1:]
+    return [
+        kind(*(convert(cell) for convert, cell in zip(types, line, strict=True))) for line in lines
+    ]
 
 
 def rows_of(given: argparse.Namespace, parts: Path, name: str, seed: int) -> list[SensitivityRow]:
@@ -371,13 +404,13 @@ def rows_of(given: argparse.Namespace, parts: Path, name: str, seed: int) -> lis
         )
         scored = score_simulation(simulation, name, seed)
         io.write_csv(path, SensitivityRow._fields, scored)
-    kinds: tuple[Any, ...] = (str, int, str, int, float, str, float, float, float)
-    with path.open(newline="") as file:
-        lines = list(csv.reader(file))[1:]
-    return [
-        SensitivityRow(*(kind(cell) for kind, cell in zip(kinds, line, strict=True)))
-        for line in lines
-    ]
+    types = (str, int, str, int, float, str, float, float, float)
+    return read_records(path, SensitivityRow, types)
+
+
+def save_figure(points: Sequence[CurvePoint], path: Path) -> None:
+    """Draw the figure and save it."""
+    SensitivityDisplay(points).plot().figure_.savefig(path, dpi=130)
 
 
 def main() -> None:
@@ -389,7 +422,13 @@ def main() -> None:
     parser.add_argument("--preset", help="default: all")
     parser.add_argument("--seeds", type=int, default=10, help="data sets of a preset")
     parser.add_argument("--out", type=Path, default=Path("sensitivity"))
+    parser.add_argument("--curves", type=Path, help="draw the figure of this csv; measure nothing")
     given = parser.parse_args()
+    if given.curves is not None:
+        given.out.mkdir(parents=True, exist_ok=True)
+        types = (str, str, int, float, float, float)
+        save_figure(read_records(given.curves, CurvePoint, types), given.out / "sensitivity.png")
+        return
     parts = given.out / "parts"
     parts.mkdir(parents=True, exist_ok=True)
     names = [given.preset] if given.preset else list(presets())
@@ -402,9 +441,10 @@ def main() -> None:
     io.write_csv(given.out / "sensitivity.csv", SensitivityRow._fields, rows)
     table = [dict(zip(header, line, strict=True)) for line in lines]
     io.write_json(given.out / "sensitivity.json", {"conclusions": sentences, "auc": table})
-    figure = SensitivityDisplay(rows).plot().figure_
-    for kind in ("png", "svg"):
-        figure.savefig(given.out / f"sensitivity.{kind}", dpi=150)
+    points = curves(rows)
+    digits = [(*point[:3], *(f"{value:.4f}" for value in point[3:])) for point in points]
+    io.write_csv(given.out / "curves.csv", CurvePoint._fields, digits)
+    save_figure(points, given.out / "sensitivity.png")
     for line in [header, *lines]:
         print("  ".join(line))
     for number, sentence in enumerate(sentences, 1):

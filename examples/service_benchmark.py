@@ -238,14 +238,14 @@ def main():
     given = parser.parse_args()
     # With this setting, FAISS of pip is fastest on CPUs with AVX-512.
     os.environ["OPENBLAS_CORETYPE"] = "SkylakeX"
-    versions = {}
+    cpu, versions = machine.vendor_name(machine.cpu(), fastcos.get_config().isa), {}
     for package, _ in LIBRARIES.values():
         with contextlib.suppress(metadata.PackageNotFoundError):
             versions[package] = metadata.version(package)
     print(
         f"# One service under load, with the index of each library\n\n"
         f"The example service answers requests for the {K} nearest of {given.items:,} x "
-        f"{given.columns} rows. Each load lasts {given.seconds:g} s. {machine.cpu()}, "
+        f"{given.columns} rows. Each load lasts {given.seconds:g} s. {cpu}, "
         f"{os.cpu_count()} cores, which the clients share; {datetime.date.today()}; "
         f"{', '.join(f'{name} {version}' for name, version in versions.items())}. The recall is "
         "the share of the answers among the true nearest, over so many requests. Written by "

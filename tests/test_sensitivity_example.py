@@ -11,6 +11,7 @@ from examples.sensitivity import (
     FORMS,
     RANKS,
     conclusions,
+    curves,
     mean_interval,
     score_simulation,
     summary_table,
@@ -66,6 +67,16 @@ def test_sensitivity_concludes_in_five_sentences(rows):
     assert high - mean == pytest.approx(4.3027 / 3**0.5, rel=1e-4)
 
 
+def test_curves_are_means_over_seeds_by_rank(rows):
+    other = [row._replace(seed=3, auc=row.auc - 0.01, ndcg=row.ndcg / 2) for row in rows]
+    points = {(point.score, point.rank): point.mean for point in curves([*rows, *other])}
+    assert {rank for _, rank in points} == set(RANKS)
+    for row in rows:
+        if row.strength == 1 and not row.criterion and (row.form, row.rank) in points:
+            assert points[row.form, row.rank] == pytest.approx(row.auc - 0.005)
+            assert points["ndcg", row.rank] == pytest.approx(0.75 * row.ndcg)
+
+
 @pytest.mark.slow
 def test_sensitivity_continues_where_it_stopped(tmp_path):
     words = [sys.executable, "-m", "examples.sensitivity", "--users", "300", "--items", "60"]
@@ -78,4 +89,8 @@ def test_sensitivity_continues_where_it_stopped(tmp_path):
     assert len(list((tmp_path / "parts").iterdir())) == 2
     assert part.stat().st_mtime_ns == before
     assert len(json.loads((tmp_path / "sensitivity.json").read_text())["conclusions"]) == 5
-    assert (tmp_path / "sensitivity.png").stat().st_size > 10_000
+    drawn = (tmp_path / "sensitivity.png").read_bytes()
+    again = [*words[:3], "--curves", str(tmp_path / "curves.csv"), "--out", str(tmp_path / "again")]
+    subprocess.run(again, capture_output=True, check=True)
+    assert [one.name for one in (tmp_path / "again").iterdir()] == ["sensitivity.png"]
+    assert len((tmp_path / "again" / "sensitivity.png").read_bytes()) > len(drawn) // 2 > 5_000

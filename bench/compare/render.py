@@ -2,10 +2,10 @@
 
 import html
 import json
-import re
 import statistics
 from pathlib import Path
 
+from bench import machine
 from bench.compare import ratios, tasks, turns
 from bench.compare.large import CERTIFICATES
 
@@ -28,15 +28,6 @@ README_ROWS = (
     ("gram", "medium", "small", "X'(X A), {nnz:,} non-zeros"),
     ("svd", "medium", "small", "{k} singular triplets to a residual of 0.01, {nnz:,} non-zeros"),
 )
-# The names by which vendors and engineers call the microarchitectures that LLVM names.
-MICROARCHITECTURES = {
-    "znver2": "Zen 2", "znver3": "Zen 3", "znver4": "Zen 4", "znver5": "Zen 5",
-    "haswell": "Haswell", "broadwell": "Broadwell", "skylake-avx512": "Skylake-SP",
-    "cascadelake": "Cascade Lake", "icelake-server": "Ice Lake",
-    "sapphirerapids": "Sapphire Rapids", "emeraldrapids": "Emerald Rapids",
-    "graniterapids": "Granite Rapids", "neoverse-n1": "Neoverse N1", "neoverse-v1": "Neoverse V1",
-    "neoverse-v2": "Neoverse V2",
-}  # fmt: skip
 
 
 def newest(folder):
@@ -81,21 +72,8 @@ def best_of(comparisons_of_machine):
 
 
 def cpu_name(document):
-    """Return the name of the CPU, as far as a virtual machine shows it.
-
-    LLVM guesses the microarchitecture from CPUID. If the model of a virtual Xeon with AMX is
-    hidden, LLVM takes the CPU for a Rocket Lake, which has no AMX.
-    """
-    name, _, guess = document["cpu"].removesuffix(")").partition(" (")
-    name = re.sub(r"\((R|TM)\)", "", name)
-    if document["isa"] == "amx" and "rapids" not in guess:
-        return f"{name} with AMX (Sapphire Rapids or later)"
-    microarchitecture = MICROARCHITECTURES.get(guess, guess)
-    return (
-        f"{name} ({microarchitecture})"
-        if microarchitecture and microarchitecture not in name
-        else name
-    )
+    """Return the name of the CPU of a document, as its vendor sells it."""
+    return machine.vendor_name(document["cpu"], document["isa"])
 
 
 def machine_line(document):
@@ -374,10 +352,12 @@ def draw(documents, path):
     dates = sorted({one["date"] for one in documents.values()})
     undecided = [one for rows in shown.values() for one in rows.values()
                  if one["verdict"] in ("busy", "undecided")]  # fmt: skip
-    pale = "Pale bars have no verdict. " if undecided else ""
+    notes = "Pale bars have no verdict. " if undecided else ""
+    if any(len(rows) < len(keys) for rows in shown.values()):
+        notes += "Where a bar is missing, nothing was measured. "
     axes.set_xlabel(
-        f"Ratio of times, log scale. Lines: where 95 % of repeated runs are expected. {pale}"
-        f"{threads} threads, {dates[-1]}.", fontsize=8, loc="left",
+        "Ratio of times, log scale. Lines: where 95 % of repeated runs are expected.\n"
+        f"{notes}{threads} threads, {dates[-1]}.", fontsize=9, loc="left",
     )  # fmt: skip
     figure.savefig(path, dpi=130, facecolor="white")
     plt.close(figure)

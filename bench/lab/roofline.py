@@ -53,17 +53,19 @@ def draw(points):
         for resource, colour in colours.items():
             ax.barh(0, 0, color=colour, label=RESOURCES[resource])
         ax.axvline(100, color=COLOURS[-1], linewidth=1)
+        ax.annotate("limit of the plain method", (100, -0.75), xytext=(6, 0),
+                    textcoords="offset points", va="center")  # fmt: skip
         ax.set_yticks(range(len(points)), [point["name"] for point in points])
         ax.tick_params(axis="y", length=0)
-        ax.invert_yaxis()
         max_percent = max(point["upper_percent"] for point in points)
         ax.set(
             xlim=(0, 1.12 * max(100, max_percent)),
-            xlabel="percent of the limit (line: 100 %); thin lines: the middle half of the turns",
-            title="How near each kernel comes to the limit of the machine",
+            ylim=(len(points) - 0.5, -1.1),
+            xlabel="percent of the limit; thin lines: the middle half of the turns",
+            title="Rates of the kernels beside the limit of the plain method",
         )  # fmt: skip
         ax.spines[["top", "right"]].set_visible(False)
-        figure.legend(title="limited by", loc="outside lower center", ncols=2, frameon=False)
+        figure.legend(title="limited by", loc="outside lower center", ncols=3, frameon=False)
     return figure
 
 

@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 
 # The side of a map in pixels, which is more than a panel of a printed page resolves.
 _MAX_PIXELS = 1000
-# A row of five panels is then about as wide as a page, where its type is as large as the text.
-_PANEL_INCHES = 1.85
+# The type of a row of five panels is then nearly as large as the text of a page of this width.
+_PANEL_INCHES = 1.6
 # The height of the titles of a row, and that of the bracket above the panels with its text.
 _TITLE_INCHES, _BRACKET_INCHES = 0.45, 0.4
 # Where the bracket lies above a panel, and where the text on it begins, in heights of a panel.
-_BRACKET, _BRACKET_TEXT = 1.37, 1.41
+_BRACKET, _BRACKET_TEXT = 1.43, 1.48
 # A block gets the name of its label if its side is at least this share of the map; a name has at
 # most this many characters.
 _NAMED_SHARE, _MAX_LETTERS = 0.04, 16
@@ -192,7 +192,7 @@ class SimilarityMapsDisplay(NotebookFigure):
         blocks = zip(edges[:-1], edges[1:], self.names, strict=False)
         side = _NAMED_SHARE * len(self.images[0])
         ticks = [((a + b) / 2, name[:_MAX_LETTERS]) for a, b, name in blocks if b - a >= side]
-        ax.set_yticks([place for place, _ in ticks], [name for _, name in ticks], fontsize="small")
+        ax.set_yticks([place for place, _ in ticks], [name for _, name in ticks])
         ax.tick_params(axis="y", length=0)
 
 

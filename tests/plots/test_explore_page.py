@@ -129,7 +129,8 @@ def test_address_keeps_the_state(browser, small_page, tmp_path):
     page = small_page
     item = int(order_of(page)[7])
     load(browser, page, tmp_path, f"#a=0.25&b=-0.75&item={item}")
-    assert text(browser, "d") == "D = S^0.25 Σ^-0.75"
+    shown = "return document.getElementById('d').innerHTML"
+    assert browser.execute_script(shown) == "D = S<sup>0.25</sup> Σ<sup>-0.75</sup>"
     assert text(browser, "item-name").startswith(f"item {item} ")
     browser.execute_script("explore.move(-0.5, 0)")
     wait(browser, "return location.hash.startsWith('#a=-0.5&b=0&')")
@@ -183,7 +184,7 @@ def test_keyboard_moves_d_and_finds_items(browser, small_page, tmp_path):
 
     load(browser, small_page, tmp_path)
     browser.find_element(By.ID, "pad").send_keys(Keys.ARROW_LEFT, Keys.ARROW_UP)
-    wait(browser, "return document.getElementById('d').textContent === 'D = S^-0.05 Σ^0.05'")
+    wait(browser, "return document.getElementById('d').textContent === 'D = S-0.05 Σ0.05'")
     browser.find_element(By.ID, "search").send_keys("17", Keys.ENTER)
     wait(browser, "return document.getElementById('item-name').textContent.startsWith('item 17 ')")
     browser.find_element(By.ID, "search").send_keys("no such", Keys.ENTER)

@@ -288,9 +288,14 @@
   }
 
   // ---- page ----
-  const power = (base, x) => (x === 0 ? "" : x === 1 ? base : `${base}^${+x.toFixed(2)}`);
+  const HALVES = { 0.5: "1/2", "-0.5": "-1/2" };
+  const power = (base, x) =>
+    (x === 0 ? "" : x === 1 ? base : `${base}^${HALVES[x] ?? +x.toFixed(2)}`);
   const formula = () => [power(data.symbols[0], state.a), power(data.symbols[1], state.b)]
     .filter(Boolean).join(" ") || "I";
+  /* Shows a text in which each exponent, as in S^1/2, is raised; page.py does so for other texts. */
+  const typeset = (id, text) => byId(id).replaceChildren(...text.split(/\^(-?[\d./]*\d)/)
+    .map((part, place) => (place % 2 ? make("sup", {}, part) : part)));
   const isAt = ({ a, b, unique }) =>
     (unique ? state.unique : !state.unique && state.a === a && state.b === b);
 
@@ -327,11 +332,11 @@
     const { loss, users } = state.unique ? { users: [] } : invariants(state);
     byId("loss").textContent = loss?.toLocaleString("en", { maximumFractionDigits: 1 }) ?? "-";
     byId("users").replaceChildren(...users.map((list, u) => {
-      const predicted = list.map(([i, value]) => `${data.names[i]} ${three(value)}`);
+      const predicted = list.map(([i, value]) => `${data.names[i]} (${three(value)})`);
       return make("li", {}, `${data.exampleNames[u]}: ${predicted.join(", ")}`);
     }));
     byId("users-block").hidden = !users.length;
-    byId("fixed-note").textContent = state.unique ? data.uniqueNote : data.fixedNote;
+    typeset("fixed-note", state.unique ? data.uniqueNote : data.fixedNote);
   }
 
   /* Where a D is on the pad, whose units are hundredths of an exponent. */
@@ -357,14 +362,14 @@
     showInvariants();
     const logs = logarithms(state.a, state.b);
     const name = state.unique ? "Eq. 2: unique, no D is free" : `D = ${formula()}`;
-    byId("d").textContent = name;
+    typeset("d", name);
     byId("kappa").textContent = state.unique ? "-"
       : Math.exp(Math.max(...logs) - Math.min(...logs)).toPrecision(3);
     byId("ring").style.transform = padPlace(state);
     for (const mark of document.querySelectorAll("[data-named]"))
       mark.setAttribute("aria-pressed", String(isAt(data.named[mark.dataset.named])));
-    byId("sentence").textContent = (stage < 0 ? "" : `${stage + 1} of ${data.named.length}. `)
-      + (data.named.find(isAt)?.sentence ?? "");
+    typeset("sentence", (stage < 0 ? "" : `${stage + 1} of ${data.named.length}. `)
+      + (data.named.find(isAt)?.sentence ?? ""));
     byId("map").setAttribute("aria-label",
       `Heat map of item-item cosines under ${name}${scored ? `; AUC ${three(scored.auc)}` : ""}`);
     for (const input of inputs) input.value = state[input.id];

@@ -149,7 +149,7 @@ def figure_page(
         "own": 0.5,
         "symbols": ["S", "Σ"],
         "replay": "Replay the paper",
-        "fixedNote": "Both are computed here from the factors A D and B D⁻¹. The loss is that of "
+        "fixedNote": "Both are computed here from the factors A D and B D^-1. The loss is that of "
         "Eq. 1; predictions are the three highest of X A B'.",
         "uniqueNote": "Eq. 2 is another model: it has its own loss and predictions, and no D is "
         "free.",
@@ -163,11 +163,11 @@ def figure_page(
         "axis_b": "exponent b of Σ",
         "as_given": "under D = I",
         "summary": f"{n:,} users, {p:,} items, rank k = {rank}, λ = {strength:,.6g} of Eq. 1. D = "
-        "Sᵃ Σᵇ multiplies the latent dimensions of the users and divides those of the items. "
+        "S^a Σ^b multiplies the latent dimensions of the users and divides those of the items. "
         "The loss does not determine it. Move it.",
         "map_caption": f"{caption}, {'' if labels is None else 'by label, then '}by descending "
         "popularity.",
-        "D": "D = Sᵃ Σᵇ",
+        "D": "D = S^a Σ^b",
         "named": named,
         "has_model": True,
         "has_labels": labels is not None,
@@ -350,7 +350,7 @@ def items_page(
         "summary": f"{note} D multiplies the dimensions of the users and divides those of the "
         "items: no dot product changes, and cosines do.",
         "map_caption": f"{caption}{'' if codes is None else ', by label'}.",
-        "D": "D = Qᵃ Pᵇ",
+        "D": "D = Q^a P^b",
         "named": named,
         "has_model": False,
         "has_labels": codes is not None,
@@ -427,7 +427,7 @@ def _of_users(users: Any, items: Any) -> dict[str, Any]:
         "examples": examples.tolist(),
         "exampleNames": [f"user {place}" for place in places],
         "fixedNote": "Predictions are dot products, computed here from the users D and the items "
-        "D⁻¹.",
+        "D^-1.",
         "root": encoded(root),
     }
 

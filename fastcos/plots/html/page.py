@@ -9,13 +9,14 @@ import base64
 import functools
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping
 from importlib import resources
 from typing import Any
 
 import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from fastcos.plots.html.svg import draw
 from fastcos.reports import Estimate, as_text
@@ -75,7 +76,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.globals["draw"] = draw
-    environment.filters |= {"as_text": as_text, "fact": _fact}
+    environment.filters |= {"as_text": as_text, "fact": _fact, "typeset": _typeset}
     environment.tests |= {"estimate": _is_estimate, "sentence": _is_sentence}
     return environment
 
@@ -93,6 +94,11 @@ def _fact(value: float | str | None) -> str:
     if isinstance(value, str):
         return value
     return "-" if value is None or np.isnan(value) else f"{value:.3g}"
+
+
+def _typeset(text: str) -> Markup:
+    """Return the text as markup in which each exponent is raised, as in S^1/2 and Σ^b."""
+    return Markup(re.sub(r"\^(-?[\d./]*\d|[ab]\b)", r"<sup>\1</sup>", escape(text)))
 
 
 def _lines(provenance: Mapping[str, Any]) -> dict[str, str]:
