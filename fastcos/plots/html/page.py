@@ -98,7 +98,7 @@ def _fact(value: float | str | None) -> str:
 
 def _typeset(text: str) -> Markup:
     """Return the text as markup in which each exponent is raised, as in S^1/2 and Σ^b."""
-    return Markup(re.sub(r"\^(-?[\d./]*\d|[ab]\b)", r"<sup>\1</sup>", escape(text)))
+    return Markup(re.sub(r"\^(-?[\d./]*\d|[ab]\b)", r"<sup>\1</sup>", str(escape(text))))
 
 
 def _lines(provenance: Mapping[str, Any]) -> dict[str, str]:
