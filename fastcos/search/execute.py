@@ -1,15 +1,16 @@
 """Execute a request: search the items for one batch of queries after the other.
 
 ``execute`` runs every search of dense rows that an index has not prepared (``prepared``): searches
-of ``top_k``, of ``SimilarityIndex``, and of rows on disk. It divides the queries into batches that
-fit the working memory. The request determines the way in which a batch is searched::
+of ``top_k``, of ``SimilarityIndex``, and of rows on disk. ``execute`` divides the queries into
+batches that fit the working memory. The request determines the method by which a batch is
+searched::
 
     each query finds items of its group        groups.GroupSearch
     each query has a list of items             lists.best_of_lists
     all queries may find the same items        segment_search.search_segments
 
-All three return positions and raw scores, which ``finish`` converts to results. Workers of a
-cluster call ``search_segments`` themselves, each for some of the items.
+All three methods return positions and raw scores, which ``finish`` converts to results. Workers of
+a cluster call ``search_segments`` directly, each for a part of the items.
 """
 
 import functools
@@ -38,13 +39,13 @@ def execute(
 ) -> Neighbors:
     """Answer a request: every batch of queries is read, searched and finished once.
 
-    If results is given, batches are written to it instead of memory; see storage.checkpoint.
+    If results is an object of storage.checkpoint, batches are written to results instead of memory.
     """
     n, k = request.queries.shape[0], request.k
     if not (n and k):
         return no_neighbors(n)
     search = _way_to_search(items, request, options)
-    # The queries of a group follow one another, so that its rows stay in the caches.
+    # The queries of a group follow one another, so that the rows of the group stay in the caches.
     order = None if request.groups is None else request.groups.order()
     batches: Iterator[tuple[int, int]]
     if results is None:
@@ -88,8 +89,8 @@ def finish(
     raw_scores: Floats,
     min_score: float | None,
 ) -> tuple[Integers, npt.NDArray[np.float32]]:
-    """Convert positions and raw scores of the queries Q to results, like prepared searches."""
-    scores = rounded_scores(measure.to_score(raw_scores, Q))  # in float64 order
+    """Convert positions and raw scores of the queries Q to results, ordered by float64 scores."""
+    scores = rounded_scores(measure.to_score(raw_scores, Q))
     if min_score is not None:
         positions = np.where(scores < rounded_scores(min_score), -1, positions)
     if positions.min(initial=0) < 0:

@@ -1,4 +1,4 @@
-"""Which items a query may find: pairs that are excluded, and rows that are allowed."""
+"""The items that a query may find: excluded pairs of queries and items, and allowed rows."""
 
 from typing import NamedTuple
 
@@ -12,12 +12,12 @@ from fastcos.validation import Integers
 class ExcludedItems(NamedTuple):
     """The items that each query may not find.
 
-    Items are counted as positions of an index, or as rows of one segment.
+    Items are numbered by the positions of an index, or by the rows of one segment.
 
     Attributes
     ----------
     self_rows : ndarray (n,), int64
-        The item that is the query itself, or -1.
+        The item that is the same row as the query, or -1.
     indptr, indices : ndarray (n + 1,) and (e,), int64
         The other excluded items of query i are ``indices[indptr[i] : indptr[i + 1]]``.
     """
@@ -27,7 +27,7 @@ class ExcludedItems(NamedTuple):
     indices: Integers
 
     def of_range(self, first: int, last: int) -> "ExcludedItems":
-        """Return the exclusions of the queries from first to last - 1."""
+        """Return the exclusions of the queries with numbers first to last - 1."""
         return ExcludedItems(
             self.self_rows[first:last], self.indptr[first : last + 1], self.indices
         )
@@ -43,7 +43,7 @@ class ExcludedItems(NamedTuple):
 
 
 def no_exclusions(n: int, *, exclude_self: bool = False) -> ExcludedItems:
-    """Exclude nothing for n queries; with exclude_self, exclude item i for query i."""
+    """Return exclusions of n queries: none, or with exclude_self, item i for query i."""
     self_rows = np.arange(n, dtype=np.int64) if exclude_self else np.full(n, -1, np.int64)
     return ExcludedItems(self_rows, np.zeros(n + 1, np.int64), np.zeros(0, np.int64))
 
@@ -54,7 +54,7 @@ class AllowedRows:
     Attributes
     ----------
     mask : ndarray (p,), uint8
-        1 for each row that may be found.
+        The value is 1 for each row that may be found.
     count : int
         The number of these rows.
     numbers : ndarray (count,), int64
@@ -69,7 +69,7 @@ class AllowedRows:
 
     @parallel.lazy_attribute
     def numbers(self) -> Integers:
-        """Ascending numbers of the rows."""
+        """The ascending numbers of the rows that may be found."""
         return validation.read_only(np.flatnonzero(self.mask))
 
 

@@ -1,11 +1,11 @@
-"""Search within groups: a query finds items of its own group only, at the cost of that group.
+"""Search within groups: a query finds only items of its group, and the other items are not read.
 
 Queries are answered in the order of their groups, so that the rows of a group stay in the cache of
-one thread. ``plan.plan_groups`` says how each group is searched::
+one thread. ``plan.plan_groups`` assigns one of three methods to each group::
 
     is_small          one launch searches all such groups, and scores every pair in float64
     is_tiled          tiles search the panels of the group; each thread searches another group
-    is_segment        the group is a segment of its own; all threads search one group at a time
+    is_segment        the group is a segment; all threads search one such group at a time
 
 The panels of a group are packed once the group has had enough queries, including the queries of
 earlier searches.
@@ -40,7 +40,7 @@ _QUERIES_PER_TASK = 512
 # The number of pairs that a thread scores at once in float64, and by tiles.
 _PAIRS_PER_BLOCK = 20_000
 _TILED_PAIRS_PER_BLOCK = 200_000
-# The threshold of a query for which no bound is known.
+# The initial threshold of a query without a bound on its k-th best score.
 _NO_THRESHOLD = np.float32(-3e38)
 
 
@@ -65,8 +65,8 @@ class GroupSearch:
         n_items: Integers = sum(
             (np.diff(order.starts) for order in self._orders), np.zeros(n_groups, np.int64)
         )
-        # Scores that are not inner products, and NumPy while kernels are not compiled, cannot use
-        # the launches that search several groups.
+        # Measures that are not inner products, and NumPy while the kernels are not compiled, cannot
+        # use the launches that search several groups.
         needs_segments = is_upper_bounded(items.measure) or any(
             segment.uses_numpy() for segment in items.segments
         )
@@ -81,11 +81,11 @@ class GroupSearch:
             ).is_tiled
             for order in self._orders
         ]  # fmt: skip
-        # The code -1, of a group without items, selects the last entry of these arrays.
+        # The code -1 of a group without items selects the last entry of these arrays.
         self._n_items, self._is_segment = np.append(n_items, 0), np.append(is_segment, False)
 
     def best_of(self, queries: QueryBatch) -> Ranking:
-        """Return positions and raw scores (n, k) of the best items of the group of each query."""
+        """Return positions and raw scores (n, k) of the best items in the group of each query."""
         n = len(queries.rows)
         codes = self._codes[queries.first : queries.first + n]
         positions, raw_scores = padding(n, self._request.k)
@@ -98,14 +98,14 @@ class GroupSearch:
         for group in np.unique(codes[is_segment]).tolist():
             lo, hi = np.searchsorted(codes, [group, group + 1])
             best = self._search_alone(queries.take(np.arange(lo, hi)), group)
-            k = best[0].shape[1]  # a group may have fewer items than the request asks for
+            k = best[0].shape[1]  # a group may have fewer than k items
             positions[lo:hi, :k], raw_scores[lo:hi, :k] = best
         if self._options.progress is not None:
             self._options.progress(queries.first + n, len(self._codes))
         return positions, raw_scores
 
     def _search_alone(self, queries: QueryBatch, group: int) -> Ranking:
-        """Search the items of one group as segments of their own, for queries of this group."""
+        """Search the items of one group as separate segments, for queries of this group."""
         segments = [
             order.restrict(segment, group)
             for segment, order in zip(self._items.segments, self._orders, strict=True)
@@ -115,12 +115,12 @@ class GroupSearch:
             tuple(segment for segment in segments if segment is not None),
         )  # fmt: skip
         k = min(self._request.k, int(self._n_items[group]))
-        # The segments hold only items that may be found.
+        # The segments have only items that may be found.
         request = self._request._replace(k=k, allowed_positions=None)
         return search_segments(items, request, self._options._replace(progress=None), queries)
 
     def _search_together(self, queries: QueryBatch, codes: Integers) -> Ranking:
-        """Search the groups of these codes (n,), of which none is a segment, in every segment."""
+        """Search the groups of these codes (n,) in every segment; none of the groups is a segment."""
         k, options, rankings = self._request.k, self._options, list[Ranking]()
         for segment, order, tiled_groups in zip(
             self._items.segments, self._orders, self._tiled_groups, strict=True
@@ -159,9 +159,9 @@ def _score_pairs(
     k: int,
     options: ExecutionOptions,
 ) -> Ranking:
-    """Return rows and raw scores (n, k) of the best of each query's group, if is_scored is true.
+    """Return rows and raw scores (n, k) of the best items in the group of each query.
 
-    The lists of the other queries contain only padding.
+    If is_scored is false for a query, its list has only padding.
     """
     firsts, lasts = order.starts[codes], order.starts[codes + 1]
     lasts = np.where(is_scored, lasts, firsts)
@@ -187,10 +187,10 @@ def _search_panels(
     results: Ranking,
     options: ExecutionOptions,
 ) -> None:
-    """Write the best items of the groups of the queries of these ascending numbers to results.
+    """Search the groups of the queries with these ascending numbers, and write to results.
 
-    The function does what scan does with the panels of all items, but every task has the panels of
-    one group.
+    The function works like the scan of the panels of all items, except that every task has the
+    panels of one group.
     """
     group_of = codes[numbers]
     group_starts = np.flatnonzero(np.diff(group_of, prepend=-1))
@@ -198,13 +198,14 @@ def _search_panels(
     tasks = np.union1d(group_starts, np.arange(0, len(numbers), _QUERIES_PER_TASK))
     tasks = np.append(tasks, len(numbers))
     n_items = np.diff(order.starts)[group_of[tasks[:-1]]]
-    first = order.packed(int(group_of[0]))  # all groups are packed in the same units
-    scaled = pack_queries(first, queries, exclusions, kernel_records.ALL_ALLOWED)
+    # All groups are packed in the same units, so the first group represents the others.
+    first_panels = order.packed(int(group_of[0]))
+    scaled = pack_queries(first_panels, queries, exclusions, kernel_records.ALL_ALLOWED)
     n_queries, k = results[0].shape
     n_panels = -(-int(n_items.max()) // PANEL)
     grid, capacity, buffer_bytes = task_grid.plan_query_blocks(
-        int(np.diff(tasks).max()), float(k), k, first.layout, queries.rows.shape[1], n_panels,
-        scan.machine_of(options._replace(n_threads=1), first.layout.isa), cost_model.COSTS,
+        int(np.diff(tasks).max()), float(k), k, first_panels.layout, queries.rows.shape[1], n_panels,
+        scan.machine_of(options._replace(n_threads=1), first_panels.layout.isa), cost_model.COSTS,
         may_share=False,
     )  # fmt: skip
     n_threads = max(1, min(options.n_threads, int(options.working_memory / buffer_bytes)))
@@ -213,7 +214,7 @@ def _search_panels(
     outputs = records.SearchResults(
         thresholds, results[1][np.newaxis], results[0][np.newaxis], unproved
     )
-    kinds = ("groups", *first.kind, queries.rows.dtype.char)
+    kinds = ("groups", *first_panels.kind, queries.rows.dtype.char)
 
     def search_tasks(lo: int, hi: int) -> None:
         for start, end in itertools.pairwise(tasks[lo : hi + 1].tolist()):
@@ -231,7 +232,7 @@ def _search_panels(
                     ),
                     outputs,
                 )  # fmt: skip
-                # Queries whose estimated threshold was too high are searched without a threshold.
+                # Queries whose estimated threshold was too high are searched without an estimate.
                 remaining = remaining[unproved[0, remaining] > _NO_THRESHOLD]
                 sample = task_grid.NO_SAMPLE
 

@@ -1,7 +1,7 @@
 """Changes of an index: each function returns the state of the index after a change.
 
-The functions validate what the caller gives, and raise an error before anything has changed. They
-run under ``parallel.writer_lock``, so that no other change intervenes.
+The functions validate the arguments of the caller, and raise an error before any change. They run
+under ``parallel.writer_lock``, so that no other change intervenes.
 """
 
 import dataclasses
@@ -23,10 +23,10 @@ def add_or_replace(
     state: IndexState, measure: Measure, rows: Any, ids: Ids | None, groups: Any,
     n_threads: int | None, *, may_replace: bool,
 ) -> tuple[IndexState, Ids]:  # fmt: skip
-    """Add items, or replace items with the same ids if that is allowed.
+    """Add items, or replace items with the same ids if may_replace is true.
 
     measure is not fitted, and rows and ids are validated. Without ids, the new positions are the
-    ids. Returns the new state and the ids of the items.
+    ids. The result is the new state and the ids of the items.
     """
     parts, n_positions = state.parts_in_memory(), state.n_positions
     model_check.check_width("items", rows, state.width)
@@ -37,8 +37,8 @@ def add_or_replace(
     positions = state.find_positions(ids)
     is_new = positions < 0
     if not may_replace and not is_new.all():
-        known_id = format_id(ids[~is_new][0])
-        raise ValueError(f"ids must be new to the index (use upsert), got {known_id}")
+        old_id = format_id(ids[~is_new][0])
+        raise ValueError(f"ids must be new to the index (use upsert), got {old_id}")
     if not len(rows):
         return state, ids
     replaced = positions[~is_new]
@@ -68,15 +68,15 @@ def remove(state: IndexState, measure: Measure, ids: Ids, n_threads: int | None)
 
 
 def groups_of(state: IndexState, groups: Any) -> ItemGroups:
-    """Return the groups of the items; refuse groups of queries or rows if there are none."""
+    """Return the groups of the items; raise an error for groups if the index has none."""
     if state.groups is None:
-        rule, got = "None for an index without groups", validation.format_value(groups)
-        raise ValueError(f"groups must be {rule}, got {got}")
+        rule, value = "None for an index without groups", validation.format_value(groups)
+        raise ValueError(f"groups must be {rule}, got {value}")
     return state.groups
 
 
 def _as_groups(state: IndexState, groups: Any, n_rows: int) -> Ids | None:
-    """Return the checked groups of new rows; None for an index without groups."""
+    """Return the validated groups of new rows; None for an index without groups."""
     if state.groups is not None and groups is None:
         raise ValueError("groups must be given for an index with groups, got None")
     if groups is None:
@@ -95,7 +95,7 @@ def _without(parts: tuple[IndexPart, ...], positions: Integers) -> list[IndexPar
 
 
 def _check_ids_are_positions(state: IndexState, parts: tuple[IndexPart, ...]) -> None:
-    """Refuse new items without ids if the ids of the index are not its positions."""
+    """Raise an error for new items without ids if the ids of the index are not its positions."""
     if state.has_string_ids:
         raise TypeError("ids must be strings as those of the index, got None")
     for part in parts:

@@ -1,7 +1,7 @@
-"""The directory of a saved index: what a save writes to it, and what is read from it.
+"""The directory of a saved index: its writing and its reading.
 
-``index_files`` knows the files of one part. This module knows the whole directory: the parts, the
-measure, the model, the canaries and the groups. ``storage`` writes and reads the files.
+``index_files`` converts one part to arrays and back. This module converts the whole index: the
+parts, the measure, the model, the canaries and the groups. ``storage`` writes and reads the files.
 """
 
 import contextlib
@@ -20,13 +20,13 @@ from fastcos.similarity import serialization
 from fastcos.similarity.base import Measure, get_measure
 from fastcos.validation import Rows
 
-# The kind of directory, which its header names.
+# The kind of the directory, which the header of the directory names.
 KIND = "SimilarityIndex"
 
 
 @dataclasses.dataclass(frozen=True)
 class SavedIndex:
-    """What a directory held when this process read or wrote it last.
+    """The contents of a directory when this process last read or wrote it.
 
     Attributes
     ----------
@@ -46,16 +46,16 @@ class SavedIndex:
 
 
 class IndexFiles(NamedTuple):
-    """What a save writes.
+    """The files that a save writes.
 
     Attributes
     ----------
     saved : SavedIndex
-        What the directory will hold, except for the checksum of the header.
+        The contents of the directory after the save, except for the checksum of the header.
     fields : dict
         The fields of the header.
     arrays, kept_arrays
-        The new arrays by name, and the names of arrays that are in the directory already.
+        The new arrays by name, and the names of arrays that the directory already has.
     """
 
     saved: SavedIndex
@@ -65,7 +65,7 @@ class IndexFiles(NamedTuple):
 
 
 class LoadedIndex(NamedTuple):
-    """What a directory holds, in the form in which an index holds it."""
+    """The contents of a directory, as objects of an index."""
 
     measure: str | Measure
     state: IndexState
@@ -82,7 +82,7 @@ def files_of(
     path: Path,
     saved: SavedIndex | None,
 ) -> IndexFiles:
-    """Return what a save writes to a directory that holds ``saved``; None is a new directory."""
+    """Return the files that a save writes to a directory with the contents saved, or to a new one."""
     measure_fields, measure_arrays = serialization.to_parts(measure)
     to_save = index_files.parts_to_save(
         state.parts_in_memory(),
@@ -110,7 +110,7 @@ def files_of(
 
 
 def find_finished_save(written: SavedIndex, fields: dict[str, Any]) -> SavedIndex | None:
-    """Return what an interrupted save has written, or None if it had not replaced the header."""
+    """Return the contents that an interrupted save wrote; None if the header is the old one."""
     with contextlib.suppress(storage.FastcosFormatError, OSError):
         saved_fields, checksum = storage.read_fields(written.path, KIND)
         # The keys of the parts are random, so equal fields were written by this index.
@@ -125,9 +125,9 @@ def read_directory(
     old_parts: Sequence[IndexPart],
     saved_fields: dict[str, index_files.Fields],
 ) -> LoadedIndex:
-    """Return the index that a directory holds, after checks; see ``index_state.read_state``.
+    """Return the index of a directory after checks; see ``index_state.read_state``.
 
-    Unchanged parts of ``old_parts`` are used again.
+    Parts of ``old_parts`` that have not changed are used again.
     """
     with storage.refuse_damage(path):
         measure_fields = storage.field(stored.fields, "measure", dict)

@@ -1,7 +1,7 @@
-"""The groups of items: which items belong to the group of a query, and how they are stored.
+"""The groups of items: the items in the group of a query, and the order in which they are stored.
 
 ``ItemGroups`` holds the group of each item, such as a tenant, a language or a category. The numbers
-of a segment's rows are sorted by group once (``SegmentOrder``), and the order is kept as long as
+of a segment's rows are sorted by group once (``SegmentOrder``), and the order is stored as long as
 the segment exists.
 """
 
@@ -23,9 +23,9 @@ from fastcos.validation import Integers
 class SegmentOrder:
     """The numbers of a segment's items by group, and the packed panels of each group.
 
-    numbers (m,) ascends within a group, and starts (g + 1,) holds the place at which each of g
-    groups starts. The object must not refer to the segment, because it is a value of a dictionary
-    whose weak key is the segment.
+    numbers (m,) is ascending within a group, and starts (g + 1,) holds the start of each of the g
+    groups in numbers. The object must not refer to the segment, because the object is a value of a
+    dictionary whose weak key is the segment.
     """
 
     def __init__(self, segment: Segment, numbers: Integers, codes: Integers, n_groups: int) -> None:
@@ -38,7 +38,7 @@ class SegmentOrder:
 
     @parallel.lazy_attribute
     def scaling(self) -> ItemScaling:
-        """How the rows of all groups are packed."""
+        """The scaling by which the rows of all groups are packed."""
         return scale_items(self._metric_type, self._encoded, self.numbers, None)
 
     def count_queries(self, n_queries: Integers) -> Integers:
@@ -79,7 +79,7 @@ class SegmentOrder:
             if not restricted.uses_numpy():
                 restricted.scaling = self.scaling
             self._segments[group] = restricted
-        else:  # few queries alone do not pay for packing a segment, but more queries will follow
+        else:  # one search with few queries does not pay for packing, but more searches may follow
             restricted.pack()
         return restricted
 
@@ -92,8 +92,8 @@ def _short_codes(codes: Integers, n_groups: int) -> Integers:
 class ItemGroups:
     """The group of the item at every position; an object of this class never changes.
 
-    labels (g,) holds the distinct groups, ascending, and codes (p,) the place in labels of the
-    group of each position.
+    labels (g,) holds the distinct groups in ascending order, and codes (p,) holds for each position
+    the number of its group in labels.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class ItemGroups:
 
     @classmethod
     def of(cls, groups: Any, n_items: int, name: str = "groups") -> "ItemGroups":
-        """Return checked groups of n items: whole numbers or strings, not -1 or ""."""
+        """Return the groups of n items after checks; -1 and "" are not valid as groups."""
         labels, codes = np.unique(
             as_ids(name, groups, n_items, distinct=False), return_inverse=True
         )
@@ -120,24 +120,24 @@ class ItemGroups:
         """
         if np.ndim(groups) == 0:
             groups = [groups] * n_queries
-        asked = as_ids(name, groups, n_queries, distinct=False)
+        query_groups = as_ids(name, groups, n_queries, distinct=False)
         if not len(self.labels):
-            return np.full(len(asked), -1, np.int64)
-        if len(asked) and are_strings(asked) != are_strings(self.labels):
+            return np.full(len(query_groups), -1, np.int64)
+        if len(query_groups) and are_strings(query_groups) != are_strings(self.labels):
             rule = "strings" if are_strings(self.labels) else "whole numbers"
-            got = format_id(asked[0])
-            raise TypeError(f"{name} must be {rule} as those of the items, got {got}")
-        places = np.minimum(np.searchsorted(self.labels, asked), len(self.labels) - 1)
-        return np.where(self.labels[places] == asked, places, -1)
+            value = format_id(query_groups[0])
+            raise TypeError(f"{name} must be {rule} as those of the items, got {value}")
+        places = np.minimum(np.searchsorted(self.labels, query_groups), len(self.labels) - 1)
+        return np.where(self.labels[places] == query_groups, places, -1)
 
     def replaced(self, positions: Integers, groups: Ids, n_items: int) -> "ItemGroups":
-        """Return the groups of n items, of which the items at these positions have new groups."""
+        """Return the groups of n items, where the items at these positions have new groups."""
         codes = np.append(self.codes, np.zeros(n_items - len(self.codes), np.int64))
         new_codes = self.find(groups, len(groups))
         if (new_codes >= 0).all():
             codes[positions] = new_codes
-            # Rows of existing segments keep their groups, because a replaced item is in a new
-            # segment.
+            # Rows of existing segments keep their groups, because every replaced item moves to a
+            # new segment.
             return ItemGroups(self.labels, codes, self._orders)
         if not len(self.labels):
             return ItemGroups.of(groups, n_items)
@@ -153,7 +153,7 @@ class ItemGroups:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Any], n_positions: int) -> "ItemGroups | None":
-        """Return the groups that to_arrays wrote, after checks, or None without groups."""
+        """Return the groups from the arrays of to_arrays after checks, or None without groups."""
         labels, codes = arrays.get("group_labels"), arrays.get("group_codes")
         if labels is None or codes is None:
             return None
@@ -167,9 +167,9 @@ class ItemGroups:
         return cls(labels, codes.astype(np.int64))
 
     def order_of(self, segment: Segment, allowed_positions: Integers | None = None) -> SegmentOrder:
-        """Return the items of a segment by group; only those at allowed positions, if given.
+        """Return the items of a segment by group; with allowed positions, only the items there.
 
-        The order of all items is kept as long as the segment exists.
+        The order of all items is stored as long as the segment exists.
         """
         order = None if allowed_positions is not None else self._orders.get(segment)
         if order is None:
@@ -192,13 +192,13 @@ class QueryGroups(NamedTuple):
     items : ItemGroups
         The groups of the items.
     codes : ndarray (n,), int64
-        The place of each query's group in ``items.labels``, or -1 for a group without items.
+        For each query, the number of its group in ``items.labels``, or -1 if no item is in it.
     """
 
     items: ItemGroups
     codes: Integers
 
     def order(self) -> Integers:
-        """Return the numbers of the queries, in which the queries of a group are consecutive."""
+        """Return the numbers of the queries, ordered so that queries of a group are consecutive."""
         codes = _short_codes(self.codes, len(self.items.labels))
         return np.argsort(codes, kind="stable")

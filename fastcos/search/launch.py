@@ -1,10 +1,9 @@
-"""The launch of a kernel for few queries: a planned search that lacks only its queries.
+"""The launch of a kernel for few queries: a planned search in which only the queries are missing.
 
-A search of few queries, of which the planner says that it can be prepared
-(``SearchPlan.can_be_prepared``), is a single call of one kernel. If several threads share the rows,
-it is one call for each range of the rows. All arguments of these calls except the queries follow
-from the plan and from the packed rows. ``prepared`` keeps launches for the next searches of an
-index, and ``scan`` runs a launch once.
+A search of few queries that can be prepared (``SearchPlan.can_be_prepared``) is a single call of
+one kernel, or, if several threads share the rows, one call for each range of the rows. All
+arguments of these calls except the queries follow from the plan and from the packed rows.
+``prepared`` stores launches for the next searches of an index, and ``scan`` runs a launch once.
 """
 
 from typing import Any, NamedTuple
@@ -26,13 +25,13 @@ class Launch(NamedTuple):
     Attributes
     ----------
     kernel : callable
-        The compiled kernel: of ``few_queries``, ``projected_queries`` or ``one_block``.
+        The compiled kernel, from ``few_queries``, ``projected_queries`` or ``one_block``.
     packed : PackedItems
         The packed rows that the kernel reads.
     settings : kernels.records.FewQuerySearch
-        The plan, as the kernel takes it.
+        The plan, in the form that the kernel reads.
     filters : kernels.records.QueryFilters
-        Which rows may be found.
+        The rows that may be found.
     grid : TaskGrid
         The ranges of the rows, and the number of threads that search them.
     k : int
@@ -49,7 +48,7 @@ class Launch(NamedTuple):
     def run(self, queries: Rows, progress: parallel.Progress | None = None) -> Ranking:
         """Return row numbers and raw scores (n, k) of the best rows for each query (n, d).
 
-        The queries are C-contiguous and read-only rows, of which the kernel measures the norms. If
+        The queries are C-contiguous and read-only rows, and the kernel measures their norms. If
         the launch was made with ``must_check`` and the norm of a query is zero, not finite or far
         from 1, row_numbers[0, 0] is ``few_queries.NOT_ORDINARY``, and the other results are not
         valid.
@@ -79,7 +78,7 @@ def launch_of(
 ) -> Launch:
     """Return the launch that runs a plan of a search that can be prepared.
 
-    must_check says that the queries will be rows that nobody has validated or measured.
+    must_check says that the queries will be neither validated nor measured before the launch.
     """
     kernel = few_queries.search_few_queries
     if not plan.compares_one_by_one:

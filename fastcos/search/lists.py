@@ -1,4 +1,4 @@
-"""Exact scores and order of lists of items: a different list for each query."""
+"""Exact scores of lists of items, and the best items of each list, where every query has a list."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -22,22 +22,22 @@ from fastcos.validation import Floats, Integers
 
 # The number of pairs that a thread scores in one block.
 _PAIRS_PER_BLOCK = 20_000
-# The memory of a pair while its list is scored and ordered, in bytes: position, row and score, in
-# its list and in lists that are padded to one length.
+# The memory of a pair in bytes while its list is scored and ordered. It holds a position, a row and
+# a score, both in the list and in lists that are padded to one length.
 _BYTES_PER_PAIR = 128
-# Lists that are padded to one length for a measure of pairs have at most this many entries
-# together, unless a single list is longer.
+# The maximal number of entries of lists that are padded to one length for a measure of pairs,
+# unless a single list is longer.
 _PADDED_ENTRIES = 1 << 16
-# So many lists are padded to one length at most.
+# The maximal number of lists that are padded to one length.
 _PADDED_ROWS = 1 << 10
 
 
 def best_of_lists(
     items: ItemSource, request: SearchRequest, options: ExecutionOptions, queries: QueryBatch
 ) -> Ranking:
-    """Return positions and raw scores (n, k) of the best of the list of each query of a batch.
+    """Return positions and raw scores (n, k) of the best items in the lists of a batch of queries.
 
-    The search takes O(L d) time for L entries in all lists. The other items are not read.
+    The search takes O(L d) time for L entries in all lists. Items that are in no list are not read.
     """
     indptr, positions = request.lists or (np.zeros(1, np.int64), np.zeros(0, np.int64))
     last = queries.first + len(queries.rows)
@@ -57,10 +57,10 @@ def best_of_positions(
     items: ItemSource, Q: validation.Rows, queries: EncodedRows, indptr: Integers,
     positions: Integers, k: int, options: ExecutionOptions,
 ) -> Ranking:  # fmt: skip
-    """Return positions and raw scores (n, k) of the best of each list of positions.
+    """Return positions and raw scores (n, k) of the best items in the list of each query.
 
-    The list of query i is ``positions[indptr[i]:indptr[i + 1]]``. As many lists are scored at once
-    as fit the working memory.
+    The list of query i is ``positions[indptr[i]:indptr[i + 1]]``. The lists are divided so that the
+    lists that are scored at once fit the working memory.
     """
     n, lengths = len(Q), np.diff(indptr)
     longest = float(lengths.max(initial=0)) * _BYTES_PER_PAIR
@@ -85,8 +85,8 @@ def row_ranges(counts: npt.NDArray[np.integer[Any]], max_total: int) -> Iterator
     ends = np.cumsum(counts, dtype=np.int64)
     lo = 0
     while lo < len(counts):
-        before = int(ends[lo - 1]) if lo else 0
-        hi = max(lo + 1, int(np.searchsorted(ends, before + max_total, side="right")))
+        n_before = int(ends[lo - 1]) if lo else 0
+        hi = max(lo + 1, int(np.searchsorted(ends, n_before + max_total, side="right")))
         yield lo, hi
         lo = hi
 
@@ -95,7 +95,7 @@ def score_lists(
     items: ItemSource, Q: validation.Rows, queries: EncodedRows, indptr: Integers,
     positions: Integers, options: ExecutionOptions,
 ) -> Floats:  # fmt: skip
-    """Return the raw scores (L,) of the items at the positions in each query's list.
+    """Return the raw scores (L,) of the items at the positions in the list of each query.
 
     The list of query i is ``positions[indptr[i]:indptr[i + 1]]``. Removed items score -inf.
     """
@@ -120,7 +120,7 @@ def _score_rows(
     measure: Measure, segment: Segment, Q: validation.Rows, queries: EncodedRows, starts: Integers,
     row_numbers: Integers, options: ExecutionOptions,
 ) -> Floats:  # fmt: skip
-    """Return the raw scores (L,) of rows of a segment, those of query i from ``starts[i]`` on."""
+    """Return the raw scores (L,) of rows of a segment; ``starts[i]`` is the start of query i."""
     if is_upper_bounded(measure):
         precomputed = measure.precompute(segment.rows)
         return score_pairs_by_measure(measure, precomputed, Q, starts, row_numbers)
@@ -139,9 +139,10 @@ def score_pairs_by_measure(
     measure: UpperBounded, precomputed: Any, Q: validation.Rows, starts: Integers,
     row_numbers: Integers,
 ) -> Floats:  # fmt: skip
-    """Return raw scores of pairs that only the measure can score; starts (n + 1,) of each query.
+    """Return raw scores of pairs that only the measure can score.
 
-    ``precomputed`` is what ``measure.precompute`` returned for the rows.
+    starts (n + 1,) are the starts of the queries in row_numbers. precomputed is the result of
+    ``measure.precompute`` for the rows.
     """
     counts, raw_scores = np.diff(starts), np.empty(len(row_numbers))
     for lo, hi in padded_ranges(counts):
@@ -158,7 +159,7 @@ def score_pairs_by_measure(
 def padded_ranges(counts: npt.NDArray[np.integer[Any]]) -> Iterator[tuple[int, int]]:
     """Yield ranges (lo, hi) of rows that have at most _PADDED_ENTRIES entries when padded.
 
-    A row that is longer than that makes up a range by itself.
+    A row with more entries is a range of its own.
     """
     lo = 0
     while lo < len(counts):
@@ -172,19 +173,19 @@ def padded_ranges(counts: npt.NDArray[np.integer[Any]]) -> Iterator[tuple[int, i
 def best_of_scored(
     indptr: Integers, positions: Integers, raw_scores: Floats, k: int, options: ExecutionOptions
 ) -> Ranking:
-    """Return positions and raw scores (n, k) of the best of each scored list.
+    """Return positions and raw scores (n, k) of the best entries of each scored list.
 
-    An entry with the score -inf is no item.
+    An entry with the score -inf is not an item.
     """
     n, lengths = len(indptr) - 1, np.diff(indptr)
     best_positions, best_scores = np.full((n, k), -1, np.int64), np.full((n, k), -np.inf)
-    # Lists of similar length are padded to one length and ordered together, the longest first.
-    by_length, first = np.argsort(-lengths, kind="stable"), 0
-    while first < n and lengths[by_length[first]]:
-        width = int(lengths[by_length[first]])
+    # Lists of similar length are padded to one length and ordered together, longest lists first.
+    by_length, n_ordered = np.argsort(-lengths, kind="stable"), 0
+    while n_ordered < n and lengths[by_length[n_ordered]]:
+        width = int(lengths[by_length[n_ordered]])
         size = max(1, int(options.working_memory / (_BYTES_PER_PAIR * width)))
-        queries = by_length[first : first + size]
-        first += size
+        queries = by_length[n_ordered : n_ordered + size]
+        n_ordered += size
         is_entry = np.arange(width) < lengths[queries, None]
         entries = np.where(is_entry, indptr[queries, None] + np.arange(width), 0)
         scores = np.where(is_entry, raw_scores[entries], -np.inf)

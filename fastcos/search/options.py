@@ -1,4 +1,4 @@
-"""How a search may use the machine: threads, working memory, and reports of progress."""
+"""The options of a search: threads, working memory, and reports of progress."""
 
 from typing import NamedTuple
 
@@ -6,16 +6,15 @@ from fastcos import config, parallel, validation
 
 
 class ExecutionOptions(NamedTuple):
-    """How a call may use the machine.
+    """The threads and the memory that a call may use, and its reports of progress.
 
     Attributes
     ----------
     n_threads : int
     working_memory : float
-        The number of bytes for buffers besides inputs and outputs.
+        The number of bytes for buffers, besides inputs and outputs.
     progress : callable or None
-        A function that is called with the number of queries that are answered, and the number of
-        all queries.
+        A function that is called with the number of answered queries and the number of all queries.
     """
 
     n_threads: int
@@ -26,7 +25,7 @@ class ExecutionOptions(NamedTuple):
 def as_options(
     n_threads: int | None, working_memory: float | None, progress: parallel.Progress | None = None
 ) -> ExecutionOptions:
-    """Return ExecutionOptions of validated arguments, with settings for arguments that are None."""
+    """Return the validated options; an argument that is None is replaced by the setting."""
     validation.check_progress(progress)
     size = config.n_threads()
     if n_threads is not None:

@@ -1,13 +1,13 @@
-"""Prepared searches: an index keeps the plans of searches of few queries, as a database does.
+"""Prepared searches: an index stores the plans of searches with few queries, like a database.
 
-A warm search of one query takes ten microseconds. To check and encode the queries and to plan the
-search would take longer than that. Where ``plan_search`` says that a search is a single call of
-one kernel for each part of the index (``SearchPlan.can_be_prepared``), the index therefore keeps
-these calls, which lack only the queries (``launch.Launch``), by the numbers of queries and
-neighbours. A prepared search takes the queries as they are. The kernel measures their norms, and it
-reports queries that need more care.
+A warm search of one query takes ten microseconds. Checking and encoding the queries and planning
+the search would take longer. If ``plan_search`` says that a search is a single call of one kernel
+for each part of the index (``SearchPlan.can_be_prepared``), the index therefore stores these calls
+by the numbers of queries and neighbours; only the queries are missing in them (``launch.Launch``).
+A prepared search passes the queries to the kernel without conversion. The kernel measures the norms
+of the queries, and reports queries with unusual norms.
 
-``PreparedSearches.search`` returns None for every call that has to be checked, converted or planned
+``PreparedSearches.search`` returns None for every call that must be checked, converted or planned
 in another way. ``execute.execute`` then gives the same answer.
 """
 
@@ -31,7 +31,7 @@ from fastcos.search.sources import FittedItems
 from fastcos.similarity import kernel_records
 from fastcos.similarity.base import BaseMeasure, Measure, capabilities
 
-# The number of searches that an index keeps prepared.
+# The maximal number of prepared searches of an index.
 _MAX_PREPARED = 256
 
 
@@ -43,14 +43,14 @@ class PreparedSearches:
         self._n_positions, self._n_live = items.n_items, items.n_live
         self._width = items.rows.shape[1]
         # Nearly every index has one part, in which the positions are the numbers of the rows. The
-        # ids are then looked up by row number.
-        first = self._parts[0].segment
-        has_one_part = len(self._parts) == 1 and first.first == 0 and first.positions is None
+        # ids are then read by row number.
+        segment = self._parts[0].segment
+        has_one_part = len(self._parts) == 1 and segment.first == 0 and segment.positions is None
         self._ids_of_rows = self._parts[0].ids.values if has_one_part else None
-        # The launches for all parts by the numbers of queries and neighbours, and by the options,
-        # too, where the plans depend on them. Empty for a search that cannot be prepared.
+        # The launches for all parts, by the numbers of queries and neighbours, and also by the
+        # options if the plans depend on them. The tuple is empty if a search cannot be prepared.
         self._launches: dict[tuple[Any, ...], tuple[Launch, ...]] = {}
-        # Cosines are in the range of float32, and most measures return them as they are.
+        # Cosines are in the range of float32, and most measures return cosines without conversion.
         self._scores_are_cosines = (
             type(self._measure).to_score is BaseMeasure.to_score
             and self._measure.metric_type == "cosine"
@@ -61,12 +61,12 @@ class PreparedSearches:
     ) -> IndexNeighbors | None:
         """Return the k nearest items of each query, or None for a search that cannot be prepared.
 
-        The arguments are those of ``SimilarityIndex.search``; allowed: None for all items.
+        The arguments are those of ``SimilarityIndex.search``; allowed is None for all items.
         """
         if not (_can_be_read(queries, self._width) and type(k) is int and k > 0):
             return None
         rows = validation.read_only(queries if queries.ndim == 2 else queries[np.newaxis])
-        launches = self._kept((len(rows), k))
+        launches = self._stored_launches((len(rows), k))
         if launches is None or n_threads is not None or allowed is not None:
             launches = self._prepare(len(rows), k, as_options(n_threads, None), allowed)
         if not launches:
@@ -78,7 +78,7 @@ class PreparedSearches:
             if row_numbers[0, 0] == few_queries.NOT_ORDINARY:
                 return None
             rankings.append((row_numbers, raw_scores))
-        # No row number is -1: only a plan that finds k rows for every query is prepared.
+        # No row number is -1, because a search is prepared only if every query finds k rows.
         if self._ids_of_rows is not None:
             positions, ids = row_numbers, self._ids_of_rows.take(row_numbers)
         else:
@@ -105,7 +105,7 @@ class PreparedSearches:
     def _prepare(
         self, n: int, k: int, options: ExecutionOptions, allowed: Any
     ) -> tuple[Launch, ...]:
-        """Return the launches for all parts, planned now unless they are kept."""
+        """Return the launches for all parts: stored launches, or launches of a new plan."""
         if any(not part.segment.packed_forms for part in self._parts):
             for part in self._parts:
                 part.segment.pack()
@@ -116,9 +116,9 @@ class PreparedSearches:
                 return ()
             mask = validation.as_item_mask("allowed", allowed, self._n_positions)
             return self._plan(n, k, options, mask)[0]
-        launches = self._kept((n, k))
+        launches = self._stored_launches((n, k))
         if launches is None:
-            launches = self._kept((n, k, options))
+            launches = self._stored_launches((n, k, options))
         if launches is None:
             launches, fits_all_options = self._plan(n, k, options, None)
             if len(self._launches) >= _MAX_PREPARED:
@@ -126,10 +126,10 @@ class PreparedSearches:
             self._launches[(n, k) if fits_all_options else (n, k, options)] = launches
         return launches
 
-    def _kept(self, key: tuple[Any, ...]) -> tuple[Launch, ...] | None:
-        """Return the launches that are kept under a key, unless rows have been packed again.
+    def _stored_launches(self, key: tuple[Any, ...]) -> tuple[Launch, ...] | None:
+        """Return the launches that are stored under a key, unless rows have been packed again.
 
-        Rows are packed again when a projection is added to them, which searches should use.
+        Rows are packed again when a projection is added, which searches should use.
         """
         launches = self._launches.get(key)
         if launches:
@@ -143,15 +143,15 @@ class PreparedSearches:
     ) -> tuple[tuple[Launch, ...], bool]:
         """Plan a search of every part; return no launches unless each plan is a single launch.
 
-        mask holds the positions that may be found; None means all. The second result says whether
+        mask says which positions may be found; None means all. The second result says whether
         the plans are the same for all options.
         """
         launches, fits_all_options = [], True
         for part in self._parts:
             segment = part.segment
             rows = segment.live if mask is None else segment.allow_mask(mask)
-            # This is read before the plan is made, so that a projection that is added meanwhile
-            # makes the launch outdated.
+            # The packed rows are read before the plan is made. A projection that is added after
+            # this line then makes the launch outdated.
             packed = segment.packed_rows
             request = SegmentRequest(k, no_exclusions(n), rows, None, self._n_live)
             plan = plan_segment(segment, n, request, options)
@@ -170,16 +170,16 @@ class PreparedSearches:
 
 
 def compares_rows_as_given(measure: Measure) -> bool:
-    """Whether a measure compares rows as they are, so that searches by it can be prepared."""
+    """Return whether a measure compares original rows, so that its searches can be prepared."""
     encode_queries = getattr(type(measure), "encode_queries", None)
     return capabilities(measure).append and encode_queries is BaseMeasure.encode_queries
 
 
 def _can_be_read(queries: Any, width: int) -> bool:
-    """Whether kernels can read the queries as they are.
+    """Return whether kernels can read the queries without conversion.
 
-    This is validation and not planning: other queries have the same neighbours once they have been
-    converted to C-contiguous rows of native float32 or float64.
+    This test is part of validation and not of planning: other queries have the same neighbours once
+    they have been converted to C-contiguous rows of native float32 or float64.
     """
     return (
         type(queries) is np.ndarray

@@ -1,8 +1,8 @@
 """Batches of queries: this module reads, validates and encodes the queries of a request.
 
-Queries in memory were validated with the request. Queries in a memory map and low-precision queries
-are read batch by batch, and only then are their values validated. No other module of a search reads
-queries, so every way to search receives them in the same form.
+Queries in memory are validated together with the request. Queries in a memory map and low-precision
+queries are read batch by batch, and their values are validated at that time. No other module of a
+search reads queries, so every method of search receives queries in the same form.
 """
 
 from typing import NamedTuple
@@ -23,13 +23,13 @@ class QueryBatch(NamedTuple):
     Attributes
     ----------
     first : int
-        The number of queries of the same request in the batches before this one.
+        The number of queries of the request in all earlier batches.
     rows : ndarray (n, d)
-        The queries as they were given, as valid rows in memory.
+        The queries of the caller, as valid rows in memory.
     encoded : EncodedRows
         The same queries, encoded by the measure.
     exclusions : ExcludedItems
-        The items that each of these queries may not find.
+        The items that each query of the batch may not find.
     """
 
     first: int
@@ -38,7 +38,7 @@ class QueryBatch(NamedTuple):
     exclusions: ExcludedItems
 
     def take(self, places: Integers) -> "QueryBatch":
-        """Return the queries at these ascending places of the batch; all of them without a copy."""
+        """Return the queries at these ascending places; all places give this batch itself."""
         if len(places) == len(self.rows):
             return self
         return QueryBatch(
@@ -53,10 +53,10 @@ def read_batch(
     numbers: slice | Integers,
     first: int,
 ) -> QueryBatch:
-    """Return the queries with these numbers, of which ``first`` precede in the order of batches."""
+    """Return the batch of queries with these numbers; earlier batches have ``first`` queries."""
     if isinstance(numbers, slice):
         rows = memmap.read_rows("queries", request.queries, numbers.start, numbers.stop)
-    else:  # queries that have groups are in memory
+    else:  # a request with groups has its queries in memory
         rows = request.queries[numbers]
     exclusions = no_exclusions(len(rows))
     if request.exclusions is not None:
@@ -72,13 +72,13 @@ def _encoded_items(
 ) -> EncodedRows | None:
     """Return the queries as encoded items, if the queries are the items of a single segment.
 
-    Returns None if they are not, or if the measure encodes queries in another way than items.
+    The result is None for other queries, or if the measure encodes queries and items differently.
     """
     if len(items.segments) != 1 or request.queries is not items.segments[0].rows:
         return None
     encode = getattr(type(items.measure), "encode_queries", None)
     encoded = items.segments[0].encoded
-    # Low-precision rows are converted to float32 if they are queries, and only then.
+    # Low-precision queries are converted to float32, but low-precision items are not.
     if encode is not BaseMeasure.encode_queries or rows.dtype != encoded.rows.dtype:
         return None
     is_whole = isinstance(numbers, slice) and len(rows) == len(encoded.rows)

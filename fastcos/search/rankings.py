@@ -1,7 +1,7 @@
-"""Rankings: the best items of each query with their raw scores, and how rankings are merged.
+"""Rankings: the best items of each query with their raw scores, and the merging of rankings.
 
-Equal scores are ordered by the number of the item, so a merged ranking does not depend on the parts
-into which the items were divided.
+Equal scores are ordered by the number of the item, so a merged ranking does not depend on the
+division of the items into parts.
 """
 
 import numpy as np
@@ -10,7 +10,7 @@ from fastcos import parallel, validation
 from fastcos.kernels.exhaustive_top_k import merge_rows
 from fastcos.validation import Floats, Integers
 
-# Row numbers or positions, and raw scores (n, k), best first, padded by -1 and -inf.
+# Row numbers or positions, and raw scores (n, k), both sorted by score and padded by -1 and -inf.
 Ranking = tuple[Integers, Floats]
 
 # The number of pairs that a thread ranks at once.
@@ -20,12 +20,12 @@ _MERGED_ROWS = 4096
 
 
 def padding(n: int, k: int) -> Ranking:
-    """Return a ranking (n, k) that holds no item."""
+    """Return a ranking (n, k) without items."""
     return np.full((n, k), -1, np.int64), np.full((n, k), -np.inf)
 
 
 def select_best(columns: Integers, scores: Floats, k: int, n_threads: int) -> Ranking:
-    """Return columns and raw scores (n, k) of the best of every list (n, c); -1 is no item."""
+    """Return columns and raw scores (n, k) of the best of every list (n, c); column -1 is no item."""
     n, c = columns.shape
     best, best_scores = parallel.unfilled((n, k), np.int64), parallel.unfilled((n, k), np.float64)
     parallel.run(

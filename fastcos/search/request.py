@@ -1,9 +1,9 @@
-"""The request of a search: the arguments of every search that is not prepared are validated here.
+"""The request of a search: this module validates the arguments of searches that are not prepared.
 
-``as_items`` checks rows, ``as_options`` how a call may use the machine, ``as_request`` which items
-each query may find, and ``as_threshold`` which scores count. The result is a ``SearchRequest``,
-which ``execute`` answers. A prepared search takes queries that need no conversion as they are
-(``prepared``), and leaves every other call to this module.
+``as_items`` checks rows, ``as_options`` the threads and the memory of a call, ``as_request`` the
+items that each query may find, and ``as_threshold`` the minimal score. The result is a
+``SearchRequest``, which ``execute`` answers. A prepared search (``prepared``) reads queries that
+need no conversion directly, and leaves every other call to this module.
 """
 
 from typing import Any, NamedTuple, Protocol
@@ -52,18 +52,18 @@ class SearchRequest(NamedTuple):
 
 
 class Threshold(Protocol):
-    """A threshold that knows its measure, such as ``fastcos.auditing.Calibration``."""
+    """A threshold for a measure with a certain name, such as ``fastcos.auditing.Calibration``."""
 
     @property
     def measure(self) -> str:
-        """Name of the measure."""
+        """The name of the measure."""
 
     def threshold(self) -> float:
-        """Return the least score of a pair."""
+        """Return the minimal score of a pair."""
 
 
 def as_exclude_self(exclude_self: Any, n_queries: int, n_items: int, *, has_items: bool) -> bool:
-    """Return whether query i must not find item i; None means if the queries are the items."""
+    """Return whether query i must not find item i; for None, this is whether queries are items."""
     if exclude_self is None:
         return not has_items
     exclude_self = validation.as_flag("exclude_self", exclude_self)
@@ -76,11 +76,11 @@ def as_exclude_self(exclude_self: Any, n_queries: int, n_items: int, *, has_item
 
 
 def rounded_scores(scores: Any) -> npt.NDArray[np.float32]:
-    """Return scores in float32, as searches return them; beyond the range of float32, infinity.
+    """Return scores in float32, as searches return them; scores beyond float32 become infinite.
 
-    A threshold is rounded in the same way and compared with the returned scores. So a pair counts
-    if and only if its returned score is at least the threshold, and a returned score that is passed
-    as a threshold loses no pair.
+    A threshold is rounded in the same way and compared with the returned scores. A pair therefore
+    counts if and only if its returned score is at least the threshold. If a returned score is
+    passed as a threshold, no pair with this score is lost.
     """
     with np.errstate(over="ignore"):
         return np.asarray(scores).astype(np.float32)
@@ -123,18 +123,20 @@ def as_items(
     """Return X as validated rows; memory-mapped rows stay on disk if the measure allows it.
 
     If in_memory is true, memory-mapped rows are read. Three arguments have an effect if the measure
-    uses the original rows: in_blocks leaves rows of one- or two-byte numbers unchanged; with widen,
-    they become float32; and is_measured says that encode_rows, which follows, looks for NaN.
+    uses the original rows: with in_blocks, rows of one- or two-byte numbers stay unchanged; with
+    widen, such rows become float32; and is_measured says that a later call of encode_rows looks for
+    NaN.
     """
-    able = capabilities(measure)
+    capability = capabilities(measure)
     return memmap.as_mapped_rows(
-        name, X, on_disk=able.blocks and not in_memory, narrow=in_blocks and able.append,
-        widen=widen, or_vector=or_vector, is_measured=is_measured and able.append,
+        name, X, on_disk=capability.blocks and not in_memory,
+        narrow=in_blocks and capability.append, widen=widen,
+        or_vector=or_vector, is_measured=is_measured and capability.append,
     )  # fmt: skip
 
 
 def as_index_rows(name: str, X: Any, measure: Measure, **options: bool) -> Any:
-    """Return rows of an index as ``as_items`` does, with these options; also accept (0, d)."""
+    """Return rows of an index as ``as_items`` does, with these options; accept (0, d), too."""
     shape: tuple[int, ...] = getattr(X, "shape", ())
     if len(shape) == 2 and shape[0] == 0 and shape[1] > 0 and not validation.is_sparse(X):
         return np.empty(shape, np.float32)
@@ -160,11 +162,11 @@ def as_request(
     lists: tuple[Integers, Integers] | None = None,
     groups: QueryGroups | None = None,
 ) -> SearchRequest:
-    """Validate the filters of a search of n_items items for the k best.
+    """Validate the filters of a search for the k best of n_items items; return the request.
 
     If k exceeds the number of items, the results are padded later. exclude_self says that query i
-    is item i and must not find itself. lists and groups, in the form of SearchRequest, are already
-    validated, and lists replaces allowed.
+    is item i and must not find itself. lists and groups have the form of SearchRequest and are
+    already validated; lists replaces allowed.
     """
     shape, allowed_positions = (Q.shape[0], n_items), None
     if validation.any_sparse(allowed):

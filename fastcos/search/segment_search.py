@@ -1,7 +1,7 @@
 """Search every segment of the items for a batch of queries, and merge the best of all segments.
 
-A segment is scanned by its plan (``scan``). If the measure only bounds an inner product, the scan
-finds candidates, and the measure ranks them (``filter_refine``).
+A segment is scanned by its plan (``scan``). If the measure has only an upper bound that is an inner
+product, the scan finds candidates, and the measure ranks the candidates (``filter_refine``).
 """
 
 from collections.abc import Callable
@@ -27,8 +27,8 @@ def search_segments(
 ) -> Ranking:
     """Return positions and raw scores (n, k) of the best items for the queries of a batch.
 
-    within holds the positions to search; None means all. The search of a segment starts from the
-    k-th best scores of the segments before it.
+    within is the range of positions to search; None means all. The search of a segment starts with
+    the k-th best scores of earlier segments as thresholds.
     """
     measure, k = items.measure, request.k
     bounding_measure = measure if is_upper_bounded(measure) else None
@@ -41,16 +41,16 @@ def search_segments(
         if len(segment.encoded.rows) < items.n_items:
             exclusions = exclusions_within(exclusions, segment)
         progress = None if report is None else report(share)
-        limited = ExecutionOptions(options.n_threads, memory, progress)
+        limits = ExecutionOptions(options.n_threads, memory, progress)
         if bounding_measure is not None:
             columns, raw_scores = filter_and_refine(
-                bounding_measure, segment, queries._replace(exclusions=exclusions), k, limited,
+                bounding_measure, segment, queries._replace(exclusions=exclusions), k, limits,
                 allowed_rows, best,
             )  # fmt: skip
         else:
             thresholds = None if best is None else best[1][:, -1]
             segment_request = SegmentRequest(k, exclusions, allowed_rows, thresholds, items.n_live)
-            columns, raw_scores = search_segment(segment, queries.encoded, segment_request, limited)
+            columns, raw_scores = search_segment(segment, queries.encoded, segment_request, limits)
         segment_best = segment.positions_of(columns), raw_scores
         if best is not None:
             segment_best = merge(best, segment_best, options.n_threads)
@@ -61,7 +61,7 @@ def search_segments(
 def _segment_progress(
     progress: parallel.Progress | None, queries: QueryBatch, n: int
 ) -> Callable[[tuple[float, float]], parallel.Progress] | None:
-    """Report progress within a segment, which is a share of all items, as a number of n queries."""
+    """Return a function from the share of a segment among the items to its progress report."""
     if progress is None:
         return None
     first, n_queries = queries.first, len(queries.rows)
@@ -70,10 +70,10 @@ def _segment_progress(
     def of_segment(share: tuple[float, float]) -> parallel.Progress:
         start, stop = share
 
-        def report(done: int, total: int) -> None:
+        def report(n_done: int, total: int) -> None:
             nonlocal n_reported
-            part = start + (stop - start) * done / total
-            # Some queries are searched twice, but the count must not fall.
+            part = start + (stop - start) * n_done / total
+            # Some queries are searched twice, but the reported number must not fall.
             n_reported = max(n_reported, first + int(part * n_queries))
             progress(n_reported, n)
 

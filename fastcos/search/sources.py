@@ -1,8 +1,8 @@
-"""Where the items of a search come from: segments in memory, or rows that are read in blocks.
+"""The items of a search: segments in memory, or rows that are read in blocks.
 
-``FittedItems`` hold encoded segments in memory. ``MappedItems`` are rows on disk, or rows of a
-low-precision type, which every search reads in blocks that fit its working memory. Both answer the
-same few questions (``ItemSource``), so that ``execute`` need not know which of them it searches.
+``FittedItems`` are encoded segments in memory. ``MappedItems`` are rows on disk, or rows of a
+low-precision type, which every search reads in blocks that fit its working memory. Both classes
+have the methods of ``ItemSource``, so that ``execute`` need not distinguish them.
 """
 
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ from fastcos.validation import Integers
 
 
 class SegmentTask(NamedTuple):
-    """A segment to search, the rows of it that may be found, and the memory for searching it.
+    """A segment to search, its rows that may be found, and the memory for the search.
 
     Attributes
     ----------
@@ -55,34 +55,34 @@ class ItemSource(Protocol):
 
     @property
     def measure(self) -> Measure:
-        """The measure, fitted."""
+        """The fitted measure."""
 
     @property
     def n_items(self) -> int:
-        """The number of positions, including those of removed items."""
+        """The number of positions, including the positions of removed items."""
 
     @property
     def n_live(self) -> int:
-        """Items that can be found."""
+        """The number of items that can be found."""
 
     @property
     def segments(self) -> tuple[Segment, ...]:
-        """The segments in memory; none if rows are read in blocks."""
+        """The segments in memory; empty if rows are read in blocks."""
 
     @property
     def rows(self) -> Any:
         """The original rows, if they are one array."""
 
     def batch_size(self, request: SearchRequest, options: ExecutionOptions) -> int:
-        """Return how many queries are searched at once, so that rows and results fit the memory."""
+        """Return the size of a batch of queries whose rows and results fit the memory."""
 
     def restricted_to(self, positions: Integers) -> "FittedItems | None":
-        """Return only these items, to be packed; None if nothing is packed beforehand."""
+        """Return only the items at these positions, to be packed; None if nothing is packed."""
 
     def tasks(
         self, request: SearchRequest, options: ExecutionOptions, within: range | None
     ) -> Iterator[SegmentTask]:
-        """Yield the segments to search; `within` holds the positions to search, or None for all."""
+        """Yield the segments to search; `within` is a range of positions, or None for all items."""
 
     def read_blocks(
         self, positions: Integers, options: ExecutionOptions
@@ -95,7 +95,7 @@ class ItemSource(Protocol):
 
 @dataclass(frozen=True)
 class FittedItems:
-    """Items in memory, encoded: the segments of an index or of one call. Never changed."""
+    """Encoded items in memory: the segments of an index or of one call. An object never changes."""
 
     measure: Measure
     n_items: int
@@ -103,7 +103,7 @@ class FittedItems:
 
     @property
     def n_live(self) -> int:
-        """Items that can be found."""
+        """The number of items that can be found."""
         return sum(len(segment.numbers) for segment in self.segments)
 
     @property
@@ -112,23 +112,23 @@ class FittedItems:
         return self.segments[0].rows
 
     def batch_size(self, request: SearchRequest, options: ExecutionOptions) -> int:
-        """Return the queries of a batch, as ItemSource says."""
+        """Return the size of a batch of queries, as ItemSource describes."""
         if memmap.is_read_in_blocks(request.queries):
             return block_sizes(self.rows, request, self.measure, options).queries
         return plan_batch(request.k, request.queries.shape[1], options.working_memory)
 
     def restricted_to(self, positions: Integers) -> "FittedItems | None":
-        """Return the items of the only segment at these positions; only they will be packed."""
+        """Return the items of the only segment at these positions, so that only they are packed."""
         return FittedItems(self.measure, self.n_items, (self.segments[0].restricted_to(positions),))
 
     def tasks(
         self, request: SearchRequest, options: ExecutionOptions, within: range | None
     ) -> Iterator[SegmentTask]:
-        """Yield every segment, as ItemSource says."""
-        before, n = 0, self.n_live
+        """Yield every segment, as ItemSource describes."""
+        n_before, n = 0, self.n_live
         for segment in self.segments:
-            share = before / n, (before + len(segment.numbers)) / n
-            before += len(segment.numbers)
+            share = n_before / n, (n_before + len(segment.numbers)) / n
+            n_before += len(segment.numbers)
             allowed_rows = segment.allow(request.allowed_positions)
             yield SegmentTask(segment, allowed_rows, share, options.working_memory)
 
@@ -145,38 +145,38 @@ class FittedItems:
 
 @dataclass(frozen=True)
 class MappedItems:
-    """Rows on disk, or rows of a low-precision type, that every search reads in blocks."""
+    """Rows on disk, or rows of a low-precision type, which every search reads in blocks."""
 
     measure: Measure
     rows: Any
 
     @property
     def n_items(self) -> int:
-        """Number of rows."""
+        """The number of rows."""
         return len(self.rows)
 
     @property
     def n_live(self) -> int:
-        """Number of rows, all of which can be found."""
+        """The number of rows, all of which can be found."""
         return len(self.rows)
 
     @property
     def segments(self) -> tuple[Segment, ...]:
-        """No segments, because every search reads its own segments."""
+        """An empty tuple, because every search reads its own segments."""
         return ()
 
     def batch_size(self, request: SearchRequest, options: ExecutionOptions) -> int:
-        """Return the queries of a batch, as ItemSource says."""
+        """Return the size of a batch of queries, as ItemSource describes."""
         return block_sizes(self.rows, request, self.measure, options).queries
 
     def restricted_to(self, positions: Integers) -> FittedItems | None:
-        """Return None, because nothing is packed beforehand and the request holds the filter."""
+        """Return None, because nothing is packed before a search and the request has the filter."""
         return None
 
     def tasks(
         self, request: SearchRequest, options: ExecutionOptions, within: range | None
     ) -> Iterator[SegmentTask]:
-        """Read and yield segments of the allowed rows, as ItemSource says."""
+        """Read and yield segments of the allowed rows, as ItemSource describes."""
         sizes = block_sizes(self.rows, request, self.measure, options)
         within = range(self.n_items) if within is None else within
         for first in range(within.start, within.stop, sizes.items):
@@ -193,7 +193,7 @@ class MappedItems:
     def read_blocks(self, positions: Integers, options: ExecutionOptions) -> Iterator[FittedItems]:
         """Read and yield the blocks that hold rows at these positions.
 
-        Blocks that start at these multiples give bit-for-bit the same results as all rows together.
+        Blocks that start at multiples of SEGMENT_MULTIPLE give the same bits as all rows together.
         """
         for first in range(0, self.n_items, SEGMENT_MULTIPLE):
             last = min(self.n_items, first + SEGMENT_MULTIPLE)
@@ -202,15 +202,15 @@ class MappedItems:
                 yield FittedItems(self.measure, self.n_items, (segment,))
 
     def read_listed(self, positions: Integers, options: ExecutionOptions) -> FittedItems:
-        """Read the rows at these positions alone, as one segment."""
+        """Read only the rows at these positions, as one segment."""
         require(self.measure, "append")
-        listed = np.unique(positions)
-        needed = float(len(listed) * self.rows.shape[1] * self.rows.itemsize)
-        validation.check_memory("working_memory", options.working_memory, needed)
-        if not len(listed):
+        row_numbers = np.unique(positions)
+        needed_bytes = float(len(row_numbers) * self.rows.shape[1] * self.rows.itemsize)
+        validation.check_memory("working_memory", options.working_memory, needed_bytes)
+        if not len(row_numbers):
             return FittedItems(self.measure, self.n_items, ())
-        rows = memmap.take_rows("items", self.rows, listed, options.n_threads)
-        segment = encode_segment(self.measure, rows, options.n_threads, positions=listed)
+        rows = memmap.take_rows("items", self.rows, row_numbers, options.n_threads)
+        segment = encode_segment(self.measure, rows, options.n_threads, positions=row_numbers)
         return FittedItems(self.measure, self.n_items, (segment,))
 
     def _read(
@@ -231,7 +231,7 @@ def fit_items(X: Any, measure: Measure, options: ExecutionOptions) -> FittedItem
 def block_sizes(
     X: Any, request: SearchRequest, measure: Measure, options: ExecutionOptions
 ) -> BlockSizes:
-    """Cut queries and items so that a batch and a segment fit the working memory."""
+    """Return the sizes of a batch of queries and of a segment that fit the working memory."""
     memory = options.working_memory
     if memmap.is_narrow(X) or memmap.is_narrow(request.queries):
         memory = min(memory, low_precision_memory(X.shape[1], X.nbytes))
@@ -243,9 +243,9 @@ def block_sizes(
 def fits_as_given(X: Any, options: ExecutionOptions) -> bool:
     """Return whether low-precision rows are packed as a whole, and kernels read them unchanged.
 
-    Other low-precision rows are converted to float32 block by block. These are few rows, for which
-    no kernel is then compiled, and rows whose codes exceed the working memory or the rows' own
-    size.
+    The other low-precision rows are converted to float32 block by block. Rows are converted if they
+    are so few that compiling kernels for their type is not worth it, or if their codes exceed the
+    working memory or the size of the rows.
     """
     if not memmap.has_kernels(X):
         return False
@@ -253,7 +253,7 @@ def fits_as_given(X: Any, options: ExecutionOptions) -> bool:
 
 
 def _bytes_per_row(measure: Measure, side: str, X: Any) -> int:
-    """Return the memory of a query or an item, with its encoded copy if the measure makes one."""
+    """Return the memory of a query or an item, including the encoded copy if there is one."""
     entry = max(4, X.dtype.itemsize) + cost_model.COSTS.read_bytes_per_code
     kind = type(measure)
     encoders = {getattr(kind, "encode_items", None), getattr(kind, side, None)}
