@@ -120,7 +120,7 @@ class GroupSearch:
         return search_segments(items, request, self._options._replace(progress=None), queries)
 
     def _search_together(self, queries: QueryBatch, codes: Integers) -> Ranking:
-        """Search the groups of these codes (n,) in every segment; none of the groups is a segment."""
+        """Search the groups of these codes (n,) in every segment; no group is a segment."""
         k, options, rankings = self._request.k, self._options, list[Ranking]()
         for segment, order, tiled_groups in zip(
             self._items.segments, self._orders, self._tiled_groups, strict=True
@@ -199,13 +199,13 @@ def _search_panels(
     tasks = np.append(tasks, len(numbers))
     n_items = np.diff(order.starts)[group_of[tasks[:-1]]]
     # All groups are packed in the same units, so the first group represents the others.
-    first_panels = order.packed(int(group_of[0]))
-    scaled = pack_queries(first_panels, queries, exclusions, kernel_records.ALL_ALLOWED)
+    panels = order.packed(int(group_of[0]))
+    scaled = pack_queries(panels, queries, exclusions, kernel_records.ALL_ALLOWED)
     n_queries, k = results[0].shape
     n_panels = -(-int(n_items.max()) // PANEL)
     grid, capacity, buffer_bytes = task_grid.plan_query_blocks(
-        int(np.diff(tasks).max()), float(k), k, first_panels.layout, queries.rows.shape[1], n_panels,
-        scan.machine_of(options._replace(n_threads=1), first_panels.layout.isa), cost_model.COSTS,
+        int(np.diff(tasks).max()), float(k), k, panels.layout, queries.rows.shape[1], n_panels,
+        scan.machine_of(options._replace(n_threads=1), panels.layout.isa), cost_model.COSTS,
         may_share=False,
     )  # fmt: skip
     n_threads = max(1, min(options.n_threads, int(options.working_memory / buffer_bytes)))
@@ -214,7 +214,7 @@ def _search_panels(
     outputs = records.SearchResults(
         thresholds, results[1][np.newaxis], results[0][np.newaxis], unproved
     )
-    kinds = ("groups", *first_panels.kind, queries.rows.dtype.char)
+    kinds = ("groups", *panels.kind, queries.rows.dtype.char)
 
     def search_tasks(lo: int, hi: int) -> None:
         for start, end in itertools.pairwise(tasks[lo : hi + 1].tolist()):

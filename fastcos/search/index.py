@@ -1,4 +1,7 @@
-"""An exact index of dense rows: packed once, searched many times, changed in O(new rows)."""
+"""An exact index of dense rows, which are packed once and searched many times.
+
+Changes take time proportional to the number of changed rows.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +57,7 @@ if TYPE_CHECKING:
 # The largest k for which results are padded in any index. A larger number is probably a mistake,
 # and would fill the memory with padding.
 _MAX_PADDED_K = 65_536
-# Methods and attributes of other libraries, and what they are called here.
+# By the name of a method or an attribute in other libraries: its name in this class.
 _ATTRIBUTE_HINTS = {
     "query": "search",
     "kneighbors": "search",
@@ -86,49 +89,51 @@ _ATTRIBUTE_HINTS = {
 class SimilarityIndex:
     """Exact nearest neighbours among items that have ids and can change.
 
-    Every item has an id, which the caller gives, and a position, which counts the items in the
-    order in which they were added. An item keeps both until it is removed, and no position is used
-    twice. Searches return both. Equal scores are ordered by position. Results are bit-for-bit
-    identical to those of a new index of the same rows in the order of their positions.
+    Every item has an id, which the caller chooses, and a position, which counts the items in the
+    order in which they were added. The id and the position of an item stay the same until the item
+    is removed, and no position is used twice. Searches return positions and ids. Equal scores are
+    ordered by position. Results are bit-for-bit identical to the results of a new index of the same
+    rows in the order of their positions.
 
-    ``add``, ``upsert`` and ``remove`` take time proportional to the number of changed rows, on
-    average, for measures with the capability ``append``. These learn nothing from the items and
-    compare rows as they are given (cosine, dot, neg_euclidean, angular). For other measures, every
-    change fits the measure and packs all items again. Many threads may search at the same time,
-    also while another thread changes the index: a search sees all items either as they were before
-    a change or as they are after it. An index works after a fork.
+    For measures with the capability ``append``, the methods ``add``, ``upsert`` and ``remove`` take
+    time proportional to the number of changed rows, on average. These measures learn nothing from
+    the items and compare the original rows (cosine, dot, neg_euclidean, angular). For other
+    measures, every change fits the measure and packs all items again. Many threads may search at
+    the same time, even while another thread changes the index: a search uses either all items from
+    before a change or all items from after the change. An index works after a fork.
 
-    A saved index is a directory. ``open`` maps its files into memory, ``save`` writes what changed,
-    and ``refresh`` loads what another process saved.
+    A saved index is a directory. ``open`` maps the files of the directory into memory, ``save``
+    writes the changes, and ``refresh`` loads changes that another process has saved.
 
     Memory-mapped rows (``np.load(path, mmap_mode="r")``) stay on disk, for measures with the
-    capability ``blocks``. Nothing is packed then. Every search reads all rows once, in blocks that
-    fit its working_memory, so it pays to search for many queries at a time; the results have the
-    same bits. Such an index has ids, but it cannot be changed or saved. A measure that learns from
-    the items reads the rows once more, in ``fit``.
+    capability ``blocks``. Mapped rows are not packed. Every search reads all rows once, in blocks
+    that fit its working_memory, so searching for many queries at a time is faster; the results have
+    the same bits. An index of mapped rows has ids, but cannot be changed or saved. A measure that
+    learns from the items reads the rows once more, in ``fit``.
 
     Parameters
     ----------
     measure : str or Measure
-        As in :func:`fastcos.top_k`. It is fitted to the items that are in the index.
+        A name or an object, as in :func:`fastcos.top_k`. The measure is fitted to the items.
     n_threads : int, optional
         The number of threads that pack items. Default: the setting ``num_threads``.
     model : str, optional
-        Name and version of the model that made the rows, such as ``"minilm@2"``. It is saved with
-        the index. To open the index for another model, to refresh it from an index of another
-        model, to save it over one, and to search with the calibration of another model are errors.
+        Name and version of the model that made the rows, such as ``"minilm@2"``, which is saved
+        with the index. An error is raised if the index is opened for another model, refreshed from
+        an index of another model, saved over an index of another model, or searched with the
+        calibration of another model.
 
     Attributes
     ----------
     n_items_ : int
         The number of items that can be found.
     n_positions_ : int
-        The number of positions that were assigned, including those of removed items. A mask for
-        ``allowed`` has this length.
+        The number of positions that were assigned, including the positions of removed items. A mask
+        for ``allowed`` has this length.
     n_features_in_ : int
         The number of columns of the items.
     memory_ : IndexMemory
-        The memory of codes and rows in bytes, and how much of it lies in memory-mapped files.
+        The memory of codes and rows in bytes, and the part of this memory in memory-mapped files.
 
     Examples
     --------
@@ -152,14 +157,14 @@ class SimilarityIndex:
         n_threads: int | None = None,
         model: str | None = None,
     ) -> None:
-        get_measure(measure)  # refuses an unknown measure here rather than in fit
+        get_measure(measure)  # raises the error for an unknown measure before fit
         self.measure = measure
         self.n_threads = n_threads
         self.model = model_check.as_model(model)
         self._canaries: Rows | None = None
         self._state: IndexState | None = None
         self._saved: SavedIndex | None = None
-        # What a save is writing, or was writing when it was interrupted.
+        # The files and header fields of a save that is running or was interrupted.
         self._unfinished_save: tuple[SavedIndex, dict[str, Any]] | None = None
 
     def __repr__(self) -> str:
@@ -175,28 +180,29 @@ class SimilarityIndex:
     def fit(
         self, items: Any, ids: Any = None, *, groups: Any = None, copy: bool = True
     ) -> SimilarityIndex:
-        """Fit the measure and pack the items, which get the positions 0 .. p-1. Time O(p d).
+        """Fit the measure and pack the items, which get the positions 0 to p - 1. Time O(p d).
 
         Parameters
         ----------
         items : array_like (p, d), float32, float64, float16, bfloat16 or int8
             One row per item. For measures with the capability ``append``, rows of the last three
             types are never converted to float32 as a whole. Rows of a memory map are checked when
-            they are read, that is in every search. ``np.empty((0, d))`` makes an empty index.
+            they are read, which happens in every search. ``np.empty((0, d))`` makes an empty index.
         ids : array_like (p,), int64 or str, optional
             The ids must be distinct, and none may be -1 or "". Default: the positions.
         groups : array_like (p,), int64 or str, optional
             The group of each item, such as a tenant, a language or a category: a whole number or a
-            string, but not -1 or "". ``search(queries, groups=...)`` then finds only items of the
-            query's group, and takes as long as a search of that group alone. For rows in memory.
+            string, but not -1 or "". ``search(queries, groups=...)`` then finds only items in the
+            group of each query, and takes as long as a search of this group alone. Items in a
+            memory map cannot have groups.
         copy : bool, default True
             Whether the index copies the rows, so that the caller may change or free them
-            afterwards. The copy takes as much memory as the rows, in their own type. With
-            ``copy=False`` the index keeps C-contiguous rows without a copy. The caller must then
-            not change them: searches, and an index that is saved later, would return wrong
-            neighbours without an error. Rows that have to be converted (lists, other types, another
-            memory order) are new in either case. Rows of a memory map stay on disk and are never
-            copied.
+            afterwards. The copy has the type of the rows and takes as much memory. With
+            ``copy=False`` the index uses C-contiguous rows without a copy. The caller must then not
+            change the rows: searches, and an index that is saved later, would return wrong
+            neighbours without an error. Rows that must be converted (lists, other types, another
+            memory order) are new arrays in either case. Rows of a memory map stay on disk and are
+            never copied.
 
         Returns
         -------
@@ -227,16 +233,16 @@ class SimilarityIndex:
         return self
 
     def add(self, items: Any, ids: Any = None, *, groups: Any = None) -> Ids:
-        """Add items, which get the next positions. The rows are copied.
+        """Add items, which get the next positions. The index copies the rows.
 
         Parameters
         ----------
         items : array_like (new, d)
-            The new rows. Their type may differ from that of the rows in the index.
-        ids : array_like (new,), int64 or str as those of the index
-            None of them may be in the index. Default: the positions, if the ids of the index are
-            its positions, too.
-        groups : array_like (new,), int64 or str as those of the index
+            The new rows. Their type may differ from the type of the rows in the index.
+        ids : array_like (new,), int64 or str, the type of the ids of the index
+            No id may be in the index. Default: the positions, if the ids of the index are also its
+            positions.
+        groups : array_like (new,), int64 or str, the type of the groups of the index
             The group of each item; required if the index has groups.
 
         Returns
@@ -247,12 +253,12 @@ class SimilarityIndex:
         Raises
         ------
         ValueError
-            An id occurs twice or is in the index already. The index is unchanged.
+            An id occurs twice or is already in the index. The index is then unchanged.
         """
         return self._add_or_replace(items, ids, groups, may_replace=False)
 
     def upsert(self, items: Any, ids: Any, *, groups: Any = None) -> None:
-        """Add items, or replace the items that have these ids. The rows are copied.
+        """Add items, or replace the items that have these ids. The index copies the rows.
 
         A replaced item keeps its position.
 
@@ -260,32 +266,32 @@ class SimilarityIndex:
         ----------
         items : array_like (new, d)
             The rows.
-        ids : array_like (new,), int64 or str as those of the index
+        ids : array_like (new,), int64 or str, the type of the ids of the index
             The ids must be distinct.
-        groups : array_like (new,), int64 or str as those of the index
+        groups : array_like (new,), int64 or str, the type of the groups of the index
             The group of each item; required if the index has groups.
 
         Raises
         ------
         ValueError
-            An id occurs twice. The index is unchanged.
+            An id occurs twice. The index is then unchanged.
         """
         if ids is None:
             raise TypeError("ids must be given to replace items, got None")
         self._add_or_replace(items, ids, groups, may_replace=True)
 
     def remove(self, ids: Any) -> None:
-        """Remove items. The others keep their positions, and the index may become empty.
+        """Remove items. The other items keep their positions, and the index may become empty.
 
         Parameters
         ----------
-        ids : array_like (m,), int64 or str as those of the index
-            The ids must be distinct, and all of them in the index.
+        ids : array_like (m,), int64 or str, the type of the ids of the index
+            The ids must be distinct, and all of them must be in the index.
 
         Raises
         ------
         ValueError
-            An id occurs twice or is not in the index. The index is unchanged.
+            An id occurs twice or is not in the index. The index is then unchanged.
         """
         removed_ids, measure = as_ids("ids", ids), get_measure(self.measure)
         with parallel.writer_lock():
@@ -293,7 +299,7 @@ class SimilarityIndex:
             self._state = index_changes.remove(state, measure, removed_ids, self.n_threads)
 
     def _add_or_replace(self, items: Any, ids: Any, groups: Any, *, may_replace: bool) -> Ids:
-        """Add items, or replace items with the same ids if that is allowed; return the ids."""
+        """Add items, or replace items with the same ids if may_replace is true; return the ids."""
         measure = get_measure(self.measure)
         rows = memmap.as_kept("items", as_index_rows("items", items, measure, in_memory=True))
         item_ids = None if ids is None else as_ids("ids", ids, len(rows))
@@ -321,7 +327,7 @@ class SimilarityIndex:
         working_memory: float | None = None,
         progress: parallel.Progress | None = None,
     ) -> IndexNeighbors:
-        """The k items most similar to every query, as :func:`fastcos.top_k` finds them.
+        """Return the k items most similar to every query, exactly as :func:`fastcos.top_k` does.
 
         Parameters
         ----------
@@ -331,20 +337,21 @@ class SimilarityIndex:
             The number of neighbours per query, at most 65,536 or the number of positions. If fewer
             items can be found, the results are padded.
         allowed : array_like, or sparse (n, p), optional
-            A mask over all positions, or an array of positions (``positions_of(ids)``): only these
-            items can be found. The non-zeros of a sparse matrix are the items that each query may
-            find, all of which are scored.
+            A mask over all positions, or an array of positions (``positions_of(ids)``). Only items
+            at these positions can be found. The non-zeros of a sparse matrix are the items that
+            each query may find; all of these items are scored.
         exclude : sparse (n, p), optional
-            Its non-zeros are pairs of a query and a position that must not be found. A matrix that
+            The non-zeros are pairs of a query and a position that must not be found. A matrix that
             was made before items were added has fewer columns, and does not exclude the new items.
         allowed_ids, exclude_ids : array_like of ids, or a list of them for each query, optional
-            Only items with these ids can be found, or no item with one of these ids. Ids that are
-            not in the index have no effect.
+            With allowed_ids, only items with these ids can be found; with exclude_ids, no item with
+            these ids can be found. Ids that are not in the index have no effect.
         groups : array_like (n,) of groups, or one group for all queries, optional
-            For an index that was fitted with groups: each query finds only items of its group, of
-            which there may be none. The search takes as long as one of the groups alone.
+            The groups of the queries, for an index that was fitted with groups. Each query finds
+            only items of its group, which may be empty. The search takes as long as a search of
+            these groups alone.
         min_score, n_threads, working_memory, progress
-            As in :func:`fastcos.top_k`.
+            The same arguments as in :func:`fastcos.top_k`.
 
         Returns
         -------
@@ -354,17 +361,17 @@ class SimilarityIndex:
         Raises
         ------
         ValueError
-            The queries contain NaN or infinity, or have another number of columns than the items; k
-            is below 1; or the index was not fitted.
+            The queries contain NaN or infinity, or their number of columns is not the number of
+            columns of the items; k is below 1; or the index was not fitted.
         """
         state = self._fitted_state()
         has_ids = allowed_ids is not None or exclude_ids is not None
         is_plain = min_score is None and groups is None and working_memory is None
         prepared = state.prepared if is_plain and exclude is None and progress is None else None
         if prepared is not None and not has_ids:
-            nearest = prepared.search(queries, k, n_threads, allowed)
-            if nearest is not None:
-                return nearest  # a warm search of few queries ends here
+            answer = prepared.search(queries, k, n_threads, allowed)
+            if answer is not None:
+                return answer  # a warm search of few queries ends here
         n_positions, measure = state.n_positions, state.items.measure
         k = validation.as_count("k", k, high=max(n_positions, _MAX_PADDED_K))
         Q = as_index_queries(queries, measure, state.width, in_memory=groups is not None)
@@ -377,19 +384,19 @@ class SimilarityIndex:
             state, len(Q), allowed=allowed, exclude=exclude, allowed_ids=allowed_ids,
             exclude_ids=exclude_ids,
         )  # fmt: skip
-        dropped = filters.dropped
+        dropped_positions = filters.dropped
         if prepared is not None and has_ids and not filters.differ:
-            nearest = prepared.search(Q, k + len(dropped), n_threads, filters.allowed)
-            if nearest is not None:
-                neighbors = Neighbors(nearest.indices, nearest.scores)
-                return state.with_ids(drop_positions(neighbors, dropped, k))
+            answer = prepared.search(Q, k + len(dropped_positions), n_threads, filters.allowed)
+            if answer is not None:
+                neighbors = Neighbors(answer.indices, answer.scores)
+                return state.with_ids(drop_positions(neighbors, dropped_positions, k))
         request = as_request(
-            Q, n_positions, min(k + len(dropped), state.n_live), allowed=filters.allowed,
+            Q, n_positions, min(k + len(dropped_positions), state.n_live), allowed=filters.allowed,
             exclude=filters.exclude, min_score=as_min_score(min_score, measure, self.model),
             lists=filters.lists, groups=query_groups,
         )  # fmt: skip
         neighbors = execute(state.items, request, options)
-        return state.with_ids(padded(drop_positions(neighbors, dropped, k), k))
+        return state.with_ids(padded(drop_positions(neighbors, dropped_positions, k), k))
 
     def similar(
         self,
@@ -402,14 +409,14 @@ class SimilarityIndex:
         groups: Any = None,
         n_threads: int | None = None,
     ) -> IndexNeighbors:
-        """The k items most similar to each of these items, not including the item itself.
+        """Return the k items most similar to each of these items, without the item itself.
 
         Parameters
         ----------
-        ids : array_like (m,), int64 or str as those of the index; or a single id
-            All of them must be in the index.
+        ids : array_like (m,), int64 or str, the type of the ids of the index; or a single id
+            All ids must be in the index.
         k, allowed_ids, exclude_ids, min_score, groups, n_threads
-            As in :meth:`search`.
+            The same arguments as in :meth:`search`.
 
         Returns
         -------
@@ -433,8 +440,8 @@ class SimilarityIndex:
         k, state = validation.as_count("k", k), self._fitted_state()
         item_ids = as_ids("ids", [ids] if np.ndim(ids) == 0 else ids, distinct=False)
         positions = state.positions_of(item_ids)
-        # An item is a neighbour of itself. Searching for one more neighbour and dropping the item
-        # keeps the search plain, which excluding it would not.
+        # An item is a neighbour of itself. The search asks for one more neighbour, and the item is
+        # dropped afterwards, because a search with excluded items cannot be prepared.
         neighbors = self.search(
             state.rows_at(positions), k + 1, allowed_ids=allowed_ids, exclude_ids=exclude_ids,
             min_score=min_score, groups=groups, n_threads=n_threads,
@@ -459,21 +466,21 @@ class SimilarityIndex:
         Parameters
         ----------
         n_queries : int
-            Number of queries.
+            The number of queries.
         k, allowed, groups, n_threads, working_memory
-            As in :meth:`search`; allowed is a mask or positions.
+            The same arguments as in :meth:`search`; allowed is a mask or positions.
 
         Returns
         -------
         SearchExplanation
-            The method and why the others were not chosen, how the work is divided among threads,
-            the bytes that are read, the memory of the buffers, and about how long it takes.
-            ``print`` shows it as text.
+            The method, the reasons against the other methods, the division of the work among
+            threads, the bytes that are read, the memory of the buffers, and the estimated time.
+            ``print`` shows the explanation as text.
 
         Raises
         ------
         ValueError
-            n_queries or k below 1, or nothing was fitted.
+            n_queries or k is below 1, or the index was not fitted.
 
         Examples
         --------
@@ -505,30 +512,30 @@ class SimilarityIndex:
         n_threads: int | None = None,
         working_memory: float | None = None,
     ) -> sp.csr_array:
-        """All items with a score of at least min_score, as :func:`fastcos.neighbors_above`.
+        """Return all items with a score of at least min_score, as :func:`fastcos.neighbors_above`.
 
         Parameters
         ----------
         queries : array_like (n, d) or (d,)
             One row per query; n may be 0.
         min_score : float or Calibration
-            As in :func:`fastcos.neighbors_above`.
+            The same argument as in :func:`fastcos.neighbors_above`.
         allowed : array_like, optional
-            A mask over all positions, or an array of positions: only these items can be found.
+            A mask over all positions, or an array of positions; only items there can be found.
         n_threads, working_memory
-            As in :func:`fastcos.neighbors_above`.
+            The same arguments as in :func:`fastcos.neighbors_above`.
 
         Returns
         -------
         csr_array (n, p), float32
-            The scores, with a column for each position that was assigned. Columns ascend within a
-            row, and ``ids_of(result.indices)`` are their ids.
+            The scores, with a column for each position that was assigned. Columns are ascending
+            within a row, and ``ids_of(result.indices)`` are the ids of the found items.
 
         Raises
         ------
         ValueError
             There are more pairs than working_memory holds, or the queries contain NaN or infinity,
-            or have another number of columns than the items.
+            or their number of columns is not the number of columns of the items.
         TypeError
             The items are memory-mapped.
         """
@@ -558,23 +565,22 @@ class SimilarityIndex:
     ) -> NearDuplicates:
         """Group the items that are connected by pairs with a score of at least min_score.
 
-        As :func:`fastcos.search.near_duplicates`, but the items are packed already. To keep one
-        item of each group, call ``remove(ids_of(positions))`` with the positions of all other
-        items. If items were added or removed since ``fit``, the rows are copied once, in addition
-        to working_memory.
+        The method works like :func:`fastcos.search.near_duplicates`, but the items are already
+        packed. To keep only one item of each group, call ``remove(ids_of(positions))`` with the
+        positions of all other items. If items were added or removed since ``fit``, the rows are
+        copied once, which takes memory besides working_memory.
 
         Parameters
         ----------
         min_score : float or Calibration
             The score from which two items are connected, as in :func:`fastcos.neighbors_above`.
         n_threads, working_memory
-            As in :func:`fastcos.neighbors_above`.
+            The same arguments as in :func:`fastcos.neighbors_above`.
 
         Returns
         -------
         NearDuplicates
-            The label of every position is -1 where there is no item. Representatives and pairs are
-            positions.
+            The label of a position without an item is -1. Representatives and pairs are positions.
 
         Raises
         ------
@@ -600,22 +606,22 @@ class SimilarityIndex:
         n_threads: int | None = None,
         working_memory: float | None = None,
     ) -> Rescored:
-        """The k best of each query's candidates, and how many of the true k nearest they miss.
+        """Return the k best candidates of each query, and the number of true neighbours they miss.
 
-        As :func:`fastcos.search.rescore`, but ``missing`` is exact: the index is searched for the
-        true neighbours, so this takes as long as ``search``.
+        The method works like :func:`fastcos.search.rescore`, but ``missing`` is exact: the method
+        also searches the index for the true neighbours, which takes as long as ``search``.
 
         Parameters
         ----------
         queries : array_like (n, d) or (d,)
             One row per query.
         candidates : array_like (n, c), int
-            The positions of each query's candidates; -1 stands for none. Repeated positions count
-            once.
+            The positions of the candidates of each query; -1 is not a candidate. Repeated positions
+            count once.
         k : int
             The number of neighbours per query, at most c.
         n_threads, working_memory
-            As in :func:`fastcos.top_k`.
+            The same arguments as in :func:`fastcos.top_k`.
 
         Returns
         -------
@@ -625,8 +631,8 @@ class SimilarityIndex:
         Raises
         ------
         ValueError
-            A candidate or k is out of range, or the queries have another number of columns than the
-            items.
+            A candidate or k is out of range, or the number of columns of the queries is not the
+            number of columns of the items.
         """
         state = self._fitted_state()
         state.parts_in_memory("to score candidates")
@@ -646,40 +652,40 @@ class SimilarityIndex:
     # Files: save, open, refresh
 
     def save(self, path: storage.PathLike, *, canaries: Any = None, replace: bool = False) -> None:
-        """Write the index to a directory. The write is atomic, and it reaches the disk.
+        """Write the index to a directory. The write is atomic and durable.
 
-        If the index was opened from this directory or saved to it before, only what is new is
-        written. Writers wait for each other. If another process has saved a newer version in the
-        meantime, ``save`` raises an error instead of overwriting it.
+        If the index was opened from this directory or was saved to this directory before, only the
+        changes are written. Writers wait for each other. If another process has saved a newer
+        version since then, ``save`` raises an error and does not overwrite this version.
 
         Parameters
         ----------
         path : path-like
-            A new directory, or one that this function wrote.
+            A new directory, or a directory that this function wrote.
         canaries : array_like (c, d), optional
             The rows of a few fixed inputs, embedded by the model of this index, for
-            ``check_canaries``. They stay in the directory until others are given.
+            ``check_canaries``. They stay in the directory until other canaries are given.
         replace : bool
-            Whether to replace an index of another model in path: one with another name, or one
-            without a name while this index has one, or one with another number of columns.
-            Processes that have the old index open refuse the new one in ``refresh``, and continue
-            with the old one.
+            Whether the save may replace an index of another model in path. The old index is of
+            another model if its model has another name, or no name while the model of this index
+            has a name, or if its number of columns differs. Processes that have opened the old
+            index raise an error in ``refresh``, and continue with the old index.
 
         Raises
         ------
         TypeError
             The measure cannot be stored, because it is an object of a class that is not registered
-            or was made with a model; only names, numbers and arrays can be stored. Or the rows are
-            memory-mapped.
+            or was made with a model; only names, numbers and arrays can be stored. The error is
+            also raised for memory-mapped rows.
         ValueError
-            path holds something else, an index of another model, or what another process has saved
-            since this index was opened.
+            path holds something else, or an index of another model, or a version that another
+            process has saved since this index was opened.
         """
         may_replace = validation.as_flag("replace", replace)
         with parallel.writer_lock():
             self._finish_interrupted_save()
             state = self._fitted_state()
-            state.parts_in_memory()  # refuses a memory map before the canaries are replaced
+            state.parts_in_memory()  # raises an error for a memory map before canaries are replaced
             if canaries is not None:
                 self._canaries = model_check.as_canaries(canaries, state.width)
             target = validation.as_path("path", path).absolute()
@@ -713,10 +719,10 @@ class SimilarityIndex:
     def open(
         cls, path: storage.PathLike, *, verify: bool = False, model: str | None = None
     ) -> SimilarityIndex:
-        """Return a saved index. Its arrays are memory maps that threads and processes share.
+        """Return a saved index, whose arrays are memory maps that threads and processes share.
 
         For measures with the capability ``append``, no row is read: the sizes of the files are
-        checked, and the norms and codes are those that were saved. Other measures are fitted again.
+        checked, and the saved norms and codes are used. Other measures are fitted again.
 
         Parameters
         ----------
@@ -726,8 +732,8 @@ class SimilarityIndex:
         verify : bool
             Whether to read every file and compare its checksum.
         model : str, optional
-            The model of the queries to come. It is an error if the index has the name of another
-            model, or no name.
+            The name of the model of the queries. An error is raised if the index has the name of
+            another model, or no name.
 
         Returns
         -------
@@ -737,11 +743,11 @@ class SimilarityIndex:
         Raises
         ------
         FileNotFoundError
-            There is no such directory.
+            The directory does not exist.
         FastcosFormatError
             The directory is damaged, or holds something else.
         ValueError
-            The index has the name of another model, or none.
+            The index has the name of another model, or no name.
         """
         verify = validation.as_flag("verify", verify)
         target = validation.as_path("path", path).absolute()
@@ -752,23 +758,23 @@ class SimilarityIndex:
         return index
 
     def refresh(self) -> bool:
-        """Load what another process has saved since this index was opened or saved.
+        """Load the version that another process has saved since this index was opened or saved.
 
-        Searches that are running finish on the items with which they started. Changes that were
-        made here and not saved are lost. The arrays of unchanged parts are not mapped again.
+        Running searches finish with the items with which they started. Changes of this index that
+        were not saved are lost. The arrays of unchanged parts are not mapped again.
 
         Returns
         -------
         bool
-            Whether there was anything new.
+            Whether there was a new version.
 
         Raises
         ------
         ValueError
-            The index was not opened from a directory or saved to one. Or the directory now holds
-            rows of another model: this index has the name of a model, and the saved one has another
-            name or none, or another number of columns. Nothing is loaded then, and searches
-            continue with the items as they were.
+            The index was not opened from a directory or saved to a directory. The error is also
+            raised if the directory now has rows of another model: this index has the name of a
+            model, and the saved index has another name, no name, or another number of columns. In
+            this case nothing is loaded, and searches continue with the items of before.
         """
         with parallel.writer_lock():
             self._finish_interrupted_save()
@@ -789,7 +795,7 @@ class SimilarityIndex:
     def _load(
         self, path: Path, stored: storage.Stored, saved_fields: dict[str, index_files.Fields]
     ) -> None:
-        """Replace the items by what a directory holds; see ``read_state`` for ``saved_fields``."""
+        """Replace the items by the items in a directory; ``read_state`` describes saved_fields."""
         old_parts = () if self._state is None else self._state.parts_in_memory()
         loaded = index_directory.read_directory(path, stored, old_parts, saved_fields)
         self.measure, self.model, self._state = loaded.measure, loaded.model, loaded.state
@@ -798,15 +804,15 @@ class SimilarityIndex:
     # Ids, positions and rows
 
     def __len__(self) -> int:
-        """The number of items that can be found; 0 before ``fit``."""
+        """The number of items that can be found, which is 0 before ``fit``."""
         return 0 if self._state is None else self._state.n_live
 
     def __contains__(self, id: Any) -> bool:
-        """Whether an item has this id."""
+        """Return whether an item has this id."""
         state = self._fitted_state()
         try:
             positions = state.find_positions(as_ids("id", [id]))
-        except (TypeError, ValueError):  # no id at all, or an id of another type
+        except (TypeError, ValueError):  # the value is not an id, or an id of another type
             return False
         return bool(positions[0] >= 0)
 
@@ -817,12 +823,12 @@ class SimilarityIndex:
         return state.ids_at(state.live_positions())
 
     def positions_of(self, ids: Any) -> Integers:
-        """Return the positions of items, for ``allowed`` and ``exclude``.
+        """Return the positions of the items with these ids, for ``allowed`` and ``exclude``.
 
         Parameters
         ----------
-        ids : array_like (m,), int64 or str as those of the index
-            The ids must be distinct, and all of them in the index.
+        ids : array_like (m,), int64 or str, the type of the ids of the index
+            The ids must be distinct, and all of them must be in the index.
 
         Returns
         -------
@@ -838,12 +844,12 @@ class SimilarityIndex:
         return state.positions_of(as_ids("ids", ids))
 
     def ids_of(self, positions: Any) -> Ids:
-        """Return the ids at positions, as searches return them.
+        """Return the ids of the items at these positions.
 
         Parameters
         ----------
         positions : array_like of int64
-            Any shape. At -1, and at the position of a removed item, the id is -1 or "".
+            Positions in an array of any shape. The id at -1, or of a removed item, is -1 or "".
 
         Returns
         -------
@@ -856,12 +862,12 @@ class SimilarityIndex:
         return self._fitted_state().ids_at(array.astype(np.int64).ravel()).reshape(array.shape)
 
     def vectors_of(self, ids: Any) -> npt.NDArray[Any]:
-        """Return the rows of items as they were given last. Time O(m d).
+        """Return the rows of the items with these ids. Time O(m d).
 
         Parameters
         ----------
-        ids : array_like (m,), int64 or str as those of the index
-            All of them must be in the index.
+        ids : array_like (m,), int64 or str, the type of the ids of the index
+            All ids must be in the index.
 
         Returns
         -------
@@ -879,16 +885,16 @@ class SimilarityIndex:
     # Model
 
     def check_canaries(self, rows: Any, *, min_cosine: float = 0.99) -> Floats:
-        """Return the cosine of each canary with the row that was given to ``save``.
+        """Return the cosine of each canary with the row that was saved for it.
 
         The cosines are 1, up to rounding, if the model has not changed.
 
         Parameters
         ----------
         rows : array_like (c, d)
-            The same inputs as those of the canaries, embedded today, in the same order.
+            The present embeddings of the same inputs as the saved canaries, in the same order.
         min_cosine : float
-            The smallest cosine that is accepted. It leaves room for rounding and for other
+            The smallest cosine that is accepted. A value below 1 allows for rounding and for other
             hardware.
 
         Returns
@@ -914,7 +920,7 @@ class SimilarityIndex:
         return cosines
 
     def _model_facts(self, state: IndexState) -> model_check.ModelFacts:
-        """Return the name of the model and the number of columns."""
+        """Return the name of the model and the number of columns of this index."""
         return model_check.ModelFacts(self.model, state.width)
 
     # Sizes
@@ -926,7 +932,7 @@ class SimilarityIndex:
 
     @property
     def n_positions_(self) -> int:
-        """The number of positions that were assigned, including those of removed items."""
+        """The number of positions that were assigned, including the positions of removed items."""
         return self._fitted_state().n_positions
 
     @property
@@ -936,18 +942,18 @@ class SimilarityIndex:
 
     @property
     def memory_(self) -> IndexMemory:
-        """The memory of codes and rows in bytes, and how much of it is memory-mapped."""
+        """The memory of codes and rows in bytes, and the memory-mapped part of this memory."""
         return self._fitted_state().memory
 
     def _fitted_state(self) -> IndexState:
-        """Return the state, or refuse an index that was not fitted."""
+        """Return the state; raise an error if the index was not fitted."""
         return validation.check_fitted(KIND, self._state)
 
     # Pickling
 
     def __getstate__(self) -> dict[str, Any]:
-        # The rows alone are pickled. Packed arrays would come back writable, and kernels would be
-        # compiled once more for writable arrays.
+        # Only the rows are pickled. Packed arrays would be writable after unpickling, and kernels
+        # would be compiled once more for writable arrays.
         attributes = vars(self) | {"_state": None, "_saved": None, "_unfinished_save": None}
         if self._state is not None:
             contents = self._state.contents()

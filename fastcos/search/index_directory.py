@@ -82,7 +82,7 @@ def files_of(
     path: Path,
     saved: SavedIndex | None,
 ) -> IndexFiles:
-    """Return the files that a save writes to a directory with the contents saved, or to a new one."""
+    """Return the files that a save writes to a directory with the contents saved."""
     measure_fields, measure_arrays = serialization.to_parts(measure)
     to_save = index_files.parts_to_save(
         state.parts_in_memory(),

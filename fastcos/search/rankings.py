@@ -25,7 +25,7 @@ def padding(n: int, k: int) -> Ranking:
 
 
 def select_best(columns: Integers, scores: Floats, k: int, n_threads: int) -> Ranking:
-    """Return columns and raw scores (n, k) of the best of every list (n, c); column -1 is no item."""
+    """Return columns and raw scores (n, k) of the best of each list (n, c); -1 is no item."""
     n, c = columns.shape
     best, best_scores = parallel.unfilled((n, k), np.int64), parallel.unfilled((n, k), np.float64)
     parallel.run(
