@@ -102,7 +102,7 @@ def product(result, expected, tolerance=1e-5):
 def residuals(X, s, Vt):
     """Return min(r / s, sqrt(r)) / s for every singular triplet, with r = |X'X v - s^2 v|.
 
-    This number bounds the relative error of the singular value s.
+    The returned number bounds the relative error of the singular value s.
     """
     V, s = np.asarray(Vt, np.float64).T, np.asarray(s, np.float64)
     V = V / np.linalg.norm(V, axis=0)

@@ -84,7 +84,7 @@ def find_counterexample(x, units, edge, k, n_targets, K, depth, w):
     """Return whether a w in [1, K]^d was found at which units[edge] is not among the k nearest.
 
     The search tries to bring these rows nearer: the k rows after the edge together, and each of the
-    n_targets nearest competitors alone. It also tries the counterexamples of the refined
+    n_targets nearest competitors alone. The search also tries the counterexamples of the refined
     certificate.
     """
     m = units.shape[0]

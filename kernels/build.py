@@ -23,7 +23,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
-# The module with the operations to run, native_jobs(). It lies above this package.
+# The module with the operations to run, native_jobs(). The module lies above this package.
 OPERATIONS = "fastcos.cli.warmup"
 COMPILER = shlex.split(os.environ.get("CC", "cc"))
 

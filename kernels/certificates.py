@@ -168,8 +168,8 @@ def refined_certificate(x, y, m, K, ratios, depth, w):
 def beats(x, y, m, K, depth, w):
     """Return 1 if y is certified to beat m on the box, -1 if w is a counterexample, else 0.
 
-    The joint certificate, which takes O(d) time, is tried before the refined one. m may be a zero
-    row, whose cosine is 0 for every w.
+    The joint certificate, which takes O(d) time, is tried before the refined certificate. m may be
+    a zero row, whose cosine is 0 for every w.
     """
     if not m.any():
         return 1 if stays_positive(x, y, m, 1.0, 0.0, 0.0, K) else 0

@@ -6,10 +6,10 @@
    the items were when they were packed (``encode_query``).
 2. The codes of the query are multiplied by the codes of every slot (``score_codes``). The kernel
    stores the products, 4 bytes for each slot, and the largest product of each panel.
-3. The slots with the largest products are scored in float64. These are the slots whose products
-   reach the r-th largest of the panels' maxima, where r is a little more than k (``find_best``).
+3. The slots with the largest products are scored in float64. A slot is scored if its product
+   reaches the r-th largest of the panels' maxima, where r is a little more than k (``find_best``).
 4. The k-th best of these scores is a lower bound of the k-th best of all scores, so it serves as a
-   threshold. Of the other slots, only those whose upper bound reaches the threshold are scored in
+   threshold. Of the other slots, only slots whose upper bound reaches the threshold are scored in
    float64. ``candidate_filter`` proves that no other slot can be among the best.
 5. The k best slots are sorted, equal scores by lower row number.
 
@@ -48,7 +48,7 @@ from .simd.memory import prefetch_row
 from .simd.panel import CODE_NORM, GROUP, OFFSET_WEIGHT, PANEL, RESIDUAL_NORM
 from .simd.tile_scores import score_run, score_run_by_item
 
-# This is written to rows[part, 0, 0] when the norm of a query is zero, not finite or far from 1.
+# The row number in rows[part, 0, 0] if the norm of a query is zero, not finite or far from 1.
 # Python then searches in another way.
 NOT_ORDINARY = -2
 # The number of slots that are scored in float64 at once.

@@ -99,7 +99,7 @@ def best_positive(x, y, K, w):
             n += (K - 1.0) * x[j] * y[j]
             p += (K - 1.0) * x[j] * x[j]
             q += (K - 1.0) * y[j] * y[j]
-            # This compares n / sqrt(p q) with best / sqrt(best_square) without the roots.
+            # The condition is n / sqrt(p q) > best / sqrt(best_square), without the roots.
             if n > 0.0 and n * n * best_square > best * best * p * q:
                 best, best_square, first, last = n, p * q, a, b + 1
     w[:] = 1.0

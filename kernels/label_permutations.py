@@ -11,8 +11,8 @@ def count_same(lo, hi, permuted, lists, n_same, n_neighbors):
 
     permuted (r, m) int32 holds labels, of which the first n belong to the queries. lists (n, k)
     int64 holds the neighbours of the queries, padded by -1. Each output is (r, C) int64 and counts
-    neighbours of the queries of each label: n_same those with the label of the query, and
-    n_neighbors all of them.
+    neighbours of the queries of each label: n_same counts neighbours with the label of the query,
+    and n_neighbors counts all neighbours.
     """
     for number in range(lo, hi):
         codes = permuted[number]

@@ -2,9 +2,9 @@
 
 Every quantised row is x = s q + e with integers |q| <= 127. The step s and the norms |s q| and |e|
 are measured on the rotated float32 row. For up to 65,000 columns, rotation and rounding to float32
-change an inner product by at most 2^-17.8 |x||y|. This bound adds up the errors of both rows: two
-passes of at most 15 butterflies, two roundings, and the rounding when a row is loaded. SLACK is
-more than three times the bound.
+change an inner product by at most 2^-17.8 |x||y|. This bound of 2^-17.8 adds up the errors of both
+rows: two passes of at most 15 butterflies, two roundings, and the rounding when a row is loaded.
+SLACK is more than three times the bound.
 """
 
 import numpy as np
@@ -20,8 +20,8 @@ from .simd.pair_products import product
 from .simd.panel import GROUP, PANEL
 from .simd.quantise import largest_group_sum, measure_row, quantise_row
 
-# A bound on rounding errors relative to |x||y|. It covers the rotation of both rows, their rounding
-# to float32, and the rounding of thresholds.
+# A bound on rounding errors relative to |x||y|. SLACK covers the rotation of both rows, their
+# rounding to float32, and the rounding of thresholds.
 SLACK = np.float32(2.0**-16)
 # A float32 norm of up to 65,000 columns, computed in 16 sums, is multiplied by this factor, which
 # exceeds the relative rounding error of the norm.

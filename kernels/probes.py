@@ -34,8 +34,8 @@ def copy_values(lo, hi, passes, values, copy):
 def multiply_registers(lo, hi, isa, registers, score_type, done):
     """Multiply and add in registers 4,096 (hi - lo) times.
 
-    The number of multiply-adds is written to done[lo]. This number is the sum of the products,
-    because all factors are 1. score_type is an empty array of the type of packed rows.
+    The number of multiply-adds is written to done[lo]. The returned number is the sum of the
+    products, because all factors are 1. score_type is an empty array of the type of packed rows.
     """
     factors = tiles.aligned_empty(PANEL * PANEL, score_type)
     sums = tiles.aligned_empty(PANEL * PANEL, score_type)

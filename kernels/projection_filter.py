@@ -22,8 +22,8 @@ the item and the largest value R of |f| in its panel,
 
     v >= (tau - t / s r - ((1 + ETA) |e| + (SLACK + ETA) |a'|) / s N - |s q| / s R - W / s) / t'.
 
-The bound holds for any V. It drops many pairs if rows have most of their length along the columns
-of V (search.projection).
+The bound holds for any V. The bound drops many pairs if rows have most of their length along the
+columns of V (search.projection).
 
 Most pairs pass if the queries are unlike the items. Projected codes are then no longer used.
 """

@@ -22,8 +22,8 @@ from .simd.panel import PANEL
 
 # A bias has at most this weight relative to inner products, so that float32 can hold both.
 _LARGEST_BIAS_WEIGHT = 2.0**20
-# The norms of ordinary queries lie between these limits. Their products with items that can be
-# scored neither overflow nor vanish.
+# The norms of ordinary queries lie between these limits. The products of such queries with items
+# that can be scored neither overflow nor vanish.
 _SMALLEST_NORM, _LARGEST_NORM = 1e-100, 1e100
 # The arrays of Items whose addresses are stored, in this order, each with its number of elements.
 ARRAYS_OF_ITEMS = (

@@ -6,8 +6,8 @@ the weights of all items. Two algorithms sample from this distribution:
 - Repeated draws select items with replacement, and skip items that were drawn before. A draw takes
   O(log p) time.
 - The exponential race selects the k items with the largest log weight + Gumbel noise (Yellott 1977;
-  Efraimidis and Spirakis 2006; arXiv:1903.06059). The race takes O(p) time. It adds logarithms, so
-  no weight is too small for it.
+  Efraimidis and Spirakis 2006; arXiv:1903.06059). The race takes O(p) time. The race adds
+  logarithms, so no weight is too small for the race.
 
 Given the items that have been drawn, the items that repeated draws would add next are a sample
 without replacement from the remaining items. A race among the remaining items may therefore replace

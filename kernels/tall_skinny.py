@@ -3,8 +3,8 @@
 BLAS is as fast as these kernels. However, after a call, the threads of BLAS keep cores busy for
 milliseconds that the next sparse product needs, and the results of BLAS depend on the number of
 threads. These kernels are LLVM vector IR that keeps tiles of 8 x 16 sums in registers. Every
-product and every sum is rounded separately, so results are bit-for-bit identical to those of the
-plain loops, ``*_plain``, on every CPU.
+product and every sum is rounded separately, so results are bit-for-bit identical to the results of
+the plain loops, ``*_plain``, on every CPU.
 """
 
 from .jit import kernel

@@ -21,8 +21,8 @@ that a task reads in this array, by two arguments:
   rows that reach it have been scored. An update that comes late, or is lost when two tasks write at
   once, leaves an older and therefore lower bound, by which fewer pairs are dropped.
 - Nothing relies on the first argument. Each task reports the largest threshold that it used and
-  that its own k-th best score does not reach (``unproved``). This includes every threshold: an
-  estimate, the threshold of another task, and a torn or damaged value. A pair that the task dropped
+  that its own k-th best score does not reach (``unproved``). The report includes every threshold:
+  an estimate, the threshold of another task, a torn or damaged value. A pair that the task dropped
   has a float64 score strictly below the threshold. When the results of all ranges have been merged
   and the k-th best score of a query does not reach one of these thresholds, the query is searched
   again without estimates, and the last time without sharing. NaN never becomes a threshold.
@@ -341,7 +341,7 @@ def _finish_block(metric_type, lo, batch, queries, items, block, candidates, scr
     """Score the candidates that are left in the buffers.
 
     The candidates with the best estimates are scored first, and then the candidates whose upper
-    bounds reach the scores of the first ones.
+    bounds reach the scores of the first candidates.
     """
     fronts = np.empty(candidates.counts.shape[0], np.int64)
     most = _SCORED_AT_ONCE // fronts.shape[0]
@@ -435,7 +435,7 @@ def _sweep(lo, items, queries, batch, search, block, sample, candidates, scratch
 
 @borrowing_kernel
 def _share_thresholds(lo, queries, batch, block, candidates, thresholds):
-    """Write the proved k-th best scores of a block, and raise its thresholds to shared ones.
+    """Write the proved k-th best scores of a block, and raise thresholds to shared thresholds.
 
     The thresholds are written without a lock, for the reason given at the top of this file. A
     shared threshold that is NaN is ignored, because it fails the comparison.

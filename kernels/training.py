@@ -215,7 +215,7 @@ def positive_loss(softmax, logit, largest, negatives_total, weight):
 
 @relaxed_kernel
 def negative_loss(softmax, counts, rate, logits):
-    """Replace the output of prepare_pool by slopes of the loss by the logits; return the loss.
+    """Replace the values of prepare_pool by derivatives of the loss by the logits; return the loss.
 
     With softmax, the loss of the negatives is part of the loss of the interactions, so 0 is
     returned.

@@ -1,4 +1,4 @@
-"""A search for the one rescaling under which most neighbours leave the k nearest at once.
+"""A search for a single rescaling under which most neighbours leave the k nearest at once.
 
 The weights w of the metric diag(w) are a vertex of the box [1, K]^d, so each weight is 1 or K. A
 step flips one weight. An edge is a pair of a row and one of its k nearest neighbours. The search

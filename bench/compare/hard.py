@@ -3,7 +3,7 @@
 The set has five families of rows in which rounding decides the order. Each family has 2,000 queries
 among 3,000 items with k = 100, so there are a million neighbours in total. A neighbour is wrong if
 its float64 cosine is below the k-th best cosine by more than the rounding error of float64, so ties
-may come in any order. These searches are not timed.
+may come in any order. Searches of the hard set are not timed.
 """
 
 import tempfile

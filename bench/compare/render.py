@@ -463,7 +463,7 @@ def speed_lines(documents):
 
 
 def publish(folder):
-    """Write table, picture and page of all machines, and what README, how-to and docs show."""
+    """Write table, picture and page of all machines, and the tables in README, how-to and docs."""
     documents = newest(folder)
     if not documents:
         raise SystemExit(f"{folder} has no results; run python -m bench.compare --save")

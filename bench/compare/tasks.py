@@ -130,9 +130,9 @@ def svd_checker(X, k, tolerance):
 def item_join_checker(X, k, sample=200):
     """Return a checker that compares the k best cosines of sampled items with float64.
 
-    The cosine of an item with n entries is a sum of at most n products of two rounded factors. Its
-    relative error is at most (n + 2) u / (1 - (n + 2) u) with u = 2^-24 (Higham, Accuracy and
-    Stability of Numerical Algorithms, 2002, section 3.1).
+    The cosine of an item with n entries is a sum of at most n products of two rounded factors. The
+    relative error of the sum is at most (n + 2) u / (1 - (n + 2) u) with u = 2^-24 (Higham,
+    Accuracy and Stability of Numerical Algorithms, 2002, section 3.1).
     """
     at = check.sample_of(X.shape[1], sample)
     expected = np.maximum(check.item_neighbors(X, at, k), 0)

@@ -39,7 +39,7 @@ def describe(names, threads):
 
 
 def start(row, folder, candidates, checker, descriptions):
-    """Prepare workers; return those with right answers, and the reasons why others are absent."""
+    """Prepare workers; return the workers with right answers, and the faults of the others."""
     workers, absent, recalls = [], {}, {}
 
     def prepare(worker):

@@ -27,7 +27,8 @@ _PROBE_SECONDS = 2e-3
 _MIN_PROBE_BYTES, _MAX_PROBE_BYTES = 2**16, 2**28
 # The number of probes whose best rate is the peak rate of the machine.
 _ROOF_PROBES = 20
-# The number of values that one call of a bandwidth probe reads. They take 0.2 ms at 80 GB/s.
+# The number of values that one call of a bandwidth probe reads. These values take 0.2 ms at 80
+# GB/s.
 _PASS_VALUES = 2**22
 # The number of rows that a gather adds. With so many rows, the end of a sum hardly costs time.
 _GATHERED_ROWS = 2**10
@@ -36,8 +37,8 @@ _GATHERED_ROWS = 2**10
 _GEMM_SIZE = 768
 # The columns of the tile probe. Packed as int8, a panel of items and a panel of queries take 16 kB.
 _TILE_DEPTH = 256
-# The number of blocks of products of the tile probe. They take 2 ms with AMX, at a rate within 2 %
-# of the rate of 512 blocks.
+# The number of blocks of products of the tile probe. The blocks take 2 ms with AMX, at a rate
+# within 2 % of the rate of 512 blocks.
 _TILE_BLOCKS = 16
 
 

@@ -19,7 +19,7 @@ from bench.lab.timing import in_turns
 from fastcos import get_measure, io, list_measures, top_k
 
 K, ROWS, COLUMNS = 10, 40_000, 128
-# These measures take rows of another form: bags of words, or rows made of two halves.
+# The benchmark has no rows for these measures: bags of words, or rows made of two halves.
 EXCLUDED = {"word_rotators_distance", "weight_cosine"}
 
 

@@ -27,7 +27,7 @@ _SHORT = 100
 _NEGLIGIBLE = 8
 # The number of rows in a part. The products of a part are added in the working precision.
 _ROWS_PER_PART = 512
-# The largest number of parts. Their sums are added in float64.
+# The largest number of parts. The sums of the parts are added in float64.
 _MAX_PARTS = 64
 
 
@@ -65,7 +65,7 @@ class SVDProgress:
         self._before = self._done = 0
 
     def start(self, tol: float, max_iter: int) -> None:
-        """Start the first iteration, or a second one in float64."""
+        """Start the first iteration, or a second iteration in float64."""
         self._before += self._done
         self._tol, self._max_columns = tol, max_iter * block_width(self._k)
         # Until the first check, the total is an estimate: an iteration usually ends before the

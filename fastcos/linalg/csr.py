@@ -20,7 +20,7 @@ from fastcos.validation import as_rows, format_rows, is_sparse, read_only
 if TYPE_CHECKING:
     import scipy.sparse as sp
 
-# float32 represents every whole number up to this one exactly.
+# float32 represents every whole number up to this number exactly.
 _EXACT_FLOAT32 = 2**24
 
 

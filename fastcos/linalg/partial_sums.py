@@ -17,7 +17,7 @@ from fastcos.kernels import sparse
 NNZ_PER_COLUMN = 48
 # The largest number of parts, unless the parts would have more than _LARGEST_PART non-zeros.
 _MAX_PARTS = 64
-# The largest number of non-zeros of a part. Their column numbers take 64 MB.
+# The largest number of non-zeros of a part. The column numbers of such a part take 64 MB.
 _LARGEST_PART = 1 << 24
 # The number of parts is a multiple of 4, so that 2 or 4 threads have equal shares. X'(X Q) of 3
 # million non-zeros takes 5% less time with 4 parts than with 3 (bench/lab/curves.py).
@@ -41,7 +41,7 @@ def starts(n_rows: int, n_columns: int, nnz: int) -> npt.NDArray[np.int64]:
 
 
 def at_once(parts: int, bytes_per_sum: int, n_threads: int | None) -> int:
-    """Return how many sums to hold in memory at once: what threads need and memory allows."""
+    """Return how many sums are computed at once: as many as threads can use and memory can hold."""
     size = config.n_threads() if n_threads is None else n_threads
     affordable = int(config.working_memory() * 2**20) // bytes_per_sum
     limit = max(1, min(parts, affordable, _SUMS_PER_THREAD * size))

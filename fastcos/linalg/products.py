@@ -1,4 +1,4 @@
-"""Products of a sparse matrix with dense ones: X A, X'Y and X'(X Q), also centred and scaled."""
+"""Products X A, X'Y and X'(X Q) of a sparse matrix X, which may be centred and scaled."""
 
 from typing import Any
 
@@ -173,7 +173,7 @@ def _fused_matmul(X: Any, A: npt.ArrayLike, n_threads: int | None) -> Matrix | N
     """Return X A of a CSR array and check the entries of X at the same time, or return None.
 
     Checking X beforehand would read X once more. With 64 columns and 38,000 to 900,000 non-zeros,
-    this function is 1.1 to 1.5 times as fast (bench/lab/curves.py). It returns None if X must be
+    this function is 1.1 to 1.5 times as fast (bench/lab/curves.py). None is returned if X must be
     checked first: because X has an invalid entry, because another kernel is faster, or because the
     kernel would have to be compiled for a rare type. The result has the same bits as if X had been
     checked first; duplicate and unsorted entries are added in the order in which they are stored.

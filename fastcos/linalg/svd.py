@@ -23,15 +23,15 @@ DENSE_SIDE = 2048
 _DENSE_SHARE = 5
 # The largest magnitude of entries whose squares, summed over 10^6 rows, do not overflow in float32.
 _LARGEST_FLOAT32 = 1e15
-# Singular values below this share of the largest one cannot be distinguished from 0 by a Gram
-# matrix in float64.
+# Singular values below this share of the largest singular value cannot be distinguished from 0 by a
+# Gram matrix in float64.
 _RANK_TOLERANCE = 1e-7
 # Residuals are computed for this many rows of the vectors at a time, so that the rows stay in the
 # cache.
 _ROWS_AT_ONCE = 1024
 # A unit vector counts as independent of other vectors if its distance from their span is at least
-# the first number. It counts as a repetition of the other vectors if the square of this distance is
-# at most the second number, which is about a thousand roundings.
+# the first number. A unit vector counts as a repetition of other vectors if the square of its
+# distance from their span is at most the second number, which is about a thousand roundings.
 _INDEPENDENT, _REPEATED = 0.9, 1e-12
 # The relative residual at which the Lanczos iteration of direct_svd stops. A smaller residual
 # cannot be reached in float64.
@@ -380,7 +380,7 @@ def _without_repeats(residuals: Floats, vectors: Matrix) -> Floats:
 
 
 def _shorter_side(operator: Operator) -> Operator:
-    """Return the one of X and X' that has fewer columns."""
+    """Return X or X', whichever has fewer columns."""
     n, p = operator.shape
     return operator if p <= n else operator.transposed()
 

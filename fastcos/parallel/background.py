@@ -1,9 +1,9 @@
 """The process that compiles the search kernels while searches run in NumPy.
 
 A process that searches for more than a moment in NumPy starts one compiling process for each type
-of rows. The compiling process writes compiled code to the code cache, which all processes read. It
-gets the ``sys.path`` of its parent and never imports from the working directory, so that it runs
-the same packages as its parent.
+of rows. The compiling process writes compiled code to the code cache, which all processes read. The
+compiling process gets the ``sys.path`` of its parent and never imports from the working directory,
+so that it runs the same packages as its parent.
 """
 
 import contextlib
@@ -79,7 +79,7 @@ def start(dtype: str) -> None:
 
 
 def is_running(dtype: str) -> bool:
-    """Return whether a process that this one has started compiles a type.
+    """Return whether a process that was started here compiles kernels for a type.
 
     Compiling processes that have failed, for any type, are reported once.
     """

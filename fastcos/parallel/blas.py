@@ -56,8 +56,8 @@ def _after_fork() -> None:
 
 
 def _after_fork_in_child() -> None:
-    # Threads of the parent that hold its lock, or have set a limit, do not exist in the child. They
-    # would therefore never release the lock or lift the limit.
+    # Threads of the parent that hold its lock, or have set a limit, do not exist in the child. The
+    # lock would therefore never be released, and the limit never be lifted.
     global _state
     previous, _state = _state, _State()
     if previous.owner is threading.current_thread():

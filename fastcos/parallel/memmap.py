@@ -1,7 +1,7 @@
 """The three kinds of rows, which only this module distinguishes: in memory, mapped, and narrow.
 
 Mapped rows lie in a memory-mapped file, which is read block by block. Narrow rows have one or two
-bytes per number. They are converted to float32 block by block, unless kernels can read them
+bytes per number. Narrow rows are converted to float32 block by block, unless kernels can read them
 directly: kernels read int8, float16 and bfloat16. Numba supports neither float16 nor bfloat16, so
 float16 is passed to kernels as uint16 and bfloat16 as int16, and the kernels convert the numbers in
 registers (:mod:`fastcos.kernels.pair_scores`).
@@ -211,7 +211,7 @@ def read_ahead(X: npt.NDArray[Any]) -> None:
 
 
 def rows_at_once(X: Any, memory: float, bytes_per_row: float) -> int:
-    """Return how many rows of X to process at once: all rows, or those of a map that fit memory."""
+    """Return how many rows to process at once: all rows of X, or as many rows of a map as fit."""
     if not is_on_disk(X):
         return len(X)
     return max(1, min(len(X), int(memory / bytes_per_row)))

@@ -49,7 +49,8 @@ class _State:
         self.tasks: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self.n_threads = 0
         self.is_forked = is_forked
-        # None before prange is tried, "" if prange is safe, otherwise the reason why it is not.
+        # The value is None before prange is tried, "" if prange is safe, otherwise the reason why
+        # prange is not safe.
         self.prange_fault: str | None = None
         # For every attribute that is being computed, by object and name: its lock, and the number
         # of threads that hold the lock or wait for it.

@@ -48,7 +48,8 @@ def plan_blocks(
 def low_precision_memory(n_columns: int, n_bytes: int) -> float:
     """Return the memory for blocks of low-precision rows, which are converted to float32.
 
-    n_bytes is the memory of the original rows. Their blocks may take as much memory.
+    n_bytes is the memory of the original rows. Converted blocks may take as much memory as these
+    rows.
     """
     costs = cost_model.COSTS
     smallest = costs.low_precision_bytes_per_column * n_columns

@@ -38,11 +38,11 @@ def similarity_blocks(
     """Yield the scores of every query with every item, for some queries at a time.
 
     The scores are a matrix product of the transformed rows, in float32, or in float64 for float64
-    rows. They agree with the scores of :func:`top_k` within rounding errors, but they do not have
-    the same bits. Distances (neg_euclidean) are computed from differences of rows. This takes
-    several times as long as a product, and the distances are bit-for-bit identical to those of
-    :func:`top_k`. All blocks together take O(n m d) time. The function needs memory for one block
-    and for one copy of the items.
+    rows. The scores agree with the scores of :func:`top_k` within rounding errors, but they do not
+    have the same bits. Distances (neg_euclidean) are computed from differences of rows. Computing
+    distances by differences takes several times as long as a product, and the distances are
+    bit-for-bit identical to those of :func:`top_k`. All blocks together take O(n m d) time. The
+    function needs memory for one block and for one copy of the items.
 
     Parameters
     ----------

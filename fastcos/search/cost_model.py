@@ -94,8 +94,9 @@ class CostModel:
     # queries, and the seconds that each query takes in addition if it is compared by itself.
     seconds_per_query_block: float = 1.3e-5
     seconds_per_single_query: float = 0.9e-6
-    # The overhead of a query block, in units of one panel of queries. It was measured as 0.1; the
-    # value 0.5 makes the planner prefer larger blocks when two plans take about the same time.
+    # The overhead of a query block, in units of one panel of queries. This number was measured as
+    # 0.1; the value 0.5 makes the planner prefer larger blocks when two plans take about the same
+    # time.
     block_overhead_panels: float = 0.5
     # With at most this many threads, the rows are not divided for many queries. With more threads,
     # the rows are divided if the search then takes less than this share of the time that it takes
@@ -120,8 +121,8 @@ class CostModel:
     # --- Candidates and the first threshold ------------------------------------------------------
     # The number of candidates per neighbour that the buffer of a query holds. The first number is
     # so large that few buffers are full before the end, and the second is the smallest number with
-    # which a search works. The third number is the number of further candidates, and the last one
-    # the size of the smallest buffer.
+    # which a search works. The third number is the number of further candidates, and the last
+    # number is the size of the smallest buffer.
     candidates_per_neighbor: int = 16
     min_candidates_per_neighbor: int = 4
     candidates_besides: int = 64
@@ -134,14 +135,15 @@ class CostModel:
     # At least this many panels are sampled, so that the estimate is reliable. Very few queries
     # score the sample twice, so half as many panels are sampled for them.
     min_sampled_panels: int = 32
-    # These numbers are added to the rank, because the codes have rounding errors: the first number
+    # Two numbers are added to the rank, because the codes have rounding errors: the first number
     # if the panels are sampled, the second number if all panels are read.
     rank_margin_of_sample: float = 1.5
     rank_margin_of_all: float = 2.5
 
     # --- The projection: short codes along the leading principal axes ----------------------------
-    # The number of axes. None stands for the number of axes that a sample of the rows suggests, and
-    # 0 for no projection. Tests and benchmarks set other numbers, which are used for all rows.
+    # The number of axes. The value None stands for the number of axes that a sample of the rows
+    # suggests, and 0 for no projection. Tests and benchmarks set other numbers, which are used for
+    # all rows.
     projected_columns: int | None = None
     # With fewer rows or columns than this, drawing the sample takes longer than the projection
     # saves.

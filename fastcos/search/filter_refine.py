@@ -149,9 +149,9 @@ def _min_raw_scores(
 ) -> Floats:
     """Return raw scores (n,) below which no item has an exact score of at least min_scores (n,).
 
-    The search starts at last_scores, the raw scores of the last candidates. It descends by steps
-    that double until the bound is below min_scores, and then halves the last step. The result is
-    -inf if no raw score is low enough.
+    The search starts at last_scores, the raw scores of the last candidates. The search descends by
+    steps that double until the bound is below min_scores, and then halves the last step. The result
+    is -inf if no raw score is low enough.
     """
     step = 0.01 * np.abs(last_scores) + 1e-9
     min_raw_scores, upper = last_scores - step, last_scores.copy()

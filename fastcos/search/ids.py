@@ -54,8 +54,8 @@ class ItemIds:
         """
         can_match = np.ones(len(ids), np.bool_)
         if ids.dtype != self.values.dtype:
-            # Both arrays need the same width, or NumPy would widen a copy of all ids of the index.
-            # An id that is longer than this width is not in the index.
+            # The two arrays of ids need the same width, or NumPy would widen a copy of all ids of
+            # the index. An id that is longer than this width is not in the index.
             if self.values.dtype != object:
                 can_match = _lengths(ids) <= self.values.dtype.itemsize // 4
             ids = ids.astype(self.values.dtype)
@@ -156,7 +156,7 @@ def _converted_objects(name: str, array: npt.NDArray[Any], objects: list[Any]) -
 
 
 def _compact(ids: Ids) -> Ids:
-    """Return strings in a new array of fixed width, or as Python strings if those are smaller."""
+    """Return strings in a new array of fixed width, or as smaller Python strings."""
     lengths = _lengths(ids)
     width = int(lengths.max(initial=1))
     python_bytes = int(lengths.sum()) + _BYTES_PER_STRING * len(ids)

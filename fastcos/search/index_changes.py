@@ -1,7 +1,7 @@
 """Changes of an index: each function returns the state of the index after a change.
 
-The functions validate the arguments of the caller, and raise an error before any change. They run
-under ``parallel.writer_lock``, so that no other change intervenes.
+The functions validate the arguments of the caller, and raise an error before any change. The
+functions run under ``parallel.writer_lock``, so that no other change intervenes.
 """
 
 import dataclasses

@@ -246,7 +246,7 @@ def ids_at(parts: Sequence[Part], positions: Integers) -> Ids:
 
 
 def packed_arrays(packed: PackedItems) -> dict[str, npt.NDArray[Any]]:
-    """Return the arrays of packed items, by name, except those shared with the encoded rows."""
+    """Return the arrays of packed items, by name, except arrays shared with the encoded rows."""
     arrays = {name: getattr(packed.arrays, name) for name in PACKED_ARRAYS}
     projection = packed.arrays.projection
     if projection.words:

@@ -1,6 +1,6 @@
 """The content of an index at one moment.
 
-A state never changes. A change of the index makes a new state, which replaces the old one in a
+A state never changes. A change of the index makes a new state, which replaces the old state in a
 single assignment. A search that is running therefore finishes on the state with which it started.
 """
 
@@ -207,8 +207,9 @@ def read_state(
 ) -> IndexState:
     """Read, check and return the state that a directory holds.
 
-    Parts that this process has already opened are used again. They are ``old_parts``, by key, and
-    ``saved_fields`` are the fields that the directory had for them when they were read or written.
+    Parts that this process has already opened are used again. ``old_parts`` holds these parts by
+    key, and ``saved_fields`` the fields that the directory had for the parts when they were read or
+    written.
     """
     stored_parts = storage.field(stored.fields, "parts", list)
     for fields in stored_parts:

@@ -22,8 +22,8 @@ from fastcos.validation import Floats, Integers
 
 # The number of pairs that a thread scores in one block.
 _PAIRS_PER_BLOCK = 20_000
-# The memory of a pair in bytes while its list is scored and ordered. It holds a position, a row and
-# a score, both in the list and in lists that are padded to one length.
+# The memory of a pair in bytes while its list is scored and ordered. A pair has a position, a row
+# and a score, both in the list and in lists that are padded to one length.
 _BYTES_PER_PAIR = 128
 # The maximal number of entries of lists that are padded to one length for a measure of pairs,
 # unless a single list is longer.

@@ -282,8 +282,8 @@ def packed_items(
         projection=projection,
     )
     # The rounding errors of float64 in the score, in two coefficients, and in the rows minus their
-    # components along the shift. These are sums of `depth` terms whose magnitudes sum to at most 2
-    # each. The square of the shift is 1 only up to such an error.
+    # components along the shift. These quantities are sums of `depth` terms whose magnitudes sum to
+    # at most 2 each. The square of the shift is 1 only up to such an error.
     rounding = 16.0 * (len(shift) + 16) * 2.0**-53 if len(shift) else 0.0
     places = np.empty(query_scaling.N_PLACES, np.int64)
     arrays = [getattr(kernel_items, name) for name in query_scaling.ARRAYS_OF_ITEMS]
@@ -411,9 +411,10 @@ def _signs(depth: int) -> npt.NDArray[np.float32]:
 # Subtracting the mean reduces the error of the filter to 0.2 to 0.75 of the error without a shift.
 # The mean is not always the best shift. If the mean of other rows, for example of users, was
 # subtracted, rows are often short, and all short rows point in the direction opposite to this mean.
-# Their cosines differ by less than the error of the filter, so nearly all pairs would be scored in
-# float64, which takes 60 times as long as searching the original rows (bench.lab.measure_costs). A
-# direction to which many rows are close is therefore preferred to the mean.
+# The cosines of short rows differ by less than the error of the filter, so nearly all pairs would
+# be scored in float64, which takes 60 times as long as searching the original rows
+# (bench.lab.measure_costs). A direction to which many rows are close is therefore preferred to the
+# mean.
 
 
 def _common_direction(rows: Rows, factors: Floats, numbers: Integers) -> Floats:

@@ -1,9 +1,9 @@
 """Plan a search: one pure function from sizes to a plan.
 
-``plan_search`` reads only sizes: the sizes of the rows, of the request and of the machine. It reads
-no array and starts no thread, so plans for any machine can be tested without data.
-``plan_search`` decides everything that changes the speed of a search. ``task_grid`` divides the
-work of a method among threads, ``batches`` computes how many queries and rows fit the working
+``plan_search`` reads only sizes: the sizes of the rows, of the request and of the machine.
+``plan_search`` reads no array and starts no thread, so plans for any machine can be tested without
+data. ``plan_search`` decides everything that changes the speed of a search. ``task_grid`` divides
+the work of a method among threads, ``batches`` computes how many queries and rows fit the working
 memory, and ``cost_model`` has the numbers by which methods are compared. ``fastcos.search.execute``
 runs a plan, and ``fastcos.search.explain`` describes it in words.
 
@@ -455,8 +455,8 @@ def _plan_tiles(
     # Packed rows that cannot be found take up places among the best rows.
     needed_rows = float(k) if m >= n_packed else k * n_packed / max(1, m)
     # A search of few queries for few neighbours of all segments scans every segment, even a small
-    # one. Such a search can be prepared, which saves more time than scores of all pairs would. This
-    # does not hold for a search with a mask, which may allow fewer than k rows.
+    # segment. Such a search can be prepared, which saves more time than scores of all pairs would.
+    # Searches with a mask are excluded from this rule, because a mask may allow fewer than k rows.
     is_scanned = (
         n <= costs.max_queries_sharing_rows
         and request.n_allowed is None

@@ -1,10 +1,10 @@
 """Segments: blocks of rows that are searched one after the other, and their packed forms.
 
-A segment never changes. It packs its rows once, when a search first needs packed rows, so a call
-with few queries packs nothing. Rows in memory are one segment; an index to which rows have been
-added may have several segments, and memory-mapped rows are read as several segments. Row numbers
-count the rows of a segment, and positions count the rows of all segments. ``plan`` decides how a
-segment is searched, and ``scan`` searches it.
+A segment never changes. A segment packs its rows once, when a search first needs packed rows, so a
+call with few queries packs nothing. Rows in memory are one segment; an index to which rows have
+been added may have several segments, and memory-mapped rows are read as several segments. Row
+numbers count the rows of a segment, and positions count the rows of all segments. ``plan`` decides
+how a segment is searched, and ``scan`` searches it.
 """
 
 import functools

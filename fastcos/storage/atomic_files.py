@@ -49,5 +49,5 @@ def write_text(path: PathLike, text: str) -> None:
     as_instance("text", text, str, "a text")
     with atomic_path(path) as temporary:
         # A lone surrogate, which occurs in names of files that are not UTF-8, cannot be encoded.
-        # Its escape sequence can be read as JSON.
+        # The escape sequence of such a surrogate can be read as JSON.
         temporary.write_text(text, encoding="utf-8", errors="backslashreplace")

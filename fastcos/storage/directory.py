@@ -270,7 +270,7 @@ def _write(
     this writer holds the directory's lock; without the lock, no file is removed, because the next
     header of another writer may name the file.
     """
-    # This is not imported at the top, because the import would add 20 ms to every search.
+    # An import of this module at the top of the file would add 20 ms to every search.
     from importlib.metadata import version
 
     entries, old_files = dict(kept_entries), set(directory.iterdir())

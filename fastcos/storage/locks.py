@@ -6,12 +6,13 @@ directory itself succeeds on NFS without excluding other machines. The holder of
 file when it ends, so a directory at rest contains nothing but its content. A killed holder leaves
 the file, but not the lock, and the next holder takes over the file.
 
-Record locks belong to a process. They do not exclude the threads of this process, and the process
-loses a lock as soon as it closes any descriptor of the file. Therefore each directory also has a
-lock among the threads of this process, and only the thread that holds this lock opens the file.
+Record locks belong to a process. Record locks do not exclude the threads of this process, and the
+process loses a lock as soon as it closes any descriptor of the file. Therefore each directory also
+has a lock among the threads of this process, and only the thread that holds this lock opens the
+file.
 
 If a directory cannot be locked (on Windows, or on a file system without locks), one warning is
-issued. Writers then remove no file that another writer may need. They check and replace a header
+issued. Writers then remove no file that another writer may need. Writers check and replace a header
 while they hold a file that only one of them can create (``brief_lock``).
 """
 
@@ -83,8 +84,8 @@ def lock_directory(
 
     wait says whether to wait for another holder instead of raising LockedError. moved_to is the
     path to which the with block may move the directory. on_wait is called once before this call
-    waits for another process or thread, with a text that names the other one. FileNotFoundError is
-    raised if the directory does not exist.
+    waits for another process or thread, with a text that names the other process or thread.
+    FileNotFoundError is raised if the directory does not exist.
     """
     state, name = _state, os.path.realpath(directory)
     with state.guard:
@@ -130,7 +131,7 @@ def brief_lock(directory: Path) -> Iterator[None]:
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
             break
         except FileExistsError:
-            with contextlib.suppress(OSError):  # its holder has just removed the file
+            with contextlib.suppress(OSError):  # the holder of the lock has just removed the file
                 if time.time() - path.stat().st_mtime > _SECONDS_OF_BRIEF_LOCK:
                     path.unlink()
             time.sleep(0.01)

@@ -1,4 +1,4 @@
-"""Argument checks, which convert valid arguments and raise a one-line error for invalid ones.
+"""Argument checks, which convert valid arguments and raise a one-line error for invalid arguments.
 
 A public function converts its arguments once, on entry. A converted argument has the only form that
 kernels accept, so no other function scans or converts the argument again::

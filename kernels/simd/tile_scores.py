@@ -1,7 +1,7 @@
 """Approximate scores of a panel of items with a panel of queries, or with one query.
 
-The scores of one panel, (32 items, 32 queries), stay in the first-level cache. They are int32 if
-rows are packed as int8 codes, and otherwise float32. The machine instruction depends on the
+The scores of one panel, (32 items, 32 queries), stay in the first-level cache. The scores are int32
+if rows are packed as int8 codes, and otherwise float32. The machine instruction depends on the
 instruction set:
 
 ============= ================================================================= ================

@@ -3,8 +3,8 @@
 A file defines NAME, the name of the library in tables; REQUIRES, a requirement in pip's format,
 which must be met and names the package whose version is read; and a function for each operation
 that the library has. The function prepares everything that a user of the library would prepare
-once; preparing is not timed. It returns the call to be timed, and a function that turns the result
-of this call into the answer:
+once; preparing is not timed. The function returns the call to be timed, and a function that turns
+the result of this call into the answer:
 
 ========================= =================================================================
 search(items, queries, k) the k nearest items of every query by cosine: indices (n, k)

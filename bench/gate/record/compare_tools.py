@@ -36,7 +36,7 @@ ARMS = (0.0, 0.15, 0.0, 0.30)
 
 
 def run(folder, *words):
-    """Run a program of this environment in a folder, and return what it prints."""
+    """Run a program of this environment in a folder, and return its output."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     process = subprocess.run(
         words, cwd=folder, env=os.environ | {"PATH": path}, capture_output=True, text=True, check=False

@@ -130,7 +130,7 @@ def git(folder, *words):
 
 
 def create(folder, slowdown, names=NAMES):
-    """Create the project in two commits, HEAD~1 and HEAD, of which the second one is slower by a share."""
+    """Create the project in two commits, HEAD~1 and HEAD; HEAD is slower by a share."""
     folder.mkdir(parents=True)
     files = {
         "benchmarks/test_calls.py": TESTS,

@@ -31,7 +31,7 @@ def script():
 
 
 def run_action(folder, **variables):
-    """Run the script in a folder; return its exit status and what it printed."""
+    """Run the script in a folder; return its exit status and its output."""
     fakes = folder / "fakes"
     fakes.mkdir()
     (fakes / "python").write_text(FAKE_PYTHON)

@@ -18,7 +18,7 @@ class UsageError(ValueError):
 
 
 def git(*arguments):
-    """Return what a git command prints."""
+    """Return the output of a git command."""
     process = subprocess.run(["git", *arguments], capture_output=True, text=True, check=True)
     return process.stdout.strip()
 

@@ -1,6 +1,6 @@
 """Is HEAD slower than BASE? ``benchgate BASE HEAD -- TESTS``, in a clone of any project.
 
-Both commits are installed into environments of their own below .benchgate/. The pytest-benchmark tests
+Both commits are installed into separate environments below .benchgate/. The pytest-benchmark tests
 of HEAD then run on both commits, in pairs of fresh processes that take turns at every benchmark. Words
 after -- go to pytest: paths of tests, -k, options of the project. ``benchgate selftest -- TESTS``
 compares a commit with itself and reports false alarms and the slow-down that would have been caught.

@@ -44,7 +44,7 @@ class Outcome(NamedTuple):
     tolerance: float
     reason: str = ""
     ratio: Ratio | None = None  # of the last series in which the benchmark was measured
-    first: Ratio | None = None  # of the first series, if a second one followed
+    first: Ratio | None = None  # of the first series, if a second series followed
 
 
 class Verdict(NamedTuple):

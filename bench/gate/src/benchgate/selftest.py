@@ -1,4 +1,4 @@
-"""Compare a commit with itself: how often is the verdict wrong, and what slow-down is caught?
+"""Compare a commit with itself, to count wrong verdicts and to find which slow-down is caught.
 
 The pairs of processes are recorded once. The recorded ratios of each benchmark then pass through
 :func:`compare_pairs`, block after block, as if each block were a pull request. A verdict "slower" is

@@ -1,6 +1,6 @@
 """Time single benchmarks of a project on request: ``python serve.py PYTEST_ARGUMENTS``.
 
-This file runs in the environment of the tested project. It imports nothing but pytest,
+This file runs in the environment of the tested project. This file imports nothing but pytest,
 pytest-benchmark and the standard library, and no module of benchgate.
 
 Protocol, one line of JSON per message:
