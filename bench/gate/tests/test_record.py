@@ -36,10 +36,12 @@ def test_no_op_runs_have_all_passed():
 
 def test_bound_is_that_of_all_comparisons_of_equal_code():
     new, old = (
-        int(number) for number in re.search(r"0 of (\d+) on a .*?0 of (\d+)", README, re.DOTALL).groups()
+        int(number)
+        for number in re.search(r"made (\d+) comparisons .*?and (\d+) on", README, re.DOTALL).groups()
     )
     (bound,) = re.findall(r"fewer than ([\d.]+) %", README)
-    assert float(bound) == pytest.approx(100 * selftest.upper_bound(0, new + old), abs=0.05)
+    # The README rounds the bound upwards.
+    assert 0 <= float(bound) - 100 * selftest.upper_bound(0, new + old) < 0.1
 
 
 def test_toy_is_slower_by_its_share(tmp_path):
