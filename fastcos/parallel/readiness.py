@@ -160,8 +160,12 @@ def seconds_in_numpy() -> Iterator[None]:
         state.seconds_in_numpy += time.perf_counter() - start
 
 
-def explain(dtype: npt.DTypeLike) -> str:
-    """Return one phrase that says which code runs searches of rows of a type, and why."""
+def explain(dtype: npt.DTypeLike, *, may_use_numpy: bool = True) -> str:
+    """Return one phrase that says which code runs searches of rows of a type, and why.
+
+    may_use_numpy: whether NumPy searches until the kernels are compiled. It does not where many
+    rows are duplicates.
+    """
     search_grid = tile_top_k.search_grid
     if not hasattr(search_grid, "py_func"):
         return "plain Python, because NUMBA_DISABLE_JIT is set"
@@ -171,7 +175,7 @@ def explain(dtype: npt.DTypeLike) -> str:
     if is_ready(name) and _is_marked(name):
         return "code that Numba has compiled and the cache keeps"
     reason = background.why_not(name)
-    if runs_kernels(name):
+    if runs_kernels(name) or not may_use_numpy:
         return f"code that this process compiles{f' ({reason})' if reason else ''}"
     if background.is_running(name) or background.is_running_elsewhere(name):
         return "NumPy, while another process compiles the kernels"

@@ -257,7 +257,10 @@ def explain_source(
     overhead = costs.seconds_per_prepared_call if is_prepared else costs.seconds_per_call
     if allowed_positions is not None:
         overhead += costs.seconds_per_masked_row * items.n_items
-    return _explain(planned, overhead, n_queries, items.n_live, options, row_type, reasons)
+    code = readiness.explain(row_type)
+    if items.segments and all(plan.method != "numpy" for *_, plan in planned):
+        code = readiness.explain(row_type, may_use_numpy=False)
+    return _explain(planned, overhead, n_queries, items.n_live, options, code, reasons)
 
 
 def explain_groups(
@@ -401,7 +404,8 @@ def explain_top_k(
     costs = cost_model.COSTS
     is_prepared = is_packed and plan.can_be_prepared
     overhead = costs.seconds_per_prepared_call if is_prepared else costs.seconds_per_call
-    return _explain([(sizes, request, machine, plan)], overhead, n, m, options, row_type)
+    code = readiness.explain(row_type)
+    return _explain([(sizes, request, machine, plan)], overhead, n, m, options, code)
 
 
 def _row_type(dtype: Any) -> str:
@@ -423,7 +427,7 @@ def _explain(
     n_queries: int,
     n_items: int,
     options: ExecutionOptions,
-    row_type: str,
+    code: str,
     reasons: tuple[str, ...] = (),
 ) -> SearchExplanation:
     """Combine the plans of all segments for one batch; overhead is added to each batch's time."""
@@ -441,7 +445,7 @@ def _explain(
         n_queries, n_items, sizes.n_columns, request.k, options.n_threads, distinct, batch,
         n_batches, len(planned), estimate,
         max(plan.buffer_bytes for *_, plan in planned), options.working_memory,
-        readiness.explain(row_type), reasons,
+        code, reasons,
     )  # fmt: skip
 
 

@@ -255,11 +255,14 @@ def test_explanations_say_which_code_runs_and_why(tmp_path, monkeypatch):
     monkeypatch.setattr(readiness, "state", readiness.State())
     monkeypatch.setattr(readiness.native, "holds", lambda kernel: False)
     index = SimilarityIndex().fit(np.eye(4, dtype=np.float32))
+    copies = SimilarityIndex().fit(np.repeat(np.eye(4, dtype=np.float32), 9, axis=0))
 
     def code():
         return index.explain(1, 2).code
 
     assert code().startswith("NumPy, until another process, which a longer search starts")
+    # NumPy would score all copies of a row
+    assert copies.explain(1, 2).code == "code that this process compiles"
     with monkeypatch.context() as patch:
         patch.setattr(background, "is_running", lambda dtype: dtype == "float32")
         assert code() == "NumPy, while another process compiles the kernels"
@@ -272,6 +275,7 @@ def test_explanations_say_which_code_runs_and_why(tmp_path, monkeypatch):
     assert code() == itself
     readiness.leave_mark("float32")
     assert code() == "code that Numba has compiled and the cache keeps"
+    assert copies.explain(1, 2).code == "code that Numba has compiled and the cache keeps"
     monkeypatch.setattr(readiness.native, "holds", lambda kernel: True)
     monkeypatch.setattr(readiness.native, "tier", lambda: "x86-64-v4")
     assert code() == "native code of the wheel, for x86-64-v4"
