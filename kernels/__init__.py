@@ -23,7 +23,6 @@ Numba.
 dense search     few_queries: one query or a few, each of which is compared with the codes of all
                  items; projected_queries: the same search for items that have a projection;
                  query_blocks -> tile_top_k: many queries, in tiles of 32 x 32 pairs;
-                 one_block: many queries that form a single block, in one launch;
                  query_blocks -> range_search: all items above a score;
                  used by all of these: query_scaling, candidate_filter (which pairs may be dropped,
                  with the proof), projection_filter, pair_scores (exact scores) and select;

@@ -162,8 +162,9 @@ def encode(queries, items):
     width = padded_width(max(queries.rows.shape[1], LANES))
     buffer, row_codes = np.empty(width, np.float32), np.empty(width, np.int8)
     measured, row_words = np.empty(2, np.float32), row_codes.view(np.int32)
-    all_words = np.zeros(n * words, np.int32)
-    terms, scales = np.zeros((4, PANEL), np.float32), np.empty(PANEL, np.float32)
+    all_words = np.empty(n * words, np.int32)
+    terms, scales = np.empty((4, PANEL), np.float32), np.empty(PANEL, np.float32)
+    all_words[:], terms[:] = 0, np.float32(0.0)
     starts = np.empty(n, np.int32)
     for i in range(n):
         scale, norm, residual, start = encode_query(

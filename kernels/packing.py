@@ -137,7 +137,8 @@ def _pack_chunk(
     first, last = chunk * CHUNK, min((chunk + 1) * CHUNK, order.shape[0])
     flat, depth, third = rows.reshape(-1), rows.shape[1], rows.shape[1] // 3 + 1
     for i in range(last - first):
-        row, next_start = order[first + i], order[min(first + i + 1, order.shape[0] - 1)] * depth
+        row = np.int64(order[first + i])
+        next_start = order[min(first + i + 1, order.shape[0] - 1)] * depth
         # The next row is prefetched in thirds, between the steps, because a prefetch of more cache
         # lines at once would make some of them wait for the others.
         prefetch_row(flat, next_start, third)
@@ -191,7 +192,7 @@ def load_item(scaled, order, slot, out):
     rows, depth = scaled.rows, scaled.rows.shape[1]
     ahead = order[min(slot + 1, order.shape[0] - 1)]
     prefetch_row(rows.reshape(-1), ahead * depth, depth)
-    row = order[slot]
+    row = np.int64(order[slot])
     load_row(rows, row, scaled.factors[row], scaled.coefficients[row], scaled.shift, out)
 
 

@@ -108,7 +108,8 @@ def order_by_item(columns, n_items):
     shift = 0
     while n_items >> shift > _BUCKETS:
         shift += 1
-    starts = np.zeros((n_items >> shift) + 2, np.int64)
+    starts = np.empty((n_items >> shift) + 2, np.int64)
+    starts[:] = 0
     for entry in range(columns.shape[0]):
         starts[(columns[entry] >> shift) + 1] += 1
     for bucket in range(starts.shape[0] - 1):

@@ -23,7 +23,7 @@ from .few_queries import (
     score_codes,
     write_found,
 )
-from .jit import borrowing_kernel, kernel
+from .jit import borrowing_kernel, inlined_kernel, kernel
 from .projection import copy_codes, empty_projected_queries, project_panel
 from .projection_filter import PANELS_TRIED, fetch_item
 from .query_scaling import are_ordinary, items_at, scaled_queries
@@ -32,12 +32,44 @@ from .simd.hits import find_by_projection
 from .simd.instruction_sets import has_tile_registers
 from .simd.panel import OFFSET_WEIGHT, PANEL, THRESHOLD
 from .simd.tile_scores import score_item
+from .tiles import numbers_below
 
 # The product that stands for a slot whose projected codes show that it cannot reach the threshold.
 _DROPPED = np.int32(-(2**31))
 # Multiplying a slot by itself takes _COST_OF_SLOT + _COST_OF_QUERY * (number of queries) times as
 # long as multiplying it as part of a panel (measured on Zen 4).
 _COST_OF_SLOT, _COST_OF_QUERY = 1.3, 0.16
+
+
+@inlined_kernel
+def projection_costs_more(n_hits, n_panels, n_queries, items):
+    """Return whether multiplying all codes of some panels would have taken less time.
+
+    The projected codes of n_panels panels had n_hits hits, whose codes were multiplied one by one.
+    """
+    cost = items.words * (_COST_OF_SLOT + _COST_OF_QUERY * n_queries)
+    return n_hits * cost > n_panels * PANEL * (items.words - items.projection.words)
+
+
+@kernel
+def project_few_queries(queries, items, codes):
+    """Return the ProjectedQueries of few queries, and their words in the form of Codes.repeated.
+
+    is_dense[0] says that the queries are not projected, because they are unlike the items or the
+    items have no projection.
+    """
+    n, words = queries.rows.shape[0], items.projection.words
+    projected = empty_projected_queries(1, items)
+    if words > 0:
+        project_panel(
+            0, 0, n, numbers_below(n), queries, items, codes.terms, codes.scales, projected
+        )
+    all_words = np.empty(n * words, np.int32)
+    for i in range(n):
+        copy_codes(items.isa, projected.packed, 0, i, words, all_words, i)
+    if has_tile_registers(items.isa):
+        return projected, all_words
+    return projected, repeated_words(all_words)
 
 
 @kernel
@@ -56,7 +88,8 @@ def search_few_by_projection(lo, hi, addresses, query_rows, filters, search, sco
     products = np.empty((n, (hi - lo) * PANEL), np.int32)
     largest = np.empty((n, hi - lo), np.int32)
     # A product below the threshold of its query in this array may be missing.
-    dropped_below = np.full(n, -NEVER)
+    dropped_below = np.empty(n, np.float32)
+    dropped_below[:] = -NEVER
     candidates = empty_candidates(hi - lo, k)
     _score_by_projection(
         lo, hi, search, queries, items, codes, products, largest, candidates, dropped_below
@@ -84,15 +117,10 @@ def _score_by_projection(
     dropped_below.
     """
     n, stride = queries.rows.shape[0], search.sample_stride
-    projected = empty_projected_queries(1, items)
-    project_panel(0, 0, n, np.arange(n), queries, items, codes.terms, codes.scales, projected)
+    projected, repeated = project_few_queries(queries, items, codes)
     if projected.is_dense[0]:
         score_codes(lo, hi, lo, 0, n, items, codes, products, largest)
         return
-    words = np.empty(n * items.projection.words, np.int32)
-    for i in range(n):
-        copy_codes(items.isa, projected.packed, 0, i, items.projection.words, words, i)
-    repeated = words if has_tile_registers(items.isa) else repeated_words(words)
     largest[:] = _DROPPED
     for panel in range(lo + stride // 2, hi, stride):
         for i in range(n):
@@ -122,8 +150,6 @@ def _sweep_by_projection(
     """Multiply all codes of the slots outside of the sample whose bounds reach the threshold."""
     n, stride, raise_at = dropped_below.shape[0], search.sample_stride, lo + ((hi - lo) >> 3)
     n_hits, n_tried, is_costly = 0, 0, False
-    cost = items.words * (_COST_OF_SLOT + _COST_OF_QUERY * n)
-    saved = PANEL * (items.words - items.projection.words)
     for panel in range(lo, hi):
         if (panel - lo) % stride == stride // 2:
             continue
@@ -137,23 +163,24 @@ def _sweep_by_projection(
                 score_codes(panel, panel + 1, lo, i, i + 1, items, codes, products, largest)
             else:
                 dropped_below[i] = codes.terms[THRESHOLD, i]
-                n_hits += _score_reaching_slots(
-                    panel, lo, i, items, codes, projected, repeated, products, largest, candidates
-                )
+                n_hits += score_reaching_slots(
+                    panel, lo, i, items, codes, projected, repeated, products, largest,
+                    candidates.hits,
+                )  # fmt: skip
                 n_tried += 1
         # For queries that are unlike the items, almost every slot reaches the threshold.
-        is_costly |= n_tried >= PANELS_TRIED and n_hits * cost > n_tried * saved
+        is_costly |= n_tried >= PANELS_TRIED and projection_costs_more(n_hits, n_tried, n, items)
 
 
-@borrowing_kernel
-def _score_reaching_slots(
-    panel, lo, i, items, codes, projected, repeated, products, largest, candidates
-):
+@inlined_kernel
+def score_reaching_slots(panel, lo, i, items, codes, projected, repeated, products, largest, hits):
     """Multiply the codes of the slots of a panel whose projected codes reach the threshold.
 
-    The function returns the number of these slots.
+    The products of the other slots become _DROPPED. lo is the panel to which the first products
+    belong, and hits (32,) int32 is overwritten. The function returns how many slots reach the
+    threshold.
     """
-    isa, words, hits, projection = items.isa, items.words, candidates.hits, items.projection
+    isa, words, projection = items.isa, items.words, items.projection
     n_hits = find_by_projection(
         isa, projection.packed, panel * PANEL * projection.words, projection.words, repeated,
         i * (repeated.shape[0] // codes.starts.shape[0]), projected.starts[i], i, codes.terms,
@@ -162,7 +189,7 @@ def _score_reaching_slots(
     )  # fmt: skip
     start, place = panel * PANEL * words, (panel - lo) * PANEL
     for at in range(n_hits):
-        fetch_item(isa, items.packed, start, hits[at], words)
+        fetch_item(isa, items.packed, start, np.int64(hits[at]), words)
     for slot in range(PANEL):
         products[i, place + slot] = _DROPPED
     best = _DROPPED

@@ -99,10 +99,10 @@ def prepare_projected_panels(lo, hi, layout, rows, panels, axes, eta, projected)
     written to projected, a ProjectedPanels. The kernel allocates 128 bytes per column.
     """
     width, p = padded_width(rows.rows.shape[1]), axes.shape[0] * PANEL
-    buffer, out = np.empty((PANEL, width), np.float32), np.zeros((PANEL, p), np.float32)
+    buffer, out = np.empty((PANEL, width), np.float32), np.empty((PANEL, p), np.float32)
     codes, tile = np.empty(p, np.int8), np.empty(PANEL * PANEL, np.float32)
     measured = np.empty(2, np.float32)
-    buffer[:] = np.float32(0.0)
+    buffer[:], out[:] = np.float32(0.0), np.float32(0.0)
     for panel in range(lo, hi):
         _project_panel(
             panel, layout, rows, panels.order, axes, eta[0], projected, buffer, out, codes, tile,
@@ -159,10 +159,13 @@ def empty_projected_queries(n_panels, items):
     lanes = aligned_empty(n_panels * 5 * PANEL, np.empty(0, np.float32)).reshape(n_panels, 5, PANEL)
     lanes[:] = np.float32(0.0)
     lanes[:, THRESHOLD] = np.float32(1.0)
+    starts, counts = np.empty(n_panels * PANEL, np.int32), np.empty((n_panels, 2), np.int64)
+    is_dense = np.empty(n_panels, np.uint8)
+    starts[:], counts[:], is_dense[:] = 0, 0, 1
     return ProjectedQueries(
-        packed, lanes, np.zeros(n_panels * PANEL, np.int32),
-        aligned_empty(n_panels * PANEL * items.words, np.empty(0, np.int32)),
-        np.zeros((n_panels, 2), np.int64), np.ones(n_panels, np.uint8), np.empty(PANEL, np.float32),
+        packed, lanes, starts,
+        aligned_empty(n_panels * PANEL * items.words, np.empty(0, np.int32)), counts, is_dense,
+        np.empty(PANEL, np.float32),
     )  # fmt: skip
 
 
@@ -214,7 +217,8 @@ def project_panel(panel, first, count, batch, queries, items, lanes, scales, pro
     """
     isa, projection, scaling = items.isa, items.projection, queries.scaling
     width, p = padded_width(queries.rows.shape[1]), projection.axes.shape[0] * PANEL
-    buffer, out = np.zeros((PANEL, width), np.float32), np.zeros((PANEL, p), np.float32)
+    buffer, out = np.empty((PANEL, width), np.float32), np.empty((PANEL, p), np.float32)
+    buffer[:], out[:] = np.float32(0.0), np.float32(0.0)
     tile, small = np.empty(PANEL * PANEL, np.float32), np.empty(p, np.int8)
     measured = np.empty(2, np.float32)
     for i in range(count):

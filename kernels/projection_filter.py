@@ -134,7 +134,7 @@ def _find_hits(isa, p, q, n_items, packed, words, statistics, projection, block)
         prefetch_row(packed, (p + 1) * block.size + q * share, share)
     elif q == 0:  # the other panels of queries have hits with the same items
         for at in range(n_hits):
-            fetch_item(isa, packed, p * block.size, block.hits[at] >> 5, words)
+            fetch_item(isa, packed, p * block.size, np.int64(block.hits[at] >> 5), words)
     for at in range(n_hits):
         hit = block.hits[at]
         lane = hit & 31

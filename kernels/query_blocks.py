@@ -63,7 +63,8 @@ def pack_block(lo, hi, batch, queries, items, k):
     lanes = aligned_empty(n_panels * 4 * PANEL, np.empty(0, np.float32)).reshape(n_panels, 4, PANEL)
     lanes[:] = np.float32(0.0)
     lanes[:, THRESHOLD] = NEVER
-    scales, starts = np.ones((n_panels, PANEL), np.float32), np.zeros(n_panels * PANEL, np.int32)
+    scales, starts = np.empty((n_panels, PANEL), np.float32), np.empty(n_panels * PANEL, np.int32)
+    scales[:], starts[:] = np.float32(1.0), 0
     width = padded_width(max(queries.rows.shape[1], LANES))
     buffer, codes = np.empty(width, np.float32), np.empty(width, np.int8)
     measured = np.empty(2, np.float32)

@@ -98,7 +98,9 @@ def scaled_queries(rows, filters, items, shift):
     scale_queries(0, n, items.metric_type, rows, norms, items.units, shift, scaling)
     self_rows, indptr = filters.self_rows, filters.excluded_indptr
     if self_rows.shape[0] == 0:
-        self_rows, indptr = as_read(np.full(n, -1)), as_read(np.zeros(n + 1, np.int64))
+        no_rows, starts = np.empty(n, np.int64), np.empty(n + 1, np.int64)
+        no_rows[:], starts[:] = -1, 0
+        self_rows, indptr = as_read(no_rows), as_read(starts)
     return Queries(
         rows, as_read(norms), scaling, items.units[2], items.units[3],
         QueryFilters(self_rows, indptr, filters.excluded_rows, filters.allowed),

@@ -5,6 +5,7 @@ import numpy as np
 from .candidate_filter import may_find, reaching_score, threshold_of
 from .few_queries import encode, score_codes
 from .jit import borrowing_kernel, inlined_kernel, kernel
+from .projected_queries import project_few_queries, projection_costs_more, score_reaching_slots
 from .projection_filter import PANELS_TRIED, abandon_costly_projections
 from .query_blocks import find_hits, pack_block
 from .simd.hits import list_reaching
@@ -52,16 +53,42 @@ def pass_rows_of_few(lo, hi, items, queries, bounds, lists):
         unit = np.float32(1.0) / codes.scales[query]
         codes.terms[THRESHOLD, query] = threshold_of(query, queries, bounds[query], unit)
         lists.counts[query] = 0
+    projected, repeated = project_few_queries(queries, items, codes)
     products, largest = np.empty((hi, PANEL * PANEL), np.int32), np.empty((hi, PANEL), np.int32)
     hits, n_panels = np.empty(PANEL, np.int32), items.statistics.shape[0]
+    n_hits, n_tried, is_costly = 0, 0, projected.is_dense[0] > 0
     for first in range(0, n_panels, PANEL):
         last = min(first + PANEL, n_panels)
-        score_codes(first, last, first, lo, hi, items, codes, products, largest)
+        if is_costly:
+            score_codes(first, last, first, lo, hi, items, codes, products, largest)
+        else:
+            n_hits += _score_run_by_projection(
+                first, last, lo, hi, items, codes, projected, repeated, products, largest, hits
+            )
+            n_tried += (last - first) * (hi - lo)
+            is_costly = projection_costs_more(n_hits, n_tried, hi - lo, items)
         for query in range(lo, hi):
             _pass_run(
                 query, first, last, items, queries, codes, products[query], largest[query], hits,
                 lists,
             )  # fmt: skip
+
+
+@borrowing_kernel
+def _score_run_by_projection(
+    first, last, lo, hi, items, codes, projected, repeated, products, largest, hits
+):
+    """Multiply the codes of the slots of panels first to last whose projections may reach.
+
+    Return how many there are, for all queries lo to hi together.
+    """
+    n_hits = 0
+    for panel in range(first, last):
+        for query in range(lo, hi):
+            n_hits += score_reaching_slots(
+                panel, first, query, items, codes, projected, repeated, products, largest, hits
+            )
+    return n_hits
 
 
 @borrowing_kernel

@@ -236,6 +236,9 @@ class Queries(NamedTuple):
         A bound on the rounding error that a shift adds.
     filters : QueryFilters
         The filters of the queries; here, self_rows and excluded_indptr are not empty.
+
+    A kernel that is a whole search measures and scales the queries itself. Python then passes only
+    the rows and the filters, which may be empty.
     """
 
     rows: Any
@@ -271,18 +274,12 @@ class PanelSearch(NamedTuple):
 
 
 class FewQuerySearch(NamedTuple):
-    """The settings of a search with few queries in one launch, by one of three kernels.
-
-    ``few_queries`` and ``projected_queries`` compare the queries one by one, and ``one_block``
-    compares them as a block.
+    """The settings of a search with few queries, which are compared with the items one by one.
 
     Attributes
     ----------
     rank : int
         The slots that reach the rank-th largest of the panels' largest scores are scored first.
-        ``one_block`` does not read rank.
-    capacity : int
-        The capacity of PanelSearch, which only ``one_block`` reads.
     sample_stride, sample_rank : int
         Every sample_stride-th panel is part of a sample, and the first threshold is the
         sample_rank-th largest of the largest scores of these panels. ``few_queries`` does not read
@@ -294,7 +291,6 @@ class FewQuerySearch(NamedTuple):
     """
 
     rank: Any
-    capacity: Any
     sample_stride: Any
     sample_rank: Any
     panels_per_range: Any
@@ -315,6 +311,8 @@ class SearchResults(NamedTuple):
         The largest threshold, in the same terms, by which a row that belongs to the best k may have
         been dropped; -3e38 if there is no such threshold. The query must be searched again unless
         its k-th best score in all panels reaches this threshold.
+
+    thresholds and unproved are empty for a kernel that is a whole search.
     """
 
     thresholds: Any
@@ -333,6 +331,13 @@ class TaskGrid(NamedTuple):
     queries_per_block, panels_per_range, n_ranges : int
     capacity, sample_stride, sample_rank : int
         The fields of PanelSearch.
+    is_whole_search : bool
+        Whether the grid has one task, which searches all queries, and the kernel performs the whole
+        search, as for few queries. It then reads neither the fields above that divide the search
+        nor a list of queries.
+    must_check : bool
+        For a whole search: whether the kernel checks that the queries are ordinary, because nothing
+        else has.
     """
 
     queries_per_block: Any
@@ -341,6 +346,8 @@ class TaskGrid(NamedTuple):
     capacity: Any
     sample_stride: Any
     sample_rank: Any
+    is_whole_search: Any
+    must_check: Any
 
 
 class CandidateLists(NamedTuple):

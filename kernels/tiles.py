@@ -34,3 +34,12 @@ def aligned_empty(size, like):
     memory = np.empty(size + 64, like.dtype)
     skip = -memory.ctypes.data % 64 // memory.itemsize
     return memory[skip : skip + size]
+
+
+@kernel
+def numbers_below(n):
+    """Return the numbers from 0 to n - 1, (n,) int64; Numba takes 0.2 s to compile np.arange."""
+    numbers = np.empty(n, np.int64)
+    for i in range(n):
+        numbers[i] = i
+    return numbers

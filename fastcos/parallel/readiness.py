@@ -25,7 +25,6 @@ from fastcos.kernels import (
     exhaustive_top_k,
     few_queries,
     native,
-    one_block,
     packing,
     pair_scores,
     projected_queries,
@@ -46,8 +45,8 @@ _SECONDS_BETWEEN_CHECKS = 0.5
 # If these kernels are compiled, all kernels that searches of packed and unpacked rows call are too.
 _SEARCH_KERNELS = (
     few_queries.search_few_queries, projected_queries.search_few_by_projection,
-    one_block.search_one_block, tile_top_k.search_grid, exhaustive_top_k.score_all_rows,
-    pair_scores.row_norms, packing.prepare_item_panels, projection.prepare_projected_panels,
+    tile_top_k.search_grid, exhaustive_top_k.score_all_rows, pair_scores.row_norms,
+    packing.prepare_item_panels, projection.prepare_projected_panels,
 )  # fmt: skip
 
 

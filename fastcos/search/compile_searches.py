@@ -40,8 +40,7 @@ def compile_searches(dtype: str) -> None:
     query_rows = rows.astype("float32" if dtype == "float32" else "float64")
     encoded_queries = encoded_rows.encode_rows(query_rows, None, 1, "cosine")
     segment = segments.Segment("cosine", items, np.arange(_ROWS, dtype=np.int64), 1)
-    max_shared = cost_model.COSTS.max_queries_sharing_rows
-    for n in (1, max_shared, 2 * max_shared):
+    for n in (1, 2 * cost_model.COSTS.max_queries_sharing_rows):
         queries, exclusions = encoded_queries.take(slice(n)), no_exclusions(n)
         segment.pack()
         request = scan.SegmentRequest(10, exclusions)

@@ -152,7 +152,8 @@ class CostModel:
     # If ``fit`` added no projection, one is added after this number of multiply-adds in all calls.
     min_work_to_project: int = 2**40
     # With AVX2, the projection is added after this share of min_work_to_project, because tiles of
-    # AVX2 take three times as long as tiles of VNNI (docs/dev/costs.md, "AVX2").
+    # AVX2 take three times as long as tiles of VNNI (docs/dev/costs.md, "AVX2"). The share holds
+    # for up to the smaller usual k, and grows in proportion to k until it is 1.
     share_of_work_to_project_avx2: float = 1 / 4
     # The numbers of axes that are compared, and the largest share of the columns that the axes may
     # have. More axes save too little time.

@@ -225,10 +225,10 @@ def _search_panels(
             while len(remaining):
                 parallel.call(
                     tile_top_k.search_grid, kinds, 0, -(-len(remaining) // grid.queries_per_block),
-                    packed.arrays, scaled, remaining,
+                    packed.addresses, scaled, remaining,
                     records.TaskGrid(
                         grid.queries_per_block, n_panels, 1, min(capacity, n_panels * PANEL + 1),
-                        sample.stride, sample.rank,
+                        sample.stride, sample.rank, is_whole_search=False, must_check=False,
                     ),
                     outputs,
                 )  # fmt: skip

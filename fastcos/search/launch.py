@@ -10,13 +10,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fastcos import parallel
-from fastcos.kernels import few_queries, one_block, projected_queries, records
+from fastcos import parallel, validation
+from fastcos.kernels import few_queries, projected_queries, records, tile_top_k
 from fastcos.search.packing import PackedItems, match_row_type
 from fastcos.search.plan import SearchPlan
 from fastcos.search.rankings import Ranking, best_of_parts
 from fastcos.search.task_grid import TaskGrid
 from fastcos.validation import Rows
+
+# The arguments of ``tile_top_k.search_grid`` that it computes itself if it is the whole search: the
+# norms, scaling and numbers of the queries, their thresholds, and those that are not proved.
+_NO_NORMS, _NO_NUMBERS = validation.read_only(np.empty(0)), np.empty(0, np.int64)
+_NO_SCALING = records.QueryScaling(
+    np.empty(0), np.empty(0), np.empty(0, np.float32), np.empty(0), np.empty(0)
+)
+_NO_THRESHOLDS, _NO_UNPROVED = np.empty(0, np.float32), np.empty((0, 0), np.float32)
 
 
 class Launch(NamedTuple):
@@ -25,10 +33,10 @@ class Launch(NamedTuple):
     Attributes
     ----------
     kernel : callable
-        The compiled kernel, from ``few_queries``, ``projected_queries`` or ``one_block``.
+        The compiled kernel, from ``few_queries``, ``projected_queries`` or ``tile_top_k``.
     packed : PackedItems
         The packed rows that the kernel reads.
-    settings : kernels.records.FewQuerySearch
+    settings : kernels.records.FewQuerySearch or kernels.records.TaskGrid
         The plan, in the form that the kernel reads.
     filters : kernels.records.QueryFilters
         The rows that may be found.
@@ -58,6 +66,8 @@ class Launch(NamedTuple):
         n_panels, shape = len(packed.arrays.statistics), (grid.n_ranges, len(rows), self.k)
         scores, row_numbers = np.empty(shape), np.empty(shape, np.int64)
         arguments = (packed.addresses, rows, self.filters, self.settings, scores, row_numbers)
+        if self.kernel is tile_top_k.search_grid:
+            arguments = self._arguments_of_block(rows, scores, row_numbers)
         if grid.is_one_task:
             kinds = (packed.kind, rows.dtype.char)
             parallel.call(self.kernel, kinds, 0, n_panels, *arguments)
@@ -72,6 +82,12 @@ class Launch(NamedTuple):
             return row_numbers[0], scores[0]
         return best_of_parts(row_numbers.swapaxes(0, 1), scores.swapaxes(0, 1))
 
+    def _arguments_of_block(self, rows: Rows, scores: Any, row_numbers: Any) -> tuple[Any, ...]:
+        """Return the arguments of the kernel for a block, which one task compares with all rows."""
+        queries = records.Queries(rows, _NO_NORMS, _NO_SCALING, 0.0, 0.0, self.filters)
+        results = records.SearchResults(_NO_THRESHOLDS, scores, row_numbers, _NO_UNPROVED)
+        return self.packed.addresses, queries, _NO_NUMBERS, self.settings, results
+
 
 def launch_of(
     plan: SearchPlan, packed: PackedItems, filters: Any, k: int, *, must_check: bool
@@ -80,13 +96,17 @@ def launch_of(
 
     must_check says that the queries will be neither validated nor measured before the launch.
     """
-    kernel = few_queries.search_few_queries
+    grid, sample = plan.grid, plan.sample
     if not plan.compares_one_by_one:
-        kernel = one_block.search_one_block
-    elif plan.use_projection:
+        block_settings = records.TaskGrid(
+            grid.queries_per_block, grid.panels_per_range, grid.n_ranges, plan.capacity,
+            sample.stride, sample.rank, is_whole_search=True, must_check=must_check,
+        )  # fmt: skip
+        return Launch(tile_top_k.search_grid, packed, block_settings, filters, grid, k)
+    kernel = few_queries.search_few_queries
+    if plan.use_projection:
         kernel = projected_queries.search_few_by_projection
     settings = records.FewQuerySearch(
-        plan.rank, plan.capacity, plan.sample.stride, plan.sample.rank, plan.grid.panels_per_range,
-        must_check,
-    )  # fmt: skip
-    return Launch(kernel, packed, settings, filters, plan.grid, k)
+        plan.rank, sample.stride, sample.rank, grid.panels_per_range, must_check
+    )
+    return Launch(kernel, packed, settings, filters, grid, k)

@@ -147,8 +147,9 @@ class SearchPlan:
         For few queries, the rank among the panels' largest scores up to which slots are scored
         before the threshold is known.
     can_be_prepared : bool
-        Whether all queries form one block, which reads them without conversion and finds k rows for
-        each of them. An index prepares such a search.
+        Whether one kernel is the whole search: it reads the queries without conversion, and finds k
+        rows for each of them. That holds for queries that are compared one by one, and for a block
+        of queries that one task compares with all rows. An index prepares such a search.
     fits_all_options : bool
         Whether the plan is the same for every number of threads and every usual working memory.
     use_projection : bool
@@ -477,13 +478,12 @@ def _plan_tiles(
             segment, request, machine, costs, (*reasons, f"every pair is scored: {fault}")
         )
     layout = tile_layout(segment.packed_for or machine.isa, segment.n_columns)
-    is_few = are_few(layout, n, -(-n_packed // PANEL), costs)
-    # More than queries_per_reading queries share the codes that the projection has not dropped.
-    is_few = is_few and (n <= costs.queries_per_reading or not segment.projected_words)
+    has_projection = segment.projected_words > 0
+    is_few = are_few(layout, n, -(-n_packed // PANEL), costs, has_projection=has_projection)
     gains = k <= segment.projection_max_k[0 if is_few else 1]
     has_registers = INSTRUCTION_SETS[layout.isa].has_tile_registers
-    use_projection = bool(segment.projected_words) and gains and (is_few or not has_registers)
-    if not segment.projected_words:
+    use_projection = has_projection and gains and (is_few or not has_registers)
+    if not has_projection:
         reasons += ("no projection: the rows have none",)
     elif not use_projection:
         reasons += (f"no projection: {_queries(n)} with k = {k} gain nothing by it",)
@@ -503,7 +503,7 @@ def _plan_tiles(
     grid, capacity, buffers = plan_query_blocks(
         n, needed_rows, k, layout, segment.n_columns, n_panels, machine, costs
     )
-    can_be_prepared = may_share_rows and grid.n_query_blocks == 1
+    can_be_prepared = may_share_rows and grid.is_one_task
     is_large = buffers > costs.max_unchecked_bytes or capacity < full_capacity(needed_rows, costs)
     sample = guess_in_range(k, needed_rows, grid.panels_per_range, costs)
     if grid.n_ranges > 1:
@@ -575,16 +575,6 @@ def plan_pass(
     return grid, capacity, NO_SAMPLE
 
 
-def ranges_one_by_one(
-    layout: TileLayout, n_queries: int, n_panels: int, *, has_projection: bool
-) -> bool:
-    """Return whether a range search compares each query by itself with the codes of all rows.
-
-    With a projection, a block of queries skips most codes, which is faster.
-    """
-    return not has_projection and are_few(layout, n_queries, n_panels, cost_model.COSTS)
-
-
 def may_project(
     n_packed: int, n_columns: int, layout: TileLayout, machine_has_tiles: bool, costs: CostModel
 ) -> bool:
@@ -595,9 +585,12 @@ def may_project(
     return costs.projected_columns is not None or not is_small
 
 
-def work_to_project(layout: TileLayout, costs: CostModel) -> float:
-    """Return after how many multiply-adds in all calls a projection is added."""
-    share = costs.share_of_work_to_project_avx2 if layout.isa == "avx2" else 1.0
+def work_to_project(layout: TileLayout, k: int, costs: CostModel) -> float:
+    """Return after how many multiply-adds in all calls a search for k rows adds a projection."""
+    share = 1.0
+    if layout.isa == "avx2":
+        # A projection does not save the float64 scores, whose number grows with k.
+        share = min(1.0, costs.share_of_work_to_project_avx2 * max(1.0, k / costs.usual_k[0]))
     return share * costs.min_work_to_project
 
 

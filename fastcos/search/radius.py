@@ -340,13 +340,27 @@ def _raw_score_bounds(measure: Measure, Q: validation.Rows, min_score: float) ->
     def reach(raw_scores: Floats) -> npt.NDArray[np.bool_]:
         return rounded_scores(measure.to_score(raw_scores[:, None], Q)[:, 0]) >= threshold
 
-    exact = _smallest_qualifying(reach, n, metric_type)
+    exact = _smallest_rounding_to(threshold, n)
+    with np.errstate(all="ignore"):
+        is_exact = reach(exact) & ~reach(np.nextafter(exact, -np.inf))
+    if not is_exact.all():  # the measure changes raw scores
+        exact = _smallest_qualifying(reach, n, metric_type)
     if not is_upper_bounded(measure):
         return _RawScoreBounds(exact, exact)
     candidates = _smallest_qualifying(
         lambda raw_scores: measure.upper_bound(Q, raw_scores) >= exact, n, metric_type
     )
     return _RawScoreBounds(exact, candidates)
+
+
+def _smallest_rounding_to(threshold: npt.NDArray[np.float32], n: int) -> Floats:
+    """Return, n times, the smallest float64 number that rounds to at least a float32 number."""
+    with np.errstate(all="ignore"):
+        lower = np.nextafter(threshold, np.float32(-np.inf))
+        smallest = (np.float64(lower) + np.float64(threshold)) / 2
+        if rounded_scores(smallest) < threshold:
+            smallest = np.nextafter(smallest, np.inf)
+    return np.full(n, smallest)
 
 
 def _smallest_qualifying(

@@ -8,7 +8,7 @@ from fastcos.search import cost_model
 from fastcos.search.filters import AllowedRows, ExcludedItems
 from fastcos.search.options import ExecutionOptions
 from fastcos.search.packing import PackedItems, pack_queries
-from fastcos.search.plan import ranges_one_by_one
+from fastcos.search.task_grid import are_few
 from fastcos.similarity.encoded_rows import EncodedRows
 from fastcos.validation import Floats, Integers
 
@@ -39,7 +39,7 @@ def find_candidates(
     scaled = pack_queries(packed, queries, exclusions, mask)
     lists = records.CandidateLists(capacity, starts, counts, columns)
     has_projection, n_panels = packed.arrays.projection.words > 0, len(packed.arrays.statistics)
-    if ranges_one_by_one(packed.layout, n, n_panels, has_projection=has_projection):
+    if are_few(packed.layout, n, n_panels, cost_model.COSTS, has_projection=has_projection):
         parallel.run(
             range_search.pass_rows_of_few, parallel.row_blocks(n, n), packed.arrays, scaled,
             thresholds, lists, progress=options.progress,

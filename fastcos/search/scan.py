@@ -211,7 +211,7 @@ def _tiles(
     options: ExecutionOptions,
 ) -> Ranking:
     """Scan the packed rows of the segment."""
-    packed = segment.packed_for(len(queries.rows))
+    packed = segment.packed_for(len(queries.rows), request.k)
     return scan(plan, packed, queries, request, options)
 
 
@@ -225,7 +225,7 @@ def _distinct(
     """Search one row per group of duplicates for one query per group, and add the copies."""
     groups = cast(duplicates.DuplicateGroups, segment.duplicates)
     n, progress = len(queries.rows), options.progress
-    packed = segment.packed_for(n, "packed_distinct")
+    packed = segment.packed_for(n, request.k, "packed_distinct")
     if progress is not None:
         options = options._replace(progress=lambda done, total: progress(done * n // total, n))
     query_groups = duplicates.find_duplicates(queries) if norms_repeat(queries.norms) else None
@@ -342,10 +342,10 @@ def _scan_query_blocks(
         unproved = np.full((grid.n_ranges, n), _NO_THRESHOLD)
         tasks = records.TaskGrid(
             grid.queries_per_block, grid.panels_per_range, grid.n_ranges, capacity, sample.stride,
-            sample.rank,
+            sample.rank, is_whole_search=False, must_check=False,
         )  # fmt: skip
         results = records.SearchResults(thresholds, parts[1], parts[0], unproved)
-        arguments = (items, scaled, unfinished, tasks, results)
+        arguments = (packed.addresses, scaled, unfinished, tasks, results)
         n_tasks = -(-len(unfinished) // grid.queries_per_block) * grid.n_ranges
         if n_tasks == 1 and options.progress is None:
             kinds = (packed.kind, scaled.rows.dtype.char)

@@ -242,14 +242,14 @@ class Segment:
         """Whether float32 products of the rows neither overflow nor underflow."""
         return have_moderate_norms(self.encoded.norms)
 
-    def packed_for(self, n_queries: int, name: str = "packed") -> PackedItems:
+    def packed_for(self, n_queries: int, k: int, name: str = "packed") -> PackedItems:
         """Return packed rows, with a projection once searches have done enough work to gain."""
         packed: PackedItems = getattr(self, name)
         if self._work >= 0 and plan.uses_projection_of(n_queries, packed.layout):
             with parallel.attribute_lock(self, "work"):
                 if self._work >= 0:
                     self._work += n_queries * self.encoded.rows.size
-                is_due = self._work >= plan.work_to_project(packed.layout, cost_model.COSTS)
+                is_due = self._work >= plan.work_to_project(packed.layout, k, cost_model.COSTS)
                 if is_due:  # only one of several threads adds it
                     self._work = -1
             if is_due:

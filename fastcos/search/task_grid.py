@@ -98,9 +98,19 @@ def plan_exhaustive(
     return TaskGrid(per_block, -(-n * n_ranges // per_block), 0, n_ranges, n_threads)
 
 
-def are_few(layout: TileLayout, n_queries: int, n_panels: int, costs: CostModel) -> bool:
+def are_few(
+    layout: TileLayout,
+    n_queries: int,
+    n_panels: int,
+    costs: CostModel,
+    *,
+    has_projection: bool = False,
+) -> bool:
     """Return whether comparing the queries one by one is faster than comparing them as a block."""
     if not layout.quantised or n_queries > PANEL:
+        return False
+    # More than queries_per_reading queries share the codes that the projection has not dropped.
+    if has_projection and n_queries > costs.queries_per_reading:
         return False
     work = n_panels * PANEL * 4 * layout.words
     # A tile of up to 16 queries takes as long as a tile of 16 queries.

@@ -74,7 +74,6 @@ TESTED_BY_CALLERS = {
     "search_grid": "tests/search/test_search.py",
     "search_few_by_projection": "tests/search/test_few_queries.py",
     "search_few_queries": "tests/search/test_few_queries.py",
-    "search_one_block": "tests/search/test_few_queries.py",
     "shift_products": "tests/search/test_centering.py",
 }
 

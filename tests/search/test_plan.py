@@ -132,7 +132,8 @@ def test_plans_of_every_machine_are_complete(isa, n_threads):
             assert 0 < made.reasons[-1].find(":") < len(made.reasons[-1])
             continue
         assert made.method == "tiles"
-        assert made.can_be_prepared == (n_queries <= 64 and grid.n_query_blocks == 1)
+        is_one_block = n_queries <= 64 and grid.is_one_task
+        assert made.can_be_prepared == (made.compares_one_by_one or is_one_block)
         has_no_memory = any("compared as a block" in reason for reason in made.reasons)
         assert (are_few and not has_no_memory) == made.compares_one_by_one
         assert made.grid.n_threads == 1 or not made.fits_all_options
@@ -369,12 +370,13 @@ def test_rows_are_not_divided_where_the_results_of_ranges_exceed_the_memory():
     assert narrow.buffer_bytes <= 2.0**26
 
 
-def test_work_to_project_is_less_with_slower_tiles():
-    work = {
-        isa: plan.work_to_project(tile_layout(isa, 384), cost_model.COSTS)
-        for isa in ("amx", "vnni", "avxvnni", "avx2")
-    }
+def test_work_to_project_is_less_with_slower_tiles_and_few_neighbors():
+    def work(isa, k):
+        return plan.work_to_project(tile_layout(isa, 384), k, cost_model.COSTS)
+
     # a self-join of 30,000 x 384
     join = 30_000 * 30_000 * 384
-    assert work["avx2"] <= join < work["vnni"]
-    assert work["vnni"] == work["amx"] == work["avxvnni"]
+    assert work("avx2", 1) == work("avx2", 10) <= join < work("avx2", 100)
+    for isa in ("amx", "vnni", "avxvnni"):
+        for k in (1, 10, 100):
+            assert work("avx2", k) <= work(isa, k) == work("vnni", 10)

@@ -227,6 +227,27 @@ def test_filters_removals_additions_and_thresholds():
 
 
 @pytest.mark.usefixtures("_forced")
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("measure", NAMES)
+@pytest.mark.parametrize("rows", [embeddings, independent_columns], ids=lambda rows: rows.__name__)
+def test_few_queries_find_all_items_above_a_score(rows, measure, isa):
+    # queries that are like the items skip most codes; the others stop using their projections
+    set_config(isa=isa)
+    X, Q = embeddings(3100, 100), rows(6, 100, 1)
+    truth = dense.keys(Q, X, NAMES[measure])
+    if measure == "neg_euclidean":
+        truth = -np.sqrt(-truth)
+    truth, index = truth.astype(np.float32), fitted(X, measure)
+    for n in (1, 4, 6):
+        for share in (0.001, 0.1, 0.99):
+            threshold = np.quantile(truth[:n], 1 - share)
+            found = index.radius(Q[:n], float(threshold))
+            numbers, columns = np.nonzero(truth[:n] >= np.float32(threshold))
+            np.testing.assert_array_equal(np.repeat(np.arange(n), np.diff(found.indptr)), numbers)
+            np.testing.assert_array_equal(found.indices, columns)
+
+
+@pytest.mark.usefixtures("_forced")
 def test_an_index_with_prefixes_is_saved_and_opened(tmp_path):
     X, Q = embeddings(2000, 96), embeddings(80, 96, 1)
     index = fitted(X)
