@@ -245,15 +245,16 @@ def main():
     print(
         f"# One service under load, with the index of each library\n\n"
         f"The example service answers requests for the {K} nearest of {given.items:,} x "
-        f"{given.columns} rows. Each load lasts {given.seconds:g} s. {cpu}, "
-        f"{os.cpu_count()} cores, which the clients share; {datetime.date.today()}; "
-        f"{', '.join(f'{name} {version}' for name, version in versions.items())}. The recall is "
-        "the share of the answers among the true nearest, over so many requests. Written by "
-        "`python -m examples.service_benchmark`.\n"
+        f"{given.columns} rows. Each load lasts {given.seconds:g} s. The service and its clients "
+        f"share {os.cpu_count()} cores of {cpu}. The recall is the share of the returned "
+        "items that are among the true nearest items, over the number of requests that the column "
+        f"names. `python -m examples.service_benchmark` wrote this page on "
+        f"{datetime.date.today()}, with these versions: "
+        f"{', '.join(f'{name} {version}' for name, version in versions.items())}.\n"
     )
     header = (
         "library", "connections", "median, ms", "99th percentile, ms", "requests per second",
-        "recall", "resident, MiB",
+        "recall", "resident memory, MiB",
     )  # fmt: skip
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
