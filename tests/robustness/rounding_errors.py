@@ -48,9 +48,9 @@ from tests.robustness.rounding_truth import (
 
 def scores(measure: str, Q: Any, B: Any) -> Any:
     """The float32 scores of top_k, of all pairs."""
-    result = fastcos.top_k(Q, B, B.shape[0], measure=measure)
+    neighbors = fastcos.top_k(Q, B, B.shape[0], measure=measure)
     result = np.full((Q.shape[0], B.shape[0]), np.nan)
-    np.put_along_axis(result, result.indices, result.scores, axis=1)
+    np.put_along_axis(result, neighbors.indices, neighbors.scores, axis=1)
     return result
 
 
