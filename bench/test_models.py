@@ -85,14 +85,14 @@ def noisy(rows):
     return rows + 0.5 * data.gaussian(*rows.shape, seed=2)
 
 
-def rsa(rows, others):
+def rsa(rows, transformed):
     upper = np.triu_indices(len(rows), 1)
-    cosines = [preprocessing.normalize(each.astype(np.float64)) for each in (rows, others)]
+    cosines = [preprocessing.normalize(array.astype(np.float64)) for array in (rows, transformed)]
     return np.corrcoef(*((unit @ unit.T)[upper] for unit in cosines))[0, 1]
 
 
-def trustworthiness(rows, others):
-    return manifold.trustworthiness(*map(preprocessing.normalize, (rows, others)))
+def trustworthiness(rows, transformed):
+    return manifold.trustworthiness(*map(preprocessing.normalize, (rows, transformed)))
 
 
 METRICS = {
@@ -126,8 +126,8 @@ def test_hubness(benchmark):
 @pytest.mark.benchmark(group="audits")
 def test_certified_neighbors(benchmark):
     X = data.gaussian(200, 16)
-    found = fastcos.certified_neighbors(X, 10, 2.0)
-    assert not check.wrong_neighbors(found.indices, X, X, self_items=np.arange(len(X))).any()
+    neighbors = fastcos.certified_neighbors(X, 10, 2.0)
+    assert not check.wrong_neighbors(neighbors.indices, X, X, self_items=np.arange(len(X))).any()
     benchmark(fastcos.certified_neighbors, X, 10, 2.0)
 
 

@@ -129,10 +129,10 @@ def run(arguments, document, save):
     for facts in descriptions.values():
         document["versions"][facts["name"]] = facts["versions"]
     document["absent"] |= absent
-    chosen = [*tasks.TASKS, "hard", "large"] if "all" in arguments.task else arguments.task
-    rows = tasks.rows_of([name for name in chosen if name in tasks.TASKS], arguments.size)
+    names = [*tasks.TASKS, "hard", "large"] if "all" in arguments.task else arguments.task
+    rows = tasks.rows_of([name for name in names if name in tasks.TASKS], arguments.size)
     if arguments.data:
-        rows = [] if chosen == ["large"] else tasks.rows_of_file(arguments.data, arguments.k)
+        rows = [] if names == ["large"] else tasks.rows_of_file(arguments.data, arguments.k)
     for number, row in enumerate(rows, 1):
         print(f"\n{row.title}  (row {number} of {len(rows)})", flush=True)
         processes = arguments.processes or 5
@@ -145,7 +145,7 @@ def run(arguments, document, save):
                 reason = f"{name}.py defines no function {row.operation}"
                 print(f"  no time is reported for {label}: {reason}")
         save(document)
-    if "hard" in chosen and not arguments.data:
+    if "hard" in names and not arguments.data:
         print("\nwrong neighbours of the hard set, of a million", flush=True)
         for name, facts in descriptions.items():
             if "search" in facts["operations"]:
@@ -156,7 +156,7 @@ def run(arguments, document, save):
                     flush=True,
                 )
         save(document)
-    if "large" in chosen:
+    if "large" in names:
         if arguments.data:
             from fastcos import io
 

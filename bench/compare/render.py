@@ -154,8 +154,8 @@ def summary_table(documents):
 
     Each machine has two columns, so that the name of the library never runs into the interval.
     """
-    best = {bar_label(one): best_of(comparisons(one)) for one in documents.values()}
-    titles = {one["key"]: one["title"] for rows in best.values() for one in rows.values()}
+    best = {bar_label(document): best_of(comparisons(document)) for document in documents.values()}
+    titles = {entry["key"]: entry["title"] for rows in best.values() for entry in rows.values()}
     header = ["task"]
     for label in best:
         header += [f"{label}: fastest other exact library", "fastcos is ... times as fast"]
@@ -261,8 +261,10 @@ def markdown(documents):
     for name, document in documents.items():
         all_comparisons = comparisons(document)
         best = list(best_of(all_comparisons).values())
-        other_comparisons = [one for one in all_comparisons if one not in best]
-        not_slower = [one for one in all_comparisons if one["recall"] is None and one["low"] < 1]
+        other_comparisons = [entry for entry in all_comparisons if entry not in best]
+        not_slower = [
+            entry for entry in all_comparisons if entry["recall"] is None and entry["low"] < 1
+        ]
         file = f"[{document['date']}/{name}.json]({document['date']}/{name}.json)"
         lines += [f"## {bar_label(document)}", "", summary(best), ""]
         lines += [f"{machine_line(document)} The seconds of every turn are in {file}.", ""]
@@ -287,7 +289,7 @@ def markdown(documents):
 
 def shown_first(documents):
     """Return the document of the machine that was measured last, if possible without limits."""
-    return max(documents.values(), key=lambda one: (one["date"], not one["tags"]))
+    return max(documents.values(), key=lambda document: (document["date"], not document["tags"]))
 
 
 def short_titles(document):
@@ -316,20 +318,26 @@ def draw(documents, path):
     keys = list(titles)
     if not keys:
         return
-    best = {bar_label(one): best_of(comparisons(one)) for one in documents.values()}
+    best = {bar_label(document): best_of(comparisons(document)) for document in documents.values()}
     shown = {name: {key: rows[key] for key in keys if key in rows} for name, rows in best.items()}
-    ends = [one[end] for rows in shown.values() for one in rows.values() for end in ("low", "high")]
+    ends = [
+        entry[end] for rows in shown.values() for entry in rows.values() for end in ("low", "high")
+    ]
     thickness = 0.8 / len(shown)
     figure, axes = plt.subplots(figsize=(8.4, 1.5 + 0.5 * len(titles)), layout="constrained")
     for number, (name, rows) in enumerate(shown.items()):
         places = [keys.index(key) + thickness * (number + 0.5) - 0.4 for key in rows]
-        for place, one in zip(places, rows.values(), strict=True):
-            axes.barh(place, one["ratio"] - 1, thickness * 0.9, left=1, color=COLOURS[number],
-                      alpha=0.35 if one["verdict"] in ("busy", "undecided") else 1)  # fmt: skip
-            axes.hlines(place, one["low"], one["high"], color="#333333", linewidth=1.2)
-            beside = max(one["high"], 1) * 1.05
+        for position, entry in zip(places, rows.values(), strict=True):
+            axes.barh(position, entry["ratio"] - 1, thickness * 0.9, left=1, color=COLOURS[number],
+                      alpha=0.35 if entry["verdict"] in ("busy", "undecided") else 1)  # fmt: skip
+            axes.hlines(position, entry["low"], entry["high"], color="#333333", linewidth=1.2)
+            beside = max(entry["high"], 1) * 1.05
             axes.text(
-                beside, place, f"{rounded(one['ratio'])} x {one['library']}", va="center", size=9
+                beside,
+                position,
+                f"{rounded(entry['ratio'])} x {entry['library']}",
+                va="center",
+                size=9,
             )
         axes.barh([0], [0], color=COLOURS[number], label=name)
     axes.axvline(1, color="black", linewidth=1)
@@ -348,10 +356,10 @@ def draw(documents, path):
     axes.text(1.05, -0.72, "faster than the fastest other exact library \N{RIGHTWARDS ARROW}",
               size=10, color="#333333")  # fmt: skip
     figure.legend(fontsize=10, frameon=False, loc="outside lower center", ncols=2)
-    threads = " or ".join(sorted({str(one["threads"]) for one in documents.values()}))
-    dates = sorted({one["date"] for one in documents.values()})
-    undecided = [one for rows in shown.values() for one in rows.values()
-                 if one["verdict"] in ("busy", "undecided")]  # fmt: skip
+    threads = " or ".join(sorted({str(document["threads"]) for document in documents.values()}))
+    dates = sorted({document["date"] for document in documents.values()})
+    undecided = [comparison for rows in shown.values() for comparison in rows.values()
+                 if comparison["verdict"] in ("busy", "undecided")]  # fmt: skip
     notes = "Pale bars have no verdict. " if undecided else ""
     if any(len(rows) < len(keys) for rows in shown.values()):
         notes += "Where a bar is missing, nothing was measured. "
@@ -383,23 +391,24 @@ filters.forEach(one => one.addEventListener("change", show));
 
 def page(documents):
     """Return bench/results/index.html with all comparisons and filters, as a single file."""
-    found = [one for document in documents.values() for one in comparisons(document)]
+    all_comparisons = [entry for document in documents.values() for entry in comparisons(document)]
     filters = []
     for name in ("machine", "library", "verdict"):
-        values = dict.fromkeys(one[name] for one in found)
+        values = dict.fromkeys(entry[name] for entry in all_comparisons)
         options = "".join(f"<option>{html.escape(value)}</option>" for value in values)
         filters.append(
             f'<select name="{name}"><option value="">every {name}</option>{options}</select>'
         )
     rows = []
-    for one in found:
+    for entry in all_comparisons:
         names = "".join(
-            f' data-{name}="{html.escape(one[name])}"' for name in ("machine", "library", "verdict")
+            f' data-{name}="{html.escape(entry[name])}"'
+            for name in ("machine", "library", "verdict")
         )
         text = "".join(
-            f"<td>{html.escape(cell.strip('*'))}</td>" for cell in (*cells(one), one["machine"])
+            f"<td>{html.escape(cell.strip('*'))}</td>" for cell in (*cells(entry), entry["machine"])
         )
-        rows.append(f'<tr class="{one["verdict"]}"{names}>{text}</tr>')
+        rows.append(f'<tr class="{entry["verdict"]}"{names}>{text}</tr>')
     header = "".join(f"<th>{name}</th>" for name in (*COLUMNS, "machine"))
     return PAGE.format(filters=" ".join(filters), header=header, rows="\n".join(rows))
 
@@ -409,16 +418,16 @@ def readme_rows(documents):
     document, rows = shown_first(documents), []
     best = best_of(comparisons(document))
     for key, title in short_titles(document).items():
-        one = best[key]
-        ratio = f"{rounded(one['ratio'])} times as fast"
-        if one["verdict"] == "slower":
-            ratio = f"**slower: it takes {rounded(1 / one['ratio'])} times as long**"
-        elif one["verdict"] == "undecided":
-            ratio = f"about the same ({rounded(one['ratio'])})"
-        elif one["verdict"] == "busy":
+        comparison = best[key]
+        ratio = f"{rounded(comparison['ratio'])} times as fast"
+        if comparison["verdict"] == "slower":
+            ratio = f"**slower: it takes {rounded(1 / comparison['ratio'])} times as long**"
+        elif comparison["verdict"] == "undecided":
+            ratio = f"about the same ({rounded(comparison['ratio'])})"
+        elif comparison["verdict"] == "busy":
             ratio += " (no verdict: the machine was busy)"
-        times = ratios.duration(one["fastcos"]), ratios.duration(one["time"])
-        rows.append((title, times[0], f"{one['library']}: {times[1]}", ratio))
+        times = ratios.duration(comparison["fastcos"]), ratios.duration(comparison["time"])
+        rows.append((title, times[0], f"{comparison['library']}: {times[1]}", ratio))
     lines = table(("work", "fastcos", "fastest other exact library", "fastcos is"), rows)
     return "\n".join([*lines, f"{summary(best.values())} {machine_line(document)}", ""])
 
@@ -429,18 +438,18 @@ def howto_rows(documents):
     A singular value decomposition also shows its largest residual, because the settings of SciPy
     and scikit-learn are fixed and may reach smaller residuals than the target.
     """
-    measured = {name: one for name, one in documents.items() if one["large"]}
+    measured = {name: document for name, document in documents.items() if document["large"]}
     if not measured:
         return "No matrix of this size has been measured yet.\n"
     document, rows = shown_first(measured), []
     for result in document["large"].values():
         times = sorted(
             (
-                statistics.median(call["seconds"] for call in one["calls"]), one["name"],
-                max(call["certificate"] for call in one["calls"]),
+                statistics.median(call["seconds"] for call in library["calls"]), library["name"],
+                max(call["certificate"] for call in library["calls"]),
             )
-            for one in result["libraries"].values()
-            if one.get("calls")
+            for library in result["libraries"].values()
+            if library.get("calls")
         )  # fmt: skip
         has_residuals = result["certificate"] == CERTIFICATES["svd"]
         texts = {
@@ -448,7 +457,7 @@ def howto_rows(documents):
             for time, name, error in times
         }
         ours = texts.pop("fastcos", "")
-        rows.append((result["title"], ours, "; ".join(" ".join(one) for one in texts.items())))
+        rows.append((result["title"], ours, "; ".join(" ".join(words) for words in texts.items())))
     lines = table(("work", "fastcos", "other libraries"), rows)
     return "\n".join([*lines, machine_line(document), ""])
 
@@ -456,7 +465,7 @@ def howto_rows(documents):
 def speed_lines(documents):
     """Return a list for docs/speed.md: for each machine, in how many tasks fastcos is faster."""
     lines = []
-    for document in sorted(documents.values(), key=lambda one: bool(one["tags"])):
+    for document in sorted(documents.values(), key=lambda document: bool(document["tags"])):
         best = best_of(comparisons(document)).values()
         lines.append(f"- {bar_label(document)}, {document['date']}: {summary(best)}\n")
     return "".join(lines)
@@ -472,5 +481,5 @@ def publish(folder):
     draw(documents, FIGURE)
     shown = (README, readme_rows), (HOWTO, howto_rows), (SPEED, speed_lines)
     for path, rows in ((path, rows_of(documents)) for path, rows_of in shown):
-        before, rest = path.read_text("utf8").split(BEGIN)
-        path.write_text(f"{before}{BEGIN}{rows}{END}{rest.split(END)[1]}", "utf8")
+        head, tail = path.read_text("utf8").split(BEGIN)
+        path.write_text(f"{head}{BEGIN}{rows}{END}{tail.split(END)[1]}", "utf8")

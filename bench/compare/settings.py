@@ -32,8 +32,8 @@ def openblas():
     cpu_features = machine.features()
     settings = [
         Setting(f"{name} kernels", {"OPENBLAS_CORETYPE": core})
-        for name, core, needed in OPENBLAS_KERNELS
-        if needed in cpu_features
+        for name, core, instructions in OPENBLAS_KERNELS
+        if instructions in cpu_features
     ]
     return settings or DEFAULT
 

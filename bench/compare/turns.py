@@ -120,8 +120,8 @@ def take_turns(workers, budget):
         if [worker.library for worker in active] in ([], [FASTCOS]) and len(workers) > 1:
             break
         active = list({*active, *(worker for worker in workers if worker.library == FASTCOS)})
-        for worker, spent in take_turn(active).items():
-            seconds[worker].append(spent)
+        for worker, duration in take_turn(active).items():
+            seconds[worker].append(duration)
     elapsed, busy = time.perf_counter() - started, None
     if before is not None:
         busy = max(0.0, (used_by_others() - before) / elapsed)
@@ -153,19 +153,19 @@ def measure(row, descriptions, processes, budget, threads):
     """
     arguments = row.make()
     checker = row.checker(**arguments)
-    chosen = [
+    choices = [
         (name, setting)
         for name, description in descriptions.items()
         if row.operation in description["operations"]
         for setting in description["settings"]
     ]
-    labels, loads = {name: {"name": descriptions[name]["name"]} for name, _ in chosen}, []
+    labels, loads = {name: {"name": descriptions[name]["name"]} for name, _ in choices}, []
     results = {name: label | {"seconds": []} for name, label in labels.items()}
     with tempfile.TemporaryDirectory() as folder:
         save_arguments(folder, arguments)
         for _ in range(processes):
             with contextlib.ExitStack() as closing:
-                workers = [Worker(name, threads, setting) for name, setting in chosen]
+                workers = [Worker(name, threads, setting) for name, setting in choices]
                 for worker in workers:
                     closing.callback(worker.close)
                 workers, absent, approximate = start(row, folder, workers, checker, descriptions)
@@ -176,7 +176,7 @@ def measure(row, descriptions, processes, budget, threads):
                 for name, indices in approximate.items():
                     results[name]["recall"] = recall_of(indices, arguments)
                 workers = fastest_settings(workers)
-                chosen = [(worker.library, worker.setting) for worker in workers]
+                choices = [(worker.library, worker.setting) for worker in workers]
                 seconds, busy = take_turns(workers, budget)
                 loads.append(busy)
                 for worker in workers:

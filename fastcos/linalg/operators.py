@@ -344,8 +344,8 @@ class SparseOperator(Operator):
             return False
         fits_int32 = np.diff(indptr[self._block_rows[1]]).max() <= LARGEST_INT32
         starts = 4 * p * (n // sparse_blocks.ROWS + len(self._part_rows))
-        needed = starts + 2 * indptr[-1] + (0 if data is None else data.nbytes)
-        return bool(fits_int32 and needed <= int(config.working_memory() * 2**20))
+        needed_bytes = starts + 2 * indptr[-1] + (0 if data is None else data.nbytes)
+        return bool(fits_int32 and needed_bytes <= int(config.working_memory() * 2**20))
 
     @parallel.lazy_attribute
     def _block_rows(self) -> tuple[parallel.Blocks, parallel.Blocks]:

@@ -387,8 +387,8 @@ def _shorter_side(operator: Operator) -> Operator:
 
 def _is_nearly_full(side: int, k: int) -> bool:
     """Return whether the Krylov basis of k triplets would nearly fill the shorter side."""
-    needed = block_lanczos.largest_basis(k) + 2 * block_lanczos.block_width(k)
-    return side <= needed or k * _DENSE_SHARE >= side
+    n_vectors = block_lanczos.largest_basis(k) + 2 * block_lanczos.block_width(k)
+    return side <= n_vectors or k * _DENSE_SHARE >= side
 
 
 def _dense_eigenvectors(side: Operator, k: int) -> Matrix:

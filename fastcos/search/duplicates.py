@@ -47,15 +47,15 @@ def find_duplicates(encoded: EncodedRows) -> DuplicateGroups | None:
     hashes = _hashes(encoded)
     order = np.argsort(hashes, kind="stable")
     # A collision of hashes may split a group, which does no harm.
-    same = hashes[order[1:]] == hashes[order[:-1]]
-    places = np.flatnonzero(same)
+    is_same = hashes[order[1:]] == hashes[order[:-1]]
+    places = np.flatnonzero(is_same)
     for at in range(0, len(places), _CHUNK):
         chunk = places[at : at + _CHUNK]
         left, right = order[chunk], order[chunk + 1]
-        same[chunk] = (encoded.rows[left] == encoded.rows[right]).all(axis=1)
+        is_same[chunk] = (encoded.rows[left] == encoded.rows[right]).all(axis=1)
         if len(encoded.bias):
-            same[chunk] &= encoded.bias[left] == encoded.bias[right]
-    ends = np.flatnonzero(~same) + 1
+            is_same[chunk] &= encoded.bias[left] == encoded.bias[right]
+    ends = np.flatnonzero(~is_same) + 1
     if not pays_grouping(ends, n):
         return None
     first = order[np.append(0, ends)]

@@ -100,9 +100,9 @@ def _lists_without(
     lists: tuple[Integers, Integers], positions: Integers
 ) -> tuple[Integers, Integers]:
     """Return the lists without these positions."""
-    indptr, listed = lists
-    is_kept = ~np.isin(listed, positions)
-    return np.concatenate([[0], np.cumsum(is_kept)])[indptr], listed[is_kept]
+    indptr, items = lists
+    is_kept = ~np.isin(items, positions)
+    return np.concatenate([[0], np.cumsum(is_kept)])[indptr], items[is_kept]
 
 
 def drop_positions(neighbors: Neighbors, positions: Integers, k: int) -> Neighbors:

@@ -76,8 +76,8 @@ class NearDuplicates(NamedTuple):
         ]
         n_more = len(self.pairs) - MAX_ROWS
         header = ("score", "first", "second", "group")
-        more = f"{n_more:,} more pairs" if n_more > 0 else ""
-        return Table("pairs by descending score", header, rows, more, lead=self.verdict)
+        note = f"{n_more:,} more pairs" if n_more > 0 else ""
+        return Table("pairs by descending score", header, rows, note, lead=self.verdict)
 
     def rows(self, ids: Any = None, texts: Any = None) -> list[tuple[Any, ...]]:
         """The pairs to review: score, both items, their group, its representative, and texts.

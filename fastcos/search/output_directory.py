@@ -35,10 +35,10 @@ def fingerprint(request: SearchRequest, X: Any, measure: Measure) -> dict[str, A
     # because its import takes 0.2 s.
     import joblib
 
-    same = request.queries is X
+    is_self_join = request.queries is X
     return {
         "queries": memmap.fingerprint(request.queries),
-        "items": "the queries" if same else memmap.fingerprint(X),
+        "items": "the queries" if is_self_join else memmap.fingerprint(X),
         "k": request.k,
         "measure": [measure.name, joblib.hash(vars(measure))],
         "permitted": _fingerprints(request.allowed_positions, *(request.lists or ())),

@@ -387,11 +387,11 @@ def _remaining_shares(
     shares, n_added = np.empty((len(widths), len(thresholds))), 0
     for row, p in enumerate(widths):
         bound += w[:, n_added:p] @ u[:, n_added:p].T
-        rest, query_rest = (
+        remainders, query_remainders = (
             np.sqrt(np.maximum(0.0, np.square(size) - np.square(part[:, :p]).sum(axis=1)))
             for size, part in ((norms, u), (query_norms, w))
         )
-        upper = bound + query_rest[:, None] * rest
+        upper = bound + query_remainders[:, None] * remainders
         shares[row] = [(upper >= tau).mean() for tau in thresholds]
         n_added = p
     return shares

@@ -257,6 +257,6 @@ def _check_columns(name: str, columns: list[str]) -> None:
 
 def format_rows(rows: npt.NDArray[Any]) -> str:
     """Return the first five row numbers as text, with the number of the remaining rows."""
-    listed = ", ".join(str(row) for row in rows[:5])
-    more = f" and {len(rows) - 5} more" if len(rows) > 5 else ""
-    return f"{'row' if len(rows) == 1 else 'rows'} {listed}{more}"
+    numbers = ", ".join(str(row) for row in rows[:5])
+    ending = f" and {len(rows) - 5} more" if len(rows) > 5 else ""
+    return f"{'row' if len(rows) == 1 else 'rows'} {numbers}{ending}"

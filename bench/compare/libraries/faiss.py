@@ -11,9 +11,9 @@ NAME = "FAISS"
 REQUIRES = "faiss-cpu>=1.15"
 # FAISS multiplies by BLAS from some number of vectors on: by its default number, or always.
 SETTINGS = [
-    Setting(f"{openblas_setting.name}{words}", openblas_setting.variables | more)
+    Setting(f"{openblas_setting.name}{words}", openblas_setting.variables | variables)
     for openblas_setting in openblas()
-    for words, more in (("", {}), (", always by BLAS", {"COMPARE_FAISS_BLAS": "1"}))
+    for words, variables in (("", {}), (", always by BLAS", {"COMPARE_FAISS_BLAS": "1"}))
 ]
 
 

@@ -12,4 +12,4 @@ LEVELS = 8
 def search(items, queries, k):
     index, queries = faiss.IndexFlatIPPanorama(items.shape[1], LEVELS), unit(queries)
     index.add(unit(items))
-    return (lambda: index.search(queries, k)), lambda found: found[1]
+    return (lambda: index.search(queries, k)), lambda result: result[1]

@@ -14,16 +14,16 @@ readiness.compile_at_once()
 
 def search(items, queries, k):
     index = fastcos.SimilarityIndex().fit(items)
-    return (lambda: index.search(queries, k)), lambda found: found.indices
+    return (lambda: index.search(queries, k)), lambda result: result.indices
 
 
 def self_join(rows, k):
-    return (lambda: fastcos.top_k(rows, k=k)), lambda found: found.indices
+    return (lambda: fastcos.top_k(rows, k=k)), lambda result: result.indices
 
 
 def sparse_join(X, k):
     # X.T is a CSC view of X, so the call includes the transposition, as implicit's call does.
-    return (lambda: fastcos.top_k(X.T, k=k)), lambda found: np.maximum(found.scores, 0)
+    return (lambda: fastcos.top_k(X.T, k=k)), lambda result: np.maximum(result.scores, 0)
 
 
 def product(X, A):
@@ -35,7 +35,7 @@ def gram(X, A):
 
 
 def svd(X, k, tolerance):
-    def read(found):
-        return np.column_stack([found.s, found.Vt])
+    def read(result):
+        return np.column_stack([result.s, result.Vt])
 
     return (lambda: fastcos.randomized_svd(X, k, tol=tolerance, compute_u=False)), read

@@ -19,7 +19,7 @@ SETTINGS = openblas()
 
 def search(items, queries, k):
     items, queries = unit(items), unit(queries)
-    return (lambda: topk(items, queries, k)), lambda found: found[0]
+    return (lambda: topk(items, queries, k)), lambda result: result[0]
 
 
 def self_join(rows, k):
@@ -27,7 +27,7 @@ def self_join(rows, k):
         units = unit(rows)
         return topk(units, units, k + 1)
 
-    return call, lambda found: without_itself(found[0])
+    return call, lambda result: without_itself(result[0])
 
 
 def sparse_join(X, k):
@@ -39,4 +39,4 @@ def sparse_join(X, k):
         return model.similarity
 
     warnings.simplefilter("ignore", ParameterWarning)  # about implicit itself
-    return call, lambda found: best_of_rows(found, k)
+    return call, lambda result: best_of_rows(result, k)

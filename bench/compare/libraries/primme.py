@@ -11,8 +11,8 @@ def svd(X, k, tolerance):
     def call():
         return primme.svds(X, k, tol=min(tolerance, 1e-3), return_stats=False)
 
-    def read(found):
-        order = np.argsort(-found[1])
-        return np.column_stack([found[1], found[2]])[order]
+    def read(result):
+        order = np.argsort(-result[1])
+        return np.column_stack([result[1], result[2]])[order]
 
     return call, read

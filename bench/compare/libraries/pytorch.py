@@ -14,8 +14,8 @@ torch.set_num_threads(n_threads())
 
 def versions():
     """Return the version of the MKL that PyTorch contains."""
-    found = re.search(r"Math Kernel Library Version ([\w.-]+)", torch.__config__.show())
-    return {"MKL in PyTorch": found[1]} if found else {}
+    match = re.search(r"Math Kernel Library Version ([\w.-]+)", torch.__config__.show())
+    return {"MKL in PyTorch": match[1]} if match else {}
 
 
 def tensor(rows):
@@ -30,7 +30,7 @@ def top_k(items, queries, k, block=1024):
 
 def search(items, queries, k):
     items, queries = tensor(items), tensor(queries)
-    return (lambda: top_k(items, queries, k)), lambda found: found.numpy()
+    return (lambda: top_k(items, queries, k)), lambda result: result.numpy()
 
 
 def self_join(rows, k):
@@ -38,4 +38,4 @@ def self_join(rows, k):
         units = tensor(rows)
         return top_k(units, units, k + 1)
 
-    return call, lambda found: without_itself(found.numpy())
+    return call, lambda result: without_itself(result.numpy())

@@ -14,7 +14,7 @@ SETTINGS = openblas()
 
 def search(items, queries, k):
     model = NearestNeighbors(n_neighbors=k, algorithm="brute", metric="cosine").fit(items)
-    return (lambda: model.kneighbors(queries, return_distance=True)), lambda found: found[1]
+    return (lambda: model.kneighbors(queries, return_distance=True)), lambda result: result[1]
 
 
 def self_join(rows, k):
@@ -22,7 +22,7 @@ def self_join(rows, k):
         model = NearestNeighbors(n_neighbors=k + 1, algorithm="brute", metric="cosine").fit(rows)
         return model.kneighbors(rows)
 
-    return call, lambda found: without_itself(found[1])
+    return call, lambda result: without_itself(result[1])
 
 
 def svd(X, k, tolerance):
@@ -31,4 +31,4 @@ def svd(X, k, tolerance):
     def call():
         return randomized_svd(X, k, n_iter=7, n_oversamples=64, random_state=0, flip_sign=False)
 
-    return call, lambda found: np.column_stack([found[1], found[2]])
+    return call, lambda result: np.column_stack([result[1], result[2]])

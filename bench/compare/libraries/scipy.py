@@ -37,8 +37,8 @@ def svd(X, k, tolerance):
             X, k, tol=min(tolerance, 1e-3), random_state=0, return_singular_vectors="vh"
         )
 
-    def read(found):
-        order = np.argsort(-found[1])
-        return np.column_stack([found[1], found[2]])[order]
+    def read(result):
+        order = np.argsort(-result[1])
+        return np.column_stack([result[1], result[2]])[order]
 
     return call, read

@@ -19,13 +19,13 @@ def sparse_join(X, k):
     def call():
         return sp_matmul_topn(rows, columns, top_n=k + 1, n_threads=n_threads(), sort=True)
 
-    return call, lambda found: best_of_rows(found, k)
+    return call, lambda product: best_of_rows(product, k)
 
 
-def best_of_rows(found, k):
+def best_of_rows(product, k):
     """Return the k best entries of every row after its best entry, which is the item itself."""
-    best = np.zeros((found.shape[0], k + 1))
-    for row, first, last in zip(best, found.indptr, found.indptr[1:], strict=False):
-        entries = np.sort(found.data[first:last])[::-1][: k + 1]
+    best = np.zeros((product.shape[0], k + 1))
+    for row, first, last in zip(best, product.indptr, product.indptr[1:], strict=False):
+        entries = np.sort(product.data[first:last])[::-1][: k + 1]
         row[: len(entries)] = entries
     return best[:, 1:]

@@ -16,4 +16,4 @@ def search(items, queries, k):
     index.calibrate(items[np.random.default_rng(0).permutation(len(items))[:1024]])
     index.add(items)
     index.prepare()
-    return (lambda: index.search(queries, k=k)), lambda found: np.asarray(found[1])
+    return (lambda: index.search(queries, k=k)), lambda result: np.asarray(result[1])

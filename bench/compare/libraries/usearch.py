@@ -11,8 +11,8 @@ REQUIRES = "usearch>=2"
 
 def neighbors(items, queries, k):
     """Return the keys (n, k) of the nearest items."""
-    found = exact_search(items, queries, k, MetricKind.Cos, exact=True, threads=n_threads())
-    return np.asarray(found.keys).astype(np.int64).reshape(len(queries), k)
+    matches = exact_search(items, queries, k, MetricKind.Cos, exact=True, threads=n_threads())
+    return np.asarray(matches.keys).astype(np.int64).reshape(len(queries), k)
 
 
 def search(items, queries, k):
