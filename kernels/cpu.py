@@ -36,7 +36,7 @@ def cpu_features():
         return frozenset(native.TIERS[tier][1])
     if not has_compiler():
         return frozenset()
-    import numba  # not at the top: native code does not need Numba
+    import numba  # native code does not need this import of Numba
     from llvmlite import binding
 
     if numba.config.CPU_FEATURES is not None:

@@ -1,7 +1,7 @@
 """Exact top-k of a few queries among items that have a projection.
 
-The steps are those of ``few_queries``, with one exception. All codes are multiplied only for a
-sample of the panels. In the other panels, the projected codes are multiplied first
+The kernel follows the steps of ``few_queries`` with an exception: all codes are multiplied only for
+a sample of the panels. In the other panels, the projected codes are multiplied first
 (``projection_filter``), and all codes are multiplied only for the slots whose bound reaches a
 threshold. This threshold is an estimate: a rank among the largest scores of the panels that have
 been read so far. If the k-th best score shows in the end that the estimate was too high, the query

@@ -30,7 +30,9 @@ def kth_largest(values, count, k):
         first, middle, last = values[low], values[(low + high) >> 1], values[high - 1]
         pivot = max(min(first, middle), min(max(first, middle), last))
         above = low
-        if pivot != pivot:  # NaN, of damaged rows: behind all others, or no part would get shorter
+        # NaN, which damaged rows have, is moved behind all other values. Otherwise no part would
+        # become shorter.
+        if pivot != pivot:
             for i in range(low, high):
                 value = values[i]
                 values[i] = values[above]

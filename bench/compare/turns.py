@@ -108,7 +108,7 @@ def take_turns(workers, budget):
             return None
         return total - time.process_time() - sum(worker.cpu_seconds for worker in workers)
 
-    take_turn(workers)  # fills the caches; the measurement starts after this turn
+    take_turn(workers)  # an unmeasured turn fills the caches
     before, started = used_by_others(), time.perf_counter()
     seconds = {worker: [] for worker in workers}
     for _ in range(MAX_TURNS):

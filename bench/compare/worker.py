@@ -60,7 +60,7 @@ class Worker:
 
     def request(self, **words):
         """Send a request to the process, and return its answer, a dictionary."""
-        with contextlib.suppress(BrokenPipeError):  # the empty line below shows that it has ended
+        with contextlib.suppress(BrokenPipeError):  # if the process has ended
             print(json.dumps(words), file=self.process.stdin, flush=True)
         line = self.process.stdout.readline()
         if not line:

@@ -4,13 +4,14 @@ The script prints a Markdown table. Each line of the table is measured by one pr
 cache, which searches an index by 1, 16 and 256 queries in turns, until compiled code answers or the
 time limit is reached. Plain NumPy searches the same queries right before every search of the index:
 rows of float16 or int8 are converted to float32, then follow a matrix product, the division by
-norms, argpartition and a sort. The ratio of a search is its time divided by the median of the three
-times of NumPy nearest to it, because other processes, such as the one that compiles, delay both.
+norms, argpartition and a sort. The ratio of a search is the time of the search divided by the
+median of the three nearest times of NumPy, because other processes, such as the compiling process,
+delay both.
 
     python -m bench.lab.first_minute --sizes 20000x128 --types float16 int8 --background off
 
-Two kinds of searches are listed by themselves: the first one of the process, which imports what it
-needs, and the first ones of compiled code, which load the code and pack the rows. With --background
+Two kinds of searches are listed separately: the first search of the process, which imports modules,
+and the first searches by compiled code, which load the code and pack the rows. With --background
 off, the first search of compiled code also compiles the kernels.
 """
 
@@ -32,7 +33,7 @@ K = 10
 QUERIES = (1, 16, 256)
 SIZES = ("20000x128", "300000x384", "1000000x384")
 TYPES = ("float32", "float64", "float16", "int8")
-# rows that are generated or converted at once
+# The number of rows that are generated or converted at once.
 ROWS_PER_BLOCK = 100_000
 
 

@@ -342,7 +342,7 @@ def shard_writer(path: storage.PathLike, item_ids: Ids) -> Iterator[_ShardWriter
         yield writer
         writer.finish()
         if target.is_dir():
-            target.rmdir()  # check_new_directory has found that it is empty
+            target.rmdir()  # check_new_directory has found an empty directory
         folder.rename(target)
 
 

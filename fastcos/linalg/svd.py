@@ -187,7 +187,7 @@ def randomized_svd(
         if svd.residuals.max() <= tol or ritz.residuals.max() > tol / 2:
             break
     if svd.residuals.max() > tol:
-        from sklearn.exceptions import ConvergenceWarning  # not at the top: it takes 0.5 s
+        from sklearn.exceptions import ConvergenceWarning  # this import takes 0.5 s
 
         warnings.warn(
             f"randomized_svd stopped at a relative residual of {svd.residuals.max():.1e}, above "

@@ -98,7 +98,7 @@ def is_running_elsewhere(dtype: str) -> bool:
     directory = code_cache.cache_directory()
     if directory is None or not code_cache.is_writable():
         return False
-    if not code_cache.exists(directory / f"{lock_name(dtype)}.lock"):  # no process has compiled it
+    if not code_cache.exists(directory / f"{lock_name(dtype)}.lock"):  # the type is not compiled
         return False
     with code_cache.sole_process(lock_name(dtype)) as is_sole:
         return not is_sole

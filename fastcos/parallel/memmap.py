@@ -127,7 +127,7 @@ def from_bits(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
     if rows.dtype == np.uint16:
         return rows.view(np.float16)
     if rows.dtype == np.int16:
-        from ml_dtypes import bfloat16  # this is installed, because it has made the rows
+        from ml_dtypes import bfloat16  # the package that made the rows is installed
 
         return rows.view(bfloat16)
     return rows

@@ -250,7 +250,7 @@ class Segment:
                 if self._work >= 0:
                     self._work += n_queries * self.encoded.rows.size
                 is_due = self._work >= plan.work_to_project(packed.layout, k, cost_model.COSTS)
-                if is_due:  # only one of several threads adds it
+                if is_due:  # only one of several threads adds the projection
                     self._work = -1
             if is_due:
                 packed = projection.add_or_warn(packed, self.encoded, self._n_threads)

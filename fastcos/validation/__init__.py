@@ -290,7 +290,7 @@ def estimator_rows(estimator: Any, X: Any, *, reset: bool) -> Rows:
     from sklearn.utils.validation import validate_data
 
     array = containers.from_container("X", X)
-    if len(getattr(array, "shape", (0, 0))) == 1:  # this may be a table column of vectors
+    if len(getattr(array, "shape", (0, 0))) == 1:  # the value may be a table column of vectors
         array = containers.as_array("X", array)
     elif hasattr(array, "columns"):  # a message of scikit-learn would not name the invalid column
         containers.as_array("X", array)

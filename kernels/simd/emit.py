@@ -77,7 +77,7 @@ def loop(builder, count, carried, step):
 
 
 def while_loop(builder, end, carried, step, condition=None, first=None, stride=1):
-    """Emit the loop of `loop` over range(first or 0, end, stride); return the last k and values.
+    """Emit a loop over range(first or 0, end, stride); return the last k and the carried values.
 
     With a condition, the loop ends at the first k for which condition(k) is false.
     """

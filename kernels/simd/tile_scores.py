@@ -125,7 +125,7 @@ def score_item(typingctx, isa, items, item0, item, words, codes, code0, start):
 
     def codegen(context, builder, sig, a):
         isa = instruction_sets.of(sig)
-        if not isa.has_codes:  # rows of float32 have no projected codes, so this is never called
+        if not isa.has_codes:  # rows of float32 have no projected codes, so there is no call
             return I32(0)
         panel, query = pointers(context, builder, sig, a, (1, a[2]), (5, a[6]))
         if isa.has_tile_registers:
