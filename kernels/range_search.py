@@ -78,9 +78,10 @@ def pass_rows_of_few(lo, hi, items, queries, bounds, lists):
 def _score_run_by_projection(
     first, last, lo, hi, items, codes, projected, repeated, products, largest, hits
 ):
-    """Multiply the codes of the slots of panels first to last whose projections may reach.
+    """Multiply all codes of the slots of panels first to last that may reach a threshold.
 
-    Return how many there are, for all queries lo to hi together.
+    The projected codes decide which slots these are. The function returns the number of the slots
+    of all queries lo to hi.
     """
     n_hits = 0
     for panel in range(first, last):

@@ -333,11 +333,11 @@ class TaskGrid(NamedTuple):
         The fields of PanelSearch.
     is_whole_search : bool
         Whether the grid has one task, which searches all queries, and the kernel performs the whole
-        search, as for few queries. It then reads neither the fields above that divide the search
-        nor a list of queries.
+        search, as for few queries. The kernel then reads neither the fields above that divide the
+        search nor a list of queries.
     must_check : bool
-        For a whole search: whether the kernel checks that the queries are ordinary, because nothing
-        else has.
+        For a whole search: whether the kernel checks that the queries are ordinary, because no
+        other code has checked them.
     """
 
     queries_per_block: Any

@@ -560,12 +560,12 @@ def search_grid(lo, hi, addresses, queries, batch, grid, results):
 
 @kernel
 def _search_one_block(addresses, items, query_rows, filters, grid, results):
-    """Do, for one block of queries (n, d), the steps that Python performs around other grids.
+    """Search one block of queries (n, d), with the steps that Python performs for other grids.
 
-    The queries are measured and scaled, searched with estimated thresholds, and those whose
-    estimate was too high are searched again. For 33 queries among 1,000 rows of 64 columns, these
-    steps would take longer in Python than the search. If grid.must_check is true and a query is
-    not ordinary, results.rows[0, 0, 0] becomes NOT_ORDINARY and nothing is searched. The kernel
+    The queries are measured, scaled, and searched with estimated thresholds; queries whose estimate
+    was too high are searched again. For 33 queries among 1,000 rows of 64 columns, these steps
+    would take longer in Python than the search. If grid.must_check is true and a query is not
+    ordinary, results.rows[0, 0, 0] becomes NOT_ORDINARY and nothing is searched. The kernel
     allocates the memory of search_block, and 72 bytes per query.
     """
     n, n_panels = query_rows.shape[0], items.statistics.shape[0]

@@ -84,8 +84,8 @@ def one_blas_thread() -> Iterator[None]:
     ``threadpoolctl.threadpool_limits``, the end of the block would undo the change, or the other
     thread would later restore our limit. Therefore a process in which other threads run Python code
     keeps its number of BLAS threads. An SVD and an audit then take 1.3 times as long on two idle
-    cores, and an audit takes 5 times as long on busy ones. Threads of the pool do not count, and no
-    thread counts within :func:`sole_program`.
+    cores, and an audit takes 5 times as long on busy cores. Threads of the pool do not count, and
+    no thread counts within :func:`sole_program`.
     """
     is_limited_here = False
     if _is_unnoticed():

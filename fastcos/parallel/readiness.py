@@ -162,8 +162,8 @@ def seconds_in_numpy() -> Iterator[None]:
 def explain(dtype: npt.DTypeLike, *, may_use_numpy: bool = True) -> str:
     """Return one phrase that says which code runs searches of rows of a type, and why.
 
-    may_use_numpy: whether NumPy searches until the kernels are compiled. It does not where many
-    rows are duplicates.
+    may_use_numpy says whether NumPy searches until the kernels are compiled. NumPy does not search
+    if many rows are duplicates.
     """
     search_grid = tile_top_k.search_grid
     if not hasattr(search_grid, "py_func"):

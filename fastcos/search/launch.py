@@ -18,8 +18,9 @@ from fastcos.search.rankings import Ranking, best_of_parts
 from fastcos.search.task_grid import TaskGrid
 from fastcos.validation import Rows
 
-# The arguments of ``tile_top_k.search_grid`` that it computes itself if it is the whole search: the
-# norms, scaling and numbers of the queries, their thresholds, and those that are not proved.
+# If a call of ``tile_top_k.search_grid`` is the whole search, the kernel computes the following
+# arguments itself: the norms, scaling and numbers of the queries, the thresholds, and the unproved
+# thresholds.
 _NO_NORMS, _NO_NUMBERS = validation.read_only(np.empty(0)), np.empty(0, np.int64)
 _NO_SCALING = records.QueryScaling(
     np.empty(0), np.empty(0), np.empty(0, np.float32), np.empty(0), np.empty(0)

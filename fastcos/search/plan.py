@@ -147,9 +147,10 @@ class SearchPlan:
         For few queries, the rank among the panels' largest scores up to which slots are scored
         before the threshold is known.
     can_be_prepared : bool
-        Whether one kernel is the whole search: it reads the queries without conversion, and finds k
-        rows for each of them. That holds for queries that are compared one by one, and for a block
-        of queries that one task compares with all rows. An index prepares such a search.
+        Whether one kernel performs the whole search: the kernel reads the queries without
+        conversion, and finds k rows for each query. One kernel suffices for queries that are
+        compared one by one, and for a block of queries that one task compares with all rows. An
+        index prepares such a search.
     fits_all_options : bool
         Whether the plan is the same for every number of threads and every usual working memory.
     use_projection : bool
