@@ -14,7 +14,7 @@ from fastcos import parallel, validation
 from fastcos.kernels import exhaustive_top_k, records
 from fastcos.search.filters import ExcludedItems
 from fastcos.search.plan import pays_grouping
-from fastcos.search.rankings import Ranking
+from fastcos.search.rankings import Ranking, unfilled
 from fastcos.similarity.encoded_rows import EncodedRows
 from fastcos.validation import Integers
 
@@ -115,7 +115,7 @@ def expand(
     """
     n = len(group_of_query)
     best_groups, best_scores = groups
-    columns, scores = parallel.unfilled((n, k), np.int64), parallel.unfilled((n, k), np.float64)
+    columns, scores = unfilled(n, k)
     parallel.run(
         exhaustive_top_k.expand_copies, parallel.row_blocks(n, _EXPANDED_ROWS),
         records.DistinctResults(group_of_query, best_groups, best_scores),

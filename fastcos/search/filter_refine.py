@@ -19,7 +19,7 @@ from fastcos.search.filters import AllowedRows
 from fastcos.search.options import ExecutionOptions
 from fastcos.search.query_batch import QueryBatch
 from fastcos.search.range_candidates import find_candidates
-from fastcos.search.rankings import Ranking, select_best
+from fastcos.search.rankings import Ranking, select_best, unfilled
 from fastcos.search.segments import Segment
 from fastcos.similarity.base import UpperBounded
 from fastcos.validation import Floats, Integers
@@ -49,7 +49,7 @@ def filter_and_refine(
     precomputed = measure.precompute(segment.rows)
     n_items = len(segment.numbers) if allowed_rows is None else allowed_rows.count
     width = min(n_items, k + cost_model.COSTS.extra_candidates)
-    columns, scores = parallel.unfilled((n, k), np.int64), parallel.unfilled((n, k), np.float64)
+    columns, scores = unfilled(n, k)
     last_scores = parallel.unfilled(n, np.float64)
     unfinished = []
     for batch in _batches(np.arange(n, dtype=np.int64), width, options):
@@ -118,7 +118,7 @@ def _refine_all(
     n = len(queries.rows)
     n_items = len(segment.numbers) if allowed_rows is None else allowed_rows.count
     silent = options._replace(progress=None)
-    columns, scores = parallel.unfilled((n, k), np.int64), parallel.unfilled((n, k), np.float64)
+    columns, scores = unfilled(n, k)
     unfinished = np.arange(n, dtype=np.int64)
     capacity = min(cost_model.COSTS.refined_capacity, n_items)
     while len(unfinished):

@@ -1,11 +1,15 @@
-"""The items that a query may find: excluded pairs of queries and items, and allowed rows."""
+"""The items that a query may find: excluded pairs of queries and items, and allowed rows.
 
-from typing import NamedTuple
+``kernel_filters`` converts both to the record that kernels take, and makes their arrays read-only.
+"""
+
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from fastcos import parallel, validation
+from fastcos.similarity import kernel_records
 from fastcos.validation import Integers
 
 
@@ -78,3 +82,11 @@ def allow_rows(numbers: Integers, n_rows: int) -> AllowedRows:
     mask = np.zeros(n_rows, np.uint8)
     mask[numbers] = 1
     return AllowedRows(mask, numbers)
+
+
+def kernel_filters(exclusions: ExcludedItems, allowed: AllowedRows | None = None) -> Any:
+    """Return the filters of queries as kernels take them; None allows all rows."""
+    mask = kernel_records.ALL_ALLOWED if allowed is None else allowed.mask
+    return kernel_records.query_filters(
+        exclusions.self_rows, exclusions.indptr, exclusions.indices, mask
+    )

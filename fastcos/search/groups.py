@@ -20,12 +20,12 @@ from fastcos import parallel
 from fastcos.kernels import exhaustive_top_k, records, tile_top_k, tiles
 from fastcos.kernels.simd.panel import PANEL
 from fastcos.search import cost_model, plan, scan, task_grid
-from fastcos.search.filters import ExcludedItems
+from fastcos.search.filters import ExcludedItems, kernel_filters
 from fastcos.search.item_groups import QueryGroups, SegmentOrder
 from fastcos.search.options import ExecutionOptions
-from fastcos.search.packing import match_type, pack_queries
+from fastcos.search.packing import pack_queries, pair_scoring
 from fastcos.search.query_batch import QueryBatch
-from fastcos.search.rankings import Ranking, padding, select_best
+from fastcos.search.rankings import Ranking, padding, select_best, unfilled
 from fastcos.search.request import SearchRequest
 from fastcos.search.segment_search import search_segments
 from fastcos.search.segments import Segment, exclusions_within
@@ -125,18 +125,17 @@ class GroupSearch:
         for segment, order, tiled_groups in zip(
             self._items.segments, self._orders, self._tiled_groups, strict=True
         ):
-            typed_queries = match_type(queries.encoded, segment.encoded.rows)
-            exclusions = queries.exclusions
+            encoded, exclusions = queries.encoded, queries.exclusions
             if len(segment.encoded.rows) < self._items.n_items:
                 exclusions = exclusions_within(exclusions, segment)
             # Every item has the score 0 with a zero query, so tiles would drop no item.
-            is_tiled = tiled_groups[codes] & (typed_queries.norms > 0)
+            is_tiled = tiled_groups[codes] & (encoded.norms > 0)
             row_numbers, raw_scores = _score_pairs(
-                segment, order, typed_queries, exclusions, codes, ~is_tiled, k, options
+                segment, order, encoded, exclusions, codes, ~is_tiled, k, options
             )
             if is_tiled.any():
                 _search_panels(
-                    order, typed_queries, exclusions, codes, np.flatnonzero(is_tiled),
+                    order, encoded, exclusions, codes, np.flatnonzero(is_tiled),
                     (row_numbers, raw_scores), options,
                 )  # fmt: skip
             rankings.append((segment.positions_of(row_numbers), raw_scores))
@@ -165,17 +164,16 @@ def _score_pairs(
     """
     firsts, lasts = order.starts[codes], order.starts[codes + 1]
     lasts = np.where(is_scored, lasts, firsts)
-    rows = parallel.unfilled((len(codes), k), np.int64)
-    raw = parallel.unfilled((len(codes), k), np.float64)
+    row_numbers, raw_scores = unfilled(len(codes), k)
     work = np.concatenate([[0], np.cumsum(lasts - firsts)])
     parallel.run(
         exhaustive_top_k.score_all_rows, parallel.work_blocks(work, _PAIRS_PER_BLOCK),
-        kernel_records.pair_scoring(segment.metric_type, queries, segment.encoded),
+        pair_scoring(segment.metric_type, queries, segment.encoded),
         kernel_records.candidate_ranges(order.numbers, firsts, lasts),
-        1, scan.filters_of(exclusions), raw, rows,
+        1, kernel_filters(exclusions), raw_scores, row_numbers,
         n_threads=options.n_threads,
     )  # fmt: skip
-    return rows, raw
+    return row_numbers, raw_scores
 
 
 def _search_panels(
@@ -200,7 +198,7 @@ def _search_panels(
     n_items = np.diff(order.starts)[group_of[tasks[:-1]]]
     # All groups are packed in the same units, so the first group represents the others.
     panels = order.packed(int(group_of[0]))
-    scaled = pack_queries(panels, queries, exclusions, kernel_records.ALL_ALLOWED)
+    scaled = pack_queries(panels, queries, exclusions)
     n_queries, k = results[0].shape
     n_panels = -(-int(n_items.max()) // PANEL)
     grid, capacity, buffer_bytes = task_grid.plan_query_blocks(
@@ -214,7 +212,7 @@ def _search_panels(
     outputs = records.SearchResults(
         thresholds, results[1][np.newaxis], results[0][np.newaxis], unproved
     )
-    kinds = ("groups", *panels.kind, queries.rows.dtype.char)
+    kinds = ("groups", *panels.kind, scaled.rows.dtype.char)
 
     def search_tasks(lo: int, hi: int) -> None:
         for start, end in itertools.pairwise(tasks[lo : hi + 1].tolist()):

@@ -9,13 +9,12 @@ import numpy.typing as npt
 from fastcos import parallel, validation
 from fastcos.kernels import exhaustive_top_k
 from fastcos.search.options import ExecutionOptions
-from fastcos.search.packing import match_type
+from fastcos.search.packing import pair_scoring
 from fastcos.search.query_batch import QueryBatch
-from fastcos.search.rankings import Ranking, select_best
+from fastcos.search.rankings import Ranking, padding, select_best
 from fastcos.search.request import SearchRequest
 from fastcos.search.segments import Segment
 from fastcos.search.sources import ItemSource
-from fastcos.similarity import kernel_records
 from fastcos.similarity.base import Measure, UpperBounded, is_upper_bounded
 from fastcos.similarity.encoded_rows import EncodedRows
 from fastcos.validation import Floats, Integers
@@ -66,7 +65,7 @@ def best_of_positions(
     longest = float(lengths.max(initial=0)) * _BYTES_PER_PAIR
     validation.check_memory("working_memory", options.working_memory, longest)
     max_entries = int(options.working_memory / _BYTES_PER_PAIR)
-    best_positions, best_scores = np.full((n, k), -1, np.int64), np.full((n, k), -np.inf)
+    best_positions, best_scores = padding(n, k)
     for lo, hi in row_ranges(lengths, max_entries):
         start, end = indptr[lo], indptr[hi]
         block_indptr, block_positions = indptr[lo : hi + 1] - start, positions[start:end]
@@ -125,10 +124,9 @@ def _score_rows(
         precomputed = measure.precompute(segment.rows)
         return score_pairs_by_measure(measure, precomputed, Q, starts, row_numbers)
     encoded, scores = segment.encoded, parallel.unfilled(len(row_numbers), np.float64)
-    wide_queries = match_type(queries, encoded.rows)
     parallel.run(
         exhaustive_top_k.score_lists, parallel.work_blocks(starts, _PAIRS_PER_BLOCK),
-        kernel_records.pair_scoring(segment.metric_type, wide_queries, encoded),
+        pair_scoring(segment.metric_type, queries, encoded),
         validation.read_only(starts), validation.read_only(row_numbers), scores,
         n_threads=options.n_threads,
     )  # fmt: skip
@@ -178,7 +176,7 @@ def best_of_scored(
     An entry with the score -inf is not an item.
     """
     n, lengths = len(indptr) - 1, np.diff(indptr)
-    best_positions, best_scores = np.full((n, k), -1, np.int64), np.full((n, k), -np.inf)
+    best_positions, best_scores = padding(n, k)
     # Lists of similar length are padded to one length and ordered together, longest lists first.
     by_length, n_ordered = np.argsort(-lengths, kind="stable"), 0
     while n_ordered < n and lengths[by_length[n_ordered]]:

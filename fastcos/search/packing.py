@@ -18,7 +18,7 @@ from fastcos.kernels import packing, query_scaling, records, tiles
 from fastcos.kernels.simd.instruction_sets import INSTRUCTION_SETS
 from fastcos.kernels.simd.panel import PANEL
 from fastcos.parallel import memmap
-from fastcos.search.filters import ExcludedItems
+from fastcos.search.filters import AllowedRows, ExcludedItems, kernel_filters
 from fastcos.search.layout import TileLayout, float_layout, tile_layout
 from fastcos.search.plan import pays_grouping
 from fastcos.similarity import kernel_records
@@ -307,13 +307,14 @@ def pack_queries(
     packed: PackedItems,
     queries: EncodedRows,
     exclusions: ExcludedItems,
-    allowed: npt.NDArray[np.uint8],
+    allowed: AllowedRows | None = None,
 ) -> Any:
     """Scale queries so that their norm is about 1 and a bias counts at most 2^20.
 
-    allowed (p,) is 1 for each item that may be found, or empty if all items may be found.
+    The queries are converted to the type in which the items are searched. allowed holds the rows
+    that may be found; None means all packed items.
     """
-    n = len(queries.norms)
+    queries, n = match_type(queries, packed.arrays.rows), len(queries.norms)
     scaling = records.QueryScaling(
         factors=np.empty(n),
         coefficients=np.empty(n),
@@ -332,10 +333,16 @@ def pack_queries(
         scaling=scaling,
         error=packed.units[2],
         rounding=packed.units[3],
-        filters=kernel_records.query_filters(
-            exclusions.self_rows, exclusions.indptr, exclusions.indices, allowed
-        ),
+        filters=kernel_filters(exclusions, allowed),
     )
+
+
+def pair_scoring(metric_type: str, queries: EncodedRows, items: EncodedRows) -> Any:
+    """Return the kernels' record for exact scores of queries (n, d) and items (m, d).
+
+    The queries are converted to the type in which the items are searched.
+    """
+    return kernel_records.pair_scoring(metric_type, match_type(queries, items.rows), items)
 
 
 def match_type(queries: EncodedRows, items: Rows) -> EncodedRows:

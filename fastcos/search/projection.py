@@ -294,7 +294,7 @@ def _choose_axes(packed: PackedItems, items: EncodedRows, scaling: RowScaling) -
         wide = memmap.from_bits(encoded.rows).astype(np.float64)
         encoded = encoded._replace(rows=validation.read_only(wide))
     exclusions = no_exclusions(len(encoded.rows))
-    scaled = pack_queries(packed, encoded, exclusions, np.zeros(0, np.uint8))
+    scaled = pack_queries(packed, encoded, exclusions)
     ratios = scaled.scaling.factors / np.where(
         factors[query_places] > 0, factors[query_places], 1.0
     )

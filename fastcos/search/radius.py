@@ -14,12 +14,11 @@ from fastcos.kernels import exhaustive_top_k
 from fastcos.search.filters import AllowedRows, ExcludedItems, no_exclusions
 from fastcos.search.lists import padded_ranges, row_ranges, score_pairs_by_measure
 from fastcos.search.options import ExecutionOptions, as_options
-from fastcos.search.packing import match_type
+from fastcos.search.packing import pair_scoring
 from fastcos.search.range_candidates import find_candidates
 from fastcos.search.request import Threshold, as_threshold, rounded_scores
 from fastcos.search.segments import Segment, exclusions_within
 from fastcos.search.sources import ItemSource, fit_items
-from fastcos.similarity import kernel_records
 from fastcos.similarity.base import Measure, encode_queries, get_measure, is_upper_bounded
 from fastcos.similarity.encoded_rows import EncodedRows
 from fastcos.validation import Floats, Integers
@@ -233,7 +232,7 @@ class _SegmentSearch:
         """Return the number of rows whose raw scores may reach the bound of each query."""
         starts, no_rows = np.zeros(len(bounds), np.int64), np.zeros(0, np.int64)
         return find_candidates(
-            self.segment.packed, match_type(queries, self._encoded.rows), self._excluded_rows,
+            self.segment.packed, queries, self._excluded_rows,
             bounds, 0, starts, no_rows, options, self._allowed_rows,
         )  # fmt: skip
 
@@ -245,7 +244,7 @@ class _SegmentSearch:
         rows = parallel.unfilled(int(starts[-1]), np.int64)
         excluded_rows = self._excluded_rows.of_range(first_query, first_query + len(bounds))
         find_candidates(
-            self.segment.packed, match_type(queries, self._encoded.rows), excluded_rows, bounds,
+            self.segment.packed, queries, excluded_rows, bounds,
             len(self._encoded.rows), starts[:-1], rows, options, self._allowed_rows,
         )  # fmt: skip
         return rows
@@ -265,12 +264,11 @@ class _SegmentSearch:
             entries = np.flatnonzero(raw_scores >= bounds[query_of_pair])
             return query_of_pair[entries], rows[entries], raw_scores[entries]
         raw_scores = parallel.unfilled(len(rows), np.float64)
-        wide_queries = match_type(queries, self._encoded.rows)
         # The kernel moves the pairs that reach the bound to the front of each query's list, and
         # writes the number of these pairs to counts.
         parallel.run(
             exhaustive_top_k.keep_above, parallel.work_blocks(starts, _PAIRS_PER_BLOCK),
-            kernel_records.pair_scoring(self._measure.metric_type, wide_queries, self._encoded),
+            pair_scoring(self._measure.metric_type, queries, self._encoded),
             bounds, starts[:-1], counts, rows, raw_scores,
             n_threads=options.n_threads,
         )  # fmt: skip

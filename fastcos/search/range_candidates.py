@@ -34,9 +34,8 @@ def find_candidates(
     n = len(thresholds)
     if not tiles.AVAILABLE:
         return _everything(packed, exclusions, capacity, starts, columns, allowed_rows)
-    mask = np.zeros(0, np.uint8) if allowed_rows is None else allowed_rows.mask
     counts = parallel.unfilled(n, np.int64)
-    scaled = pack_queries(packed, queries, exclusions, mask)
+    scaled = pack_queries(packed, queries, exclusions, allowed_rows)
     lists = records.CandidateLists(capacity, starts, counts, columns)
     has_projection, n_panels = packed.arrays.projection.words > 0, len(packed.arrays.statistics)
     if are_few(packed.layout, n, n_panels, cost_model.COSTS, has_projection=has_projection):

@@ -24,10 +24,15 @@ def padding(n: int, k: int) -> Ranking:
     return np.full((n, k), -1, np.int64), np.full((n, k), -np.inf)
 
 
+def unfilled(n: int, k: int) -> Ranking:
+    """Return the arrays of a ranking (n, k), which kernels fill."""
+    return parallel.unfilled((n, k), np.int64), parallel.unfilled((n, k), np.float64)
+
+
 def select_best(columns: Integers, scores: Floats, k: int, n_threads: int) -> Ranking:
     """Return columns and raw scores (n, k) of the best of each list (n, c); -1 is no item."""
     n, c = columns.shape
-    best, best_scores = parallel.unfilled((n, k), np.int64), parallel.unfilled((n, k), np.float64)
+    best, best_scores = unfilled(n, k)
     parallel.run(
         merge_rows, parallel.row_blocks(n, max(1, _PAIRS_PER_BLOCK // c)),
         validation.read_only(scores), validation.read_only(columns), best_scores, best,
@@ -40,15 +45,14 @@ def best_of_parts(columns: Integers, scores: Floats) -> Ranking:
     """Merge the k best of each part, (n, parts, k), to the k best of all parts, (n, k)."""
     n, _, k = columns.shape
     parts = (validation.read_only(part.reshape(n, -1)) for part in (scores, columns))
-    best, best_scores = parallel.unfilled((n, k), np.int64), parallel.unfilled((n, k), np.float64)
+    best, best_scores = unfilled(n, k)
     parallel.run(merge_rows, parallel.row_blocks(n, n), *parts, best_scores, best)
     return best, best_scores
 
 
 def merge(first: Ranking, second: Ranking, n_threads: int) -> Ranking:
     """Return columns and raw scores (n, k) of the k best of two rankings."""
-    columns = parallel.unfilled(first[0].shape, np.int64)
-    scores = parallel.unfilled(first[0].shape, np.float64)
+    columns, scores = unfilled(*first[0].shape)
     blocks = parallel.row_blocks(len(columns), _MERGED_ROWS)
     parallel.run(_merge_rows, blocks, first, second, columns, scores, n_threads=n_threads)
     return columns, scores

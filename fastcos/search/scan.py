@@ -27,20 +27,20 @@ from fastcos.kernels import (
 )
 from fastcos.parallel import memmap, readiness
 from fastcos.search import cost_model, duplicates, numpy_search
-from fastcos.search.filters import AllowedRows, ExcludedItems, no_exclusions
+from fastcos.search.filters import AllowedRows, ExcludedItems, kernel_filters, no_exclusions
 from fastcos.search.launch import launch_of
 from fastcos.search.options import ExecutionOptions
 from fastcos.search.packing import (
     Floats,
     Integers,
     PackedItems,
-    match_type,
     norms_repeat,
     pack_queries,
+    pair_scoring,
     unpacked_items,
 )
 from fastcos.search.plan import RequestSizes, SearchPlan, SegmentSizes, plan_pass, plan_search
-from fastcos.search.rankings import Ranking, best_of_parts
+from fastcos.search.rankings import Ranking, best_of_parts, unfilled
 from fastcos.search.segments import Segment
 from fastcos.search.task_grid import Machine, TaskGrid, plan_exhaustive
 from fastcos.similarity import kernel_records
@@ -169,6 +169,7 @@ def _score_all(
     request: SegmentRequest,
     options: ExecutionOptions,
 ) -> Ranking:
+    """Score every pair of a query and a row that may be found in float64."""
     row_numbers = segment.numbers if request.allowed is None else request.allowed.numbers
     return score_all(
         segment.metric_type, segment.encoded, row_numbers, queries, request.exclusions, request.k,
@@ -185,8 +186,9 @@ def _rows_as_given(
 ) -> Ranking:
     """Multiply the complete panels of unpacked rows, and score the few rows after them."""
     unpacked = unpacked_items(segment.metric_type, segment.encoded)
-    mask = np.empty(0, np.uint8)
-    row_numbers, scores = _scan_query_blocks(plan, unpacked, queries, request, mask, options)
+    # All rows may be found, so no mask is needed.
+    request = request._replace(allowed=None)
+    row_numbers, scores = _scan_query_blocks(plan, unpacked, queries, request, options)
     remaining_rows = np.arange(len(unpacked.arrays.order), len(segment.encoded.rows))
     if not len(remaining_rows):
         return row_numbers, scores
@@ -294,12 +296,11 @@ def scan(
         return score_all(
             packed.metric_type, rows, row_numbers, queries, exclusions, k, options, plan.grid
         )
-    mask: npt.NDArray[np.uint8] = np.empty(0, np.uint8) if allowed is None else allowed.mask
     if plan.can_be_prepared:
-        launch = launch_of(plan, packed, filters_of(exclusions, mask), k, must_check=False)
+        filters = kernel_filters(exclusions, allowed)
+        launch = launch_of(plan, packed, filters, k, must_check=False)
         return launch.run(queries.rows, options.progress)
-    queries = match_type(queries, items.rows)
-    return _scan_query_blocks(plan, packed, queries, request, mask, options)
+    return _scan_query_blocks(plan, packed, queries, request, options)
 
 
 def _scan_query_blocks(
@@ -307,14 +308,13 @@ def _scan_query_blocks(
     packed: PackedItems,
     queries: EncodedRows,
     request: SegmentRequest,
-    mask: npt.NDArray[np.uint8],
     options: ExecutionOptions,
 ) -> Ranking:
     """Scan packed rows for blocks of queries, of which every thread takes one after the other."""
     items, k, exclusions = packed.arrays, request.k, request.exclusions
-    scaled = pack_queries(packed, queries, exclusions, mask)
+    scaled = pack_queries(packed, queries, exclusions, request.allowed)
     n, n_panels = len(scaled.norms), len(items.statistics)
-    row_numbers, scores = parallel.unfilled((n, k), np.int64), parallel.unfilled((n, k), np.float64)
+    row_numbers, scores = unfilled(n, k)
     unfinished = np.arange(n, dtype=np.int64)
     zero = np.flatnonzero(scaled.norms == 0)
     if len(zero) and packed.metric_type != "euclidean" and not items.offsets.any():
@@ -400,35 +400,24 @@ def score_all(
     grid: TaskGrid | None = None,
 ) -> Ranking:
     """Score all pairs of the queries and the rows of these numbers in float64, in O(n m d) time."""
-    queries = match_type(queries, items.rows)
     n, n_columns = queries.rows.shape
     if grid is None:
         grid = plan_exhaustive(n, len(numbers), n_columns, k, options.n_threads, cost_model.COSTS)
     parts = grid.n_ranges
-    row_numbers = parallel.unfilled((n * parts, k), np.int64)
-    scores = parallel.unfilled((n * parts, k), np.float64)
+    row_numbers, scores = unfilled(n * parts, k)
     parallel.run(
         exhaustive_top_k.score_all_rows,
         parallel.row_blocks(n * parts, grid.queries_per_block),
-        kernel_records.pair_scoring(metric_type, queries, items),
+        pair_scoring(metric_type, queries, items),
         kernel_records.candidate_ranges(
             numbers, np.zeros(n, np.int64), np.full(n, len(numbers), np.int64)
         ),
-        parts, filters_of(exclusions), scores, row_numbers,
+        parts, kernel_filters(exclusions), scores, row_numbers,
         n_threads=options.n_threads, progress=options.progress,
     )  # fmt: skip
     if parts == 1:
         return row_numbers, scores
     return best_of_parts(row_numbers.reshape(n, parts, k), scores.reshape(n, parts, k))
-
-
-def filters_of(
-    exclusions: ExcludedItems, allowed: npt.NDArray[np.uint8] = kernel_records.ALL_ALLOWED
-) -> Any:
-    """Return the exclusions, and a mask of the items that all queries may find, for the kernels."""
-    return kernel_records.query_filters(
-        exclusions.self_rows, exclusions.indptr, exclusions.indices, allowed
-    )
 
 
 def _filter_thresholds(

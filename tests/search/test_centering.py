@@ -178,7 +178,7 @@ def test_centred_scores_are_cosines_within_their_rounding(family, n):
     centre = segment.arrays.shift
     if not len(centre):
         pytest.skip("this family is not centred")
-    queries = packing.pack_queries(segment, encoded, no_exclusions(len(X)), np.zeros(0, np.uint8))
+    queries = packing.pack_queries(segment, encoded, no_exclusions(len(X)))
     norms = np.where(encoded.norms > 0, encoded.norms, 1.0)
     centred = (encoded.rows / norms[:, None] - centre).astype(np.longdouble)
     bias = centred @ centre.astype(np.longdouble)

@@ -111,7 +111,6 @@ def test_filter_bound_needs_every_term(dominant, isa):
     assert not len(made.arrays.shift)
     queries = packing.pack_queries(
         made, encoded_rows.encode_rows(Q, None, None, "dot"), no_exclusions(32),
-        np.zeros(0, np.uint8),
     )  # fmt: skip
     block, scores = tile_scores(queries, made.arrays)
     inverse, norm, residual = made.arrays.statistics[0, :3].astype(np.longdouble)
