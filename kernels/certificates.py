@@ -61,8 +61,8 @@ def stays_positive(x, y, m, y_scale, m_scale, multiplier, K):
 @kernel
 def norm_ratios(y, m, K):
     """Return the smallest and largest sqrt(sum w m² / sum w y²) on the box, rounded outwards."""
-    least, largest = ratio_range(m * m, y * y, K)
-    return math.sqrt(least) * (1.0 - 1e-14), math.sqrt(largest) * (1.0 + 1e-14)
+    smallest, largest = ratio_range(m * m, y * y, K)
+    return math.sqrt(smallest) * (1.0 - 1e-14), math.sqrt(largest) * (1.0 + 1e-14)
 
 
 @kernel
@@ -125,8 +125,8 @@ def piece_certificate(x, y, m, K, first, last, w):
     for j in range(x.shape[0]):
         near = middle * y[j]
         a[j], g[j] = x[j] * (near - m[j]), (m[j] - near) * (m[j] + near)
-    multiplier, least = best_multiplier(a, g, K, w)
-    if least <= 0.0:
+    multiplier, minimum = best_multiplier(a, g, K, w)
+    if minimum <= 0.0:
         return -1
     for end in (first, last):
         if multiplier >= 0.0:

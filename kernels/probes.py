@@ -31,11 +31,12 @@ def copy_values(lo, hi, passes, values, copy):
 
 
 @kernel
-def multiply_registers(lo, hi, isa, registers, score_type, done):
+def multiply_registers(lo, hi, isa, registers, score_type, multiply_adds):
     """Multiply and add in registers 4,096 (hi - lo) times.
 
-    The number of multiply-adds is written to done[lo]. The returned number is the sum of the
-    products, because all factors are 1. score_type is an empty array of the type of packed rows.
+    The number of multiply-adds is written to multiply_adds[lo]. The returned number is the sum of
+    the products, because all factors are 1. score_type is an empty array of the type of packed
+    rows.
     """
     factors = tiles.aligned_empty(PANEL * PANEL, score_type)
     sums = tiles.aligned_empty(PANEL * PANEL, score_type)
@@ -48,4 +49,4 @@ def multiply_registers(lo, hi, isa, registers, score_type, done):
         for i in range(sums.shape[0]):
             total += sums[i]
     tile_scores.end_tiles(isa)
-    done[lo] = total
+    multiply_adds[lo] = total

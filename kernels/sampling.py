@@ -56,8 +56,8 @@ def _first_above(cumulative, first, last, target):
 
 
 @borrowing_kernel
-def _draw_repeatedly(i, preference, clusters, key_0, key_1, max_draws, mass, is_taken, drawn):
-    """Write distinct items to drawn, in at most max_draws draws; return the number of items."""
+def _draw_repeatedly(i, preference, clusters, key_0, key_1, max_draws, mass, is_taken, sample):
+    """Write distinct items to sample, in at most max_draws draws; return the number of items."""
     starts, item_at, cumulative, _ = clusters
     n_clusters, count = len(starts) - 1, 0
     total = 0.0
@@ -66,7 +66,7 @@ def _draw_repeatedly(i, preference, clusters, key_0, key_1, max_draws, mass, is_
             total += preference[i, c] * cumulative[starts[c + 1] - 1]
         mass[c] = total
     for step in range(max_draws):
-        if count == len(drawn):
+        if count == len(sample):
             break
         u, v = uniform_pair(step, _REPEATED, i, key_0, key_1)
         c = _first_above(mass, 0, n_clusters, u * total)
@@ -74,14 +74,14 @@ def _draw_repeatedly(i, preference, clusters, key_0, key_1, max_draws, mass, is_
         item = item_at[_first_above(cumulative, first, last, v * cumulative[last - 1])]
         if not is_taken[item]:
             is_taken[item] = True
-            drawn[count] = item
+            sample[count] = item
             count += 1
     return count
 
 
 @borrowing_kernel
-def _draw_by_race(i, preference, clusters, key_0, key_1, is_taken, drawn, racers, keys, order):
-    """Fill drawn with items that are not yet taken, by an exponential race."""
+def _draw_by_race(i, preference, clusters, key_0, key_1, is_taken, sample, racers, keys, order):
+    """Fill sample with items that are not yet taken, by an exponential race."""
     starts, item_at, _, log_weight = clusters
     count, v = 0, 0.0
     for c in range(len(starts) - 1):
@@ -99,33 +99,33 @@ def _draw_by_race(i, preference, clusters, key_0, key_1, is_taken, drawn, racers
             keys[count] = log_preference + log_weight[t] - math.log(-math.log(u))
             order[count] = keys[count]
             count += 1
-    last_key = kth_largest(order, count, len(drawn))
+    last_key = kth_largest(order, count, len(sample))
     n_drawn = 0
     for t in range(count):
         if keys[t] > last_key:
-            drawn[n_drawn] = racers[t]
+            sample[n_drawn] = racers[t]
             n_drawn += 1
     for t in range(count):
-        if keys[t] == last_key and n_drawn < len(drawn):
-            drawn[n_drawn] = racers[t]
+        if keys[t] == last_key and n_drawn < len(sample):
+            sample[n_drawn] = racers[t]
             n_drawn += 1
-    for t in range(len(drawn)):
-        is_taken[drawn[t]] = True
+    for t in range(len(sample)):
+        is_taken[sample[t]] = True
 
 
 @borrowing_kernel
-def _sort_and_clear(drawn, is_taken):
-    """Sort the drawn items, and clear their marks in is_taken."""
-    if 16 * len(drawn) < len(is_taken):
-        sort_ascending(drawn)
-        for t in range(len(drawn)):
-            is_taken[drawn[t]] = False
+def _sort_and_clear(sample, is_taken):
+    """Sort the sampled items, and clear their marks in is_taken."""
+    if 16 * len(sample) < len(is_taken):
+        sort_ascending(sample)
+        for t in range(len(sample)):
+            is_taken[sample[t]] = False
         return
     count = 0
     for item in range(len(is_taken)):
         if is_taken[item]:
             is_taken[item] = False
-            drawn[count] = item
+            sample[count] = item
             count += 1
 
 
@@ -152,14 +152,14 @@ def sample_rows(lo, hi, preference, clusters, drawing, indptr, indices):
     racers = np.empty(n_items, np.int64)
     keys, order = np.empty(n_items), np.empty(n_items)
     for i in range(lo, hi):
-        drawn = indices[indptr[i] : indptr[i + 1]]
+        sample = indices[indptr[i] : indptr[i + 1]]
         count = 0
-        if len(drawn) < drawing.race_from:
+        if len(sample) < drawing.race_from:
             count = _draw_repeatedly(
-                i, preference, clusters, key_0, key_1, max_draws, mass, is_taken, drawn
+                i, preference, clusters, key_0, key_1, max_draws, mass, is_taken, sample
             )
-        if count < len(drawn):
+        if count < len(sample):
             _draw_by_race(
-                i, preference, clusters, key_0, key_1, is_taken, drawn[count:], racers, keys, order
+                i, preference, clusters, key_0, key_1, is_taken, sample[count:], racers, keys, order
             )
-        _sort_and_clear(drawn, is_taken)
+        _sort_and_clear(sample, is_taken)
