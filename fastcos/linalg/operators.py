@@ -212,7 +212,7 @@ class Workspace:
         self._kept: Matrix = np.empty(0, np.float32)
 
     def array(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Matrix:
-        """Return an uninitialised array: the previous one if its shape and dtype are the same."""
+        """Return an uninitialised array: the previous array if shape and dtype are the same."""
         if self._kept.shape != shape or self._kept.dtype != dtype:
             self._kept = buffer_pool.empty(shape, dtype)
         return self._kept
@@ -314,7 +314,7 @@ class SparseOperator(Operator):
         return out
 
     def _sums_at_once(self, width: int, dtype: np.dtype[Any]) -> Iterator[tuple[int, Matrix]]:
-        """Yield the number of a part, and an array (m, p, width) for m parts from it on."""
+        """Yield the number of a part, and an array (m, p, width) for m parts from this part on."""
         p, parts = self.shape[1], len(self._part_rows) - 1
         step = partial_sums.at_once(parts, p * width * dtype.itemsize, self._n_threads)
         sums = self._memory.array((step, p, width), dtype)

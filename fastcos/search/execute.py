@@ -89,7 +89,7 @@ def finish(
     raw_scores: Floats,
     min_score: float | None,
 ) -> tuple[Integers, npt.NDArray[np.float32]]:
-    """Convert positions and raw scores of the queries Q to results, ordered by float64 scores."""
+    """Convert positions and raw scores (n, k) of the queries Q to results, in the same order."""
     scores = rounded_scores(measure.to_score(raw_scores, Q))
     if min_score is not None:
         positions = np.where(scores < rounded_scores(min_score), -1, positions)

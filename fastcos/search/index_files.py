@@ -1,4 +1,4 @@
-"""An index as a directory: the arrays of every part, whose names contain its key, and a header.
+"""An index as a directory: a header, and the arrays of every part, named after the key of the part.
 
 A part never changes. A later save therefore writes the new parts, and for an old part at most the
 list of its removed rows. The header is replaced last, in a single step

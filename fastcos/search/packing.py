@@ -350,8 +350,8 @@ def match_type(queries: EncodedRows, items: Rows) -> EncodedRows:
 
     If the items are not float32, queries are searched in float64, which represents all their
     numbers exactly. If the items are float32, float64 queries, such as a list of Python's floats,
-    are searched in float32 if that represents their numbers exactly, as for the output of a float32
-    model.
+    are searched in float32 if float32 represents their numbers exactly, as for the output of a
+    float32 model.
     """
     rows = match_row_type(queries.rows, items.dtype)
     return queries if rows is queries.rows else queries._replace(rows=rows)

@@ -178,8 +178,8 @@ class Segment:
     def pack(self) -> None:
         """Pack the rows that an unrestricted search will need, if its kernels are compiled.
 
-        If they are not compiled, another process starts to compile them, because a program that
-        packs beforehand is going to search.
+        If the kernels are not compiled, another process starts to compile the kernels, because a
+        program that packs beforehand is going to search.
         """
         if self.uses_numpy():
             if len(self.numbers) >= cost_model.COSTS.min_rows_for_tiles:  # else all are scored
